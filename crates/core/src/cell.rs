@@ -1,0 +1,130 @@
+//! What travels.
+//!
+//! The relay sees a cell's size, circuit, command and tag; what is inside it is the world's
+//! affair. The simulator's cell is a descriptor of a few bytes, the live one an encrypted body.
+
+use crate::hop_control::Feedback;
+use std::fmt;
+use std::num::{NonZeroU16, NonZeroU32};
+
+/// A circuit's id on one channel. The initiator of the channel sets the top bit of those it makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CircId(pub NonZeroU32);
+
+/// A stream's id within its circuit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub NonZeroU16);
+
+/// A node of the network, as the world numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerId(pub u32);
+
+/// Names a cell whose way through the six stations is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tag(pub NonZeroU32);
+
+/// Commands of cells.
+///
+/// Source: tor-spec §3. RELAY_EARLY counts as RELAY here; a live cell honours it below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// The first hop of a circuit, or the next one on behalf of an EXTEND.
+    Create,
+    /// The answer.
+    Created,
+    /// A relay message under its layers of encryption.
+    Relay,
+    /// The circuit is gone.
+    Destroy,
+    /// A hop's feedback (N23 credit and its like); unknown to C tor.
+    Feedback,
+}
+
+/// A relay message, readable at the end it is meant for.
+///
+/// Source: tor-spec §6.1, §5.3, §7.4.
+#[derive(Debug)]
+pub enum Message<C: Cell + ?Sized> {
+    /// Open a stream to this target.
+    Begin(C::Target),
+    /// The stream is open.
+    Connected,
+    /// Bytes of the stream.
+    Data(C::Payload),
+    /// The stream is closed.
+    End,
+    /// On a stream: 50 more cells of it may come. Without a stream: 100 more of the circuit.
+    Sendme,
+    /// Extend the circuit to this relay.
+    Extend(C::LinkSpec, C::Handshake),
+    /// It was extended.
+    Extended(C::Handshake),
+}
+
+/// Bytes of a stream.
+pub trait Payload: fmt::Debug {
+    /// How many [B]; at most [`MAX_PAYLOAD`].
+    fn len(&self) -> u16;
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The most bytes of a stream that one DATA cell carries [B].
+///
+/// Source: tor-spec §6.1 (`RELAY_PAYLOAD_SIZE` 498).
+pub const MAX_PAYLOAD: u16 = 498;
+
+/// One cell.
+///
+/// A relay message is [sealed](Cell::seal) for the hop it is meant for (or by the hop it comes
+/// from), [wrapped](Cell::wrap) once for each hop nearer to the client, and
+/// [peeled](Cell::peel) on the way.
+pub trait Cell: Sized + fmt::Debug {
+    /// Bytes of a stream.
+    type Payload: Payload;
+    /// Where a stream goes to.
+    type Target: fmt::Debug;
+    /// How a relay is named in an EXTEND.
+    type LinkSpec: fmt::Debug;
+    /// What CREATE, CREATED, EXTEND and EXTENDED carry.
+    type Handshake: fmt::Debug;
+    /// One hop's keys for one circuit.
+    type Layer: fmt::Debug;
+
+    /// What the cell takes on its channel, without TLS [B].
+    fn wire_size(&self) -> u32;
+    /// The circuit it belongs to, on the channel it is on.
+    fn circ_id(&self) -> CircId;
+    /// Moves it to the circuit's id on the next channel.
+    fn set_circ_id(&mut self, id: CircId);
+    /// What it is.
+    fn command(&self) -> Command;
+    /// Whether its way is recorded.
+    fn tag(&self) -> Option<Tag>;
+
+    /// A CREATE.
+    fn create(id: CircId, handshake: Self::Handshake) -> Self;
+    /// A CREATED.
+    fn created(id: CircId, handshake: Self::Handshake) -> Self;
+    /// The handshake of a CREATE or CREATED; `None` if there is none.
+    fn into_handshake(self) -> Option<Self::Handshake>;
+    /// A DESTROY.
+    fn destroy(id: CircId) -> Self;
+    /// A hop's feedback.
+    fn feedback(id: CircId, feedback: Feedback) -> Self;
+    /// The feedback in it; `None` if there is none.
+    fn as_feedback(&self) -> Option<Feedback>;
+    /// A RELAY cell in the clear.
+    fn relay(id: CircId, stream: Option<StreamId>, message: Message<Self>) -> Self;
+    /// The relay message in it; `None` if it is malformed.
+    fn into_message(self) -> Option<(Option<StreamId>, Message<Self>)>;
+
+    /// Seals a message in the clear with the layer of the hop it is for or from.
+    fn seal(&mut self, layer: &mut Self::Layer);
+    /// Adds a hop's layer.
+    fn wrap(&mut self, layer: &mut Self::Layer);
+    /// Removes a hop's layer; true if the message is in the clear now.
+    fn peel(&mut self, layer: &mut Self::Layer) -> bool;
+}

@@ -1,0 +1,105 @@
+//! A channel: one connection to another relay or client, shared by circuits.
+
+use crate::cell::{Cell, CircId, PeerId};
+use crate::circuit_policy::AnyCircuitPolicy;
+use crate::kernel::Interest;
+use crate::keys::CircuitIndex;
+use crate::token_bucket::TokenBucket;
+use penstock_units::Bytes;
+use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroU32;
+
+/// One channel and what waits for its socket.
+#[derive(Debug)]
+pub(crate) struct Channel<C> {
+    pub(crate) peer: PeerId,
+    /// The peer is a client: it may be throttled.
+    pub(crate) to_client: bool,
+    pub(crate) open: bool,
+    /// Cells that left their circuit queues.
+    pub(crate) outbuf: VecDeque<C>,
+    /// What they take [B].
+    pub(crate) outbuf_bytes: u64,
+    pub(crate) policy: AnyCircuitPolicy,
+    pub(crate) circuits: CircIds,
+    pub(crate) interest: Interest,
+    pub(crate) buckets: Option<Buckets>,
+    /// Cells sent and received since the last refill [cell].
+    pub(crate) recent: (u64, u64),
+}
+
+/// Read and write buckets of one channel, or of the whole relay.
+#[derive(Clone, Debug)]
+pub(crate) struct Buckets {
+    pub(crate) read: TokenBucket,
+    pub(crate) write: TokenBucket,
+}
+
+impl<C: Cell> Channel<C> {
+    pub(crate) fn push(&mut self, cell: C) {
+        self.outbuf_bytes += u64::from(cell.wire_size());
+        self.outbuf.push_back(cell);
+    }
+
+    pub(crate) fn outbuf_len(&self) -> Bytes {
+        Bytes::new(self.outbuf_bytes)
+    }
+}
+
+/// The circuits of a channel by their ids on it.
+#[derive(Debug)]
+pub(crate) struct CircIds {
+    by_id: BTreeMap<CircId, CircuitIndex>,
+    initiator: bool,
+    next: u32,
+}
+
+const INITIATOR: u32 = 1 << 31;
+
+impl CircIds {
+    /// For the side that opened the channel, or the other one.
+    pub(crate) fn new(initiator: bool) -> Self {
+        CircIds { by_id: BTreeMap::new(), initiator, next: 1 }
+    }
+
+    /// A free id of our half of the space for `circuit`.
+    pub(crate) fn allocate(&mut self, circuit: CircuitIndex) -> CircId {
+        loop {
+            let low = self.next;
+            self.next = if low + 1 < INITIATOR { low + 1 } else { 1 };
+            let id = low | if self.initiator { INITIATOR } else { 0 };
+            let id = CircId(NonZeroU32::new(id).expect("ids count from one"));
+            if self.insert(id, circuit) {
+                return id;
+            }
+        }
+    }
+
+    /// Whether `id` lies in the peer's half of the space.
+    pub(crate) fn is_peers(&self, id: CircId) -> bool {
+        (id.0.get() & INITIATOR != 0) != self.initiator
+    }
+
+    /// False if the id is in use.
+    pub(crate) fn insert(&mut self, id: CircId, circuit: CircuitIndex) -> bool {
+        match self.by_id.entry(id) {
+            std::collections::btree_map::Entry::Vacant(entry) => {
+                entry.insert(circuit);
+                true
+            }
+            std::collections::btree_map::Entry::Occupied(_) => false,
+        }
+    }
+
+    pub(crate) fn get(&self, id: CircId) -> Option<CircuitIndex> {
+        self.by_id.get(&id).copied()
+    }
+
+    pub(crate) fn remove(&mut self, id: CircId) {
+        self.by_id.remove(&id);
+    }
+
+    pub(crate) fn all(&self) -> Vec<CircuitIndex> {
+        self.by_id.values().copied().collect()
+    }
+}

@@ -1,0 +1,42 @@
+//! Which channel does a circuit take?
+
+use crate::cell::PeerId;
+use crate::keys::ChannelKey;
+use std::fmt;
+
+/// Chooses the channel of a new circuit's next hop.
+pub trait ChannelMap: fmt::Debug + Send {
+    /// The open (or opening) channel to `peer` that the circuit shares; `None` asks for a new one.
+    ///
+    /// `existing` lists the channels to `peer`, oldest first.
+    fn choose(&self, peer: PeerId, existing: &[ChannelKey]) -> Option<ChannelKey>;
+}
+
+/// One channel per pair of relays, shared by all circuits that have this edge.
+///
+/// Source: C tor `channel_get_for_extend()`; DefenestraTor §3.1, KIST §5.1.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shared;
+
+impl ChannelMap for Shared {
+    fn choose(&self, _peer: PeerId, existing: &[ChannelKey]) -> Option<ChannelKey> {
+        existing.first().copied()
+    }
+}
+
+/// Builds a [`ChannelMap`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChannelMapConfig {
+    /// [`Shared`].
+    #[default]
+    Shared,
+}
+
+impl ChannelMapConfig {
+    /// The map.
+    pub fn build(self) -> Box<dyn ChannelMap> {
+        match self {
+            ChannelMapConfig::Shared => Box::new(Shared),
+        }
+    }
+}

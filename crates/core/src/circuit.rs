@@ -1,0 +1,107 @@
+//! A circuit as one relay has it: two legs, a queue for each direction, perhaps an edge.
+
+use crate::cell::{Cell, CircId};
+use crate::edge_control::AnyEdgeControl;
+use crate::hop_control::AnyHopControl;
+use crate::keys::{ChannelKey, Direction, StreamKey};
+use std::collections::VecDeque;
+
+/// Where a circuit continues.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leg {
+    pub(crate) channel: ChannelKey,
+    pub(crate) id: CircId,
+}
+
+/// One direction of a circuit.
+#[derive(Debug)]
+pub(crate) struct Lane<C> {
+    /// Where its cells go.
+    pub(crate) to: Option<Leg>,
+    /// Cells that wait for the channel.
+    pub(crate) queue: VecDeque<C>,
+    pub(crate) hop: AnyHopControl,
+}
+
+/// A circuit at one relay.
+#[derive(Debug)]
+pub(crate) struct Circuit<C: Cell> {
+    forward: Lane<C>,
+    backward: Lane<C>,
+    pub(crate) end: End<C>,
+    /// Where streams begin or end; made when the first one is opened.
+    pub(crate) edge: Option<Box<Edge>>,
+}
+
+/// What this node is to the circuit.
+#[derive(Debug)]
+pub(crate) enum End<C: Cell> {
+    /// A relay whose handshake is not answered yet.
+    Opening,
+    /// A relay that shares this layer with the client.
+    Relay(C::Layer),
+    /// The client that built it.
+    Origin(Box<Origin<C>>),
+}
+
+/// A client's view of its circuit.
+#[derive(Debug)]
+pub(crate) struct Origin<C: Cell> {
+    /// Relays still to be added after the first one, in order.
+    pub(crate) to_extend: VecDeque<C::LinkSpec>,
+    /// One layer for each hop there is, nearest first.
+    pub(crate) layers: Vec<C::Layer>,
+    /// All hops are there.
+    pub(crate) built: bool,
+}
+
+/// The packaging and delivering end of a circuit.
+#[derive(Debug)]
+pub(crate) struct Edge {
+    pub(crate) control: AnyEdgeControl,
+    /// Streams in the order in which they were opened.
+    pub(crate) streams: Vec<StreamKey>,
+    /// Whose turn it is to be read first.
+    pub(crate) turn: usize,
+    /// The circuit's queue reached the high-water mark: nothing is read until the low one.
+    pub(crate) queue_full: bool,
+    pub(crate) next_stream_id: u16,
+}
+
+impl<C: Cell> Circuit<C> {
+    pub(crate) fn new(end: End<C>, hops: [AnyHopControl; 2]) -> Self {
+        let lane = |hop| Lane { to: None, queue: VecDeque::new(), hop };
+        let [forward, backward] = hops.map(lane);
+        Circuit { forward, backward, end, edge: None }
+    }
+
+    pub(crate) fn lane(&self, direction: Direction) -> &Lane<C> {
+        match direction {
+            Direction::Forward => &self.forward,
+            Direction::Backward => &self.backward,
+        }
+    }
+
+    pub(crate) fn lane_mut(&mut self, direction: Direction) -> &mut Lane<C> {
+        match direction {
+            Direction::Forward => &mut self.forward,
+            Direction::Backward => &mut self.backward,
+        }
+    }
+
+    /// Which way cells travel that this node makes itself.
+    pub(crate) fn outward(&self) -> Direction {
+        match self.end {
+            End::Origin(_) => Direction::Forward,
+            End::Opening | End::Relay(_) => Direction::Backward,
+        }
+    }
+
+    /// Which way a cell travels that came over `channel` with `id`.
+    pub(crate) fn arriving(&self, channel: ChannelKey, id: CircId) -> Direction {
+        match self.forward.to {
+            Some(leg) if leg.channel == channel && leg.id == id => Direction::Backward,
+            _ => Direction::Forward,
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Which circuit sends next, and with what priority among all channels?
+//!
+//! One policy object orders the circuits of one channel. Heads compare across the channels of a
+//! relay, so that a global scheduler may choose among them.
+
+mod round_robin;
+
+pub use round_robin::RoundRobin;
+
+use crate::keys::CircuitKey;
+use penstock_units::{Cells, Instant};
+use std::fmt;
+
+/// Lower is served first. Comparable across all channels of a relay.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Priority(pub f64);
+
+/// How much a sent cell is charged; 1 is an ordinary cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weight(pub f64);
+
+impl Weight {
+    /// An ordinary cell.
+    pub const ONE: Weight = Weight(1.0);
+}
+
+/// Orders the circuits of one channel.
+///
+/// A circuit is *eligible* from [`on_ready`](Self::on_ready) to [`on_blocked`](Self::on_blocked) or
+/// [`on_close`](Self::on_close). The relay calls `on_ready` when a circuit that was not eligible has
+/// cells and credit, `on_flush` after each cell that left a circuit's queue, and then `on_blocked` if
+/// the queue is empty or out of credit. Repeated calls of `on_ready` or `on_blocked` change nothing.
+pub trait CircuitPolicy: fmt::Debug + Send {
+    /// `circuit` has cells and may send (again).
+    fn on_ready(&mut self, now: Instant, circuit: CircuitKey);
+    /// `circuit` is empty or out of credit: skip it until `on_ready`.
+    fn on_blocked(&mut self, now: Instant, circuit: CircuitKey);
+    /// `cells` of `circuit` left for the channel; `weight` scales the charge [1].
+    fn on_flush(&mut self, now: Instant, circuit: CircuitKey, cells: Cells, weight: Weight);
+    /// `circuit` is gone; forget it.
+    fn on_close(&mut self, circuit: CircuitKey);
+    /// The eligible circuit to serve at `now`, with its priority.
+    fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)>;
+}
+
+/// Builds a [`CircuitPolicy`] for each channel of a relay.
+#[derive(Clone, Debug, Default)]
+pub enum CircuitPolicyConfig {
+    /// [`RoundRobin`].
+    #[default]
+    RoundRobin,
+    /// Whatever this function builds: the way in for algorithms outside this workspace.
+    Custom(fn() -> Box<dyn CircuitPolicy>),
+}
+
+impl CircuitPolicyConfig {
+    /// The policy of one channel.
+    pub fn build(&self) -> AnyCircuitPolicy {
+        match self {
+            CircuitPolicyConfig::RoundRobin => AnyCircuitPolicy::RoundRobin(RoundRobin::default()),
+            CircuitPolicyConfig::Custom(build) => AnyCircuitPolicy::Custom(build()),
+        }
+    }
+}
+
+/// A built-in policy without an allocation, or anyone's.
+#[derive(Debug)]
+pub enum AnyCircuitPolicy {
+    /// [`RoundRobin`].
+    RoundRobin(RoundRobin),
+    /// An algorithm from outside.
+    Custom(Box<dyn CircuitPolicy>),
+}
+
+macro_rules! each {
+    ($self:ident, $policy:ident => $call:expr) => {
+        match $self {
+            AnyCircuitPolicy::RoundRobin($policy) => $call,
+            AnyCircuitPolicy::Custom($policy) => $call,
+        }
+    };
+}
+
+impl CircuitPolicy for AnyCircuitPolicy {
+    fn on_ready(&mut self, now: Instant, circuit: CircuitKey) {
+        each!(self, policy => policy.on_ready(now, circuit));
+    }
+    fn on_blocked(&mut self, now: Instant, circuit: CircuitKey) {
+        each!(self, policy => policy.on_blocked(now, circuit));
+    }
+    fn on_flush(&mut self, now: Instant, circuit: CircuitKey, cells: Cells, weight: Weight) {
+        each!(self, policy => policy.on_flush(now, circuit, cells, weight));
+    }
+    fn on_close(&mut self, circuit: CircuitKey) {
+        each!(self, policy => policy.on_close(circuit));
+    }
+    fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)> {
+        each!(self, policy => policy.head(now))
+    }
+}

@@ -1,0 +1,78 @@
+//! How one relay is set up. Each relay has its own, so a network can be half upgraded.
+
+use crate::channel_map::ChannelMapConfig;
+use crate::circuit_policy::CircuitPolicyConfig;
+use crate::edge_control::EdgeControlConfig;
+use crate::hop_control::HopControlConfig;
+use crate::scheduler::SchedulerConfig;
+use crate::throttle::ThrottleConfig;
+use penstock_units::{Bytes, DataRate, Duration};
+
+/// A token bucket's rate and depth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bandwidth {
+    /// What is refilled [B/s] (torrc `BandwidthRate`, `PerConnBWRate`).
+    pub rate: DataRate,
+    /// The most that a full bucket holds [B] (torrc `BandwidthBurst`, `PerConnBWBurst`).
+    pub burst: Bytes,
+}
+
+/// How one relay, or one client's onion proxy, is set up.
+#[derive(Clone, Debug, Default)]
+pub struct RelayConfig {
+    /// Global read and write buckets; `None` limits nothing.
+    pub bandwidth: Option<Bandwidth>,
+    /// Read and write buckets of every channel; `None` limits nothing.
+    pub per_connection: Option<Bandwidth>,
+    /// When buckets are refilled.
+    pub refill: Refill,
+    /// Which circuit of a channel sends next.
+    pub circuit_policy: CircuitPolicyConfig,
+    /// Which channels write now, and how much.
+    pub scheduler: SchedulerConfig,
+    /// What a circuit may have outstanding end to end.
+    pub edge_control: EdgeControlConfig,
+    /// What a hop may have outstanding.
+    pub hop_control: HopControlConfig,
+    /// At what rate a client's channel is served.
+    pub throttle: ThrottleConfig,
+    /// Which channel a circuit takes.
+    pub channel_map: ChannelMapConfig,
+    /// When the edge stops reading its streams.
+    pub edge_queue: EdgeQueue,
+}
+
+/// When token buckets are refilled.
+///
+/// Source: stock Tor of 2011 refills once a second; proposal 183 and C tor's
+/// `TokenBucketRefillInterval` (since 0.2.3.5, default 100 ms) make it shorter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refill {
+    /// Time between refills [ns].
+    pub interval: Duration,
+    /// When the first one happens [ns], in `[0, interval)`: relays that all refill at once create artefacts.
+    pub phase: Duration,
+}
+
+impl Default for Refill {
+    fn default() -> Self {
+        Refill { interval: Duration::from_secs(1), phase: Duration::ZERO }
+    }
+}
+
+/// Watermarks of the circuit queue at the packaging edge.
+///
+/// Source: C tor `CELL_QUEUE_HIGHWATER_SIZE` 256 and `CELL_QUEUE_LOWWATER_SIZE` 64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EdgeQueue {
+    /// Streams are read again at or below this [cell].
+    pub low: u32,
+    /// Streams are no longer read at or above this [cell].
+    pub high: u32,
+}
+
+impl Default for EdgeQueue {
+    fn default() -> Self {
+        EdgeQueue { low: 64, high: 256 }
+    }
+}

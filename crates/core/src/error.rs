@@ -1,0 +1,55 @@
+//! What a peer may do wrong, and what must close for it.
+
+use std::fmt;
+
+/// What must close because of an error, and no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closes {
+    /// The circuit.
+    Circuit,
+    /// The channel, with all its circuits.
+    Channel,
+}
+
+/// A peer broke the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Violation {
+    /// More cells than the window allows.
+    WindowExceeded,
+    /// A SENDME that acknowledges cells that were never sent.
+    UnexpectedSendme,
+    /// A CREATE with a circuit id that is in use.
+    CircIdInUse,
+    /// A cell that makes no sense in the circuit's state.
+    UnexpectedCell,
+    /// A relay cell that no hop recognised.
+    Unrecognised,
+}
+
+impl Violation {
+    /// What must close.
+    pub fn closes(self) -> Closes {
+        match self {
+            Violation::CircIdInUse => Closes::Channel,
+            Violation::WindowExceeded
+            | Violation::UnexpectedSendme
+            | Violation::UnexpectedCell
+            | Violation::Unrecognised => Closes::Circuit,
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Violation::WindowExceeded => "the peer sent more cells than its window allows",
+            Violation::UnexpectedSendme => "the peer acknowledged cells that were never sent",
+            Violation::CircIdInUse => "the peer created a circuit with an id in use",
+            Violation::UnexpectedCell => "the peer sent a cell that makes no sense in this state",
+            Violation::Unrecognised => "a relay cell reached the end of its circuit unrecognised",
+        })
+    }
+}
+
+impl std::error::Error for Violation {}

@@ -1,0 +1,228 @@
+//! Token buckets at work: who may read and write how much, and who waits for a refill.
+
+use super::{Node, Relay};
+use crate::cell::{Cell, MAX_PAYLOAD};
+use crate::channel::Buckets;
+use crate::config::{Bandwidth, Refill};
+use crate::kernel::Kernel;
+use crate::keys::{ChannelKey, StreamKey};
+use crate::scheduler::Scheduler;
+use crate::throttle::{ClientSignals, ThrottleSignals};
+use crate::token_bucket::{TokenBucket, quantum};
+use penstock_units::{Bytes, Cells, Instant};
+
+/// The unit of a channel's I/O quantum [B] (C tor: `get_cell_network_size()`).
+const CELL_BASE: u64 = 512;
+
+/// Who waits for a refill, in the order in which they began to.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    reads: Vec<ChannelKey>,
+    writes: Vec<ChannelKey>,
+    stream_reads: Vec<StreamKey>,
+    stream_writes: Vec<StreamKey>,
+    due: Option<Instant>,
+}
+
+impl Waiting {
+    /// When the next refill is that someone waits for.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// How many channels wait.
+    pub(super) fn channels(&self) -> u32 {
+        let readers_only = self.reads.iter().filter(|channel| !self.writes.contains(channel)).count();
+        (readers_only + self.writes.len()) as u32
+    }
+
+    pub(super) fn forget_channel(&mut self, channel: ChannelKey) {
+        self.reads.retain(|other| *other != channel);
+        self.writes.retain(|other| *other != channel);
+    }
+
+    pub(super) fn forget_stream(&mut self, stream: StreamKey) {
+        self.stream_reads.retain(|other| *other != stream);
+        self.stream_writes.retain(|other| *other != stream);
+    }
+}
+
+impl Buckets {
+    pub(super) fn new(bandwidth: Bandwidth, refill: Refill, now: Instant) -> Self {
+        let bucket = TokenBucket::new(bandwidth, refill, now);
+        Buckets { read: bucket.clone(), write: bucket }
+    }
+
+    fn refill(&mut self, refill: Refill, now: Instant) {
+        self.read.refill(refill, now);
+        self.write.refill(refill, now);
+    }
+}
+
+impl<C: Cell> Node<C> {
+    fn refill(&mut self, now: Instant, channel: Option<ChannelKey>) {
+        let refill = self.config.refill;
+        if let Some(global) = &mut self.buckets {
+            global.refill(refill, now);
+        }
+        if let Some(own) = channel.and_then(|channel| self.channel(channel).buckets.as_mut()) {
+            own.refill(refill, now);
+        }
+    }
+
+    /// What may be read from `channel` in one go.
+    pub(super) fn read_quantum(&mut self, now: Instant, channel: ChannelKey) -> Bytes {
+        self.refill(now, Some(channel));
+        let own = self.channels[channel.0 as usize].buckets.as_ref();
+        quantum(self.buckets.as_ref().map(|all| &all.read), own.map(|own| &own.read), CELL_BASE)
+    }
+
+    /// What may be written to `channel` in one go.
+    pub(super) fn write_quantum(&mut self, now: Instant, channel: ChannelKey) -> Bytes {
+        self.refill(now, Some(channel));
+        let own = self.channels[channel.0 as usize].buckets.as_ref();
+        quantum(self.buckets.as_ref().map(|all| &all.write), own.map(|own| &own.write), CELL_BASE)
+    }
+
+    /// What may be read from an edge stream in one go.
+    pub(super) fn stream_read_quantum(&mut self, now: Instant) -> Bytes {
+        self.refill(now, None);
+        quantum(self.buckets.as_ref().map(|all| &all.read), None, MAX_PAYLOAD.into())
+    }
+
+    /// What may be written to an edge stream in one go.
+    pub(super) fn stream_write_quantum(&mut self, now: Instant) -> Bytes {
+        self.refill(now, None);
+        quantum(self.buckets.as_ref().map(|all| &all.write), None, MAX_PAYLOAD.into())
+    }
+
+    pub(super) fn charge_read(&mut self, channel: ChannelKey, bytes: Bytes, cells: u64) {
+        self.counters.received += cells;
+        self.counters.read_bytes += bytes;
+        self.charge_stream_read(bytes);
+        let state = self.channel(channel);
+        state.recent.1 += cells;
+        if let Some(own) = &mut state.buckets {
+            own.read.consume(bytes);
+        }
+    }
+
+    pub(super) fn charge_write(&mut self, channel: ChannelKey, bytes: Bytes, cells: u64) {
+        self.counters.sent += cells;
+        self.counters.written_bytes += bytes;
+        self.charge_stream_write(bytes);
+        let state = self.channel(channel);
+        state.recent.0 += cells;
+        if let Some(own) = &mut state.buckets {
+            own.write.consume(bytes);
+        }
+    }
+
+    /// Charges the relay's own bucket, as every byte does wherever it came from.
+    pub(super) fn charge_stream_read(&mut self, bytes: Bytes) {
+        if let Some(global) = &mut self.buckets {
+            global.read.consume(bytes);
+        }
+    }
+
+    /// Charges the relay's own bucket, as every byte does wherever it goes.
+    pub(super) fn charge_stream_write(&mut self, bytes: Bytes) {
+        if let Some(global) = &mut self.buckets {
+            global.write.consume(bytes);
+        }
+    }
+
+    fn await_refill(&mut self, now: Instant) {
+        let next = self.config.refill.next_after(now);
+        self.waiting.due.get_or_insert(next);
+    }
+
+    pub(super) fn wait_to_read(&mut self, now: Instant, channel: ChannelKey) {
+        self.await_refill(now);
+        note(&mut self.waiting.reads, channel);
+    }
+
+    pub(super) fn wait_to_write(&mut self, now: Instant, channel: ChannelKey) {
+        self.await_refill(now);
+        note(&mut self.waiting.writes, channel);
+    }
+
+    pub(super) fn wait_to_read_stream(&mut self, now: Instant, stream: StreamKey) {
+        self.await_refill(now);
+        note(&mut self.waiting.stream_reads, stream);
+    }
+
+    pub(super) fn wait_to_write_stream(&mut self, now: Instant, stream: StreamKey) {
+        self.await_refill(now);
+        note(&mut self.waiting.stream_writes, stream);
+    }
+
+    /// Whether the stream is to be left alone until the next refill.
+    pub(super) fn stream_waits_to_read(&self, stream: StreamKey) -> bool {
+        self.waiting.stream_reads.contains(&stream)
+    }
+
+    /// Asks the throttle for every client's rate, before the tokens are added.
+    fn throttle_clients(&mut self, now: Instant) {
+        let Some(mut throttle) = self.throttle.take() else { return };
+        let clients: Vec<_> = self
+            .channels
+            .iter_mut()
+            .filter(|(_, channel)| channel.open && channel.to_client)
+            .map(|(key, channel)| {
+                let (sent, received) = std::mem::take(&mut channel.recent);
+                let channel = ChannelKey(key as u32);
+                ClientSignals { channel, sent: Cells::new(sent), received: Cells::new(received) }
+            })
+            .collect();
+        let bandwidth = self.config.bandwidth;
+        let signals = ThrottleSignals {
+            clients: &clients,
+            channels: self.channels.len() as u32,
+            bandwidth: bandwidth.map(|bandwidth| bandwidth.rate),
+        };
+        throttle.on_refill(now, &signals);
+        // Unlimited is the relay's own rate, as in C tor, where PerConnBWRate defaults to BandwidthRate.
+        for client in &clients {
+            let unlimited = self.config.per_connection.or(bandwidth).map(|bandwidth| bandwidth.rate);
+            let rate = throttle.rate(client.channel).or(unlimited);
+            if let (Some(rate), Some(own)) = (rate, &mut self.channel(client.channel).buckets) {
+                own.read.set_rate(rate);
+                own.write.set_rate(rate);
+            }
+        }
+        self.throttle = Some(throttle);
+    }
+}
+
+impl<C: Cell> Relay<C> {
+    /// Wakes those who waited for a refill.
+    pub(super) fn on_refill(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
+        if self.node.waiting.due.is_none_or(|due| due > now) {
+            return;
+        }
+        self.node.throttle_clients(now);
+        let waiting = std::mem::take(&mut self.node.waiting);
+        if self.node.throttle.is_some() {
+            self.node.await_refill(now);
+        }
+        for channel in waiting.reads {
+            self.node.set_interest(channel, kernel, |interest| interest.readable = true);
+        }
+        for channel in waiting.writes {
+            self.scheduler.on_refill(now, channel, &mut self.node.lend(now, kernel));
+        }
+        for stream in waiting.stream_reads {
+            self.node.refresh_stream(stream, kernel);
+        }
+        for stream in waiting.stream_writes {
+            self.node.flush_stream(now, stream, kernel);
+        }
+    }
+}
+
+fn note<T: PartialEq>(list: &mut Vec<T>, item: T) {
+    if !list.contains(&item) {
+        list.push(item);
+    }
+}

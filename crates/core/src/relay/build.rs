@@ -1,0 +1,158 @@
+//! Circuits are built hop by hop, with CREATE and EXTEND.
+
+use super::{Node, Relay};
+use crate::cell::{Cell, Message, PeerId, StreamId};
+use crate::circuit::{Circuit, End, Leg, Origin};
+use crate::event::Event;
+use crate::keys::{ChannelKey, CircuitIndex, Direction};
+use penstock_units::Instant;
+use std::collections::VecDeque;
+
+/// The client's side.
+impl<C: Cell> Relay<C> {
+    /// Begins a circuit whose first hop is `first`, to be extended to each of `rest` in turn.
+    pub fn open_circuit(
+        &mut self,
+        now: Instant,
+        first: PeerId,
+        rest: impl IntoIterator<Item = C::LinkSpec>,
+    ) -> CircuitIndex {
+        let to_extend: VecDeque<_> = rest.into_iter().collect();
+        let layers = Vec::with_capacity(to_extend.len() + 1);
+        let circuit = self.node.new_circuit(End::Origin(Box::new(Origin { to_extend, layers, built: false })));
+        self.node.join(now, circuit, first);
+        self.node.events.push_back(Event::HandshakeNeeded { circuit, hop: 0 });
+        circuit
+    }
+
+    /// Sends the handshake that [`Event::HandshakeNeeded`] asked for.
+    pub fn start_handshake(
+        &mut self,
+        now: Instant,
+        circuit: CircuitIndex,
+        handshake: C::Handshake,
+        kernel: &mut impl crate::Kernel<C>,
+    ) {
+        let Some(state) = self.node.circuits.get_mut(circuit.0 as usize) else { return };
+        let leg = state.lane(Direction::Forward).to;
+        let End::Origin(origin) = &mut state.end else { return };
+        let extend = if origin.layers.is_empty() { None } else { origin.to_extend.pop_front() };
+        match (extend, leg) {
+            (Some(to), _) => self.node.send_relay(now, circuit, None, Message::Extend(to, handshake)),
+            (None, Some(leg)) => self.node.send_create(now, circuit, leg, handshake),
+            (None, None) => return,
+        }
+        self.settle(now, kernel);
+    }
+
+    /// Adds the hop that [`Event::HandshakeAnswered`] announced.
+    pub fn finish_handshake(&mut self, circuit: CircuitIndex, layer: C::Layer) {
+        let Some(state) = self.node.circuits.get_mut(circuit.0 as usize) else { return };
+        let End::Origin(origin) = &mut state.end else { return };
+        origin.layers.push(layer);
+        let hop = origin.layers.len();
+        origin.built = origin.to_extend.is_empty();
+        let next = if origin.built {
+            Event::CircuitBuilt { circuit }
+        } else {
+            Event::HandshakeNeeded { circuit, hop }
+        };
+        self.node.events.push_back(next);
+    }
+}
+
+/// A relay's side.
+impl<C: Cell> Relay<C> {
+    /// Answers the CREATE that [`Event::HandshakeRequested`] brought.
+    pub fn on_handshake(
+        &mut self,
+        now: Instant,
+        circuit: CircuitIndex,
+        reply: C::Handshake,
+        layer: C::Layer,
+        kernel: &mut impl crate::Kernel<C>,
+    ) {
+        let Some(state) = self.node.circuits.get_mut(circuit.0 as usize) else { return };
+        let Some(leg) = state.lane(Direction::Backward).to else { return };
+        state.end = End::Relay(layer);
+        self.node.counters.made += 1;
+        self.node.enqueue(now, circuit, Direction::Backward, C::created(leg.id, reply));
+        self.settle(now, kernel);
+    }
+
+    /// Extends `circuit` to `peer`, as [`Event::ExtendRequested`] asked.
+    pub fn extend(
+        &mut self,
+        now: Instant,
+        circuit: CircuitIndex,
+        peer: PeerId,
+        handshake: C::Handshake,
+        kernel: &mut impl crate::Kernel<C>,
+    ) {
+        let Some(state) = self.node.circuits.get(circuit.0 as usize) else { return };
+        if state.lane(Direction::Forward).to.is_some() {
+            self.close(now, circuit, None, Some(crate::Violation::UnexpectedCell), kernel);
+        } else {
+            let leg = self.node.join(now, circuit, peer);
+            self.node.send_create(now, circuit, leg, handshake);
+        }
+        self.settle(now, kernel);
+    }
+}
+
+impl<C: Cell> Node<C> {
+    pub(super) fn new_circuit(&mut self, end: End<C>) -> CircuitIndex {
+        let hops = [self.config.hop_control.build(), self.config.hop_control.build()];
+        CircuitIndex(self.circuits.insert(Circuit::new(end, hops)) as u32)
+    }
+
+    /// Gives `circuit` its forward leg, over a channel that may still have to be opened.
+    fn join(&mut self, now: Instant, circuit: CircuitIndex, peer: PeerId) -> Leg {
+        let channel = self.channel_to(now, peer);
+        let id = self.channel(channel).circuits.allocate(circuit);
+        let leg = Leg { channel, id };
+        self.circuit(circuit).lane_mut(Direction::Forward).to = Some(leg);
+        leg
+    }
+
+    fn channel_to(&mut self, now: Instant, peer: PeerId) -> ChannelKey {
+        let existing = self.by_peer.get(&peer).map_or(&[][..], Vec::as_slice);
+        if let Some(channel) = self.channel_map.choose(peer, existing) {
+            return channel;
+        }
+        let channel = self.add_channel(peer, false, true, now);
+        self.events.push_back(Event::Connect { channel, peer });
+        channel
+    }
+
+    /// Queues a CREATE as a circuit's cell, so that it shares the circuit's priority.
+    fn send_create(&mut self, now: Instant, circuit: CircuitIndex, leg: Leg, handshake: C::Handshake) {
+        self.counters.made += 1;
+        self.enqueue(now, circuit, Direction::Forward, C::create(leg.id, handshake));
+    }
+
+    /// Sends a relay message from this end of the circuit to the other one.
+    pub(super) fn send_relay(
+        &mut self,
+        now: Instant,
+        circuit: CircuitIndex,
+        stream: Option<StreamId>,
+        message: Message<C>,
+    ) {
+        let state = self.circuit(circuit);
+        let direction = state.outward();
+        let Some(leg) = state.lane(direction).to else { return };
+        let mut cell = C::relay(leg.id, stream, message);
+        match &mut state.end {
+            End::Opening => return,
+            End::Relay(layer) => cell.seal(layer),
+            End::Origin(origin) => {
+                let Some((last, nearer)) = origin.layers.split_last_mut() else { return };
+                cell.seal(last);
+                nearer.iter_mut().rev().for_each(|layer| cell.wrap(layer));
+            }
+        }
+        self.counters.made += 1;
+        self.enqueue(now, circuit, direction, cell);
+    }
+}

@@ -1,0 +1,192 @@
+//! What arrives on a channel.
+
+use super::Relay;
+use crate::cell::{Cell, Command, Message};
+use crate::circuit::{End, Leg};
+use crate::error::{Closes, Violation};
+use crate::event::{Event, Station};
+use crate::hop_control::HopControl;
+use crate::kernel::Kernel;
+use crate::keys::{ChannelKey, CircuitIndex, Direction};
+use penstock_units::Instant;
+
+impl<C: Cell> Relay<C> {
+    /// Takes one cell; whatever is wrong with it closes what it must and no more.
+    pub(super) fn on_cell(&mut self, now: Instant, channel: ChannelKey, cell: C, kernel: &mut impl Kernel<C>) {
+        if !self.node.channels.contains(channel.0 as usize) {
+            self.node.counters.dropped += 1;
+            return;
+        }
+        let id = cell.circ_id();
+        let known = self.node.channel(channel).circuits.get(id);
+        let outcome = match (cell.command(), known) {
+            (Command::Create, None) => self.on_create(channel, cell),
+            (Command::Create, Some(_)) => {
+                self.node.counters.consumed += 1;
+                Err(Violation::CircIdInUse)
+            }
+            // Cells that were on their way while the circuit closed.
+            (_, None) => {
+                self.node.counters.dropped += 1;
+                Ok(())
+            }
+            (Command::Relay, Some(circuit)) => self.on_relay_cell(now, channel, circuit, cell, kernel),
+            (Command::Created, Some(circuit)) => self.on_created(now, channel, circuit, cell),
+            (Command::Destroy, Some(circuit)) => {
+                self.node.counters.consumed += 1;
+                let from = self.node.circuit(circuit).arriving(channel, id);
+                self.close(now, circuit, Some(from), None, kernel);
+                Ok(())
+            }
+            (Command::Feedback, Some(circuit)) => self.on_feedback(now, channel, circuit, &cell),
+        };
+        if let Err(violation) = outcome {
+            match (violation.closes(), known) {
+                (Closes::Circuit, Some(circuit)) => self.close(now, circuit, None, Some(violation), kernel),
+                _ => {
+                    kernel.close(channel);
+                    self.on_channel_closed(now, channel, kernel);
+                }
+            }
+        }
+    }
+
+    fn on_create(&mut self, channel: ChannelKey, cell: C) -> Result<(), Violation> {
+        self.node.counters.consumed += 1;
+        let id = cell.circ_id();
+        if !self.node.channel(channel).circuits.is_peers(id) {
+            return Err(Violation::CircIdInUse);
+        }
+        let handshake = cell.into_handshake().ok_or(Violation::CircIdInUse)?;
+        let circuit = self.node.new_circuit(End::Opening);
+        self.node.circuit(circuit).lane_mut(Direction::Backward).to = Some(Leg { channel, id });
+        self.node.channel(channel).circuits.insert(id, circuit);
+        self.node.events.push_back(Event::HandshakeRequested { circuit, handshake });
+        Ok(())
+    }
+
+    fn on_created(
+        &mut self,
+        now: Instant,
+        channel: ChannelKey,
+        circuit: CircuitIndex,
+        cell: C,
+    ) -> Result<(), Violation> {
+        self.node.counters.consumed += 1;
+        let state = self.node.circuit(circuit);
+        if state.arriving(channel, cell.circ_id()) != Direction::Backward {
+            return Err(Violation::UnexpectedCell);
+        }
+        let handshake = cell.into_handshake().ok_or(Violation::UnexpectedCell)?;
+        match &state.end {
+            End::Origin(origin) if origin.layers.is_empty() => {
+                self.node.events.push_back(Event::HandshakeAnswered { circuit, handshake });
+            }
+            End::Relay(_) => self.node.send_relay(now, circuit, None, Message::Extended(handshake)),
+            End::Origin(_) | End::Opening => return Err(Violation::UnexpectedCell),
+        }
+        Ok(())
+    }
+
+    fn on_feedback(
+        &mut self,
+        now: Instant,
+        channel: ChannelKey,
+        circuit: CircuitIndex,
+        cell: &C,
+    ) -> Result<(), Violation> {
+        self.node.counters.consumed += 1;
+        let feedback = cell.as_feedback().ok_or(Violation::UnexpectedCell)?;
+        let state = self.node.circuit(circuit);
+        // Feedback about a direction comes from where that direction's cells go.
+        if state.arriving(channel, cell.circ_id()) == feedback.direction {
+            return Err(Violation::UnexpectedCell);
+        }
+        if state.lane_mut(feedback.direction).hop.on_feedback(now, feedback) {
+            self.node.make_ready(now, circuit, feedback.direction);
+        }
+        Ok(())
+    }
+
+    fn on_relay_cell(
+        &mut self,
+        now: Instant,
+        channel: ChannelKey,
+        index: CircuitIndex,
+        mut cell: C,
+        kernel: &mut impl Kernel<C>,
+    ) -> Result<(), Violation> {
+        let circuit = self.node.circuit(index);
+        let direction = circuit.arriving(channel, cell.circ_id());
+        let readable = match &mut circuit.end {
+            End::Opening => {
+                self.node.counters.consumed += 1;
+                return Err(Violation::UnexpectedCell);
+            }
+            End::Relay(layer) if direction == Direction::Forward => cell.peel(layer),
+            End::Relay(layer) => {
+                cell.wrap(layer);
+                false
+            }
+            End::Origin(origin) => origin.layers.iter_mut().any(|layer| cell.peel(layer)),
+        };
+        let onward = circuit.lane(direction).to;
+        self.node.track(now, &cell, index, direction, Station::Parsed);
+        match onward {
+            _ if readable => self.on_message(now, index, direction, cell, kernel),
+            Some(leg) => {
+                cell.set_circ_id(leg.id);
+                self.node.enqueue(now, index, direction, cell);
+                Ok(())
+            }
+            None => {
+                self.node.counters.consumed += 1;
+                Err(Violation::Unrecognised)
+            }
+        }
+    }
+
+    /// A relay message that is meant for us.
+    fn on_message(
+        &mut self,
+        now: Instant,
+        circuit: CircuitIndex,
+        direction: Direction,
+        cell: C,
+        kernel: &mut impl Kernel<C>,
+    ) -> Result<(), Violation> {
+        self.node.counters.consumed += 1;
+        if let Some(feedback) = self.node.circuit(circuit).lane_mut(direction).hop.on_delivered(now) {
+            self.node.send_feedback(circuit, feedback);
+        }
+        let (id, message) = cell.into_message().ok_or(Violation::UnexpectedCell)?;
+        let is_origin = matches!(self.node.circuit(circuit).end, End::Origin(_));
+        match (message, id) {
+            (Message::Data(payload), Some(id)) => self.node.deliver(now, circuit, id, payload, kernel),
+            (Message::Sendme, None) => self.node.on_circuit_sendme(now, circuit),
+            (Message::Sendme, Some(id)) => self.node.on_stream_sendme(now, circuit, id, kernel),
+            (Message::End, Some(id)) => {
+                self.node.on_end(now, circuit, id, kernel);
+                Ok(())
+            }
+            (Message::Connected, Some(id)) if is_origin => {
+                self.node.on_connected(circuit, id, kernel);
+                Ok(())
+            }
+            (Message::Begin(target), Some(id)) if !is_origin => {
+                self.node.on_begin(circuit, id, target);
+                Ok(())
+            }
+            (Message::Extend(to, handshake), None) if !is_origin => {
+                self.node.events.push_back(Event::ExtendRequested { circuit, to, handshake });
+                Ok(())
+            }
+            (Message::Extended(handshake), None) if is_origin => {
+                self.node.events.push_back(Event::HandshakeAnswered { circuit, handshake });
+                Ok(())
+            }
+            _ => Err(Violation::UnexpectedCell),
+        }
+    }
+}
+

@@ -1,0 +1,77 @@
+//! Circuits and channels end.
+
+use super::{Node, Relay};
+use crate::cell::Cell;
+use crate::circuit_policy::CircuitPolicy;
+use crate::error::Violation;
+use crate::event::Event;
+use crate::kernel::Kernel;
+use crate::keys::{ChannelKey, CircuitIndex, Direction};
+use crate::scheduler::Scheduler;
+use penstock_units::Instant;
+
+impl<C: Cell> Relay<C> {
+    /// Closes a circuit from here, in both directions.
+    pub fn close_circuit(&mut self, now: Instant, circuit: CircuitIndex, kernel: &mut impl Kernel<C>) {
+        if self.node.circuits.contains(circuit.0 as usize) {
+            self.close(now, circuit, None, None, kernel);
+            self.settle(now, kernel);
+        }
+    }
+
+    /// The channel's connection is gone, and all its circuits with it.
+    pub fn on_channel_closed(&mut self, now: Instant, channel: ChannelKey, kernel: &mut impl Kernel<C>) {
+        let Some(state) = self.node.channels.get_mut(channel.0 as usize) else { return };
+        state.open = false;
+        for circuit in state.circuits.all() {
+            self.close(now, circuit, None, None, kernel);
+        }
+        let state = self.node.channels.remove(channel.0 as usize);
+        self.node.counters.dropped += state.outbuf.len() as u64;
+        self.node.waiting.forget_channel(channel);
+        if let Some(channels) = self.node.by_peer.get_mut(&state.peer) {
+            channels.retain(|other| *other != channel);
+        }
+        self.node.ready.retain(|other| *other != channel);
+        self.scheduler.on_close(channel);
+        if let Some(throttle) = &mut self.node.throttle {
+            throttle.on_close(channel);
+        }
+        self.settle(now, kernel);
+    }
+
+    /// Ends a circuit. A DESTROY goes to each side but the one that cells come from which travel `from`.
+    pub(super) fn close(
+        &mut self,
+        now: Instant,
+        circuit: CircuitIndex,
+        from: Option<Direction>,
+        violation: Option<Violation>,
+        kernel: &mut impl Kernel<C>,
+    ) {
+        self.node.close_streams(circuit, kernel);
+        for direction in [Direction::Forward, Direction::Backward] {
+            self.node.cut(now, circuit, direction, from != Some(direction.opposite()));
+        }
+        self.node.circuits.remove(circuit.0 as usize);
+        self.node.resume.retain(|other| *other != circuit);
+        self.node.events.push_back(Event::CircuitClosed { circuit, violation });
+    }
+}
+
+impl<C: Cell> Node<C> {
+    /// Drops what waits in one direction, and tells the next hop if `tell`.
+    fn cut(&mut self, now: Instant, circuit: CircuitIndex, direction: Direction, tell: bool) {
+        let lane = self.circuit(circuit).lane_mut(direction);
+        let waiting = std::mem::take(&mut lane.queue).len() as u64;
+        let Some(leg) = lane.to.take() else { return };
+        self.counters.dropped += waiting;
+        let channel = self.channel(leg.channel);
+        channel.policy.on_blocked(now, circuit.key(direction));
+        channel.policy.on_close(circuit.key(direction));
+        channel.circuits.remove(leg.id);
+        if tell && channel.open {
+            self.send_control(leg.channel, C::destroy(leg.id));
+        }
+    }
+}

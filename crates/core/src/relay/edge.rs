@@ -1,0 +1,375 @@
+//! Streams at the edge of a circuit: packaged into cells, delivered from cells.
+//!
+//! An exit's streams lead to servers, a client's to its application; the code is the same.
+
+use super::{Node, Relay};
+use crate::cell::{Cell, MAX_PAYLOAD, Message, Payload, StreamId};
+use crate::circuit::{Edge, End};
+use crate::edge_control::{EdgeControl, Signals, StreamControl};
+use crate::error::Violation;
+use crate::event::Event;
+use crate::hop_control::HopControl;
+use crate::kernel::{Interest, Kernel, StreamRead};
+use crate::keys::{CircuitIndex, StreamKey};
+use crate::stream::Stream;
+use penstock_units::{Bytes, Cells, Instant};
+use std::collections::VecDeque;
+use std::num::NonZeroU16;
+
+/// What drivers call about streams.
+impl<C: Cell> Relay<C> {
+    /// As a client: opens a stream to `target` over a built circuit; `None` if the circuit is not.
+    pub fn open_stream(
+        &mut self,
+        now: Instant,
+        circuit: CircuitIndex,
+        target: C::Target,
+        kernel: &mut impl Kernel<C>,
+    ) -> Option<StreamKey> {
+        let End::Origin(origin) = &self.node.circuits.get(circuit.0 as usize)?.end else { return None };
+        if !origin.built {
+            return None;
+        }
+        let edge = self.node.edge(circuit);
+        let id = StreamId(NonZeroU16::new(edge.next_stream_id)?);
+        edge.next_stream_id = edge.next_stream_id.checked_add(1).unwrap_or(1);
+        let stream = self.node.add_stream(circuit, id);
+        self.node.send_relay(now, circuit, Some(id), Message::Begin(target));
+        self.settle(now, kernel);
+        Some(stream)
+    }
+
+    /// As an exit: the connection that [`Event::StreamRequested`] asked for is there.
+    pub fn on_stream_connected(&mut self, now: Instant, stream: StreamKey, kernel: &mut impl Kernel<C>) {
+        let Some(state) = self.node.streams.get_mut(stream.0 as usize) else { return };
+        state.open = true;
+        let (circuit, id) = (state.circuit, state.id);
+        self.node.send_relay(now, circuit, Some(id), Message::Connected);
+        self.node.refresh_stream(stream, kernel);
+        self.settle(now, kernel);
+    }
+
+    /// The stream's connection has something to read. Packages at most one I/O quantum.
+    pub fn on_stream_readable(&mut self, now: Instant, stream: StreamKey, kernel: &mut impl Kernel<C>) {
+        let Some(state) = self.node.streams.get(stream.0 as usize) else { return };
+        let circuit = state.circuit;
+        self.node.package(now, stream, u64::MAX, kernel);
+        self.node.refresh_edge(circuit, kernel);
+        self.settle(now, kernel);
+    }
+
+    /// The stream's connection takes more.
+    pub fn on_stream_writable(&mut self, now: Instant, stream: StreamKey, kernel: &mut impl Kernel<C>) {
+        if self.node.streams.contains(stream.0 as usize) {
+            self.node.flush_stream(now, stream, kernel);
+            self.settle(now, kernel);
+        }
+    }
+
+    /// Closes a stream from here: the connection failed, or the application is done.
+    pub fn close_stream(&mut self, now: Instant, stream: StreamKey, kernel: &mut impl Kernel<C>) {
+        let Some(state) = self.node.streams.get(stream.0 as usize) else { return };
+        let (circuit, id, ended) = (state.circuit, state.id, state.ended);
+        if !ended {
+            self.node.send_relay(now, circuit, Some(id), Message::End);
+        }
+        self.node.remove_stream(stream, kernel);
+        self.settle(now, kernel);
+    }
+}
+
+/// Packaging.
+impl<C: Cell> Node<C> {
+    /// How many DATA cells the circuit's edge may package now: the window, and room in the queue.
+    fn package_room(&mut self, circuit: CircuitIndex) -> u64 {
+        let high = u64::from(self.config.edge_queue.high);
+        let state = self.circuit(circuit);
+        let lane = state.lane(state.outward());
+        let queue = lane.queue.len() as u64;
+        let Some(edge) = &state.edge else { return 0 };
+        let room = match lane.hop.edge_queue_limit() {
+            Some(limit) => limit.get().saturating_sub(queue),
+            None if edge.queue_full => 0,
+            None => high.saturating_sub(queue),
+        };
+        room.min(edge.control.package_window().get())
+    }
+
+    /// Whether the queue has fallen to where its edge reads again.
+    pub(super) fn edge_queue_has_drained(&mut self, circuit: CircuitIndex) -> bool {
+        let low = u64::from(self.config.edge_queue.low);
+        let state = self.circuit(circuit);
+        let lane = state.lane(state.outward());
+        let queue = lane.queue.len() as u64;
+        lane.hop.edge_queue_limit().map_or(queue <= low, |limit| queue < limit.get())
+    }
+
+    /// Packages at most `most` cells of a stream, as far as windows, queue and buckets allow; returns how many.
+    fn package(
+        &mut self,
+        now: Instant,
+        stream: StreamKey,
+        most: u64,
+        kernel: &mut impl Kernel<C>,
+    ) -> u64 {
+        let state = &self.streams[stream.0 as usize];
+        let (circuit, id) = (state.circuit, state.id);
+        if !state.open {
+            return 0;
+        }
+        let window = state.control.package_window().get();
+        let quantum = self.stream_read_quantum(now);
+        if quantum == Bytes::ZERO {
+            self.wait_to_read_stream(now, stream);
+            return 0;
+        }
+        let room = self.package_room(circuit).min(window).min(most);
+        let room = room.min(quantum.get().div_ceil(MAX_PAYLOAD.into()));
+        for packaged in 0..room {
+            match kernel.read_stream(stream, MAX_PAYLOAD) {
+                StreamRead::Data(payload) => self.package_one(now, stream, id, payload),
+                StreamRead::Blocked => return packaged,
+                StreamRead::Closed => {
+                    self.send_relay(now, circuit, Some(id), Message::End);
+                    self.remove_stream(stream, kernel);
+                    return packaged;
+                }
+            }
+        }
+        room
+    }
+
+    fn package_one(&mut self, now: Instant, stream: StreamKey, id: StreamId, payload: C::Payload) {
+        self.charge_stream_read(Bytes::new(payload.len().into()));
+        self.counters.data_packaged += 1;
+        let state = &mut self.streams[stream.0 as usize];
+        state.control.on_package(now);
+        let circuit = state.circuit;
+        let signals = self.signals(circuit);
+        self.edge(circuit).control.on_package(now, signals);
+        self.send_relay(now, circuit, Some(id), Message::Data(payload));
+        let high = self.config.edge_queue.high as usize;
+        let state = self.circuit(circuit);
+        let full = state.lane(state.outward()).queue.len() >= high;
+        if full && let Some(edge) = &mut state.edge {
+            edge.queue_full = true;
+        }
+    }
+
+    fn signals(&mut self, circuit: CircuitIndex) -> Signals {
+        let state = self.circuit(circuit);
+        let lane = state.lane(state.outward());
+        let queue = Cells::new(lane.queue.len() as u64);
+        let channel_blocked = lane.to.is_some_and(|leg| {
+            self.channels[leg.channel.0 as usize].outbuf_len() >= crate::scheduler::VanillaConfig::default().outbuf_high
+        });
+        Signals { queue, channel_blocked }
+    }
+
+    /// The circuit may package again: shares its room among its streams, then lets the kernel report.
+    ///
+    /// Source: C tor `circuit_resume_edge_reading_helper()`, which gives each stream
+    /// ceil(room / streams) cells until the room is used up.
+    /// Deviation: the first stream is the next in turn, not a random one.
+    pub(super) fn resume_reading(&mut self, now: Instant, circuit: CircuitIndex, kernel: &mut impl Kernel<C>) {
+        if !self.circuits.contains(circuit.0 as usize) {
+            return;
+        }
+        if self.edge_queue_has_drained(circuit) {
+            self.edge(circuit).queue_full = false;
+        }
+        let mut streams = self.edge(circuit).streams.clone();
+        if streams.len() > 1 {
+            let edge = self.edge(circuit);
+            edge.turn = (edge.turn + 1) % streams.len();
+            streams.rotate_left(edge.turn);
+        }
+        while !streams.is_empty() {
+            let share = self.package_room(circuit).div_ceil(streams.len() as u64);
+            if share == 0 {
+                break;
+            }
+            // A stream that gave less than its share has no more for now.
+            streams.retain(|stream| {
+                self.streams.contains(stream.0 as usize) && self.package(now, *stream, share, kernel) == share
+            });
+        }
+        self.refresh_edge(circuit, kernel);
+    }
+
+    /// Tells the kernel which of a circuit's streams to report.
+    fn refresh_edge(&mut self, circuit: CircuitIndex, kernel: &mut impl Kernel<C>) {
+        let Some(edge) = &self.circuit(circuit).edge else { return };
+        for place in 0..edge.streams.len() {
+            let stream = self.edge(circuit).streams[place];
+            self.refresh_stream(stream, kernel);
+        }
+    }
+
+    /// Tells the kernel whether to report the stream.
+    pub(super) fn refresh_stream(&mut self, stream: StreamKey, kernel: &mut impl Kernel<C>) {
+        let Some(state) = self.streams.get(stream.0 as usize) else { return };
+        let (circuit, open) = (state.circuit, state.open);
+        let window = state.control.package_window().get();
+        let writable = state.open && !state.outbuf.is_empty();
+        let readable = open
+            && window > 0
+            && self.package_room(circuit) > 0
+            && !self.stream_waits_to_read(stream);
+        let wanted = Interest { readable, writable };
+        let state = &mut self.streams[stream.0 as usize];
+        if state.interest != wanted {
+            state.interest = wanted;
+            kernel.want_stream(stream, wanted);
+        }
+    }
+}
+
+/// Delivering, and what the other edge says.
+impl<C: Cell> Node<C> {
+    pub(super) fn deliver(
+        &mut self,
+        now: Instant,
+        circuit: CircuitIndex,
+        id: StreamId,
+        payload: C::Payload,
+        kernel: &mut impl Kernel<C>,
+    ) -> Result<(), Violation> {
+        self.counters.data_delivered += 1;
+        if self.edge(circuit).control.on_deliver(now)? {
+            self.counters.sendmes += 1;
+            self.send_relay(now, circuit, None, Message::Sendme);
+        }
+        // Data of a stream that was closed meanwhile is counted and dropped.
+        let Some(stream) = self.stream_of(circuit, id) else { return Ok(()) };
+        let state = &mut self.streams[stream.0 as usize];
+        state.control.on_deliver(now)?;
+        state.push(payload);
+        self.flush_stream(now, stream, kernel);
+        Ok(())
+    }
+
+    /// Hands what arrived to the stream's connection, and acknowledges it.
+    pub(super) fn flush_stream(&mut self, now: Instant, stream: StreamKey, kernel: &mut impl Kernel<C>) {
+        let quantum = self.stream_write_quantum(now);
+        let Some(state) = self.streams.get_mut(stream.0 as usize) else { return };
+        if !state.outbuf.is_empty() {
+            if quantum == Bytes::ZERO {
+                state.interest.writable = false;
+                kernel.want_stream(stream, state.interest);
+                self.wait_to_write_stream(now, stream);
+                return;
+            }
+            let bytes = kernel.write_stream(stream, &mut state.outbuf, quantum);
+            state.outbuf_bytes -= bytes.get();
+            self.charge_stream_write(bytes);
+        }
+        let state = &mut self.streams[stream.0 as usize];
+        let (circuit, id, buffered) = (state.circuit, state.id, state.buffered());
+        while self.streams[stream.0 as usize].control.take_sendme(now, buffered) {
+            self.send_relay(now, circuit, Some(id), Message::Sendme);
+        }
+        let state = &self.streams[stream.0 as usize];
+        if state.ended && state.outbuf.is_empty() {
+            self.remove_stream(stream, kernel);
+        } else {
+            self.refresh_stream(stream, kernel);
+        }
+    }
+
+    pub(super) fn on_circuit_sendme(&mut self, now: Instant, circuit: CircuitIndex) -> Result<(), Violation> {
+        let signals = self.signals(circuit);
+        self.edge(circuit).control.on_sendme(now, signals)?;
+        self.resume.push_back(circuit);
+        Ok(())
+    }
+
+    pub(super) fn on_stream_sendme(
+        &mut self,
+        now: Instant,
+        circuit: CircuitIndex,
+        id: StreamId,
+        kernel: &mut impl Kernel<C>,
+    ) -> Result<(), Violation> {
+        let Some(stream) = self.stream_of(circuit, id) else { return Ok(()) };
+        self.streams[stream.0 as usize].control.on_sendme(now)?;
+        self.refresh_stream(stream, kernel);
+        Ok(())
+    }
+
+    pub(super) fn on_begin(&mut self, circuit: CircuitIndex, id: StreamId, target: C::Target) {
+        if self.stream_of(circuit, id).is_none() {
+            let stream = self.add_stream(circuit, id);
+            self.events.push_back(Event::StreamRequested { stream, target });
+        }
+    }
+
+    pub(super) fn on_connected(&mut self, circuit: CircuitIndex, id: StreamId, kernel: &mut impl Kernel<C>) {
+        if let Some(stream) = self.stream_of(circuit, id) {
+            self.streams[stream.0 as usize].open = true;
+            self.events.push_back(Event::StreamConnected { stream });
+            self.refresh_stream(stream, kernel);
+        }
+    }
+
+    pub(super) fn on_end(&mut self, now: Instant, circuit: CircuitIndex, id: StreamId, kernel: &mut impl Kernel<C>) {
+        if let Some(stream) = self.stream_of(circuit, id) {
+            self.streams[stream.0 as usize].ended = true;
+            self.flush_stream(now, stream, kernel);
+        }
+    }
+}
+
+/// Streams come and go.
+impl<C: Cell> Node<C> {
+    /// The circuit's edge, made when it is first needed.
+    fn edge(&mut self, circuit: CircuitIndex) -> &mut Edge {
+        let config = self.config.edge_control;
+        self.circuit(circuit).edge.get_or_insert_with(|| {
+            Box::new(Edge {
+                control: config.build_circuit(),
+                streams: Vec::new(),
+                turn: 0,
+                queue_full: false,
+                next_stream_id: 1,
+            })
+        })
+    }
+
+    fn stream_of(&mut self, circuit: CircuitIndex, id: StreamId) -> Option<StreamKey> {
+        let edge = self.circuits.get(circuit.0 as usize)?.edge.as_deref()?;
+        edge.streams.iter().copied().find(|stream| self.streams[stream.0 as usize].id == id)
+    }
+
+    fn add_stream(&mut self, circuit: CircuitIndex, id: StreamId) -> StreamKey {
+        let control = self.config.edge_control.build_stream();
+        let key = self.streams.insert(Stream {
+            circuit,
+            id,
+            control,
+            open: false,
+            ended: false,
+            outbuf: VecDeque::new(),
+            outbuf_bytes: 0,
+            interest: Interest::default(),
+        });
+        let stream = StreamKey(key as u32);
+        self.edge(circuit).streams.push(stream);
+        stream
+    }
+
+    fn remove_stream(&mut self, stream: StreamKey, kernel: &mut impl Kernel<C>) {
+        kernel.close_stream(stream);
+        let state = self.streams.remove(stream.0 as usize);
+        self.waiting.forget_stream(stream);
+        self.edge(state.circuit).streams.retain(|other| *other != stream);
+        self.events.push_back(Event::StreamClosed { stream });
+    }
+
+    pub(super) fn close_streams(&mut self, circuit: CircuitIndex, kernel: &mut impl Kernel<C>) {
+        let streams = self.circuit(circuit).edge.as_deref().map(|edge| edge.streams.clone());
+        for stream in streams.unwrap_or_default() {
+            self.remove_stream(stream, kernel);
+        }
+    }
+}

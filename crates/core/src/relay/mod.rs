@@ -1,0 +1,313 @@
+//! The relay: channels, circuits and streams, and whom to ask about them.
+//!
+//! A client's onion proxy is the same machine; it opens circuits instead of answering for them.
+//!
+//! Rooms: [`flow`](self) moves cells from circuit queues to the kernel, `cells` takes what
+//! arrives, `edge` packages and delivers streams, `build` makes circuits, `close` ends them,
+//! `buckets` limits the rate.
+
+mod buckets;
+mod build;
+mod cells;
+mod close;
+mod edge;
+mod flow;
+
+use crate::cell::{Cell, PeerId};
+use crate::channel::{Buckets, Channel, CircIds};
+use crate::channel_map::ChannelMap;
+use crate::circuit::Circuit;
+use crate::config::RelayConfig;
+use crate::event::Event;
+use crate::kernel::{Interest, Kernel};
+use crate::keys::{ChannelKey, CircuitIndex, Direction, StreamKey};
+use crate::scheduler::{AnyScheduler, Scheduler};
+use crate::stream::Stream;
+use crate::throttle::Throttle;
+use buckets::Waiting;
+use penstock_units::{Bytes, Cells, Duration, Instant};
+use slab::Slab;
+use std::collections::{BTreeMap, VecDeque};
+
+/// One node of an onion-routing network.
+///
+/// See the crate's documentation for the contract of its driver.
+#[derive(Debug)]
+pub struct Relay<C: Cell> {
+    scheduler: AnyScheduler,
+    node: Node<C>,
+    /// Cells just taken from the kernel; kept for its memory.
+    inbuf: VecDeque<C>,
+}
+
+/// All of a relay but its scheduler, which works on it.
+#[derive(Debug)]
+struct Node<C: Cell> {
+    config: RelayConfig,
+    channels: Slab<Channel<C>>,
+    /// Channels to each peer, oldest first.
+    by_peer: BTreeMap<PeerId, Vec<ChannelKey>>,
+    circuits: Slab<Circuit<C>>,
+    streams: Slab<Stream<C>>,
+    buckets: Option<Buckets>,
+    throttle: Option<Box<dyn Throttle>>,
+    channel_map: Box<dyn ChannelMap>,
+    waiting: Waiting,
+    /// Circuits whose edges may read their streams again.
+    resume: VecDeque<CircuitIndex>,
+    /// Channels that have cells again and whose scheduler was not told yet.
+    ready: VecDeque<ChannelKey>,
+    events: VecDeque<Event<C>>,
+    counters: Counters,
+}
+
+/// What a relay counted since its start.
+///
+/// `received + made = sent + consumed + dropped + held`, where `held` cells wait in circuit
+/// queues and output buffers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Cells taken from channels.
+    pub received: u64,
+    /// Cells made here: DATA, SENDME, CREATE and their like.
+    pub made: u64,
+    /// Cells written to channels.
+    pub sent: u64,
+    /// Cells that ended here.
+    pub consumed: u64,
+    /// Cells of circuits that closed.
+    pub dropped: u64,
+    /// Bytes read from channels [B].
+    pub read_bytes: Bytes,
+    /// Bytes written to channels [B].
+    pub written_bytes: Bytes,
+    /// Circuit SENDMEs made here.
+    pub sendmes: u64,
+    /// DATA cells delivered here.
+    pub data_delivered: u64,
+    /// DATA cells packaged here.
+    pub data_packaged: u64,
+}
+
+impl<C: Cell> Relay<C> {
+    /// A node without channels, started at `now`.
+    pub fn new(config: RelayConfig, now: Instant) -> Self {
+        let buckets = config.bandwidth.map(|bandwidth| Buckets::new(bandwidth, config.refill, now));
+        let node = Node {
+            channels: Slab::new(),
+            by_peer: BTreeMap::new(),
+            circuits: Slab::new(),
+            streams: Slab::new(),
+            buckets,
+            throttle: config.throttle.build(),
+            channel_map: config.channel_map.build(),
+            waiting: Waiting::default(),
+            resume: VecDeque::new(),
+            ready: VecDeque::new(),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+            config,
+        };
+        Relay { scheduler: node.config.scheduler.build(), node, inbuf: VecDeque::new() }
+    }
+
+    /// A peer connected to us. `to_client` says that it is no relay.
+    pub fn accept_channel(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        to_client: bool,
+        kernel: &mut impl Kernel<C>,
+    ) -> ChannelKey {
+        let channel = self.node.add_channel(peer, to_client, false, now);
+        self.on_channel_open(now, channel, kernel);
+        channel
+    }
+
+    /// A connection that [`Event::Connect`] asked for is there.
+    pub fn on_channel_open(&mut self, now: Instant, channel: ChannelKey, kernel: &mut impl Kernel<C>) {
+        let Some(state) = self.node.channels.get_mut(channel.0 as usize) else { return };
+        state.open = true;
+        self.node.set_interest(channel, kernel, |interest| interest.readable = true);
+        self.node.ready.push_back(channel);
+        self.settle(now, kernel);
+    }
+
+    /// The kernel has cells of `channel`. Reads at most one I/O quantum.
+    pub fn on_readable(&mut self, now: Instant, channel: ChannelKey, kernel: &mut impl Kernel<C>) {
+        if !self.node.channels.contains(channel.0 as usize) {
+            return;
+        }
+        let limit = self.node.read_quantum(now, channel);
+        if limit == Bytes::ZERO {
+            self.node.wait_to_read(now, channel);
+            self.node.set_interest(channel, kernel, |interest| interest.readable = false);
+            return;
+        }
+        let mut inbuf = std::mem::take(&mut self.inbuf);
+        let bytes = kernel.read(channel, limit, &mut inbuf);
+        self.node.charge_read(channel, bytes, inbuf.len() as u64);
+        for cell in inbuf.drain(..) {
+            self.on_cell(now, channel, cell, kernel);
+        }
+        self.inbuf = inbuf;
+        self.settle(now, kernel);
+    }
+
+    /// The kernel takes cells of `channel` again. Writes at most one I/O quantum.
+    pub fn on_writable(&mut self, now: Instant, channel: ChannelKey, kernel: &mut impl Kernel<C>) {
+        if self.node.channels.contains(channel.0 as usize) {
+            self.scheduler.on_writable(now, channel, &mut self.node.lend(now, kernel));
+            self.settle(now, kernel);
+        }
+    }
+
+    /// The time that [`poll_timeout`](Self::poll_timeout) asked for came; early or repeated calls are harmless.
+    pub fn on_timer(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
+        self.on_refill(now, kernel);
+        if self.scheduler.poll_timeout().is_some_and(|due| due <= now) {
+            self.scheduler.on_timer(now, &mut self.node.lend(now, kernel));
+        }
+        self.settle(now, kernel);
+    }
+
+    /// What the driver must do next; poll until there is nothing.
+    pub fn poll_event(&mut self) -> Option<Event<C>> {
+        self.node.events.pop_front()
+    }
+
+    /// When to call [`on_timer`](Self::on_timer); nothing if nothing waits for time to pass.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let refill = self.node.waiting.due();
+        let schedule = self.scheduler.poll_timeout();
+        [refill, schedule].into_iter().flatten().min()
+    }
+
+    /// Finishes what a call set in motion: streams that may be read again, channels that may write.
+    fn settle(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
+        loop {
+            if let Some(channel) = self.node.ready.pop_front() {
+                if self.node.channels.get(channel.0 as usize).is_some_and(|state| state.open) {
+                    self.scheduler.on_ready(now, channel, &mut self.node.lend(now, kernel));
+                }
+            } else if let Some(circuit) = self.node.resume.pop_front() {
+                self.node.resume_reading(now, circuit, kernel);
+            } else {
+                return;
+            }
+        }
+    }
+}
+
+/// What instruments may see.
+impl<C: Cell> Relay<C> {
+    /// Counts since the start.
+    pub fn counters(&self) -> Counters {
+        self.node.counters
+    }
+
+    /// Cells in all circuit queues [cell].
+    pub fn queued(&self) -> Cells {
+        let directions = [Direction::Forward, Direction::Backward];
+        let circuits = self.node.circuits.iter();
+        let waiting = circuits
+            .flat_map(|(_, circuit)| directions.map(|direction| circuit.lane(direction).queue.len() as u64));
+        Cells::new(waiting.sum())
+    }
+
+    /// Bytes in all output buffers [B].
+    pub fn outbuf_bytes(&self) -> Bytes {
+        self.node.channels.iter().map(|(_, channel)| channel.outbuf_len()).sum()
+    }
+
+    /// Cells in all output buffers [cell].
+    pub fn outbuf_cells(&self) -> Cells {
+        Cells::new(self.node.channels.iter().map(|(_, channel)| channel.outbuf.len() as u64).sum())
+    }
+
+    /// Cells of `circuit` that wait to travel in `direction` [cell].
+    pub fn circuit_queue(&self, circuit: CircuitIndex, direction: Direction) -> Option<Cells> {
+        let circuit = self.node.circuits.get(circuit.0 as usize)?;
+        Some(Cells::new(circuit.lane(direction).queue.len() as u64))
+    }
+
+    /// What the edge of `circuit` may have outstanding, and the round-trip time it measured.
+    pub fn circuit_window(&self, circuit: CircuitIndex) -> Option<(Cells, Option<Duration>)> {
+        use crate::edge_control::EdgeControl as _;
+        let edge = self.node.circuits.get(circuit.0 as usize)?.edge.as_deref()?;
+        Some((edge.control.window(), edge.control.rtt()))
+    }
+
+    /// Channels that wait for a token bucket.
+    pub fn throttled_channels(&self) -> u32 {
+        self.node.waiting.channels()
+    }
+
+    /// The circuit of a stream.
+    pub fn circuit_of(&self, stream: StreamKey) -> Option<CircuitIndex> {
+        self.node.streams.get(stream.0 as usize).map(|stream| stream.circuit)
+    }
+
+    /// The circuit that `id` names on `channel`.
+    pub fn circuit_on(&self, channel: ChannelKey, id: crate::CircId) -> Option<CircuitIndex> {
+        self.node.channels.get(channel.0 as usize)?.circuits.get(id)
+    }
+
+    /// The channel and id over which `circuit` continues in `direction`.
+    pub fn leg(&self, circuit: CircuitIndex, direction: Direction) -> Option<(ChannelKey, crate::CircId)> {
+        let leg = self.node.circuits.get(circuit.0 as usize)?.lane(direction).to?;
+        Some((leg.channel, leg.id))
+    }
+
+    /// Open channels, circuits and streams.
+    pub fn population(&self) -> [usize; 3] {
+        [self.node.channels.len(), self.node.circuits.len(), self.node.streams.len()]
+    }
+}
+
+impl<C: Cell> Node<C> {
+    fn add_channel(&mut self, peer: PeerId, to_client: bool, initiator: bool, now: Instant) -> ChannelKey {
+        let own = self.config.per_connection;
+        let buckets = own.map(|bandwidth| Buckets::new(bandwidth, self.config.refill, now));
+        let key = self.channels.insert(Channel {
+            peer,
+            to_client,
+            open: false,
+            outbuf: VecDeque::new(),
+            outbuf_bytes: 0,
+            policy: self.config.circuit_policy.build(),
+            circuits: CircIds::new(initiator),
+            interest: Interest::default(),
+            buckets,
+            recent: (0, 0),
+        });
+        let key = ChannelKey(key as u32);
+        self.by_peer.entry(peer).or_default().push(key);
+        key
+    }
+
+    fn set_interest(
+        &mut self,
+        channel: ChannelKey,
+        kernel: &mut impl Kernel<C>,
+        change: impl FnOnce(&mut Interest),
+    ) {
+        let interest = &mut self.channel(channel).interest;
+        let before = *interest;
+        change(interest);
+        if *interest != before {
+            kernel.want(channel, *interest);
+        }
+    }
+
+    /// The channel of a key that this relay holds.
+    fn channel(&mut self, channel: ChannelKey) -> &mut Channel<C> {
+        self.channels.get_mut(channel.0 as usize).expect("circuits are closed before their channel is removed")
+    }
+
+    /// The circuit of a key that this relay holds.
+    fn circuit(&mut self, circuit: CircuitIndex) -> &mut Circuit<C> {
+        self.circuits.get_mut(circuit.0 as usize).expect("a circuit leaves policies and lists before its slot")
+    }
+
+}

@@ -1,0 +1,122 @@
+//! Which channels write now, how many cells, and when again?
+//!
+//! A scheduler moves cells from circuit queues to output buffers and from there to the kernel,
+//! through the [`Host`] that the relay lends it. It never sees a cell.
+
+mod vanilla;
+
+pub use vanilla::{Vanilla, VanillaConfig};
+
+use crate::circuit_policy::Priority;
+use crate::kernel::SocketInfo;
+use crate::keys::ChannelKey;
+use penstock_units::{Bytes, Instant};
+use std::fmt;
+
+/// What a [`Host::flush`] achieved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flushed {
+    /// Bytes that the kernel took [B].
+    pub bytes: Bytes,
+    /// The kernel refused more.
+    pub refused: bool,
+    /// A token bucket is empty: nothing goes until the next refill.
+    pub throttled: bool,
+}
+
+/// What a scheduler may see and do of its relay.
+pub trait Host {
+    /// What is in the channel's output buffer [B].
+    fn outbuf(&self, channel: ChannelKey) -> Bytes;
+    /// The priority of the channel's best circuit; `None` if no circuit has cells and credit.
+    fn head(&self, channel: ChannelKey) -> Option<Priority>;
+    /// Moves one cell of the best circuit to the output buffer; false if there is none.
+    fn move_cell(&mut self, channel: ChannelKey) -> bool;
+    /// Writes at most `limit` of the output buffer to the kernel, and at most what the token buckets
+    /// allow in one go (the I/O quantum). A channel that they allow nothing waits for a refill.
+    fn flush(&mut self, channel: ChannelKey, limit: Bytes) -> Flushed;
+    /// What the kernel says of the channel's socket.
+    fn socket_info(&self, channel: ChannelKey) -> SocketInfo;
+    /// Asks the kernel to say when the channel is writable, or not to.
+    fn want_writable(&mut self, channel: ChannelKey, wanted: bool);
+}
+
+/// Decides when each channel's cells move towards the kernel.
+pub trait Scheduler: fmt::Debug + Send {
+    /// A circuit of `channel` that could not send before has cells and credit now.
+    fn on_ready(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host);
+    /// The kernel says that `channel` is writable.
+    fn on_writable(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host);
+    /// A refill made `channel` eligible again.
+    fn on_refill(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host);
+    /// The time asked for by [`poll_timeout`](Self::poll_timeout) came. Early calls are harmless.
+    fn on_timer(&mut self, now: Instant, host: &mut dyn Host);
+    /// `channel` is gone; forget it.
+    fn on_close(&mut self, channel: ChannelKey);
+    /// When to call [`on_timer`](Self::on_timer).
+    fn poll_timeout(&self) -> Option<Instant>;
+}
+
+/// Builds the [`Scheduler`] of a relay.
+#[derive(Clone, Debug)]
+pub enum SchedulerConfig {
+    /// [`Vanilla`].
+    Vanilla(VanillaConfig),
+    /// Whatever this function builds: the way in for algorithms outside this workspace.
+    Custom(fn() -> Box<dyn Scheduler>),
+}
+
+impl Default for SchedulerConfig {
+    fn default() -> Self {
+        SchedulerConfig::Vanilla(VanillaConfig::default())
+    }
+}
+
+impl SchedulerConfig {
+    /// The scheduler of one relay.
+    pub fn build(&self) -> AnyScheduler {
+        match self {
+            SchedulerConfig::Vanilla(config) => AnyScheduler::Vanilla(Vanilla::new(*config)),
+            SchedulerConfig::Custom(build) => AnyScheduler::Custom(build()),
+        }
+    }
+}
+
+/// A built-in scheduler without an allocation, or anyone's.
+#[derive(Debug)]
+pub enum AnyScheduler {
+    /// [`Vanilla`].
+    Vanilla(Vanilla),
+    /// An algorithm from outside.
+    Custom(Box<dyn Scheduler>),
+}
+
+macro_rules! each {
+    ($self:ident, $scheduler:ident => $call:expr) => {
+        match $self {
+            AnyScheduler::Vanilla($scheduler) => $call,
+            AnyScheduler::Custom($scheduler) => $call,
+        }
+    };
+}
+
+impl Scheduler for AnyScheduler {
+    fn on_ready(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
+        each!(self, scheduler => scheduler.on_ready(now, channel, host));
+    }
+    fn on_writable(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
+        each!(self, scheduler => scheduler.on_writable(now, channel, host));
+    }
+    fn on_refill(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
+        each!(self, scheduler => scheduler.on_refill(now, channel, host));
+    }
+    fn on_timer(&mut self, now: Instant, host: &mut dyn Host) {
+        each!(self, scheduler => scheduler.on_timer(now, host));
+    }
+    fn on_close(&mut self, channel: ChannelKey) {
+        each!(self, scheduler => scheduler.on_close(channel));
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        each!(self, scheduler => scheduler.poll_timeout())
+    }
+}

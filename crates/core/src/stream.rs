@@ -1,0 +1,36 @@
+//! A stream at the edge: an exit's connection to a server, or a client's to its application.
+
+use crate::cell::{Cell, Payload, StreamId};
+use crate::edge_control::AnyStreamControl;
+use crate::kernel::Interest;
+use crate::keys::CircuitIndex;
+use penstock_units::Cells;
+use std::collections::VecDeque;
+
+/// One stream and what waits for its socket.
+#[derive(Debug)]
+pub(crate) struct Stream<C: Cell> {
+    pub(crate) circuit: CircuitIndex,
+    pub(crate) id: StreamId,
+    pub(crate) control: AnyStreamControl,
+    /// CONNECTED was sent or received.
+    pub(crate) open: bool,
+    /// The other end of the circuit sends no more.
+    pub(crate) ended: bool,
+    /// Payloads the socket has not taken yet.
+    pub(crate) outbuf: VecDeque<C::Payload>,
+    pub(crate) outbuf_bytes: u64,
+    pub(crate) interest: Interest,
+}
+
+impl<C: Cell> Stream<C> {
+    pub(crate) fn push(&mut self, payload: C::Payload) {
+        self.outbuf_bytes += u64::from(payload.len());
+        self.outbuf.push_back(payload);
+    }
+
+    /// What the application has not taken yet.
+    pub(crate) fn buffered(&self) -> Cells {
+        Cells::new(self.outbuf.len() as u64)
+    }
+}

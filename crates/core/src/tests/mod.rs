@@ -1,0 +1,1 @@
+//! A whole path in a test.

@@ -1,0 +1,3 @@
+//! penstock-scenario
+
+pub mod model;

@@ -1,0 +1,357 @@
+//! What a scenario says, in types that cannot be wrong.
+//!
+//! One [`Scenario`] is one variant of a file with every default filled in. Everything refers to
+//! everything else by index: relays, clients, servers and workloads are in the order of their
+//! names, which is also their rank in the order of events.
+
+use penstock_core::config::RelayConfig;
+use penstock_units::{Bytes, DataRate, Duration, Rng};
+use std::collections::BTreeMap;
+
+/// One variant of a scenario, ready to be run in any world.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What it stands for.
+    pub head: Head,
+    /// Which of the file's variants this is.
+    pub variant: Variant,
+    /// How long it lasts, and what ends it.
+    pub run: Run,
+    /// What is recorded in detail.
+    pub trace: Trace,
+    /// The kernels' TCP.
+    pub tcp: Tcp,
+    /// What lies between the nodes.
+    pub network: Network,
+    /// Relays, in the order of their names.
+    pub relays: Vec<Relay>,
+    /// Clients with their onion proxies, in the order of their names.
+    pub clients: Vec<Client>,
+    /// Servers, in the order of their names.
+    pub servers: Vec<Server>,
+    /// Workloads, in the order of their names.
+    pub workloads: Vec<Workload>,
+}
+
+/// Which paper, section and figure a scenario stands for. Results do not depend on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// One line for lists and headings.
+    pub title: String,
+    /// Short name of the paper, such as `defenestrator`; empty if none.
+    pub paper: String,
+    /// Its section, such as `5.1`; empty if none.
+    pub section: String,
+    /// Its figures, such as `5`.
+    pub figures: Vec<String>,
+    /// Whatever else a reader should know.
+    pub notes: String,
+}
+
+/// A named set of overrides: one curve of the figure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variant {
+    /// Its name in output and on the command line.
+    pub name: String,
+    /// Its name in pictures.
+    pub label: String,
+}
+
+/// How long a run lasts, and what ends it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// The latest end of simulated time.
+    pub duration: Duration,
+    /// Downloads that start before this are marked as warm-up; below `duration`.
+    pub warmup: Duration,
+    /// What ends the run earlier.
+    pub stop: Option<Stop>,
+    /// Interval of the relays' records; above zero.
+    pub sample: Duration,
+}
+
+/// Ends a run when the clients of one workload finished so many downloads in total.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// Index of the workload.
+    pub workload: usize,
+    /// Downloads, warm-up included [1].
+    pub downloads: u64,
+}
+
+/// What is recorded in detail.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trace {
+    /// Indices of the workloads whose circuits are traced, in order.
+    pub workloads: Vec<usize>,
+    /// Interval of the traced circuits' records; above zero.
+    pub interval: Duration,
+    /// One of every so many DATA cells of a traced circuit is followed through its stations; 0 is none [cell].
+    pub cells: u32,
+}
+
+/// The kernels' TCP. Buffers are on each [`Host`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tcp {
+    /// Whose TCP it is.
+    pub profile: TcpProfile,
+    /// How the congestion window grows.
+    pub congestion: Congestion,
+    /// Most payload of a segment [B].
+    pub mss: Bytes,
+}
+
+/// Whose TCP it is: a named bundle of loss recovery, timers and initial windows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpProfile {
+    /// Linux 3.2, the papers' kernel: FACK, no RACK, an initial window of 10 segments.
+    Linux3_2,
+}
+
+/// How the congestion window grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Congestion {
+    /// CUBIC (RFC 9438), the default of Linux.
+    Cubic,
+    /// Reno (RFC 5681).
+    Reno,
+}
+
+/// How large a socket's buffer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buffer {
+    /// The profile's auto-tuning.
+    Auto,
+    /// So much, always [B].
+    Fixed(Bytes),
+}
+
+/// What lies between the nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Network {
+    /// Between any two nodes that [`exceptions`](Self::exceptions) does not name.
+    pub default: Wire,
+    /// Between these nodes or groups, in both directions; each pair in alphabetical order.
+    pub exceptions: BTreeMap<(String, String), Wire>,
+}
+
+impl Network {
+    /// What lies between two nodes, whichever way: an exception of the two nodes themselves goes
+    /// before one of a node and a group, and that before one of two groups.
+    pub fn between(&self, one: &Host, other: &Host) -> Wire {
+        if self.exceptions.is_empty() {
+            return self.default;
+        }
+        let pairs = [
+            (&one.name, &other.name),
+            (&one.name, &other.group),
+            (&one.group, &other.name),
+            (&one.group, &other.group),
+        ];
+        let sorted = |(a, b): (&String, &String)| {
+            if a <= b { (a.clone(), b.clone()) } else { (b.clone(), a.clone()) }
+        };
+        let found = pairs.into_iter().find_map(|pair| self.exceptions.get(&sorted(pair)));
+        found.copied().unwrap_or(self.default)
+    }
+}
+
+/// Delay and loss between the access links of two nodes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wire {
+    /// There and back, without serialisation and queues; above zero. One way takes half of it.
+    pub rtt: Duration,
+    /// Probability that a packet is lost on its way, in each direction, in `[0, 1)`.
+    pub loss: f64,
+}
+
+/// What a node has below Tor: a name, an access link and a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Unique among all nodes: `entry`, or `web0001` if its group has a `count`.
+    pub name: String,
+    /// The name of its table: `entry`, `web`.
+    pub group: String,
+    /// What its access link sends [B/s].
+    pub link_up: DataRate,
+    /// What its access link receives [B/s].
+    pub link_down: DataRate,
+    /// Drop-tail queue of the network in front of its receiving link [B].
+    pub link_queue: Bytes,
+    /// Send buffer of its sockets.
+    pub send_buffer: Buffer,
+    /// Receive buffer of its sockets.
+    pub receive_buffer: Buffer,
+}
+
+/// A relay.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Relay {
+    /// Its name, link and kernel.
+    pub host: Host,
+    /// Its share in bandwidth-weighted paths [B/s].
+    pub weight: DataRate,
+    /// Its Tor. `refill.phase` is zero where [`refill_phase`](Self::refill_phase) is random.
+    pub config: RelayConfig,
+    /// When its buckets are refilled first.
+    pub refill_phase: Phase,
+}
+
+/// When token buckets are refilled first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Drawn in `[0, interval)` from the node's own stream, for each seed.
+    Random,
+    /// Always then; below the interval.
+    Fixed(Duration),
+}
+
+impl Phase {
+    /// The phase in one run, in `[0, interval)`.
+    pub fn draw(self, interval: Duration, rng: &mut Rng) -> Duration {
+        match self {
+            Phase::Random => Duration::from_nanos(rng.below(penstock_units::time::nanos(interval).max(1))),
+            Phase::Fixed(phase) => phase,
+        }
+    }
+}
+
+/// A client and its onion proxy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Client {
+    /// Its name, link and kernel.
+    pub host: Host,
+    /// Its Tor.
+    pub config: RelayConfig,
+    /// When its buckets are refilled first.
+    pub refill_phase: Phase,
+    /// Index of what it does.
+    pub workload: usize,
+    /// Through which relays.
+    pub path: Path,
+    /// Indices of the servers it downloads from, one drawn for each download; never empty.
+    pub servers: Vec<usize>,
+}
+
+/// Through which relays a client's circuits go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Path {
+    /// Indices of these relays, from the entry to the exit; never empty, none twice.
+    Fixed(Vec<usize>),
+    /// So many different relays, each drawn with a probability proportional to its weight.
+    Weighted {
+        /// How many relays [1].
+        hops: usize,
+    },
+}
+
+impl Path {
+    /// The relays of one circuit, from the entry to the exit.
+    pub fn draw(&self, relays: &[Relay], rng: &mut Rng) -> Vec<usize> {
+        match self {
+            Path::Fixed(path) => path.clone(),
+            Path::Weighted { hops } => draw_weighted(relays, *hops, rng),
+        }
+    }
+}
+
+/// Draws `hops` relays without replacement; integers only, so that it repeats to the bit.
+fn draw_weighted(relays: &[Relay], hops: usize, rng: &mut Rng) -> Vec<usize> {
+    let mut chosen = Vec::with_capacity(hops);
+    while chosen.len() < hops {
+        let open = || (0..relays.len()).filter(|relay| !chosen.contains(relay));
+        let total: u64 = open().map(|relay| relays[relay].weight.bytes_per_sec()).sum();
+        let mut left = rng.below(total);
+        let relay = open()
+            .find(|relay| {
+                let weight = relays[*relay].weight.bytes_per_sec();
+                let here = left < weight;
+                left = left.saturating_sub(weight);
+                here
+            })
+            .expect("what was drawn is below the sum of the weights");
+        chosen.push(relay);
+    }
+    chosen
+}
+
+/// A server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Its name, link and kernel.
+    pub host: Host,
+}
+
+/// What a client does, in a closed loop: request, first byte, last byte, pause, again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// Its name in output: `web`, `bulk`, or the scenario's own.
+    pub name: String,
+    /// What a download delivers [B]; above zero.
+    pub size: Amount,
+    /// From the last byte of a download to the next request.
+    pub pause: Span,
+    /// When a client's first download starts.
+    pub start: Span,
+    /// Every download gets a circuit of its own.
+    pub fresh_circuit: bool,
+    /// A download that takes longer is given up.
+    pub timeout: Option<Duration>,
+    /// Size of the request that asks for the file [B]; above zero.
+    pub request: Bytes,
+}
+
+/// How much, each time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    /// Always the same [B].
+    Fixed(Bytes),
+    /// Any whole number of bytes from the first to the second, both included [B].
+    Uniform(Bytes, Bytes),
+}
+
+impl Amount {
+    /// The amount of one download.
+    pub fn draw(self, rng: &mut Rng) -> Bytes {
+        match self {
+            Amount::Fixed(bytes) => bytes,
+            Amount::Uniform(low, high) => Bytes::new(rng.between(low.get(), high.get())),
+        }
+    }
+
+    /// Its mean, rounded down [B].
+    pub fn mean(self) -> Bytes {
+        match self {
+            Amount::Fixed(bytes) => bytes,
+            Amount::Uniform(low, high) => Bytes::new(low.get() + (high.get() - low.get()) / 2),
+        }
+    }
+}
+
+/// How long, each time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Span {
+    /// Always the same.
+    Fixed(Duration),
+    /// Any whole number of nanoseconds from the first to the second, both included.
+    Uniform(Duration, Duration),
+}
+
+impl Span {
+    /// One span.
+    pub fn draw(self, rng: &mut Rng) -> Duration {
+        use penstock_units::time::nanos;
+        match self {
+            Span::Fixed(span) => span,
+            Span::Uniform(low, high) => Duration::from_nanos(rng.between(nanos(low), nanos(high))),
+        }
+    }
+
+    /// Its mean.
+    pub fn mean(self) -> Duration {
+        match self {
+            Span::Fixed(span) => span,
+            Span::Uniform(low, high) => low + (high - low) / 2,
+        }
+    }
+}

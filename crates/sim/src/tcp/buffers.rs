@@ -1,0 +1,153 @@
+//! The sizes of socket buffers, and how the kernel tunes them.
+
+use super::config::{Buffer, TcpConfig};
+use penstock_units::{Duration, Instant, time::nanos};
+
+/// Payload that a send buffer takes when it is new [B].
+pub(super) fn initial_send_capacity(cfg: &TcpConfig) -> u64 {
+    match cfg.send_buffer {
+        Buffer::Auto { initial, .. } => initial,
+        Buffer::Fixed(bytes) => bytes,
+    }
+}
+
+/// Payload that a send buffer of `current` takes once the window is `cwnd` segments [B].
+///
+/// Source: Linux `tcp_new_space`: two congestion windows, never less than before, up to
+/// `tcp_wmem[2]`; KIST §4.2.
+/// Deviation: it grows with every ACK, not only when the application waits for space.
+pub(super) fn grown_send_capacity(cfg: &TcpConfig, current: u64, cwnd: u32) -> u64 {
+    match cfg.send_buffer {
+        Buffer::Auto { max, .. } => current.max((2 * u64::from(cwnd) * u64::from(cfg.mss)).min(max)),
+        Buffer::Fixed(_) => current,
+    }
+}
+
+/// Whether `poll()` reports a socket with `queued` of `capacity` bytes writable.
+///
+/// Source: Linux `sk_stream_is_writeable`: free space of at least half of what is queued.
+pub(super) fn is_writable(queued: u64, capacity: u64) -> bool {
+    capacity.saturating_sub(queued) >= queued.div_ceil(2) && queued < capacity
+}
+
+/// The window part of a receive buffer's memory [B].
+///
+/// Source: Linux `tcp_win_from_space`.
+fn window_of(cfg: &TcpConfig, memory: u64) -> u64 {
+    memory - (memory >> cfg.adv_win_scale)
+}
+
+/// Receive-buffer tuning: dynamic right-sizing.
+///
+/// Each round trip, twice what the application read in it is what the window should be.
+///
+/// Source: Linux `tcp_rcv_space_adjust`, `tcp_rcv_rtt_update`; Fisk and Feng 2001.
+/// Deviation: window and memory convert by `tcp_adv_win_scale` alone, not by truesize.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RightSizing {
+    /// Payload that the buffer offers as window [B].
+    window: u64,
+    /// Most that two round trips' reading asked for [B].
+    space: u64,
+    /// Where the application had read to when this round trip began [B].
+    seq: u64,
+    /// When this round trip began.
+    since: Instant,
+    /// Smoothed round trip as the receiver sees it [ns]; 0 before the first sample.
+    rtt: u64,
+}
+
+impl RightSizing {
+    pub(super) fn new(cfg: &TcpConfig, now: Instant) -> Self {
+        let window = match cfg.receive_buffer {
+            Buffer::Auto { initial, .. } => window_of(cfg, initial),
+            Buffer::Fixed(bytes) => bytes,
+        };
+        let first = u64::from(cfg.initial_receive_window) * u64::from(cfg.mss);
+        RightSizing { window, space: first.min(window), since: now, ..RightSizing::default() }
+    }
+
+    /// Payload that the buffer offers as window [B].
+    pub(super) fn window(&self) -> u64 {
+        self.window
+    }
+
+    /// A full segment echoed one of our timestamps.
+    pub(super) fn on_rtt(&mut self, sample: Duration) {
+        let sample = nanos(sample).max(1);
+        if self.rtt == 0 {
+            self.rtt = sample;
+        } else if sample < self.rtt {
+            self.rtt -= (self.rtt - sample) / 8;
+        } else {
+            self.rtt += (sample - self.rtt) / 8;
+        }
+    }
+
+    /// The application has read up to `copied` [B].
+    pub(super) fn on_read(&mut self, cfg: &TcpConfig, now: Instant, copied: u64) {
+        if self.rtt == 0 || nanos(now.since(self.since)) < self.rtt {
+            return;
+        }
+        let wanted = 2 * (copied - self.seq);
+        if wanted > self.space {
+            self.space = wanted;
+            if let Buffer::Auto { max, .. } = cfg.receive_buffer {
+                self.window = self.window.max(wanted.min(window_of(cfg, max)));
+            }
+        }
+        self.seq = copied;
+        self.since = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_full_socket_is_writable_again_at_two_thirds() {
+        assert!(is_writable(0, 30_000));
+        assert!(is_writable(20_000, 30_000));
+        assert!(!is_writable(20_001, 30_000));
+        assert!(!is_writable(0, 0));
+    }
+
+    #[test]
+    fn the_send_buffer_holds_two_windows_between_its_bounds() {
+        let cfg = TcpConfig::default();
+        let initial = initial_send_capacity(&cfg);
+        assert_eq!(initial, 16_384);
+        assert_eq!(grown_send_capacity(&cfg, initial, 2), 16_384);
+        assert_eq!(grown_send_capacity(&cfg, initial, 100), 289_600);
+        assert_eq!(grown_send_capacity(&cfg, initial, 1 << 20), 4 << 20);
+    }
+
+    #[test]
+    fn reading_a_window_each_round_trip_doubles_the_window() {
+        let cfg = TcpConfig::default();
+        let mut drs = RightSizing::new(&cfg, Instant::ZERO);
+        assert_eq!(drs.window(), 65_535);
+        drs.on_rtt(Duration::from_millis(100));
+        drs.on_read(&cfg, Instant::from_millis(50), 40_000);
+        assert_eq!(drs.window(), 65_535);
+        drs.on_read(&cfg, Instant::from_millis(101), 60_000);
+        assert_eq!(drs.window(), 120_000);
+        drs.on_read(&cfg, Instant::from_millis(202), 100_000_000);
+        assert_eq!(drs.window(), 4_718_592);
+    }
+
+    proptest! {
+        #[test]
+        fn a_tuned_send_buffer_never_shrinks(windows in prop::collection::vec(1u32..5000, 1..50)) {
+            let cfg = TcpConfig::default();
+            let mut capacity = initial_send_capacity(&cfg);
+            for cwnd in windows {
+                let grown = grown_send_capacity(&cfg, capacity, cwnd);
+                prop_assert!(grown >= capacity && grown <= 4 << 20);
+                capacity = grown;
+            }
+        }
+    }
+}

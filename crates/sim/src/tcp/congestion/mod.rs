@@ -1,0 +1,259 @@
+//! The congestion window: how it grows, what a loss costs and what idleness costs.
+//!
+//! [`Window`] is what all algorithms share (Linux keeps it in `tcp_sock`); an algorithm answers
+//! two questions: by how much does an ACK enlarge the window above ssthresh, and what is
+//! ssthresh after a loss?
+
+mod cubic;
+mod reno;
+
+use super::config::TcpConfig;
+use cubic::Cubic;
+use penstock_units::{Duration, Instant, time::nanos};
+
+/// Which algorithm governs the congestion window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Congestion {
+    /// RFC 5681, as `tcp_cong.c` has it.
+    Reno,
+    /// RFC 9438 (C = 0.4, β = 0.7), as `tcp_cubic.c` has it.
+    Cubic,
+}
+
+/// The algorithm's own state.
+#[derive(Clone, Debug)]
+enum Algorithm {
+    Reno,
+    Cubic(Cubic),
+}
+
+/// The congestion window and its algorithm.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    /// The window [segments]; at least 1.
+    pub(super) cwnd: u32,
+    /// Below this, slow start [segments].
+    pub(super) ssthresh: u32,
+    /// Segments acknowledged towards the next increase (`snd_cwnd_cnt`).
+    count: u32,
+    /// Most segments in flight since `validated` (`snd_cwnd_used`).
+    used: u32,
+    /// When the window was last full, or last validated (`snd_cwnd_stamp`).
+    validated: Instant,
+    algorithm: Algorithm,
+}
+
+impl Window {
+    pub(super) fn new(cfg: &TcpConfig, now: Instant) -> Self {
+        Window {
+            cwnd: cfg.initial_cwnd.max(1),
+            ssthresh: cfg.initial_ssthresh,
+            count: 0,
+            used: 0,
+            validated: now,
+            algorithm: match cfg.congestion {
+                Congestion::Reno => Algorithm::Reno,
+                Congestion::Cubic => Algorithm::Cubic(Cubic::default()),
+            },
+        }
+    }
+
+    /// Whether slow start governs.
+    pub(super) fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    /// A round trip was measured.
+    pub(super) fn on_rtt(&mut self, sample: Duration) {
+        if let Algorithm::Cubic(cubic) = &mut self.algorithm {
+            cubic.on_rtt(sample);
+        }
+    }
+
+    /// An ACK took `acked` segments out of `in_flight` (before it) outside of recovery.
+    ///
+    /// Source: Linux `tcp_cong_avoid`, `tcp_slow_start`, `tcp_is_cwnd_limited`; RFC 5681 §3.1.
+    pub(super) fn on_ack(&mut self, cfg: &TcpConfig, now: Instant, acked: u32, in_flight: u32) {
+        if !self.is_limiting(cfg, in_flight) {
+            return;
+        }
+        let mut credit = if cfg.byte_counting { acked } else { 1 };
+        if self.in_slow_start() {
+            let step = credit.min(self.ssthresh - self.cwnd);
+            self.cwnd += step;
+            credit -= step;
+            if credit == 0 {
+                return;
+            }
+        }
+        let per_increase = match &mut self.algorithm {
+            Algorithm::Reno => reno::segments_per_increase(self.cwnd),
+            Algorithm::Cubic(cubic) => {
+                // Linux corrects CUBIC for delayed ACKs in every version (`delayed_ack` ratio).
+                credit = credit.max(acked);
+                cubic.segments_per_increase(now, self.cwnd, credit)
+            }
+        };
+        self.count += credit;
+        if self.count >= per_increase {
+            self.cwnd += self.count / per_increase;
+            self.count %= per_increase;
+        }
+    }
+
+    /// Whether the window, rather than the application or the peer, holds the flow back.
+    ///
+    /// Source: Linux 3.2 `tcp_is_cwnd_limited`, without its TSO clause.
+    fn is_limiting(&self, cfg: &TcpConfig, in_flight: u32) -> bool {
+        in_flight + cfg.reordering >= self.cwnd
+    }
+
+    /// A loss was found: the new ssthresh is set and returned; the window follows in recovery.
+    pub(super) fn on_loss(&mut self) -> u32 {
+        self.count = 0;
+        self.ssthresh = match &mut self.algorithm {
+            Algorithm::Reno => reno::ssthresh(self.cwnd),
+            Algorithm::Cubic(cubic) => cubic.ssthresh(self.cwnd),
+        };
+        self.ssthresh
+    }
+
+    /// The retransmission timer fired: one segment, and nothing learnt of the path remains.
+    ///
+    /// Source: Linux `tcp_enter_loss`; `bictcp_state`.
+    pub(super) fn on_timeout(&mut self) {
+        self.cwnd = 1;
+        self.count = 0;
+        if let Algorithm::Cubic(cubic) = &mut self.algorithm {
+            cubic.reset();
+        }
+    }
+
+    /// The loss was none: back to the window of before (Linux `tcp_undo_cwr`).
+    pub(super) fn undo(&mut self, cwnd: u32, ssthresh: u32) {
+        self.cwnd = self.cwnd.max(cwnd);
+        self.ssthresh = self.ssthresh.max(ssthresh);
+    }
+
+    /// Data are about to leave after `idle` without any in flight.
+    ///
+    /// Source: Linux `tcp_cwnd_restart`; RFC 2861.
+    pub(super) fn on_idle(&mut self, cfg: &TcpConfig, now: Instant, idle: Duration, rto: Duration) {
+        if let Algorithm::Cubic(cubic) = &mut self.algorithm {
+            cubic.on_idle(idle);
+        }
+        if !cfg.slow_start_after_idle || idle <= rto {
+            return;
+        }
+        self.ssthresh = self.remembered_ssthresh();
+        let floor = cfg.initial_cwnd.min(self.cwnd);
+        let halvings = (nanos(idle) - 1) / nanos(rto).max(1);
+        let halved = self.cwnd.checked_shr(u32::try_from(halvings).unwrap_or(u32::MAX)).unwrap_or(0);
+        self.cwnd = halved.max(floor);
+        self.validated = now;
+        self.used = 0;
+    }
+
+    /// Data left; `packets_out` segments are now unacknowledged. `waits_for_app` is false while
+    /// the application would write more than the socket takes.
+    ///
+    /// Source: Linux 3.2 `tcp_cwnd_validate`, `tcp_cwnd_application_limited`.
+    pub(super) fn validate(
+        &mut self,
+        cfg: &TcpConfig,
+        now: Instant,
+        packets_out: u32,
+        rto: Duration,
+        waits_for_app: bool,
+    ) {
+        if packets_out >= self.cwnd {
+            self.used = 0;
+            self.validated = now;
+            return;
+        }
+        self.used = self.used.max(packets_out);
+        if !cfg.slow_start_after_idle || now.since(self.validated) < rto {
+            return;
+        }
+        let used = self.used.max(cfg.initial_cwnd);
+        if waits_for_app && used < self.cwnd {
+            self.ssthresh = self.remembered_ssthresh();
+            self.cwnd = self.cwnd.midpoint(used);
+        }
+        self.used = 0;
+        self.validated = now;
+    }
+
+    /// What slow start may return to after the application paused (Linux `tcp_current_ssthresh`).
+    fn remembered_ssthresh(&self) -> u32 {
+        self.ssthresh.max(self.cwnd / 2 + self.cwnd / 4)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(congestion: Congestion) -> (TcpConfig, Window) {
+        let cfg = TcpConfig { congestion, ..TcpConfig::default() };
+        let window = Window::new(&cfg, Instant::ZERO);
+        (cfg, window)
+    }
+
+    #[test]
+    fn slow_start_adds_a_segment_for_every_ack() {
+        let (cfg, mut window) = window(Congestion::Reno);
+        for _ in 0..10 {
+            window.on_ack(&cfg, Instant::ZERO, 1, 20);
+        }
+        assert_eq!(window.cwnd, 20);
+        let counting = TcpConfig { byte_counting: true, ..cfg };
+        window.on_ack(&counting, Instant::ZERO, 2, 20);
+        assert_eq!(window.cwnd, 22);
+    }
+
+    #[test]
+    fn a_window_that_is_not_used_does_not_grow() {
+        let (cfg, mut window) = window(Congestion::Cubic);
+        for _ in 0..100 {
+            window.on_ack(&cfg, Instant::ZERO, 1, 3);
+        }
+        assert_eq!(window.cwnd, 10);
+    }
+
+    #[test]
+    fn reno_adds_a_segment_for_every_window_and_halves() {
+        let (cfg, mut window) = window(Congestion::Reno);
+        window.ssthresh = 10;
+        for _ in 0..10 {
+            window.on_ack(&cfg, Instant::ZERO, 1, 10);
+        }
+        assert_eq!(window.cwnd, 11);
+        assert_eq!(window.on_loss(), 5);
+    }
+
+    #[test]
+    fn idleness_halves_the_window_each_timeout_down_to_the_initial_one() {
+        let (cfg, mut window) = window(Congestion::Reno);
+        let second = Duration::from_secs(1);
+        window.cwnd = 100;
+        window.on_idle(&cfg, Instant::ZERO, second / 2, second);
+        assert_eq!(window.cwnd, 100);
+        window.ssthresh = 60;
+        window.on_idle(&cfg, Instant::ZERO, second * 5 / 2, second);
+        assert_eq!((window.cwnd, window.ssthresh), (25, 75));
+        window.on_idle(&cfg, Instant::ZERO, second * 1000, second);
+        assert_eq!(window.cwnd, 10);
+    }
+
+    #[test]
+    fn a_window_half_used_decays_towards_its_use() {
+        let (cfg, mut window) = window(Congestion::Reno);
+        window.cwnd = 100;
+        let rto = Duration::from_millis(300);
+        window.validate(&cfg, Instant::from_millis(100), 20, rto, true);
+        assert_eq!(window.cwnd, 100);
+        window.validate(&cfg, Instant::from_millis(300), 10, rto, true);
+        assert_eq!(window.cwnd, 60);
+    }
+}

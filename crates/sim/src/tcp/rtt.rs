@@ -1,0 +1,134 @@
+//! Round-trip times and the retransmission timeout.
+
+use super::config::TcpConfig;
+use penstock_units::{Duration, time::nanos};
+
+/// The smoothed round trip, its variation and the timeout made of them.
+///
+/// Source: RFC 6298 §2; Linux `tcp_rtt_estimator`, `tcp_set_rto`, whose differences are that the
+/// *variation* is at least the minimum RTO (so RTO = srtt + max(200 ms, 4·mdev)), falls at
+/// most once a window, and learns slowly from a sample that is unusually short.
+/// Karn's rule holds by timestamps: a sample is `now` minus the echo of what the ACK answers.
+/// Deviation: nanoseconds for jiffies.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rtt {
+    /// Smoothed round trip [ns]; 0 before the first sample.
+    srtt: u64,
+    /// Mean deviation [ns].
+    mdev: u64,
+    /// Largest 4·mdev of this window [ns].
+    window_max: u64,
+    /// What is added to srtt [ns].
+    rttvar: u64,
+    /// The window ends when this is acknowledged [B].
+    window_end: u64,
+    /// How often the timeout doubled since an ACK last gave a sample.
+    backoff: u8,
+}
+
+impl Rtt {
+    /// Takes a sample; `una` and `nxt` delimit the window of data in flight [B].
+    pub(super) fn on_sample(&mut self, cfg: &TcpConfig, sample: Duration, una: u64, nxt: u64) {
+        let sample = nanos(sample).max(1);
+        let floor = nanos(cfg.min_rto);
+        self.backoff = 0;
+        if self.srtt == 0 {
+            self.srtt = sample;
+            self.mdev = sample / 2;
+            self.rttvar = (4 * self.mdev).max(floor);
+            self.window_max = self.rttvar;
+            self.window_end = nxt;
+            return;
+        }
+        let (error, shorter) = (sample.abs_diff(self.srtt), sample < self.srtt);
+        self.srtt = if shorter { self.srtt - error / 8 } else { self.srtt + error / 8 };
+        if error <= self.mdev {
+            self.mdev -= (self.mdev - error) / 4;
+        } else {
+            // A sudden improvement of the path must not raise the timeout much.
+            self.mdev += (error - self.mdev) / if shorter { 32 } else { 4 };
+        }
+        self.window_max = self.window_max.max(4 * self.mdev);
+        self.rttvar = self.rttvar.max(self.window_max);
+        if una > self.window_end {
+            self.rttvar -= (self.rttvar - self.window_max) / 4;
+            self.window_end = nxt;
+            self.window_max = floor;
+        }
+    }
+
+    /// The timeout fired: the next one waits twice as long (RFC 6298 §5.5).
+    pub(super) fn back_off(&mut self) {
+        self.backoff = (self.backoff + 1).min(31);
+    }
+
+    /// The peer is heard again: no back-off.
+    pub(super) fn forget_backoff(&mut self) {
+        self.backoff = 0;
+    }
+
+    /// The timeout, backed off.
+    pub(super) fn rto(&self, cfg: &TcpConfig) -> Duration {
+        let base = nanos(self.base_rto(cfg));
+        Duration::from_nanos(base.saturating_mul(1 << self.backoff).min(nanos(cfg.max_rto)))
+    }
+
+    /// The timeout without back-off.
+    pub(super) fn base_rto(&self, cfg: &TcpConfig) -> Duration {
+        if self.srtt == 0 {
+            return cfg.initial_rto;
+        }
+        Duration::from_nanos(self.srtt + self.rttvar).min(cfg.max_rto)
+    }
+
+    /// The smoothed round trip; zero before the first sample.
+    pub(super) fn srtt(&self) -> Duration {
+        Duration::from_nanos(self.srtt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn the_timeout_of_a_constant_path_is_its_round_trip_and_200_ms() {
+        let (cfg, mut rtt) = (TcpConfig::default(), Rtt::default());
+        assert_eq!(rtt.rto(&cfg), Duration::from_secs(1));
+        for round in 0..100 {
+            rtt.on_sample(&cfg, 80 * MS, round * 10 + 1, round * 10 + 10);
+        }
+        assert_eq!(rtt.srtt(), 80 * MS);
+        assert_eq!(rtt.rto(&cfg), 280 * MS);
+    }
+
+    #[test]
+    fn the_timeout_doubles_up_to_two_minutes_and_a_sample_resets_it() {
+        let (cfg, mut rtt) = (TcpConfig::default(), Rtt::default());
+        rtt.on_sample(&cfg, 100 * MS, 0, 10);
+        for doubled in [300, 600, 1200, 2400, 4800] {
+            assert_eq!(rtt.rto(&cfg), doubled * MS);
+            rtt.back_off();
+        }
+        for _ in 0..40 {
+            rtt.back_off();
+        }
+        assert_eq!(rtt.rto(&cfg), Duration::from_secs(120));
+        rtt.on_sample(&cfg, 100 * MS, 0, 10);
+        assert_eq!(rtt.rto(&cfg), 300 * MS);
+    }
+
+    #[test]
+    fn a_jump_of_the_round_trip_raises_the_timeout_above_it() {
+        let (cfg, mut rtt) = (TcpConfig::default(), Rtt::default());
+        for round in 0..20 {
+            rtt.on_sample(&cfg, 50 * MS, round * 10 + 1, round * 10 + 10);
+        }
+        for round in 20..24 {
+            rtt.on_sample(&cfg, 240 * MS, round * 10 + 1, round * 10 + 10);
+        }
+        assert!(rtt.rto(&cfg) > 340 * MS, "{:?}", rtt.rto(&cfg));
+    }
+}

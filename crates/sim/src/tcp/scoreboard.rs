@@ -1,0 +1,427 @@
+//! The retransmission queue: what was sent and not yet acknowledged, and what SACK says of it.
+
+use std::collections::VecDeque;
+
+/// The peer has it, out of order (`TCPCB_SACKED_ACKED`).
+const SACKED: u8 = 1;
+/// Taken for lost (`TCPCB_LOST`).
+const LOST: u8 = 2;
+/// Sent again, and that copy is believed to be on its way (`TCPCB_SACKED_RETRANS`).
+const RETRANS: u8 = 4;
+/// Sent again at some time (`TCPCB_EVER_RETRANS`).
+const EVER_RETRANS: u8 = 8;
+
+/// Most that the reordering degree grows to (`TCP_MAX_REORDERING`) [segments].
+const MAX_REORDERING: u32 = 127;
+
+/// A segment on its way, payload and FIN alike.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    seq: u64,
+    /// `snd_nxt` when it was last sent again [B].
+    nxt_when_resent: u64,
+    len: u32,
+    marks: u8,
+}
+
+impl Sent {
+    fn end(&self) -> u64 {
+        self.seq + u64::from(self.len)
+    }
+
+    fn is(&self, mark: u8) -> bool {
+        self.marks & mark != 0
+    }
+}
+
+/// What a cumulative ACK took off the queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Acked {
+    /// Segments taken off.
+    pub(super) segments: u32,
+    /// How far out of order the network delivered, as far as this ACK shows [segments].
+    pub(super) reordered: u32,
+}
+
+/// Sent segments in order, with marks.
+///
+/// Source: Linux `tcp_sacktag_write_queue`, `tcp_mark_head_lost`, `tcp_mark_lost_retrans`,
+/// `tcp_clean_rtx_queue`; RFC 2018, RFC 6675 §4, FACK (Mathis and Mahdavi 1996).
+/// Numbers (`hint`s) count segments since the connection began, so that they stay valid as
+/// the front leaves.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scoreboard {
+    queue: VecDeque<Sent>,
+    /// Number of the front segment.
+    first: u64,
+    /// Everything below is marked lost or SACKed.
+    lost_hint: u64,
+    /// Nothing below waits to be sent again.
+    retransmit_hint: u64,
+    /// End of the highest segment SACKed [B]; means something while `sacked_out` > 0.
+    highest_sacked: u64,
+    /// No retransmission was sent before `snd_nxt` was this [B] (`lost_retrans_low`).
+    lost_retrans_low: u64,
+    /// The blocks of the last ACK: what is in them is marked already (`recv_sack_cache`).
+    seen: [(u64, u64); 3],
+    sacked_out: u32,
+    lost_out: u32,
+    retrans_out: u32,
+    /// Out-of-order degree that is no sign of loss [segments].
+    reordering: u32,
+    /// FACK is in use; reordering ends it.
+    fack: bool,
+}
+
+impl Scoreboard {
+    pub(super) fn new(reordering: u32, fack: bool) -> Self {
+        Scoreboard { reordering, fack, ..Scoreboard::default() }
+    }
+
+    /// Segments not cumulatively acknowledged (`packets_out`).
+    pub(super) fn packets_out(&self) -> u32 {
+        self.queue.len() as u32
+    }
+
+    /// Segments that the peer has out of order (`sacked_out`).
+    pub(super) fn sacked_out(&self) -> u32 {
+        self.sacked_out
+    }
+
+    /// Segments taken for lost (`lost_out`).
+    pub(super) fn lost_out(&self) -> u32 {
+        self.lost_out
+    }
+
+    /// Whether the order of arrival says anything at all (`left_out` or `retrans_out`).
+    pub(super) fn is_quiet(&self) -> bool {
+        self.sacked_out == 0 && self.lost_out == 0 && self.retrans_out == 0
+    }
+
+    /// Segments believed to be in the network (`tcp_packets_in_flight`).
+    pub(super) fn in_flight(&self) -> u32 {
+        self.packets_out() + self.retrans_out - self.sacked_out - self.lost_out
+    }
+
+    /// Segments up to the highest one SACKed (`fackets_out`).
+    pub(super) fn fackets_out(&self) -> u32 {
+        if self.sacked_out == 0 {
+            return 0;
+        }
+        self.queue.partition_point(|sent| sent.seq < self.highest_sacked) as u32
+    }
+
+    /// A new segment left.
+    pub(super) fn on_send(&mut self, seq: u64, len: u32) {
+        debug_assert!(self.queue.back().is_none_or(|last| last.end() == seq), "new data follow the old");
+        self.queue.push_back(Sent { seq, nxt_when_resent: 0, len, marks: 0 });
+    }
+
+    /// Everything below `una` has arrived.
+    pub(super) fn on_ack(&mut self, una: u64) -> Acked {
+        let fackets = self.fackets_out();
+        let mut acked = Acked::default();
+        while let Some(sent) = self.queue.front_mut() {
+            if sent.end() > una {
+                if sent.seq < una {
+                    sent.len -= (una - sent.seq) as u32;
+                    sent.seq = una;
+                }
+                break;
+            }
+            let sent = *sent;
+            self.uncount(sent.marks);
+            if !sent.is(SACKED | EVER_RETRANS) && acked.segments < fackets {
+                acked.reordered = acked.reordered.max(fackets - acked.segments);
+            }
+            acked.segments += 1;
+            self.queue.pop_front();
+        }
+        self.first += u64::from(acked.segments);
+        acked
+    }
+
+    /// Marks what the blocks cover. Returns by how many segments the network reordered, as far as
+    /// this ACK shows.
+    pub(super) fn on_sack(&mut self, blocks: impl Iterator<Item = (u64, u64)>) -> u32 {
+        let high_before = if self.sacked_out == 0 { 0 } else { self.highest_sacked };
+        let mut earliest = usize::MAX;
+        let mut seen = [(0, 0); 3];
+        for (block, slot) in blocks.zip(&mut seen) {
+            *slot = block;
+            let (start, end) = block;
+            let known = self.seen.iter().filter(|known| known.0 <= start && start < known.1);
+            let from = known.map(|known| known.1).max().unwrap_or(start);
+            let mut at = self.queue.partition_point(|sent| sent.end() <= from);
+            while let Some(sent) = self.queue.get_mut(at).filter(|sent| sent.end() <= end) {
+                if sent.seq >= start && !sent.is(SACKED) {
+                    let before = sent.marks;
+                    sent.marks = (before | SACKED) & !(LOST | RETRANS);
+                    if before & EVER_RETRANS == 0 && sent.seq < high_before {
+                        earliest = earliest.min(at);
+                    }
+                    self.highest_sacked =
+                        if self.sacked_out == 0 { sent.end() } else { self.highest_sacked.max(sent.end()) };
+                    self.uncount(before);
+                    self.sacked_out += 1;
+                }
+                at += 1;
+            }
+        }
+        self.seen = seen;
+        self.fackets_out().saturating_sub(u32::try_from(earliest).unwrap_or(u32::MAX))
+    }
+
+    /// The network reorders by `degree` segments: losses are believed later, and not by FACK.
+    ///
+    /// Source: Linux `tcp_update_reordering`.
+    pub(super) fn on_reordering(&mut self, degree: u32) {
+        if degree > self.reordering {
+            self.reordering = degree.min(MAX_REORDERING);
+            self.fack = false;
+        }
+    }
+
+    /// Whether the marks are enough to believe in a loss.
+    ///
+    /// Source: Linux 3.2 `tcp_time_to_recover`. `more` says that new data could be sent.
+    pub(super) fn shows_loss(&self, threshold: u32, more: bool) -> bool {
+        let evidence = if self.fack { self.fackets_out() } else { self.sacked_out + 1 };
+        let few = self.packets_out() <= self.reordering
+            && self.sacked_out >= threshold.max(self.packets_out() / 2)
+            && !more;
+        self.lost_out > 0 || evidence > self.reordering || few
+    }
+
+    /// Marks as lost what the SACKs so far give up, and at least the first segment if `head`.
+    ///
+    /// Source: Linux 3.2 `tcp_update_scoreboard`, `tcp_mark_head_lost`; RFC 6675 `IsLost`.
+    pub(super) fn mark_lost(&mut self, head: bool) {
+        let upto = if self.fack {
+            self.fackets_out().saturating_sub(self.reordering).max(1) as usize
+        } else {
+            self.holes_below_reordering().max(usize::from(head))
+        };
+        let start = self.lost_hint.saturating_sub(self.first) as usize;
+        for at in start..upto.min(self.queue.len()) {
+            self.mark_one_lost(at);
+        }
+        self.lost_hint = self.lost_hint.max(self.first + upto as u64);
+    }
+
+    /// Where the segment stands above which only `reordering` ones are SACKed, it included.
+    fn holes_below_reordering(&self) -> usize {
+        if self.sacked_out < self.reordering {
+            return 0;
+        }
+        let mut at = self.fackets_out() as usize;
+        let mut above = 0;
+        while at > 0 && above < self.reordering {
+            at -= 1;
+            above += u32::from(self.queue[at].is(SACKED));
+        }
+        at
+    }
+
+    /// Finds retransmissions that were lost too: data sent after them have arrived.
+    ///
+    /// Source: Linux 3.2 `tcp_mark_lost_retrans`; only with FACK, as there.
+    pub(super) fn mark_lost_retransmissions(&mut self) {
+        if !self.fack || self.retrans_out == 0 || self.sacked_out == 0 {
+            return;
+        }
+        if self.highest_sacked <= self.lost_retrans_low {
+            return;
+        }
+        let (mut low, mut left, mut at) = (u64::MAX, self.retrans_out, 0);
+        while left > 0 && at < self.queue.len() {
+            let sent = &mut self.queue[at];
+            if sent.is(RETRANS) {
+                left -= 1;
+                if self.highest_sacked > sent.nxt_when_resent {
+                    sent.marks &= !RETRANS;
+                    self.retrans_out -= 1;
+                    self.mark_one_lost(at);
+                    self.retransmit_hint = self.retransmit_hint.min(self.first + at as u64);
+                } else {
+                    low = low.min(sent.nxt_when_resent);
+                }
+            }
+            at += 1;
+        }
+        self.lost_retrans_low = if low == u64::MAX { self.highest_sacked } else { low };
+    }
+
+    /// The retransmission timer fired: whatever is not SACKed is lost, retransmissions too.
+    ///
+    /// Source: Linux `tcp_enter_loss`.
+    pub(super) fn mark_all_lost(&mut self) {
+        (self.lost_out, self.retrans_out) = (0, 0);
+        for sent in &mut self.queue {
+            sent.marks &= !(LOST | RETRANS);
+            if !sent.is(SACKED) {
+                sent.marks |= LOST;
+                self.lost_out += 1;
+            }
+        }
+        self.retransmit_hint = self.first;
+        self.lost_hint = self.first + self.queue.len() as u64;
+    }
+
+    /// Nothing was lost after all (Linux `tcp_undo_cwr` with `undo_ssthresh`).
+    pub(super) fn forget_losses(&mut self) {
+        for sent in &mut self.queue {
+            sent.marks &= !LOST;
+        }
+        self.lost_out = 0;
+        self.lost_hint = self.first;
+    }
+
+    /// The first segment to send again: its number for [`Self::on_retransmit`], offset and length.
+    pub(super) fn next_lost(&mut self) -> Option<(u64, u64, u32)> {
+        if self.lost_out == 0 {
+            return None;
+        }
+        let start = self.retransmit_hint.max(self.first);
+        for at in (start - self.first) as usize..self.queue.len() {
+            let sent = &self.queue[at];
+            if sent.is(LOST) && !sent.is(RETRANS) {
+                self.retransmit_hint = self.first + at as u64;
+                return Some((self.retransmit_hint, sent.seq, sent.len));
+            }
+        }
+        self.retransmit_hint = self.first + self.queue.len() as u64;
+        None
+    }
+
+    /// Segment `number` left again while `snd_nxt` was `nxt`. Returns whether it is the first in
+    /// the queue, whose timer starts over.
+    pub(super) fn on_retransmit(&mut self, number: u64, nxt: u64) -> bool {
+        let sent = &mut self.queue[(number - self.first) as usize];
+        sent.marks |= RETRANS | EVER_RETRANS;
+        sent.nxt_when_resent = nxt;
+        self.retrans_out += 1;
+        self.lost_retrans_low = self.lost_retrans_low.min(nxt);
+        self.retransmit_hint = number + 1;
+        number == self.first
+    }
+
+    fn mark_one_lost(&mut self, at: usize) {
+        let sent = &mut self.queue[at];
+        if !sent.is(LOST | SACKED) {
+            sent.marks |= LOST;
+            self.lost_out += 1;
+            self.retransmit_hint = self.retransmit_hint.min(self.first + at as u64);
+        }
+    }
+
+    fn uncount(&mut self, marks: u8) {
+        self.sacked_out -= u32::from(marks & SACKED != 0);
+        self.lost_out -= u32::from(marks & LOST != 0);
+        self.retrans_out -= u32::from(marks & RETRANS != 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn board(segments: u64) -> Scoreboard {
+        let mut board = Scoreboard::new(3, true);
+        for n in 0..segments {
+            board.on_send(n * 100, 100);
+        }
+        board
+    }
+
+    #[test]
+    fn three_segments_sacked_above_a_hole_show_its_loss() {
+        let mut board = board(10);
+        board.on_sack([(100, 300)].into_iter());
+        assert!(!board.shows_loss(3, true));
+        board.on_sack([(100, 400)].into_iter());
+        assert!(board.shows_loss(3, true));
+        board.mark_lost(true);
+        assert_eq!((board.lost_out(), board.sacked_out(), board.in_flight()), (1, 3, 6));
+        assert_eq!(board.next_lost(), Some((0, 0, 100)));
+        assert!(board.on_retransmit(0, 1000));
+        assert_eq!(board.in_flight(), 7);
+        assert_eq!(board.next_lost(), None);
+        assert_eq!(board.on_ack(400).segments, 4);
+        assert_eq!((board.packets_out(), board.in_flight()), (6, 6));
+    }
+
+    #[test]
+    fn fack_gives_up_every_hole_three_below_the_highest_sack() {
+        let mut board = board(20);
+        board.on_sack([(1000, 1100)].into_iter());
+        board.mark_lost(true);
+        assert_eq!(board.lost_out(), 8);
+    }
+
+    #[test]
+    fn without_fack_a_hole_needs_three_sacks_above_it() {
+        let mut board = board(20);
+        board.fack = false;
+        board.on_sack([(1000, 1100), (600, 700)].into_iter());
+        board.mark_lost(false);
+        assert_eq!(board.lost_out(), 0);
+        board.on_sack([(300, 400), (1000, 1100), (600, 700)].into_iter());
+        board.mark_lost(false);
+        assert_eq!(board.lost_out(), 3);
+    }
+
+    #[test]
+    fn a_retransmission_is_lost_when_later_data_arrive() {
+        let mut board = board(5);
+        board.on_sack([(100, 400)].into_iter());
+        board.mark_lost(true);
+        board.on_retransmit(0, 500);
+        board.on_send(500, 100);
+        board.on_sack([(100, 500)].into_iter());
+        board.mark_lost_retransmissions();
+        assert_eq!(board.next_lost(), None);
+        board.on_sack([(100, 600)].into_iter());
+        board.mark_lost_retransmissions();
+        assert_eq!(board.next_lost(), Some((0, 0, 100)));
+    }
+
+    #[test]
+    fn a_late_segment_that_was_not_resent_is_reordering() {
+        let mut board = board(10);
+        assert_eq!(board.on_sack([(500, 600)].into_iter()), 0);
+        assert_eq!(board.on_sack([(200, 300), (500, 600)].into_iter()), 4);
+        assert_eq!(board.on_ack(100).reordered, 6);
+    }
+
+    proptest! {
+        #[test]
+        fn counters_agree_with_the_marks(steps in prop::collection::vec((0u8..6, 0u64..40, 1u64..10), 1..60)) {
+            let mut board = board(0);
+            let (mut una, mut nxt) = (0u64, 0u64);
+            for (kind, at, size) in steps {
+                match kind {
+                    0 => { board.on_send(nxt, 100); nxt += 100; }
+                    1 => {
+                        let start = (una + (at + 1) * 100).min(nxt);
+                        let end = (start + size * 100).min(nxt);
+                        board.on_sack([(start, end)].into_iter().filter(|block| block.0 < block.1));
+                    }
+                    2 => { una = (una + size * 100).min(nxt); board.on_ack(una); }
+                    3 => board.mark_lost(true),
+                    4 => board.mark_all_lost(),
+                    _ => {
+                        board.mark_lost_retransmissions();
+                        if let Some((number, ..)) = board.next_lost() { board.on_retransmit(number, nxt); }
+                    }
+                }
+                let count = |mark| board.queue.iter().filter(|sent| sent.is(mark)).count() as u32;
+                prop_assert_eq!(board.sacked_out, count(SACKED));
+                prop_assert_eq!(board.lost_out, count(LOST));
+                prop_assert_eq!(board.retrans_out, count(RETRANS));
+                prop_assert!(board.in_flight() <= board.packets_out());
+            }
+        }
+    }
+}

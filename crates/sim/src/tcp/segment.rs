@@ -1,0 +1,118 @@
+//! What travels between two endpoints.
+
+use penstock_units::Instant;
+
+/// What a segment weighs on the wire beside its payload [B]: Ethernet 14, IP 20, TCP 20 and
+/// the timestamp option 12.
+pub const HEADER_BYTES: u32 = 66;
+
+/// How many SACK blocks fit beside a timestamp (RFC 2018 §3).
+const SACK_BLOCKS: usize = 3;
+
+/// The flags of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// No flag.
+    pub const NONE: Flags = Flags(0);
+    /// Opens the connection.
+    pub const SYN: Flags = Flags(1);
+    /// `ack` means something; all but the first SYN have it.
+    pub const ACK: Flags = Flags(2);
+    /// The number after the payload ends the stream.
+    pub const FIN: Flags = Flags(4);
+    /// Aborts the connection.
+    pub const RST: Flags = Flags(8);
+    /// Asks for an ACK with the current window.
+    ///
+    /// Deviation: on the wire this is a segment one number below `snd_una`, which does not
+    /// exist for the first byte of our numbering.
+    pub const PROBE: Flags = Flags(16);
+
+    /// These and the other's flags.
+    pub const fn with(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+
+    /// Whether all of the other's flags are set.
+    pub const fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// A TCP segment without its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Segment {
+    /// Offset of the first byte of payload in the sender's stream [B].
+    pub seq: u64,
+    /// The next byte that the sender of this segment expects [B]; counts the peer's FIN as one.
+    pub ack: u64,
+    /// How far beyond `ack` the peer may send [B]; already scaled.
+    pub window: u64,
+    /// When this segment left, on the sender's clock.
+    pub ts_val: Instant,
+    /// The `ts_val` that this segment echoes; [`Instant::ZERO`] is none (RFC 7323 §4.3).
+    pub ts_ecr: Instant,
+    /// Payload [B].
+    pub len: u32,
+    /// SYN, ACK, FIN, RST or a window probe.
+    pub flags: Flags,
+    /// SACK blocks as offsets from `ack`, the most recent first; an empty one ends the list.
+    sack: [(u32, u32); SACK_BLOCKS],
+}
+
+impl Segment {
+    /// Bytes on the wire, preamble and checksum excluded [B].
+    ///
+    /// Deviation: SACK options are not added; an ACK weighs the same with and without.
+    pub const fn wire_bytes(&self) -> u64 {
+        self.len as u64 + HEADER_BYTES as u64
+    }
+
+    /// The sequence number after payload and FIN [B].
+    pub fn end(&self) -> u64 {
+        self.seq + u64::from(self.len) + u64::from(self.flags.has(Flags::FIN))
+    }
+
+    /// Whether it carries payload or FIN.
+    pub fn has_data(&self) -> bool {
+        self.end() > self.seq
+    }
+
+    /// The SACK blocks, first and one-past-last byte each, the most recent first [B].
+    pub fn sack_blocks(&self) -> impl Iterator<Item = (u64, u64)> + use<'_> {
+        let blocks = self.sack.iter().take_while(|(start, end)| start < end);
+        blocks.map(|&(start, end)| (self.ack + u64::from(start), self.ack + u64::from(end)))
+    }
+
+    /// Adds a SACK block above `ack`; there is room for three, further ones are ignored.
+    pub fn push_sack(&mut self, start: u64, end: u64) {
+        let offset = |at: u64| u32::try_from(at - self.ack).expect("a receive window is below 4 GiB");
+        let block = (offset(start), offset(end));
+        if let Some(free) = self.sack.iter_mut().find(|(start, end)| start == end) {
+            *free = block;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sack_blocks_keep_their_order_and_only_three_fit() {
+        let mut segment = Segment { ack: 1000, ..Segment::default() };
+        assert_eq!(segment.sack_blocks().count(), 0);
+        for start in [9000, 2000, 5000, 7000] {
+            segment.push_sack(start, start + 500);
+        }
+        let blocks: Vec<_> = segment.sack_blocks().collect();
+        assert_eq!(blocks, [(9000, 9500), (2000, 2500), (5000, 5500)]);
+    }
+
+    #[test]
+    fn a_segment_fits_two_cache_lines() {
+        assert!(size_of::<Segment>() <= 72, "{}", size_of::<Segment>());
+    }
+}

@@ -1,0 +1,20 @@
+//! Arithmetic that keeps its dimensions.
+//!
+//! Layers, in order: [`time`] (instants of a run), [`size`] (bytes and cells), [`rate`]
+//! (bytes per second, and the physics between the three), [`parse`] (what a user may write),
+//! [`random`] (streams of chance keyed by name), [`math`] (transcendental functions whose last
+//! bit is the same on every platform).
+
+pub mod math;
+pub mod parse;
+pub mod random;
+pub mod rate;
+pub mod size;
+pub mod time;
+
+pub use parse::ParseUnitError;
+pub use random::{Rng, Seed};
+pub use rate::DataRate;
+pub use size::{Bytes, Cells};
+pub use std::time::Duration;
+pub use time::Instant;

@@ -1,0 +1,107 @@
+//! Streams of chance, each keyed by the name of what draws from it.
+//!
+//! One root seed; every node and purpose derives its own generator from a fixed hash of its
+//! *name*. A client that is added changes nobody else's draws, and two variants of a scenario
+//! meet identical clients, files and think times.
+//!
+//! Source of the idea: Shadow `core/sim_config.rs` (seed of a host = global draw ^ hash of its
+//! name) and ns-3 `AssignStreams`. The hash here is 64-bit FNV-1a over the UTF-8 bytes,
+//! finished by SplitMix64, both fixed for ever; the generator is PCG-64-MCG (XSL-RR 128/64).
+
+use rand_core::Rng as _;
+use rand_pcg::Pcg64Mcg;
+
+/// The root of all chance in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seed(pub u64);
+
+impl Seed {
+    /// The stream of `name`; by convention `"<node>/<purpose>"`.
+    pub fn stream(self, name: &str) -> Rng {
+        let low = splitmix64(self.0 ^ fnv1a(name.as_bytes()));
+        let high = splitmix64(low ^ self.0.rotate_left(32));
+        Rng(Pcg64Mcg::new((u128::from(high) << 64) | u128::from(low)))
+    }
+}
+
+/// A stream of chance.
+#[derive(Clone, Debug)]
+pub struct Rng(Pcg64Mcg);
+
+impl Rng {
+    /// The next 64 bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
+    /// Uniform in [0, 1), with 53 bits.
+    pub fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Uniform in `0..bound`, without bias; `bound` must be above 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        assert!(bound > 0, "nothing lies below zero");
+        let zone = u64::MAX - u64::MAX % bound;
+        loop {
+            let bits = self.bits();
+            if bits < zone {
+                return bits % bound;
+            }
+        }
+    }
+
+    /// Uniform in `low..=high`, in whole steps.
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
+        assert!(low <= high, "{low} is above {high}");
+        match (high - low).checked_add(1) {
+            Some(width) => low + self.below(width),
+            None => self.bits(),
+        }
+    }
+
+    /// True with probability `p`.
+    pub fn chance(&mut self, p: f64) -> bool {
+        p > 0.0 && self.unit() < p
+    }
+}
+
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+fn splitmix64(x: u64) -> u64 {
+    let z = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_are_fixed_for_ever() {
+        let mut rng = Seed(1).stream("web/think");
+        let first = [rng.bits(), rng.bits()];
+        let mut again = Seed(1).stream("web/think");
+        assert_eq!(first, [again.bits(), again.bits()]);
+        assert_ne!(first[0], Seed(1).stream("web/size").bits());
+        assert_ne!(first[0], Seed(2).stream("web/think").bits());
+    }
+
+    #[test]
+    fn uniform_draws_cover_their_range() {
+        let mut rng = Seed(7).stream("x");
+        let mut seen = [0u32; 5];
+        for _ in 0..5000 {
+            seen[(rng.between(10, 14) - 10) as usize] += 1;
+        }
+        assert!(seen.iter().all(|n| (900..1100).contains(n)), "{seen:?}");
+        let mean = (0..10_000).map(|_| rng.unit()).sum::<f64>() / 10_000.0;
+        assert!((mean - 0.5).abs() < 0.02, "{mean}");
+    }
+}

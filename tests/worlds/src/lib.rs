@@ -1,0 +1,1 @@
+//! One path test over two worlds.
