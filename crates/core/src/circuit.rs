@@ -29,6 +29,8 @@ pub(crate) struct Circuit<C: Cell> {
     forward: Lane<C>,
     backward: Lane<C>,
     pub(crate) end: End<C>,
+    /// A CREATE or EXTEND of this node is not answered yet.
+    pub(crate) extending: bool,
     /// Where streams begin or end; made when the first one is opened.
     pub(crate) edge: Option<Box<Edge>>,
 }
@@ -72,7 +74,7 @@ impl<C: Cell> Circuit<C> {
     pub(crate) fn new(end: End<C>, hops: [AnyHopControl; 2]) -> Self {
         let lane = |hop| Lane { to: None, queue: VecDeque::new(), hop };
         let [forward, backward] = hops.map(lane);
-        Circuit { forward, backward, end, edge: None }
+        Circuit { forward, backward, end, extending: false, edge: None }
     }
 
     pub(crate) fn lane(&self, direction: Direction) -> &Lane<C> {

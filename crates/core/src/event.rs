@@ -94,8 +94,6 @@ pub enum Event<C: Cell> {
 /// Source: ALGORITHMS 1.1; DefenestraTor figure 1; KIST figure 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Station {
-    /// Taken from the kernel into the input buffer.
-    Read,
     /// Parsed and decrypted.
     Parsed,
     /// Waiting in the circuit's queue.

@@ -65,7 +65,8 @@ pub trait Kernel<C: Cell> {
 
     /// Accepts payloads from the front until the stream's buffer is full or `limit` is reached or
     /// exceeded by less than a cell [B]; returns the bytes taken [B].
-    fn write_stream(&mut self, stream: StreamKey, payloads: &mut VecDeque<C::Payload>, limit: Bytes) -> Bytes;
+    fn write_stream(&mut self, stream: StreamKey, payloads: &mut VecDeque<C::Payload>, limit: Bytes)
+    -> Bytes;
 
     /// Which readiness of the stream to report.
     fn want_stream(&mut self, stream: StreamKey, interest: Interest);

@@ -1,1 +1,91 @@
-//! penstock-py
+//! The extension module `penstock._core`: conversions and nothing else.
+//!
+//! Layers, in order: `error` (which Python exception an error becomes), `heap` (how much memory a run takes),
+//! `document` and `control` (the two classes), and here the functions. What takes time releases the interpreter's
+//! lock, so that runs in Python's threads use all cores. Types and documentation are in
+//! `python/penstock/_core.pyi`.
+
+mod control;
+mod document;
+mod error;
+mod heap;
+
+use pyo3::prelude::*;
+
+/// The private half of the Python package `penstock`.
+#[pymodule(name = "_core")]
+mod core {
+    #[pymodule_export]
+    use crate::control::Control;
+    #[pymodule_export]
+    use crate::document::Document;
+    #[pymodule_export]
+    use crate::error::{Cancelled, OutputError, PenstockError, ScenarioError};
+    #[pymodule_export]
+    use crate::{algorithms, merge, presets, run, version, workload_kinds};
+}
+
+use control::Control;
+use document::Document;
+use error::{Error, PyError};
+use penstock_record::RunKey;
+use pyo3::types::PyDict;
+use std::path::PathBuf;
+
+/// Run one variant with one seed and write its five tables into `part_dir`.
+#[pyfunction]
+fn run<'py>(
+    py: Python<'py>,
+    document: &Document,
+    variant: String,
+    seed: u64,
+    part_dir: PathBuf,
+    control: &Control,
+) -> Result<Bound<'py, PyDict>, PyError> {
+    let scenario = document.inner().scenario(&variant).map_err(Error::Scenario)?;
+    let (outcome, peak_heap_bytes) = py.detach(|| {
+        heap::peak_of(|| {
+            let outcome = penstock_sim::run(scenario, seed, control.inner()).map_err(Error::Run)?;
+            outcome.tables.write(&part_dir, &RunKey::new(variant, seed)).map_err(Error::Output)?;
+            Ok::<_, Error>(outcome.stats)
+        })
+    });
+    let stats = outcome?;
+    let dict = PyDict::new(py);
+    dict.set_item("sim_seconds", stats.sim_seconds)?;
+    dict.set_item("events", stats.events)?;
+    dict.set_item("packets", stats.packets)?;
+    dict.set_item("cells", stats.cells)?;
+    dict.set_item("peak_heap_bytes", peak_heap_bytes)?;
+    Ok(dict)
+}
+
+/// Join the tables of `parts`, in this order, into the five tables of `out_dir`.
+#[pyfunction]
+fn merge(py: Python<'_>, parts: Vec<PathBuf>, out_dir: PathBuf) -> Result<(), PyError> {
+    py.detach(|| penstock_record::merge(&parts, &out_dir)).map_err(|error| Error::Output(error).into())
+}
+
+/// Key, name and description of every algorithm.
+#[pyfunction]
+fn algorithms() -> Vec<(&'static str, &'static str, &'static str)> {
+    penstock_scenario::algorithms().into_iter().map(|each| (each.key, each.kind, each.meaning)).collect()
+}
+
+/// Name and description of every kind of workload.
+#[pyfunction]
+fn workload_kinds() -> Vec<(&'static str, &'static str)> {
+    penstock_scenario::workload_kinds().into_iter().map(|each| (each.name, each.meaning)).collect()
+}
+
+/// Name and description of every preset.
+#[pyfunction]
+fn presets() -> Vec<(&'static str, &'static str)> {
+    penstock_scenario::presets().into_iter().map(|each| (each.name, each.meaning)).collect()
+}
+
+/// The version of Penstock.
+#[pyfunction]
+const fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}

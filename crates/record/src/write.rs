@@ -1,18 +1,27 @@
 //! One Parquet file per table, byte for byte repeatable.
 //!
-//! Layers: [`columns`] (what each table's columns are called and read from), [`parquet`] (any such table into a
+//! Layers: [`columns`] (what each table's columns are called and read from), [`table`] (any such table into a
 //! file's bytes), and here the five files of a run.
 //!
 //! A file is made in memory and then written at once: compressed columns are a small part of the rows they are made
 //! from, and so every error is the file system's own and can name its file.
 
 mod columns;
-mod parquet;
+mod table;
 
+pub(crate) use self::table::properties;
+
+use self::table::Encoded;
 use crate::{RunKey, Tables};
+use parquet::errors::ParquetError;
+use parquet::schema::types::TypePtr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
+
+/// The files of a run.
+pub(crate) const TABLES: [&str; 5] =
+    ["transfers.parquet", "paths.parquet", "relays.parquet", "circuits.parquet", "cells.parquet"];
 
 impl Tables {
     /// Write the five tables into `dir`, which exists, as `transfers.parquet`, `paths.parquet`, `relays.parquet`,
@@ -20,35 +29,59 @@ impl Tables {
     ///
     /// The same tables and key give the same bytes. An error names its file.
     pub fn write(&self, dir: &Path, key: &RunKey) -> io::Result<()> {
-        let save = |name: &str, bytes: parquet::Encoded| save(&dir.join(name), bytes);
-        save("transfers.parquet", parquet::encode(key, &columns::transfers(), &self.transfers))?;
-        save("paths.parquet", parquet::encode(key, &columns::paths(), &self.paths))?;
-        save("relays.parquet", parquet::encode(key, &columns::relays(), &self.relays))?;
-        save("circuits.parquet", parquet::encode(key, &columns::circuits(), &self.circuits))?;
-        save("cells.parquet", parquet::encode(key, &columns::cells(), &self.cells))
+        TABLES.iter().try_for_each(|table| save(&dir.join(table), self.encode(table, key)))
+    }
+
+    /// The bytes of one table's file.
+    fn encode(&self, table: &str, key: &RunKey) -> Encoded {
+        match table {
+            "transfers.parquet" => table::encode(key, &columns::transfers(), &self.transfers),
+            "paths.parquet" => table::encode(key, &columns::paths(), &self.paths),
+            "relays.parquet" => table::encode(key, &columns::relays(), &self.relays),
+            "circuits.parquet" => table::encode(key, &columns::circuits(), &self.circuits),
+            "cells.parquet" => table::encode(key, &columns::cells(), &self.cells),
+            _ => unreachable!("{table} is not one of TABLES"),
+        }
+    }
+}
+
+/// The columns of one table.
+pub(crate) fn schema_of(table: &str) -> Result<TypePtr, ParquetError> {
+    match table {
+        "transfers.parquet" => table::schema(&columns::transfers()),
+        "paths.parquet" => table::schema(&columns::paths()),
+        "relays.parquet" => table::schema(&columns::relays()),
+        "circuits.parquet" => table::schema(&columns::circuits()),
+        "cells.parquet" => table::schema(&columns::cells()),
+        _ => unreachable!("{table} is not one of TABLES"),
     }
 }
 
 /// Write one file and wait until it is on the disk: some file systems report a full disk only then.
-fn save(path: &Path, bytes: parquet::Encoded) -> io::Result<()> {
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+fn save(path: &Path, bytes: Encoded) -> io::Result<()> {
+    let named = |error| named(path, error);
     let bytes = bytes.map_err(io::Error::other).map_err(named)?;
     let mut file = File::create(path).map_err(named)?;
     file.write_all(&bytes).and_then(|()| file.sync_data()).map_err(named)
 }
 
+/// The same error, its message beginning with the path.
+pub(crate) fn named(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::{CellRow, CircuitRow, Direction, Outcome, PathRow, Position, RelayRow, Transfer};
-    use ::parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::file::reader::{FileReader, SerializedFileReader};
     use std::path::PathBuf;
 
     /// A directory of the test's own, gone when the test is over.
-    struct Scratch(PathBuf);
+    pub(crate) struct Scratch(pub(crate) PathBuf);
 
     impl Scratch {
-        fn new(test: &str) -> Self {
+        pub(crate) fn new(test: &str) -> Self {
             let dir = std::env::temp_dir().join(format!("penstock-record-{}-{test}", std::process::id()));
             std::fs::create_dir_all(&dir).expect("a directory for the test");
             Self(dir)
@@ -61,7 +94,7 @@ mod tests {
         }
     }
 
-    fn one_row_each() -> Tables {
+    pub(crate) fn one_row_each() -> Tables {
         Tables {
             transfers: vec![Transfer {
                 client: "web-1".into(),
@@ -125,10 +158,14 @@ mod tests {
     }
 
     /// The rows of a file, as the library's own reader prints them.
-    fn rows(dir: &Path, name: &str) -> Vec<String> {
+    pub(crate) fn rows(dir: &Path, name: &str) -> Vec<String> {
         let file = File::open(dir.join(name)).expect("the file was written");
         let reader = SerializedFileReader::new(file).expect("it is Parquet");
-        reader.get_row_iter(None).expect("its schema is plain").map(|row| row.expect("a row").to_string()).collect()
+        reader
+            .get_row_iter(None)
+            .expect("its schema is plain")
+            .map(|row| row.expect("a row").to_string())
+            .collect()
     }
 
     #[test]
@@ -198,8 +235,12 @@ mod tests {
     fn an_error_names_its_file() {
         let dir = Scratch::new("error");
         let missing = dir.0.join("missing");
-        let error = Tables::default().write(&missing, &RunKey::new("stock", 1)).expect_err("there is no directory");
+        let error =
+            Tables::default().write(&missing, &RunKey::new("stock", 1)).expect_err("there is no directory");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
-        assert!(error.to_string().starts_with(&missing.join("transfers.parquet").display().to_string()), "{error}");
+        assert!(
+            error.to_string().starts_with(&missing.join("transfers.parquet").display().to_string()),
+            "{error}"
+        );
     }
 }

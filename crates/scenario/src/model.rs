@@ -7,6 +7,7 @@
 use penstock_core::config::RelayConfig;
 use penstock_units::{Bytes, DataRate, Duration, Rng};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// One variant of a scenario, ready to be run in any world.
 #[derive(Clone, Debug)]
@@ -185,7 +186,7 @@ pub struct Host {
 }
 
 /// A relay.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Relay {
     /// Its name, link and kernel.
     pub host: Host,
@@ -217,7 +218,7 @@ impl Phase {
 }
 
 /// A client and its onion proxy.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Client {
     /// Its name, link and kernel.
     pub host: Host,
@@ -229,8 +230,9 @@ pub struct Client {
     pub workload: usize,
     /// Through which relays.
     pub path: Path,
-    /// Indices of the servers it downloads from, one drawn for each download; never empty.
-    pub servers: Vec<usize>,
+    /// Indices of the servers it downloads from, one drawn for each download; never empty. Shared:
+    /// thousands of clients may use thousands of servers.
+    pub servers: Arc<[usize]>,
 }
 
 /// Through which relays a client's circuits go.

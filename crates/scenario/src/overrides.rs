@@ -78,7 +78,9 @@ pub(crate) fn of_sets(sets: &[String]) -> Result<Table, Mistake> {
             Some(node) => node,
             None if text.is_empty() => return Err(fail("the value is missing")),
             None if text.contains(['"', '\'', '[', ']', '{', '}', '=', '#', '\n']) => {
-                return Err(fail("the value is not TOML; a string needs quotes that the shell leaves, like 'key=\"10 s\"'"));
+                return Err(fail(
+                    "the value is not TOML; a string needs quotes that the shell leaves, like 'key=\"10 s\"'",
+                ));
             }
             None => Node::text(text, at),
         };
@@ -120,20 +122,32 @@ fn insert(table: &mut Table, path: &str, whole: &str, node: Node, once: bool) ->
 
 /// Two overrides of the same level: tables join, a later value replaces an earlier one.
 fn join_nodes(below: &mut Node, above: Node, whole: &str, once: bool) -> Result<(), Mistake> {
-    match (&mut below.value, above.value) {
-        (Value::Table(below), Value::Table(above)) => {
-            for (key, node) in above {
-                match below.get_mut(&key) {
-                    None => {
-                        below.insert(key, node);
-                    }
-                    Some(below) => join_nodes(below, node, whole, once)?,
-                }
-            }
+    let at = above.at;
+    let old = std::mem::replace(&mut below.value, Value::Date);
+    let (mut lower, upper) = match (old, above.value) {
+        (Value::Table(lower), Value::Table(upper)) => (lower, upper),
+        // A word beside a table is the table's `kind`.
+        (Value::Table(lower), Value::Text(kind)) => {
+            (lower, Table::from([("kind".to_owned(), Node::text(kind, at))]))
         }
-        _ if once => return Err(Mistake::new(above.at, whole, "this variant sets the key twice")),
-        (_, value) => *below = Node { value, at: above.at },
+        (Value::Text(kind), Value::Table(upper)) => {
+            (Table::from([("kind".to_owned(), Node::text(kind, below.at))]), upper)
+        }
+        _ if once => return Err(Mistake::new(at, whole, "this variant sets the key twice")),
+        (_, value) => {
+            *below = Node { value, at };
+            return Ok(());
+        }
+    };
+    for (key, node) in upper {
+        match lower.get_mut(&key) {
+            None => {
+                lower.insert(key, node);
+            }
+            Some(below) => join_nodes(below, node, whole, once)?,
+        }
     }
+    below.value = Value::Table(lower);
     Ok(())
 }
 
@@ -209,7 +223,10 @@ mod tests {
     #[test]
     fn a_node_may_be_called_kind_or_link() {
         let base = "[relays.kind]\nlink = '1 MiB/s'\n[relays.link_up]\n[relays.link]\n";
-        assert_eq!(merged(base, "relays.kind.link = 'x'\nrelays.link.link = 'x'")["relays"].table().unwrap().len(), 3);
+        assert_eq!(
+            merged(base, "relays.kind.link = 'x'\nrelays.link.link = 'x'")["relays"].table().unwrap().len(),
+            3
+        );
     }
 
     #[test]

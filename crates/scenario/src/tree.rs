@@ -72,6 +72,11 @@ impl Node {
         }
     }
 
+    /// Whether somebody wrote it: it is no default.
+    pub(crate) fn is_written(&self) -> bool {
+        self.at != Origin::Default
+    }
+
     /// Marks the whole subtree as written elsewhere.
     pub(crate) fn moved(mut self, to: &impl Fn(Origin) -> Origin) -> Node {
         self.at = to(self.at);
@@ -119,9 +124,7 @@ fn node(value: &Spanned<DeValue<'_>>, at: Origin, lines: &Lines, path: &str) -> 
         DeValue::Integer(digits) => Value::Integer(
             i64::from_str_radix(digits.as_str(), digits.radix()).map_err(|_| beyond(digits.as_str()))?,
         ),
-        DeValue::Float(digits) => {
-            Value::Float(digits.as_str().parse().map_err(|_| beyond(digits.as_str()))?)
-        }
+        DeValue::Float(digits) => Value::Float(digits.as_str().parse().map_err(|_| beyond(digits.as_str()))?),
         DeValue::Boolean(flag) => Value::Flag(*flag),
         DeValue::Datetime(_) => Value::Date,
         DeValue::Array(list) => {
@@ -158,7 +161,8 @@ mod tests {
 
     #[test]
     fn every_value_knows_the_line_of_its_key() {
-        let root = parse("# a comment\n[run]\nseeds = [\n  1,\n  2,\n]\n\n[relays.entry]\nlink = \"x\"\n").unwrap();
+        let root =
+            parse("# a comment\n[run]\nseeds = [\n  1,\n  2,\n]\n\n[relays.entry]\nlink = \"x\"\n").unwrap();
         let run = root["run"].table().unwrap();
         assert_eq!((root["run"].at, run["seeds"].at), (Origin::Line(2), Origin::Line(3)));
         let Value::List(seeds) = &run["seeds"].value else { panic!() };

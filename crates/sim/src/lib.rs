@@ -1,1 +1,47 @@
-//! penstock-sim
+//! A deterministic simulator of a whole onion-routing network.
+//!
+//! Layers, in order: [`tcp`] (one end of a connection, sans-IO), `queue` (what happens next, in
+//! one total order), `net` (hosts, interfaces, links, connections, and the [`Kernel`] that a
+//! relay sees), `client` (what a client does), `tracker` and `observer` (instruments), `world`
+//! (nodes and the loop that drives them).
+//!
+//! Same scenario, seed and version: same tables, byte for byte, on any machine, alone or beside
+//! others in threads. There is no clock, no thread, no hash order and no global state in here.
+//!
+//! [`Kernel`]: penstock_core::Kernel
+
+pub mod control;
+pub mod tcp;
+
+mod cell;
+mod client;
+mod event;
+mod net;
+mod observer;
+mod queue;
+mod tracker;
+mod world;
+
+pub use control::{Control, Error};
+
+use penstock_record::{RunStats, Tables};
+use penstock_scenario::Scenario;
+use penstock_units::Seed;
+
+/// What a run leaves.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What was recorded.
+    pub tables: Tables,
+    /// What it cost; the times on the clock are the caller's to fill in.
+    pub stats: RunStats,
+    /// What every node counted, in the order of their names.
+    pub nodes: Vec<(String, penstock_core::Counters)>,
+}
+
+/// Runs one variant of a scenario with one seed.
+///
+/// Returns [`Error::Cancelled`] if `control` asked for that; nothing else goes wrong.
+pub fn run(scenario: &Scenario, seed: u64, control: &Control) -> Result<Outcome, Error> {
+    world::World::new(scenario, Seed(seed)).run(control)
+}

@@ -57,7 +57,10 @@ const SPANS: &[(&str, u64)] = &[
 fn quantity(text: &str, what: &str, example: &str, table: &[(&str, u64)]) -> Result<u128, ParseUnitError> {
     let units = || table.iter().map(|(unit, _)| *unit).collect::<Vec<_>>().join(", ");
     let fail = |why: &str| {
-        Err(ParseUnitError(format!("{text:?} is no {what}: {why}; write it like \"{example}\" ({})", units())))
+        Err(ParseUnitError(format!(
+            "{text:?} is no {what}: {why}; write it like \"{example}\" ({})",
+            units()
+        )))
     };
     let text_trimmed = text.trim();
     let split = text_trimmed.find(|c: char| !(c.is_ascii_digit() || "+-._".contains(c)));
@@ -86,7 +89,12 @@ fn decimal(number: &str) -> Option<(u128, &str)> {
     let number = number.strip_prefix('+').unwrap_or(number);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let all_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || whole.len() > 15 || fraction.len() > 9 || !all_digits(whole) || !all_digits(fraction) {
+    if whole.is_empty()
+        || whole.len() > 15
+        || fraction.len() > 9
+        || !all_digits(whole)
+        || !all_digits(fraction)
+    {
         return None;
     }
     Some((whole.parse().ok()?, fraction))
@@ -122,8 +130,11 @@ pub fn duration(text: &str) -> Result<Duration, ParseUnitError> {
 }
 
 fn show(value: u64, table: &[(&str, u64)]) -> String {
-    let (unit, scale) =
-        table.iter().rev().find(|(_, scale)| value >= *scale && value.is_multiple_of(*scale)).unwrap_or(&table[0]);
+    let (unit, scale) = table
+        .iter()
+        .rev()
+        .find(|(_, scale)| value >= *scale && value.is_multiple_of(*scale))
+        .unwrap_or(&table[0]);
     format!("{} {unit}", value / scale)
 }
 

@@ -201,7 +201,8 @@ mod tests {
         let mut receiver = window(1000, true);
         let owed: Vec<u32> = (1..=401).filter(|_| receiver.on_deliver(T).unwrap()).collect();
         assert_eq!(owed, [101, 201, 301, 401]);
-        let mut stream = StreamWindow::new(WindowsConfig { sendme_bug_101: true, ..WindowsConfig::default() });
+        let mut stream =
+            StreamWindow::new(WindowsConfig { sendme_bug_101: true, ..WindowsConfig::default() });
         let owed: Vec<u32> = (1..=151)
             .filter(|_| {
                 stream.on_deliver(T).unwrap();

@@ -132,7 +132,7 @@ impl<C: Cell> Node<C> {
         }
     }
 
-    fn await_refill(&mut self, now: Instant) {
+    pub(super) fn await_refill(&mut self, now: Instant) {
         let next = self.config.refill.next_after(now);
         self.waiting.due.get_or_insert(next);
     }
@@ -162,6 +162,11 @@ impl<C: Cell> Node<C> {
         self.waiting.stream_reads.contains(&stream)
     }
 
+    /// The same for writing.
+    pub(super) fn stream_waits_to_write(&self, stream: StreamKey) -> bool {
+        self.waiting.stream_writes.contains(&stream)
+    }
+
     /// Asks the throttle for every client's rate, before the tokens are added.
     fn throttle_clients(&mut self, now: Instant) {
         let Some(mut throttle) = self.throttle.take() else { return };
@@ -175,7 +180,7 @@ impl<C: Cell> Node<C> {
                 ClientSignals { channel, sent: Cells::new(sent), received: Cells::new(received) }
             })
             .collect();
-        let bandwidth = self.config.bandwidth;
+        let (bandwidth, refill) = (self.config.bandwidth, self.config.refill);
         let signals = ThrottleSignals {
             clients: &clients,
             channels: self.channels.len() as u32,
@@ -189,6 +194,7 @@ impl<C: Cell> Node<C> {
             if let (Some(rate), Some(own)) = (rate, &mut self.channel(client.channel).buckets) {
                 own.read.set_rate(rate);
                 own.write.set_rate(rate);
+                own.refill(refill, now);
             }
         }
         self.throttle = Some(throttle);

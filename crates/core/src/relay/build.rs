@@ -19,7 +19,8 @@ impl<C: Cell> Relay<C> {
     ) -> CircuitIndex {
         let to_extend: VecDeque<_> = rest.into_iter().collect();
         let layers = Vec::with_capacity(to_extend.len() + 1);
-        let circuit = self.node.new_circuit(End::Origin(Box::new(Origin { to_extend, layers, built: false })));
+        let circuit =
+            self.node.new_circuit(End::Origin(Box::new(Origin { to_extend, layers, built: false })));
         self.node.join(now, circuit, first);
         self.node.events.push_back(Event::HandshakeNeeded { circuit, hop: 0 });
         circuit
@@ -37,6 +38,7 @@ impl<C: Cell> Relay<C> {
         let leg = state.lane(Direction::Forward).to;
         let End::Origin(origin) = &mut state.end else { return };
         let extend = if origin.layers.is_empty() { None } else { origin.to_extend.pop_front() };
+        state.extending = true;
         match (extend, leg) {
             (Some(to), _) => self.node.send_relay(now, circuit, None, Message::Extend(to, handshake)),
             (None, Some(leg)) => self.node.send_create(now, circuit, leg, handshake),
@@ -94,6 +96,7 @@ impl<C: Cell> Relay<C> {
             self.close(now, circuit, None, Some(crate::Violation::UnexpectedCell), kernel);
         } else {
             let leg = self.node.join(now, circuit, peer);
+            self.node.circuit(circuit).extending = true;
             self.node.send_create(now, circuit, leg, handshake);
         }
         self.settle(now, kernel);

@@ -5,14 +5,20 @@ use crate::cell::{Cell, Command, Message};
 use crate::circuit::{End, Leg};
 use crate::error::{Closes, Violation};
 use crate::event::{Event, Station};
-use crate::hop_control::HopControl;
+use crate::hop_control::{Feedback, HopControl};
 use crate::kernel::Kernel;
 use crate::keys::{ChannelKey, CircuitIndex, Direction};
 use penstock_units::Instant;
 
 impl<C: Cell> Relay<C> {
     /// Takes one cell; whatever is wrong with it closes what it must and no more.
-    pub(super) fn on_cell(&mut self, now: Instant, channel: ChannelKey, cell: C, kernel: &mut impl Kernel<C>) {
+    pub(super) fn on_cell(
+        &mut self,
+        now: Instant,
+        channel: ChannelKey,
+        cell: C,
+        kernel: &mut impl Kernel<C>,
+    ) {
         if !self.node.channels.contains(channel.0 as usize) {
             self.node.counters.dropped += 1;
             return;
@@ -74,7 +80,8 @@ impl<C: Cell> Relay<C> {
     ) -> Result<(), Violation> {
         self.node.counters.consumed += 1;
         let state = self.node.circuit(circuit);
-        if state.arriving(channel, cell.circ_id()) != Direction::Backward {
+        let expected = std::mem::take(&mut state.extending);
+        if !expected || state.arriving(channel, cell.circ_id()) != Direction::Backward {
             return Err(Violation::UnexpectedCell);
         }
         let handshake = cell.into_handshake().ok_or(Violation::UnexpectedCell)?;
@@ -157,7 +164,7 @@ impl<C: Cell> Relay<C> {
     ) -> Result<(), Violation> {
         self.node.counters.consumed += 1;
         if let Some(feedback) = self.node.circuit(circuit).lane_mut(direction).hop.on_delivered(now) {
-            self.node.send_feedback(circuit, feedback);
+            self.node.send_feedback(circuit, Feedback { direction, ..feedback });
         }
         let (id, message) = cell.into_message().ok_or(Violation::UnexpectedCell)?;
         let is_origin = matches!(self.node.circuit(circuit).end, End::Origin(_));
@@ -182,6 +189,9 @@ impl<C: Cell> Relay<C> {
                 Ok(())
             }
             (Message::Extended(handshake), None) if is_origin => {
+                if !std::mem::take(&mut self.node.circuit(circuit).extending) {
+                    return Err(Violation::UnexpectedCell);
+                }
                 self.node.events.push_back(Event::HandshakeAnswered { circuit, handshake });
                 Ok(())
             }
@@ -189,4 +199,3 @@ impl<C: Cell> Relay<C> {
         }
     }
 }
-

@@ -24,13 +24,19 @@ impl<C: Cell> Relay<C> {
         let Some(state) = self.node.channels.get_mut(channel.0 as usize) else { return };
         state.open = false;
         for circuit in state.circuits.all() {
-            self.close(now, circuit, None, None, kernel);
+            // A circuit that returns the way it came is listed twice.
+            if self.node.circuits.contains(circuit.0 as usize) {
+                self.close(now, circuit, None, None, kernel);
+            }
         }
         let state = self.node.channels.remove(channel.0 as usize);
         self.node.counters.dropped += state.outbuf.len() as u64;
         self.node.waiting.forget_channel(channel);
         if let Some(channels) = self.node.by_peer.get_mut(&state.peer) {
             channels.retain(|other| *other != channel);
+            if channels.is_empty() {
+                self.node.by_peer.remove(&state.peer);
+            }
         }
         self.node.ready.retain(|other| *other != channel);
         self.scheduler.on_close(channel);
@@ -55,11 +61,24 @@ impl<C: Cell> Relay<C> {
         }
         self.node.circuits.remove(circuit.0 as usize);
         self.node.resume.retain(|other| *other != circuit);
+        self.node.withdraw_requests(circuit);
         self.node.events.push_back(Event::CircuitClosed { circuit, violation });
     }
 }
 
 impl<C: Cell> Node<C> {
+    /// Asks no more for a circuit that is gone: before the driver polls, its index may belong to another one.
+    fn withdraw_requests(&mut self, circuit: CircuitIndex) {
+        self.events.retain(|event| match event {
+            Event::HandshakeRequested { circuit: other, .. }
+            | Event::ExtendRequested { circuit: other, .. }
+            | Event::HandshakeNeeded { circuit: other, .. }
+            | Event::HandshakeAnswered { circuit: other, .. }
+            | Event::CircuitBuilt { circuit: other } => *other != circuit,
+            _ => true,
+        });
+    }
+
     /// Drops what waits in one direction, and tells the next hop if `tell`.
     fn cut(&mut self, now: Instant, circuit: CircuitIndex, direction: Direction, tell: bool) {
         let lane = self.circuit(circuit).lane_mut(direction);

@@ -10,7 +10,7 @@ use crate::error::Violation;
 use crate::event::Event;
 use crate::hop_control::HopControl;
 use crate::kernel::{Interest, Kernel, StreamRead};
-use crate::keys::{CircuitIndex, StreamKey};
+use crate::keys::{CircuitIndex, Direction, StreamKey};
 use crate::stream::Stream;
 use penstock_units::{Bytes, Cells, Instant};
 use std::collections::VecDeque;
@@ -99,22 +99,17 @@ impl<C: Cell> Node<C> {
     pub(super) fn edge_queue_has_drained(&mut self, circuit: CircuitIndex) -> bool {
         let low = u64::from(self.config.edge_queue.low);
         let state = self.circuit(circuit);
+        let Some(edge) = &state.edge else { return false };
         let lane = state.lane(state.outward());
         let queue = lane.queue.len() as u64;
-        lane.hop.edge_queue_limit().map_or(queue <= low, |limit| queue < limit.get())
+        lane.hop.edge_queue_limit().map_or(edge.queue_full && queue <= low, |limit| queue < limit.get())
     }
 
     /// Packages at most `most` cells of a stream, as far as windows, queue and buckets allow; returns how many.
-    fn package(
-        &mut self,
-        now: Instant,
-        stream: StreamKey,
-        most: u64,
-        kernel: &mut impl Kernel<C>,
-    ) -> u64 {
+    fn package(&mut self, now: Instant, stream: StreamKey, most: u64, kernel: &mut impl Kernel<C>) -> u64 {
         let state = &self.streams[stream.0 as usize];
         let (circuit, id) = (state.circuit, state.id);
-        if !state.open {
+        if !state.open || state.ended {
             return 0;
         }
         let window = state.control.package_window().get();
@@ -148,9 +143,15 @@ impl<C: Cell> Node<C> {
         let signals = self.signals(circuit);
         self.edge(circuit).control.on_package(now, signals);
         self.send_relay(now, circuit, Some(id), Message::Data(payload));
+    }
+
+    /// Stops the edge whose queue got full, whatever filled it.
+    ///
+    /// Source: C tor `append_cell_to_circuit_queue()`.
+    pub(super) fn note_edge_queue(&mut self, circuit: CircuitIndex, direction: Direction) {
         let high = self.config.edge_queue.high as usize;
         let state = self.circuit(circuit);
-        let full = state.lane(state.outward()).queue.len() >= high;
+        let full = direction == state.outward() && state.lane(direction).queue.len() >= high;
         if full && let Some(edge) = &mut state.edge {
             edge.queue_full = true;
         }
@@ -161,7 +162,8 @@ impl<C: Cell> Node<C> {
         let lane = state.lane(state.outward());
         let queue = Cells::new(lane.queue.len() as u64);
         let channel_blocked = lane.to.is_some_and(|leg| {
-            self.channels[leg.channel.0 as usize].outbuf_len() >= crate::scheduler::VanillaConfig::default().outbuf_high
+            self.channels[leg.channel.0 as usize].outbuf_len()
+                >= crate::scheduler::VanillaConfig::default().outbuf_high
         });
         Signals { queue, channel_blocked }
     }
@@ -171,7 +173,12 @@ impl<C: Cell> Node<C> {
     /// Source: C tor `circuit_resume_edge_reading_helper()`, which gives each stream
     /// ceil(room / streams) cells until the room is used up.
     /// Deviation: the first stream is the next in turn, not a random one.
-    pub(super) fn resume_reading(&mut self, now: Instant, circuit: CircuitIndex, kernel: &mut impl Kernel<C>) {
+    pub(super) fn resume_reading(
+        &mut self,
+        now: Instant,
+        circuit: CircuitIndex,
+        kernel: &mut impl Kernel<C>,
+    ) {
         if !self.circuits.contains(circuit.0 as usize) {
             return;
         }
@@ -209,13 +216,11 @@ impl<C: Cell> Node<C> {
     /// Tells the kernel whether to report the stream.
     pub(super) fn refresh_stream(&mut self, stream: StreamKey, kernel: &mut impl Kernel<C>) {
         let Some(state) = self.streams.get(stream.0 as usize) else { return };
-        let (circuit, open) = (state.circuit, state.open);
+        let (circuit, may_read) = (state.circuit, state.open && !state.ended);
         let window = state.control.package_window().get();
-        let writable = state.open && !state.outbuf.is_empty();
-        let readable = open
-            && window > 0
-            && self.package_room(circuit) > 0
-            && !self.stream_waits_to_read(stream);
+        let writable = state.open && !state.outbuf.is_empty() && !self.stream_waits_to_write(stream);
+        let readable =
+            may_read && window > 0 && self.package_room(circuit) > 0 && !self.stream_waits_to_read(stream);
         let wanted = Interest { readable, writable };
         let state = &mut self.streams[stream.0 as usize];
         if state.interest != wanted {
@@ -253,11 +258,11 @@ impl<C: Cell> Node<C> {
     pub(super) fn flush_stream(&mut self, now: Instant, stream: StreamKey, kernel: &mut impl Kernel<C>) {
         let quantum = self.stream_write_quantum(now);
         let Some(state) = self.streams.get_mut(stream.0 as usize) else { return };
-        if !state.outbuf.is_empty() {
+        // What comes before the connection is there waits for it.
+        if state.open && !state.outbuf.is_empty() {
             if quantum == Bytes::ZERO {
-                state.interest.writable = false;
-                kernel.want_stream(stream, state.interest);
                 self.wait_to_write_stream(now, stream);
+                self.refresh_stream(stream, kernel);
                 return;
             }
             let bytes = kernel.write_stream(stream, &mut state.outbuf, quantum);
@@ -305,14 +310,21 @@ impl<C: Cell> Node<C> {
     }
 
     pub(super) fn on_connected(&mut self, circuit: CircuitIndex, id: StreamId, kernel: &mut impl Kernel<C>) {
-        if let Some(stream) = self.stream_of(circuit, id) {
-            self.streams[stream.0 as usize].open = true;
+        if let Some(stream) = self.stream_of(circuit, id)
+            && !std::mem::replace(&mut self.streams[stream.0 as usize].open, true)
+        {
             self.events.push_back(Event::StreamConnected { stream });
             self.refresh_stream(stream, kernel);
         }
     }
 
-    pub(super) fn on_end(&mut self, now: Instant, circuit: CircuitIndex, id: StreamId, kernel: &mut impl Kernel<C>) {
+    pub(super) fn on_end(
+        &mut self,
+        now: Instant,
+        circuit: CircuitIndex,
+        id: StreamId,
+        kernel: &mut impl Kernel<C>,
+    ) {
         if let Some(stream) = self.stream_of(circuit, id) {
             self.streams[stream.0 as usize].ended = true;
             self.flush_stream(now, stream, kernel);
@@ -363,6 +375,13 @@ impl<C: Cell> Node<C> {
         let state = self.streams.remove(stream.0 as usize);
         self.waiting.forget_stream(stream);
         self.edge(state.circuit).streams.retain(|other| *other != stream);
+        // Before the driver polls, the key may belong to another stream.
+        self.events.retain(|event| match event {
+            Event::StreamRequested { stream: other, .. } | Event::StreamConnected { stream: other } => {
+                *other != stream
+            }
+            _ => true,
+        });
         self.events.push_back(Event::StreamClosed { stream });
     }
 

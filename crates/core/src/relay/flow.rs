@@ -31,6 +31,7 @@ impl<C: Cell> Node<C> {
         if lane.queue.len() == 1 {
             self.make_ready(now, circuit, direction);
         }
+        self.note_edge_queue(circuit, direction);
     }
 
     /// Tells policy and scheduler of a circuit that has cells and credit.
@@ -89,12 +90,10 @@ impl<C: Cell, K: Kernel<C>> Host for Lend<'_, C, K> {
         let (index, direction) = (key.circuit(), key.direction());
         let circuit = node.circuit(index);
         let outward = circuit.outward();
-        let edge_waits = circuit.edge.as_ref().is_some_and(|edge| edge.queue_full);
         let lane = circuit.lane_mut(direction);
         let cell = lane.queue.pop_front().expect("a policy serves only circuits that have cells");
         let left = lane.queue.len() as u64;
-        let feedback =
-            if cell.command() == Command::Relay { lane.hop.on_sent(now) } else { None };
+        let feedback = if cell.command() == Command::Relay { lane.hop.on_sent(now) } else { None };
         let exhausted = left == 0 || lane.hop.credit() == Cells::ZERO;
         node.track(now, &cell, index, direction, Station::Outbuf);
         let state = node.channel(channel);
@@ -104,9 +103,10 @@ impl<C: Cell, K: Kernel<C>> Host for Lend<'_, C, K> {
             state.policy.on_blocked(now, key);
         }
         if let Some(feedback) = feedback {
-            node.send_feedback(index, feedback);
+            node.send_feedback(index, Feedback { direction, ..feedback });
         }
-        if edge_waits && direction == outward && node.edge_queue_has_drained(index) {
+        let drained = direction == outward && node.edge_queue_has_drained(index);
+        if drained && !node.resume.contains(&index) {
             node.resume.push_back(index);
         }
         true

@@ -108,23 +108,21 @@ impl<C: Cell> Relay<C> {
             counters: Counters::default(),
             config,
         };
-        Relay { scheduler: node.config.scheduler.build(), node, inbuf: VecDeque::new() }
+        let mut relay = Relay { scheduler: node.config.scheduler.build(), node, inbuf: VecDeque::new() };
+        if relay.node.throttle.is_some() {
+            relay.node.await_refill(now);
+        }
+        relay
     }
 
     /// A peer connected to us. `to_client` says that it is no relay.
-    pub fn accept_channel(
-        &mut self,
-        now: Instant,
-        peer: PeerId,
-        to_client: bool,
-        kernel: &mut impl Kernel<C>,
-    ) -> ChannelKey {
-        let channel = self.node.add_channel(peer, to_client, false, now);
-        self.on_channel_open(now, channel, kernel);
-        channel
+    ///
+    /// Once the driver knows the connection by this key, it calls [`on_channel_open`](Self::on_channel_open).
+    pub fn accept_channel(&mut self, now: Instant, peer: PeerId, to_client: bool) -> ChannelKey {
+        self.node.add_channel(peer, to_client, false, now)
     }
 
-    /// A connection that [`Event::Connect`] asked for is there.
+    /// The connection that [`Event::Connect`] asked for, or of an accepted channel, is ready.
     pub fn on_channel_open(&mut self, now: Instant, channel: ChannelKey, kernel: &mut impl Kernel<C>) {
         let Some(state) = self.node.channels.get_mut(channel.0 as usize) else { return };
         state.open = true;
@@ -302,12 +300,15 @@ impl<C: Cell> Node<C> {
 
     /// The channel of a key that this relay holds.
     fn channel(&mut self, channel: ChannelKey) -> &mut Channel<C> {
-        self.channels.get_mut(channel.0 as usize).expect("circuits are closed before their channel is removed")
+        self.channels
+            .get_mut(channel.0 as usize)
+            .expect("circuits are closed before their channel is removed")
     }
 
     /// The circuit of a key that this relay holds.
     fn circuit(&mut self, circuit: CircuitIndex) -> &mut Circuit<C> {
-        self.circuits.get_mut(circuit.0 as usize).expect("a circuit leaves policies and lists before its slot")
+        self.circuits
+            .get_mut(circuit.0 as usize)
+            .expect("a circuit leaves policies and lists before its slot")
     }
-
 }

@@ -1,1 +1,14 @@
-//! A whole path in a test.
+//! A whole path in a test: clients, relays, servers and links with latency, rate and finite buffers.
+//!
+//! [`cell`] is what travels, [`util`] the world it travels in. The rest are tests: `path` (cells
+//! arrive, G-01, G-02), `windows` (G-10 to G-14), `sharing` (G-32, G-40), `violations`, `seams`
+//! (algorithms from outside) and `operations` (anything in any order).
+
+mod cell;
+mod operations;
+mod path;
+mod seams;
+mod sharing;
+mod util;
+mod violations;
+mod windows;

@@ -1,6 +1,6 @@
 //! What each table's columns are called, and what of a row they hold. The order is that of the file.
 
-use super::parquet::{Column, Value};
+use super::table::{Column, Value};
 use crate::{CellRow, CircuitRow, PathRow, RelayRow, Transfer};
 
 /// One row per download.

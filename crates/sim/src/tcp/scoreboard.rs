@@ -89,6 +89,7 @@ impl Scoreboard {
     }
 
     /// Segments taken for lost (`lost_out`).
+    #[cfg(test)]
     pub(super) fn lost_out(&self) -> u32 {
         self.lost_out
     }
@@ -154,15 +155,15 @@ impl Scoreboard {
             let from = known.map(|known| known.1).max().unwrap_or(start);
             let mut at = self.queue.partition_point(|sent| sent.end() <= from);
             while let Some(sent) = self.queue.get_mut(at).filter(|sent| sent.end() <= end) {
+                let before = *sent;
                 if sent.seq >= start && !sent.is(SACKED) {
-                    let before = sent.marks;
-                    sent.marks = (before | SACKED) & !(LOST | RETRANS);
-                    if before & EVER_RETRANS == 0 && sent.seq < high_before {
+                    sent.marks = (sent.marks | SACKED) & !(LOST | RETRANS);
+                    if !before.is(EVER_RETRANS) && before.seq < high_before {
                         earliest = earliest.min(at);
                     }
-                    self.highest_sacked =
-                        if self.sacked_out == 0 { sent.end() } else { self.highest_sacked.max(sent.end()) };
-                    self.uncount(before);
+                    let high = if self.sacked_out == 0 { 0 } else { self.highest_sacked };
+                    self.highest_sacked = high.max(before.end());
+                    self.uncount(before.marks);
                     self.sacked_out += 1;
                 }
                 at += 1;
@@ -186,11 +187,19 @@ impl Scoreboard {
     ///
     /// Source: Linux 3.2 `tcp_time_to_recover`. `more` says that new data could be sent.
     pub(super) fn shows_loss(&self, threshold: u32, more: bool) -> bool {
-        let evidence = if self.fack { self.fackets_out() } else { self.sacked_out + 1 };
         let few = self.packets_out() <= self.reordering
             && self.sacked_out >= threshold.max(self.packets_out() / 2)
             && !more;
-        self.lost_out > 0 || evidence > self.reordering || few
+        self.lost_out > 0 || self.gives_up_holes() || few
+    }
+
+    /// Whether segments arrived so far beyond the first hole that it counts as lost.
+    ///
+    /// Source: Linux 3.2 `tcp_dupack_heuristics`, and the condition of `tcp_try_undo_partial`: a
+    /// partial ACK alone is no sign of another loss.
+    pub(super) fn gives_up_holes(&self) -> bool {
+        let evidence = if self.fack { self.fackets_out() } else { self.sacked_out + 1 };
+        evidence > self.reordering
     }
 
     /// Marks as lost what the SACKs so far give up, and at least the first segment if `head`.

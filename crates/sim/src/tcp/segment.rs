@@ -59,7 +59,7 @@ pub struct Segment {
     /// SYN, ACK, FIN, RST or a window probe.
     pub flags: Flags,
     /// SACK blocks as offsets from `ack`, the most recent first; an empty one ends the list.
-    sack: [(u32, u32); SACK_BLOCKS],
+    pub(super) sack: [(u32, u32); SACK_BLOCKS],
 }
 
 impl Segment {

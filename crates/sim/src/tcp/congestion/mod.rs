@@ -86,19 +86,28 @@ impl Window {
                 return;
             }
         }
-        let per_increase = match &mut self.algorithm {
-            Algorithm::Reno => reno::segments_per_increase(self.cwnd),
+        match &mut self.algorithm {
+            Algorithm::Reno => self.add(credit, reno::segments_per_increase(self.cwnd)),
             Algorithm::Cubic(cubic) => {
                 // Linux corrects CUBIC for delayed ACKs in every version (`delayed_ack` ratio).
-                credit = credit.max(acked);
-                cubic.segments_per_increase(now, self.cwnd, credit)
+                let credit = if cfg.byte_counting { credit } else { acked };
+                let per_increase = cubic.segments_per_increase(now, self.cwnd, credit);
+                self.add(credit, per_increase);
             }
-        };
-        self.count += credit;
-        if self.count >= per_increase {
-            self.cwnd += self.count / per_increase;
-            self.count %= per_increase;
         }
+    }
+
+    /// Counts `credit` segments towards the next increase.
+    ///
+    /// Source: Linux `tcp_cong_avoid_ai`: credit gathered at a slower pace buys one segment at most.
+    fn add(&mut self, credit: u32, per_increase: u32) {
+        if self.count >= per_increase {
+            self.count = 0;
+            self.cwnd += 1;
+        }
+        self.count += credit;
+        self.cwnd += self.count / per_increase;
+        self.count %= per_increase;
     }
 
     /// Whether the window, rather than the application or the peer, holds the flow back.
@@ -127,6 +136,11 @@ impl Window {
         if let Algorithm::Cubic(cubic) = &mut self.algorithm {
             cubic.reset();
         }
+    }
+
+    /// No burst of more than `reordering` segments (Linux `tcp_moderate_cwnd`).
+    pub(super) fn moderate(&mut self, cfg: &TcpConfig, in_flight: u32) {
+        self.cwnd = self.cwnd.min(in_flight + cfg.reordering).max(1);
     }
 
     /// The loss was none: back to the window of before (Linux `tcp_undo_cwr`).
@@ -230,6 +244,14 @@ mod tests {
         }
         assert_eq!(window.cwnd, 11);
         assert_eq!(window.on_loss(), 5);
+    }
+
+    #[test]
+    fn credit_gathered_at_a_slow_pace_buys_no_burst() {
+        let (_, mut window) = window(Congestion::Cubic);
+        window.add(900, 1000);
+        window.add(1, 2);
+        assert_eq!((window.cwnd, window.count), (11, 1));
     }
 
     #[test]

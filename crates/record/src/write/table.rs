@@ -38,8 +38,10 @@ impl<R> Value<R> {
             Self::Real(_) | Self::MaybeReal(_) => (Physical::DOUBLE, None),
             Self::Flag(_) => (Physical::BOOLEAN, None),
         };
-        let optional =
-            matches!(self, Self::MaybeText(_) | Self::MaybeCount(_) | Self::MaybeInteger(_) | Self::MaybeReal(_));
+        let optional = matches!(
+            self,
+            Self::MaybeText(_) | Self::MaybeCount(_) | Self::MaybeInteger(_) | Self::MaybeReal(_)
+        );
         (physical, logical, if optional { Repetition::OPTIONAL } else { Repetition::REQUIRED })
     }
 
@@ -47,7 +49,9 @@ impl<R> Value<R> {
     fn write(&self, rows: &[R], column: &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
         match self {
             Self::Text(get) => required::<ByteArrayType, _>(rows, column, |row| ByteArray::from(get(row))),
-            Self::MaybeText(get) => optional::<ByteArrayType, _>(rows, column, |row| get(row).map(ByteArray::from)),
+            Self::MaybeText(get) => {
+                optional::<ByteArrayType, _>(rows, column, |row| get(row).map(ByteArray::from))
+            }
             Self::Count(get) => required::<Int64Type, _>(rows, column, |row| get(row) as i64),
             Self::MaybeCount(get) => {
                 optional::<Int64Type, _>(rows, column, |row| get(row).map(|count| count as i64))
@@ -65,11 +69,7 @@ const ROWS_PER_GROUP: usize = 1 << 20;
 
 /// The table of `columns` over `rows`, each row beginning with `key`.
 pub(super) fn encode<R>(key: &RunKey, columns: &[Column<R>], rows: &[R]) -> Encoded {
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::SNAPPY)
-        .set_created_by(concat!("penstock ", env!("CARGO_PKG_VERSION")).to_owned())
-        .build();
-    let mut file = SerializedFileWriter::new(Vec::new(), schema(columns)?, Arc::new(properties))?;
+    let mut file = SerializedFileWriter::new(Vec::new(), schema(columns)?, Arc::new(properties()))?;
     for rows in rows.chunks(ROWS_PER_GROUP) {
         let mut group = file.next_row_group()?;
         let variant = ByteArray::from(key.variant.as_str());
@@ -90,8 +90,16 @@ pub(super) fn encode<R>(key: &RunKey, columns: &[Column<R>], rows: &[R]) -> Enco
     file.into_inner()
 }
 
+/// How every file is written.
+pub(crate) fn properties() -> WriterProperties {
+    WriterProperties::builder()
+        .set_compression(Compression::SNAPPY)
+        .set_created_by(concat!("penstock ", env!("CARGO_PKG_VERSION")).to_owned())
+        .build()
+}
+
 /// The key's three columns, then `columns`.
-fn schema<R>(columns: &[Column<R>]) -> Result<TypePtr, ParquetError> {
+pub(super) fn schema<R>(columns: &[Column<R>]) -> Result<TypePtr, ParquetError> {
     let field = |name: &str, (physical, logical, repetition): (Physical, Option<LogicalType>, Repetition)| {
         let field = Type::primitive_type_builder(name, physical).with_logical_type(logical);
         field.with_repetition(repetition).build().map(Arc::new)

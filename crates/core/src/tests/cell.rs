@@ -1,0 +1,176 @@
+//! A cell that notices every mistake on its way.
+
+use crate::cell::{Cell, CircId, Command, Message, Payload, PeerId, StreamId, Tag};
+use crate::hop_control::Feedback;
+
+/// A cell without bytes: its layers are counted, its payload is a place in a transfer.
+#[derive(Debug)]
+pub(super) struct TestCell {
+    id: CircId,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    /// `None` is a malformed handshake.
+    Create(Option<u32>),
+    Created(Option<u32>),
+    Destroy,
+    /// `None` is malformed.
+    Feedback(Option<Feedback>),
+    /// Layers, innermost first, and the message; `None` is a malformed message.
+    Relay(Vec<Skin>, Option<StreamId>, Option<Box<Message<TestCell>>>),
+}
+
+/// One layer: whose, and the how-manieth of it. As with a stream cipher, a cell that was lost,
+/// repeated or overtaken makes all that follow unreadable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Skin(u32, u64);
+
+const GARBLED: Skin = Skin(u32::MAX, 0);
+
+/// One hop's key for one circuit, at one of its ends.
+#[derive(Debug)]
+pub(super) struct Layer {
+    key: u32,
+    added: u64,
+    removed: u64,
+}
+
+impl Layer {
+    pub(super) fn new(key: u32) -> Self {
+        Layer { key, added: 0, removed: 0 }
+    }
+
+    fn add(&mut self) -> Skin {
+        self.added += 1;
+        Skin(self.key, self.added)
+    }
+}
+
+/// `len` bytes at `offset` of one direction of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) transfer: usize,
+    pub(super) download: bool,
+    pub(super) offset: u64,
+    pub(super) len: u16,
+}
+
+impl Payload for Piece {
+    fn len(&self) -> u16 {
+        self.len
+    }
+}
+
+/// Cells as a hostile peer makes them.
+impl TestCell {
+    /// A cell of this command with nonsense in it.
+    pub(super) fn malformed(id: CircId, command: Command) -> Self {
+        let body = match command {
+            Command::Create => Body::Create(None),
+            Command::Created => Body::Created(None),
+            Command::Relay => Body::Relay(vec![GARBLED], None, None),
+            Command::Destroy => Body::Destroy,
+            Command::Feedback => Body::Feedback(None),
+        };
+        TestCell { id, body }
+    }
+
+    /// Replaces the message, under whatever layers there are, by another one or by nonsense.
+    pub(super) fn replace(&mut self, stream: Option<StreamId>, other: Option<Message<TestCell>>) {
+        if let Body::Relay(_, id, message) = &mut self.body {
+            (*id, *message) = (stream, other.map(Box::new));
+        }
+    }
+
+    /// The message in it, whoever may read it.
+    pub(super) fn message(&self) -> Option<(Option<StreamId>, &Message<TestCell>)> {
+        let Body::Relay(_, stream, Some(message)) = &self.body else { return None };
+        Some((*stream, message))
+    }
+}
+
+impl Cell for TestCell {
+    type Payload = Piece;
+    /// The transfer that the server is to serve.
+    type Target = usize;
+    type LinkSpec = PeerId;
+    /// The key itself.
+    type Handshake = u32;
+    type Layer = Layer;
+
+    fn wire_size(&self) -> u32 {
+        512
+    }
+    fn circ_id(&self) -> CircId {
+        self.id
+    }
+    fn set_circ_id(&mut self, id: CircId) {
+        self.id = id;
+    }
+    fn command(&self) -> Command {
+        match self.body {
+            Body::Create(_) => Command::Create,
+            Body::Created(_) => Command::Created,
+            Body::Destroy => Command::Destroy,
+            Body::Feedback(_) => Command::Feedback,
+            Body::Relay(..) => Command::Relay,
+        }
+    }
+    fn tag(&self) -> Option<Tag> {
+        None
+    }
+    fn create(id: CircId, handshake: u32) -> Self {
+        TestCell { id, body: Body::Create(Some(handshake)) }
+    }
+    fn created(id: CircId, handshake: u32) -> Self {
+        TestCell { id, body: Body::Created(Some(handshake)) }
+    }
+    fn into_handshake(self) -> Option<u32> {
+        match self.body {
+            Body::Create(handshake) | Body::Created(handshake) => handshake,
+            _ => None,
+        }
+    }
+    fn destroy(id: CircId) -> Self {
+        TestCell { id, body: Body::Destroy }
+    }
+    fn feedback(id: CircId, feedback: Feedback) -> Self {
+        TestCell { id, body: Body::Feedback(Some(feedback)) }
+    }
+    fn as_feedback(&self) -> Option<Feedback> {
+        match self.body {
+            Body::Feedback(feedback) => feedback,
+            _ => None,
+        }
+    }
+    fn relay(id: CircId, stream: Option<StreamId>, message: Message<Self>) -> Self {
+        TestCell { id, body: Body::Relay(Vec::new(), stream, Some(Box::new(message))) }
+    }
+    fn into_message(self) -> Option<(Option<StreamId>, Message<Self>)> {
+        let Body::Relay(skins, stream, message) = self.body else { panic!("a relay reads only RELAY cells") };
+        assert_eq!(skins, [], "a relay reads only what is in the clear");
+        Some((stream, *message?))
+    }
+    fn seal(&mut self, layer: &mut Layer) {
+        let Body::Relay(skins, ..) = &mut self.body else { panic!("only RELAY cells are sealed") };
+        assert_eq!(*skins, [], "only what is in the clear is sealed");
+        skins.push(layer.add());
+    }
+    fn wrap(&mut self, layer: &mut Layer) {
+        let Body::Relay(skins, ..) = &mut self.body else { panic!("only RELAY cells are wrapped") };
+        assert_ne!(*skins, [], "only what is sealed is wrapped");
+        skins.push(layer.add());
+    }
+    fn peel(&mut self, layer: &mut Layer) -> bool {
+        let Body::Relay(skins, ..) = &mut self.body else { panic!("only RELAY cells are peeled") };
+        layer.removed += 1;
+        if skins.last() == Some(&Skin(layer.key, layer.removed)) {
+            skins.pop();
+        } else {
+            skins.push(GARBLED);
+        }
+        skins.is_empty()
+    }
+}

@@ -1,0 +1,130 @@
+//! Circuits share a channel, and token buckets limit a relay (G-32, G-40, G-42).
+
+use super::util::{Link, Moved, Net};
+use crate::config::{Bandwidth, Refill};
+use crate::edge_control::{EdgeControlConfig, WindowsConfig};
+use crate::{CircId, RelayConfig};
+use penstock_units::{Bytes, DataRate, Duration, Instant};
+
+/// G-32: on the channel that is the bottleneck, backlogged circuits are served in turn.
+#[test]
+fn backlogged_circuits_take_turns_on_a_channel() {
+    let mut net = Net::path(3, &RelayConfig::default());
+    net.set_link(1, 2, Link { rate: DataRate::kib(100), send_buffer: 8 << 10, ..Link::default() });
+    let clients = [0, net.add(true, RelayConfig::default()), net.add(true, RelayConfig::default())];
+    for client in clients {
+        let circuit = net.build(client, &[1, 2, 3]);
+        net.transfer(client, circuit, 3_000_000, 0);
+    }
+    net.drive_for(Duration::from_secs(5));
+    let channel = net.channel(2, 1).expect("it is open");
+    let from = net.nodes[2].host.writes.len();
+    net.drive_for(Duration::from_secs(20));
+    let writes = &net.nodes[2].host.writes[from..];
+    let order: Vec<CircId> =
+        writes.iter().filter(|moved| moved.channel == channel).flat_map(|moved| moved.ids.clone()).collect();
+    assert!(order.len() > 3000);
+    for turn in order.windows(4) {
+        assert_eq!(turn[0], turn[3], "three circuits in turn");
+        assert!(turn[0] != turn[1] && turn[1] != turn[2] && turn[2] != turn[0]);
+    }
+}
+
+fn limited(rate_kib: u64, burst_kib: u64, refill: Refill) -> RelayConfig {
+    let bandwidth = Some(Bandwidth { rate: DataRate::kib(rate_kib), burst: Bytes::kib(burst_kib) });
+    let windows = WindowsConfig { circuit_window: 1000, ..WindowsConfig::default() };
+    RelayConfig {
+        bandwidth,
+        refill,
+        edge_control: EdgeControlConfig::Windows(windows),
+        ..RelayConfig::default()
+    }
+}
+
+fn assert_within(moved: &[Moved], rate: u64, burst: u64, interval: Duration, what: &str) {
+    let sizes: Vec<(Instant, u64)> = moved
+        .iter()
+        .map(|moved| (moved.at, moved.ids.len() as u64 * 512))
+        .filter(|(_, bytes)| *bytes > 0)
+        .collect();
+    let largest = sizes.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
+    assert!(largest <= 16 << 10, "{what}: one call moved {largest} bytes, more than a quantum");
+    for (first, (start, _)) in sizes.iter().enumerate() {
+        let mut bytes = 0;
+        for (at, size) in &sizes[first..] {
+            bytes += size;
+            let span = (*at - *start + interval).as_secs_f64();
+            let allowed = burst as f64 + rate as f64 * span + f64::from(16 << 10);
+            assert!(bytes as f64 <= allowed, "{what}: {bytes} bytes in {span} s, {allowed} allowed");
+        }
+    }
+}
+
+/// G-40 for a middle relay: what it reads and what it writes, each in any span; and all of the rate is used.
+#[test]
+fn a_middle_relay_keeps_its_rate() {
+    for (millis, phase) in [(1000, 0), (100, 33), (10, 0), (7, 3)] {
+        let refill = Refill { interval: Duration::from_millis(millis), phase: Duration::from_millis(phase) };
+        let mut net = Net::path(3, &RelayConfig::default());
+        net.configure(2, limited(80, 80, refill));
+        let circuit = net.build(0, &[1, 2, 3]);
+        for _ in 0..3 {
+            net.transfer(0, circuit, 10_000_000, 0);
+        }
+        net.drive_for(Duration::from_secs(30));
+        let Net { nodes, .. } = &net;
+        let host = &nodes[2].host;
+        assert_within(&host.writes, 80 << 10, 80 << 10, refill.interval, "writes");
+        assert_within(&host.reads, 80 << 10, 80 << 10, refill.interval, "reads");
+        let counters = nodes[2].relay.counters();
+        let written = counters.written_bytes.get() as f64 / 30.0;
+        assert!(written >= 0.98 * f64::from(80 << 10), "{millis} ms: {written} B/s");
+    }
+}
+
+#[test]
+fn an_exit_charges_its_streams_to_the_same_buckets() {
+    let refill = Refill { interval: Duration::from_millis(100), phase: Duration::ZERO };
+    for (download, upload) in [(10_000_000, 0), (0, 10_000_000)] {
+        let mut net = Net::path(3, &RelayConfig::default());
+        net.configure(3, limited(50, 50, refill));
+        let circuit = net.build(0, &[1, 2, 3]);
+        let transfers = [0; 2].map(|_| net.transfer(0, circuit, download, upload));
+        net.drive_for(Duration::from_secs(40));
+        let received: u64 = transfers
+            .iter()
+            .map(|transfer| net.at(*transfer))
+            .map(|at| at.download.received + at.upload.received)
+            .sum();
+        let rate = received as f64 / 40.0 / 1024.0;
+        assert!((45.0..52.0).contains(&rate), "{rate} KiB/s");
+    }
+}
+
+#[test]
+fn a_channels_own_bucket_leaves_the_others_alone() {
+    let mut net = Net::path(3, &RelayConfig::default());
+    let own = Bandwidth { rate: DataRate::kib(20), burst: Bytes::kib(20) };
+    net.configure(1, RelayConfig { per_connection: Some(own), ..RelayConfig::default() });
+    let other = net.add(true, RelayConfig::default());
+    let slow = net.build(0, &[1, 2, 3]);
+    let fast = net.build(other, &[2, 3]);
+    let slow = net.transfer(0, slow, 10_000_000, 0);
+    let fast = net.transfer(other, fast, 10_000_000, 0);
+    net.drive_for(Duration::from_secs(20));
+    let rate = |transfer: usize| net.at(transfer).download.received as f64 / 20.0 / 1024.0;
+    assert!((18.0..22.0).contains(&rate(slow)), "{}", rate(slow));
+    assert!(rate(fast) > 300.0, "{}", rate(fast));
+}
+
+/// A bucket smaller than a cell still moves cells, on credit.
+#[test]
+fn a_tiny_bucket_is_slow_and_not_dead() {
+    let mut net = Net::path(3, &RelayConfig::default());
+    let bandwidth = Bandwidth { rate: DataRate::new(2000).expect("not zero"), burst: Bytes::new(100) };
+    net.configure(2, RelayConfig { bandwidth: Some(bandwidth), ..RelayConfig::default() });
+    let circuit = net.build(0, &[1, 2, 3]);
+    let transfer = net.transfer(0, circuit, 2000, 2000);
+    net.drive();
+    assert!(net.at(transfer).is_complete());
+}

@@ -1,0 +1,505 @@
+//! Peers that break the protocol: what must close closes, and no more, and nothing panics.
+
+use super::cell::{Layer, Piece, TestCell};
+use super::util::{Net, Side};
+use crate::cell::{Cell, CircId, Command, Message, PeerId, StreamId};
+use crate::edge_control::{EdgeControl, EdgeControlConfig, Signals, StreamControl};
+use crate::hop_control::Feedback;
+use crate::{CircuitIndex, Direction, RelayConfig, Violation};
+use penstock_units::{Cells, Instant};
+use std::num::{NonZeroU16, NonZeroU32};
+
+/// A path on which client 0 misbehaves, and another client shares all its relays and channels.
+struct Attack {
+    net: Net,
+    circuit: CircuitIndex,
+    witness: usize,
+    /// Circuits and channels of relay 1 before the attack.
+    before: [usize; 3],
+}
+
+impl Attack {
+    fn new() -> Self {
+        Attack::with(RelayConfig::default(), RelayConfig::default())
+    }
+
+    fn with(client: RelayConfig, exit: RelayConfig) -> Self {
+        let mut net = Net::path(3, &RelayConfig::default());
+        net.configure(0, client);
+        net.configure(3, exit);
+        let other = net.add(true, RelayConfig::default());
+        let circuit = net.build(0, &[1, 2, 3]);
+        let witness = net.build(other, &[1, 2, 3]);
+        let witness = net.transfer(other, witness, 300_000, 100_000);
+        assert!(net.drive_until(|net| net.at(witness).download.received > 0));
+        let before = net.nodes[1].relay.population();
+        Attack { net, circuit, witness, before }
+    }
+
+    /// The id of the attacker's circuit between relay `node` and its neighbour in `direction`.
+    fn id(&self, node: usize, direction: Direction) -> CircId {
+        let circuit = self.net.circuit_at(0, self.circuit, node).expect("the circuit is there");
+        self.net.nodes[node].relay.leg(circuit, direction).expect("it has two legs").1
+    }
+
+    fn drive(&mut self) {
+        self.net.drive();
+        assert!(self.net.at(self.witness).is_complete(), "the other client is not disturbed");
+    }
+
+    /// `node` closed the attacker's circuit for `violation`, everyone freed it, and nothing else closed.
+    fn assert_closed_for(&mut self, node: usize, violation: Violation) {
+        self.drive();
+        let reasons = |node: usize| self.net.nodes[node].closed.iter().filter_map(|(_, reason)| *reason);
+        assert_eq!(reasons(node).collect::<Vec<_>>(), [violation]);
+        assert_eq!((0..4).flat_map(reasons).count(), 1);
+        let [channels, circuits, _] = self.net.nodes[1].relay.population();
+        assert_eq!([channels, circuits], [self.before[0], self.before[1] - 1]);
+        for node in 0..4 {
+            assert_eq!(self.net.nodes[node].closed.len(), 1, "node {node}");
+        }
+    }
+
+    fn assert_channel_closed(&mut self) {
+        self.drive();
+        assert_eq!(self.net.channel(1, 0), None, "the channel is closed");
+        assert_eq!(self.net.channel(0, 1), None);
+        let [channels, circuits, _] = self.net.nodes[1].relay.population();
+        assert_eq!([channels, circuits], [self.before[0] - 1, self.before[1] - 1]);
+    }
+
+    fn assert_unharmed(&mut self) {
+        self.drive();
+        assert!((0..4).all(|node| self.net.nodes[node].closed.is_empty()));
+        assert_eq!(self.net.nodes[1].relay.population()[..2], self.before[..2]);
+    }
+}
+
+fn id(id: u32) -> CircId {
+    CircId(NonZeroU32::new(id).expect("ids count from one"))
+}
+
+fn stream(id: u16) -> Option<StreamId> {
+    Some(StreamId(NonZeroU16::new(id).expect("ids count from one")))
+}
+
+/// An id of the half that the client's channel to its guard makes circuits in.
+const CLIENTS: u32 = 1 << 31 | 77;
+
+const COMMANDS: [Command; 5] =
+    [Command::Create, Command::Created, Command::Relay, Command::Destroy, Command::Feedback];
+
+#[test]
+fn cells_of_unknown_circuits_are_dropped() {
+    let mut attack = Attack::new();
+    for command in COMMANDS {
+        if command != Command::Create {
+            attack.net.inject(0, 1, TestCell::malformed(id(CLIENTS), command));
+            attack.net.inject(2, 1, TestCell::malformed(id(999), command));
+        }
+    }
+    attack.assert_unharmed();
+}
+
+#[test]
+fn create_with_an_id_in_use_closes_the_channel() {
+    let mut attack = Attack::new();
+    let used = attack.id(1, Direction::Backward);
+    attack.net.inject(0, 1, TestCell::create(used, 1));
+    attack.assert_channel_closed();
+}
+
+#[test]
+fn create_with_an_id_of_our_half_closes_the_channel() {
+    let mut attack = Attack::new();
+    attack.net.inject(0, 1, TestCell::create(id(5), 1));
+    attack.assert_channel_closed();
+}
+
+#[test]
+fn create_without_a_handshake_closes_the_channel() {
+    let mut attack = Attack::new();
+    attack.net.inject(0, 1, TestCell::malformed(id(CLIENTS), Command::Create));
+    attack.assert_channel_closed();
+}
+
+#[test]
+fn cells_behind_the_one_that_closed_the_channel_are_dropped() {
+    let mut attack = Attack::new();
+    let used = attack.id(1, Direction::Backward);
+    let cells = COMMANDS.map(|command| TestCell::malformed(used, command));
+    attack.net.inject_all(0, 1, cells);
+    attack.assert_channel_closed();
+}
+
+#[test]
+fn created_from_the_clients_side_closes_the_circuit() {
+    let mut attack = Attack::new();
+    let cell = TestCell::created(attack.id(1, Direction::Backward), 1);
+    attack.net.inject(0, 1, cell);
+    attack.assert_closed_for(1, Violation::UnexpectedCell);
+}
+
+#[test]
+fn a_second_created_closes_the_circuit() {
+    for node in [0, 1, 2] {
+        let mut attack = Attack::new();
+        let cell = TestCell::created(attack.id(node, Direction::Forward), 1);
+        attack.net.inject(node + 1, node, cell);
+        attack.assert_closed_for(node, Violation::UnexpectedCell);
+    }
+}
+
+#[test]
+fn two_created_at_once_make_no_hop_twice() {
+    let mut net = Net::path(3, &RelayConfig::default());
+    let circuit = net.open_circuit(0, &[1, 2, 3]);
+    assert!(net.drive_until(|net| net.nodes[1].relay.population()[1] == 1));
+    let (_, id) = net.nodes[0].relay.leg(circuit, Direction::Forward).expect("it has a first hop");
+    net.inject_all(1, 0, [TestCell::created(id, 1), TestCell::created(id, 1)]);
+    net.drive();
+    assert_eq!(net.nodes[0].closed, [(circuit, Some(Violation::UnexpectedCell))]);
+    assert_eq!(net.nodes[1].relay.population()[1], 0);
+}
+
+#[test]
+fn a_relay_cell_before_the_handshake_closes_the_circuit() {
+    let mut attack = Attack::new();
+    let cells = [TestCell::create(id(CLIENTS), 1), TestCell::malformed(id(CLIENTS), Command::Relay)];
+    attack.net.inject_all(0, 1, cells);
+    attack.drive();
+    assert_eq!(attack.net.nodes[1].closed.len(), 1);
+    assert_eq!(attack.net.nodes[1].relay.population()[..2], attack.before[..2]);
+}
+
+#[test]
+fn what_was_asked_for_a_closed_circuit_is_not_answered_to_its_successor() {
+    let mut attack = Attack::new();
+    let made = attack.net.nodes[1].relay.counters().made;
+    // All in one read: the second circuit takes the slot of the first one.
+    let cells = [
+        TestCell::create(id(CLIENTS), 1),
+        TestCell::malformed(id(CLIENTS), Command::Destroy),
+        TestCell::create(id(CLIENTS + 1), 2),
+    ];
+    attack.net.inject_all(0, 1, cells);
+    attack.net.step();
+    attack.drive();
+    assert_eq!(attack.net.nodes[1].relay.population()[1], attack.before[1] + 1);
+    assert_eq!(attack.net.nodes[1].relay.counters().made, made + 1, "one CREATED");
+    // The client of the second circuit knows only the second key.
+    let mut puppet = Puppet { id: id(CLIENTS + 1), layer: Layer::new(2) };
+    let cell = puppet.say(None, Message::Extend(PeerId(2), 3));
+    attack.net.inject(0, 1, cell);
+    attack.drive();
+    assert_eq!(attack.net.nodes[1].closed.len(), 1, "only the first one is closed");
+}
+
+#[test]
+fn a_garbled_relay_cell_closes_the_circuit_where_it_ends() {
+    let mut attack = Attack::new();
+    let cell = TestCell::malformed(attack.id(1, Direction::Backward), Command::Relay);
+    attack.net.inject(0, 1, cell);
+    attack.assert_closed_for(3, Violation::Unrecognised);
+
+    let mut attack = Attack::new();
+    let cell = TestCell::malformed(attack.id(1, Direction::Forward), Command::Relay);
+    attack.net.inject(2, 1, cell);
+    attack.assert_closed_for(0, Violation::Unrecognised);
+}
+
+/// Lets the attacker's next DATA cell from `node` to `peer` carry something else.
+fn tamper(attack: &mut Attack, node: usize, peer: usize, say: Option<(Option<StreamId>, Message<TestCell>)>) {
+    let transfer = attack.net.transfer(0, attack.circuit, 100_000, 100_000);
+    // Nobody looks at what comes without the cell that was replaced.
+    [Side::Client, Side::Server].map(|side| attack.net.stall(transfer, side, true));
+    loop {
+        let (.., transfers) = (attack.net.step(), &transfer);
+        let cell = attack.net.under_way(node, peer).find(|cell| match cell.message() {
+            Some((_, Message::Data(Piece { transfer, .. }))) => transfer == transfers,
+            _ => false,
+        });
+        if let Some(cell) = cell {
+            let (stream, message) = say.map_or((None, None), |(stream, message)| (stream, Some(message)));
+            cell.replace(stream, message);
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_malformed_message_closes_the_circuit() {
+    let mut attack = Attack::new();
+    tamper(&mut attack, 1, 2, None);
+    attack.assert_closed_for(3, Violation::UnexpectedCell);
+    let mut attack = Attack::new();
+    tamper(&mut attack, 2, 1, None);
+    attack.assert_closed_for(0, Violation::UnexpectedCell);
+}
+
+#[test]
+fn what_only_a_client_says_closes_the_circuit_at_a_client() {
+    let piece = Piece { transfer: 0, download: true, offset: 0, len: 1 };
+    let sayings = [
+        (stream(1), Message::Begin(0)),
+        (None, Message::Begin(0)),
+        (None, Message::Extend(PeerId(1), 1)),
+        (stream(1), Message::Extend(PeerId(1), 1)),
+        (None, Message::Connected),
+        (None, Message::End),
+        (None, Message::Data(piece)),
+        (None, Message::Extended(1)),
+        (stream(1), Message::Extended(1)),
+    ];
+    for (stream, message) in sayings {
+        let mut attack = Attack::new();
+        tamper(&mut attack, 2, 1, Some((stream, message)));
+        attack.assert_closed_for(0, Violation::UnexpectedCell);
+    }
+}
+
+#[test]
+fn what_only_a_relay_says_closes_the_circuit_at_a_relay() {
+    let piece = Piece { transfer: 0, download: false, offset: 0, len: 1 };
+    let sayings = [
+        (None, Message::Begin(0)),
+        (stream(1), Message::Extend(PeerId(1), 1)),
+        (stream(1), Message::Connected),
+        (None, Message::Connected),
+        (None, Message::End),
+        (None, Message::Data(piece)),
+        (None, Message::Extended(1)),
+    ];
+    for (stream, message) in sayings {
+        let mut attack = Attack::new();
+        tamper(&mut attack, 1, 2, Some((stream, message)));
+        attack.assert_closed_for(3, Violation::UnexpectedCell);
+    }
+}
+
+#[test]
+fn a_second_connected_opens_nothing_twice() {
+    let mut attack = Attack::new();
+    tamper(&mut attack, 2, 1, Some((stream(1), Message::Connected)));
+    attack.drive();
+    assert!(attack.net.nodes[0].closed.is_empty());
+}
+
+/// A client that is only its cells, on the channel that client 0 has to relay 1.
+struct Puppet {
+    id: CircId,
+    layer: Layer,
+}
+
+impl Puppet {
+    fn new(attack: &mut Attack) -> Self {
+        let puppet = Puppet { id: id(CLIENTS), layer: Layer::new(7) };
+        attack.net.inject(0, 1, TestCell::create(puppet.id, 7));
+        attack.net.drive_until(|net| net.nodes[1].relay.population()[1] == attack.before[1] + 1);
+        puppet
+    }
+
+    fn say(&mut self, stream: Option<StreamId>, message: Message<TestCell>) -> TestCell {
+        let mut cell = TestCell::relay(self.id, stream, message);
+        cell.seal(&mut self.layer);
+        cell
+    }
+}
+
+#[test]
+fn extend_twice_closes_the_circuit() {
+    for at_once in [true, false] {
+        let mut attack = Attack::new();
+        let mut puppet = Puppet::new(&mut attack);
+        for _ in 0..2 {
+            let cell = puppet.say(None, Message::Extend(PeerId(2), 1));
+            attack.net.inject(0, 1, cell);
+            if !at_once {
+                attack.net.drive_for(penstock_units::Duration::from_millis(200));
+            }
+        }
+        attack.drive();
+        assert_eq!(attack.net.nodes[1].closed.len(), 1);
+        assert_eq!(attack.net.nodes[1].closed[0].1, Some(Violation::UnexpectedCell));
+        assert_eq!(attack.net.nodes[1].relay.population()[..2], attack.before[..2]);
+    }
+}
+
+#[test]
+fn sendmes_for_nothing_close_the_circuit() {
+    let mut attack = Attack::new();
+    let mut puppet = Puppet::new(&mut attack);
+    let cell = puppet.say(None, Message::Sendme);
+    attack.net.inject(0, 1, cell);
+    attack.drive();
+    assert_eq!(
+        attack.net.nodes[1].closed.last().map(|(_, reason)| *reason),
+        Some(Some(Violation::UnexpectedSendme))
+    );
+
+    let mut attack = Attack::new();
+    let mut puppet = Puppet::new(&mut attack);
+    let cells =
+        [puppet.say(stream(9), Message::Begin(attack.witness)), puppet.say(stream(9), Message::Sendme)];
+    attack.net.inject_all(0, 1, cells);
+    attack.drive();
+    assert_eq!(
+        attack.net.nodes[1].closed.last().map(|(_, reason)| *reason),
+        Some(Some(Violation::UnexpectedSendme))
+    );
+    assert_eq!(attack.net.nodes[1].relay.population()[2], 0);
+}
+
+#[test]
+fn streams_that_are_not_there_harm_nobody() {
+    let mut attack = Attack::new();
+    let mut puppet = Puppet::new(&mut attack);
+    let piece = Piece { transfer: 0, download: false, offset: 0, len: 1 };
+    for _ in 0..300 {
+        let cells = [
+            puppet.say(stream(3), Message::Sendme),
+            puppet.say(stream(3), Message::End),
+            puppet.say(stream(3), Message::Data(piece)),
+        ];
+        attack.net.inject_all(0, 1, cells);
+    }
+    attack.assert_circuits(1);
+}
+
+impl Attack {
+    fn assert_circuits(&mut self, more: usize) {
+        self.drive();
+        assert!(self.net.nodes[1].closed.is_empty());
+        assert_eq!(self.net.nodes[1].relay.population()[1], self.before[1] + more);
+    }
+}
+
+#[test]
+fn a_stream_begun_ended_and_begun_again_is_connected_once() {
+    let mut attack = Attack::new();
+    let mut puppet = Puppet::new(&mut attack);
+    let (first, second) = (attack.net.script(0, 0), attack.net.script(0, 1 << 20));
+    let made = attack.net.nodes[1].relay.counters().made;
+    let cells = [
+        puppet.say(stream(1), Message::Begin(first)),
+        puppet.say(stream(1), Message::Begin(first)),
+        puppet.say(stream(1), Message::End),
+        puppet.say(stream(2), Message::Begin(second)),
+    ];
+    attack.net.inject_all(0, 1, cells);
+    attack.drive();
+    assert_eq!(attack.net.nodes[1].relay.population()[2], 1);
+    assert_eq!(attack.net.nodes[1].relay.counters().made, made + 1, "one CONNECTED");
+}
+
+#[test]
+fn data_before_the_server_answered_waits_and_its_window_counts() {
+    let mut attack = Attack::new();
+    let mut puppet = Puppet::new(&mut attack);
+    let transfer = attack.net.script(0, 1 << 20);
+    let piece = |cell: u64| Piece { transfer, download: false, offset: cell * 498, len: 498 };
+    // All before the server's connection is there, which takes a millisecond.
+    let begin = puppet.say(stream(1), Message::Begin(transfer));
+    attack.net.inject(0, 1, begin);
+    for cell in 0..501 {
+        let cell = puppet.say(stream(1), Message::Data(piece(cell)));
+        attack.net.inject(0, 1, cell);
+    }
+    attack.net.step();
+    while attack.net.nodes[1].closed.is_empty() {
+        assert_eq!(attack.net.at(transfer).upload.received, 0, "nothing is written before it is connected");
+        assert!(attack.net.step());
+    }
+    assert_eq!(attack.net.nodes[1].closed[0].1, Some(Violation::WindowExceeded));
+    attack.drive();
+}
+
+#[test]
+fn feedback_that_makes_no_sense_closes_the_circuit() {
+    let mut attack = Attack::new();
+    let cell = TestCell::malformed(attack.id(1, Direction::Backward), Command::Feedback);
+    attack.net.inject(0, 1, cell);
+    attack.assert_closed_for(1, Violation::UnexpectedCell);
+
+    let about = |direction| Feedback { direction, forwarded: 9, allowance: 9 };
+    let mut attack = Attack::new();
+    let cell = TestCell::feedback(attack.id(1, Direction::Backward), about(Direction::Forward));
+    attack.net.inject(0, 1, cell);
+    attack.assert_closed_for(1, Violation::UnexpectedCell);
+
+    // The right way round, to a relay that knows no feedback.
+    let mut attack = Attack::new();
+    let cell = TestCell::feedback(attack.id(1, Direction::Backward), about(Direction::Backward));
+    attack.net.inject(0, 1, cell);
+    attack.assert_unharmed();
+}
+
+#[test]
+fn destroy_while_a_circuit_is_built_tells_both_ends() {
+    let mut net = Net::path(3, &RelayConfig::default());
+    let circuit = net.open_circuit(0, &[1, 2, 3]);
+    assert!(net.drive_until(|net| net.nodes[3].relay.population()[1] == 1));
+    let middle = net.circuit_at(0, circuit, 2).expect("the circuit is there");
+    net.call(2, |relay, now, host| relay.close_circuit(now, middle, host));
+    net.drive();
+    assert_eq!(net.nodes[0].closed, [(circuit, None)]);
+    assert!((0..4).all(|node| net.nodes[node].relay.population()[1] == 0));
+}
+
+/// An edge that knows no windows and acknowledges every cell, or none.
+#[derive(Debug)]
+struct Lawless(bool);
+
+impl EdgeControl for Lawless {
+    fn package_window(&self) -> Cells {
+        Cells::new(u64::MAX)
+    }
+    fn on_package(&mut self, _now: Instant, _signals: Signals) {}
+    fn on_deliver(&mut self, _now: Instant) -> Result<bool, Violation> {
+        Ok(self.0)
+    }
+    fn on_sendme(&mut self, _now: Instant, _signals: Signals) -> Result<(), Violation> {
+        Ok(())
+    }
+    fn window(&self) -> Cells {
+        Cells::new(u64::MAX)
+    }
+}
+
+impl StreamControl for Lawless {
+    fn package_window(&self) -> Cells {
+        Cells::new(u64::MAX)
+    }
+    fn on_package(&mut self, _now: Instant) {}
+    fn on_deliver(&mut self, _now: Instant) -> Result<(), Violation> {
+        Ok(())
+    }
+    fn take_sendme(&mut self, _now: Instant, _buffered: Cells) -> bool {
+        false
+    }
+    fn on_sendme(&mut self, _now: Instant) -> Result<(), Violation> {
+        Ok(())
+    }
+}
+
+fn lawless(acknowledges: bool) -> RelayConfig {
+    let circuit: fn() -> Box<dyn EdgeControl> =
+        if acknowledges { || Box::new(Lawless(true)) } else { || Box::new(Lawless(false)) };
+    let edge_control = EdgeControlConfig::Custom { circuit, stream: || Box::new(Lawless(false)) };
+    RelayConfig { edge_control, ..RelayConfig::default() }
+}
+
+#[test]
+fn a_client_that_acknowledges_too_much_loses_its_circuit() {
+    let mut attack = Attack::with(lawless(true), RelayConfig::default());
+    attack.net.transfer(0, attack.circuit, 1 << 20, 0);
+    attack.assert_closed_for(3, Violation::UnexpectedSendme);
+}
+
+#[test]
+fn an_exit_that_ignores_the_stream_window_loses_the_circuit() {
+    let mut attack = Attack::with(RelayConfig::default(), lawless(false));
+    let transfer = attack.net.transfer(0, attack.circuit, 1 << 20, 0);
+    attack.net.stall(transfer, Side::Client, true);
+    attack.assert_closed_for(0, Violation::WindowExceeded);
+}

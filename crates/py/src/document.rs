@@ -1,0 +1,56 @@
+//! A scenario file, parsed and checked.
+
+use crate::error::{Error, PyError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// A scenario with all its variants.
+#[pyclass(frozen, module = "penstock._core")]
+pub(crate) struct Document(penstock_scenario::Document);
+
+impl Document {
+    pub(crate) fn inner(&self) -> &penstock_scenario::Document {
+        &self.0
+    }
+}
+
+#[pymethods]
+impl Document {
+    #[new]
+    #[pyo3(signature = (text, name, sets = Vec::new()))]
+    fn new(text: &str, name: &str, sets: Vec<String>) -> Result<Self, PyError> {
+        let document = penstock_scenario::Document::parse(text, name, &sets).map_err(Error::Scenario)?;
+        Ok(Self(document))
+    }
+
+    fn variants(&self) -> Vec<(&str, &str)> {
+        self.0.variants().iter().map(|variant| (variant.name.as_str(), variant.label.as_str())).collect()
+    }
+
+    fn seeds(&self) -> Vec<u64> {
+        self.0.seeds()
+    }
+
+    fn head<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let head = self.0.head();
+        let dict = PyDict::new(py);
+        dict.set_item("title", &head.title)?;
+        dict.set_item("paper", &head.paper)?;
+        dict.set_item("section", &head.section)?;
+        dict.set_item("figures", &head.figures)?;
+        dict.set_item("notes", &head.notes)?;
+        Ok(dict)
+    }
+
+    fn resolved(&self, variant: &str) -> Result<String, PyError> {
+        Ok(self.0.resolved_toml(variant).map_err(Error::Scenario)?)
+    }
+
+    fn fingerprint(&self) -> String {
+        self.0.fingerprint()
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}

@@ -1,0 +1,146 @@
+//! The tables of many runs into one table each, without decoding what they hold.
+//!
+//! A merged file has the row groups of its parts, one after the other, their compressed pages copied as they are: it
+//! takes as long as copying files, needs no memory for rows, and the same parts give the same bytes.
+
+use crate::write::{TABLES, named, properties, schema_of};
+use parquet::column::writer::ColumnCloseResult;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::ParquetMetaDataReader;
+use parquet::file::writer::SerializedFileWriter;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Join the tables that [`Tables::write`](crate::Tables::write) left in the directories `parts`, in this order, into
+/// the five tables of `dir`, which exists.
+///
+/// Each table has its name only when all of it is there. An error names its file.
+pub fn merge(parts: &[PathBuf], dir: &Path) -> io::Result<()> {
+    TABLES.iter().try_for_each(|table| {
+        let unfinished = dir.join(format!("{table}.tmp"));
+        let merged = merge_one(table, parts, &unfinished);
+        if merged.is_err() {
+            // Whatever is wrong already has its sentence.
+            let _ = std::fs::remove_file(&unfinished);
+        }
+        merged?;
+        std::fs::rename(&unfinished, dir.join(table)).map_err(|error| named(&unfinished, error))
+    })
+}
+
+/// One table of all parts into the file `target`.
+fn merge_one(table: &str, parts: &[PathBuf], target: &Path) -> io::Result<()> {
+    let file = File::create(target).map_err(|error| named(target, error))?;
+    let failed = |error| io_error(target, error);
+    let output = Named { file: &file, path: target };
+    let mut writer =
+        SerializedFileWriter::new(output, schema_of(table).map_err(failed)?, Arc::new(properties()))
+            .map_err(failed)?;
+    for part in parts {
+        append(&part.join(table), &mut writer)?;
+    }
+    writer.close().map_err(failed)?;
+    file.sync_data().map_err(|error| named(target, error))
+}
+
+/// Copy the row groups of one part.
+fn append(path: &Path, writer: &mut SerializedFileWriter<Named<'_>>) -> io::Result<()> {
+    let failed = |error| io_error(path, error);
+    let part = File::open(path).map_err(|error| named(path, error))?;
+    let metadata = ParquetMetaDataReader::new().parse_and_finish(&part).map_err(failed)?;
+    for group in metadata.row_groups() {
+        let mut copy = writer.next_row_group().map_err(failed)?;
+        for column in group.columns() {
+            let close = ColumnCloseResult {
+                bytes_written: column.compressed_size() as u64,
+                rows_written: group.num_rows() as u64,
+                metadata: column.clone(),
+                bloom_filter: None,
+                column_index: None,
+                offset_index: None,
+            };
+            copy.append_column(&part, close).map_err(failed)?;
+        }
+        copy.close().map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// A file whose errors name it.
+struct Named<'a> {
+    file: &'a File,
+    path: &'a Path,
+}
+
+impl Write for Named<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes).map_err(|error| named(self.path, error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush().map_err(|error| named(self.path, error))
+    }
+}
+
+/// The file system's own error if there is one inside, which then names its file; else what is wrong with `path`.
+fn io_error(path: &Path, error: ParquetError) -> io::Error {
+    match error {
+        ParquetError::External(inner) => match inner.downcast::<io::Error>() {
+            Ok(error) => *error,
+            Err(other) => named(path, io::Error::other(other)),
+        },
+        other => named(path, io::Error::other(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::write::tests::{Scratch, one_row_each, rows};
+    use crate::{RunKey, Tables};
+
+    /// Two parts, the second one without rows, and an empty directory for what becomes of them.
+    fn two_parts(test: &str) -> (Scratch, Vec<PathBuf>, PathBuf) {
+        let scratch = Scratch::new(test);
+        let [a, b, merged] = ["a", "b", "merged"].map(|name| scratch.0.join(name));
+        for dir in [&a, &b, &merged] {
+            std::fs::create_dir_all(dir).expect("a directory for the test");
+        }
+        one_row_each().write(&a, &RunKey::new("stock", 1)).expect("there is space");
+        Tables { transfers: one_row_each().transfers, ..Tables::default() }
+            .write(&b, &RunKey::new("small", 2))
+            .expect("there is space");
+        (scratch, vec![a, b], merged)
+    }
+
+    #[test]
+    fn a_merged_table_has_the_rows_of_its_parts_in_their_order() {
+        let (_scratch, parts, merged) = two_parts("merge");
+        merge(&parts, &merged).expect("the parts are whole");
+        for table in TABLES {
+            let of_parts: Vec<String> = parts.iter().flat_map(|part| rows(part, table)).collect();
+            assert_eq!(rows(&merged, table), of_parts, "{table}");
+            assert!(!merged.join(format!("{table}.tmp")).exists());
+        }
+        assert_eq!(rows(&merged, "transfers.parquet").len(), 2);
+    }
+
+    #[test]
+    fn merging_nothing_leaves_tables_without_rows() {
+        let (_scratch, _, merged) = two_parts("merge-nothing");
+        merge(&[], &merged).expect("there is space");
+        assert!(rows(&merged, "cells.parquet").is_empty());
+    }
+
+    #[test]
+    fn a_damaged_part_is_named() {
+        let (_scratch, parts, merged) = two_parts("merge-damaged");
+        let damaged = parts[1].join("paths.parquet");
+        std::fs::write(&damaged, "no table").expect("there is space");
+        let error = merge(&parts, &merged).expect_err("the part is damaged");
+        assert!(error.to_string().starts_with(&damaged.display().to_string()), "{error}");
+        assert!(!merged.join("paths.parquet.tmp").exists());
+    }
+}

@@ -1,0 +1,449 @@
+//! From a resolved tree to the typed model. Forms were checked before; what is checked here is
+//! how keys fit each other.
+
+use crate::error::{Mistake, listed_briefly};
+use crate::form::{bounds, read};
+use crate::model::{
+    Amount, Buffer, Client, Congestion, Head, Host, Network, Path, Relay, Run, Scenario, Server, Span, Stop,
+    Tcp, TcpProfile, Trace, Variant, Wire, Workload,
+};
+use crate::tor;
+use crate::tree::{Node, Table, Value};
+use penstock_units::{Bytes, DataRate, Duration, parse};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A filled-in table: every key is there and has its form.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(crate) table: &'a Table,
+    pub(crate) path: &'a str,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn section(root: &'a Table, name: &'a str) -> Self {
+        View { table: table(&root[name]), path: name }
+    }
+
+    pub(crate) fn text(&self, key: &str) -> &'a str {
+        text(&self.table[key])
+    }
+
+    /// The string of a key that has a word for "none"; `None` if that is what it says.
+    fn unless(&self, key: &str, word: &str) -> Option<&'a str> {
+        let text = self.text(key);
+        (text != word).then_some(text)
+    }
+
+    pub(crate) fn rate(&self, key: &str) -> DataRate {
+        read(self.text(key))
+    }
+
+    pub(crate) fn rate_unless(&self, key: &str, word: &str) -> Option<DataRate> {
+        self.unless(key, word).map(read)
+    }
+
+    pub(crate) fn size(&self, key: &str) -> Bytes {
+        read(self.text(key))
+    }
+
+    pub(crate) fn size_unless(&self, key: &str, word: &str) -> Option<Bytes> {
+        self.unless(key, word).map(read)
+    }
+
+    pub(crate) fn span(&self, key: &str) -> Duration {
+        duration(self.text(key))
+    }
+
+    pub(crate) fn span_unless(&self, key: &str, word: &str) -> Option<Duration> {
+        self.unless(key, word).map(duration)
+    }
+
+    pub(crate) fn whole(&self, key: &str) -> u64 {
+        match self.table[key].value {
+            Value::Integer(number) => number as u64,
+            ref other => panic!("the schema let {other:?} through as an integer"),
+        }
+    }
+
+    pub(crate) fn flag(&self, key: &str) -> bool {
+        matches!(self.table[key].value, Value::Flag(true))
+    }
+
+    fn share(&self, key: &str) -> f64 {
+        match self.table[key].value {
+            Value::Float(number) => number,
+            ref other => panic!("the schema let {other:?} through as a number"),
+        }
+    }
+
+    fn list(&self, key: &str) -> &'a [Node] {
+        list(&self.table[key])
+    }
+
+    fn texts(&self, key: &str) -> Vec<&'a str> {
+        self.list(key).iter().map(text).collect()
+    }
+
+    /// A mistake at `key`.
+    pub(crate) fn wrong(&self, key: &str, message: impl Into<String>) -> Mistake {
+        Mistake::new(self.table[key].at, format!("{}.{key}", self.path), message)
+    }
+}
+
+fn table(node: &Node) -> &Table {
+    node.table().expect("the schema lets only tables through here")
+}
+
+fn text(node: &Node) -> &str {
+    node.as_text().expect("the schema lets only strings through here")
+}
+
+fn list(node: &Node) -> &[Node] {
+    match &node.value {
+        Value::List(list) => list,
+        other => panic!("the schema let {other:?} through as a list"),
+    }
+}
+
+fn duration(text: &str) -> Duration {
+    parse::duration(text).unwrap_or_else(|error| panic!("the schema let {text:?} through: {error}"))
+}
+
+/// The seeds of a resolved tree.
+pub(crate) fn seeds(root: &Table) -> Vec<u64> {
+    let seed = |node: &Node| match node.value {
+        Value::Integer(number) => number as u64,
+        ref other => panic!("the schema let {other:?} through as a seed"),
+    };
+    View::section(root, "run").list("seeds").iter().map(seed).collect()
+}
+
+/// What a resolved tree says.
+pub(crate) fn scenario(root: &Table, variant: Variant) -> Result<Scenario, Mistake> {
+    let workloads = workloads(root);
+    let tcp = tcp(View::section(root, "tcp"));
+    let mut nodes = Nodes::default();
+    let mut relays = nodes.expand(root, "relays", |host, view| {
+        let (config, refill_phase) = tor::config(view)?;
+        let bucket = config.bandwidth.map(|bandwidth| bandwidth.rate);
+        let weight = view.rate_unless("weight", "auto").or(bucket).unwrap_or(host.link_up);
+        Ok(Relay { host, weight, config, refill_phase })
+    })?;
+    relays.sort_by(|a, b| a.host.name.cmp(&b.host.name));
+    let mut servers = nodes.expand(root, "servers", |host, _| Ok(Server { host }))?;
+    servers.sort_by(|a, b| a.host.name.cmp(&b.host.name));
+    let all_servers = (0..servers.len()).collect();
+    let lookup = Lookup { workloads: &workloads, relays: &relays, servers: &servers, all_servers };
+    let mut clients = nodes.expand(root, "clients", |host, view| lookup.client(host, view))?;
+    clients.sort_by(|a, b| a.host.name.cmp(&b.host.name));
+    if clients.is_empty() {
+        let message = "there is no client; write one as [clients.NAME], with a workload";
+        return Err(Mistake::new(root["clients"].at, "clients", message));
+    }
+    let network = nodes.network(View::section(root, "network"))?;
+    let run = run(View::section(root, "run"), &workloads, &clients)?;
+    let trace = trace(View::section(root, "trace"), &workloads)?;
+    let head = head(root);
+    Ok(Scenario { head, variant, run, trace, tcp, network, relays, clients, servers, workloads })
+}
+
+pub(crate) fn head(root: &Table) -> Head {
+    let view = View::section(root, "scenario");
+    let own = |key| view.text(key).to_owned();
+    Head {
+        title: own("title"),
+        paper: own("paper"),
+        section: own("section"),
+        figures: view.texts("figures").into_iter().map(str::to_owned).collect(),
+        notes: own("notes"),
+    }
+}
+
+fn run(view: View<'_>, workloads: &[Workload], clients: &[Client]) -> Result<Run, Mistake> {
+    let (duration, warmup) = (view.span("duration"), view.span("warmup"));
+    if warmup >= duration {
+        let message = format!(
+            "\"{}\" leaves nothing to measure; it must be shorter than run.duration, \"{}\"",
+            view.text("warmup"),
+            view.text("duration")
+        );
+        return Err(
+            view.wrong(if view.table["warmup"].is_written() { "warmup" } else { "duration" }, message)
+        );
+    }
+    let stop = match &view.table["stop"].value {
+        Value::Table(table) => {
+            let stop = View { table, path: "run.stop" };
+            let workload = find_workload(workloads, stop.text("workload"))
+                .map_err(|message| stop.wrong("workload", message))?;
+            if clients.iter().all(|client| client.workload != workload) {
+                let message = format!("no client has the workload {:?}", stop.text("workload"));
+                return Err(stop.wrong("workload", message));
+            }
+            Some(Stop { workload, downloads: stop.whole("downloads") })
+        }
+        _ => None,
+    };
+    Ok(Run { duration, warmup, stop, sample: view.span("sample") })
+}
+
+fn trace(view: View<'_>, workloads: &[Workload]) -> Result<Trace, Mistake> {
+    let find = |name| find_workload(workloads, name).map_err(|message| view.wrong("workloads", message));
+    let mut traced = view.texts("workloads").into_iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    traced.sort_unstable();
+    traced.dedup();
+    let cells = view.whole("cells") as u32;
+    Ok(Trace { workloads: traced, interval: view.span("interval"), cells })
+}
+
+fn tcp(view: View<'_>) -> Tcp {
+    Tcp {
+        profile: match view.text("profile") {
+            "linux-3.2" => TcpProfile::Linux3_2,
+            other => unreachable!("the schema let the profile {other:?} through"),
+        },
+        congestion: match view.text("congestion") {
+            "reno" => Congestion::Reno,
+            _ => Congestion::Cubic,
+        },
+        mss: view.size("mss"),
+    }
+}
+
+fn workloads(root: &Table) -> Vec<Workload> {
+    let one = |(name, node): (&String, &Node)| {
+        let view = View { table: table(node), path: "" };
+        Workload {
+            name: name.clone(),
+            size: match bounds(view.text("size")) {
+                None => Amount::Fixed(view.size("size")),
+                Some((low, high)) => Amount::Uniform(read(low), read(high)),
+            },
+            pause: spans(view.text("pause")),
+            start: spans(view.text("start")),
+            fresh_circuit: view.flag("fresh_circuit"),
+            timeout: view.span_unless("timeout", "none"),
+            request: view.size("request"),
+        }
+    };
+    table(&root["workloads"]).iter().map(one).collect()
+}
+
+fn spans(text: &str) -> Span {
+    match bounds(text) {
+        None => Span::Fixed(duration(text)),
+        Some((low, high)) => Span::Uniform(duration(low), duration(high)),
+    }
+}
+
+fn find_workload(workloads: &[Workload], name: &str) -> Result<usize, String> {
+    workloads.iter().position(|workload| workload.name == name).ok_or_else(|| {
+        let known = listed_briefly(workloads.iter().map(|workload| workload.name.as_str()));
+        format!("there is no workload {name:?}; [workloads] has {known}")
+    })
+}
+
+/// The one name space of relays, clients, servers and their groups.
+#[derive(Default)]
+struct Nodes {
+    /// Each name and the key that gave it.
+    taken: BTreeMap<String, String>,
+}
+
+impl Nodes {
+    /// Makes the nodes of a section, `count` of each where there is one.
+    fn expand<T: Clone + HostMut>(
+        &mut self,
+        root: &Table,
+        section: &str,
+        make: impl Fn(Host, View<'_>) -> Result<T, Mistake>,
+    ) -> Result<Vec<T>, Mistake> {
+        let mut made = Vec::new();
+        for (name, node) in table(&root[section]) {
+            let path = format!("{section}.{name}");
+            let view = View { table: table(node), path: &path };
+            let model = make(host(name, view), view)?;
+            self.take(name, node, &path)?;
+            let Value::Integer(count) = view.table["count"].value else {
+                made.push(model);
+                continue;
+            };
+            for number in 1..=count {
+                let mut copy = model.clone();
+                copy.host_mut().name = format!("{name}{number:04}");
+                self.take(&copy.host_mut().name, node, &path)?;
+                made.push(copy);
+            }
+        }
+        Ok(made)
+    }
+
+    fn take(&mut self, name: &str, node: &Node, path: &str) -> Result<(), Mistake> {
+        if matches!(name, "weighted" | "any") {
+            return Err(Mistake::new(
+                node.at,
+                path,
+                format!("{name:?} has a meaning of its own and names no node"),
+            ));
+        }
+        match self.taken.insert(name.to_owned(), path.to_owned()) {
+            None => Ok(()),
+            Some(other) => {
+                let message = format!(
+                    "the name {name:?} is taken by [{other}]; relays, clients and servers must all be named differently"
+                );
+                Err(Mistake::new(node.at, path, message))
+            }
+        }
+    }
+
+    fn network(&self, view: View<'_>) -> Result<Network, Mistake> {
+        let wire = |view: View<'_>| Wire { rtt: view.span("rtt"), loss: view.share("loss") };
+        let mut exceptions = BTreeMap::new();
+        for (index, node) in view.list("pairs").iter().enumerate() {
+            let path = format!("network.pairs.{index}");
+            let pair = View { table: table(node), path: &path };
+            let mut names = pair.texts("between");
+            names.sort_unstable();
+            let [one, other] = names[..] else {
+                let message =
+                    format!("it names {} nodes; it must be two nodes or groups of nodes", names.len());
+                return Err(pair.wrong("between", message));
+            };
+            if let Some(unknown) = names.iter().find(|name| !self.taken.contains_key(**name)) {
+                let known = listed_briefly(self.taken.keys().map(String::as_str));
+                let message = format!("there is no node {unknown:?}; there are {known}");
+                return Err(pair.wrong("between", message));
+            }
+            if exceptions.insert((one.to_owned(), other.to_owned()), wire(pair)).is_some() {
+                return Err(pair.wrong("between", format!("{one:?} and {other:?} are a pair twice")));
+            }
+        }
+        Ok(Network { default: wire(view), exceptions })
+    }
+}
+
+/// What has a host.
+trait HostMut {
+    fn host_mut(&mut self) -> &mut Host;
+}
+
+macro_rules! has_host {
+    ($($node:ty),*) => {
+        $(impl HostMut for $node {
+            fn host_mut(&mut self) -> &mut Host {
+                &mut self.host
+            }
+        })*
+    };
+}
+
+has_host!(Relay, Client, Server);
+
+fn host(name: &str, view: View<'_>) -> Host {
+    let buffer = |key| match view.size_unless(key, "auto") {
+        None => Buffer::Auto,
+        Some(size) => Buffer::Fixed(size),
+    };
+    Host {
+        name: name.to_owned(),
+        group: name.to_owned(),
+        link_up: view.rate("link_up"),
+        link_down: view.rate("link_down"),
+        link_queue: view.size("link_queue"),
+        send_buffer: buffer("send_buffer"),
+        receive_buffer: buffer("receive_buffer"),
+    }
+}
+
+/// What a client refers to.
+struct Lookup<'a> {
+    workloads: &'a [Workload],
+    relays: &'a [Relay],
+    servers: &'a [Server],
+    all_servers: Arc<[usize]>,
+}
+
+/// Hops of a weighted path.
+const WEIGHTED_HOPS: usize = 3;
+/// Tor lets a circuit be extended by RELAY_EARLY cells, of which it gets eight.
+const MOST_HOPS: usize = 8;
+
+impl Lookup<'_> {
+    fn client(&self, host: Host, view: View<'_>) -> Result<Client, Mistake> {
+        let (config, refill_phase) = tor::config(view)?;
+        let workload = find_workload(self.workloads, view.text("workload"))
+            .map_err(|message| view.wrong("workload", message))?;
+        let path = self.path(&view.texts("path")).map_err(|message| view.wrong("path", message))?;
+        let servers = self.servers(&view.texts("server")).map_err(|message| view.wrong("server", message))?;
+        Ok(Client { host, config, refill_phase, workload, path, servers })
+    }
+
+    fn path(&self, names: &[&str]) -> Result<Path, String> {
+        if names == ["weighted"] {
+            let relays = self.relays.len();
+            return match relays {
+                0..WEIGHTED_HOPS => {
+                    Err(format!("a weighted path takes {WEIGHTED_HOPS} relays; there are {relays}"))
+                }
+                _ => Ok(Path::Weighted { hops: WEIGHTED_HOPS }),
+            };
+        }
+        if !(1..=MOST_HOPS).contains(&names.len()) {
+            return Err(format!("the path has {} relays; it must have 1 to {MOST_HOPS}", names.len()));
+        }
+        let mut path = Vec::new();
+        for name in names {
+            let relay = self.relay(name)?;
+            if path.contains(&relay) {
+                return Err(format!("the path goes through {name:?} twice; its relays must be different"));
+            }
+            path.push(relay);
+        }
+        Ok(Path::Fixed(path))
+    }
+
+    fn relay(&self, name: &str) -> Result<usize, String> {
+        let names = || self.relays.iter().map(|relay| relay.host.name.as_str());
+        if let Ok(index) = self.relays.binary_search_by(|relay| relay.host.name.as_str().cmp(name)) {
+            return Ok(index);
+        }
+        let members = self.relays.iter().filter(|relay| relay.host.group == name);
+        let members: Vec<&str> = members.map(|relay| relay.host.name.as_str()).collect();
+        Err(match members[..] {
+            [] => format!(
+                "the path goes through {name:?}, which is no relay; there are {}",
+                listed_briefly(names())
+            ),
+            _ => format!("{name:?} is a group of relays; name one of {}", listed_briefly(members)),
+        })
+    }
+
+    fn servers(&self, names: &[&str]) -> Result<Arc<[usize]>, String> {
+        if names == ["any"] {
+            return match self.servers {
+                [] => Err("there is no server; write one as [servers.NAME]".to_owned()),
+                _ => Ok(self.all_servers.clone()),
+            };
+        }
+        let mut found = Vec::new();
+        for name in names {
+            let hosts = || self.servers.iter().map(|server| &server.host);
+            let is_it = |host: &Host| host.name == *name || host.group == *name;
+            let before = found.len();
+            found.extend(hosts().enumerate().filter(|(_, host)| is_it(host)).map(|(index, _)| index));
+            if found.len() == before {
+                let known = listed_briefly(hosts().map(|host| host.name.as_str()));
+                return Err(format!("there is no server {name:?}; [servers] has {known}"));
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        if found.is_empty() {
+            Err("the list is empty; it must be a server, or \"any\"".to_owned())
+        } else {
+            Ok(found.into())
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! What `penstock check` says of a scenario.
+
+use crate::document::{Document, Version};
+use crate::error::listed;
+use crate::estimate::{base_rtt, capacity, estimate};
+use crate::model::{Client, Host, Path, Relay, Scenario};
+use penstock_core::config::RelayConfig;
+use penstock_units::{DataRate, parse::show_duration};
+use std::fmt::Write as _;
+
+impl Document {
+    /// The scenario explained: nodes, paths, variants and what each overrides, and how much work it is.
+    pub fn describe(&self) -> String {
+        let first = &self.versions()[0].scenario;
+        let mut out = Lines::default();
+        head(&mut out, self, first);
+        nodes(&mut out, first);
+        paths(&mut out, first);
+        workloads(&mut out, first);
+        variants(&mut out, self);
+        run(&mut out, self, first);
+        work(&mut out, self);
+        out.0
+    }
+}
+
+/// Most nodes of a kind that are listed: a network has thousands.
+const MOST_LINES: usize = 12;
+
+/// Lines of text; writing to a string cannot fail.
+#[derive(Default)]
+struct Lines(String);
+
+impl Lines {
+    fn line(&mut self, text: std::fmt::Arguments<'_>) {
+        self.0.write_fmt(text).expect("a string takes everything");
+        self.0.truncate(self.0.trim_end_matches(' ').len());
+        self.0.push('\n');
+    }
+
+    /// The first dozen, after a line that says so if there are more.
+    fn some<T>(&mut self, what: &str, mut all: Vec<T>) -> Vec<T> {
+        if all.len() > MOST_LINES {
+            self.line(format_args!("  the first {MOST_LINES} of {} {what} by name:", all.len()));
+            all.truncate(MOST_LINES);
+        }
+        all
+    }
+
+    fn title(&mut self, title: &str) {
+        self.line(format_args!("\n{title}"));
+    }
+}
+
+fn head(out: &mut Lines, document: &Document, scenario: &Scenario) {
+    let head = &scenario.head;
+    out.line(format_args!("{}", head.title));
+    let figures = match head.figures.len() {
+        0 => String::new(),
+        1 => format!("figure {}", head.figures[0]),
+        _ => format!("figures {}", listed(head.figures.iter().map(String::as_str))),
+    };
+    let section = if head.section.is_empty() { String::new() } else { format!("section {}", head.section) };
+    let source = [head.paper.clone(), section, figures].into_iter().filter(|part| !part.is_empty());
+    let source = source.collect::<Vec<_>>().join(", ");
+    let place = document.name();
+    out.line(format_args!(
+        "{}",
+        if source.is_empty() { place.to_owned() } else { format!("{place} ({source})") }
+    ));
+    if !head.notes.trim().is_empty() {
+        out.line(format_args!("\n{}", head.notes.trim()));
+    }
+}
+
+fn nodes(out: &mut Lines, scenario: &Scenario) {
+    out.title("nodes");
+    for group in out.some("relays", groups(&scenario.relays, |relay| &relay.host)) {
+        let relay = &group[0];
+        node(out, "relay", group, &relay.host, &limits(&relay.config));
+    }
+    for group in out.some("clients", groups(&scenario.clients, |client| &client.host)) {
+        let client = &group[0];
+        node(out, "client", group, &client.host, &limits(&client.config));
+    }
+    for group in out.some("servers", groups(&scenario.servers, |server| &server.host)) {
+        node(out, "server", group, &group[0].host, "");
+    }
+    let wire = scenario.network.default;
+    let loss = if wire.loss > 0.0 { format!(", loss {}", wire.loss) } else { String::new() };
+    out.line(format_args!("  between any two: round trip {}{loss}", show_duration(wire.rtt)));
+    for ((one, other), wire) in &scenario.network.exceptions {
+        let rtt = show_duration(wire.rtt);
+        out.line(format_args!("  between {one} and {other}: round trip {rtt}, loss {}", wire.loss));
+    }
+}
+
+fn node<T>(out: &mut Lines, what: &str, group: &[T], host: &Host, more: &str) {
+    let link = match (host.link_up, host.link_down) {
+        (up, down) if up == down => format!("link {}", rate(up)),
+        (up, down) => format!("link {} up, {} down", rate(up), rate(down)),
+    };
+    out.line(format_args!("  {what:<7} {:<16} {link}{more}", times(&host.group, group.len())));
+}
+
+fn limits(config: &RelayConfig) -> String {
+    let bucket = |name: &str, bandwidth: Option<penstock_core::config::Bandwidth>| {
+        let say = |b: penstock_core::config::Bandwidth| {
+            let refill = show_duration(config.refill.interval);
+            format!(", {name} {} (burst {}, refill every {refill})", rate(b.rate), b.burst)
+        };
+        bandwidth.map(say).unwrap_or_default()
+    };
+    bucket("bandwidth", config.bandwidth) + &bucket("each connection", config.per_connection)
+}
+
+fn paths(out: &mut Lines, scenario: &Scenario) {
+    out.title("paths");
+    for group in out.some("clients", groups(&scenario.clients, |client| &client.host)) {
+        let client = &group[0];
+        let rtt = show_duration(base_rtt(scenario, client));
+        let name = times(&client.host.group, group.len());
+        out.line(format_args!("  {name} -> {} -> {}", relays(scenario, client), servers(scenario, client)));
+        let narrowest = match &client.path {
+            Path::Fixed(path) => narrowest(scenario, path),
+            Path::Weighted { .. } => String::new(),
+        };
+        out.line(format_args!("    base round trip {rtt}{narrowest}"));
+    }
+}
+
+fn relays(scenario: &Scenario, client: &Client) -> String {
+    match &client.path {
+        Path::Fixed(path) => {
+            let names: Vec<&str> =
+                path.iter().map(|relay| scenario.relays[*relay].host.name.as_str()).collect();
+            names.join(" -> ")
+        }
+        Path::Weighted { hops } => format!("({hops} of {} relays, by weight)", scenario.relays.len()),
+    }
+}
+
+fn servers(scenario: &Scenario, client: &Client) -> String {
+    match &client.servers[..] {
+        [one] => scenario.servers[*one].host.name.clone(),
+        many => format!("(one of {} servers)", many.len()),
+    }
+}
+
+fn narrowest(scenario: &Scenario, path: &[usize]) -> String {
+    let relays = path.iter().map(|relay| &scenario.relays[*relay]);
+    let Some(least) = relays.clone().map(capacity).min() else { return String::new() };
+    let names: Vec<&str> = relays
+        .filter(|relay| capacity(relay) == least)
+        .map(|relay: &Relay| relay.host.name.as_str())
+        .collect();
+    match (names.len() == path.len(), DataRate::new(least)) {
+        (false, Some(least)) => format!(", bottleneck {} at {}", names.join(" and "), rate(least)),
+        (true, Some(least)) => format!(", all relays at {}", rate(least)),
+        (_, None) => String::new(),
+    }
+}
+
+fn workloads(out: &mut Lines, scenario: &Scenario) {
+    use crate::model::{Amount, Span};
+    let amount = |amount| match amount {
+        Amount::Fixed(size) => size.to_string(),
+        Amount::Uniform(low, high) => format!("{low} to {high}"),
+    };
+    let span = |span| match span {
+        Span::Fixed(span) => show_duration(span),
+        Span::Uniform(low, high) => format!("{} to {}", show_duration(low), show_duration(high)),
+    };
+    out.title("workloads");
+    for workload in &scenario.workloads {
+        let circuit = if workload.fresh_circuit { ", a fresh circuit each" } else { "" };
+        out.line(format_args!(
+            "  {:<8} downloads {}, pauses {}, starts after {}{circuit}",
+            workload.name,
+            amount(workload.size),
+            span(workload.pause),
+            span(workload.start),
+        ));
+    }
+}
+
+fn variants(out: &mut Lines, document: &Document) {
+    out.title("variants");
+    for (variant, Version { overrides, .. }) in document.variants().iter().zip(document.versions()) {
+        let set: Vec<String> = overrides.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+        let set = if set.is_empty() { "as the file says".to_owned() } else { set.join(", ") };
+        out.line(format_args!("  {:<12} {:<20} {set}", variant.name, format!("\"{}\"", variant.label)));
+    }
+    for set in document.sets() {
+        out.line(format_args!("  all, by --set: {set}"));
+    }
+}
+
+fn run(out: &mut Lines, document: &Document, scenario: &Scenario) {
+    out.title("runs");
+    let seeds: Vec<String> = document.seeds().iter().map(u64::to_string).collect();
+    let (variants, many) = (document.variants().len(), seeds.len());
+    out.line(format_args!(
+        "  {variants} variants x {many} seeds ({}) = {} runs",
+        seeds.join(", "),
+        variants * many
+    ));
+    let stop = scenario.run.stop.map_or_else(String::new, |stop| {
+        format!(", or {} downloads of {}", stop.downloads, scenario.workloads[stop.workload].name)
+    });
+    out.line(format_args!(
+        "  each ends after {} of simulated time{stop}",
+        show_duration(scenario.run.duration)
+    ));
+    if !scenario.run.warmup.is_zero() {
+        out.line(format_args!("  downloads before {} are warm-up", show_duration(scenario.run.warmup)));
+    }
+}
+
+fn work(out: &mut Lines, document: &Document) {
+    out.title("a rough estimate of each run (within a factor of three)");
+    let mut total = 0.0;
+    let seeds = document.seeds().len() as f64;
+    for (variant, version) in document.variants().iter().zip(document.versions()) {
+        let one = estimate(&version.scenario);
+        total += one.seconds * seeds;
+        out.line(format_args!(
+            "  {:<12} {} simulated, {:.0} downloads, {:.1} million events, {} of one core, {:.0} MB",
+            variant.name,
+            rough(one.simulated),
+            one.downloads,
+            one.events / 1e6,
+            rough(one.seconds),
+            one.memory / 1e6,
+        ));
+    }
+    out.line(format_args!("  all runs together: {} of one core", rough(total)));
+}
+
+/// A time for people: one or two digits that matter.
+fn rough(seconds: f64) -> String {
+    match seconds {
+        s if s < 1.0 => "under a second".to_owned(),
+        s if s < 120.0 => format!("{s:.0} s"),
+        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
+/// A rate in the unit in which people write it: binary if it divides, bits if those do.
+fn rate(rate: DataRate) -> String {
+    let bytes = rate.bytes_per_sec();
+    match bytes {
+        _ if bytes.is_multiple_of(1024) => rate.to_string(),
+        _ if bytes.is_multiple_of(125_000) => format!("{} Mbit/s", bytes / 125_000),
+        _ => rate.to_string(),
+    }
+}
+
+fn times(name: &str, count: usize) -> String {
+    if count == 1 { name.to_owned() } else { format!("{name} x {count}") }
+}
+
+/// Neighbours of the same group; nodes in the order of their names keep groups together but for
+/// names such as `web` and `web-2`, which then show as two lines.
+fn groups<T>(nodes: &[T], host: impl Fn(&T) -> &Host) -> Vec<&[T]> {
+    nodes.chunk_by(|one, other| host(one).group == host(other).group).collect()
+}

@@ -1,0 +1,139 @@
+//! How much work a run is, before it is run: good to a factor of two or three.
+//!
+//! A client downloads at the smallest of: its share of every relay on its path (capacity over the
+//! clients that go through it, all thought busy), the windows' bound `w · 498 B / RTT`, and its own
+//! link. A download takes two round trips and its size at that rate, then comes the pause. From the
+//! cycles follow downloads a second, the end by `run.stop`, cells, and from these time and memory
+//! by the constants below.
+
+use crate::model::{Client, Path, Relay, Scenario};
+use penstock_core::edge_control::{EdgeControlConfig, WindowsConfig};
+use penstock_units::Duration;
+
+/// What a relay's capacity is worth in payload: cells, TLS and TCP headers take the rest [1].
+const GOODPUT: f64 = 0.9;
+/// Payload of a DATA cell [B].
+const PAYLOAD: f64 = 498.0;
+/// Time of one core for one cell on one hop, everything included [s]. To be calibrated.
+const SECONDS_PER_CELL_HOP: f64 = 1.5e-6;
+/// Events of the queue for one cell on one hop [1]. To be calibrated.
+const EVENTS_PER_CELL_HOP: f64 = 1.5;
+/// What any run takes [B]. To be calibrated.
+const BASE_MEMORY: f64 = 16e6;
+/// What a node takes beside its connections [B]. To be calibrated.
+const NODE_MEMORY: f64 = 4e3;
+/// What a client's circuit takes on all its hops, queues and buffers included [B]. To be calibrated.
+const CIRCUIT_MEMORY: f64 = 500e3;
+
+/// The work of one run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Estimate {
+    /// Simulated time [s].
+    pub(crate) simulated: f64,
+    /// Finished downloads of all clients [1].
+    pub(crate) downloads: f64,
+    /// Events of the queue [1].
+    pub(crate) events: f64,
+    /// Time of one core [s].
+    pub(crate) seconds: f64,
+    /// Memory [B].
+    pub(crate) memory: f64,
+}
+
+/// Estimates one run of `scenario`.
+pub(crate) fn estimate(scenario: &Scenario) -> Estimate {
+    let shares = shares(scenario);
+    let load = load(scenario, &shares);
+    let share = |relay: usize| capacity(&scenario.relays[relay]) as f64 / load[relay].max(1.0);
+    let of_weighted: f64 = shares.iter().enumerate().map(|(relay, weight)| weight * share(relay)).sum();
+    let (mut rates, mut cell_hop_rate) = (vec![0.0; scenario.workloads.len()], 0.0);
+    for client in &scenario.clients {
+        let workload = &scenario.workloads[client.workload];
+        let rtt = base_rtt(scenario, client).as_secs_f64();
+        let size = workload.size.mean().get() as f64;
+        let of_relays = match &client.path {
+            Path::Fixed(path) => path.iter().map(|relay| share(*relay)).fold(f64::INFINITY, f64::min),
+            Path::Weighted { .. } => of_weighted,
+        };
+        let rate = rate(scenario, client, of_relays, rtt);
+        let cycle = 2.0 * rtt + size / rate + workload.pause.mean().as_secs_f64();
+        rates[client.workload] += 1.0 / cycle;
+        cell_hop_rate += size / PAYLOAD / cycle * (hops(client) + 1) as f64;
+    }
+    let longest = scenario.run.duration.as_secs_f64();
+    let simulated = match scenario.run.stop {
+        Some(stop) => {
+            let start = scenario.workloads[stop.workload].start.mean().as_secs_f64();
+            longest.min(start + stop.downloads as f64 / rates[stop.workload])
+        }
+        None => longest,
+    };
+    let nodes = scenario.relays.len() + scenario.clients.len() + scenario.servers.len();
+    Estimate {
+        simulated,
+        downloads: simulated * rates.iter().sum::<f64>(),
+        events: simulated * cell_hop_rate * EVENTS_PER_CELL_HOP,
+        seconds: simulated * cell_hop_rate * SECONDS_PER_CELL_HOP,
+        memory: BASE_MEMORY + nodes as f64 * NODE_MEMORY + scenario.clients.len() as f64 * CIRCUIT_MEMORY,
+    }
+}
+
+/// Round trip of a client's circuit and its server without queues; the mean of a weighted path's default.
+pub(crate) fn base_rtt(scenario: &Scenario, client: &Client) -> Duration {
+    let network = &scenario.network;
+    let Path::Fixed(path) = &client.path else { return network.default.rtt * (hops(client) as u32 + 1) };
+    let relays = path.iter().map(|relay| &scenario.relays[*relay].host);
+    let server = client.servers.first().map(|server| &scenario.servers[*server].host);
+    let hosts: Vec<_> = std::iter::once(&client.host).chain(relays).chain(server).collect();
+    hosts.windows(2).map(|pair| network.between(pair[0], pair[1]).rtt).sum()
+}
+
+/// What a relay carries in each direction: the smaller of its link and its buckets [B/s].
+pub(crate) fn capacity(relay: &Relay) -> u64 {
+    let link = relay.host.link_up.min(relay.host.link_down);
+    let bucket = relay.config.bandwidth.map_or(link, |bandwidth| bandwidth.rate);
+    link.min(bucket).bytes_per_sec()
+}
+
+/// How many relays a client's circuits have.
+pub(crate) fn hops(client: &Client) -> usize {
+    match &client.path {
+        Path::Fixed(path) => path.len(),
+        Path::Weighted { hops } => *hops,
+    }
+}
+
+/// How many clients go through each relay, on average [1].
+fn load(scenario: &Scenario, shares: &[f64]) -> Vec<f64> {
+    let mut load = vec![0.0; scenario.relays.len()];
+    let mut weighted = 0.0;
+    for client in &scenario.clients {
+        match &client.path {
+            Path::Fixed(path) => path.iter().for_each(|relay| load[*relay] += 1.0),
+            Path::Weighted { hops } => weighted += *hops as f64,
+        }
+    }
+    load.iter_mut().zip(shares).for_each(|(load, share)| *load += weighted * share);
+    load
+}
+
+/// How likely each relay is to be drawn by weight [1].
+fn shares(scenario: &Scenario) -> Vec<f64> {
+    let weight = |relay: &Relay| relay.weight.bytes_per_sec() as f64;
+    let total: f64 = scenario.relays.iter().map(weight).sum();
+    scenario.relays.iter().map(|relay| weight(relay) / total).collect()
+}
+
+/// At what rate a client downloads, if its relays leave it `of_relays` [B/s].
+fn rate(scenario: &Scenario, client: &Client, of_relays: f64, rtt: f64) -> f64 {
+    let exit = match &client.path {
+        Path::Fixed(path) => *path.last().expect("a path is never empty"),
+        Path::Weighted { .. } => 0,
+    };
+    let window = match scenario.relays[exit].config.edge_control {
+        EdgeControlConfig::Windows(windows) => windows.circuit_window.min(windows.stream_window),
+        EdgeControlConfig::Custom { .. } => WindowsConfig::CIRCUIT_RANGE.1,
+    };
+    let of_link = client.host.link_down.bytes_per_sec() as f64;
+    (of_relays.min(of_link) * GOODPUT).min(f64::from(window) * PAYLOAD / rtt)
+}

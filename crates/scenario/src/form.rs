@@ -1,0 +1,292 @@
+//! What a value may look like: checks it, and writes it in the one canonical way.
+
+use crate::error::{Mistake, listed};
+use crate::schema::{Algorithm, Section};
+use crate::tree::{Node, Table, Value, join};
+use penstock_units::{Bytes, DataRate, Duration, parse};
+use std::fmt::Display;
+
+/// What a value may look like.
+#[derive(Debug)]
+pub(crate) enum Form {
+    /// Any string.
+    Text,
+    /// A string of letters, digits, `_`, `-` and `.`.
+    Name,
+    /// One string, or a list of them.
+    Texts,
+    /// `true` or `false`.
+    Flag,
+    /// An integer in a range.
+    Whole { least: i64, most: i64, unit: &'static str },
+    /// Integers from 0, at least one, none twice.
+    Seeds,
+    /// A probability below 1.
+    Fraction,
+    /// A rate such as `10 MiB/s`.
+    Rate,
+    /// A size such as `32 KiB`, in a range [B].
+    Size { least: u64, most: u64 },
+    /// A duration such as `80 ms`, which may be zero or not.
+    Span { zero: bool },
+    /// A size, or `uniform(SIZE, SIZE)`.
+    Amounts,
+    /// A duration, or `uniform(DURATION, DURATION)`.
+    Spans,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// This word, or the other form.
+    Or(&'static str, &'static Form),
+    /// `{ kind = "...", ... }`, or the kind alone.
+    Algorithm(&'static Algorithm),
+    /// A table with these keys.
+    Section(&'static Section),
+    /// A list of tables with these keys.
+    Sections(&'static Section),
+    /// Overrides: checked where they apply.
+    Overrides,
+}
+
+/// Most that a rate may be [B/s], so that sums of many stay far from the largest integer.
+const MOST_RATE: DataRate = DataRate::mib(1 << 20);
+/// Most that a size may be [B].
+pub(crate) const MOST_SIZE: u64 = 1 << 50;
+/// Most that a duration may be.
+const MOST_SPAN: Duration = Duration::from_secs(100_000 * 3600);
+
+impl Form {
+    /// What would be right, as it continues "it must be".
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Form::Text => "a string".to_owned(),
+            Form::Name => "a name of letters, digits, '_', '-' and '.'".to_owned(),
+            Form::Texts => "a name or a list of names, like [\"entry\", \"exit\"]".to_owned(),
+            Form::Flag => "true or false".to_owned(),
+            Form::Whole { least, most: i64::MAX, unit } => format!("a whole number{} from {least}", of(unit)),
+            Form::Whole { least, most, unit } => format!("a whole number{} from {least} to {most}", of(unit)),
+            Form::Seeds => {
+                "a list of different whole numbers from 0, at least one, like [1, 2, 3]".to_owned()
+            }
+            Form::Fraction => "a probability from 0 to below 1, like 0.01".to_owned(),
+            Form::Rate => "a rate with its unit, like \"10 MiB/s\"".to_owned(),
+            Form::Size { .. } => "a size with its unit, like \"32 KiB\"".to_owned(),
+            Form::Span { .. } => "a duration with its unit, like \"80 ms\"".to_owned(),
+            Form::Amounts => "a size like \"300 KiB\" or \"uniform(100 KiB, 500 KiB)\"".to_owned(),
+            Form::Spans => "a duration like \"2 s\" or \"uniform(1 s, 3 s)\"".to_owned(),
+            Form::Choice(words) => format!("one of {}", listed(words.iter().copied())),
+            Form::Or(word, form) => format!("\"{word}\" or {}", form.describe()),
+            Form::Algorithm(algorithm) => {
+                format!("a table with a kind of {}", listed(algorithm.kinds.iter().map(|kind| kind.name)))
+            }
+            Form::Section(section) => format!("a table with {}", listed(section.keys().map(|key| key.name))),
+            Form::Sections(section) => {
+                format!("a list of tables with {}", listed(section.keys().map(|key| key.name)))
+            }
+            Form::Overrides => "a table of keys and values".to_owned(),
+        }
+    }
+
+    /// The unit of its numbers, for the reference; empty if it has none.
+    pub(crate) fn unit(&self) -> &'static str {
+        match self {
+            Form::Whole { unit, .. } => unit,
+            Form::Fraction => "1",
+            Form::Rate => "B/s",
+            Form::Size { .. } | Form::Amounts => "B",
+            Form::Span { .. } | Form::Spans => "s",
+            Form::Or(_, form) => form.unit(),
+            _ => "",
+        }
+    }
+
+    /// The value in its canonical form, or what is wrong with it.
+    pub(crate) fn check(&self, node: &Node, path: &str, root: &Table) -> Result<Node, Mistake> {
+        let at = node.at;
+        let wrong = |why: String| Mistake::new(at, path, why);
+        let not_this = || wrong(format!("{}; it must be {}", node.is_what(), self.describe()));
+        let text = || node.as_text().ok_or_else(not_this);
+        let value = match self {
+            Form::Text => Value::Text(text()?.to_owned()),
+            Form::Name => {
+                let name = text()?;
+                if !is_name(name, true) {
+                    return Err(wrong(format!("{name:?} is no name; it must be {}", self.describe())));
+                }
+                Value::Text(name.to_owned())
+            }
+            Form::Texts => Value::List(texts(node).ok_or_else(not_this)?),
+            Form::Flag => match node.value {
+                Value::Flag(flag) => Value::Flag(flag),
+                _ => return Err(not_this()),
+            },
+            Form::Whole { least, most, .. } => match node.value {
+                Value::Integer(number) if (*least..=*most).contains(&number) => Value::Integer(number),
+                Value::Integer(number) => {
+                    return Err(wrong(format!("{number} is out of range; it must be {}", self.describe())));
+                }
+                _ => return Err(not_this()),
+            },
+            Form::Seeds => Value::List(self.seeds(node, path)?),
+            Form::Fraction => match node.value {
+                Value::Integer(0) => Value::Float(0.0),
+                Value::Float(share) if (0.0..1.0).contains(&share) => Value::Float(share),
+                Value::Integer(_) | Value::Float(_) => {
+                    return Err(wrong(format!(
+                        "{} and out of range; it must be {}",
+                        node.is_what(),
+                        self.describe()
+                    )));
+                }
+                _ => return Err(not_this()),
+            },
+            Form::Rate => Value::Text(rate(text()?).map_err(wrong)?.to_string()),
+            Form::Size { least, most } => {
+                Value::Text(size(text()?, *least, *most).map_err(wrong)?.to_string())
+            }
+            Form::Span { zero } => Value::Text(parse::show_duration(span(text()?, *zero).map_err(wrong)?)),
+            Form::Amounts => {
+                let show = |size: Bytes| size.to_string();
+                Value::Text(uniform(text()?, |text| size(text, 1, MOST_SIZE), show).map_err(wrong)?)
+            }
+            Form::Spans => {
+                Value::Text(uniform(text()?, |text| span(text, true), parse::show_duration).map_err(wrong)?)
+            }
+            Form::Choice(words) => match text()? {
+                word if words.contains(&word) => Value::Text(word.to_owned()),
+                word => {
+                    return Err(wrong(format!("{word:?} is unknown; it must be {}", self.describe())));
+                }
+            },
+            Form::Or(word, _) if node.as_text() == Some(word) => Value::Text((*word).to_owned()),
+            Form::Or(word, form) => {
+                return form.check(node, path, root).map_err(|mut mistake| {
+                    if mistake.key == path {
+                        mistake.message = format!("{}; or \"{word}\"", mistake.message);
+                    }
+                    mistake
+                });
+            }
+            Form::Algorithm(algorithm) => Value::Table(algorithm.fill(node, path, root)?),
+            Form::Section(section) => {
+                let table = node.table().ok_or_else(not_this)?;
+                Value::Table(section.fill(table, at, path, root)?)
+            }
+            Form::Sections(section) => {
+                let Value::List(list) = &node.value else { return Err(not_this()) };
+                let fill = |(index, node): (usize, &Node)| {
+                    let path = join(path, &index.to_string());
+                    Form::Section(section).check(node, &path, root)
+                };
+                Value::List(list.iter().enumerate().map(fill).collect::<Result<_, _>>()?)
+            }
+            Form::Overrides => Value::Table(node.table().ok_or_else(not_this)?.clone()),
+        };
+        Ok(Node { value, at })
+    }
+
+    fn seeds(&self, node: &Node, path: &str) -> Result<Vec<Node>, Mistake> {
+        let wrong =
+            |at, why: String| Mistake::new(at, path, format!("{why}; it must be {}", self.describe()));
+        let Value::List(list) = &node.value else { return Err(wrong(node.at, node.is_what())) };
+        if list.is_empty() {
+            return Err(wrong(node.at, "the list is empty".to_owned()));
+        }
+        for (index, seed) in list.iter().enumerate() {
+            match seed.value {
+                Value::Integer(number) if number < 0 => {
+                    return Err(wrong(seed.at, format!("{number} is negative")));
+                }
+                Value::Integer(number) if list[..index].iter().any(|other| other.value == seed.value) => {
+                    return Err(wrong(seed.at, format!("{number} is listed twice")));
+                }
+                Value::Integer(_) => {}
+                _ => return Err(wrong(seed.at, seed.is_what())),
+            }
+        }
+        Ok(list.clone())
+    }
+}
+
+/// ` [unit]`, or nothing.
+fn of(unit: &str) -> String {
+    if unit.is_empty() { String::new() } else { format!(" [{unit}]") }
+}
+
+/// Letters, digits, `_` and `-`, at least one; and `.` if `dots`.
+pub(crate) fn is_name(name: &str, dots: bool) -> bool {
+    let good = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-' || (dots && c == '.');
+    !name.is_empty() && name.chars().all(good)
+}
+
+fn texts(node: &Node) -> Option<Vec<Node>> {
+    match &node.value {
+        Value::Text(_) => Some(vec![node.clone()]),
+        Value::List(list) if list.iter().all(|element| element.as_text().is_some()) => Some(list.clone()),
+        _ => None,
+    }
+}
+
+fn rate(text: &str) -> Result<DataRate, String> {
+    let rate: DataRate = text.parse().map_err(|error: penstock_units::ParseUnitError| error.to_string())?;
+    if rate > MOST_RATE {
+        Err(format!("{text:?} is too large; a rate is at most \"{MOST_RATE}\""))
+    } else {
+        Ok(rate)
+    }
+}
+
+fn size(text: &str, least: u64, most: u64) -> Result<Bytes, String> {
+    let size: Bytes = text.parse().map_err(|error: penstock_units::ParseUnitError| error.to_string())?;
+    if (least..=most).contains(&size.get()) {
+        return Ok(size);
+    }
+    let [least, most] = [least, most].map(Bytes::new);
+    Err(format!("{text:?} is out of range; it must be from \"{least}\" to \"{most}\""))
+}
+
+fn span(text: &str, zero: bool) -> Result<Duration, String> {
+    let span = parse::duration(text).map_err(|error| error.to_string())?;
+    if span > MOST_SPAN {
+        return Err(format!("{text:?} is too long; a duration is at most \"100000 h\""));
+    }
+    if span.is_zero() && !zero {
+        return Err(format!("{text:?} is zero; it must be longer, like \"100 ms\""));
+    }
+    Ok(span)
+}
+
+/// `uniform(low, high)` or one value, in canonical form.
+fn uniform<T: PartialOrd + Copy>(
+    text: &str,
+    one: impl Fn(&str) -> Result<T, String>,
+    show: impl Fn(T) -> String,
+) -> Result<String, String> {
+    match bounds(text) {
+        None => {
+            let or_uniform = |why| format!("{why}, or \"uniform(LOW, HIGH)\"");
+            Ok(show(one(text).map_err(or_uniform)?))
+        }
+        Some((low, high)) => {
+            let (low, high) = (one(low)?, one(high)?);
+            if low > high {
+                return Err(format!("{text:?} starts above its end; it must be \"uniform(LOW, HIGH)\""));
+            }
+            Ok(format!("uniform({}, {})", show(low), show(high)))
+        }
+    }
+}
+
+/// The two bounds of `uniform(low, high)`.
+pub(crate) fn bounds(text: &str) -> Option<(&str, &str)> {
+    let inside = text.trim().strip_prefix("uniform(")?.strip_suffix(')')?;
+    inside.split_once(',').map(|(low, high)| (low.trim(), high.trim()))
+}
+
+/// What a canonical string says; panics if it is not one.
+pub(crate) fn read<T>(text: &str) -> T
+where
+    T: std::str::FromStr,
+    T::Err: Display,
+{
+    text.parse().unwrap_or_else(|error| panic!("the schema let {text:?} through: {error}"))
+}

@@ -1,0 +1,152 @@
+//! What there is: algorithms, workloads, presets, and every key of a scenario file.
+
+use crate::print;
+use crate::schema::{ALGORITHMS, Algorithm, Fallback, INNER_SECTIONS, Key, Kind, SECTIONS, WORKLOADS};
+use crate::tree::{Node, parse_value};
+
+/// One key of a scenario file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name in its table.
+    pub key: &'static str,
+    /// Its value in TOML if nobody sets it; `as KEY` if it follows another; empty if somebody must.
+    pub default: String,
+    /// The unit of its numbers; empty if it has none. Sizes, rates and durations are written with theirs.
+    pub unit: &'static str,
+    /// What it may be.
+    pub form: String,
+    /// What it means.
+    pub meaning: &'static str,
+}
+
+/// One implementation of one of the core's traits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlgorithmInfo {
+    /// The trait, such as `EdgeControl`.
+    pub trait_name: &'static str,
+    /// The key of a relay or client that chooses it, such as `edge_control`.
+    pub key: &'static str,
+    /// Its name there, such as `windows`.
+    pub kind: &'static str,
+    /// What it does, in a line.
+    pub meaning: &'static str,
+    /// Its parameters, next to `kind`.
+    pub parameters: Vec<Parameter>,
+    /// Where it is described.
+    pub source: &'static str,
+}
+
+/// Something a client can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkloadKind {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub meaning: &'static str,
+    /// The keys of `[workloads.NAME]`.
+    pub parameters: Vec<Parameter>,
+}
+
+/// A named bundle of settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preset {
+    /// Its name.
+    pub name: &'static str,
+    /// What it stands for, in a line.
+    pub meaning: &'static str,
+}
+
+/// One table of a scenario file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SectionInfo {
+    /// As it is written: `[run]`, `[relays.NAME]`.
+    pub title: &'static str,
+    /// Its keys.
+    pub parameters: Vec<Parameter>,
+}
+
+/// Every implementation of every trait, in the order of `list algorithms`.
+pub fn algorithms() -> Vec<AlgorithmInfo> {
+    let info = |(key, algorithm): &(&'static str, &'static Algorithm)| {
+        let (key, trait_name) = (*key, algorithm.name);
+        algorithm.kinds.iter().map(move |Kind { name, meaning, source, keys }| AlgorithmInfo {
+            trait_name,
+            key,
+            kind: name,
+            meaning,
+            parameters: keys.iter().map(parameter).collect(),
+            source,
+        })
+    };
+    ALGORITHMS.iter().flat_map(info).collect()
+}
+
+/// What clients can do.
+pub fn workload_kinds() -> Vec<WorkloadKind> {
+    vec![WorkloadKind {
+        name: "download",
+        meaning: "a closed loop: request, first byte, last byte, pause, again",
+        parameters: WORKLOADS.keys().map(parameter).collect(),
+    }]
+}
+
+/// Named bundles of settings. There are none yet: the defaults are stock Tor of 0.2.3.
+pub fn presets() -> Vec<Preset> {
+    Vec::new()
+}
+
+/// Every key of a scenario file, section by section.
+pub fn sections() -> Vec<SectionInfo> {
+    let known = SECTIONS.iter().map(|(_, section)| *section).chain(INNER_SECTIONS.iter().copied());
+    let info = |section: &'static crate::schema::Section| SectionInfo {
+        title: section.title,
+        parameters: section.keys().map(parameter).collect(),
+    };
+    known.map(info).collect()
+}
+
+fn parameter(key: &Key) -> Parameter {
+    let default = match key.fallback {
+        Fallback::Required => String::new(),
+        Fallback::Like(other) => format!("as {other}"),
+        Fallback::Value(default) => match &key.form {
+            crate::form::Form::Algorithm(algorithm) => format!("{{ kind = {:?} }}", algorithm.kinds[0].name),
+            _ => print::value(
+                &parse_value(default).unwrap_or_else(|| Node::text(default, crate::tree::Origin::Default)),
+            ),
+        },
+    };
+    Parameter {
+        key: key.name,
+        default,
+        unit: key.form.unit(),
+        form: key.form.describe(),
+        meaning: key.meaning,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_algorithm_says_where_it_comes_from() {
+        let all = algorithms();
+        assert!(all.iter().all(|info| !info.source.is_empty() && !info.meaning.is_empty()));
+        let windows = all.iter().find(|info| info.kind == "windows").unwrap();
+        assert_eq!((windows.trait_name, windows.key), ("EdgeControl", "edge_control"));
+        let window = &windows.parameters[0];
+        assert_eq!((window.key, window.default.as_str(), window.unit), ("circuit_window", "1000", "cell"));
+        assert_eq!(window.form, "a whole number [cell] from 100 to 1000");
+    }
+
+    #[test]
+    fn every_key_has_a_meaning_and_a_form() {
+        for section in sections() {
+            for parameter in section.parameters {
+                let Parameter { key, form, meaning, .. } = parameter;
+                assert!(!form.is_empty() && !meaning.is_empty(), "{} {key}", section.title);
+            }
+        }
+    }
+}

@@ -1,0 +1,578 @@
+//! Every key of a scenario: its form, its default, its meaning. Nothing else says them.
+
+use crate::error::{Mistake, listed};
+use crate::form::{Form, MOST_SIZE};
+use crate::tree::{Node, Origin, Table, Value, join, parse_value};
+use penstock_core::edge_control::WindowsConfig;
+
+/// One key of a table.
+#[derive(Debug)]
+pub(crate) struct Key {
+    pub(crate) name: &'static str,
+    pub(crate) form: Form,
+    pub(crate) fallback: Fallback,
+    pub(crate) meaning: &'static str,
+}
+
+/// What a key is if nobody sets it.
+#[derive(Debug)]
+pub(crate) enum Fallback {
+    /// Somebody must.
+    Required,
+    /// This, in TOML.
+    Value(&'static str),
+    /// As this key: of the same table, or with its section in front.
+    Like(&'static str),
+}
+
+/// A table with known keys.
+#[derive(Debug)]
+pub(crate) struct Section {
+    /// As it is written: `[run]`, `[relays.NAME]`.
+    pub(crate) title: &'static str,
+    /// Groups of keys; several sections share some.
+    pub(crate) groups: &'static [&'static [Key]],
+}
+
+impl Section {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &'static Key> {
+        self.groups.iter().flat_map(|group| group.iter())
+    }
+
+    /// `table` with all keys known, checked, canonical and present.
+    ///
+    /// `root` has the sections that were filled before, for [`Fallback::Like`].
+    pub(crate) fn fill(&self, table: &Table, at: Origin, path: &str, root: &Table) -> Result<Table, Mistake> {
+        self.refuse_unknown(table, path)?;
+        fill_keys(self.keys(), table, at, path, root)
+    }
+
+    pub(crate) fn refuse_unknown(&self, table: &Table, path: &str) -> Result<(), Mistake> {
+        let Some((name, node)) = table.iter().find(|(name, _)| self.keys().all(|key| key.name != *name))
+        else {
+            return Ok(());
+        };
+        let allowed = listed(self.keys().map(|key| key.name));
+        let message = format!("this key is unknown; {} takes {allowed}", self.title);
+        Err(Mistake::new(node.at, join(path, name), message))
+    }
+}
+
+fn fill_keys(
+    keys: impl Iterator<Item = &'static Key>,
+    table: &Table,
+    at: Origin,
+    path: &str,
+    root: &Table,
+) -> Result<Table, Mistake> {
+    let mut filled = Table::new();
+    for key in keys {
+        let path = join(path, key.name);
+        let node = match (table.get(key.name), &key.fallback) {
+            (Some(node), _) => key.form.check(node, &path, root)?,
+            (None, Fallback::Value(default)) => {
+                let node = parse_value(default).expect("a default is TOML");
+                key.form.check(&node.moved(&|_| Origin::Default), &path, root)?
+            }
+            (None, Fallback::Like(other)) => {
+                let node = match other.split_once('.') {
+                    None => &filled[*other],
+                    Some((section, other)) => &root[section].table().expect("a section is a table")[other],
+                };
+                Node { value: node.value.clone(), at: Origin::Default }
+            }
+            (None, Fallback::Required) => {
+                return Err(Mistake::new(
+                    at,
+                    path,
+                    format!("this key is missing; it must be {}", key.form.describe()),
+                ));
+            }
+        };
+        filled.insert(key.name.to_owned(), node);
+    }
+    Ok(filled)
+}
+
+/// A trait of the core, and what implements it.
+#[derive(Debug)]
+pub(crate) struct Algorithm {
+    /// The trait's name in the core.
+    pub(crate) name: &'static str,
+    pub(crate) kinds: &'static [Kind],
+}
+
+/// One implementation.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    pub(crate) meaning: &'static str,
+    pub(crate) source: &'static str,
+    pub(crate) keys: &'static [Key],
+}
+
+impl Algorithm {
+    /// `{ kind = ..., parameters }` with all of the kind's parameters.
+    pub(crate) fn fill(&self, node: &Node, path: &str, root: &Table) -> Result<Table, Mistake> {
+        let empty = Table::new();
+        let (name, at, table) = match &node.value {
+            Value::Text(name) => (name.as_str(), node.at, &empty),
+            Value::Table(table) => match table.get("kind").map(|kind| (kind, kind.as_text())) {
+                Some((kind, Some(name))) => (name, kind.at, table),
+                Some((kind, None)) => {
+                    return Err(Mistake::new(kind.at, join(path, "kind"), self.wrong_kind(&kind.is_what())));
+                }
+                None => (self.kinds[0].name, node.at, table),
+            },
+            _ => return Err(Mistake::new(node.at, path, self.wrong_kind(&node.is_what()))),
+        };
+        let Some(kind) = self.kinds.iter().find(|kind| kind.name == name) else {
+            let message = self.wrong_kind(&format!("{name:?} is unknown"));
+            return Err(Mistake::new(at, join(path, "kind"), message));
+        };
+        let known = |name: &str| name == "kind" || kind.keys.iter().any(|key| key.name == name);
+        if let Some((name, node)) = table.iter().find(|(name, _)| !known(name)) {
+            let allowed = listed(["kind"].into_iter().chain(kind.keys.iter().map(|key| key.name)));
+            let message = format!("this key is unknown; the kind {:?} takes {allowed}", kind.name);
+            return Err(Mistake::new(node.at, join(path, name), message));
+        }
+        let mut filled = fill_keys(kind.keys.iter(), table, node.at, path, root)?;
+        filled.insert("kind".to_owned(), Node::text(kind.name, at));
+        Ok(filled)
+    }
+
+    fn wrong_kind(&self, why: &str) -> String {
+        format!("{why}; the kind must be one of {}", listed(self.kinds.iter().map(|kind| kind.name)))
+    }
+}
+
+const fn key(name: &'static str, form: Form, fallback: Fallback, meaning: &'static str) -> Key {
+    Key { name, form, fallback, meaning }
+}
+
+use Fallback::{Like, Required, Value as Default};
+
+const SIZE: Form = Form::Size { least: 1, most: MOST_SIZE };
+const WHOLE_FROM_1: Form = Form::Whole { least: 1, most: i64::MAX, unit: "" };
+const CELLS: Form = Form::Whole { least: 1, most: 100_000, unit: "cell" };
+/// Buffers below a few segments only test the tester.
+const BUFFER: Form = Form::Or("auto", &Form::Size { least: 4096, most: MOST_SIZE });
+const QUEUE: Form = Form::Size { least: 3000, most: MOST_SIZE };
+
+pub(crate) const HEAD: Section = Section {
+    title: "[scenario]",
+    groups: &[&[
+        key("title", Form::Text, Required, "one line for lists and headings"),
+        key("paper", Form::Text, Default("''"), "short name of the paper that it stands for"),
+        key("section", Form::Text, Default("''"), "the paper's section"),
+        key("figures", Form::Texts, Default("[]"), "the paper's figures"),
+        key("notes", Form::Text, Default("''"), "whatever else a reader should know"),
+    ]],
+};
+
+const STOP: Section = Section {
+    title: "run.stop",
+    groups: &[&[
+        key("workload", Form::Text, Required, "the workload whose downloads count"),
+        key("downloads", WHOLE_FROM_1, Required, "finished downloads of all its clients, warm-up included"),
+    ]],
+};
+
+pub(crate) const RUN: Section = Section {
+    title: "[run]",
+    groups: &[&[
+        key("seeds", Form::Seeds, Default("[1]"), "one run for each; seeds are the same in all variants"),
+        key("duration", Form::Span { zero: false }, Required, "latest end of simulated time"),
+        key(
+            "warmup",
+            Form::Span { zero: true },
+            Default("'0 s'"),
+            "downloads that start earlier are marked as warm-up",
+        ),
+        key(
+            "stop",
+            Form::Or("none", &Form::Section(&STOP)),
+            Default("'none'"),
+            "ends a run when that workload's clients finished so many downloads in total",
+        ),
+        key("sample", Form::Span { zero: false }, Default("'1 s'"), "interval of relays.parquet"),
+    ]],
+};
+
+pub(crate) const TRACE: Section = Section {
+    title: "[trace]",
+    groups: &[&[
+        key(
+            "workloads",
+            Form::Texts,
+            Default("[]"),
+            "circuits of these workloads' clients go to circuits.parquet",
+        ),
+        key("interval", Form::Span { zero: false }, Default("'100 ms'"), "interval of circuits.parquet"),
+        key(
+            "cells",
+            Form::Whole { least: 0, most: 1_000_000, unit: "cell" },
+            Default("0"),
+            "one of every so many DATA cells of traced circuits goes to cells.parquet; 0 is none",
+        ),
+    ]],
+};
+
+pub(crate) const TCP: Section = Section {
+    title: "[tcp]",
+    groups: &[&[
+        key(
+            "profile",
+            Form::Choice(&["linux-3.2"]),
+            Default("'linux-3.2'"),
+            "whose TCP: loss recovery, timers, initial window",
+        ),
+        key(
+            "congestion",
+            Form::Choice(&["cubic", "reno"]),
+            Default("'cubic'"),
+            "how the congestion window grows",
+        ),
+        key("mss", Form::Size { least: 88, most: 65_483 }, Default("'1448 B'"), "most payload of a segment"),
+        key(
+            "send_buffer",
+            BUFFER,
+            Default("'auto'"),
+            "send buffer of every socket; \"auto\" tunes it as the profile does",
+        ),
+        key(
+            "receive_buffer",
+            BUFFER,
+            Default("'auto'"),
+            "receive buffer of every socket; \"auto\" tunes it as the profile does",
+        ),
+    ]],
+};
+
+const PAIR: Section = Section {
+    title: "[[network.pairs]]",
+    groups: &[&[
+        key("between", Form::Texts, Required, "two nodes or groups of nodes"),
+        key("rtt", Form::Span { zero: false }, Like("network.rtt"), "round trip between the two"),
+        key(
+            "loss",
+            Form::Fraction,
+            Like("network.loss"),
+            "probability that a packet between the two is lost",
+        ),
+    ]],
+};
+
+const NETWORK_KEYS: &[Key] = &[
+    key(
+        "rtt",
+        Form::Span { zero: false },
+        Default("'80 ms'"),
+        "round trip between any two nodes, without queues and serialisation",
+    ),
+    key(
+        "loss",
+        Form::Fraction,
+        Default("0.0"),
+        "probability that a packet is lost on its way, in each direction",
+    ),
+    // ALGORITHMS 16.1: how much FIFO stands in front of the bottleneck decides TTFB; to be calibrated.
+    key(
+        "link_queue",
+        QUEUE,
+        Default("'75 kB'"),
+        "drop-tail queue in front of every receiving access link; 75 kB is ModelNet's 50 packets",
+    ),
+];
+
+/// `[network]` without its pairs, which fall back on it.
+pub(crate) const NETWORK: Section = Section { title: "[network]", groups: &[NETWORK_KEYS] };
+pub(crate) const NETWORK_AND_PAIRS: Section = Section {
+    title: "[network]",
+    groups: &[
+        NETWORK_KEYS,
+        &[key("pairs", Form::Sections(&PAIR), Default("[]"), "exceptions between two nodes or groups")],
+    ],
+};
+
+macro_rules! host {
+    ($link:literal) => {
+        &[
+            key("link", Form::Rate, Default($link), "access link, each direction"),
+            key("link_up", Form::Rate, Like("link"), "what the access link sends"),
+            key("link_down", Form::Rate, Like("link"), "what the access link receives"),
+            key("link_queue", QUEUE, Like("network.link_queue"), "queue in front of the receiving link"),
+            key("send_buffer", BUFFER, Like("tcp.send_buffer"), "send buffer of its sockets"),
+            key("receive_buffer", BUFFER, Like("tcp.receive_buffer"), "receive buffer of its sockets"),
+        ]
+    };
+}
+
+const RELAY_HOST: &[Key] = host!("'10 MiB/s'");
+const CLIENT_HOST: &[Key] = host!("'10 MiB/s'");
+const SERVER_HOST: &[Key] = host!("'100 MiB/s'");
+
+const TOR: &[Key] = &[
+    key(
+        "bandwidth_rate",
+        Form::Or("none", &Form::Rate),
+        Default("'none'"),
+        "refill of the global read and write buckets (torrc BandwidthRate)",
+    ),
+    key(
+        "bandwidth_burst",
+        Form::Or("auto", &SIZE),
+        Default("'auto'"),
+        "their depth (torrc BandwidthBurst); \"auto\" is a second of bandwidth_rate",
+    ),
+    key(
+        "connection_rate",
+        Form::Or("none", &Form::Rate),
+        Default("'none'"),
+        "refill of every channel's read and write buckets (torrc PerConnBWRate)",
+    ),
+    key(
+        "connection_burst",
+        Form::Or("auto", &SIZE),
+        Default("'auto'"),
+        "their depth (torrc PerConnBWBurst); \"auto\" is a second of connection_rate",
+    ),
+    key(
+        "refill",
+        Form::Span { zero: false },
+        Default("'1 s'"),
+        "time between refills; 1 s until Tor 0.2.3.5, then 100 ms",
+    ),
+    key(
+        "refill_phase",
+        Form::Or("random", &Form::Span { zero: true }),
+        Default("'random'"),
+        "when the first refill is; \"random\" draws it from [0, refill) for each node and seed",
+    ),
+    key(
+        "circuit_policy",
+        Form::Algorithm(&CIRCUIT_POLICY),
+        Default("{}"),
+        "which circuit of a channel sends next",
+    ),
+    key("scheduler", Form::Algorithm(&SCHEDULER), Default("{}"), "which channels write now, and how much"),
+    key(
+        "edge_control",
+        Form::Algorithm(&EDGE_CONTROL),
+        Default("{}"),
+        "what a circuit may have outstanding, where it packages",
+    ),
+    key("hop_control", Form::Algorithm(&HOP_CONTROL), Default("{}"), "what one hop may have outstanding"),
+    key("throttle", Form::Algorithm(&THROTTLE), Default("{}"), "at what rate a client's channel is served"),
+    key("channel_map", Form::Algorithm(&CHANNEL_MAP), Default("{}"), "which channel a circuit takes"),
+    key(
+        "edge_queue_low",
+        CELLS,
+        Default("64"),
+        "streams are read again when the circuit's queue is at most so long",
+    ),
+    key(
+        "edge_queue_high",
+        CELLS,
+        Default("256"),
+        "streams are no longer read when the circuit's queue is so long",
+    ),
+];
+
+const WEIGHT: &[Key] = &[key(
+    "weight",
+    Form::Or("auto", &Form::Rate),
+    Default("'auto'"),
+    "share in bandwidth-weighted paths; \"auto\" is bandwidth_rate, or what the link sends",
+)];
+
+/// Copies of a node: only where nodes are named.
+const COUNT: &[Key] = &[key(
+    "count",
+    Form::Or("one", &Form::Whole { least: 1, most: 1_000_000, unit: "" }),
+    Default("'one'"),
+    "makes so many, NAME0001, NAME0002 and so on; \"one\" makes NAME itself",
+)];
+
+pub(crate) const RELAY: Section = Section { title: "[relay]", groups: &[RELAY_HOST, TOR, WEIGHT] };
+pub(crate) const RELAYS: Section =
+    Section { title: "[relays.NAME]", groups: &[RELAY_HOST, TOR, WEIGHT, COUNT] };
+
+pub(crate) const CLIENT: Section = Section { title: "[client]", groups: &[CLIENT_HOST, TOR, PATH] };
+pub(crate) const CLIENTS: Section = Section {
+    title: "[clients.NAME]",
+    groups: &[
+        CLIENT_HOST,
+        TOR,
+        PATH,
+        COUNT,
+        &[key("workload", Form::Text, Required, "what it does: the NAME of a [workloads.NAME]")],
+    ],
+};
+const PATH: &[Key] = &[
+    key(
+        "path",
+        Form::Texts,
+        Default("'weighted'"),
+        "relays from the entry to the exit; \"weighted\" draws three different ones by weight",
+    ),
+    key(
+        "server",
+        Form::Texts,
+        Default("'any'"),
+        "server or servers, one drawn for each download; \"any\" is all",
+    ),
+];
+
+pub(crate) const SERVER: Section = Section { title: "[server]", groups: &[SERVER_HOST] };
+pub(crate) const SERVERS: Section = Section { title: "[servers.NAME]", groups: &[SERVER_HOST, COUNT] };
+
+pub(crate) const WORKLOADS: Section = Section {
+    title: "[workloads.NAME]",
+    groups: &[&[
+        key("size", Form::Amounts, Required, "what a download delivers"),
+        key("pause", Form::Spans, Default("'0 s'"), "from the last byte to the next request"),
+        key("start", Form::Spans, Default("'0 s'"), "when a client's first download starts"),
+        key("fresh_circuit", Form::Flag, Default("false"), "every download gets a circuit of its own"),
+        key(
+            "timeout",
+            Form::Or("none", &Form::Span { zero: false }),
+            Default("'none'"),
+            "a download that takes longer is given up",
+        ),
+        key(
+            "request",
+            Form::Size { least: 1, most: 1 << 20 },
+            Default("'200 B'"),
+            "size of the request that asks for the file",
+        ),
+    ]],
+};
+
+pub(crate) const VARIANTS: Section = Section {
+    title: "[[variants]]",
+    groups: &[&[
+        key("name", Form::Name, Required, "name in output and on the command line"),
+        key("label", Form::Text, Like("name"), "name in pictures"),
+        key("set", Form::Overrides, Default("{}"), "what it overrides: keys with dots, like \"relay.link\""),
+    ]],
+};
+
+/// Every section in the order in which a file is written, with the key that it has at the top.
+pub(crate) const SECTIONS: &[(&str, &Section)] = &[
+    ("scenario", &HEAD),
+    ("run", &RUN),
+    ("trace", &TRACE),
+    ("tcp", &TCP),
+    ("network", &NETWORK_AND_PAIRS),
+    ("relay", &RELAY),
+    ("relays", &RELAYS),
+    ("client", &CLIENT),
+    ("clients", &CLIENTS),
+    ("server", &SERVER),
+    ("servers", &SERVERS),
+    ("workloads", &WORKLOADS),
+    ("variants", &VARIANTS),
+];
+
+/// Sections of no list, for the reference.
+pub(crate) const INNER_SECTIONS: &[&Section] = &[&STOP, &PAIR];
+
+pub(crate) const CIRCUIT_POLICY: Algorithm = Algorithm {
+    name: "CircuitPolicy",
+    kinds: &[Kind {
+        name: "round-robin",
+        meaning: "circuits take turns, a cell each",
+        source: "C tor 0.2.3; DefenestraTor section 3.1",
+        keys: &[],
+    }],
+};
+
+pub(crate) const SCHEDULER: Algorithm = Algorithm {
+    name: "Scheduler",
+    kinds: &[Kind {
+        name: "vanilla",
+        meaning: "one socket at a time, as the kernel reports them writable",
+        source: "C tor 0.2.3; DefenestraTor section 3.1; KIST section 5.1",
+        keys: &[
+            key(
+                "outbuf_low",
+                SIZE,
+                Default("'16 KiB'"),
+                "cells move to the output buffer when it falls below this",
+            ),
+            key("outbuf_high", SIZE, Default("'32 KiB'"), "and they move until it holds at least this"),
+        ],
+    }],
+};
+
+const CIRCUIT_WINDOW: Form = window(WindowsConfig::CIRCUIT_RANGE);
+const STREAM_WINDOW: Form = window(WindowsConfig::STREAM_RANGE);
+
+const fn window((least, most): (u32, u32)) -> Form {
+    Form::Whole { least: least as i64, most: most as i64, unit: "cell" }
+}
+
+pub(crate) const EDGE_CONTROL: Algorithm = Algorithm {
+    name: "EdgeControl",
+    kinds: &[Kind {
+        name: "windows",
+        meaning: "fixed SENDME windows of circuits and streams",
+        source: "tor-spec section 7.4; DefenestraTor sections 3.1 and 4.1",
+        keys: &[
+            key(
+                "circuit_window",
+                CIRCUIT_WINDOW,
+                Default("1000"),
+                "DATA cells of a circuit that may be unacknowledged; 100 is 50 KiB",
+            ),
+            key(
+                "stream_window",
+                STREAM_WINDOW,
+                Default("500"),
+                "DATA cells of a stream that may be unacknowledged",
+            ),
+            key(
+                "sendme_bug_101",
+                Form::Flag,
+                Default("false"),
+                "acknowledge one cell too late, as clients until 0.2.1.19 did",
+            ),
+        ],
+    }],
+};
+
+pub(crate) const HOP_CONTROL: Algorithm = Algorithm {
+    name: "HopControl",
+    kinds: &[Kind {
+        name: "none",
+        meaning: "a hop carries whatever the edges allow",
+        source: "C tor",
+        keys: &[],
+    }],
+};
+
+pub(crate) const THROTTLE: Algorithm = Algorithm {
+    name: "Throttle",
+    kinds: &[Kind { name: "none", meaning: "no client is throttled", source: "C tor", keys: &[] }],
+};
+
+pub(crate) const CHANNEL_MAP: Algorithm = Algorithm {
+    name: "ChannelMap",
+    kinds: &[Kind {
+        name: "shared",
+        meaning: "one channel between two relays, shared by all their circuits",
+        source: "C tor; DefenestraTor section 3.1; KIST section 5.1",
+        keys: &[],
+    }],
+};
+
+/// Every trait, by its key.
+pub(crate) const ALGORITHMS: &[(&str, &Algorithm)] = &[
+    ("circuit_policy", &CIRCUIT_POLICY),
+    ("scheduler", &SCHEDULER),
+    ("edge_control", &EDGE_CONTROL),
+    ("hop_control", &HOP_CONTROL),
+    ("throttle", &THROTTLE),
+    ("channel_map", &CHANNEL_MAP),
+];

@@ -1,0 +1,271 @@
+//! Every mistake is one sentence with the file, the line, the key, and what would be right.
+
+use penstock_scenario::{Document, ScenarioError};
+
+/// A good scenario; each test spoils one line of it.
+const GOOD: &str = r#"[scenario]
+title = "test"
+[run]
+seeds = [1, 2]
+duration = "10 min"
+warmup = "1 s"
+stop = { workload = "web", downloads = 10 }
+[network]
+rtt = "80 ms"
+[relay]
+link = "10 MiB/s"
+edge_control = { kind = "windows", circuit_window = 1000 }
+[relays.entry]
+[relays.middle]
+link = "128 KiB/s"
+[relays.exit]
+[servers.destination]
+[workloads.web]
+size = "300 KiB"
+pause = "uniform(1 s, 3 s)"
+[clients.web]
+workload = "web"
+path = ["entry", "middle", "exit"]
+server = "destination"
+[[variants]]
+name = "stock"
+[[variants]]
+name = "50KiB"
+set = { "relay.edge_control.circuit_window" = 100 }
+"#;
+
+fn parse(text: &str, sets: &[&str]) -> Result<Document, ScenarioError> {
+    let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+    Document::parse(text, "x.toml", &sets)
+}
+
+/// The sentence for `GOOD` with one piece replaced.
+fn sentence(from: &str, to: &str) -> String {
+    assert_eq!(GOOD.matches(from).count(), 1, "{from:?} must be there once");
+    let sentence = parse(&GOOD.replace(from, to), &[]).unwrap_err().to_string();
+    assert!(!sentence.contains('\n'), "{sentence}");
+    sentence
+}
+
+fn set(set: &str) -> String {
+    parse(GOOD, &[set]).unwrap_err().to_string()
+}
+
+macro_rules! mistakes {
+    ($($name:ident: $from:literal => $to:literal, $sentence:literal;)*) => {
+        $(#[test]
+        fn $name() {
+            assert_eq!(sentence($from, $to), $sentence);
+        })*
+    };
+}
+
+#[test]
+fn the_good_one_is_good() {
+    parse(GOOD, &[]).unwrap();
+}
+
+mistakes! {
+    an_unknown_key_is_refused_with_the_known_ones:
+        "pause =" => "paus =",
+        "x.toml:20: workloads.web.paus: this key is unknown; [workloads.NAME] takes size, pause, start, fresh_circuit, timeout, request";
+    an_unknown_section_is_refused_with_the_known_ones:
+        "[network]" => "[netwrk]",
+        "x.toml:8: netwrk: this section is unknown; there are scenario, run, trace, tcp, network, relay, relays, client, clients, server, servers, workloads, variants";
+    an_unknown_key_of_a_variant_is_refused:
+        "name = \"stock\"" => "nam = \"stock\"",
+        "x.toml:26: variants.0.nam: this key is unknown; [[variants]] takes name, label, set";
+    a_wrong_type_is_refused:
+        "size = \"300 KiB\"" => "size = true",
+        "x.toml:19: workloads.web.size: true is a boolean; it must be a size like \"300 KiB\" or \"uniform(100 KiB, 500 KiB)\"";
+    a_section_is_a_section:
+        "[scenario]" => "relay = 3\n[scenario]",
+        "x.toml:11: this is not TOML: duplicate key";
+    a_missing_unit_is_refused:
+        "link = \"128 KiB/s\"" => "link = 128",
+        "x.toml:15: relays.middle.link: 128 is an integer; it must be a rate with its unit, like \"10 MiB/s\"";
+    a_missing_unit_in_a_string_is_refused:
+        "link = \"128 KiB/s\"" => "link = \"128\"",
+        "x.toml:15: relays.middle.link: \"128\" is no rate: the unit is missing; write it like \"128 KiB/s\" (B/s, kB/s, KiB/s, MB/s, MiB/s, GiB/s, kbit/s, Mbit/s, Gbit/s)";
+    a_wrong_unit_is_refused:
+        "rtt = \"80 ms\"" => "rtt = \"80 KiB\"",
+        "x.toml:9: network.rtt: \"80 KiB\" is no duration: the unit \"KiB\" is unknown; write it like \"80 ms\" (ns, us, ms, s, min, h)";
+    a_zero_rate_is_refused:
+        "link = \"128 KiB/s\"" => "link = \"0 KiB/s\"",
+        "x.toml:15: relays.middle.link: \"0 KiB/s\" is no rate: it is zero; a rate must be at least \"1 B/s\"";
+    a_negative_delay_is_refused:
+        "rtt = \"80 ms\"" => "rtt = \"-80 ms\"",
+        "x.toml:9: network.rtt: \"-80 ms\" is no duration: it is negative; write it like \"80 ms\" (ns, us, ms, s, min, h)";
+    a_zero_round_trip_is_refused:
+        "rtt = \"80 ms\"" => "rtt = \"0 s\"",
+        "x.toml:9: network.rtt: \"0 s\" is zero; it must be longer, like \"100 ms\"";
+    a_path_through_a_missing_relay_is_refused:
+        "\"middle\", \"exit\"]" => "\"midle\", \"exit\"]",
+        "x.toml:23: clients.web.path: the path goes through \"midle\", which is no relay; there are entry, exit, middle";
+    a_path_with_a_relay_twice_is_refused:
+        "\"middle\", \"exit\"]" => "\"middle\", \"entry\"]",
+        "x.toml:23: clients.web.path: the path goes through \"entry\" twice; its relays must be different";
+    a_missing_server_is_refused:
+        "server = \"destination\"" => "server = \"dest\"",
+        "x.toml:24: clients.web.server: there is no server \"dest\"; [servers] has destination";
+    a_missing_workload_is_refused:
+        "workload = \"web\"\npath" => "workload = \"wbe\"\npath",
+        "x.toml:22: clients.web.workload: there is no workload \"wbe\"; [workloads] has web";
+    a_name_that_two_nodes_have_is_refused:
+        "[servers.destination]" => "[servers.middle]",
+        "x.toml:17: servers.middle: the name \"middle\" is taken by [relays.middle]; relays, clients and servers must all be named differently";
+    a_table_that_is_there_twice_is_refused:
+        "[relays.exit]" => "[relays.entry]",
+        "x.toml:16: this is not TOML: duplicate key";
+    a_name_with_other_characters_is_refused:
+        "[relays.exit]" => "[relays.\"ex it\"]",
+        "x.toml:16: relays.ex it: \"ex it\" is no name; it must be of letters, digits, '_' and '-'";
+    a_circuit_window_out_of_range_is_refused:
+        "circuit_window = 1000" => "circuit_window = 50",
+        "x.toml:12: relay.edge_control.circuit_window: 50 is out of range; it must be a whole number [cell] from 100 to 1000";
+    a_circuit_window_out_of_range_names_its_variant:
+        "circuit_window\" = 100 " => "circuit_window\" = 1001 ",
+        "x.toml:29: variant \"50KiB\": relay.edge_control.circuit_window: 1001 is out of range; it must be a whole number [cell] from 100 to 1000";
+    an_unknown_key_names_its_variant:
+        "relay.edge_control.circuit_window\"" => "relay.edge_control.window\"",
+        "x.toml:29: variant \"50KiB\": relay.edge_control.window: this key is unknown; the kind \"windows\" takes kind, circuit_window, stream_window, sendme_bug_101";
+    a_variant_cannot_make_a_relay_by_a_slip_of_the_pen:
+        "\"relay.edge_control.circuit_window\" = 100" => "\"relays.midle.link\" = \"1 MiB/s\"",
+        "x.toml:29: variant \"50KiB\": relays.midle: there is no \"midle\" to override; [relays] has entry, exit, middle";
+    a_variant_cannot_have_its_own_seeds:
+        "\"relay.edge_control.circuit_window\" = 100" => "\"run.seeds\" = [3]",
+        "x.toml:29: variant \"50KiB\": run.seeds: all variants meet the same seeds: set them in [run]";
+    a_warmup_as_long_as_the_run_is_refused:
+        "warmup = \"1 s\"" => "warmup = \"10 min\"",
+        "x.toml:6: run.warmup: \"10 min\" leaves nothing to measure; it must be shorter than run.duration, \"10 min\"";
+    a_stop_at_an_unknown_workload_is_refused:
+        "{ workload = \"web\"," => "{ workload = \"bulk\",",
+        "x.toml:7: run.stop.workload: there is no workload \"bulk\"; [workloads] has web";
+    an_incomplete_stop_is_refused:
+        ", downloads = 10" => "",
+        "x.toml:7: run.stop.downloads: this key is missing; it must be a whole number from 1";
+    empty_seeds_are_refused:
+        "seeds = [1, 2]" => "seeds = []",
+        "x.toml:4: run.seeds: the list is empty; it must be a list of different whole numbers from 0, at least one, like [1, 2, 3]";
+    a_seed_that_is_there_twice_is_refused:
+        "seeds = [1, 2]" => "seeds = [1,\n 1]",
+        "x.toml:5: run.seeds: 1 is listed twice; it must be a list of different whole numbers from 0, at least one, like [1, 2, 3]";
+    two_variants_of_one_name_are_refused:
+        "name = \"50KiB\"" => "name = \"stock\"",
+        "x.toml:28: variants.1.name: the variant \"stock\" is there twice; every variant needs its own name";
+    an_unknown_kind_is_refused_with_the_known_ones:
+        "kind = \"windows\"" => "kind = \"vegas\"",
+        "x.toml:12: relay.edge_control.kind: \"vegas\" is unknown; the kind must be one of windows";
+    a_missing_key_is_refused:
+        "duration = \"10 min\"\n" => "",
+        "x.toml:3: run.duration: this key is missing; it must be a duration with its unit, like \"80 ms\"";
+    what_is_not_toml_is_refused:
+        "title = \"test\"" => "title = \"test",
+        "x.toml:2: this is not TOML: invalid basic string, expected `\"`";
+    uniform_bounds_in_the_wrong_order_are_refused:
+        "uniform(1 s, 3 s)" => "uniform(3 s, 1 s)",
+        "x.toml:20: workloads.web.pause: \"uniform(3 s, 1 s)\" starts above its end; it must be \"uniform(LOW, HIGH)\"";
+    a_distribution_that_is_none_is_refused:
+        "uniform(1 s, 3 s)" => "normal(1 s)",
+        "x.toml:20: workloads.web.pause: \"normal(1 s)\" is no duration: it does not start with a number; write it like \"80 ms\" (ns, us, ms, s, min, h), or \"uniform(LOW, HIGH)\"";
+    an_impossible_loss_is_refused:
+        "rtt = \"80 ms\"" => "loss = 1.5",
+        "x.toml:9: network.loss: 1.5 is a number and out of range; it must be a probability from 0 to below 1, like 0.01";
+    a_burst_without_a_rate_is_refused:
+        "[relays.middle]" => "[relays.middle]\nbandwidth_burst = \"1 MiB\"",
+        "x.toml:15: relays.middle.bandwidth_burst: there is a burst but no rate; set bandwidth_rate too";
+    a_burst_below_a_refill_is_refused:
+        "[relays.middle]" => "[relays.middle]\nbandwidth_rate = \"1 MiB/s\"\nbandwidth_burst = \"512 KiB\"",
+        "x.toml:16: relays.middle.bandwidth_burst: \"512 KiB\" is less than one refill brings: \"1 MiB/s\" in \"1 s\"; it must be at least \"1 MiB\"";
+    low_marks_above_high_ones_are_refused:
+        "[relays.middle]" => "[relays.middle]\nscheduler = { outbuf_low = \"64 KiB\" }",
+        "x.toml:15: relays.middle.scheduler.outbuf_low: outbuf_low is \"64 KiB\" and outbuf_high is \"32 KiB\"; the low mark must be below the high one";
+    a_pair_with_a_missing_node_is_refused:
+        "[relay]" => "[[network.pairs]]\nbetween = [\"web\", \"guard\"]\n[relay]",
+        "x.toml:11: network.pairs.0.between: there is no node \"guard\"; there are destination, entry, exit, middle, web";
+    a_group_is_no_relay_of_a_path:
+        "[relays.middle]" => "[relays.middle]\ncount = 2",
+        "x.toml:24: clients.web.path: \"middle\" is a group of relays; name one of middle0001, middle0002";
+    a_scenario_needs_a_client:
+        "[clients.web]\nworkload = \"web\"\npath = [\"entry\", \"middle\", \"exit\"]\nserver = \"destination\"\n" => "",
+        "x.toml: clients: there is no client; write one as [clients.NAME], with a workload";
+}
+
+#[test]
+fn a_set_with_a_mistake_is_named() {
+    let cases = [
+        (
+            "relays.middle.link=0 KiB/s",
+            "relays.middle.link: \"0 KiB/s\" is no rate: it is zero; a rate must be at least \"1 B/s\"",
+        ),
+        (
+            "relays.middle.lnk=\"1 MiB/s\"",
+            "relays.middle.lnk: this key is unknown; [relays.NAME] takes link, ",
+        ),
+        (
+            "relays.midle.link=\"1 MiB/s\"",
+            "relays.midle: there is no \"midle\" to override; [relays] has entry, exit, middle",
+        ),
+        ("run.seeds=[]", "run.seeds: the list is empty; it must be "),
+        ("rtt", "it must be key=value, like run.duration=\"10 min\""),
+        ("run.duration=\"10", "the value is not TOML; a string needs quotes that the shell leaves"),
+    ];
+    for (text, expected) in cases {
+        let sentence = set(text);
+        let expected = format!("--set {text}: {expected}");
+        assert!(sentence.starts_with(&expected), "{sentence}\n{expected}");
+    }
+}
+
+#[test]
+fn an_unknown_variant_is_refused_with_the_known_ones() {
+    let mistake = parse(GOOD, &[]).unwrap().scenario("100KiB").unwrap_err();
+    assert_eq!(mistake.to_string(), "x.toml: there is no variant \"100KiB\"; there are stock, 50KiB");
+}
+
+#[test]
+fn a_weighted_path_needs_enough_relays() {
+    let text = GOOD
+        .replace("path = [\"entry\", \"middle\", \"exit\"]", "path = \"weighted\"")
+        .replace("[relays.exit]\n", "");
+    let mistake = parse(&text, &[]).unwrap_err();
+    assert_eq!((mistake.line(), mistake.key()), (Some(22), "clients.web.path"));
+    assert_eq!(mistake.message(), "a weighted path takes 3 relays; there are 2");
+}
+
+#[test]
+fn no_input_makes_it_panic() {
+    // Every prefix of a good file, and every line left out.
+    for end in (0..=GOOD.len()).filter(|end| GOOD.is_char_boundary(*end)) {
+        let _ = parse(&GOOD[..end], &[]);
+    }
+    let lines: Vec<&str> = GOOD.lines().collect();
+    for left_out in 0..lines.len() {
+        let rest: Vec<&str> =
+            lines.iter().enumerate().filter(|(at, _)| *at != left_out).map(|(_, line)| *line).collect();
+        let _ = parse(&rest.join("\n"), &[]);
+    }
+    // Every value replaced by one of each type.
+    for line in lines.iter().filter(|line| line.contains(" = ")) {
+        let (key, _) = line.split_once(" = ").unwrap();
+        for value in [
+            "-1",
+            "0",
+            "99999999999999999999",
+            "0.5",
+            "nan",
+            "true",
+            "\"\"",
+            "\"x\"",
+            "[]",
+            "[[]]",
+            "{}",
+            "{ kind = 1 }",
+            "2020-01-01",
+            "\"99999999999 GiB/s\"",
+            "\"uniform(,)\"",
+        ] {
+            let _ = parse(&GOOD.replace(line, &format!("{key} = {value}")), &[]);
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! What a good scenario says, and the shipped ones.
+
+use penstock_core::config::{Bandwidth, RelayConfig};
+use penstock_core::edge_control::EdgeControlConfig;
+use penstock_scenario::Document;
+use penstock_scenario::model::{Amount, Buffer, Path, Phase, Scenario, Span};
+use penstock_units::{Bytes, DataRate, Duration, Seed};
+
+fn shipped(name: &str) -> Document {
+    let path = format!("{}/../../scenarios/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    Document::parse(&text, name, &[]).unwrap_or_else(|error| panic!("{error}"))
+}
+
+const SHIPPED: &[&str] = &["quickstart", "defenestrator/bottleneck", "defenestrator/non-bottleneck"];
+
+const SMALL: &str = r#"
+    [scenario]
+    title = "small"
+    [run]
+    duration = "1 min"
+    [relays.a]
+    [relays.b]
+    [relays.c]
+    [servers.s]
+    [workloads.web]
+    size = "uniform(100 KiB, 500 KiB)"
+    [clients.web]
+    workload = "web"
+"#;
+
+fn small(more: &str, sets: &[&str]) -> Scenario {
+    let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+    let document = Document::parse(&format!("{SMALL}{more}"), "small.toml", &sets);
+    document.unwrap_or_else(|error| panic!("{error}")).scenario("default").unwrap().clone()
+}
+
+fn circuit_window(config: &RelayConfig) -> u32 {
+    match config.edge_control {
+        EdgeControlConfig::Windows(windows) => windows.circuit_window,
+        EdgeControlConfig::Custom { .. } => panic!("no scenario makes this"),
+    }
+}
+
+#[test]
+fn the_shipped_scenarios_are_figure_4() {
+    for (name, middle) in [
+        ("quickstart", DataRate::kib(128)),
+        ("defenestrator/bottleneck", DataRate::kib(128)),
+        ("defenestrator/non-bottleneck", DataRate::mib(10)),
+    ] {
+        let document = shipped(name);
+        let names: Vec<&str> = document.variants().iter().map(|variant| variant.name.as_str()).collect();
+        assert_eq!(names, ["stock", "50KiB"]);
+        for (variant, window) in [("stock", 1000), ("50KiB", 100)] {
+            let scenario = document.scenario(variant).unwrap();
+            let links: Vec<_> =
+                scenario.relays.iter().map(|relay| (relay.host.name.as_str(), relay.host.link_up)).collect();
+            let fast = DataRate::mib(10);
+            assert_eq!(links, [("entry", fast), ("exit", fast), ("middle", middle)]);
+            assert!(scenario.relays.iter().all(|relay| circuit_window(&relay.config) == window));
+            assert!(scenario.clients.iter().all(|client| client.path == Path::Fixed(vec![0, 2, 1])));
+            let sizes: Vec<_> =
+                scenario.workloads.iter().map(|workload| (workload.name.as_str(), workload.size)).collect();
+            assert_eq!(
+                sizes,
+                [("bulk", Amount::Fixed(Bytes::mib(5))), ("web", Amount::Fixed(Bytes::kib(300)))]
+            );
+            let pause = Span::Uniform(Duration::from_secs(1), Duration::from_secs(3));
+            assert!(scenario.workloads.iter().all(|workload| workload.pause == pause));
+            assert_eq!(scenario.network.default.rtt, Duration::from_millis(80));
+        }
+    }
+    assert_eq!(shipped("defenestrator/bottleneck").seeds(), [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn the_variants_differ_only_in_what_they_set() {
+    let document = shipped("defenestrator/bottleneck");
+    let [stock, small] = ["stock", "50KiB"].map(|variant| document.resolved_toml(variant).unwrap());
+    let different: Vec<_> = stock.lines().zip(small.lines()).filter(|(one, other)| one != other).collect();
+    assert_eq!(stock.lines().count(), small.lines().count());
+    assert_eq!(different.len(), 1, "{different:?}");
+    assert!(
+        different[0].0.contains("circuit_window = 1000") && different[0].1.contains("circuit_window = 100,")
+    );
+}
+
+#[test]
+fn what_is_resolved_reads_back_to_the_same() {
+    let mut texts: Vec<Document> = SHIPPED.iter().map(|name| shipped(name)).collect();
+    let more = "count = 3\nlink_up = '10 Mbit/s'\nbandwidth_rate = '1 MiB/s'\n[relay]\nlink = '5 MiB/s'\n[relays.g]\ncount = 2\nlink = '1 MiB/s'\nscheduler.outbuf_low = '8 KiB'\n[[network.pairs]]\nbetween = ['web', 'a']\nloss = 0.5\n";
+    texts.push(Document::parse(&format!("{SMALL}{more}"), "small.toml", &[]).unwrap());
+    for document in texts {
+        for variant in document.variants() {
+            let resolved = document.resolved_toml(&variant.name).unwrap();
+            let again = Document::parse(&resolved, "again.toml", &[])
+                .unwrap_or_else(|error| panic!("{error}\n{resolved}"));
+            let mut scenario = again.scenario("default").unwrap().clone();
+            scenario.variant = variant.clone();
+            let original = document.scenario(&variant.name).unwrap();
+            assert_eq!(format!("{scenario:?}"), format!("{original:?}"));
+            assert_eq!(again.resolved_toml("default").unwrap(), resolved);
+        }
+    }
+}
+
+#[test]
+fn the_defaults_are_the_cores() {
+    let scenario = small("", &[]);
+    for (config, phase) in [
+        (&scenario.relays[0].config, scenario.relays[0].refill_phase),
+        (&scenario.clients[0].config, scenario.clients[0].refill_phase),
+    ] {
+        assert_eq!(format!("{config:?}"), format!("{:?}", RelayConfig::default()));
+        assert_eq!(phase, Phase::Random);
+    }
+    assert_eq!(scenario.variant.name, "default");
+    assert_eq!(scenario.clients[0].path, Path::Weighted { hops: 3 });
+    assert_eq!(scenario.clients[0].servers[..], [0]);
+}
+
+#[test]
+fn nearer_layers_win() {
+    let more = "[relay]\nlink = '1 MiB/s'\nlink_up = '2 MiB/s'\nedge_control.circuit_window = 500\n[relays.d]\nlink = '3 MiB/s'\nedge_control = { stream_window = 100 }\n";
+    let scenario = small(more, &["relays.a.edge_control.circuit_window=200", "client.link=5 MiB/s"]);
+    let [a, b, _, d] = &scenario.relays[..] else { panic!() };
+    assert_eq!((a.host.link_up, a.host.link_down), (DataRate::mib(2), DataRate::mib(1)));
+    assert_eq!((d.host.link_up, d.host.link_down), (DataRate::mib(3), DataRate::mib(3)));
+    assert_eq!([a, b, d].map(|relay| circuit_window(&relay.config)), [200, 500, 500]);
+    assert_eq!(scenario.clients[0].host.link_up, DataRate::mib(5));
+}
+
+#[test]
+fn a_set_goes_over_a_variant() {
+    let text = format!(
+        "{SMALL}[[variants]]\nname = 'v'\nset = {{ \"tcp.send_buffer\" = '32 KiB', relay.link = '1 MiB/s' }}\n"
+    );
+    let window = |sets: &[String]| {
+        let document = Document::parse(&text, "x", sets).unwrap();
+        document.scenario("v").unwrap().relays[0].host.clone()
+    };
+    let host = window(&[]);
+    assert_eq!((host.send_buffer, host.link_up), (Buffer::Fixed(Bytes::kib(32)), DataRate::mib(1)));
+    let host = window(&["tcp.send_buffer=64 KiB".to_owned(), "tcp.send_buffer=\"auto\"".to_owned()]);
+    assert_eq!((host.send_buffer, host.link_up), (Buffer::Auto, DataRate::mib(1)));
+}
+
+#[test]
+fn a_count_numbers_nodes_and_more_of_them_rename_none() {
+    let names = |count: u32| -> Vec<String> {
+        let scenario = small(&format!("count = {count}\n"), &[]);
+        scenario.clients.iter().map(|client| client.host.name.clone()).collect()
+    };
+    assert_eq!(names(1), ["web0001"]);
+    assert_eq!(names(2), ["web0001", "web0002"]);
+    assert!(names(12).starts_with(&names(9)));
+    assert_eq!(small("", &[]).clients[0].host.name, "web");
+}
+
+#[test]
+fn an_exception_of_a_node_goes_before_one_of_its_group() {
+    let more = "count = 2\n[[network.pairs]]\nbetween = ['web', 'a']\nrtt = '40 ms'\n[[network.pairs]]\nbetween = ['a', 'web0002']\nloss = 0.5\n";
+    let scenario = small(more, &[]);
+    let wire = |one: usize, other: usize| {
+        scenario.network.between(&scenario.clients[one].host, &scenario.relays[other].host)
+    };
+    assert_eq!((wire(0, 0).rtt.as_millis(), wire(0, 0).loss), (40, 0.0));
+    assert_eq!((wire(1, 0).rtt.as_millis(), wire(1, 0).loss), (80, 0.5));
+    assert_eq!((wire(1, 1).rtt.as_millis(), wire(1, 1).loss), (80, 0.0));
+}
+
+#[test]
+fn weighted_paths_are_different_relays_by_weight() {
+    let scenario = small("[relays.big]\nweight = '100 MiB/s'\n", &[]);
+    let mut rng = Seed(1).stream("web/path");
+    let mut first = [0; 4];
+    for _ in 0..2000 {
+        let path = scenario.clients[0].path.draw(&scenario.relays, &mut rng);
+        let mut sorted = path.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        assert_eq!(sorted.len(), 3);
+        first[path[0]] += 1;
+    }
+    // a, b, big, c: 10, 10, 100, 10 of 130.
+    assert!((1470..1610).contains(&first[2]), "{first:?}");
+}
+
+#[test]
+fn a_bucket_is_as_deep_as_a_second_unless_it_says() {
+    let scenario =
+        small("[relay]\nbandwidth_rate = '1 MiB/s'\nrefill = '100 ms'\nrefill_phase = '10 ms'\n", &[]);
+    let config = &scenario.relays[0].config;
+    assert_eq!(config.bandwidth, Some(Bandwidth { rate: DataRate::mib(1), burst: Bytes::mib(1) }));
+    assert_eq!(config.refill.phase, Duration::from_millis(10));
+    assert_eq!(scenario.relays[0].weight, DataRate::mib(1));
+    assert_eq!(scenario.clients[0].config.bandwidth, None);
+}
+
+#[test]
+fn distributions_draw_within_their_bounds() {
+    let scenario = small("", &["workloads.web.pause=uniform(1 s, 3 s)"]);
+    let mut rng = Seed(1).stream("web/think");
+    for _ in 0..1000 {
+        let size = scenario.workloads[0].size.draw(&mut rng);
+        assert!((Bytes::kib(100)..=Bytes::kib(500)).contains(&size));
+        let pause = scenario.workloads[0].pause.draw(&mut rng);
+        assert!((Duration::from_secs(1)..=Duration::from_secs(3)).contains(&pause));
+    }
+    assert_eq!(scenario.workloads[0].size.mean(), Bytes::kib(300));
+    assert_eq!(scenario.workloads[0].pause.mean(), Duration::from_secs(2));
+}
+
+#[test]
+fn the_fingerprint_is_of_what_a_scenario_does() {
+    let print = |text: &str, sets: &[&str]| {
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        Document::parse(text, "x.toml", &sets).unwrap().fingerprint()
+    };
+    let same = print(SMALL, &[]);
+    assert_eq!(same.len(), 16);
+    assert_eq!(print(&format!("# a comment\n{SMALL}"), &[]), same);
+    assert_eq!(print(&SMALL.replace("small", "better title"), &[]), same);
+    assert_eq!(print(&SMALL.replace("1 min", "60 s"), &[]), same);
+    assert_eq!(print(SMALL, &["run.seeds=[7, 8]"]), same);
+    assert_ne!(print(SMALL, &["network.rtt=81 ms"]), same);
+    assert_ne!(print(&format!("{SMALL}[[variants]]\nname = 'other'\n"), &[]), same);
+}
+
+#[test]
+fn a_scenario_explains_itself() {
+    let text = shipped("defenestrator/bottleneck").describe();
+    for expected in [
+        "Windows behind a slow middle relay\ndefenestrator/bottleneck (defenestrator, section 5.1, figures 2, 4, 5, 6)\n",
+        "  relay   middle           link 128 KiB/s\n",
+        "  web -> entry -> middle -> exit -> destination\n    base round trip 320 ms, bottleneck middle at 128 KiB/s\n",
+        "  50KiB        \"50 KiB window\"      relay.edge_control.circuit_window = 100\n",
+        "  2 variants x 5 seeds (1, 2, 3, 4, 5) = 10 runs\n  each ends after 2 h of simulated time, or 200 downloads of web\n",
+    ] {
+        assert!(text.contains(expected), "{expected}\n---\n{text}");
+    }
+}
+
+#[test]
+fn a_whole_network_is_read_in_a_moment() {
+    // KIST's: 3,600 relays, 13,800 clients, 4,000 servers, each with a table of its own.
+    let mut text = SMALL.to_owned();
+    for number in 0..3600 {
+        text += &format!("[relays.r{number}]\nlink = '{} KiB/s'\n", 100 + number);
+    }
+    text += "[clients.more]\nworkload = 'web'\ncount = 13000\n";
+    for number in 0..800 {
+        text += &format!(
+            "[clients.c{number}]\nworkload = 'web'\npath = ['r{number}', 'a', 'b']\nserver = 's{number}'\n"
+        );
+    }
+    for number in 0..4000 {
+        text += &format!("[servers.s{number}]\n");
+    }
+    let document = Document::parse(&text, "large.toml", &[]).unwrap();
+    let scenario = document.scenario("default").unwrap();
+    assert_eq!((scenario.relays.len(), scenario.clients.len(), scenario.servers.len()), (3603, 13_801, 4001));
+    assert!(scenario.clients.is_sorted_by(|one, other| one.host.name < other.host.name));
+    let text = document.describe();
+    assert!(text.contains("the first 12 of 3603 relays by name:") && text.lines().count() < 120, "{text}");
+}

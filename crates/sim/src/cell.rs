@@ -1,0 +1,185 @@
+//! The simulator's cell: a descriptor of what a real one would carry.
+
+use penstock_core::cell::{Cell, CircId, Command, Message, Payload, PeerId, StreamId, Tag};
+use penstock_core::hop_control::Feedback;
+use penstock_core::keys::Direction;
+use std::num::NonZeroU32;
+
+/// What a cell takes on the wire [B]: 512 in every one of the papers.
+pub(crate) const CELL_BYTES: u32 = 512;
+
+/// Bytes of a stream, without the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SimPayload {
+    /// How many [B].
+    pub(crate) len: u16,
+    /// Whether the cell that carries them is tracked.
+    pub(crate) tag: Option<Tag>,
+    /// The last byte of a request for so many bytes; zero for all other payloads [B].
+    pub(crate) request: u64,
+}
+
+impl Payload for SimPayload {
+    fn len(&self) -> u16 {
+        self.len
+    }
+}
+
+/// What a circuit's handshake carries: which circuit of the run it is, and which hop this will be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SimHandshake {
+    pub(crate) circuit: u32,
+    pub(crate) hop: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Body {
+    Create(SimHandshake),
+    Created(SimHandshake),
+    Destroy,
+    Feedback(Feedback),
+    Begin(u32),
+    Connected,
+    Data { len: u16, request: u64 },
+    End,
+    Sendme,
+    Extend(PeerId, SimHandshake),
+    Extended(SimHandshake),
+}
+
+/// One cell.
+///
+/// Layers of encryption are counted: sealed is one, each hop nearer to the client adds one, and a
+/// cell is readable where the last one is peeled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SimCell {
+    id: CircId,
+    tag: Option<Tag>,
+    stream: Option<StreamId>,
+    layers: u8,
+    body: Body,
+}
+
+impl SimCell {
+    fn link(id: CircId, body: Body) -> Self {
+        SimCell { id, tag: None, stream: None, layers: 0, body }
+    }
+}
+
+impl Cell for SimCell {
+    type Payload = SimPayload;
+    type Target = u32;
+    type LinkSpec = PeerId;
+    type Handshake = SimHandshake;
+    type Layer = ();
+
+    fn wire_size(&self) -> u32 {
+        CELL_BYTES
+    }
+    fn circ_id(&self) -> CircId {
+        self.id
+    }
+    fn set_circ_id(&mut self, id: CircId) {
+        self.id = id;
+    }
+    fn command(&self) -> Command {
+        match self.body {
+            Body::Create(_) => Command::Create,
+            Body::Created(_) => Command::Created,
+            Body::Destroy => Command::Destroy,
+            Body::Feedback(_) => Command::Feedback,
+            _ => Command::Relay,
+        }
+    }
+    fn tag(&self) -> Option<Tag> {
+        self.tag
+    }
+
+    fn create(id: CircId, handshake: SimHandshake) -> Self {
+        SimCell::link(id, Body::Create(handshake))
+    }
+    fn created(id: CircId, handshake: SimHandshake) -> Self {
+        SimCell::link(id, Body::Created(handshake))
+    }
+    fn into_handshake(self) -> Option<SimHandshake> {
+        match self.body {
+            Body::Create(handshake) | Body::Created(handshake) => Some(handshake),
+            _ => None,
+        }
+    }
+    fn destroy(id: CircId) -> Self {
+        SimCell::link(id, Body::Destroy)
+    }
+    fn feedback(id: CircId, feedback: Feedback) -> Self {
+        SimCell::link(id, Body::Feedback(feedback))
+    }
+    fn as_feedback(&self) -> Option<Feedback> {
+        match self.body {
+            Body::Feedback(feedback) => Some(feedback),
+            _ => None,
+        }
+    }
+    fn relay(id: CircId, stream: Option<StreamId>, message: Message<Self>) -> Self {
+        let mut tag = None;
+        let body = match message {
+            Message::Begin(target) => Body::Begin(target),
+            Message::Connected => Body::Connected,
+            Message::Data(payload) => {
+                tag = payload.tag;
+                Body::Data { len: payload.len, request: payload.request }
+            }
+            Message::End => Body::End,
+            Message::Sendme => Body::Sendme,
+            Message::Extend(peer, handshake) => Body::Extend(peer, handshake),
+            Message::Extended(handshake) => Body::Extended(handshake),
+        };
+        SimCell { id, tag, stream, layers: 0, body }
+    }
+    fn into_message(self) -> Option<(Option<StreamId>, Message<Self>)> {
+        let message = match self.body {
+            Body::Begin(target) => Message::Begin(target),
+            Body::Connected => Message::Connected,
+            Body::Data { len, request } => Message::Data(SimPayload { len, tag: self.tag, request }),
+            Body::End => Message::End,
+            Body::Sendme => Message::Sendme,
+            Body::Extend(peer, handshake) => Message::Extend(peer, handshake),
+            Body::Extended(handshake) => Message::Extended(handshake),
+            Body::Create(_) | Body::Created(_) | Body::Destroy | Body::Feedback(_) => return None,
+        };
+        Some((self.stream, message))
+    }
+
+    fn seal(&mut self, (): &mut ()) {
+        self.layers = 1;
+    }
+    fn wrap(&mut self, (): &mut ()) {
+        self.layers += 1;
+    }
+    fn peel(&mut self, (): &mut ()) -> bool {
+        self.layers = self.layers.checked_sub(1).expect("a relay cell is sealed before it travels");
+        self.layers == 0
+    }
+}
+
+/// The `n`th tag of a run, counted from zero.
+pub(crate) fn tag(n: usize) -> Tag {
+    Tag(NonZeroU32::new(n as u32 + 1).expect("tags count from one"))
+}
+
+/// Which tag it is, counted from zero.
+pub(crate) fn tag_index(tag: Tag) -> usize {
+    tag.0.get() as usize - 1
+}
+
+/// Towards the client.
+pub(crate) const TO_CLIENT: Direction = Direction::Backward;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descriptor_stays_small() {
+        assert!(size_of::<SimCell>() <= 40, "{}", size_of::<SimCell>());
+    }
+}

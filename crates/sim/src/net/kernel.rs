@@ -1,0 +1,273 @@
+//! The kernel that a relay of the simulator sees.
+
+use super::socket::{Item, SockRef, Tracked};
+use super::{Net, Owner, Ready, StreamSock, sides};
+use crate::cell::{CELL_BYTES, SimCell, SimPayload};
+use crate::queue::Rank;
+use penstock_core::cell::Cell;
+use penstock_core::kernel::{Interest, Kernel, SocketInfo, StreamRead};
+use penstock_core::{ChannelKey, StreamKey};
+use penstock_units::Bytes;
+use std::collections::VecDeque;
+
+/// What TLS adds to a record [B]: header, nonce and tag of AES-GCM (RFC 5288; C tor's
+/// `TLS_PER_CELL_OVERHEAD` is the same number).
+const RECORD_OVERHEAD: u64 = 29;
+
+/// How many cells share a record at most [cell]: C tor hands TLS one 4 KiB chunk of its buffer at a time.
+const RECORD_CELLS: u64 = 8;
+
+/// One host's kernel, for one call of its relay.
+#[derive(Debug)]
+pub(crate) struct HostKernel<'a> {
+    net: &'a mut Net,
+    rank: Rank,
+}
+
+impl<'a> HostKernel<'a> {
+    pub(crate) fn new(net: &'a mut Net, rank: Rank) -> Self {
+        HostKernel { net, rank }
+    }
+
+    fn channel(&self, channel: ChannelKey) -> Option<SockRef> {
+        self.net.hosts[self.rank as usize].channel(channel)
+    }
+}
+
+impl Kernel<SimCell> for HostKernel<'_> {
+    fn read(&mut self, channel: ChannelKey, limit: Bytes, into: &mut VecDeque<SimCell>) -> Bytes {
+        let Some(sock) = self.channel(channel) else { return Bytes::ZERO };
+        let now = self.net.now();
+        let [here, there] = sides(&mut self.net.conns[sock.conn as usize], sock);
+        let received = here.tcp.received_end();
+        let start = received - here.tcp.readable();
+        let (mut taken, mut read_to) = (0, start);
+        while taken < limit.get()
+            && let Some((end, Item::Cell(cell))) = there.sent.front().copied()
+            && end <= received
+        {
+            there.sent.pop_front();
+            if let Some(tag) = cell.tag() {
+                self.net.tracker.read(tag, self.rank, now);
+                there.tracked.retain(|tracked| tracked.tag != tag);
+            }
+            taken += u64::from(cell.wire_size());
+            read_to = read_to.max(end);
+            into.push_back(cell);
+        }
+        if read_to > start {
+            here.tcp.read(&self.net.hosts[self.rank as usize].tcp, now, read_to - start);
+            self.net.pump(sock);
+        }
+        Bytes::new(taken)
+    }
+
+    fn write(&mut self, channel: ChannelKey, cells: &mut VecDeque<SimCell>, limit: Bytes) -> Bytes {
+        let Some(sock) = self.channel(channel) else { return Bytes::ZERO };
+        let now = self.net.now();
+        let [here, _] = sides(&mut self.net.conns[sock.conn as usize], sock);
+        let tcp = &self.net.hosts[self.rank as usize].tcp;
+        let mut accepted = 0;
+        while accepted < limit.get() && !cells.is_empty() {
+            let space = here.tcp.write_space(tcp);
+            if space == 0 {
+                break;
+            }
+            let wanted = (limit.get() - accepted).div_ceil(CELL_BYTES.into());
+            let fitting = (space / u64::from(CELL_BYTES)).max(1);
+            let count = wanted.min(fitting).min(RECORD_CELLS).min(cells.len() as u64);
+            let bytes = count * u64::from(CELL_BYTES);
+            here.tcp.write(tcp, now, bytes + RECORD_OVERHEAD);
+            // A record is readable as a whole: its cells all end with it.
+            let end = here.tcp.written_end();
+            for cell in cells.drain(..count as usize) {
+                if let Some(tag) = cell.tag() {
+                    self.net.tracker.written(tag, self.rank, now);
+                    here.tracked.push_back(Tracked { end, tag, left: false, arrived: false });
+                }
+                here.sent.push_back((end, Item::Cell(cell)));
+            }
+            accepted += bytes;
+        }
+        if accepted > 0 {
+            self.net.pump(sock);
+        }
+        Bytes::new(accepted)
+    }
+
+    fn socket_info(&self, channel: ChannelKey) -> SocketInfo {
+        let Some(sock) = self.channel(channel) else { return SocketInfo::default() };
+        let side = &self.net.conns[sock.conn as usize].sides[sock.side as usize];
+        let info = side.tcp.info(&self.net.hosts[self.rank as usize].tcp);
+        SocketInfo {
+            capacity: Bytes::new(info.send_capacity),
+            queued: Bytes::new(info.queued),
+            not_sent: Bytes::new(info.not_sent),
+            cwnd: info.cwnd,
+            unacked: info.unacked,
+            mss: info.mss,
+            rtt: info.srtt,
+        }
+    }
+
+    fn want(&mut self, channel: ChannelKey, interest: Interest) {
+        if let Some(sock) = self.channel(channel) {
+            self.net.side(sock).interest = interest;
+            self.net.refresh(sock);
+        }
+    }
+
+    fn close(&mut self, channel: ChannelKey) {
+        if let Some(sock) = self.channel(channel) {
+            self.net.hosts[self.rank as usize].set_channel(channel, None);
+            self.net.close(sock);
+        }
+    }
+
+    fn read_stream(&mut self, stream: StreamKey, limit: u16) -> StreamRead<SimPayload> {
+        let now = self.net.now();
+        let host = &mut self.net.hosts[self.rank as usize];
+        let sock = match host.stream(stream) {
+            None => return StreamRead::Closed,
+            Some(StreamSock::Tcp(sock)) => *sock,
+            Some(StreamSock::App(app)) => {
+                let len = app.request.min(limit.into());
+                if len == 0 {
+                    return StreamRead::Blocked;
+                }
+                app.request -= len;
+                let request = if app.request == 0 { app.wants } else { 0 };
+                return StreamRead::Data(SimPayload { len: len as u16, tag: None, request });
+            }
+        };
+        let [here, _] = sides(&mut self.net.conns[sock.conn as usize], sock);
+        let len = here.tcp.readable().min(limit.into());
+        if len == 0 {
+            return if here.tcp.receive_closed() { StreamRead::Closed } else { StreamRead::Blocked };
+        }
+        let end = here.tcp.received_end() - here.tcp.readable() + len;
+        here.tcp.read(&host.tcp, now, len);
+        let mut tag = None;
+        if let Some(traced) = &mut here.traced {
+            let arrived = loop {
+                match traced.arrivals.front().copied() {
+                    Some((until, _)) if until < end => traced.arrivals.pop_front(),
+                    Some((_, at)) => break at,
+                    None => break now,
+                };
+            };
+            tag = self.net.tracker.packaged(traced.circuit, self.rank, arrived, now);
+        }
+        self.net.pump(sock);
+        StreamRead::Data(SimPayload { len: len as u16, tag, request: 0 })
+    }
+
+    fn write_stream(
+        &mut self,
+        stream: StreamKey,
+        payloads: &mut VecDeque<SimPayload>,
+        limit: Bytes,
+    ) -> Bytes {
+        let now = self.net.now();
+        let host = &mut self.net.hosts[self.rank as usize];
+        let mut accepted = 0;
+        match host.stream(stream) {
+            None => payloads.clear(),
+            Some(StreamSock::App(app)) => {
+                for payload in payloads.drain(..) {
+                    accepted += u64::from(payload.len);
+                }
+                app.received += accepted;
+                app.first_byte.get_or_insert(now);
+                app.last_byte = Some(now);
+            }
+            Some(StreamSock::Tcp(sock)) => {
+                let sock = *sock;
+                let [here, _] = sides(&mut self.net.conns[sock.conn as usize], sock);
+                let tcp = &self.net.hosts[self.rank as usize].tcp;
+                while accepted < limit.get() && here.tcp.write_space(tcp) > 0 {
+                    let Some(payload) = payloads.pop_front() else { break };
+                    here.tcp.write(tcp, now, payload.len.into());
+                    accepted += u64::from(payload.len);
+                    if payload.request > 0 {
+                        here.sent.push_back((here.tcp.written_end(), Item::Request(payload.request)));
+                    }
+                }
+                self.net.pump(sock);
+            }
+        }
+        Bytes::new(accepted)
+    }
+
+    fn want_stream(&mut self, stream: StreamKey, interest: Interest) {
+        let host = &mut self.net.hosts[self.rank as usize];
+        match host.stream(stream) {
+            None => {}
+            Some(StreamSock::Tcp(sock)) => {
+                let sock = *sock;
+                self.net.side(sock).interest = interest;
+                self.net.refresh(sock);
+            }
+            Some(StreamSock::App(app)) => {
+                app.readable_wanted = interest.readable;
+                self.net.refresh_app(self.rank, stream);
+            }
+        }
+    }
+
+    fn close_stream(&mut self, stream: StreamKey) {
+        let host = &mut self.net.hosts[self.rank as usize];
+        if let Some(StreamSock::Tcp(sock)) = host.stream(stream) {
+            let sock = *sock;
+            host.set_stream(stream, None);
+            self.net.close(sock);
+        }
+    }
+}
+
+/// Applications of clients.
+impl Net {
+    /// Takes an application's turn: whether the relay still wants what it has.
+    pub(crate) fn take_app_turn(&mut self, rank: Rank, stream: StreamKey) -> bool {
+        let Some(app) = self.hosts[rank as usize].app(stream) else { return false };
+        app.ready = false;
+        app.readable_wanted && app.request > 0
+    }
+
+    /// Puts an application in line if the relay wants what it has.
+    pub(crate) fn refresh_app(&mut self, rank: Rank, stream: StreamKey) {
+        let host = &mut self.hosts[rank as usize];
+        if let Some(app) = host.app(stream)
+            && app.readable_wanted
+            && app.request > 0
+            && !std::mem::replace(&mut app.ready, true)
+        {
+            host.ready.push_back(Ready::App(stream));
+        }
+    }
+}
+
+/// Connections of relays.
+impl Net {
+    /// The relay accepted a connection as this channel.
+    pub(crate) fn adopt(&mut self, sock: SockRef, channel: ChannelKey) {
+        let side = self.side(sock);
+        side.owner = Owner::Channel(channel);
+        let rank = side.host;
+        self.hosts[rank as usize].set_channel(channel, Some(sock));
+    }
+
+    /// An exit opens a stream's connection to a server.
+    pub(crate) fn connect_stream(&mut self, from: Rank, to: Rank, stream: StreamKey, traced: Option<u32>) {
+        let sock = self.connect(from, to, Owner::Stream(stream), Owner::Server(0));
+        self.side(sock).traced =
+            traced.map(|circuit| Box::new(super::socket::Traced { circuit, arrivals: VecDeque::new() }));
+        self.hosts[from as usize].set_stream(stream, Some(StreamSock::Tcp(sock)));
+    }
+
+    /// A relay opens a channel to another one.
+    pub(crate) fn connect_channel(&mut self, from: Rank, to: Rank, channel: ChannelKey) {
+        let sock = self.connect(from, to, Owner::Linking(Some(channel)), Owner::Linking(None));
+        self.hosts[from as usize].set_channel(channel, Some(sock));
+    }
+}

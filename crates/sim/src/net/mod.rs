@@ -1,0 +1,453 @@
+//! What lies below Tor: hosts, links, TCP connections and the readiness of their sockets.
+//!
+//! A segment leaves through its host's interface (one FIFO for all sockets), crosses the network
+//! with a fixed delay, perhaps is lost, waits in the drop-tail queue before the receiver's access
+//! link, and arrives. Two events a packet: at the queue, and in the kernel.
+
+mod host;
+mod kernel;
+mod link;
+mod nic;
+mod socket;
+
+pub(crate) use host::{App, Host, Ready, StreamSock};
+pub(crate) use kernel::HostKernel;
+pub(crate) use socket::{Owner, SockRef};
+
+use crate::event::What;
+use crate::queue::{EventQueue, Rank};
+use crate::tcp::Segment;
+use crate::tracker::Tracker;
+use penstock_scenario::model::Scenario;
+use penstock_units::{Bytes, Instant, Rng, Seed};
+use slab::Slab;
+use socket::{Conn, Item, Side};
+use std::collections::BTreeMap;
+
+/// The interface's queue, as Linux has it by default: 1000 packets [packet] (`txqueuelen`).
+const NIC_QUEUE_PACKETS: u64 = 1000;
+
+/// All hosts and what travels between them.
+#[derive(Debug)]
+pub(crate) struct Net {
+    pub(crate) queue: EventQueue<What>,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) tracker: Tracker,
+    conns: Slab<Conn>,
+    generations: u32,
+    packets: Slab<Packet>,
+    wires: Wires,
+    /// Packets delivered to a kernel.
+    pub(crate) delivered: u64,
+    /// Channels and streams that the loop of their host must hear about.
+    pub(crate) news: Vec<(Rank, News)>,
+}
+
+/// What a host's loop must hear about beside readiness.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum News {
+    /// A channel we opened is set up.
+    Opened(penstock_core::ChannelKey),
+    /// A peer opened a channel to us.
+    Accepted(SockRef, Rank),
+    /// An exit's stream is connected to its server.
+    Connected(penstock_core::StreamKey),
+    /// A channel's connection broke.
+    ChannelBroke(penstock_core::ChannelKey),
+    /// A stream's connection broke.
+    StreamBroke(penstock_core::StreamKey),
+}
+
+/// A segment on its way.
+#[derive(Clone, Copy, Debug)]
+struct Packet {
+    to: SockRef,
+    generation: u32,
+    segment: Segment,
+}
+
+/// Delay and loss of every pair of hosts, with the chance that decides about loss.
+#[derive(Debug)]
+struct Wires {
+    seed: Seed,
+    names: Vec<penstock_scenario::model::Host>,
+    network: penstock_scenario::model::Network,
+    /// One stream for each ordered pair that loses packets.
+    chance: BTreeMap<(Rank, Rank), Rng>,
+}
+
+impl Wires {
+    fn loses(&mut self, from: Rank, to: Rank, loss: f64) -> bool {
+        if loss == 0.0 {
+            return false;
+        }
+        let rng = self.chance.entry((from, to)).or_insert_with(|| {
+            let (from, to) = (&self.names[from as usize].name, &self.names[to as usize].name);
+            self.seed.stream(&format!("{from}->{to}/loss"))
+        });
+        rng.chance(loss)
+    }
+}
+
+impl Net {
+    /// All hosts of a scenario, in the order of their names.
+    pub(crate) fn new(scenario: &Scenario, hosts: &[&penstock_scenario::model::Host], seed: Seed) -> Self {
+        Net {
+            queue: EventQueue::new(hosts.len()),
+            hosts: hosts.iter().map(|host| Host::new(host, &scenario.tcp)).collect(),
+            tracker: Tracker::default(),
+            conns: Slab::new(),
+            generations: 0,
+            packets: Slab::new(),
+            wires: Wires {
+                seed,
+                names: hosts.iter().map(|host| (*host).clone()).collect(),
+                network: scenario.network.clone(),
+                chance: BTreeMap::new(),
+            },
+            delivered: 0,
+            news: Vec::new(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.queue.now()
+    }
+
+    fn side(&mut self, sock: SockRef) -> &mut Side {
+        &mut self.conns[sock.conn as usize].sides[sock.side as usize]
+    }
+
+    /// Opens a connection from one host to another.
+    pub(crate) fn connect(&mut self, from: Rank, to: Rank, owner: Owner, accepting: Owner) -> SockRef {
+        let wire =
+            self.wires.network.between(&self.wires.names[from as usize], &self.wires.names[to as usize]);
+        self.generations += 1;
+        let conn = self.conns.insert(Conn {
+            generation: self.generations,
+            delay: wire.rtt / 2,
+            loss: wire.loss,
+            sides: [Side::new(from, owner), Side::new(to, accepting)],
+        });
+        let sock = SockRef { conn: conn as u32, side: 0 };
+        let now = self.now();
+        self.side(sock.peer()).tcp.listen();
+        let conn = &mut self.conns[conn];
+        conn.sides[0].tcp.connect(&self.hosts[from as usize].tcp, now);
+        self.pump(sock);
+        sock
+    }
+
+    /// Sends what TCP has to send, as far as the interface takes it, and arms the timer.
+    pub(crate) fn pump(&mut self, sock: SockRef) {
+        let now = self.now();
+        let conn = &mut self.conns[sock.conn as usize];
+        let (delay, loss, generation) = (conn.delay, conn.loss, conn.generation);
+        let to = sock.peer();
+        let far = conn.sides[to.side as usize].host;
+        let side = &mut conn.sides[sock.side as usize];
+        let rank = side.host;
+        let host = &mut self.hosts[rank as usize];
+        let full = Bytes::new(NIC_QUEUE_PACKETS * u64::from(host.tcp.mss + crate::tcp::HEADER_BYTES));
+        loop {
+            if host.up.backlog(now) >= full {
+                if !side.awaits_nic {
+                    side.awaits_nic = true;
+                    host.nic_waiters.push_back(sock);
+                }
+                if !host.drain_scheduled {
+                    host.drain_scheduled = true;
+                    let at = host.up.drained_to(now, Bytes::new(full.get() / 2));
+                    self.queue.push(at, rank, What::NicDrained(rank));
+                }
+                break;
+            }
+            let Some(segment) = side.tcp.poll_transmit(&host.tcp, now) else { break };
+            let left = host.up.send(now, segment.wire_bytes());
+            for tracked in side.tracked.iter_mut().filter(|tracked| !tracked.left) {
+                if segment.seq < tracked.end && tracked.end <= segment.end() {
+                    tracked.left = true;
+                    self.tracker.nic_out(tracked.tag, rank, left);
+                }
+            }
+            if !self.wires.loses(rank, far, loss) {
+                let packet = self.packets.insert(Packet { to, generation, segment });
+                self.queue.push(left + delay, rank, What::Arrive(packet as u32));
+            }
+        }
+        if let Some(due) = side.tcp.poll_timeout()
+            && side.timer.is_none_or(|timer| due < timer)
+        {
+            let due = due.max(now);
+            side.timer = Some(due);
+            self.queue.push(due, rank, What::TcpTimer(sock, generation));
+        }
+    }
+
+    /// A packet reaches the queue before the receiver's access link: it waits there, or is dropped.
+    pub(crate) fn on_arrive(&mut self, packet: u32) {
+        let now = self.now();
+        let Packet { to, generation, segment } = self.packets[packet as usize];
+        let alive = self.conns.get(to.conn as usize).is_some_and(|conn| conn.generation == generation);
+        if alive {
+            let rank = self.conns[to.conn as usize].sides[to.side as usize].host;
+            let host = &mut self.hosts[rank as usize];
+            let bytes = segment.wire_bytes();
+            let backlog = host.down.backlog(now);
+            if backlog == Bytes::ZERO || backlog + Bytes::new(bytes) <= host.down_limit {
+                let at = host.down.send(now, bytes);
+                self.queue.push(at, rank, What::Deliver(packet));
+                return;
+            }
+        }
+        self.packets.remove(packet as usize);
+    }
+
+    /// A packet is in the receiver's kernel; returns the host whose loop may have work.
+    pub(crate) fn on_deliver(&mut self, packet: u32) -> Option<Rank> {
+        let now = self.now();
+        let Packet { to, generation, segment } = self.packets.remove(packet as usize);
+        let conn = self.conns.get_mut(to.conn as usize).filter(|conn| conn.generation == generation)?;
+        self.delivered += 1;
+        let [here, there] = sides(conn, to);
+        let rank = here.host;
+        // The first of these that holds a tracked message's last byte brings it.
+        for tracked in there.tracked.iter_mut().filter(|tracked| !tracked.arrived) {
+            if segment.seq < tracked.end && tracked.end <= segment.end() {
+                tracked.arrived = true;
+                self.tracker.nic_in(tracked.tag, rank, now);
+            }
+        }
+        let before = here.tcp.received_end();
+        here.tcp.on_segment(&self.hosts[rank as usize].tcp, now, &segment);
+        let after = here.tcp.received_end();
+        if let Some(traced) = &mut here.traced
+            && after > before
+        {
+            traced.arrivals.push_back((after, now));
+        }
+        self.pump(to);
+        self.after_input(to);
+        Some(rank)
+    }
+
+    pub(crate) fn on_tcp_timer(&mut self, sock: SockRef, generation: u32) -> Option<Rank> {
+        let now = self.now();
+        let conn = self.conns.get_mut(sock.conn as usize).filter(|conn| conn.generation == generation)?;
+        let side = &mut conn.sides[sock.side as usize];
+        // An earlier timer took this one's place.
+        if side.timer != Some(now) {
+            return None;
+        }
+        side.timer = None;
+        let rank = side.host;
+        side.tcp.on_timer(&self.hosts[rank as usize].tcp, now);
+        self.pump(sock);
+        self.after_input(sock);
+        Some(rank)
+    }
+
+    /// The interface has room again: whoever waited may send, in the order of waiting.
+    pub(crate) fn on_nic_drained(&mut self, rank: Rank) {
+        let host = &mut self.hosts[rank as usize];
+        host.drain_scheduled = false;
+        for sock in std::mem::take(&mut host.nic_waiters) {
+            if let Some(conn) = self.conns.get_mut(sock.conn as usize)
+                && conn.sides[sock.side as usize].host == rank
+                && std::mem::take(&mut conn.sides[sock.side as usize].awaits_nic)
+            {
+                self.pump(sock);
+            }
+        }
+    }
+
+    /// What a changed connection means for its owner.
+    fn after_input(&mut self, sock: SockRef) {
+        let side = self.side(sock);
+        let (rank, owner) = (side.host, side.owner);
+        if side.tcp.is_reset() {
+            self.on_reset(sock, owner, rank);
+            return;
+        }
+        match owner {
+            Owner::Linking(_) => self.link_step(sock),
+            Owner::Channel(_) => {
+                if self.channel_ended(sock) {
+                    self.on_reset(sock, owner, rank);
+                } else {
+                    self.refresh(sock);
+                }
+            }
+            Owner::Stream(stream) => {
+                let side = self.side(sock);
+                if side.tcp.is_established() && !std::mem::replace(&mut side.announced, true) {
+                    self.news.push((rank, News::Connected(stream)));
+                }
+                self.refresh(sock);
+            }
+            Owner::Server(_) => self.serve(sock),
+            Owner::Gone => self.discard(sock),
+        }
+    }
+
+    /// The peer closed the channel and everything it sent was read.
+    fn channel_ended(&mut self, sock: SockRef) -> bool {
+        self.side(sock).tcp.receive_closed()
+    }
+
+    fn on_reset(&mut self, sock: SockRef, owner: Owner, rank: Rank) {
+        match owner {
+            Owner::Channel(channel) | Owner::Linking(Some(channel)) => {
+                self.news.push((rank, News::ChannelBroke(channel)));
+            }
+            Owner::Stream(stream) => self.news.push((rank, News::StreamBroke(stream))),
+            Owner::Linking(None) | Owner::Server(_) | Owner::Gone => {}
+        }
+        self.abandon(sock);
+    }
+
+    /// A server reads requests and answers them.
+    fn serve(&mut self, sock: SockRef) {
+        let now = self.now();
+        let conn = &mut self.conns[sock.conn as usize];
+        let [here, there] = sides(conn, sock);
+        let tcp = &self.hosts[here.host as usize].tcp;
+        let Owner::Server(mut left) = here.owner else { return };
+        let readable = here.tcp.readable();
+        if readable > 0 {
+            here.tcp.read(tcp, now, readable);
+        }
+        let mut asked = false;
+        while let Some((end, Item::Request(bytes))) = there.sent.front().copied()
+            && end <= here.tcp.received_end()
+        {
+            there.sent.pop_front();
+            left += bytes;
+            asked = true;
+        }
+        if left > 0 && (asked || here.tcp.is_writable(tcp)) {
+            let bytes = left.min(here.tcp.write_space(tcp));
+            here.tcp.write(tcp, now, bytes);
+            left -= bytes;
+            if left == 0 {
+                // No keep-alive: the end of the file is the end of the connection.
+                here.tcp.shutdown(tcp, now);
+            }
+        }
+        here.owner = Owner::Server(left);
+        let done = here.tcp.receive_closed() && left == 0;
+        if done {
+            here.tcp.shutdown(tcp, now);
+            here.owner = Owner::Gone;
+        }
+        self.pump(sock);
+        if done {
+            self.collect(sock);
+        }
+    }
+
+    /// Nobody reads this side any more.
+    fn discard(&mut self, sock: SockRef) {
+        let now = self.now();
+        let conn = &mut self.conns[sock.conn as usize];
+        let [here, there] = sides(conn, sock);
+        there.sent.clear();
+        let readable = here.tcp.readable();
+        if readable > 0 {
+            here.tcp.read(&self.hosts[here.host as usize].tcp, now, readable);
+            self.pump(sock);
+        }
+        self.collect(sock);
+    }
+
+    /// The owner closes its side. What it wrote is still sent, unless the peer has more to say:
+    /// nobody would read that, so the connection is aborted (Linux `tcp_close()`).
+    pub(crate) fn close(&mut self, sock: SockRef) {
+        let now = self.now();
+        let side = &mut self.conns[sock.conn as usize].sides[sock.side as usize];
+        side.owner = Owner::Gone;
+        side.interest = Default::default();
+        let tcp = &self.hosts[side.host as usize].tcp;
+        if side.tcp.receive_closed() {
+            side.tcp.shutdown(tcp, now);
+        } else {
+            side.tcp.reset(now);
+        }
+        self.pump(sock);
+        self.discard(sock);
+    }
+
+    /// A broken connection has no owners.
+    fn abandon(&mut self, sock: SockRef) {
+        self.side(sock).owner = Owner::Gone;
+        self.side(sock).interest = Default::default();
+        self.collect(sock);
+    }
+
+    /// Removes a connection that neither side needs.
+    fn collect(&mut self, sock: SockRef) {
+        let conn = &self.conns[sock.conn as usize];
+        let done = |side: &Side| side.owner == Owner::Gone && side.tcp.is_closed();
+        if conn.sides.iter().all(done) {
+            self.conns.remove(sock.conn as usize);
+        }
+    }
+
+    /// Puts a socket in its host's line if something it wants is possible.
+    pub(crate) fn refresh(&mut self, sock: SockRef) {
+        let Some(conn) = self.conns.get_mut(sock.conn as usize) else { return };
+        let [here, there] = sides(conn, sock);
+        let host = &mut self.hosts[here.host as usize];
+        if here.interest.readable && !here.ready.readable && has_input(here, there) {
+            here.ready.readable = true;
+            host.ready.push_back(Ready::Readable(sock));
+        }
+        if here.interest.writable && !here.ready.writable && here.tcp.is_writable(&host.tcp) {
+            here.ready.writable = true;
+            host.ready.push_back(Ready::Writable(sock));
+        }
+    }
+
+    /// Takes a socket's turn: whose it is, if it still wants what it was in line for and can have it.
+    pub(crate) fn take_turn(&mut self, ready: Ready) -> Option<Owner> {
+        let (sock, reading) = match ready {
+            Ready::Readable(sock) => (sock, true),
+            Ready::Writable(sock) => (sock, false),
+            Ready::App(_) => return None,
+        };
+        let conn = self.conns.get_mut(sock.conn as usize)?;
+        let [here, there] = sides(conn, sock);
+        let possible = if reading {
+            here.ready.readable = false;
+            here.interest.readable && has_input(here, there)
+        } else {
+            here.ready.writable = false;
+            here.interest.writable && here.tcp.is_writable(&self.hosts[here.host as usize].tcp)
+        };
+        possible.then_some(here.owner)
+    }
+
+    /// What all channels of a host have in their send buffers [B].
+    pub(crate) fn kernel_out(&self, rank: Rank) -> u64 {
+        let host = &self.hosts[rank as usize];
+        let sockets = host.channels.iter().flatten();
+        sockets
+            .map(|sock| self.conns[sock.conn as usize].sides[sock.side as usize].tcp.info(&host.tcp).queued)
+            .sum()
+    }
+}
+
+/// A connection's side and the other one.
+fn sides(conn: &mut Conn, sock: SockRef) -> [&mut Side; 2] {
+    let [zero, one] = &mut conn.sides;
+    if sock.side == 0 { [zero, one] } else { [one, zero] }
+}
+
+/// Whether the owner of `here` would read something, or learn of the end.
+fn has_input(here: &Side, there: &Side) -> bool {
+    match here.owner {
+        Owner::Channel(_) => there.sent.front().is_some_and(|(end, _)| *end <= here.tcp.received_end()),
+        Owner::Stream(_) => here.tcp.readable() > 0 || here.tcp.receive_closed(),
+        Owner::Linking(_) | Owner::Server(_) | Owner::Gone => false,
+    }
+}

@@ -1,0 +1,127 @@
+//! What is written down of a run.
+
+use crate::client::{Circuit, Download};
+use crate::tracker::position;
+use penstock_core::Counters;
+use penstock_record::tables::Name;
+use penstock_record::{CircuitRow, Direction, Outcome, PathRow, Position, RelayRow, Tables, Transfer};
+use penstock_units::{Cells, Duration, Instant};
+
+/// Collects the rows of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Observer {
+    pub(crate) tables: Tables,
+    /// Row of each circuit in `tables.paths`, by its number.
+    rows: Vec<usize>,
+}
+
+/// What a download has to say of itself besides its own fields.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    pub(crate) client: Name,
+    pub(crate) workload: Name,
+    pub(crate) circuit: u32,
+    pub(crate) received: u64,
+    pub(crate) first_byte: Option<Instant>,
+    pub(crate) last_byte: Option<Instant>,
+    pub(crate) outcome: Outcome,
+    pub(crate) warmup: bool,
+}
+
+/// A relay at the end of an interval.
+#[derive(Debug)]
+pub(crate) struct RelaySample {
+    pub(crate) name: Name,
+    pub(crate) position: Position,
+    pub(crate) at: Instant,
+    pub(crate) before: Counters,
+    pub(crate) after: Counters,
+    pub(crate) circuit_queue: Cells,
+    pub(crate) outbuf: u64,
+    pub(crate) kernel_out: u64,
+    pub(crate) throttled: u32,
+}
+
+fn seconds(span: Duration) -> f64 {
+    span.as_secs_f64()
+}
+
+impl Observer {
+    /// A circuit begins; returns its number.
+    pub(crate) fn circuit_begun(&mut self, client: Name, relays: &[Name]) -> u32 {
+        let number = self.rows.len();
+        self.rows.push(self.tables.paths.len());
+        let name = |place: usize| relays[place.min(relays.len() - 1)].clone();
+        self.tables.paths.push(PathRow {
+            circuit: number as u64,
+            client,
+            built_s: None,
+            build_time_s: None,
+            guard: name(0),
+            middle: name(relays.len() / 2),
+            exit: name(relays.len() - 1),
+        });
+        number as u32
+    }
+
+    pub(crate) fn circuit_built(&mut self, circuit: &Circuit, now: Instant) {
+        let row = &mut self.tables.paths[self.rows[circuit.number as usize]];
+        row.built_s = Some(now.as_secs_f64());
+        row.build_time_s = Some(seconds(now - circuit.begun));
+    }
+
+    pub(crate) fn transfer(&mut self, download: &Download, ending: Ending) {
+        let since = |at: Option<Instant>| at.map(|at| seconds(at - download.start));
+        let complete = ending.outcome == Outcome::Ok;
+        self.tables.transfers.push(Transfer {
+            client: ending.client,
+            workload: ending.workload,
+            circuit: Some(ending.circuit.into()),
+            stream: Some(download.number),
+            direction: Direction::Download,
+            bytes: download.size.get(),
+            bytes_received: ending.received,
+            start_s: download.start.as_secs_f64(),
+            connect_s: since(download.connected),
+            ttfb_s: since(ending.first_byte),
+            ttlb_s: since(ending.last_byte.filter(|_| complete)),
+            outcome: ending.outcome,
+            warmup: ending.warmup,
+        });
+    }
+
+    pub(crate) fn relay(&mut self, sample: RelaySample) {
+        self.tables.relays.push(RelayRow {
+            relay: sample.name,
+            position: sample.position,
+            t_s: sample.at.as_secs_f64(),
+            read_bytes: sample.after.read_bytes.saturating_sub(sample.before.read_bytes).get(),
+            written_bytes: sample.after.written_bytes.saturating_sub(sample.before.written_bytes).get(),
+            circuit_queue_cells: sample.circuit_queue.get(),
+            outbuf_bytes: sample.outbuf,
+            kernel_out_bytes: sample.kernel_out,
+            throttled_conns: sample.throttled.into(),
+            bound_by: None,
+        });
+    }
+
+    pub(crate) fn circuit(
+        &mut self,
+        number: u32,
+        workload: Name,
+        (place, nodes): (usize, usize),
+        at: Instant,
+        queue: Cells,
+        window: Option<(Cells, Option<Duration>)>,
+    ) {
+        self.tables.circuits.push(CircuitRow {
+            circuit: number.into(),
+            workload,
+            hop: position(place, nodes),
+            t_s: at.as_secs_f64(),
+            queue_cells: queue.get(),
+            window_cells: window.map(|(window, _)| window.get() as i64),
+            rtt_s: window.and_then(|(_, rtt)| rtt).map(seconds),
+        });
+    }
+}

@@ -1,0 +1,429 @@
+//! One end of a connection: handshake and close, and which half a call belongs to.
+
+use super::buffers;
+use super::config::TcpConfig;
+use super::receive::Receiver;
+use super::recovery::CaState;
+use super::segment::{Flags, Segment};
+use super::send::{Chunk, Outgoing, Sender, TimedOut};
+use penstock_units::{Duration, Instant};
+
+/// Where the handshake stands. What follows is told by the two halves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Closed,
+    Listen,
+    SynSent,
+    SynReceived,
+    Established,
+    Reset,
+}
+
+/// What the host says of a connection (TCP_INFO, SIOCOUTQ, SIOCOUTQNSD).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// Congestion window [segments] (`tcpi_snd_cwnd`).
+    pub cwnd: u32,
+    /// Slow-start threshold [segments], `u32::MAX` if infinite (`tcpi_snd_ssthresh`).
+    pub ssthresh: u32,
+    /// Segments sent and not acknowledged [segments] (`tcpi_unacked`).
+    pub unacked: u32,
+    /// Payload of a full segment [B] (`tcpi_snd_mss`).
+    pub mss: u32,
+    /// Payload that the send buffer takes [B] (SO_SNDBUF).
+    pub send_capacity: u64,
+    /// Bytes written and not acknowledged [B] (SIOCOUTQ).
+    pub queued: u64,
+    /// Bytes written and not sent [B] (SIOCOUTQNSD).
+    pub not_sent: u64,
+    /// Smoothed round trip, zero before the first sample (`tcpi_rtt`).
+    pub srtt: Duration,
+    /// Retransmission timeout, backed off (`tcpi_rto`).
+    pub rto: Duration,
+    /// The congestion state (`tcpi_ca_state`).
+    pub state: CaState,
+    /// Segments sent again so far (`tcpi_total_retrans`).
+    pub retransmits: u64,
+}
+
+/// One end of a TCP connection.
+///
+/// Give every call of one connection the same [`TcpConfig`]; it is not stored. After each call
+/// with `&mut self`, drain [`Endpoint::poll_transmit`].
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    stage: Stage,
+    /// A SYN, or a SYN-ACK, must leave.
+    syn_due: bool,
+    /// A RST must leave.
+    reset_due: bool,
+    /// Made when the connection opens: what is closed costs a pointer.
+    halves: Option<Box<Halves>>,
+}
+
+/// The state of an open connection.
+#[derive(Clone, Debug)]
+struct Halves {
+    send: Sender,
+    receive: Receiver,
+}
+
+impl Default for Endpoint {
+    fn default() -> Self {
+        Endpoint::new()
+    }
+}
+
+impl Endpoint {
+    /// A closed endpoint.
+    pub fn new() -> Self {
+        Endpoint { stage: Stage::Closed, syn_due: false, reset_due: false, halves: None }
+    }
+
+    /// Opens the connection: a SYN becomes due.
+    ///
+    /// Source: RFC 9293 §3.10.1; Linux `tcp_connect`.
+    pub fn connect(&mut self, cfg: &TcpConfig, now: Instant) {
+        self.open(cfg, now);
+        self.stage = Stage::SynSent;
+    }
+
+    /// Waits for a SYN.
+    pub fn listen(&mut self) {
+        *self = Endpoint { stage: Stage::Listen, ..Endpoint::new() };
+    }
+
+    fn open(&mut self, cfg: &TcpConfig, now: Instant) {
+        let mut send = Sender::new(cfg, now);
+        send.timer = now + cfg.initial_rto;
+        self.halves = Some(Box::new(Halves { send, receive: Receiver::new(cfg, now) }));
+        self.syn_due = true;
+        self.reset_due = false;
+    }
+
+    /// Whether the handshake is over and the connection was not reset. Remains so after both FINs,
+    /// since a repeated FIN must still be answered; see [`Endpoint::is_closed`].
+    pub fn is_established(&self) -> bool {
+        self.stage == Stage::Established
+    }
+
+    /// Whether nothing will be sent or received any more: never opened, reset, or both streams
+    /// ended, were acknowledged and read.
+    pub fn is_closed(&self) -> bool {
+        match self.stage {
+            Stage::Closed | Stage::Reset => true,
+            Stage::Established => self.send_closed() && self.receive_closed(),
+            Stage::Listen | Stage::SynSent | Stage::SynReceived => false,
+        }
+    }
+
+    /// Whether our FIN was sent and acknowledged.
+    pub fn send_closed(&self) -> bool {
+        self.halves.as_ref().is_some_and(|halves| halves.send.fin && halves.send.una > halves.send.written)
+    }
+
+    /// Whether the peer's FIN arrived and the application has read all before it.
+    pub fn receive_closed(&self) -> bool {
+        self.halves.as_ref().is_some_and(|halves| halves.receive.has_fin() && halves.receive.readable() == 0)
+    }
+
+    /// Whether a RST was sent or received, or the peer was given up (ECONNRESET, ETIMEDOUT).
+    pub fn is_reset(&self) -> bool {
+        self.stage == Stage::Reset
+    }
+
+    /// How many bytes the kernel takes now [B]; 0 is EWOULDBLOCK.
+    pub fn write_space(&self, _cfg: &TcpConfig) -> u64 {
+        self.open_send().map_or(0, |send| send.capacity.saturating_sub(send.queued()))
+    }
+
+    /// Whether `poll()` says POLLOUT: a third of the buffer must be free.
+    ///
+    /// Source: Linux `sk_stream_is_writeable`.
+    pub fn is_writable(&self, _cfg: &TcpConfig) -> bool {
+        self.open_send().is_some_and(|send| buffers::is_writable(send.queued(), send.capacity))
+    }
+
+    /// The sending half, while the application may write.
+    fn open_send(&self) -> Option<&Sender> {
+        let halves = self.halves.as_ref().filter(|_| self.is_established())?;
+        Some(&halves.send).filter(|send| !send.fin)
+    }
+
+    /// The application writes `bytes` [B].
+    ///
+    /// It respects [`Endpoint::write_space`], which the last message of a write may exceed: the
+    /// kernel takes it whole. Ignored after [`Endpoint::shutdown`] and before the handshake is over.
+    pub fn write(&mut self, _cfg: &TcpConfig, _now: Instant, bytes: u64) {
+        if self.open_send().is_some() {
+            self.with(|halves| halves.send.written += bytes);
+        }
+    }
+
+    /// The application is done writing: FIN follows what is queued.
+    pub fn shutdown(&mut self, _cfg: &TcpConfig, _now: Instant) {
+        self.with(|halves| halves.send.fin = true);
+    }
+
+    /// Aborts the connection: what is queued is lost, and a RST leaves.
+    pub fn reset(&mut self, _now: Instant) {
+        self.reset_due = matches!(self.stage, Stage::SynReceived | Stage::Established);
+        self.abort();
+    }
+
+    fn abort(&mut self) {
+        self.stage = Stage::Reset;
+        self.syn_due = false;
+        self.with(|halves| {
+            halves.send.timer = Instant::FAR_FUTURE;
+            halves.receive.delayed_ack = Instant::FAR_FUTURE;
+        });
+    }
+
+    /// In-order bytes that the application has not read [B]. They remain readable after a reset.
+    pub fn readable(&self) -> u64 {
+        self.halves.as_ref().map_or(0, |halves| halves.receive.readable())
+    }
+
+    /// Offset up to which bytes arrived in order [B].
+    pub fn received_end(&self) -> u64 {
+        self.halves.as_ref().map_or(0, |halves| halves.receive.received_end())
+    }
+
+    /// The application read `bytes`, at most [`Endpoint::readable`] [B]. A window update may
+    /// become due.
+    pub fn read(&mut self, cfg: &TcpConfig, now: Instant, bytes: u64) {
+        self.with(|halves| halves.receive.on_read(cfg, now, bytes));
+    }
+
+    /// A segment arrived.
+    ///
+    /// Source: RFC 9293 §3.10.7. Deviation: any RST is believed, also one outside of the window.
+    pub fn on_segment(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment) {
+        let syn = segment.flags.has(Flags::SYN);
+        if segment.flags.has(Flags::RST) {
+            if !matches!(self.stage, Stage::Closed | Stage::Listen) {
+                self.abort();
+            }
+            return;
+        }
+        match self.stage {
+            Stage::Closed | Stage::Reset => self.reset_due = true,
+            Stage::Listen if syn => {
+                self.open(cfg, now);
+                self.stage = Stage::SynReceived;
+                self.with(|halves| halves.receive.on_timestamp(segment));
+            }
+            Stage::SynReceived if syn => self.syn_due = true,
+            Stage::SynSent if syn => {
+                self.establish(cfg, now, segment);
+                self.with(|halves| halves.receive.ack_due = true);
+            }
+            Stage::Listen | Stage::SynSent => {}
+            Stage::SynReceived => {
+                self.establish(cfg, now, segment);
+                self.on_established_segment(cfg, now, segment);
+            }
+            // Our ACK of the SYN-ACK was lost.
+            Stage::Established if syn => self.with(|halves| halves.receive.ack_due = true),
+            Stage::Established => self.on_established_segment(cfg, now, segment),
+        }
+    }
+
+    fn establish(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment) {
+        self.stage = Stage::Established;
+        self.syn_due = false;
+        self.with(|halves| {
+            halves.receive.on_timestamp(segment);
+            halves.send.on_established(cfg, now, segment);
+        });
+    }
+
+    fn on_established_segment(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment) {
+        self.with(|Halves { send, receive }| {
+            if segment.flags.has(Flags::ACK) {
+                send.on_ack(cfg, now, segment);
+            }
+            receive.on_segment(cfg, now, segment, send.rtt.srtt());
+        });
+    }
+
+    /// A timer may have fired; early and repeated calls are harmless.
+    pub fn on_timer(&mut self, cfg: &TcpConfig, now: Instant) {
+        match self.stage {
+            Stage::Closed | Stage::Listen | Stage::Reset => {}
+            Stage::SynSent | Stage::SynReceived => self.on_syn_timer(cfg, now),
+            Stage::Established => {
+                let mut outcome = Ok(());
+                self.with(|halves| {
+                    halves.receive.on_timer(cfg, now);
+                    outcome = halves.send.on_timer(cfg, now);
+                });
+                if outcome == Err(TimedOut) {
+                    self.abort();
+                }
+            }
+        }
+    }
+
+    /// Source: Linux `tcp_retransmit_timer` in SYN-SENT, `inet_csk_reqsk_queue_prune`; RFC 6298 §5.7.
+    fn on_syn_timer(&mut self, cfg: &TcpConfig, now: Instant) {
+        let Some(halves) = self.halves.as_mut().filter(|halves| now >= halves.send.timer) else { return };
+        let send = &mut halves.send;
+        if send.retries >= cfg.syn_retries {
+            self.abort();
+            return;
+        }
+        send.retries += 1;
+        send.retransmits += 1;
+        send.rtt.back_off();
+        send.timer = now + send.rtt.rto(cfg);
+        self.syn_due = true;
+    }
+
+    /// When [`Endpoint::on_timer`] is due, if ever.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let halves = self.halves.as_ref()?;
+        Some(halves.send.timer.min(halves.receive.delayed_ack)).filter(|at| *at != Instant::FAR_FUTURE)
+    }
+
+    /// The next segment to send. Call until `None` after every other call.
+    pub fn poll_transmit(&mut self, cfg: &TcpConfig, now: Instant) -> Option<Segment> {
+        match self.stage {
+            Stage::Closed | Stage::Listen | Stage::Reset => {
+                let due = std::mem::take(&mut self.reset_due);
+                due.then(|| Segment { flags: Flags::RST, ts_val: now, ..Segment::default() })
+            }
+            Stage::SynSent => self.poll_syn(cfg, now, Flags::SYN),
+            Stage::SynReceived => self.poll_syn(cfg, now, Flags::SYN.with(Flags::ACK)),
+            Stage::Established => self.halves.as_mut()?.poll(cfg, now),
+        }
+    }
+
+    fn poll_syn(&mut self, cfg: &TcpConfig, now: Instant, flags: Flags) -> Option<Segment> {
+        if !std::mem::take(&mut self.syn_due) {
+            return None;
+        }
+        let mut segment = Segment { flags, ts_val: now, ..Segment::default() };
+        self.with(|halves| halves.receive.on_ack_sent(cfg, &mut segment));
+        Some(segment)
+    }
+
+    /// What the host says of the connection.
+    pub fn info(&self, cfg: &TcpConfig) -> Info {
+        let Some(halves) = &self.halves else {
+            return Info {
+                cwnd: cfg.initial_cwnd,
+                ssthresh: cfg.initial_ssthresh,
+                unacked: 0,
+                mss: cfg.mss,
+                send_capacity: buffers::initial_send_capacity(cfg),
+                queued: 0,
+                not_sent: 0,
+                srtt: Duration::ZERO,
+                rto: cfg.initial_rto,
+                state: CaState::Open,
+                retransmits: 0,
+            };
+        };
+        let send = &halves.send;
+        Info {
+            cwnd: send.window.cwnd,
+            ssthresh: send.window.ssthresh,
+            unacked: send.board.packets_out(),
+            mss: cfg.mss,
+            send_capacity: send.capacity,
+            queued: send.queued(),
+            not_sent: send.written - send.nxt.min(send.written),
+            srtt: send.rtt.srtt(),
+            rto: send.rtt.rto(cfg),
+            state: send.recovery.state,
+            retransmits: send.retransmits,
+        }
+    }
+
+    /// Bytes that the peer acknowledged [B].
+    pub fn acked(&self) -> u64 {
+        self.halves.as_ref().map_or(0, |halves| halves.send.una.min(halves.send.written))
+    }
+
+    /// End of what was sent at least once (`snd_nxt`), FIN excluded [B].
+    pub fn sent_end(&self) -> u64 {
+        self.halves.as_ref().map_or(0, |halves| halves.send.nxt.min(halves.send.written))
+    }
+
+    /// End of what the application wrote (`write_seq`) [B].
+    pub fn written_end(&self) -> u64 {
+        self.halves.as_ref().map_or(0, |halves| halves.send.written)
+    }
+
+    fn with(&mut self, change: impl FnOnce(&mut Halves)) {
+        if let Some(halves) = &mut self.halves {
+            change(halves);
+        }
+    }
+}
+
+impl Halves {
+    fn poll(&mut self, cfg: &TcpConfig, now: Instant) -> Option<Segment> {
+        let out = self.send.poll(cfg, now);
+        let (seq, len, flags) = match out {
+            Some(Outgoing::Data(Chunk { seq, len, fin })) => {
+                self.receive.on_data_sent(now);
+                (seq, len, if fin { Flags::FIN } else { Flags::NONE })
+            }
+            Some(Outgoing::Probe) => (self.send.nxt, 0, Flags::PROBE),
+            None if self.receive.ack_due => (self.send.nxt, 0, Flags::NONE),
+            None => return None,
+        };
+        let flags = flags.with(Flags::ACK);
+        let mut segment = Segment { seq, len, flags, ts_val: now, ..Segment::default() };
+        self.receive.on_ack_sent(cfg, &mut segment);
+        Some(segment)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_small_and_a_closed_one_smaller() {
+        assert!(size_of::<Endpoint>() <= 16, "{}", size_of::<Endpoint>());
+        assert!(size_of::<Halves>() <= 528, "{}", size_of::<Halves>());
+    }
+
+    #[test]
+    fn a_closed_port_answers_with_rst_and_rst_ends_the_other_side() {
+        let (cfg, now) = (TcpConfig::default(), Instant::from_millis(1));
+        let (mut client, mut closed) = (Endpoint::new(), Endpoint::new());
+        client.connect(&cfg, now);
+        let syn = client.poll_transmit(&cfg, now).unwrap();
+        closed.on_segment(&cfg, now, &syn);
+        let rst = closed.poll_transmit(&cfg, now).unwrap();
+        assert!(rst.flags.has(Flags::RST));
+        client.on_segment(&cfg, now, &rst);
+        assert!(client.is_reset() && client.is_closed());
+        assert_eq!(client.poll_transmit(&cfg, now), None);
+        assert_eq!(client.poll_timeout(), None);
+    }
+
+    #[test]
+    fn a_syn_is_repeated_after_1_3_7_15_31_seconds_and_given_up_after_63() {
+        let (cfg, mut client) = (TcpConfig::default(), Endpoint::new());
+        client.connect(&cfg, Instant::ZERO);
+        let mut sent = Vec::new();
+        let mut now = Instant::ZERO;
+        loop {
+            while client.poll_transmit(&cfg, now).is_some() {
+                sent.push(now.as_nanos() / 1_000_000_000);
+            }
+            let Some(at) = client.poll_timeout() else { break };
+            now = at;
+            client.on_timer(&cfg, now);
+        }
+        assert_eq!(sent, [0, 1, 3, 7, 15, 31]);
+        assert_eq!(now, Instant::from_secs(63));
+        assert!(client.is_reset());
+    }
+}

@@ -1,0 +1,328 @@
+//! The receiving half: reassembly, ACKs and the window that is offered.
+
+use super::buffers::RightSizing;
+use super::config::TcpConfig;
+use super::segment::{Flags, Segment};
+use penstock_units::{Duration, Instant, time::nanos};
+
+/// How many recent arrivals beyond a hole are remembered for SACK.
+const RECENT: usize = 4;
+
+/// The receiving half of a connection.
+#[derive(Clone, Debug)]
+pub(super) struct Receiver {
+    /// The next number expected, FIN included (`rcv_nxt`) [B].
+    pub(super) nxt: u64,
+    /// What the application has read (`copied_seq`) [B].
+    pub(super) copied: u64,
+    /// Where the peer's stream ends [B]; `u64::MAX` while unknown.
+    fin_at: u64,
+    /// `nxt` when the last ACK left (`rcv_wup`) [B].
+    acked: u64,
+    /// The window that it offered (`rcv_wnd`) [B].
+    window: u64,
+    /// Most that is offered for now, a slow start of the receiver (`rcv_ssthresh`) [B].
+    window_limit: u64,
+    sizing: RightSizing,
+    /// Arrivals beyond a hole; made with the first one.
+    beyond: Option<Box<OutOfOrder>>,
+    /// What the next segment echoes (`ts_recent`).
+    pub(super) echo: Instant,
+    /// When a delayed ACK falls due; FAR_FUTURE is none.
+    pub(super) delayed_ack: Instant,
+    /// When data last arrived (`lrcvtime`); ZERO is never.
+    last_data: Instant,
+    /// How long ACKs are delayed (`icsk_ack.ato`) [ns].
+    delay: u64,
+    /// ACKs still to be sent at once (`icsk_ack.quick`).
+    quick: u8,
+    /// Both sides talk, so data will carry the ACKs (`icsk_ack.pingpong`).
+    interactive: bool,
+    /// A small segment arrived and is not acknowledged (`ICSK_ACK_PUSHED`).
+    pushed: bool,
+    /// An ACK must leave now.
+    pub(super) ack_due: bool,
+}
+
+/// Byte ranges beyond a hole.
+#[derive(Clone, Debug, Default)]
+struct OutOfOrder {
+    /// Disjoint, not adjacent, ascending.
+    ranges: Vec<(u64, u64)>,
+    /// A number in each of the ranges that last changed, the latest first (RFC 2018 §4).
+    recent: [u64; RECENT],
+    bytes: u64,
+}
+
+impl OutOfOrder {
+    fn insert(&mut self, start: u64, end: u64) {
+        let from = self.ranges.partition_point(|range| range.1 < start);
+        let upto = self.ranges.partition_point(|range| range.0 <= end);
+        let merged = match self.ranges.get(from..upto) {
+            Some([first, .., last]) => (first.0.min(start), last.1.max(end)),
+            Some([only]) => (only.0.min(start), only.1.max(end)),
+            _ => (start, end),
+        };
+        let before: u64 = self.ranges[from..upto].iter().map(|range| range.1 - range.0).sum();
+        self.bytes += merged.1 - merged.0 - before;
+        if upto > from {
+            self.ranges[from] = merged;
+            self.ranges.drain(from + 1..upto);
+        } else {
+            self.ranges.insert(from, merged);
+        }
+        let mut recent = [start; RECENT];
+        let others = self.recent.iter().filter(|at| !(merged.0..merged.1).contains(at));
+        for (slot, at) in recent[1..].iter_mut().zip(others) {
+            *slot = *at;
+        }
+        self.recent = recent;
+    }
+
+    /// Takes what joins on to `nxt` and returns the new `nxt`.
+    fn take(&mut self, mut nxt: u64) -> u64 {
+        let mut joined = 0;
+        while let Some(range) = self.ranges.get(joined).filter(|range| range.0 <= nxt) {
+            self.bytes -= range.1 - range.0;
+            nxt = nxt.max(range.1);
+            joined += 1;
+        }
+        self.ranges.drain(..joined);
+        nxt
+    }
+
+    fn range_of(&self, at: u64) -> Option<(u64, u64)> {
+        let range = *self.ranges.get(self.ranges.partition_point(|range| range.1 <= at))?;
+        (range.0 <= at).then_some(range)
+    }
+}
+
+impl Receiver {
+    pub(super) fn new(cfg: &TcpConfig, now: Instant) -> Self {
+        let sizing = RightSizing::new(cfg, now);
+        let first = u64::from(cfg.initial_receive_window) * u64::from(cfg.mss);
+        Receiver {
+            nxt: 0,
+            copied: 0,
+            fin_at: u64::MAX,
+            acked: 0,
+            window: first.min(sizing.window()),
+            window_limit: first.min(sizing.window()),
+            sizing,
+            beyond: None,
+            echo: Instant::ZERO,
+            delayed_ack: Instant::FAR_FUTURE,
+            last_data: Instant::ZERO,
+            delay: nanos(cfg.delayed_ack),
+            quick: 0,
+            interactive: false,
+            pushed: false,
+            ack_due: false,
+        }
+    }
+
+    /// End of what arrived in order, FIN excluded [B].
+    pub(super) fn received_end(&self) -> u64 {
+        self.nxt.min(self.fin_at)
+    }
+
+    /// In-order bytes that the application has not read [B].
+    pub(super) fn readable(&self) -> u64 {
+        self.received_end() - self.copied
+    }
+
+    /// Whether the peer's FIN arrived in order.
+    pub(super) fn has_fin(&self) -> bool {
+        self.nxt > self.fin_at
+    }
+
+    /// Remembers the timestamp to echo: that of the first segment not yet acknowledged.
+    ///
+    /// Source: RFC 7323 §4.3; Linux `tcp_replace_ts_recent`.
+    pub(super) fn on_timestamp(&mut self, segment: &Segment) {
+        if segment.seq <= self.acked && segment.ts_val > self.echo {
+            self.echo = segment.ts_val;
+        }
+    }
+
+    /// A segment arrived; `srtt` is the sending half's round trip, if known.
+    ///
+    /// Source: Linux `tcp_data_queue`, `tcp_sequence`.
+    /// Deviation: a segment is cut at the window's edge; FIN is acknowledged at once.
+    pub(super) fn on_segment(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment, srtt: Duration) {
+        self.on_timestamp(segment);
+        if !segment.has_data() {
+            self.ack_due |= segment.flags.has(Flags::PROBE);
+            return;
+        }
+        let edge = self.acked + self.window;
+        let end = segment.end().min(edge);
+        if end <= self.nxt || segment.seq >= edge {
+            // A repetition, or beyond the window: tell the peer where we are, and quickly.
+            self.enter_quick_mode(cfg);
+            self.ack_due = true;
+            return;
+        }
+        if segment.flags.has(Flags::FIN) && end == segment.end() {
+            self.fin_at = end - 1;
+        }
+        if segment.seq > self.nxt {
+            self.beyond.get_or_insert_default().insert(segment.seq, end);
+            self.interactive = false;
+            self.ack_due = true;
+            return;
+        }
+        self.nxt = end;
+        let fills = self.take_beyond();
+        if segment.len >= cfg.mss && segment.ts_ecr != Instant::ZERO {
+            self.sizing.on_rtt(now.since(segment.ts_ecr));
+        }
+        self.on_data_event(cfg, now, segment);
+        self.schedule_ack(cfg, now, fills || self.has_fin(), srtt);
+    }
+
+    /// Joins what waited beyond a hole; whether there was or is any.
+    fn take_beyond(&mut self) -> bool {
+        let Some(beyond) = self.beyond.as_mut().filter(|beyond| !beyond.ranges.is_empty()) else {
+            return false;
+        };
+        self.nxt = beyond.take(self.nxt);
+        true
+    }
+
+    /// Adapts the delay of ACKs to the gaps between arrivals, and widens the window's limit.
+    ///
+    /// Source: Linux `tcp_event_data_recv`, `tcp_grow_window`.
+    fn on_data_event(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment) {
+        let least = nanos(cfg.delayed_ack);
+        let gap = nanos(now.since(self.last_data));
+        if self.last_data == Instant::ZERO {
+            self.enter_quick_mode(cfg);
+        } else if gap <= least / 2 {
+            self.delay = self.delay / 2 + least / 2;
+        } else if gap < self.delay {
+            self.delay = (self.delay / 2 + gap).min(nanos(cfg.max_delayed_ack));
+        } else if gap > nanos(cfg.max_delayed_ack) {
+            // The sender paused, and may be in slow start again.
+            self.add_quick_acks(cfg);
+        }
+        self.last_data = now;
+        self.pushed |= segment.len < cfg.mss;
+        if segment.len >= 128 {
+            let room = self.sizing.window();
+            self.window_limit = (self.window_limit + 2 * u64::from(cfg.mss)).min(room.max(self.window_limit));
+        }
+    }
+
+    fn add_quick_acks(&mut self, cfg: &TcpConfig) {
+        let half = (self.window / (2 * u64::from(cfg.mss.max(1)))).max(2);
+        self.quick = self.quick.max(half.min(u64::from(cfg.quick_acks)) as u8);
+    }
+
+    fn enter_quick_mode(&mut self, cfg: &TcpConfig) {
+        self.add_quick_acks(cfg);
+        self.interactive = false;
+        self.delay = nanos(cfg.delayed_ack);
+    }
+
+    /// Source: Linux `__tcp_ack_snd_check`, `tcp_send_delayed_ack`.
+    fn schedule_ack(&mut self, cfg: &TcpConfig, now: Instant, at_once: bool, srtt: Duration) {
+        let second = self.nxt - self.acked > u64::from(cfg.mss) && self.select_window(cfg) >= self.window;
+        let quick = self.quick > 0 && !self.interactive;
+        if at_once || second || quick {
+            self.ack_due = true;
+            return;
+        }
+        let least = nanos(cfg.delayed_ack);
+        let mut most = nanos(cfg.max_delayed_ack);
+        if srtt > Duration::ZERO {
+            most = most.min(nanos(srtt).max(least));
+        }
+        let delay = self.delay.min(most);
+        let due = now + Duration::from_nanos(delay);
+        if self.delayed_ack <= now + Duration::from_nanos(delay / 4) {
+            self.ack_due = true;
+        } else {
+            self.delayed_ack = self.delayed_ack.min(due);
+        }
+    }
+
+    /// The delayed ACK may have fallen due (Linux `tcp_delack_timer`).
+    pub(super) fn on_timer(&mut self, cfg: &TcpConfig, now: Instant) {
+        if now < self.delayed_ack {
+            return;
+        }
+        self.delayed_ack = Instant::FAR_FUTURE;
+        self.delay = if self.interactive { nanos(cfg.delayed_ack) } else { self.delay * 2 };
+        self.delay = self.delay.min(nanos(cfg.max_delayed_ack));
+        self.interactive = false;
+        self.ack_due = true;
+    }
+
+    /// Our own data leave: if they answer the peer's, ACKs can ride on them (Linux `tcp_event_data_sent`).
+    pub(super) fn on_data_sent(&mut self, now: Instant) {
+        if self.last_data != Instant::ZERO && nanos(now.since(self.last_data)) < self.delay {
+            self.interactive = true;
+        }
+    }
+
+    /// The application read `bytes`: the window may have opened enough to say so.
+    ///
+    /// Source: Linux `tcp_cleanup_rbuf`.
+    pub(super) fn on_read(&mut self, cfg: &TcpConfig, now: Instant, bytes: u64) {
+        self.copied += bytes.min(self.readable());
+        self.sizing.on_read(cfg, now, self.copied);
+        if self.has_fin() {
+            return;
+        }
+        if self.delayed_ack != Instant::FAR_FUTURE {
+            let two = self.nxt - self.acked > u64::from(cfg.mss);
+            let pushed = self.pushed && !self.interactive && self.readable() == 0;
+            self.ack_due |= two || pushed;
+        }
+        let offered = self.offered();
+        let window = self.select_window(cfg);
+        self.ack_due |= window > 0 && window >= 2 * offered && 2 * offered <= self.sizing.window();
+    }
+
+    /// What is left of the window last offered (Linux `tcp_receive_window`) [B].
+    fn offered(&self) -> u64 {
+        (self.acked + self.window).saturating_sub(self.nxt)
+    }
+
+    /// The window that could be offered now (Linux `__tcp_select_window`) [B].
+    fn select_window(&self, cfg: &TcpConfig) -> u64 {
+        let room = self.sizing.window();
+        let held = self.readable() + self.beyond.as_ref().map_or(0, |beyond| beyond.bytes);
+        let free = room.saturating_sub(held);
+        // No silly windows: less than a segment is nothing (RFC 9293 §3.8.6.2.2).
+        if free < u64::from(cfg.mss).min(room) { 0 } else { free.min(self.window_limit) }
+    }
+
+    /// A segment with our ACK leaves: writes the window and SACK blocks into it.
+    ///
+    /// Source: Linux `tcp_select_window` (never take back what was offered), `tcp_event_ack_sent`.
+    pub(super) fn on_ack_sent(&mut self, cfg: &TcpConfig, segment: &mut Segment) {
+        self.window = self.select_window(cfg).max(self.offered());
+        self.acked = self.nxt;
+        self.ack_due = false;
+        self.pushed = false;
+        self.delayed_ack = Instant::FAR_FUTURE;
+        self.quick = self.quick.saturating_sub(1);
+        segment.ack = self.nxt;
+        segment.window = self.window;
+        segment.ts_ecr = self.echo;
+        let Some(beyond) = self.beyond.as_ref().filter(|beyond| !beyond.ranges.is_empty()) else { return };
+        for at in beyond.recent {
+            // The tail of `recent` may repeat a range.
+            if let Some((start, end)) = beyond.range_of(at).filter(|_| !repeats(segment, at)) {
+                segment.push_sack(start, end);
+            }
+        }
+    }
+}
+
+/// Whether a block of the segment holds `at` already.
+fn repeats(segment: &Segment, at: u64) -> bool {
+    segment.sack_blocks().any(|(start, end)| (start..end).contains(&at))
+}

@@ -1,0 +1,460 @@
+//! Two endpoints and a link: what a connection does as a whole.
+
+mod world;
+
+use super::*;
+use penstock_units::{Duration, Instant};
+use proptest::prelude::*;
+use world::{Fate, Path, World};
+
+const MSS: f64 = 1448.0;
+
+fn reno() -> TcpConfig {
+    TcpConfig { congestion: Congestion::Reno, byte_counting: true, ..TcpConfig::default() }
+}
+
+fn cubic() -> TcpConfig {
+    TcpConfig::default()
+}
+
+/// With buffers that bind nothing.
+fn roomy(cfg: TcpConfig) -> TcpConfig {
+    TcpConfig { send_buffer: Buffer::Fixed(64 << 20), receive_buffer: Buffer::Fixed(64 << 20), ..cfg }
+}
+
+#[test]
+fn the_handshake_takes_one_and_a_half_round_trips_and_measures_them() {
+    let mut world = World::new(cubic(), Path::new(1000, 100));
+    let start = world.now;
+    while !world.ends[0].is_established() {
+        assert!(world.step(Instant::FAR_FUTURE));
+    }
+    let took = world.now.since(start);
+    assert!((100..101).contains(&took.as_millis()), "{took:?}");
+    while !world.ends[1].is_established() {
+        assert!(world.step(Instant::FAR_FUTURE));
+    }
+    let took = world.now.since(start);
+    assert!((150..151).contains(&took.as_millis()), "{took:?}");
+    for side in 0..2 {
+        let srtt = world.ends[side].info(&world.cfg[side]).srtt;
+        assert_eq!(srtt.as_millis(), 100);
+    }
+}
+
+#[test]
+fn a_lost_handshake_segment_is_repeated() {
+    for lost in 0..3 {
+        let mut world = World::new(cubic(), Path::new(100, 20));
+        world.censor = Some(match lost {
+            // The second SYN-ACK follows its timer or the second SYN.
+            0 => |_, segment| segment.flags.has(Flags::SYN) && segment.ts_val < Instant::from_millis(900),
+            1 => |side, segment| side == 1 && segment.ts_val < Instant::from_millis(900),
+            _ => |side, segment| side == 0 && segment.ts_val < Instant::from_millis(900),
+        });
+        world.run_for(Duration::from_secs(5));
+        assert!(world.ends.iter().all(Endpoint::is_established), "{lost}");
+        world.write(1, 1000);
+        world.run_out();
+        assert_eq!(world.ends[0].received_end(), 1000);
+    }
+}
+
+#[test]
+fn both_sides_close_after_all_data_and_each_hears_of_it() {
+    let mut world = World::connected(cubic(), Path::new(10, 30));
+    world.write(0, 10_000);
+    let (now, cfg) = (world.now, world.cfg[0].clone());
+    world.ends[0].shutdown(&cfg, now);
+    world.drain(0);
+    world.run_out();
+    assert!(world.ends[0].send_closed() && !world.ends[0].is_closed());
+    assert!(world.ends[1].receive_closed());
+    assert_eq!(world.ends[1].received_end(), 10_000);
+    world.write(1, 20_000);
+    let now = world.now;
+    world.ends[1].shutdown(&cfg, now);
+    world.drain(1);
+    world.run_out();
+    assert!(world.ends.iter().all(Endpoint::is_closed));
+    assert_eq!((world.ends[0].received_end(), world.ends[1].acked()), (20_000, 20_000));
+}
+
+#[test]
+fn a_reset_reaches_the_peer_even_if_the_first_one_is_lost() {
+    let mut world = World::connected(cubic(), Path::new(10, 30));
+    world.censor =
+        Some(|_, segment| segment.flags.has(Flags::RST) && segment.ts_val < Instant::from_millis(150));
+    let now = world.now;
+    world.ends[1].reset(now);
+    world.drain(1);
+    world.run_for(Duration::from_millis(200));
+    assert!(!world.ends[0].is_reset());
+    world.write(0, 5000);
+    world.run_out();
+    assert!(world.ends[0].is_reset());
+    assert_eq!(world.ends[0].poll_timeout(), None);
+}
+
+/// Share of the link that payload and headers use from second 4 to 12.
+fn utilisation(cfg: TcpConfig, path: Path) -> f64 {
+    let rate = path.rate.bytes_per_sec() as f64;
+    let mut world = World::connected(cfg, path);
+    world.write(0, 1 << 40);
+    world.run_for(Duration::from_secs(4));
+    let before = world.ends[1].received_end();
+    world.run_for(Duration::from_secs(8));
+    let carried = world.ends[1].received_end() as f64 * (1514.0 / MSS);
+    assert!(carried <= rate * world.now.as_secs_f64(), "G-60: no faster than the link");
+    (world.ends[1].received_end() - before) as f64 * (1514.0 / MSS) / (8.0 * rate)
+}
+
+#[test]
+fn a_clean_link_is_used_to_nine_tenths() {
+    for (name, base) in [("reno", reno()), ("cubic", cubic())] {
+        for (mbit, rtt) in [(2, 20), (10, 80), (50, 40), (100, 100)] {
+            for (buffers, cfg) in [("auto", base.clone()), ("fixed", roomy(base.clone()))] {
+                let used = utilisation(cfg, Path::new(mbit, rtt));
+                eprintln!("G-62 {name} {mbit} Mbit/s {rtt} ms {buffers}: {used:.3}");
+                assert!((0.9..1.02).contains(&used), "{name} {mbit} Mbit/s {rtt} ms {buffers}: {used}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hundred_mebibytes_at_ten_a_second_take_ten_seconds_and_a_ramp() {
+    // VE-01, the loss-free row.
+    for cfg in [reno(), cubic()] {
+        let rate = penstock_units::DataRate::mib(10);
+        let mut world = World::connected(cfg, Path { rate, queue: 1 << 20, ..Path::new(1, 50) });
+        let start = world.now;
+        world.write(0, 100 << 20);
+        while world.ends[1].received_end() < 100 << 20 {
+            assert!(world.step(Instant::FAR_FUTURE));
+        }
+        let took = world.now.since(start).as_secs_f64();
+        assert!((10.0 * 1514.0 / MSS..11.5).contains(&took), "{took} s");
+    }
+}
+
+#[test]
+fn throughput_is_bounded_by_the_receive_window_per_round_trip() {
+    for window in [20_000u64, 65_535, 200_000] {
+        let cfg = TcpConfig { receive_buffer: Buffer::Fixed(window), ..roomy(cubic()) };
+        let cfg = TcpConfig { receive_buffer: Buffer::Fixed(window), ..cfg };
+        let mut world = World::connected(cfg, Path::new(1000, 100));
+        world.write(0, 1 << 40);
+        world.run_for(Duration::from_secs(2));
+        let before = world.ends[1].received_end();
+        world.run_for(Duration::from_secs(5));
+        let rate = (world.ends[1].received_end() - before) as f64 / 5.0;
+        let bound = window as f64 / 0.1;
+        assert!(rate <= bound && rate > 0.8 * bound, "{rate} of {bound}");
+    }
+}
+
+/// Mean goodput of a flow over losses [segments/s].
+fn lossy_rate(cfg: TcpConfig, path: Path, warm_up: u64, seconds: u64) -> f64 {
+    let mut world = World::connected(cfg, path);
+    world.write(0, 1 << 40);
+    world.run_for(Duration::from_secs(warm_up));
+    let before = world.ends[1].received_end();
+    world.run_for(Duration::from_secs(seconds));
+    (world.ends[1].received_end() - before) as f64 / MSS / seconds as f64
+}
+
+#[test]
+fn renos_rate_follows_the_square_root_of_the_loss() {
+    for (every, rtt, seconds) in [(100u64, 0.1, 60), (1000, 0.1, 120), (10_000, 0.1, 300)] {
+        let path = Path::new(1000, 100).with(Fate::Periodic(every));
+        let rate = lossy_rate(roomy(reno()), path, 30, seconds);
+        let expected = (1.5 * every as f64).sqrt() / rtt;
+        eprintln!("G-61 reno periodic 1/{every}: {rate:.1} of {expected:.1} = {:.3}", rate / expected);
+        assert!((0.8..1.2).contains(&(rate / expected)), "1/{every}: {rate} of {expected}");
+    }
+    for p in [1e-3, 1e-2] {
+        let rate = lossy_rate(roomy(reno()), Path::new(1000, 100).with(Fate::Random(p)), 30, 300);
+        let expected = (1.5 / p).sqrt() / 0.1;
+        eprintln!("G-61 reno random {p}: {rate:.1} of {expected:.1} = {:.3}", rate / expected);
+        assert!((0.8..1.2).contains(&(rate / expected)), "{p}: {rate} of {expected}");
+    }
+}
+
+#[test]
+fn delayed_acks_cost_reno_its_share_where_acks_are_counted() {
+    // b = 2 segments for each ACK: MSS/RTT·√(3/(2bp)) (Padhye et al. 1998, eq. 20).
+    let cfg = TcpConfig { byte_counting: false, ..roomy(reno()) };
+    let rate = lossy_rate(cfg, Path::new(1000, 100).with(Fate::Random(1e-3)), 30, 300);
+    let expected = (0.75 / 1e-3f64).sqrt() / 0.1;
+    eprintln!("G-61 reno, ACKs counted, random 1e-3: {:.3}", rate / expected);
+    assert!((0.8..1.2).contains(&(rate / expected)), "{rate} of {expected}");
+}
+
+#[test]
+fn cubics_rate_follows_its_response_function_where_it_exceeds_renos() {
+    // RFC 9438 §5.1: W = (C(3 + β)/(4(1 − β)))^¼ (RTT/p)^¾
+    let factor = penstock_units::math::pow(0.4 * 3.7 / (4.0 * 0.3), 0.25);
+    for (every, rtt_ms, seconds) in [(10_000u64, 100u64, 200), (10_000, 200, 400), (2_000, 200, 200)] {
+        let rtt = rtt_ms as f64 / 1e3;
+        let path = Path::new(1000, rtt_ms).with(Fate::Periodic(every));
+        let rate = lossy_rate(roomy(cubic()), path, 60, seconds);
+        let expected = factor * penstock_units::math::pow(rtt * every as f64, 0.75) / rtt;
+        assert!(expected > (1.5 * every as f64).sqrt() / rtt);
+        eprintln!("G-61 cubic 1/{every} {rtt_ms} ms: {rate:.1} of {expected:.1} = {:.3}", rate / expected);
+        assert!((0.75..1.25).contains(&(rate / expected)), "1/{every} {rtt} s: {rate} of {expected}");
+    }
+}
+
+#[test]
+fn a_constant_round_trip_fires_no_timer() {
+    let mut world = World::connected(roomy(cubic()), Path::new(100, 100).with(Fate::Periodic(1000)));
+    world.write(0, 1 << 40);
+    for _ in 0..600 {
+        world.run_for(Duration::from_millis(100));
+        let info = world.ends[0].info(&world.cfg[0]);
+        assert_ne!(info.state, CaState::Loss);
+    }
+    let resent = world.ends[0].info(&world.cfg[0]).retransmits;
+    let lost = world.data_sent[0] / 1000;
+    assert!(resent >= 10 && resent.abs_diff(lost) <= 1, "{resent} sent again for {lost} lost");
+}
+
+#[test]
+fn a_silent_peer_is_tried_at_doubling_intervals() {
+    let mut world = World::connected(cubic(), Path::new(100, 100));
+    world.write(0, 1000);
+    world.run_for(Duration::from_secs(1));
+    world.censor = Some(|_, _| true);
+    world.trace = Some(Vec::new());
+    world.write(0, 1000);
+    world.run_for(Duration::from_secs(20));
+    let sent: Vec<Instant> = world.trace.take().unwrap().iter().map(|entry| entry.0).collect();
+    assert!(sent.len() >= 6);
+    let gaps: Vec<Duration> = sent.windows(2).map(|pair| pair[1].since(pair[0])).collect();
+    assert!((300..320).contains(&gaps[0].as_millis()), "{gaps:?}");
+    for pair in gaps.windows(2) {
+        assert_eq!(pair[1], 2 * pair[0], "{gaps:?}");
+    }
+    assert_eq!(world.ends[0].info(&world.cfg[0]).cwnd, 1);
+    world.run_out();
+    assert!(world.ends[0].is_reset(), "given up in the end");
+}
+
+#[test]
+fn a_segment_sent_twice_does_not_spoil_the_round_trip() {
+    // Karn: the tail is lost and repeated by the timer; its ACK echoes the repetition.
+    let mut world = World::connected(cubic(), Path::new(100, 100));
+    world.write(0, 1000);
+    world.run_for(Duration::from_secs(1));
+    let before = world.ends[0].info(&world.cfg[0]).srtt;
+    world.censor =
+        Some(|side, segment| side == 0 && segment.has_data() && segment.ts_val < Instant::from_millis(1300));
+    world.write(0, 1000);
+    world.run_out();
+    let info = world.ends[0].info(&world.cfg[0]);
+    assert_eq!((world.ends[0].acked(), info.retransmits), (2000, 1));
+    assert!(info.srtt.abs_diff(before) < Duration::from_millis(6), "{:?} after {before:?}", info.srtt);
+}
+
+#[test]
+fn a_timeout_that_a_timestamp_shows_to_be_spurious_costs_no_window() {
+    let mut world = World::connected(roomy(reno()), Path::new(1000, 100));
+    world.write(0, 60 * 1448);
+    world.run_for(Duration::from_secs(1));
+    // The path is suddenly 300 ms longer each way: the timer fires, but nothing was lost.
+    world.path.delay = Duration::from_millis(350);
+    world.write(0, 20 * 1448);
+    let before = world.ends[0].info(&world.cfg[0]);
+    world.run_for(Duration::from_millis(500));
+    assert_eq!(world.ends[0].info(&world.cfg[0]).state, CaState::Loss);
+    world.run_for(Duration::from_millis(250));
+    let after = world.ends[0].info(&world.cfg[0]);
+    assert_ne!(after.state, CaState::Loss);
+    assert!(after.cwnd >= before.cwnd && after.ssthresh == before.ssthresh, "{before:?} {after:?}");
+}
+
+#[test]
+fn one_lost_segment_costs_no_timeout_and_is_sent_once_more() {
+    let mut world = World::connected(roomy(reno()), Path::new(100, 100));
+    world.censor = Some(|side, segment| {
+        side == 0 && segment.seq == 28_960 && segment.ts_val < Instant::from_millis(300)
+    });
+    world.write(0, 400_000);
+    world.run_for(Duration::from_secs(2));
+    let info = world.ends[0].info(&world.cfg[0]);
+    assert_eq!((world.ends[1].received_end(), info.retransmits), (400_000, 1));
+    assert_eq!(info.cwnd.max(info.ssthresh), info.cwnd, "recovery is over");
+}
+
+#[test]
+fn a_flow_limited_by_its_application_keeps_a_window_near_its_use() {
+    for cfg in [reno(), cubic()] {
+        let mut world = World::connected(cfg, Path::new(1000, 100));
+        let mut most = 0;
+        for _ in 0..600 {
+            // 20 segments each round trip
+            world.write(0, 2 * 1448);
+            world.run_for(Duration::from_millis(10));
+            most = most.max(world.ends[0].info(&world.cfg[0]).cwnd);
+        }
+        assert!((20..=45).contains(&most), "{most}");
+    }
+}
+
+#[test]
+fn a_reader_that_stops_closes_the_window_and_data_flow_again_when_it_reads() {
+    let mut world = World::connected(cubic(), Path::new(100, 40));
+    world.reads[1] = false;
+    world.write(0, 1_000_000);
+    world.run_for(Duration::from_secs(3));
+    let held = world.ends[1].readable();
+    assert!(held > 40_000 && held <= 65_535, "{held}");
+    assert_eq!(world.ends[0].acked(), held);
+    assert!(!world.ends[0].is_writable(&world.cfg[0]));
+    // The application reads; the window update is lost; a probe asks again.
+    world.censor = Some(|side, segment| side == 1 && segment.ts_val < Instant::from_millis(3200));
+    world.reads[1] = true;
+    world.drain(1);
+    world.run_for(Duration::from_millis(100));
+    assert_eq!(world.ends[1].readable(), 0);
+    world.run_for(Duration::from_secs(30));
+    assert_eq!(world.ends[1].received_end(), 1_000_000);
+}
+
+#[test]
+fn probes_of_a_closed_window_come_at_doubling_intervals() {
+    let mut world = World::connected(cubic(), Path::new(100, 40));
+    world.reads[1] = false;
+    world.write(0, 1_000_000);
+    world.run_for(Duration::from_secs(1));
+    world.trace = Some(Vec::new());
+    world.run_for(Duration::from_secs(60));
+    let trace = world.trace.take().unwrap();
+    let probes: Vec<_> = trace.iter().filter(|entry| entry.1 == 0).collect();
+    assert!((5..10).contains(&probes.len()), "{}", probes.len());
+    assert!(probes.iter().all(|entry| entry.2.flags.has(Flags::PROBE) && entry.2.len == 0));
+    assert!(!world.ends[0].is_reset());
+}
+
+#[test]
+fn every_second_segment_is_acknowledged_and_a_lone_one_after_40_ms() {
+    let mut world = World::connected(roomy(cubic()), Path::new(10, 20));
+    world.write(0, 40 * 1448);
+    world.run_for(Duration::from_secs(1));
+    world.trace = Some(Vec::new());
+    world.write(0, 8 * 1448);
+    world.run_out();
+    let trace = world.trace.take().unwrap();
+    let acks = trace.iter().filter(|entry| entry.1 == 1).count();
+    assert!((4..=8).contains(&acks), "{acks}");
+    // Lone segments 150 ms apart: once the quick ACKs are used up, each is acknowledged late.
+    world.reads[1] = false;
+    world.run_for(Duration::from_millis(100));
+    for _ in 0..30 {
+        world.run_for(Duration::from_millis(150));
+        world.trace = Some(Vec::new());
+        world.write(0, 100);
+    }
+    world.run_out();
+    let trace = world.trace.take().unwrap();
+    let waited = trace[1].0.since(trace[0].0).as_millis();
+    assert!((50..56).contains(&waited), "one way and 40 ms: {waited} ms");
+}
+
+#[test]
+fn the_send_buffer_grows_with_the_window_and_never_shrinks() {
+    let mut world = World::connected(cubic(), Path::new(100, 100).with(Fate::Random(1e-3)));
+    world.write(0, 1 << 40);
+    let mut last = 0;
+    for _ in 0..200 {
+        world.run_for(Duration::from_millis(50));
+        let info = world.ends[0].info(&world.cfg[0]);
+        assert!(info.send_capacity >= last && info.send_capacity <= 4 << 20);
+        assert!(info.send_capacity >= (2 * 1448 * u64::from(info.cwnd)).min(4 << 20));
+        assert!(info.queued <= info.send_capacity);
+        last = info.send_capacity;
+    }
+    assert!(last > 200_000);
+}
+
+#[test]
+fn nagle_holds_a_small_segment_while_one_is_unacknowledged() {
+    for (nagle, segments) in [(false, 10), (true, 2)] {
+        let mut world = World::connected(TcpConfig { nagle, ..cubic() }, Path::new(100, 40));
+        let before = world.data_sent[0];
+        for _ in 0..10 {
+            world.write(0, 100);
+        }
+        world.run_out();
+        assert_eq!((world.data_sent[0] - before, world.ends[1].received_end()), (segments, 1000));
+    }
+}
+
+#[test]
+fn a_reordering_network_ends_by_keeping_its_window() {
+    // A fifth of the segments come up to 3 ms late: nothing is lost, and the sender learns it.
+    let fate = Fate::Rough(0.0, 0.2, Duration::from_millis(3));
+    let mut world = World::connected(roomy(cubic()), Path::new(20, 60).with(fate));
+    world.write(0, 1 << 40);
+    world.run_for(Duration::from_secs(20));
+    let before = world.ends[1].received_end();
+    world.run_for(Duration::from_secs(10));
+    let rate = (world.ends[1].received_end() - before) as f64 / 10.0;
+    assert!(rate > 0.7 * 2.5e6, "{rate}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_segments() {
+    let trace = || {
+        let path = Path::new(10, 50).with(Fate::Rough(0.02, 0.05, Duration::from_millis(10)));
+        let mut world = World::connected(cubic(), path).seed(9);
+        world.trace = Some(Vec::new());
+        world.write(0, 500_000);
+        world.run_out();
+        world.trace.take().unwrap()
+    };
+    assert_eq!(trace(), trace());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn data_arrive_in_order_and_completely_whatever_the_network_does(
+        seed in any::<u64>(),
+        loss in 0.001f64..0.1,
+        reorder in 0.0f64..0.3,
+        late_ms in 1u64..60,
+        rtt in 5u64..200,
+        mbit in 1u64..50,
+        forth in 1u64..200_000,
+        back in 0u64..50_000,
+        buffer in prop::option::of(3000u64..100_000),
+        nagle: bool,
+        is_reno: bool,
+    ) {
+        let mut cfg = TcpConfig { nagle, ..if is_reno { reno() } else { cubic() } };
+        if let Some(bytes) = buffer {
+            cfg.receive_buffer = Buffer::Fixed(bytes);
+            cfg.send_buffer = Buffer::Fixed(bytes);
+        }
+        let fate = Fate::Rough(loss, reorder, Duration::from_millis(late_ms));
+        let mut world = World::new(cfg.clone(), Path::new(mbit, rtt).with(fate)).seed(seed);
+        world.run_for(Duration::from_secs(100));
+        prop_assume!(world.ends.iter().all(Endpoint::is_established));
+        world.write(0, forth);
+        world.write(1, back);
+        while world.backlog != [0, 0] {
+            prop_assert!(world.step(Instant::FAR_FUTURE), "stuck");
+        }
+        for side in 0..2 {
+            let now = world.now;
+            world.ends[side].shutdown(&cfg, now);
+            world.drain(side);
+        }
+        world.run_out();
+        prop_assert_eq!(world.ends[1].received_end(), forth);
+        prop_assert_eq!(world.ends[0].received_end(), back);
+        prop_assert!(world.ends.iter().all(Endpoint::is_closed));
+    }
+}

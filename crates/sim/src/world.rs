@@ -1,0 +1,631 @@
+//! Nodes, and the loop that drives them.
+//!
+//! The loop is dull: it hands each event to the network or to a relay, then serves the host's
+//! ready sockets one at a time, in the order in which they became ready, until none is left.
+//! Every decision about cells is the relay core's.
+
+use crate::cell::{SimCell, SimHandshake, TO_CLIENT};
+use crate::client::{Circuit, Client, Download, Phase};
+use crate::control::{Control, Error};
+use crate::event::What;
+use crate::net::{App, HostKernel, Net, News, Owner, Ready, StreamSock};
+use crate::observer::{Ending, Observer, RelaySample};
+use crate::queue::{OBSERVER, Rank};
+use crate::tracker::position;
+use penstock_core::cell::PeerId;
+use penstock_core::config::RelayConfig;
+use penstock_core::{CircuitIndex, Counters, Event, Relay, StreamKey};
+use penstock_record::tables::Name;
+use penstock_record::{Outcome, Position, RunStats};
+use penstock_scenario::model::{self, Phase as RefillPhase, Scenario};
+use penstock_units::{Instant, Seed};
+use std::collections::BTreeMap;
+
+/// How many events pass between two looks at whether the run is to stop.
+const EVENTS_PER_LOOK: u64 = 4096;
+
+/// A run under way.
+#[derive(Debug)]
+pub(crate) struct World<'a> {
+    scenario: &'a Scenario,
+    net: Net,
+    /// By rank: the order of their names.
+    nodes: Vec<Node>,
+    /// Rank of each relay and server of the scenario.
+    relay_ranks: Vec<Rank>,
+    server_ranks: Vec<Rank>,
+    workload_names: Vec<Name>,
+    /// Where each traced circuit is, by its number.
+    traced: BTreeMap<u32, Traced>,
+    observer: Observer,
+    /// Finished downloads of each workload.
+    finished: Vec<u64>,
+    stopped: bool,
+}
+
+/// A node of the network.
+#[derive(Debug)]
+struct Node {
+    name: Name,
+    role: Role,
+    /// Its Tor; servers have none.
+    tor: Option<Relay<SimCell>>,
+    /// When the relay's timer event happens.
+    timer: Option<Instant>,
+    /// Which circuit of the run each of the relay's circuits is.
+    circuits: Vec<Option<SimHandshake>>,
+    position: Position,
+    /// What had been counted at the last sample.
+    sampled: Counters,
+}
+
+#[derive(Debug)]
+enum Role {
+    Relay,
+    Client(Box<Client>),
+    Server,
+}
+
+/// A traced circuit: its place at every node, from the client to the exit.
+#[derive(Debug)]
+struct Traced {
+    workload: Name,
+    places: Vec<Option<(Rank, CircuitIndex)>>,
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn new(scenario: &'a Scenario, seed: Seed) -> Self {
+        let mut builders: Vec<Builder<'a>> = Vec::new();
+        builders.extend(scenario.relays.iter().map(Builder::Relay));
+        builders.extend(
+            scenario.clients.iter().enumerate().map(|(index, client)| Builder::Client(index, client)),
+        );
+        builders.extend(scenario.servers.iter().map(Builder::Server));
+        // The rank is the order of names: independent of how the scenario lists its nodes.
+        builders.sort_by(|one, other| one.host().name.cmp(&other.host().name));
+        let ranks: BTreeMap<&str, Rank> = builders
+            .iter()
+            .enumerate()
+            .map(|(rank, node)| (node.host().name.as_str(), rank as Rank))
+            .collect();
+        let hosts: Vec<_> = builders.iter().map(Builder::host).collect();
+        let mut net = Net::new(scenario, &hosts, seed);
+        net.tracker.every = scenario.trace.cells;
+        let mut world = World {
+            scenario,
+            net,
+            relay_ranks: scenario.relays.iter().map(|relay| ranks[relay.host.name.as_str()]).collect(),
+            server_ranks: scenario.servers.iter().map(|server| ranks[server.host.name.as_str()]).collect(),
+            nodes: builders.iter().map(|node| node.build(seed)).collect(),
+            workload_names: scenario.workloads.iter().map(|workload| workload.name.as_str().into()).collect(),
+            traced: BTreeMap::new(),
+            observer: Observer::default(),
+            finished: vec![0; scenario.workloads.len()],
+            stopped: false,
+        };
+        world.schedule_beginning();
+        world
+    }
+
+    fn schedule_beginning(&mut self) {
+        let scenario = self.scenario;
+        for rank in 0..self.nodes.len() as Rank {
+            if let Role::Client(client) = &mut self.nodes[rank as usize].role {
+                let workload = &scenario.workloads[scenario.clients[client.index].workload];
+                let at = Instant::ZERO + client.draw_start(workload);
+                self.net.queue.push(at, rank, What::ClientTimer(rank, 0));
+            }
+            self.arm_timer(rank);
+        }
+        self.net.queue.push(Instant::ZERO + scenario.run.sample, OBSERVER, What::SampleRelays);
+        if !scenario.trace.workloads.is_empty() {
+            self.net.queue.push(Instant::ZERO + scenario.trace.interval, OBSERVER, What::SampleCircuits);
+        }
+    }
+
+    pub(crate) fn run(mut self, control: &Control) -> Result<crate::Outcome, Error> {
+        let end = Instant::ZERO + self.scenario.run.duration;
+        let mut last = Instant::ZERO;
+        while !self.stopped
+            && let Some((now, what)) = self.net.queue.pop(end)
+        {
+            last = now;
+            self.handle(what);
+            if self.net.queue.handled().is_multiple_of(EVENTS_PER_LOOK) {
+                if control.is_cancelled() {
+                    return Err(Error::Cancelled);
+                }
+                control.report(now, self.fraction(now));
+            }
+        }
+        if !self.stopped {
+            last = end;
+        }
+        Ok(self.finish(last))
+    }
+
+    /// About how much of the run is over.
+    fn fraction(&self, now: Instant) -> f64 {
+        let of_time = now.as_secs_f64() / self.scenario.run.duration.as_secs_f64();
+        let of_downloads = self
+            .scenario
+            .run
+            .stop
+            .map_or(0.0, |stop| self.finished[stop.workload] as f64 / stop.downloads as f64);
+        of_time.max(of_downloads)
+    }
+
+    fn handle(&mut self, what: What) {
+        let touched = match what {
+            What::Arrive(packet) => {
+                self.net.on_arrive(packet);
+                None
+            }
+            What::Deliver(packet) => self.net.on_deliver(packet),
+            What::TcpTimer(sock, generation) => self.net.on_tcp_timer(sock, generation),
+            What::NicDrained(rank) => {
+                self.net.on_nic_drained(rank);
+                Some(rank)
+            }
+            What::RelayTimer(rank) => self.on_relay_timer(rank),
+            What::ClientTimer(rank, episode) => self.on_client_timer(rank, episode),
+            What::SampleRelays => {
+                self.sample_relays();
+                None
+            }
+            What::SampleCircuits => {
+                self.sample_circuits();
+                None
+            }
+        };
+        if let Some(rank) = touched {
+            self.process(rank);
+        }
+    }
+
+    /// Serves a host until nothing is left to do at this instant.
+    fn process(&mut self, rank: Rank) {
+        loop {
+            self.heed_news();
+            self.drain(rank);
+            self.check_download(rank);
+            let Some(ready) = self.net.hosts[rank as usize].ready.pop_front() else { break };
+            self.serve(rank, ready);
+        }
+        self.arm_timer(rank);
+    }
+
+    /// One socket's turn.
+    fn serve(&mut self, rank: Rank, ready: Ready) {
+        let now = self.net.now();
+        let owner = self.net.take_turn(ready);
+        let Some(tor) = &mut self.nodes[rank as usize].tor else { return };
+        let mut kernel = HostKernel::new(&mut self.net, rank);
+        match (ready, owner) {
+            (Ready::Readable(_), Some(Owner::Channel(channel))) => tor.on_readable(now, channel, &mut kernel),
+            (Ready::Writable(_), Some(Owner::Channel(channel))) => tor.on_writable(now, channel, &mut kernel),
+            (Ready::Readable(_), Some(Owner::Stream(stream))) => {
+                tor.on_stream_readable(now, stream, &mut kernel);
+            }
+            (Ready::Writable(_), Some(Owner::Stream(stream))) => {
+                tor.on_stream_writable(now, stream, &mut kernel);
+            }
+            (Ready::App(stream), _) => {
+                if self.net.take_app_turn(rank, stream) {
+                    tor.on_stream_readable(now, stream, &mut HostKernel::new(&mut self.net, rank));
+                    self.net.refresh_app(rank, stream);
+                }
+            }
+            _ => {}
+        }
+        if let Ready::Readable(sock) | Ready::Writable(sock) = ready {
+            self.net.refresh(sock);
+        }
+    }
+
+    /// Does what the relay asks for.
+    fn drain(&mut self, rank: Rank) {
+        let now = self.net.now();
+        while let Some(event) = self.nodes[rank as usize].tor.as_mut().and_then(Relay::poll_event) {
+            let node = &mut self.nodes[rank as usize];
+            let tor = node.tor.as_mut().expect("it just had an event");
+            let mut kernel = HostKernel::new(&mut self.net, rank);
+            match event {
+                Event::Connect { channel, peer } => self.net.connect_channel(rank, peer.0, channel),
+                Event::HandshakeRequested { circuit, handshake } => {
+                    tor.on_handshake(now, circuit, handshake, (), &mut kernel);
+                    self.place(rank, circuit, handshake);
+                }
+                Event::ExtendRequested { circuit, to, handshake } => {
+                    tor.extend(now, circuit, to, handshake, &mut kernel);
+                }
+                Event::HandshakeNeeded { circuit, hop } => {
+                    let number = node.circuits.get(circuit.0 as usize).copied().flatten();
+                    let circuit_number = number.expect("a client numbers its circuits at once").circuit;
+                    let handshake = SimHandshake { circuit: circuit_number, hop: hop as u8 + 1 };
+                    tor.start_handshake(now, circuit, handshake, &mut kernel);
+                }
+                Event::HandshakeAnswered { circuit, .. } => tor.finish_handshake(circuit, ()),
+                Event::CircuitBuilt { .. } => self.on_circuit_built(rank),
+                Event::CircuitClosed { circuit, .. } => self.on_circuit_closed(rank, circuit),
+                Event::StreamRequested { stream, target } => {
+                    let circuit = tor.circuit_of(stream).map(|circuit| circuit.0 as usize);
+                    let known = circuit.and_then(|circuit| node.circuits.get(circuit).copied().flatten());
+                    let traced =
+                        known.map(|known| known.circuit).filter(|number| self.net.tracker.is_traced(*number));
+                    self.net.connect_stream(rank, target, stream, traced);
+                }
+                Event::StreamConnected { stream } => self.on_stream_connected(rank, stream),
+                Event::StreamClosed { stream } => self.on_stream_closed(rank, stream),
+                Event::Tracked { tag, station, at, .. } => self.net.tracker.station(tag, rank, station, at),
+            }
+        }
+    }
+
+    /// What the network has to tell relays beside readiness.
+    fn heed_news(&mut self) {
+        let now = self.net.now();
+        for (rank, news) in std::mem::take(&mut self.net.news) {
+            let peer_is_client = |peer: Rank| matches!(self.nodes[peer as usize].role, Role::Client(_));
+            let to_client = match news {
+                News::Accepted(_, peer) => peer_is_client(peer),
+                _ => false,
+            };
+            let Some(tor) = &mut self.nodes[rank as usize].tor else { continue };
+            let mut kernel = HostKernel::new(&mut self.net, rank);
+            match news {
+                News::Opened(channel) => tor.on_channel_open(now, channel, &mut kernel),
+                News::Accepted(sock, peer) => {
+                    let channel = tor.accept_channel(now, PeerId(peer), to_client);
+                    self.net.adopt(sock, channel);
+                    tor.on_channel_open(now, channel, &mut HostKernel::new(&mut self.net, rank));
+                }
+                News::Connected(stream) => tor.on_stream_connected(now, stream, &mut kernel),
+                News::ChannelBroke(channel) => {
+                    self.net.hosts[rank as usize].set_channel(channel, None);
+                    tor.on_channel_closed(now, channel, &mut HostKernel::new(&mut self.net, rank));
+                }
+                News::StreamBroke(stream) => {
+                    self.net.hosts[rank as usize].set_stream(stream, None);
+                    tor.close_stream(now, stream, &mut HostKernel::new(&mut self.net, rank));
+                }
+            }
+        }
+    }
+
+    fn on_relay_timer(&mut self, rank: Rank) -> Option<Rank> {
+        let now = self.net.now();
+        let node = &mut self.nodes[rank as usize];
+        if node.timer != Some(now) {
+            return None;
+        }
+        node.timer = None;
+        node.tor.as_mut()?.on_timer(now, &mut HostKernel::new(&mut self.net, rank));
+        Some(rank)
+    }
+
+    fn arm_timer(&mut self, rank: Rank) {
+        let node = &mut self.nodes[rank as usize];
+        if let Some(due) = node.tor.as_ref().and_then(Relay::poll_timeout)
+            && node.timer.is_none_or(|timer| due < timer)
+        {
+            let due = due.max(self.net.now());
+            node.timer = Some(due);
+            self.net.queue.push(due, rank, What::RelayTimer(rank));
+        }
+    }
+}
+
+/// What clients do.
+impl World<'_> {
+    fn client(&mut self, rank: Rank) -> Option<&mut Client> {
+        match &mut self.nodes[rank as usize].role {
+            Role::Client(client) => Some(client),
+            Role::Relay | Role::Server => None,
+        }
+    }
+
+    fn on_client_timer(&mut self, rank: Rank, episode: u32) -> Option<Rank> {
+        let client = self.client(rank)?;
+        if client.episode != episode {
+            return None;
+        }
+        match client.phase {
+            Phase::Pausing => self.begin(rank),
+            // The client's patience is over.
+            Phase::Building => {}
+            Phase::Downloading(_) => self.end_download(rank, Outcome::Timeout),
+        }
+        Some(rank)
+    }
+
+    /// A pause is over: downloads, over a circuit that may still have to be built.
+    fn begin(&mut self, rank: Rank) {
+        if self.client(rank).is_some_and(|client| client.circuit.is_some()) {
+            self.download(rank);
+            return;
+        }
+        let now = self.net.now();
+        let scenario = self.scenario;
+        let Role::Client(client) = &mut self.nodes[rank as usize].role else { return };
+        let model = &scenario.clients[client.index];
+        let path = client.draw_path(model, &scenario.relays);
+        let relays: Vec<Rank> = path.iter().map(|relay| self.relay_ranks[*relay]).collect();
+        let names: Vec<Name> = relays.iter().map(|rank| self.nodes[*rank as usize].name.clone()).collect();
+        let number = self.observer.circuit_begun(self.nodes[rank as usize].name.clone(), &names);
+        if scenario.trace.workloads.contains(&model.workload) {
+            let workload = self.workload_names[model.workload].clone();
+            let nodes: Vec<Rank> = std::iter::once(rank).chain(relays.iter().copied()).collect();
+            let places = vec![None; nodes.len()];
+            self.net.tracker.trace(number, workload.clone(), nodes);
+            self.traced.insert(number, Traced { workload, places });
+        }
+        let tor = self.nodes[rank as usize].tor.as_mut().expect("every client has an onion proxy");
+        let rest = relays[1..].iter().map(|relay| PeerId(*relay));
+        let index = tor.open_circuit(now, PeerId(relays[0]), rest);
+        self.place(rank, index, SimHandshake { circuit: number, hop: 0 });
+        if let Some(client) = self.client(rank) {
+            client.use_circuit(Circuit { index, number, relays, begun: now });
+        }
+    }
+
+    /// Notes where a circuit of the run is at a node.
+    fn place(&mut self, rank: Rank, circuit: CircuitIndex, handshake: SimHandshake) {
+        let node = &mut self.nodes[rank as usize];
+        let slot = circuit.0 as usize;
+        if node.circuits.len() <= slot {
+            node.circuits.resize(slot + 1, None);
+        }
+        node.circuits[slot] = Some(handshake);
+        if let Some(traced) = self.traced.get_mut(&handshake.circuit)
+            && let Some(place) = traced.places.get_mut(handshake.hop as usize)
+        {
+            *place = Some((rank, circuit));
+        }
+    }
+
+    fn on_circuit_built(&mut self, rank: Rank) {
+        let now = self.net.now();
+        let Role::Client(client) = &self.nodes[rank as usize].role else { return };
+        let Some(circuit) = client.circuit.clone() else { return };
+        for (hop, relay) in circuit.relays.iter().enumerate() {
+            self.nodes[*relay as usize].position = position(hop + 1, circuit.relays.len() + 1);
+        }
+        self.observer.circuit_built(&circuit, now);
+        self.download(rank);
+    }
+
+    fn download(&mut self, rank: Rank) {
+        let now = self.net.now();
+        let scenario = self.scenario;
+        let node = &mut self.nodes[rank as usize];
+        let (Role::Client(client), Some(tor)) = (&mut node.role, &mut node.tor) else { return };
+        let model = &scenario.clients[client.index];
+        let workload = &scenario.workloads[model.workload];
+        let size = client.draw_size(workload);
+        let server = self.server_ranks[client.draw_server(model)];
+        let Some(circuit) = &client.circuit else { return };
+        let mut kernel = HostKernel::new(&mut self.net, rank);
+        let opened = tor.open_stream(now, circuit.index, server, &mut kernel);
+        let stream = opened.expect("a client downloads over a built circuit");
+        self.net.hosts[rank as usize].set_stream(stream, Some(StreamSock::App(App::new(0, size.get()))));
+        client.streams += 1;
+        client.episode += 1;
+        client.phase = Phase::Downloading(Download {
+            stream,
+            number: client.streams,
+            size,
+            request: workload.request,
+            start: now,
+            connected: None,
+        });
+        if let Some(timeout) = workload.timeout {
+            self.net.queue.push(now + timeout, rank, What::ClientTimer(rank, client.episode));
+        }
+    }
+
+    fn on_stream_connected(&mut self, rank: Rank, stream: StreamKey) {
+        let now = self.net.now();
+        let Role::Client(client) = &mut self.nodes[rank as usize].role else { return };
+        let Some(download) = client.download_on(stream) else { return };
+        download.connected = Some(now);
+        let request = download.request.get();
+        if let Some(app) = self.net.hosts[rank as usize].app(stream) {
+            app.request = request;
+        }
+        self.net.refresh_app(rank, stream);
+    }
+
+    fn on_stream_closed(&mut self, rank: Rank, stream: StreamKey) {
+        self.check_download(rank);
+        if self.client(rank).is_some_and(|client| client.download_on(stream).is_some()) {
+            self.end_download(rank, Outcome::Failed);
+        }
+        self.net.hosts[rank as usize].set_stream(stream, None);
+    }
+
+    fn on_circuit_closed(&mut self, rank: Rank, circuit: CircuitIndex) {
+        let node = &mut self.nodes[rank as usize];
+        let number = node.circuits.get_mut(circuit.0 as usize).and_then(Option::take);
+        if let Some(traced) = number.and_then(|number| self.traced.get_mut(&number.circuit)) {
+            traced
+                .places
+                .iter_mut()
+                .filter(|place| **place == Some((rank, circuit)))
+                .for_each(|place| *place = None);
+        }
+        let Some(client) = self.client(rank) else { return };
+        if client.circuit.as_ref().is_some_and(|current| current.index == circuit) {
+            let building = matches!(client.phase, Phase::Building);
+            client.circuit = None;
+            if building {
+                self.pause(rank);
+            }
+        }
+    }
+
+    /// A download is complete when its last byte has reached the application.
+    fn check_download(&mut self, rank: Rank) {
+        let Some(client) = self.client(rank) else { return };
+        let Phase::Downloading(Download { stream, size, .. }) = client.phase else { return };
+        let app = self.net.hosts[rank as usize].app(stream);
+        if app.is_some_and(|app| app.received >= size.get()) {
+            self.end_download(rank, Outcome::Ok);
+        }
+    }
+
+    fn end_download(&mut self, rank: Rank, outcome: Outcome) {
+        let now = self.net.now();
+        let scenario = self.scenario;
+        self.record_download(rank, outcome);
+        let node = &mut self.nodes[rank as usize];
+        let (Role::Client(client), Some(tor)) = (&mut node.role, &mut node.tor) else { return };
+        let index = scenario.clients[client.index].workload;
+        let Phase::Downloading(download) = std::mem::replace(&mut client.phase, Phase::Pausing) else {
+            return;
+        };
+        self.finished[index] += u64::from(outcome == Outcome::Ok);
+        self.stopped |= scenario.run.stop.is_some_and(|stop| self.finished[stop.workload] >= stop.downloads);
+        let mut kernel = HostKernel::new(&mut self.net, rank);
+        if outcome == Outcome::Timeout {
+            tor.close_stream(now, download.stream, &mut kernel);
+        }
+        if scenario.workloads[index].fresh_circuit
+            && let Some(circuit) = client.circuit.take()
+        {
+            tor.close_circuit(now, circuit.index, &mut kernel);
+        }
+        self.pause(rank);
+    }
+
+    fn pause(&mut self, rank: Rank) {
+        let now = self.net.now();
+        let scenario = self.scenario;
+        let Some(client) = self.client(rank) else { return };
+        let pause = client.draw_pause(&scenario.workloads[scenario.clients[client.index].workload]);
+        client.phase = Phase::Pausing;
+        client.episode += 1;
+        let episode = client.episode;
+        self.net.queue.push(now + pause, rank, What::ClientTimer(rank, episode));
+    }
+}
+
+/// What is written down.
+impl World<'_> {
+    fn record_download(&mut self, rank: Rank, outcome: Outcome) {
+        let node = &self.nodes[rank as usize];
+        let Role::Client(client) = &node.role else { return };
+        let Phase::Downloading(download) = &client.phase else { return };
+        let app = self.net.hosts[rank as usize].app(download.stream).cloned();
+        let app = app.unwrap_or_else(|| App::new(0, download.size.get()));
+        let ending = Ending {
+            client: node.name.clone(),
+            workload: self.workload_names[self.scenario.clients[client.index].workload].clone(),
+            circuit: client.circuit_number(),
+            received: app.received.min(download.size.get()),
+            first_byte: app.first_byte,
+            last_byte: app.last_byte,
+            outcome,
+            warmup: download.start < Instant::ZERO + self.scenario.run.warmup,
+        };
+        self.observer.transfer(download, ending);
+    }
+
+    fn sample_relays(&mut self) {
+        let now = self.net.now();
+        for rank in &self.relay_ranks {
+            let node = &mut self.nodes[*rank as usize];
+            let Some(tor) = &node.tor else { continue };
+            let counters = tor.counters();
+            self.observer.relay(RelaySample {
+                name: node.name.clone(),
+                position: node.position,
+                at: now,
+                before: std::mem::replace(&mut node.sampled, counters),
+                after: counters,
+                circuit_queue: tor.queued(),
+                outbuf: tor.outbuf_bytes().get(),
+                kernel_out: self.net.kernel_out(*rank),
+                throttled: tor.throttled_channels(),
+            });
+        }
+        self.net.queue.push(now + self.scenario.run.sample, OBSERVER, What::SampleRelays);
+    }
+
+    fn sample_circuits(&mut self) {
+        let now = self.net.now();
+        for (number, traced) in &self.traced {
+            for (place, found) in traced.places.iter().enumerate() {
+                let Some((rank, circuit)) = found else { continue };
+                let Some(tor) = &self.nodes[*rank as usize].tor else { continue };
+                if let Some(queue) = tor.circuit_queue(*circuit, TO_CLIENT) {
+                    let hop = (place, traced.places.len());
+                    let window = tor.circuit_window(*circuit);
+                    self.observer.circuit(*number, traced.workload.clone(), hop, now, queue, window);
+                }
+            }
+        }
+        self.net.queue.push(now + self.scenario.trace.interval, OBSERVER, What::SampleCircuits);
+    }
+
+    fn finish(mut self, end: Instant) -> crate::Outcome {
+        for rank in 0..self.nodes.len() as Rank {
+            self.record_download(rank, Outcome::Unfinished);
+        }
+        self.observer.tables.cells = self.net.tracker.rows();
+        let counted = |node: &Node| Some((node.name.to_string(), node.tor.as_ref()?.counters()));
+        let nodes: Vec<_> = self.nodes.iter().filter_map(counted).collect();
+        let stats = RunStats {
+            sim_seconds: end.as_secs_f64(),
+            events: self.net.queue.handled(),
+            packets: self.net.delivered,
+            cells: nodes.iter().map(|(_, counters)| counters.sent).sum(),
+            ..RunStats::default()
+        };
+        crate::Outcome { tables: self.observer.tables, stats, nodes }
+    }
+}
+
+/// A node of the scenario, to be built.
+enum Builder<'a> {
+    Relay(&'a model::Relay),
+    Client(usize, &'a model::Client),
+    Server(&'a model::Server),
+}
+
+impl<'a> Builder<'a> {
+    fn host(&self) -> &'a model::Host {
+        match self {
+            Builder::Relay(relay) => &relay.host,
+            Builder::Client(_, client) => &client.host,
+            Builder::Server(server) => &server.host,
+        }
+    }
+
+    fn build(&self, seed: Seed) -> Node {
+        let name = self.host().name.as_str();
+        let tor = |config: &RelayConfig, phase: RefillPhase| {
+            let mut config = config.clone();
+            config.refill.phase =
+                phase.draw(config.refill.interval, &mut seed.stream(&format!("{name}/refill")));
+            Relay::new(config, Instant::ZERO)
+        };
+        let (role, tor) = match self {
+            Builder::Relay(relay) => (Role::Relay, Some(tor(&relay.config, relay.refill_phase))),
+            Builder::Client(index, client) => {
+                let role = Role::Client(Box::new(Client::new(*index, name, seed)));
+                (role, Some(tor(&client.config, client.refill_phase)))
+            }
+            Builder::Server(_) => (Role::Server, None),
+        };
+        Node {
+            name: name.into(),
+            role,
+            tor,
+            timer: None,
+            circuits: Vec::new(),
+            position: Position::Middle,
+            sampled: Counters::default(),
+        }
+    }
+}

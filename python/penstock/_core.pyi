@@ -1,0 +1,93 @@
+"""What the extension module offers: conversions around the Rust crates, and nothing that decides."""
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import TypedDict, final
+
+class PenstockError(Exception):
+    """Anything that Penstock refuses or cannot do; its text is one sentence for the user."""
+
+class ScenarioError(PenstockError):
+    """A scenario that is wrong: the sentence names the place, the key and what would be right."""
+
+class OutputError(PenstockError):
+    """An output that cannot be written or read; the sentence names the file."""
+
+class Cancelled(PenstockError):
+    """A run that was stopped before its end."""
+
+class Head(TypedDict):
+    """Which paper, section and figures a scenario stands for; empty where it says nothing."""
+
+    title: str
+    paper: str
+    section: str
+    figures: list[str]
+    notes: str
+
+class RunStats(TypedDict):
+    """What a run cost."""
+
+    sim_seconds: float
+    """Simulated time that passed [s]."""
+    events: int
+    packets: int
+    """Data segments, ACKs and datagrams, counted once at delivery."""
+    cells: int
+    """Cells written, counted at each hop."""
+    peak_heap_bytes: int
+    """Largest heap of the run's thread, above what it held before [B]."""
+
+@final
+class Document:
+    """A scenario file, parsed and checked: all its variants, with the overrides of `--set`."""
+
+    def __new__(cls, text: str, name: str, sets: Sequence[str] = ...) -> Document:
+        """Parse `text`; `name` is what errors call it; `sets` are `key=value` with TOML values."""
+
+    def variants(self) -> list[tuple[str, str]]:
+        """Name and label of each variant, in the order of the file."""
+
+    def seeds(self) -> list[int]:
+        """The seeds that the file lists."""
+
+    def head(self) -> Head:
+        """What the scenario stands for."""
+
+    def resolved(self, variant: str) -> str:
+        """One variant as TOML with every default filled in."""
+
+    def fingerprint(self) -> str:
+        """A name for everything that results depend on, apart from seeds and version."""
+
+    def describe(self) -> str:
+        """The scenario explained to a person, in a few lines."""
+
+@final
+class Control:
+    """A handle on a run in another thread."""
+
+    def __new__(cls) -> Control: ...
+    def cancel(self) -> None:
+        """Stop the run soon; it then raises `Cancelled`."""
+
+    def progress(self) -> tuple[float, float]:
+        """Simulated time so far [s], and the finished share of the run in [0, 1]."""
+
+def run(document: Document, variant: str, seed: int, part_dir: str | PathLike[str], control: Control) -> RunStats:
+    """Run one variant with one seed and write its five tables into `part_dir`, which exists; releases the GIL."""
+
+def merge(parts: Sequence[str | PathLike[str]], out_dir: str | PathLike[str]) -> None:
+    """Join the tables of `parts`, in this order, into the five tables of `out_dir`; releases the GIL."""
+
+def algorithms() -> list[tuple[str, str, str]]:
+    """The key that chooses it, name and one line of description of every algorithm."""
+
+def workload_kinds() -> list[tuple[str, str]]:
+    """Name and one line of description of everything that a client can do."""
+
+def presets() -> list[tuple[str, str]]:
+    """Name and one line of description of every named bundle of settings."""
+
+def version() -> str:
+    """The version of Penstock."""

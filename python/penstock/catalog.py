@@ -1,0 +1,50 @@
+"""The scenarios that ship with Penstock, and how a name on the command line becomes a file."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from penstock._core import Document
+from penstock.errors import ScenarioError, naming
+
+SHIPPED = Path(__file__).resolve().parent / "scenarios"
+"""Installed with the package; in a checkout, a link to the folder beside the crates."""
+
+
+def shipped() -> list[str]:
+    """The names of the shipped scenarios, in alphabetical order: `quickstart`, `defenestrator/bottleneck`."""
+    return sorted(path.relative_to(SHIPPED).with_suffix("").as_posix() for path in SHIPPED.rglob("*.toml"))
+
+
+def find(scenario: str | Path) -> tuple[str, Path]:
+    """The name and the file of a scenario, which is a path to a file or the name of a shipped one.
+
+    A file goes first, so that a copy in the working directory can be edited and run under its own name.
+    """
+    path = Path(scenario)
+    if path.suffix == ".toml" or path.is_file():
+        if not path.is_file():
+            raise ScenarioError(f"there is no scenario file {path}")
+        inside = path.resolve().is_relative_to(SHIPPED.resolve())
+        name = path.resolve().relative_to(SHIPPED.resolve()) if inside else Path(path.name)
+        return name.with_suffix("").as_posix(), path
+    name = str(scenario)
+    names = shipped()
+    if name in names:
+        return name, SHIPPED / f"{name}.toml"
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+    hint = f"did you mean {close[0]}?" if close else f"shipped are {', '.join(names) or 'none'}"
+    raise ScenarioError(f"there is no scenario {name!r}: it is neither a file nor a shipped name; {hint}")
+
+
+def load(scenario: str | Path, sets: tuple[str, ...] = ()) -> tuple[str, Document]:
+    """The name of a scenario and its parsed document, with the overrides `sets` (`key=value`)."""
+    name, path = find(scenario)
+    with naming(path, "read"):
+        data = path.read_bytes()
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ScenarioError(f"{path} is not a text file in UTF-8 (byte {error.start})") from error
+    return name, Document(text, str(path), sets)

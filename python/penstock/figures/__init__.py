@@ -1,0 +1,35 @@
+"""The figures of an output directory, each drawn only if its data is there."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+
+import matplotlib as mpl
+
+from penstock.errors import naming
+from penstock.figures import downloads, queues, stations
+from penstock.figures.picture import Picture, Saved
+from penstock.figures.style import RC
+from penstock.result import Result
+
+__all__ = ["Picture", "Saved", "draw"]
+
+FIGURES: tuple[Callable[[Result], Picture | None], ...] = (
+    downloads.draw,
+    queues.draw_length,
+    queues.draw_delays,
+    stations.draw,
+)
+"""What can be drawn, in the order of the report."""
+
+
+def draw(result: Result) -> list[Saved]:
+    """Draw everything that the result has data for into its folder `figures`, anew."""
+    folder = result.directory / "figures"
+    with naming(folder, "make"):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+    with mpl.rc_context({**mpl.rcParamsDefault, **RC, "backend": "agg"}):
+        pictures = [make(result) for make in FIGURES]
+        return [picture.save(folder) for picture in pictures if picture]

@@ -1,0 +1,121 @@
+"""What one download meets at the exit: the circuit queue over time, and how long each cell waited in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from penstock import summary
+from penstock.figures.picture import Picture
+from penstock.figures.style import Look, grid_of, looks
+from penstock.result import Result
+
+SHOWN = "the one of median duration in the first seed"
+"""Which download stands for all."""
+
+
+class Download(NamedTuple):
+    """One download, shown for all of its kind."""
+
+    seed: int
+    circuit: int
+    start_s: float
+    end_s: float
+
+
+def draw_length(result: Result) -> Picture | None:
+    """Length of the bulk circuit's queue at the exit over one download; figure 6 of the DefenestraTor paper."""
+    traced = result.circuits.filter(pl.col("hop") == "exit")
+    workloads = _traced_workloads(result, traced)
+    if not workloads:
+        return None
+    workload = workloads[-1]
+
+    def one(axes: Axes, look: Look, rows: pl.DataFrame, start_s: float) -> None:
+        time, length = rows["t_s"] - start_s, rows["queue_cells"]
+        axes.fill_between(time, length, step="post", color=look.colour, alpha=0.18, linewidth=0)
+        axes.step(time, length, where="post", color=look.colour, linewidth=0.9)
+
+    figure = _panel_per_variant(result, traced, workload, pl.col("t_s"), one)
+    figure.supylabel("queue length [cells]", fontsize=9.5, color="#333333")
+    caption = (
+        f"Cells in the circuit queue of a {workload} client at the exit while one download lasts ({SHOWN}). What "
+        "stands here speeds nobody up: the window let it in before the path could carry it away."
+    )
+    return Picture("circuit-queue", f"The {workload} client's circuit queue at the exit", caption, figure)
+
+
+def draw_delays(result: Result) -> Picture | None:
+    """How long the cells of one web download waited in the exit's circuit queue; figure 2 of the same paper."""
+    tracked = result.cells.filter(pl.col("hop") == "exit", pl.col("circuit_queue_s").is_not_null())
+    workloads = _traced_workloads(result, tracked)
+    if not workloads:
+        return None
+    workload = workloads[0]
+
+    def one(axes: Axes, look: Look, rows: pl.DataFrame, start_s: float) -> None:
+        time, delay = rows["queued_ns"] / 1e9 - start_s, rows["circuit_queue_s"]
+        axes.plot(time, delay, "o", color=look.colour, markersize=2.6, markeredgewidth=0, clip_on=False)
+
+    figure = _panel_per_variant(result, tracked, workload, pl.col("queued_ns") / 1e9, one)
+    figure.supylabel("time in the circuit queue [s]", fontsize=9.5, color="#333333")
+    caption = (
+        f"Each dot is a cell of one {workload} download ({SHOWN}): when it entered the exit's circuit queue, and how "
+        "long it stayed there. Cells that come in a burst and leave one by one draw a rising line; each SENDME lets "
+        "the next burst in."
+    )
+    return Picture("queue-delay", f"How long the cells of a {workload} download wait at the exit", caption, figure)
+
+
+def _panel_per_variant(
+    result: Result,
+    rows: pl.DataFrame,
+    workload: str,
+    time: pl.Expr,
+    one: Callable[[Axes, Look, pl.DataFrame, float], None],
+) -> Figure:
+    """Panels above each other with common axes; `one` draws a variant's rows during its typical download."""
+    styles = looks(result.variants)
+    figure, panels = grid_of(len(styles), 1, 7.8, 1.75, sharex=True, sharey=True)
+    for (variant, look), (axes,) in zip(styles.items(), panels, strict=True):
+        axes.set_title(look.label)
+        download = _typical(result, rows, variant, workload)
+        if download is None:
+            axes.text(0.5, 0.5, "no whole download", transform=axes.transAxes, ha="center", color="#777777")
+        else:
+            one(axes, look, _during(rows, variant, download, time), download.start_s)
+    bottom = panels[-1][0]
+    bottom.set_xlabel("time since the request [s]")
+    bottom.set_xlim(left=0)
+    bottom.set_ylim(bottom=0)
+    return figure
+
+
+def _traced_workloads(result: Result, rows: pl.DataFrame) -> list[str]:
+    """The workloads of which there are rows, the one with the smallest downloads first."""
+    traced = set(rows["workload"].unique())
+    return [name for name in summary.workloads(result.transfers) if name in traced]
+
+
+def _typical(result: Result, rows: pl.DataFrame, variant: str, workload: str) -> Download | None:
+    """The download of median duration among those of the variant's first seed whose circuit has rows."""
+    of = (pl.col("variant") == variant) & (pl.col("workload") == workload)
+    circuits = rows.filter(of).select("network", "seed", "circuit").unique()
+    downloads = summary.counted(result.transfers).filter(of).join(circuits, on=["network", "seed", "circuit"])
+    if downloads.is_empty():
+        return None
+    first = downloads.sort("network", "seed").head(1).select("network", "seed")
+    ranked = downloads.join(first, on=["network", "seed"]).sort("ttlb_s", "start_s")
+    row = ranked.row((ranked.height - 1) // 2, named=True)
+    return Download(row["seed"], row["circuit"], row["start_s"], row["start_s"] + row["ttlb_s"])
+
+
+def _during(rows: pl.DataFrame, variant: str, download: Download, time: pl.Expr) -> pl.DataFrame:
+    """The rows of the download's circuit that fall into it, in the order of time."""
+    run = (pl.col("variant") == variant) & (pl.col("seed") == download.seed)
+    mine = run & (pl.col("circuit") == download.circuit)
+    return rows.filter(mine & (time >= download.start_s) & (time <= download.end_s)).sort(time)

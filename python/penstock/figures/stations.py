@@ -1,0 +1,63 @@
+"""Where cells wait: the stations of each hop, side by side for all variants."""
+
+from __future__ import annotations
+
+import polars as pl
+from matplotlib.axes import Axes
+
+from penstock import summary
+from penstock.figures.picture import Picture
+from penstock.figures.style import STATIONS, grid_of, legend_above
+from penstock.result import Result
+
+HOPS = ("exit", "middle", "guard")
+"""The relays in the order in which a download's cells pass them."""
+
+Means = dict[tuple[str, str], dict[str, float]]
+
+
+def draw(result: Result) -> Picture | None:
+    """One column of panels per workload, one row per hop, one bar per variant, one colour per station."""
+    tracked = set(result.cells["workload"].unique())
+    workloads = [name for name in summary.workloads(result.transfers) if name in tracked]
+    if not workloads:
+        return None
+    height = 0.42 + 0.24 * len(result.variants)
+    figure, panels = grid_of(len(HOPS), len(workloads), 7.8 / len(workloads), height, sharex="col", sharey=True)
+    for column, workload in enumerate(workloads):
+        means = _means(result.cells, workload)
+        for row, hop in enumerate(HOPS):
+            _bars(panels[row][column], [means.get((variant, hop), {}) for variant in result.variants])
+        panels[0][column].set_title(f"{workload} cells")
+        panels[-1][column].set_xlabel("mean wait of a cell [s]")
+    for hop, (axes, *_) in zip(HOPS, panels, strict=True):
+        axes.set_yticks(range(len(result.variants)), list(result.variants.values()))
+        axes.set_ylabel(hop, fontweight="bold")
+    panels[0][0].invert_yaxis()
+    figure.align_ylabels([axes for axes, *_ in panels])
+    legend_above(figure, panels[0][0])
+    caption = (
+        "How long a tracked cell of a download waits, on average, at each station of each relay on its way from the "
+        "exit to the client. Averages add up, so a bar is as long as the mean time that a cell spends in the relay."
+    )
+    return Picture("stations", "Where cells wait", caption, figure)
+
+
+def _bars(axes: Axes, means: list[dict[str, float]]) -> None:
+    """One bar of stations for each variant."""
+    left = [0.0] * len(means)
+    for station, (name, colour) in STATIONS.items():
+        widths = [mean.get(station, 0.0) for mean in means]
+        axes.barh(range(len(means)), widths, left=left, height=0.74, color=colour, label=name)
+        left = [start + width for start, width in zip(left, widths, strict=True)]
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0)
+
+
+def _means(cells: pl.DataFrame, workload: str) -> Means:
+    """Mean wait at each station [s], by variant and hop; a station that a hop does not have counts as no wait."""
+    means = cells.filter(pl.col("workload") == workload).group_by("variant", "hop").agg(pl.col(*STATIONS).mean())
+    return {
+        (row["variant"], row["hop"]): {station: row[station] or 0.0 for station in STATIONS}
+        for row in means.iter_rows(named=True)
+    }

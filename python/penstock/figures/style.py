@@ -1,0 +1,85 @@
+"""How every figure looks: one colour and one line style for each variant, whichever figure it is in.
+
+The colours are Okabe and Ito's, which readers with any kind of colour vision can tell apart; line styles tell the
+curves apart in grey.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+RC: dict[str, Any] = {
+    "svg.hashsalt": "penstock",
+    "svg.fonttype": "path",
+    "font.family": "DejaVu Sans",
+    "font.size": 9.5,
+    "axes.titlesize": 10.5,
+    "axes.titlelocation": "left",
+    "axes.titlepad": 7.0,
+    "axes.labelsize": 9.5,
+    "axes.labelcolor": "#333333",
+    "axes.edgecolor": "#999999",
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.7,
+    "xtick.color": "#777777",
+    "ytick.color": "#777777",
+    "xtick.labelcolor": "#333333",
+    "ytick.labelcolor": "#333333",
+    "xtick.labelsize": 9.0,
+    "ytick.labelsize": 9.0,
+    "legend.frameon": False,
+    "legend.fontsize": 9.5,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "agg.path.chunksize": 0,
+}
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
+
+LINES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.4, 1.2)), (0, (5, 1.4, 1.2, 1.4)), (0, (8, 2)))
+
+STATIONS = {
+    "kernel_in_s": ("kernel, incoming", "#9ecae1"),
+    "circuit_queue_s": ("circuit queue", "#08519c"),
+    "outbuf_s": ("output buffer", "#fdae6b"),
+    "kernel_out_s": ("kernel, outgoing", "#a63603"),
+}
+"""Where a cell waits, in the order in which it passes: columns of `cells`, names and colours."""
+
+
+class Look(NamedTuple):
+    """How a variant is drawn."""
+
+    label: str
+    colour: str
+    line: Any
+
+
+def looks(variants: Mapping[str, str]) -> dict[str, Look]:
+    """The look of each variant, by its place in the scenario."""
+    return {
+        name: Look(label, COLOURS[i % len(COLOURS)], LINES[i % len(LINES)])
+        for i, (name, label) in enumerate(variants.items())
+    }
+
+
+def grid_of(rows: int, columns: int, width: float, height: float, **kwargs: Any) -> tuple[Figure, list[list[Axes]]]:
+    """A figure of rows x columns panels, each `width` x `height` [inch]."""
+    figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, **kwargs)
+    return figure, [[axes[row][column] for column in range(columns)] for row in range(rows)]
+
+
+def legend_above(figure: Figure, axes: Axes) -> None:
+    """One legend for all panels, above them."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper left", ncols=min(len(labels), 4), handlelength=2.6)

@@ -1,0 +1,225 @@
+"""An output directory: how it comes to be, resumes, and is closed.
+
+A run is written into `parts/<variant>-<seed>.tmp` and renamed to `parts/<variant>-<seed>` when all of it is there, so
+that whatever has its final name is whole. `manifest.json` says `"finished": false` until every run is there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import resource
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from penstock import _core
+from penstock.errors import OutputError, naming
+
+TABLES = ("transfers", "paths", "relays", "circuits", "cells")
+"""The tables of a run, each a Parquet file."""
+
+
+COSTS = ("sim_seconds", "wall_seconds", "cpu_seconds", "events", "packets", "cells", "peak_heap_bytes")
+"""What the manifest says of a run beside which it is."""
+
+
+@dataclass(frozen=True, order=True)
+class Job:
+    """One run: a variant and a seed."""
+
+    variant: str
+    seed: int
+
+    @property
+    def folder(self) -> str:
+        """The name of its part, with whatever a file name must not hold escaped."""
+        return f"{quote(self.variant, safe=' ,+=')}-{self.seed}"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What made a directory: only the same scenario and version may add to it."""
+
+    name: str
+    document: _core.Document
+    sets: tuple[str, ...]
+
+    @property
+    def version(self) -> str:
+        """The version of Penstock."""
+        return _core.version()
+
+    def describe(self) -> dict[str, Any]:
+        """The scenario, resolved, as the manifest holds it."""
+        variants = [
+            {"name": name, "label": label, "resolved": self.document.resolved(name)}
+            for name, label in self.document.variants()
+        ]
+        return {
+            "name": self.name,
+            "fingerprint": self.document.fingerprint(),
+            **self.document.head(),
+            "sets": list(self.sets),
+            "variants": variants,
+        }
+
+
+class OutputDir:
+    """The directory of one `penstock run`, locked against another that wants to write into it."""
+
+    def __init__(self, path: Path, origin: Origin) -> None:
+        """Make `path`, or take up an unfinished directory of the same origin; refuse any other."""
+        self.path = path
+        self.origin = origin
+        if path.exists():
+            self._check_resumable()
+        with naming(path, "make"):
+            self.parts.mkdir(parents=True, exist_ok=True)
+        self._lock = self._take_lock()
+        self.write_manifest(finished=False)
+
+    @classmethod
+    def fresh(cls, origin: Origin, under: Path = Path("runs")) -> OutputDir:
+        """A directory that is not there yet: `runs/<scenario>-<n>`."""
+        stem = origin.name.replace("/", "-")
+        n = 1
+        while (under / f"{stem}-{n}").exists():
+            n += 1
+        return cls(under / f"{stem}-{n}", origin)
+
+    @property
+    def parts(self) -> Path:
+        """Where finished runs wait until the tables are merged."""
+        return self.path / "parts"
+
+    def _check_resumable(self) -> None:
+        manifest = read_manifest(self.path)
+        if manifest is None:
+            raise OutputError(f"{self.path} exists and is not an output of penstock: choose another --out")
+        if manifest.get("finished"):
+            raise OutputError(f"{self.path} exists and is finished: choose another --out, or read it with report")
+        scenario = manifest.get("scenario", {})
+        if scenario.get("fingerprint") != self.origin.document.fingerprint():
+            was = scenario.get("name", "?")
+            what = "the same scenario with other contents or --set" if was == self.origin.name else f"scenario {was}"
+            raise OutputError(f"{self.path} exists and holds unfinished runs of {what}: choose another --out")
+        if manifest.get("version") != self.origin.version:
+            raise OutputError(
+                f"{self.path} exists and was begun by penstock {manifest.get('version')}, "
+                f"this is {self.origin.version}: choose another --out"
+            )
+
+    def _take_lock(self) -> int:
+        """Lock the directory for as long as this process lives."""
+        lock = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            raise OutputError(f"another penstock is writing to {self.path}") from None
+        return lock
+
+    def close(self) -> None:
+        """Let another process write here."""
+        os.close(self._lock)
+
+    def begin(self, job: Job) -> Path:
+        """An empty directory for the tables of a run that starts now."""
+        part = self.parts / f"{job.folder}.tmp"
+        with naming(part, "make"):
+            if part.exists():
+                shutil.rmtree(part)
+            part.mkdir()
+        return part
+
+    def commit(self, job: Job, stats: dict[str, Any]) -> None:
+        """Keep a run whose tables are all written."""
+        part = self.parts / f"{job.folder}.tmp"
+        costs = {name: stats[name] for name in COSTS}
+        write_json(part / "run.json", {"variant": job.variant, "network": "", "seed": job.seed, **costs})
+        with naming(part, "rename"):
+            part.rename(self.parts / job.folder)
+
+    def discard(self, job: Job) -> None:
+        """Remove what a run wrote that did not end."""
+        shutil.rmtree(self.parts / f"{job.folder}.tmp", ignore_errors=True)
+
+    def finished(self) -> dict[Job, dict[str, Any]]:
+        """The runs that are there, in the order of the final tables, with what they cost."""
+        order = {name: rank for rank, (name, _) in enumerate(self.origin.document.variants())}
+        found = {}
+        for path in self.parts.glob("*/run.json"):
+            if path.parent.suffix != ".tmp":
+                record = read_json(path)
+                found[Job(record["variant"], record["seed"])] = record
+        return dict(sorted(found.items(), key=lambda run: (order[run[0].variant], run[0].seed)))
+
+    def merge(self) -> None:
+        """Join the tables of the finished runs."""
+        _core.merge([self.parts / job.folder for job in self.finished()], self.path)
+
+    def finish(self, *, finished: bool) -> None:
+        """Merge what is there and write the manifest; parts go away only when nothing is missing."""
+        self.merge()
+        self.write_manifest(finished=finished)
+        if finished:
+            shutil.rmtree(self.parts, ignore_errors=True)
+
+    def write_manifest(self, *, finished: bool) -> None:
+        """Say what this directory holds."""
+        manifest = {
+            "version": self.origin.version,
+            "finished": finished,
+            "scenario": self.origin.describe(),
+            "runs": list(self.finished().values()),
+            "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        }
+        write_json(self.path / "manifest.json", manifest)
+
+
+def read_manifest(directory: Path) -> dict[str, Any] | None:
+    """The manifest of an output directory; none if it is not one."""
+    path = directory / "manifest.json"
+    if not path.is_file():
+        return None
+    return read_json(path)
+
+
+def table_files(directory: Path, table: str) -> list[Path]:
+    """The files that hold a table: the merged one, or those of the finished runs where merging never came."""
+    merged = directory / f"{table}.parquet"
+    if merged.is_file():
+        return [merged]
+    parts = (path for path in (directory / "parts").glob(f"*/{table}.parquet") if path.parent.suffix != ".tmp")
+    return sorted(parts)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object."""
+    try:
+        with naming(path, "read"):
+            value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise OutputError(f"{path} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise OutputError(f"{path} is not what penstock writes: it holds no object")
+    return value
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Write a JSON object, whole or not at all."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    with naming(path):
+        temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        temporary.replace(path)
+
+
+def missing(jobs: Sequence[Job], finished: Iterable[Job]) -> list[Job]:
+    """The runs that still have to be done, in the order in which they were asked for."""
+    done = set(finished)
+    return [job for job in jobs if job not in done]

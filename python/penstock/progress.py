@@ -1,0 +1,103 @@
+"""How far the runs are, told on standard error, but only when they last.
+
+A terminal gets bars, anything else (a file, CI) a plain line now and then.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import TimeElapsedColumn, TimeRemainingColumn
+
+PATIENCE_S = 2.0
+"""Shorter jobs say nothing [s]."""
+
+PLAIN_INTERVAL_S = 30.0
+"""Time between two plain lines [s]."""
+
+
+class Watch(Protocol):
+    """Somebody who wants to know how far the runs are."""
+
+    def update(self, finished: int, total: int, running: Mapping[str, float]) -> None:
+        """Now `finished` of `total` runs are done, and of each that is `running` this share in [0, 1]."""
+
+
+class Silent:
+    """Nobody."""
+
+    def update(self, finished: int, total: int, running: Mapping[str, float]) -> None:
+        """Say nothing."""
+
+
+class Shown:
+    """A person in front of a terminal, or a log."""
+
+    def __init__(self, what: str) -> None:
+        """Watch runs of `what`."""
+        self._what = what
+        self._console = Console(stderr=True)
+        self._began = time.monotonic()
+        self._next_line = self._began + PATIENCE_S
+        self._bars: _Bars | None = None
+
+    def __enter__(self) -> Shown:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bars:
+            self._bars.stop()
+
+    def update(self, finished: int, total: int, running: Mapping[str, float]) -> None:
+        """Show it, if the job has lasted long enough for somebody to wonder."""
+        now = time.monotonic()
+        if now - self._began < PATIENCE_S:
+            return
+        if self._console.is_terminal:
+            self._bars = self._bars or _Bars(self._console, self._what, total)
+            self._bars.update(finished, running)
+        elif now >= self._next_line:
+            self._next_line = now + PLAIN_INTERVAL_S
+            share = (finished + sum(running.values())) / total
+            line = f"penstock: {self._what}: {finished} of {total} runs finished, {share:.0%} of the work done"
+            print(line, file=sys.stderr, flush=True)
+
+
+class _Bars:
+    """One bar for all runs, and one for each that is running."""
+
+    def __init__(self, console: Console, what: str, total: int) -> None:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn("{task.fields[runs]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(compact=True),
+        )
+        self._progress = Progress(*columns, console=console, transient=True)
+        self._total = total
+        self._all = self._progress.add_task(what, total=total, runs="")
+        self._each: dict[str, TaskID] = {}
+        self._progress.start()
+
+    def update(self, finished: int, running: Mapping[str, float]) -> None:
+        done = finished + sum(running.values())
+        self._progress.update(self._all, completed=done, runs=f"{finished}/{self._total} runs")
+        for name in self._each.keys() - running.keys():
+            self._progress.remove_task(self._each.pop(name))
+        for name, share in running.items():
+            if name not in self._each:
+                self._each[name] = self._progress.add_task(f"  {name}", total=1.0, runs="")
+            self._progress.update(self._each[name], completed=share)
+
+    def stop(self) -> None:
+        self._progress.stop()

@@ -1,0 +1,87 @@
+"""One HTML page that opens alone: what was run, what it gave, how sure that is, and how to do it again."""
+
+from __future__ import annotations
+
+import base64
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from penstock import figures, summary, tables
+from penstock.errors import naming
+from penstock.result import Result
+
+TEMPLATES = Path(__file__).parent
+
+
+def write(results: Sequence[Result], to: Path) -> Path:
+    """Draw the figures of `results` and write the page `to`."""
+    page = render(results)
+    with naming(to):
+        to.write_text(page, encoding="utf-8")
+    return to
+
+
+def render(results: Sequence[Result]) -> str:
+    """The page; the figures of each result are drawn anew into its directory."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.globals |= {"metrics": summary.METRICS, "metric_names": tables.METRIC_NAMES}
+    environment.filters |= {
+        "seconds": tables.seconds,
+        "difference": tables.difference,
+        "interval": tables.interval,
+        "percent": tables.percent,
+        "unfinished": tables.unfinished,
+        "mebibytes": lambda size: f"{size / 2**20:.1f} MiB",
+    }
+    return environment.get_template("page.html").render(sections=[_section(result) for result in results])
+
+
+def _section(result: Result) -> dict[str, Any]:
+    """What the template says of one output directory."""
+    differences = result.differences()
+    return {
+        "result": result,
+        "scenario": result.scenario,
+        "source": _source(result.scenario),
+        "runs": result.manifest["runs"],
+        "summary": result.summary().rows(named=True),
+        "differences": differences.rows(named=True),
+        "baseline": next(iter(result.variants.values()), ""),
+        "figures": [(picture, _data_uri(picture.svg)) for picture in figures.draw(result)],
+        "command": command(result),
+    }
+
+
+def command(result: Result) -> str:
+    """The command that makes the same tables again."""
+    words = ["penstock", "run", result.scenario["name"]]
+    every = [each["name"] for each in result.scenario["variants"]]
+    if list(result.variants) != every:
+        words += [word for name in result.variants for word in ("--variant", name)]
+    words += [word for override in result.scenario["sets"] for word in ("--set", override)]
+    seeds = result.seeds
+    if seeds and seeds == list(range(seeds[0], seeds[0] + len(seeds))):
+        words += ["--seed", str(seeds[0]), "--runs", str(len(seeds))]
+    return shlex.join(words)
+
+
+def _source(scenario: dict[str, Any]) -> str:
+    """Which paper, section and figures a scenario stands for."""
+    figures_of = scenario["figures"]
+    parts = [
+        scenario["paper"],
+        f"section {scenario['section']}" if scenario["section"] else "",
+        f"figure{'s' if len(figures_of) > 1 else ''} {', '.join(figures_of)}" if figures_of else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _data_uri(svg: Path) -> str:
+    """The file itself, as an address."""
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.read_bytes()).decode("ascii")

@@ -1,0 +1,97 @@
+"""What an output directory holds, as data frames."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from penstock import summary
+from penstock.errors import OutputError, naming
+from penstock.output import read_manifest, table_files
+
+
+class Result:
+    """An output directory; its tables are read when they are first asked for.
+
+    The columns are those of the files: times ending in `_s` are seconds of the run, in `_ns` nanoseconds.
+    """
+
+    def __init__(self, directory: str | Path) -> None:
+        """Look at `directory`, finished or not; it must be one that penstock wrote."""
+        self.directory = Path(directory)
+        manifest = read_manifest(self.directory)
+        if manifest is None:
+            there = "is not an output of penstock: it has no manifest.json"
+            raise OutputError(f"{directory} {there if self.directory.exists() else 'does not exist'}")
+        self.manifest: dict[str, Any] = manifest
+
+    def __repr__(self) -> str:
+        return f"Result({str(self.directory)!r}, {len(self.manifest['runs'])} runs)"
+
+    @property
+    def scenario(self) -> dict[str, Any]:
+        """The manifest's account of the scenario."""
+        scenario: dict[str, Any] = self.manifest["scenario"]
+        return scenario
+
+    @property
+    def finished(self) -> bool:
+        """Whether every run that was asked for is there."""
+        return bool(self.manifest["finished"])
+
+    @cached_property
+    def variants(self) -> dict[str, str]:
+        """Names and labels of the variants that were run, in the order of the scenario."""
+        ran = {run["variant"] for run in self.manifest["runs"]}
+        return {each["name"]: each["label"] for each in self.scenario["variants"] if each["name"] in ran}
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds that were run, in order."""
+        return sorted({run["seed"] for run in self.manifest["runs"]})
+
+    @cached_property
+    def transfers(self) -> pl.DataFrame:
+        """One row per download."""
+        return self._table("transfers")
+
+    @cached_property
+    def paths(self) -> pl.DataFrame:
+        """One row per circuit."""
+        return self._table("paths")
+
+    @cached_property
+    def relays(self) -> pl.DataFrame:
+        """One row per relay and interval."""
+        return self._table("relays")
+
+    @cached_property
+    def circuits(self) -> pl.DataFrame:
+        """One row per traced circuit, hop and sample."""
+        return self._table("circuits")
+
+    @cached_property
+    def cells(self) -> pl.DataFrame:
+        """One row per tracked cell and hop."""
+        return self._table("cells")
+
+    def _table(self, name: str) -> pl.DataFrame:
+        files = table_files(self.directory, name)
+        if not files:
+            raise OutputError(f"{self.directory} has no finished run yet")
+        try:
+            with naming(files[0], "read"):
+                return pl.concat(pl.read_parquet(file) for file in files)
+        except pl.exceptions.PolarsError as error:
+            raise OutputError(f"{files[0]} is damaged: {error}") from error
+
+    def summary(self) -> pl.DataFrame:
+        """One row per variant and workload; see `penstock.summary.summarise`."""
+        return summary.summarise(self.transfers, self.variants)
+
+    def differences(self) -> pl.DataFrame:
+        """The first variant against each other one, paired by seed; see `penstock.summary.compare`."""
+        return summary.compare(self.transfers, self.variants)

@@ -1,0 +1,169 @@
+"""Runs on all cores: which are to be done, one thread each, and what happens when one fails or is stopped."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+
+from penstock import _core, catalog
+from penstock.errors import Cancelled, OutputError, ScenarioError
+from penstock.output import Job, Origin, OutputDir, missing
+from penstock.progress import Silent, Watch
+from penstock.result import Result
+
+POLL_S = 0.1
+"""How often progress is asked for [s]."""
+
+GRACE_S = 0.5
+"""How long a stopped run may take to notice before it is left behind [s]."""
+
+
+def run(
+    scenario: str | Path,
+    *,
+    variants: Sequence[str] | None = None,
+    sets: Sequence[str] = (),
+    seed: int | None = None,
+    runs: int | None = None,
+    out: str | Path | None = None,
+    jobs: int | None = None,
+    watch: Watch | None = None,
+) -> Result:
+    """Run a scenario and return what it left behind.
+
+    Args:
+        scenario: a file, or the name of a shipped one.
+        variants: which of its variants; all of them if none are named.
+        sets: overrides, `key=value` with TOML values.
+        seed: the first seed; the scenario's own if there is none.
+        runs: how many seeds, from the first upwards.
+        out: the directory to write; a fresh `runs/<scenario>-<n>` if there is none.
+        jobs: runs at the same time; one for each core if there is no number.
+        watch: told how far the runs are.
+
+    Raises:
+        ScenarioError: if the scenario or what it is asked for is wrong.
+        OutputError: if the directory is refused or a file cannot be written; finished runs are kept.
+        Cancelled: on Ctrl-C; finished runs are kept.
+    """
+    name, document = catalog.load(scenario, tuple(sets))
+    todo = plan(document, variants, seed, runs)
+    threads = default_jobs() if jobs is None else jobs
+    if threads < 1:
+        raise ScenarioError(f"--jobs is {threads}; it takes at least one")
+    origin = Origin(name, document, tuple(sets))
+    output = OutputDir.fresh(origin) if out is None else OutputDir(Path(out), origin)
+    try:
+        execute(output, todo, threads, watch or Silent())
+    finally:
+        output.close()
+    return Result(output.path)
+
+
+def plan(document: _core.Document, variants: Sequence[str] | None, seed: int | None, runs: int | None) -> list[Job]:
+    """The runs that were asked for: for each seed every variant, so that pairs are complete as early as can be."""
+    known = [name for name, _ in document.variants()]
+    for name in variants or ():
+        if name not in known:
+            raise ScenarioError(f"there is no variant {name!r}; this scenario has {', '.join(known)}")
+    if runs is not None and runs < 1:
+        raise ScenarioError(f"--runs is {runs}; it takes at least one")
+    if seed is not None and seed < 0:
+        raise ScenarioError(f"--seed is {seed}; it takes a whole number from 0 upwards")
+    listed = document.seeds()
+    if seed is None and runs is None:
+        seeds = listed
+    else:
+        first = listed[0] if seed is None else seed
+        seeds = list(range(first, first + (runs or 1)))
+    chosen = [name for name in known if not variants or name in variants]
+    return [Job(variant, each) for each in seeds for variant in chosen]
+
+
+def default_jobs() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def execute(output: OutputDir, jobs: Sequence[Job], threads: int, watch: Watch) -> None:
+    """Do the runs of `jobs` that are missing in `output`, then close it; on an error keep what is finished."""
+    todo = missing(jobs, output.finished())
+    crew = _Crew(output, todo, threads)
+    try:
+        crew.work(watch, already=len(jobs) - len(todo))
+    except BaseException as error:
+        crew.stop()
+        kept = _keep(output)
+        if not isinstance(error, KeyboardInterrupt):
+            raise
+        raise Cancelled(
+            f"stopped: {kept} of {len(jobs)} runs are finished and kept in {output.path}, "
+            f"and the same command with --out {output.path} does the rest"
+        ) from None
+    output.finish(finished=True)
+
+
+def _keep(output: OutputDir) -> int:
+    """Close a directory before its time; returns how many runs it holds.
+
+    Where not even that can be written, the parts stay readable as they are.
+    """
+    kept = len(output.finished())
+    try:
+        output.finish(finished=False)
+    except OutputError:
+        pass
+    return kept
+
+
+class _Crew:
+    """Threads that do runs, and the handles by which they are stopped."""
+
+    def __init__(self, output: OutputDir, jobs: Sequence[Job], threads: int) -> None:
+        self._output = output
+        self._controls = {job: _core.Control() for job in jobs}
+        self._running: set[Job] = set()
+        self._stopped = False
+        self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="penstock")
+        self._futures: set[Future[None]] = set()
+
+    def work(self, watch: Watch, already: int) -> None:
+        """Do all runs; the first error of one ends it."""
+        self._futures = {self._pool.submit(self._one, job) for job in self._controls}
+        total = already + len(self._futures)
+        pending = self._futures
+        while pending:
+            done, pending = wait(pending, timeout=POLL_S, return_when=FIRST_COMPLETED)
+            for future in done:
+                future.result()
+            shares = {job.folder: self._controls[job].progress()[1] for job in sorted(self._running.copy())}
+            watch.update(total - len(pending), total, shares)
+        self._pool.shutdown()
+
+    def stop(self) -> None:
+        """Stop the runs that are not finished, and do not wait long for them."""
+        self._stopped = True
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for control in self._controls.values():
+            control.cancel()
+        wait([future for future in self._futures if future.running()], timeout=GRACE_S)
+
+    def _one(self, job: Job) -> None:
+        """One run, in a thread of its own."""
+        if self._stopped:
+            return
+        self._running.add(job)
+        try:
+            part = self._output.begin(job)
+            wall, cpu = time.perf_counter(), time.thread_time()
+            stats = _core.run(self._output.origin.document, job.variant, job.seed, part, self._controls[job])
+            wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
+            self._output.commit(job, {**stats, "wall_seconds": wall, "cpu_seconds": cpu})
+        except BaseException:
+            self._output.discard(job)
+            raise
+        finally:
+            self._running.discard(job)

@@ -1,0 +1,99 @@
+"""Statistics of samples: distributions, quantiles, and what pairs of runs can show.
+
+Nothing here knows of Tor. Downloads of one run are not independent of each other, since they met in the same queues;
+so whatever is called an interval or a verdict comes from one number per run, and what is computed from pooled
+downloads (the distribution function, the Kolmogorov-Smirnov distance) only describes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats as scipy_stats
+
+Sample = Sequence[float] | NDArray[np.float64]
+
+
+def quantile(sample: Sample, q: float) -> float:
+    """The quantile `q` in [0, 1], interpolated between order statistics (Hyndman and Fan's type 7); NaN if empty."""
+    values = np.asarray(sample, dtype=np.float64)
+    return float(np.quantile(values, q)) if values.size else float("nan")
+
+
+def mean(sample: Sample) -> float:
+    """The mean; NaN if empty."""
+    return float(np.mean(sample)) if len(sample) else float("nan")
+
+
+def ecdf(sample: Sample) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The values in order, each once, and the fraction of the sample that is at most as large."""
+    if len(sample) == 0:
+        return np.empty(0), np.empty(0)
+    distribution = scipy_stats.ecdf(np.asarray(sample, dtype=np.float64)).cdf
+    return np.asarray(distribution.quantiles), np.asarray(distribution.probabilities)
+
+
+def ks_distance(a: Sample, b: Sample) -> float:
+    """The largest vertical distance between two distribution functions, in [0, 1]; NaN if one is empty."""
+    if len(a) == 0 or len(b) == 0:
+        return float("nan")
+    return float(scipy_stats.ks_2samp(np.asarray(a), np.asarray(b), method="asymp").statistic)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Differences `other - baseline`, one for each pair of runs that differ in nothing else."""
+
+    pairs: int
+    """How many pairs there are."""
+    mean: float
+    """Mean of the differences, in the unit of the samples; NaN without pairs."""
+    low: float
+    """Lower end of the 95 % t interval of the mean; NaN with fewer than two pairs."""
+    high: float
+    """Upper end of that interval."""
+    negative: int
+    """Pairs in which the other is smaller."""
+    positive: int
+    """Pairs in which the other is larger."""
+
+    @property
+    def decided(self) -> bool:
+        """Whether the interval excludes zero."""
+        return self.low > 0 or self.high < 0
+
+    @property
+    def sign_test(self) -> float:
+        """One-sided p of a sign test in the direction that more of the pairs show; ties are left out."""
+        untied = self.negative + self.positive
+        if untied == 0:
+            return float("nan")
+        larger = max(self.negative, self.positive)
+        return float(scipy_stats.binomtest(larger, untied, 0.5, alternative="greater").pvalue)
+
+    @property
+    def sign_test_floor(self) -> float:
+        """The smallest p that a one-sided sign test of so many pairs can give: 1/32 with five."""
+        return 0.5**self.pairs if self.pairs else float("nan")
+
+
+def paired(baseline: Sample, other: Sample, confidence: float = 0.95) -> Paired:
+    """Compare two samples of one number per run, paired by position."""
+    first, second = np.asarray(baseline, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    if first.shape != second.shape:
+        raise ValueError(f"paired samples have one length, not {first.size} and {second.size}")
+    differences = second - first
+    pairs = int(differences.size)
+    nothing = float("nan")
+    low = high = nothing
+    centre = mean(differences)
+    if pairs >= 2:
+        if np.ptp(differences) == 0:
+            low = high = centre
+        else:
+            interval = scipy_stats.ttest_1samp(differences, 0.0).confidence_interval(confidence)
+            low, high = float(interval.low), float(interval.high)
+    return Paired(pairs, centre, low, high, int((differences < 0).sum()), int((differences > 0).sum()))

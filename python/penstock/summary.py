@@ -1,0 +1,123 @@
+"""The numbers at the end of a run: what each variant gave, and how it differs from the first one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import polars as pl
+
+from penstock import stats
+
+
+class Metric(NamedTuple):
+    """A time that is measured of every download."""
+
+    column: str
+    """Its column in `transfers` [s]."""
+    title: str
+    """Its name in tables and pictures."""
+    short: str
+    """Its name where there is little room."""
+
+
+METRICS = (
+    Metric("ttfb_s", "time to first byte", "TTFB"),
+    Metric("ttlb_s", "download time", "download"),
+)
+
+
+def counted(transfers: pl.DataFrame) -> pl.DataFrame:
+    """The downloads that statistics are about: whole ones that began after the warm-up."""
+    return transfers.filter(~pl.col("warmup"), pl.col("direction") == "download", pl.col("outcome") == "ok")
+
+
+def workloads(transfers: pl.DataFrame) -> list[str]:
+    """The workloads that downloaded something, the one with the smallest downloads first."""
+    sizes = counted(transfers).group_by("workload").agg(pl.col("bytes").median())
+    return sizes.sort("bytes", "workload")["workload"].to_list()
+
+
+def sample(transfers: pl.DataFrame, variant: str, workload: str, metric: Metric) -> pl.Series:
+    """One metric of all counted downloads of a variant and workload, pooled over seeds [s]."""
+    of = (pl.col("variant") == variant) & (pl.col("workload") == workload)
+    return counted(transfers).filter(of)[metric.column].drop_nulls()
+
+
+def summarise(transfers: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFrame:
+    """One row per variant and workload.
+
+    `downloads` counts whole ones after the warm-up; `timeout`, `failed` and `unfinished` those that ended otherwise.
+    Medians and 90th percentiles [s] are of the whole ones, pooled over seeds.
+    """
+    after_warmup = transfers.filter(~pl.col("warmup"), pl.col("direction") == "download")
+    rows = []
+    for variant, label in variants.items():
+        for workload in workloads(transfers):
+            of = (pl.col("variant") == variant) & (pl.col("workload") == workload)
+            outcomes = dict(after_warmup.filter(of)["outcome"].value_counts().iter_rows())
+            row: dict[str, object] = {"variant": variant, "label": label, "workload": workload}
+            row["downloads"] = outcomes.get("ok", 0)
+            row |= {outcome: outcomes.get(outcome, 0) for outcome in ("timeout", "failed", "unfinished")}
+            for metric in METRICS:
+                values = sample(transfers, variant, workload, metric).to_numpy()
+                name = metric.column.removesuffix("_s")
+                row[f"{name}_median_s"] = stats.quantile(values, 0.5)
+                row[f"{name}_p90_s"] = stats.quantile(values, 0.9)
+            rows.append(row)
+    return pl.DataFrame(rows)
+
+
+def compare(transfers: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFrame:
+    """The first variant against each other one: one row per other variant, workload and metric.
+
+    A pair is one seed (and network) under both variants, its number the median of its downloads. `mean_s`, `low_s`
+    and `high_s` are the mean of the differences other - first and its 95 % t interval [s]; `relative` is that mean
+    divided by the first variant's mean median. `ks_distance` is of the pooled downloads and describes only.
+    """
+    if not variants:
+        return pl.DataFrame()
+    first, *others = variants
+    rows = [
+        _compare_one(transfers, first, other, workload, metric)
+        for other in others
+        for workload in workloads(transfers)
+        for metric in METRICS
+    ]
+    return pl.DataFrame(rows)
+
+
+def _compare_one(
+    transfers: pl.DataFrame, first: str, other: str, workload: str, metric: Metric
+) -> dict[str, str | int | float | bool]:
+    medians = (
+        counted(transfers)
+        .filter(pl.col("workload") == workload, pl.col("variant").is_in([first, other]))
+        .group_by("network", "seed", "variant")
+        .agg(pl.col(metric.column).median())
+        .drop_nulls()
+        .pivot("variant", index=["network", "seed"], values=metric.column)
+        .sort("network", "seed")
+    )
+    both = {first, other} <= set(medians.columns)
+    complete = medians.drop_nulls() if both else pl.DataFrame(schema={first: pl.Float64, other: pl.Float64})
+    pairs = stats.paired(complete[first].to_numpy(), complete[other].to_numpy())
+    base = stats.mean(complete[first].to_numpy())
+    pooled = [sample(transfers, variant, workload, metric).to_numpy() for variant in (first, other)]
+    return {
+        "baseline": first,
+        "variant": other,
+        "workload": workload,
+        "metric": metric.column,
+        "pairs": pairs.pairs,
+        "baseline_median_s": base,
+        "mean_s": pairs.mean,
+        "low_s": pairs.low,
+        "high_s": pairs.high,
+        "relative": pairs.mean / base if base else float("nan"),
+        "decided": pairs.decided,
+        "smaller": pairs.negative,
+        "larger": pairs.positive,
+        "sign_test": pairs.sign_test,
+        "ks_distance": stats.ks_distance(*pooled),
+    }

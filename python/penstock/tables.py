@@ -1,0 +1,114 @@
+"""The tables at the end of a run, for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from penstock import summary
+from penstock.result import Result
+
+LOG_WIDTH = 120
+"""Columns of the tables where there is no terminal to say how many it has."""
+
+METRIC_NAMES = {metric.column: metric.short for metric in summary.METRICS}
+
+
+def console() -> Console:
+    """Standard output, wide enough for the tables where nobody looks on."""
+    screen = Console(highlight=False)
+    return screen if screen.is_terminal else Console(highlight=False, width=LOG_WIDTH)
+
+
+def show(result: Result, footer: str, to: Console) -> None:
+    """What each variant gave, how it differs from the first, and where to read on."""
+    rows = result.summary()
+    if rows.is_empty():
+        to.print(f"No download finished after the warm-up.\n{footer}")
+        return
+    to.print(_summary_table(result, rows.iter_rows(named=True)))
+    if len(result.variants) > 1:
+        to.print(_differences_table(result))
+    to.print(footer, soft_wrap=True)
+
+
+def _summary_table(result: Result, rows: Any) -> Table:
+    table = Table(title=result.scenario["title"] or result.scenario["name"], title_justify="left", box=None)
+    table.title_style = "bold"
+    table.add_column("variant")
+    table.add_column("workload")
+    table.add_column("downloads", justify="right")
+    for metric in summary.METRICS:
+        table.add_column(f"{metric.short}\nmedian", justify="right")
+        table.add_column("\np90", justify="right")
+    table.add_column("not finished", justify="right")
+    last = None
+    for row in rows:
+        label = row["label"] if row["label"] != last else ""
+        last = row["label"]
+        times = [
+            seconds(row[f"{metric.column.removesuffix('_s')}_{which}_s"])
+            for metric in summary.METRICS
+            for which in ("median", "p90")
+        ]
+        table.add_row(label, row["workload"], str(row["downloads"]), *times, unfinished(row))
+    return table
+
+
+def _differences_table(result: Result) -> Table:
+    first = next(iter(result.variants.values()))
+    table = Table(title=f"\nDifference to {first}", title_justify="left", title_style="bold", box=None)
+    table.caption, table.caption_justify = pairs_remark(result), "left"
+    for column in ("variant", "workload", "median of"):
+        table.add_column(column)
+    for column in ("difference", "95 % interval", "relative"):
+        table.add_column(column, justify="right")
+    last = None
+    for row in result.differences().iter_rows(named=True):
+        label = result.variants[row["variant"]]
+        shown = label if label != last else ""
+        last = label
+        metric = METRIC_NAMES[row["metric"]]
+        table.add_row(shown, row["workload"], metric, difference(row["mean_s"]), interval(row), percent(row))
+    return table
+
+
+def pairs_remark(result: Result) -> str:
+    """On what the intervals rest, and what so few pairs cannot show."""
+    pairs = len(result.seeds)
+    if pairs < 2:
+        return "One seed: no interval is possible; --runs 5 gives one."
+    return f"Paired by seed: the median of each of {pairs} seeds under both variants, t interval of the differences."
+
+
+def seconds(value: float) -> str:
+    """A time for people [s]: three digits that matter."""
+    if value != value:
+        return "-"
+    return f"{value:.0f} s" if value >= 100 else f"{value:.1f} s" if value >= 10 else f"{value:.2f} s"
+
+
+def difference(value: float) -> str:
+    """A difference of times [s], always with its sign."""
+    return "-" if value != value else f"{value:+.2f} s"
+
+
+def interval(row: Mapping[str, Any]) -> str:
+    """The interval of a difference [s]; a dash if there are too few pairs."""
+    low, high = row["low_s"], row["high_s"]
+    return "-" if low != low else f"{low:+.2f} to {high:+.2f} s"
+
+
+def percent(row: Mapping[str, Any]) -> str:
+    """A difference relative to the first variant."""
+    relative = row["relative"]
+    return "-" if relative != relative else f"{relative:+.0%}".replace("%", " %")
+
+
+def unfinished(row: Mapping[str, Any]) -> str:
+    """How many downloads did not arrive, and why."""
+    names = {"timeout": "timed out", "failed": "failed", "unfinished": "cut off by the end"}
+    return ", ".join(f"{row[key]} {name}" for key, name in names.items() if row[key]) or "-"
