@@ -11,14 +11,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock._core import version
 from penstock.errors import Cancelled, OutputError, PenstockError, ScenarioError
 
 if TYPE_CHECKING:
-    from penstock.result import Result
-    from penstock.result import Result as load
+    from penstock.result import Result, load
     from penstock.runs import run
 
 __version__ = version()
@@ -26,12 +25,12 @@ __version__ = version()
 __all__ = ["Cancelled", "OutputError", "PenstockError", "Result", "ScenarioError", "__version__", "load", "run"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import data frames and statistics when they are first asked for: `penstock list` needs none of them."""
     if name in ("Result", "load"):
-        from penstock.result import Result
+        from penstock import result
 
-        return Result
+        return getattr(result, name)
     if name == "run":
         from penstock.runs import run
 

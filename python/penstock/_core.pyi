@@ -2,7 +2,24 @@
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import TypedDict, final
+from typing import final
+
+from penstock._types import Head, RunStats
+
+__all__ = [
+    "Cancelled",
+    "Control",
+    "Document",
+    "OutputError",
+    "PenstockError",
+    "ScenarioError",
+    "algorithms",
+    "merge",
+    "presets",
+    "run",
+    "version",
+    "workload_kinds",
+]
 
 class PenstockError(Exception):
     """Anything that Penstock refuses or cannot do; its text is one sentence for the user."""
@@ -15,28 +32,6 @@ class OutputError(PenstockError):
 
 class Cancelled(PenstockError):
     """A run that was stopped before its end."""
-
-class Head(TypedDict):
-    """Which paper, section and figures a scenario stands for; empty where it says nothing."""
-
-    title: str
-    paper: str
-    section: str
-    figures: list[str]
-    notes: str
-
-class RunStats(TypedDict):
-    """What a run cost."""
-
-    sim_seconds: float
-    """Simulated time that passed [s]."""
-    events: int
-    packets: int
-    """Data segments, ACKs and datagrams, counted once at delivery."""
-    cells: int
-    """Cells written, counted at each hop."""
-    peak_heap_bytes: int
-    """Largest heap of the run's thread, above what it held before [B]."""
 
 @final
 class Document:

@@ -26,16 +26,16 @@ def find(scenario: str | Path) -> tuple[str, Path]:
     if path.suffix == ".toml" or path.is_file():
         if not path.is_file():
             raise ScenarioError(f"there is no scenario file {path}")
-        inside = path.resolve().is_relative_to(SHIPPED.resolve())
-        name = path.resolve().relative_to(SHIPPED.resolve()) if inside else Path(path.name)
+        whole, shelf = path.resolve(), SHIPPED.resolve()
+        name = whole.relative_to(shelf) if whole.is_relative_to(shelf) else Path(path.name)
         return name.with_suffix("").as_posix(), path
-    name = str(scenario)
+    asked = str(scenario)
     names = shipped()
-    if name in names:
-        return name, SHIPPED / f"{name}.toml"
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+    if asked in names:
+        return asked, SHIPPED / f"{asked}.toml"
+    close = difflib.get_close_matches(asked, names, n=1, cutoff=0.4)
     hint = f"did you mean {close[0]}?" if close else f"shipped are {', '.join(names) or 'none'}"
-    raise ScenarioError(f"there is no scenario {name!r}: it is neither a file nor a shipped name; {hint}")
+    raise ScenarioError(f"there is no scenario {asked!r}: it is neither a file nor a shipped name; {hint}")
 
 
 def load(scenario: str | Path, sets: tuple[str, ...] = ()) -> tuple[str, Document]:

@@ -6,7 +6,7 @@ import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
@@ -16,8 +16,8 @@ from penstock.errors import MISTAKE, STOPPED, PenstockError, exit_status
 
 app = typer.Typer(
     help="Congestion management for onion-routing networks, and the bench on which it is judged.",
-    no_args_is_help=True,
     add_completion=False,
+    pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 
@@ -41,13 +41,13 @@ class World(StrEnum):
 
 Scenario = Annotated[str, typer.Argument(help="A scenario file, or the name of a shipped one.", metavar="SCENARIO")]
 Sets = Annotated[
-    Optional[list[str]],
+    list[str] | None,
     typer.Option("--set", help="Override a key, with a TOML value; may be repeated.", metavar="KEY=VALUE"),
 ]
 
 
 @app.command("list")
-def list_(what: Annotated[Optional[What], typer.Argument(help="What to list; everything if left out.")] = None) -> None:
+def list_(what: Annotated[What | None, typer.Argument(help="What to list; everything if left out.")] = None) -> None:
     """Say what there is, a line each."""
     from penstock import listing
 
@@ -69,20 +69,21 @@ def check(scenario: Scenario, sets: Sets = None) -> None:
 def run(
     scenario: Scenario,
     variant: Annotated[
-        Optional[list[str]], typer.Option(help="Run only this variant; may be repeated.", metavar="NAME")
+        list[str] | None, typer.Option(help="Run only this variant; may be repeated.", metavar="NAME")
     ] = None,
     sets: Sets = None,
-    seed: Annotated[Optional[int], typer.Option(help="The first seed.", metavar="N")] = None,
-    runs: Annotated[Optional[int], typer.Option(help="How many seeds, from the first upwards.", metavar="N")] = None,
+    seed: Annotated[int | None, typer.Option(help="The first seed.", metavar="N")] = None,
+    runs: Annotated[int | None, typer.Option(help="How many seeds, from the first upwards.", metavar="N")] = None,
     world: Annotated[World, typer.Option(help="Where to run it.")] = World.sim,
     out: Annotated[
-        Optional[Path], typer.Option(help="Where to write; a fresh folder under runs/ if left out.", metavar="DIR")
+        Path | None, typer.Option(help="Where to write; a fresh folder under runs/ if left out.", metavar="DIR")
     ] = None,
     jobs: Annotated[
-        Optional[int], typer.Option(help="Runs at the same time; one for each core if left out.", metavar="N")
+        int | None, typer.Option(help="Runs at the same time; one for each core if left out.", metavar="N")
     ] = None,
+    report: Annotated[bool, typer.Option(help="Whether to draw pictures and write a report.")] = True,
 ) -> None:
-    """Run a scenario: every variant with every seed, then a table, pictures and a report."""
+    """Run every variant with every seed, then draw and report."""
     if world is World.testbed:
         raise PenstockError("there is no testbed yet: --world takes sim")
     from penstock import runs as runner
@@ -92,19 +93,19 @@ def run(
         result = runner.run(
             scenario, variants=variant, sets=sets or (), seed=seed, runs=runs, out=out, jobs=jobs, watch=watch
         )
-    _tell(result.directory)
+    _tell(result.directory, report=report)
 
 
-@app.command()
-def report(
+@app.command("report")
+def report_(
     directories: Annotated[list[Path], typer.Argument(help="Output directories.", metavar="DIR...")],
     to: Annotated[
-        Optional[Path], typer.Option(help="The page; report.html in the directory if there is one.", metavar="FILE")
+        Path | None, typer.Option(help="The page; report.html in the directory if there is one.", metavar="FILE")
     ] = None,
 ) -> None:
-    """Draw the pictures of output directories anew and write one HTML page."""
+    """Draw pictures of outputs and write an HTML page."""
     if len(directories) == 1:
-        _tell(directories[0], to)
+        _tell(directories[0], to=to)
         return
     if to is None:
         raise PenstockError("a report of several directories needs a name: add --to FILE")
@@ -120,15 +121,19 @@ def version() -> None:
     print(f"penstock {_core.version()}")
 
 
-def _tell(directory: Path, to: Path | None = None) -> None:
+def _tell(directory: Path, *, to: Path | None = None, report: bool = True) -> None:
     """Write the report of one directory and show its tables."""
     from penstock import tables
-    from penstock.report import write
     from penstock.result import Result
 
     result = Result(directory)
-    page = write([result], to or directory / "report.html")
-    footer = f"report:   {page}\npictures: {directory / 'figures'}"
+    footer = f"tables:   {directory}"
+    if report:
+        from penstock.report import write
+
+        page = write([result], to or directory / "report.html")
+        pictures = ", ".join(path.name for path in sorted((directory / "figures").glob("*.png")))
+        footer = f"report:   {page}\npictures: {directory / 'figures'} ({pictures or 'none'})"
     tables.show(result, footer, tables.console())
 
 
@@ -136,13 +141,13 @@ def main() -> None:
     """Run the command; every foreseeable error ends as one sentence on standard error."""
     status = 0
     try:
-        app(standalone_mode=False)
+        app(sys.argv[1:] or ["--help"], standalone_mode=False)
     except PenstockError as error:
         status = exit_status(error)
         _say(str(error))
     except TyperException as error:
         status = MISTAKE
-        _say(error.format_message())
+        _say(error.format_message().replace("Value error, ", ""))
     except typer.Exit as leaving:
         status = leaving.exit_code
     except (KeyboardInterrupt, typer.Abort):

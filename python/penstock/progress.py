@@ -12,8 +12,7 @@ from types import TracebackType
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
-from rich.progress import TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 PATIENCE_S = 2.0
 """Shorter jobs say nothing [s]."""
@@ -67,7 +66,7 @@ class Shown:
         elif now >= self._next_line:
             self._next_line = now + PLAIN_INTERVAL_S
             share = (finished + sum(running.values())) / total
-            line = f"penstock: {self._what}: {finished} of {total} runs finished, {share:.0%} of the work done"
+            line = f"penstock: {self._what}: {finished} of {total} runs finished, {100 * share:.0f} % of the work done"
             print(line, file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,7 @@
-"""What an output directory holds, as data frames."""
+"""What an output directory holds, as data frames.
+
+Statistics are imported when they are asked for: they take longer to load than a mistake takes to find.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,13 @@ from typing import Any
 
 import polars as pl
 
-from penstock import summary
 from penstock.errors import OutputError, naming
 from penstock.output import read_manifest, table_files
+
+
+def load(directory: str | Path) -> Result:
+    """Open an output directory, finished or not."""
+    return Result(directory)
 
 
 class Result:
@@ -90,8 +97,12 @@ class Result:
 
     def summary(self) -> pl.DataFrame:
         """One row per variant and workload; see `penstock.summary.summarise`."""
-        return summary.summarise(self.transfers, self.variants)
+        from penstock.summary import summarise
+
+        return summarise(self.transfers, self.variants)
 
     def differences(self) -> pl.DataFrame:
         """The first variant against each other one, paired by seed; see `penstock.summary.compare`."""
-        return summary.compare(self.transfers, self.variants)
+        from penstock.summary import compare
+
+        return compare(self.transfers, self.variants)

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
 
 from penstock import _core, catalog
@@ -16,6 +17,9 @@ from penstock.result import Result
 
 POLL_S = 0.1
 """How often progress is asked for [s]."""
+
+LAST_SEED = 2**63 - 1
+"""As large as an integer of TOML."""
 
 GRACE_S = 0.5
 """How long a stopped run may take to notice before it is left behind [s]."""
@@ -71,8 +75,8 @@ def plan(document: _core.Document, variants: Sequence[str] | None, seed: int | N
             raise ScenarioError(f"there is no variant {name!r}; this scenario has {', '.join(known)}")
     if runs is not None and runs < 1:
         raise ScenarioError(f"--runs is {runs}; it takes at least one")
-    if seed is not None and seed < 0:
-        raise ScenarioError(f"--seed is {seed}; it takes a whole number from 0 upwards")
+    if seed is not None and not 0 <= seed <= LAST_SEED - (runs or 1):
+        raise ScenarioError(f"--seed is {seed}; it takes a whole number from 0 to 2^63 - 1, less the number of runs")
     listed = document.seeds()
     if seed is None and runs is None:
         seeds = listed
@@ -112,10 +116,8 @@ def _keep(output: OutputDir) -> int:
     Where not even that can be written, the parts stay readable as they are.
     """
     kept = len(output.finished())
-    try:
+    with suppress(OutputError):
         output.finish(finished=False)
-    except OutputError:
-        pass
     return kept
 
 

@@ -33,8 +33,8 @@ def counted(transfers: pl.DataFrame) -> pl.DataFrame:
 
 
 def workloads(transfers: pl.DataFrame) -> list[str]:
-    """The workloads that downloaded something, the one with the smallest downloads first."""
-    sizes = counted(transfers).group_by("workload").agg(pl.col("bytes").median())
+    """The workloads that download, the one with the smallest downloads first."""
+    sizes = transfers.filter(pl.col("direction") == "download").group_by("workload").agg(pl.col("bytes").median())
     return sizes.sort("bytes", "workload")["workload"].to_list()
 
 
@@ -73,7 +73,8 @@ def compare(transfers: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFram
 
     A pair is one seed (and network) under both variants, its number the median of its downloads. `mean_s`, `low_s`
     and `high_s` are the mean of the differences other - first and its 95 % t interval [s]; `relative` is that mean
-    divided by the first variant's mean median. `ks_distance` is of the pooled downloads and describes only.
+    divided by the first variant's mean median. Without a pair there is no row. `ks_distance` is of the pooled
+    downloads and describes only.
     """
     if not variants:
         return pl.DataFrame()
@@ -84,7 +85,7 @@ def compare(transfers: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFram
         for workload in workloads(transfers)
         for metric in METRICS
     ]
-    return pl.DataFrame(rows)
+    return pl.DataFrame([row for row in rows if row["pairs"]])
 
 
 def _compare_one(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -32,10 +32,11 @@ def show(result: Result, footer: str, to: Console) -> None:
     to.print(_summary_table(result, rows.iter_rows(named=True)))
     if len(result.variants) > 1:
         to.print(_differences_table(result))
+        to.print(f" {pairs_remark(result)}\n", soft_wrap=True)
     to.print(footer, soft_wrap=True)
 
 
-def _summary_table(result: Result, rows: Any) -> Table:
+def _summary_table(result: Result, rows: Iterable[dict[str, Any]]) -> Table:
     table = Table(title=result.scenario["title"] or result.scenario["name"], title_justify="left", box=None)
     table.title_style = "bold"
     table.add_column("variant")
@@ -61,7 +62,6 @@ def _summary_table(result: Result, rows: Any) -> Table:
 def _differences_table(result: Result) -> Table:
     first = next(iter(result.variants.values()))
     table = Table(title=f"\nDifference to {first}", title_justify="left", title_style="bold", box=None)
-    table.caption, table.caption_justify = pairs_remark(result), "left"
     for column in ("variant", "workload", "median of"):
         table.add_column(column)
     for column in ("difference", "95 % interval", "relative"):

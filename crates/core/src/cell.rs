@@ -44,7 +44,7 @@ pub enum Command {
 ///
 /// Source: tor-spec §6.1, §5.3, §7.4.
 #[derive(Debug)]
-pub enum Message<C: Cell + ?Sized> {
+pub enum Message<C: Cell> {
     /// Open a stream to this target.
     Begin(C::Target),
     /// The stream is open.

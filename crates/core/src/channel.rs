@@ -18,8 +18,6 @@ pub(crate) struct Channel<C> {
     pub(crate) open: bool,
     /// Cells that left their circuit queues.
     pub(crate) outbuf: VecDeque<C>,
-    /// What they take [B].
-    pub(crate) outbuf_bytes: u64,
     pub(crate) policy: AnyCircuitPolicy,
     pub(crate) circuits: CircIds,
     pub(crate) interest: Interest,
@@ -36,13 +34,10 @@ pub(crate) struct Buckets {
 }
 
 impl<C: Cell> Channel<C> {
-    pub(crate) fn push(&mut self, cell: C) {
-        self.outbuf_bytes += u64::from(cell.wire_size());
-        self.outbuf.push_back(cell);
-    }
-
+    /// What is in the output buffer: all cells of a channel have one size.
     pub(crate) fn outbuf_len(&self) -> Bytes {
-        Bytes::new(self.outbuf_bytes)
+        let size = self.outbuf.front().map_or(0, Cell::wire_size);
+        Bytes::new(self.outbuf.len() as u64 * u64::from(size))
     }
 }
 
@@ -97,6 +92,10 @@ impl CircIds {
 
     pub(crate) fn remove(&mut self, id: CircId) {
         self.by_id.remove(&id);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
     }
 
     pub(crate) fn all(&self) -> Vec<CircuitIndex> {

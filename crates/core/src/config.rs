@@ -40,6 +40,35 @@ pub struct RelayConfig {
     pub channel_map: ChannelMapConfig,
     /// When the edge stops reading its streams.
     pub edge_queue: EdgeQueue,
+    /// What a peer may make this relay keep.
+    pub limits: Limits,
+}
+
+/// What a peer may make a relay keep, so that none exhausts its memory. Far above what any
+/// well-behaved peer needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Cells of a circuit that wait in one direction [cell]; one more closes the circuit.
+    /// C tor 0.4.9 closes it at 2500.
+    pub circuit_queue: u32,
+    /// Circuits of a channel that the peer made [1]; one more closes the channel.
+    pub circuits_per_channel: u32,
+    /// Streams of a circuit [1]; one more closes the circuit.
+    pub streams_per_circuit: u32,
+    /// Bytes in a channel's output buffer when a link-control cell is added [B]; more closes the
+    /// channel. Circuits' cells stop far below, at the scheduler's marks.
+    pub outbuf: Bytes,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            circuit_queue: 2500,
+            circuits_per_channel: 65_536,
+            streams_per_circuit: 4096,
+            outbuf: Bytes::mib(4),
+        }
+    }
 }
 
 /// When token buckets are refilled.

@@ -19,8 +19,12 @@ pub enum Violation {
     WindowExceeded,
     /// A SENDME that acknowledges cells that were never sent.
     UnexpectedSendme,
-    /// A CREATE with a circuit id that is in use.
+    /// A CREATE with a circuit id that is in use or not the peer's to choose, or one too many.
     CircIdInUse,
+    /// More cells of a circuit wait than may ([`Limits::circuit_queue`](crate::config::Limits)).
+    QueueExceeded,
+    /// More streams on a circuit than may be ([`Limits::streams_per_circuit`](crate::config::Limits)).
+    TooManyStreams,
     /// A cell that makes no sense in the circuit's state.
     UnexpectedCell,
     /// A relay cell that no hop recognised.
@@ -35,6 +39,8 @@ impl Violation {
             Violation::WindowExceeded
             | Violation::UnexpectedSendme
             | Violation::UnexpectedCell
+            | Violation::QueueExceeded
+            | Violation::TooManyStreams
             | Violation::Unrecognised => Closes::Circuit,
         }
     }
@@ -45,7 +51,9 @@ impl fmt::Display for Violation {
         f.write_str(match self {
             Violation::WindowExceeded => "the peer sent more cells than its window allows",
             Violation::UnexpectedSendme => "the peer acknowledged cells that were never sent",
-            Violation::CircIdInUse => "the peer created a circuit with an id in use",
+            Violation::CircIdInUse => "the peer created a circuit with an id that it may not use",
+            Violation::QueueExceeded => "the peer sent more cells of a circuit than may wait here",
+            Violation::TooManyStreams => "the peer opened more streams on a circuit than it may",
             Violation::UnexpectedCell => "the peer sent a cell that makes no sense in this state",
             Violation::Unrecognised => "a relay cell reached the end of its circuit unrecognised",
         })

@@ -41,14 +41,16 @@ pub enum StreamRead<P> {
 /// The host of one relay.
 ///
 /// A channel delivers and accepts whole cells: what of a cell crossed the socket so far is the
-/// host's affair, as it is a TLS library's.
+/// host's affair, as it is a TLS library's. A host that holds half a cell waits for the socket by
+/// itself, since the relay believes it written.
 pub trait Kernel<C: Cell> {
     /// Takes cells that arrived, in order, until `limit` is reached or exceeded by less than a
-    /// cell [B]; returns what they took on the channel [B].
+    /// record [B]; returns what was read from the socket for them, TLS included [B].
     fn read(&mut self, channel: ChannelKey, limit: Bytes, into: &mut VecDeque<C>) -> Bytes;
 
     /// Accepts cells from the front of `cells` until the send buffer is full or `limit` is reached
-    /// or exceeded by less than a cell [B]; returns what they take on the channel [B].
+    /// or exceeded by less than a record [B]; returns what was written to the socket for them, TLS
+    /// included [B].
     fn write(&mut self, channel: ChannelKey, cells: &mut VecDeque<C>, limit: Bytes) -> Bytes;
 
     /// What the kernel knows of the channel's socket.

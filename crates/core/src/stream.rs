@@ -1,6 +1,6 @@
 //! A stream at the edge: an exit's connection to a server, or a client's to its application.
 
-use crate::cell::{Cell, Payload, StreamId};
+use crate::cell::{Cell, StreamId};
 use crate::edge_control::AnyStreamControl;
 use crate::kernel::Interest;
 use crate::keys::CircuitIndex;
@@ -19,16 +19,10 @@ pub(crate) struct Stream<C: Cell> {
     pub(crate) ended: bool,
     /// Payloads the socket has not taken yet.
     pub(crate) outbuf: VecDeque<C::Payload>,
-    pub(crate) outbuf_bytes: u64,
     pub(crate) interest: Interest,
 }
 
 impl<C: Cell> Stream<C> {
-    pub(crate) fn push(&mut self, payload: C::Payload) {
-        self.outbuf_bytes += u64::from(payload.len());
-        self.outbuf.push_back(payload);
-    }
-
     /// What the application has not taken yet.
     pub(crate) fn buffered(&self) -> Cells {
         Cells::new(self.outbuf.len() as u64)

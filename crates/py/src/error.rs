@@ -18,6 +18,8 @@ pub(crate) enum Error {
     Run(penstock_sim::Error),
     /// A table cannot be written; the text names the file.
     Output(io::Error),
+    /// Tables cannot be joined; the text names the file.
+    Merge(io::Error),
 }
 
 /// An [`Error`] of ours, or one that Python already has.
@@ -30,6 +32,7 @@ impl From<Error> for PyError {
             Error::Run(error @ penstock_sim::Error::Cancelled) => Cancelled::new_err(error.to_string()),
             Error::Run(error) => PenstockError::new_err(error.to_string()),
             Error::Output(error) => OutputError::new_err(format!("cannot write {error}")),
+            Error::Merge(error) => OutputError::new_err(format!("cannot merge the tables: {error}")),
         })
     }
 }

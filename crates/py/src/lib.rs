@@ -63,7 +63,7 @@ fn run<'py>(
 /// Join the tables of `parts`, in this order, into the five tables of `out_dir`.
 #[pyfunction]
 fn merge(py: Python<'_>, parts: Vec<PathBuf>, out_dir: PathBuf) -> Result<(), PyError> {
-    py.detach(|| penstock_record::merge(&parts, &out_dir)).map_err(|error| Error::Output(error).into())
+    py.detach(|| penstock_record::merge(&parts, &out_dir)).map_err(|error| Error::Merge(error).into())
 }
 
 /// Key, name and description of every algorithm.

@@ -50,6 +50,10 @@ fn append(path: &Path, writer: &mut SerializedFileWriter<Named<'_>>) -> io::Resu
     let failed = |error| io_error(path, error);
     let part = File::open(path).map_err(|error| named(path, error))?;
     let metadata = ParquetMetaDataReader::new().parse_and_finish(&part).map_err(failed)?;
+    if metadata.file_metadata().schema() != writer.schema_descr().root_schema() {
+        let why = io::Error::new(io::ErrorKind::InvalidData, "it has other columns than this version writes");
+        return Err(named(path, why));
+    }
     for group in metadata.row_groups() {
         let mut copy = writer.next_row_group().map_err(failed)?;
         for column in group.columns() {
@@ -132,6 +136,18 @@ mod tests {
         let (_scratch, _, merged) = two_parts("merge-nothing");
         merge(&[], &merged).expect("there is space");
         assert!(rows(&merged, "cells.parquet").is_empty());
+    }
+
+    #[test]
+    fn a_part_with_other_columns_is_named() {
+        let (_scratch, parts, merged) = two_parts("merge-other");
+        let other = parts[1].join("cells.parquet");
+        std::fs::copy(parts[1].join("paths.parquet"), &other).expect("there is space");
+        let error = merge(&parts, &merged).expect_err("a table is another one");
+        assert_eq!(
+            error.to_string(),
+            format!("{}: it has other columns than this version writes", other.display())
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::error::Mistake;
 use crate::model::Phase;
 use penstock_core::channel_map::ChannelMapConfig;
 use penstock_core::circuit_policy::CircuitPolicyConfig;
-use penstock_core::config::{Bandwidth, EdgeQueue, Refill, RelayConfig};
+use penstock_core::config::{Bandwidth, EdgeQueue, Limits, Refill, RelayConfig};
 use penstock_core::edge_control::{EdgeControlConfig, WindowsConfig};
 use penstock_core::hop_control::HopControlConfig;
 use penstock_core::scheduler::{SchedulerConfig, VanillaConfig};
@@ -39,6 +39,7 @@ pub(crate) fn config(view: View<'_>) -> Result<(RelayConfig, Phase), Mistake> {
         throttle: throttle(view),
         channel_map: channel_map(view),
         edge_queue: edge_queue(view)?,
+        limits: Limits::default(),
     };
     Ok((config, phase))
 }

@@ -27,8 +27,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         stats.packets as f64 / wall / 1e6,
         stats.cells
     );
-    for (name, counters) in &outcome.nodes {
-        println!("{name}: {counters:?}");
+    for node in &outcome.nodes {
+        println!("{}: {:?}", node.name, node.counters);
     }
     for workload in &scenario.workloads {
         let rows: Vec<_> =

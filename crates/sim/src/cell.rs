@@ -3,7 +3,7 @@
 use penstock_core::cell::{Cell, CircId, Command, Message, Payload, PeerId, StreamId, Tag};
 use penstock_core::hop_control::Feedback;
 use penstock_core::keys::Direction;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
 /// What a cell takes on the wire [B]: 512 in every one of the papers.
 pub(crate) const CELL_BYTES: u32 = 512;
@@ -15,8 +15,24 @@ pub(crate) struct SimPayload {
     pub(crate) len: u16,
     /// Whether the cell that carries them is tracked.
     pub(crate) tag: Option<Tag>,
-    /// The last byte of a request for so many bytes; zero for all other payloads [B].
-    pub(crate) request: u64,
+    /// If the last of them ends a request, what it asks for.
+    pub(crate) request: Option<Request>,
+}
+
+/// A request for so many bytes, perhaps none [B].
+///
+/// One more than the number is stored, so that "no request" costs no space in a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request(NonZeroU64);
+
+impl Request {
+    pub(crate) fn of(bytes: u64) -> Self {
+        Request(NonZeroU64::MIN.saturating_add(bytes))
+    }
+
+    pub(crate) fn bytes(self) -> u64 {
+        self.0.get() - 1
+    }
 }
 
 impl Payload for SimPayload {
@@ -40,7 +56,7 @@ enum Body {
     Feedback(Feedback),
     Begin(u32),
     Connected,
-    Data { len: u16, request: u64 },
+    Data { len: u16, request: Option<Request> },
     End,
     Sendme,
     Extend(PeerId, SimHandshake),

@@ -24,9 +24,10 @@ mod world;
 
 pub use control::{Control, Error};
 
+use penstock_core::Counters;
 use penstock_record::{RunStats, Tables};
 use penstock_scenario::Scenario;
-use penstock_units::Seed;
+use penstock_units::{Bytes, Cells, Seed};
 
 /// What a run leaves.
 #[derive(Clone, Debug)]
@@ -35,8 +36,38 @@ pub struct Outcome {
     pub tables: Tables,
     /// What it cost; the times on the clock are the caller's to fill in.
     pub stats: RunStats,
-    /// What every node counted, in the order of their names.
-    pub nodes: Vec<(String, penstock_core::Counters)>,
+    /// What every relay and client counted and still has, in the order of their names.
+    pub nodes: Vec<NodeReport>,
+    /// What is left in the network between them.
+    pub network: NetworkReport,
+}
+
+/// A relay or client at the end of a run.
+///
+/// `received + made = sent + consumed + dropped + held`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeReport {
+    /// Its name.
+    pub name: String,
+    /// What it counted.
+    pub counters: Counters,
+    /// Cells in its circuit queues and output buffers.
+    pub held: Cells,
+    /// Channels, circuits and streams that it has.
+    pub population: [usize; 3],
+    /// What its access link sent and received, headers included [B].
+    pub link_bytes: [Bytes; 2],
+}
+
+/// What is between the nodes at the end of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetworkReport {
+    /// Cells written to a kernel and not read from the other one yet.
+    pub cells: Cells,
+    /// Connections that are not closed on both sides.
+    pub connections: usize,
+    /// Packets under way.
+    pub packets: usize,
 }
 
 /// Runs one variant of a scenario with one seed.

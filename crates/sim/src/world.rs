@@ -8,7 +8,7 @@ use crate::cell::{SimCell, SimHandshake, TO_CLIENT};
 use crate::client::{Circuit, Client, Download, Phase};
 use crate::control::{Control, Error};
 use crate::event::What;
-use crate::net::{App, HostKernel, Net, News, Owner, Ready, StreamSock};
+use crate::net::{App, Host, HostKernel, Net, News, Owner, Ready, StreamSock};
 use crate::observer::{Ending, Observer, RelaySample};
 use crate::queue::{OBSERVER, Rank};
 use crate::tracker::position;
@@ -187,8 +187,9 @@ impl<'a> World<'a> {
     fn process(&mut self, rank: Rank) {
         loop {
             self.heed_news();
-            self.drain(rank);
+            // A finished download may close its circuit, which the relay then has something to say of.
             self.check_download(rank);
+            self.drain(rank);
             let Some(ready) = self.net.hosts[rank as usize].ready.pop_front() else { break };
             self.serve(rank, ready);
         }
@@ -210,11 +211,9 @@ impl<'a> World<'a> {
             (Ready::Writable(_), Some(Owner::Stream(stream))) => {
                 tor.on_stream_writable(now, stream, &mut kernel);
             }
-            (Ready::App(stream), _) => {
-                if self.net.take_app_turn(rank, stream) {
-                    tor.on_stream_readable(now, stream, &mut HostKernel::new(&mut self.net, rank));
-                    self.net.refresh_app(rank, stream);
-                }
+            (Ready::App(stream), _) if self.net.take_app_turn(rank, stream) => {
+                tor.on_stream_readable(now, stream, &mut HostKernel::new(&mut self.net, rank));
+                self.net.refresh_app(rank, stream);
             }
             _ => {}
         }
@@ -437,22 +436,29 @@ impl World<'_> {
     }
 
     fn on_stream_closed(&mut self, rank: Rank, stream: StreamKey) {
-        self.check_download(rank);
-        if self.client(rank).is_some_and(|client| client.download_on(stream).is_some()) {
-            self.end_download(rank, Outcome::Failed);
+        let download = self.client(rank).and_then(|client| client.download_on(stream).cloned());
+        if let Some(download) = download {
+            let app = self.net.hosts[rank as usize].app(stream);
+            let complete = app.is_some_and(|app| app.received >= download.size.get());
+            self.end_download(rank, if complete { Outcome::Ok } else { Outcome::Failed });
         }
         self.net.hosts[rank as usize].set_stream(stream, None);
     }
 
     fn on_circuit_closed(&mut self, rank: Rank, circuit: CircuitIndex) {
         let node = &mut self.nodes[rank as usize];
-        let number = node.circuits.get_mut(circuit.0 as usize).and_then(Option::take);
-        if let Some(traced) = number.and_then(|number| self.traced.get_mut(&number.circuit)) {
+        let known = node.circuits.get_mut(circuit.0 as usize).and_then(Option::take);
+        if let Some(handshake) = known
+            && let Some(traced) = self.traced.get_mut(&handshake.circuit)
+        {
             traced
                 .places
                 .iter_mut()
                 .filter(|place| **place == Some((rank, circuit)))
                 .for_each(|place| *place = None);
+            if traced.places.iter().all(Option::is_none) {
+                self.traced.remove(&handshake.circuit);
+            }
         }
         let Some(client) = self.client(rank) else { return };
         if client.circuit.as_ref().is_some_and(|current| current.index == circuit) {
@@ -464,12 +470,13 @@ impl World<'_> {
         }
     }
 
-    /// A download is complete when its last byte has reached the application.
+    /// A download is complete when its last byte has reached the application; one of nothing ends with
+    /// its stream.
     fn check_download(&mut self, rank: Rank) {
         let Some(client) = self.client(rank) else { return };
         let Phase::Downloading(Download { stream, size, .. }) = client.phase else { return };
         let app = self.net.hosts[rank as usize].app(stream);
-        if app.is_some_and(|app| app.received >= size.get()) {
+        if app.is_some_and(|app| app.received >= size.get().max(1)) {
             self.end_download(rank, Outcome::Ok);
         }
     }
@@ -522,7 +529,7 @@ impl World<'_> {
             client: node.name.clone(),
             workload: self.workload_names[self.scenario.clients[client.index].workload].clone(),
             circuit: client.circuit_number(),
-            received: app.received.min(download.size.get()),
+            received: app.received,
             first_byte: app.first_byte,
             last_byte: app.last_byte,
             outcome,
@@ -573,16 +580,29 @@ impl World<'_> {
             self.record_download(rank, Outcome::Unfinished);
         }
         self.observer.tables.cells = self.net.tracker.rows();
-        let counted = |node: &Node| Some((node.name.to_string(), node.tor.as_ref()?.counters()));
-        let nodes: Vec<_> = self.nodes.iter().filter_map(counted).collect();
+        let reports = self.nodes.iter().zip(&self.net.hosts);
+        let nodes: Vec<_> = reports.filter_map(|(node, host)| node.report(host, end)).collect();
         let stats = RunStats {
             sim_seconds: end.as_secs_f64(),
             events: self.net.queue.handled(),
             packets: self.net.delivered,
-            cells: nodes.iter().map(|(_, counters)| counters.sent).sum(),
+            cells: nodes.iter().map(|node| node.counters.sent).sum(),
             ..RunStats::default()
         };
-        crate::Outcome { tables: self.observer.tables, stats, nodes }
+        crate::Outcome { tables: self.observer.tables, stats, nodes, network: self.net.report() }
+    }
+}
+
+impl Node {
+    fn report(&self, host: &Host, end: Instant) -> Option<crate::NodeReport> {
+        let tor = self.tor.as_ref()?;
+        Some(crate::NodeReport {
+            name: self.name.to_string(),
+            counters: tor.counters(),
+            held: tor.queued() + tor.outbuf_cells(),
+            population: tor.population(),
+            link_bytes: [host.up.carried(end), host.down.carried(end)],
+        })
     }
 }
 

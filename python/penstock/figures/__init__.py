@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from typing import Any
 
 import matplotlib as mpl
 
@@ -30,6 +31,7 @@ def draw(result: Result) -> list[Saved]:
     with naming(folder, "make"):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-    with mpl.rc_context({**mpl.rcParamsDefault, **RC, "backend": "agg"}):
+    style: Any = {**mpl.rcParamsDefault, **RC, "backend": "agg"}
+    with mpl.rc_context(style):
         pictures = [make(result) for make in FIGURES]
         return [picture.save(folder) for picture in pictures if picture]

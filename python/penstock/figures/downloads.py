@@ -16,7 +16,8 @@ MAX_STEPS = 1500
 
 def draw(result: Result) -> Picture | None:
     """One row of panels per workload: time to first byte, and download time."""
-    workloads = summary.workloads(result.transfers)
+    finished = set(summary.counted(result.transfers)["workload"].unique())
+    workloads = [name for name in summary.workloads(result.transfers) if name in finished]
     if not workloads:
         return None
     figure, panels = grid_of(len(workloads), len(summary.METRICS), 3.9, 2.75)

@@ -23,6 +23,9 @@ class Picture:
 
     def save(self, folder: Path) -> Saved:
         """Write it as SVG and PNG, the same bytes for the same data: no dates, no random ids."""
+        # Where things stand is worked out once; drawing twice would do it twice.
+        self.figure.draw_without_rendering()
+        self.figure.set_layout_engine("none")
         svg, png = folder / f"{self.name}.svg", folder / f"{self.name}.png"
         with naming(svg):
             self.figure.savefig(svg, metadata={"Date": None, "Creator": None})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 from matplotlib.axes import Axes
@@ -14,12 +14,9 @@ from penstock.figures.picture import Picture
 from penstock.figures.style import Look, grid_of, looks
 from penstock.result import Result
 
-SHOWN = "the one of median duration in the first seed"
-"""Which download stands for all."""
-
 
 class Download(NamedTuple):
-    """One download, shown for all of its kind."""
+    """The one download that a panel shows."""
 
     seed: int
     circuit: int
@@ -40,11 +37,12 @@ def draw_length(result: Result) -> Picture | None:
         axes.fill_between(time, length, step="post", color=look.colour, alpha=0.18, linewidth=0)
         axes.step(time, length, where="post", color=look.colour, linewidth=0.9)
 
-    figure = _panel_per_variant(result, traced, workload, pl.col("t_s"), one)
+    figure = _panel_per_variant(result, traced, workload, _typical, pl.col("t_s"), one)
     figure.supylabel("queue length [cells]", fontsize=9.5, color="#333333")
     caption = (
-        f"Cells in the circuit queue of a {workload} client at the exit while one download lasts ({SHOWN}). What "
-        "stands here speeds nobody up: the window let it in before the path could carry it away."
+        f"Cells in the circuit queue of a {workload} client at the exit while one download lasts: the one of median "
+        "duration in the first seed. What stands here speeds nobody up: the window let it in before the path could "
+        "carry it away."
     )
     return Picture("circuit-queue", f"The {workload} client's circuit queue at the exit", caption, figure)
 
@@ -61,12 +59,12 @@ def draw_delays(result: Result) -> Picture | None:
         time, delay = rows["queued_ns"] / 1e9 - start_s, rows["circuit_queue_s"]
         axes.plot(time, delay, "o", color=look.colour, markersize=2.6, markeredgewidth=0, clip_on=False)
 
-    figure = _panel_per_variant(result, tracked, workload, pl.col("queued_ns") / 1e9, one)
+    figure = _panel_per_variant(result, tracked, workload, _slowest_cell, pl.col("queued_ns") / 1e9, one)
     figure.supylabel("time in the circuit queue [s]", fontsize=9.5, color="#333333")
     caption = (
-        f"Each dot is a cell of one {workload} download ({SHOWN}): when it entered the exit's circuit queue, and how "
-        "long it stayed there. Cells that come in a burst and leave one by one draw a rising line; each SENDME lets "
-        "the next burst in."
+        f"Each dot is a cell of one {workload} download: when it entered the exit's circuit queue, and how long it "
+        "stayed there. Shown is the download in the first seed whose worst cell waited longest. Cells that come in a "
+        "burst and leave one by one draw a rising line; each SENDME lets the next burst in."
     )
     return Picture("queue-delay", f"How long the cells of a {workload} download wait at the exit", caption, figure)
 
@@ -75,15 +73,16 @@ def _panel_per_variant(
     result: Result,
     rows: pl.DataFrame,
     workload: str,
+    choose: Callable[[pl.DataFrame, pl.DataFrame], dict[str, Any]],
     time: pl.Expr,
     one: Callable[[Axes, Look, pl.DataFrame, float], None],
 ) -> Figure:
-    """Panels above each other with common axes; `one` draws a variant's rows during its typical download."""
+    """Panels above each other with common axes; `one` draws a variant's rows during the download that is chosen."""
     styles = looks(result.variants)
     figure, panels = grid_of(len(styles), 1, 7.8, 1.75, sharex=True, sharey=True)
     for (variant, look), (axes,) in zip(styles.items(), panels, strict=True):
         axes.set_title(look.label)
-        download = _typical(result, rows, variant, workload)
+        download = _download(result, rows, variant, workload, choose)
         if download is None:
             axes.text(0.5, 0.5, "no whole download", transform=axes.transAxes, ha="center", color="#777777")
         else:
@@ -96,22 +95,42 @@ def _panel_per_variant(
 
 
 def _traced_workloads(result: Result, rows: pl.DataFrame) -> list[str]:
-    """The workloads of which there are rows, the one with the smallest downloads first."""
-    traced = set(rows["workload"].unique())
+    """The workloads of which there are rows and whole downloads, the one with the smallest downloads first."""
+    traced = set(rows["workload"].unique()) & set(summary.counted(result.transfers)["workload"].unique())
     return [name for name in summary.workloads(result.transfers) if name in traced]
 
 
-def _typical(result: Result, rows: pl.DataFrame, variant: str, workload: str) -> Download | None:
-    """The download of median duration among those of the variant's first seed whose circuit has rows."""
+def _download(
+    result: Result,
+    rows: pl.DataFrame,
+    variant: str,
+    workload: str,
+    choose: Callable[[pl.DataFrame, pl.DataFrame], dict[str, Any]],
+) -> Download | None:
+    """The download that `choose` takes among those of the variant's first seed whose circuit has rows."""
     of = (pl.col("variant") == variant) & (pl.col("workload") == workload)
-    circuits = rows.filter(of).select("network", "seed", "circuit").unique()
+    mine = rows.filter(of)
+    circuits = mine.select("network", "seed", "circuit").unique()
     downloads = summary.counted(result.transfers).filter(of).join(circuits, on=["network", "seed", "circuit"])
     if downloads.is_empty():
         return None
     first = downloads.sort("network", "seed").head(1).select("network", "seed")
-    ranked = downloads.join(first, on=["network", "seed"]).sort("ttlb_s", "start_s")
-    row = ranked.row((ranked.height - 1) // 2, named=True)
+    row = choose(downloads.join(first, on=["network", "seed"]), mine.join(first, on=["network", "seed"]))
     return Download(row["seed"], row["circuit"], row["start_s"], row["start_s"] + row["ttlb_s"])
+
+
+def _typical(downloads: pl.DataFrame, _rows: pl.DataFrame) -> dict[str, Any]:
+    """The download of median duration."""
+    return downloads.sort("ttlb_s", "start_s").row((downloads.height - 1) // 2, named=True)
+
+
+def _slowest_cell(downloads: pl.DataFrame, cells: pl.DataFrame) -> dict[str, Any]:
+    """The download with the cell that waited longest in the circuit queue; the first one if none waited."""
+    entered = pl.col("queued_ns") / 1e9
+    inside = (entered >= pl.col("start_s")) & (entered <= pl.col("start_s") + pl.col("ttlb_s"))
+    waits = downloads.join(cells.select("circuit", "queued_ns", "circuit_queue_s"), on="circuit").filter(inside)
+    ranked = waits.sort("circuit_queue_s", "start_s", descending=[True, False])
+    return (downloads.sort("start_s") if ranked.is_empty() else ranked).row(0, named=True)
 
 
 def _during(rows: pl.DataFrame, variant: str, download: Download, time: pl.Expr) -> pl.DataFrame:

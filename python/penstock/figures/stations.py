@@ -38,7 +38,8 @@ def draw(result: Result) -> Picture | None:
     legend_above(figure, panels[0][0])
     caption = (
         "How long a tracked cell of a download waits, on average, at each station of each relay on its way from the "
-        "exit to the client. Averages add up, so a bar is as long as the mean time that a cell spends in the relay."
+        "exit to the client. Averages add up, so a bar is as long as the mean time that a cell spends in the relay. "
+        "What comes in at the exit comes from the server."
     )
     return Picture("stations", "Where cells wait", caption, figure)
 

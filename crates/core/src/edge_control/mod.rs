@@ -9,7 +9,7 @@ mod windows;
 pub use windows::{CircuitWindow, StreamWindow, WindowsConfig};
 
 use crate::error::Violation;
-use penstock_units::{Cells, Instant};
+use penstock_units::{Bytes, Cells, Instant};
 use std::fmt;
 
 /// What an edge control may see of its circuit.
@@ -17,8 +17,8 @@ use std::fmt;
 pub struct Signals {
     /// Cells waiting in the circuit's queue at this edge [cell].
     pub queue: Cells,
-    /// Whether the channel is blocked: its output buffer is above the high-water mark.
-    pub channel_blocked: bool,
+    /// What waits in the output buffer of the circuit's channel [B].
+    pub outbuf: Bytes,
 }
 
 /// End-to-end control of one circuit at one of its ends.

@@ -98,7 +98,6 @@ impl<C: Cell> Node<C> {
 
     pub(super) fn charge_read(&mut self, channel: ChannelKey, bytes: Bytes, cells: u64) {
         self.counters.received += cells;
-        self.counters.read_bytes += bytes;
         self.charge_stream_read(bytes);
         let state = self.channel(channel);
         state.recent.1 += cells;
@@ -109,7 +108,6 @@ impl<C: Cell> Node<C> {
 
     pub(super) fn charge_write(&mut self, channel: ChannelKey, bytes: Bytes, cells: u64) {
         self.counters.sent += cells;
-        self.counters.written_bytes += bytes;
         self.charge_stream_write(bytes);
         let state = self.channel(channel);
         state.recent.0 += cells;
@@ -120,6 +118,7 @@ impl<C: Cell> Node<C> {
 
     /// Charges the relay's own bucket, as every byte does wherever it came from.
     pub(super) fn charge_stream_read(&mut self, bytes: Bytes) {
+        self.counters.read_bytes += bytes;
         if let Some(global) = &mut self.buckets {
             global.read.consume(bytes);
         }
@@ -127,6 +126,7 @@ impl<C: Cell> Node<C> {
 
     /// Charges the relay's own bucket, as every byte does wherever it goes.
     pub(super) fn charge_stream_write(&mut self, bytes: Bytes) {
+        self.counters.written_bytes += bytes;
         if let Some(global) = &mut self.buckets {
             global.write.consume(bytes);
         }

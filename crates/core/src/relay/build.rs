@@ -76,6 +76,9 @@ impl<C: Cell> Relay<C> {
     ) {
         let Some(state) = self.node.circuits.get_mut(circuit.0 as usize) else { return };
         let Some(leg) = state.lane(Direction::Backward).to else { return };
+        if !matches!(state.end, End::Opening) {
+            return;
+        }
         state.end = End::Relay(layer);
         self.node.counters.made += 1;
         self.node.enqueue(now, circuit, Direction::Backward, C::created(leg.id, reply));

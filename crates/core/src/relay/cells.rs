@@ -5,7 +5,7 @@ use crate::cell::{Cell, Command, Message};
 use crate::circuit::{End, Leg};
 use crate::error::{Closes, Violation};
 use crate::event::{Event, Station};
-use crate::hop_control::{Feedback, HopControl};
+use crate::hop_control::HopControl;
 use crate::kernel::Kernel;
 use crate::keys::{ChannelKey, CircuitIndex, Direction};
 use penstock_units::Instant;
@@ -60,7 +60,8 @@ impl<C: Cell> Relay<C> {
     fn on_create(&mut self, channel: ChannelKey, cell: C) -> Result<(), Violation> {
         self.node.counters.consumed += 1;
         let id = cell.circ_id();
-        if !self.node.channel(channel).circuits.is_peers(id) {
+        let circuits = &self.node.channel(channel).circuits;
+        if !circuits.is_peers(id) || circuits.len() >= self.node.config.limits.circuits_per_channel as usize {
             return Err(Violation::CircIdInUse);
         }
         let handshake = cell.into_handshake().ok_or(Violation::CircIdInUse)?;
@@ -135,12 +136,29 @@ impl<C: Cell> Relay<C> {
                 cell.wrap(layer);
                 false
             }
-            End::Origin(origin) => origin.layers.iter_mut().any(|layer| cell.peel(layer)),
+            End::Origin(origin) => {
+                let last = origin.layers.len().wrapping_sub(1);
+                match origin.layers.iter_mut().position(|layer| cell.peel(layer)) {
+                    // Only the last hop speaks to us: it has the streams, and it extends.
+                    Some(hop) if hop != last => {
+                        self.node.counters.consumed += 1;
+                        return Err(Violation::UnexpectedCell);
+                    }
+                    found => found.is_some(),
+                }
+            }
         };
         let onward = circuit.lane(direction).to;
+        let most = self.node.config.limits.circuit_queue as usize;
+        let lane = if readable { direction.opposite() } else { direction };
+        // Who ignores windows, or makes us answer what it does not read, fills no memory with it.
+        if self.node.circuit(index).lane(lane).queue.len() >= most {
+            self.node.counters.consumed += 1;
+            return Err(Violation::QueueExceeded);
+        }
         self.node.track(now, &cell, index, direction, Station::Parsed);
         match onward {
-            _ if readable => self.on_message(now, index, direction, cell, kernel),
+            _ if readable => self.on_message(now, index, cell, kernel),
             Some(leg) => {
                 cell.set_circ_id(leg.id);
                 self.node.enqueue(now, index, direction, cell);
@@ -158,15 +176,15 @@ impl<C: Cell> Relay<C> {
         &mut self,
         now: Instant,
         circuit: CircuitIndex,
-        direction: Direction,
         cell: C,
         kernel: &mut impl Kernel<C>,
     ) -> Result<(), Violation> {
         self.node.counters.consumed += 1;
-        if let Some(feedback) = self.node.circuit(circuit).lane_mut(direction).hop.on_delivered(now) {
-            self.node.send_feedback(circuit, Feedback { direction, ..feedback });
-        }
         let (id, message) = cell.into_message().ok_or(Violation::UnexpectedCell)?;
+        // DATA is delivered when the stream's connection has taken it.
+        if !matches!(message, Message::Data(_)) {
+            self.node.hop_delivered(now, circuit, 1);
+        }
         let is_origin = matches!(self.node.circuit(circuit).end, End::Origin(_));
         match (message, id) {
             (Message::Data(payload), Some(id)) => self.node.deliver(now, circuit, id, payload, kernel),
@@ -180,10 +198,7 @@ impl<C: Cell> Relay<C> {
                 self.node.on_connected(circuit, id, kernel);
                 Ok(())
             }
-            (Message::Begin(target), Some(id)) if !is_origin => {
-                self.node.on_begin(circuit, id, target);
-                Ok(())
-            }
+            (Message::Begin(target), Some(id)) if !is_origin => self.node.on_begin(circuit, id, target),
             (Message::Extend(to, handshake), None) if !is_origin => {
                 self.node.events.push_back(Event::ExtendRequested { circuit, to, handshake });
                 Ok(())

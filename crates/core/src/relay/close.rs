@@ -55,7 +55,7 @@ impl<C: Cell> Relay<C> {
         violation: Option<Violation>,
         kernel: &mut impl Kernel<C>,
     ) {
-        self.node.close_streams(circuit, kernel);
+        self.node.close_streams(now, circuit, kernel);
         for direction in [Direction::Forward, Direction::Backward] {
             self.node.cut(now, circuit, direction, from != Some(direction.opposite()));
         }

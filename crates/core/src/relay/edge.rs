@@ -8,7 +8,7 @@ use crate::circuit::{Edge, End};
 use crate::edge_control::{EdgeControl, Signals, StreamControl};
 use crate::error::Violation;
 use crate::event::Event;
-use crate::hop_control::HopControl;
+use crate::hop_control::{Feedback, HopControl};
 use crate::kernel::{Interest, Kernel, StreamRead};
 use crate::keys::{CircuitIndex, Direction, StreamKey};
 use crate::stream::Stream;
@@ -30,9 +30,7 @@ impl<C: Cell> Relay<C> {
         if !origin.built {
             return None;
         }
-        let edge = self.node.edge(circuit);
-        let id = StreamId(NonZeroU16::new(edge.next_stream_id)?);
-        edge.next_stream_id = edge.next_stream_id.checked_add(1).unwrap_or(1);
+        let id = self.node.free_stream_id(circuit)?;
         let stream = self.node.add_stream(circuit, id);
         self.node.send_relay(now, circuit, Some(id), Message::Begin(target));
         self.settle(now, kernel);
@@ -53,7 +51,8 @@ impl<C: Cell> Relay<C> {
     pub fn on_stream_readable(&mut self, now: Instant, stream: StreamKey, kernel: &mut impl Kernel<C>) {
         let Some(state) = self.node.streams.get(stream.0 as usize) else { return };
         let circuit = state.circuit;
-        self.node.package(now, stream, u64::MAX, kernel);
+        let share = self.node.fair_share(circuit);
+        self.node.package(now, stream, share, kernel);
         self.node.refresh_edge(circuit, kernel);
         self.settle(now, kernel);
     }
@@ -73,7 +72,7 @@ impl<C: Cell> Relay<C> {
         if !ended {
             self.node.send_relay(now, circuit, Some(id), Message::End);
         }
-        self.node.remove_stream(stream, kernel);
+        self.node.remove_stream(now, stream, kernel);
         self.settle(now, kernel);
     }
 }
@@ -93,6 +92,12 @@ impl<C: Cell> Node<C> {
             None => high.saturating_sub(queue),
         };
         room.min(edge.control.package_window().get())
+    }
+
+    /// What of that room one stream may take before the others had their turn.
+    fn fair_share(&mut self, circuit: CircuitIndex) -> u64 {
+        let streams = self.circuit(circuit).edge.as_ref().map_or(0, |edge| edge.streams.len());
+        self.package_room(circuit).div_ceil(streams.max(1) as u64)
     }
 
     /// Whether the queue has fallen to where its edge reads again.
@@ -126,7 +131,7 @@ impl<C: Cell> Node<C> {
                 StreamRead::Blocked => return packaged,
                 StreamRead::Closed => {
                     self.send_relay(now, circuit, Some(id), Message::End);
-                    self.remove_stream(stream, kernel);
+                    self.remove_stream(now, stream, kernel);
                     return packaged;
                 }
             }
@@ -157,22 +162,20 @@ impl<C: Cell> Node<C> {
         }
     }
 
-    fn signals(&mut self, circuit: CircuitIndex) -> Signals {
-        let state = self.circuit(circuit);
+    fn signals(&self, circuit: CircuitIndex) -> Signals {
+        let state = &self.circuits[circuit.0 as usize];
         let lane = state.lane(state.outward());
         let queue = Cells::new(lane.queue.len() as u64);
-        let channel_blocked = lane.to.is_some_and(|leg| {
-            self.channels[leg.channel.0 as usize].outbuf_len()
-                >= crate::scheduler::VanillaConfig::default().outbuf_high
-        });
-        Signals { queue, channel_blocked }
+        let channel = lane.to.map(|leg| &self.channels[leg.channel.0 as usize]);
+        Signals { queue, outbuf: channel.map_or(Bytes::ZERO, |channel| channel.outbuf_len()) }
     }
 
     /// The circuit may package again: shares its room among its streams, then lets the kernel report.
     ///
     /// Source: C tor `circuit_resume_edge_reading_helper()`, which gives each stream
-    /// ceil(room / streams) cells until the room is used up.
-    /// Deviation: the first stream is the next in turn, not a random one.
+    /// ceil(room / streams) cells until the room or what they have is used up.
+    /// Deviation: the first stream is the next in turn, not a random one; and there is no input buffer
+    /// that was filled before, so what is packaged is read from the kernel now, as far as buckets allow.
     pub(super) fn resume_reading(
         &mut self,
         now: Instant,
@@ -192,7 +195,8 @@ impl<C: Cell> Node<C> {
             streams.rotate_left(edge.turn);
         }
         while !streams.is_empty() {
-            let share = self.package_room(circuit).div_ceil(streams.len() as u64);
+            let quantum = self.stream_read_quantum(now).get().div_ceil(MAX_PAYLOAD.into());
+            let share = self.package_room(circuit).div_ceil(streams.len() as u64).min(quantum);
             if share == 0 {
                 break;
             }
@@ -246,10 +250,13 @@ impl<C: Cell> Node<C> {
             self.send_relay(now, circuit, None, Message::Sendme);
         }
         // Data of a stream that was closed meanwhile is counted and dropped.
-        let Some(stream) = self.stream_of(circuit, id) else { return Ok(()) };
+        let Some(stream) = self.stream_of(circuit, id) else {
+            self.hop_delivered(now, circuit, 1);
+            return Ok(());
+        };
         let state = &mut self.streams[stream.0 as usize];
         state.control.on_deliver(now)?;
-        state.push(payload);
+        state.outbuf.push_back(payload);
         self.flush_stream(now, stream, kernel);
         Ok(())
     }
@@ -265,20 +272,34 @@ impl<C: Cell> Node<C> {
                 self.refresh_stream(stream, kernel);
                 return;
             }
+            let waiting = state.outbuf.len();
             let bytes = kernel.write_stream(stream, &mut state.outbuf, quantum);
-            state.outbuf_bytes -= bytes.get();
+            let (circuit, taken) = (state.circuit, waiting - state.outbuf.len());
             self.charge_stream_write(bytes);
+            self.hop_delivered(now, circuit, taken);
         }
         let state = &mut self.streams[stream.0 as usize];
         let (circuit, id, buffered) = (state.circuit, state.id, state.buffered());
-        while self.streams[stream.0 as usize].control.take_sendme(now, buffered) {
+        let ended = state.ended;
+        while !ended && self.streams[stream.0 as usize].control.take_sendme(now, buffered) {
             self.send_relay(now, circuit, Some(id), Message::Sendme);
         }
         let state = &self.streams[stream.0 as usize];
         if state.ended && state.outbuf.is_empty() {
-            self.remove_stream(stream, kernel);
+            self.remove_stream(now, stream, kernel);
         } else {
             self.refresh_stream(stream, kernel);
+        }
+    }
+
+    /// Cells of a circuit reached their application: the hop before may be owed feedback.
+    pub(super) fn hop_delivered(&mut self, now: Instant, circuit: CircuitIndex, cells: usize) {
+        let state = self.circuit(circuit);
+        let direction = state.outward().opposite();
+        for _ in 0..cells {
+            if let Some(feedback) = self.circuit(circuit).lane_mut(direction).hop.on_delivered(now) {
+                self.send_feedback(circuit, Feedback { direction, ..feedback });
+            }
         }
     }
 
@@ -302,11 +323,22 @@ impl<C: Cell> Node<C> {
         Ok(())
     }
 
-    pub(super) fn on_begin(&mut self, circuit: CircuitIndex, id: StreamId, target: C::Target) {
-        if self.stream_of(circuit, id).is_none() {
-            let stream = self.add_stream(circuit, id);
-            self.events.push_back(Event::StreamRequested { stream, target });
+    pub(super) fn on_begin(
+        &mut self,
+        circuit: CircuitIndex,
+        id: StreamId,
+        target: C::Target,
+    ) -> Result<(), Violation> {
+        // C tor ignores a BEGIN with an id in use, too.
+        if self.stream_of(circuit, id).is_some() {
+            return Ok(());
         }
+        if self.edge(circuit).streams.len() >= self.config.limits.streams_per_circuit as usize {
+            return Err(Violation::TooManyStreams);
+        }
+        let stream = self.add_stream(circuit, id);
+        self.events.push_back(Event::StreamRequested { stream, target });
+        Ok(())
     }
 
     pub(super) fn on_connected(&mut self, circuit: CircuitIndex, id: StreamId, kernel: &mut impl Kernel<C>) {
@@ -348,6 +380,21 @@ impl<C: Cell> Node<C> {
         })
     }
 
+    /// An id that no stream of the circuit has; `None` if the circuit has as many as it may.
+    fn free_stream_id(&mut self, circuit: CircuitIndex) -> Option<StreamId> {
+        if self.edge(circuit).streams.len() >= self.config.limits.streams_per_circuit as usize {
+            return None;
+        }
+        loop {
+            let edge = self.edge(circuit);
+            let id = StreamId(NonZeroU16::new(edge.next_stream_id)?);
+            edge.next_stream_id = edge.next_stream_id.checked_add(1).unwrap_or(1);
+            if self.stream_of(circuit, id).is_none() {
+                return Some(id);
+            }
+        }
+    }
+
     fn stream_of(&mut self, circuit: CircuitIndex, id: StreamId) -> Option<StreamKey> {
         let edge = self.circuits.get(circuit.0 as usize)?.edge.as_deref()?;
         edge.streams.iter().copied().find(|stream| self.streams[stream.0 as usize].id == id)
@@ -362,7 +409,6 @@ impl<C: Cell> Node<C> {
             open: false,
             ended: false,
             outbuf: VecDeque::new(),
-            outbuf_bytes: 0,
             interest: Interest::default(),
         });
         let stream = StreamKey(key as u32);
@@ -370,9 +416,11 @@ impl<C: Cell> Node<C> {
         stream
     }
 
-    fn remove_stream(&mut self, stream: StreamKey, kernel: &mut impl Kernel<C>) {
+    fn remove_stream(&mut self, now: Instant, stream: StreamKey, kernel: &mut impl Kernel<C>) {
         kernel.close_stream(stream);
         let state = self.streams.remove(stream.0 as usize);
+        // What the application will never take no longer fills the hop either.
+        self.hop_delivered(now, state.circuit, state.outbuf.len());
         self.waiting.forget_stream(stream);
         self.edge(state.circuit).streams.retain(|other| *other != stream);
         // Before the driver polls, the key may belong to another stream.
@@ -385,10 +433,10 @@ impl<C: Cell> Node<C> {
         self.events.push_back(Event::StreamClosed { stream });
     }
 
-    pub(super) fn close_streams(&mut self, circuit: CircuitIndex, kernel: &mut impl Kernel<C>) {
+    pub(super) fn close_streams(&mut self, now: Instant, circuit: CircuitIndex, kernel: &mut impl Kernel<C>) {
         let streams = self.circuit(circuit).edge.as_deref().map(|edge| edge.streams.clone());
         for stream in streams.unwrap_or_default() {
-            self.remove_stream(stream, kernel);
+            self.remove_stream(now, stream, kernel);
         }
     }
 }

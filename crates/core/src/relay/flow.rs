@@ -48,7 +48,12 @@ impl<C: Cell> Node<C> {
     /// A cell that bypasses circuit queues: the link's own business.
     pub(super) fn send_control(&mut self, channel: ChannelKey, cell: C) {
         self.counters.made += 1;
-        self.channel(channel).push(cell);
+        let most = self.config.limits.outbuf;
+        let state = self.channel(channel);
+        state.outbuf.push_back(cell);
+        if state.outbuf_len() > most {
+            self.doomed.push(channel);
+        }
         self.ready.push_back(channel);
     }
 
@@ -97,7 +102,7 @@ impl<C: Cell, K: Kernel<C>> Host for Lend<'_, C, K> {
         let exhausted = left == 0 || lane.hop.credit() == Cells::ZERO;
         node.track(now, &cell, index, direction, Station::Outbuf);
         let state = node.channel(channel);
-        state.push(cell);
+        state.outbuf.push_back(cell);
         state.policy.on_flush(now, key, Cells::new(1), Weight::ONE);
         if exhausted {
             state.policy.on_blocked(now, key);
@@ -123,7 +128,6 @@ impl<C: Cell, K: Kernel<C>> Host for Lend<'_, C, K> {
         let before = state.outbuf.len();
         let bytes = self.kernel.write(channel, &mut state.outbuf, limit);
         let cells = (before - state.outbuf.len()) as u64;
-        state.outbuf_bytes -= bytes.get();
         let refused = !state.outbuf.is_empty() && bytes < limit;
         self.node.charge_write(channel, bytes, cells);
         Flushed { bytes, refused, throttled: false }

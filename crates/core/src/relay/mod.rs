@@ -53,6 +53,8 @@ struct Node<C: Cell> {
     throttle: Option<Box<dyn Throttle>>,
     channel_map: Box<dyn ChannelMap>,
     waiting: Waiting,
+    /// Channels that must close: their peers do not read what they cause.
+    doomed: Vec<ChannelKey>,
     /// Circuits whose edges may read their streams again.
     resume: VecDeque<CircuitIndex>,
     /// Channels that have cells again and whose scheduler was not told yet.
@@ -77,9 +79,9 @@ pub struct Counters {
     pub consumed: u64,
     /// Cells of circuits that closed.
     pub dropped: u64,
-    /// Bytes read from channels [B].
+    /// Bytes read from channels, TLS included, and from streams [B].
     pub read_bytes: Bytes,
-    /// Bytes written to channels [B].
+    /// Bytes written to channels, TLS included, and to streams [B].
     pub written_bytes: Bytes,
     /// Circuit SENDMEs made here.
     pub sendmes: u64,
@@ -102,6 +104,7 @@ impl<C: Cell> Relay<C> {
             throttle: config.throttle.build(),
             channel_map: config.channel_map.build(),
             waiting: Waiting::default(),
+            doomed: Vec::new(),
             resume: VecDeque::new(),
             ready: VecDeque::new(),
             events: VecDeque::new(),
@@ -184,7 +187,10 @@ impl<C: Cell> Relay<C> {
     /// Finishes what a call set in motion: streams that may be read again, channels that may write.
     fn settle(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         loop {
-            if let Some(channel) = self.node.ready.pop_front() {
+            if let Some(channel) = self.node.doomed.pop() {
+                kernel.close(channel);
+                self.on_channel_closed(now, channel, kernel);
+            } else if let Some(channel) = self.node.ready.pop_front() {
                 if self.node.channels.get(channel.0 as usize).is_some_and(|state| state.open) {
                     self.scheduler.on_ready(now, channel, &mut self.node.lend(now, kernel));
                 }
@@ -272,7 +278,6 @@ impl<C: Cell> Node<C> {
             to_client,
             open: false,
             outbuf: VecDeque::new(),
-            outbuf_bytes: 0,
             policy: self.config.circuit_policy.build(),
             circuits: CircIds::new(initiator),
             interest: Interest::default(),

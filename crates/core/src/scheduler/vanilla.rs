@@ -53,11 +53,14 @@ impl Scheduler for Vanilla {
     }
 
     fn on_writable(&mut self, _now: Instant, channel: ChannelKey, host: &mut dyn Host) {
-        let flushed = host.flush(channel, Bytes::new(u64::MAX));
+        if host.flush(channel, Bytes::new(u64::MAX)).throttled {
+            host.want_writable(channel, false);
+            return;
+        }
         if host.outbuf(channel) < self.config.outbuf_low {
             while host.outbuf(channel) < self.config.outbuf_high && host.move_cell(channel) {}
         }
-        host.want_writable(channel, host.outbuf(channel) > Bytes::ZERO && !flushed.throttled);
+        host.want_writable(channel, host.outbuf(channel) > Bytes::ZERO);
     }
 
     fn on_refill(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {

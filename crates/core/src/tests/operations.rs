@@ -1,1 +1,197 @@
-//! x
+//! Anything, in any order: nothing panics, cells are conserved, and what nobody disturbed arrives.
+//!
+//! Every call is followed by the check of G-02 in `util`, every byte by that of G-01.
+
+use super::cell::TestCell;
+use super::host::Side;
+use super::util::Net;
+use crate::cell::{Cell, CircId, Command};
+use crate::config::{Bandwidth, Refill};
+use crate::{CircuitIndex, RelayConfig};
+use penstock_units::{Bytes, DataRate, Duration, Seed};
+use proptest::prelude::*;
+use std::num::NonZeroU32;
+
+/// What people, peers and networks do. Numbers choose among what there is.
+#[derive(Clone, Debug)]
+enum Operation {
+    /// A client begins a circuit over three relays.
+    Build {
+        client: usize,
+        path: usize,
+    },
+    /// It opens a stream over one of its circuits.
+    Open {
+        circuit: usize,
+        download: u64,
+        upload: u64,
+    },
+    CloseStream(usize),
+    /// Some node of the path closes the circuit.
+    CloseCircuit {
+        circuit: usize,
+        node: usize,
+    },
+    Stall {
+        transfer: usize,
+        server: bool,
+    },
+    Resume {
+        transfer: usize,
+        server: bool,
+    },
+    Disconnect {
+        from: usize,
+        to: usize,
+    },
+    /// A timer before its time.
+    Timer(usize),
+    /// A cell that nobody should have sent, perhaps on a circuit that is there.
+    Forge {
+        from: usize,
+        to: usize,
+        command: usize,
+        id: u32,
+    },
+    Wait {
+        millis: u64,
+    },
+    Step {
+        steps: usize,
+    },
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let node = 0usize..5;
+    prop_oneof![
+        3 => (0usize..2, 0usize..6).prop_map(|(client, path)| Operation::Build { client, path }),
+        6 => (0usize..8, 0u64..300_000, 0u64..100_000)
+            .prop_map(|(circuit, download, upload)| Operation::Open { circuit, download, upload }),
+        1 => (0usize..16).prop_map(Operation::CloseStream),
+        1 => (0usize..8, node.clone()).prop_map(|(circuit, node)| Operation::CloseCircuit { circuit, node }),
+        2 => (0usize..16, any::<bool>()).prop_map(|(transfer, server)| Operation::Stall { transfer, server }),
+        2 => (0usize..16, any::<bool>()).prop_map(|(transfer, server)| Operation::Resume { transfer, server }),
+        1 => (node.clone(), node.clone()).prop_map(|(from, to)| Operation::Disconnect { from, to }),
+        1 => node.clone().prop_map(Operation::Timer),
+        1 => (node.clone(), node, 0usize..5, 0u32..6)
+            .prop_map(|(from, to, command, id)| Operation::Forge { from, to, command, id }),
+        4 => (1u64..400).prop_map(|millis| Operation::Wait { millis }),
+        4 => (1usize..3000).prop_map(|steps| Operation::Step { steps }),
+    ]
+}
+
+/// Two clients (0 and 1), three relays (2, 3, 4); one relay is slow.
+fn network(seed: u64) -> Net {
+    let mut net = Net::path(0, &RelayConfig::default());
+    net.shuffle = Some(Seed(seed).stream("ready"));
+    net.add(true, RelayConfig::default());
+    for relay in 0..3 {
+        let bandwidth =
+            (relay == 1).then_some(Bandwidth { rate: DataRate::kib(150), burst: Bytes::kib(100) });
+        let refill = Refill { interval: Duration::from_millis(100), phase: Duration::from_millis(20) };
+        net.add(false, RelayConfig { bandwidth, refill, ..RelayConfig::default() });
+    }
+    net
+}
+
+const PATHS: [[usize; 3]; 6] = [[2, 3, 4], [2, 4, 3], [3, 2, 4], [3, 4, 2], [4, 3, 2], [2, 3, 2]];
+
+const COMMANDS: [Command; 5] =
+    [Command::Create, Command::Created, Command::Relay, Command::Destroy, Command::Feedback];
+
+/// A circuit that a client began.
+struct Made {
+    client: usize,
+    circuit: CircuitIndex,
+    transfers: Vec<usize>,
+}
+
+fn perform(net: &mut Net, made: &mut Vec<Made>, operation: &Operation) {
+    // A client forgets a circuit as soon as it is told.
+    made.retain(|made| !net.nodes[made.client].closed.iter().any(|(circuit, _)| *circuit == made.circuit));
+    (0..net.nodes.len()).for_each(|node| net.nodes[node].closed.clear());
+    let transfers = net.transfers();
+    match *operation {
+        Operation::Build { client, path } => {
+            let circuit = net.open_circuit(client, &PATHS[path]);
+            made.push(Made { client, circuit, transfers: Vec::new() });
+        }
+        Operation::Open { circuit, download, upload } if circuit < made.len() => {
+            let made = &mut made[circuit];
+            if net.nodes[made.client].built.contains(&made.circuit) {
+                made.transfers.push(net.transfer(made.client, made.circuit, download, upload));
+            }
+        }
+        Operation::CloseStream(transfer) if transfer < transfers => {
+            let owner = made.iter_mut().find(|made| made.transfers.contains(&transfer));
+            let at = net.at(transfer);
+            if let (Some(made), Some(stream), [false, _]) = (owner, at.stream, at.closed) {
+                made.transfers.retain(|other| *other != transfer);
+                net.call(made.client, |relay, now, host| relay.close_stream(now, stream, host));
+            }
+        }
+        Operation::CloseCircuit { circuit, node } if circuit < made.len() => {
+            let Made { client, circuit, .. } = made[circuit];
+            if let Some(there) = net.circuit_at(client, circuit, node) {
+                net.call(node, |relay, now, host| relay.close_circuit(now, there, host));
+            }
+        }
+        Operation::Stall { transfer, server } if transfer < transfers => {
+            net.stall(transfer, if server { Side::Server } else { Side::Client }, true);
+        }
+        Operation::Resume { transfer, server } if transfer < transfers => {
+            net.stall(transfer, if server { Side::Server } else { Side::Client }, false);
+        }
+        Operation::Disconnect { from, to } if from != to => net.disconnect(from, to),
+        Operation::Timer(node) => net.call(node, |relay, now, host| relay.on_timer(now, host)),
+        Operation::Forge { from, to, command, id } if from != to => forge(net, from, to, command, id),
+        Operation::Wait { millis } => net.drive_for(Duration::from_millis(millis)),
+        Operation::Step { steps } => (0..steps).for_each(|_| {
+            net.step();
+        }),
+        _ => {}
+    }
+}
+
+fn forge(net: &mut Net, from: usize, to: usize, command: usize, id: u32) {
+    if net.channel(to, from).is_some() {
+        let id = (id / 2 + 1) | (id % 2) << 31;
+        let id = CircId(NonZeroU32::new(id).expect("ids count from one"));
+        net.inject(from, to, TestCell::malformed(id, COMMANDS[command]));
+        net.inject(from, to, TestCell::create(id, 1));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn nothing_panics_and_what_nobody_closed_arrives(
+        seed in any::<u64>(),
+        operations in proptest::collection::vec(operation(), 1..60),
+    ) {
+        let mut net = network(seed);
+        let mut made = Vec::new();
+        for operation in &operations {
+            perform(&mut net, &mut made, operation);
+        }
+        for transfer in 0..net.transfers() {
+            net.stall(transfer, Side::Client, false);
+            net.stall(transfer, Side::Server, false);
+        }
+        net.drive();
+        for Made { client, circuit, transfers } in made {
+            let closed = net.nodes[client].closed.iter().any(|(other, _)| *other == circuit);
+            for transfer in transfers {
+                let at = net.at(transfer);
+                prop_assert!(closed || at.is_complete(), "{:?}", at);
+                prop_assert_eq!(at.closed[0], true, "{:?}", at);
+            }
+        }
+        // Every circuit that a node still has is one that its neighbours have.
+        for node in 0..net.nodes.len() {
+            prop_assert_eq!(net.nodes[node].relay.queued().get(), 0);
+            prop_assert_eq!(net.nodes[node].relay.outbuf_cells().get(), 0);
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Cells arrive: circuits are built, streams open, bytes come whole and in order (G-01, G-02).
 
-use super::util::{Link, Net, Side};
+use super::host::Side;
+use super::util::{Link, Net};
 use crate::{Direction, RelayConfig};
 use penstock_units::{DataRate, Duration};
 
@@ -191,14 +192,25 @@ fn a_stalled_stream_leaves_its_circuit_to_the_others() {
 }
 
 #[test]
-fn data_sent_before_the_server_answered_waits_for_it() {
+fn a_stream_ended_from_afar_delivers_what_came_and_reads_no_more() {
     let mut net = path();
+    net.set_link(2, 3, Link { rate: DataRate::kib(40), send_buffer: 4 << 10, ..Link::default() });
     let circuit = net.build(0, &[1, 2, 3]);
-    let transfer = net.transfer(0, circuit, 0, 2000);
-    // The stream is half open at the client already: a client that does not wait for CONNECTED.
-    assert!(net.drive_until(|net| net.nodes[3].relay.population()[2] == 1));
+    let transfer = net.transfer(0, circuit, 20 << 20, 100 * 498);
+    net.stall(transfer, Side::Server, true);
+    // All of the upload waits at the exit, and its queue is full.
+    assert!(net.drive_until(|net| net.nodes[3].relay.counters().data_delivered == 100));
+    let stream = net.at(transfer).stream.expect("it was opened");
+    net.call(0, |relay, now, host| relay.close_stream(now, stream, host));
+    net.drive_for(Duration::from_millis(100));
+    let sent = net.at(transfer).download.sent;
     net.drive();
-    assert!(net.at(transfer).is_complete());
+    assert_eq!(net.at(transfer).download.sent, sent, "nothing was read after the END");
+    assert_eq!(net.at(transfer).closed, [true, false], "the server has not taken all yet");
+    net.stall(transfer, Side::Server, false);
+    net.drive();
+    assert_eq!(net.at(transfer).upload.received, 100 * 498);
+    assert_eq!(net.at(transfer).closed, [true, true]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Circuits share a channel, and token buckets limit a relay (G-32, G-40, G-42).
 
-use super::util::{Link, Moved, Net};
+use super::host::Moved;
+use super::util::{Link, Net};
 use crate::config::{Bandwidth, Refill};
 use crate::edge_control::{EdgeControlConfig, WindowsConfig};
 use crate::{CircId, RelayConfig};

@@ -3,11 +3,11 @@
 //! A link is a reliable pipe with a send buffer, a rate, a latency and a receive buffer whose free
 //! room is known to the sender at once. After every call the node that was called must conserve its cells (G-02).
 
-use super::cell::{Layer, Piece, TestCell};
-use crate::cell::{Cell, PeerId};
-use crate::kernel::{Interest, Kernel, SocketInfo, StreamRead};
-use crate::{ChannelKey, CircId, CircuitIndex, Direction, Event, Relay, RelayConfig, StreamKey, Violation};
-use penstock_units::{Bytes, DataRate, Duration, Instant, Rng, Seed};
+use super::cell::{Layer, TestCell};
+use super::host::{End, Flow, Host, Side, Transfer, size};
+use crate::cell::PeerId;
+use crate::{ChannelKey, CircuitIndex, Direction, Event, Relay, RelayConfig, StreamKey, Violation};
+use penstock_units::{Bytes, DataRate, Duration, Instant, Rng};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -32,26 +32,6 @@ impl Default for Link {
     }
 }
 
-/// One node's end of a connection.
-#[derive(Debug)]
-struct End {
-    wire: usize,
-    side: usize,
-    send_buffer: u64,
-    sending: VecDeque<TestCell>,
-    arrived: VecDeque<TestCell>,
-}
-
-impl End {
-    fn has_room(&self) -> bool {
-        size(&self.sending) + 512 <= self.send_buffer
-    }
-}
-
-fn size(cells: &VecDeque<TestCell>) -> u64 {
-    cells.len() as u64 * 512
-}
-
 /// A connection, seen from neither end.
 #[derive(Debug)]
 struct Wire {
@@ -60,210 +40,6 @@ struct Wire {
     busy_until: [Instant; 2],
     flying: [VecDeque<TestCell>; 2],
     open: bool,
-}
-
-/// Which end of a transfer a socket is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    Client,
-    Server,
-}
-
-/// One direction of a transfer.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Flow {
-    pub(super) total: u64,
-    pub(super) sent: u64,
-    pub(super) received: u64,
-    /// The reader takes nothing.
-    pub(super) stalled: bool,
-}
-
-/// What an application and its server exchange over one stream.
-#[derive(Clone, Debug)]
-pub(super) struct Transfer {
-    pub(super) stream: Option<StreamKey>,
-    pub(super) download: Flow,
-    pub(super) upload: Flow,
-    pub(super) connected: bool,
-    /// The stream is closed at the client and at the exit.
-    pub(super) closed: [bool; 2],
-}
-
-impl Transfer {
-    pub(super) fn is_complete(&self) -> bool {
-        self.download.received == self.download.total && self.upload.received == self.upload.total
-    }
-
-    fn source(&mut self, side: Side) -> &mut Flow {
-        if side == Side::Client { &mut self.upload } else { &mut self.download }
-    }
-
-    fn sink(&mut self, side: Side) -> &mut Flow {
-        if side == Side::Client { &mut self.download } else { &mut self.upload }
-    }
-
-    /// Servers close when all is sent and received.
-    fn is_over(&self, side: Side) -> bool {
-        side == Side::Server
-            && self.download.sent == self.download.total
-            && self.upload.received == self.upload.total
-    }
-}
-
-/// A call of the kernel that moved cells.
-#[derive(Clone, Debug)]
-pub(super) struct Moved {
-    pub(super) at: Instant,
-    pub(super) channel: ChannelKey,
-    pub(super) ids: Vec<CircId>,
-}
-
-/// A node's kernel.
-#[derive(Debug)]
-pub(super) struct Host {
-    now: Instant,
-    ends: BTreeMap<ChannelKey, End>,
-    interests: BTreeMap<ChannelKey, Interest>,
-    sockets: BTreeMap<StreamKey, (usize, Side)>,
-    stream_interests: BTreeMap<StreamKey, Interest>,
-    closed: Vec<ChannelKey>,
-    transfers: Rc<RefCell<Vec<Transfer>>>,
-    pub(super) writes: Vec<Moved>,
-    pub(super) reads: Vec<Moved>,
-}
-
-impl Host {
-    fn is_readable(&self, channel: ChannelKey) -> bool {
-        self.interests.get(&channel).is_some_and(|interest| interest.readable)
-            && self.ends.get(&channel).is_some_and(|end| !end.arrived.is_empty())
-    }
-
-    fn is_writable(&self, channel: ChannelKey) -> bool {
-        self.interests.get(&channel).is_some_and(|interest| interest.writable)
-            && self.ends.get(&channel).is_some_and(End::has_room)
-    }
-
-    fn stream_is(
-        &self,
-        stream: StreamKey,
-        wanted: fn(&Interest) -> bool,
-        ready: fn(&mut Transfer, Side) -> bool,
-    ) -> bool {
-        let Some((transfer, side)) = self.sockets.get(&stream) else { return false };
-        self.stream_interests.get(&stream).is_some_and(wanted)
-            && ready(&mut self.transfers.borrow_mut()[*transfer], *side)
-    }
-
-    fn stream_is_readable(&self, stream: StreamKey) -> bool {
-        self.stream_is(
-            stream,
-            |interest| interest.readable,
-            |transfer, side| {
-                let over = transfer.is_over(side);
-                let source = transfer.source(side);
-                over || source.sent < source.total
-            },
-        )
-    }
-
-    fn stream_is_writable(&self, stream: StreamKey) -> bool {
-        self.stream_is(stream, |interest| interest.writable, |transfer, side| !transfer.sink(side).stalled)
-    }
-}
-
-impl Kernel<TestCell> for Host {
-    fn read(&mut self, channel: ChannelKey, limit: Bytes, into: &mut VecDeque<TestCell>) -> Bytes {
-        let end = self.ends.get_mut(&channel).expect("an open channel has a socket");
-        let mut moved = Moved { at: self.now, channel, ids: Vec::new() };
-        while (moved.ids.len() as u64) * 512 < limit.get() {
-            let Some(cell) = end.arrived.pop_front() else { break };
-            moved.ids.push(cell.circ_id());
-            into.push_back(cell);
-        }
-        let bytes = Bytes::new(moved.ids.len() as u64 * 512);
-        self.reads.push(moved);
-        bytes
-    }
-
-    fn write(&mut self, channel: ChannelKey, cells: &mut VecDeque<TestCell>, limit: Bytes) -> Bytes {
-        let end = self.ends.get_mut(&channel).expect("an open channel has a socket");
-        let mut moved = Moved { at: self.now, channel, ids: Vec::new() };
-        while (moved.ids.len() as u64) * 512 < limit.get() && end.has_room() {
-            let Some(cell) = cells.pop_front() else { break };
-            moved.ids.push(cell.circ_id());
-            end.sending.push_back(cell);
-        }
-        let bytes = Bytes::new(moved.ids.len() as u64 * 512);
-        self.writes.push(moved);
-        bytes
-    }
-
-    fn socket_info(&self, channel: ChannelKey) -> SocketInfo {
-        let end = &self.ends[&channel];
-        let queued = Bytes::new(size(&end.sending));
-        SocketInfo {
-            capacity: Bytes::new(end.send_buffer),
-            queued,
-            not_sent: queued,
-            ..SocketInfo::default()
-        }
-    }
-
-    fn want(&mut self, channel: ChannelKey, interest: Interest) {
-        self.interests.insert(channel, interest);
-    }
-
-    fn close(&mut self, channel: ChannelKey) {
-        self.closed.push(channel);
-    }
-
-    fn read_stream(&mut self, stream: StreamKey, limit: u16) -> StreamRead<Piece> {
-        let (index, side) = self.sockets[&stream];
-        let transfer = &mut self.transfers.borrow_mut()[index];
-        if transfer.is_over(side) {
-            return StreamRead::Closed;
-        }
-        let source = transfer.source(side);
-        let len = (source.total - source.sent).min(limit.into()) as u16;
-        if len == 0 {
-            return StreamRead::Blocked;
-        }
-        let piece = Piece { transfer: index, download: side == Side::Server, offset: source.sent, len };
-        source.sent += u64::from(len);
-        StreamRead::Data(piece)
-    }
-
-    fn write_stream(&mut self, stream: StreamKey, payloads: &mut VecDeque<Piece>, limit: Bytes) -> Bytes {
-        let (index, side) = self.sockets[&stream];
-        let transfer = &mut self.transfers.borrow_mut()[index];
-        let sink = transfer.sink(side);
-        let mut bytes = 0;
-        while bytes < limit.get() && !sink.stalled {
-            let Some(piece) = payloads.pop_front() else { break };
-            let expected = Piece {
-                transfer: index,
-                download: side == Side::Client,
-                offset: sink.received,
-                len: piece.len,
-            };
-            assert_eq!(piece, expected, "bytes arrive once, in order, on their own stream (G-01)");
-            sink.received += u64::from(piece.len);
-            bytes += u64::from(piece.len);
-        }
-        Bytes::new(bytes)
-    }
-
-    fn want_stream(&mut self, stream: StreamKey, interest: Interest) {
-        self.stream_interests.insert(stream, interest);
-    }
-
-    fn close_stream(&mut self, stream: StreamKey) {
-        self.stream_interests.remove(&stream);
-        if let Some((transfer, side)) = self.sockets.remove(&stream) {
-            self.transfers.borrow_mut()[transfer].closed[side as usize] = true;
-        }
-    }
 }
 
 /// One node and what it told so far.
@@ -379,10 +155,6 @@ impl Net {
     /// The link between two nodes; before they connect.
     pub(super) fn set_link(&mut self, a: usize, b: usize, link: Link) {
         self.links.insert((a.min(b), a.max(b)), link);
-    }
-
-    pub(super) fn shuffle(&mut self, seed: u64) {
-        self.shuffle = Some(Seed(seed).stream("ready"));
     }
 }
 
@@ -620,6 +392,7 @@ impl Net {
             self.nodes[node].host.ends.insert(channel, end);
         }
         self.call(node, |relay, now, host| relay.on_channel_open(now, channel, host));
+        self.call(peer, |relay, now, host| relay.on_channel_open(now, accepted, host));
     }
 }
 
@@ -685,7 +458,8 @@ impl Net {
             }
             Event::StreamConnected { stream } => {
                 let (transfer, _) = host.sockets[&stream];
-                self.transfers.borrow_mut()[transfer].connected = true;
+                let before = std::mem::replace(&mut self.transfers.borrow_mut()[transfer].connected, true);
+                assert!(!before, "a stream is connected once");
             }
             Event::StreamClosed { .. } | Event::Tracked { .. } => {}
         }

@@ -1,7 +1,8 @@
 //! Peers that break the protocol: what must close closes, and no more, and nothing panics.
 
 use super::cell::{Layer, Piece, TestCell};
-use super::util::{Net, Side};
+use super::host::Side;
+use super::util::Net;
 use crate::cell::{Cell, CircId, Command, Message, PeerId, StreamId};
 use crate::edge_control::{EdgeControl, EdgeControlConfig, Signals, StreamControl};
 use crate::hop_control::Feedback;
@@ -212,7 +213,9 @@ fn a_garbled_relay_cell_closes_the_circuit_where_it_ends() {
 fn tamper(attack: &mut Attack, node: usize, peer: usize, say: Option<(Option<StreamId>, Message<TestCell>)>) {
     let transfer = attack.net.transfer(0, attack.circuit, 100_000, 100_000);
     // Nobody looks at what comes without the cell that was replaced.
-    [Side::Client, Side::Server].map(|side| attack.net.stall(transfer, side, true));
+    for side in [Side::Client, Side::Server] {
+        attack.net.stall(transfer, side, true);
+    }
     loop {
         let (.., transfers) = (attack.net.step(), &transfer);
         let cell = attack.net.under_way(node, peer).find(|cell| match cell.message() {

@@ -114,7 +114,7 @@ fn the_edges_queue_fills_to_256_and_is_read_again_at_64() {
     let mut net = path(1000, false);
     net.set_link(2, 3, Link { rate: DataRate::kib(40), send_buffer: 4 << 10, ..Link::default() });
     let circuit = net.build(0, &[1, 2, 3]);
-    let transfers = [1, 2, 3].map(|_| net.transfer(0, circuit, 600_000, 0));
+    let transfer = net.transfer(0, circuit, 1_800_000, 0);
     let (mut full, mut refills) = (false, 0);
     let mut before = 0;
     while net.step() {
@@ -134,7 +134,20 @@ fn the_edges_queue_fills_to_256_and_is_read_again_at_64() {
     let peak = net.nodes[3].peak_queue[Direction::Backward as usize];
     assert!((256..=257).contains(&peak), "{peak}");
     assert!(refills >= 5, "{refills}");
-    assert!(transfers.iter().all(|transfer| net.at(*transfer).is_complete()));
+    assert!(net.at(transfer).is_complete());
+}
+
+/// SENDMEs of the uploads wait in the queue that the downloads fill.
+#[test]
+fn uploads_and_downloads_share_a_slow_edge() {
+    for slow in [20, 30, 45] {
+        let mut net = path(1000, false);
+        net.set_link(2, 3, Link { rate: DataRate::kib(slow), send_buffer: 4 << 10, ..Link::default() });
+        let circuit = net.build(0, &[1, 2, 3]);
+        let transfers = [0; 6].map(|_| net.transfer(0, circuit, 120_000, 400_000));
+        net.drive();
+        assert!(transfers.iter().all(|transfer| net.at(*transfer).is_complete()), "{slow} KiB/s");
+    }
 }
 
 #[test]

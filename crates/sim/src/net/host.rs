@@ -8,16 +8,17 @@ use penstock_scenario::model;
 use penstock_units::{Bytes, Instant};
 use std::collections::VecDeque;
 
+/// The interface's queue, as Linux has it by default: 1000 packets [packet] (`txqueuelen`).
+const NIC_QUEUE_PACKETS: u64 = 1000;
+
 /// What a node has below Tor.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) tcp: TcpConfig,
-    /// What it sends.
+    /// What it sends, behind the interface's own queue.
     pub(crate) up: Wire,
-    /// What the network sends it.
+    /// What the network sends it, behind a drop-tail queue.
     pub(crate) down: Wire,
-    /// The drop-tail queue before `down`.
-    pub(crate) down_limit: Bytes,
     /// Sockets of the relay's channels, by key.
     pub(crate) channels: Vec<Option<SockRef>>,
     /// Sockets of the relay's streams, by key.
@@ -78,11 +79,11 @@ impl App {
 
 impl Host {
     pub(crate) fn new(host: &model::Host, tcp: &model::Tcp) -> Self {
+        let config = tcp_config(host, tcp);
         Host {
-            tcp: tcp_config(host, tcp),
-            up: Wire::new(host.link_up),
-            down: Wire::new(host.link_down),
-            down_limit: host.link_queue,
+            up: Wire::new(host.link_up, Bytes::new(NIC_QUEUE_PACKETS * config.full_segment())),
+            down: Wire::new(host.link_down, host.link_queue),
+            tcp: config,
             channels: Vec::new(),
             streams: Vec::new(),
             ready: VecDeque::new(),

@@ -2,7 +2,7 @@
 
 use super::socket::{Item, SockRef, Tracked};
 use super::{Net, Owner, Ready, StreamSock, sides};
-use crate::cell::{CELL_BYTES, SimCell, SimPayload};
+use crate::cell::{CELL_BYTES, Request, SimCell, SimPayload};
 use crate::queue::Rank;
 use penstock_core::cell::Cell;
 use penstock_core::kernel::{Interest, Kernel, SocketInfo, StreamRead};
@@ -41,8 +41,8 @@ impl Kernel<SimCell> for HostKernel<'_> {
         let [here, there] = sides(&mut self.net.conns[sock.conn as usize], sock);
         let received = here.tcp.received_end();
         let start = received - here.tcp.readable();
-        let (mut taken, mut read_to) = (0, start);
-        while taken < limit.get()
+        let mut read_to = start;
+        while read_to - start < limit.get()
             && let Some((end, Item::Cell(cell))) = there.sent.front().copied()
             && end <= received
         {
@@ -51,7 +51,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
                 self.net.tracker.read(tag, self.rank, now);
                 there.tracked.retain(|tracked| tracked.tag != tag);
             }
-            taken += u64::from(cell.wire_size());
+            // A record is read as a whole; those of its cells that wait cost nothing more.
             read_to = read_to.max(end);
             into.push_back(cell);
         }
@@ -59,7 +59,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
             here.tcp.read(&self.net.hosts[self.rank as usize].tcp, now, read_to - start);
             self.net.pump(sock);
         }
-        Bytes::new(taken)
+        Bytes::new(read_to - start)
     }
 
     fn write(&mut self, channel: ChannelKey, cells: &mut VecDeque<SimCell>, limit: Bytes) -> Bytes {
@@ -87,7 +87,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
                 }
                 here.sent.push_back((end, Item::Cell(cell)));
             }
-            accepted += bytes;
+            accepted += bytes + RECORD_OVERHEAD;
         }
         if accepted > 0 {
             self.net.pump(sock);
@@ -136,7 +136,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
                     return StreamRead::Blocked;
                 }
                 app.request -= len;
-                let request = if app.request == 0 { app.wants } else { 0 };
+                let request = (app.request == 0).then(|| Request::of(app.wants));
                 return StreamRead::Data(SimPayload { len: len as u16, tag: None, request });
             }
         };
@@ -159,7 +159,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
             tag = self.net.tracker.packaged(traced.circuit, self.rank, arrived, now);
         }
         self.net.pump(sock);
-        StreamRead::Data(SimPayload { len: len as u16, tag, request: 0 })
+        StreamRead::Data(SimPayload { len: len as u16, tag, request: None })
     }
 
     fn write_stream(
@@ -189,8 +189,8 @@ impl Kernel<SimCell> for HostKernel<'_> {
                     let Some(payload) = payloads.pop_front() else { break };
                     here.tcp.write(tcp, now, payload.len.into());
                     accepted += u64::from(payload.len);
-                    if payload.request > 0 {
-                        here.sent.push_back((here.tcp.written_end(), Item::Request(payload.request)));
+                    if let Some(request) = payload.request {
+                        here.sent.push_back((here.tcp.written_end(), Item::Request(request)));
                     }
                 }
                 self.net.pump(sock);

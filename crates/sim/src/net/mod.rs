@@ -19,13 +19,13 @@ use crate::queue::{EventQueue, Rank};
 use crate::tcp::Segment;
 use crate::tracker::Tracker;
 use penstock_scenario::model::Scenario;
-use penstock_units::{Bytes, Instant, Rng, Seed};
+use penstock_units::{Cells, Instant, Rng, Seed};
 use slab::Slab;
 use socket::{Conn, Item, Side};
 use std::collections::BTreeMap;
 
-/// The interface's queue, as Linux has it by default: 1000 packets [packet] (`txqueuelen`).
-const NIC_QUEUE_PACKETS: u64 = 1000;
+/// After how many packets a full interface lets those who wait send again [packet].
+const NIC_WAKE_PACKETS: u64 = 5;
 
 /// All hosts and what travels between them.
 #[derive(Debug)]
@@ -139,48 +139,72 @@ impl Net {
     }
 
     /// Sends what TCP has to send, as far as the interface takes it, and arms the timer.
+    ///
+    /// Where the interface is full, or others wait for it, the socket joins the line.
     pub(crate) fn pump(&mut self, sock: SockRef) {
         let now = self.now();
-        let conn = &mut self.conns[sock.conn as usize];
-        let (delay, loss, generation) = (conn.delay, conn.loss, conn.generation);
+        loop {
+            let side = &mut self.conns[sock.conn as usize].sides[sock.side as usize];
+            let rank = side.host;
+            let host = &mut self.hosts[rank as usize];
+            if !host.nic_waiters.is_empty() || !host.up.has_room(now, host.tcp.full_segment()) {
+                if !std::mem::replace(&mut side.awaits_nic, true) {
+                    host.nic_waiters.push_back(sock);
+                    self.schedule_nic(rank);
+                }
+                break;
+            }
+            if !self.transmit(sock) {
+                break;
+            }
+        }
+        self.arm_tcp_timer(sock);
+    }
+
+    /// Sends one segment if TCP has one.
+    fn transmit(&mut self, sock: SockRef) -> bool {
+        let now = self.now();
         let to = sock.peer();
+        let conn = &mut self.conns[sock.conn as usize];
         let far = conn.sides[to.side as usize].host;
         let side = &mut conn.sides[sock.side as usize];
         let rank = side.host;
         let host = &mut self.hosts[rank as usize];
-        let full = Bytes::new(NIC_QUEUE_PACKETS * u64::from(host.tcp.mss + crate::tcp::HEADER_BYTES));
-        loop {
-            if host.up.backlog(now) >= full {
-                if !side.awaits_nic {
-                    side.awaits_nic = true;
-                    host.nic_waiters.push_back(sock);
-                }
-                if !host.drain_scheduled {
-                    host.drain_scheduled = true;
-                    let at = host.up.drained_to(now, Bytes::new(full.get() / 2));
-                    self.queue.push(at, rank, What::NicDrained(rank));
-                }
-                break;
-            }
-            let Some(segment) = side.tcp.poll_transmit(&host.tcp, now) else { break };
-            let left = host.up.send(now, segment.wire_bytes());
-            for tracked in side.tracked.iter_mut().filter(|tracked| !tracked.left) {
-                if segment.seq < tracked.end && tracked.end <= segment.end() {
-                    tracked.left = true;
-                    self.tracker.nic_out(tracked.tag, rank, left);
-                }
-            }
-            if !self.wires.loses(rank, far, loss) {
-                let packet = self.packets.insert(Packet { to, generation, segment });
-                self.queue.push(left + delay, rank, What::Arrive(packet as u32));
+        let Some(segment) = side.tcp.poll_transmit(&host.tcp, now) else { return false };
+        let left = host.up.send(now, segment.wire_bytes());
+        for tracked in side.tracked.iter_mut().filter(|tracked| !tracked.left) {
+            if segment.seq < tracked.end && tracked.end <= segment.end() {
+                tracked.left = true;
+                self.tracker.nic_out(tracked.tag, rank, left);
             }
         }
+        if !self.wires.loses(rank, far, conn.loss) {
+            let packet = self.packets.insert(Packet { to, generation: conn.generation, segment });
+            self.queue.push(left + conn.delay, rank, What::Arrive(packet as u32));
+        }
+        true
+    }
+
+    fn arm_tcp_timer(&mut self, sock: SockRef) {
+        let now = self.now();
+        let conn = &mut self.conns[sock.conn as usize];
+        let side = &mut conn.sides[sock.side as usize];
         if let Some(due) = side.tcp.poll_timeout()
             && side.timer.is_none_or(|timer| due < timer)
         {
             let due = due.max(now);
             side.timer = Some(due);
-            self.queue.push(due, rank, What::TcpTimer(sock, generation));
+            self.queue.push(due, side.host, What::TcpTimer(sock, conn.generation));
+        }
+    }
+
+    /// Wakes those who wait for the interface once a few packets have left.
+    fn schedule_nic(&mut self, rank: Rank) {
+        let now = self.now();
+        let host = &mut self.hosts[rank as usize];
+        if !std::mem::replace(&mut host.drain_scheduled, true) {
+            let at = host.up.after(now, NIC_WAKE_PACKETS * host.tcp.full_segment());
+            self.queue.push(at, rank, What::NicDrained(rank));
         }
     }
 
@@ -193,8 +217,7 @@ impl Net {
             let rank = self.conns[to.conn as usize].sides[to.side as usize].host;
             let host = &mut self.hosts[rank as usize];
             let bytes = segment.wire_bytes();
-            let backlog = host.down.backlog(now);
-            if backlog == Bytes::ZERO || backlog + Bytes::new(bytes) <= host.down_limit {
+            if host.down.has_room(now, bytes) {
                 let at = host.down.send(now, bytes);
                 self.queue.push(at, rank, What::Deliver(packet));
                 return;
@@ -247,18 +270,24 @@ impl Net {
         Some(rank)
     }
 
-    /// The interface has room again: whoever waited may send, in the order of waiting.
+    /// The interface has room again: those who wait send one segment each, in turn.
     pub(crate) fn on_nic_drained(&mut self, rank: Rank) {
-        let host = &mut self.hosts[rank as usize];
-        host.drain_scheduled = false;
-        for sock in std::mem::take(&mut host.nic_waiters) {
-            if let Some(conn) = self.conns.get_mut(sock.conn as usize)
-                && conn.sides[sock.side as usize].host == rank
-                && std::mem::take(&mut conn.sides[sock.side as usize].awaits_nic)
-            {
-                self.pump(sock);
+        let now = self.now();
+        self.hosts[rank as usize].drain_scheduled = false;
+        loop {
+            let host = &mut self.hosts[rank as usize];
+            if !host.up.has_room(now, host.tcp.full_segment()) {
+                break;
             }
+            let Some(sock) = host.nic_waiters.pop_front() else { return };
+            if self.transmit(sock) {
+                self.hosts[rank as usize].nic_waiters.push_back(sock);
+            } else {
+                self.side(sock).awaits_nic = false;
+            }
+            self.arm_tcp_timer(sock);
         }
+        self.schedule_nic(rank);
     }
 
     /// What a changed connection means for its owner.
@@ -318,14 +347,14 @@ impl Net {
             here.tcp.read(tcp, now, readable);
         }
         let mut asked = false;
-        while let Some((end, Item::Request(bytes))) = there.sent.front().copied()
+        while let Some((end, Item::Request(request))) = there.sent.front().copied()
             && end <= here.tcp.received_end()
         {
             there.sent.pop_front();
-            left += bytes;
+            left += request.bytes();
             asked = true;
         }
-        if left > 0 && (asked || here.tcp.is_writable(tcp)) {
+        if asked || (left > 0 && here.tcp.is_writable(tcp)) {
             let bytes = left.min(here.tcp.write_space(tcp));
             here.tcp.write(tcp, now, bytes);
             left -= bytes;
@@ -389,6 +418,10 @@ impl Net {
         let conn = &self.conns[sock.conn as usize];
         let done = |side: &Side| side.owner == Owner::Gone && side.tcp.is_closed();
         if conn.sides.iter().all(done) {
+            for side in [sock, sock.peer()] {
+                let host = self.conns[side.conn as usize].sides[side.side as usize].host;
+                self.hosts[host as usize].nic_waiters.retain(|waiter| *waiter != side);
+            }
             self.conns.remove(sock.conn as usize);
         }
     }
@@ -434,6 +467,18 @@ impl Net {
         sockets
             .map(|sock| self.conns[sock.conn as usize].sides[sock.side as usize].tcp.info(&host.tcp).queued)
             .sum()
+    }
+
+    /// What is between the hosts now.
+    pub(crate) fn report(&self) -> crate::NetworkReport {
+        let sides = self.conns.iter().flat_map(|(_, conn)| &conn.sides);
+        let is_cell = |item: &&(u64, Item)| matches!(item, (_, Item::Cell(_)));
+        let cells = sides.map(|side| side.sent.iter().filter(is_cell).count() as u64).sum();
+        crate::NetworkReport {
+            cells: Cells::new(cells),
+            connections: self.conns.len(),
+            packets: self.packets.len(),
+        }
     }
 }
 

@@ -9,18 +9,35 @@ use penstock_units::{Bytes, DataRate, Instant};
 pub(crate) struct Wire {
     rate: DataRate,
     free_at: Instant,
+    /// How long a full queue takes to leave [ns].
+    depth: u64,
+    /// All that was ever sent [B].
+    carried: Bytes,
 }
 
 impl Wire {
-    pub(crate) fn new(rate: DataRate) -> Self {
-        Wire { rate, free_at: Instant::ZERO }
+    /// A link whose queue takes packets up to `queue` in all.
+    pub(crate) fn new(rate: DataRate, queue: Bytes) -> Self {
+        Wire { rate, free_at: Instant::ZERO, depth: rate.nanos_for(queue.get()), carried: Bytes::ZERO }
+    }
+
+    /// Whether a packet of `bytes` still fits the queue; one that finds the link idle always does.
+    pub(crate) fn has_room(&self, now: Instant, bytes: u64) -> bool {
+        let waiting = self.free_at.as_nanos().saturating_sub(now.as_nanos());
+        waiting == 0 || waiting + self.rate.nanos_for(bytes) <= self.depth
     }
 
     /// When a packet of `bytes` that joins the queue now has left.
     pub(crate) fn send(&mut self, now: Instant, bytes: u64) -> Instant {
         let start = self.free_at.max(now);
         self.free_at = Instant::from_nanos(start.as_nanos() + self.rate.nanos_for(bytes));
+        self.carried += Bytes::new(bytes);
         self.free_at
+    }
+
+    /// What has left until now [B].
+    pub(crate) fn carried(&self, now: Instant) -> Bytes {
+        self.carried.saturating_sub(self.backlog(now))
     }
 
     /// What waits or is being sent [B].
@@ -28,10 +45,10 @@ impl Wire {
         self.rate.bytes_in(self.free_at.since(now))
     }
 
-    /// When only `bytes` of what waits now will be left.
-    pub(crate) fn drained_to(&self, now: Instant, bytes: Bytes) -> Instant {
-        let excess = self.backlog(now).saturating_sub(bytes);
-        Instant::from_nanos(now.as_nanos() + self.rate.nanos_for(excess.get()))
+    /// When `bytes` of what waits now will have left, or all of it.
+    pub(crate) fn after(&self, now: Instant, bytes: u64) -> Instant {
+        let gone = Instant::from_nanos(now.as_nanos() + self.rate.nanos_for(bytes));
+        gone.min(self.free_at.max(now))
     }
 }
 
@@ -41,12 +58,14 @@ mod tests {
 
     #[test]
     fn packets_leave_one_after_the_other() {
-        let mut wire = Wire::new(DataRate::new(1_000_000).unwrap());
+        let mut wire = Wire::new(DataRate::new(1_000_000).unwrap(), Bytes::new(2500));
         let t = Instant::from_millis(5);
         assert_eq!(wire.send(t, 1500), t + penstock_units::Duration::from_micros(1500));
         assert_eq!(wire.send(t, 500), t + penstock_units::Duration::from_millis(2));
         assert_eq!(wire.backlog(t), Bytes::new(2000));
-        assert_eq!(wire.drained_to(t, Bytes::new(500)), t + penstock_units::Duration::from_micros(1500));
+        assert_eq!(wire.after(t, 1500), t + penstock_units::Duration::from_micros(1500));
+        assert_eq!(wire.after(t, 9000), t + penstock_units::Duration::from_millis(2));
+        assert!(wire.has_room(t, 500) && !wire.has_room(t, 501));
         let later = Instant::from_secs(1);
         assert_eq!(wire.backlog(later), Bytes::ZERO);
         assert_eq!(wire.send(later, 1000), later + penstock_units::Duration::from_millis(1));

@@ -1,6 +1,6 @@
 //! Connections: two TCP endpoints, and what ends at which byte of each stream.
 
-use crate::cell::SimCell;
+use crate::cell::{Request, SimCell};
 use crate::queue::Rank;
 use crate::tcp::Endpoint;
 use penstock_core::cell::Tag;
@@ -84,8 +84,8 @@ pub(crate) enum Item {
     Cell(SimCell),
     /// A step of the link handshake.
     Link(u8),
-    /// The end of a request for so many bytes.
-    Request(u64),
+    /// The end of a request.
+    Request(Request),
 }
 
 /// Whose a side is.

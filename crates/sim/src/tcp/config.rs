@@ -75,6 +75,13 @@ pub struct TcpConfig {
     pub retries: u8,
 }
 
+impl TcpConfig {
+    /// What a full segment weighs on the wire [B].
+    pub fn full_segment(&self) -> u64 {
+        u64::from(self.mss + super::HEADER_BYTES)
+    }
+}
+
 impl Default for TcpConfig {
     fn default() -> Self {
         TcpConfig {

@@ -118,9 +118,11 @@ impl Scoreboard {
         self.queue.push_back(Sent { seq, nxt_when_resent: 0, len, marks: 0 });
     }
 
-    /// Everything below `una` has arrived.
-    pub(super) fn on_ack(&mut self, una: u64) -> Acked {
-        let fackets = self.fackets_out();
+    /// Everything below `una` has arrived. `fackets` is [`fackets_out`](Self::fackets_out) before this
+    /// ACK's SACK blocks: what they cover came with the rest, not before it.
+    ///
+    /// Source: Linux 3.2 `tcp_clean_rtx_queue` (`prior_fackets`).
+    pub(super) fn on_ack(&mut self, una: u64, fackets: u32) -> Acked {
         let mut acked = Acked::default();
         while let Some(sent) = self.queue.front_mut() {
             if sent.end() > una {
@@ -357,7 +359,7 @@ mod tests {
         assert!(board.on_retransmit(0, 1000));
         assert_eq!(board.in_flight(), 7);
         assert_eq!(board.next_lost(), None);
-        assert_eq!(board.on_ack(400).segments, 4);
+        assert_eq!(board.on_ack(400, 4).segments, 4);
         assert_eq!((board.packets_out(), board.in_flight()), (6, 6));
     }
 
@@ -401,7 +403,7 @@ mod tests {
         let mut board = board(10);
         assert_eq!(board.on_sack([(500, 600)].into_iter()), 0);
         assert_eq!(board.on_sack([(200, 300), (500, 600)].into_iter()), 4);
-        assert_eq!(board.on_ack(100).reordered, 6);
+        assert_eq!(board.on_ack(100, 6).reordered, 6);
     }
 
     proptest! {
@@ -417,7 +419,7 @@ mod tests {
                         let end = (start + size * 100).min(nxt);
                         board.on_sack([(start, end)].into_iter().filter(|block| block.0 < block.1));
                     }
-                    2 => { una = (una + size * 100).min(nxt); board.on_ack(una); }
+                    2 => { una = (una + size * 100).min(nxt); let fackets = board.fackets_out(); board.on_ack(una, fackets); }
                     3 => board.mark_lost(true),
                     4 => board.mark_all_lost(),
                     _ => {

@@ -127,9 +127,10 @@ impl Sender {
         let advanced = segment.ack > self.una;
         self.update_peer_window(segment, advanced);
         let (in_flight, sacked) = (self.board.in_flight(), self.board.sacked_out());
+        let fackets = self.board.fackets_out();
         let late = self.board.on_sack(segment.sack_blocks());
         let news = self.board.sacked_out() - sacked;
-        let mut acked = self.board.on_ack(segment.ack);
+        let mut acked = self.board.on_ack(segment.ack, fackets);
         acked.reordered = acked.reordered.max(late);
         if acked.reordered > 0 && self.recovery.state != CaState::Loss {
             self.board.on_reordering(acked.reordered);

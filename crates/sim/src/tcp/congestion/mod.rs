@@ -1,6 +1,6 @@
 //! The congestion window: how it grows, what a loss costs and what idleness costs.
 //!
-//! [`Window`] is what all algorithms share (Linux keeps it in `tcp_sock`); an algorithm answers
+//! `Window` is what all algorithms share (Linux keeps it in `tcp_sock`); an algorithm answers
 //! two questions: by how much does an ACK enlarge the window above ssthresh, and what is
 //! ssthresh after a loss?
 

@@ -1,0 +1,45 @@
+# Everything stays in this folder: programs in .venv and target, output in runs.
+
+PYTHON := $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11,\
+            $(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $(name))))
+BIN := .venv/bin
+SETUP := .venv/setup
+
+# One interpreter for every build, so that cargo and maturin do not rebuild behind each other's back.
+export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test bench clean tools
+
+help: ## say what there is to make
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(SETUP) ## build and install penstock into .venv, with the tools of development
+
+run: setup ## run the scenario "quickstart": a table, a report and pictures in runs/
+	@$(BIN)/penstock run quickstart
+
+test: setup ## run every check that CI runs
+	@.ci/test
+
+bench: tools ## print packets a second and core, and the heap, for a flow and for a network
+	cargo run --release --locked --package penstock-sim --example bench
+
+clean: ## remove what setup and test made; runs/ stays
+	rm -rf target .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis python/penstock/_core.abi3.so
+	find python tests -name __pycache__ -prune -exec rm -rf {} +
+
+# One line for each tool that is missing or too old.
+tools:
+	@.ci/tools "$(PYTHON)"
+
+SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -name Cargo.toml -o -path '*/src/*.rs')
+
+$(SETUP): .venv/packages $(SOURCES) | tools
+	VIRTUAL_ENV=$(CURDIR)/.venv PIP_QUIET=1 $(BIN)/maturin develop --release --locked
+	@touch $@
+
+.venv/packages: python/requirements.txt | tools
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@

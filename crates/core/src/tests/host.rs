@@ -1,0 +1,234 @@
+//! A node's kernel in these tests: sockets with finite buffers, and streams to applications and servers.
+
+use super::cell::{Piece, TestCell};
+use crate::cell::Cell;
+use crate::kernel::{Interest, Kernel, SocketInfo, StreamRead};
+use crate::{ChannelKey, CircId, StreamKey};
+use penstock_units::{Bytes, Instant};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+/// One node's end of a connection.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) wire: usize,
+    pub(super) side: usize,
+    pub(super) send_buffer: u64,
+    pub(super) sending: VecDeque<TestCell>,
+    pub(super) arrived: VecDeque<TestCell>,
+}
+
+impl End {
+    fn has_room(&self) -> bool {
+        size(&self.sending) + 512 <= self.send_buffer
+    }
+}
+
+pub(super) fn size(cells: &VecDeque<TestCell>) -> u64 {
+    cells.len() as u64 * 512
+}
+
+/// Which end of a transfer a socket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Client,
+    Server,
+}
+
+/// One direction of a transfer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Flow {
+    pub(super) total: u64,
+    pub(super) sent: u64,
+    pub(super) received: u64,
+    /// The reader takes nothing.
+    pub(super) stalled: bool,
+}
+
+/// What an application and its server exchange over one stream.
+#[derive(Clone, Debug)]
+pub(super) struct Transfer {
+    pub(super) stream: Option<StreamKey>,
+    pub(super) download: Flow,
+    pub(super) upload: Flow,
+    pub(super) connected: bool,
+    /// The stream is closed at the client and at the exit.
+    pub(super) closed: [bool; 2],
+}
+
+impl Transfer {
+    pub(super) fn is_complete(&self) -> bool {
+        self.download.received == self.download.total && self.upload.received == self.upload.total
+    }
+
+    fn source(&mut self, side: Side) -> &mut Flow {
+        if side == Side::Client { &mut self.upload } else { &mut self.download }
+    }
+
+    pub(super) fn sink(&mut self, side: Side) -> &mut Flow {
+        if side == Side::Client { &mut self.download } else { &mut self.upload }
+    }
+
+    /// Servers close when all is sent and received.
+    fn is_over(&self, side: Side) -> bool {
+        side == Side::Server
+            && self.download.sent == self.download.total
+            && self.upload.received == self.upload.total
+    }
+}
+
+/// A call of the kernel that moved cells.
+#[derive(Clone, Debug)]
+pub(super) struct Moved {
+    pub(super) at: Instant,
+    pub(super) channel: ChannelKey,
+    pub(super) ids: Vec<CircId>,
+}
+
+/// A node's kernel.
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) now: Instant,
+    pub(super) ends: BTreeMap<ChannelKey, End>,
+    pub(super) interests: BTreeMap<ChannelKey, Interest>,
+    pub(super) sockets: BTreeMap<StreamKey, (usize, Side)>,
+    pub(super) stream_interests: BTreeMap<StreamKey, Interest>,
+    pub(super) closed: Vec<ChannelKey>,
+    pub(super) transfers: Rc<RefCell<Vec<Transfer>>>,
+    pub(super) writes: Vec<Moved>,
+    pub(super) reads: Vec<Moved>,
+}
+
+impl Host {
+    pub(super) fn is_readable(&self, channel: ChannelKey) -> bool {
+        self.interests.get(&channel).is_some_and(|interest| interest.readable)
+            && self.ends.get(&channel).is_some_and(|end| !end.arrived.is_empty())
+    }
+
+    pub(super) fn is_writable(&self, channel: ChannelKey) -> bool {
+        self.interests.get(&channel).is_some_and(|interest| interest.writable)
+            && self.ends.get(&channel).is_some_and(End::has_room)
+    }
+
+    fn stream_is(
+        &self,
+        stream: StreamKey,
+        wanted: fn(&Interest) -> bool,
+        ready: fn(&mut Transfer, Side) -> bool,
+    ) -> bool {
+        let Some((transfer, side)) = self.sockets.get(&stream) else { return false };
+        self.stream_interests.get(&stream).is_some_and(wanted)
+            && ready(&mut self.transfers.borrow_mut()[*transfer], *side)
+    }
+
+    pub(super) fn stream_is_readable(&self, stream: StreamKey) -> bool {
+        self.stream_is(
+            stream,
+            |interest| interest.readable,
+            |transfer, side| {
+                let over = transfer.is_over(side);
+                let source = transfer.source(side);
+                over || source.sent < source.total
+            },
+        )
+    }
+
+    pub(super) fn stream_is_writable(&self, stream: StreamKey) -> bool {
+        self.stream_is(stream, |interest| interest.writable, |transfer, side| !transfer.sink(side).stalled)
+    }
+}
+
+impl Kernel<TestCell> for Host {
+    fn read(&mut self, channel: ChannelKey, limit: Bytes, into: &mut VecDeque<TestCell>) -> Bytes {
+        let end = self.ends.get_mut(&channel).expect("an open channel has a socket");
+        let mut moved = Moved { at: self.now, channel, ids: Vec::new() };
+        while (moved.ids.len() as u64) * 512 < limit.get() {
+            let Some(cell) = end.arrived.pop_front() else { break };
+            moved.ids.push(cell.circ_id());
+            into.push_back(cell);
+        }
+        let bytes = Bytes::new(moved.ids.len() as u64 * 512);
+        self.reads.push(moved);
+        bytes
+    }
+
+    fn write(&mut self, channel: ChannelKey, cells: &mut VecDeque<TestCell>, limit: Bytes) -> Bytes {
+        let end = self.ends.get_mut(&channel).expect("an open channel has a socket");
+        let mut moved = Moved { at: self.now, channel, ids: Vec::new() };
+        while (moved.ids.len() as u64) * 512 < limit.get() && end.has_room() {
+            let Some(cell) = cells.pop_front() else { break };
+            moved.ids.push(cell.circ_id());
+            end.sending.push_back(cell);
+        }
+        let bytes = Bytes::new(moved.ids.len() as u64 * 512);
+        self.writes.push(moved);
+        bytes
+    }
+
+    fn socket_info(&self, channel: ChannelKey) -> SocketInfo {
+        let end = &self.ends[&channel];
+        let queued = Bytes::new(size(&end.sending));
+        SocketInfo {
+            capacity: Bytes::new(end.send_buffer),
+            queued,
+            not_sent: queued,
+            ..SocketInfo::default()
+        }
+    }
+
+    fn want(&mut self, channel: ChannelKey, interest: Interest) {
+        self.interests.insert(channel, interest);
+    }
+
+    fn close(&mut self, channel: ChannelKey) {
+        self.closed.push(channel);
+    }
+
+    fn read_stream(&mut self, stream: StreamKey, limit: u16) -> StreamRead<Piece> {
+        let (index, side) = self.sockets[&stream];
+        let transfer = &mut self.transfers.borrow_mut()[index];
+        if transfer.is_over(side) {
+            return StreamRead::Closed;
+        }
+        let source = transfer.source(side);
+        let len = (source.total - source.sent).min(limit.into()) as u16;
+        if len == 0 {
+            return StreamRead::Blocked;
+        }
+        let piece = Piece { transfer: index, download: side == Side::Server, offset: source.sent, len };
+        source.sent += u64::from(len);
+        StreamRead::Data(piece)
+    }
+
+    fn write_stream(&mut self, stream: StreamKey, payloads: &mut VecDeque<Piece>, limit: Bytes) -> Bytes {
+        let (index, side) = self.sockets[&stream];
+        let transfer = &mut self.transfers.borrow_mut()[index];
+        let sink = transfer.sink(side);
+        let mut bytes = 0;
+        while bytes < limit.get() && !sink.stalled {
+            let Some(piece) = payloads.pop_front() else { break };
+            let expected = Piece {
+                transfer: index,
+                download: side == Side::Client,
+                offset: sink.received,
+                len: piece.len,
+            };
+            assert_eq!(piece, expected, "bytes arrive once, in order, on their own stream (G-01)");
+            sink.received += u64::from(piece.len);
+            bytes += u64::from(piece.len);
+        }
+        Bytes::new(bytes)
+    }
+
+    fn want_stream(&mut self, stream: StreamKey, interest: Interest) {
+        self.stream_interests.insert(stream, interest);
+    }
+
+    fn close_stream(&mut self, stream: StreamKey) {
+        self.stream_interests.remove(&stream);
+        if let Some((transfer, side)) = self.sockets.remove(&stream) {
+            self.transfers.borrow_mut()[transfer].closed[side as usize] = true;
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! What a packet and a cell cost: one bulk TCP flow, and a small network.
+//!
+//! `cargo run --release -p penstock-sim --example bench [-- REPEATS]`, also as `make bench`. A child process
+//! runs each world, so that its peak memory is its own; `docs/performance.md` says what the numbers mean.
+
+use penstock_scenario::Document;
+use penstock_sim::Control;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Counts what the heap holds, and how often it was asked.
+struct Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+impl Counting {
+    fn grown(bytes: usize) {
+        ASKED.fetch_add(1, Ordering::Relaxed);
+        let now = NOW.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        PEAK.fetch_max(now, Ordering::Relaxed);
+    }
+}
+
+#[allow(unsafe_code, reason = "an allocator cannot be written without")]
+// SAFETY: everything is the system allocator's; we only count.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        Counting::grown(layout.size());
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        unsafe { System.dealloc(at, layout) }
+    }
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        Counting::grown(size);
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static HEAP: Counting = Counting;
+
+/// One bulk flow over one relay: server to exit is a plain TCP flow, exit to client the same in cells.
+///
+/// All links are fast and near, so that neither window nor loss is in the way and every event is a packet's.
+const FLOW: &str = r#"
+[scenario]
+title = "one bulk flow"
+[run]
+duration = "20 s"
+[network]
+rtt = "4 ms"
+link_queue = "4 MiB"
+[relays.only]
+link = "40 MiB/s"
+[client]
+link = "40 MiB/s"
+path = ["only"]
+[clients.bulk]
+workload = "bulk"
+[servers.near]
+link = "40 MiB/s"
+[workloads.bulk]
+size = "1000 GiB"
+"#;
+
+/// Ten classes of relays of equal size, slowest first [KiB/s]: about what consensuses of the time show.
+const RELAYS: [u32; 10] = [100, 150, 300, 600, 1000, 1800, 3000, 5000, 9000, 20_000];
+
+/// 500 relays, 2,000 clients (nine of ten browse), 20 servers.
+fn smoke() -> String {
+    let mut text = String::from(
+        r#"
+[scenario]
+title = "a smoke network"
+[run]
+duration = "8 s"
+[network]
+rtt = "100 ms"
+[clients.web]
+workload = "web"
+count = 1800
+[clients.bulk]
+workload = "bulk"
+count = 200
+[servers.server]
+count = 20
+[workloads.web]
+size = "320 KiB"
+pause = "uniform(1 s, 20 s)"
+start = "uniform(0 s, 2 s)"
+[workloads.bulk]
+size = "5 MiB"
+start = "uniform(0 s, 2 s)"
+"#,
+    );
+    for (class, rate) in RELAYS.iter().enumerate() {
+        write!(text, "[relays.class{class}]\ncount = 50\nlink = \"{rate} KiB/s\"\n")
+            .expect("a string takes everything");
+    }
+    text
+}
+
+/// Runs one world here and prints what it took, one number after the other.
+#[allow(clippy::disallowed_methods, reason = "a bench reads the clock")]
+fn measure(world: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let text = if world == "flow" { FLOW.to_owned() } else { smoke() };
+    let document = Document::parse(&text, world, &[])?;
+    let scenario = document.scenario("default")?;
+    let asked = ASKED.load(Ordering::Relaxed);
+    let begun = std::time::Instant::now();
+    let outcome = penstock_sim::run(scenario, 1, &Control::new())?;
+    let wall = begun.elapsed().as_secs_f64();
+    let asked = ASKED.load(Ordering::Relaxed) - asked;
+    let stats = outcome.stats;
+    let written = stats.cells * 512;
+    let delivered: u64 = outcome.nodes.iter().map(|node| node.counters.data_delivered).sum();
+    // Cells on every hop and their bytes from the server, if all segments were full: as many as there were at least.
+    let segments = (written + delivered * 498) / 1448;
+    let downloads = outcome.tables.transfers.iter().filter(|row| row.ttlb_s.is_some()).count();
+    let numbers = [
+        wall,
+        cpu_seconds(),
+        stats.sim_seconds,
+        stats.events as f64,
+        stats.packets as f64,
+        stats.cells as f64,
+        written as f64,
+        downloads as f64,
+        asked as f64,
+        PEAK.load(Ordering::Relaxed) as f64,
+        peak_rss() as f64,
+        segments as f64,
+    ];
+    println!("{}", numbers.map(|number| number.to_string()).join(" "));
+    Ok(())
+}
+
+/// Time of all cores that this process used [s]; 0 where /proc does not say.
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks: f64 =
+        after_name.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<f64>().ok()).sum();
+    ticks / 100.0
+}
+
+/// The most memory this process ever had [B]; 0 where /proc does not say.
+fn peak_rss() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+/// The median of each number over several runs, each in a process of its own.
+fn medians(world: &str, repeats: usize) -> Result<Vec<f64>, Box<dyn std::error::Error>> {
+    let mut runs: Vec<Vec<f64>> = Vec::new();
+    for _ in 0..repeats {
+        let child = std::process::Command::new(std::env::current_exe()?).args(["--world", world]).output()?;
+        let numbers: Result<_, _> =
+            String::from_utf8(child.stdout)?.split_whitespace().map(str::parse).collect();
+        runs.push(numbers?);
+    }
+    let columns = runs.first().map_or(0, Vec::len);
+    let median = |column: usize| {
+        let mut values: Vec<f64> = runs.iter().map(|run| run[column]).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    Ok((0..columns).map(median).collect())
+}
+
+fn report(title: &str, numbers: &[f64]) {
+    let [wall, cpu, simulated, events, packets, cells, written, downloads, asked, heap, rss, segments] =
+        numbers
+    else {
+        return println!("{title}: the run failed");
+    };
+    let mib = 1024.0 * 1024.0;
+    // Time on the processor: other work on the machine then matters less.
+    let core = if *cpu > 0.0 { cpu } else { wall };
+    println!("{title}");
+    println!(
+        "  {simulated:.0} s simulated in {cpu:.2} s of a core ({wall:.2} s on the clock): {:.2} x real time",
+        simulated / core
+    );
+    let rate = |count: &f64| count / core / 1e6;
+    println!(
+        "  {:.3} M packets/s ({:.3} M data segments at least), {:.3} M cell-writes/s, {:.3} M events/s",
+        rate(packets),
+        rate(segments),
+        rate(cells),
+        rate(events)
+    );
+    let nanos = |count: &f64| core / count * 1e9;
+    println!(
+        "  {:.0} ns a cell-write, {:.0} ns a packet, {:.0} ns an event",
+        nanos(cells),
+        nanos(packets),
+        nanos(events)
+    );
+    println!(
+        "  {:.2} events, {:.2} packets and {:.3} allocations a cell-write",
+        events / cells,
+        packets / cells,
+        asked / cells
+    );
+    println!(
+        "  load: {:.1} MiB/s of cells written by all nodes, {downloads:.0} downloads complete",
+        written / mib / simulated
+    );
+    println!("  peak heap {:.1} MiB, peak RSS {:.1} MiB", heap / mib, rss / mib);
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [flag, world] = args.as_slice()
+        && flag == "--world"
+    {
+        return measure(world);
+    }
+    let repeats = args.first().map_or(Ok(3), |repeats| repeats.parse())?;
+    println!("medians of {repeats} runs, one core each");
+    report("one bulk flow: server to exit in segments, exit to client in cells", &medians("flow", repeats)?);
+    report(
+        "a smoke network: 500 relays, 1800 web and 200 bulk clients, 20 servers",
+        &medians("smoke", repeats)?,
+    );
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! What clients do: paths, circuits, patience; and how a run is stopped.
+
+use crate::util::{Lab, assert_conserved, complete, node};
+use penstock_record::Outcome as Ending;
+use penstock_sim::{Control, Error};
+use std::collections::BTreeSet;
+
+#[test]
+fn weighted_paths_are_of_three_relays_in_proportion_to_their_weights() {
+    let lab = Lab::path()
+        .with("[relays.fat]\nweight = \"3 MiB/s\"\n\n[relays.thin]\nweight = \"1 MiB/s\"\n")
+        .set("client.path", "weighted")
+        .set("relay.weight", "1 MiB/s")
+        .set("workloads.web.fresh_circuit", "true")
+        .set("workloads.web.size", "1 KiB")
+        .set("workloads.web.pause", "0 s")
+        .set("workloads.bulk.start", "1 h")
+        .set("run.duration", "600 s")
+        .set("trace.workloads", "[]");
+    let outcome = lab.run(1);
+    assert_conserved(&outcome);
+    let paths = &outcome.tables.paths;
+    assert!(paths.len() > 500, "{} circuits", paths.len());
+    for path in paths {
+        assert_eq!(BTreeSet::from([&path.guard, &path.middle, &path.exit]).len(), 3, "{path:?}");
+    }
+    let share =
+        |name: &str| paths.iter().filter(|path| &*path.guard == name).count() as f64 / paths.len() as f64;
+    // The first relay is drawn from all five, whose weights are 3 to 1, 1, 1, 1.
+    assert!((share("fat") - 3.0 / 7.0).abs() < 0.06, "{}", share("fat"));
+    assert!((share("thin") - 1.0 / 7.0).abs() < 0.05, "{}", share("thin"));
+}
+
+#[test]
+fn fresh_circuits_carry_one_download_each() {
+    for pause in ["0 s", "uniform(100 ms, 1 s)"] {
+        let lab = Lab::path().set("workloads.web.fresh_circuit", "true").set("workloads.web.pause", pause);
+        let outcome = lab.run(1);
+        assert_conserved(&outcome);
+        let downloads = complete(&outcome, "web");
+        let circuits: BTreeSet<_> = downloads.iter().map(|row| row.circuit).collect();
+        assert!(downloads.len() > 5 && circuits.len() == downloads.len(), "{}", downloads.len());
+        assert!(downloads.iter().all(|row| row.stream == Some(1)));
+        assert_eq!(
+            complete(&outcome, "bulk").iter().map(|row| row.circuit).collect::<BTreeSet<_>>().len(),
+            1
+        );
+    }
+}
+
+/// Its bucket is worth the five cells that a circuit and a request take: the sixth, which closes the circuit,
+/// waits for the next refill, while the client goes on.
+#[test]
+fn a_circuit_that_cannot_say_good_bye_does_not_confuse_the_next() {
+    for (rate, loss) in [("256 B/s", "0.0"), ("256 B/s", "0.05"), ("307 B/s", "0.0"), ("350 B/s", "0.02")] {
+        let outcome = Lab::path()
+            .set("client.bandwidth_rate", rate)
+            .set("client.refill", "10 s")
+            .set("network.loss", loss)
+            .set("workloads.web.fresh_circuit", "true")
+            .set("workloads.web.pause", "0 s")
+            .set("workloads.web.size", "1 B")
+            .set("workloads.bulk.start", "10 h")
+            .set("run.duration", "1000 s")
+            .run(1);
+        assert_conserved(&outcome);
+        assert!(complete(&outcome, "web").len() > 20, "{}", complete(&outcome, "web").len());
+        assert!(outcome.tables.transfers.iter().all(|row| row.outcome != Ending::Failed));
+    }
+}
+
+#[test]
+fn a_client_gives_up_after_its_timeout_and_goes_on() {
+    let lab = Lab::path().set("workloads.bulk.timeout", "3 s").set("workloads.bulk.pause", "500 ms");
+    let outcome = lab.run(1);
+    assert_conserved(&outcome);
+    let rows: Vec<_> = outcome.tables.transfers.iter().filter(|row| &*row.client == "bulk").collect();
+    assert!(rows.len() > 8);
+    for pair in rows.windows(2) {
+        let last = pair[0];
+        assert_eq!((last.outcome, last.ttlb_s), (Ending::Timeout, None), "{last:?}");
+        assert!(last.bytes_received < last.bytes);
+        assert!((pair[1].start_s - last.start_s - 3.5).abs() < 1e-6, "{pair:?}");
+    }
+    // The circuit goes on: its next download is a stream on it.
+    assert!(rows.iter().enumerate().all(|(k, row)| row.stream == Some(k as u64 + 1)));
+    assert!(rows[rows.len() - 2].bytes_received > 0);
+}
+
+#[test]
+fn a_run_stops_with_the_download_it_was_to_stop_at() {
+    let lab = Lab::path().set("run.stop", "{ workload = 'web', downloads = 7 }").set("run.warmup", "5 s");
+    let outcome = lab.run(1);
+    let downloads = complete(&outcome, "web");
+    assert_eq!(downloads.len(), 7);
+    let last = downloads[6];
+    assert!((outcome.stats.sim_seconds - last.start_s - last.ttlb_s.unwrap()).abs() < 1e-6);
+    let unfinished = outcome.tables.transfers.iter().filter(|row| row.outcome == Ending::Unfinished);
+    assert!(unfinished.clone().all(|row| row.ttlb_s.is_none()) && unfinished.count() <= 1);
+    assert!(outcome.tables.transfers.iter().all(|row| row.warmup == (row.start_s < 5.0)));
+}
+
+#[test]
+fn paths_may_have_one_hop_or_eight() {
+    let more: String = (1..=5).map(|k| format!("[relays.r{k}]\n\n")).collect();
+    for (path, hops) in [
+        ("['middle']", 1),
+        ("['exit', 'middle']", 2),
+        ("['r1', 'r2', 'r3', 'r4', 'r5', 'entry', 'middle', 'exit']", 8),
+    ] {
+        let outcome = Lab::path().with(&more).set("client.path", path).run(1);
+        assert_conserved(&outcome);
+        let downloads = complete(&outcome, "web");
+        assert!(downloads.len() > 5, "{hops} hops: {} downloads", downloads.len());
+        let least = 2.0 * f64::from(hops + 1) * 0.04;
+        assert!(downloads.iter().all(|row| row.ttfb_s.unwrap() >= least), "{hops} hops");
+    }
+}
+
+#[test]
+fn clients_of_several_paths_share_a_network() {
+    let lab = Lab::path()
+        .with("[relays.pool]\ncount = 5\nlink = \"300 KiB/s\"\n\n[clients.crowd]\ncount = 12\nworkload = \"web\"\n")
+        .set("client.path", "weighted")
+        .set("run.duration", "20 s");
+    let outcome = lab.run(1);
+    assert_conserved(&outcome);
+    for k in 1..=12 {
+        let name = format!("crowd{k:04}");
+        assert!(!complete(&outcome, &name).is_empty(), "{name}");
+        assert!(node(&outcome, &name).counters.data_delivered > 0);
+    }
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "how long it takes on the clock is the question")]
+fn a_cancelled_run_ends_within_milliseconds() {
+    let document = Lab::path().set("run.duration", "1000 h").set("trace.workloads", "[]").document();
+    let scenario = document.scenario("stock").unwrap();
+    let control = Control::new();
+    let waited = std::thread::scope(|scope| {
+        let run = scope.spawn(|| penstock_sim::run(scenario, 1, &control));
+        let mut before = (0.0, 0.0);
+        for _ in 0..20 {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            let progress = control.progress();
+            assert!(progress.0 >= before.0 && progress.1 >= before.1 && progress.1 < 1.0);
+            before = progress;
+        }
+        assert!(before.0 > 0.0, "no progress");
+        control.cancel();
+        let asked = std::time::Instant::now();
+        assert_eq!(run.join().expect("it does not panic").err(), Some(Error::Cancelled));
+        asked.elapsed()
+    });
+    println!("stopped {waited:?} after it was asked");
+    // Some 4096 events, with other tests on the same cores.
+    assert!(waited.as_millis() < 250, "{waited:?}");
+}

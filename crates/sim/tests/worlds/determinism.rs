@@ -1,0 +1,164 @@
+//! G-03: same scenario, seed and version, same bytes.
+
+use crate::util::{Lab, complete};
+use penstock_record::{RunKey, Tables};
+use penstock_sim::Outcome;
+use std::path::PathBuf;
+
+const FILES: [&str; 5] =
+    ["transfers.parquet", "paths.parquet", "relays.parquet", "circuits.parquet", "cells.parquet"];
+
+/// Files in a directory of the test's own.
+fn parquet(tables: &Tables, name: &str) -> Vec<Vec<u8>> {
+    let dir: PathBuf = std::env::temp_dir().join(format!("penstock-sim-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a directory for the test");
+    tables.write(&dir, &RunKey::new("stock", 1)).expect("there is space");
+    let files = FILES.map(|file| std::fs::read(dir.join(file)).expect("it was just written")).to_vec();
+    std::fs::remove_dir_all(&dir).expect("it is ours");
+    files
+}
+
+fn assert_same(one: &Outcome, other: &Outcome) {
+    assert!(one.tables == other.tables, "the tables differ");
+    assert_eq!(one.stats, other.stats);
+    assert_eq!(one.nodes, other.nodes);
+    assert_eq!(one.network, other.network);
+}
+
+/// A path with all kinds of chance: losses, sizes, pauses, refill phases.
+fn lossy() -> Lab {
+    Lab::path()
+        .set("network.loss", "0.01")
+        .set("relays.entry.bandwidth_rate", "300 KiB/s")
+        .set("run.duration", "20 s")
+}
+
+/// Clients that draw paths, circuits and servers.
+fn weighted() -> Lab {
+    Lab::path()
+        .with("[relays.more]\ncount = 6\nlink = \"300 KiB/s\"\n\n[servers.farm]\ncount = 3\n")
+        .set("client.path", "weighted")
+        .set("workloads.web.fresh_circuit", "true")
+        .set("run.duration", "20 s")
+}
+
+#[test]
+fn the_same_run_twice_leaves_the_same_bytes() {
+    for (name, lab) in [("lossy", lossy()), ("weighted", weighted())] {
+        let (one, other) = (lab.run(3), lab.run(3));
+        assert_same(&one, &other);
+        assert!(parquet(&one.tables, &format!("{name}-a")) == parquet(&other.tables, &format!("{name}-b")));
+        assert!(!one.tables.cells.is_empty() && one.tables.transfers.len() > 5);
+    }
+}
+
+#[test]
+fn another_seed_leaves_another_run() {
+    assert!(lossy().run(3).tables != lossy().run(4).tables);
+}
+
+#[test]
+fn a_run_beside_seven_others_leaves_the_same_bytes() {
+    let (lossy, weighted) = (lossy(), weighted());
+    let alone = [lossy.run(1), weighted.run(1)];
+    let beside: Vec<Outcome> = std::thread::scope(|scope| {
+        let run = |place: u64| {
+            let (lossy, weighted) = (&lossy, &weighted);
+            move || match place {
+                0 => lossy.run(1),
+                1 => weighted.run(1),
+                2..5 => lossy.run_variant("50KiB", place),
+                _ => weighted.run(place),
+            }
+        };
+        let threads: Vec<_> = (0..8).map(|place| scope.spawn(run(place))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no run panics")).collect()
+    });
+    for (place, (alone, beside)) in alone.iter().zip(&beside).enumerate() {
+        assert_same(alone, beside);
+        let names = ["alone", "beside"].map(|side| format!("{side}-{place}"));
+        assert!(parquet(&alone.tables, &names[0]) == parquet(&beside.tables, &names[1]));
+    }
+}
+
+#[test]
+fn the_order_of_tables_in_the_file_changes_nothing() {
+    for lab in [lossy(), weighted()] {
+        let one = lab.run(2);
+        assert_same(&one, &lab.clone().reordered(|tables| tables.reverse()).run(2));
+        assert_same(&one, &lab.clone().reordered(|tables| tables.rotate_left(5)).run(2));
+    }
+}
+
+#[test]
+fn an_idle_node_changes_no_row_of_another() {
+    let lab = lossy();
+    let idle = "[relays.aardvark]\nbandwidth_rate = \"1 MiB/s\"\n\n[servers.aside]\n\n\
+                [workloads.never]\nsize = \"1 MiB\"\nstart = \"1 h\"\n\n\
+                [clients.early]\nworkload = \"never\"\n\n[clients.zebra]\nworkload = \"never\"\n";
+    // Nobody goes to the new server: which server a client draws depends on how many there are.
+    let lab = lab.set("client.server", "destination");
+    let (without, with) = (lab.run(5), lab.clone().with(idle).run(5));
+    let mut tables = with.tables.clone();
+    tables.relays.retain(|row| &*row.relay != "aardvark");
+    assert!(tables == without.tables);
+    let busy = |node: &&penstock_sim::NodeReport| node.counters.made > 0;
+    assert!(with.nodes.iter().filter(busy).eq(&without.nodes));
+    assert_eq!((with.stats.packets, with.stats.cells), (without.stats.packets, without.stats.cells));
+}
+
+#[test]
+fn a_busy_client_elsewhere_changes_no_row_of_ours() {
+    let lab = lossy().set("client.server", "destination");
+    let elsewhere = "[relays.a1]\n\n[relays.a2]\n\n[relays.z3]\n\n[servers.another]\n\n\
+                     [clients.also]\nworkload = \"web\"\npath = [\"a1\", \"a2\", \"z3\"]\nserver = \"another\"\n\n\
+                     [clients.zebra]\nworkload = \"bulk\"\npath = [\"z3\", \"a2\", \"a1\"]\nserver = \"another\"\n";
+    let (without, with) = (lab.run(5), lab.clone().with(elsewhere).run(5));
+    // Circuits are numbered within the run, so that theirs lie between ours.
+    let ours = |outcome: &Outcome| {
+        let mut tables = outcome.tables.clone();
+        tables.transfers.retain(|row| ["web", "bulk"].contains(&&*row.client));
+        tables.transfers.iter_mut().for_each(|row| row.circuit = None);
+        tables.relays.retain(|row| ["entry", "middle", "exit"].contains(&&*row.relay));
+        (tables.transfers, tables.relays)
+    };
+    assert!(ours(&with) == ours(&without));
+    assert!(!complete(&with, "also").is_empty() && !complete(&with, "zebra").is_empty());
+}
+
+#[test]
+fn variants_meet_identical_clients() {
+    for lab in [Lab::path(), weighted()] {
+        // Bulk files of random size too, so that there is something to compare.
+        let lab = lab.set("workloads.bulk.size", "uniform(100 KiB, 500 KiB)");
+        let (stock, small) = (lab.run_variant("stock", 9), lab.run_variant("50KiB", 9));
+        assert!(stock.tables.transfers != small.tables.transfers, "the variants do differ");
+        for client in ["web", "bulk"] {
+            let (one, other) = (complete(&stock, client), complete(&small, client));
+            let both = one.len().min(other.len());
+            assert!(both > 4, "{client}: {both}");
+            for k in 0..both {
+                assert_eq!(one[k].bytes, other[k].bytes, "{client}'s download {k}");
+            }
+            // The first download also waits for a circuit; later ones on the same circuit do not.
+            let fresh = one.iter().any(|row| row.circuit != one[0].circuit);
+            for k in (1..both).filter(|_| !fresh) {
+                let pause = |rows: &[&penstock_record::Transfer]| {
+                    rows[k].start_s - rows[k - 1].start_s - rows[k - 1].ttlb_s.expect("it is complete")
+                };
+                assert!((pause(&one) - pause(&other)).abs() < 1e-8, "{client}'s pause {k}");
+            }
+        }
+        let paths = |outcome: &Outcome, client: &str| {
+            let of_client = outcome.tables.paths.iter().filter(|row| &*row.client == client);
+            of_client
+                .map(|row| [&row.guard, &row.middle, &row.exit].map(|name| name.to_string()))
+                .collect::<Vec<_>>()
+        };
+        for client in ["web", "bulk"] {
+            let (one, other) = (paths(&stock, client), paths(&small, client));
+            let both = one.len().min(other.len());
+            assert_eq!(one[..both], other[..both], "{client}'s paths");
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Whole worlds: scenarios from their text, run to the end, and judged by what they leave.
+
+mod buckets;
+mod clients;
+mod conservation;
+mod defenestrator;
+mod determinism;
+mod links;
+mod random;
+mod stations;
+mod util;
+mod windows;

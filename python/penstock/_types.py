@@ -1,0 +1,27 @@
+"""What the extension module returns where a class would be too much."""
+
+from typing import TypedDict
+
+
+class Head(TypedDict):
+    """Which paper, section and figures a scenario stands for; empty where it says nothing."""
+
+    title: str
+    paper: str
+    section: str
+    figures: list[str]
+    notes: str
+
+
+class RunStats(TypedDict):
+    """What a run cost."""
+
+    sim_seconds: float
+    """Simulated time that passed [s]."""
+    events: int
+    packets: int
+    """Data segments, ACKs and datagrams, counted once at delivery."""
+    cells: int
+    """Cells written, counted at each hop."""
+    peak_heap_bytes: int
+    """Largest heap of the run's thread, above what it held before [B]."""

@@ -1,0 +1,120 @@
+"""What the tests share: the command in a process of its own, a scenario that runs in no time, made-up output."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import synthetic
+
+SMALL = """
+[scenario]
+title = "One path, for tests"
+
+[run]
+seeds = [1, 2]
+duration = "30 s"
+
+[trace]
+workloads = ["web"]
+interval = "100 ms"
+cells = 10
+
+[relays.entry]
+[relays.middle]
+link = "256 KiB/s"
+[relays.exit]
+
+[servers.destination]
+
+[workloads.web]
+size = "100 KiB"
+pause = "uniform(1 s, 2 s)"
+
+[clients.web]
+workload = "web"
+path = ["entry", "middle", "exit"]
+
+[[variants]]
+name = "stock"
+label = "stock Tor"
+
+[[variants]]
+name = "small"
+label = "50 KiB windows"
+set = { "relay.edge_control.circuit_window" = 100 }
+"""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+class Command:
+    """The command `penstock`, run in one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        """Run in `directory`."""
+        self.directory = directory
+        self.env = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200", "MPLBACKEND": "agg"}
+
+    def words(self, *arguments: str | Path) -> list[str]:
+        """The whole command line."""
+        return [sys.executable, "-m", "penstock", *map(str, arguments)]
+
+    def __call__(self, *arguments: str | Path) -> Finished:
+        """Run to the end."""
+        return self.run(self.words(*arguments))
+
+    def run(self, words: list[str]) -> Finished:
+        """Run any command to the end."""
+        done = subprocess.run(words, cwd=self.directory, env=self.env, capture_output=True, text=True, timeout=120)
+        return Finished(done.returncode, done.stdout, done.stderr)
+
+    def start(self, *arguments: str | Path) -> subprocess.Popen[str]:
+        """Start, and leave it running."""
+        # Whatever started the tests may have told its children to ignore Ctrl-C; these children must not.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        pipe = subprocess.PIPE
+        words = self.words(*arguments)
+        return subprocess.Popen(words, cwd=self.directory, env=self.env, stdout=pipe, stderr=pipe, text=True)
+
+
+@pytest.fixture
+def penstock(tmp_path: Path) -> Command:
+    return Command(tmp_path)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A scenario with two variants and two seeds that runs in a fraction of a second."""
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    return path
+
+
+@pytest.fixture(scope="session")
+def made_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished output directory with made-up numbers; not to be written to."""
+    return synthetic.write(tmp_path_factory.mktemp("made-up") / "out")
+
+
+@pytest.fixture
+def make_up(tmp_path: Path) -> Callable[..., Path]:
+    """Writes an output directory of the test's own with made-up numbers."""
+
+    def make(name: str = "out", **how: object) -> Path:
+        return synthetic.write(tmp_path / name, **how)  # type: ignore[arg-type]
+
+    return make

@@ -1,0 +1,129 @@
+"""The verbs of the command, on a scenario that runs in no time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from conftest import Command
+
+import penstock as package
+from penstock import catalog
+from penstock.output import TABLES
+
+
+def test_list_has_a_line_for_each_thing(penstock: Command) -> None:
+    scenarios = penstock("list", "scenarios").out.splitlines()
+    assert [line.split()[0] for line in scenarios] == catalog.shipped()
+    assert {"quickstart", "defenestrator/bottleneck"} <= set(catalog.shipped())
+    assert "edge_control = windows" in penstock("list", "algorithms").out
+    everything = penstock("list")
+    assert everything.status == 0
+    for what in ("scenarios", "algorithms", "presets", "workloads", "networks"):
+        assert f"{what}:\n" in everything.out
+
+
+@pytest.mark.parametrize("name", catalog.shipped())
+def test_every_shipped_scenario_is_right_and_explained(penstock: Command, name: str) -> None:
+    done = penstock("check", name)
+    assert done.status == 0, done.err
+    assert done.err == ""
+    for word in ("variants", "runs", "estimate"):
+        assert word in done.out
+
+
+def test_a_run_ends_in_a_table_a_report_and_pictures(penstock: Command, small: Path) -> None:
+    done = penstock("run", small)
+    assert done.status == 0, done.err
+    assert done.err == ""
+    for word in ("One path, for tests", "50 KiB windows", "TTFB", "p90", "95 % interval", "2 seeds"):
+        assert word in done.out
+    out = penstock.directory / "runs" / "small-1"
+    assert "runs/small-1/report.html" in done.out
+    assert (out / "report.html").is_file()
+    names = {"downloads", "circuit-queue", "queue-delay", "stations"}
+    assert {path.name for path in (out / "figures").iterdir()} == {
+        f"{n}.{end}" for n in names for end in ("svg", "png")
+    }
+    assert sorted(path.name for path in out.iterdir()) == sorted(
+        ["figures", "manifest.json", "report.html", *(f"{table}.parquet" for table in TABLES)]
+    )
+
+
+def test_one_seed_gives_no_interval_and_says_so(penstock: Command, small: Path) -> None:
+    done = penstock("run", small, "--seed", "7", "--no-report")
+    assert "One seed: no interval is possible" in done.out
+    assert package.load(penstock.directory / "runs" / "small-1").seeds == [7]
+
+
+def test_each_run_without_out_gets_a_fresh_directory(penstock: Command, small: Path) -> None:
+    for n in (1, 2):
+        done = penstock("run", small, "--variant", "stock", "--runs", "1", "--no-report")
+        assert f"runs/small-{n}\n" in done.out
+        assert not (penstock.directory / "runs" / f"small-{n}" / "report.html").exists()
+
+
+def test_the_manifest_says_what_was_run_and_what_it_cost(penstock: Command, small: Path) -> None:
+    arguments = ["--variant", "small", "--seed", "3", "--runs", "2", "--set", "trace.cells=0", "--no-report"]
+    penstock("run", small, *arguments, "--out", "out")
+    manifest = json.loads((penstock.directory / "out" / "manifest.json").read_text())
+    assert manifest["version"] == package.__version__
+    assert manifest["finished"] is True
+    assert manifest["peak_rss_bytes"] > 1e7
+    assert manifest["scenario"]["sets"] == ["trace.cells=0"]
+    assert "circuit_window = 100" in manifest["scenario"]["variants"][1]["resolved"]
+    assert [(run["variant"], run["network"], run["seed"]) for run in manifest["runs"]] == [
+        ("small", "", 3), ("small", "", 4),
+    ]  # fmt: skip
+    for run in manifest["runs"]:
+        assert run["sim_seconds"] == pytest.approx(30, abs=1)
+        for cost in ("wall_seconds", "cpu_seconds", "events", "packets", "cells", "peak_heap_bytes"):
+            assert run[cost] > 0, cost
+
+
+def test_tables_are_the_same_bytes_again_and_beside_others_in_threads(penstock: Command, small: Path) -> None:
+    for out, jobs in (("alone", "1"), ("beside", "8")):
+        assert penstock("run", small, "--runs", "4", "--jobs", jobs, "--no-report", "--out", out).status == 0
+    for table in TABLES:
+        alone, beside = (penstock.directory / out / f"{table}.parquet" for out in ("alone", "beside"))
+        assert alone.read_bytes() == beside.read_bytes(), table
+    costs = {"wall_seconds", "cpu_seconds", "peak_heap_bytes", "peak_rss_bytes"}
+    manifests = [json.loads((penstock.directory / out / "manifest.json").read_text()) for out in ("alone", "beside")]
+    for manifest in manifests:
+        for each in (manifest, *manifest["runs"]):
+            for cost in costs & each.keys():
+                del each[cost]
+    assert manifests[0] == manifests[1]
+
+
+def test_rows_are_in_the_order_of_variant_and_seed(penstock: Command, small: Path) -> None:
+    penstock("run", small, "--jobs", "4", "--no-report", "--out", "out")
+    transfers = package.load(penstock.directory / "out").transfers
+    order = transfers.select("variant", "seed").unique(maintain_order=True).rows()
+    assert order == [("stock", 1), ("stock", 2), ("small", 1), ("small", 2)]
+
+
+def test_the_function_takes_and_gives_what_the_command_does(small: Path, tmp_path: Path) -> None:
+    result = package.run(small, variants=["stock"], sets=["trace.cells=5"], seed=2, runs=1, out=tmp_path / "out")
+    assert result.finished
+    assert result.seeds == [2]
+    assert isinstance(result.transfers, pl.DataFrame)
+    assert result.summary()["downloads"].to_list() == [result.transfers.filter(outcome="ok").height]
+    assert set(result.cells["hop"].unique()) >= {"exit", "middle", "guard"}
+    assert result.paths.select("guard", "middle", "exit").row(0) == ("entry", "middle", "exit")
+    with pytest.raises(package.OutputError, match="exists"):
+        package.run(small, out=tmp_path / "out")
+    with pytest.raises(package.ScenarioError, match=r"run\.speed"):
+        package.run(small, sets=["run.speed=3"])
+
+
+def test_a_report_can_be_written_again_and_of_several(penstock: Command, small: Path) -> None:
+    for out in ("a", "b"):
+        penstock("run", small, "--runs", "1", "--no-report", "--out", out)
+    page = penstock.directory / "a" / "report.html"
+    assert penstock("report", "a").status == 0
+    assert page.is_file()
+    assert penstock("report", "a", "b", "--to", "both.html").status == 0
+    assert (penstock.directory / "both.html").read_text().count("<section>") == 2

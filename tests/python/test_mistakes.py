@@ -1,0 +1,114 @@
+"""Whatever a user does wrong ends in one sentence on standard error and exit status 2, and leaves nothing behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import SMALL, Command, Finished
+
+
+def sentence(done: Finished) -> str:
+    """The one sentence that a mistake ends in."""
+    assert done.status == 2, done
+    assert done.out == ""
+    lines = done.err.splitlines()
+    assert len(lines) == 1, done.err
+    assert lines[0].startswith("penstock: ")
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("run.speed=3", ["run.speed", "unknown", "duration"]),
+        ('relays.middle.link="128"', ["relays.middle.link", "unit"]),
+        ('relays.middle.link="128 furlong"', ["relays.middle.link", "furlong", "KiB/s"]),
+        ('relays.middle.link="0 KiB/s"', ["relays.middle.link", "zero"]),
+        ('network.rtt="-80 ms"', ["network.rtt", "negative"]),
+        ('clients.web.path=["entry", "nowhere", "exit"]', ["clients.web.path", "nowhere", "entry"]),
+        ("run.duration", ["key=value"]),
+    ],
+    ids=["unknown key", "no unit", "wrong unit", "zero rate", "negative delay", "missing relay", "no value"],
+)
+@pytest.mark.parametrize("verb", ["check", "run"])
+def test_a_wrong_override_is_refused(penstock: Command, small: Path, verb: str, override: str, said: list[str]) -> None:
+    refused = sentence(penstock(verb, small, "--set", override))
+    for word in said:
+        assert word in refused
+    assert not (penstock.directory / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("cells = 10", "sells = 10"),
+        ('link = "256 KiB/s"', 'link = "256 KiB"'),
+        ('link = "256 KiB/s"', 'link = "0 KiB/s"'),
+        ('pause = "uniform(1 s, 2 s)"', 'pause = "-1 s"'),
+        ('path = ["entry", "middle", "exit"]', 'path = ["entry", "muddle", "exit"]'),
+        ('duration = "30 s"', 'duration = "30 s'),
+    ],
+)
+def test_a_mistake_in_a_file_is_refused_with_its_line(penstock: Command, small: Path, right: str, wrong: str) -> None:
+    line = 1 + SMALL[: SMALL.index(right)].count("\n")
+    small.write_text(SMALL.replace(right, wrong))
+    assert f"{small}:{line}: " in sentence(penstock("run", small))
+    assert not (penstock.directory / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--variant", "large"], "there is no variant 'large'; this scenario has stock, small"),
+        (["--runs", "0"], "--runs"),
+        (["--runs", "many"], "--runs"),
+        (["--seed", "-1"], "--seed"),
+        (["--jobs", "0"], "--jobs"),
+        (["--world", "testbed"], "testbed"),
+        (["--world", "mars"], "mars"),
+        (["--speed", "3"], "--speed"),
+    ],
+)
+def test_a_wrong_option_is_refused(penstock: Command, small: Path, arguments: list[str], said: str) -> None:
+    assert said in sentence(penstock("run", small, *arguments))
+    assert not (penstock.directory / "runs").exists()
+
+
+def test_a_scenario_that_is_not_there_is_refused_with_a_hint(penstock: Command) -> None:
+    assert "quickstart" in sentence(penstock("run", "quikstart"))
+    assert "there is no scenario file missing.toml" in sentence(penstock("run", "missing.toml"))
+    assert "Missing argument" in sentence(penstock("run"))
+
+
+def test_a_file_that_is_no_text_is_refused(penstock: Command, small: Path) -> None:
+    small.write_bytes(b"\xff\xfe\x00")
+    assert "UTF-8" in sentence(penstock("check", small))
+
+
+def test_an_output_directory_that_exists_is_refused(penstock: Command, small: Path) -> None:
+    out = penstock.directory / "there"
+    out.mkdir()
+    assert f"{out} exists" in sentence(penstock("run", small, "--out", out))
+    (out / "notes.txt").write_text("mine")
+    assert f"{out} exists" in sentence(penstock("run", small, "--out", out))
+    assert [path.name for path in out.iterdir()] == ["notes.txt"]
+
+
+def test_a_finished_output_directory_is_refused_and_stays(penstock: Command, small: Path) -> None:
+    assert penstock("run", small, "--runs", "1", "--no-report", "--out", "done").status == 0
+    before = {path.name: path.stat().st_mtime_ns for path in (penstock.directory / "done").iterdir()}
+    assert "done exists and is finished" in sentence(
+        penstock("run", small, "--runs", "1", "--no-report", "--out", "done")
+    )
+    assert {path.name: path.stat().st_mtime_ns for path in (penstock.directory / "done").iterdir()} == before
+
+
+def test_a_report_of_nothing_is_refused(penstock: Command) -> None:
+    assert "does not exist" in sentence(penstock("report", "nowhere"))
+    assert "not an output of penstock" in sentence(penstock("report", "."))
+
+
+def test_a_damaged_manifest_is_refused(penstock: Command) -> None:
+    (penstock.directory / "manifest.json").write_text("{")
+    assert "is not JSON" in sentence(penstock("report", "."))

@@ -1,0 +1,172 @@
+//! A cell with a body, as it crosses a socket: 4 bytes circuit, 1 byte command, 507 bytes body.
+//!
+//! Layers are keystreams that cover the whole body and advance with every cell, as onion
+//! encryption does, so that a lost or misplaced cell makes the rest unreadable. They hide nothing.
+
+use penstock_core::cell::{CircId, Command, MAX_PAYLOAD, Message, Payload, PeerId, StreamId, Tag};
+use penstock_core::hop_control::Feedback;
+use penstock_core::{Cell, Direction};
+use std::num::{NonZeroU16, NonZeroU32};
+
+/// What a cell takes on the wire [B].
+pub const SIZE: usize = 512;
+
+/// One cell.
+#[derive(Clone, Debug)]
+pub struct LinuxCell(pub [u8; SIZE]);
+
+/// Bytes of a stream.
+#[derive(Clone, Debug)]
+pub struct Body(pub Vec<u8>);
+
+impl Payload for Body {
+    fn len(&self) -> u16 {
+        self.0.len() as u16
+    }
+}
+
+/// One hop's key for one circuit.
+#[derive(Debug)]
+pub struct Layer {
+    key: u32,
+    added: u64,
+    removed: u64,
+}
+
+impl Layer {
+    /// Both ends make it of the same number.
+    pub fn new(key: u32) -> Self {
+        Layer { key, added: 0, removed: 0 }
+    }
+}
+
+/// Where the body begins, and in it: a mark that it is in the clear, the message, its stream, its length, its data.
+const BODY: usize = 5;
+const MARK: [u8; 4] = [0x5e, 0x17, 0xa3, 0x88];
+const DATA: usize = BODY + 9;
+
+impl LinuxCell {
+    fn new(id: CircId, command: u8) -> Self {
+        let mut cell = LinuxCell([0; SIZE]);
+        cell.set_circ_id(id);
+        cell.0[4] = command;
+        cell
+    }
+
+    fn put(mut self, at: usize, number: u32) -> Self {
+        self.0[at..at + 4].copy_from_slice(&number.to_be_bytes());
+        self
+    }
+
+    fn get(&self, at: usize) -> u32 {
+        u32::from_be_bytes([self.0[at], self.0[at + 1], self.0[at + 2], self.0[at + 3]])
+    }
+
+    fn blur(&mut self, key: u32, cell: u64) {
+        let mut state = u64::from(key) << 32 ^ cell;
+        for byte in &mut self.0[BODY..] {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            *byte ^= (state >> 56) as u8;
+        }
+    }
+}
+
+impl Cell for LinuxCell {
+    type Payload = Body;
+    /// The number of the stream in its plan.
+    type Target = u32;
+    type LinkSpec = PeerId;
+    type Handshake = u32;
+    type Layer = Layer;
+
+    fn wire_size(&self) -> u32 {
+        SIZE as u32
+    }
+    fn circ_id(&self) -> CircId {
+        CircId(NonZeroU32::new(self.get(0)).unwrap_or(NonZeroU32::MAX))
+    }
+    fn set_circ_id(&mut self, id: CircId) {
+        self.0[..4].copy_from_slice(&id.0.get().to_be_bytes());
+    }
+    fn command(&self) -> Command {
+        match self.0[4] {
+            1 => Command::Create,
+            2 => Command::Created,
+            3 => Command::Relay,
+            5 => Command::Feedback,
+            _ => Command::Destroy,
+        }
+    }
+    fn tag(&self) -> Option<Tag> {
+        None
+    }
+    fn create(id: CircId, handshake: u32) -> Self {
+        LinuxCell::new(id, 1).put(BODY, handshake)
+    }
+    fn created(id: CircId, handshake: u32) -> Self {
+        LinuxCell::new(id, 2).put(BODY, handshake)
+    }
+    fn into_handshake(self) -> Option<u32> {
+        Some(self.get(BODY))
+    }
+    fn destroy(id: CircId) -> Self {
+        LinuxCell::new(id, 4)
+    }
+    fn feedback(id: CircId, feedback: Feedback) -> Self {
+        let cell = LinuxCell::new(id, 5).put(BODY, u32::from(feedback.direction == Direction::Backward));
+        cell.put(BODY + 4, feedback.forwarded).put(BODY + 8, feedback.allowance)
+    }
+    fn as_feedback(&self) -> Option<Feedback> {
+        let direction = if self.get(BODY) == 0 { Direction::Forward } else { Direction::Backward };
+        Some(Feedback { direction, forwarded: self.get(BODY + 4), allowance: self.get(BODY + 8) })
+    }
+
+    fn relay(id: CircId, stream: Option<StreamId>, message: Message<Self>) -> Self {
+        let mut cell = LinuxCell::new(id, 3);
+        let (kind, data) = match message {
+            Message::Begin(target) => (1, target.to_be_bytes().to_vec()),
+            Message::Data(body) => (2, body.0),
+            Message::End => (3, Vec::new()),
+            Message::Connected => (4, Vec::new()),
+            Message::Sendme => (5, Vec::new()),
+            Message::Extend(to, handshake) => (6, [to.0.to_be_bytes(), handshake.to_be_bytes()].concat()),
+            Message::Extended(handshake) => (7, handshake.to_be_bytes().to_vec()),
+        };
+        cell.0[BODY..BODY + 4].copy_from_slice(&MARK);
+        cell.0[BODY + 4] = kind;
+        let stream = stream.map_or(0, |id| id.0.get());
+        cell.0[BODY + 5..BODY + 7].copy_from_slice(&stream.to_be_bytes());
+        cell.0[BODY + 7..DATA].copy_from_slice(&(data.len() as u16).to_be_bytes());
+        cell.0[DATA..DATA + data.len()].copy_from_slice(&data);
+        cell
+    }
+
+    fn into_message(self) -> Option<(Option<StreamId>, Message<Self>)> {
+        let stream = u16::from_be_bytes([self.0[BODY + 5], self.0[BODY + 6]]);
+        let len = u16::from_be_bytes([self.0[BODY + 7], self.0[BODY + 8]]);
+        let message = match self.0[BODY + 4] {
+            1 => Message::Begin(self.get(DATA)),
+            2 if len <= MAX_PAYLOAD => Message::Data(Body(self.0[DATA..DATA + usize::from(len)].to_vec())),
+            3 => Message::End,
+            4 => Message::Connected,
+            5 => Message::Sendme,
+            6 => Message::Extend(PeerId(self.get(DATA)), self.get(DATA + 4)),
+            7 => Message::Extended(self.get(DATA)),
+            _ => return None,
+        };
+        Some((NonZeroU16::new(stream).map(StreamId), message))
+    }
+
+    fn seal(&mut self, layer: &mut Layer) {
+        self.wrap(layer);
+    }
+    fn wrap(&mut self, layer: &mut Layer) {
+        layer.added += 1;
+        self.blur(layer.key, layer.added);
+    }
+    fn peel(&mut self, layer: &mut Layer) -> bool {
+        layer.removed += 1;
+        self.blur(layer.key, layer.removed);
+        self.0[BODY..BODY + 4] == MARK
+    }
+}
