@@ -91,7 +91,7 @@ pub enum Event<C: Cell> {
 
 /// Where in a relay a cell is. The world adds those of its kernel: NIC in, written, NIC out.
 ///
-/// Source: ALGORITHMS 1.1; DefenestraTor figure 1; KIST figure 1.
+/// Source: DefenestraTor figure 1; KIST figure 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Station {
     /// Parsed and decrypted.

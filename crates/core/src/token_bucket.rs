@@ -12,7 +12,7 @@ use penstock_units::{Bytes, Duration, Instant};
 ///
 /// Bytes in any span t ≤ burst + rate · (t + interval) + one quantum.
 ///
-/// Source: C tor 0.2.3 `connection_bucket_refill()`; DefenestraTor §3.1; throttling §2; ALGORITHMS 1.4.
+/// Source: C tor 0.2.3 `connection_bucket_refill()`; DefenestraTor §3.1; throttling §2.
 /// Deviation: none.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {

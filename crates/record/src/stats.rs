@@ -15,6 +15,6 @@ pub struct RunStats {
     pub packets: u64,
     /// Cells, counted once for each hop that wrote them.
     pub cells: u64,
-    /// Largest heap during the run [B]; of the whole process where runs share one.
+    /// Largest heap that the run's thread held [B].
     pub peak_heap_bytes: u64,
 }

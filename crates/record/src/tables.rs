@@ -151,9 +151,9 @@ pub struct RelayRow {
     pub position: Position,
     /// When the interval ended [s].
     pub t_s: f64,
-    /// Bytes read from the kernel during the interval [B].
+    /// Bytes read from the kernel during the interval, from channels (TLS included) and streams [B].
     pub read_bytes: u64,
-    /// Bytes written to the kernel during the interval [B].
+    /// Bytes written to the kernel during the interval, to channels (TLS included) and streams [B].
     pub written_bytes: u64,
     /// Cells in all circuit queues at the end of the interval [cell].
     pub circuit_queue_cells: u64,
@@ -161,7 +161,7 @@ pub struct RelayRow {
     pub outbuf_bytes: u64,
     /// Bytes in the kernel's send buffers at the end of the interval [B].
     pub kernel_out_bytes: u64,
-    /// Client connections that were throttled at the end of the interval.
+    /// Channels that waited for a token bucket at the end of the interval.
     pub throttled_conns: u64,
     /// What kept the relay busy for most of the interval: link, bucket, TCP window, circuit window or credit.
     pub bound_by: Option<Name>,
@@ -180,7 +180,7 @@ pub struct CircuitRow {
     pub t_s: f64,
     /// Cells towards the client in this hop's circuit queue [cell].
     pub queue_cells: u64,
-    /// What this hop may still send before feedback must come [cell]; none where nothing limits it.
+    /// What this edge may have outstanding end to end [cell]; none at hops that are no edge.
     pub window_cells: Option<i64>,
     /// The last round trip measured here [s].
     pub rtt_s: Option<f64>,

@@ -276,7 +276,7 @@ const NETWORK_KEYS: &[Key] = &[
         Default("0.0"),
         "probability that a packet is lost on its way, in each direction",
     ),
-    // ALGORITHMS 16.1: how much FIFO stands in front of the bottleneck decides TTFB; to be calibrated.
+    // How much FIFO stands in front of the bottleneck decides TTFB; to be calibrated.
     key(
         "link_queue",
         QUEUE,

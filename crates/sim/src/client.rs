@@ -1,6 +1,6 @@
 //! A client: request, first byte, last byte, pause, again.
 //!
-//! Source: ALGORITHMS 12; DefenestraTor §5.1. The clock of a download starts when the application
+//! Source: DefenestraTor §5 and §5.1. The clock of a download starts when the application
 //! opens its stream (BEGIN is sent), so that the time to the first byte is two circuit round trips.
 
 use crate::queue::Rank;

@@ -1,6 +1,6 @@
 //! Follows chosen cells through the stations of every hop.
 //!
-//! Source: ALGORITHMS 1.1 and 13; KIST §4.1 and §4.2. A cell is stamped by its last byte, in and out.
+//! Source: KIST §4.1 and §4.2. A cell is stamped by its last byte, in and out.
 //! Nothing is censored: a cell that waits for a minute is recorded as such.
 
 use crate::cell::{tag, tag_index};

@@ -27,7 +27,7 @@ impl Default for VanillaConfig {
 /// That is the defect that KIST §5.1 describes, so it must not be improved here.
 ///
 /// Source: C tor 0.2.3 `connection_handle_write()`, `connection_or_flushed_some()`,
-/// `append_cell_to_circuit_queue()`; ALGORITHMS 1.2.
+/// `append_cell_to_circuit_queue()`.
 /// Deviation: a write takes whole cells where C tor's takes bytes; the buckets' long-run rate is the same.
 #[derive(Debug)]
 pub struct Vanilla {

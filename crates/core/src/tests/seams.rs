@@ -132,7 +132,7 @@ fn an_edge_control_from_outside_decides_what_is_outstanding() {
     assert!(transfers.iter().all(|at| net.at(*at).is_complete()));
 }
 
-/// A simple credit scheme, as N23 with constant N3 (ALGORITHMS 4.1).
+/// A simple credit scheme, as N23 with constant N3.
 #[derive(Debug)]
 struct Credit {
     limit: u64,

@@ -24,8 +24,8 @@ pub enum Buffer {
 ///
 /// The default is Linux 3.2 with CUBIC, the kernel of the papers' experiments.
 ///
-/// Source: Linux 3.2 `net/ipv4/sysctl_net_ipv4.c`, `include/net/tcp.h`; ALGORITHMS.md §11.
-/// Deviation: HyStart, which 3.2 has on, is not modelled (spec §11: optional).
+/// Source: Linux 3.2 `net/ipv4/sysctl_net_ipv4.c`, `include/net/tcp.h`.
+/// Deviation: HyStart, which 3.2 has on, is not modelled.
 #[derive(Clone, Debug)]
 pub struct TcpConfig {
     /// Payload of a full segment [B].

@@ -1,4 +1,4 @@
-//! VALIDATION B: stock Tor against 50 KiB windows, in the paper's topology and over five seeds.
+//! DefenestraTor §5.1: stock Tor against 50 KiB windows, in the paper's topology and over five seeds.
 //!
 //! Variants are paired: a claim "A is less than B" holds if the 95 % t interval of the per-seed
 //! differences of medians excludes zero.

@@ -1,0 +1,50 @@
+//! `docs/scenarios.md` says what the parser goes by: every section, every key, every default.
+
+use penstock_scenario::reference::Parameter;
+use penstock_scenario::{algorithms, sections};
+use std::path::Path;
+
+fn row(parameter: &Parameter) -> String {
+    let Parameter { key, default, unit, form, meaning } = parameter;
+    let default = match (default.as_str(), default.strip_prefix("as ")) {
+        ("", _) => "required".to_owned(),
+        (_, Some(other)) => format!("as `{other}`"),
+        (default, None) => format!("`{default}`"),
+    };
+    format!("| `{key}` | {default} | {unit} | {form} | {meaning} |")
+}
+
+/// The rows of the table below a heading.
+fn rows<'a>(page: &'a str, heading: &str) -> Vec<&'a str> {
+    let heading = format!("### `{heading}`");
+    let below = page.lines().skip_while(|line| *line != heading).skip(1);
+    below.take_while(|line| !line.starts_with('#')).filter(|line| line.starts_with("| `")).collect()
+}
+
+#[test]
+fn the_reference_page_has_every_key_with_its_default() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let all = sections();
+    for section in &all {
+        // `[relays.NAME]` has the keys of `[relay]`, and the page lists only its own.
+        let base = section.title.replace("s.NAME]", "]");
+        let base = all.iter().find(|other| other.title == base && other.title != section.title);
+        let own = section
+            .parameters
+            .iter()
+            .filter(|parameter| base.is_none_or(|base| !base.parameters.contains(parameter)));
+        assert_eq!(rows(&page, section.title), own.map(row).collect::<Vec<_>>(), "{}", section.title);
+    }
+    for algorithm in algorithms() {
+        let heading = format!("{} = \"{}\"", algorithm.key, algorithm.kind);
+        assert!(page.contains(&format!("### `{heading}`")), "{heading}");
+        assert_eq!(
+            rows(&page, &heading),
+            algorithm.parameters.iter().map(row).collect::<Vec<_>>(),
+            "{heading}"
+        );
+    }
+    let headings = page.lines().filter(|line| line.starts_with("### `")).count();
+    assert_eq!(headings, all.len() + algorithms().len(), "the page lists something that is not there");
+}
