@@ -280,8 +280,8 @@ impl<C: Cell> Node<C> {
         }
         let state = &mut self.streams[stream.0 as usize];
         let (circuit, id, buffered) = (state.circuit, state.id, state.buffered());
-        let ended = state.ended;
-        while !ended && self.streams[stream.0 as usize].control.take_sendme(now, buffered) {
+        // Also after END, as C tor does: what was sent is acknowledged, whoever still listens.
+        while self.streams[stream.0 as usize].control.take_sendme(now, buffered) {
             self.send_relay(now, circuit, Some(id), Message::Sendme);
         }
         let state = &self.streams[stream.0 as usize];
