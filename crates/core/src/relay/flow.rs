@@ -28,7 +28,9 @@ impl<C: Cell> Node<C> {
         self.track(now, &cell, circuit, direction, Station::Queued);
         let lane = self.circuit(circuit).lane_mut(direction);
         lane.queue.push_back(cell);
-        if lane.queue.len() == 1 {
+        let length = lane.queue.len() as u64;
+        self.counters.longest_queue = self.counters.longest_queue.max(length);
+        if length == 1 {
             self.make_ready(now, circuit, direction);
         }
         self.note_edge_queue(circuit, direction);

@@ -85,6 +85,8 @@ pub struct Counters {
     pub written_bytes: Bytes,
     /// Circuit SENDMEs made here.
     pub sendmes: u64,
+    /// Most cells that ever waited in one direction of one circuit [cell].
+    pub longest_queue: u64,
     /// DATA cells delivered here.
     pub data_delivered: u64,
     /// DATA cells packaged here.
