@@ -3,12 +3,14 @@
 //! One policy object orders the circuits of one channel. Heads compare across the channels of a
 //! relay, so that a global scheduler may choose among them.
 
+mod ewma;
 mod round_robin;
 
+pub use ewma::{EwmaConfig, Heap, List, Tick};
 pub use round_robin::RoundRobin;
 
 use crate::keys::CircuitKey;
-use penstock_units::{Cells, Instant};
+use penstock_units::{Cells, Duration, Instant};
 use std::fmt;
 
 /// Lower is served first. Comparable across all channels of a relay.
@@ -41,6 +43,8 @@ pub trait CircuitPolicy: fmt::Debug + Send {
     fn on_close(&mut self, circuit: CircuitKey);
     /// The eligible circuit to serve at `now`, with its priority.
     fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)>;
+    /// The operator changed the half-life of what it remembers, if it has one.
+    fn set_half_life(&mut self, _now: Instant, _half_life: Duration) {}
 }
 
 /// Builds a [`CircuitPolicy`] for each channel of a relay.
@@ -49,6 +53,12 @@ pub enum CircuitPolicyConfig {
     /// [`RoundRobin`].
     #[default]
     RoundRobin,
+    /// [`List`].
+    EwmaList(EwmaConfig),
+    /// [`Heap`].
+    EwmaHeap(EwmaConfig),
+    /// [`Tick`].
+    EwmaTick(EwmaConfig),
     /// Whatever this function builds: the way in for algorithms outside this workspace.
     Custom(fn() -> Box<dyn CircuitPolicy>),
 }
@@ -58,6 +68,9 @@ impl CircuitPolicyConfig {
     pub fn build(&self) -> AnyCircuitPolicy {
         match self {
             CircuitPolicyConfig::RoundRobin => AnyCircuitPolicy::RoundRobin(RoundRobin::default()),
+            CircuitPolicyConfig::EwmaList(config) => AnyCircuitPolicy::EwmaList(List::new(*config)),
+            CircuitPolicyConfig::EwmaHeap(config) => AnyCircuitPolicy::EwmaHeap(Heap::new(*config)),
+            CircuitPolicyConfig::EwmaTick(config) => AnyCircuitPolicy::EwmaTick(Tick::new(*config)),
             CircuitPolicyConfig::Custom(build) => AnyCircuitPolicy::Custom(build()),
         }
     }
@@ -68,6 +81,12 @@ impl CircuitPolicyConfig {
 pub enum AnyCircuitPolicy {
     /// [`RoundRobin`].
     RoundRobin(RoundRobin),
+    /// [`List`].
+    EwmaList(List),
+    /// [`Heap`].
+    EwmaHeap(Heap),
+    /// [`Tick`].
+    EwmaTick(Tick),
     /// An algorithm from outside.
     Custom(Box<dyn CircuitPolicy>),
 }
@@ -76,6 +95,9 @@ macro_rules! each {
     ($self:ident, $policy:ident => $call:expr) => {
         match $self {
             AnyCircuitPolicy::RoundRobin($policy) => $call,
+            AnyCircuitPolicy::EwmaList($policy) => $call,
+            AnyCircuitPolicy::EwmaHeap($policy) => $call,
+            AnyCircuitPolicy::EwmaTick($policy) => $call,
             AnyCircuitPolicy::Custom($policy) => $call,
         }
     };
@@ -96,5 +118,8 @@ impl CircuitPolicy for AnyCircuitPolicy {
     }
     fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)> {
         each!(self, policy => policy.head(now))
+    }
+    fn set_half_life(&mut self, now: Instant, half_life: Duration) {
+        each!(self, policy => policy.set_half_life(now, half_life));
     }
 }

@@ -1,0 +1,80 @@
+//! The first deployed form: walk all active circuits, decay each to now, take the least.
+
+use super::{EwmaConfig, Standing, charge, decay, half_lives};
+use crate::circuit_policy::{CircuitPolicy, Priority, Weight};
+use crate::keys::CircuitKey;
+use penstock_units::{Cells, Instant};
+use std::collections::BTreeMap;
+
+/// EWMA by a walk over the active circuits: linear in their number at every choice.
+///
+/// Source: EWMA §2.3; C tor d3be00e0f4 (first patch).
+/// Deviation: counts are decayed when looked at, not stored back at each walk; the values are the same.
+#[derive(Debug)]
+pub struct List {
+    config: EwmaConfig,
+    circuits: BTreeMap<CircuitKey, Entry>,
+    served: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    count: f64,
+    since: Instant,
+    served: u64,
+    eligible: bool,
+}
+
+impl List {
+    /// Without circuits.
+    pub fn new(config: EwmaConfig) -> Self {
+        List { config, circuits: BTreeMap::new(), served: 0 }
+    }
+
+    fn entry(&mut self, now: Instant, circuit: CircuitKey) -> &mut Entry {
+        self.circuits.entry(circuit).or_insert(Entry { count: 0.0, since: now, served: 0, eligible: false })
+    }
+}
+
+impl CircuitPolicy for List {
+    fn on_ready(&mut self, now: Instant, circuit: CircuitKey) {
+        self.entry(now, circuit).eligible = true;
+    }
+
+    fn on_blocked(&mut self, now: Instant, circuit: CircuitKey) {
+        self.entry(now, circuit).eligible = false;
+    }
+
+    fn on_flush(&mut self, now: Instant, circuit: CircuitKey, cells: Cells, weight: Weight) {
+        let half_life = self.config.half_life;
+        self.served += 1;
+        let served = self.served;
+        let entry = self.entry(now, circuit);
+        entry.count = entry.count * decay(half_lives(entry.since, now, half_life)) + charge(cells, weight);
+        entry.since = now;
+        entry.served = served;
+    }
+
+    fn on_close(&mut self, circuit: CircuitKey) {
+        self.circuits.remove(&circuit);
+    }
+
+    fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)> {
+        let half_life = self.config.half_life;
+        let standings = self.circuits.iter().filter(|(_, entry)| entry.eligible).map(|(key, entry)| Standing {
+            count: entry.count * decay(half_lives(entry.since, now, half_life)),
+            served: entry.served,
+            key: *key,
+        });
+        let best = standings.reduce(|best, next| if next.goes_before(&best) { next } else { best })?;
+        Some((Priority(best.count), best.key))
+    }
+
+    fn set_half_life(&mut self, now: Instant, half_life: penstock_units::Duration) {
+        let old = std::mem::replace(&mut self.config.half_life, half_life);
+        for entry in self.circuits.values_mut() {
+            entry.count *= decay(half_lives(entry.since, now, old));
+            entry.since = now;
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! Exponentially weighted moving average: circuits that sent little of late go first.
+//!
+//! Each circuit has a count A of cells that decays by half every half-life H and grows by one with
+//! each cell; the smallest count is served. A new circuit starts at zero, so its CREATE and EXTEND
+//! go before everything (EWMA §2.3, §5).
+//!
+//! Three realisations of one rule, which choose alike: [`List`] as first deployed (walks all active
+//! circuits), [`Heap`] (constant reference time, logarithmic), [`Tick`] (what C tor runs today).
+//! Ties go to the circuit that was served least recently, then to the lower key.
+//!
+//! Source: Tang and Goldberg, EWMA §2.3 and §3.5; C tor `circuitmux_ewma.c`; ALGORITHMS 5.
+
+mod heap;
+mod list;
+mod tick;
+
+pub use heap::Heap;
+pub use list::List;
+pub use tick::Tick;
+
+use super::Weight;
+use crate::keys::CircuitKey;
+use penstock_units::{Cells, Duration, Instant, math};
+use std::collections::BTreeMap;
+
+/// How a relay ranks circuits by what they sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EwmaConfig {
+    /// A count halves in this time [ns]; above zero. The paper recommends 20 to 30 s and ran 66 s.
+    pub half_life: Duration,
+}
+
+impl Default for EwmaConfig {
+    /// C tor's `CircuitPriorityHalflifeMsec` default.
+    fn default() -> Self {
+        EwmaConfig { half_life: Duration::from_secs(30) }
+    }
+}
+
+/// How many half-lives lie between two instants; negative if `to` is earlier.
+fn half_lives(from: Instant, to: Instant, half_life: Duration) -> f64 {
+    let span = if to >= from {
+        penstock_units::time::nanos(to.since(from)) as f64
+    } else {
+        -(penstock_units::time::nanos(from.since(to)) as f64)
+    };
+    span / penstock_units::time::nanos(half_life).max(1) as f64
+}
+
+/// What remains of a count after some half-lives.
+fn decay(half_lives: f64) -> f64 {
+    math::exp2(-half_lives)
+}
+
+/// What a cell of this weight is charged.
+fn charge(cells: Cells, weight: Weight) -> f64 {
+    cells.get() as f64 * weight.0
+}
+
+/// One circuit's place in the order: count, then turn, then key.
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    count: f64,
+    /// When it was served last, as a running number; 0 is never.
+    served: u64,
+    key: CircuitKey,
+}
+
+impl Standing {
+    fn goes_before(&self, other: &Standing) -> bool {
+        let order = self.count.total_cmp(&other.count);
+        order.then(self.served.cmp(&other.served)).then(self.key.cmp(&other.key)).is_lt()
+    }
+}
+
+/// A binary heap of standings whose members can be found, changed and taken out.
+///
+/// Circuits stay in `slots` while they are inactive, with their counts; only eligible ones are in
+/// the heap.
+#[derive(Debug, Default)]
+struct IndexedHeap {
+    slots: slab::Slab<Slot>,
+    by_key: BTreeMap<CircuitKey, usize>,
+    /// Slots, smallest standing first, in heap order.
+    heap: Vec<usize>,
+    served: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    standing: Standing,
+    /// Index in the heap; `None` if not eligible.
+    place: Option<usize>,
+    /// To what time the count of a circuit that is not eligible refers.
+    epoch: u64,
+}
+
+impl IndexedHeap {
+    fn slot_of(&mut self, key: CircuitKey, epoch: u64) -> usize {
+        // The circuit just served is the head: no need to search.
+        if let Some(first) = self.heap.first()
+            && self.slots[*first].standing.key == key
+        {
+            return *first;
+        }
+        *self.by_key.entry(key).or_insert_with(|| {
+            self.slots.insert(Slot { standing: Standing { count: 0.0, served: 0, key }, place: None, epoch })
+        })
+    }
+
+    fn head(&self) -> Option<Standing> {
+        self.heap.first().map(|slot| self.slots[*slot].standing)
+    }
+
+    /// Makes a slot eligible.
+    fn enter(&mut self, slot: usize) {
+        if self.slots[slot].place.is_none() {
+            self.heap.push(slot);
+            self.slots[slot].place = Some(self.heap.len() - 1);
+            self.rise(self.heap.len() - 1);
+        }
+    }
+
+    /// Makes a slot ineligible.
+    fn leave(&mut self, slot: usize) {
+        if let Some(place) = self.slots[slot].place.take() {
+            self.heap.swap_remove(place);
+            if let Some(moved) = self.heap.get(place) {
+                self.slots[*moved].place = Some(place);
+                self.rise(place);
+                self.sink(place);
+            }
+        }
+    }
+
+    /// Adds to a slot's count and notes that it was served.
+    fn charge(&mut self, slot: usize, amount: f64) {
+        self.served += 1;
+        let state = &mut self.slots[slot];
+        state.standing.count += amount;
+        state.standing.served = self.served;
+        if let Some(place) = state.place {
+            self.sink(place);
+        }
+    }
+
+    fn forget(&mut self, key: CircuitKey) {
+        if let Some(slot) = self.by_key.remove(&key) {
+            self.leave(slot);
+            self.slots.remove(slot);
+        }
+    }
+
+    /// Multiplies the counts of all eligible circuits by `factor`, which keeps their order.
+    fn rescale_eligible(&mut self, factor: f64) {
+        for slot in &self.heap {
+            self.slots[*slot].standing.count *= factor;
+        }
+    }
+
+    fn goes_before(&self, one: usize, other: usize) -> bool {
+        self.slots[self.heap[one]].standing.goes_before(&self.slots[self.heap[other]].standing)
+    }
+
+    fn swap(&mut self, one: usize, other: usize) {
+        self.heap.swap(one, other);
+        self.slots[self.heap[one]].place = Some(one);
+        self.slots[self.heap[other]].place = Some(other);
+    }
+
+    fn rise(&mut self, mut place: usize) {
+        while place > 0 && self.goes_before(place, (place - 1) / 2) {
+            self.swap(place, (place - 1) / 2);
+            place = (place - 1) / 2;
+        }
+    }
+
+    fn sink(&mut self, mut place: usize) {
+        loop {
+            let (left, right) = (2 * place + 1, 2 * place + 2);
+            let mut first = place;
+            for child in [left, right] {
+                if child < self.heap.len() && self.goes_before(child, first) {
+                    first = child;
+                }
+            }
+            if first == place {
+                return;
+            }
+            self.swap(place, first);
+            place = first;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::circuit_policy::CircuitPolicy;
+    use proptest::prelude::*;
+
+    const H: Duration = Duration::from_secs(32);
+
+    fn all() -> Vec<Box<dyn CircuitPolicy>> {
+        let config = EwmaConfig { half_life: H };
+        vec![Box::new(List::new(config)), Box::new(Heap::new(config)), Box::new(Tick::new(config))]
+    }
+
+    fn key(index: u32) -> CircuitKey {
+        CircuitKey::from_index(index)
+    }
+
+    fn serve(policy: &mut dyn CircuitPolicy, now: Instant) -> CircuitKey {
+        let (_, circuit) = policy.head(now).expect("a circuit is eligible");
+        policy.on_flush(now, circuit, Cells::new(1), Weight::ONE);
+        circuit
+    }
+
+    #[test]
+    fn a_new_circuit_goes_before_a_busy_one() {
+        for mut policy in all() {
+            policy.on_ready(Instant::ZERO, key(1));
+            for _ in 0..50 {
+                assert_eq!(serve(&mut *policy, Instant::ZERO), key(1));
+            }
+            policy.on_ready(Instant::from_secs(1), key(2));
+            assert_eq!(serve(&mut *policy, Instant::from_secs(1)), key(2), "{policy:?}");
+        }
+    }
+
+    /// VC-11: without traffic a count halves in H.
+    #[test]
+    fn idle_circuit_regains_priority_after_one_half_life() {
+        for mut policy in all() {
+            policy.on_ready(Instant::ZERO, key(1));
+            for _ in 0..64 {
+                serve(&mut *policy, Instant::ZERO);
+            }
+            let (start, _) = policy.head(Instant::ZERO).unwrap();
+            let (later, _) = policy.head(Instant::ZERO + H).unwrap();
+            let (much_later, _) = policy.head(Instant::ZERO + H * 5).unwrap();
+            assert!((later.0 / start.0 - 0.5).abs() < 1e-9, "{policy:?}: {start:?} {later:?}");
+            assert!((much_later.0 / start.0 - 1.0 / 32.0).abs() < 1e-9, "{policy:?}");
+        }
+    }
+
+    /// G-33: identical backlogged circuits share equally.
+    #[test]
+    fn backlogged_circuits_share_equally() {
+        for mut policy in all() {
+            let mut served = [0u32; 5];
+            (0..5).for_each(|index| policy.on_ready(Instant::ZERO, key(index)));
+            for cell in 0..50_000u64 {
+                served[serve(&mut *policy, Instant::from_millis(cell)).index()] += 1;
+            }
+            assert!(served.iter().all(|count| (9_800..=10_200).contains(count)), "{policy:?}: {served:?}");
+        }
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Operation {
+        Ready(u32),
+        Blocked(u32),
+        Close(u32),
+        Serve,
+        Wait(u64),
+    }
+
+    fn operation() -> impl Strategy<Value = Operation> {
+        prop_oneof![
+            3 => (0u32..12).prop_map(Operation::Ready),
+            1 => (0u32..12).prop_map(Operation::Blocked),
+            1 => (0u32..12).prop_map(Operation::Close),
+            12 => Just(Operation::Serve),
+            // Eighths of a half-life, so that few ties hang on the last bit.
+            2 => (1u64..80).prop_map(|eighths| Operation::Wait(eighths * 4_000)),
+        ]
+    }
+
+    proptest! {
+        /// VC-10, G-30: list, heap and ticks choose a circuit of the least count among the eligible;
+        /// where two counts differ by less than rounding, either will do.
+        #[test]
+        fn all_realisations_choose_alike(operations in proptest::collection::vec(operation(), 0..400)) {
+            let mut policies = all();
+            let (mut now, mut eligible) = (Instant::ZERO, std::collections::BTreeSet::new());
+            // The rule itself, as the reference.
+            let mut counts: BTreeMap<u32, (f64, Instant)> = BTreeMap::new();
+            for operation in operations {
+                match operation {
+                    Operation::Wait(millis) => now += Duration::from_millis(millis),
+                    Operation::Ready(index) => {
+                        eligible.insert(index);
+                        policies.iter_mut().for_each(|policy| policy.on_ready(now, key(index)));
+                    }
+                    Operation::Blocked(index) => {
+                        eligible.remove(&index);
+                        policies.iter_mut().for_each(|policy| policy.on_blocked(now, key(index)));
+                    }
+                    Operation::Close(index) => {
+                        eligible.remove(&index);
+                        counts.remove(&index);
+                        policies.iter_mut().for_each(|policy| policy.on_close(key(index)));
+                    }
+                    Operation::Serve => {
+                        let at = |index: u32| counts.get(&index).map_or(0.0, |(count, since)| count * decay(half_lives(*since, now, H)));
+                        let least = eligible.iter().map(|index| at(*index)).fold(f64::INFINITY, f64::min);
+                        let mut chosen = None;
+                        for policy in &policies {
+                            match policy.head(now) {
+                                None => prop_assert!(eligible.is_empty()),
+                                Some((_, circuit)) => {
+                                    let index = circuit.index() as u32;
+                                    prop_assert!(eligible.contains(&index));
+                                    prop_assert!(at(index) <= least + 1e-9 * (1.0 + least));
+                                    chosen.get_or_insert(index);
+                                }
+                            }
+                        }
+                        if let Some(index) = chosen {
+                            let count = at(index) + 1.0;
+                            counts.insert(index, (count, now));
+                            policies.iter_mut().for_each(|policy| policy.on_flush(now, key(index), Cells::new(1), Weight::ONE));
+                        }
+                    }
+                }
+            }
+        }
+
+        /// G-30: counts stay finite over any time.
+        #[test]
+        fn counts_stay_finite(gaps in proptest::collection::vec(0u64..40_000_000, 1..200)) {
+            for mut policy in all() {
+                let mut now = Instant::ZERO;
+                policy.on_ready(now, key(0));
+                for gap in &gaps {
+                    now += Duration::from_millis(*gap);
+                    serve(&mut *policy, now);
+                    let (priority, _) = policy.head(now).unwrap();
+                    prop_assert!(priority.0.is_finite() && priority.0 > 0.0);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! C tor's form: time in ticks of ten seconds, all active counts rescaled at each.
+
+use super::{EwmaConfig, IndexedHeap, charge, decay};
+use crate::circuit_policy::{CircuitPolicy, Priority, Weight};
+use crate::keys::CircuitKey;
+use penstock_units::{Cells, Duration, Instant, math, time};
+
+/// `CircuitPriorityTickSecs`.
+const TICK: Duration = Duration::from_secs(10);
+
+/// EWMA by a heap that is rescaled at ticks.
+///
+/// With s = 0.5^(tick/H), a cell that leaves when a fraction f of the tick has passed is charged
+/// s^(-f); when a tick ends, all active counts are multiplied by s, which keeps their order.
+///
+/// Source: C tor `circuitmux_ewma.c`: `cell_ewma_get_current_tick_and_fraction()`,
+/// `scale_active_circuits()`; ALGORITHMS 5. Deviation: none.
+#[derive(Debug)]
+pub struct Tick {
+    /// Half-lives in a tick.
+    per_tick: f64,
+    tick: u64,
+    circuits: IndexedHeap,
+}
+
+impl Tick {
+    /// Without circuits.
+    pub fn new(config: EwmaConfig) -> Self {
+        Tick { per_tick: per_tick(config.half_life), tick: 0, circuits: IndexedHeap::default() }
+    }
+
+    /// Moves to the tick of `now` and returns the fraction of it that has passed.
+    fn advance(&mut self, now: Instant) -> f64 {
+        let (tick, fraction) = split(now);
+        if tick > self.tick {
+            self.circuits.rescale_eligible(decay((tick - self.tick) as f64 * self.per_tick));
+            self.tick = tick;
+        }
+        fraction
+    }
+
+    /// A circuit's slot, its count brought to the present tick.
+    fn slot(&mut self, circuit: CircuitKey) -> usize {
+        let slot = self.circuits.slot_of(circuit, self.tick);
+        let state = &mut self.circuits.slots[slot];
+        if state.place.is_none() {
+            state.standing.count *= decay((self.tick - state.epoch) as f64 * self.per_tick);
+        }
+        state.epoch = self.tick;
+        slot
+    }
+}
+
+fn per_tick(half_life: Duration) -> f64 {
+    time::nanos(TICK) as f64 / time::nanos(half_life).max(1) as f64
+}
+
+/// Which tick it is, and what fraction of it has passed.
+fn split(now: Instant) -> (u64, f64) {
+    let tick = time::nanos(TICK);
+    (now.as_nanos() / tick, (now.as_nanos() % tick) as f64 / tick as f64)
+}
+
+impl CircuitPolicy for Tick {
+    fn on_ready(&mut self, now: Instant, circuit: CircuitKey) {
+        self.advance(now);
+        let slot = self.slot(circuit);
+        self.circuits.enter(slot);
+    }
+
+    fn on_blocked(&mut self, now: Instant, circuit: CircuitKey) {
+        self.advance(now);
+        let slot = self.slot(circuit);
+        self.circuits.leave(slot);
+    }
+
+    fn on_flush(&mut self, now: Instant, circuit: CircuitKey, cells: Cells, weight: Weight) {
+        let fraction = self.advance(now);
+        let amount = charge(cells, weight) * math::exp2(fraction * self.per_tick);
+        let slot = self.slot(circuit);
+        self.circuits.charge(slot, amount);
+    }
+
+    fn on_close(&mut self, circuit: CircuitKey) {
+        self.circuits.forget(circuit);
+    }
+
+    fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)> {
+        let best = self.circuits.head()?;
+        let (tick, fraction) = split(now);
+        let since = (tick.saturating_sub(self.tick)) as f64 + fraction;
+        Some((Priority(best.count * decay(since * self.per_tick)), best.key))
+    }
+
+    fn set_half_life(&mut self, now: Instant, half_life: Duration) {
+        // As C tor does: counts stay, only the factor changes from here on.
+        self.advance(now);
+        self.per_tick = per_tick(half_life);
+    }
+}
