@@ -4,8 +4,10 @@
 //! cells may still leave, at the delivering end it says when a SENDME is owed. A [`StreamControl`]
 //! does the same for one stream. The two compose with [`HopControl`](crate::hop_control::HopControl).
 
+mod dynamic;
 mod windows;
 
+pub use dynamic::{Adjust, DynamicConfig, DynamicWindow};
 pub use windows::{CircuitWindow, StreamWindow, WindowsConfig};
 
 use crate::error::Violation;
@@ -62,6 +64,8 @@ pub trait StreamControl: fmt::Debug + Send {
 pub enum EdgeControlConfig {
     /// SENDME windows.
     Windows(WindowsConfig),
+    /// A circuit window that follows the round-trip time; stream windows as they are.
+    Dynamic(DynamicConfig),
     /// Whatever these functions build: the way in for algorithms outside this workspace.
     Custom {
         /// For a circuit.
@@ -82,6 +86,7 @@ impl EdgeControlConfig {
     pub fn build_circuit(&self) -> AnyEdgeControl {
         match self {
             EdgeControlConfig::Windows(config) => AnyEdgeControl::Windows(CircuitWindow::new(*config)),
+            EdgeControlConfig::Dynamic(config) => AnyEdgeControl::Dynamic(DynamicWindow::new(*config)),
             EdgeControlConfig::Custom { circuit, .. } => AnyEdgeControl::Custom(circuit()),
         }
     }
@@ -90,6 +95,7 @@ impl EdgeControlConfig {
     pub fn build_stream(&self) -> AnyStreamControl {
         match self {
             EdgeControlConfig::Windows(config) => AnyStreamControl::Windows(StreamWindow::new(*config)),
+            EdgeControlConfig::Dynamic(config) => AnyStreamControl::Windows(StreamWindow::new(config.windows)),
             EdgeControlConfig::Custom { stream, .. } => AnyStreamControl::Custom(stream()),
         }
     }
@@ -100,6 +106,8 @@ impl EdgeControlConfig {
 pub enum AnyEdgeControl {
     /// [`CircuitWindow`].
     Windows(CircuitWindow),
+    /// [`DynamicWindow`].
+    Dynamic(DynamicWindow),
     /// An algorithm from outside.
     Custom(Box<dyn EdgeControl>),
 }
@@ -114,49 +122,60 @@ pub enum AnyStreamControl {
 }
 
 macro_rules! each {
-    ($kind:ident, $self:ident, $control:ident => $call:expr) => {
+    ($kind:ident { $($arm:ident),* }, $self:ident, $control:ident => $call:expr) => {
         match $self {
-            $kind::Windows($control) => $call,
-            $kind::Custom($control) => $call,
+            $($kind::$arm($control) => $call,)*
         }
+    };
+}
+
+macro_rules! each_circuit {
+    ($self:ident, $control:ident => $call:expr) => {
+        each!(AnyEdgeControl { Windows, Dynamic, Custom }, $self, $control => $call)
+    };
+}
+
+macro_rules! each_stream {
+    ($self:ident, $control:ident => $call:expr) => {
+        each!(AnyStreamControl { Windows, Custom }, $self, $control => $call)
     };
 }
 
 impl EdgeControl for AnyEdgeControl {
     fn package_window(&self) -> Cells {
-        each!(AnyEdgeControl, self, control => control.package_window())
+        each_circuit!(self, control => control.package_window())
     }
     fn on_package(&mut self, now: Instant, signals: Signals) {
-        each!(AnyEdgeControl, self, control => control.on_package(now, signals));
+        each_circuit!(self, control => control.on_package(now, signals));
     }
     fn on_deliver(&mut self, now: Instant) -> Result<bool, Violation> {
-        each!(AnyEdgeControl, self, control => control.on_deliver(now))
+        each_circuit!(self, control => control.on_deliver(now))
     }
     fn on_sendme(&mut self, now: Instant, signals: Signals) -> Result<(), Violation> {
-        each!(AnyEdgeControl, self, control => control.on_sendme(now, signals))
+        each_circuit!(self, control => control.on_sendme(now, signals))
     }
     fn window(&self) -> Cells {
-        each!(AnyEdgeControl, self, control => control.window())
+        each_circuit!(self, control => control.window())
     }
     fn rtt(&self) -> Option<penstock_units::Duration> {
-        each!(AnyEdgeControl, self, control => control.rtt())
+        each_circuit!(self, control => control.rtt())
     }
 }
 
 impl StreamControl for AnyStreamControl {
     fn package_window(&self) -> Cells {
-        each!(AnyStreamControl, self, control => control.package_window())
+        each_stream!(self, control => control.package_window())
     }
     fn on_package(&mut self, now: Instant) {
-        each!(AnyStreamControl, self, control => control.on_package(now));
+        each_stream!(self, control => control.on_package(now));
     }
     fn on_deliver(&mut self, now: Instant) -> Result<(), Violation> {
-        each!(AnyStreamControl, self, control => control.on_deliver(now))
+        each_stream!(self, control => control.on_deliver(now))
     }
     fn take_sendme(&mut self, now: Instant, buffered: Cells) -> bool {
-        each!(AnyStreamControl, self, control => control.take_sendme(now, buffered))
+        each_stream!(self, control => control.take_sendme(now, buffered))
     }
     fn on_sendme(&mut self, now: Instant) -> Result<(), Violation> {
-        each!(AnyStreamControl, self, control => control.on_sendme(now))
+        each_stream!(self, control => control.on_sendme(now))
     }
 }

@@ -34,61 +34,78 @@ impl WindowsConfig {
 
 /// What one layer of windows is made of [cell].
 #[derive(Debug)]
-struct Layer {
-    start: u32,
-    increment: u32,
+pub(super) struct Layer {
+    pub(super) start: u32,
+    pub(super) increment: u32,
 }
 
-const CIRCUIT: Layer = Layer { start: 1000, increment: 100 };
+pub(super) const CIRCUIT: Layer = Layer { start: 1000, increment: 100 };
 const STREAM: Layer = Layer { start: 500, increment: 50 };
 
-/// Both windows of one end of a circuit or stream.
+/// The receiving end of a layer: how much may still come, and when a SENDME is owed.
 #[derive(Clone, Copy, Debug)]
-struct Window {
+pub(super) struct DeliverWindow {
     layer: &'static Layer,
-    initial: u32,
-    package: u32,
-    deliver: u32,
+    left: u32,
     bug_101: bool,
 }
 
-impl Window {
-    fn new(layer: &'static Layer, initial: u32, bug_101: bool) -> Self {
-        Window { layer, initial, package: initial, deliver: layer.start, bug_101 }
-    }
-
-    fn package(&mut self) {
-        self.package =
-            self.package.checked_sub(1).expect("the edge packages only while the window is above zero");
+impl DeliverWindow {
+    pub(super) fn new(layer: &'static Layer, bug_101: bool) -> Self {
+        DeliverWindow { layer, left: layer.start, bug_101 }
     }
 
     fn deliver(&mut self) -> Result<(), Violation> {
-        self.deliver = self.deliver.checked_sub(1).ok_or(Violation::WindowExceeded)?;
+        self.left = self.left.checked_sub(1).ok_or(Violation::WindowExceeded)?;
         Ok(())
+    }
+
+    /// A cell was delivered; true if a SENDME is owed for it.
+    pub(super) fn on_deliver(&mut self) -> Result<bool, Violation> {
+        self.deliver()?;
+        Ok(self.take_sendme())
     }
 
     /// Whether a SENDME is owed. The 101 bug compares with "less than" where "at most" is right,
     /// so the first one comes a cell late and every later one on time.
     fn owes_sendme(&self) -> bool {
         let due = self.layer.start - self.layer.increment;
-        if self.bug_101 { self.deliver < due } else { self.deliver <= due }
+        if self.bug_101 { self.left < due } else { self.left <= due }
     }
 
     fn take_sendme(&mut self) -> bool {
         let owed = self.owes_sendme();
         if owed {
-            self.deliver += self.layer.increment;
+            self.left += self.layer.increment;
         }
         owed
     }
+}
+
+/// The sending end of a layer with a fixed window.
+#[derive(Clone, Copy, Debug)]
+struct PackageWindow {
+    layer: &'static Layer,
+    initial: u32,
+    left: u32,
+}
+
+impl PackageWindow {
+    fn new(layer: &'static Layer, initial: u32) -> Self {
+        PackageWindow { layer, initial, left: initial }
+    }
+
+    fn on_package(&mut self) {
+        self.left = self.left.checked_sub(1).expect("the edge packages only while the window is above zero");
+    }
 
     fn on_sendme(&mut self) -> Result<(), Violation> {
-        let window = self.package + self.layer.increment;
+        let window = self.left + self.layer.increment;
         // A peer that acknowledges cells we never sent inflates our window.
         if window > self.layer.start {
             return Err(Violation::UnexpectedSendme);
         }
-        self.package = window;
+        self.left = window;
         Ok(())
     }
 }
@@ -99,31 +116,36 @@ impl Window {
 /// `sendme_note_circuit_data_packaged()`, `sendme_circuit_consider_sending()`.
 /// Deviation: none.
 #[derive(Debug)]
-pub struct CircuitWindow(Window);
+pub struct CircuitWindow {
+    package: PackageWindow,
+    deliver: DeliverWindow,
+}
 
 impl CircuitWindow {
     /// Both windows of a new circuit.
     pub fn new(config: WindowsConfig) -> Self {
-        CircuitWindow(Window::new(&CIRCUIT, config.circuit_window, config.sendme_bug_101))
+        CircuitWindow {
+            package: PackageWindow::new(&CIRCUIT, config.circuit_window),
+            deliver: DeliverWindow::new(&CIRCUIT, config.sendme_bug_101),
+        }
     }
 }
 
 impl EdgeControl for CircuitWindow {
     fn package_window(&self) -> Cells {
-        Cells::new(self.0.package.into())
+        Cells::new(self.package.left.into())
     }
     fn on_package(&mut self, _now: Instant, _signals: Signals) {
-        self.0.package();
+        self.package.on_package();
     }
     fn on_deliver(&mut self, _now: Instant) -> Result<bool, Violation> {
-        self.0.deliver()?;
-        Ok(self.0.take_sendme())
+        self.deliver.on_deliver()
     }
     fn on_sendme(&mut self, _now: Instant, _signals: Signals) -> Result<(), Violation> {
-        self.0.on_sendme()
+        self.package.on_sendme()
     }
     fn window(&self) -> Cells {
-        Cells::new(self.0.initial.into())
+        Cells::new(self.package.initial.into())
     }
 }
 
@@ -133,7 +155,10 @@ impl EdgeControl for CircuitWindow {
 /// the SENDME while more than ten cells wait for the application.
 /// Deviation: none.
 #[derive(Debug)]
-pub struct StreamWindow(Window);
+pub struct StreamWindow {
+    package: PackageWindow,
+    deliver: DeliverWindow,
+}
 
 /// C tor withholds stream SENDMEs while more than this waits for the application [cell].
 const STREAM_BUFFERED_TOO_MUCH: u64 = 10;
@@ -141,25 +166,28 @@ const STREAM_BUFFERED_TOO_MUCH: u64 = 10;
 impl StreamWindow {
     /// Both windows of a new stream.
     pub fn new(config: WindowsConfig) -> Self {
-        StreamWindow(Window::new(&STREAM, config.stream_window, config.sendme_bug_101))
+        StreamWindow {
+            package: PackageWindow::new(&STREAM, config.stream_window),
+            deliver: DeliverWindow::new(&STREAM, config.sendme_bug_101),
+        }
     }
 }
 
 impl StreamControl for StreamWindow {
     fn package_window(&self) -> Cells {
-        Cells::new(self.0.package.into())
+        Cells::new(self.package.left.into())
     }
     fn on_package(&mut self, _now: Instant) {
-        self.0.package();
+        self.package.on_package();
     }
     fn on_deliver(&mut self, _now: Instant) -> Result<(), Violation> {
-        self.0.deliver()
+        self.deliver.deliver()
     }
     fn take_sendme(&mut self, _now: Instant, buffered: Cells) -> bool {
-        buffered.get() <= STREAM_BUFFERED_TOO_MUCH && self.0.take_sendme()
+        buffered.get() <= STREAM_BUFFERED_TOO_MUCH && self.deliver.take_sendme()
     }
     fn on_sendme(&mut self, _now: Instant) -> Result<(), Violation> {
-        self.0.on_sendme()
+        self.package.on_sendme()
     }
 }
 
@@ -219,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_peer_that_ignores_the_window_is_a_violation() {
-        let mut receiver = Window::new(&CIRCUIT, 1000, false);
+        let mut receiver = DeliverWindow::new(&CIRCUIT, false);
         for _ in 0..1000 {
             receiver.deliver().unwrap();
         }
