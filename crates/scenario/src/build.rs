@@ -70,7 +70,7 @@ impl<'a> View<'a> {
         matches!(self.table[key].value, Value::Flag(true))
     }
 
-    fn share(&self, key: &str) -> f64 {
+    pub(crate) fn share(&self, key: &str) -> f64 {
         match self.table[key].value {
             Value::Float(number) => number,
             ref other => panic!("the schema let {other:?} through as a number"),

@@ -132,6 +132,7 @@ fn rate(scenario: &Scenario, client: &Client, of_relays: f64, rtt: f64) -> f64 {
     };
     let window = match scenario.relays[exit].config.edge_control {
         EdgeControlConfig::Windows(windows) => windows.circuit_window.min(windows.stream_window),
+        EdgeControlConfig::Dynamic(dynamic) => dynamic.windows.stream_window,
         EdgeControlConfig::Custom { .. } => WindowsConfig::CIRCUIT_RANGE.1,
     };
     let of_link = client.host.link_down.bytes_per_sec() as f64;

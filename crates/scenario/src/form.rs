@@ -21,7 +21,7 @@ pub(crate) enum Form {
     Whole { least: i64, most: i64, unit: &'static str },
     /// Integers from 0, at least one, none twice.
     Seeds,
-    /// A probability below 1.
+    /// A fraction or probability below 1.
     Fraction,
     /// A rate such as `10 MiB/s`.
     Rate,
@@ -67,7 +67,7 @@ impl Form {
             Form::Seeds => {
                 "a list of different whole numbers from 0, at least one, like [1, 2, 3]".to_owned()
             }
-            Form::Fraction => "a probability from 0 to below 1, like 0.01".to_owned(),
+            Form::Fraction => "a fraction from 0 to below 1, like 0.01".to_owned(),
             Form::Rate => "a rate with its unit, like \"10 MiB/s\"".to_owned(),
             Form::Size { .. } => "a size with its unit, like \"32 KiB\"".to_owned(),
             Form::Span { .. } => "a duration with its unit, like \"80 ms\"".to_owned(),

@@ -480,12 +480,33 @@ pub(crate) const INNER_SECTIONS: &[&Section] = &[&STOP, &PAIR];
 
 pub(crate) const CIRCUIT_POLICY: Algorithm = Algorithm {
     name: "CircuitPolicy",
-    kinds: &[Kind {
-        name: "round-robin",
-        meaning: "circuits take turns, a cell each",
-        source: "C tor 0.2.3; DefenestraTor section 3.1",
-        keys: &[],
-    }],
+    kinds: &[
+        Kind {
+            name: "round-robin",
+            meaning: "circuits take turns, a cell each",
+            source: "C tor 0.2.3; DefenestraTor section 3.1",
+            keys: &[],
+        },
+        Kind {
+            name: "ewma",
+            meaning: "the circuit that sent least of late goes first",
+            source: "EWMA sections 2.3 and 3.5; C tor circuitmux_ewma.c",
+            keys: &[
+                key(
+                    "half_life",
+                    Form::Span { zero: false },
+                    Default("'30 s'"),
+                    "what was sent counts half after this long",
+                ),
+                key(
+                    "form",
+                    Form::Choice(&["list", "heap", "tick"]),
+                    Default("'heap'"),
+                    "how it is computed: all three choose alike",
+                ),
+            ],
+        },
+    ],
 };
 
 pub(crate) const SCHEDULER: Algorithm = Algorithm {
@@ -515,31 +536,76 @@ const fn window((least, most): (u32, u32)) -> Form {
 
 pub(crate) const EDGE_CONTROL: Algorithm = Algorithm {
     name: "EdgeControl",
-    kinds: &[Kind {
-        name: "windows",
-        meaning: "fixed SENDME windows of circuits and streams",
-        source: "tor-spec section 7.4; DefenestraTor sections 3.1 and 4.1",
-        keys: &[
-            key(
-                "circuit_window",
-                CIRCUIT_WINDOW,
-                Default("1000"),
-                "DATA cells of a circuit that may be unacknowledged; 100 is 50 KiB",
-            ),
-            key(
-                "stream_window",
-                STREAM_WINDOW,
-                Default("500"),
-                "DATA cells of a stream that may be unacknowledged",
-            ),
-            key(
-                "sendme_bug_101",
-                Form::Flag,
-                Default("false"),
-                "acknowledge one cell too late, as clients until 0.2.1.19 did",
-            ),
-        ],
-    }],
+    kinds: &[
+        Kind {
+            name: "windows",
+            meaning: "fixed SENDME windows of circuits and streams",
+            source: "tor-spec section 7.4; DefenestraTor sections 3.1 and 4.1",
+            keys: &[
+                key(
+                    "circuit_window",
+                    CIRCUIT_WINDOW,
+                    Default("1000"),
+                    "DATA cells of a circuit that may be unacknowledged; 100 is 50 KiB",
+                ),
+                key(
+                    "stream_window",
+                    STREAM_WINDOW,
+                    Default("500"),
+                    "DATA cells of a stream that may be unacknowledged",
+                ),
+                key(
+                    "sendme_bug_101",
+                    Form::Flag,
+                    Default("false"),
+                    "acknowledge one cell too late, as clients until 0.2.1.19 did",
+                ),
+            ],
+        },
+        Kind {
+            name: "dynamic-windows",
+            meaning: "a circuit window that follows the round-trip time",
+            source: "DefenestraTor section 4.1, equations 1 and 2",
+            keys: &[
+                key(
+                    "alpha",
+                    Form::Fraction,
+                    Default("0.25"),
+                    "where the threshold lies between the least and the greatest round trip",
+                ),
+                key(
+                    "adjust",
+                    Form::Choice(&["every-sendme", "once-per-rtt"]),
+                    Default("'every-sendme'"),
+                    "how often the window may change",
+                ),
+                key(
+                    "decay",
+                    Form::Fraction,
+                    Default("0.0"),
+                    "how fast least and greatest round trip drift towards the mean, a sample; 0 is never",
+                ),
+                key(
+                    "peer_bug_101",
+                    Form::Flag,
+                    Default("false"),
+                    "peers acknowledge one cell too late: the least window is 101",
+                ),
+                key(
+                    "stream_window",
+                    STREAM_WINDOW,
+                    Default("500"),
+                    "DATA cells of a stream that may be unacknowledged",
+                ),
+                key(
+                    "sendme_bug_101",
+                    Form::Flag,
+                    Default("false"),
+                    "acknowledge one cell too late, as clients until 0.2.1.19 did",
+                ),
+            ],
+        },
+    ],
 };
 
 pub(crate) const HOP_CONTROL: Algorithm = Algorithm {

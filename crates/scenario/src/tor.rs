@@ -4,9 +4,9 @@ use crate::build::View;
 use crate::error::Mistake;
 use crate::model::Phase;
 use penstock_core::channel_map::ChannelMapConfig;
-use penstock_core::circuit_policy::CircuitPolicyConfig;
+use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig};
 use penstock_core::config::{Bandwidth, EdgeQueue, Limits, Refill, RelayConfig};
-use penstock_core::edge_control::{EdgeControlConfig, WindowsConfig};
+use penstock_core::edge_control::{Adjust, DynamicConfig, EdgeControlConfig, WindowsConfig};
 use penstock_core::hop_control::HopControlConfig;
 use penstock_core::scheduler::{SchedulerConfig, VanillaConfig};
 use penstock_core::throttle::ThrottleConfig;
@@ -87,8 +87,18 @@ fn unknown(kind: &str) -> ! {
 }
 
 fn circuit_policy(view: View<'_>) -> CircuitPolicyConfig {
-    match algorithm(view, "circuit_policy", "").1 {
+    let (view, kind) = algorithm(view, "circuit_policy", "");
+    match kind {
         "round-robin" => CircuitPolicyConfig::RoundRobin,
+        "ewma" => {
+            let config = EwmaConfig { half_life: view.span("half_life") };
+            match view.text("form") {
+                "list" => CircuitPolicyConfig::EwmaList(config),
+                "heap" => CircuitPolicyConfig::EwmaHeap(config),
+                "tick" => CircuitPolicyConfig::EwmaTick(config),
+                form => unknown(form),
+            }
+        }
         kind => unknown(kind),
     }
 }
@@ -116,6 +126,21 @@ fn edge_control(view: View<'_>) -> EdgeControlConfig {
             circuit_window: view.whole("circuit_window") as u32,
             stream_window: view.whole("stream_window") as u32,
             sendme_bug_101: view.flag("sendme_bug_101"),
+        }),
+        "dynamic-windows" => EdgeControlConfig::Dynamic(DynamicConfig {
+            windows: WindowsConfig {
+                stream_window: view.whole("stream_window") as u32,
+                sendme_bug_101: view.flag("sendme_bug_101"),
+                ..WindowsConfig::default()
+            },
+            alpha: view.share("alpha"),
+            adjust: match view.text("adjust") {
+                "every-sendme" => Adjust::EverySendme,
+                "once-per-rtt" => Adjust::OncePerRtt,
+                adjust => unknown(adjust),
+            },
+            decay: view.share("decay"),
+            peer_bug_101: view.flag("peer_bug_101"),
         }),
         kind => unknown(kind),
     }

@@ -155,7 +155,7 @@ mistakes! {
         "x.toml:28: variants.1.name: the variant \"stock\" is there twice; every variant needs its own name";
     an_unknown_kind_is_refused_with_the_known_ones:
         "kind = \"windows\"" => "kind = \"vegas\"",
-        "x.toml:12: relay.edge_control.kind: \"vegas\" is unknown; the kind must be one of windows";
+        "x.toml:12: relay.edge_control.kind: \"vegas\" is unknown; the kind must be one of windows, dynamic-windows";
     a_missing_key_is_refused:
         "duration = \"10 min\"\n" => "",
         "x.toml:3: run.duration: this key is missing; it must be a duration with its unit, like \"80 ms\"";
@@ -170,7 +170,7 @@ mistakes! {
         "x.toml:20: workloads.web.pause: \"normal(1 s)\" is no duration: it does not start with a number; write it like \"80 ms\" (ns, us, ms, s, min, h), or \"uniform(LOW, HIGH)\"";
     an_impossible_loss_is_refused:
         "rtt = \"80 ms\"" => "loss = 1.5",
-        "x.toml:9: network.loss: 1.5 is a number and out of range; it must be a probability from 0 to below 1, like 0.01";
+        "x.toml:9: network.loss: 1.5 is a number and out of range; it must be a fraction from 0 to below 1, like 0.01";
     a_burst_without_a_rate_is_refused:
         "[relays.middle]" => "[relays.middle]\nbandwidth_burst = \"1 MiB\"",
         "x.toml:15: relays.middle.bandwidth_burst: there is a burst but no rate; set bandwidth_rate too";

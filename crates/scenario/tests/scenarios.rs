@@ -38,7 +38,9 @@ fn small(more: &str, sets: &[&str]) -> Scenario {
 fn circuit_window(config: &RelayConfig) -> u32 {
     match config.edge_control {
         EdgeControlConfig::Windows(windows) => windows.circuit_window,
-        EdgeControlConfig::Custom { .. } => panic!("no scenario makes this"),
+        EdgeControlConfig::Dynamic(_) | EdgeControlConfig::Custom { .. } => {
+            panic!("these have other windows")
+        }
     }
 }
 

@@ -95,7 +95,9 @@ impl EdgeControlConfig {
     pub fn build_stream(&self) -> AnyStreamControl {
         match self {
             EdgeControlConfig::Windows(config) => AnyStreamControl::Windows(StreamWindow::new(*config)),
-            EdgeControlConfig::Dynamic(config) => AnyStreamControl::Windows(StreamWindow::new(config.windows)),
+            EdgeControlConfig::Dynamic(config) => {
+                AnyStreamControl::Windows(StreamWindow::new(config.windows))
+            }
             EdgeControlConfig::Custom { stream, .. } => AnyStreamControl::Custom(stream()),
         }
     }

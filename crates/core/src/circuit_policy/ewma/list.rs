@@ -61,11 +61,12 @@ impl CircuitPolicy for List {
 
     fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)> {
         let half_life = self.config.half_life;
-        let standings = self.circuits.iter().filter(|(_, entry)| entry.eligible).map(|(key, entry)| Standing {
-            count: entry.count * decay(half_lives(entry.since, now, half_life)),
-            served: entry.served,
-            key: *key,
-        });
+        let standings =
+            self.circuits.iter().filter(|(_, entry)| entry.eligible).map(|(key, entry)| Standing {
+                count: entry.count * decay(half_lives(entry.since, now, half_life)),
+                served: entry.served,
+                key: *key,
+            });
         let best = standings.reduce(|best, next| if next.goes_before(&best) { next } else { best })?;
         Some((Priority(best.count), best.key))
     }
