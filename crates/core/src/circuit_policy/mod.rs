@@ -64,6 +64,22 @@ pub enum CircuitPolicyConfig {
 }
 
 impl CircuitPolicyConfig {
+    /// The half-life of what a circuit sent, changed; a policy without one stays as it is.
+    fn with_half_life(self, half_life: Duration) -> Self {
+        let ewma = EwmaConfig { half_life };
+        match self {
+            CircuitPolicyConfig::EwmaList(_) => CircuitPolicyConfig::EwmaList(ewma),
+            CircuitPolicyConfig::EwmaHeap(_) => CircuitPolicyConfig::EwmaHeap(ewma),
+            CircuitPolicyConfig::EwmaTick(_) => CircuitPolicyConfig::EwmaTick(ewma),
+            other @ (CircuitPolicyConfig::RoundRobin | CircuitPolicyConfig::Custom(_)) => other,
+        }
+    }
+
+    /// Changes the half-life for channels to come.
+    pub(crate) fn set_half_life(&mut self, half_life: Duration) {
+        *self = std::mem::take(self).with_half_life(half_life);
+    }
+
     /// The policy of one channel.
     pub fn build(&self) -> AnyCircuitPolicy {
         match self {

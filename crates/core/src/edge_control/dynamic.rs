@@ -226,6 +226,30 @@ mod tests {
     }
 
     #[test]
+    fn once_per_rtt_changes_the_window_at_most_once_in_a_round_trip() {
+        let config = DynamicConfig { adjust: Adjust::OncePerRtt, ..DynamicConfig::default() };
+        let mut control = DynamicWindow::new(config);
+        control.window = 500;
+        let (rtt, gap) = (Duration::from_millis(400), Duration::from_millis(10));
+        let mut now = Instant::ZERO;
+        for _ in 0..10 {
+            (0..100).for_each(|_| control.on_package(now, Signals::default()));
+            now += gap;
+        }
+        // Ten SENDMEs arrive 10 ms apart, each a round trip after its cell: one change, then none.
+        now = Instant::ZERO + rtt;
+        let windows: Vec<u32> = (0..10)
+            .map(|_| {
+                control.on_sendme(now, Signals::default()).unwrap();
+                now += gap;
+                control.window
+            })
+            .collect();
+        assert_eq!(windows, [600; 10]);
+        assert_eq!(control.adjusted, Some(Instant::ZERO + rtt));
+    }
+
+    #[test]
     fn a_window_below_what_is_in_flight_sends_nothing() {
         let mut control = DynamicWindow::new(DynamicConfig::default());
         control.window = 1000;

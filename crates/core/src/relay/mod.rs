@@ -17,6 +17,7 @@ use crate::cell::{Cell, PeerId};
 use crate::channel::{Buckets, Channel, CircIds};
 use crate::channel_map::ChannelMap;
 use crate::circuit::Circuit;
+use crate::circuit_policy::CircuitPolicy;
 use crate::config::RelayConfig;
 use crate::event::Event;
 use crate::kernel::{Interest, Kernel};
@@ -172,6 +173,15 @@ impl<C: Cell> Relay<C> {
             self.scheduler.on_timer(now, &mut self.node.lend(now, kernel));
         }
         self.settle(now, kernel);
+    }
+
+    /// The operator changed the half-life of circuits' counts (C tor: SIGHUP with a new
+    /// `CircuitPriorityHalflife`); counts stay. Policies that have none do not mind.
+    pub fn set_half_life(&mut self, now: Instant, half_life: Duration) {
+        self.node.config.circuit_policy.set_half_life(half_life);
+        for (_, channel) in &mut self.node.channels {
+            channel.policy.set_half_life(now, half_life);
+        }
     }
 
     /// What the driver must do next; poll until there is nothing.

@@ -31,6 +31,33 @@ fn weighted_paths_are_of_three_relays_in_proportion_to_their_weights() {
     assert!((share("thin") - 1.0 / 7.0).abs() < 0.05, "{}", share("thin"));
 }
 
+/// Any policy with any edge control, with loss below: nothing is lost or doubled, and downloads end.
+#[test]
+fn every_policy_and_edge_control_carries_a_download() {
+    let policies = [
+        "{ kind = 'round-robin' }",
+        "{ kind = 'ewma', form = 'list' }",
+        "{ kind = 'ewma', form = 'heap', half_life = '5 s' }",
+        "{ kind = 'ewma', form = 'tick' }",
+    ];
+    let edges = [
+        "{ kind = 'windows' }",
+        "{ kind = 'dynamic-windows' }",
+        "{ kind = 'dynamic-windows', adjust = 'once-per-rtt', decay = 0.01 }",
+    ];
+    for policy in policies {
+        for edge in edges {
+            let lab = Lab::path()
+                .set("relay.circuit_policy", policy)
+                .set("relays.exit.edge_control", edge)
+                .set("network.loss", "0.01");
+            let outcome = lab.run(1);
+            assert_conserved(&outcome);
+            assert!(complete(&outcome, "web").len() > 3, "{policy} {edge}");
+        }
+    }
+}
+
 #[test]
 fn fresh_circuits_carry_one_download_each() {
     for pause in ["0 s", "uniform(100 ms, 1 s)"] {

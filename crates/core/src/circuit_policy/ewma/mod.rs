@@ -257,6 +257,25 @@ mod tests {
         }
     }
 
+    /// A new half-life applies from now on; what was counted stays, to the heap's and the list's
+    /// rounding, and in ticks as C tor has it.
+    #[test]
+    fn a_changed_half_life_keeps_counts_and_decays_them_anew() {
+        for mut policy in all() {
+            let (now, later) = (Instant::from_secs(20), Instant::from_secs(30));
+            policy.on_ready(now, key(1));
+            for _ in 0..64 {
+                serve(&mut *policy, now);
+            }
+            let (before, _) = policy.head(now).unwrap();
+            policy.set_half_life(now, Duration::from_secs(10));
+            let (after, _) = policy.head(now).unwrap();
+            let (halved, _) = policy.head(later).unwrap();
+            assert!((after.0 / before.0 - 1.0).abs() < 1e-9, "{policy:?}");
+            assert!((halved.0 / after.0 - 0.5).abs() < 1e-9, "{policy:?}");
+        }
+    }
+
     #[derive(Clone, Copy, Debug)]
     enum Operation {
         Ready(u32),
