@@ -19,6 +19,7 @@ setup: $(SETUP) ## build and install penstock into .venv, with the tools of deve
 run: setup ## run the scenario "quickstart": a table, a report and pictures in runs/
 	@$(BIN)/penstock run quickstart
 
+test: PARTS := rustfmt clippy-driver
 test: setup ## run every check that CI runs
 	@.ci/test
 
@@ -31,7 +32,7 @@ clean: ## remove what setup and test made; runs/ stays
 
 # One line for each tool that is missing or too old.
 tools:
-	@.ci/tools "$(PYTHON)"
+	@.ci/tools "$(PYTHON)" $(PARTS)
 
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -name Cargo.toml -o -path '*/src/*.rs')
 

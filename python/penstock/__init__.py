@@ -11,28 +11,29 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from penstock._core import version
-from penstock.errors import Cancelled, OutputError, PenstockError, ScenarioError
-
 if TYPE_CHECKING:
+    from penstock.errors import Cancelled, OutputError, PenstockError, ScenarioError
     from penstock.result import Result, load
     from penstock.runs import run
 
-__version__ = version()
+    __version__: str
 
 __all__ = ["Cancelled", "OutputError", "PenstockError", "Result", "ScenarioError", "__version__", "load", "run"]
 
+_WHERE = {
+    **dict.fromkeys(("Cancelled", "OutputError", "PenstockError", "ScenarioError"), "penstock.errors"),
+    **dict.fromkeys(("Result", "load"), "penstock.result"),
+    "run": "penstock.runs",
+}
+
 
 def __getattr__(name: str) -> object:
-    """Import data frames and statistics when they are first asked for: `penstock list` needs none of them."""
-    if name in ("Result", "load"):
-        from penstock import result
-
-        return getattr(result, name)
-    if name == "run":
-        from penstock.runs import run
-
-        return run
+    """Import things when they are first asked for: a mistake is found sooner than data frames are loaded."""
+    if name == "__version__":
+        return import_module("penstock._core").version()
+    if name in _WHERE:
+        return getattr(import_module(_WHERE[name]), name)
     raise AttributeError(f"module 'penstock' has no attribute {name!r}")

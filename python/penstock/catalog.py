@@ -23,8 +23,10 @@ def find(scenario: str | Path) -> tuple[str, Path]:
     A file goes first, so that a copy in the working directory can be edited and run under its own name.
     """
     path = Path(scenario)
-    if path.suffix == ".toml" or path.is_file():
-        if not path.is_file():
+    with naming(path, "read"):
+        there = path.is_file()
+    if path.suffix == ".toml" or there:
+        if not there:
             raise ScenarioError(f"there is no scenario file {path}")
         whole, shelf = path.resolve(), SHIPPED.resolve()
         name = whole.relative_to(shelf) if whole.is_relative_to(shelf) else Path(path.name)

@@ -1,167 +1,58 @@
-"""The command `penstock`: its verbs, and the one place where errors become sentences and exit statuses."""
+"""The command `penstock`: the one place where errors become sentences and exit statuses."""
 
 from __future__ import annotations
 
 import os
 import sys
-from enum import StrEnum
-from pathlib import Path
-from typing import Annotated
 
-import typer
-from typer.exceptions import TyperException
-
-from penstock import _core, catalog
-from penstock.errors import MISTAKE, STOPPED, PenstockError, exit_status
-
-app = typer.Typer(
-    help="Congestion management for onion-routing networks, and the bench on which it is judged.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-
-
-class What(StrEnum):
-    """What `list` can list."""
-
-    scenarios = "scenarios"
-    algorithms = "algorithms"
-    presets = "presets"
-    workloads = "workloads"
-    networks = "networks"
-
-
-class World(StrEnum):
-    """Where a scenario can run."""
-
-    sim = "sim"
-    testbed = "testbed"
-
-
-Scenario = Annotated[str, typer.Argument(help="A scenario file, or the name of a shipped one.", metavar="SCENARIO")]
-Sets = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Override a key, with a TOML value; may be repeated.", metavar="KEY=VALUE"),
-]
-
-
-@app.command("list")
-def list_(what: Annotated[What | None, typer.Argument(help="What to list; everything if left out.")] = None) -> None:
-    """Say what there is, a line each."""
-    from penstock import listing
-
-    for each in [what] if what else list(What):
-        if what is None:
-            print(f"{each}:")
-        for line in listing.lines(each):
-            print(line if what else f"  {line}")
-
-
-@app.command()
-def check(scenario: Scenario, sets: Sets = None) -> None:
-    """Parse a scenario and explain it; run nothing."""
-    _, document = catalog.load(scenario, tuple(sets or ()))
-    print(document.describe().rstrip())
-
-
-@app.command()
-def run(
-    scenario: Scenario,
-    variant: Annotated[
-        list[str] | None, typer.Option(help="Run only this variant; may be repeated.", metavar="NAME")
-    ] = None,
-    sets: Sets = None,
-    seed: Annotated[int | None, typer.Option(help="The first seed.", metavar="N")] = None,
-    runs: Annotated[int | None, typer.Option(help="How many seeds, from the first upwards.", metavar="N")] = None,
-    world: Annotated[World, typer.Option(help="Where to run it.")] = World.sim,
-    out: Annotated[
-        Path | None, typer.Option(help="Where to write; a fresh folder under runs/ if left out.", metavar="DIR")
-    ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(help="Runs at the same time; one for each core if left out.", metavar="N")
-    ] = None,
-    report: Annotated[bool, typer.Option(help="Whether to draw pictures and write a report.")] = True,
-) -> None:
-    """Run every variant with every seed, then draw and report."""
-    if world is World.testbed:
-        raise PenstockError("there is no testbed yet: --world takes sim")
-    from penstock import runs as runner
-    from penstock.progress import Shown
-
-    with Shown(scenario) as watch:
-        result = runner.run(
-            scenario, variants=variant, sets=sets or (), seed=seed, runs=runs, out=out, jobs=jobs, watch=watch
-        )
-    _tell(result.directory, report=report)
-
-
-@app.command("report")
-def report_(
-    directories: Annotated[list[Path], typer.Argument(help="Output directories.", metavar="DIR...")],
-    to: Annotated[
-        Path | None, typer.Option(help="The page; report.html in the directory if there is one.", metavar="FILE")
-    ] = None,
-) -> None:
-    """Draw pictures of outputs and write an HTML page."""
-    if len(directories) == 1:
-        _tell(directories[0], to=to)
-        return
-    if to is None:
-        raise PenstockError("a report of several directories needs a name: add --to FILE")
-    from penstock.report import write
-    from penstock.result import Result
-
-    print(f"report: {write([Result(directory) for directory in directories], to)}")
-
-
-@app.command()
-def version() -> None:
-    """Print the version."""
-    print(f"penstock {_core.version()}")
-
-
-def _tell(directory: Path, *, to: Path | None = None, report: bool = True) -> None:
-    """Write the report of one directory and show its tables."""
-    from penstock import tables
-    from penstock.result import Result
-
-    result = Result(directory)
-    footer = f"tables:   {directory}"
-    if report:
-        from penstock.report import write
-
-        page = write([result], to or directory / "report.html")
-        pictures = ", ".join(path.name for path in sorted((directory / "figures").glob("*.png")))
-        footer = f"report:   {page}\npictures: {directory / 'figures'} ({pictures or 'none'})"
-    tables.show(result, footer, tables.console())
+from penstock import stopping
 
 
 def main() -> None:
     """Run the command; every foreseeable error ends as one sentence on standard error."""
-    status = 0
+    stopping.leave_on_interrupt()
     try:
-        app(sys.argv[1:] or ["--help"], standalone_mode=False)
-    except PenstockError as error:
-        status = exit_status(error)
-        _say(str(error))
-    except TyperException as error:
-        status = MISTAKE
-        _say(error.format_message().replace("Value error, ", ""))
-    except typer.Exit as leaving:
-        status = leaving.exit_code
-    except (KeyboardInterrupt, typer.Abort):
-        status = STOPPED
+        status = _run()
+    except KeyboardInterrupt:
+        status = stopping.STOPPED
         _say("stopped")
+    if status == stopping.STOPPED:
+        # Threads of stopped runs may still be in the simulator; the process does not wait for them.
+        os._exit(status)
+    sys.exit(status)
+
+
+def _run() -> int:
+    """Do what the arguments say; returns the exit status."""
+    from typer import Exit
+    from typer.exceptions import TyperException
+
+    from penstock.errors import MISTAKE, PenstockError, exit_status
+    from penstock.verbs import app
+
+    try:
+        # Typer returns a status as if it were a result, that of Ctrl-C among them.
+        status = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        sys.stdout.flush()
+    except PenstockError as error:
+        _say(str(error))
+        return exit_status(error)
+    except TyperException as error:
+        _say(error.format_message().replace("Value error, ", ""))
+        return MISTAKE
+    except Exit as leaving:
+        return leaving.exit_code
     except BrokenPipeError:
         # Whoever read our output has seen enough; what is left of it goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 1
-    if status == STOPPED:
-        # Threads of stopped runs may still be in the simulator; the process does not wait for them.
-        sys.stdout.flush()
-        os._exit(STOPPED)
-    sys.exit(status)
+        return 1
+    except OSError as error:
+        about = f"{error.filename}: " if error.filename else ""
+        _say(f"{about}{error.strerror or error}")
+        return MISTAKE
+    if status == stopping.STOPPED:
+        _say("stopped")
+    return status if isinstance(status, int) else 0
 
 
 def _say(sentence: str) -> None:

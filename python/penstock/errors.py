@@ -10,14 +10,12 @@ from contextlib import contextmanager
 from os import PathLike, fspath
 
 from penstock._core import Cancelled, OutputError, PenstockError, ScenarioError
+from penstock.stopping import STOPPED
 
 __all__ = ["MISTAKE", "STOPPED", "Cancelled", "OutputError", "PenstockError", "ScenarioError", "exit_status", "naming"]
 
 MISTAKE = 2
 """Exit status when the user, or the machine under it, has to change something."""
-
-STOPPED = 130
-"""Exit status after Ctrl-C, as shells give it."""
 
 
 def exit_status(error: PenstockError) -> int:

@@ -1,7 +1,8 @@
 """An output directory: how it comes to be, resumes, and is closed.
 
 A run is written into `parts/<variant>-<seed>.tmp` and renamed to `parts/<variant>-<seed>` when all of it is there, so
-that whatever has its final name is whole. `manifest.json` says `"finished": false` until every run is there.
+that whatever has its final name is whole. `manifest.json` says `"finished": false` until every run is there that was
+asked for so far; until then runs and tables are read from the parts alone, and afterwards from the merged tables.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import resource
 import shutil
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,8 @@ class Origin:
     name: str
     document: _core.Document
     sets: tuple[str, ...]
+    typed: str
+    """The scenario as the user named it."""
 
     @property
     def version(self) -> str:
@@ -72,37 +76,60 @@ class Origin:
 class OutputDir:
     """The directory of one `penstock run`, locked against another that wants to write into it."""
 
-    def __init__(self, path: Path, origin: Origin) -> None:
-        """Make `path`, or take up an unfinished directory of the same origin; refuse any other."""
+    def __init__(self, path: Path, origin: Origin, jobs: Iterable[Job]) -> None:
+        """Make `path`, or take up an unfinished directory of the same origin; refuse any other.
+
+        What was asked for grows by `jobs`: all variants that were asked for so far, with all seeds.
+        """
         self.path = path
         self.origin = origin
-        if path.exists():
-            self._check_resumable()
         with naming(path, "make"):
-            self.parts.mkdir(parents=True, exist_ok=True)
+            existed = path.exists()
+            if not existed:
+                path.mkdir(parents=True)
         self._lock = self._take_lock()
-        self.write_manifest(finished=False)
+        try:
+            earlier = self._check_resumable() if existed else {}
+            self._variants = {*earlier.get("variants", ()), *(job.variant for job in jobs)}
+            self._seeds = {*earlier.get("seeds", ()), *(job.seed for job in jobs)}
+            with naming(self.parts, "make"):
+                self.parts.mkdir(exist_ok=True)
+            self._drop_tables()
+            self.write_manifest(finished=False)
+        except BaseException:
+            self.close()
+            raise
 
     @classmethod
-    def fresh(cls, origin: Origin, under: Path = Path("runs")) -> OutputDir:
+    def fresh(cls, origin: Origin, jobs: Iterable[Job], under: Path = Path("runs")) -> OutputDir:
         """A directory that is not there yet: `runs/<scenario>-<n>`."""
         stem = origin.name.replace("/", "-")
         n = 1
-        while (under / f"{stem}-{n}").exists():
-            n += 1
-        return cls(under / f"{stem}-{n}", origin)
+        with naming(under / f"{stem}-{n}", "make"):
+            while (under / f"{stem}-{n}").exists():
+                n += 1
+        return cls(under / f"{stem}-{n}", origin, jobs)
 
     @property
     def parts(self) -> Path:
         """Where finished runs wait until the tables are merged."""
         return self.path / "parts"
 
-    def _check_resumable(self) -> None:
+    @property
+    def asked(self) -> list[Job]:
+        """Every run that was asked for so far, in the order of the final tables."""
+        order = (name for name, _ in self.origin.document.variants())
+        return [Job(name, seed) for name in order if name in self._variants for seed in sorted(self._seeds)]
+
+    def _check_resumable(self) -> dict[str, Any]:
+        """What was asked for earlier, if the directory may be taken up."""
         manifest = read_manifest(self.path)
         if manifest is None:
             raise OutputError(f"{self.path} exists and is not an output of penstock: choose another --out")
         if manifest.get("finished"):
-            raise OutputError(f"{self.path} exists and is finished: choose another --out, or read it with report")
+            raise OutputError(
+                f"{self.path} exists and is finished: choose another --out, or read it with penstock report {self.path}"
+            )
         scenario = manifest.get("scenario", {})
         if scenario.get("fingerprint") != self.origin.document.fingerprint():
             was = scenario.get("name", "?")
@@ -113,10 +140,13 @@ class OutputDir:
                 f"{self.path} exists and was begun by penstock {manifest.get('version')}, "
                 f"this is {self.origin.version}: choose another --out"
             )
+        asked: dict[str, Any] = manifest.get("asked", {})
+        return asked
 
     def _take_lock(self) -> int:
         """Lock the directory for as long as this process lives."""
-        lock = os.open(self.path, os.O_RDONLY)
+        with naming(self.path, "open"):
+            lock = os.open(self.path, os.O_RDONLY)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -151,30 +181,47 @@ class OutputDir:
 
     def finished(self) -> dict[Job, dict[str, Any]]:
         """The runs that are there, in the order of the final tables, with what they cost."""
-        order = {name: rank for rank, (name, _) in enumerate(self.origin.document.variants())}
-        found = {}
-        for path in self.parts.glob("*/run.json"):
-            if path.parent.suffix != ".tmp":
-                record = read_json(path)
-                found[Job(record["variant"], record["seed"])] = record
-        return dict(sorted(found.items(), key=lambda run: (order[run[0].variant], run[0].seed)))
+        order = [name for name, _ in self.origin.document.variants()]
+        return {Job(record["variant"], record["seed"]): record for record, _ in finished_parts(self.path, order)}
+
+    def missing(self) -> list[Job]:
+        """The runs that were asked for and are not there."""
+        return missing(self.asked, self.finished())
 
     def merge(self) -> None:
         """Join the tables of the finished runs."""
         _core.merge([self.parts / job.folder for job in self.finished()], self.path)
 
-    def finish(self, *, finished: bool) -> None:
-        """Merge what is there and write the manifest; parts go away only when nothing is missing."""
-        self.merge()
+    def finish(self) -> None:
+        """Say what is there; parts go away only when nothing is missing, and their tables are merged."""
+        finished = not self.missing()
         self.write_manifest(finished=finished)
         if finished:
             shutil.rmtree(self.parts, ignore_errors=True)
+
+    def keep(self) -> None:
+        """Leave the directory before its time: the parts stay as they are, and nothing beside them."""
+        with suppress(OutputError):
+            self._drop_tables()
+            self.write_manifest(finished=False)
+
+    def _drop_tables(self) -> None:
+        """Remove merged tables of fewer runs, or of a merge that did not end."""
+        for table in TABLES:
+            for path in (self.path / f"{table}.parquet", self.path / f"{table}.parquet.tmp"):
+                with naming(path, "remove"):
+                    path.unlink(missing_ok=True)
 
     def write_manifest(self, *, finished: bool) -> None:
         """Say what this directory holds."""
         manifest = {
             "version": self.origin.version,
             "finished": finished,
+            "asked": {
+                "scenario": self.origin.typed,
+                "variants": list(dict.fromkeys(job.variant for job in self.asked)),
+                "seeds": sorted(self._seeds),
+            },
             "scenario": self.origin.describe(),
             "runs": list(self.finished().values()),
             "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
@@ -185,18 +232,18 @@ class OutputDir:
 def read_manifest(directory: Path) -> dict[str, Any] | None:
     """The manifest of an output directory; none if it is not one."""
     path = directory / "manifest.json"
-    if not path.is_file():
-        return None
+    with naming(path, "read"):
+        if not path.is_file():
+            return None
     return read_json(path)
 
 
-def table_files(directory: Path, table: str) -> list[Path]:
-    """The files that hold a table: the merged one, or those of the finished runs where merging never came."""
-    merged = directory / f"{table}.parquet"
-    if merged.is_file():
-        return [merged]
-    parts = (path for path in (directory / "parts").glob(f"*/{table}.parquet") if path.parent.suffix != ".tmp")
-    return sorted(parts)
+def finished_parts(directory: Path, variants: Sequence[str]) -> list[tuple[dict[str, Any], Path]]:
+    """What the finished runs of a directory cost, and their parts, in the order of the final tables."""
+    files = [path for path in (directory / "parts").glob("*/run.json") if path.parent.suffix != ".tmp"]
+    found = [(read_json(path), path.parent) for path in files]
+    order = {name: rank for rank, name in enumerate(variants)}
+    return sorted(found, key=lambda part: (order[part[0]["variant"]], part[0]["seed"]))
 
 
 def read_json(path: Path) -> dict[str, Any]:

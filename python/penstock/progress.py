@@ -41,7 +41,7 @@ class Shown:
     def __init__(self, what: str) -> None:
         """Watch runs of `what`."""
         self._what = what
-        self._console = Console(stderr=True)
+        self._console = Console(stderr=True, markup=False, emoji=False)
         self._began = time.monotonic()
         self._next_line = self._began + PATIENCE_S
         self._bars: _Bars | None = None
@@ -75,7 +75,7 @@ class _Bars:
 
     def __init__(self, console: Console, what: str, total: int) -> None:
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=30),
             TextColumn("{task.percentage:>3.0f} %"),
             TextColumn("{task.fields[runs]}"),

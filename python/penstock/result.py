@@ -5,6 +5,8 @@ Statistics are imported when they are asked for: they take longer to load than a
 
 from __future__ import annotations
 
+import json
+import shlex
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from penstock.errors import OutputError, naming
-from penstock.output import read_manifest, table_files
+from penstock.output import finished_parts, read_manifest
 
 
 def load(directory: str | Path) -> Result:
@@ -34,6 +36,12 @@ class Result:
             there = "is not an output of penstock: it has no manifest.json"
             raise OutputError(f"{directory} {there if self.directory.exists() else 'does not exist'}")
         self.manifest: dict[str, Any] = manifest
+        self._parts: list[Path] | None = None
+        if not self.finished:
+            # Whatever stopped it may have left no time to say what is there.
+            found = finished_parts(self.directory, [each["name"] for each in self.scenario["variants"]])
+            self.manifest["runs"] = [record for record, _ in found]
+            self._parts = [part for _, part in found]
 
     def __repr__(self) -> str:
         return f"Result({str(self.directory)!r}, {len(self.manifest['runs'])} runs)"
@@ -48,6 +56,31 @@ class Result:
     def finished(self) -> bool:
         """Whether every run that was asked for is there."""
         return bool(self.manifest["finished"])
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The scenario as it was named, and the variants and seeds that were asked for so far."""
+        known = {"scenario": self.scenario["name"], "variants": list(self.variants), "seeds": self.seeds}
+        return {**known, **self.manifest.get("asked", {})}
+
+    @property
+    def command(self) -> str:
+        """The command that makes the same tables again; for an unfinished directory, the one that finishes it."""
+        asked = self.asked
+        words = ["penstock", "run", asked["scenario"]]
+        if asked["variants"] != [each["name"] for each in self.scenario["variants"]]:
+            words += [word for name in asked["variants"] for word in ("--variant", name)]
+        sets = [each for each in self.scenario["sets"] if each.partition("=")[0].strip() != "run.seeds"]
+        seeds = asked["seeds"]
+        together = seeds == list(range(seeds[0], seeds[0] + len(seeds))) if seeds else True
+        if not together:
+            sets.append(f"run.seeds={json.dumps(seeds, separators=(',', ':'))}")
+        words += [word for override in sets for word in ("--set", override)]
+        if seeds and together:
+            words += ["--seed", str(seeds[0]), "--runs", str(len(seeds))]
+        if not self.finished:
+            words += ["--out", str(self.directory)]
+        return shlex.join(words)
 
     @cached_property
     def variants(self) -> dict[str, str]:
@@ -86,7 +119,7 @@ class Result:
         return self._table("cells")
 
     def _table(self, name: str) -> pl.DataFrame:
-        files = table_files(self.directory, name)
+        files = [part / f"{name}.parquet" for part in ([self.directory] if self._parts is None else self._parts)]
         if not files:
             raise OutputError(f"{self.directory} has no finished run yet")
         try:

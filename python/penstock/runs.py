@@ -6,11 +6,10 @@ import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from pathlib import Path
 
 from penstock import _core, catalog
-from penstock.errors import Cancelled, OutputError, ScenarioError
+from penstock.errors import Cancelled, ScenarioError
 from penstock.output import Job, Origin, OutputDir, missing
 from penstock.progress import Silent, Watch
 from penstock.result import Result
@@ -58,10 +57,12 @@ def run(
     threads = default_jobs() if jobs is None else jobs
     if threads < 1:
         raise ScenarioError(f"--jobs is {threads}; it takes at least one")
-    origin = Origin(name, document, tuple(sets))
-    output = OutputDir.fresh(origin) if out is None else OutputDir(Path(out), origin)
+    origin = Origin(name, document, tuple(sets), str(scenario))
+    output = OutputDir.fresh(origin, todo) if out is None else OutputDir(Path(out), origin, todo)
     try:
         execute(output, todo, threads, watch or Silent())
+    except KeyboardInterrupt:
+        raise Cancelled(_stopped(output)) from None
     finally:
         output.close()
     return Result(output.path)
@@ -75,14 +76,15 @@ def plan(document: _core.Document, variants: Sequence[str] | None, seed: int | N
             raise ScenarioError(f"there is no variant {name!r}; this scenario has {', '.join(known)}")
     if runs is not None and runs < 1:
         raise ScenarioError(f"--runs is {runs}; it takes at least one")
-    if seed is not None and not 0 <= seed <= LAST_SEED - (runs or 1):
-        raise ScenarioError(f"--seed is {seed}; it takes a whole number from 0 to 2^63 - 1, less the number of runs")
     listed = document.seeds()
     if seed is None and runs is None:
         seeds = listed
     else:
-        first = listed[0] if seed is None else seed
-        seeds = list(range(first, first + (runs or 1)))
+        first, count = listed[0] if seed is None else seed, runs or 1
+        if not 0 <= first <= LAST_SEED - (count - 1):
+            which = "the scenario's first seed" if seed is None else "--seed"
+            raise ScenarioError(f"{which} is {first}; seeds are whole numbers, and the last one at most 2^63 - 1")
+        seeds = list(range(first, first + count))
     chosen = [name for name in known if not variants or name in variants]
     return [Job(variant, each) for each in seeds for variant in chosen]
 
@@ -98,27 +100,25 @@ def execute(output: OutputDir, jobs: Sequence[Job], threads: int, watch: Watch) 
     crew = _Crew(output, todo, threads)
     try:
         crew.work(watch, already=len(jobs) - len(todo))
-    except BaseException as error:
+        if not output.missing():
+            output.merge()
+    except BaseException:
         crew.stop()
-        kept = _keep(output)
-        if not isinstance(error, KeyboardInterrupt):
-            raise
-        raise Cancelled(
-            f"stopped: {kept} of {len(jobs)} runs are finished and kept in {output.path}, "
-            f"and the same command with --out {output.path} does the rest"
-        ) from None
-    output.finish(finished=True)
+        output.keep()
+        raise
+    output.finish()
 
 
-def _keep(output: OutputDir) -> int:
-    """Close a directory before its time; returns how many runs it holds.
-
-    Where not even that can be written, the parts stay readable as they are.
-    """
-    kept = len(output.finished())
-    with suppress(OutputError):
-        output.finish(finished=False)
-    return kept
+def _stopped(output: OutputDir) -> str:
+    """What to say after Ctrl-C."""
+    if Result(output.path).finished:
+        return f"stopped, but all runs are finished: penstock report {output.path} shows them"
+    asked = output.asked
+    kept = len(asked) - len(output.missing())
+    return (
+        f"stopped: {kept} of {len(asked)} runs are finished and kept in {output.path}, "
+        f"and the same command with --out {output.path} does the rest"
+    )
 
 
 class _Crew:

@@ -91,19 +91,16 @@ def compare(transfers: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFram
 def _compare_one(
     transfers: pl.DataFrame, first: str, other: str, workload: str, metric: Metric
 ) -> dict[str, str | int | float | bool]:
-    medians = (
-        counted(transfers)
-        .filter(pl.col("workload") == workload, pl.col("variant").is_in([first, other]))
-        .group_by("network", "seed", "variant")
-        .agg(pl.col(metric.column).median())
-        .drop_nulls()
-        .pivot("variant", index=["network", "seed"], values=metric.column)
-        .sort("network", "seed")
-    )
-    both = {first, other} <= set(medians.columns)
-    complete = medians.drop_nulls() if both else pl.DataFrame(schema={first: pl.Float64, other: pl.Float64})
-    pairs = stats.paired(complete[first].to_numpy(), complete[other].to_numpy())
-    base = stats.mean(complete[first].to_numpy())
+    keys = ["network", "seed"]
+
+    def medians(variant: str) -> pl.DataFrame:
+        of = (pl.col("variant") == variant) & (pl.col("workload") == workload)
+        return counted(transfers).filter(of).group_by(keys).agg(median=pl.col(metric.column).median()).drop_nulls()
+
+    complete = medians(first).join(medians(other), on=keys, suffix="_of_other").sort(keys)
+    of_first, of_other = complete["median"].to_numpy(), complete["median_of_other"].to_numpy()
+    pairs = stats.paired(of_first, of_other)
+    base = stats.mean(of_first)
     pooled = [sample(transfers, variant, workload, metric).to_numpy() for variant in (first, other)]
     return {
         "baseline": first,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -19,8 +19,11 @@ METRIC_NAMES = {metric.column: metric.short for metric in summary.METRICS}
 
 def console() -> Console:
     """Standard output, wide enough for the tables where nobody looks on."""
-    screen = Console(highlight=False)
-    return screen if screen.is_terminal else Console(highlight=False, width=LOG_WIDTH)
+    # Names, labels and paths are the user's: nothing in them is markup.
+    screen = Console(highlight=False, markup=False, emoji=False)
+    if not screen.is_terminal:
+        screen.width = LOG_WIDTH
+    return screen
 
 
 def show(result: Result, footer: str, to: Console) -> None:
@@ -30,9 +33,10 @@ def show(result: Result, footer: str, to: Console) -> None:
         to.print(f"No download finished after the warm-up.\n{footer}")
         return
     to.print(_summary_table(result, rows.iter_rows(named=True)))
-    if len(result.variants) > 1:
-        to.print(_differences_table(result))
-        to.print(f" {pairs_remark(result)}\n", soft_wrap=True)
+    differences = result.differences()
+    if differences.height:
+        to.print(_differences_table(result, differences.iter_rows(named=True)))
+        to.print(f" {pairs_remark(differences['pairs'].to_list())}\n", soft_wrap=True)
     to.print(footer, soft_wrap=True)
 
 
@@ -59,7 +63,7 @@ def _summary_table(result: Result, rows: Iterable[dict[str, Any]]) -> Table:
     return table
 
 
-def _differences_table(result: Result) -> Table:
+def _differences_table(result: Result, rows: Iterable[dict[str, Any]]) -> Table:
     first = next(iter(result.variants.values()))
     table = Table(title=f"\nDifference to {first}", title_justify="left", title_style="bold", box=None)
     for column in ("variant", "workload", "median of"):
@@ -67,7 +71,7 @@ def _differences_table(result: Result) -> Table:
     for column in ("difference", "95 % interval", "relative"):
         table.add_column(column, justify="right")
     last = None
-    for row in result.differences().iter_rows(named=True):
+    for row in rows:
         label = result.variants[row["variant"]]
         shown = label if label != last else ""
         last = label
@@ -76,12 +80,13 @@ def _differences_table(result: Result) -> Table:
     return table
 
 
-def pairs_remark(result: Result) -> str:
-    """On what the intervals rest, and what so few pairs cannot show."""
-    pairs = len(result.seeds)
-    if pairs < 2:
+def pairs_remark(pairs: Sequence[int]) -> str:
+    """On what the intervals of so many pairs in each row rest, and what too few of them cannot show."""
+    fewest, most = min(pairs), max(pairs)
+    if most < 2:
         return "One seed: no interval is possible; --runs 5 gives one."
-    return f"Paired by seed: the median of each of {pairs} seeds under both variants, t interval of the differences."
+    seeds = f"{most}" if fewest == most else f"{fewest} to {most}"
+    return f"Paired by seed: the median of each of {seeds} seeds under both variants, t interval of the differences."
 
 
 def seconds(value: float) -> str:

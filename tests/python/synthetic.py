@@ -40,8 +40,16 @@ def write(
             runs.append({**key, **_cost()})
     frames = {"transfers": transfers, "circuits": circuits, "cells": cells, "relays": relays, "paths": paths}
     for name, rows in frames.items():
-        pl.DataFrame(rows, infer_schema_length=None).write_parquet(directory / f"{name}.parquet")
-    _write_manifest(directory, runs, finished=finished)
+        frame = pl.DataFrame(rows, infer_schema_length=None)
+        if finished:
+            frame.write_parquet(directory / f"{name}.parquet")
+            continue
+        for run in runs:
+            part = directory / "parts" / f"{run['variant']}-{run['seed']}"
+            part.mkdir(parents=True, exist_ok=True)
+            frame.filter(variant=run["variant"], seed=run["seed"]).write_parquet(part / f"{name}.parquet")
+            (part / "run.json").write_text(json.dumps(run))
+    _write_manifest(directory, runs if finished else [], variants, seeds, finished=finished)
     return directory
 
 
@@ -127,9 +135,13 @@ def _cost() -> dict[str, object]:
     return {**spent, "events": 1_000_000, "packets": 400_000, "cells": 200_000, "peak_heap_bytes": 4_000_000}
 
 
-def _write_manifest(directory: Path, runs: list[dict[str, object]], *, finished: bool) -> None:
+def _write_manifest(
+    directory: Path, runs: list[dict[str, object]], variants: tuple[str, ...], seeds: int, *, finished: bool
+) -> None:
+    name = "defenestrator/bottleneck"
+    asked = {"scenario": name, "variants": variants, "seeds": list(range(1, seeds + 1))}
     scenario = {
-        "name": "defenestrator/bottleneck",
+        "name": name,
         "fingerprint": "0123456789abcdef",
         "title": "Two clients behind a slow middle relay",
         "paper": "defenestrator",
@@ -139,6 +151,6 @@ def _write_manifest(directory: Path, runs: list[dict[str, object]], *, finished:
         "sets": [],
         "variants": [{"name": name, "label": label, "resolved": "[run]\n"} for name, label in VARIANTS.items()],
     }
-    manifest = {"version": "0.1.0", "finished": finished, "scenario": scenario, "runs": runs}
+    manifest = {"version": "0.1.0", "finished": finished, "asked": asked, "scenario": scenario, "runs": runs}
     manifest["peak_rss_bytes"] = 200_000_000
     (directory / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -61,9 +63,7 @@ def test_ctrl_c_ends_within_a_second_and_keeps_finished_runs(penstock: Command, 
     assert not result.finished
     assert list(result.variants) == ["stock", "small"]
     assert result.transfers["variant"].unique(maintain_order=True).to_list() == ["stock", "small"]
-    for table in TABLES:
-        assert (out / f"{table}.parquet").is_file()
-    assert not list((out / "parts").glob("*.tmp"))
+    assert {part.name for part in (out / "parts").iterdir()} == {"stock-1", "small-1"}
 
 
 def test_an_unfinished_directory_resumes_to_the_same_tables(penstock: Command, small: Path) -> None:
@@ -139,3 +139,139 @@ def test_a_file_that_may_not_grow_is_named_and_finished_runs_are_kept(penstock: 
     assert list(result.variants) == ["stock"]
     assert result.transfers.height > 0
     assert [path.name for path in (out / "parts").iterdir()] == ["stock-1"]
+
+
+def test_a_table_that_may_not_grow_leaves_the_parts_and_nothing_else(penstock: Command, small: Path) -> None:
+    """Each run's cells fit below the limit, those of all runs do not: the merge fails, and another one does not."""
+    run = penstock.words("run", small, "--runs", "3", "--set", "trace.cells=1", "--no-report", "--out", "out")
+    done = penstock.run(["bash", "-c", 'ulimit -f 800; exec "$@"', "-", *run])
+    assert done.status == 2, done
+    assert "cannot merge the tables: " in done.err
+    assert "File too large" in done.err
+    assert len(done.err.splitlines()) == 1
+    out = penstock.directory / "out"
+    assert sorted(path.name for path in out.iterdir()) == ["manifest.json", "parts"]
+    result = package.load(out)
+    assert not result.finished
+    assert len(result.manifest["runs"]) == 6
+    assert penstock.run(run).status == 0
+    assert package.load(out).finished
+
+
+INTERRUPTED_BY = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+from penstock.cli import main
+sys.argv = ["penstock", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("verb", "module"),
+    [
+        ("list", "typer"),
+        ("run", "polars"),
+        ("run", "penstock.runs"),
+        ("run", "matplotlib"),
+        ("report", "matplotlib.figure"),
+        ("report", "matplotlib.backends.backend_svg"),
+    ],
+)
+def test_ctrl_c_outside_of_runs_is_one_sentence_too(
+    penstock: Command, small: Path, made_up: Path, verb: str, module: str
+) -> None:
+    words = {"list": ["list"], "run": ["run", str(small), "--runs", "1"], "report": ["report", str(made_up)]}
+    code = INTERRUPTED_BY.format(module=module)
+    done = penstock.run([sys.executable, "-c", code, *words[verb]])
+    assert (done.status, done.err) == (130, "penstock: stopped\n"), done
+
+
+def test_ctrl_c_in_the_merge_keeps_all_runs(penstock: Command, small: Path) -> None:
+    code = INTERRUPTED_BY.format(module="nothing").replace(
+        "from penstock.cli import main",
+        "from penstock import _core\n_core.merge = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
+        "from penstock.cli import main",
+    )
+    arguments = ["run", str(small), "--no-report", "--out", "out"]
+    done = penstock.run([sys.executable, "-c", code, *arguments])
+    assert done.status == 130, done
+    assert done.out == ""
+    assert done.err.startswith("penstock: stopped: 4 of 4 runs are finished and kept in out, ")
+    assert len(done.err.splitlines()) == 1
+    assert penstock(*arguments).status == 0
+    assert package.load(penstock.directory / "out").finished
+
+
+@pytest.mark.parametrize("left", [0, 1, 4])
+def test_what_a_kill_leaves_can_be_read_and_finished(penstock: Command, small: Path, left: int) -> None:
+    """The manifest of the beginning, some parts, and tables of a merge that did not end."""
+    assert penstock("run", small, "--no-report", "--out", "whole").status == 0
+    out = penstock.directory / "out"
+    (out / "parts" / "small-2.tmp").mkdir(parents=True)
+    manifest = json.loads((penstock.directory / "whole" / "manifest.json").read_text())
+    document = _core.Document(small.read_text(), str(small))
+    for run in manifest["runs"][:left]:
+        part = out / "parts" / f"{run['variant']}-{run['seed']}"
+        part.mkdir()
+        _core.run(document, run["variant"], run["seed"], part, _core.Control())
+        (part / "run.json").write_text(json.dumps(run))
+    (out / "manifest.json").write_text(json.dumps({**manifest, "finished": False, "runs": []}))
+    for torn in ("transfers.parquet", "paths.parquet", "cells.parquet.tmp"):
+        (out / torn).write_text("PAR1")
+    result = package.load(out)
+    assert [(run["variant"], run["seed"]) for run in result.manifest["runs"]] == [
+        (run["variant"], run["seed"]) for run in manifest["runs"][:left]
+    ]
+    done = penstock("report", "out")
+    command = "penstock run small.toml --seed 1 --runs 2 --out out"
+    if left:
+        assert done.status == 0, done
+        assert f"unfinished: {left} of 4 runs that were asked for are there; the rest: " in done.out
+        whole = package.load(penstock.directory / "whole").transfers
+        assert result.transfers.equals(whole.head(result.transfers.height))
+        page = (out / "report.html").read_text()
+        assert "How to finish it" in page
+        assert f"<pre>{command.replace('small.toml', str(small))}</pre>" in page
+    else:
+        assert (done.status, done.err) == (2, "penstock: out has no finished run yet\n")
+    assert penstock("run", small, "--no-report", "--out", "out").status == 0
+    for table in TABLES:
+        name = f"{table}.parquet"
+        assert (out / name).read_bytes() == (penstock.directory / "whole" / name).read_bytes(), name
+    assert not list(out.glob("*.tmp"))
+
+
+def test_a_smaller_request_neither_finishes_nor_drops_what_was_asked_for(penstock: Command, small: Path) -> None:
+    assert penstock("run", small, "--no-report", "--out", "out", "--seed", "1", "--runs", "2").status == 0
+    out = penstock.directory / "out"
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["asked"] == {"scenario": str(small), "variants": ["stock", "small"], "seeds": [1, 2]}
+    (out / "parts").mkdir()
+    (out / "manifest.json").write_text(json.dumps({**manifest, "finished": False}))
+    done = penstock("run", "small.toml", "--no-report", "--out", "out", "--seed", "9", "--variant", "small")
+    assert done.status == 0, done
+    assert "unfinished: 1 of 6 runs" in done.out
+    assert "penstock run small.toml --set 'run.seeds=[1,2,9]' --out out" in done.out
+    result = package.load(out)
+    assert not result.finished
+    assert result.asked == {"scenario": "small.toml", "variants": ["stock", "small"], "seeds": [1, 2, 9]}
+    assert [path.name for path in (out / "parts").iterdir()] == ["small-9"]
+    assert penstock.run([*penstock.words(), *shlex.split(result.command)[1:-1], "out", "--no-report"]).status == 0
+    result = package.load(out)
+    assert (result.finished, result.seeds) == (True, [1, 2, 9])
+    assert result.command == "penstock run small.toml --set 'run.seeds=[1,2,9]'"
+
+
+def test_a_run_that_lasts_tells_a_log_how_far_it_is(penstock: Command, endless: Path) -> None:
+    process = penstock.start("run", endless, "--variant", "endless", "--runs", "1", "--out", "out")
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert line == f"penstock: {endless}: 0 of 1 runs finished, 0 % of the work done\n"

@@ -112,3 +112,24 @@ def test_a_report_of_nothing_is_refused(penstock: Command) -> None:
 def test_a_damaged_manifest_is_refused(penstock: Command) -> None:
     (penstock.directory / "manifest.json").write_text("{")
     assert "is not JSON" in sentence(penstock("report", "."))
+
+
+def test_a_finished_directory_is_refused_with_a_hint(penstock: Command, small: Path) -> None:
+    assert penstock("run", small, "--runs", "1", "--no-report", "--out", "done").status == 0
+    assert sentence(penstock("run", small, "--out", "done")).endswith("read it with penstock report done")
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "x" * 300 + ".toml", "x/" * 3000])
+def test_a_name_that_no_file_can_have_is_refused(penstock: Command, small: Path, name: str) -> None:
+    assert "File name too long" in sentence(penstock("check", name))
+    assert "File name too long" in sentence(penstock("report", name))
+    assert "File name too long" in sentence(penstock("run", small, "--out", name))
+    assert not (penstock.directory / "runs").exists()
+
+
+def test_seeds_end_where_integers_of_toml_do(penstock: Command, small: Path) -> None:
+    last = "run.seeds=[9223372036854775807]"
+    assert "first seed is 9223372036854775807" in sentence(penstock("run", small, "--set", last, "--runs", "2"))
+    assert "--seed is 9223372036854775807" in sentence(penstock("run", small, "--seed", str(2**63 - 1), "--runs", "2"))
+    done = penstock("run", small, "--set", last, "--runs", "1", "--variant", "stock", "--no-report")
+    assert done.status == 0, done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -10,7 +11,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from penstock import figures, report
+from penstock import figures, report, tables
+from penstock.figures import style
+from penstock.output import TABLES
 from penstock.result import Result
 
 
@@ -104,3 +107,72 @@ def test_a_title_is_text_and_not_markup(make_up: Callable[..., Path]) -> None:
     manifest = directory / "manifest.json"
     manifest.write_text(manifest.read_text().replace("Two clients", "<script>alert(1)</script>"))
     assert "<script>" not in report.render([Result(directory)])
+
+
+def rename(directory: Path, names: dict[str, str]) -> Path:
+    """Call variants something else."""
+    for table in TABLES:
+        path = directory / f"{table}.parquet"
+        pl.read_parquet(path).with_columns(pl.col("variant").replace(names)).write_parquet(path)
+    manifest = json.loads((directory / "manifest.json").read_text())
+    for each in manifest["scenario"]["variants"]:
+        each["name"] = names.get(each["name"], each["name"])
+    for run in manifest["runs"]:
+        run["variant"] = names[run["variant"]]
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+    return directory
+
+
+def test_variants_may_be_named_like_columns(make_up: Callable[..., Path], made_up: Path) -> None:
+    result = Result(rename(make_up(), {"stock": "seed", "small": "network"}))
+    of = Result(made_up).differences().drop("baseline", "variant")
+    assert result.differences().drop("baseline", "variant").equals(of)
+    assert result.differences()["variant"].unique().to_list() == ["network"]
+    assert "50 KiB window" in report.render([result])
+
+
+def relabel(directory: Path, **labels: str) -> Path:
+    """Give variants other labels, and the scenario the title `title`."""
+    manifest = json.loads((directory / "manifest.json").read_text())
+    manifest["scenario"]["title"] = labels.pop("title")
+    for each in manifest["scenario"]["variants"]:
+        each["label"] = labels.get(each["name"], each["label"])
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+    return directory
+
+
+def test_nothing_of_the_user_is_markup_in_a_terminal(
+    make_up: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = {"title": "[bold]a[/]b[/c] :smile:", "stock": "[red]x[/blue]", "small": "[/]y"}
+    tables.show(Result(relabel(make_up(seeds=2), **labels)), "runs/[/d]", tables.console())
+    shown = capsys.readouterr().out
+    for text in (*labels.values(), "runs/[/d]", "Difference to [red]x[/blue]"):
+        assert text in shown
+
+
+def test_labels_are_drawn_as_they_are(make_up: Callable[..., Path], recwarn: pytest.WarningsRecorder) -> None:
+    plain = figures.draw(Result(make_up("plain", seeds=1)))
+    odd = relabel(make_up("odd", seeds=1), title="t", stock=r"$\nothing{", small="_\u4e2d\u6587 $5")
+    drawn = figures.draw(Result(odd))
+    assert [picture.name for picture in drawn] == [picture.name for picture in plain]
+    assert not recwarn.list
+
+
+def test_a_legend_names_every_variant() -> None:
+    figure, ((axes,),) = style.grid_of(1, 1, 3, 3)
+    labels = ["_hidden", "$5", ""]
+    style.legend_above(figure, [axes.plot([1, 2])[0] for _ in labels], labels)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == labels
+
+
+def test_the_remark_counts_the_pairs_of_the_rows(make_up: Callable[..., Path]) -> None:
+    directory = make_up(seeds=5)
+    transfers = directory / "transfers.parquet"
+    missing = (pl.col("variant") == "small") & (pl.col("workload") == "bulk") & (pl.col("seed") > 3)
+    pl.read_parquet(transfers).filter(~missing).write_parquet(transfers)
+    result = Result(directory)
+    pairs = result.differences()["pairs"].to_list()
+    assert pairs == [5, 5, 3, 3]
+    assert "each of 3 to 5 seeds" in tables.pairs_remark(pairs)
+    assert "3 to 5 seeds of" in " ".join(report.render([result]).split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,8 @@ def draw(result: Result) -> list[Saved]:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
     style: Any = {**mpl.rcParamsDefault, **RC, "backend": "agg"}
-    with mpl.rc_context(style):
+    with mpl.rc_context(style), warnings.catch_warnings():
+        # A letter that the font lacks is drawn as a box.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
         pictures = [make(result) for make in FIGURES]
         return [picture.save(folder) for picture in pictures if picture]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from matplotlib.artist import Artist
 from numpy.typing import NDArray
 
 from penstock import stats, summary
@@ -23,21 +24,23 @@ def draw(result: Result) -> Picture | None:
     figure, panels = grid_of(len(workloads), len(summary.METRICS), 3.9, 2.75)
     styles = looks(result.variants)
     letters = iter("abcdefghijklmnopqrstuvwxyz" * 8)
+    handles: list[Artist] = []
     for workload, row in zip(workloads, panels, strict=True):
         for metric, axes in zip(summary.METRICS, row, strict=True):
             samples = {
                 look: summary.sample(result.transfers, variant, workload, metric).to_numpy()
                 for variant, look in styles.items()
             }
+            handles = []
             for look, values in samples.items():
                 x, y = _steps(values)
-                axes.step(x, y, where="post", label=look.label, color=look.colour, linestyle=look.line, linewidth=1.7)
+                handles += axes.step(x, y, where="post", color=look.colour, linestyle=look.line, linewidth=1.7)
             axes.set_title(f"({next(letters)}) {workload}: {metric.title}")
             axes.set_xlabel(f"{metric.title} [s]")
             axes.set_xlim(0, _right_edge(samples))
             axes.set_ylim(0, 1.02)
         row[0].set_ylabel("fraction of downloads")
-    legend_above(figure, panels[0][0])
+    legend_above(figure, handles, [look.label for look in styles.values()])
     caption = (
         "For each time, the fraction of downloads that took at most so long: a curve further left is faster. "
         "Whole downloads after the warm-up, pooled over all seeds; an axis ends at the slowest variant's 99th "

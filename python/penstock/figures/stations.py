@@ -35,7 +35,7 @@ def draw(result: Result) -> Picture | None:
         axes.set_ylabel(hop, fontweight="bold")
     panels[0][0].invert_yaxis()
     figure.align_ylabels([axes for axes, *_ in panels])
-    legend_above(figure, panels[0][0])
+    legend_above(figure, *panels[0][0].get_legend_handles_labels())
     caption = (
         "How long a tracked cell of a download waits, on average, at each station of each relay on its way from the "
         "exit to the client. Averages add up, so a bar is as long as the mean time that a cell spends in the relay. "

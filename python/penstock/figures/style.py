@@ -6,15 +6,17 @@ curves apart in grey.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 RC: dict[str, Any] = {
     "svg.hashsalt": "penstock",
     "svg.fonttype": "path",
+    "text.parse_math": False,  # labels are the user's, and a dollar is a dollar
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
     "axes.titlesize": 10.5,
@@ -79,7 +81,10 @@ def grid_of(rows: int, columns: int, width: float, height: float, **kwargs: Any)
     return figure, [[axes[row][column] for column in range(columns)] for row in range(rows)]
 
 
-def legend_above(figure: Figure, axes: Axes) -> None:
+def legend_above(figure: Figure, handles: Sequence[Artist], labels: Sequence[str]) -> None:
     """One legend for all panels, above them."""
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper left", ncols=min(len(labels), 4), handlelength=2.6)
+    columns = min(len(labels), 4)
+    legend = figure.legend(handles, [" "] * len(labels), loc="outside upper left", ncols=columns, handlelength=2.6)
+    # A label may begin with an underscore, which a legend would take for a wish to be left out.
+    for text, label in zip(legend.get_texts(), labels, strict=True):
+        text.set_text(label)

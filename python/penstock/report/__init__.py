@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,10 @@ TEMPLATES = Path(__file__).parent
 def write(results: Sequence[Result], to: Path) -> Path:
     """Draw the figures of `results` and write the page `to`."""
     page = render(results)
+    temporary = to.with_name(f"{to.name}.tmp")
     with naming(to):
-        to.write_text(page, encoding="utf-8")
+        temporary.write_text(page, encoding="utf-8")
+        temporary.replace(to)
     return to
 
 
@@ -54,21 +55,8 @@ def _section(result: Result) -> dict[str, Any]:
         "differences": differences.rows(named=True),
         "baseline": next(iter(result.variants.values()), ""),
         "figures": [(picture, _data_uri(picture.svg)) for picture in figures.draw(result)],
-        "command": command(result),
+        "pairs": differences["pairs"].to_list() if differences.height else [],
     }
-
-
-def command(result: Result) -> str:
-    """The command that makes the same tables again."""
-    words = ["penstock", "run", result.scenario["name"]]
-    every = [each["name"] for each in result.scenario["variants"]]
-    if list(result.variants) != every:
-        words += [word for name in result.variants for word in ("--variant", name)]
-    words += [word for override in result.scenario["sets"] for word in ("--set", override)]
-    seeds = result.seeds
-    if seeds and seeds == list(range(seeds[0], seeds[0] + len(seeds))):
-        words += ["--seed", str(seeds[0]), "--runs", str(len(seeds))]
-    return shlex.join(words)
 
 
 def _source(scenario: dict[str, Any]) -> str:

@@ -1,0 +1,139 @@
+"""The verbs of the command `penstock`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock import _core, catalog
+from penstock.errors import PenstockError
+from penstock.stopping import raised
+
+app = typer.Typer(
+    help="Congestion management for onion-routing networks, and the bench on which it is judged.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+class What(StrEnum):
+    """What `list` can list."""
+
+    scenarios = "scenarios"
+    algorithms = "algorithms"
+    presets = "presets"
+    workloads = "workloads"
+    networks = "networks"
+
+
+class World(StrEnum):
+    """Where a scenario can run."""
+
+    sim = "sim"
+    testbed = "testbed"
+
+
+Scenario = Annotated[str, typer.Argument(help="A scenario file, or the name of a shipped one.", metavar="SCENARIO")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Override a key, with a TOML value; may be repeated.", metavar="KEY=VALUE"),
+]
+
+
+@app.command("list")
+def list_(what: Annotated[What | None, typer.Argument(help="What to list; everything if left out.")] = None) -> None:
+    """Say what there is, a line each."""
+    from penstock import listing
+
+    for each in [what] if what else list(What):
+        if what is None:
+            print(f"{each}:")
+        for line in listing.lines(each):
+            print(line if what else f"  {line}")
+
+
+@app.command()
+def check(scenario: Scenario, sets: Sets = None) -> None:
+    """Parse a scenario and explain it; run nothing."""
+    _, document = catalog.load(scenario, tuple(sets or ()))
+    print(document.describe().rstrip())
+
+
+@app.command()
+def run(
+    scenario: Scenario,
+    variant: Annotated[
+        list[str] | None, typer.Option(help="Run only this variant; may be repeated.", metavar="NAME")
+    ] = None,
+    sets: Sets = None,
+    seed: Annotated[int | None, typer.Option(help="The first seed.", metavar="N")] = None,
+    runs: Annotated[int | None, typer.Option(help="How many seeds, from the first upwards.", metavar="N")] = None,
+    world: Annotated[World, typer.Option(help="Where to run it.")] = World.sim,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write; a fresh folder under runs/ if left out.", metavar="DIR")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Runs at the same time; one for each core if left out.", metavar="N")
+    ] = None,
+    report: Annotated[bool, typer.Option(help="Whether to draw pictures and write a report.")] = True,
+) -> None:
+    """Run every variant with every seed, then draw and report."""
+    if world is World.testbed:
+        raise PenstockError("there is no testbed yet: --world takes sim")
+    from penstock import runs as runner
+    from penstock.progress import Shown
+
+    with raised(), Shown(scenario) as watch:
+        result = runner.run(
+            scenario, variants=variant, sets=sets or (), seed=seed, runs=runs, out=out, jobs=jobs, watch=watch
+        )
+    _tell(result.directory, report=report)
+
+
+@app.command("report")
+def report_(
+    directories: Annotated[list[Path], typer.Argument(help="Output directories.", metavar="DIR...")],
+    to: Annotated[
+        Path | None, typer.Option(help="The page; report.html in the directory if there is one.", metavar="FILE")
+    ] = None,
+) -> None:
+    """Draw pictures of outputs and write an HTML page."""
+    if len(directories) == 1:
+        _tell(directories[0], to=to)
+        return
+    if to is None:
+        raise PenstockError("a report of several directories needs a name: add --to FILE")
+    from penstock.report import write
+    from penstock.result import Result
+
+    print(f"report: {write([Result(directory) for directory in directories], to)}")
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    print(f"penstock {_core.version()}")
+
+
+def _tell(directory: Path, *, to: Path | None = None, report: bool = True) -> None:
+    """Write the report of one directory and show its tables."""
+    from penstock import tables
+    from penstock.result import Result
+
+    result = Result(directory)
+    footer = f"tables:   {directory}"
+    if report:
+        from penstock.report import write
+
+        page = write([result], to or directory / "report.html")
+        pictures = ", ".join(path.name for path in sorted((directory / "figures").glob("*.png")))
+        footer = f"report:   {page}\npictures: {directory / 'figures'} ({pictures or 'none'})"
+    if not result.finished:
+        whole = len(result.asked["variants"]) * len(result.asked["seeds"])
+        there = f"{len(result.manifest['runs'])} of {whole} runs that were asked for are there"
+        footer = f"{footer}\nunfinished: {there}; the rest: {result.command}"
+    tables.show(result, footer, tables.console())
