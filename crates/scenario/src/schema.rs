@@ -534,6 +534,16 @@ const fn window((least, most): (u32, u32)) -> Form {
     Form::Whole { least: least as i64, most: most as i64, unit: "cell" }
 }
 
+/// What every kind of windows takes beside its circuit window.
+const STREAM_WINDOW_KEY: Key =
+    key("stream_window", STREAM_WINDOW, Default("500"), "DATA cells of a stream that may be unacknowledged");
+const SENDME_BUG_KEY: Key = key(
+    "sendme_bug_101",
+    Form::Flag,
+    Default("false"),
+    "acknowledge one cell too late, as clients until 0.2.1.19 did",
+);
+
 pub(crate) const EDGE_CONTROL: Algorithm = Algorithm {
     name: "EdgeControl",
     kinds: &[
@@ -548,18 +558,8 @@ pub(crate) const EDGE_CONTROL: Algorithm = Algorithm {
                     Default("1000"),
                     "DATA cells of a circuit that may be unacknowledged; 100 is 50 KiB",
                 ),
-                key(
-                    "stream_window",
-                    STREAM_WINDOW,
-                    Default("500"),
-                    "DATA cells of a stream that may be unacknowledged",
-                ),
-                key(
-                    "sendme_bug_101",
-                    Form::Flag,
-                    Default("false"),
-                    "acknowledge one cell too late, as clients until 0.2.1.19 did",
-                ),
+                STREAM_WINDOW_KEY,
+                SENDME_BUG_KEY,
             ],
         },
         Kind {
@@ -591,18 +591,8 @@ pub(crate) const EDGE_CONTROL: Algorithm = Algorithm {
                     Default("false"),
                     "peers acknowledge one cell too late: the least window is 101",
                 ),
-                key(
-                    "stream_window",
-                    STREAM_WINDOW,
-                    Default("500"),
-                    "DATA cells of a stream that may be unacknowledged",
-                ),
-                key(
-                    "sendme_bug_101",
-                    Form::Flag,
-                    Default("false"),
-                    "acknowledge one cell too late, as clients until 0.2.1.19 did",
-                ),
+                STREAM_WINDOW_KEY,
+                SENDME_BUG_KEY,
             ],
         },
     ],

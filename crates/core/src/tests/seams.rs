@@ -1,9 +1,10 @@
 //! Algorithms from outside, one for each trait: what the house offers them is enough.
 
+use super::lawless::Lawless;
 use super::util::{Link, Net};
 use crate::circuit_policy::{CircuitPolicy, CircuitPolicyConfig, Priority, Weight};
 use crate::config::Bandwidth;
-use crate::edge_control::{EdgeControl, EdgeControlConfig, Signals, StreamControl};
+use crate::edge_control::{EdgeControl, EdgeControlConfig, Signals};
 use crate::hop_control::{Feedback, HopControl, HopControlConfig};
 use crate::keys::CircuitKey;
 use crate::scheduler::{Host, Scheduler, SchedulerConfig};
@@ -79,47 +80,11 @@ impl EdgeControl for Twenty {
     }
 }
 
-/// No end-to-end control.
-#[derive(Debug)]
-struct Unlimited;
-
-impl EdgeControl for Unlimited {
-    fn package_window(&self) -> Cells {
-        Cells::new(u64::MAX)
-    }
-    fn on_package(&mut self, _now: Instant, _signals: Signals) {}
-    fn on_deliver(&mut self, _now: Instant) -> Result<bool, Violation> {
-        Ok(false)
-    }
-    fn on_sendme(&mut self, _now: Instant, _signals: Signals) -> Result<(), Violation> {
-        Ok(())
-    }
-    fn window(&self) -> Cells {
-        Cells::new(u64::MAX)
-    }
-}
-
-impl StreamControl for Unlimited {
-    fn package_window(&self) -> Cells {
-        Cells::new(u64::MAX)
-    }
-    fn on_package(&mut self, _now: Instant) {}
-    fn on_deliver(&mut self, _now: Instant) -> Result<(), Violation> {
-        Ok(())
-    }
-    fn take_sendme(&mut self, _now: Instant, _buffered: Cells) -> bool {
-        false
-    }
-    fn on_sendme(&mut self, _now: Instant) -> Result<(), Violation> {
-        Ok(())
-    }
-}
-
 #[test]
 fn an_edge_control_from_outside_decides_what_is_outstanding() {
     let edge_control = EdgeControlConfig::Custom {
         circuit: || Box::new(Twenty { package: 20, unacknowledged: 0 }),
-        stream: || Box::new(Unlimited),
+        stream: || Box::new(Lawless(false)),
     };
     let mut net = Net::path(3, &RelayConfig { edge_control, ..RelayConfig::default() });
     let circuit = net.build(0, &[1, 2, 3]);
@@ -181,8 +146,10 @@ impl HopControl for Credit {
 fn credits() -> RelayConfig {
     let credit =
         || Box::new(Credit { limit: N2 + N3, sent: 0, forwarded: 0, advertised: 0 }) as Box<dyn HopControl>;
-    let edge_control =
-        EdgeControlConfig::Custom { circuit: || Box::new(Unlimited), stream: || Box::new(Unlimited) };
+    let edge_control = EdgeControlConfig::Custom {
+        circuit: || Box::new(Lawless(false)),
+        stream: || Box::new(Lawless(false)),
+    };
     RelayConfig { hop_control: HopControlConfig::Custom(credit), edge_control, ..RelayConfig::default() }
 }
 

@@ -2,12 +2,12 @@
 
 use super::cell::{Layer, Piece, TestCell};
 use super::host::Side;
+use super::lawless::Lawless;
 use super::util::Net;
 use crate::cell::{Cell, CircId, Command, Message, PeerId, StreamId};
-use crate::edge_control::{EdgeControl, EdgeControlConfig, Signals, StreamControl};
+use crate::edge_control::{EdgeControl, EdgeControlConfig};
 use crate::hop_control::Feedback;
 use crate::{CircuitIndex, Direction, RelayConfig, Violation};
-use penstock_units::{Cells, Instant};
 use std::num::{NonZeroU16, NonZeroU32};
 
 /// A path on which client 0 misbehaves, and another client shares all its relays and channels.
@@ -447,42 +447,6 @@ fn destroy_while_a_circuit_is_built_tells_both_ends() {
     net.drive();
     assert_eq!(net.nodes[0].closed, [(circuit, None)]);
     assert!((0..4).all(|node| net.nodes[node].relay.population()[1] == 0));
-}
-
-/// An edge that knows no windows and acknowledges every cell, or none.
-#[derive(Debug)]
-struct Lawless(bool);
-
-impl EdgeControl for Lawless {
-    fn package_window(&self) -> Cells {
-        Cells::new(u64::MAX)
-    }
-    fn on_package(&mut self, _now: Instant, _signals: Signals) {}
-    fn on_deliver(&mut self, _now: Instant) -> Result<bool, Violation> {
-        Ok(self.0)
-    }
-    fn on_sendme(&mut self, _now: Instant, _signals: Signals) -> Result<(), Violation> {
-        Ok(())
-    }
-    fn window(&self) -> Cells {
-        Cells::new(u64::MAX)
-    }
-}
-
-impl StreamControl for Lawless {
-    fn package_window(&self) -> Cells {
-        Cells::new(u64::MAX)
-    }
-    fn on_package(&mut self, _now: Instant) {}
-    fn on_deliver(&mut self, _now: Instant) -> Result<(), Violation> {
-        Ok(())
-    }
-    fn take_sendme(&mut self, _now: Instant, _buffered: Cells) -> bool {
-        false
-    }
-    fn on_sendme(&mut self, _now: Instant) -> Result<(), Violation> {
-        Ok(())
-    }
 }
 
 fn lawless(acknowledges: bool) -> RelayConfig {

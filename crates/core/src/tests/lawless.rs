@@ -1,0 +1,41 @@
+//! An edge that knows no windows.
+
+use crate::Violation;
+use crate::edge_control::{EdgeControl, Signals, StreamControl};
+use penstock_units::{Cells, Instant};
+
+/// An edge that knows no windows and acknowledges every cell, or none.
+#[derive(Debug)]
+pub(super) struct Lawless(pub(super) bool);
+
+impl EdgeControl for Lawless {
+    fn package_window(&self) -> Cells {
+        Cells::new(u64::MAX)
+    }
+    fn on_package(&mut self, _now: Instant, _signals: Signals) {}
+    fn on_deliver(&mut self, _now: Instant) -> Result<bool, Violation> {
+        Ok(self.0)
+    }
+    fn on_sendme(&mut self, _now: Instant, _signals: Signals) -> Result<(), Violation> {
+        Ok(())
+    }
+    fn window(&self) -> Cells {
+        Cells::new(u64::MAX)
+    }
+}
+
+impl StreamControl for Lawless {
+    fn package_window(&self) -> Cells {
+        Cells::new(u64::MAX)
+    }
+    fn on_package(&mut self, _now: Instant) {}
+    fn on_deliver(&mut self, _now: Instant) -> Result<(), Violation> {
+        Ok(())
+    }
+    fn take_sendme(&mut self, _now: Instant, _buffered: Cells) -> bool {
+        false
+    }
+    fn on_sendme(&mut self, _now: Instant) -> Result<(), Violation> {
+        Ok(())
+    }
+}
