@@ -193,7 +193,7 @@ pub(crate) const RUN: Section = Section {
             "stop",
             Form::Or("none", &Form::Section(&STOP)),
             Default("'none'"),
-            "ends a run when that workload's clients finished so many downloads in total",
+            "ends a run at the sample after that workload's clients finished so many downloads in total",
         ),
         key("sample", Form::Span { zero: false }, Default("'1 s'"), "interval of relays.parquet"),
     ]],

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 #[derive(Debug, Default)]
 pub struct Control {
     cancelled: AtomicBool,
+    one_by_one: bool,
     now: AtomicU64,
     /// In millionths.
     fraction: AtomicU64,
@@ -17,6 +18,16 @@ impl Control {
     /// Of a run that has not begun.
     pub fn new() -> Self {
         Control::default()
+    }
+
+    /// Of a run that handles one event at a time, in the order of time over all hosts, and sends every
+    /// packet alone. It is slower and has the same results; tests compare the two.
+    pub fn one_by_one() -> Self {
+        Control { one_by_one: true, ..Control::default() }
+    }
+
+    pub(crate) fn is_one_by_one(&self) -> bool {
+        self.one_by_one
     }
 
     /// Asks the run to stop; it does so within a few thousand events.

@@ -1,25 +1,25 @@
-//! What can happen in a simulation.
+//! What can happen to a host.
 
 use crate::net::SockRef;
-use crate::queue::Rank;
 
-/// One event of the queue.
+/// A timer of a host.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum What {
-    /// A packet reaches the queue before its receiver's access link.
-    Arrive(u32),
-    /// A packet is in its receiver's kernel.
-    Deliver(u32),
+pub(crate) enum Due {
     /// A TCP timer of this generation of the connection.
-    TcpTimer(SockRef, u32),
-    /// A host's interface has sent half of what it had.
-    NicDrained(Rank),
-    /// A relay asked to be called.
-    RelayTimer(Rank),
+    Tcp(SockRef, u32),
+    /// The interface has sent some of what it had.
+    NicDrained,
+    /// The relay asked to be called.
+    Relay,
     /// A client's pause is over, or its patience; of this episode of its life.
-    ClientTimer(Rank, u32),
-    /// Time to write down what relays did.
-    SampleRelays,
-    /// Time to write down how traced circuits are.
-    SampleCircuits,
+    Client(u32),
+}
+
+/// The next thing that happens to a host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// A packet is in its kernel.
+    Landed(SockRef),
+    /// A timer is due.
+    Due(Due),
 }

@@ -13,6 +13,7 @@
 pub mod control;
 pub mod tcp;
 
+mod agenda;
 mod cell;
 mod client;
 mod event;

@@ -1,18 +1,25 @@
 //! What is written down of a run.
 
 use crate::client::{Circuit, Download};
+use crate::queue::Rank;
 use crate::tracker::position;
 use penstock_core::Counters;
 use penstock_record::tables::Name;
-use penstock_record::{CircuitRow, Direction, Outcome, PathRow, Position, RelayRow, Tables, Transfer};
+use penstock_record::{
+    CellRow, CircuitRow, Direction, Outcome, PathRow, Position, RelayRow, Tables, Transfer,
+};
 use penstock_units::{Cells, Duration, Instant};
 
 /// Collects the rows of a run.
+///
+/// Rows come in whatever order hosts act; [`Observer::into_tables`] puts them in that of time.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
-    pub(crate) tables: Tables,
-    /// Row of each circuit in `tables.paths`, by its number.
-    rows: Vec<usize>,
+    tables: Tables,
+    /// When each circuit was begun, and by whom.
+    begun: Vec<(Instant, Rank)>,
+    /// When each download was recorded, and whose it was.
+    ended: Vec<(Instant, Rank)>,
 }
 
 /// What a download has to say of itself besides its own fields.
@@ -47,10 +54,10 @@ fn seconds(span: Duration) -> f64 {
 }
 
 impl Observer {
-    /// A circuit begins; returns its number.
-    pub(crate) fn circuit_begun(&mut self, client: Name, relays: &[Name]) -> u32 {
-        let number = self.rows.len();
-        self.rows.push(self.tables.paths.len());
+    /// A circuit begins; returns its number until the run is over.
+    pub(crate) fn circuit_begun(&mut self, now: Instant, by: Rank, client: Name, relays: &[Name]) -> u32 {
+        let number = self.begun.len();
+        self.begun.push((now, by));
         let name = |place: usize| relays[place.min(relays.len() - 1)].clone();
         self.tables.paths.push(PathRow {
             circuit: number as u64,
@@ -65,12 +72,13 @@ impl Observer {
     }
 
     pub(crate) fn circuit_built(&mut self, circuit: &Circuit, now: Instant) {
-        let row = &mut self.tables.paths[self.rows[circuit.number as usize]];
+        let row = &mut self.tables.paths[circuit.number as usize];
         row.built_s = Some(now.as_secs_f64());
         row.build_time_s = Some(seconds(now - circuit.begun));
     }
 
-    pub(crate) fn transfer(&mut self, download: &Download, ending: Ending) {
+    pub(crate) fn transfer(&mut self, now: Instant, by: Rank, download: &Download, ending: Ending) {
+        self.ended.push((now, by));
         let since = |at: Option<Instant>| at.map(|at| seconds(at - download.start));
         let complete = ending.outcome == Outcome::Ok;
         self.tables.transfers.push(Transfer {
@@ -123,5 +131,31 @@ impl Observer {
             window_cells: window.map(|(window, _)| window.get() as i64),
             rtt_s: window.and_then(|(_, rtt)| rtt).map(seconds),
         });
+    }
+
+    /// The rows in the order of time; circuits are numbered in the order in which they were begun.
+    pub(crate) fn into_tables(self, cells: Vec<CellRow>) -> Tables {
+        let Observer { mut tables, begun, ended } = self;
+        let mut order: Vec<usize> = (0..begun.len()).collect();
+        order.sort_unstable_by_key(|circuit| begun[*circuit]);
+        let mut numbers = vec![0; begun.len()];
+        for (number, circuit) in order.iter().enumerate() {
+            numbers[*circuit] = number as u64;
+        }
+        let renumber = |circuit: &mut u64| *circuit = numbers[*circuit as usize];
+        tables.paths.iter_mut().for_each(|row| renumber(&mut row.circuit));
+        tables.paths.sort_by_key(|row| row.circuit);
+        tables.circuits.iter_mut().for_each(|row| renumber(&mut row.circuit));
+        tables
+            .circuits
+            .sort_by(|one, other| one.t_s.total_cmp(&other.t_s).then(one.circuit.cmp(&other.circuit)));
+        tables.cells = cells;
+        tables.cells.iter_mut().for_each(|row| renumber(&mut row.circuit));
+        tables.cells.sort_by_key(|row| (row.circuit, row.cell));
+        let mut transfers: Vec<_> = ended.into_iter().zip(tables.transfers).collect();
+        transfers.sort_by_key(|(ended, _)| *ended);
+        tables.transfers = transfers.into_iter().map(|(_, row)| row).collect();
+        tables.transfers.iter_mut().for_each(|row| row.circuit.iter_mut().for_each(renumber));
+        tables
     }
 }

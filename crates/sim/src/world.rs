@@ -1,16 +1,20 @@
 //! Nodes, and the loop that drives them.
 //!
-//! The loop is dull: it hands each event to the network or to a relay, then serves the host's
-//! ready sockets one at a time, in the order in which they became ready, until none is left.
+//! The loop is dull: it lets each host do what it has to do until the others could matter to it,
+//! step by step: a packet or a timer goes to the network or to a relay, then the host's ready
+//! sockets are served one at a time, in the order in which they became ready, until none is left.
 //! Every decision about cells is the relay core's.
+//!
+//! What looks at several hosts at once, samples and the end of the run, waits for a barrier, at
+//! which all have come to the same instant.
 
 use crate::cell::{SimCell, SimHandshake, TO_CLIENT};
 use crate::client::{Circuit, Client, Download, Phase};
 use crate::control::{Control, Error};
-use crate::event::What;
+use crate::event::{Due, Step};
 use crate::net::{App, Host, HostKernel, Net, News, Owner, Ready, StreamSock};
 use crate::observer::{Ending, Observer, RelaySample};
-use crate::queue::{OBSERVER, Rank};
+use crate::queue::Rank;
 use crate::tracker::position;
 use penstock_core::cell::PeerId;
 use penstock_core::config::RelayConfig;
@@ -18,11 +22,14 @@ use penstock_core::{CircuitIndex, Counters, Event, Relay, StreamKey};
 use penstock_record::tables::Name;
 use penstock_record::{Outcome, Position, RunStats};
 use penstock_scenario::model::{self, Phase as RefillPhase, Scenario};
-use penstock_units::{Instant, Seed};
+use penstock_units::{Duration, Instant, Seed};
 use std::collections::BTreeMap;
 
-/// How many events pass between two looks at whether the run is to stop.
-const EVENTS_PER_LOOK: u64 = 4096;
+/// About how many steps pass between two looks at whether the run is to stop.
+const STEPS_PER_LOOK: u64 = 4096;
+
+/// The least by which two instants differ.
+const TICK: Duration = Duration::from_nanos(1);
 
 /// A run under way.
 #[derive(Debug)]
@@ -40,7 +47,9 @@ pub(crate) struct World<'a> {
     observer: Observer,
     /// Finished downloads of each workload.
     finished: Vec<u64>,
-    stopped: bool,
+    /// When relays and traced circuits are written down next.
+    next_sample: Instant,
+    next_trace: Instant,
 }
 
 /// A node of the network.
@@ -54,7 +63,8 @@ struct Node {
     timer: Option<Instant>,
     /// Which circuit of the run each of the relay's circuits is.
     circuits: Vec<Option<SimHandshake>>,
-    position: Position,
+    /// Circuits built through it as guard, middle and exit.
+    served: [u32; 3],
     /// What had been counted at the last sample.
     sampled: Counters,
 }
@@ -101,7 +111,12 @@ impl<'a> World<'a> {
             traced: BTreeMap::new(),
             observer: Observer::default(),
             finished: vec![0; scenario.workloads.len()],
-            stopped: false,
+            next_sample: Instant::ZERO + scenario.run.sample,
+            next_trace: if scenario.trace.workloads.is_empty() {
+                Instant::FAR_FUTURE
+            } else {
+                Instant::ZERO + scenario.trace.interval
+            },
         };
         world.schedule_beginning();
         world
@@ -113,35 +128,57 @@ impl<'a> World<'a> {
             if let Role::Client(client) = &mut self.nodes[rank as usize].role {
                 let workload = &scenario.workloads[scenario.clients[client.index].workload];
                 let at = Instant::ZERO + client.draw_start(workload);
-                self.net.queue.push(at, rank, What::ClientTimer(rank, 0));
+                self.net.set_timer(rank, at, Due::Client(0));
             }
             self.arm_timer(rank);
-        }
-        self.net.queue.push(Instant::ZERO + scenario.run.sample, OBSERVER, What::SampleRelays);
-        if !scenario.trace.workloads.is_empty() {
-            self.net.queue.push(Instant::ZERO + scenario.trace.interval, OBSERVER, What::SampleCircuits);
         }
     }
 
     pub(crate) fn run(mut self, control: &Control) -> Result<crate::Outcome, Error> {
         let end = Instant::ZERO + self.scenario.run.duration;
-        let mut last = Instant::ZERO;
-        while !self.stopped
-            && let Some((now, what)) = self.net.queue.pop(end)
-        {
-            last = now;
-            self.handle(what);
-            if self.net.queue.handled().is_multiple_of(EVENTS_PER_LOOK) {
-                if control.is_cancelled() {
-                    return Err(Error::Cancelled);
+        let lookahead = if control.is_one_by_one() { TICK } else { self.net.lookahead };
+        let mut looked = 0;
+        loop {
+            let barrier = self.next_sample.min(self.next_trace).min(end);
+            let Some(start) = self.net.agenda.next().filter(|next| *next <= barrier) else {
+                self.at_barrier(barrier);
+                if barrier == end || self.is_over(barrier) {
+                    return Ok(self.finish(barrier));
                 }
-                control.report(now, self.fraction(now));
+                continue;
+            };
+            let horizon = (start + lookahead).min(barrier + TICK);
+            while let Some(rank) = self.net.agenda.take(horizon) {
+                self.act(rank, horizon);
+                if self.net.handled - looked >= STEPS_PER_LOOK {
+                    looked = self.net.handled;
+                    if control.is_cancelled() {
+                        return Err(Error::Cancelled);
+                    }
+                    control.report(start, self.fraction(start));
+                }
             }
         }
-        if !self.stopped {
-            last = end;
+    }
+
+    /// All hosts have come to `now`, and it is time for whatever looks at several of them.
+    fn at_barrier(&mut self, now: Instant) {
+        self.net.at_barrier(now);
+        if now == self.next_trace {
+            self.sample_circuits();
+            self.next_trace = now + self.scenario.trace.interval;
         }
-        Ok(self.finish(last))
+        if now == self.next_sample {
+            self.sample_relays();
+            self.next_sample = now + self.scenario.run.sample;
+        }
+    }
+
+    /// Whether the downloads that end the run are done. It ends with a whole sample.
+    fn is_over(&self, now: Instant) -> bool {
+        let sampled = now + self.scenario.run.sample == self.next_sample;
+        let stop = self.scenario.run.stop.filter(|_| sampled);
+        stop.is_some_and(|stop| self.finished[stop.workload] >= stop.downloads)
     }
 
     /// About how much of the run is over.
@@ -155,32 +192,20 @@ impl<'a> World<'a> {
         of_time.max(of_downloads)
     }
 
-    fn handle(&mut self, what: What) {
-        let touched = match what {
-            What::Arrive(packet) => {
-                self.net.on_arrive(packet);
-                None
+    /// A host does what it has to do before `horizon`.
+    fn act(&mut self, rank: Rank, horizon: Instant) {
+        self.net.admit(rank, horizon);
+        while let Some(step) = self.net.step(rank, horizon) {
+            match step {
+                Step::Landed(sock) => self.net.on_landed(sock),
+                Step::Due(Due::Tcp(sock, generation)) => self.net.on_tcp_timer(sock, generation),
+                Step::Due(Due::NicDrained) => self.net.on_nic_drained(rank),
+                Step::Due(Due::Relay) => self.on_relay_timer(rank),
+                Step::Due(Due::Client(episode)) => self.on_client_timer(rank, episode),
             }
-            What::Deliver(packet) => self.net.on_deliver(packet),
-            What::TcpTimer(sock, generation) => self.net.on_tcp_timer(sock, generation),
-            What::NicDrained(rank) => {
-                self.net.on_nic_drained(rank);
-                Some(rank)
-            }
-            What::RelayTimer(rank) => self.on_relay_timer(rank),
-            What::ClientTimer(rank, episode) => self.on_client_timer(rank, episode),
-            What::SampleRelays => {
-                self.sample_relays();
-                None
-            }
-            What::SampleCircuits => {
-                self.sample_circuits();
-                None
-            }
-        };
-        if let Some(rank) = touched {
             self.process(rank);
         }
+        self.net.rest(rank);
     }
 
     /// Serves a host until nothing is left to do at this instant.
@@ -292,15 +317,15 @@ impl<'a> World<'a> {
         }
     }
 
-    fn on_relay_timer(&mut self, rank: Rank) -> Option<Rank> {
+    fn on_relay_timer(&mut self, rank: Rank) {
         let now = self.net.now();
         let node = &mut self.nodes[rank as usize];
-        if node.timer != Some(now) {
-            return None;
+        if node.timer == Some(now)
+            && let Some(tor) = &mut node.tor
+        {
+            node.timer = None;
+            tor.on_timer(now, &mut HostKernel::new(&mut self.net, rank));
         }
-        node.timer = None;
-        node.tor.as_mut()?.on_timer(now, &mut HostKernel::new(&mut self.net, rank));
-        Some(rank)
     }
 
     fn arm_timer(&mut self, rank: Rank) {
@@ -310,7 +335,7 @@ impl<'a> World<'a> {
         {
             let due = due.max(self.net.now());
             node.timer = Some(due);
-            self.net.queue.push(due, rank, What::RelayTimer(rank));
+            self.net.set_timer(rank, due, Due::Relay);
         }
     }
 }
@@ -324,18 +349,14 @@ impl World<'_> {
         }
     }
 
-    fn on_client_timer(&mut self, rank: Rank, episode: u32) -> Option<Rank> {
-        let client = self.client(rank)?;
-        if client.episode != episode {
-            return None;
-        }
+    fn on_client_timer(&mut self, rank: Rank, episode: u32) {
+        let Some(client) = self.client(rank).filter(|client| client.episode == episode) else { return };
         match client.phase {
             Phase::Pausing => self.begin(rank),
             // The client's patience is over.
             Phase::Building => {}
             Phase::Downloading(_) => self.end_download(rank, Outcome::Timeout),
         }
-        Some(rank)
     }
 
     /// A pause is over: downloads, over a circuit that may still have to be built.
@@ -351,7 +372,7 @@ impl World<'_> {
         let path = client.draw_path(model, &scenario.relays);
         let relays: Vec<Rank> = path.iter().map(|relay| self.relay_ranks[*relay]).collect();
         let names: Vec<Name> = relays.iter().map(|rank| self.nodes[*rank as usize].name.clone()).collect();
-        let number = self.observer.circuit_begun(self.nodes[rank as usize].name.clone(), &names);
+        let number = self.observer.circuit_begun(now, rank, self.nodes[rank as usize].name.clone(), &names);
         if scenario.trace.workloads.contains(&model.workload) {
             let workload = self.workload_names[model.workload].clone();
             let nodes: Vec<Rank> = std::iter::once(rank).chain(relays.iter().copied()).collect();
@@ -388,7 +409,9 @@ impl World<'_> {
         let Role::Client(client) = &self.nodes[rank as usize].role else { return };
         let Some(circuit) = client.circuit.clone() else { return };
         for (hop, relay) in circuit.relays.iter().enumerate() {
-            self.nodes[*relay as usize].position = position(hop + 1, circuit.relays.len() + 1);
+            let position = position(hop + 1, circuit.relays.len() + 1);
+            let place = POSITIONS.iter().position(|known| *known == position).expect("no relay is a client");
+            self.nodes[*relay as usize].served[place] += 1;
         }
         self.observer.circuit_built(&circuit, now);
         self.download(rank);
@@ -419,7 +442,8 @@ impl World<'_> {
             connected: None,
         });
         if let Some(timeout) = workload.timeout {
-            self.net.queue.push(now + timeout, rank, What::ClientTimer(rank, client.episode));
+            let episode = client.episode;
+            self.net.set_timer(rank, now + timeout, Due::Client(episode));
         }
     }
 
@@ -456,9 +480,6 @@ impl World<'_> {
                 .iter_mut()
                 .filter(|place| **place == Some((rank, circuit)))
                 .for_each(|place| *place = None);
-            if traced.places.iter().all(Option::is_none) {
-                self.traced.remove(&handshake.circuit);
-            }
         }
         let Some(client) = self.client(rank) else { return };
         if client.circuit.as_ref().is_some_and(|current| current.index == circuit) {
@@ -492,7 +513,6 @@ impl World<'_> {
             return;
         };
         self.finished[index] += u64::from(outcome == Outcome::Ok);
-        self.stopped |= scenario.run.stop.is_some_and(|stop| self.finished[stop.workload] >= stop.downloads);
         let mut kernel = HostKernel::new(&mut self.net, rank);
         if outcome == Outcome::Timeout {
             tor.close_stream(now, download.stream, &mut kernel);
@@ -513,7 +533,7 @@ impl World<'_> {
         client.phase = Phase::Pausing;
         client.episode += 1;
         let episode = client.episode;
-        self.net.queue.push(now + pause, rank, What::ClientTimer(rank, episode));
+        self.net.set_timer(rank, now + pause, Due::Client(episode));
     }
 }
 
@@ -535,7 +555,7 @@ impl World<'_> {
             outcome,
             warmup: download.start < Instant::ZERO + self.scenario.run.warmup,
         };
-        self.observer.transfer(download, ending);
+        self.observer.transfer(self.net.now(), rank, download, ending);
     }
 
     fn sample_relays(&mut self) {
@@ -546,7 +566,7 @@ impl World<'_> {
             let counters = tor.counters();
             self.observer.relay(RelaySample {
                 name: node.name.clone(),
-                position: node.position,
+                position: node.position(),
                 at: now,
                 before: std::mem::replace(&mut node.sampled, counters),
                 after: counters,
@@ -556,11 +576,11 @@ impl World<'_> {
                 throttled: tor.throttled_channels(),
             });
         }
-        self.net.queue.push(now + self.scenario.run.sample, OBSERVER, What::SampleRelays);
     }
 
     fn sample_circuits(&mut self) {
         let now = self.net.now();
+        self.traced.retain(|_, traced| traced.places.iter().any(Option::is_some));
         for (number, traced) in &self.traced {
             for (place, found) in traced.places.iter().enumerate() {
                 let Some((rank, circuit)) = found else { continue };
@@ -572,28 +592,37 @@ impl World<'_> {
                 }
             }
         }
-        self.net.queue.push(now + self.scenario.trace.interval, OBSERVER, What::SampleCircuits);
     }
 
     fn finish(mut self, end: Instant) -> crate::Outcome {
         for rank in 0..self.nodes.len() as Rank {
             self.record_download(rank, Outcome::Unfinished);
         }
-        self.observer.tables.cells = self.net.tracker.rows();
         let reports = self.nodes.iter().zip(&self.net.hosts);
         let nodes: Vec<_> = reports.filter_map(|(node, host)| node.report(host, end)).collect();
         let stats = RunStats {
             sim_seconds: end.as_secs_f64(),
-            events: self.net.queue.handled(),
+            events: self.net.handled,
             packets: self.net.delivered,
             cells: nodes.iter().map(|node| node.counters.sent).sum(),
             ..RunStats::default()
         };
-        crate::Outcome { tables: self.observer.tables, stats, nodes, network: self.net.report() }
+        let tables = self.observer.into_tables(self.net.tracker.rows());
+        crate::Outcome { tables, stats, nodes, network: self.net.report() }
     }
 }
 
+/// Where a relay may be on a circuit.
+const POSITIONS: [Position; 3] = [Position::Guard, Position::Middle, Position::Exit];
+
 impl Node {
+    /// Where the relay is on most of the circuits that were built through it; middle before there are any.
+    fn position(&self) -> Position {
+        let most =
+            (0..3).rev().max_by_key(|place| self.served[*place]).filter(|place| self.served[*place] > 0);
+        most.map_or(Position::Middle, |place| POSITIONS[place])
+    }
+
     fn report(&self, host: &Host, end: Instant) -> Option<crate::NodeReport> {
         let tor = self.tor.as_ref()?;
         Some(crate::NodeReport {
@@ -644,7 +673,7 @@ impl<'a> Builder<'a> {
             tor,
             timer: None,
             circuits: Vec::new(),
-            position: Position::Middle,
+            served: [0; 3],
             sampled: Counters::default(),
         }
     }

@@ -2,11 +2,14 @@
 
 use super::nic::Wire;
 use super::socket::SockRef;
+use crate::event::Due;
+use crate::queue::{Rank, Timers};
 use crate::tcp::{self, TcpConfig};
 use penstock_core::{ChannelKey, StreamKey};
 use penstock_scenario::model;
 use penstock_units::{Bytes, Instant};
-use std::collections::VecDeque;
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, VecDeque};
 
 /// The interface's queue, as Linux has it by default: 1000 packets [packet] (`txqueuelen`).
 const NIC_QUEUE_PACKETS: u64 = 1000;
@@ -19,6 +22,13 @@ pub(crate) struct Host {
     pub(crate) up: Wire,
     /// What the network sends it, behind a drop-tail queue.
     pub(crate) down: Wire,
+    /// Connections that have something on its way to here, by when the first reaches the access link.
+    pub(crate) inbox: BinaryHeap<Arrival>,
+    /// What is in the access link's queue, in order.
+    pub(crate) landings: VecDeque<Landing>,
+    pub(crate) timers: Timers<Due>,
+    /// Packets sent so far.
+    pub(crate) sent: u64,
     /// Sockets of the relay's channels, by key.
     pub(crate) channels: Vec<Option<SockRef>>,
     /// Sockets of the relay's streams, by key.
@@ -28,6 +38,49 @@ pub(crate) struct Host {
     /// Connections whose segments wait for room in the interface's queue.
     pub(crate) nic_waiters: VecDeque<SockRef>,
     pub(crate) drain_scheduled: bool,
+}
+
+/// The first of a connection's packets that is on its way to a host.
+///
+/// Those of one instant come in the order of their senders' names, then as they were sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) at: Instant,
+    pub(crate) from: Rank,
+    pub(crate) count: u64,
+    pub(crate) sock: SockRef,
+}
+
+impl Arrival {
+    fn key(&self) -> (Instant, Rank, u64) {
+        (self.at, self.from, self.count)
+    }
+}
+
+impl PartialEq for Arrival {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+impl Eq for Arrival {}
+impl PartialOrd for Arrival {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Arrival {
+    /// Reversed: a heap's greatest is the earliest.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.key().cmp(&self.key())
+    }
+}
+
+/// A packet in the access link's queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Landing {
+    /// When it is in the kernel.
+    pub(crate) at: Instant,
+    pub(crate) sock: SockRef,
 }
 
 /// What is ready.
@@ -84,6 +137,10 @@ impl Host {
             up: Wire::new(host.link_up, Bytes::new(NIC_QUEUE_PACKETS * config.full_segment())),
             down: Wire::new(host.link_down, host.link_queue),
             tcp: config,
+            inbox: BinaryHeap::new(),
+            landings: VecDeque::new(),
+            timers: Timers::default(),
+            sent: 0,
             channels: Vec::new(),
             streams: Vec::new(),
             ready: VecDeque::new(),

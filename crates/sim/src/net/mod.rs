@@ -2,7 +2,8 @@
 //!
 //! A segment leaves through its host's interface (one FIFO for all sockets), crosses the network
 //! with a fixed delay, perhaps is lost, waits in the drop-tail queue before the receiver's access
-//! link, and arrives. Two events a packet: at the queue, and in the kernel.
+//! link, and lands in the kernel. One step a packet: what reaches the queue within a host's look-ahead
+//! is admitted at once, since nothing else can come between.
 
 mod host;
 mod kernel;
@@ -14,15 +15,17 @@ pub(crate) use host::{App, Host, Ready, StreamSock};
 pub(crate) use kernel::HostKernel;
 pub(crate) use socket::{Owner, SockRef};
 
-use crate::event::What;
-use crate::queue::{EventQueue, Rank};
-use crate::tcp::Segment;
+use crate::agenda::Agenda;
+use crate::event::{Due, Step};
+use crate::queue::Rank;
 use crate::tracker::Tracker;
+use host::{Arrival, Landing};
 use penstock_scenario::model::Scenario;
-use penstock_units::{Cells, Instant, Rng, Seed};
+use penstock_units::{Cells, Duration, Instant, Rng, Seed};
 use slab::Slab;
-use socket::{Conn, Item, Side};
+use socket::{Conn, Flight, Item, Side};
 use std::collections::BTreeMap;
+use std::collections::binary_heap::PeekMut;
 
 /// After how many packets a full interface lets those who wait send again [packet].
 const NIC_WAKE_PACKETS: u64 = 5;
@@ -30,15 +33,22 @@ const NIC_WAKE_PACKETS: u64 = 5;
 /// All hosts and what travels between them.
 #[derive(Debug)]
 pub(crate) struct Net {
-    pub(crate) queue: EventQueue<What>,
+    /// The time of the host that acts.
+    now: Instant,
+    pub(crate) agenda: Agenda,
+    /// No packet is faster: how far a host may run ahead of the others.
+    pub(crate) lookahead: Duration,
     pub(crate) hosts: Vec<Host>,
     pub(crate) tracker: Tracker,
     conns: Slab<Conn>,
     generations: u32,
-    packets: Slab<Packet>,
+    /// Connections that neither side needs, to be removed at the next barrier.
+    finished: Vec<u32>,
     wires: Wires,
     /// Packets delivered to a kernel.
     pub(crate) delivered: u64,
+    /// Packets and timers handled.
+    pub(crate) handled: u64,
     /// Channels and streams that the loop of their host must hear about.
     pub(crate) news: Vec<(Rank, News)>,
 }
@@ -58,14 +68,6 @@ pub(crate) enum News {
     StreamBroke(penstock_core::StreamKey),
 }
 
-/// A segment on its way.
-#[derive(Clone, Copy, Debug)]
-struct Packet {
-    to: SockRef,
-    generation: u32,
-    segment: Segment,
-}
-
 /// Delay and loss of every pair of hosts, with the chance that decides about loss.
 #[derive(Debug)]
 struct Wires {
@@ -76,7 +78,17 @@ struct Wires {
     chance: BTreeMap<(Rank, Rank), Rng>,
 }
 
+/// The least that any packet takes: what all times differ by.
+const TICK: Duration = Duration::from_nanos(1);
+
 impl Wires {
+    /// The shortest way between two hosts.
+    fn shortest(&self) -> Duration {
+        let exceptions = self.network.exceptions.values();
+        let ways = exceptions.chain([&self.network.default]).map(|wire| wire.rtt / 2);
+        ways.min().unwrap_or_default().max(TICK)
+    }
+
     fn loses(&mut self, from: Rank, to: Rank, loss: f64) -> bool {
         if loss == 0.0 {
             return false;
@@ -92,26 +104,103 @@ impl Wires {
 impl Net {
     /// All hosts of a scenario, in the order of their names.
     pub(crate) fn new(scenario: &Scenario, hosts: &[&penstock_scenario::model::Host], seed: Seed) -> Self {
+        let wires = Wires {
+            seed,
+            names: hosts.iter().map(|host| (*host).clone()).collect(),
+            network: scenario.network.clone(),
+            chance: BTreeMap::new(),
+        };
         Net {
-            queue: EventQueue::new(hosts.len()),
+            now: Instant::ZERO,
+            agenda: Agenda::new(hosts.len()),
+            lookahead: wires.shortest(),
             hosts: hosts.iter().map(|host| Host::new(host, &scenario.tcp)).collect(),
             tracker: Tracker::default(),
             conns: Slab::new(),
             generations: 0,
-            packets: Slab::new(),
-            wires: Wires {
-                seed,
-                names: hosts.iter().map(|host| (*host).clone()).collect(),
-                network: scenario.network.clone(),
-                chance: BTreeMap::new(),
-            },
+            finished: Vec::new(),
+            wires,
             delivered: 0,
+            handled: 0,
             news: Vec::new(),
         }
     }
 
     pub(crate) fn now(&self) -> Instant {
-        self.queue.now()
+        self.now
+    }
+
+    /// Sets a timer of a host.
+    pub(crate) fn set_timer(&mut self, rank: Rank, at: Instant, due: Due) {
+        assert!(at >= self.now, "a timer at {at} comes after {}", self.now);
+        self.hosts[rank as usize].timers.push(at, due);
+        self.agenda.advance(rank, at);
+    }
+
+    /// A host begins to act: what reaches its access link before `horizon` is all on its way, and joins
+    /// the link's drop-tail queue.
+    pub(crate) fn admit(&mut self, rank: Rank, horizon: Instant) {
+        let host = &mut self.hosts[rank as usize];
+        while let Some(mut first) = host.inbox.peek_mut() {
+            let Arrival { at, sock, .. } = *first;
+            if at >= horizon {
+                break;
+            }
+            let side = &mut self.conns[sock.conn as usize].sides[sock.side as usize];
+            let bytes = side.inbound[side.admitted].segment.wire_bytes();
+            if host.down.has_room(at, bytes) {
+                host.landings.push_back(Landing { at: host.down.send(at, bytes), sock });
+                side.admitted += 1;
+            } else {
+                side.inbound.remove(side.admitted);
+            }
+            match side.inbound.get(side.admitted) {
+                Some(next) => *first = Arrival { at: next.at, count: next.count, ..*first },
+                None => drop(PeekMut::pop(first)),
+            }
+        }
+    }
+
+    /// The next thing that happens to a host before `horizon`, which is its time from now on.
+    ///
+    /// At one instant, packets land before timers fire.
+    pub(crate) fn step(&mut self, rank: Rank, horizon: Instant) -> Option<Step> {
+        let host = &mut self.hosts[rank as usize];
+        let landing = host.landings.front().map_or(Instant::FAR_FUTURE, |landing| landing.at);
+        let timer = host.timers.next();
+        let at = landing.min(timer);
+        if at >= horizon {
+            return None;
+        }
+        self.now = at;
+        self.handled += 1;
+        if landing <= timer {
+            host.landings.pop_front().map(|landing| Step::Landed(landing.sock))
+        } else {
+            host.timers.pop().map(Step::Due)
+        }
+    }
+
+    /// A host has done all it can for now: when it is to act again.
+    pub(crate) fn rest(&mut self, rank: Rank) {
+        let host = &self.hosts[rank as usize];
+        // What reaches the link while it is busy lands later than what it is busy with.
+        let packet = match host.landings.front() {
+            Some(landing) => landing.at,
+            None => host.inbox.peek().map_or(Instant::FAR_FUTURE, |arrival| arrival.at),
+        };
+        self.agenda.set(rank, packet.min(host.timers.next()));
+    }
+
+    /// All hosts have come to `now`, and nothing that happened before is still to be done.
+    pub(crate) fn at_barrier(&mut self, now: Instant) {
+        self.now = now;
+        for rank in 0..self.hosts.len() as Rank {
+            self.admit(rank, now + TICK);
+        }
+        let mut finished = std::mem::take(&mut self.finished);
+        finished.retain(|conn| !self.remove(*conn));
+        self.finished = finished;
     }
 
     fn side(&mut self, sock: SockRef) -> &mut Side {
@@ -127,6 +216,7 @@ impl Net {
             generation: self.generations,
             delay: wire.rtt / 2,
             loss: wire.loss,
+            finished: false,
             sides: [Side::new(from, owner), Side::new(to, accepting)],
         });
         let sock = SockRef { conn: conn as u32, side: 0 };
@@ -178,9 +268,19 @@ impl Net {
                 self.tracker.nic_out(tracked.tag, rank, left);
             }
         }
+        host.sent += 1;
+        let count = host.sent;
         if !self.wires.loses(rank, far, conn.loss) {
-            let packet = self.packets.insert(Packet { to, generation: conn.generation, segment });
-            self.queue.push(left + conn.delay, rank, What::Arrive(packet as u32));
+            let at = (left + conn.delay).max(now + TICK);
+            let inbound = &mut conn.sides[to.side as usize].inbound;
+            inbound.push_back(Flight { at, count, segment });
+            if inbound.len() == conn.sides[to.side as usize].admitted + 1 {
+                let host = &mut self.hosts[far as usize];
+                host.inbox.push(Arrival { at, from: rank, count, sock: to });
+                if host.landings.is_empty() {
+                    self.agenda.advance(far, at);
+                }
+            }
         }
         true
     }
@@ -194,7 +294,8 @@ impl Net {
         {
             let due = due.max(now);
             side.timer = Some(due);
-            self.queue.push(due, side.host, What::TcpTimer(sock, conn.generation));
+            let (rank, due_to) = (side.host, Due::Tcp(sock, conn.generation));
+            self.set_timer(rank, due, due_to);
         }
     }
 
@@ -204,35 +305,17 @@ impl Net {
         let host = &mut self.hosts[rank as usize];
         if !std::mem::replace(&mut host.drain_scheduled, true) {
             let at = host.up.after(now, NIC_WAKE_PACKETS * host.tcp.full_segment());
-            self.queue.push(at, rank, What::NicDrained(rank));
+            self.set_timer(rank, at, Due::NicDrained);
         }
     }
 
-    /// A packet reaches the queue before the receiver's access link: it waits there, or is dropped.
-    pub(crate) fn on_arrive(&mut self, packet: u32) {
+    /// A packet is in the receiver's kernel.
+    pub(crate) fn on_landed(&mut self, to: SockRef) {
         let now = self.now();
-        let Packet { to, generation, segment } = self.packets[packet as usize];
-        let alive = self.conns.get(to.conn as usize).is_some_and(|conn| conn.generation == generation);
-        if alive {
-            let rank = self.conns[to.conn as usize].sides[to.side as usize].host;
-            let host = &mut self.hosts[rank as usize];
-            let bytes = segment.wire_bytes();
-            if host.down.has_room(now, bytes) {
-                let at = host.down.send(now, bytes);
-                self.queue.push(at, rank, What::Deliver(packet));
-                return;
-            }
-        }
-        self.packets.remove(packet as usize);
-    }
-
-    /// A packet is in the receiver's kernel; returns the host whose loop may have work.
-    pub(crate) fn on_deliver(&mut self, packet: u32) -> Option<Rank> {
-        let now = self.now();
-        let Packet { to, generation, segment } = self.packets.remove(packet as usize);
-        let conn = self.conns.get_mut(to.conn as usize).filter(|conn| conn.generation == generation)?;
+        let [here, there] = sides(&mut self.conns[to.conn as usize], to);
+        let Flight { segment, .. } = here.inbound.pop_front().expect("what lands was on its way");
+        here.admitted -= 1;
         self.delivered += 1;
-        let [here, there] = sides(conn, to);
         let rank = here.host;
         // The first of these that holds a tracked message's last byte brings it.
         for tracked in there.tracked.iter_mut().filter(|tracked| !tracked.arrived) {
@@ -251,23 +334,22 @@ impl Net {
         }
         self.pump(to);
         self.after_input(to);
-        Some(rank)
     }
 
-    pub(crate) fn on_tcp_timer(&mut self, sock: SockRef, generation: u32) -> Option<Rank> {
+    pub(crate) fn on_tcp_timer(&mut self, sock: SockRef, generation: u32) {
         let now = self.now();
-        let conn = self.conns.get_mut(sock.conn as usize).filter(|conn| conn.generation == generation)?;
-        let side = &mut conn.sides[sock.side as usize];
+        let conn = self.conns.get_mut(sock.conn as usize).filter(|conn| conn.generation == generation);
         // An earlier timer took this one's place.
-        if side.timer != Some(now) {
-            return None;
-        }
+        let Some(side) =
+            conn.map(|conn| &mut conn.sides[sock.side as usize]).filter(|side| side.timer == Some(now))
+        else {
+            return;
+        };
         side.timer = None;
         let rank = side.host;
         side.tcp.on_timer(&self.hosts[rank as usize].tcp, now);
         self.pump(sock);
         self.after_input(sock);
-        Some(rank)
     }
 
     /// The interface has room again: those who wait send one segment each, in turn.
@@ -380,7 +462,9 @@ impl Net {
         let now = self.now();
         let conn = &mut self.conns[sock.conn as usize];
         let [here, there] = sides(conn, sock);
-        there.sent.clear();
+        while there.sent.front().is_some_and(|(end, _)| *end <= here.tcp.received_end()) {
+            there.sent.pop_front();
+        }
         let readable = here.tcp.readable();
         if readable > 0 {
             here.tcp.read(&self.hosts[here.host as usize].tcp, now, readable);
@@ -413,17 +497,25 @@ impl Net {
         self.collect(sock);
     }
 
-    /// Removes a connection that neither side needs.
+    /// Marks a connection that neither side needs.
     fn collect(&mut self, sock: SockRef) {
-        let conn = &self.conns[sock.conn as usize];
-        let done = |side: &Side| side.owner == Owner::Gone && side.tcp.is_closed();
-        if conn.sides.iter().all(done) {
-            for side in [sock, sock.peer()] {
-                let host = self.conns[side.conn as usize].sides[side.side as usize].host;
-                self.hosts[host as usize].nic_waiters.retain(|waiter| *waiter != side);
-            }
-            self.conns.remove(sock.conn as usize);
+        let conn = &mut self.conns[sock.conn as usize];
+        if conn.sides.iter().all(Side::is_done) && !std::mem::replace(&mut conn.finished, true) {
+            self.finished.push(sock.conn);
         }
+    }
+
+    /// Removes a connection that neither side needs, once nothing of it is on its way.
+    fn remove(&mut self, index: u32) -> bool {
+        let conn = &self.conns[index as usize];
+        if !conn.sides.iter().all(|side| side.inbound.is_empty()) {
+            return false;
+        }
+        for side in &conn.sides {
+            self.hosts[side.host as usize].nic_waiters.retain(|waiter| waiter.conn != index);
+        }
+        self.conns.remove(index as usize);
+        true
     }
 
     /// Puts a socket in its host's line if something it wants is possible.
@@ -471,13 +563,13 @@ impl Net {
 
     /// What is between the hosts now.
     pub(crate) fn report(&self) -> crate::NetworkReport {
-        let sides = self.conns.iter().flat_map(|(_, conn)| &conn.sides);
+        let sides = || self.conns.iter().flat_map(|(_, conn)| &conn.sides);
         let is_cell = |item: &&(u64, Item)| matches!(item, (_, Item::Cell(_)));
-        let cells = sides.map(|side| side.sent.iter().filter(is_cell).count() as u64).sum();
+        let cells = sides().map(|side| side.sent.iter().filter(is_cell).count() as u64).sum();
         crate::NetworkReport {
             cells: Cells::new(cells),
-            connections: self.conns.len(),
-            packets: self.packets.len(),
+            connections: self.conns.iter().filter(|(_, conn)| !conn.finished).count(),
+            packets: sides().map(|side| side.inbound.len()).sum(),
         }
     }
 }

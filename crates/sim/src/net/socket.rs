@@ -2,7 +2,7 @@
 
 use crate::cell::{Request, SimCell};
 use crate::queue::Rank;
-use crate::tcp::Endpoint;
+use crate::tcp::{Endpoint, Segment};
 use penstock_core::cell::Tag;
 use penstock_core::kernel::Interest;
 use penstock_core::{ChannelKey, StreamKey};
@@ -34,6 +34,8 @@ pub(crate) struct Conn {
     pub(crate) delay: Duration,
     /// Probability that a packet is lost.
     pub(crate) loss: f64,
+    /// Neither side needs it.
+    pub(crate) finished: bool,
     pub(crate) sides: [Side; 2],
 }
 
@@ -43,6 +45,10 @@ pub(crate) struct Side {
     pub(crate) host: Rank,
     pub(crate) owner: Owner,
     pub(crate) tcp: Endpoint,
+    /// What is on its way to this side, the first to arrive in front.
+    pub(crate) inbound: VecDeque<Flight>,
+    /// How many of these are in the access link's queue.
+    pub(crate) admitted: usize,
     /// Messages this side sent that the other one has not read, by the byte after their last.
     pub(crate) sent: VecDeque<(u64, Item)>,
     pub(crate) interest: Interest,
@@ -58,6 +64,16 @@ pub(crate) struct Side {
     pub(crate) tracked: VecDeque<Tracked>,
     /// As an exit of a traced circuit: its number, and which bytes arrived when.
     pub(crate) traced: Option<Box<Traced>>,
+}
+
+/// A segment on its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flight {
+    /// When it reaches the queue before the receiver's access link.
+    pub(crate) at: Instant,
+    /// Which of all packets of its host it was.
+    pub(crate) count: u64,
+    pub(crate) segment: Segment,
 }
 
 /// A tracked message of a stream.
@@ -109,6 +125,8 @@ impl Side {
             host,
             owner,
             tcp: Endpoint::new(),
+            inbound: VecDeque::new(),
+            admitted: 0,
             sent: VecDeque::new(),
             interest: Interest::default(),
             ready: Interest::default(),
@@ -118,5 +136,10 @@ impl Side {
             tracked: VecDeque::new(),
             traced: None,
         }
+    }
+
+    /// Whether the host needs it no more.
+    pub(crate) fn is_done(&self) -> bool {
+        self.owner == Owner::Gone && self.tcp.is_closed()
     }
 }

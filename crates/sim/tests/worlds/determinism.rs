@@ -33,6 +33,17 @@ fn lossy() -> Lab {
         .set("run.duration", "20 s")
 }
 
+/// Hosts at many distances, links that overflow, and no loss otherwise.
+fn crowded() -> Lab {
+    Lab::path()
+        .with("[relays.more]\ncount = 3\nlink = \"200 KiB/s\"\n\n[clients.crowd]\ncount = 6\nworkload = \"web\"\n")
+        .set("client.path", "weighted")
+        .set("network.link_queue", "9000 B")
+        .set("network.pairs", "[{ between = [\"entry\", \"middle\"], rtt = \"1 ms\" }, \
+             { between = [\"crowd\", \"entry\"], rtt = \"333 ms\" }]")
+        .set("run.duration", "10 s")
+}
+
 /// Clients that draw paths, circuits and servers.
 fn weighted() -> Lab {
     Lab::path()
@@ -49,6 +60,27 @@ fn the_same_run_twice_leaves_the_same_bytes() {
         assert_same(&one, &other);
         assert!(parquet(&one.tables, &format!("{name}-a")) == parquet(&other.tables, &format!("{name}-b")));
         assert!(!one.tables.cells.is_empty() && one.tables.transfers.len() > 5);
+    }
+}
+
+/// The proof that hosts may run ahead of each other, and packets in trains: every arrival, every ACK and
+/// every queue is the same as if all events were handled one by one.
+#[test]
+fn a_run_one_event_at_a_time_leaves_the_same_bytes() {
+    let stopped = Lab::path().set("run.stop", "{ workload = \"web\", downloads = 5 }");
+    for (name, lab) in
+        [("lossy", lossy()), ("weighted", weighted()), ("crowded", crowded()), ("stopped", stopped)]
+    {
+        let document = lab.document();
+        let scenario = document.scenario("stock").expect("the variant is in the text");
+        let slow =
+            penstock_sim::run(scenario, 3, &penstock_sim::Control::one_by_one()).expect("nobody cancels");
+        let fast = lab.run(3);
+        assert_same(&fast, &slow);
+        assert!(
+            parquet(&fast.tables, &format!("{name}-fast")) == parquet(&slow.tables, &format!("{name}-slow"))
+        );
+        assert!(fast.tables.cells.len() > 100 && fast.tables.transfers.len() > 5, "{name} shows something");
     }
 }
 
