@@ -50,4 +50,4 @@ pub use error::Violation;
 pub use event::{Event, Station};
 pub use kernel::{Kernel, SocketInfo, StreamRead};
 pub use keys::{ChannelKey, CircuitIndex, CircuitKey, Direction, StreamKey};
-pub use relay::{Counters, Relay};
+pub use relay::{Bounds, Counters, Relay};

@@ -4,8 +4,8 @@
 use crate::error::{Mistake, listed_briefly};
 use crate::form::{bounds, read};
 use crate::model::{
-    Amount, Buffer, Client, Congestion, Head, Host, Network, Path, Relay, Run, Scenario, Server, Span, Stop,
-    Tcp, TcpProfile, Trace, Variant, Wire, Workload,
+    Amount, Buffer, Client, Congestion, Costs, Head, Host, Network, Path, Relay, Run, Scenario, Server, Span,
+    Stop, Tcp, TcpProfile, Trace, Variant, Wire, Workload,
 };
 use crate::tor;
 use crate::tree::{Node, Table, Value};
@@ -354,7 +354,18 @@ fn host(name: &str, view: View<'_>) -> Host {
         link_queue: view.size("link_queue"),
         send_buffer: buffer("send_buffer"),
         receive_buffer: buffer("receive_buffer"),
+        cpu: view.table.get("cpu").and_then(costs),
     }
+}
+
+fn costs(cpu: &Node) -> Option<Costs> {
+    let view = View { table: cpu.table()?, path: "" };
+    Some(Costs {
+        cell: view.span("cell"),
+        call: view.span("call"),
+        record: view.span("record"),
+        look: view.span("look"),
+    })
 }
 
 /// What a client refers to.

@@ -183,6 +183,21 @@ pub struct Host {
     pub send_buffer: Buffer,
     /// Receive buffer of its sockets.
     pub receive_buffer: Buffer,
+    /// What its Tor costs its processor; nothing if absent.
+    pub cpu: Option<Costs>,
+}
+
+/// How long a processor takes for the work of a Tor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// Each cell read or written [ns].
+    pub cell: Duration,
+    /// Each system call that reads or writes [ns].
+    pub call: Duration,
+    /// Each TLS record read or written [ns].
+    pub record: Duration,
+    /// Each circuit that a policy looks at [ns].
+    pub look: Duration,
 }
 
 /// A relay.

@@ -199,6 +199,16 @@ pub(crate) const RUN: Section = Section {
     ]],
 };
 
+const CPU: Section = Section {
+    title: "relay.cpu",
+    groups: &[&[
+        key("cell", Form::Span { zero: true }, Default("'0 s'"), "each cell read or written"),
+        key("call", Form::Span { zero: true }, Default("'0 s'"), "each system call that reads or writes"),
+        key("record", Form::Span { zero: true }, Default("'0 s'"), "each TLS record read or written"),
+        key("look", Form::Span { zero: true }, Default("'0 s'"), "each circuit that the policy looks at"),
+    ]],
+};
+
 pub(crate) const TRACE: Section = Section {
     title: "[trace]",
     groups: &[&[
@@ -313,6 +323,12 @@ const CLIENT_HOST: &[Key] = host!("'10 MiB/s'");
 const SERVER_HOST: &[Key] = host!("'100 MiB/s'");
 
 const TOR: &[Key] = &[
+    key(
+        "cpu",
+        Form::Or("none", &Form::Section(&CPU)),
+        Default("'none'"),
+        "how long its processor takes for Tor's work, which waits in one queue; \"none\" is no time",
+    ),
     key(
         "bandwidth_rate",
         Form::Or("none", &Form::Rate),
@@ -476,7 +492,7 @@ pub(crate) const SECTIONS: &[(&str, &Section)] = &[
 ];
 
 /// Sections of no list, for the reference.
-pub(crate) const INNER_SECTIONS: &[&Section] = &[&STOP, &PAIR];
+pub(crate) const INNER_SECTIONS: &[&Section] = &[&STOP, &CPU, &PAIR];
 
 pub(crate) const CIRCUIT_POLICY: Algorithm = Algorithm {
     name: "CircuitPolicy",

@@ -11,6 +11,8 @@ pub(crate) enum Due {
     NicDrained,
     /// The relay asked to be called.
     Relay,
+    /// The processor is free.
+    Cpu,
     /// A client's pause is over, or its patience; of this episode of its life.
     Client(u32),
 }

@@ -14,6 +14,7 @@ pub mod control;
 pub mod tcp;
 
 mod agenda;
+mod bound;
 mod cell;
 mod client;
 mod event;

@@ -1,5 +1,6 @@
 //! What is written down of a run.
 
+use crate::bound::Bound;
 use crate::client::{Circuit, Download};
 use crate::queue::Rank;
 use crate::tracker::position;
@@ -47,6 +48,7 @@ pub(crate) struct RelaySample {
     pub(crate) outbuf: u64,
     pub(crate) kernel_out: u64,
     pub(crate) throttled: u32,
+    pub(crate) bound: Option<Bound>,
 }
 
 fn seconds(span: Duration) -> f64 {
@@ -109,7 +111,7 @@ impl Observer {
             outbuf_bytes: sample.outbuf,
             kernel_out_bytes: sample.kernel_out,
             throttled_conns: sample.throttled.into(),
-            bound_by: None,
+            bound_by: sample.bound.map(|bound| bound.name().into()),
         });
     }
 

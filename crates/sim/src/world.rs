@@ -8,11 +8,12 @@
 //! What looks at several hosts at once, samples and the end of the run, waits for a barrier, at
 //! which all have come to the same instant.
 
+use crate::bound::{ASKED_PER_SAMPLE, Answers, bound};
 use crate::cell::{SimCell, SimHandshake, TO_CLIENT};
 use crate::client::{Circuit, Client, Download, Phase};
 use crate::control::{Control, Error};
 use crate::event::{Due, Step};
-use crate::net::{App, Host, HostKernel, Net, News, Owner, Ready, StreamSock};
+use crate::net::{App, HostKernel, Net, News, Owner, Ready, StreamSock};
 use crate::observer::{Ending, Observer, RelaySample};
 use crate::queue::Rank;
 use crate::tracker::position;
@@ -22,7 +23,7 @@ use penstock_core::{CircuitIndex, Counters, Event, Relay, StreamKey};
 use penstock_record::tables::Name;
 use penstock_record::{Outcome, Position, RunStats};
 use penstock_scenario::model::{self, Phase as RefillPhase, Scenario};
-use penstock_units::{Duration, Instant, Seed};
+use penstock_units::{Bytes, Duration, Instant, Seed};
 use std::collections::BTreeMap;
 
 /// About how many steps pass between two looks at whether the run is to stop.
@@ -50,6 +51,8 @@ pub(crate) struct World<'a> {
     /// When relays and traced circuits are written down next.
     next_sample: Instant,
     next_trace: Instant,
+    /// When relays are asked what they are bound by next.
+    next_question: Instant,
 }
 
 /// A node of the network.
@@ -65,6 +68,8 @@ struct Node {
     circuits: Vec<Option<SimHandshake>>,
     /// Circuits built through it as guard, middle and exit.
     served: [u32; 3],
+    /// What it said it was bound by since the last sample.
+    answers: Answers,
     /// What had been counted at the last sample.
     sampled: Counters,
 }
@@ -112,6 +117,7 @@ impl<'a> World<'a> {
             observer: Observer::default(),
             finished: vec![0; scenario.workloads.len()],
             next_sample: Instant::ZERO + scenario.run.sample,
+            next_question: Instant::ZERO + scenario.run.sample / ASKED_PER_SAMPLE,
             next_trace: if scenario.trace.workloads.is_empty() {
                 Instant::FAR_FUTURE
             } else {
@@ -139,7 +145,7 @@ impl<'a> World<'a> {
         let lookahead = if control.is_one_by_one() { TICK } else { self.net.lookahead };
         let mut looked = 0;
         loop {
-            let barrier = self.next_sample.min(self.next_trace).min(end);
+            let barrier = self.next_sample.min(self.next_trace).min(self.next_question).min(end);
             let Some(start) = self.net.agenda.next().filter(|next| *next <= barrier) else {
                 self.at_barrier(barrier);
                 if barrier == end || self.is_over(barrier) {
@@ -167,6 +173,10 @@ impl<'a> World<'a> {
         if now == self.next_trace {
             self.sample_circuits();
             self.next_trace = now + self.scenario.trace.interval;
+        }
+        if now == self.next_question {
+            self.ask_relays();
+            self.next_question = now + self.scenario.run.sample / ASKED_PER_SAMPLE;
         }
         if now == self.next_sample {
             self.sample_relays();
@@ -201,9 +211,13 @@ impl<'a> World<'a> {
                 Step::Due(Due::Tcp(sock, generation)) => self.net.on_tcp_timer(sock, generation),
                 Step::Due(Due::NicDrained) => self.net.on_nic_drained(rank),
                 Step::Due(Due::Relay) => self.on_relay_timer(rank),
+                Step::Due(Due::Cpu) => self.net.on_cpu_free(rank),
                 Step::Due(Due::Client(episode)) => self.on_client_timer(rank, episode),
             }
-            self.process(rank);
+            // Most packets concern nobody above TCP.
+            if matches!(step, Step::Due(Due::Relay | Due::Client(_))) || self.net.has_work(rank) {
+                self.process(rank);
+            }
         }
         self.net.rest(rank);
     }
@@ -215,8 +229,13 @@ impl<'a> World<'a> {
             // A finished download may close its circuit, which the relay then has something to say of.
             self.check_download(rank);
             self.drain(rank);
+            if self.net.awaits_cpu(rank) {
+                break;
+            }
             let Some(ready) = self.net.hosts[rank as usize].ready.pop_front() else { break };
             self.serve(rank, ready);
+            self.net
+                .end_turn(rank, self.nodes[rank as usize].tor.as_ref().map_or(0, |tor| tor.counters().looks));
         }
         self.arm_timer(rank);
     }
@@ -558,6 +577,16 @@ impl World<'_> {
         self.observer.transfer(self.net.now(), rank, download, ending);
     }
 
+    fn ask_relays(&mut self) {
+        for rank in &self.relay_ranks {
+            let below = self.net.below(*rank);
+            let node = &mut self.nodes[*rank as usize];
+            if let Some(bound) = node.tor.as_ref().and_then(|tor| bound(below, tor.bounds())) {
+                node.answers.count(bound);
+            }
+        }
+    }
+
     fn sample_relays(&mut self) {
         let now = self.net.now();
         for rank in &self.relay_ranks {
@@ -574,6 +603,7 @@ impl World<'_> {
                 outbuf: tor.outbuf_bytes().get(),
                 kernel_out: self.net.kernel_out(*rank),
                 throttled: tor.throttled_channels(),
+                bound: std::mem::take(&mut node.answers).most(),
             });
         }
     }
@@ -598,8 +628,8 @@ impl World<'_> {
         for rank in 0..self.nodes.len() as Rank {
             self.record_download(rank, Outcome::Unfinished);
         }
-        let reports = self.nodes.iter().zip(&self.net.hosts);
-        let nodes: Vec<_> = reports.filter_map(|(node, host)| node.report(host, end)).collect();
+        let reports = self.nodes.iter().zip(0..);
+        let nodes: Vec<_> = reports.filter_map(|(node, rank)| node.report(self.net.carried(rank))).collect();
         let stats = RunStats {
             sim_seconds: end.as_secs_f64(),
             events: self.net.handled,
@@ -623,14 +653,14 @@ impl Node {
         most.map_or(Position::Middle, |place| POSITIONS[place])
     }
 
-    fn report(&self, host: &Host, end: Instant) -> Option<crate::NodeReport> {
+    fn report(&self, link_bytes: [Bytes; 2]) -> Option<crate::NodeReport> {
         let tor = self.tor.as_ref()?;
         Some(crate::NodeReport {
             name: self.name.to_string(),
             counters: tor.counters(),
             held: tor.queued() + tor.outbuf_cells(),
             population: tor.population(),
-            link_bytes: [host.up.carried(end), host.down.carried(end)],
+            link_bytes,
         })
     }
 }
@@ -674,6 +704,7 @@ impl<'a> Builder<'a> {
             timer: None,
             circuits: Vec::new(),
             served: [0; 3],
+            answers: Answers::default(),
             sampled: Counters::default(),
         }
     }

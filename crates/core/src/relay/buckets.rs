@@ -30,6 +30,12 @@ impl Waiting {
         self.due
     }
 
+    /// Whether anyone waits.
+    pub(super) fn someone(&self) -> bool {
+        let channels = !self.reads.is_empty() || !self.writes.is_empty();
+        channels || !self.stream_reads.is_empty() || !self.stream_writes.is_empty()
+    }
+
     /// How many channels wait.
     pub(super) fn channels(&self) -> u32 {
         let readers_only = self.reads.iter().filter(|channel| !self.writes.contains(channel)).count();

@@ -93,7 +93,10 @@ impl<C: Cell, K: Kernel<C>> Host for Lend<'_, C, K> {
     fn move_cell(&mut self, channel: ChannelKey) -> bool {
         let now = self.now;
         let node = &mut *self.node;
-        let Some((_, key)) = node.channel(channel).policy.head(now) else { return false };
+        let policy = &node.channel(channel).policy;
+        let Some((_, key)) = policy.head(now) else { return false };
+        let looks = policy.looks();
+        node.counters.looks += looks;
         let (index, direction) = (key.circuit(), key.direction());
         let circuit = node.circuit(index);
         let outward = circuit.outward();

@@ -6,12 +6,15 @@
 //! arrives, `edge` packages and delivers streams, `build` makes circuits, `close` ends them,
 //! `buckets` limits the rate.
 
+mod bounds;
 mod buckets;
 mod build;
 mod cells;
 mod close;
 mod edge;
 mod flow;
+
+pub use bounds::Bounds;
 
 use crate::cell::{Cell, PeerId};
 use crate::channel::{Buckets, Channel, CircIds};
@@ -92,6 +95,8 @@ pub struct Counters {
     pub data_delivered: u64,
     /// DATA cells packaged here.
     pub data_packaged: u64,
+    /// Circuits that policies looked at to choose ([`CircuitPolicy::looks`]).
+    pub looks: u64,
 }
 
 impl<C: Cell> Relay<C> {

@@ -1,5 +1,6 @@
 //! A host: its access link, its sockets, and which of them are ready.
 
+use super::cpu::Cpu;
 use super::nic::Wire;
 use super::socket::SockRef;
 use crate::event::Due;
@@ -18,6 +19,8 @@ const NIC_QUEUE_PACKETS: u64 = 1000;
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) tcp: TcpConfig,
+    /// What its Tor costs; one without is infinitely fast.
+    pub(crate) cpu: Option<Cpu>,
     /// What it sends, behind the interface's own queue.
     pub(crate) up: Wire,
     /// What the network sends it, behind a drop-tail queue.
@@ -137,6 +140,7 @@ impl Host {
             up: Wire::new(host.link_up, Bytes::new(NIC_QUEUE_PACKETS * config.full_segment())),
             down: Wire::new(host.link_down, host.link_queue),
             tcp: config,
+            cpu: host.cpu.map(Cpu::new),
             inbox: BinaryHeap::new(),
             landings: VecDeque::new(),
             timers: Timers::default(),

@@ -1,5 +1,6 @@
 //! The kernel that a relay of the simulator sees.
 
+use super::cpu::Work;
 use super::socket::{Item, SockRef, Tracked};
 use super::{Net, Owner, Ready, StreamSock, sides};
 use crate::cell::{CELL_BYTES, Request, SimCell, SimPayload};
@@ -42,6 +43,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
         let received = here.tcp.received_end();
         let start = received - here.tcp.readable();
         let mut read_to = start;
+        let mut work = Work { calls: 1, ..Work::default() };
         while read_to - start < limit.get()
             && let Some((end, Item::Cell(cell))) = there.sent.front().copied()
             && end <= received
@@ -51,6 +53,8 @@ impl Kernel<SimCell> for HostKernel<'_> {
                 self.net.tracker.read(tag, self.rank, now);
                 there.tracked.retain(|tracked| tracked.tag != tag);
             }
+            work.cells += 1;
+            work.records += u64::from(end > read_to);
             // A record is read as a whole; those of its cells that wait cost nothing more.
             read_to = read_to.max(end);
             into.push_back(cell);
@@ -59,6 +63,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
             here.tcp.read(&self.net.hosts[self.rank as usize].tcp, now, read_to - start);
             self.net.pump(sock);
         }
+        self.net.charge(self.rank, work);
         Bytes::new(read_to - start)
     }
 
@@ -68,6 +73,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
         let [here, _] = sides(&mut self.net.conns[sock.conn as usize], sock);
         let tcp = &self.net.hosts[self.rank as usize].tcp;
         let mut accepted = 0;
+        let mut work = Work { calls: 1, ..Work::default() };
         while accepted < limit.get() && !cells.is_empty() {
             let space = here.tcp.write_space(tcp);
             if space == 0 {
@@ -88,7 +94,10 @@ impl Kernel<SimCell> for HostKernel<'_> {
                 here.sent.push_back((end, Item::Cell(cell)));
             }
             accepted += bytes + RECORD_OVERHEAD;
+            work.cells += count;
+            work.records += 1;
         }
+        self.net.charge(self.rank, work);
         if accepted > 0 {
             self.net.pump(sock);
         }
@@ -159,6 +168,8 @@ impl Kernel<SimCell> for HostKernel<'_> {
             tag = self.net.tracker.packaged(traced.circuit, self.rank, arrived, now);
         }
         self.net.pump(sock);
+        // One system call brings many cells' worth; its cost is in theirs.
+        self.net.charge(self.rank, Work { cells: 1, ..Work::default() });
         StreamRead::Data(SimPayload { len: len as u16, tag, request: None })
     }
 

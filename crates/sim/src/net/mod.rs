@@ -5,6 +5,7 @@
 //! link, and lands in the kernel. One step a packet: what reaches the queue within a host's look-ahead
 //! is admitted at once, since nothing else can come between.
 
+mod cpu;
 mod host;
 mod kernel;
 mod link;
@@ -16,12 +17,14 @@ pub(crate) use kernel::HostKernel;
 pub(crate) use socket::{Owner, SockRef};
 
 use crate::agenda::Agenda;
+use crate::bound::Below;
 use crate::event::{Due, Step};
 use crate::queue::Rank;
 use crate::tracker::Tracker;
+use cpu::Work;
 use host::{Arrival, Landing};
 use penstock_scenario::model::Scenario;
-use penstock_units::{Cells, Duration, Instant, Rng, Seed};
+use penstock_units::{Bytes, Cells, Duration, Instant, Rng, Seed};
 use slab::Slab;
 use socket::{Conn, Flight, Item, Side};
 use std::collections::BTreeMap;
@@ -181,6 +184,43 @@ impl Net {
         }
     }
 
+    /// Whether the host's loop has anything to do.
+    pub(crate) fn has_work(&self, rank: Rank) -> bool {
+        !self.hosts[rank as usize].ready.is_empty() || !self.news.is_empty()
+    }
+
+    /// Whether the host's sockets must wait for its processor; then it will be told.
+    pub(crate) fn awaits_cpu(&mut self, rank: Rank) -> bool {
+        let host = &mut self.hosts[rank as usize];
+        let Some(cpu) = &mut host.cpu else { return false };
+        let Some(free_at) = cpu.busy_until(self.now).filter(|_| !host.ready.is_empty()) else { return false };
+        if !std::mem::replace(&mut cpu.awaited, true) {
+            self.set_timer(rank, free_at, Due::Cpu);
+        }
+        true
+    }
+
+    /// The processor may have become free: its timer may be too early, since other work joined the queue.
+    pub(crate) fn on_cpu_free(&mut self, rank: Rank) {
+        if let Some(cpu) = &mut self.hosts[rank as usize].cpu {
+            cpu.awaited = false;
+        }
+    }
+
+    /// A turn is over; policies have looked at so many circuits since the beginning.
+    pub(crate) fn end_turn(&mut self, rank: Rank, looked: u64) {
+        if let Some(cpu) = &mut self.hosts[rank as usize].cpu {
+            cpu.end_turn(self.now, looked);
+        }
+    }
+
+    /// The host's Tor has done some work.
+    fn charge(&mut self, rank: Rank, work: Work) {
+        if let Some(cpu) = &mut self.hosts[rank as usize].cpu {
+            cpu.charge(work);
+        }
+    }
+
     /// A host has done all it can for now: when it is to act again.
     pub(crate) fn rest(&mut self, rank: Rank) {
         let host = &self.hosts[rank as usize];
@@ -192,12 +232,9 @@ impl Net {
         self.agenda.set(rank, packet.min(host.timers.next()));
     }
 
-    /// All hosts have come to `now`, and nothing that happened before is still to be done.
+    /// All hosts have come to `now`.
     pub(crate) fn at_barrier(&mut self, now: Instant) {
         self.now = now;
-        for rank in 0..self.hosts.len() as Rank {
-            self.admit(rank, now + TICK);
-        }
         let mut finished = std::mem::take(&mut self.finished);
         finished.retain(|conn| !self.remove(*conn));
         self.finished = finished;
@@ -550,6 +587,31 @@ impl Net {
             here.interest.writable && here.tcp.is_writable(&self.hosts[here.host as usize].tcp)
         };
         possible.then_some(here.owner)
+    }
+
+    /// Where what a host has to do waits, at a barrier.
+    pub(crate) fn below(&mut self, rank: Rank) -> Below {
+        let now = self.now;
+        self.admit(rank, now + TICK);
+        let host = &self.hosts[rank as usize];
+        let packet = Bytes::new(host.tcp.full_segment());
+        let mut sockets = host.channels.iter().flatten();
+        Below {
+            link: host.up.backlog(now) > packet || host.down.backlog(now) > packet,
+            tcp: sockets.any(|sock| {
+                let side = &self.conns[sock.conn as usize].sides[sock.side as usize];
+                side.tcp.info(&host.tcp).not_sent > 0
+            }),
+            cpu: host.cpu.as_ref().is_some_and(|cpu| cpu.awaited),
+        }
+    }
+
+    /// What a host's access link sent and received until now [B].
+    pub(crate) fn carried(&mut self, rank: Rank) -> [Bytes; 2] {
+        let now = self.now;
+        self.admit(rank, now + TICK);
+        let host = &self.hosts[rank as usize];
+        [host.up.carried(now), host.down.carried(now)]
     }
 
     /// What all channels of a host have in their send buffers [B].

@@ -2,6 +2,9 @@
 
 use penstock_units::{Bytes, DataRate, Instant};
 
+/// Beyond this a packet carries data, up to this it is an ACK [B].
+const LARGE: u64 = 200;
+
 /// One direction of a link: packets leave one after the other at its rate.
 ///
 /// The queue is not stored: a FIFO is described by when it will be empty.
@@ -11,6 +14,8 @@ pub(crate) struct Wire {
     free_at: Instant,
     /// How long a full queue takes to leave [ns].
     depth: u64,
+    /// Sizes of the last small and the last large packet [B], and how long they take [ns]: most are like these.
+    like_last: [(u64, u64); 2],
     /// All that was ever sent [B].
     carried: Bytes,
 }
@@ -18,19 +23,29 @@ pub(crate) struct Wire {
 impl Wire {
     /// A link whose queue takes packets up to `queue` in all.
     pub(crate) fn new(rate: DataRate, queue: Bytes) -> Self {
-        Wire { rate, free_at: Instant::ZERO, depth: rate.nanos_for(queue.get()), carried: Bytes::ZERO }
+        let depth = rate.nanos_for(queue.get());
+        Wire { rate, free_at: Instant::ZERO, depth, like_last: [(0, 0); 2], carried: Bytes::ZERO }
+    }
+
+    /// How long a packet of `bytes` takes [ns].
+    fn nanos_for(&mut self, bytes: u64) -> u64 {
+        let known = &mut self.like_last[usize::from(bytes > LARGE)];
+        if known.0 != bytes {
+            *known = (bytes, self.rate.nanos_for(bytes));
+        }
+        known.1
     }
 
     /// Whether a packet of `bytes` still fits the queue; one that finds the link idle always does.
-    pub(crate) fn has_room(&self, now: Instant, bytes: u64) -> bool {
+    pub(crate) fn has_room(&mut self, now: Instant, bytes: u64) -> bool {
         let waiting = self.free_at.as_nanos().saturating_sub(now.as_nanos());
-        waiting == 0 || waiting + self.rate.nanos_for(bytes) <= self.depth
+        waiting == 0 || waiting + self.nanos_for(bytes) <= self.depth
     }
 
     /// When a packet of `bytes` that joins the queue now has left.
     pub(crate) fn send(&mut self, now: Instant, bytes: u64) -> Instant {
         let start = self.free_at.max(now);
-        self.free_at = Instant::from_nanos(start.as_nanos() + self.rate.nanos_for(bytes));
+        self.free_at = Instant::from_nanos(start.as_nanos() + self.nanos_for(bytes));
         self.carried += Bytes::new(bytes);
         self.free_at
     }

@@ -91,6 +91,10 @@ impl CircuitPolicy for Heap {
         self.circuits.forget(circuit);
     }
 
+    fn looks(&self) -> u64 {
+        self.circuits.looks()
+    }
+
     fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)> {
         let best = self.circuits.head()?;
         let scale = if self.cached.0 == now {

@@ -59,6 +59,10 @@ impl CircuitPolicy for List {
         self.circuits.remove(&circuit);
     }
 
+    fn looks(&self) -> u64 {
+        self.circuits.values().filter(|entry| entry.eligible).count() as u64
+    }
+
     fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)> {
         let half_life = self.config.half_life;
         let standings =

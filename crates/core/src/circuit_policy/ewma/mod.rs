@@ -8,7 +8,7 @@
 //! circuits), [`Heap`] (constant reference time, logarithmic), [`Tick`] (what C tor runs today).
 //! Ties go to the circuit that was served least recently, then to the lower key.
 //!
-//! Source: Tang and Goldberg, EWMA §2.3 and §3.5; C tor `circuitmux_ewma.c`; ALGORITHMS 5.
+//! Source: Tang and Goldberg, EWMA §2.3 and §3.5; C tor `circuitmux_ewma.c`.
 
 mod heap;
 mod list;
@@ -106,6 +106,11 @@ impl IndexedHeap {
         *self.by_key.entry(key).or_insert_with(|| {
             self.slots.insert(Slot { standing: Standing { count: 0.0, served: 0, key }, place: None, epoch })
         })
+    }
+
+    /// A sift from the root: one circuit at each level.
+    fn looks(&self) -> u64 {
+        1 + u64::from(self.heap.len().checked_ilog2().unwrap_or(0))
     }
 
     fn head(&self) -> Option<Standing> {

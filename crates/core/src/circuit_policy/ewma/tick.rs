@@ -85,6 +85,10 @@ impl CircuitPolicy for Tick {
         self.circuits.forget(circuit);
     }
 
+    fn looks(&self) -> u64 {
+        self.circuits.looks()
+    }
+
     fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)> {
         let best = self.circuits.head()?;
         let (tick, fraction) = split(now);

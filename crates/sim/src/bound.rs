@@ -1,0 +1,100 @@
+//! What a relay is bound by: where what it has to do waits.
+//!
+//! A relay is asked several times in a sample, and the answer given most often goes into the record.
+//! Each answer is the last station of a cell's way at which something waits, since whatever waits
+//! there fills all stations before it.
+
+use penstock_core::Bounds;
+
+/// How often in a sample a relay is asked.
+pub(crate) const ASKED_PER_SAMPLE: u32 = 20;
+
+/// What holds a relay back, the last station first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bound {
+    /// More than a packet waits for its access link, in either direction.
+    Link,
+    /// A socket holds bytes that TCP does not send: its congestion window or the peer's.
+    Tcp,
+    /// A token bucket is empty.
+    Bucket,
+    /// The processor has a queue.
+    Cpu,
+    /// A circuit has cells but no credit for the next hop.
+    Credit,
+    /// A circuit or a stream that is packaged here has used up its window.
+    Window,
+}
+
+const ALL: [Bound; 6] = [Bound::Link, Bound::Tcp, Bound::Bucket, Bound::Cpu, Bound::Credit, Bound::Window];
+
+impl Bound {
+    /// As it is written in `relays.parquet`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Bound::Link => "link",
+            Bound::Tcp => "tcp",
+            Bound::Bucket => "bucket",
+            Bound::Cpu => "cpu",
+            Bound::Credit => "credit",
+            Bound::Window => "window",
+        }
+    }
+}
+
+/// What a host's kernel and processor know.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Below {
+    pub(crate) link: bool,
+    pub(crate) tcp: bool,
+    pub(crate) cpu: bool,
+}
+
+/// What holds a relay back; nothing if it is idle.
+pub(crate) fn bound(below: Below, tor: Bounds) -> Option<Bound> {
+    let waits = [below.link, below.tcp, tor.bucket, below.cpu, tor.credit, tor.window];
+    ALL.into_iter().zip(waits).find_map(|(bound, waits)| waits.then_some(bound))
+}
+
+/// The answers of one relay in one sample.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Answers([u32; ALL.len()]);
+
+impl Answers {
+    pub(crate) fn count(&mut self, bound: Bound) {
+        self.0[bound as usize] += 1;
+    }
+
+    /// The answer given most often, the later station's of two; nothing if the relay was idle.
+    pub(crate) fn most(&self) -> Option<Bound> {
+        let most = *self.0.iter().max().expect("there are six");
+        ALL.into_iter().find(|bound| most > 0 && self.0[*bound as usize] == most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_station_at_which_something_waits_is_what_binds() {
+        let tor = Bounds { bucket: true, credit: true, window: true };
+        let below = Below { link: false, tcp: false, cpu: true };
+        assert_eq!(bound(below, tor), Some(Bound::Bucket));
+        assert_eq!(bound(Below { link: true, ..below }, tor), Some(Bound::Link));
+        assert_eq!(bound(below, Bounds::default()), Some(Bound::Cpu));
+        assert_eq!(bound(Below::default(), Bounds::default()), None);
+    }
+
+    #[test]
+    fn the_answer_given_most_often_goes_into_the_record() {
+        let mut answers = Answers::default();
+        assert_eq!(answers.most(), None);
+        for bound in [Bound::Window, Bound::Tcp, Bound::Window] {
+            answers.count(bound);
+        }
+        assert_eq!(answers.most(), Some(Bound::Window));
+        answers.count(Bound::Tcp);
+        assert_eq!(answers.most().map(Bound::name), Some("tcp"));
+    }
+}
