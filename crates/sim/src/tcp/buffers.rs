@@ -3,24 +3,39 @@
 use super::config::{Buffer, TcpConfig};
 use penstock_units::{Duration, Instant, time::nanos};
 
-/// Payload that a send buffer takes when it is new [B].
+/// Payload that a send buffer takes when the connection is new [B].
+///
+/// Source: Linux `tcp_fixup_sndbuf` (3.2), `tcp_init_buffer_space`.
 pub(super) fn initial_send_capacity(cfg: &TcpConfig) -> u64 {
     match cfg.send_buffer {
-        Buffer::Auto { initial, .. } => initial,
+        Buffer::Auto { initial, .. } => payload_of(cfg, initial),
         Buffer::Fixed(bytes) => bytes,
     }
 }
 
 /// Payload that a send buffer of `current` takes once the window is `cwnd` segments [B].
 ///
-/// Source: Linux `tcp_new_space`: two congestion windows, never less than before, up to
-/// `tcp_wmem[2]`; KIST §4.2.
-/// Deviation: it grows with every ACK, not only when the application waits for space.
-pub(super) fn grown_send_capacity(cfg: &TcpConfig, current: u64, cwnd: u32) -> u64 {
+/// It is tuned to two windows of segments as large as the kernel reckons them, never less than before,
+/// up to `tcp_wmem[2]`. Since segments take less, it holds about three windows of payload.
+///
+/// Source: Linux `tcp_new_space` (3.2), `tcp_sndbuf_expand`. When it is asked is `Sender`'s affair.
+pub(super) fn grown_send_capacity(cfg: &TcpConfig, current: u64, cwnd: u32, reordering: u32) -> u64 {
     match cfg.send_buffer {
-        Buffer::Auto { max, .. } => current.max((2 * u64::from(cwnd) * u64::from(cfg.mss)).min(max)),
+        Buffer::Auto { max, .. } => {
+            let demanded = u64::from(cwnd.max(reordering + 1));
+            let memory = 2 * demanded * u64::from(cfg.mss + cfg.send_reckoning);
+            current.max(payload_of(cfg, memory.min(max)))
+        }
         Buffer::Fixed(_) => current,
     }
+}
+
+/// The payload that fits `memory` of a send buffer [B].
+///
+/// Deviation: the kernel counts the memory of every packet (`sk_wmem_queued`), which depends on how
+/// much was written at once; this is its usual rate.
+fn payload_of(cfg: &TcpConfig, memory: u64) -> u64 {
+    memory * u64::from(cfg.mss) / u64::from(cfg.mss + cfg.send_charge)
 }
 
 /// Whether `poll()` reports a socket with `queued` of `capacity` bytes writable.
@@ -115,13 +130,15 @@ mod tests {
     }
 
     #[test]
-    fn the_send_buffer_holds_two_windows_between_its_bounds() {
+    fn the_send_buffer_holds_three_windows_of_payload_between_its_bounds() {
         let cfg = TcpConfig::default();
         let initial = initial_send_capacity(&cfg);
-        assert_eq!(initial, 16_384);
-        assert_eq!(grown_send_capacity(&cfg, initial, 2), 16_384);
-        assert_eq!(grown_send_capacity(&cfg, initial, 100), 289_600);
-        assert_eq!(grown_send_capacity(&cfg, initial, 1 << 20), 4 << 20);
+        // Of 2340 B that are reckoned for each segment, it takes 1593 B.
+        assert_eq!(initial, 23_400 * 1448 / 1593);
+        assert_eq!(grown_send_capacity(&cfg, initial, 2, 3), initial);
+        assert_eq!(grown_send_capacity(&cfg, initial, 100, 3), 200 * 2340 * 1448 / 1593);
+        assert_eq!(grown_send_capacity(&cfg, initial, 5, 99), 200 * 2340 * 1448 / 1593);
+        assert_eq!(grown_send_capacity(&cfg, initial, 1 << 20, 3), (4 << 20) * 1448 / 1593);
     }
 
     #[test]
@@ -144,7 +161,7 @@ mod tests {
             let cfg = TcpConfig::default();
             let mut capacity = initial_send_capacity(&cfg);
             for cwnd in windows {
-                let grown = grown_send_capacity(&cfg, capacity, cwnd);
+                let grown = grown_send_capacity(&cfg, capacity, cwnd, 3);
                 prop_assert!(grown >= capacity && grown <= 4 << 20);
                 capacity = grown;
             }

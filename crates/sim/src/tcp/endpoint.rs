@@ -156,7 +156,19 @@ impl Endpoint {
     /// kernel takes it whole. Ignored after [`Endpoint::shutdown`] and before the handshake is over.
     pub fn write(&mut self, _cfg: &TcpConfig, _now: Instant, bytes: u64) {
         if self.open_send().is_some() {
-            self.with(|halves| halves.send.written += bytes);
+            self.with(|halves| halves.send.on_write(bytes));
+        }
+    }
+
+    /// The application has more to write, but [`Endpoint::is_writable`] says no, so it waits.
+    ///
+    /// The send buffer grows for those who wait. A write that fills the buffer says the same; this is
+    /// for an application that stopped before. Bounded work, no segment becomes due.
+    ///
+    /// Source: Linux `tcp_poll` sets `SOCK_NOSPACE`.
+    pub fn await_space(&mut self) {
+        if self.open_send().is_some() {
+            self.with(|halves| halves.send.on_refused());
         }
     }
 

@@ -18,8 +18,8 @@
 //!
 //! Deviation: no ECN, urgent data, keep-alives, simultaneous open, TIME_WAIT (a finished endpoint
 //! still answers a repeated FIN), F-RTO, HyStart, DSACK, forward retransmission, SACK reneging,
-//! TCP small queues or window scaling's rounding; kernel memory is counted in payload bytes, not
-//! in truesize; time is exact to the nanosecond where Linux counts jiffies.
+//! TCP small queues or window scaling's rounding; a buffer's truesize is converted to payload at a
+//! fixed rate, not counted packet by packet; time is exact to the nanosecond where Linux counts jiffies.
 
 mod buffers;
 pub mod config;
@@ -34,7 +34,7 @@ mod send;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Buffer, TcpConfig};
+pub use config::{Buffer, Offload, TcpConfig};
 pub use congestion::Congestion;
 pub use endpoint::{Endpoint, Info};
 pub use recovery::CaState;

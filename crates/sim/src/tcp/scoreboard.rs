@@ -83,6 +83,11 @@ impl Scoreboard {
         self.queue.len() as u32
     }
 
+    /// Out-of-order degree that is no sign of loss (`tcp_sock.reordering`) [segments].
+    pub(super) fn reordering(&self) -> u32 {
+        self.reordering
+    }
+
     /// Segments that the peer has out of order (`sacked_out`).
     pub(super) fn sacked_out(&self) -> u32 {
         self.sacked_out

@@ -1,7 +1,7 @@
 //! The sending half: what may leave, and the timer that watches it.
 
 use super::buffers;
-use super::config::TcpConfig;
+use super::config::{Offload, TcpConfig};
 use super::congestion::Window;
 use super::recovery::{CaState, Recovery};
 use super::rtt::Rtt;
@@ -48,6 +48,10 @@ pub(super) struct Sender {
     peer_window_seq: u64,
     /// Payload that the socket takes (`sk_sndbuf`) [B].
     pub(super) capacity: u64,
+    /// The application filled the buffer and waits for it to be writable.
+    wants_space: bool,
+    /// An ACK freed some of the buffer since it was last looked at.
+    shrank: bool,
     pub(super) board: Scoreboard,
     pub(super) window: Window,
     pub(super) rtt: Rtt,
@@ -76,6 +80,8 @@ impl Sender {
             peer_window: 0,
             peer_window_seq: 0,
             capacity: buffers::initial_send_capacity(cfg),
+            wants_space: false,
+            shrank: false,
             board: Scoreboard::new(cfg.reordering, cfg.fack),
             window: Window::new(cfg, now),
             rtt: Rtt::default(),
@@ -104,7 +110,12 @@ impl Sender {
         self.timer = Instant::FAR_FUTURE;
         self.sample_rtt(cfg, now, segment.ts_ecr);
         self.rtt.forget_backoff();
-        self.capacity = buffers::grown_send_capacity(cfg, self.capacity, self.window.cwnd);
+    }
+
+    /// The application writes; it waits for space if that fills the buffer (`SOCK_NOSPACE`).
+    pub(super) fn on_write(&mut self, bytes: u64) {
+        self.written += bytes;
+        self.wants_space |= self.queued() >= self.capacity;
     }
 
     /// Bytes written and not acknowledged [B].
@@ -145,6 +156,7 @@ impl Sender {
         } else if self.board.packets_out() == 0 {
             self.on_window_answer(cfg, now);
         }
+        self.shrank |= acked.segments > 0;
         if acked.segments > 0 && self.recovery.state != CaState::Recovery {
             self.window.on_ack(cfg, now, acked.segments, in_flight);
         }
@@ -152,7 +164,32 @@ impl Sender {
             let delivered = (acked.segments + self.board.sacked_out()).saturating_sub(sacked);
             self.on_dubious_ack(cfg, delivered, advanced, segment.ts_ecr);
         }
-        self.capacity = buffers::grown_send_capacity(cfg, self.capacity, self.window.cwnd);
+    }
+
+    /// The application found the socket not writable and waits (`SOCK_NOSPACE`).
+    pub(super) fn on_refused(&mut self) {
+        self.wants_space |= !buffers::is_writable(self.queued(), self.capacity);
+    }
+
+    /// Lets the buffer grow if the application waits for space, an ACK made some, and that is not
+    /// enough to fill the congestion window: a buffer that fills it is large enough.
+    ///
+    /// Source: Linux 3.2 `tcp_check_space`, `tcp_should_expand_sndbuf`, `sk_stream_write_space`.
+    fn tune_buffer(&mut self, cfg: &TcpConfig, now: Instant) {
+        if !std::mem::take(&mut self.shrank) || !self.wants_space {
+            return;
+        }
+        let unfilled = match cfg.offload {
+            Offload::None => false,
+            Offload::Deferred => self.recovery.state == CaState::Open,
+            Offload::Parts => !self.window.in_slow_start(),
+        };
+        if unfilled || self.board.packets_out() < self.window.cwnd {
+            let reordering = self.board.reordering();
+            self.capacity = buffers::grown_send_capacity(cfg, self.capacity, self.window.cwnd, reordering);
+            self.window.postpone_validation(now);
+        }
+        self.wants_space = !buffers::is_writable(self.queued(), self.capacity);
     }
 
     /// Source: Linux `tcp_may_update_window`; RFC 9293 §3.10.7.4.
@@ -250,6 +287,7 @@ impl Sender {
 
     /// The burst is over: validate the window, and watch a closed one.
     fn on_nothing_to_send(&mut self, cfg: &TcpConfig, now: Instant) {
+        self.tune_buffer(cfg, now);
         if std::mem::take(&mut self.sent_new) {
             let rto = self.rtt.base_rto(cfg);
             let waits_for_app = self.queued() < self.capacity;

@@ -168,6 +168,12 @@ impl Window {
         self.used = 0;
     }
 
+    /// The application waits for the send buffer, so nothing says that it leaves the window unused
+    /// (Linux `tcp_new_space` sets `snd_cwnd_stamp`).
+    pub(super) fn postpone_validation(&mut self, now: Instant) {
+        self.validated = now;
+    }
+
     /// Data left; `packets_out` segments are now unacknowledged. `waits_for_app` is false while
     /// the application would write more than the socket takes.
     ///
