@@ -201,12 +201,16 @@ fn tcp(view: View<'_>) -> Tcp {
     Tcp {
         profile: match view.text("profile") {
             "linux-3.2" => TcpProfile::Linux3_2,
+            "linux-6" => TcpProfile::Linux6,
+            "ns3" => TcpProfile::Ns3,
             other => unreachable!("the schema let the profile {other:?} through"),
         },
         congestion: match view.text("congestion") {
             "reno" => Congestion::Reno,
             _ => Congestion::Cubic,
         },
+        hystart: view.flag("hystart"),
+        nodelay: view.flag("nodelay"),
         mss: view.size("mss"),
     }
 }

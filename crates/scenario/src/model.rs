@@ -98,6 +98,10 @@ pub struct Tcp {
     pub profile: TcpProfile,
     /// How the congestion window grows.
     pub congestion: Congestion,
+    /// CUBIC leaves slow start when round trips grow.
+    pub hystart: bool,
+    /// TCP_NODELAY on every socket. C tor sets it on none.
+    pub nodelay: bool,
     /// Most payload of a segment [B].
     pub mss: Bytes,
 }
@@ -107,6 +111,10 @@ pub struct Tcp {
 pub enum TcpProfile {
     /// Linux 3.2, the papers' kernel: FACK, no RACK, an initial window of 10 segments.
     Linux3_2,
+    /// Linux 6.x: RACK and tail loss probes, small queues.
+    Linux6,
+    /// ns-3's default sockets: least RTO 1 s, fixed buffers.
+    Ns3,
 }
 
 /// How the congestion window grows.

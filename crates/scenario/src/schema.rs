@@ -233,15 +233,27 @@ pub(crate) const TCP: Section = Section {
     groups: &[&[
         key(
             "profile",
-            Form::Choice(&["linux-3.2"]),
+            Form::Choice(&["linux-3.2", "linux-6", "ns3"]),
             Default("'linux-3.2'"),
-            "whose TCP: loss recovery, timers, initial window",
+            "whose TCP: loss recovery, timers, initial window, buffers",
         ),
         key(
             "congestion",
             Form::Choice(&["cubic", "reno"]),
             Default("'cubic'"),
             "how the congestion window grows",
+        ),
+        key(
+            "hystart",
+            Form::Flag,
+            Default("true"),
+            "CUBIC leaves slow start when round trips grow (HyStart)",
+        ),
+        key(
+            "nodelay",
+            Form::Flag,
+            Default("false"),
+            "TCP_NODELAY on every socket; without it a small segment waits while another is unacknowledged",
         ),
         key("mss", Form::Size { least: 88, most: 65_483 }, Default("'1448 B'"), "most payload of a segment"),
         key(

@@ -187,8 +187,11 @@ fn put<T>(slots: &mut Vec<Option<T>>, key: u32, value: Option<T>) {
 }
 
 fn tcp_config(host: &model::Host, tcp: &model::Tcp) -> TcpConfig {
-    let model::TcpProfile::Linux3_2 = tcp.profile;
-    let defaults = TcpConfig::default();
+    let defaults = match tcp.profile {
+        model::TcpProfile::Linux3_2 => TcpConfig::linux_3_2(),
+        model::TcpProfile::Linux6 => TcpConfig::linux_6(),
+        model::TcpProfile::Ns3 => TcpConfig::ns3(),
+    };
     let buffer = |wanted: model::Buffer, auto: tcp::Buffer| match wanted {
         model::Buffer::Auto => auto,
         model::Buffer::Fixed(bytes) => tcp::Buffer::Fixed(bytes.get()),
@@ -199,6 +202,8 @@ fn tcp_config(host: &model::Host, tcp: &model::Tcp) -> TcpConfig {
             model::Congestion::Cubic => tcp::Congestion::Cubic,
             model::Congestion::Reno => tcp::Congestion::Reno,
         },
+        hystart: tcp.hystart,
+        nagle: !tcp.nodelay,
         send_buffer: buffer(host.send_buffer, defaults.send_buffer),
         receive_buffer: buffer(host.receive_buffer, defaults.receive_buffer),
         ..defaults

@@ -1,6 +1,6 @@
 //! The sizes of socket buffers, and how the kernel tunes them.
 
-use super::config::{Buffer, TcpConfig};
+use super::config::{Buffer, Kernel, TcpConfig};
 use penstock_units::{Duration, Instant, time::nanos};
 
 /// Payload that a send buffer takes when the connection is new [B].
@@ -54,7 +54,7 @@ fn window_of(cfg: &TcpConfig, memory: u64) -> u64 {
 
 /// Receive-buffer tuning: dynamic right-sizing.
 ///
-/// Each round trip, twice what the application read in it is what the window should be.
+/// Each round trip, twice what the application read in it is what the window should be, and some more in 6.x.
 ///
 /// Source: Linux `tcp_rcv_space_adjust`, `tcp_rcv_rtt_update`; Fisk and Feng 2001.
 /// Deviation: window and memory convert by `tcp_adv_win_scale` alone, not by truesize.
@@ -104,15 +104,31 @@ impl RightSizing {
         if self.rtt == 0 || nanos(now.since(self.since)) < self.rtt {
             return;
         }
-        let wanted = 2 * (copied - self.seq);
-        if wanted > self.space {
-            self.space = wanted;
-            if let Buffer::Auto { max, .. } = cfg.receive_buffer {
-                self.window = self.window.max(wanted.min(window_of(cfg, max)));
-            }
+        let read = copied - self.seq;
+        let wanted = match cfg.kernel {
+            Kernel::Linux6 if read > self.space => self.wanted_by_6(cfg, read),
+            Kernel::Linux6 => 0,
+            Kernel::Linux3_2 | Kernel::Ns3 => 2 * read,
+        };
+        let before = self.space;
+        self.space = self.space.max(if cfg.kernel == Kernel::Linux6 { read } else { wanted });
+        if let Buffer::Auto { max, .. } = cfg.receive_buffer
+            && self.space > before
+        {
+            self.window = self.window.max(wanted.min(window_of(cfg, max)));
         }
         self.seq = copied;
         self.since = now;
+    }
+}
+
+impl RightSizing {
+    /// Twice what was read in this round trip, sixteen segments more, and as much again as the reading
+    /// grew (Linux 4.10 to 6.12 `tcp_rcv_space_adjust`) [B].
+    fn wanted_by_6(&self, cfg: &TcpConfig, read: u64) -> u64 {
+        let window = 2 * read + 16 * u64::from(cfg.mss);
+        let grew = u128::from(window) * u128::from(read - self.space) / u128::from(self.space.max(1));
+        window.saturating_add(2 * u64::try_from(grew).unwrap_or(u64::MAX / 2))
     }
 }
 
@@ -152,7 +168,21 @@ mod tests {
         drs.on_read(&cfg, Instant::from_millis(101), 60_000);
         assert_eq!(drs.window(), 120_000);
         drs.on_read(&cfg, Instant::from_millis(202), 100_000_000);
-        assert_eq!(drs.window(), 4_718_592);
+        assert_eq!(drs.window(), 3_145_728);
+    }
+
+    #[test]
+    fn linux_6_widens_the_window_by_three_times_what_the_reading_grew() {
+        let cfg = TcpConfig::linux_6();
+        let mut drs = RightSizing::new(&cfg, Instant::ZERO);
+        assert_eq!((drs.window(), drs.space), (65_536, 63_712));
+        drs.on_rtt(Duration::from_millis(100));
+        drs.on_read(&cfg, Instant::from_millis(101), 63_000);
+        assert_eq!(drs.window(), 65_536);
+        drs.on_read(&cfg, Instant::from_millis(202), 63_000 + 127_424);
+        assert_eq!(drs.window(), 3 * (2 * 127_424 + 16 * 1448));
+        drs.on_read(&cfg, Instant::from_millis(303), 1 << 40);
+        assert_eq!(drs.window(), 3 << 20);
     }
 
     proptest! {

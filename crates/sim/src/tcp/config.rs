@@ -3,6 +3,28 @@
 use super::congestion::Congestion;
 use penstock_units::Duration;
 
+/// Whose TCP it is, where the kernels differ in details that nobody sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// Linux 3.2 of January 2012.
+    Linux3_2,
+    /// Linux 6.x.
+    Linux6,
+    /// The simulator ns-3, release 3.44.
+    Ns3,
+}
+
+/// What makes a segment count as lost before the retransmission timer fires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossDetection {
+    /// Forward acknowledgement: it is far enough below the highest SACK (Linux 3.2 `tcp_fack`).
+    Fack,
+    /// Enough segments above it are SACKed (RFC 6675).
+    Sack,
+    /// One sent later has arrived, and some time passed; a probe finds a lost tail (RFC 8985).
+    Rack,
+}
+
 /// How data reach the network interface, as far as the tuning of the send buffer depends on it.
 ///
 /// A buffer that fills the congestion window is large enough, so the kernel must see the window
@@ -40,12 +62,11 @@ pub enum Buffer {
 
 /// The sysctls and constants of a host's TCP.
 ///
-/// The default is Linux 3.2 with CUBIC, the kernel of the papers' experiments.
-///
-/// Source: Linux 3.2 `net/ipv4/sysctl_net_ipv4.c`, `include/net/tcp.h`.
-/// Deviation: HyStart, which 3.2 has on, is not modelled.
+/// The default is [`TcpConfig::linux_3_2`] with CUBIC, the kernel of the papers' experiments.
 #[derive(Clone, Debug)]
 pub struct TcpConfig {
+    /// Whose details.
+    pub kernel: Kernel,
     /// Payload of a full segment [B].
     pub mss: u32,
     /// Congestion window of a new connection, and after idleness [segments] (RFC 6928).
@@ -54,6 +75,8 @@ pub struct TcpConfig {
     pub initial_ssthresh: u32,
     /// Which algorithm governs the congestion window.
     pub congestion: Congestion,
+    /// Leave slow start when the round trip grows or ACKs come in a long train (CUBIC only).
+    pub hystart: bool,
     /// Count acknowledged segments rather than ACKs when the window grows (RFC 3465; Linux ≥ 3.10).
     ///
     /// Without it, delayed ACKs halve Reno's growth; CUBIC corrects for them by itself above
@@ -88,11 +111,17 @@ pub struct TcpConfig {
     pub quick_acks: u8,
     /// Duplicate ACKs or segments SACKed above a hole until it counts as lost (`tcp_reordering`).
     pub reordering: u32,
-    /// Forward acknowledgement: everything far enough below the highest SACK is lost (`tcp_fack`).
-    pub fack: bool,
+    /// What makes a segment count as lost.
+    pub loss_detection: LossDetection,
+    /// Undo a reduction that a timestamp shows to be spurious (RFC 3522).
+    pub undo: bool,
+    /// Hold data back while much of this socket waits at the interface (TCP small queues).
+    ///
+    /// It needs [`Endpoint::on_departure`](super::Endpoint::on_departure).
+    pub small_queues: bool,
     /// Shrink the window of an idle or application-limited flow (`tcp_slow_start_after_idle`).
     pub slow_start_after_idle: bool,
-    /// Hold a small segment back while anything is unacknowledged (no TCP_NODELAY).
+    /// Hold a small segment back while another small one is unacknowledged (no TCP_NODELAY).
     pub nagle: bool,
     /// How often a SYN or SYN-ACK is repeated before giving up (`tcp_syn_retries`).
     pub syn_retries: u8,
@@ -107,13 +136,18 @@ impl TcpConfig {
     }
 }
 
-impl Default for TcpConfig {
-    fn default() -> Self {
+impl TcpConfig {
+    /// Linux 3.2: FACK, proportional rate reduction (new in it), HyStart.
+    ///
+    /// Source: Linux 3.2 `tcp_init`, `net/ipv4/sysctl_net_ipv4.c`, `include/net/tcp.h`.
+    pub fn linux_3_2() -> Self {
         TcpConfig {
+            kernel: Kernel::Linux3_2,
             mss: 1448,
             initial_cwnd: 10,
             initial_ssthresh: u32::MAX,
             congestion: Congestion::Cubic,
+            hystart: true,
             byte_counting: false,
             // tcp_fixup_sndbuf: ten segments as tcp_new_space reckons them, each 1460 B, headers of
             // 304 B at most (MAX_TCP_HEADER), sk_buff 256 B and skb_shared_info 320 B.
@@ -122,7 +156,8 @@ impl Default for TcpConfig {
             // Page fragments, shared by several segments: 4 to 17 % in 6.18, whose skbs are alike.
             send_charge: 145,
             offload: Offload::Deferred,
-            receive_buffer: Buffer::Auto { initial: 87_380, max: 6 << 20 },
+            // 6 MiB with half of it for the window came in 3.4.
+            receive_buffer: Buffer::Auto { initial: 87_380, max: 4 << 20 },
             adv_win_scale: 2,
             initial_receive_window: 10,
             min_rto: Duration::from_millis(200),
@@ -132,11 +167,69 @@ impl Default for TcpConfig {
             max_delayed_ack: Duration::from_millis(200),
             quick_acks: 16,
             reordering: 3,
-            fack: true,
+            loss_detection: LossDetection::Fack,
+            undo: true,
+            small_queues: false,
             slow_start_after_idle: true,
             nagle: false,
             syn_retries: 5,
             retries: 15,
         }
+    }
+
+    /// Linux 6.x: RACK and tail loss probes, byte counting, small queues.
+    ///
+    /// Source: Linux 6.12 `tcp_init`, `tcp_sk_init`; the send buffer as measured on 6.18.
+    pub fn linux_6() -> Self {
+        TcpConfig {
+            kernel: Kernel::Linux6,
+            byte_counting: true,
+            // tcp_sndbuf_expand: two windows of ten segments at 2304 B each, of which the payload and
+            // all headers take 2048 B, rounded up to a power of two, and sk_buff 256 B.
+            send_buffer: Buffer::Auto { initial: 46_080, max: 4 << 20 },
+            send_reckoning: 856,
+            offload: Offload::Parts,
+            receive_buffer: Buffer::Auto { initial: 131_072, max: 6 << 20 },
+            adv_win_scale: 1,
+            initial_receive_window: 44,
+            loss_detection: LossDetection::Rack,
+            small_queues: true,
+            syn_retries: 6,
+            ..TcpConfig::linux_3_2()
+        }
+    }
+
+    /// ns-3's `TcpSocketBase` with its default attributes, but segments of 1448 B.
+    ///
+    /// Source: attributes of ns-3.44. Its buffers are fixed at 128 KiB.
+    pub fn ns3() -> Self {
+        TcpConfig {
+            kernel: Kernel::Ns3,
+            byte_counting: true,
+            send_buffer: Buffer::Fixed(131_072),
+            send_reckoning: 0,
+            send_charge: 0,
+            offload: Offload::None,
+            receive_buffer: Buffer::Fixed(131_072),
+            adv_win_scale: 0,
+            initial_receive_window: 91,
+            min_rto: Duration::from_secs(1),
+            initial_rto: Duration::from_secs(3),
+            max_rto: Duration::from_secs(60),
+            delayed_ack: Duration::from_millis(200),
+            quick_acks: 1,
+            loss_detection: LossDetection::Sack,
+            undo: false,
+            slow_start_after_idle: false,
+            syn_retries: 6,
+            retries: 6,
+            ..TcpConfig::linux_3_2()
+        }
+    }
+}
+
+impl Default for TcpConfig {
+    fn default() -> Self {
+        TcpConfig::linux_3_2()
     }
 }

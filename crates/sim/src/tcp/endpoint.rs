@@ -6,6 +6,7 @@ use super::receive::Receiver;
 use super::recovery::CaState;
 use super::segment::{Flags, Segment};
 use super::send::{Chunk, Outgoing, Sender, TimedOut};
+use super::small_queue::SmallQueue;
 use penstock_units::{Duration, Instant};
 
 /// Where the handshake stands. What follows is told by the two halves.
@@ -188,6 +189,7 @@ impl Endpoint {
         self.syn_due = false;
         self.with(|halves| {
             halves.send.timer = Instant::FAR_FUTURE;
+            halves.send.small_queue = SmallQueue::default();
             halves.receive.delayed_ack = Instant::FAR_FUTURE;
         });
     }
@@ -296,7 +298,7 @@ impl Endpoint {
     /// When [`Endpoint::on_timer`] is due, if ever.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let halves = self.halves.as_ref()?;
-        Some(halves.send.timer.min(halves.receive.delayed_ack)).filter(|at| *at != Instant::FAR_FUTURE)
+        Some(halves.send.due().min(halves.receive.delayed_ack)).filter(|at| *at != Instant::FAR_FUTURE)
     }
 
     /// The next segment to send. Call until `None` after every other call.
@@ -309,6 +311,18 @@ impl Endpoint {
             Stage::SynSent => self.poll_syn(cfg, now, Flags::SYN),
             Stage::SynReceived => self.poll_syn(cfg, now, Flags::SYN.with(Flags::ACK)),
             Stage::Established => self.halves.as_mut()?.poll(cfg, now),
+        }
+    }
+
+    /// The host's interface took the segment of `bytes` on the wire that was just polled, and will have sent it
+    /// at `at`; later ones not sooner.
+    ///
+    /// For TCP small queues ([`TcpConfig::small_queues`]): without them, and for segments without data, it
+    /// does nothing and may be left out. A socket that waits for its own segments to leave says
+    /// so in [`Endpoint::poll_timeout`]; no other call is needed.
+    pub fn on_departure(&mut self, cfg: &TcpConfig, at: Instant, bytes: u64) {
+        if cfg.small_queues && bytes > u64::from(super::HEADER_BYTES) {
+            self.with(|halves| halves.send.on_departure(at, bytes as u32));
         }
     }
 
@@ -402,7 +416,7 @@ mod tests {
     #[test]
     fn an_endpoint_is_small_and_a_closed_one_smaller() {
         assert!(size_of::<Endpoint>() <= 16, "{}", size_of::<Endpoint>());
-        assert!(size_of::<Halves>() <= 528, "{}", size_of::<Halves>());
+        assert!(size_of::<Halves>() <= 768, "{}", size_of::<Halves>());
     }
 
     #[test]

@@ -10,16 +10,18 @@
 //! data: SYN is a flag outside the count (a SYN has `seq` 0 and its SYN-ACK `ack` 0), and FIN
 //! takes one number after the last byte, so that the scoreboard treats it as any other segment.
 //!
-//! Files, one idea each: [`config`] (what a host is set to), [`segment`] (what travels),
-//! `endpoint` (handshake and close, and which half a call belongs to), `send` (windows, timers
-//! and what may leave), `scoreboard` (the retransmission queue and its SACK marks), `recovery`
-//! (Open, Disorder, Recovery, Loss), `rtt` (round trips and the RTO), [`congestion`] (Reno and
-//! CUBIC), `receive` (reassembly, ACKs and windows), `buffers` (auto-tuning of both sides).
+//! Files, one idea each: [`config`] (what a host is set to: the profiles), [`segment`] (what travels),
+//! `endpoint` (handshake and close, and which half a call belongs to), `send` (windows, timers and what may
+//! leave), `small_queue` (what waits at the interface), `scoreboard` (the retransmission queue, its SACK
+//! marks, and what they and time give up), `recovery` (Open, Disorder, Recovery, Loss), `rtt` (round trips and
+//! the RTO), [`congestion`] (Reno, CUBIC and HyStart), `receive` (reassembly, ACKs and windows), `buffers`
+//! (auto-tuning of both sides).
 //!
-//! Deviation: no ECN, urgent data, keep-alives, simultaneous open, TIME_WAIT (a finished endpoint
-//! still answers a repeated FIN), F-RTO, HyStart, DSACK, forward retransmission, SACK reneging,
-//! TCP small queues or window scaling's rounding; a buffer's truesize is converted to payload at a
-//! fixed rate, not counted packet by packet; time is exact to the nanosecond where Linux counts jiffies.
+//! Deviation: no ECN, urgent data, keep-alives, simultaneous open, TIME_WAIT (a finished endpoint still answers
+//! a repeated FIN), F-RTO, DSACK, forward retransmission, SACK reneging, SACK compression, pacing or window
+//! scaling's rounding; segments leave one by one, without segmentation offload; a buffer's truesize is
+//! converted to payload at a fixed rate, not counted packet by packet; time is exact to the nanosecond where
+//! Linux counts jiffies.
 
 mod buffers;
 pub mod config;
@@ -31,10 +33,11 @@ mod rtt;
 mod scoreboard;
 pub mod segment;
 mod send;
+mod small_queue;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Buffer, Offload, TcpConfig};
+pub use config::{Buffer, Kernel, LossDetection, Offload, TcpConfig};
 pub use congestion::Congestion;
 pub use endpoint::{Endpoint, Info};
 pub use recovery::CaState;

@@ -1,7 +1,7 @@
 //! The receiving half: reassembly, ACKs and the window that is offered.
 
 use super::buffers::RightSizing;
-use super::config::TcpConfig;
+use super::config::{Kernel, TcpConfig};
 use super::segment::{Flags, Segment};
 use penstock_units::{Duration, Instant, time::nanos};
 
@@ -240,7 +240,8 @@ impl Receiver {
         }
         let delay = self.delay.min(most);
         let due = now + Duration::from_nanos(delay);
-        if self.delayed_ack <= now + Duration::from_nanos(delay / 4) {
+        let soon = cfg.kernel != Kernel::Ns3 && self.delayed_ack <= now + Duration::from_nanos(delay / 4);
+        if soon {
             self.ack_due = true;
         } else {
             self.delayed_ack = self.delayed_ack.min(due);

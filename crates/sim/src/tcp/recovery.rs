@@ -1,8 +1,8 @@
 //! The congestion states of Linux: Open, Disorder, Recovery, Loss.
 
-use super::config::TcpConfig;
-use super::send::Sender;
-use penstock_units::Instant;
+use super::config::{Kernel, LossDetection, TcpConfig};
+use super::send::{Awaits, Sender, TIMER_GRAIN};
+use penstock_units::{Duration, Instant, time::nanos};
 
 /// What the sender believes of the network (`tcp_ca_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -64,31 +64,44 @@ impl Sender {
     /// An ACK that is not plain progress: `delivered` segments reached the peer by it, `advanced`
     /// says that `una` moved, `echo` is its timestamp.
     ///
-    /// Source: Linux 3.2 `tcp_fastretrans_alert`.
-    /// Deviation: a recovery that a timestamp shows to be spurious ends at once.
-    pub(super) fn on_dubious_ack(&mut self, cfg: &TcpConfig, delivered: u32, advanced: bool, echo: Instant) {
+    /// Source: Linux 3.2 and 6.12 `tcp_fastretrans_alert`.
+    /// Deviation: a recovery that a timestamp shows to be spurious ends at once. No F-RTO: timestamps find
+    /// spurious timeouts, too, but new data do not go before repetitions.
+    pub(super) fn on_dubious_ack(
+        &mut self,
+        cfg: &TcpConfig,
+        now: Instant,
+        delivered: u32,
+        advanced: bool,
+        echo: Instant,
+    ) {
         if self.recovery.state != CaState::Open && self.una >= self.recovery.high_seq {
-            self.complete(echo);
+            self.complete(cfg, echo);
         }
+        let lost = self.board.lost_out();
         let entered = match self.recovery.state {
             CaState::Recovery => {
-                if advanced && self.try_undo(echo) {
+                if advanced && self.try_undo(cfg, echo) {
                     return;
                 }
                 self.board.mark_lost_retransmissions();
+                self.detect_by_time(cfg, now);
                 false
             }
             CaState::Loss => {
-                if !advanced || !self.try_undo(echo) {
+                let undone = advanced && self.try_undo(cfg, echo);
+                self.detect_by_time(cfg, now);
+                if !undone && cfg.kernel == Kernel::Linux3_2 {
                     self.window.moderate(cfg, self.board.in_flight());
                 }
                 return;
             }
             CaState::Open | CaState::Disorder => {
                 self.keep_open();
+                self.detect_by_time(cfg, now);
                 let more = self.written > self.nxt && self.peer_window > self.nxt - self.una;
                 if !self.board.shows_loss(cfg.reordering, more) {
-                    if self.recovery.state == CaState::Disorder {
+                    if self.recovery.state == CaState::Disorder && cfg.kernel == Kernel::Linux3_2 {
                         self.window.moderate(cfg, self.board.in_flight());
                     }
                     return;
@@ -97,10 +110,56 @@ impl Sender {
                 true
             }
         };
-        if entered || self.board.gives_up_holes() {
-            self.board.mark_lost(entered);
+        if cfg.loss_detection != LossDetection::Rack && (entered || self.board.gives_up_holes()) {
+            // In 3.2, what was sent since the recovery began waits for the next one.
+            let all = cfg.kernel != Kernel::Linux3_2;
+            let limit = if all { u64::MAX } else { self.recovery.high_seq };
+            self.board.mark_lost(entered, limit);
         }
-        self.reduce_proportionally(delivered, entered);
+        let clean = advanced && self.board.lost_out() <= lost;
+        self.reduce_proportionally(cfg, delivered, entered, clean);
+    }
+
+    /// Looks for losses by time, and arms the timer if it is too early to tell.
+    ///
+    /// Source: RFC 8985 §6.2; Linux `tcp_rack_mark_lost`, `tcp_rack_reo_wnd`.
+    /// Deviation: without DSACK the window for reordering never grows beyond a quarter of a round trip.
+    fn detect_by_time(&mut self, cfg: &TcpConfig, now: Instant) {
+        if cfg.loss_detection == LossDetection::Rack && self.board.rack_advanced() {
+            self.mark_lost_by_time(cfg, now);
+        }
+    }
+
+    fn mark_lost_by_time(&mut self, cfg: &TcpConfig, now: Instant) {
+        let recovering = matches!(self.recovery.state, CaState::Recovery | CaState::Loss);
+        let sure = recovering || self.board.sacked_out() >= cfg.reordering;
+        let window = match self.rtt.min() {
+            _ if sure && !self.board.reorders() => 0,
+            u64::MAX => 0,
+            min => (min / 4).min(nanos(self.rtt.srtt())),
+        };
+        let wait = self.board.mark_lost_by_time(now, window);
+        if wait > 0 {
+            (self.awaits, self.timer) = (Awaits::Reordering, now + Duration::from_nanos(wait) + TIMER_GRAIN);
+        }
+    }
+
+    /// What was out of order would have arrived by now (Linux `tcp_rack_reo_timeout`).
+    pub(super) fn on_reordering_timer(&mut self, cfg: &TcpConfig, now: Instant) {
+        let before = self.board.in_flight();
+        self.mark_lost_by_time(cfg, now);
+        if self.board.in_flight() != before {
+            let entered = !self.recovery.state.retransmits();
+            if entered {
+                self.enter_recovery();
+            }
+            if self.recovery.state == CaState::Recovery {
+                self.reduce_proportionally(cfg, 1, entered, false);
+            }
+        }
+        if self.awaits != Awaits::Reordering {
+            self.restart_timer(cfg, now);
+        }
     }
 
     /// Open if nothing is out of order, else Disorder (Linux `tcp_try_keep_open`).
@@ -115,8 +174,8 @@ impl Sender {
     /// All that was sent when the state began has arrived.
     ///
     /// Source: Linux 3.2 `tcp_try_undo_recovery`, `tcp_complete_cwr`.
-    fn complete(&mut self, echo: Instant) {
-        if !self.try_undo(echo) && self.recovery.state == CaState::Recovery {
+    fn complete(&mut self, cfg: &TcpConfig, echo: Instant) {
+        if !self.try_undo(cfg, echo) && self.recovery.state == CaState::Recovery {
             self.window.cwnd = self.window.ssthresh.max(1);
         }
         self.recovery.undo = false;
@@ -126,6 +185,7 @@ impl Sender {
     fn enter_recovery(&mut self) {
         self.remember();
         self.recovery.state = CaState::Recovery;
+        self.tail_high = 0;
         self.window.on_loss();
     }
 
@@ -133,7 +193,7 @@ impl Sender {
     ///
     /// Source: Linux `tcp_enter_loss`: ssthresh falls once for each loss event, however often the
     /// timer fires.
-    pub(super) fn enter_loss(&mut self) {
+    pub(super) fn enter_loss(&mut self, cfg: &TcpConfig, now: Instant) {
         let fresh = match self.recovery.state {
             CaState::Open | CaState::Disorder => true,
             CaState::Recovery => self.una >= self.recovery.high_seq,
@@ -143,8 +203,11 @@ impl Sender {
             self.remember();
             self.window.on_loss();
         }
-        self.window.on_timeout();
-        self.board.mark_all_lost();
+        self.board.mark_all_lost(now);
+        self.board.forget_reordering(cfg.reordering);
+        // With RACK, what left a moment ago is still on its way.
+        self.window.on_timeout(self.board.in_flight() + 1);
+        self.tail_high = 0;
         self.recovery.state = CaState::Loss;
         self.recovery.high_seq = self.nxt;
     }
@@ -163,10 +226,10 @@ impl Sender {
     /// Takes the reduction back if this ACK answers an original, sent before anything was sent again.
     ///
     /// Source: Linux `tcp_may_undo`, `tcp_packet_delayed`, `tcp_undo_cwr`; RFC 3522 (Eifel).
-    fn try_undo(&mut self, echo: Instant) -> bool {
+    fn try_undo(&mut self, cfg: &TcpConfig, echo: Instant) -> bool {
         let none_resent = self.recovery.first_resent == Instant::ZERO;
         let original = none_resent || (echo != Instant::ZERO && echo < self.recovery.first_resent);
-        if !self.recovery.undo || !original {
+        if !cfg.undo || !self.recovery.undo || !original {
             return false;
         }
         self.recovery.undo = false;
@@ -176,22 +239,31 @@ impl Sender {
         true
     }
 
-    /// Proportional rate reduction: the window falls to ssthresh in step with what arrives.
+    /// Proportional rate reduction: the window falls to ssthresh in step with what arrives. `clean` says
+    /// that the ACK made progress and showed no further loss.
     ///
-    /// Source: RFC 6937 §3; Linux 3.2 `tcp_update_cwnd_in_recovery`.
-    fn reduce_proportionally(&mut self, delivered: u32, entered: bool) {
+    /// Source: RFC 6937 §3; Linux 3.2 `tcp_update_cwnd_in_recovery`, 6.12 `tcp_cwnd_reduction`.
+    /// Deviation: of ns-3's peculiarities only that it reckons from what was in flight at the loss, and that
+    /// it slow-starts only with progress.
+    fn reduce_proportionally(&mut self, cfg: &TcpConfig, delivered: u32, entered: bool, clean: bool) {
+        let in_flight = self.board.in_flight();
+        if entered && cfg.kernel == Kernel::Ns3 {
+            self.recovery.prior_cwnd = in_flight.max(1);
+        }
         let state = &mut self.recovery;
         state.delivered += delivered;
-        let (in_flight, ssthresh) = (self.board.in_flight(), self.window.ssthresh);
+        let ssthresh = self.window.ssthresh;
         let may_send = if in_flight > ssthresh {
             let due = u64::from(ssthresh) * u64::from(state.delivered);
             let due = due.div_ceil(u64::from(state.prior_cwnd.max(1))) as u32;
             due.saturating_sub(state.out)
         } else {
-            let earned = state.delivered.saturating_sub(state.out).max(delivered) + 1;
+            let more = u32::from(clean || cfg.kernel == Kernel::Linux3_2);
+            let earned = state.delivered.saturating_sub(state.out).max(delivered) + more;
             earned.min(ssthresh - in_flight)
         };
         // The first retransmission leaves at once.
-        self.window.cwnd = (in_flight + may_send.max(u32::from(entered))).max(1);
+        let first = entered || (state.out == 0 && cfg.kernel == Kernel::Linux6);
+        self.window.cwnd = (in_flight + may_send.max(u32::from(first))).max(1);
     }
 }

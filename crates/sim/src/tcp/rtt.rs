@@ -1,6 +1,6 @@
 //! Round-trip times and the retransmission timeout.
 
-use super::config::TcpConfig;
+use super::config::{Kernel, TcpConfig};
 use penstock_units::{Duration, time::nanos};
 
 /// The smoothed round trip, its variation and the timeout made of them.
@@ -10,7 +10,7 @@ use penstock_units::{Duration, time::nanos};
 /// most once a window, and learns slowly from a sample that is unusually short.
 /// Karn's rule holds by timestamps: a sample is `now` minus the echo of what the ACK answers.
 /// Deviation: nanoseconds for jiffies.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Rtt {
     /// Smoothed round trip [ns]; 0 before the first sample.
     srtt: u64,
@@ -22,22 +22,50 @@ pub(super) struct Rtt {
     rttvar: u64,
     /// The window ends when this is acknowledged [B].
     window_end: u64,
+    /// The shortest round trip [ns]; `u64::MAX` is unknown.
+    min: u64,
     /// How often the timeout doubled since an ACK last gave a sample.
     backoff: u8,
 }
 
+impl Default for Rtt {
+    fn default() -> Self {
+        Rtt { srtt: 0, mdev: 0, window_max: 0, rttvar: 0, window_end: 0, min: u64::MAX, backoff: 0 }
+    }
+}
+
 impl Rtt {
+    /// The shortest round trip [ns]; `u64::MAX` is unknown.
+    ///
+    /// Deviation: of the whole connection, where Linux forgets after 5 min (`tcp_min_rtt_wlen`).
+    pub(super) fn min(&self) -> u64 {
+        self.min
+    }
+
     /// Takes a sample; `una` and `nxt` delimit the window of data in flight [B].
     pub(super) fn on_sample(&mut self, cfg: &TcpConfig, sample: Duration, una: u64, nxt: u64) {
         let sample = nanos(sample).max(1);
-        let floor = nanos(cfg.min_rto);
+        let floor = match cfg.kernel {
+            Kernel::Linux3_2 | Kernel::Linux6 => nanos(cfg.min_rto),
+            // The least timeout bounds the sum there, and the clock's grain the variation.
+            Kernel::Ns3 => 1_000_000,
+        };
         self.backoff = 0;
+        self.min = self.min.min(sample);
         if self.srtt == 0 {
             self.srtt = sample;
             self.mdev = sample / 2;
             self.rttvar = (4 * self.mdev).max(floor);
             self.window_max = self.rttvar;
             self.window_end = nxt;
+            return;
+        }
+        if cfg.kernel == Kernel::Ns3 {
+            // RFC 6298 without Linux's refinements (ns-3 `RttMeanDeviation`).
+            let error = sample.abs_diff(self.srtt);
+            self.mdev = self.mdev - self.mdev / 4 + error / 4;
+            self.srtt = self.srtt - self.srtt / 8 + sample / 8;
+            self.rttvar = (4 * self.mdev).max(floor);
             return;
         }
         let (error, shorter) = (sample.abs_diff(self.srtt), sample < self.srtt);
@@ -78,7 +106,7 @@ impl Rtt {
         if self.srtt == 0 {
             return cfg.initial_rto;
         }
-        Duration::from_nanos(self.srtt + self.rttvar).min(cfg.max_rto)
+        Duration::from_nanos(self.srtt + self.rttvar).max(cfg.min_rto).min(cfg.max_rto)
     }
 
     /// The smoothed round trip; zero before the first sample.

@@ -1,5 +1,7 @@
 //! The retransmission queue: what was sent and not yet acknowledged, and what SACK says of it.
 
+use super::config::LossDetection;
+use penstock_units::{Instant, time::nanos};
 use std::collections::VecDeque;
 
 /// The peer has it, out of order (`TCPCB_SACKED_ACKED`).
@@ -18,6 +20,8 @@ const MAX_REORDERING: u32 = 127;
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     seq: u64,
+    /// When it last left.
+    at: Instant,
     /// `snd_nxt` when it was last sent again [B].
     nxt_when_resent: u64,
     len: u32,
@@ -41,6 +45,23 @@ pub(super) struct Acked {
     pub(super) segments: u32,
     /// How far out of order the network delivered, as far as this ACK shows [segments].
     pub(super) reordered: u32,
+    /// When the last of them left; ZERO if any was sent twice, or there is none.
+    pub(super) left: Instant,
+}
+
+/// The segment sent latest of those that arrived.
+///
+/// Source: RFC 8985 §6.1; Linux `tcp_rack`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rack {
+    /// When it left.
+    at: Instant,
+    /// Its end [B].
+    end: u64,
+    /// How long it took to be acknowledged [ns].
+    rtt: u64,
+    /// Something arrived since losses were last looked for.
+    advanced: bool,
 }
 
 /// Sent segments in order, with marks.
@@ -71,11 +92,17 @@ pub(super) struct Scoreboard {
     reordering: u32,
     /// FACK is in use; reordering ends it.
     fack: bool,
+    /// RACK is in use.
+    rack_in_use: bool,
+    /// The network reorders (`reord_seen`).
+    reorders: bool,
+    rack: Rack,
 }
 
 impl Scoreboard {
-    pub(super) fn new(reordering: u32, fack: bool) -> Self {
-        Scoreboard { reordering, fack, ..Scoreboard::default() }
+    pub(super) fn new(reordering: u32, detection: LossDetection) -> Self {
+        let (fack, rack) = (detection == LossDetection::Fack, detection == LossDetection::Rack);
+        Scoreboard { reordering, fack, rack_in_use: rack, ..Scoreboard::default() }
     }
 
     /// Segments not cumulatively acknowledged (`packets_out`).
@@ -94,7 +121,6 @@ impl Scoreboard {
     }
 
     /// Segments taken for lost (`lost_out`).
-    #[cfg(test)]
     pub(super) fn lost_out(&self) -> u32 {
         self.lost_out
     }
@@ -118,17 +144,31 @@ impl Scoreboard {
     }
 
     /// A new segment left.
-    pub(super) fn on_send(&mut self, seq: u64, len: u32) {
+    pub(super) fn on_send(&mut self, now: Instant, seq: u64, len: u32) {
         debug_assert!(self.queue.back().is_none_or(|last| last.end() == seq), "new data follow the old");
-        self.queue.push_back(Sent { seq, nxt_when_resent: 0, len, marks: 0 });
+        self.queue.push_back(Sent { seq, at: now, nxt_when_resent: 0, len, marks: 0 });
+    }
+
+    /// When the first segment last left.
+    pub(super) fn head_left(&self) -> Option<Instant> {
+        self.queue.front().map(|sent| sent.at)
+    }
+
+    /// The last segment: its number for [`Self::on_retransmit`], offset and length.
+    pub(super) fn last(&self) -> Option<(u64, u64, u32)> {
+        let sent = self.queue.back().filter(|sent| !sent.is(SACKED | RETRANS))?;
+        Some((self.first + self.queue.len() as u64 - 1, sent.seq, sent.len))
     }
 
     /// Everything below `una` has arrived. `fackets` is [`fackets_out`](Self::fackets_out) before this
     /// ACK's SACK blocks: what they cover came with the rest, not before it.
     ///
     /// Source: Linux 3.2 `tcp_clean_rtx_queue` (`prior_fackets`).
-    pub(super) fn on_ack(&mut self, una: u64, fackets: u32) -> Acked {
+    ///
+    /// `min_rtt` is the shortest round trip [ns].
+    pub(super) fn on_ack(&mut self, now: Instant, una: u64, fackets: u32, min_rtt: u64) -> Acked {
         let mut acked = Acked::default();
+        let mut resent = false;
         while let Some(sent) = self.queue.front_mut() {
             if sent.end() > una {
                 if sent.seq < una {
@@ -143,7 +183,15 @@ impl Scoreboard {
                 acked.reordered = acked.reordered.max(fackets - acked.segments);
             }
             acked.segments += 1;
+            acked.left = sent.at;
+            resent |= sent.is(EVER_RETRANS);
+            if self.rack_in_use && !sent.is(SACKED) {
+                self.rack_advance(now, &sent, min_rtt);
+            }
             self.queue.pop_front();
+        }
+        if resent {
+            acked.left = Instant::ZERO;
         }
         self.first += u64::from(acked.segments);
         acked
@@ -151,7 +199,12 @@ impl Scoreboard {
 
     /// Marks what the blocks cover. Returns by how many segments the network reordered, as far as
     /// this ACK shows.
-    pub(super) fn on_sack(&mut self, blocks: impl Iterator<Item = (u64, u64)>) -> u32 {
+    pub(super) fn on_sack(
+        &mut self,
+        now: Instant,
+        blocks: impl Iterator<Item = (u64, u64)>,
+        min_rtt: u64,
+    ) -> u32 {
         let high_before = if self.sacked_out == 0 { 0 } else { self.highest_sacked };
         let mut earliest = usize::MAX;
         let mut seen = [(0, 0); 3];
@@ -172,6 +225,9 @@ impl Scoreboard {
                     self.highest_sacked = high.max(before.end());
                     self.uncount(before.marks);
                     self.sacked_out += 1;
+                    if self.rack_in_use {
+                        self.rack_advance(now, &before, min_rtt);
+                    }
                 }
                 at += 1;
             }
@@ -180,20 +236,109 @@ impl Scoreboard {
         self.fackets_out().saturating_sub(u32::try_from(earliest).unwrap_or(u32::MAX))
     }
 
+    /// `sent` arrived: remembers it if nothing sent later has.
+    ///
+    /// Source: RFC 8985 §6.2 step 2; Linux `tcp_rack_advance`: what came back sooner than any round trip
+    /// answers the original, not the repetition.
+    fn rack_advance(&mut self, now: Instant, sent: &Sent, min_rtt: u64) {
+        let rtt = nanos(now.since(sent.at));
+        if rtt < min_rtt && sent.is(EVER_RETRANS) {
+            return;
+        }
+        self.rack.advanced = true;
+        self.rack.rtt = rtt;
+        if (sent.at, sent.end()) > (self.rack.at, self.rack.end) {
+            (self.rack.at, self.rack.end) = (sent.at, sent.end());
+        }
+    }
+
+    /// Whether a segment of this age counts as lost now, or how long still to wait [ns].
+    fn rack_wait(&self, now: Instant, sent: &Sent, window: u64) -> u64 {
+        (self.rack.rtt + window).saturating_sub(nanos(now.since(sent.at)))
+    }
+
+    /// Marks as lost what was sent before something that has arrived, and longer ago than a round trip and
+    /// `window` [ns]. Returns how long until the next one is to be looked at [ns]; 0 is never.
+    ///
+    /// Source: RFC 8985 §6.2 step 5; Linux `tcp_rack_detect_loss`.
+    pub(super) fn mark_lost_by_time(&mut self, now: Instant, window: u64) -> u64 {
+        self.rack.advanced = false;
+        let mut longest = 0;
+        // Below the hint, only what was sent again can have been lost since.
+        let known = self.lost_hint.saturating_sub(self.first) as usize;
+        let start = if self.retrans_out > 0 { 0 } else { known };
+        for at in start..self.queue.len() {
+            let sent = self.queue[at];
+            if sent.is(SACKED) || (sent.is(LOST) && !sent.is(RETRANS)) {
+                continue;
+            }
+            if (self.rack.at, self.rack.end) <= (sent.at, sent.end()) {
+                if sent.is(EVER_RETRANS) {
+                    continue;
+                }
+                // All that follows left later still.
+                break;
+            }
+            let wait = self.rack_wait(now, &sent, window);
+            if wait == 0 {
+                self.give_up(at);
+            }
+            longest = longest.max(wait);
+        }
+        while self
+            .queue
+            .get(self.lost_hint.saturating_sub(self.first) as usize)
+            .is_some_and(|sent| sent.is(LOST | SACKED))
+        {
+            self.lost_hint = self.lost_hint.max(self.first) + 1;
+        }
+        longest
+    }
+
+    /// Whether something arrived since losses were last looked for by time.
+    pub(super) fn rack_advanced(&self) -> bool {
+        self.rack.advanced
+    }
+
+    /// Whether the network was seen to reorder.
+    pub(super) fn reorders(&self) -> bool {
+        self.reorders
+    }
+
+    /// The segment and its repetition are lost.
+    fn give_up(&mut self, at: usize) {
+        let sent = &mut self.queue[at];
+        if sent.is(RETRANS) {
+            sent.marks &= !RETRANS;
+            self.retrans_out -= 1;
+            self.retransmit_hint = self.retransmit_hint.min(self.first + at as u64);
+        }
+        self.mark_one_lost(at);
+    }
+
     /// The network reorders by `degree` segments: losses are believed later, and not by FACK.
     ///
     /// Source: Linux `tcp_update_reordering`.
     pub(super) fn on_reordering(&mut self, degree: u32) {
+        self.reorders = true;
         if degree > self.reordering {
             self.reordering = degree.min(MAX_REORDERING);
             self.fack = false;
         }
     }
 
+    /// A timeout shows that reordering was no reason to wait (Linux `tcp_enter_loss`).
+    pub(super) fn forget_reordering(&mut self, usual: u32) {
+        self.reordering = self.reordering.min(usual);
+    }
+
     /// Whether the marks are enough to believe in a loss.
     ///
     /// Source: Linux 3.2 `tcp_time_to_recover`. `more` says that new data could be sent.
     pub(super) fn shows_loss(&self, threshold: u32, more: bool) -> bool {
+        if self.rack_in_use {
+            return self.lost_out > 0;
+        }
         let few = self.packets_out() <= self.reordering
             && self.sacked_out >= threshold.max(self.packets_out() / 2)
             && !more;
@@ -209,10 +354,11 @@ impl Scoreboard {
         evidence > self.reordering
     }
 
-    /// Marks as lost what the SACKs so far give up, and at least the first segment if `head`.
+    /// Marks as lost what the SACKs so far give up below `limit` [B], and at least the first segment if
+    /// `head`.
     ///
     /// Source: Linux 3.2 `tcp_update_scoreboard`, `tcp_mark_head_lost`; RFC 6675 `IsLost`.
-    pub(super) fn mark_lost(&mut self, head: bool) {
+    pub(super) fn mark_lost(&mut self, head: bool, limit: u64) {
         let upto = if self.fack {
             self.fackets_out().saturating_sub(self.reordering).max(1) as usize
         } else {
@@ -220,9 +366,12 @@ impl Scoreboard {
         };
         let start = self.lost_hint.saturating_sub(self.first) as usize;
         for at in start..upto.min(self.queue.len()) {
+            if self.queue[at].end() > limit {
+                return;
+            }
             self.mark_one_lost(at);
+            self.lost_hint = self.first + at as u64 + 1;
         }
-        self.lost_hint = self.lost_hint.max(self.first + upto as u64);
     }
 
     /// Where the segment stands above which only `reordering` ones are SACKed, it included.
@@ -268,20 +417,20 @@ impl Scoreboard {
         self.lost_retrans_low = if low == u64::MAX { self.highest_sacked } else { low };
     }
 
-    /// The retransmission timer fired: whatever is not SACKed is lost, retransmissions too.
+    /// The retransmission timer fired: whatever is not SACKed is lost, retransmissions too. With RACK, what
+    /// left less than a round trip ago is not, unless it is the first.
     ///
-    /// Source: Linux `tcp_enter_loss`.
-    pub(super) fn mark_all_lost(&mut self) {
-        (self.lost_out, self.retrans_out) = (0, 0);
-        for sent in &mut self.queue {
-            sent.marks &= !(LOST | RETRANS);
-            if !sent.is(SACKED) {
-                sent.marks |= LOST;
-                self.lost_out += 1;
+    /// Source: Linux `tcp_enter_loss`, `tcp_timeout_mark_lost`.
+    pub(super) fn mark_all_lost(&mut self, now: Instant) {
+        for at in 0..self.queue.len() {
+            let sent = self.queue[at];
+            let fresh = self.rack_in_use && at > 0 && self.rack_wait(now, &sent, 0) > 0;
+            if !sent.is(SACKED) && !fresh {
+                self.give_up(at);
             }
         }
         self.retransmit_hint = self.first;
-        self.lost_hint = self.first + self.queue.len() as u64;
+        self.lost_hint = if self.rack_in_use { self.first } else { self.first + self.queue.len() as u64 };
     }
 
     /// Nothing was lost after all (Linux `tcp_undo_cwr` with `undo_ssthresh`).
@@ -312,8 +461,9 @@ impl Scoreboard {
 
     /// Segment `number` left again while `snd_nxt` was `nxt`. Returns whether it is the first in
     /// the queue, whose timer starts over.
-    pub(super) fn on_retransmit(&mut self, number: u64, nxt: u64) -> bool {
+    pub(super) fn on_retransmit(&mut self, now: Instant, number: u64, nxt: u64) -> bool {
         let sent = &mut self.queue[(number - self.first) as usize];
+        sent.at = now;
         sent.marks |= RETRANS | EVER_RETRANS;
         sent.nxt_when_resent = nxt;
         self.retrans_out += 1;
@@ -343,10 +493,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const NOW: Instant = Instant::ZERO;
+
     fn board(segments: u64) -> Scoreboard {
-        let mut board = Scoreboard::new(3, true);
+        let mut board = Scoreboard::new(3, LossDetection::Fack);
         for n in 0..segments {
-            board.on_send(n * 100, 100);
+            board.on_send(NOW, n * 100, 100);
         }
         board
     }
@@ -354,25 +506,25 @@ mod tests {
     #[test]
     fn three_segments_sacked_above_a_hole_show_its_loss() {
         let mut board = board(10);
-        board.on_sack([(100, 300)].into_iter());
+        board.on_sack(NOW, [(100, 300)].into_iter(), 0);
         assert!(!board.shows_loss(3, true));
-        board.on_sack([(100, 400)].into_iter());
+        board.on_sack(NOW, [(100, 400)].into_iter(), 0);
         assert!(board.shows_loss(3, true));
-        board.mark_lost(true);
+        board.mark_lost(true, u64::MAX);
         assert_eq!((board.lost_out(), board.sacked_out(), board.in_flight()), (1, 3, 6));
         assert_eq!(board.next_lost(), Some((0, 0, 100)));
-        assert!(board.on_retransmit(0, 1000));
+        assert!(board.on_retransmit(NOW, 0, 1000));
         assert_eq!(board.in_flight(), 7);
         assert_eq!(board.next_lost(), None);
-        assert_eq!(board.on_ack(400, 4).segments, 4);
+        assert_eq!(board.on_ack(NOW, 400, 4, 0).segments, 4);
         assert_eq!((board.packets_out(), board.in_flight()), (6, 6));
     }
 
     #[test]
     fn fack_gives_up_every_hole_three_below_the_highest_sack() {
         let mut board = board(20);
-        board.on_sack([(1000, 1100)].into_iter());
-        board.mark_lost(true);
+        board.on_sack(NOW, [(1000, 1100)].into_iter(), 0);
+        board.mark_lost(true, u64::MAX);
         assert_eq!(board.lost_out(), 8);
     }
 
@@ -380,25 +532,25 @@ mod tests {
     fn without_fack_a_hole_needs_three_sacks_above_it() {
         let mut board = board(20);
         board.fack = false;
-        board.on_sack([(1000, 1100), (600, 700)].into_iter());
-        board.mark_lost(false);
+        board.on_sack(NOW, [(1000, 1100), (600, 700)].into_iter(), 0);
+        board.mark_lost(false, u64::MAX);
         assert_eq!(board.lost_out(), 0);
-        board.on_sack([(300, 400), (1000, 1100), (600, 700)].into_iter());
-        board.mark_lost(false);
+        board.on_sack(NOW, [(300, 400), (1000, 1100), (600, 700)].into_iter(), 0);
+        board.mark_lost(false, u64::MAX);
         assert_eq!(board.lost_out(), 3);
     }
 
     #[test]
     fn a_retransmission_is_lost_when_later_data_arrive() {
         let mut board = board(5);
-        board.on_sack([(100, 400)].into_iter());
-        board.mark_lost(true);
-        board.on_retransmit(0, 500);
-        board.on_send(500, 100);
-        board.on_sack([(100, 500)].into_iter());
+        board.on_sack(NOW, [(100, 400)].into_iter(), 0);
+        board.mark_lost(true, u64::MAX);
+        board.on_retransmit(NOW, 0, 500);
+        board.on_send(NOW, 500, 100);
+        board.on_sack(NOW, [(100, 500)].into_iter(), 0);
         board.mark_lost_retransmissions();
         assert_eq!(board.next_lost(), None);
-        board.on_sack([(100, 600)].into_iter());
+        board.on_sack(NOW, [(100, 600)].into_iter(), 0);
         board.mark_lost_retransmissions();
         assert_eq!(board.next_lost(), Some((0, 0, 100)));
     }
@@ -406,9 +558,9 @@ mod tests {
     #[test]
     fn a_late_segment_that_was_not_resent_is_reordering() {
         let mut board = board(10);
-        assert_eq!(board.on_sack([(500, 600)].into_iter()), 0);
-        assert_eq!(board.on_sack([(200, 300), (500, 600)].into_iter()), 4);
-        assert_eq!(board.on_ack(100, 6).reordered, 6);
+        assert_eq!(board.on_sack(NOW, [(500, 600)].into_iter(), 0), 0);
+        assert_eq!(board.on_sack(NOW, [(200, 300), (500, 600)].into_iter(), 0), 4);
+        assert_eq!(board.on_ack(NOW, 100, 6, 0).reordered, 6);
     }
 
     proptest! {
@@ -418,18 +570,18 @@ mod tests {
             let (mut una, mut nxt) = (0u64, 0u64);
             for (kind, at, size) in steps {
                 match kind {
-                    0 => { board.on_send(nxt, 100); nxt += 100; }
+                    0 => { board.on_send(NOW, nxt, 100); nxt += 100; }
                     1 => {
                         let start = (una + (at + 1) * 100).min(nxt);
                         let end = (start + size * 100).min(nxt);
-                        board.on_sack([(start, end)].into_iter().filter(|block| block.0 < block.1));
+                        board.on_sack(NOW, [(start, end)].into_iter().filter(|block| block.0 < block.1), 0);
                     }
-                    2 => { una = (una + size * 100).min(nxt); let fackets = board.fackets_out(); board.on_ack(una, fackets); }
-                    3 => board.mark_lost(true),
-                    4 => board.mark_all_lost(),
+                    2 => { una = (una + size * 100).min(nxt); let fackets = board.fackets_out(); board.on_ack(NOW, una, fackets, 0); }
+                    3 => board.mark_lost(true, u64::MAX),
+                    4 => board.mark_all_lost(NOW),
                     _ => {
                         board.mark_lost_retransmissions();
-                        if let Some((number, ..)) = board.next_lost() { board.on_retransmit(number, nxt); }
+                        if let Some((number, ..)) = board.next_lost() { board.on_retransmit(NOW, number, nxt); }
                     }
                 }
                 let count = |mark| board.queue.iter().filter(|sent| sent.is(mark)).count() as u32;

@@ -1,13 +1,17 @@
 //! The sending half: what may leave, and the timer that watches it.
 
 use super::buffers;
-use super::config::{Offload, TcpConfig};
+use super::config::{Kernel, LossDetection, Offload, TcpConfig};
 use super::congestion::Window;
 use super::recovery::{CaState, Recovery};
 use super::rtt::Rtt;
-use super::scoreboard::Scoreboard;
+use super::scoreboard::{Acked, Scoreboard};
 use super::segment::Segment;
-use penstock_units::Instant;
+use super::small_queue::{LIMIT_OUTPUT, SmallQueue};
+use penstock_units::{Duration, Instant, time::nanos};
+
+/// What is added to a short timer (`TCP_TIMEOUT_MIN_US`).
+pub(super) const TIMER_GRAIN: Duration = Duration::from_millis(2);
 
 /// What the sending half wants in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +31,27 @@ pub(super) enum Outgoing {
     Data(Chunk),
     /// A question for the peer's window.
     Probe,
+}
+
+/// What the timer waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Awaits {
+    /// An ACK, or an answer to a window probe (`ICSK_TIME_RETRANS`, `ICSK_TIME_PROBE0`).
+    Timeout,
+    /// An ACK of the tail (`ICSK_TIME_LOSS_PROBE`).
+    Tail,
+    /// That what is out of order would have arrived (`ICSK_TIME_REO_TIMEOUT`).
+    Reordering,
+}
+
+/// What is sent to find out whether the tail is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TailProbe {
+    None,
+    /// New data, whatever the congestion window says.
+    New,
+    /// The last segment again.
+    Again,
 }
 
 /// The peer has been silent for too long.
@@ -58,6 +83,15 @@ pub(super) struct Sender {
     pub(super) recovery: Recovery,
     /// When the retransmission or probe timer fires; one timer, as in Linux.
     pub(super) timer: Instant,
+    pub(super) awaits: Awaits,
+    tail_probe: TailProbe,
+    /// The tail probe repeated the last segment (`tlp_retrans`).
+    tail_again: bool,
+    /// `snd_nxt` when a tail was probed; 0 is none (`tlp_high_seq`) [B].
+    pub(super) tail_high: u64,
+    /// End of the last small segment (`snd_sml`) [B].
+    small_end: u64,
+    pub(super) small_queue: SmallQueue,
     /// When data last left (`lsndtime`).
     last_sent: Instant,
     /// Segments sent again, SYNs included.
@@ -82,11 +116,17 @@ impl Sender {
             capacity: buffers::initial_send_capacity(cfg),
             wants_space: false,
             shrank: false,
-            board: Scoreboard::new(cfg.reordering, cfg.fack),
+            board: Scoreboard::new(cfg.reordering, cfg.loss_detection),
             window: Window::new(cfg, now),
             rtt: Rtt::default(),
             recovery: Recovery::default(),
             timer: Instant::FAR_FUTURE,
+            awaits: Awaits::Timeout,
+            tail_probe: TailProbe::None,
+            tail_again: false,
+            tail_high: 0,
+            small_end: 0,
+            small_queue: SmallQueue::default(),
             last_sent: now,
             retransmits: 0,
             retries: 0,
@@ -139,9 +179,13 @@ impl Sender {
         self.update_peer_window(segment, advanced);
         let (in_flight, sacked) = (self.board.in_flight(), self.board.sacked_out());
         let fackets = self.board.fackets_out();
-        let late = self.board.on_sack(segment.sack_blocks());
+        let min_rtt = self.rtt.min();
+        let late = match segment.sack_blocks().next() {
+            Some(_) => self.board.on_sack(now, segment.sack_blocks(), min_rtt),
+            None => 0,
+        };
         let news = self.board.sacked_out() - sacked;
-        let mut acked = self.board.on_ack(segment.ack, fackets);
+        let mut acked = self.board.on_ack(now, segment.ack, fackets, min_rtt);
         acked.reordered = acked.reordered.max(late);
         if acked.reordered > 0 && self.recovery.state != CaState::Loss {
             self.board.on_reordering(acked.reordered);
@@ -150,19 +194,35 @@ impl Sender {
             self.retries = 0;
         }
         self.una = segment.ack;
+        if self.tail_high > 0 {
+            self.on_tail_ack(segment, advanced, news > 0);
+        }
         if advanced {
             self.sample_rtt(cfg, now, segment.ts_ecr);
             self.restart_timer(cfg, now);
         } else if self.board.packets_out() == 0 {
             self.on_window_answer(cfg, now);
         }
-        self.shrank |= acked.segments > 0;
-        if acked.segments > 0 && self.recovery.state != CaState::Recovery {
-            self.window.on_ack(cfg, now, acked.segments, in_flight);
+        let delivered = (acked.segments + self.board.sacked_out()).saturating_sub(sacked);
+        if acked.segments > 0 {
+            self.shrank = true;
+            self.grow_window(cfg, now, &acked, delivered, in_flight);
         }
         if news > 0 || self.recovery.state != CaState::Open {
-            let delivered = (acked.segments + self.board.sacked_out()).saturating_sub(sacked);
-            self.on_dubious_ack(cfg, delivered, advanced, segment.ts_ecr);
+            self.on_dubious_ack(cfg, now, delivered, advanced, segment.ts_ecr);
+        }
+    }
+
+    /// Segments were acknowledged: the congestion window may grow.
+    ///
+    /// Source: Linux 3.2 `tcp_ack` (`tcp_may_raise_cwnd`), `bictcp_acked`.
+    fn grow_window(&mut self, cfg: &TcpConfig, now: Instant, acked: &Acked, delivered: u32, in_flight: u32) {
+        let open = self.recovery.state == CaState::Open;
+        let sample = (acked.left != Instant::ZERO).then(|| now.since(acked.left));
+        self.window.on_delivery(cfg, now, acked.segments, sample, (self.una, self.nxt), open, &self.rtt);
+        if self.recovery.state != CaState::Recovery {
+            let credit = if cfg.kernel == Kernel::Linux3_2 { acked.segments } else { delivered };
+            self.window.on_ack(cfg, now, credit, in_flight);
         }
     }
 
@@ -206,7 +266,6 @@ impl Sender {
         if echo != Instant::ZERO {
             let sample = now.since(echo);
             self.rtt.on_sample(cfg, sample, self.una, self.nxt);
-            self.window.on_rtt(sample);
         }
     }
 
@@ -214,6 +273,9 @@ impl Sender {
     ///
     /// Source: Linux `tcp_xmit_retransmit_queue`, then `tcp_write_xmit`.
     pub(super) fn poll(&mut self, cfg: &TcpConfig, now: Instant) -> Option<Outgoing> {
+        if let Some(chunk) = self.poll_tail_probe(cfg, now) {
+            return Some(Outgoing::Data(chunk));
+        }
         let chunk = match self.poll_retransmission(cfg, now) {
             Some(chunk) => Some(chunk),
             None => self.poll_new(cfg, now),
@@ -229,41 +291,149 @@ impl Sender {
         if !self.recovery.state.retransmits() || self.board.in_flight() >= self.window.cwnd {
             return None;
         }
+        if cfg.small_queues && self.board.lost_out() > 0 && self.interface_is_full(cfg, now, 2) {
+            return None;
+        }
         let (number, seq, numbers) = self.board.next_lost()?;
-        let is_head = self.board.on_retransmit(number, self.nxt);
+        Some(self.send_again(cfg, now, number, seq, numbers))
+    }
+
+    /// Segment `number`, from `seq` for `numbers`, leaves again.
+    fn send_again(&mut self, cfg: &TcpConfig, now: Instant, number: u64, seq: u64, numbers: u32) -> Chunk {
+        let is_head = self.board.on_retransmit(now, number, self.nxt);
         if is_head {
-            self.timer = now + self.rtt.rto(cfg);
+            self.arm(Awaits::Timeout, now + self.rtt.rto(cfg));
         }
         self.retransmits += 1;
         self.recovery.on_retransmit(now);
         self.last_sent = now;
         let fin = seq + u64::from(numbers) > self.written;
-        Some(Chunk { seq, len: numbers - u32::from(fin), fin })
+        Chunk { seq, len: numbers - u32::from(fin), fin }
+    }
+
+    /// Whether so much of this socket waits at the host's interface that it waits, too: 1 ms at the rate of the
+    /// connection, or two packets of two segments; `times` as much for repetitions.
+    ///
+    /// Source: Linux `tcp_small_queue_check`, `tcp_update_pacing_rate`.
+    fn interface_is_full(&mut self, cfg: &TcpConfig, now: Instant, times: u64) -> bool {
+        let least = 4 * times * cfg.full_segment();
+        if self.small_queue.bytes <= least || self.board.packets_out() <= 2 {
+            return false;
+        }
+        let doubles = self.window.cwnd < self.window.ssthresh / 2;
+        let window = u64::from(self.window.cwnd.max(self.board.packets_out())) * u64::from(cfg.mss);
+        let rate = window * if doubles { 20 } else { 12 } / 10;
+        let srtt = nanos(self.rtt.srtt()).max(1);
+        let limit = (u128::from(rate) * 1_000_000_000 / u128::from(srtt) / 1024) as u64;
+        self.small_queue.exceeds(now, least.max(times * limit.min(LIMIT_OUTPUT)))
+    }
+
+    /// The interface took a segment of `bytes` and will have sent it at `at`.
+    pub(super) fn on_departure(&mut self, at: Instant, bytes: u32) {
+        self.small_queue.push(at, bytes);
+    }
+
+    /// When the sender is to be asked again.
+    pub(super) fn due(&self) -> Instant {
+        self.timer.min(self.small_queue.wake)
+    }
+
+    /// What finds out whether the tail is lost.
+    ///
+    /// Source: RFC 8985 §7.3; Linux `tcp_send_loss_probe`.
+    fn poll_tail_probe(&mut self, cfg: &TcpConfig, now: Instant) -> Option<Chunk> {
+        let chunk = match std::mem::replace(&mut self.tail_probe, TailProbe::None) {
+            TailProbe::None => return None,
+            TailProbe::New => self.next_new(cfg, true).map(|chunk| self.send_new(cfg, now, chunk))?,
+            TailProbe::Again => {
+                let (number, seq, numbers) = self.board.last()?;
+                self.tail_again = true;
+                self.send_again(cfg, now, number, seq, numbers)
+            }
+        };
+        self.tail_high = self.nxt;
+        Some(chunk)
+    }
+
+    /// An ACK while a tail probe is out.
+    ///
+    /// Source: RFC 8985 §7.4; Linux `tcp_process_tlp_ack`. Deviation: without DSACK, a bare duplicate ACK
+    /// tells that original and probe both arrived.
+    fn on_tail_ack(&mut self, segment: &Segment, advanced: bool, sacks: bool) {
+        if segment.ack < self.tail_high {
+            return;
+        }
+        let bare = !advanced && !sacks && !segment.has_data();
+        if !self.tail_again || bare {
+            self.tail_high = 0;
+        } else if segment.ack > self.tail_high {
+            // The probe repaired a loss, which costs as any other does.
+            self.tail_high = 0;
+            self.window.cwnd = self.window.on_loss().max(1);
+        }
+    }
+
+    fn arm(&mut self, awaits: Awaits, at: Instant) {
+        (self.awaits, self.timer) = (awaits, at);
+    }
+
+    /// Arms the timer that finds a lost tail, if there may be one.
+    ///
+    /// Source: RFC 8985 §7.2; Linux `tcp_schedule_loss_probe`.
+    fn arm_tail_probe(&mut self, cfg: &TcpConfig, now: Instant, timeout: Instant) -> bool {
+        let usable = cfg.loss_detection == LossDetection::Rack
+            && self.recovery.state == CaState::Open
+            && self.board.packets_out() > 0;
+        if !usable {
+            return false;
+        }
+        let wait = match self.rtt.srtt() {
+            Duration::ZERO => cfg.initial_rto,
+            srtt if self.board.packets_out() == 1 => 2 * srtt + cfg.min_rto,
+            srtt => 2 * srtt + TIMER_GRAIN,
+        };
+        self.arm(Awaits::Tail, (now + wait).min(timeout.max(now)));
+        true
+    }
+
+    /// When the first segment's timeout is due (Linux `tcp_rto_delta_us`).
+    fn timeout_of_head(&self, cfg: &TcpConfig, now: Instant) -> Instant {
+        (self.board.head_left().unwrap_or(now) + self.rtt.rto(cfg)).max(now)
     }
 
     fn poll_new(&mut self, cfg: &TcpConfig, now: Instant) -> Option<Chunk> {
-        let chunk = self.next_new(cfg)?;
-        let (rto, idle) = (self.rtt.base_rto(cfg), now.since(self.last_sent));
+        let chunk = self.next_new(cfg, false)?;
+        if cfg.small_queues && self.interface_is_full(cfg, now, 1) {
+            return None;
+        }
+        Some(self.send_new(cfg, now, chunk))
+    }
+
+    fn send_new(&mut self, cfg: &TcpConfig, now: Instant, chunk: Chunk) -> Chunk {
         if self.board.packets_out() == 0 {
+            let (rto, idle) = (self.rtt.base_rto(cfg), now.since(self.last_sent));
             self.window.on_idle(cfg, now, idle, rto);
-            self.timer = now + self.rtt.rto(cfg);
+            self.arm(Awaits::Timeout, now + self.rtt.rto(cfg));
         }
         let numbers = chunk.len + u32::from(chunk.fin);
-        self.board.on_send(chunk.seq, numbers);
+        self.board.on_send(now, chunk.seq, numbers);
         self.recovery.on_send();
         self.nxt += u64::from(numbers);
+        if chunk.len < cfg.mss {
+            self.small_end = self.nxt;
+        }
         self.last_sent = now;
         self.sent_new = true;
         self.probe_due = false;
-        Some(chunk)
+        chunk
     }
 
     /// The next segment of new data, if congestion window, peer and Nagle let it go.
     ///
     /// Source: Linux `tcp_snd_test`: cwnd (a lone FIN is exempt), Nagle, peer's window. A segment goes
-    /// whole or, when a probe is due, as far as the window lets it (`tcp_write_wakeup`).
-    /// Deviation: Nagle's own rule, not Minshall's.
-    fn next_new(&self, cfg: &TcpConfig) -> Option<Chunk> {
+    /// whole or, when a probe is due, as far as the window lets it (`tcp_write_wakeup`). `beyond` says that
+    /// the congestion window does not count. Nagle's rule is Minshall's (`tcp_minshall_check`).
+    fn next_new(&self, cfg: &TcpConfig, beyond: bool) -> Option<Chunk> {
         if self.unsent() == 0 {
             return None;
         }
@@ -274,12 +444,12 @@ impl Sender {
             len = len.min(room);
         }
         let fin = self.fin && len == left && room > len;
-        let full = self.board.in_flight() >= self.window.cwnd;
+        let full = !beyond && self.board.in_flight() >= self.window.cwnd;
         if len > room || (len == 0 && !fin) || (len > 0 && full) {
             return None;
         }
         let small = len < u64::from(cfg.mss) && !fin;
-        if cfg.nagle && small && self.board.packets_out() > 0 {
+        if cfg.nagle && small && self.small_end > self.una && !beyond {
             return None;
         }
         Some(Chunk { seq: self.nxt, len: len as u32, fin })
@@ -291,17 +461,29 @@ impl Sender {
         if std::mem::take(&mut self.sent_new) {
             let rto = self.rtt.base_rto(cfg);
             let waits_for_app = self.queued() < self.capacity;
-            self.window.validate(cfg, now, self.board.packets_out(), rto, waits_for_app);
+            let (in_flight, packets_out) = (self.board.in_flight(), self.board.packets_out());
+            self.window.validate(
+                cfg,
+                now,
+                (self.una, self.nxt),
+                (in_flight, packets_out),
+                rto,
+                waits_for_app,
+            );
+            if self.awaits != Awaits::Reordering {
+                let timeout = self.timeout_of_head(cfg, now);
+                self.arm_tail_probe(cfg, now, timeout);
+            }
         }
         let idle_timer = self.timer == Instant::FAR_FUTURE;
         if idle_timer && self.board.packets_out() == 0 && self.unsent() > 0 {
-            self.timer = now + self.rtt.rto(cfg);
+            self.arm(Awaits::Timeout, now + self.rtt.rto(cfg));
         }
     }
 
     /// An answer while only the peer's window holds us back (Linux `tcp_ack_probe`).
     fn on_window_answer(&mut self, cfg: &TcpConfig, now: Instant) {
-        if self.next_new(cfg).is_some() {
+        if self.next_new(cfg, false).is_some() {
             self.rtt.forget_backoff();
             self.timer = Instant::FAR_FUTURE;
         } else if self.unsent() > 0 {
@@ -309,9 +491,14 @@ impl Sender {
         }
     }
 
-    fn restart_timer(&mut self, cfg: &TcpConfig, now: Instant) {
-        let waits = self.board.packets_out() > 0;
-        self.timer = if waits { now + self.rtt.rto(cfg) } else { Instant::FAR_FUTURE };
+    /// The first segment was acknowledged: the wait begins anew (Linux `tcp_set_xmit_timer`).
+    pub(super) fn restart_timer(&mut self, cfg: &TcpConfig, now: Instant) {
+        let timeout = now + self.rtt.rto(cfg);
+        if self.board.packets_out() == 0 {
+            self.arm(Awaits::Timeout, Instant::FAR_FUTURE);
+        } else if !self.arm_tail_probe(cfg, now, timeout) {
+            self.arm(Awaits::Timeout, timeout);
+        }
     }
 
     /// The timer may have fired.
@@ -319,10 +506,24 @@ impl Sender {
     /// Source: Linux `tcp_retransmit_timer`, `tcp_probe_timer`; RFC 6298 §5.4 to 5.6, RFC 9293 §3.8.6.1.
     /// Deviation: it gives up by the number of timeouts, not by the time they would have taken.
     pub(super) fn on_timer(&mut self, cfg: &TcpConfig, now: Instant) -> Result<(), TimedOut> {
+        if now >= self.small_queue.wake {
+            self.small_queue.wake = Instant::FAR_FUTURE;
+        }
         if now < self.timer {
             return Ok(());
         }
         self.timer = Instant::FAR_FUTURE;
+        match std::mem::replace(&mut self.awaits, Awaits::Timeout) {
+            Awaits::Timeout => {}
+            Awaits::Tail => {
+                self.on_tail_timer(cfg, now);
+                return Ok(());
+            }
+            Awaits::Reordering => {
+                self.on_reordering_timer(cfg, now);
+                return Ok(());
+            }
+        }
         let unacked = self.board.packets_out() > 0;
         if !unacked && self.unsent() == 0 {
             return Ok(());
@@ -331,7 +532,7 @@ impl Sender {
             return Err(TimedOut);
         }
         if unacked {
-            self.enter_loss();
+            self.enter_loss(cfg, now);
         } else {
             self.probe_due = true;
         }
@@ -339,5 +540,21 @@ impl Sender {
         self.rtt.back_off();
         self.timer = now + self.rtt.rto(cfg);
         Ok(())
+    }
+
+    /// No ACK for two round trips: is the tail lost?
+    fn on_tail_timer(&mut self, cfg: &TcpConfig, now: Instant) {
+        if self.board.packets_out() == 0 {
+            return;
+        }
+        let timeout = if self.tail_high == 0 {
+            self.tail_again = false;
+            let new = self.next_new(cfg, true).is_some();
+            self.tail_probe = if new { TailProbe::New } else { TailProbe::Again };
+            now + self.rtt.rto(cfg)
+        } else {
+            self.timeout_of_head(cfg, now).max(now + Duration::from_nanos(1))
+        };
+        self.arm(Awaits::Timeout, timeout);
     }
 }

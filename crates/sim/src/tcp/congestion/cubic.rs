@@ -1,71 +1,158 @@
 //! CUBIC: the window follows W(t) = C·(t − K)³ + Wmax since the last loss.
 
+use super::hystart::HyStart;
+use crate::tcp::config::Kernel;
 use penstock_units::{Duration, Instant, math, time::nanos};
 
 /// How steep the cubic is [segments/s³].
 const C: f64 = 0.4;
 /// What a loss leaves of the window.
 const BETA: f64 = 0.7;
-/// Segments added each round trip where CUBIC is to be no slower than Reno: 3(1 − β)/(1 + β).
-const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+/// Eighths of a window for each segment that Reno would add with CUBIC's β: (1 + β)/(3(1 − β)) in whole
+/// eighths (`beta_scale`).
+const RENO_SCALE: u32 = 15;
+
+/// The pace of growth is reckoned again when the window changed or this has passed.
+const PACE_LASTS: Duration = Duration::from_nanos(1_000_000_000 / 32);
+/// An epoch is so young that round trips still show the recovery before.
+const YOUNG: Duration = Duration::from_secs(1);
+/// One segment for each acknowledged one, in sixteenths (`ACK_RATIO_SHIFT`).
+const RATIO_ONE: u32 = 16;
+/// The largest ratio of segments to ACKs that is believed (`ACK_RATIO_LIMIT`).
+const RATIO_MOST: u32 = 32 * RATIO_ONE;
 
 /// The state of one flow.
 ///
-/// Source: RFC 9438 §4; Linux `tcp_cubic.c` (`bictcp_update`, `bictcp_recalc_ssthresh`). As there,
-/// the target is that of one round trip ahead, and the window grows by at most 1 segment per
-/// 20 while Wmax is unknown.
-/// Deviation: floating point with one portable cube root for Linux's fixed point of 1/1024 s;
-/// an idle sender's epoch is shifted, as Linux does since 4.3.
-#[derive(Clone, Debug, Default)]
+/// Source: RFC 9438 §4; Linux 3.2 and 6.12 `tcp_cubic.c` (`bictcp_update`, `bictcp_acked`,
+/// `bictcp_recalc_ssthresh`). As there, the target is that of one round trip ahead, and the window grows by
+/// at most 1 segment per 20 while Wmax is unknown.
+/// Deviation: floating point with one portable cube root for Linux's fixed point of 1/1024 s.
+#[derive(Clone, Debug)]
 pub(super) struct Cubic {
     /// The window at the last loss, less if the flow is giving way [segments]; 0 is unknown.
     last_max: f64,
-    /// When growth began after the last loss.
-    epoch: Option<Instant>,
+    /// When growth began after the last loss; FAR_FUTURE is not yet.
+    epoch: Instant,
     /// The window of the plateau [segments].
     origin: f64,
     /// From the epoch to the plateau [s].
     k: f64,
-    /// What Reno would have by now [segments].
-    reno: f64,
+    /// What Reno would have by now (`tcp_cwnd`) [segments].
+    reno: u32,
+    /// ACKs, or segments, towards its next one.
+    reno_count: u32,
+    /// The pace of growth without Reno's [segments per increase].
+    pace: u32,
+    /// The window that it was reckoned for [segments], and when.
+    pace_of: u32,
+    pace_at: Instant,
     /// The shortest round trip [ns]; 0 is unknown.
     min_rtt: u64,
+    /// Segments for each ACK in sixteenths, smoothed (`delayed_ack`).
+    ratio: u32,
+    pub(super) hystart: HyStart,
+}
+
+impl Default for Cubic {
+    fn default() -> Self {
+        Cubic {
+            last_max: 0.0,
+            epoch: Instant::FAR_FUTURE,
+            origin: 0.0,
+            k: 0.0,
+            reno: 0,
+            reno_count: 0,
+            pace: 1,
+            pace_of: 0,
+            pace_at: Instant::ZERO,
+            min_rtt: 0,
+            ratio: 2 * RATIO_ONE,
+            hystart: HyStart::default(),
+        }
+    }
 }
 
 impl Cubic {
     /// A round trip was measured.
-    pub(super) fn on_rtt(&mut self, sample: Duration) {
+    pub(super) fn on_rtt(&mut self, now: Instant, sample: Duration) {
+        let young = self.epoch != Instant::FAR_FUTURE && now.since(self.epoch) < YOUNG;
         let sample = nanos(sample).max(1);
-        if self.min_rtt == 0 || sample < self.min_rtt {
+        if self.min_rtt == 0 || (!young && sample < self.min_rtt) {
             self.min_rtt = sample;
         }
     }
 
-    /// How many acknowledged segments enlarge the window by one; `acked` were acknowledged just now.
-    pub(super) fn segments_per_increase(&mut self, now: Instant, cwnd: u32, acked: u32) -> u32 {
+    /// The shortest round trip [ns].
+    pub(super) fn min_rtt(&self) -> u64 {
+        self.min_rtt
+    }
+
+    /// One ACK covered so many segments.
+    pub(super) fn on_acked(&mut self, segments: u32) {
+        self.ratio = (self.ratio - self.ratio / RATIO_ONE + segments).min(RATIO_MOST);
+    }
+
+    /// How much credit enlarges the window by one; `credit` was earned just now.
+    ///
+    /// Credit are acknowledged segments or, in 3.2, ACKs, whose usual number of segments is then allowed for.
+    pub(super) fn credit_per_increase(
+        &mut self,
+        kernel: Kernel,
+        now: Instant,
+        cwnd: u32,
+        credit: u32,
+    ) -> u32 {
+        self.reno_count += credit;
+        let fresh = self.epoch != Instant::FAR_FUTURE
+            && cwnd == self.pace_of
+            && now.since(self.pace_at) <= PACE_LASTS;
+        if !fresh {
+            (self.pace_of, self.pace_at) = (cwnd, now);
+            self.pace = self.cubic_pace(kernel, now, cwnd, credit);
+        }
+        let pace = self.pace.min(self.reno_pace(cwnd));
+        match kernel {
+            Kernel::Linux3_2 => (pace * RATIO_ONE / self.ratio).max(1),
+            // No more than half a window each round trip.
+            Kernel::Linux6 | Kernel::Ns3 => pace.max(2),
+        }
+    }
+
+    fn cubic_pace(&mut self, kernel: Kernel, now: Instant, cwnd: u32, credit: u32) -> u32 {
         let window = f64::from(cwnd);
-        let epoch = match self.epoch {
-            Some(epoch) => epoch,
-            None => self.begin_epoch(now, window),
-        };
-        let t = (now + Duration::from_nanos(self.min_rtt)).since(epoch);
-        let target = self.w_cubic(nanos(t) as f64 / 1e9);
-        let mut per_increase = if target > window { window / (target - window) } else { 100.0 * window };
+        if self.epoch == Instant::FAR_FUTURE {
+            self.begin_epoch(now, cwnd, credit);
+        }
+        let t = (now + Duration::from_nanos(self.min_rtt)).since(self.epoch);
+        let mut target = self.w_cubic(nanos(t) as f64 / 1e9);
+        if kernel == Kernel::Ns3 {
+            target = target.trunc();
+        }
+        let mut pace = if target > window { window / (target - window) } else { 100.0 * window };
         if self.last_max == 0.0 {
-            per_increase = per_increase.min(20.0);
+            pace = pace.min(20.0);
         }
-        // The TCP-friendly region: RFC 9438 §4.3.
-        self.reno += ALPHA * f64::from(acked) / window;
-        if self.reno > window {
-            per_increase = per_increase.min(window / (self.reno - window));
+        pace as u32
+    }
+
+    /// The pace that Reno would have, where it is ahead (RFC 9438 §4.3).
+    fn reno_pace(&mut self, cwnd: u32) -> u32 {
+        // 3(1 − β)/(1 + β) segments for each window; Linux reckons with 8/15.
+        let each = (cwnd * RENO_SCALE) >> 3;
+        while self.reno_count > each {
+            self.reno_count -= each.max(1);
+            self.reno += 1;
         }
-        (per_increase as u32).max(1)
+        match self.reno.checked_sub(cwnd) {
+            None | Some(0) => u32::MAX,
+            Some(ahead) => cwnd / ahead,
+        }
     }
 
     /// The window to fall to after a loss [segments].
     pub(super) fn ssthresh(&mut self, cwnd: u32) -> u32 {
         let window = f64::from(cwnd);
-        self.epoch = None;
+        self.epoch = Instant::FAR_FUTURE;
         // Fast convergence: a flow that lost before it regained its maximum gives way.
         let gives_way = window < self.last_max;
         self.last_max = if gives_way { window * (1.0 + BETA) / 2.0 } else { window };
@@ -74,22 +161,24 @@ impl Cubic {
 
     /// The retransmission timer fired: begin anew.
     pub(super) fn reset(&mut self) {
-        *self = Cubic { min_rtt: self.min_rtt, ..Cubic::default() };
+        let mut hystart = std::mem::take(&mut self.hystart);
+        hystart.reset();
+        *self = Cubic { min_rtt: self.min_rtt, ratio: self.ratio, hystart, ..Cubic::default() };
     }
 
     /// The application was silent for `idle`: that time does not count.
     pub(super) fn on_idle(&mut self, idle: Duration) {
-        if let Some(epoch) = &mut self.epoch {
-            *epoch += idle;
+        if self.epoch != Instant::FAR_FUTURE {
+            self.epoch += idle;
         }
     }
 
-    fn begin_epoch(&mut self, now: Instant, window: f64) -> Instant {
-        self.epoch = Some(now);
-        self.reno = window;
+    fn begin_epoch(&mut self, now: Instant, cwnd: u32, credit: u32) {
+        let window = f64::from(cwnd);
+        self.epoch = now;
+        (self.reno, self.reno_count) = (cwnd, credit);
         self.origin = window.max(self.last_max);
         self.k = math::cbrt((self.origin - window) / C);
-        now
     }
 
     /// The window `t` after the epoch [s] [segments].
@@ -106,14 +195,14 @@ mod tests {
     /// The window each round trip of 100 ms after a loss at `cwnd`.
     fn epoch_after_loss_at(cwnd: u32, rounds: u64) -> Vec<u32> {
         let mut cubic = Cubic::default();
-        cubic.on_rtt(Duration::from_millis(100));
+        cubic.on_rtt(Instant::ZERO, Duration::from_millis(100));
         let (mut window, mut count) = (cubic.ssthresh(cwnd), 0);
         let mut trace = vec![window];
         for round in 0..rounds {
             let acks = window;
             for acked in 0..acks {
                 let now = Instant::from_millis(round * 100) + Duration::from_micros(u64::from(acked) * 10);
-                let per_increase = cubic.segments_per_increase(now, window, 1);
+                let per_increase = cubic.credit_per_increase(Kernel::Linux6, now, window, 1);
                 count += 1;
                 if count >= per_increase {
                     window += 1;
@@ -175,9 +264,9 @@ mod tests {
     fn silence_does_not_count() {
         let mut cubic = Cubic::default();
         cubic.ssthresh(1000);
-        let before = cubic.segments_per_increase(Instant::ZERO, 700, 1);
+        let before = cubic.credit_per_increase(Kernel::Linux6, Instant::ZERO, 700, 1);
         cubic.on_idle(Duration::from_secs(60));
-        let after = cubic.segments_per_increase(Instant::from_secs(60), 700, 1);
+        let after = cubic.credit_per_increase(Kernel::Linux6, Instant::from_secs(60), 700, 1);
         assert_eq!(before, after);
     }
 }

@@ -5,9 +5,11 @@
 //! ssthresh after a loss?
 
 mod cubic;
+mod hystart;
 mod reno;
 
-use super::config::TcpConfig;
+use super::config::{Kernel, Offload, TcpConfig};
+use super::rtt::Rtt;
 use cubic::Cubic;
 use penstock_units::{Duration, Instant, time::nanos};
 
@@ -38,6 +40,12 @@ pub(super) struct Window {
     count: u32,
     /// Most segments in flight since `validated` (`snd_cwnd_used`).
     used: u32,
+    /// As sent: the window was full since `una` passed `usage_end` (`is_cwnd_limited`).
+    full: bool,
+    /// Most segments unacknowledged since then (`max_packets_out`).
+    most_out: u32,
+    /// When this is acknowledged, both are looked at anew (`cwnd_usage_seq`) [B].
+    usage_end: u64,
     /// When the window was last full, or last validated (`snd_cwnd_stamp`).
     validated: Instant,
     algorithm: Algorithm,
@@ -50,6 +58,9 @@ impl Window {
             ssthresh: cfg.initial_ssthresh,
             count: 0,
             used: 0,
+            full: false,
+            most_out: 0,
+            usage_end: 0,
             validated: now,
             algorithm: match cfg.congestion {
                 Congestion::Reno => Algorithm::Reno,
@@ -63,10 +74,36 @@ impl Window {
         self.cwnd < self.ssthresh
     }
 
-    /// A round trip was measured.
-    pub(super) fn on_rtt(&mut self, sample: Duration) {
-        if let Algorithm::Cubic(cubic) = &mut self.algorithm {
-            cubic.on_rtt(sample);
+    /// An ACK took `segments` off, the last of which left `sample` ago, and now `una` and `nxt` delimit what
+    /// is on its way [B]; `open` says that nothing is lost or out of order.
+    ///
+    /// Source: Linux 3.2 `bictcp_acked`, 6.12 `cubictcp_acked`.
+    #[expect(clippy::too_many_arguments, reason = "what an ACK tells")]
+    pub(super) fn on_delivery(
+        &mut self,
+        cfg: &TcpConfig,
+        now: Instant,
+        segments: u32,
+        sample: Option<Duration>,
+        ends: (u64, u64),
+        open: bool,
+        rtt: &Rtt,
+    ) {
+        let slow_start = self.in_slow_start();
+        let Algorithm::Cubic(cubic) = &mut self.algorithm else { return };
+        if open {
+            cubic.on_acked(segments);
+        }
+        let Some(sample) = sample else { return };
+        // ns-3 hands CUBIC the smoothed round trip.
+        let sample = if cfg.kernel == Kernel::Ns3 { rtt.srtt() } else { sample };
+        cubic.on_rtt(now, sample);
+        if !cfg.hystart || !slow_start {
+            return;
+        }
+        let times = (nanos(sample), cubic.min_rtt(), nanos(rtt.srtt()));
+        if cubic.hystart.on_ack(cfg, now, ends, self.cwnd, times) {
+            self.ssthresh = self.cwnd;
         }
     }
 
@@ -86,15 +123,11 @@ impl Window {
                 return;
             }
         }
-        match &mut self.algorithm {
-            Algorithm::Reno => self.add(credit, reno::segments_per_increase(self.cwnd)),
-            Algorithm::Cubic(cubic) => {
-                // Linux corrects CUBIC for delayed ACKs in every version (`delayed_ack` ratio).
-                let credit = if cfg.byte_counting { credit } else { acked };
-                let per_increase = cubic.segments_per_increase(now, self.cwnd, credit);
-                self.add(credit, per_increase);
-            }
-        }
+        let per_increase = match &mut self.algorithm {
+            Algorithm::Reno => reno::segments_per_increase(self.cwnd),
+            Algorithm::Cubic(cubic) => cubic.credit_per_increase(cfg.kernel, now, self.cwnd, credit),
+        };
+        self.add(credit, per_increase);
     }
 
     /// Counts `credit` segments towards the next increase.
@@ -112,9 +145,20 @@ impl Window {
 
     /// Whether the window, rather than the application or the peer, holds the flow back.
     ///
-    /// Source: Linux 3.2 `tcp_is_cwnd_limited`, without its TSO clause.
+    /// Source: Linux 3.2 and 6.12 `tcp_is_cwnd_limited`. In 3.2, less than a third of the window and 64 KiB
+    /// may be unused: offload holds so much back.
     fn is_limiting(&self, cfg: &TcpConfig, in_flight: u32) -> bool {
-        in_flight + cfg.reordering >= self.cwnd
+        match cfg.kernel {
+            Kernel::Linux3_2 => {
+                let left = self.cwnd.saturating_sub(in_flight);
+                let held =
+                    cfg.offload == Offload::Deferred && 3 * left < self.cwnd && left * cfg.mss < 65_536;
+                held || left <= cfg.reordering
+            }
+            Kernel::Linux6 => self.full || (self.in_slow_start() && self.cwnd < 2 * self.most_out),
+            // ns-3's CUBIC does not ask.
+            Kernel::Ns3 => matches!(self.algorithm, Algorithm::Cubic(_)) || in_flight >= self.cwnd,
+        }
     }
 
     /// A loss was found: the new ssthresh is set and returned; the window follows in recovery.
@@ -127,11 +171,11 @@ impl Window {
         self.ssthresh
     }
 
-    /// The retransmission timer fired: one segment, and nothing learnt of the path remains.
+    /// The retransmission timer fired: `cwnd` is one segment beyond what is on its way, and nothing learnt of the path remains.
     ///
     /// Source: Linux `tcp_enter_loss`; `bictcp_state`.
-    pub(super) fn on_timeout(&mut self) {
-        self.cwnd = 1;
+    pub(super) fn on_timeout(&mut self, cwnd: u32) {
+        self.cwnd = cwnd;
         self.count = 0;
         if let Algorithm::Cubic(cubic) = &mut self.algorithm {
             cubic.reset();
@@ -153,7 +197,8 @@ impl Window {
     ///
     /// Source: Linux `tcp_cwnd_restart`; RFC 2861.
     pub(super) fn on_idle(&mut self, cfg: &TcpConfig, now: Instant, idle: Duration, rto: Duration) {
-        if let Algorithm::Cubic(cubic) = &mut self.algorithm {
+        // 3.2 lets the cubic go on in the meantime.
+        if let (Algorithm::Cubic(cubic), Kernel::Linux6) = (&mut self.algorithm, cfg.kernel) {
             cubic.on_idle(idle);
         }
         if !cfg.slow_start_after_idle || idle <= rto {
@@ -174,19 +219,29 @@ impl Window {
         self.validated = now;
     }
 
-    /// Data left; `packets_out` segments are now unacknowledged. `waits_for_app` is false while
-    /// the application would write more than the socket takes.
+    /// Data left; of what is between `una` and `nxt` [B], `in_flight` segments are on their way and
+    /// `packets_out` unacknowledged. `waits_for_app` is false while the application would write more than the
+    /// socket takes.
     ///
-    /// Source: Linux 3.2 `tcp_cwnd_validate`, `tcp_cwnd_application_limited`.
+    /// Source: Linux 3.2 and 6.12 `tcp_cwnd_validate`, `tcp_cwnd_application_limited`.
     pub(super) fn validate(
         &mut self,
         cfg: &TcpConfig,
         now: Instant,
-        packets_out: u32,
+        (una, nxt): (u64, u64),
+        (in_flight, packets_out): (u32, u32),
         rto: Duration,
         waits_for_app: bool,
     ) {
-        if packets_out >= self.cwnd {
+        let full = in_flight >= self.cwnd;
+        if una >= self.usage_end || full || (!self.full && packets_out > self.most_out) {
+            (self.full, self.most_out, self.usage_end) = (full, packets_out, nxt);
+        }
+        let limiting = match cfg.kernel {
+            Kernel::Linux6 => self.is_limiting(cfg, in_flight),
+            Kernel::Linux3_2 | Kernel::Ns3 => packets_out >= self.cwnd,
+        };
+        if limiting {
             self.used = 0;
             self.validated = now;
             return;
@@ -279,9 +334,9 @@ mod tests {
         let (cfg, mut window) = window(Congestion::Reno);
         window.cwnd = 100;
         let rto = Duration::from_millis(300);
-        window.validate(&cfg, Instant::from_millis(100), 20, rto, true);
+        window.validate(&cfg, Instant::from_millis(100), (0, 9), (20, 20), rto, true);
         assert_eq!(window.cwnd, 100);
-        window.validate(&cfg, Instant::from_millis(300), 10, rto, true);
+        window.validate(&cfg, Instant::from_millis(300), (0, 9), (10, 10), rto, true);
         assert_eq!(window.cwnd, 60);
     }
 }

@@ -63,6 +63,8 @@ pub(super) struct World {
     pub(super) trace: Option<Vec<(Instant, usize, Segment)>>,
     /// Tells which segments the network swallows.
     pub(super) censor: Option<fn(usize, &Segment) -> bool>,
+    /// The link is the hosts' own interface, so that small queues see it.
+    pub(super) own_interface: bool,
     lines: [Line; 2],
     events: BTreeMap<(Instant, u64), (usize, Segment)>,
     sent: u64,
@@ -81,6 +83,7 @@ impl World {
             data_sent: [0; 2],
             trace: None,
             censor: None,
+            own_interface: false,
             lines: [Line::default(); 2],
             events: BTreeMap::new(),
             sent: 0,
@@ -116,6 +119,11 @@ impl World {
         let end = self.now + span;
         while self.step(end) {}
         self.now = end;
+    }
+
+    /// What waits at one side's link [B].
+    pub(super) fn waiting(&self, side: usize) -> u64 {
+        self.path.rate.bytes_in(self.lines[side].free_at.since(self.now)).get()
     }
 
     /// Runs until nothing happens any more.
@@ -184,6 +192,9 @@ impl World {
             return;
         }
         line.free_at = start + Duration::from_nanos(self.path.rate.nanos_for(segment.wire_bytes()));
+        if self.own_interface {
+            self.ends[side].on_departure(&self.cfg[side], line.free_at, segment.wire_bytes());
+        }
         line.data += u64::from(data);
         let mut arrival = line.free_at + self.path.delay;
         let lost = match self.path.fate {

@@ -1,0 +1,135 @@
+//! HyStart: leaving slow start before the queue overflows.
+
+use crate::tcp::config::{Kernel, TcpConfig};
+use penstock_units::{Duration, Instant, time::nanos};
+
+/// No smaller window leaves slow start [segments] (`hystart_low_window`).
+const LOW_WINDOW: u32 = 16;
+/// Round trips that are measured in each round before they say something (`HYSTART_MIN_SAMPLES`).
+const MIN_SAMPLES: u8 = 8;
+/// ACKs that follow so closely are one train [ns] (`hystart_ack_delta`).
+const ACK_DELTA: u64 = 2_000_000;
+const MS: u64 = 1_000_000;
+
+/// Two signs that the path is full: a train of ACKs as long as half a round trip, and round trips that
+/// take longer.
+///
+/// Source: Ha and Rhee 2011; Linux 3.2 and 6.12 `hystart_update`; ns-3.44 `TcpCubic::HystartUpdate`.
+/// Deviation: nanoseconds where 3.2 has milliseconds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HyStart {
+    /// When this round began.
+    round: Instant,
+    /// The last ACK of the train.
+    last_ack: Instant,
+    /// The round ends when this is acknowledged [B].
+    end: u64,
+    /// Shortest round trip of this round [ns]; 0 is unknown.
+    current: u64,
+    samples: u8,
+    /// A sign was seen.
+    found: bool,
+}
+
+impl HyStart {
+    /// An ACK up to `una` in slow start with a window of `cwnd`; `nxt` ends what was sent [B]. `sample` is its
+    /// round trip, `min_rtt` the shortest ever, `srtt` the smoothed one [ns]. Returns whether slow start ends.
+    pub(super) fn on_ack(
+        &mut self,
+        cfg: &TcpConfig,
+        now: Instant,
+        (una, nxt): (u64, u64),
+        cwnd: u32,
+        (sample, min_rtt, srtt): (u64, u64, u64),
+    ) -> bool {
+        if una > self.end {
+            *self = HyStart { round: now, last_ack: now, end: nxt, found: self.found, ..HyStart::default() };
+        }
+        if self.found || cwnd < LOW_WINDOW {
+            return false;
+        }
+        self.found = self.train(cfg, now, cwnd, min_rtt, srtt) | self.delay(cfg, sample, min_rtt);
+        self.found
+    }
+
+    fn train(&mut self, cfg: &TcpConfig, now: Instant, cwnd: u32, min_rtt: u64, srtt: u64) -> bool {
+        if nanos(now.since(self.last_ack)) > ACK_DELTA {
+            return false;
+        }
+        self.last_ack = now;
+        let longest = match cfg.kernel {
+            Kernel::Linux3_2 => min_rtt / 2,
+            Kernel::Linux6 => (min_rtt + offload_delay(cfg, cwnd, srtt)) / 2,
+            Kernel::Ns3 => min_rtt,
+        };
+        nanos(now.since(self.round)) > longest
+    }
+
+    fn delay(&mut self, cfg: &TcpConfig, sample: u64, min_rtt: u64) -> bool {
+        let fresh = self.samples < MIN_SAMPLES;
+        // 3.2 takes the shortest of the first eight only.
+        if (fresh || cfg.kernel == Kernel::Linux6) && (self.current == 0 || sample < self.current) {
+            self.current = sample;
+        }
+        if fresh {
+            self.samples += 1;
+            return false;
+        }
+        let more = match cfg.kernel {
+            Kernel::Linux3_2 => (min_rtt / 16).clamp(4 * MS, 16 * MS),
+            Kernel::Linux6 => (min_rtt / 8).clamp(4 * MS, 16 * MS),
+            Kernel::Ns3 => min_rtt.clamp(4 * MS, 1000 * MS),
+        };
+        self.current > min_rtt + more
+    }
+
+    /// The retransmission timer fired: begin anew.
+    pub(super) fn reset(&mut self) {
+        self.found = false;
+    }
+}
+
+/// What segmentation offload adds to a round trip [ns]: four packets of 64 KiB at the pacing rate, which in
+/// slow start is two windows each round trip, and at most 1 ms (Linux `hystart_ack_delay`).
+fn offload_delay(cfg: &TcpConfig, cwnd: u32, srtt: u64) -> u64 {
+    let window = 2 * u64::from(cwnd) * u64::from(cfg.mss);
+    (4 * 65_536 * srtt / window.max(1)).min(nanos(Duration::from_millis(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many ACKs of one round, `gap` apart, with round trips of `rtt`, end slow start; the shortest
+    /// round trip is 80 ms.
+    fn ends_after(cfg: &TcpConfig, cwnd: u32, gap: Duration, rtt: Duration) -> Option<u64> {
+        let mut hystart = HyStart::default();
+        let min = 80 * MS;
+        (1..=u64::from(cwnd)).find(|ack| {
+            let now = Instant::from_secs(1) + gap * (*ack as u32);
+            hystart.on_ack(cfg, now, (*ack, 1000), cwnd, (nanos(rtt), min, min))
+        })
+    }
+
+    #[test]
+    fn longer_round_trips_end_slow_start_after_eight_of_them() {
+        let far = Duration::from_millis(3);
+        for (cfg, more) in
+            [(TcpConfig::linux_3_2(), 5u64), (TcpConfig::linux_6(), 10), (TcpConfig::ns3(), 80)]
+        {
+            let rtt = |more: u64| Duration::from_millis(80 + more);
+            assert_eq!(ends_after(&cfg, 30, far, rtt(more)), None, "{:?}", cfg.kernel);
+            assert_eq!(ends_after(&cfg, 30, far, rtt(more + 1)), Some(9), "{:?}", cfg.kernel);
+            assert_eq!(ends_after(&cfg, 15, far, rtt(more + 1)), None, "a small window goes on");
+        }
+    }
+
+    #[test]
+    fn a_train_of_acks_as_long_as_half_a_round_trip_ends_slow_start() {
+        let (near, rtt) = (Duration::from_millis(1), Duration::from_millis(80));
+        assert_eq!(ends_after(&TcpConfig::linux_3_2(), 90, near, rtt), Some(42));
+        assert_eq!(ends_after(&TcpConfig::linux_6(), 90, near, rtt), Some(42));
+        assert_eq!(ends_after(&TcpConfig::ns3(), 90, near, rtt), Some(82));
+        assert_eq!(ends_after(&TcpConfig::linux_6(), 38, near, rtt), None, "too short a train");
+    }
+}
