@@ -414,7 +414,7 @@ const PATH: &[Key] = &[
         "path",
         Form::Texts,
         Default("'weighted'"),
-        "relays from the entry to the exit; \"weighted\" draws three different ones by weight",
+        "relays from the entry to the exit; \"weighted\" draws three different ones by weight, `[]` is plain TCP without Tor",
     ),
     key(
         "server",

@@ -8,8 +8,8 @@ use crate::cell::{SimCell, SimHandshake, TO_CLIENT};
 use crate::client::{Circuit, Client, Download, Phase};
 use crate::control::{Control, Error};
 use crate::event::What;
-use crate::net::{App, Host, HostKernel, Net, News, Owner, Ready, StreamSock};
-use crate::observer::{Ending, Observer, RelaySample};
+use crate::net::{App, Host, HostKernel, Net, News, Owner, PLAIN, Ready, StreamSock};
+use crate::observer::{CircuitSample, Ending, Observer, RelaySample};
 use crate::queue::{OBSERVER, Rank};
 use crate::tracker::position;
 use penstock_core::cell::PeerId;
@@ -18,7 +18,7 @@ use penstock_core::{CircuitIndex, Counters, Event, Relay, StreamKey};
 use penstock_record::tables::Name;
 use penstock_record::{Outcome, Position, RunStats};
 use penstock_scenario::model::{self, Phase as RefillPhase, Scenario};
-use penstock_units::{Instant, Seed};
+use penstock_units::{Cells, Instant, Seed};
 use std::collections::BTreeMap;
 
 /// How many events pass between two looks at whether the run is to stop.
@@ -38,6 +38,8 @@ pub(crate) struct World<'a> {
     /// Where each traced circuit is, by its number.
     traced: BTreeMap<u32, Traced>,
     observer: Observer,
+    /// Traced clients without Tor.
+    traced_plain: Vec<Rank>,
     /// Finished downloads of each workload.
     finished: Vec<u64>,
     stopped: bool,
@@ -48,7 +50,7 @@ pub(crate) struct World<'a> {
 struct Node {
     name: Name,
     role: Role,
-    /// Its Tor; servers have none.
+    /// Its Tor; servers and clients without Tor have none.
     tor: Option<Relay<SimCell>>,
     /// When the relay's timer event happens.
     timer: Option<Instant>,
@@ -69,6 +71,7 @@ enum Role {
 /// A traced circuit: its place at every node, from the client to the exit.
 #[derive(Debug)]
 struct Traced {
+    client: Name,
     workload: Name,
     places: Vec<Option<(Rank, CircuitIndex)>>,
 }
@@ -99,10 +102,12 @@ impl<'a> World<'a> {
             nodes: builders.iter().map(|node| node.build(seed)).collect(),
             workload_names: scenario.workloads.iter().map(|workload| workload.name.as_str().into()).collect(),
             traced: BTreeMap::new(),
+            traced_plain: Vec::new(),
             observer: Observer::default(),
             finished: vec![0; scenario.workloads.len()],
             stopped: false,
         };
+        world.trace_plain();
         world.schedule_beginning();
         world
     }
@@ -340,7 +345,8 @@ impl World<'_> {
 
     /// A pause is over: downloads, over a circuit that may still have to be built.
     fn begin(&mut self, rank: Rank) {
-        if self.client(rank).is_some_and(|client| client.circuit.is_some()) {
+        let without_tor = self.nodes[rank as usize].tor.is_none();
+        if without_tor || self.client(rank).is_some_and(|client| client.circuit.is_some()) {
             self.download(rank);
             return;
         }
@@ -351,13 +357,14 @@ impl World<'_> {
         let path = client.draw_path(model, &scenario.relays);
         let relays: Vec<Rank> = path.iter().map(|relay| self.relay_ranks[*relay]).collect();
         let names: Vec<Name> = relays.iter().map(|rank| self.nodes[*rank as usize].name.clone()).collect();
-        let number = self.observer.circuit_begun(self.nodes[rank as usize].name.clone(), &names);
+        let name = self.nodes[rank as usize].name.clone();
+        let number = self.observer.circuit_begun(name.clone(), &names);
         if scenario.trace.workloads.contains(&model.workload) {
             let workload = self.workload_names[model.workload].clone();
             let nodes: Vec<Rank> = std::iter::once(rank).chain(relays.iter().copied()).collect();
             let places = vec![None; nodes.len()];
             self.net.tracker.trace(number, workload.clone(), nodes);
-            self.traced.insert(number, Traced { workload, places });
+            self.traced.insert(number, Traced { client: name, workload, places });
         }
         let tor = self.nodes[rank as usize].tor.as_mut().expect("every client has an onion proxy");
         let rest = relays[1..].iter().map(|relay| PeerId(*relay));
@@ -398,16 +405,26 @@ impl World<'_> {
         let now = self.net.now();
         let scenario = self.scenario;
         let node = &mut self.nodes[rank as usize];
-        let (Role::Client(client), Some(tor)) = (&mut node.role, &mut node.tor) else { return };
+        let Role::Client(client) = &mut node.role else { return };
         let model = &scenario.clients[client.index];
         let workload = &scenario.workloads[model.workload];
         let size = client.draw_size(workload);
         let server = self.server_ranks[client.draw_server(model)];
-        let Some(circuit) = &client.circuit else { return };
-        let mut kernel = HostKernel::new(&mut self.net, rank);
-        let opened = tor.open_stream(now, circuit.index, server, &mut kernel);
-        let stream = opened.expect("a client downloads over a built circuit");
-        self.net.hosts[rank as usize].set_stream(stream, Some(StreamSock::App(App::new(0, size.get()))));
+        let stream = match (&mut node.tor, &client.circuit) {
+            (Some(tor), Some(circuit)) => {
+                let mut kernel = HostKernel::new(&mut self.net, rank);
+                let opened = tor.open_stream(now, circuit.index, server, &mut kernel);
+                let stream = opened.expect("a client downloads over a built circuit");
+                let app = StreamSock::App(App::new(0, size.get()));
+                self.net.hosts[rank as usize].set_stream(stream, Some(app));
+                stream
+            }
+            (Some(_), None) => return,
+            (None, _) => {
+                self.net.connect_plain(rank, server, App::new(workload.request.get(), size.get()));
+                PLAIN
+            }
+        };
         client.streams += 1;
         client.episode += 1;
         client.phase = Phase::Downloading(Download {
@@ -478,6 +495,8 @@ impl World<'_> {
         let app = self.net.hosts[rank as usize].app(stream);
         if app.is_some_and(|app| app.received >= size.get().max(1)) {
             self.end_download(rank, Outcome::Ok);
+        } else if self.nodes[rank as usize].tor.is_none() && !self.net.has_plain(rank) {
+            self.end_download(rank, Outcome::Failed);
         }
     }
 
@@ -486,21 +505,25 @@ impl World<'_> {
         let scenario = self.scenario;
         self.record_download(rank, outcome);
         let node = &mut self.nodes[rank as usize];
-        let (Role::Client(client), Some(tor)) = (&mut node.role, &mut node.tor) else { return };
+        let Role::Client(client) = &mut node.role else { return };
         let index = scenario.clients[client.index].workload;
         let Phase::Downloading(download) = std::mem::replace(&mut client.phase, Phase::Pausing) else {
             return;
         };
         self.finished[index] += u64::from(outcome == Outcome::Ok);
         self.stopped |= scenario.run.stop.is_some_and(|stop| self.finished[stop.workload] >= stop.downloads);
-        let mut kernel = HostKernel::new(&mut self.net, rank);
-        if outcome == Outcome::Timeout {
-            tor.close_stream(now, download.stream, &mut kernel);
-        }
-        if scenario.workloads[index].fresh_circuit
-            && let Some(circuit) = client.circuit.take()
-        {
-            tor.close_circuit(now, circuit.index, &mut kernel);
+        if let Some(tor) = &mut node.tor {
+            let mut kernel = HostKernel::new(&mut self.net, rank);
+            if outcome == Outcome::Timeout {
+                tor.close_stream(now, download.stream, &mut kernel);
+            }
+            if scenario.workloads[index].fresh_circuit
+                && let Some(circuit) = client.circuit.take()
+            {
+                tor.close_circuit(now, circuit.index, &mut kernel);
+            }
+        } else {
+            self.net.close_plain(rank);
         }
         self.pause(rank);
     }
@@ -528,7 +551,8 @@ impl World<'_> {
         let ending = Ending {
             client: node.name.clone(),
             workload: self.workload_names[self.scenario.clients[client.index].workload].clone(),
-            circuit: client.circuit_number(),
+            circuit: node.tor.as_ref().map(|_| client.circuit_number()),
+            connected: app.connected,
             received: app.received,
             first_byte: app.first_byte,
             last_byte: app.last_byte,
@@ -566,13 +590,56 @@ impl World<'_> {
                 let Some((rank, circuit)) = found else { continue };
                 let Some(tor) = &self.nodes[*rank as usize].tor else { continue };
                 if let Some(queue) = tor.circuit_queue(*circuit, TO_CLIENT) {
-                    let hop = (place, traced.places.len());
-                    let window = tor.circuit_window(*circuit);
-                    self.observer.circuit(*number, traced.workload.clone(), hop, now, queue, window);
+                    let sends_on = tor.leg(*circuit, TO_CLIENT);
+                    let sock = sends_on.and_then(|leg| self.net.hosts[*rank as usize].channel(leg.0));
+                    self.observer.circuit(CircuitSample {
+                        circuit: Some(*number),
+                        client: traced.client.clone(),
+                        workload: traced.workload.clone(),
+                        hop: position(place, traced.places.len()),
+                        at: now,
+                        queue,
+                        window: tor.circuit_window(*circuit),
+                        tcp: sock.map(|sock| self.net.tcp_info(sock)),
+                    });
                 }
             }
         }
+        self.sample_plain(now);
         self.net.queue.push(now + self.scenario.trace.interval, OBSERVER, What::SampleCircuits);
+    }
+
+    /// Which clients without Tor are to be sampled.
+    fn trace_plain(&mut self) {
+        let trace = &self.scenario.trace;
+        for (rank, node) in self.nodes.iter().enumerate() {
+            if let (Role::Client(client), None) = (&node.role, &node.tor)
+                && trace.workloads.contains(&self.scenario.clients[client.index].workload)
+            {
+                self.traced_plain.push(rank as Rank);
+            }
+        }
+    }
+
+    /// Downloads without Tor, at their servers.
+    fn sample_plain(&mut self, now: Instant) {
+        for rank in &self.traced_plain {
+            let node = &self.nodes[*rank as usize];
+            let Role::Client(client) = &node.role else { continue };
+            let workload = self.scenario.clients[client.index].workload;
+            if let Some(info) = self.net.plain_server(*rank) {
+                self.observer.circuit(CircuitSample {
+                    circuit: None,
+                    client: node.name.clone(),
+                    workload: self.workload_names[workload].clone(),
+                    hop: Position::Server,
+                    at: now,
+                    queue: Cells::ZERO,
+                    window: None,
+                    tcp: Some(info),
+                });
+            }
+        }
     }
 
     fn finish(mut self, end: Instant) -> crate::Outcome {
@@ -634,7 +701,8 @@ impl<'a> Builder<'a> {
             Builder::Relay(relay) => (Role::Relay, Some(tor(&relay.config, relay.refill_phase))),
             Builder::Client(index, client) => {
                 let role = Role::Client(Box::new(Client::new(*index, name, seed)));
-                (role, Some(tor(&client.config, client.refill_phase)))
+                let has_tor = client.path != model::Path::Direct;
+                (role, has_tor.then(|| tor(&client.config, client.refill_phase)))
             }
             Builder::Server(_) => (Role::Server, None),
         };

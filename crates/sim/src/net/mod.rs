@@ -8,10 +8,12 @@ mod host;
 mod kernel;
 mod link;
 mod nic;
+mod plain;
 mod socket;
 
 pub(crate) use host::{App, Host, Ready, StreamSock};
 pub(crate) use kernel::HostKernel;
+pub(crate) use plain::PLAIN;
 pub(crate) use socket::{Owner, SockRef};
 
 use crate::event::What;
@@ -315,6 +317,7 @@ impl Net {
                 self.refresh(sock);
             }
             Owner::Server(_) => self.serve(sock),
+            Owner::Plain => self.fetch(sock),
             Owner::Gone => self.discard(sock),
         }
     }
@@ -330,6 +333,9 @@ impl Net {
                 self.news.push((rank, News::ChannelBroke(channel)));
             }
             Owner::Stream(stream) => self.news.push((rank, News::StreamBroke(stream))),
+            Owner::Plain => {
+                self.take_plain(rank);
+            }
             Owner::Linking(None) | Owner::Server(_) | Owner::Gone => {}
         }
         self.abandon(sock);
@@ -493,6 +499,6 @@ fn has_input(here: &Side, there: &Side) -> bool {
     match here.owner {
         Owner::Channel(_) => there.sent.front().is_some_and(|(end, _)| *end <= here.tcp.received_end()),
         Owner::Stream(_) => here.tcp.readable() > 0 || here.tcp.receive_closed(),
-        Owner::Linking(_) | Owner::Server(_) | Owner::Gone => false,
+        Owner::Linking(_) | Owner::Server(_) | Owner::Plain | Owner::Gone => false,
     }
 }

@@ -11,6 +11,7 @@ fn stations(row: &CellRow) -> Vec<Option<u64>> {
             vec![row.nic_in_ns, row.read_ns, row.queued_ns, row.outbuf_ns, row.kernel_ns, row.nic_out_ns]
         }
         Position::Client => vec![row.nic_in_ns, row.read_ns, row.parsed_ns],
+        Position::Server => panic!("cells do not reach servers: {row:?}"),
         Position::Guard | Position::Middle => vec![
             row.nic_in_ns,
             row.read_ns,
