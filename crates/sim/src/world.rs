@@ -415,8 +415,14 @@ impl World<'_> {
                 let mut kernel = HostKernel::new(&mut self.net, rank);
                 let opened = tor.open_stream(now, circuit.index, server, &mut kernel);
                 let stream = opened.expect("a client downloads over a built circuit");
-                let app = StreamSock::App(App::new(0, size.get()));
+                // The application speaks when its stream is there, or says at once what it will say.
+                let optimistic = model.config.optimistic_data;
+                let request = if optimistic { workload.request.get() } else { 0 };
+                let app = StreamSock::App(App::new(request, size.get()));
                 self.net.hosts[rank as usize].set_stream(stream, Some(app));
+                if optimistic {
+                    tor.on_stream_readable(now, stream, &mut HostKernel::new(&mut self.net, rank));
+                }
                 stream
             }
             (Some(_), None) => return,
@@ -442,9 +448,15 @@ impl World<'_> {
 
     fn on_stream_connected(&mut self, rank: Rank, stream: StreamKey) {
         let now = self.net.now();
+        let scenario = self.scenario;
         let Role::Client(client) = &mut self.nodes[rank as usize].role else { return };
+        let index = client.index;
         let Some(download) = client.download_on(stream) else { return };
         download.connected = Some(now);
+        // What was said before CONNECTED is not said again.
+        if scenario.clients[index].config.optimistic_data {
+            return;
+        }
         let request = download.request.get();
         if let Some(app) = self.net.hosts[rank as usize].app(stream) {
             app.request = request;
