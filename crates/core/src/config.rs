@@ -40,6 +40,10 @@ pub struct RelayConfig {
     pub channel_map: ChannelMapConfig,
     /// When the edge stops reading its streams.
     pub edge_queue: EdgeQueue,
+    /// As a client: what the application says leaves right after BEGIN, before CONNECTED is back.
+    ///
+    /// Source: proposal 174; C tor `OptimisticData`.
+    pub optimistic_data: bool,
     /// What a peer may make this relay keep.
     pub limits: Limits,
 }

@@ -15,6 +15,8 @@ pub(crate) struct Stream<C: Cell> {
     pub(crate) control: AnyStreamControl,
     /// CONNECTED was sent or received.
     pub(crate) open: bool,
+    /// What the application says need not wait for CONNECTED (proposal 174).
+    pub(crate) optimistic: bool,
     /// The other end of the circuit sends no more.
     pub(crate) ended: bool,
     /// Payloads the socket has not taken yet.
@@ -23,6 +25,11 @@ pub(crate) struct Stream<C: Cell> {
 }
 
 impl<C: Cell> Stream<C> {
+    /// Whether what its socket has may travel now.
+    pub(crate) fn may_package(&self) -> bool {
+        (self.open || self.optimistic) && !self.ended
+    }
+
     /// What the application has not taken yet.
     pub(crate) fn buffered(&self) -> Cells {
         Cells::new(self.outbuf.len() as u64)

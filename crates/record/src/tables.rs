@@ -30,9 +30,9 @@ pub struct Transfer {
     pub client: Name,
     /// What kind of work it was: `web`, `bulk`, `perf50k` ...
     pub workload: Name,
-    /// The circuit that carried it, numbered within the run; none if no circuit was built.
+    /// The circuit that carried it, numbered within the run; none without Tor.
     pub circuit: Option<u64>,
-    /// The stream on that circuit; none if it never began.
+    /// The stream on that circuit; none without one.
     pub stream: Option<u64>,
     /// Which way the payload went.
     pub direction: Direction,
@@ -98,7 +98,7 @@ impl Outcome {
     }
 }
 
-/// A node's place on a circuit.
+/// A node's place between a client and its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Position {
     /// The onion proxy.
@@ -109,6 +109,8 @@ pub enum Position {
     Middle,
     /// The relay that speaks to the server.
     Exit,
+    /// The server, of a client without Tor.
+    Server,
 }
 
 impl Position {
@@ -119,6 +121,7 @@ impl Position {
             Self::Guard => "guard",
             Self::Middle => "middle",
             Self::Exit => "exit",
+            Self::Server => "server",
         }
     }
 }
@@ -167,11 +170,11 @@ pub struct RelayRow {
     pub bound_by: Option<Name>,
 }
 
-/// A traced circuit at one hop, at one moment.
+/// A traced circuit at one hop, at one moment; or a download without Tor at its server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CircuitRow {
-    /// Numbered within the run.
-    pub circuit: u64,
+    /// Numbered within the run; none without Tor.
+    pub circuit: Option<u64>,
     /// The work that the circuit carries.
     pub workload: Name,
     /// Where the sample was taken.
@@ -184,6 +187,14 @@ pub struct CircuitRow {
     pub window_cells: Option<i64>,
     /// The last round trip measured here [s].
     pub rtt_s: Option<f64>,
+    /// The client that it belongs to.
+    pub client: Name,
+    /// Congestion window of the socket that sends towards the client here [segment]; none where nothing does.
+    pub cwnd_segments: Option<u64>,
+    /// Its slow start threshold [segment]; none while that is infinite.
+    pub ssthresh_segments: Option<u64>,
+    /// Its smoothed round trip [s]; none before the first sample.
+    pub srtt_s: Option<f64>,
 }
 
 /// A tracked cell at one hop: when it passed each of the stations.

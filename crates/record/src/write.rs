@@ -133,13 +133,17 @@ pub(crate) mod tests {
                 bound_by: None,
             }],
             circuits: vec![CircuitRow {
-                circuit: 7,
+                circuit: Some(7),
                 workload: "web".into(),
                 hop: Position::Exit,
                 t_s: 0.1,
                 queue_cells: 256,
                 window_cells: Some(-1),
                 rtt_s: None,
+                client: "web-1".into(),
+                cwnd_segments: Some(10),
+                ssthresh_segments: None,
+                srtt_s: Some(0.125),
             }],
             cells: vec![CellRow {
                 circuit: 7,
@@ -193,7 +197,7 @@ pub(crate) mod tests {
             (
                 "circuits",
                 "circuit: 7, workload: \"web\", hop: \"exit\", t_s: 0.1, queue_cells: 256, window_cells: -1, \
-                 rtt_s: null",
+                 rtt_s: null, client: \"web-1\", cwnd_segments: 10, ssthresh_segments: null, srtt_s: 0.125",
             ),
             (
                 "cells",

@@ -405,8 +405,14 @@ impl Lookup<'_> {
                 _ => Ok(Path::Weighted { hops: WEIGHTED_HOPS }),
             };
         }
-        if !(1..=MOST_HOPS).contains(&names.len()) {
-            return Err(format!("the path has {} relays; it must have 1 to {MOST_HOPS}", names.len()));
+        if names.is_empty() {
+            return Ok(Path::Direct);
+        }
+        if names.len() > MOST_HOPS {
+            return Err(format!(
+                "the path has {} relays; it must have 1 to {MOST_HOPS}, or none at all for a client without Tor",
+                names.len()
+            ));
         }
         let mut path = Vec::new();
         for name in names {

@@ -120,23 +120,26 @@ fn paths(out: &mut Lines, scenario: &Scenario) {
         let client = &group[0];
         let rtt = show_duration(base_rtt(scenario, client));
         let name = times(&client.host.group, group.len());
-        out.line(format_args!("  {name} -> {} -> {}", relays(scenario, client), servers(scenario, client)));
+        out.line(format_args!("  {name} -> {}{}", relays(scenario, client), servers(scenario, client)));
         let narrowest = match &client.path {
             Path::Fixed(path) => narrowest(scenario, path),
+            Path::Direct => ", without Tor".to_owned(),
             Path::Weighted { .. } => String::new(),
         };
         out.line(format_args!("    base round trip {rtt}{narrowest}"));
     }
 }
 
+/// The relays of a client's path, each with an arrow after it.
 fn relays(scenario: &Scenario, client: &Client) -> String {
     match &client.path {
+        Path::Direct => String::new(),
         Path::Fixed(path) => {
             let names: Vec<&str> =
                 path.iter().map(|relay| scenario.relays[*relay].host.name.as_str()).collect();
-            names.join(" -> ")
+            names.join(" -> ") + " -> "
         }
-        Path::Weighted { hops } => format!("({hops} of {} relays, by weight)", scenario.relays.len()),
+        Path::Weighted { hops } => format!("({hops} of {} relays, by weight) -> ", scenario.relays.len()),
     }
 }
 

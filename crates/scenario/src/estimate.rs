@@ -54,6 +54,7 @@ pub(crate) fn estimate(scenario: &Scenario) -> Estimate {
         let of_relays = match &client.path {
             Path::Fixed(path) => path.iter().map(|relay| share(*relay)).fold(f64::INFINITY, f64::min),
             Path::Weighted { .. } => of_weighted,
+            Path::Direct => f64::INFINITY,
         };
         let rate = rate(scenario, client, of_relays, rtt);
         let cycle = 2.0 * rtt + size / rate + workload.pause.mean().as_secs_f64();
@@ -81,7 +82,11 @@ pub(crate) fn estimate(scenario: &Scenario) -> Estimate {
 /// Round trip of a client's circuit and its server without queues; the mean of a weighted path's default.
 pub(crate) fn base_rtt(scenario: &Scenario, client: &Client) -> Duration {
     let network = &scenario.network;
-    let Path::Fixed(path) = &client.path else { return network.default.rtt * (hops(client) as u32 + 1) };
+    let path = match &client.path {
+        Path::Fixed(path) => &path[..],
+        Path::Direct => &[],
+        Path::Weighted { hops } => return network.default.rtt * (*hops as u32 + 1),
+    };
     let relays = path.iter().map(|relay| &scenario.relays[*relay].host);
     let server = client.servers.first().map(|server| &scenario.servers[*server].host);
     let hosts: Vec<_> = std::iter::once(&client.host).chain(relays).chain(server).collect();
@@ -98,6 +103,7 @@ pub(crate) fn capacity(relay: &Relay) -> u64 {
 /// How many relays a client's circuits have.
 pub(crate) fn hops(client: &Client) -> usize {
     match &client.path {
+        Path::Direct => 0,
         Path::Fixed(path) => path.len(),
         Path::Weighted { hops } => *hops,
     }
@@ -111,6 +117,7 @@ fn load(scenario: &Scenario, shares: &[f64]) -> Vec<f64> {
         match &client.path {
             Path::Fixed(path) => path.iter().for_each(|relay| load[*relay] += 1.0),
             Path::Weighted { hops } => weighted += *hops as f64,
+            Path::Direct => {}
         }
     }
     load.iter_mut().zip(shares).for_each(|(load, share)| *load += weighted * share);
@@ -126,7 +133,9 @@ fn shares(scenario: &Scenario) -> Vec<f64> {
 
 /// At what rate a client downloads, if its relays leave it `of_relays` [B/s].
 fn rate(scenario: &Scenario, client: &Client, of_relays: f64, rtt: f64) -> f64 {
+    let of_link = client.host.link_down.bytes_per_sec() as f64;
     let exit = match &client.path {
+        Path::Direct => return of_link * GOODPUT,
         Path::Fixed(path) => *path.last().expect("a path is never empty"),
         Path::Weighted { .. } => 0,
     };
@@ -135,6 +144,5 @@ fn rate(scenario: &Scenario, client: &Client, of_relays: f64, rtt: f64) -> f64 {
         EdgeControlConfig::Dynamic(dynamic) => dynamic.windows.stream_window,
         EdgeControlConfig::Custom { .. } => WindowsConfig::CIRCUIT_RANGE.1,
     };
-    let of_link = client.host.link_down.bytes_per_sec() as f64;
     (of_relays.min(of_link) * GOODPUT).min(f64::from(window) * PAYLOAD / rtt)
 }

@@ -245,7 +245,7 @@ impl Phase {
 pub struct Client {
     /// Its name, link and kernel.
     pub host: Host,
-    /// Its Tor.
+    /// Its Tor; without meaning if the path is [`Path::Direct`].
     pub config: RelayConfig,
     /// When its buckets are refilled first.
     pub refill_phase: Phase,
@@ -258,9 +258,11 @@ pub struct Client {
     pub servers: Arc<[usize]>,
 }
 
-/// Through which relays a client's circuits go.
+/// Through which relays a client's circuits go, if any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Path {
+    /// Straight to the server over TCP, without Tor.
+    Direct,
     /// Indices of these relays, from the entry to the exit; never empty, none twice.
     Fixed(Vec<usize>),
     /// So many different relays, each drawn with a probability proportional to its weight.
@@ -271,9 +273,10 @@ pub enum Path {
 }
 
 impl Path {
-    /// The relays of one circuit, from the entry to the exit.
+    /// The relays of one circuit, from the entry to the exit; none without Tor.
     pub fn draw(&self, relays: &[Relay], rng: &mut Rng) -> Vec<usize> {
         match self {
+            Path::Direct => Vec::new(),
             Path::Fixed(path) => path.clone(),
             Path::Weighted { hops } => draw_weighted(relays, *hops, rng),
         }

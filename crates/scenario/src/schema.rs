@@ -442,7 +442,13 @@ const PATH: &[Key] = &[
         "path",
         Form::Texts,
         Default("'weighted'"),
-        "relays from the entry to the exit; \"weighted\" draws three different ones by weight",
+        "relays from the entry to the exit; \"weighted\" draws three different ones by weight, `[]` is plain TCP without Tor",
+    ),
+    key(
+        "optimistic_data",
+        Form::Flag,
+        Default("false"),
+        "send the request right after BEGIN, before CONNECTED is back (proposal 174)",
     ),
     key(
         "server",

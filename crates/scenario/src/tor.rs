@@ -39,6 +39,7 @@ pub(crate) fn config(view: View<'_>) -> Result<(RelayConfig, Phase), Mistake> {
         throttle: throttle(view),
         channel_map: channel_map(view),
         edge_queue: edge_queue(view)?,
+        optimistic_data: view.table.contains_key("optimistic_data") && view.flag("optimistic_data"),
         limits: Limits::default(),
     };
     Ok((config, phase))

@@ -12,7 +12,13 @@ fn shipped(name: &str) -> Document {
     Document::parse(&text, name, &[]).unwrap_or_else(|error| panic!("{error}"))
 }
 
-const SHIPPED: &[&str] = &["quickstart", "defenestrator/bottleneck", "defenestrator/non-bottleneck"];
+const SHIPPED: &[&str] = &[
+    "quickstart",
+    "defenestrator/bottleneck",
+    "defenestrator/non-bottleneck",
+    "kist/tcp-loss",
+    "kist/cubic-window",
+];
 
 const SMALL: &str = r#"
     [scenario]
@@ -40,6 +46,27 @@ fn circuit_window(config: &RelayConfig) -> u32 {
         EdgeControlConfig::Windows(windows) => windows.circuit_window,
         EdgeControlConfig::Dynamic(_) | EdgeControlConfig::Custom { .. } => {
             panic!("these have other windows")
+        }
+    }
+}
+
+/// KIST, section 3: two nodes, one file of 100 MiB, no Tor.
+#[test]
+fn the_scenarios_of_plain_tcp_are_kists_figures_2a_and_2b() {
+    let loss = shipped("kist/tcp-loss");
+    assert_eq!((loss.seeds().len(), loss.variants().len()), (10, 11));
+    let window = shipped("kist/cubic-window");
+    for (document, link) in [(&loss, DataRate::mib(10)), (&window, DataRate::new(12_500_000).unwrap())] {
+        for (percent, variant) in document.variants().iter().enumerate() {
+            let scenario = document.scenario(&variant.name).unwrap();
+            assert!(scenario.relays.is_empty());
+            let [client] = &scenario.clients[..] else { panic!("one client") };
+            assert_eq!((&client.path, client.host.link_down), (&Path::Direct, link));
+            assert_eq!(scenario.workloads[0].size, Amount::Fixed(Bytes::mib(100)));
+            assert_eq!(scenario.network.default.rtt, Duration::from_millis(10));
+            if link == DataRate::mib(10) {
+                assert_eq!(scenario.network.default.loss, percent as f64 / 100.0);
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::bound::Bound;
 use crate::client::{Circuit, Download};
 use crate::queue::Rank;
-use crate::tracker::position;
+use crate::tcp::Info;
 use penstock_core::Counters;
 use penstock_record::tables::Name;
 use penstock_record::{
@@ -28,7 +28,10 @@ pub(crate) struct Observer {
 pub(crate) struct Ending {
     pub(crate) client: Name,
     pub(crate) workload: Name,
-    pub(crate) circuit: u32,
+    /// None without Tor.
+    pub(crate) circuit: Option<u32>,
+    /// When its own connection was there, without Tor.
+    pub(crate) connected: Option<Instant>,
     pub(crate) received: u64,
     pub(crate) first_byte: Option<Instant>,
     pub(crate) last_byte: Option<Instant>,
@@ -49,6 +52,22 @@ pub(crate) struct RelaySample {
     pub(crate) kernel_out: u64,
     pub(crate) throttled: u32,
     pub(crate) bound: Option<Bound>,
+}
+
+/// A traced circuit at one hop, or a traced download without Tor at its server.
+#[derive(Debug)]
+pub(crate) struct CircuitSample {
+    /// None without Tor.
+    pub(crate) circuit: Option<u32>,
+    pub(crate) client: Name,
+    pub(crate) workload: Name,
+    pub(crate) hop: Position,
+    pub(crate) at: Instant,
+    pub(crate) queue: Cells,
+    /// What this edge may have outstanding, and the round trip that it measured.
+    pub(crate) window: Option<(Cells, Option<Duration>)>,
+    /// The socket that sends towards the client.
+    pub(crate) tcp: Option<Info>,
 }
 
 fn seconds(span: Duration) -> f64 {
@@ -86,13 +105,13 @@ impl Observer {
         self.tables.transfers.push(Transfer {
             client: ending.client,
             workload: ending.workload,
-            circuit: Some(ending.circuit.into()),
-            stream: Some(download.number),
+            circuit: ending.circuit.map(u64::from),
+            stream: ending.circuit.map(|_| download.number),
             direction: Direction::Download,
             bytes: download.size.get(),
             bytes_received: ending.received,
             start_s: download.start.as_secs_f64(),
-            connect_s: since(download.connected),
+            connect_s: since(download.connected.or(ending.connected)),
             ttfb_s: since(ending.first_byte),
             ttlb_s: since(ending.last_byte.filter(|_| complete)),
             outcome: ending.outcome,
@@ -115,23 +134,20 @@ impl Observer {
         });
     }
 
-    pub(crate) fn circuit(
-        &mut self,
-        number: u32,
-        workload: Name,
-        (place, nodes): (usize, usize),
-        at: Instant,
-        queue: Cells,
-        window: Option<(Cells, Option<Duration>)>,
-    ) {
+    pub(crate) fn circuit(&mut self, sample: CircuitSample) {
+        let tcp = sample.tcp;
         self.tables.circuits.push(CircuitRow {
-            circuit: number.into(),
-            workload,
-            hop: position(place, nodes),
-            t_s: at.as_secs_f64(),
-            queue_cells: queue.get(),
-            window_cells: window.map(|(window, _)| window.get() as i64),
-            rtt_s: window.and_then(|(_, rtt)| rtt).map(seconds),
+            circuit: sample.circuit.map(u64::from),
+            workload: sample.workload,
+            hop: sample.hop,
+            t_s: sample.at.as_secs_f64(),
+            queue_cells: sample.queue.get(),
+            window_cells: sample.window.map(|(window, _)| window.get() as i64),
+            rtt_s: sample.window.and_then(|(_, rtt)| rtt).map(seconds),
+            client: sample.client,
+            cwnd_segments: tcp.map(|tcp| tcp.cwnd.into()),
+            ssthresh_segments: tcp.map(|tcp| tcp.ssthresh).filter(|at| *at != u32::MAX).map(u64::from),
+            srtt_s: tcp.map(|tcp| tcp.srtt).filter(|srtt| !srtt.is_zero()).map(seconds),
         });
     }
 
@@ -147,7 +163,7 @@ impl Observer {
         let renumber = |circuit: &mut u64| *circuit = numbers[*circuit as usize];
         tables.paths.iter_mut().for_each(|row| renumber(&mut row.circuit));
         tables.paths.sort_by_key(|row| row.circuit);
-        tables.circuits.iter_mut().for_each(|row| renumber(&mut row.circuit));
+        tables.circuits.iter_mut().filter_map(|row| row.circuit.as_mut()).for_each(renumber);
         tables
             .circuits
             .sort_by(|one, other| one.t_s.total_cmp(&other.t_s).then(one.circuit.cmp(&other.circuit)));

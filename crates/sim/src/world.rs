@@ -13,8 +13,8 @@ use crate::cell::{SimCell, SimHandshake, TO_CLIENT};
 use crate::client::{Circuit, Client, Download, Phase};
 use crate::control::{Control, Error};
 use crate::event::{Due, Step};
-use crate::net::{App, HostKernel, Net, News, Owner, Ready, StreamSock};
-use crate::observer::{Ending, Observer, RelaySample};
+use crate::net::{App, HostKernel, Net, News, Owner, PLAIN, Ready, StreamSock};
+use crate::observer::{CircuitSample, Ending, Observer, RelaySample};
 use crate::queue::Rank;
 use crate::tracker::position;
 use penstock_core::cell::PeerId;
@@ -23,7 +23,7 @@ use penstock_core::{CircuitIndex, Counters, Event, Relay, StreamKey};
 use penstock_record::tables::Name;
 use penstock_record::{Outcome, Position, RunStats};
 use penstock_scenario::model::{self, Phase as RefillPhase, Scenario};
-use penstock_units::{Bytes, Duration, Instant, Seed};
+use penstock_units::{Bytes, Cells, Duration, Instant, Seed};
 use std::collections::BTreeMap;
 
 /// About how many steps pass between two looks at whether the run is to stop.
@@ -46,6 +46,8 @@ pub(crate) struct World<'a> {
     /// Where each traced circuit is, by its number.
     traced: BTreeMap<u32, Traced>,
     observer: Observer,
+    /// Traced clients without Tor.
+    traced_plain: Vec<Rank>,
     /// Finished downloads of each workload.
     finished: Vec<u64>,
     /// When relays and traced circuits are written down next.
@@ -60,7 +62,7 @@ pub(crate) struct World<'a> {
 struct Node {
     name: Name,
     role: Role,
-    /// Its Tor; servers have none.
+    /// Its Tor; servers and clients without Tor have none.
     tor: Option<Relay<SimCell>>,
     /// When the relay's timer event happens.
     timer: Option<Instant>,
@@ -84,6 +86,7 @@ enum Role {
 /// A traced circuit: its place at every node, from the client to the exit.
 #[derive(Debug)]
 struct Traced {
+    client: Name,
     workload: Name,
     places: Vec<Option<(Rank, CircuitIndex)>>,
 }
@@ -114,6 +117,7 @@ impl<'a> World<'a> {
             nodes: builders.iter().map(|node| node.build(seed)).collect(),
             workload_names: scenario.workloads.iter().map(|workload| workload.name.as_str().into()).collect(),
             traced: BTreeMap::new(),
+            traced_plain: Vec::new(),
             observer: Observer::default(),
             finished: vec![0; scenario.workloads.len()],
             next_sample: Instant::ZERO + scenario.run.sample,
@@ -124,6 +128,7 @@ impl<'a> World<'a> {
                 Instant::ZERO + scenario.trace.interval
             },
         };
+        world.trace_plain();
         world.schedule_beginning();
         world
     }
@@ -226,6 +231,7 @@ impl<'a> World<'a> {
     fn process(&mut self, rank: Rank) {
         loop {
             self.heed_news();
+            self.net.fetched = false;
             // A finished download may close its circuit, which the relay then has something to say of.
             self.check_download(rank);
             self.drain(rank);
@@ -380,7 +386,8 @@ impl World<'_> {
 
     /// A pause is over: downloads, over a circuit that may still have to be built.
     fn begin(&mut self, rank: Rank) {
-        if self.client(rank).is_some_and(|client| client.circuit.is_some()) {
+        let without_tor = self.nodes[rank as usize].tor.is_none();
+        if without_tor || self.client(rank).is_some_and(|client| client.circuit.is_some()) {
             self.download(rank);
             return;
         }
@@ -391,13 +398,14 @@ impl World<'_> {
         let path = client.draw_path(model, &scenario.relays);
         let relays: Vec<Rank> = path.iter().map(|relay| self.relay_ranks[*relay]).collect();
         let names: Vec<Name> = relays.iter().map(|rank| self.nodes[*rank as usize].name.clone()).collect();
-        let number = self.observer.circuit_begun(now, rank, self.nodes[rank as usize].name.clone(), &names);
+        let name = self.nodes[rank as usize].name.clone();
+        let number = self.observer.circuit_begun(now, rank, name.clone(), &names);
         if scenario.trace.workloads.contains(&model.workload) {
             let workload = self.workload_names[model.workload].clone();
             let nodes: Vec<Rank> = std::iter::once(rank).chain(relays.iter().copied()).collect();
             let places = vec![None; nodes.len()];
             self.net.tracker.trace(number, workload.clone(), nodes);
-            self.traced.insert(number, Traced { workload, places });
+            self.traced.insert(number, Traced { client: name, workload, places });
         }
         let tor = self.nodes[rank as usize].tor.as_mut().expect("every client has an onion proxy");
         let rest = relays[1..].iter().map(|relay| PeerId(*relay));
@@ -440,16 +448,32 @@ impl World<'_> {
         let now = self.net.now();
         let scenario = self.scenario;
         let node = &mut self.nodes[rank as usize];
-        let (Role::Client(client), Some(tor)) = (&mut node.role, &mut node.tor) else { return };
+        let Role::Client(client) = &mut node.role else { return };
         let model = &scenario.clients[client.index];
         let workload = &scenario.workloads[model.workload];
         let size = client.draw_size(workload);
         let server = self.server_ranks[client.draw_server(model)];
-        let Some(circuit) = &client.circuit else { return };
-        let mut kernel = HostKernel::new(&mut self.net, rank);
-        let opened = tor.open_stream(now, circuit.index, server, &mut kernel);
-        let stream = opened.expect("a client downloads over a built circuit");
-        self.net.hosts[rank as usize].set_stream(stream, Some(StreamSock::App(App::new(0, size.get()))));
+        let stream = match (&mut node.tor, &client.circuit) {
+            (Some(tor), Some(circuit)) => {
+                let mut kernel = HostKernel::new(&mut self.net, rank);
+                let opened = tor.open_stream(now, circuit.index, server, &mut kernel);
+                let stream = opened.expect("a client downloads over a built circuit");
+                // The application speaks when its stream is there, or says at once what it will say.
+                let optimistic = model.config.optimistic_data;
+                let request = if optimistic { workload.request.get() } else { 0 };
+                let app = StreamSock::App(App::new(request, size.get()));
+                self.net.hosts[rank as usize].set_stream(stream, Some(app));
+                if optimistic {
+                    tor.on_stream_readable(now, stream, &mut HostKernel::new(&mut self.net, rank));
+                }
+                stream
+            }
+            (Some(_), None) => return,
+            (None, _) => {
+                self.net.connect_plain(rank, server, App::new(workload.request.get(), size.get()));
+                PLAIN
+            }
+        };
         client.streams += 1;
         client.episode += 1;
         client.phase = Phase::Downloading(Download {
@@ -468,9 +492,15 @@ impl World<'_> {
 
     fn on_stream_connected(&mut self, rank: Rank, stream: StreamKey) {
         let now = self.net.now();
+        let scenario = self.scenario;
         let Role::Client(client) = &mut self.nodes[rank as usize].role else { return };
+        let index = client.index;
         let Some(download) = client.download_on(stream) else { return };
         download.connected = Some(now);
+        // What was said before CONNECTED is not said again.
+        if scenario.clients[index].config.optimistic_data {
+            return;
+        }
         let request = download.request.get();
         if let Some(app) = self.net.hosts[rank as usize].app(stream) {
             app.request = request;
@@ -518,6 +548,8 @@ impl World<'_> {
         let app = self.net.hosts[rank as usize].app(stream);
         if app.is_some_and(|app| app.received >= size.get().max(1)) {
             self.end_download(rank, Outcome::Ok);
+        } else if self.nodes[rank as usize].tor.is_none() && !self.net.has_plain(rank) {
+            self.end_download(rank, Outcome::Failed);
         }
     }
 
@@ -526,20 +558,24 @@ impl World<'_> {
         let scenario = self.scenario;
         self.record_download(rank, outcome);
         let node = &mut self.nodes[rank as usize];
-        let (Role::Client(client), Some(tor)) = (&mut node.role, &mut node.tor) else { return };
+        let Role::Client(client) = &mut node.role else { return };
         let index = scenario.clients[client.index].workload;
         let Phase::Downloading(download) = std::mem::replace(&mut client.phase, Phase::Pausing) else {
             return;
         };
         self.finished[index] += u64::from(outcome == Outcome::Ok);
-        let mut kernel = HostKernel::new(&mut self.net, rank);
-        if outcome == Outcome::Timeout {
-            tor.close_stream(now, download.stream, &mut kernel);
-        }
-        if scenario.workloads[index].fresh_circuit
-            && let Some(circuit) = client.circuit.take()
-        {
-            tor.close_circuit(now, circuit.index, &mut kernel);
+        if let Some(tor) = &mut node.tor {
+            let mut kernel = HostKernel::new(&mut self.net, rank);
+            if outcome == Outcome::Timeout {
+                tor.close_stream(now, download.stream, &mut kernel);
+            }
+            if scenario.workloads[index].fresh_circuit
+                && let Some(circuit) = client.circuit.take()
+            {
+                tor.close_circuit(now, circuit.index, &mut kernel);
+            }
+        } else {
+            self.net.close_plain(rank);
         }
         self.pause(rank);
     }
@@ -567,7 +603,8 @@ impl World<'_> {
         let ending = Ending {
             client: node.name.clone(),
             workload: self.workload_names[self.scenario.clients[client.index].workload].clone(),
-            circuit: client.circuit_number(),
+            circuit: node.tor.as_ref().map(|_| client.circuit_number()),
+            connected: app.connected,
             received: app.received,
             first_byte: app.first_byte,
             last_byte: app.last_byte,
@@ -616,10 +653,53 @@ impl World<'_> {
                 let Some((rank, circuit)) = found else { continue };
                 let Some(tor) = &self.nodes[*rank as usize].tor else { continue };
                 if let Some(queue) = tor.circuit_queue(*circuit, TO_CLIENT) {
-                    let hop = (place, traced.places.len());
-                    let window = tor.circuit_window(*circuit);
-                    self.observer.circuit(*number, traced.workload.clone(), hop, now, queue, window);
+                    let sends_on = tor.leg(*circuit, TO_CLIENT);
+                    let sock = sends_on.and_then(|leg| self.net.hosts[*rank as usize].channel(leg.0));
+                    self.observer.circuit(CircuitSample {
+                        circuit: Some(*number),
+                        client: traced.client.clone(),
+                        workload: traced.workload.clone(),
+                        hop: position(place, traced.places.len()),
+                        at: now,
+                        queue,
+                        window: tor.circuit_window(*circuit),
+                        tcp: sock.map(|sock| self.net.tcp_info(sock)),
+                    });
                 }
+            }
+        }
+        self.sample_plain(now);
+    }
+
+    /// Which clients without Tor are to be sampled.
+    fn trace_plain(&mut self) {
+        let trace = &self.scenario.trace;
+        for (rank, node) in self.nodes.iter().enumerate() {
+            if let (Role::Client(client), None) = (&node.role, &node.tor)
+                && trace.workloads.contains(&self.scenario.clients[client.index].workload)
+            {
+                self.traced_plain.push(rank as Rank);
+            }
+        }
+    }
+
+    /// Downloads without Tor, at their servers.
+    fn sample_plain(&mut self, now: Instant) {
+        for rank in &self.traced_plain {
+            let node = &self.nodes[*rank as usize];
+            let Role::Client(client) = &node.role else { continue };
+            let workload = self.scenario.clients[client.index].workload;
+            if let Some(info) = self.net.plain_server(*rank) {
+                self.observer.circuit(CircuitSample {
+                    circuit: None,
+                    client: node.name.clone(),
+                    workload: self.workload_names[workload].clone(),
+                    hop: Position::Server,
+                    at: now,
+                    queue: Cells::ZERO,
+                    window: None,
+                    tcp: Some(info),
+                });
             }
         }
     }
@@ -693,7 +773,8 @@ impl<'a> Builder<'a> {
             Builder::Relay(relay) => (Role::Relay, Some(tor(&relay.config, relay.refill_phase))),
             Builder::Client(index, client) => {
                 let role = Role::Client(Box::new(Client::new(*index, name, seed)));
-                (role, Some(tor(&client.config, client.refill_phase)))
+                let has_tor = client.path != model::Path::Direct;
+                (role, has_tor.then(|| tor(&client.config, client.refill_phase)))
             }
             Builder::Server(_) => (Role::Server, None),
         };

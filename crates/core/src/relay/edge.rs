@@ -19,6 +19,9 @@ use std::num::NonZeroU16;
 /// What drivers call about streams.
 impl<C: Cell> Relay<C> {
     /// As a client: opens a stream to `target` over a built circuit; `None` if the circuit is not.
+    ///
+    /// With [`optimistic_data`](crate::config::RelayConfig::optimistic_data) the stream can be read at once: a
+    /// driver whose application has something to say calls [`on_stream_readable`](Self::on_stream_readable) next.
     pub fn open_stream(
         &mut self,
         now: Instant,
@@ -32,6 +35,7 @@ impl<C: Cell> Relay<C> {
         }
         let id = self.node.free_stream_id(circuit)?;
         let stream = self.node.add_stream(circuit, id);
+        self.node.streams[stream.0 as usize].optimistic = self.node.config.optimistic_data;
         self.node.send_relay(now, circuit, Some(id), Message::Begin(target));
         self.settle(now, kernel);
         Some(stream)
@@ -114,7 +118,7 @@ impl<C: Cell> Node<C> {
     fn package(&mut self, now: Instant, stream: StreamKey, most: u64, kernel: &mut impl Kernel<C>) -> u64 {
         let state = &self.streams[stream.0 as usize];
         let (circuit, id) = (state.circuit, state.id);
-        if !state.open || state.ended {
+        if !state.may_package() {
             return 0;
         }
         let window = state.control.package_window().get();
@@ -220,7 +224,7 @@ impl<C: Cell> Node<C> {
     /// Tells the kernel whether to report the stream.
     pub(super) fn refresh_stream(&mut self, stream: StreamKey, kernel: &mut impl Kernel<C>) {
         let Some(state) = self.streams.get(stream.0 as usize) else { return };
-        let (circuit, may_read) = (state.circuit, state.open && !state.ended);
+        let (circuit, may_read) = (state.circuit, state.may_package());
         let window = state.control.package_window().get();
         let writable = state.open && !state.outbuf.is_empty() && !self.stream_waits_to_write(stream);
         let readable =
@@ -407,6 +411,7 @@ impl<C: Cell> Node<C> {
             id,
             control,
             open: false,
+            optimistic: false,
             ended: false,
             outbuf: VecDeque::new(),
             interest: Interest::default(),

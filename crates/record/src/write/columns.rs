@@ -52,15 +52,19 @@ pub(super) fn relays() -> [Column<RelayRow>; 10] {
 }
 
 /// One row per traced circuit, hop and sample.
-pub(super) fn circuits() -> [Column<CircuitRow>; 7] {
+pub(super) fn circuits() -> [Column<CircuitRow>; 11] {
     [
-        Column("circuit", Value::Count(|row| row.circuit)),
+        Column("circuit", Value::MaybeCount(|row| row.circuit)),
         Column("workload", Value::Text(|row| &row.workload)),
         Column("hop", Value::Text(|row| row.hop.as_str())),
         Column("t_s", Value::Real(|row| row.t_s)),
         Column("queue_cells", Value::Count(|row| row.queue_cells)),
         Column("window_cells", Value::MaybeInteger(|row| row.window_cells)),
         Column("rtt_s", Value::MaybeReal(|row| row.rtt_s)),
+        Column("client", Value::Text(|row| &row.client)),
+        Column("cwnd_segments", Value::MaybeCount(|row| row.cwnd_segments)),
+        Column("ssthresh_segments", Value::MaybeCount(|row| row.ssthresh_segments)),
+        Column("srtt_s", Value::MaybeReal(|row| row.srtt_s)),
     ]
 }
 

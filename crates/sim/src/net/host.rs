@@ -102,6 +102,8 @@ pub(crate) enum StreamSock {
     Tcp(SockRef),
     /// A client's application on the same host.
     App(App),
+    /// The application of a client without Tor, and its connection while there is one.
+    Plain { sock: Option<SockRef>, app: App },
 }
 
 /// A client's application: one request, one answer.
@@ -113,6 +115,8 @@ pub(crate) struct App {
     pub(crate) wants: u64,
     /// What arrived [B].
     pub(crate) received: u64,
+    /// When its connection was there, if it has one of its own.
+    pub(crate) connected: Option<Instant>,
     pub(crate) first_byte: Option<Instant>,
     pub(crate) last_byte: Option<Instant>,
     pub(crate) readable_wanted: bool,
@@ -125,11 +129,19 @@ impl App {
             request,
             wants,
             received: 0,
+            connected: None,
             first_byte: None,
             last_byte: None,
             readable_wanted: false,
             ready: false,
         }
+    }
+
+    /// Takes what arrived [B].
+    pub(crate) fn receive(&mut self, now: Instant, bytes: u64) {
+        self.received += bytes;
+        self.first_byte.get_or_insert(now);
+        self.last_byte = Some(now);
     }
 }
 
@@ -169,10 +181,10 @@ impl Host {
         put(&mut self.streams, stream.0, sock);
     }
 
-    /// The application of a client's stream.
+    /// The application of a client's stream, or of a client without Tor.
     pub(crate) fn app(&mut self, stream: StreamKey) -> Option<&mut App> {
         match self.stream(stream)? {
-            StreamSock::App(app) => Some(app),
+            StreamSock::App(app) | StreamSock::Plain { app, .. } => Some(app),
             StreamSock::Tcp(_) => None,
         }
     }

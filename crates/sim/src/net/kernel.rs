@@ -137,7 +137,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
         let now = self.net.now();
         let host = &mut self.net.hosts[self.rank as usize];
         let sock = match host.stream(stream) {
-            None => return StreamRead::Closed,
+            None | Some(StreamSock::Plain { .. }) => return StreamRead::Closed,
             Some(StreamSock::Tcp(sock)) => *sock,
             Some(StreamSock::App(app)) => {
                 let len = app.request.min(limit.into());
@@ -183,14 +183,12 @@ impl Kernel<SimCell> for HostKernel<'_> {
         let host = &mut self.net.hosts[self.rank as usize];
         let mut accepted = 0;
         match host.stream(stream) {
-            None => payloads.clear(),
+            None | Some(StreamSock::Plain { .. }) => payloads.clear(),
             Some(StreamSock::App(app)) => {
                 for payload in payloads.drain(..) {
                     accepted += u64::from(payload.len);
                 }
-                app.received += accepted;
-                app.first_byte.get_or_insert(now);
-                app.last_byte = Some(now);
+                app.receive(now, accepted);
             }
             Some(StreamSock::Tcp(sock)) => {
                 let sock = *sock;
@@ -213,7 +211,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
     fn want_stream(&mut self, stream: StreamKey, interest: Interest) {
         let host = &mut self.net.hosts[self.rank as usize];
         match host.stream(stream) {
-            None => {}
+            None | Some(StreamSock::Plain { .. }) => {}
             Some(StreamSock::Tcp(sock)) => {
                 let sock = *sock;
                 self.net.side(sock).interest = interest;

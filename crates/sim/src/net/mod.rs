@@ -10,10 +10,12 @@ mod host;
 mod kernel;
 mod link;
 mod nic;
+mod plain;
 mod socket;
 
 pub(crate) use host::{App, Host, Ready, StreamSock};
 pub(crate) use kernel::HostKernel;
+pub(crate) use plain::PLAIN;
 pub(crate) use socket::{Owner, SockRef};
 
 use crate::agenda::Agenda;
@@ -52,6 +54,8 @@ pub(crate) struct Net {
     pub(crate) delivered: u64,
     /// Packets and timers handled.
     pub(crate) handled: u64,
+    /// The host's client without Tor got something.
+    pub(crate) fetched: bool,
     /// Channels and streams that the loop of their host must hear about.
     pub(crate) news: Vec<(Rank, News)>,
 }
@@ -125,6 +129,7 @@ impl Net {
             wires,
             delivered: 0,
             handled: 0,
+            fetched: false,
             news: Vec::new(),
         }
     }
@@ -186,7 +191,7 @@ impl Net {
 
     /// Whether the host's loop has anything to do.
     pub(crate) fn has_work(&self, rank: Rank) -> bool {
-        !self.hosts[rank as usize].ready.is_empty() || !self.news.is_empty()
+        !self.hosts[rank as usize].ready.is_empty() || !self.news.is_empty() || self.fetched
     }
 
     /// Whether the host's sockets must wait for its processor; then it will be told.
@@ -299,6 +304,7 @@ impl Net {
         let host = &mut self.hosts[rank as usize];
         let Some(segment) = side.tcp.poll_transmit(&host.tcp, now) else { return false };
         let left = host.up.send(now, segment.wire_bytes());
+        side.tcp.on_departure(&host.tcp, left, segment.wire_bytes());
         for tracked in side.tracked.iter_mut().filter(|tracked| !tracked.left) {
             if segment.seq < tracked.end && tracked.end <= segment.end() {
                 tracked.left = true;
@@ -434,6 +440,7 @@ impl Net {
                 self.refresh(sock);
             }
             Owner::Server(_) => self.serve(sock),
+            Owner::Plain => self.fetch(sock),
             Owner::Gone => self.discard(sock),
         }
     }
@@ -449,6 +456,9 @@ impl Net {
                 self.news.push((rank, News::ChannelBroke(channel)));
             }
             Owner::Stream(stream) => self.news.push((rank, News::StreamBroke(stream))),
+            Owner::Plain => {
+                self.take_plain(rank);
+            }
             Owner::Linking(None) | Owner::Server(_) | Owner::Gone => {}
         }
         self.abandon(sock);
@@ -647,6 +657,6 @@ fn has_input(here: &Side, there: &Side) -> bool {
     match here.owner {
         Owner::Channel(_) => there.sent.front().is_some_and(|(end, _)| *end <= here.tcp.received_end()),
         Owner::Stream(_) => here.tcp.readable() > 0 || here.tcp.receive_closed(),
-        Owner::Linking(_) | Owner::Server(_) | Owner::Gone => false,
+        Owner::Linking(_) | Owner::Server(_) | Owner::Plain | Owner::Gone => false,
     }
 }

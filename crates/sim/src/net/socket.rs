@@ -113,6 +113,8 @@ pub(crate) enum Owner {
     Channel(ChannelKey),
     /// An exit's stream.
     Stream(StreamKey),
+    /// The connection of a client without Tor.
+    Plain,
     /// A server's connection, with what it still has to send [B].
     Server(u64),
     /// Nobody's: what still arrives is thrown away.

@@ -6,6 +6,7 @@ mod conservation;
 mod defenestrator;
 mod determinism;
 mod links;
+mod plain;
 mod random;
 mod stations;
 mod util;

@@ -1,6 +1,6 @@
 //! G-72, G-04, G-70: where a cell was, and when.
 
-use crate::util::{Lab, complete, queue_of};
+use crate::util::{Lab, assert_conserved, complete, queue_of};
 use penstock_record::{CellRow, Position};
 use std::collections::BTreeMap;
 
@@ -11,6 +11,7 @@ fn stations(row: &CellRow) -> Vec<Option<u64>> {
             vec![row.nic_in_ns, row.read_ns, row.queued_ns, row.outbuf_ns, row.kernel_ns, row.nic_out_ns]
         }
         Position::Client => vec![row.nic_in_ns, row.read_ns, row.parsed_ns],
+        Position::Server => panic!("cells do not reach servers: {row:?}"),
         Position::Guard | Position::Middle => vec![
             row.nic_in_ns,
             row.read_ns,
@@ -120,6 +121,35 @@ fn the_first_byte_takes_two_round_trips_and_comes_before_the_last() {
                 let least = (1.0 + 2.0 + 3.0) * rtt_ms / 1e3;
                 assert!(row.build_time_s.is_some_and(|time| time >= least), "{row:?}");
             }
+        }
+    }
+}
+
+/// G-70 with optimistic data: the request travels with BEGIN, and only the server's handshake comes between.
+#[test]
+fn optimistic_data_saves_a_round_trip_of_the_circuit() {
+    for request in ["200 B", "5000 B"] {
+        let lab = Lab::path()
+            .set("network.rtt", "80 ms")
+            .set("relays.middle.link", "10 MiB/s")
+            .set("workloads.bulk.start", "1 h")
+            .set("workloads.web.request", request);
+        let [slow, fast] = ["false", "true"].map(|optimistic| {
+            let outcome = lab.clone().set("client.optimistic_data", optimistic).run(1);
+            assert_conserved(&outcome);
+            let rows: Vec<_> = complete(&outcome, "web").into_iter().cloned().collect();
+            assert!(rows.len() > 10, "{}", rows.len());
+            rows
+        });
+        let circuit_rtt = 4.0 * 0.08;
+        for (slow, fast) in slow.iter().zip(&fast) {
+            assert_eq!(slow.bytes, fast.bytes);
+            // CONNECTED takes as long as ever.
+            assert!((slow.connect_s.unwrap() - fast.connect_s.unwrap()).abs() < 0.01, "{slow:?} {fast:?}");
+            assert!(slow.ttfb_s.unwrap() >= 2.0 * circuit_rtt, "{slow:?}");
+            // One round trip of the circuit, and one to the server for its handshake.
+            let least = circuit_rtt + 0.08;
+            assert!((least..least + 0.02).contains(&fast.ttfb_s.unwrap()), "{fast:?}");
         }
     }
 }
