@@ -161,18 +161,6 @@ impl Endpoint {
         }
     }
 
-    /// The application has more to write, but [`Endpoint::is_writable`] says no, so it waits.
-    ///
-    /// The send buffer grows for those who wait. A write that fills the buffer says the same; this is
-    /// for an application that stopped before. Bounded work, no segment becomes due.
-    ///
-    /// Source: Linux `tcp_poll` sets `SOCK_NOSPACE`.
-    pub fn await_space(&mut self) {
-        if self.open_send().is_some() {
-            self.with(|halves| halves.send.on_refused());
-        }
-    }
-
     /// The application is done writing: FIN follows what is queued.
     pub fn shutdown(&mut self, _cfg: &TcpConfig, _now: Instant) {
         self.with(|halves| halves.send.fin = true);

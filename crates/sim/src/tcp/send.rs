@@ -73,7 +73,7 @@ pub(super) struct Sender {
     peer_window_seq: u64,
     /// Payload that the socket takes (`sk_sndbuf`) [B].
     pub(super) capacity: u64,
-    /// The application filled the buffer and waits for it to be writable.
+    /// The application made the socket not writable, and waits until it is again.
     wants_space: bool,
     /// An ACK freed some of the buffer since it was last looked at.
     shrank: bool,
@@ -152,10 +152,13 @@ impl Sender {
         self.rtt.forget_backoff();
     }
 
-    /// The application writes; it waits for space if that fills the buffer (`SOCK_NOSPACE`).
+    /// The application writes; it waits for space if the socket is not writable then (`SOCK_NOSPACE`).
+    ///
+    /// Source: Linux `tcp_sendmsg`, `tcp_poll`.
+    /// Deviation: whether it has more to write is not asked.
     pub(super) fn on_write(&mut self, bytes: u64) {
         self.written += bytes;
-        self.wants_space |= self.queued() >= self.capacity;
+        self.wants_space = !buffers::is_writable(self.queued(), self.capacity);
     }
 
     /// Bytes written and not acknowledged [B].
@@ -224,11 +227,6 @@ impl Sender {
             let credit = if cfg.kernel == Kernel::Linux3_2 { acked.segments } else { delivered };
             self.window.on_ack(cfg, now, credit, in_flight);
         }
-    }
-
-    /// The application found the socket not writable and waits (`SOCK_NOSPACE`).
-    pub(super) fn on_refused(&mut self) {
-        self.wants_space |= !buffers::is_writable(self.queued(), self.capacity);
     }
 
     /// Lets the buffer grow if the application waits for space, an ACK made some, and that is not

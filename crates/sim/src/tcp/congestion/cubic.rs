@@ -108,9 +108,9 @@ impl Cubic {
             && now.since(self.pace_at) <= PACE_LASTS;
         if !fresh {
             (self.pace_of, self.pace_at) = (cwnd, now);
-            self.pace = self.cubic_pace(kernel, now, cwnd, credit);
+            self.pace = self.cubic_pace(now, cwnd, credit);
         }
-        let pace = self.pace.min(self.reno_pace(cwnd));
+        let pace = self.pace.min(self.reno_pace(cwnd)).min(100 * cwnd);
         match kernel {
             Kernel::Linux3_2 => (pace * RATIO_ONE / self.ratio).max(1),
             // No more than half a window each round trip.
@@ -118,16 +118,14 @@ impl Cubic {
         }
     }
 
-    fn cubic_pace(&mut self, kernel: Kernel, now: Instant, cwnd: u32, credit: u32) -> u32 {
+    fn cubic_pace(&mut self, now: Instant, cwnd: u32, credit: u32) -> u32 {
         let window = f64::from(cwnd);
         if self.epoch == Instant::FAR_FUTURE {
             self.begin_epoch(now, cwnd, credit);
         }
         let t = (now + Duration::from_nanos(self.min_rtt)).since(self.epoch);
-        let mut target = self.w_cubic(nanos(t) as f64 / 1e9);
-        if kernel == Kernel::Ns3 {
-            target = target.trunc();
-        }
+        // Whole segments, as in Linux and ns-3, so that no pace is slower than a window.
+        let target = self.w_cubic(nanos(t) as f64 / 1e9).trunc();
         let mut pace = if target > window { window / (target - window) } else { 100.0 * window };
         if self.last_max == 0.0 {
             pace = pace.min(20.0);

@@ -199,6 +199,88 @@ fn renos_rate_follows_the_square_root_of_the_loss() {
     }
 }
 
+/// Linux 6 and ns-3 with buffers that bind nothing and a congestion control.
+fn byte_counters(congestion: Congestion) -> [TcpConfig; 2] {
+    [TcpConfig::linux_6(), TcpConfig::ns3()].map(|cfg| TcpConfig { congestion, ..roomy(cfg) })
+}
+
+#[test]
+fn renos_rate_follows_the_square_root_of_the_loss_in_every_profile() {
+    for cfg in byte_counters(Congestion::Reno) {
+        for (fate, p) in
+            [(Fate::Periodic(1000), 1e-3), (Fate::Random(1e-3), 1e-3), (Fate::Random(1e-2), 1e-2)]
+        {
+            // A lost repetition costs ns-3 a second, so it is judged where there is hardly any.
+            if cfg.kernel == Kernel::Ns3 && p > 1e-3 {
+                continue;
+            }
+            let rate = lossy_rate(cfg.clone(), Path::new(1000, 100).with(fate), 30, 300);
+            let expected = (1.5f64 / p).sqrt() / 0.1;
+            eprintln!("G-61 reno {:?} {fate:?}: {:.3}", cfg.kernel, rate / expected);
+            assert!((0.8..1.2).contains(&(rate / expected)), "{:?} {fate:?}: {rate}", cfg.kernel);
+        }
+    }
+}
+
+#[test]
+fn cubics_rate_follows_its_response_function_in_every_profile() {
+    let factor = penstock_units::math::pow(0.4 * 3.7 / (4.0 * 0.3), 0.25);
+    for cfg in byte_counters(Congestion::Cubic) {
+        let path = Path::new(1000, 200).with(Fate::Periodic(10_000));
+        let rate = lossy_rate(cfg.clone(), path, 60, 400);
+        let expected = factor * penstock_units::math::pow(0.2 * 1e4, 0.75) / 0.2;
+        eprintln!("G-61 cubic {:?}: {:.3}", cfg.kernel, rate / expected);
+        assert!((0.75..1.25).contains(&(rate / expected)), "{:?}: {rate} of {expected}", cfg.kernel);
+    }
+}
+
+#[test]
+fn cubic_loses_three_tenths_and_regains_them_in_the_closed_forms_time() {
+    // VE-02: one loss in a thousand-segment window, then the whole sender's window over time.
+    for kernel in [TcpConfig::linux_3_2(), TcpConfig::linux_6(), TcpConfig::ns3()] {
+        let cfg = TcpConfig { hystart: false, initial_ssthresh: 1000, ..roomy(kernel) };
+        let mut world = World::connected(cfg, Path::new(1000, 100));
+        world.write(0, 1 << 40);
+        world.censor = Some(|side, segment| {
+            // One segment of the stream, the first time.
+            side == 0 && segment.seq == 20_000 * 1448 && segment.ts_val < Instant::from_secs(5)
+        });
+        let peak = loop {
+            assert!(world.step(Instant::from_secs(60)), "the loss happens");
+            let info = world.ends[0].info(&world.cfg[0]);
+            if info.state == CaState::Recovery {
+                break info;
+            }
+        };
+        let name = format!("{:?}", world.cfg[0].kernel);
+        let before = f64::from(peak.ssthresh) / 0.7;
+        let k = penstock_units::math::cbrt(before * 0.3 / 0.4);
+        while world.ends[0].info(&world.cfg[0]).state == CaState::Recovery {
+            world.run_for(Duration::from_millis(10));
+        }
+        let start = world.now;
+        let mut window = vec![f64::from(world.ends[0].info(&world.cfg[0]).cwnd)];
+        let floor = window[0] / before;
+        assert!((0.68..0.72).contains(&floor), "{name}: {floor}");
+        while *window.last().unwrap() <= before {
+            world.run_for(Duration::from_millis(100));
+            window.push(f64::from(world.ends[0].info(&world.cfg[0]).cwnd));
+        }
+        let took = world.now.since(start).as_secs_f64();
+        eprintln!("VE-02 {name}: {took:.2} s of {k:.2} s");
+        assert!((took / k - 1.0).abs() < 0.15, "{name}: {took} s of {k} s");
+        // Concave up to there, convex beyond: the growth of equal times.
+        let third = window.len() / 3;
+        assert!(window[third] - window[0] > 2.0 * (window[2 * third] - window[third]), "{name}: concave");
+        let mut after = vec![window[window.len() - 1]];
+        for _ in 0..2 {
+            world.run_for(Duration::from_secs(4));
+            after.push(f64::from(world.ends[0].info(&world.cfg[0]).cwnd));
+        }
+        assert!(after[2] - after[1] > 2.0 * (after[1] - after[0]), "{name}: convex {after:?}");
+    }
+}
+
 #[test]
 fn delayed_acks_cost_reno_its_share_where_acks_are_counted() {
     // b = 2 segments for each ACK: MSS/RTT·√(3/(2bp)) (Padhye et al. 1998, eq. 20).
@@ -226,16 +308,18 @@ fn cubics_rate_follows_its_response_function_where_it_exceeds_renos() {
 
 #[test]
 fn a_constant_round_trip_fires_no_timer() {
-    let mut world = World::connected(roomy(cubic()), Path::new(100, 100).with(Fate::Periodic(1000)));
-    world.write(0, 1 << 40);
-    for _ in 0..600 {
-        world.run_for(Duration::from_millis(100));
-        let info = world.ends[0].info(&world.cfg[0]);
-        assert_ne!(info.state, CaState::Loss);
+    for (name, cfg) in profiles() {
+        let mut world = World::connected(roomy(cfg), Path::new(100, 100).with(Fate::Periodic(1000)));
+        world.write(0, 1 << 40);
+        for _ in 0..1200 {
+            world.run_for(Duration::from_millis(25));
+            let info = world.ends[0].info(&world.cfg[0]);
+            assert_ne!(info.state, CaState::Loss, "{name}");
+        }
+        let resent = world.ends[0].info(&world.cfg[0]).retransmits;
+        let lost = world.data_sent[0] / 1000;
+        assert!(resent >= 5 && resent.abs_diff(lost) <= 1, "{name}: {resent} sent again for {lost} lost");
     }
-    let resent = world.ends[0].info(&world.cfg[0]).retransmits;
-    let lost = world.data_sent[0] / 1000;
-    assert!(resent >= 10 && resent.abs_diff(lost) <= 1, "{resent} sent again for {lost} lost");
 }
 
 #[test]
@@ -430,7 +514,6 @@ fn the_send_buffer_of_who_never_fills_it_does_not_grow() {
     world.run_for(Duration::from_secs(1));
     world.censor = Some(|side, _| side == 1);
     world.write(0, 1 << 20);
-    world.ends[0].await_space();
     world.run_for(Duration::from_millis(500));
     assert_eq!(world.ends[0].info(&world.cfg[0]).send_capacity, before);
 }

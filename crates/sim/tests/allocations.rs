@@ -1,0 +1,108 @@
+//! A flow in its stride asks the heap for nothing.
+
+use penstock_sim::tcp::{Congestion, Endpoint, Segment, TcpConfig};
+use penstock_units::{Duration, Instant};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    /// How often this thread asked; tests run beside each other.
+    static ASKED: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+#[allow(unsafe_code, reason = "an allocator cannot be written without")]
+// SAFETY: everything is the system allocator's; we only count.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ASKED.with(|asked| asked.set(asked.get() + 1));
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(at, layout) }
+    }
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ASKED.with(|asked| asked.set(asked.get() + 1));
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static HEAP: Counting = Counting;
+
+/// Two endpoints half a round trip apart; every `lost`-th segment of data disappears.
+struct Flow {
+    cfg: TcpConfig,
+    ends: [Endpoint; 2],
+    now: Instant,
+    forth: Vec<Segment>,
+    back: Vec<Segment>,
+    lost: u64,
+    segments: u64,
+}
+
+impl Flow {
+    fn new(cfg: TcpConfig, lost: u64) -> Self {
+        let mut ends = [Endpoint::new(), Endpoint::new()];
+        let now = Instant::from_millis(1);
+        ends[1].listen();
+        ends[0].connect(&cfg, now);
+        let (forth, back) = (Vec::with_capacity(10_000), Vec::with_capacity(10_000));
+        Flow { cfg, ends, now, forth, back, lost, segments: 0 }
+    }
+
+    /// A round trip of 20 ms.
+    fn round(&mut self) {
+        let Flow { cfg, ends: [sender, receiver], now, forth, back, lost, segments } = self;
+        *now += Duration::from_millis(10);
+        sender.on_timer(cfg, *now);
+        for segment in back.drain(..) {
+            sender.on_segment(cfg, *now, &segment);
+            let room = sender.write_space(cfg);
+            sender.write(cfg, *now, room);
+            while let Some(segment) = sender.poll_transmit(cfg, *now) {
+                sender.on_departure(cfg, *now, segment.wire_bytes());
+                forth.push(segment);
+            }
+        }
+        while let Some(segment) = sender.poll_transmit(cfg, *now) {
+            forth.push(segment);
+        }
+        *now += Duration::from_millis(10);
+        receiver.on_timer(cfg, *now);
+        for segment in forth.drain(..) {
+            *segments += 1;
+            if segments.is_multiple_of(*lost) {
+                continue;
+            }
+            receiver.on_segment(cfg, *now, &segment);
+            receiver.read(cfg, *now, receiver.readable());
+            while let Some(segment) = receiver.poll_transmit(cfg, *now) {
+                back.push(segment);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flow_in_its_stride_asks_the_heap_for_nothing() {
+    for cfg in [TcpConfig::linux_3_2(), TcpConfig::linux_6(), TcpConfig::ns3()] {
+        for congestion in [Congestion::Reno, Congestion::Cubic] {
+            for lost in [u64::MAX, 500] {
+                let mut flow = Flow::new(TcpConfig { congestion, ..cfg.clone() }, lost);
+                // Until the buffers are as large as they become, and queues with them.
+                for _ in 0..3000 {
+                    flow.round();
+                }
+                let (asked, segments) = (ASKED.with(Cell::get), flow.segments);
+                for _ in 0..1000 {
+                    flow.round();
+                }
+                let asked = ASKED.with(Cell::get) - asked;
+                assert!(flow.segments - segments > 10_000, "{} segments", flow.segments - segments);
+                assert_eq!(asked, 0, "{:?} {congestion:?}, one of {lost} lost", cfg.kernel);
+            }
+        }
+    }
+}
