@@ -6,7 +6,8 @@
 Reads all `*.jsonl` (`rows.py` says what a row is); the model's are in `model-<profile>.jsonl`. Each condition has a
 line for each referee that was there, with its median and range over the repeats, and beside it for each profile of the
 model the median and its ratio to that referee. An asterisk is a ratio more than 15 % away from 1; `!` after a referee
-says that the referees themselves are that far apart. Loss beyond 2 % is shown, and no profile is held to it.
+says that the referees themselves are that far apart. Loss beyond 2 % is shown, and no profile is held to it. Rows of a
+referee whose link could not keep its own time are left out and counted.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ MODEL = "model "
 """How the names of the model's rows begin."""
 SLACK = 0.15
 """How far from 1 a ratio may be."""
+LATE = 0.05
+"""A referee in real time says how late its link was; rows later than this share of the round trip are left out."""
 CUT = 0.9
 """A window that falls below so much of what it was before, from one sample to the next, was cut."""
 
@@ -60,10 +63,11 @@ METRICS = {
 }
 
 
-def load(folder: Path) -> pl.DataFrame:
-    """A line for each run: who, what, and the metrics; `samples` as they are."""
+def load(folder: Path) -> tuple[pl.DataFrame, int]:
+    """A line for each run: who, what, the metrics and the window; and how many rows were left out as late."""
     rows = [row for path in sorted(folder.glob("*.jsonl")) for row in read(path) if row["experiment"] in EXPERIMENTS]
-    return pl.DataFrame([_flat(row) for row in rows], schema=SCHEMA)
+    kept = [row for row in rows if (row.get("late_p99_s") or 0.0) <= LATE * row["rtt_s"]]
+    return pl.DataFrame([_flat(row) for row in kept], schema=SCHEMA), len(rows) - len(kept)
 
 
 SCHEMA: dict[str, Any] = {
@@ -159,7 +163,7 @@ def table(runs: pl.DataFrame, experiment: str, metric: Metric) -> tuple[Table, l
         shown.add_column("ratio", justify="right")
     score = {profile: [0, 0] for profile in profiles}
     chosen = runs.filter(pl.col("experiment") == experiment)
-    for keys, here in chosen.sort("congestion", "rtt_s", "loss").group_by(CONDITION, maintain_order=True):
+    for keys, here in chosen.sort("congestion", "rtt_s", "loss", "who").group_by(CONDITION, maintain_order=True):
         _, congestion, rtt, loss = keys
         judges = groups(here.filter(~pl.col("model")), metric)
         model = groups(here.filter(pl.col("model")), metric)
@@ -316,7 +320,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("docs/data/tcp"), help="folder of the rows")
     parser.add_argument("--images", type=Path, default=Path("docs/images"), help="folder for the figures")
     arguments = parser.parse_args()
-    runs = load(arguments.data)
+    runs, late = load(arguments.data)
     if runs.is_empty():
         refuse(f"compare: {arguments.data} holds no rows; `make judge-ns3` writes ns-3's")
     console = Console(width=None if sys.stdout.isatty() else 200)
@@ -328,6 +332,10 @@ def main() -> None:
             console.print(shown)
             for profile, met, shared in scores:
                 console.print(f"model {profile}: {met} of {shared} conditions within 15 % of the referees\n")
+    if late:
+        console.print(
+            f"left out {late} rows whose link was late by more than {LATE:.0%} of the round trip (late_p99_s)"
+        )
     for path in draw(runs, arguments.images):
         console.print(f"wrote {path}")
 

@@ -75,6 +75,14 @@ def test_loss_beyond_the_gates_counts_for_no_one(tmp_path):
     assert "model ns3: 0 of 0 conditions" in done.stdout
 
 
+def test_a_run_whose_link_was_late_is_left_out_and_counted(tmp_path):
+    late, punctual = ({"late_p99_s": seconds} for seconds in (0.002, 0.0001))
+    rows = [row("linux-6.18", 0.0, 9.0) | punctual, row("linux-6.18", 0.0, 4.0, repeat=2) | late]
+    done = compare(tmp_path, *rows)
+    assert "9.000..9.000" in line_with(done.stdout, "linux-6.18")
+    assert "left out 1 rows" in done.stdout
+
+
 def test_the_period_of_a_sawtooth_is_the_time_between_its_cuts(tmp_path):
     # Up from 70 to 100 in three seconds, again and again; each fall takes two samples.
     tooth = [*(70 + step / 10 for step in range(298)), 90.0, 80.0]
