@@ -57,6 +57,8 @@ BUFFER = 6 << 20
 GIVE_UP_S = 6 * 3600.0
 """A download that takes longer never finishes."""
 
+RECOVERY = {"prr": "ns3::TcpPrrRecovery", "classic": "ns3::TcpClassicRecovery"}
+"""ns-3.44's PRR, its default, cuts the window twice when the queue overflows; classic recovery does so once."""
 ALGORITHMS = {"cubic": "ns3::TcpCubic", "reno": "ns3::TcpLinuxReno"}
 
 # Trace sources take C++ functions; these keep the last value of each.
@@ -109,8 +111,8 @@ DOCUMENTED = (
 class Referee:
     """ns-3, loaded once for many runs, which takes it half a minute."""
 
-    def __init__(self) -> None:
-        """Load the wheel, or say in one sentence that it is missing."""
+    def __init__(self, recovery: str = "prr") -> None:
+        """Load the wheel and choose what recovers from loss, or say in one sentence that it is missing."""
         try:
             from ns import ns
         except ImportError as error:
@@ -118,13 +120,15 @@ class Referee:
         import cppyy
 
         self.ns = ns
+        self.recovery = recovery
         if not cppyy.cppdef(WATCH):
             refuse("ns3_referee: ns-3 does not take the C++ of this referee; it was written for ns-3.44")
         self.watch = cppyy.gbl.judge
 
     def name(self, congestion: str) -> str:
         """What its rows are called."""
-        return f"ns-{version('ns3').split('.post')[0]} {congestion}"
+        other = "" if self.recovery == "prr" else f" {self.recovery}"
+        return f"ns-{version('ns3').split('.post')[0]} {congestion}{other}"
 
     def attributes(self) -> Iterator[str]:
         """Every attribute that ns-3's TCP and this network have, with its default."""
@@ -192,6 +196,7 @@ class Referee:
         ns.RngSeedManager.SetSeed(1)
         ns.RngSeedManager.SetRun(run.repeat)
         ns.Config.SetDefault("ns3::TcpL4Protocol::SocketType", ns.StringValue(ALGORITHMS[run.congestion]))
+        ns.Config.SetDefault("ns3::TcpL4Protocol::RecoveryType", ns.StringValue(RECOVERY[self.recovery]))
         ns.Config.SetDefault("ns3::TcpSocket::SegmentSize", ns.UintegerValue(MSS))
         ns.Config.SetDefault("ns3::TcpSocket::SndBufSize", ns.UintegerValue(BUFFER))
         ns.Config.SetDefault("ns3::TcpSocket::RcvBufSize", ns.UintegerValue(BUFFER))
@@ -256,9 +261,10 @@ def main() -> None:
     parser.add_argument("--rtt", nargs="+", type=float, default=[0.01], help="[s]")
     parser.add_argument("--loss", nargs="+", type=float, default=[0.0], help="probability, each direction")
     parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--recovery", choices=RECOVERY, default="prr", help="ns-3's RecoveryType")
     parser.add_argument("--append", type=Path, metavar="FILE", help="write there, and leave out the runs that it holds")
     arguments = parser.parse_args()
-    referee = Referee()
+    referee = Referee(arguments.recovery)
     if arguments.experiment == "attributes":
         print("\n".join(referee.attributes()))
         return
