@@ -9,10 +9,10 @@ SETUP := .venv/setup
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test bench clean tools
+.PHONY: help setup run test bench judge-ns3 judges clean tools
 
 help: ## say what there is to make
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(SETUP) ## build and install penstock into .venv, with the tools of development
 
@@ -26,9 +26,21 @@ test: setup ## run every check that CI runs
 bench: tools ## print packets a second and core, and the heap, for a flow and for a network
 	cargo run --release --locked --package penstock-sim --example bench
 
-clean: ## remove what setup and test made; runs/ stays
-	rm -rf target .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis python/penstock/_core.abi3.so
+judge-ns3: .venv-ns3/packages ## TCP: let ns-3 (GPL, from PyPI, in .venv-ns3) do the runs that docs/data/tcp/ns3.jsonl lacks
+	.venv-ns3/bin/python benches/judges/ns3_referee.py grid --append docs/data/tcp/ns3.jsonl
+
+judges: setup ## TCP: compare the judges in docs/data/tcp with each other and the model
+	$(BIN)/python benches/judges/compare.py
+
+clean: ## remove what setup, test and judge-ns3 made; runs/ stays
+	rm -rf target .venv .venv-ns3 .mypy_cache .pytest_cache .ruff_cache .hypothesis python/penstock/_core.abi3.so
 	find python tests -name __pycache__ -prune -exec rm -rf {} +
+
+# Nothing of penstock imports ns-3.
+.venv-ns3/packages: benches/judges/requirements-ns3.txt | tools
+	@test -x .venv-ns3/bin/python || "$(PYTHON)" -m venv .venv-ns3
+	.venv-ns3/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
 
 # One line for each tool that is missing or too old.
 tools:

@@ -1,0 +1,135 @@
+"""The model's rows: Penstock's own TCP in the experiments of the judges.
+
+    .venv/bin/python benches/judges/model.py linux-6                # to docs/data/tcp/model-linux-6.jsonl
+    .venv/bin/python benches/judges/model.py ns3 --experiments window --out /tmp/rows.jsonl
+
+The scenario is `kist/tcp-loss`, a client that downloads without Tor, with everything that a row names put in its place.
+As in the judges' networks packets wait, and are dropped, in one queue in front of the link: the server's own link is
+fast, and the client's has the rate and the queue. Goodput is what a run of 65 s received more than one of 5 s, which is
+its beginning. Rows that the file holds are left out, so that an interrupted command goes on where it was; delete the
+file when the model has changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from rows import EXPERIMENTS, FILE, SAMPLE_S, SECONDS, WARMUP_S, Run, append, grid, read, refuse, run_of
+
+import penstock
+
+SCENARIO, VARIANT = "kist/tcp-loss", "loss-0"
+SERVER_LINK = "1 GiB/s"
+"""Fast enough that nothing waits in the server's interface."""
+ENDLESS = "4 GiB"
+"""A file that no run of goodput finishes."""
+GIVE_UP = "6 h"
+
+
+def rows(profile: str, runs: Iterable[Run]) -> Iterator[dict[str, Any]]:
+    """A row for each run; those that differ in the repeat alone must stand together."""
+    for condition, together in groupby(runs, lambda run: replace(run, repeat=0)):
+        repeats = [run.repeat for run in together]
+        yield from measure(profile, condition, repeats)
+
+
+def measure(profile: str, condition: Run, repeats: list[int]) -> Iterator[dict[str, Any]]:
+    """The rows of one condition."""
+    name = f"model {profile} {condition.congestion}"
+    if condition.experiment == "goodput":
+        until = {end: received(profile, condition, repeats, end) for end in (WARMUP_S, WARMUP_S + SECONDS)}
+        for repeat in repeats:
+            got = until[WARMUP_S + SECONDS][repeat] - until[WARMUP_S][repeat]
+            yield replace(condition, repeat=repeat).row(
+                name,
+                warmup_s=WARMUP_S,
+                seconds=SECONDS,
+                bytes=got,
+                goodput_bytes_per_s=round(got / SECONDS, 1),
+                retransmits=None,
+                seconds_to_finish=None,
+            )
+        return
+    sets = [f"workloads.file.size={FILE} B", f"run.duration={GIVE_UP}"]
+    if condition.experiment == "window":
+        sets += ['trace.workloads=["file"]', f"trace.interval={SAMPLE_S * 1e3:g} ms"]
+    with simulate(profile, condition, repeats, sets) as result:
+        for repeat in repeats:
+            download = result.transfers.row(by_predicate=pl.col("seed") == repeat, named=True)
+            seconds = download["ttlb_s"]
+            row = replace(condition, repeat=repeat).row(
+                name,
+                warmup_s=0.0,
+                seconds=seconds,
+                bytes=download["bytes_received"],
+                goodput_bytes_per_s=round(download["bytes_received"] / seconds, 1) if seconds else None,
+                retransmits=None,
+                seconds_to_finish=seconds,
+            )
+            if condition.experiment == "window":
+                row["samples"] = samples(result.circuits.filter(pl.col("seed") == repeat))
+            yield row
+
+
+def received(profile: str, condition: Run, repeats: list[int], end_s: float) -> dict[int, int]:
+    """What the client of each repeat has received when the run ends [B]."""
+    sets = [f"workloads.file.size={ENDLESS}", f"run.duration={end_s:g} s"]
+    with simulate(profile, condition, repeats, sets) as result:
+        totals = result.transfers.group_by("seed").agg(pl.col("bytes_received").sum())
+        return dict(totals.iter_rows())
+
+
+def samples(circuits: pl.DataFrame) -> list[list[float | None]]:
+    """The server's socket over time: [t, window, threshold, smoothed round trip]."""
+    known = circuits.filter((pl.col("hop") == "server") & pl.col("cwnd_segments").is_not_null()).sort("t_s")
+    columns = known.select(pl.col("t_s").round(2), "cwnd_segments", "ssthresh_segments", pl.col("srtt_s").round(4))
+    return [list(row) for row in columns.iter_rows()]
+
+
+@contextmanager
+def simulate(profile: str, condition: Run, repeats: list[int], sets: list[str]) -> Iterator[penstock.Result]:
+    """The result of a condition, in a directory that is gone afterwards; seeds are the repeats."""
+    stop = "none" if condition.experiment == "goodput" else '{ workload = "file", downloads = 1 }'
+    base = [
+        f"tcp.profile={profile}",
+        f"tcp.congestion={condition.congestion}",
+        f"network.rtt={condition.rtt_s * 1e3:g} ms",
+        f"network.loss={condition.loss}",
+        f"network.link_queue={condition.queue_bytes} B",
+        f"servers.server.link={SERVER_LINK}",
+        f"clients.client.link={condition.rate_bytes_per_s} B/s",
+        f"run.stop={stop}",
+        "trace.workloads=[]",
+    ]
+    with tempfile.TemporaryDirectory(prefix="penstock-judges-") as folder:
+        out = Path(folder) / "run"
+        first, count = repeats[0], len(repeats)
+        yield penstock.run(SCENARIO, variants=[VARIANT], sets=[*base, *sets], seed=first, runs=count, out=out)
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description="the model's TCP in the experiments of the judges")
+    parser.add_argument("profile", help="tcp.profile, such as linux-6")
+    parser.add_argument("--experiments", nargs="+", choices=EXPERIMENTS, default=list(EXPERIMENTS))
+    parser.add_argument("--out", type=Path, metavar="FILE", help="default: docs/data/tcp/model-<profile>.jsonl")
+    arguments = parser.parse_args()
+    out = arguments.out or Path(f"docs/data/tcp/model-{arguments.profile}.jsonl")
+    done = {run_of(row) for row in read(out)}
+    todo = [run for run in grid() if run.experiment in arguments.experiments and run not in done]
+    try:
+        append(rows(arguments.profile, todo), out)
+    except penstock.PenstockError as error:
+        refuse(f"model: {error}")
+
+
+if __name__ == "__main__":
+    main()
