@@ -296,7 +296,7 @@ fn a_scenario_explains_itself() {
         "  relay   middle           link 128 KiB/s\n",
         "  web -> entry -> middle -> exit -> destination\n    base round trip 320 ms, bottleneck middle at 128 KiB/s\n",
         "  50KiB        \"50 KiB window\"      relay.edge_control.circuit_window = 100\n",
-        "  2 variants x 5 seeds (1, 2, 3, 4, 5) = 10 runs\n  each ends after 2 h of simulated time, or 200 downloads of web\n",
+        "  4 variants x 5 seeds (1, 2, 3, 4, 5) = 20 runs\n  each ends after 2 h of simulated time, or 200 downloads of web\n",
     ] {
         assert!(text.contains(expected), "{expected}\n---\n{text}");
     }
