@@ -11,10 +11,19 @@ from penstock.errors import ScenarioError, naming
 SHIPPED = Path(__file__).resolve().parent / "scenarios"
 """Installed with the package; in a checkout, a link to the folder beside the crates."""
 
+CLAIMS = "claims.toml"
+"""Lies beside a paper's scenarios and is none: `penstock.paper` reads it."""
+
 
 def shipped() -> list[str]:
     """The names of the shipped scenarios, in alphabetical order: `quickstart`, `defenestrator/bottleneck`."""
-    return sorted(path.relative_to(SHIPPED).with_suffix("").as_posix() for path in SHIPPED.rglob("*.toml"))
+    files = (path for path in SHIPPED.rglob("*.toml") if path.name != CLAIMS)
+    return sorted(path.relative_to(SHIPPED).with_suffix("").as_posix() for path in files)
+
+
+def papers() -> list[str]:
+    """The names of the papers whose claims ship, in alphabetical order: `defenestrator`, `ewma`."""
+    return sorted(path.parent.relative_to(SHIPPED).as_posix() for path in SHIPPED.rglob(CLAIMS))
 
 
 def find(scenario: str | Path) -> tuple[str, Path]:

@@ -18,6 +18,13 @@ def scenarios() -> list[str]:
     return _columns((name, document.head()["title"]) for name, document in loaded)
 
 
+def papers() -> list[str]:
+    """The papers whose claims can be checked."""
+    from penstock.paper.claims import load
+
+    return _columns((name, load(name).title) for name in catalog.papers())
+
+
 def algorithms() -> list[str]:
     """The algorithms with the key that chooses them."""
     return _columns((f"{key} = {name}", meaning) for key, name, meaning in _core.algorithms())
@@ -40,6 +47,7 @@ def networks() -> list[str]:
 
 LISTS = {
     "scenarios": scenarios,
+    "papers": papers,
     "algorithms": algorithms,
     "presets": presets,
     "workloads": workloads,

@@ -87,13 +87,17 @@ def paired(baseline: Sample, other: Sample, confidence: float = 0.95) -> Paired:
         raise ValueError(f"paired samples have one length, not {first.size} and {second.size}")
     differences = second - first
     pairs = int(differences.size)
-    nothing = float("nan")
-    low = high = nothing
-    centre = mean(differences)
-    if pairs >= 2:
-        if np.ptp(differences) == 0:
-            low = high = centre
-        else:
-            interval = scipy_stats.ttest_1samp(differences, 0.0).confidence_interval(confidence)
-            low, high = float(interval.low), float(interval.high)
+    centre, low, high = mean_interval(differences, confidence)
     return Paired(pairs, centre, low, high, int((differences < 0).sum()), int((differences > 0).sum()))
+
+
+def mean_interval(sample: Sample, confidence: float = 0.95) -> tuple[float, float, float]:
+    """The mean and both ends of its t interval; NaN for what a sample of less than one, or two, does not have."""
+    values = np.asarray(sample, dtype=np.float64)
+    centre = mean(values)
+    if values.size < 2:
+        return centre, float("nan"), float("nan")
+    if np.ptp(values) == 0:
+        return centre, centre, centre
+    interval = scipy_stats.ttest_1samp(values, 0.0).confidence_interval(confidence)
+    return centre, float(interval.low), float(interval.high)

@@ -24,6 +24,7 @@ class What(StrEnum):
     """What `list` can list."""
 
     scenarios = "scenarios"
+    papers = "papers"
     algorithms = "algorithms"
     presets = "presets"
     workloads = "workloads"
@@ -92,6 +93,41 @@ def run(
             scenario, variants=variant, sets=sets or (), seed=seed, runs=runs, out=out, jobs=jobs, watch=watch
         )
     _tell(result.directory, report=report)
+
+
+@app.command()
+def paper(
+    name: Annotated[
+        str, typer.Argument(help="A paper of `list papers`, or a folder with a claims.toml.", metavar="NAME")
+    ],
+    figure: Annotated[
+        str | None,
+        typer.Option(help="Only claims about this figure, such as 5a, or 5 for all of its parts.", metavar="ID"),
+    ] = None,
+    scale: Annotated[
+        float, typer.Option(help="Do so much of each experiment: 0.1 is a tenth of the downloads.", metavar="S")
+    ] = 1.0,
+    runs: Annotated[int, typer.Option(help="How many seeds, from each scenario's first upwards.", metavar="N")] = 5,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write; a fresh folder under runs/ if left out.", metavar="DIR")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="End with status 1 if a gated claim was not shown to hold.")
+    ] = False,
+) -> None:
+    """Run a paper's experiments, and check its claims one by one."""
+    from penstock.paper import runner, table
+    from penstock.progress import Shown
+    from penstock.report import write
+    from penstock.tables import console
+
+    with raised():
+        outcome = runner.run(name, figure=figure, scale=scale, seeds=runs, out=out, watching=Shown)
+    page = write(list(outcome.results.values()), outcome.directory / "report.html", outcome)
+    outcome = runner.write(outcome)
+    table.show(outcome, f"report:   {page}\nverdicts: {outcome.directory / runner.VERDICTS}", console())
+    if strict and outcome.missed:
+        raise typer.Exit(1)
 
 
 @app.command("report")

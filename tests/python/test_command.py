@@ -21,7 +21,7 @@ def test_list_has_a_line_for_each_thing(penstock: Command) -> None:
     assert "edge_control = windows" in penstock("list", "algorithms").out
     everything = penstock("list")
     assert everything.status == 0
-    for what in ("scenarios", "algorithms", "presets", "workloads", "networks"):
+    for what in ("scenarios", "papers", "algorithms", "presets", "workloads", "networks"):
         assert f"{what}:\n" in everything.out
 
 
@@ -43,7 +43,7 @@ def test_a_run_ends_in_a_table_a_report_and_pictures(penstock: Command, small: P
     out = penstock.directory / "runs" / "small-1"
     assert "runs/small-1/report.html" in done.out
     assert (out / "report.html").is_file()
-    names = {"downloads", "circuit-queue", "queue-delay", "stations"}
+    names = {"downloads", "circuit-queue", "queue-delay", "stations", "life-cycle"}
     assert {path.name for path in (out / "figures").iterdir()} == {
         f"{n}.{end}" for n in names for end in ("svg", "png")
     }

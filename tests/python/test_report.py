@@ -44,7 +44,13 @@ def test_differences_are_paired_by_seed(made_up: Path) -> None:
 
 def test_figures_are_the_same_bytes_again(make_up: Callable[..., Path]) -> None:
     first, second = (figures.draw(Result(make_up(name, seeds=2))) for name in ("a", "b"))
-    assert [picture.name for picture in first] == ["downloads", "circuit-queue", "queue-delay", "stations"]
+    assert [picture.name for picture in first] == [
+        "downloads",
+        "circuit-queue",
+        "queue-delay",
+        "stations",
+        "life-cycle",
+    ]
     for one, other in zip(first, second, strict=True):
         assert one.svg.read_bytes() == other.svg.read_bytes()
         assert one.png.read_bytes() == other.png.read_bytes()

@@ -1,5 +1,6 @@
 //! What a good scenario says, and the shipped ones.
 
+use penstock_core::circuit_policy::CircuitPolicyConfig;
 use penstock_core::config::{Bandwidth, RelayConfig};
 use penstock_core::edge_control::EdgeControlConfig;
 use penstock_scenario::Document;
@@ -18,6 +19,11 @@ const SHIPPED: &[&str] = &[
     "defenestrator/non-bottleneck",
     "kist/tcp-loss",
     "kist/cubic-window",
+    "defenestrator/ewma",
+    "ewma/bulk-and-small",
+    "ewma/bulk",
+    "ewma/half-life",
+    "ewma/outbuf",
 ];
 
 const SMALL: &str = r#"
@@ -80,7 +86,9 @@ fn the_shipped_scenarios_are_figure_4() {
     ] {
         let document = shipped(name);
         let names: Vec<&str> = document.variants().iter().map(|variant| variant.name.as_str()).collect();
-        assert_eq!(names, ["stock", "50KiB"]);
+        let dynamic = ["dynamic", "dynamic-per-rtt"];
+        let expected = if name == "quickstart" { vec![] } else { dynamic.to_vec() };
+        assert_eq!(names, [&["stock", "50KiB"], expected.as_slice()].concat());
         for (variant, window) in [("stock", 1000), ("50KiB", 100)] {
             let scenario = document.scenario(variant).unwrap();
             let links: Vec<_> =
@@ -101,6 +109,52 @@ fn the_shipped_scenarios_are_figure_4() {
         }
     }
     assert_eq!(shipped("defenestrator/bottleneck").seeds(), [1, 2, 3, 4, 5]);
+}
+
+fn half_life(scenario: &Scenario, relay: &str) -> Option<Duration> {
+    let relay = scenario.relays.iter().find(|each| each.host.name == relay).unwrap();
+    match relay.config.circuit_policy {
+        CircuitPolicyConfig::EwmaList(ewma)
+        | CircuitPolicyConfig::EwmaHeap(ewma)
+        | CircuitPolicyConfig::EwmaTick(ewma) => Some(ewma.half_life),
+        CircuitPolicyConfig::RoundRobin | CircuitPolicyConfig::Custom(_) => None,
+    }
+}
+
+#[test]
+fn a_dynamic_variant_is_the_rule_as_printed_or_once_a_round_trip() {
+    for name in ["defenestrator/bottleneck", "defenestrator/non-bottleneck"] {
+        let document = shipped(name);
+        for (variant, adjust) in [("dynamic", "every-sendme"), ("dynamic-per-rtt", "once-per-rtt")] {
+            let scenario = document.scenario(variant).unwrap();
+            let dynamic = |config: &RelayConfig| matches!(config.edge_control, EdgeControlConfig::Dynamic(_));
+            assert!(scenario.relays.iter().all(|relay| dynamic(&relay.config)));
+            assert!(document.resolved_toml(variant).unwrap().contains(&format!("adjust = \"{adjust}\"")));
+        }
+    }
+}
+
+#[test]
+fn priorities_are_on_where_a_variant_says() {
+    let seconds = |s| Some(Duration::from_secs(s));
+    let relays = ["entry", "middle", "exit"];
+    for (name, variant, expected) in [
+        ("defenestrator/ewma", "50KiB", [None, None, None]),
+        ("defenestrator/ewma", "50KiB-ewma", [seconds(30), seconds(30), seconds(30)]),
+        ("ewma/bulk-and-small", "off", [None, None, None]),
+        ("ewma/bulk-and-small", "all", [seconds(66), seconds(66), seconds(66)]),
+        ("ewma/bulk-and-small", "entry", [seconds(66), None, None]),
+        ("ewma/bulk-and-small", "middle", [None, seconds(66), None]),
+        ("ewma/bulk-and-small", "exit", [None, None, seconds(66)]),
+        ("ewma/half-life", "1.5s", [None, Some(Duration::from_millis(1500)), None]),
+    ] {
+        let document = shipped(name);
+        let scenario = document.scenario(variant).unwrap();
+        assert_eq!(relays.map(|relay| half_life(scenario, relay)), expected, "{name} {variant}");
+    }
+    let swept = shipped("ewma/half-life");
+    let names: Vec<&str> = swept.variants().iter().map(|variant| variant.name.as_str()).collect();
+    assert_eq!(names, ["off", "1.5s", "3s", "4.5s", "10s", "20s", "33s", "66s", "99s"]);
 }
 
 #[test]
@@ -265,7 +319,7 @@ fn a_scenario_explains_itself() {
         "  relay   middle           link 128 KiB/s\n",
         "  web -> entry -> middle -> exit -> destination\n    base round trip 320 ms, bottleneck middle at 128 KiB/s\n",
         "  50KiB        \"50 KiB window\"      relay.edge_control.circuit_window = 100\n",
-        "  2 variants x 5 seeds (1, 2, 3, 4, 5) = 10 runs\n  each ends after 2 h of simulated time, or 200 downloads of web\n",
+        "  4 variants x 5 seeds (1, 2, 3, 4, 5) = 20 runs\n  each ends after 2 h of simulated time, or 200 downloads of web\n",
     ] {
         assert!(text.contains(expected), "{expected}\n---\n{text}");
     }

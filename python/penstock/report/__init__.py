@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 
@@ -13,12 +13,15 @@ from penstock import figures, summary, tables
 from penstock.errors import naming
 from penstock.result import Result
 
+if TYPE_CHECKING:
+    from penstock.paper import Outcome
+
 TEMPLATES = Path(__file__).parent
 
 
-def write(results: Sequence[Result], to: Path) -> Path:
-    """Draw the figures of `results` and write the page `to`."""
-    page = render(results)
+def write(results: Sequence[Result], to: Path, outcome: Outcome | None = None) -> Path:
+    """Draw the figures of `results` and write the page `to`; it begins with the claims of a paper's `outcome`."""
+    page = render(results, outcome)
     temporary = to.with_name(f"{to.name}.tmp")
     with naming(to):
         temporary.write_text(page, encoding="utf-8")
@@ -26,7 +29,7 @@ def write(results: Sequence[Result], to: Path) -> Path:
     return to
 
 
-def render(results: Sequence[Result]) -> str:
+def render(results: Sequence[Result], outcome: Outcome | None = None) -> str:
     """The page; the figures of each result are drawn anew into its directory."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
@@ -40,7 +43,30 @@ def render(results: Sequence[Result]) -> str:
         "unfinished": tables.unfinished,
         "mebibytes": lambda size: f"{size / 2**20:.1f} MiB",
     }
-    return environment.get_template("page.html").render(sections=[_section(result) for result in results])
+    sections = [_section(result) for result in results]
+    claims = _claims(outcome) if outcome else None
+    return environment.get_template("page.html").render(sections=sections, claims=claims)
+
+
+def _claims(outcome: Outcome) -> dict[str, Any]:
+    """What the template says of a paper's claims."""
+    from penstock.paper import table
+
+    rows = [
+        {
+            "claim": each.claim,
+            "where": table.where(each.claim),
+            "measured": table.measured(each),
+            "interval": table.interval(each),
+            "n": each.n,
+            "bound": table.bound(each.claim),
+            "verdict": each.verdict,
+            "missed": each.missed,
+            "reason": each.reason,
+        }
+        for each in outcome.judged
+    ]
+    return {"title": outcome.claims.title, "paper": outcome.claims.paper, "rows": rows, "remark": table.remark(outcome)}
 
 
 def _section(result: Result) -> dict[str, Any]:

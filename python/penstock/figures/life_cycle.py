@@ -1,0 +1,96 @@
+"""The life of a download's cells in one relay, as figures 4 to 6 of the EWMA paper draw it."""
+
+from __future__ import annotations
+
+import polars as pl
+from matplotlib.axes import Axes
+
+from penstock import summary
+from penstock.figures.picture import Picture
+from penstock.figures.style import STATIONS, grid_of, legend_above, looks
+from penstock.result import Result
+
+LIFE = ("queued_ns", "outbuf_ns", "kernel_ns")
+"""Enters the circuit queue, moves to the output buffer, leaves it for the kernel."""
+
+KEYS = ["network", "seed", "circuit"]
+
+
+def draw(result: Result) -> Picture | None:
+    """A panel per variant with the three moments of each cell, and one with all waits in the circuit queue."""
+    whole = summary.counted(result.transfers)
+    lived = result.cells.filter(pl.all_horizontal(pl.col(*LIFE).is_not_null()), pl.col("hop") != "client")
+    tracked = set(lived["workload"].unique()) & set(whole["workload"].unique())
+    workloads = [name for name in summary.workloads(result.transfers) if name in tracked]
+    if not workloads:
+        return None
+    workload = workloads[0]
+    cells = lived.filter(pl.col("workload") == workload)
+    hop = _slowest_hop(cells, next(iter(result.variants)))
+    cells = cells.filter(pl.col("hop") == hop)
+    styles = looks(result.variants)
+    figure, panels = grid_of(len(styles) + 1, 1, 7.8, 1.9, sharex=True)
+    waits = panels[-1][0]
+    for (variant, look), (axes,) in zip(styles.items(), panels, strict=False):
+        axes.set_title(look.label)
+        rows = _one_download(whole.filter(variant=variant, workload=workload), cells.filter(variant=variant))
+        if rows is None:
+            axes.text(0.5, 0.5, "no whole download", transform=axes.transAxes, ha="center", color="#777777")
+            continue
+        _life(axes, rows)
+        wait = rows["outbuf_ns"] - rows["queued_ns"]
+        waits.plot(rows["place"], wait, color=look.colour, linestyle=look.line, linewidth=1.5)
+    first = panels[0][0]
+    # One scale for all variants: a shorter life is to look shorter.
+    top = max((axes.get_ylim()[1] for (axes,) in panels[:-1]), default=1.0)
+    for (axes,) in panels[:-1]:
+        axes.set_ylim(0, top)
+        axes.set_ylabel("since request [s]", fontsize=8.5)
+    waits.set_title("All of them: wait in the circuit queue")
+    waits.set_ylabel("wait [s]")
+    waits.set_ylim(bottom=0)
+    waits.set_xlim(left=0)
+    waits.set_xlabel("cell of the download")
+    handles, labels = first.get_legend_handles_labels()
+    if handles:
+        legend_above(figure, handles, labels)
+    caption = (
+        f"One {workload} download of each variant at the {hop}, the one of median length in the first seed. The lowest "
+        "line is when a cell enters the circuit queue, the next when it moves to the output buffer, the last when it "
+        "is written to the kernel: the height between two lines is a wait. The paper's axis is the time of the first "
+        "line, on which the cells of a burst would lie above each other. The lowest panel has the wait in the circuit "
+        "queue of all variants."
+    )
+    return Picture("life-cycle", f"The life of a {workload} download's cells at the {hop}", caption, figure)
+
+
+def _life(axes: Axes, rows: pl.DataFrame) -> None:
+    """Three moments of each cell, and the waits between them."""
+    place = rows["place"]
+    entered, moved, left = (rows[moment] for moment in LIFE)
+    queue, buffer = STATIONS["circuit_queue_s"], STATIONS["outbuf_s"]
+    axes.fill_between(place, entered, moved, color=queue[1], alpha=0.75, linewidth=0, label=f"in the {queue[0]}")
+    axes.fill_between(place, moved, left, color=buffer[1], alpha=0.9, linewidth=0, label=f"in the {buffer[0]}")
+    for moment in (entered, moved, left):
+        axes.plot(place, moment, color="#333333", linewidth=0.7)
+
+
+def _slowest_hop(cells: pl.DataFrame, variant: str) -> str:
+    """Where cells wait longest in circuit queues under the first variant that has any."""
+    of = cells.filter(pl.col("variant") == variant)
+    means = (cells if of.is_empty() else of).group_by("hop").agg(wait=pl.col("circuit_queue_s").mean())
+    return str(means.sort("wait", "hop", descending=[True, False])["hop"][0])
+
+
+def _one_download(downloads: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame | None:
+    """The cells of the download of median length in the first seed, with times [s] since its request and `place`."""
+    traced = downloads.join(cells.select(KEYS).unique(), on=KEYS).sort("network", "seed")
+    if traced.is_empty():
+        return None
+    run = traced.head(1).select("network", "seed")
+    lengths = traced.join(run, on=["network", "seed"]).sort("ttlb_s", "start_s")
+    one = lengths.row(lengths.height // 2, named=True)
+    since = [(pl.col(moment) / 1e9 - one["start_s"]).alias(moment) for moment in LIFE]
+    of = cells.filter(**{key: one[key] for key in KEYS}).with_columns(since)
+    rows = of.filter(pl.col("queued_ns") >= 0, pl.col("queued_ns") <= one["ttlb_s"]).sort("queued_ns")
+    return None if rows.is_empty() else rows.with_columns(place=pl.col("cell") - pl.col("cell").min())

@@ -1,0 +1,87 @@
+"""A time against a quantity that the variants step through, as figure 13 of the EWMA paper draws the half-life."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from penstock import stats, summary
+from penstock.figures.picture import Picture
+from penstock.figures.style import COLOURS, grid_of, legend_above
+from penstock.result import Result
+
+QUANTILES = ((0.75, "75th percentile"), (0.5, "median"), (0.25, "25th percentile"))
+
+LEAST = 3
+"""So many values make a sweep."""
+
+WIDE = 20.0
+"""Beyond this ratio of the largest value to the smallest the axis is logarithmic."""
+
+_LABEL = re.compile(r"\D*?(\d+(?:\.\d+)?)\D*")
+
+
+class Sweep(NamedTuple):
+    """Variants that differ in one quantity."""
+
+    quantity: str
+    """What the axis says: the labels without their number."""
+    values: dict[str, float]
+    """The quantity of each of these variants."""
+    others: dict[str, str]
+    """Names and labels of the variants beside them."""
+
+
+def find(variants: Mapping[str, str]) -> Sweep | None:
+    """The sweep that labels such as `half-life 10 s` and `half-life 20 s` tell of, if there is one."""
+    alike: dict[str, dict[str, float]] = {}
+    for name, label in variants.items():
+        match = _LABEL.fullmatch(label)
+        if match:
+            before, after = label[: match.start(1)].strip(" ="), label[match.end(1) :].strip()
+            quantity = f"{before} [{after}]" if before and after else before or after
+            alike.setdefault(quantity, {})[name] = float(match[1])
+    quantity = max(alike, key=lambda each: len(alike[each]), default="")
+    if len(set(alike.get(quantity, {}).values())) < LEAST:
+        return None
+    values = dict(sorted(alike[quantity].items(), key=lambda each: each[1]))
+    return Sweep(quantity, values, {name: label for name, label in variants.items() if name not in values})
+
+
+def draw(result: Result) -> Picture | None:
+    """One row of panels per workload: quartiles of the time to first byte and of the download time."""
+    sweep = find(result.variants)
+    if sweep is None:
+        return None
+    finished = set(summary.counted(result.transfers)["workload"].unique())
+    workloads = [name for name in summary.workloads(result.transfers) if name in finished]
+    if not workloads:
+        return None
+    figure, panels = grid_of(len(workloads), len(summary.METRICS), 3.9, 2.75, sharex=True)
+    letters = iter("abcdefghijklmnopqrstuvwxyz" * 8)
+    x = list(sweep.values.values())
+    for workload, row in zip(workloads, panels, strict=True):
+        for metric, axes in zip(summary.METRICS, row, strict=True):
+            samples = {v: summary.sample(result.transfers, v, workload, metric).to_numpy() for v in result.variants}
+            for (q, label), colour in zip(QUANTILES, COLOURS, strict=False):
+                y = [stats.quantile(samples[variant], q) for variant in sweep.values]
+                axes.plot(x, y, "o-", color=colour, markersize=3.5, linewidth=1.5, label=label)
+                for other in sweep.others:
+                    axes.axhline(stats.quantile(samples[other], q), color=colour, linestyle="--", linewidth=0.9)
+            axes.set_title(f"({next(letters)}) {workload}: {metric.title}")
+            axes.set_ylim(bottom=0)
+            if x[0] > 0 and x[-1] / x[0] > WIDE:
+                axes.set_xscale("log")
+                axes.set_xticks(x, [f"{value:g}" for value in x])
+                axes.minorticks_off()
+        row[0].set_ylabel("time [s]")
+    for axes in panels[-1]:
+        axes.set_xlabel(sweep.quantity)
+    legend_above(figure, *panels[0][0].get_legend_handles_labels())
+    beside = f" Dashed: {', '.join(sweep.others.values())}." if sweep.others else ""
+    caption = (
+        f"Half of the downloads lie between the outer curves. Whole downloads after the warm-up, pooled over all "
+        f"seeds, against the {sweep.quantity.split(' [')[0]}.{beside}"
+    )
+    return Picture("sweep", f"Download times against the {sweep.quantity.split(' [')[0]}", caption, figure)

@@ -1,0 +1,89 @@
+"""The verdicts of a paper, for a terminal and for the report."""
+
+from __future__ import annotations
+
+from math import isnan
+
+from rich.console import Console
+from rich.table import Table
+
+from penstock.paper.claims import Claim
+from penstock.paper.judge import FAILS, HOLDS, NEEDS_NETWORK, NOT_GATED, NOT_YET, UNDECIDED, Judged, unit_of
+from penstock.paper.runner import Outcome
+
+VERDICTS = (HOLDS, FAILS, UNDECIDED, NOT_GATED, NOT_YET, NEEDS_NETWORK)
+"""In the order in which they are counted."""
+
+
+def show(outcome: Outcome, footer: str, to: Console) -> None:
+    """One row for each claim, what stands behind the verdicts, and where to read on."""
+    table = Table(title=outcome.claims.title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table.add_column("where", no_wrap=True)
+    table.add_column("the paper, in our words", ratio=1)
+    for column in ("measured", "95 % interval", "n", "bound"):
+        table.add_column(column, justify="right", no_wrap=column != "bound")
+    table.add_column("verdict", no_wrap=True)
+    for each in outcome.judged:
+        claim = each.claim
+        said = f"{claim.says} [{claim.id}]" + (f" ({each.reason})" if each.reason else "")
+        count = str(each.n) if each.n else ""
+        cells = (where(claim), said, measured(each), interval(each), count, bound(claim))
+        table.add_row(*cells, each.verdict, style="bold" if each.missed else None)
+    to.print(table)
+    to.print(f"\n{remark(outcome)}", soft_wrap=True)
+    to.print(footer, soft_wrap=True)
+
+
+def remark(outcome: Outcome) -> str:
+    """How many of each verdict there are, and at what scale."""
+    counts = {verdict: sum(each.verdict == verdict for each in outcome.judged) for verdict in VERDICTS}
+    said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    note = "" if outcome.scale == 1 else f" At scale {outcome.scale:g}: the bounds are those of the whole experiment."
+    return f"{len(outcome.judged)} claims: {said}.{note}"
+
+
+def where(claim: Claim) -> str:
+    """Figure or section of the paper."""
+    return f"fig. {claim.figure}" if claim.figure else f"sec. {claim.section}"
+
+
+def measured(judged: Judged) -> str:
+    """The number with its unit; nothing if there is none."""
+    return "" if isnan(judged.measured) else _number(judged.claim, judged.measured)
+
+
+def interval(judged: Judged) -> str:
+    """Both ends of the interval; nothing if there is none."""
+    if isnan(judged.low):
+        return ""
+    return f"{_number(judged.claim, judged.low, unit=False)} to {_number(judged.claim, judged.high)}"
+
+
+def bound(claim: Claim) -> str:
+    """What the number has to be."""
+    gate = claim.gate
+    if gate is None:
+        return ""
+    if gate.direction:
+        words = {"above": "above 0", "below": "below 0", "not-above": "not above 0", "not-below": "not below 0"}
+        return words[gate.direction] + (f", or within {100 * gate.slack:g} %" if gate.slack else "")
+    low, high = (None if end is None else _bound(claim, end) for end in (gate.at_least, gate.at_most))
+    text = f"{low} to {high}" if low and high else f"at least {low}" if low else f"at most {high}"
+    return f"{text}, each seed" if gate.every_seed else text
+
+
+def _bound(claim: Claim, value: float) -> str:
+    return f"{100 * value:g} %" if _in_percent(claim) else f"{value:g} {unit_of(claim)}".rstrip()
+
+
+def _number(claim: Claim, value: float, *, unit: bool = True) -> str:
+    """Three digits that matter, with a sign where it is a difference."""
+    sign = "+" if claim.compare in ("difference", "change") else ""
+    if _in_percent(claim):
+        return f"{100 * value:{sign}.1f}" + (" %" if unit else "")
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 0.1 else 3
+    return f"{value:{sign}.{digits}f}" + (f" {unit_of(claim)}".rstrip() if unit else "")
+
+
+def _in_percent(claim: Claim) -> bool:
+    return claim.compare in ("change", "gain") or claim.is_share

@@ -1,0 +1,336 @@
+"""Claims: the shipped files are right, verdicts are what the numbers say, and a paper runs and resumes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import synthetic
+from conftest import SMALL, Command
+
+from penstock import catalog
+from penstock.errors import Cancelled, OutputError, PenstockError
+from penstock.figures import sweep
+from penstock.output import Job, OutputDir
+from penstock.paper import Claim, Claims, judge, load, runner, table
+from penstock.paper.judge import FAILS, HOLDS, NEEDS_NETWORK, NOT_GATED, NOT_YET, UNDECIDED, cannot_be_judged
+from penstock.result import Result
+
+HEAD = 'paper = "made-up"\ntitle = "Made up"\n[scale.small]\nduration_s = 30\n'
+
+ONE = {
+    "id": '"one"', "section": '"1"', "says": '"The web client waits 4.3 s."', "scenario": '"small"',
+    "variants": '["stock"]', "workload": '"web"', "measure": '"ttfb_s"', "statistic": '"median"',
+    "gate": "{ at_least = 3.3, at_most = 5.7 }",
+}  # fmt: skip
+
+
+def entry(**changes: str | None) -> str:
+    """A [[claims]] table: the first one with changes, in TOML; None leaves a key out."""
+    keys = {key: value for key, value in {**ONE, **changes}.items() if value is not None}
+    return "[[claims]]\n" + "\n".join(f"{key} = {value}" for key, value in keys.items()) + "\n"
+
+
+@pytest.fixture
+def claimed(tmp_path: Path) -> Callable[..., Claims]:
+    """Reads a claims file with these entries."""
+
+    def read(*entries: str, head: str = HEAD) -> Claims:
+        (tmp_path / "claims.toml").write_text(head + "\n".join(entries))
+        return load(str(tmp_path))
+
+    return read
+
+
+@pytest.mark.parametrize("name", catalog.papers())
+def test_the_claims_of_a_shipped_paper_fit_its_scenarios(name: str) -> None:
+    claims = load(name)
+    assert claims.paper == name
+    used = {claim.scenario for claim in claims.claims if claims.has(claim.scenario)}
+    for scenario in used:
+        _, document = catalog.load(claims.scenario(scenario))
+        text = {variant: document.resolved(variant) for variant, _ in document.variants()}
+        for claim in claims.claims:
+            if claim.scenario != scenario:
+                continue
+            assert set(claim.variants) <= set(text), claim.id
+            for side in claim.sides:
+                assert f"[workloads.{side.workload}]" in text[side.variants[0]], claim.id
+        # What --scale scales is what the scenario says, or scaling by 1 would change it.
+        assert scenario in claims.scales
+        sets = [f"run.stop.downloads={claims.scales[scenario]['downloads']}"]
+        assert catalog.load(claims.scenario(scenario), tuple(sets))[1].fingerprint() == document.fingerprint()
+
+
+def test_a_claims_file_is_no_scenario() -> None:
+    assert {"defenestrator", "ewma", "kist"} <= set(catalog.papers())
+    assert not [name for name in catalog.shipped() if name.endswith("claims")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"measure": '"tfb_s"'}, "claim one: measure is 'tfb_s'; it takes one of"),
+        ({"statistic": '"average"'}, "claim one: statistic takes"),
+        ({"gate": "false"}, "claim one: why is missing"),
+        ({"gate": None}, "claim one: gate is missing"),
+        ({"gate": "{ at_least = 2, at_most = 1 }"}, "at_least above at_most"),
+        ({"gate": "{ at_least = 2, slack = 0.1 }"}, "gate.slack goes with a direction"),
+        ({"gate": '{ direction = "above" }'}, "is that of a difference or change"),
+        ({"hop": '"exit"'}, "hop goes with what is measured at a hop"),
+        ({"measure": '"queue_cells"'}, "hop goes with what is measured at a hop"),
+        ({"above": "4.0"}, "above goes with the statistic share-above"),
+        ({"compare": '"ratio"'}, "compares something with itself"),
+        ({"compare": '"gain"', "variants": '["stock", "small"]'}, "variants takes one, or 3"),
+        ({"workloads": '"web"'}, "workloads is unknown"),
+        ({"says": None}, "says is missing"),
+    ],
+)
+def test_mistakes_in_a_claim_are_named(claimed: Callable[..., Claims], changes: dict[str, str], sentence: str) -> None:
+    with pytest.raises(PenstockError, match=r"claims\.toml") as caught:
+        claimed(entry(**changes))
+    assert sentence in str(caught.value)
+
+
+def test_two_claims_have_two_names(claimed: Callable[..., Claims]) -> None:
+    with pytest.raises(PenstockError, match="id is one twice"):
+        claimed(entry(), entry())
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """Three seeds with medians that can be worked out in the head."""
+    directory = synthetic.write(tmp_path_factory.mktemp("known") / "out", ("stock", "small", "dynamic"), 3)
+    medians = {"stock": (4.0, 5.0, 6.0), "small": (1.0, 1.0, 1.0), "dynamic": (4.1, 5.1, 5.8)}
+    rows = [
+        {
+            "variant": variant, "network": "", "seed": seed, "client": "web", "workload": "web", "circuit": 1,
+            "stream": 1, "direction": "download", "bytes": 1, "bytes_received": 1, "start_s": 1.0,
+            "connect_s": 0.1, "ttfb_s": time, "ttlb_s": 2 * time, "outcome": "ok", "warmup": False,
+        }
+        for variant, of_seeds in medians.items()
+        for seed, median in enumerate(of_seeds, start=1)
+        for time in (median - 0.5, median, median + 0.5)
+    ]  # fmt: skip
+    pl.DataFrame(rows).write_parquet(directory / "transfers.parquet")
+    return Result(directory)
+
+
+DIFFERENCE = {"compare": '"difference"', "variants": '["small", "stock"]'}
+NEAR = {"compare": '"difference"', "variants": '["dynamic", "stock"]'}
+
+
+@pytest.mark.parametrize(
+    ("changes", "measured", "verdict"),
+    [
+        ({}, 5.0, HOLDS),
+        ({"gate": "{ at_least = 3.3, at_most = 4.9 }"}, 5.0, FAILS),
+        ({"gate": "{ at_most = 5.0 }"}, 5.0, HOLDS),
+        ({"gate": "{ at_most = 5.0, every_seed = true }"}, 5.0, FAILS),
+        ({"statistic": '"max"'}, 5.5, HOLDS),
+        ({"measure": '"ttlb_s"', "gate": "{ at_least = 10 }"}, 10.0, HOLDS),
+        ({"statistic": '"share-above"', "above": "4.9", "gate": "{ at_least = 0.6 }"}, (0 + 2 / 3 + 1) / 3, FAILS),
+        ({**DIFFERENCE, "gate": '{ direction = "below" }'}, -4.0, HOLDS),
+        ({**DIFFERENCE, "gate": '{ direction = "above" }'}, -4.0, FAILS),
+        ({**DIFFERENCE, "gate": '{ direction = "not-below" }'}, -4.0, FAILS),
+        # Differences of +0.1, +0.1 and -0.2 s: a mean of 0, and an interval around it.
+        ({**NEAR, "gate": '{ direction = "above" }'}, 0.0, FAILS),
+        ({**NEAR, "gate": '{ direction = "above", slack = 0.05 }'}, 0.0, HOLDS),
+        ({**NEAR, "gate": '{ direction = "not-above" }'}, 0.0, HOLDS),
+        ({**DIFFERENCE, "compare": '"ratio"', "gate": "{ at_most = 0.25 }"}, (1 / 4 + 1 / 5 + 1 / 6) / 3, HOLDS),
+        ({**DIFFERENCE, "compare": '"change"', "gate": "{ at_most = -0.8 }"}, -(3 / 4 + 4 / 5 + 5 / 6) / 3, FAILS),
+        ({**DIFFERENCE, "statistic": '["max", "min"]', "gate": '{ direction = "below" }'}, 1.5 - 4.5, HOLDS),
+        # small is the best of the two, so it has all of its own gain.
+        (
+            {"compare": '"gain"', "variants": '["small", "stock", ["dynamic", "small"]]', "gate": "{ at_least = 1 }"},
+            1.0,
+            HOLDS,
+        ),
+        (
+            {"compare": '"gain"', "variants": '["dynamic", "stock", "small"]', "gate": "{ at_least = 0.8 }"},
+            (-0.1 / 3 - 0.1 / 4 + 0.2 / 5) / 3,
+            FAILS,
+        ),
+        (
+            {**DIFFERENCE, "compare": '"ks"', "statistic": None, "gate": "false", "why": '"described"'},
+            1.0,
+            NOT_GATED,
+        ),
+        ({"gate": "false", "why": '"no number"'}, 5.0, NOT_GATED),
+    ],
+)
+def test_a_verdict_is_what_the_numbers_say(
+    claimed: Callable[..., Claims], known: Result, changes: dict[str, str], measured: float, verdict: str
+) -> None:
+    judged = judge(claimed(entry(**changes)).claims[0], known)
+    assert judged.measured == pytest.approx(measured, abs=1e-12)
+    assert judged.verdict == verdict
+    assert judged.missed == (verdict == FAILS)
+
+
+def test_an_interval_is_that_of_the_seeds(claimed: Callable[..., Claims], known: Result) -> None:
+    judged = judge(claimed(entry()).claims[0], known)
+    # Student's t for 2 degrees of freedom, two-sided 95 %: 4.302653; the standard deviation of 4, 5, 6 is 1.
+    half = 4.302653 / math.sqrt(3)
+    assert (judged.low, judged.high) == pytest.approx((5 - half, 5 + half), rel=1e-6)
+    assert judged.seeds == (4.0, 5.0, 6.0)
+
+
+def test_what_was_not_measured_is_undecided_and_missed(
+    claimed: Callable[..., Claims], known: Result, make_up: Callable[..., Path]
+) -> None:
+    nobody = judge(claimed(entry(workload='"mail"')).claims[0], known)
+    assert (nobody.verdict, nobody.missed) == (UNDECIDED, True)
+    direction = entry(**DIFFERENCE, gate='{ direction = "below" }')
+    alone = judge(claimed(direction).claims[0], Result(make_up(seeds=1)))
+    assert (alone.verdict, alone.n, alone.reason) == (UNDECIDED, 1, "one seed gives no interval")
+
+
+def test_queues_and_waits_are_measured_at_a_hop(claimed: Callable[..., Claims], made_up: Path) -> None:
+    result = Result(made_up)
+    at_exit = {"hop": '"exit"', "workload": '"bulk"', "gate": "{ at_most = 101, every_seed = true }"}
+    for variant, verdict in (("stock", FAILS), ("small", HOLDS)):
+        claim = entry(**{**at_exit, "measure": '"queue_cells"', "statistic": '"max"', "variants": f'["{variant}"]'})
+        judged = judge(claimed(claim).claims[0], result)
+        assert (judged.verdict, judged.n) == (verdict, 5)
+    wait = entry(**{**at_exit, "measure": '"circuit_queue_s"', "statistic": '"mean"'})
+    mean = result.cells.filter(variant="stock", workload="bulk", hop="exit")["circuit_queue_s"].mean()
+    assert judge(claimed(wait).claims[0], result).measured == pytest.approx(mean)
+
+
+def test_a_claim_waits_for_its_scenario_or_a_network(claimed: Callable[..., Claims]) -> None:
+    network, other = entry(needs='"network"'), entry(id='"two"', needs='"hidden services"')
+    claims = claimed(network, other, entry(id='"three"'))
+    verdicts = [cannot_be_judged(claim, there=False) for claim in claims.claims]
+    assert [each.verdict for each in verdicts if each] == [NEEDS_NETWORK, NOT_YET, NOT_YET]
+    assert cannot_be_judged(claims.claims[2], there=True) is None
+
+
+def test_a_figure_means_its_parts(claimed: Callable[..., Claims]) -> None:
+    claims = claimed(*(entry(id=f'"c{n}"', figure=f'"{n}"') for n in ("5a", "5b", "15")))
+    ids: Callable[[str | None], list[str]] = lambda figure: [claim.id for claim in claims.of(figure)]  # noqa: E731
+    assert (ids("5"), ids("5b"), ids(None)) == (["c5a", "c5b"], ["c5b"], ["c5a", "c5b", "c15"])
+    with pytest.raises(PenstockError, match="--figure is 6; made-up has claims about figures 5a, 5b, 15"):
+        claims.of("6")
+
+
+def test_only_what_says_so_is_scaled(claimed: Callable[..., Claims]) -> None:
+    claims = claimed(entry())
+    assert runner.scaled(claims, "small", 1.0) == ()
+    assert runner.scaled(claims, "small", 0.5) == ('run.duration="15 s"',)
+    assert runner.scaled(load("defenestrator"), "bottleneck", 0.1) == ("run.stop.downloads=20",)
+    with pytest.raises(PenstockError, match="nothing that --scale could scale"):
+        runner.scaled(claims, "other", 0.5)
+    for scale in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(PenstockError, match="takes a number above 0"):
+            runner.scaled(claims, "small", scale)
+
+
+def test_a_bound_is_written_with_its_unit(claimed: Callable[..., Claims]) -> None:
+    def shown(**changes: str) -> str:
+        claim: Claim = claimed(entry(**changes)).claims[0]
+        return table.bound(claim)
+
+    assert shown() == "3.3 s to 5.7 s"
+    change = {**DIFFERENCE, "compare": '"change"'}
+    assert shown(**change, gate="{ at_least = -0.55, at_most = -0.2 }") == "-55 % to -20 %"
+    assert shown(**change, gate='{ direction = "above", slack = 0.05 }') == "above 0, or within 5 %"
+
+
+def test_labels_that_differ_in_a_number_are_a_sweep() -> None:
+    found = sweep.find({"off": "unprioritized", "a": "half-life 10 s", "b": "half-life 1.5 s", "c": "half-life 66 s"})
+    assert found is not None
+    assert found.quantity == "half-life [s]"
+    assert found.values == {"b": 1.5, "a": 10.0, "c": 66.0}
+    assert found.others == {"off": "unprioritized"}
+    assert sweep.find({"stock": "stock Tor", "50KiB": "50 KiB window", "dynamic": "dynamic window"}) is None
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A paper of the user's: a scenario that runs in no time, a claim that holds and one that does not."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "small.toml").write_text(SMALL)
+    slow = {"figure": '"1a"', "gate": "{ at_least = 100.0 }", "id": '"slow"'}
+    fast = {"figure": '"1b"', "variants": '["small"]', "gate": "{ at_most = 100.0 }", "id": '"fast"'}
+    later = entry(id='"later"', figure='"2"', scenario='"other"')
+    (folder / "claims.toml").write_text(HEAD + entry(**slow) + entry(**fast) + later)
+    return folder
+
+
+def test_a_paper_ends_in_verdicts_and_a_report(penstock: Command, own: Path) -> None:
+    done = penstock("paper", own, "--runs", "2", "--scale", "0.5", "--out", "out")
+    assert done.status == 0, done.err
+    assert "3 claims: 1 holds, 1 fails, 1 not yet. At scale 0.5" in done.out
+    out = penstock.directory / "out"
+    verdicts = json.loads((out / "claims.json").read_text())
+    assert (verdicts["paper"], verdicts["scale"], verdicts["finished"]) == ("made-up", 0.5, True)
+    slow, fast, later = verdicts["claims"]
+    assert (slow["verdict"], fast["verdict"], later["verdict"]) == ("fails", "holds", "not yet")
+    assert (slow["n"], slow["gate"], slow["unit"]) == (2, {"at_least": 100.0}, "s")
+    assert slow["interval"][0] <= slow["measured"] <= slow["interval"][1]
+    assert later["measured"] is None
+    assert slow["evidence"] == ["small/transfers.parquet", "small/figures/downloads.png"]
+    assert all((out / path).is_file() for path in slow["evidence"])
+    page = (out / "report.html").read_text()
+    for said in ("Claim by claim", "The web client waits 4.3 s.", "there is no scenario other yet"):
+        assert said in page
+    manifest = json.loads((out / "small" / "manifest.json").read_text())
+    assert manifest["scenario"]["sets"] == ['run.duration="15 s"']
+    # The same again runs nothing and judges anew; a failed claim is an error only if that is asked for.
+    before = (out / "small" / "transfers.parquet").stat().st_mtime_ns
+    again = penstock("paper", own, "--runs", "2", "--scale", "0.5", "--out", "out", "--strict")
+    assert (again.status, again.err) == (1, "")
+    assert (out / "small" / "transfers.parquet").stat().st_mtime_ns == before
+    other = penstock("paper", own, "--runs", "2", "--out", "out")
+    assert (other.status, other.err.count("\n")) == (2, 1)
+    assert "holds scale 0.5, not 1.0: choose another --out" in other.err
+
+
+def test_a_figure_runs_only_the_variants_that_it_compares(penstock: Command, own: Path) -> None:
+    done = penstock("paper", own, "--figure", "1b", "--runs", "1", "--strict")
+    assert done.status == 0, done.err
+    manifest = json.loads((penstock.directory / "runs" / "paper-made-up-1" / "small" / "manifest.json").read_text())
+    assert manifest["asked"]["variants"] == ["small"]
+
+
+def test_a_stopped_paper_goes_on_where_it_stopped(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    commit, kept = OutputDir.commit, list[str]()
+
+    def one_then_stop(self: OutputDir, job: Job, stats: dict[str, Any]) -> None:
+        if kept:
+            raise KeyboardInterrupt
+        kept.append(job.variant)
+        commit(self, job, stats)
+
+    monkeypatch.setattr(OutputDir, "commit", one_then_stop)
+    with pytest.raises(Cancelled, match=f"the same command with --out {out} does the rest"):
+        runner.run(str(own), seeds=1, out=out)
+
+    def note(self: OutputDir, job: Job, stats: dict[str, Any]) -> None:
+        kept.append(job.variant)
+        commit(self, job, stats)
+
+    monkeypatch.setattr(OutputDir, "commit", note)
+    outcome = runner.run(str(own), seeds=1, out=out)
+    assert sorted(kept) == ["small", "stock"]
+    assert [each.n for each in outcome.judged] == [1, 1, 0]
+    with pytest.raises(OutputError, match="is finished, with fewer variants or seeds"):
+        runner.run(str(own), seeds=2, out=out)
+
+
+def test_a_foreign_directory_and_an_unknown_paper_are_refused(penstock: Command, own: Path) -> None:
+    (penstock.directory / "mine").mkdir()
+    (penstock.directory / "mine" / "thesis.txt").write_text("")
+    done = penstock("paper", own, "--out", "mine")
+    assert (done.status, done.err) == (2, "penstock: mine exists and is not of penstock paper: choose another --out\n")
+    done = penstock("paper", "torrent")
+    assert done.status == 2
+    assert "there is no paper 'torrent'; there are defenestrator, ewma, kist" in done.err
