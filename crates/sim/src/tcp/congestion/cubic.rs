@@ -124,8 +124,7 @@ impl Cubic {
             self.begin_epoch(now, cwnd, credit);
         }
         let t = (now + Duration::from_nanos(self.min_rtt)).since(self.epoch);
-        // Whole segments, as in Linux and ns-3, so that no pace is slower than a window.
-        let target = self.w_cubic(nanos(t) as f64 / 1e9).trunc();
+        let target = self.w_cubic(nanos(t) as f64 / 1e9);
         let mut pace = if target > window { window / (target - window) } else { 100.0 * window };
         if self.last_max == 0.0 {
             pace = pace.min(20.0);
@@ -180,9 +179,11 @@ impl Cubic {
     }
 
     /// The window `t` after the epoch [s] [segments].
+    ///
+    /// As in Linux and ns-3, the distance from the plateau counts in whole segments.
     fn w_cubic(&self, t: f64) -> f64 {
         let x = t - self.k;
-        self.origin + C * x * x * x
+        self.origin + (C * x * x * x).trunc()
     }
 }
 
@@ -246,8 +247,11 @@ mod tests {
         for w_max in [200u32, 500, 2000] {
             let k = math::cbrt(f64::from(w_max) * 0.3 / 0.4);
             let trace = epoch_after_loss_at(w_max, (k * 15.0) as u64);
-            let above = trace.iter().position(|window| *window > w_max).unwrap() as f64 / 10.0;
-            assert!((above / k - 1.0).abs() < 0.15, "W {w_max}: {above} s, K = {k} s");
+            // The plateau's middle: it is whole segments wide.
+            let first =
+                |hit: &dyn Fn(u32) -> bool| trace.iter().position(|window| hit(*window)).unwrap() as f64;
+            let middle = (first(&|window| window >= w_max) + first(&|window| window > w_max)) / 20.0;
+            assert!((middle / k - 1.0).abs() < 0.15, "W {w_max}: {middle} s, K = {k} s");
         }
     }
 

@@ -241,10 +241,7 @@ fn cubic_loses_three_tenths_and_regains_them_in_the_closed_forms_time() {
         let cfg = TcpConfig { hystart: false, initial_ssthresh: 1000, ..roomy(kernel) };
         let mut world = World::connected(cfg, Path::new(1000, 100));
         world.write(0, 1 << 40);
-        world.censor = Some(|side, segment| {
-            // One segment of the stream, the first time.
-            side == 0 && segment.seq == 20_000 * 1448 && segment.ts_val < Instant::from_secs(5)
-        });
+        world.lose_once = Some(20_000 * 1448);
         let peak = loop {
             assert!(world.step(Instant::from_secs(60)), "the loss happens");
             let info = world.ends[0].info(&world.cfg[0]);

@@ -63,6 +63,8 @@ pub(super) struct World {
     pub(super) trace: Option<Vec<(Instant, usize, Segment)>>,
     /// Tells which segments the network swallows.
     pub(super) censor: Option<fn(usize, &Segment) -> bool>,
+    /// Side 0's segment of data from this offset is lost once.
+    pub(super) lose_once: Option<u64>,
     /// The link is the hosts' own interface, so that small queues see it.
     pub(super) own_interface: bool,
     lines: [Line; 2],
@@ -83,6 +85,7 @@ impl World {
             data_sent: [0; 2],
             trace: None,
             censor: None,
+            lose_once: None,
             own_interface: false,
             lines: [Line::default(); 2],
             events: BTreeMap::new(),
@@ -186,6 +189,10 @@ impl World {
         let waiting = self.path.rate.bytes_in(start.since(self.now)).get();
         let data = segment.has_data();
         if self.censor.is_some_and(|censor| censor(side, &segment)) {
+            return;
+        }
+        if side == 0 && data && self.lose_once == Some(segment.seq) {
+            self.lose_once = None;
             return;
         }
         if data && waiting + segment.wire_bytes() > self.path.queue {
