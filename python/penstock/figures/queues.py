@@ -79,7 +79,9 @@ def _panel_per_variant(
 ) -> Figure:
     """Panels above each other with common axes; `one` draws a variant's rows during the download that is chosen."""
     styles = looks(result.variants)
-    figure, panels = grid_of(len(styles), 1, 7.8, 1.75, sharex=True, sharey=True)
+    # A single panel needs room for the words at its side.
+    height = 1.75 if len(styles) > 1 else 2.6
+    figure, panels = grid_of(len(styles), 1, 7.8, height, sharex=True, sharey=True)
     for (variant, look), (axes,) in zip(styles.items(), panels, strict=True):
         axes.set_title(look.label)
         download = _download(result, rows, variant, workload, choose)
