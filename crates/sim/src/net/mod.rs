@@ -457,6 +457,7 @@ impl Net {
             }
             Owner::Stream(stream) => self.news.push((rank, News::StreamBroke(stream))),
             Owner::Plain => {
+                self.fetched = true;
                 self.take_plain(rank);
             }
             Owner::Linking(None) | Owner::Server(_) | Owner::Gone => {}

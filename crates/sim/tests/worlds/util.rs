@@ -5,7 +5,7 @@ use penstock_scenario::Document;
 use penstock_sim::{Control, NodeReport, Outcome};
 use std::collections::BTreeMap;
 
-/// Two clients share three relays; the middle one is slow. Tables are apart by blank lines.
+/// Two clients share three relays; the middle one is slow. Nagle is off, so that times can be reckoned. Tables are apart by blank lines.
 const PATH: &str = r#"
 [scenario]
 title = "a test"
@@ -18,6 +18,9 @@ sample = "100 ms"
 workloads = ["bulk", "web"]
 interval = "20 ms"
 cells = 1
+
+[tcp]
+nodelay = true
 
 [network]
 rtt = "40 ms"
