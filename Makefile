@@ -25,6 +25,7 @@ test: setup ## run every check that CI runs
 
 bench: tools ## print packets a second and core, and the heap, for a flow and for a network
 	cargo run --release --locked --package penstock-sim --example bench
+	cargo run --release --locked --package penstock-sim --example tcp_bench
 
 clean: ## remove what setup and test made; runs/ stays
 	rm -rf target .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis python/penstock/_core.abi3.so
