@@ -25,6 +25,7 @@ test: setup ## run every check that CI runs
 
 bench: tools ## print packets a second and core, and the heap, for a flow and for a network
 	cargo run --release --locked --package penstock-sim --example bench
+	cargo run --release --locked --package penstock-sim --example tcp_bench
 
 judge-ns3: .venv-ns3/packages ## TCP: let ns-3 (GPL, from PyPI, in .venv-ns3) do the runs that docs/data/tcp/ns3.jsonl lacks
 	.venv-ns3/bin/python benches/judges/ns3_referee.py grid --append docs/data/tcp/ns3.jsonl

@@ -92,11 +92,11 @@ fn a_flow_in_its_stride_asks_the_heap_for_nothing() {
             for lost in [u64::MAX, 500] {
                 let mut flow = Flow::new(TcpConfig { congestion, ..cfg.clone() }, lost);
                 // Until the buffers are as large as they become, and queues with them.
-                for _ in 0..3000 {
+                for _ in 0..1500 {
                     flow.round();
                 }
                 let (asked, segments) = (ASKED.with(Cell::get), flow.segments);
-                for _ in 0..1000 {
+                for _ in 0..400 {
                     flow.round();
                 }
                 let asked = ASKED.with(Cell::get) - asked;

@@ -162,7 +162,7 @@ fn a_busy_client_elsewhere_changes_no_row_of_ours() {
 fn variants_meet_identical_clients() {
     for lab in [Lab::path(), weighted()] {
         // Bulk files of random size too, so that there is something to compare.
-        let lab = lab.set("workloads.bulk.size", "uniform(100 KiB, 500 KiB)");
+        let lab = lab.set("workloads.bulk.size", "uniform(100 KiB, 500 KiB)").set("tcp.nodelay", "true");
         let (stock, small) = (lab.run_variant("stock", 9), lab.run_variant("50KiB", 9));
         assert!(stock.tables.transfers != small.tables.transfers, "the variants do differ");
         for client in ["web", "bulk"] {

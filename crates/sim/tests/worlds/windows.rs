@@ -64,6 +64,9 @@ fn a_window_limits_the_rate_to_itself_per_round_trip() {
     for rtt_ms in [10u64, 40, 150] {
         for (window, stream) in [(100u64, 500u64), (1000, 200), (1000, 500)] {
             let outcome = Lab::bulk_alone()
+                // The circuit's window is judged, so that TCP's is not to be in the way.
+                .set("tcp.hystart", "false")
+                .set("tcp.nodelay", "true")
                 .set("run.duration", "8 s")
                 .set("network.rtt", &format!("{rtt_ms} ms"))
                 .set("relays.middle.link", "2 MiB/s")
