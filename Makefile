@@ -9,10 +9,10 @@ SETUP := .venv/setup
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test bench clean tools
+.PHONY: help setup run test bench judge-linux clean tools
 
 help: ## say what there is to make
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(SETUP) ## build and install penstock into .venv, with the tools of development
 
@@ -25,6 +25,10 @@ test: setup ## run every check that CI runs
 
 bench: tools ## print packets a second and core, and the heap, for a flow and for a network
 	cargo run --release --locked --package penstock-sim --example bench
+
+judge-linux: tools ## ask this machine's kernel how its TCP does, a row for each run in runs/: an hour and a half
+	cargo build --release --locked --package penstock-testbed
+	crates/testbed/judge-linux target/release/penstock-testbed runs/tcp/linux.jsonl
 
 clean: ## remove what setup and test made; runs/ stays
 	rm -rf target .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis python/penstock/_core.abi3.so
