@@ -9,7 +9,7 @@ SETUP := .venv/setup
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test bench judge-ns3 judges clean tools
+.PHONY: help setup run test bench judge-linux judge-ns3 judges clean tools
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,10 @@ test: setup ## run every check that CI runs
 bench: tools ## print packets a second and core, and the heap, for a flow and for a network
 	cargo run --release --locked --package penstock-sim --example bench
 	cargo run --release --locked --package penstock-sim --example tcp_bench
+
+judge-linux: tools ## TCP: let this machine's kernel do the runs that docs/data/tcp/linux.jsonl lacks; an hour and a half
+	cargo build --release --locked --package penstock-testbed
+	crates/testbed/judge-linux target/release/penstock-testbed docs/data/tcp/linux.jsonl
 
 judge-ns3: .venv-ns3/packages ## TCP: let ns-3 (GPL, from PyPI, in .venv-ns3) do the runs that docs/data/tcp/ns3.jsonl lacks
 	.venv-ns3/bin/python benches/judges/ns3_referee.py grid --append docs/data/tcp/ns3.jsonl

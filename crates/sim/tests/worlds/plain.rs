@@ -118,6 +118,9 @@ fn the_servers_congestion_window_is_a_saw() {
         assert!(rows.iter().all(srtt));
         // From then on it rises to where the queue is full, and falls to that part of it.
         let steady = &rows[slow_start + 200..];
+        // The next download, on a connection of its own, begins before the run ends.
+        let whole = steady.iter().take_while(|row| row.ssthresh_segments.is_some()).count();
+        let steady = &steady[..whole];
         let most = *windows(steady).iter().max().unwrap() as f64;
         let (mut falls, mut high) = (0, false);
         for row in steady {

@@ -1,9 +1,7 @@
 //! Where the nodes stand: two network namespaces joined by a veth pair, or one loopback.
 
-use nix::sched::{CloneFlags, setns, unshare};
-use std::fs::File;
+use penstock_testbed::namespace::{Namespace, ip};
 use std::net::{IpAddr, Ipv4Addr};
-use std::process::{Command, Stdio};
 
 /// One or two places to stand.
 #[derive(Debug)]
@@ -11,17 +9,15 @@ pub enum Ground {
     /// All nodes on 127.0.0.1.
     Loopback,
     /// Nodes alternate between two namespaces, so that every hop crosses the veth pair.
-    Namespaces([File; 2]),
+    Namespaces([Namespace; 2]),
 }
 
 impl Ground {
     /// Makes the second namespace and the pair. Must run as root of a user and a network namespace
     /// of its own; on failure the caller stays where it was.
     pub fn namespaces() -> Result<Ground, String> {
-        let here = || File::open("/proc/thread-self/ns/net").map_err(|error| error.to_string());
-        let first = here()?;
-        unshare(CloneFlags::CLONE_NEWNET).map_err(|error| error.to_string())?;
-        let ground = here().map(|second| Ground::Namespaces([first, second]))?;
+        let first = Namespace::here()?;
+        let ground = Ground::Namespaces([first, Namespace::create()?]);
         let made = (|| {
             ip("link add veth1 type veth peer name veth0")?;
             ip(&format!("link set veth0 netns {}", std::process::id()))?;
@@ -39,7 +35,7 @@ impl Ground {
     /// The calling thread makes its next sockets where `node` stands.
     pub fn enter(&self, node: usize) {
         if let Ground::Namespaces(spaces) = self {
-            setns(&spaces[node % 2], CloneFlags::CLONE_NEWNET).expect("root may enter what it made");
+            spaces[node % 2].enter();
         }
     }
 
@@ -54,14 +50,4 @@ impl Ground {
 
 fn address(node: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, 0, 1 + (node % 2) as u8)
-}
-
-fn ip(arguments: &str) -> Result<(), String> {
-    let mut command = Command::new("ip");
-    command.args(arguments.split(' ')).stdout(Stdio::null()).stderr(Stdio::null());
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("ip {arguments}: {status}")),
-        Err(error) => Err(format!("ip: {error}")),
-    }
 }

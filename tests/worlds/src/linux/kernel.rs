@@ -1,9 +1,9 @@
 //! [`Kernel`] over non-blocking sockets. Cells that crossed a socket in part stay in here.
 
 use super::cell::{Body, LinuxCell, SIZE};
-use super::diag::Diag;
 use penstock_core::kernel::Interest;
 use penstock_core::{ChannelKey, Kernel, SocketInfo, StreamKey, StreamRead};
+use penstock_testbed::diag::Diag;
 use penstock_units::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -179,7 +179,16 @@ impl Kernel<LinuxCell> for LinuxKernel {
     fn socket_info(&self, channel: ChannelKey) -> SocketInfo {
         let channel = self.channels.get(&channel);
         let info = channel.zip(self.diag.as_ref()).and_then(|(channel, diag)| diag.info(&channel.socket));
-        info.unwrap_or_default()
+        let Some(info) = info else { return SocketInfo::default() };
+        SocketInfo {
+            capacity: info.capacity,
+            queued: info.queued,
+            not_sent: info.not_sent,
+            cwnd: info.cwnd,
+            unacked: info.unacked,
+            mss: info.mss,
+            rtt: info.rtt.unwrap_or_default(),
+        }
     }
 
     fn want(&mut self, channel: ChannelKey, interest: Interest) {

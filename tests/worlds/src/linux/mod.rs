@@ -1,7 +1,6 @@
 //! Real sockets: the nodes share one thread and one poll(2), applications and servers have their own.
 
 pub mod cell;
-pub mod diag;
 pub mod ground;
 pub mod kernel;
 

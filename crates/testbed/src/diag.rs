@@ -2,10 +2,36 @@
 //! `SIOCOUTQ`, `SIOCOUTQNSD`, `TCP_INFO` and `SO_SNDBUF` do, and needs no unsafe code.
 
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket};
-use penstock_core::SocketInfo;
 use penstock_units::{Bytes, Duration};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
+
+/// What Linux says of a TCP socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// SO_SNDBUF, in the kernel's own units, which count a segment's overhead [B].
+    pub capacity: Bytes,
+    /// Payload written and not yet acknowledged, SIOCOUTQ [B].
+    pub queued: Bytes,
+    /// Payload written and not yet sent, SIOCOUTQNSD [B].
+    pub not_sent: Bytes,
+    /// Congestion window [segment].
+    pub cwnd: u32,
+    /// Where slow start ends [segment]; `None` while it is infinite.
+    pub ssthresh: Option<u32>,
+    /// Segments sent and not yet acknowledged [segment].
+    pub unacked: u32,
+    /// Largest payload of a segment [B].
+    pub mss: u32,
+    /// Smoothed round trip [ns]; `None` before the first sample.
+    pub rtt: Option<Duration>,
+    /// Segments sent again since the connection began [segment].
+    pub retransmits: u32,
+    /// Time in which the receiver's window held the sender back [ns].
+    pub window_limited: Duration,
+    /// Time in which the send buffer did [ns].
+    pub buffer_limited: Duration,
+}
 
 /// A netlink socket that answers for the sockets of its network namespace.
 #[derive(Debug)]
@@ -21,6 +47,8 @@ const REQUEST: usize = 72;
 /// Length of an `inet_diag_msg` with its netlink header [B]; and where in it the write queue's length is.
 const ANSWER: usize = 88;
 const WRITE_QUEUE: usize = 76;
+/// TCP_INFINITE_SSTHRESH, net/tcp.h.
+const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
 impl Diag {
     /// For the namespace that the calling thread is in.
@@ -30,7 +58,7 @@ impl Diag {
     }
 
     /// What the kernel knows of an IPv4 socket; `None` where it does not tell.
-    pub fn info(&self, socket: &TcpStream) -> Option<SocketInfo> {
+    pub fn info(&self, socket: &TcpStream) -> Option<TcpInfo> {
         let (SocketAddr::V4(here), SocketAddr::V4(there)) =
             (socket.local_addr().ok()?, socket.peer_addr().ok()?)
         else {
@@ -55,12 +83,11 @@ impl Diag {
     }
 }
 
-fn parse(answer: &[u8]) -> Option<SocketInfo> {
+fn parse(answer: &[u8]) -> Option<TcpInfo> {
     if answer.len() < ANSWER || answer[4..6] != SOCK_DIAG_BY_FAMILY.to_ne_bytes() {
         return None;
     }
-    let mut info =
-        SocketInfo { queued: Bytes::new(word(answer, WRITE_QUEUE)?.into()), ..SocketInfo::default() };
+    let mut info = TcpInfo { queued: Bytes::new(word(answer, WRITE_QUEUE)?.into()), ..TcpInfo::default() };
     let mut rest = &answer[ANSWER..];
     while rest.len() >= 4 {
         let len = usize::from(u16::from_ne_bytes([rest[0], rest[1]]));
@@ -71,9 +98,14 @@ fn parse(answer: &[u8]) -> Option<SocketInfo> {
             INET_DIAG_INFO => {
                 info.mss = word(value, 16)?;
                 info.unacked = word(value, 24)?;
-                info.rtt = Duration::from_micros(word(value, 68)?.into());
+                let rtt = Duration::from_micros(word(value, 68)?.into());
+                info.rtt = (rtt > Duration::ZERO).then_some(rtt);
+                info.ssthresh = Some(word(value, 76)?).filter(|ssthresh| *ssthresh < INFINITE_SSTHRESH);
                 info.cwnd = word(value, 80)?;
+                info.retransmits = word(value, 100)?;
                 info.not_sent = Bytes::new(word(value, 144)?.into());
+                info.window_limited = Duration::from_micros(long(value, 176)?);
+                info.buffer_limited = Duration::from_micros(long(value, 184)?);
             }
             _ => {}
         }
@@ -84,4 +116,8 @@ fn parse(answer: &[u8]) -> Option<SocketInfo> {
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn long(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }

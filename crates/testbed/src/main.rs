@@ -1,0 +1,29 @@
+//! The command `penstock-testbed`. Exit status 2 for anything the user or the machine has to change.
+
+use penstock_testbed::options::{Command, USAGE};
+use penstock_testbed::row::line;
+use penstock_testbed::{sndbuf, tcp};
+use std::io::{Write, stdout};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match act() {
+        Ok(text) => {
+            // One write, so that rows of several runs into one file do not mix. A reader that left is no mistake.
+            let _ = stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(sentence) => {
+            eprintln!("penstock-testbed: {sentence}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn act() -> Result<String, String> {
+    Ok(match Command::parse(std::env::args().skip(1))? {
+        Command::Help => USAGE.to_owned(),
+        Command::Tcp(experiment) => line(&tcp::run(&experiment)?),
+        Command::Sndbuf(experiment) => line(&sndbuf::run(&experiment)?),
+    })
+}

@@ -1,0 +1,64 @@
+//! Places with a network of their own.
+
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::unistd::{getgid, getuid};
+use std::fs::{self, File};
+use std::process::{Command, Stdio};
+
+/// A network namespace. It lasts as long as a process, a socket or this value is in it.
+#[derive(Debug)]
+pub struct Namespace(File);
+
+impl Namespace {
+    /// The one that the calling thread is in.
+    pub fn here() -> Result<Namespace, String> {
+        File::open("/proc/thread-self/ns/net").map(Namespace).map_err(|error| error.to_string())
+    }
+
+    /// A new one, which the calling thread enters. It must be root of its user namespace ([`isolate`]).
+    pub fn create() -> Result<Namespace, String> {
+        unshare(CloneFlags::CLONE_NEWNET)
+            .map_err(|error| format!("no network namespace can be made here: {error}"))?;
+        Namespace::here()
+    }
+
+    /// The calling thread makes its next sockets, devices and child processes here.
+    ///
+    /// # Panics
+    ///
+    /// If the thread is not root of the user namespace that this one belongs to.
+    pub fn enter(&self) {
+        setns(&self.0, CloneFlags::CLONE_NEWNET).expect("root may enter what it made");
+    }
+}
+
+/// Moves the process into a user namespace of its own, of which it is root. Its only thread must be the calling one.
+pub fn isolate() -> Result<(), String> {
+    let (user, group) = (getuid(), getgid());
+    unshare(CloneFlags::CLONE_NEWUSER).map_err(|error| {
+        format!("no user namespace can be made here: {error}; allow unprivileged user namespaces")
+    })?;
+    let map = |file: &str, text: String| {
+        fs::write(format!("/proc/self/{file}"), text).map_err(|error| format!("/proc/self/{file}: {error}"))
+    };
+    map("setgroups", "deny".to_owned())?;
+    map("uid_map", format!("0 {user} 1"))?;
+    map("gid_map", format!("0 {group} 1"))
+}
+
+/// Runs `ip` of iproute2 in the namespace that the calling thread is in.
+pub fn ip(arguments: &str) -> Result<(), String> {
+    let mut command = Command::new("ip");
+    command.args(arguments.split(' ')).stdout(Stdio::null()).stderr(Stdio::null());
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("ip {arguments}: {status}")),
+        Err(error) => Err(format!("ip of iproute2 is needed: {error}")),
+    }
+}
+
+/// Sets what `/proc/sys/net/ipv4` has of the namespace that the calling thread is in.
+pub fn sysctl(name: &str, value: &str) -> Result<(), String> {
+    fs::write(format!("/proc/sys/net/ipv4/{name}"), value)
+        .map_err(|error| format!("net.ipv4.{name} cannot be set to {value:?}: {error}"))
+}

@@ -1,0 +1,220 @@
+//! The command line: `--key value` pairs, each checked, mistakes told in one sentence.
+
+use crate::link::LinkConfig;
+use crate::tcp::Kind;
+use crate::{sndbuf, tcp};
+use penstock_units::parse::duration;
+use penstock_units::time::nanos;
+use penstock_units::{Bytes, DataRate, Duration};
+use std::fmt::Display;
+use std::str::FromStr;
+
+/// What to do.
+#[derive(Debug)]
+pub enum Command {
+    /// Print how the command is used.
+    Help,
+    /// One run of the TCP referee.
+    Tcp(tcp::Experiment),
+    /// One run of `sndbuf`.
+    Sndbuf(sndbuf::Experiment),
+}
+
+/// How the command is used.
+pub const USAGE: &str = r#"penstock-testbed: emulated links between real kernels on one machine
+
+penstock-testbed tcp goodput|window|download [OPTION]...   one flow over one link
+penstock-testbed sndbuf [OPTION]...                        how the send buffer of a socket is tuned
+
+Each prints one row, a JSON object on a line. Options, with what holds without them:
+  --rate "10 MiB/s"    rate of the link each way, counting IP packets (window: 100 Mbit/s; sndbuf: 128 KiB/s)
+  --rtt "10 ms"        twice the delay of the link (sndbuf: 80 ms)
+  --queue SIZE         drop-tail queue each way (goodput, download: rate × rtt, at least 100 packets of 1500 B;
+                       window: rate × rtt; sndbuf: 75 kB)
+  --spin "0 s"         wait busily for so long before each packet is due
+  --seconds "60 s"     how long is counted (window, download: when to give up, 3600 s)
+only tcp:
+  --congestion cubic   cubic or reno
+  --loss 0             probability that a packet is lost, each way
+  --repeat 1           seed of the losses
+  --warmup "5 s"       goodput: before counting begins
+  --bytes "100 MiB"    window, download: what is sent
+  --recovery rack      rack, no-probes (no tail loss probes), or sack (no RACK either; Linux before 6.17)
+only sndbuf:
+  --writes RATE        what the application writes; without it, whenever it may
+  --every "100 ms"     between two samples
+"#;
+
+impl Command {
+    /// Reads the arguments behind the command's name.
+    pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, String> {
+        let mut arguments = arguments.into_iter();
+        let command = arguments.next().unwrap_or_default();
+        match command.as_str() {
+            "help" | "--help" | "-h" => Ok(Command::Help),
+            "tcp" => {
+                let kind = match arguments.next().as_deref() {
+                    Some("goodput") => Kind::Goodput,
+                    Some("window") => Kind::Window,
+                    Some("download") => Kind::Download,
+                    other => {
+                        let other = other.unwrap_or_default();
+                        return Err(format!(
+                            "{other:?} is no experiment of tcp: write goodput, window or download"
+                        ));
+                    }
+                };
+                tcp_experiment(kind, Options::read(arguments)?).map(Command::Tcp)
+            }
+            "sndbuf" => sndbuf_experiment(Options::read(arguments)?).map(Command::Sndbuf),
+            _ => Err(format!("{command:?} is no command: write tcp, sndbuf or help")),
+        }
+    }
+}
+
+fn tcp_experiment(kind: Kind, mut options: Options) -> Result<tcp::Experiment, String> {
+    let rate = if kind == Kind::Window { DataRate::mbit(100) } else { DataRate::mib(10) };
+    let seconds = if kind == Kind::Goodput { 60 } else { 3600 };
+    let rate = options.take("rate", rate)?;
+    let rtt = options.span("rtt", Duration::from_millis(10))?;
+    let bdp = rate.bytes_in(rtt);
+    let queue = if kind == Kind::Window { bdp } else { bdp.max(Bytes::new(100 * 1500)) };
+    let loss: f64 = options.take("loss", 0.0)?;
+    if !(0.0..=1.0).contains(&loss) {
+        return Err(format!("--loss {loss} is no probability: write a number from 0 to 1"));
+    }
+    let experiment = tcp::Experiment {
+        kind,
+        congestion: options.take("congestion", crate::socket::Congestion::Cubic)?,
+        link: LinkConfig { rate, delay: rtt / 2, loss, queue: options.take("queue", queue)? },
+        repeat: options.take("repeat", 1)?,
+        warmup: options.span("warmup", Duration::from_secs(5))?,
+        seconds: options.positive("seconds", Duration::from_secs(seconds))?,
+        bytes: options.take("bytes", Bytes::kib(100 << 10))?,
+        recovery: options.take("recovery", tcp::Recovery::Rack)?,
+        spin: options.span("spin", Duration::ZERO)?,
+    };
+    options.finish()?;
+    Ok(experiment)
+}
+
+fn sndbuf_experiment(mut options: Options) -> Result<sndbuf::Experiment, String> {
+    let rtt = options.span("rtt", Duration::from_millis(80))?;
+    let experiment = sndbuf::Experiment {
+        link: LinkConfig {
+            rate: options.take("rate", DataRate::kib(128))?,
+            delay: rtt / 2,
+            loss: 0.0,
+            queue: options.take("queue", Bytes::new(75_000))?,
+        },
+        writes: options
+            .0
+            .iter()
+            .any(|(key, _)| key == "writes")
+            .then(|| options.take("writes", DataRate::kib(128)))
+            .transpose()?,
+        seconds: options.positive("seconds", Duration::from_secs(60))?,
+        every: options.positive("every", Duration::from_millis(100))?,
+        spin: options.span("spin", Duration::ZERO)?,
+    };
+    options.finish()?;
+    Ok(experiment)
+}
+
+/// Keys with their values, taken one by one; what is left nobody knows.
+struct Options(Vec<(String, String)>);
+
+impl Options {
+    fn read(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
+        let mut pairs: Vec<(String, String)> = Vec::new();
+        while let Some(key) = arguments.next() {
+            let Some(name) = key.strip_prefix("--") else {
+                return Err(format!("{key:?} is no option: write --key value"));
+            };
+            let Some(value) = arguments.next() else { return Err(format!("--{name} needs a value")) };
+            if pairs.iter().any(|(known, _)| known == name) {
+                return Err(format!("--{name} is given twice"));
+            }
+            pairs.push((name.to_owned(), value));
+        }
+        Ok(Options(pairs))
+    }
+
+    fn value(&mut self, key: &str) -> Option<String> {
+        let at = self.0.iter().position(|(name, _)| name == key)?;
+        Some(self.0.remove(at).1)
+    }
+
+    fn take<T: FromStr<Err: Display>>(&mut self, key: &str, otherwise: T) -> Result<T, String> {
+        match self.value(key) {
+            Some(text) => text.parse().map_err(|error| format!("--{key} {text:?}: {error}")),
+            None => Ok(otherwise),
+        }
+    }
+
+    fn span(&mut self, key: &str, otherwise: Duration) -> Result<Duration, String> {
+        match self.value(key) {
+            Some(text) => duration(&text).map_err(|error| format!("--{key}: {error}")),
+            None => Ok(otherwise),
+        }
+    }
+
+    fn positive(&mut self, key: &str, otherwise: Duration) -> Result<Duration, String> {
+        let span = self.span(key, otherwise)?;
+        if nanos(span) == 0 { Err(format!("--{key} must be above 0 s")) } else { Ok(span) }
+    }
+
+    fn finish(self) -> Result<(), String> {
+        match self.0.first() {
+            Some((key, _)) => {
+                Err(format!("--{key} is no option of this command; `penstock-testbed help` lists them"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Command, String> {
+        Command::parse(line.split(',').map(str::to_owned))
+    }
+
+    #[test]
+    fn what_is_not_said_is_as_in_the_grid() {
+        let Ok(Command::Tcp(goodput)) = parse("tcp,goodput,--rtt,100 ms,--loss,0.01") else {
+            panic!("it parses")
+        };
+        assert_eq!(goodput.link.queue, Bytes::new(1_048_576));
+        assert_eq!((goodput.link.delay, goodput.link.loss), (Duration::from_millis(50), 0.01));
+        assert_eq!((goodput.warmup, goodput.seconds), (Duration::from_secs(5), Duration::from_secs(60)));
+        let Ok(Command::Tcp(goodput)) = parse("tcp,goodput") else { panic!("it parses") };
+        assert_eq!(goodput.link.queue, Bytes::new(150_000));
+        let Ok(Command::Tcp(window)) = parse("tcp,window") else { panic!("it parses") };
+        assert_eq!((window.link.rate, window.link.queue), (DataRate::mbit(100), Bytes::new(125_000)));
+        let Ok(Command::Sndbuf(greedy)) = parse("sndbuf") else { panic!("it parses") };
+        assert_eq!(greedy.writes, None);
+        let Ok(Command::Sndbuf(paced)) = parse("sndbuf,--writes,64 KiB/s") else { panic!("it parses") };
+        assert_eq!(paced.writes, Some(DataRate::kib(64)));
+    }
+
+    #[test]
+    fn mistakes_say_what_would_be_right() {
+        let error = |line: &str| parse(line).unwrap_err();
+        assert!(error("").contains("tcp, sndbuf or help"));
+        assert!(error("tcp,speed").contains("goodput, window or download"));
+        assert!(error("tcp,goodput,--rate,10").contains("unit is missing"));
+        assert!(error("tcp,goodput,--loss,2").contains("from 0 to 1"));
+        assert!(error("tcp,goodput,--loss,NaN").contains("from 0 to 1"));
+        assert!(error("tcp,goodput,--loss").contains("needs a value"));
+        assert!(error("tcp,goodput,--lost,0").contains("--lost is no option"));
+        assert!(error("tcp,goodput,--loss,0,--loss,0").contains("twice"));
+        assert!(error("tcp,goodput,loss").contains("write --key value"));
+        assert!(error("tcp,goodput,--congestion,bbr").contains("cubic or reno"));
+        assert!(error("tcp,goodput,--recovery,fack").contains("rack, no-probes or sack"));
+        assert!(error("tcp,goodput,--seconds,0 s").contains("above 0 s"));
+        assert!(error("sndbuf,--loss,0.1").contains("no option of this command"));
+    }
+}

@@ -1,0 +1,104 @@
+//! Two nodes, each a kernel's network of its own, and a link each way.
+
+use crate::clock::Clock;
+use crate::forward::{Report, Wire, forward};
+use crate::link::{Link, LinkConfig};
+use crate::namespace::{Namespace, ip, isolate, sysctl};
+use crate::tun::{MTU, Tun, drops};
+use penstock_units::{Duration, Seed};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, spawn};
+
+/// The name of every node's interface.
+const CABLE: &str = "cable0";
+/// Packets that a cable holds until the loop comes to read them; so many that none is dropped unseen [packet].
+const CABLE_QUEUE: usize = 20_000;
+
+/// Two nodes with their link under way.
+#[derive(Debug)]
+pub struct Pair {
+    /// What all instants of a run are read from.
+    pub clock: Clock,
+    nodes: [Namespace; 2],
+    stop: Arc<AtomicBool>,
+    forwarder: JoinHandle<std::io::Result<Report>>,
+}
+
+/// How it went.
+#[derive(Debug)]
+pub struct Parted {
+    /// On the link.
+    pub report: Report,
+    /// Packets that the cables dropped before the loop read them; should be 0 [packet].
+    pub unseen: u64,
+}
+
+impl Pair {
+    /// Makes both nodes and joins them by `link`, the same each way, with losses of their own from `seed`.
+    ///
+    /// `settings` are of `/proc/sys/net/ipv4`, for both nodes. The calling thread must be the process's only one;
+    /// it ends in node 0. Fails with a sentence where the machine does not let a process do this.
+    pub fn join(
+        link: LinkConfig,
+        seed: Seed,
+        settings: &[(&str, &str)],
+        spin: Duration,
+    ) -> Result<Pair, String> {
+        isolate()?;
+        let (first, first_cable) = node(0, settings)?;
+        let (second, second_cable) = node(1, settings)?;
+        let clock = Clock::start();
+        let wires = [(0, 1, "0/loss"), (1, 0, "1/loss")].map(|(from, to, name)| Wire {
+            from,
+            to,
+            link: Link::new(link, seed.stream(name)),
+        });
+        let cables = [first_cable, second_cable];
+        let stop = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&stop);
+        let forwarder = spawn(move || forward(clock, &cables, wires.into(), spin, &ended));
+        first.enter();
+        Ok(Pair { clock, nodes: [first, second], stop, forwarder })
+    }
+
+    /// The calling thread makes its next sockets at `node`.
+    pub fn enter(&self, node: usize) {
+        self.nodes[node].enter();
+    }
+
+    /// The address of `node`.
+    pub fn address(&self, node: usize) -> Ipv4Addr {
+        address(node)
+    }
+
+    /// Stops the link.
+    pub fn part(self) -> Result<Parted, String> {
+        let mut unseen = 0;
+        for node in &self.nodes {
+            node.enter();
+            unseen += drops(CABLE)?;
+        }
+        self.stop.store(true, Ordering::Relaxed);
+        let report = self.forwarder.join().expect("what went wrong was said by the thread");
+        let report = report.map_err(|error| format!("packets could not be forwarded: {error}"))?;
+        Ok(Parted { report, unseen })
+    }
+}
+
+/// A node: a new namespace, which the calling thread enters, and its cable.
+fn node(place: usize, settings: &[(&str, &str)]) -> Result<(Namespace, Tun), String> {
+    let namespace = Namespace::create()?;
+    let cable = Tun::open(CABLE)?;
+    for (name, value) in settings {
+        sysctl(name, value)?;
+    }
+    ip(&format!("link set {CABLE} mtu {MTU} txqueuelen {CABLE_QUEUE} up"))?;
+    ip(&format!("addr add {}/24 dev {CABLE}", address(place)))?;
+    Ok((namespace, cable))
+}
+
+fn address(node: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 77, 0, 1 + node as u8)
+}

@@ -1,0 +1,154 @@
+//! What is printed: one JSON object on a line for each run.
+//!
+//! The first members of [`Row`] are common to all referees (a real kernel, ns-3, the simulator), so that their rows
+//! can be put side by side; those from `hystart` on are this referee's own. A member that does not apply is `null`,
+//! `samples` is absent.
+
+use crate::diag::TcpInfo;
+use crate::link::LinkConfig;
+use crate::pair::Parted;
+use crate::socket::Congestion;
+use penstock_units::Instant;
+use serde::Serialize;
+
+/// One run of one flow over one link.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What was measured, such as `linux-6.18 cubic`; behind it how it recovered, if not as the kernel comes.
+    pub referee: String,
+    /// `goodput`, `window` or `download`.
+    pub experiment: String,
+    /// The sender's congestion control.
+    pub congestion: Congestion,
+    /// Rate of the link in each direction, counting IP packets with their headers [B/s].
+    pub rate_bytes_per_s: u64,
+    /// Twice the delay of the link [s].
+    pub rtt_s: f64,
+    /// Probability that a packet is lost, in each direction [1].
+    pub loss: f64,
+    /// Number of the run, the seed of its losses [1].
+    pub repeat: u64,
+    /// What the drop-tail queue of the link holds in each direction [B].
+    pub queue_bytes: u64,
+    /// From `connect()` to when counting begins [s].
+    pub warmup_s: f64,
+    /// How long was counted [s]. With `download` and `window`, until the last byte arrived or time was up.
+    pub seconds: f64,
+    /// What the application received meanwhile [B].
+    pub bytes: u64,
+    /// `bytes` over `seconds` [B/s].
+    pub goodput_bytes_per_s: f64,
+    /// Segments sent again since `connect()` [segment].
+    pub retransmits: Option<u32>,
+    /// From `connect()` to the last byte's arrival [s]; `null` for `goodput` and if time was up before.
+    pub seconds_to_finish: Option<f64>,
+
+    /// Whether CUBIC had HyStart on; `null` for Reno.
+    pub hystart: Option<bool>,
+    /// Loss recovery: `rack` as the kernel comes, `no-probes` or `sack`.
+    pub recovery: String,
+    /// How late packets were handed to the receiving kernel: a bound for 99 of 100 [s].
+    pub late_p99_s: f64,
+    /// And the latest [s].
+    pub late_max_s: f64,
+    /// Packets that were lost by chance, in both directions [packet].
+    pub lost: u64,
+    /// Packets that found the link's queue full [packet].
+    pub dropped: u64,
+    /// Packets that the testbed itself dropped; above 0 the run is void [packet].
+    pub unseen: u64,
+    /// Time in which the receiver's window held the sender back [s].
+    pub window_limited_s: Option<f64>,
+    /// Time in which the sender's buffer did [s].
+    pub buffer_limited_s: Option<f64>,
+
+    /// With `window` only: time since `connect()` [s], cwnd [segment], ssthresh [segment] (`null` while infinite),
+    /// smoothed round trip [s] (`null` before the first).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<Vec<Sample>>,
+}
+
+/// A line of [`Row::samples`].
+pub type Sample = (f64, u32, Option<u32>, Option<f64>);
+
+/// One run of `sndbuf`.
+#[derive(Clone, Debug, Serialize)]
+pub struct SndbufRow {
+    /// As in [`Row`].
+    pub referee: String,
+    /// `sndbuf`.
+    pub experiment: String,
+    /// As in [`Row`].
+    pub rate_bytes_per_s: u64,
+    /// As in [`Row`].
+    pub rtt_s: f64,
+    /// As in [`Row`].
+    pub queue_bytes: u64,
+    /// What the application writes [B/s]; `null` if it writes whenever it may.
+    pub writes_bytes_per_s: Option<u64>,
+    /// What the application received [B].
+    pub bytes: u64,
+    /// As in [`Row`].
+    pub late_p99_s: f64,
+    /// As in [`Row`].
+    pub late_max_s: f64,
+    /// As in [`Row`].
+    pub dropped: u64,
+    /// As in [`Row`].
+    pub unseen: u64,
+    /// Time since `connect()` [s], SO_SNDBUF [B], SIOCOUTQ [B], SIOCOUTQNSD [B], cwnd [segment], ssthresh [segment],
+    /// smoothed round trip [s].
+    pub samples: Vec<SndbufSample>,
+}
+
+/// A line of [`SndbufRow::samples`].
+pub type SndbufSample = (f64, u64, u64, u64, u32, Option<u32>, Option<f64>);
+
+/// How a referee is called: the kernel's name and version, and what was set differently.
+pub fn referee(congestion: Congestion, changed: Option<&str>) -> Result<String, String> {
+    let (major, minor) = kernel_version()?;
+    let changed = changed.map(|changed| format!(" {changed}")).unwrap_or_default();
+    Ok(format!("linux-{major}.{minor} {congestion}{changed}"))
+}
+
+/// The running kernel's version, such as 6 and 18.
+pub fn kernel_version() -> Result<(u32, u32), String> {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").map_err(|error| error.to_string())?;
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|part| part.parse().ok());
+    match (numbers.next(), numbers.next()) {
+        (Some(major), Some(minor)) => Ok((major, minor)),
+        _ => Err(format!("{:?} is no version of a kernel", release.trim())),
+    }
+}
+
+/// Twice the link's delay [s].
+pub fn rtt_s(link: &LinkConfig) -> f64 {
+    (2 * link.delay).as_secs_f64()
+}
+
+/// What [`Row`] says of a finished link: lost and dropped in both directions [packet].
+pub fn totals(parted: &Parted) -> (u64, u64) {
+    let counts = &parted.report.counts;
+    (counts.iter().map(|counts| counts.lost).sum(), counts.iter().map(|counts| counts.dropped).sum())
+}
+
+/// A line of `samples`, `at` after the start.
+pub fn sample(at: Instant, start: Instant, info: &TcpInfo) -> Sample {
+    (seconds(at, start), info.cwnd, info.ssthresh, info.rtt.map(|rtt| rtt.as_secs_f64()))
+}
+
+/// The same for `sndbuf`.
+pub fn sndbuf_sample(at: Instant, start: Instant, info: &TcpInfo) -> SndbufSample {
+    let (time, cwnd, ssthresh, rtt) = sample(at, start, info);
+    (time, info.capacity.get(), info.queued.get(), info.not_sent.get(), cwnd, ssthresh, rtt)
+}
+
+/// Rounded to a microsecond, which is what the clock of a testbed is good for.
+fn seconds(at: Instant, start: Instant) -> f64 {
+    (at - start).as_micros() as f64 / 1e6
+}
+
+/// `row` as a line.
+pub fn line(row: &impl Serialize) -> String {
+    serde_json::to_string(row).expect("a row has neither maps nor anything that fails") + "\n"
+}

@@ -1,0 +1,149 @@
+//! How Linux tunes the send buffer of a socket whose application writes whenever `poll` says that it may, as a Tor
+//! relay does, and of one whose application has less to send than the path could carry.
+
+use crate::diag::Diag;
+use crate::link::LinkConfig;
+use crate::pair::Pair;
+use crate::row::{SndbufRow, referee, rtt_s, sndbuf_sample, totals};
+use crate::socket::{Congestion, dial};
+use crate::tcp::{PORT, Receiver};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use penstock_units::{DataRate, Duration, Instant, Seed};
+use std::io::{ErrorKind, Write};
+use std::net::{Shutdown, SocketAddrV4, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::spawn;
+
+/// One run.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment {
+    /// The link, the same each way.
+    pub link: LinkConfig,
+    /// What the application writes; whenever it may if `None`.
+    pub writes: Option<DataRate>,
+    /// For how long, and how often the socket is asked.
+    pub seconds: Duration,
+    /// Between two samples.
+    pub every: Duration,
+    /// How long the link waits busily before each packet.
+    pub spin: Duration,
+}
+
+/// Most that one readiness lets the application write, as a turn of Tor's [B].
+const QUANTUM: usize = 16 << 10;
+/// How often an application with little to send writes.
+const TICK: Duration = Duration::from_millis(10);
+/// Buffers as Linux comes.
+const SETTINGS: [(&str, &str); 3] =
+    [("tcp_wmem", "4096 16384 4194304"), ("tcp_rmem", "4096 131072 6291456"), ("tcp_no_metrics_save", "1")];
+
+/// Runs it. The calling thread must be the process's only one; a process can run one experiment.
+pub fn run(experiment: &Experiment) -> Result<SndbufRow, String> {
+    let pair = Pair::join(experiment.link, Seed(1), &SETTINGS, experiment.spin)?;
+    let receiver = Receiver::listen(&pair, u64::MAX)?;
+    let diag = Diag::new().map_err(|error| format!("sock_diag is refused here: {error}"))?;
+    let start = pair.clock.now();
+    let socket = dial(SocketAddrV4::new(pair.address(1), PORT), Congestion::Cubic)?;
+    socket
+        .set_nonblocking(true)
+        .and_then(|()| socket.set_nodelay(true))
+        .map_err(|error| error.to_string())?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let application = {
+        let writer = Writer {
+            socket: socket.try_clone().map_err(|error| error.to_string())?,
+            clock: pair.clock,
+            start,
+            stop: Arc::clone(&stop),
+        };
+        let rate = experiment.writes;
+        spawn(move || match rate {
+            Some(rate) => writer.paced(rate),
+            None => writer.greedy(),
+        })
+    };
+    let (mut samples, mut tick) = (Vec::new(), start);
+    while tick <= start + experiment.seconds {
+        pair.clock.sleep_until(tick);
+        let now = pair.clock.now();
+        samples.extend(diag.info(&socket).map(|info| sndbuf_sample(now, start, &info)));
+        tick += experiment.every;
+    }
+    let bytes = receiver.bytes();
+    stop.store(true, Ordering::Relaxed);
+    let _ = socket.shutdown(Shutdown::Both);
+    application
+        .join()
+        .expect("what went wrong was said by the thread")
+        .map_err(|error| format!("the flow broke off: {error}"))?;
+    let parted = pair.part()?;
+    Ok(SndbufRow {
+        referee: referee(Congestion::Cubic, None)?,
+        experiment: "sndbuf".to_owned(),
+        rate_bytes_per_s: experiment.link.rate.bytes_per_sec(),
+        rtt_s: rtt_s(&experiment.link),
+        queue_bytes: experiment.link.queue.get(),
+        writes_bytes_per_s: experiment.writes.map(DataRate::bytes_per_sec),
+        bytes,
+        late_p99_s: parted.report.lateness.quantile(0.99).as_secs_f64(),
+        late_max_s: parted.report.lateness.max().as_secs_f64(),
+        dropped: totals(&parted).1,
+        unseen: parted.unseen,
+        samples,
+    })
+}
+
+struct Writer {
+    socket: TcpStream,
+    clock: crate::clock::Clock,
+    start: Instant,
+    stop: Arc<AtomicBool>,
+}
+
+impl Writer {
+    /// One quantum for each readiness.
+    fn greedy(mut self) -> std::io::Result<()> {
+        let block = [0; QUANTUM];
+        while self.wait()? {
+            self.write(&block)?;
+        }
+        Ok(())
+    }
+
+    /// Every tick, what `rate` has brought meanwhile.
+    fn paced(mut self, rate: DataRate) -> std::io::Result<()> {
+        let block = vec![0; 1 << 20];
+        let (mut written, mut tick) = (0, self.start);
+        while self.wait()? {
+            let due = rate.bytes_in(self.clock.now() - self.start).get() - written;
+            written += self.write(&block[..due.min(block.len() as u64) as usize])? as u64;
+            tick += TICK;
+            self.clock.sleep_until(tick);
+        }
+        Ok(())
+    }
+
+    /// Until the socket is writable; false at the end.
+    fn wait(&self) -> std::io::Result<bool> {
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT)];
+            if poll(&mut fds, PollTimeout::from(100u8))? > 0 {
+                return Ok(!self.stop.load(Ordering::Relaxed));
+            }
+        }
+    }
+
+    fn write(&mut self, block: &[u8]) -> std::io::Result<usize> {
+        match self.socket.write(block) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+            // It was shut down: the run is over.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe && self.stop.load(Ordering::Relaxed) => Ok(0),
+            result => result,
+        }
+    }
+}

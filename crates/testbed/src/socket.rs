@@ -1,0 +1,78 @@
+//! Sockets as the experiments need them.
+
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, connect, setsockopt, socket, sockopt};
+use serde::Serialize;
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::net::{SocketAddrV4, TcpStream};
+use std::os::fd::AsRawFd;
+use std::str::FromStr;
+
+/// A congestion control of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Congestion {
+    /// RFC 9438.
+    Cubic,
+    /// RFC 5681.
+    Reno,
+}
+
+impl fmt::Display for Congestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Congestion::Cubic => "cubic",
+            Congestion::Reno => "reno",
+        })
+    }
+}
+
+impl FromStr for Congestion {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "cubic" => Ok(Congestion::Cubic),
+            "reno" => Ok(Congestion::Reno),
+            _ => Err(format!("{text:?} is no congestion control: write cubic or reno")),
+        }
+    }
+}
+
+impl Congestion {
+    /// Whether HyStart is on; `None` where it does not apply or the kernel does not tell.
+    pub fn hystart(self) -> Option<bool> {
+        let text = fs::read_to_string("/sys/module/tcp_cubic/parameters/hystart").ok()?;
+        (self == Congestion::Cubic).then(|| text.trim() != "0")
+    }
+}
+
+/// A connection to `to` from the namespace that the calling thread is in. Blocks until it is established.
+///
+/// A restricted congestion control can be chosen for a socket by root of the namespace's user namespace, whatever
+/// `net.ipv4.tcp_allowed_congestion_control` says; as a default of a namespace it cannot.
+pub fn dial(to: SocketAddrV4, congestion: Congestion) -> Result<TcpStream, String> {
+    let refused = |what: &str, error: Errno| format!("{what}: {error}");
+    let fd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)
+        .map_err(|error| refused("no TCP socket can be made here", error))?;
+    setsockopt(&fd, sockopt::TcpCongestion, &OsString::from(congestion.to_string())).map_err(|error| {
+        refused(&format!("this kernel does not let a socket use {congestion} (load tcp_{congestion})"), error)
+    })?;
+    connect(fd.as_raw_fd(), &SockaddrIn::from(to))
+        .map_err(|error| refused("the other node cannot be reached", error))?;
+    Ok(TcpStream::from(fd))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn congestion_controls_are_called_as_in_the_kernel() {
+        for name in ["cubic", "reno"] {
+            assert_eq!(name.parse::<Congestion>().unwrap().to_string(), name);
+        }
+        assert!("bbr".parse::<Congestion>().unwrap_err().contains("write cubic or reno"));
+    }
+}

@@ -1,0 +1,287 @@
+//! The TCP referee: one flow between two kernels, over one link.
+
+use crate::diag::{Diag, TcpInfo};
+use crate::link::LinkConfig;
+use crate::pair::Pair;
+use crate::row::{Row, Sample, kernel_version, referee, rtt_s, sample, totals};
+use crate::socket::{Congestion, dial};
+use penstock_units::{Bytes, Duration, Instant, Seed};
+use std::fmt;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddrV4, TcpListener, TcpStream};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{JoinHandle, spawn};
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// How much arrives in a time, after a warm-up.
+    Goodput,
+    /// How the congestion window moves during a download.
+    Window,
+    /// How long a download takes.
+    Download,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Goodput => "goodput",
+            Kind::Window => "window",
+            Kind::Download => "download",
+        })
+    }
+}
+
+/// How the sender finds losses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// As the kernel comes: RACK with tail loss probes, RFC 8985.
+    Rack,
+    /// Without the probes.
+    NoProbes,
+    /// Without either, by duplicate acknowledgements as in RFC 6675. Linux 6.17 removed this.
+    Sack,
+}
+
+impl fmt::Display for Recovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Recovery::Rack => "rack",
+            Recovery::NoProbes => "no-probes",
+            Recovery::Sack => "sack",
+        })
+    }
+}
+
+impl FromStr for Recovery {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "rack" => Ok(Recovery::Rack),
+            "no-probes" => Ok(Recovery::NoProbes),
+            "sack" => Ok(Recovery::Sack),
+            _ => Err("it is unknown: write rack, no-probes or sack".to_owned()),
+        }
+    }
+}
+
+impl Recovery {
+    fn settings(self) -> Result<&'static [(&'static str, &'static str)], String> {
+        match self {
+            Recovery::Rack => Ok(&[]),
+            Recovery::NoProbes => Ok(&[("tcp_early_retrans", "0")]),
+            Recovery::Sack if kernel_version()? >= (6, 17) => {
+                Err("--recovery sack: Linux has no loss recovery but RACK since 6.17; write no-probes, or run an \
+                     older kernel"
+                    .to_owned())
+            }
+            Recovery::Sack => Ok(&[("tcp_early_retrans", "0"), ("tcp_recovery", "0")]),
+        }
+    }
+}
+
+/// One run.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment {
+    /// What is measured.
+    pub kind: Kind,
+    /// The sender's congestion control.
+    pub congestion: Congestion,
+    /// The link, the same each way.
+    pub link: LinkConfig,
+    /// The seed of its losses.
+    pub repeat: u64,
+    /// With `Goodput`, how long nothing is counted after `connect()`.
+    pub warmup: Duration,
+    /// With `Goodput`, how long is counted; else when to give up.
+    pub seconds: Duration,
+    /// With `Window` and `Download`, what is sent.
+    pub bytes: Bytes,
+    /// What the sender may use to recover from losses.
+    pub recovery: Recovery,
+    /// How long the link waits busily before each packet.
+    pub spin: Duration,
+}
+
+/// Between two samples of `Window`.
+const TICK: Duration = Duration::from_millis(10);
+/// Where the receiver listens.
+pub const PORT: u16 = 9000;
+/// Buffers as Linux comes, with room for two full windows of the largest link in the experiments: 12.5 MB/s, 100 ms.
+const SETTINGS: [(&str, &str); 3] = [
+    ("tcp_wmem", "4096 16384 6291456"),
+    ("tcp_rmem", "4096 131072 6291456"),
+    // Connections do not learn from earlier ones.
+    ("tcp_no_metrics_save", "1"),
+];
+
+/// Runs it. The calling thread must be the process's only one; a process can run one experiment.
+pub fn run(experiment: &Experiment) -> Result<Row, String> {
+    let mut settings = SETTINGS.to_vec();
+    settings.extend(experiment.recovery.settings()?);
+    let pair = Pair::join(experiment.link, Seed(experiment.repeat), &settings, experiment.spin)?;
+    let target = if experiment.kind == Kind::Goodput { u64::MAX } else { experiment.bytes.get() };
+    let receiver = Receiver::listen(&pair, target)?;
+    let diag = Diag::new().map_err(|error| format!("sock_diag is refused here: {error}"))?;
+    let start = pair.clock.now();
+    let socket = dial(SocketAddrV4::new(pair.address(1), PORT), experiment.congestion)?;
+    let sender = send(&socket, target)?;
+
+    let mut samples = Vec::new();
+    let mut counted = Counted::default();
+    if experiment.kind == Kind::Goodput {
+        pair.clock.sleep_until(start + experiment.warmup);
+        (counted.from, counted.before) = (pair.clock.now(), receiver.bytes());
+        pair.clock.sleep_until(start + experiment.warmup + experiment.seconds);
+        (counted.to, counted.after) = (pair.clock.now(), receiver.bytes());
+    } else {
+        let finished = watch(&pair, &receiver, &diag, &socket, start, experiment.seconds, &mut samples);
+        counted = Counted { from: start, to: finished.unwrap_or_else(|| pair.clock.now()), ..counted };
+        counted.after = receiver.bytes();
+    }
+    let info = diag.info(&socket);
+    let finished = receiver.finished();
+    let _ = socket.shutdown(Shutdown::Both);
+    sender.join().expect("what went wrong was said by the thread")?;
+    row(experiment, pair, &counted, finished.map(|at| at - start), info, samples)
+}
+
+/// What arrived between two instants.
+#[derive(Default)]
+struct Counted {
+    from: Instant,
+    to: Instant,
+    before: u64,
+    after: u64,
+}
+
+fn row(
+    experiment: &Experiment,
+    pair: Pair,
+    counted: &Counted,
+    finished: Option<Duration>,
+    info: Option<TcpInfo>,
+    samples: Vec<Sample>,
+) -> Result<Row, String> {
+    let parted = pair.part()?;
+    let (lost, dropped) = totals(&parted);
+    let seconds = (counted.to - counted.from).as_secs_f64();
+    let bytes = counted.after - counted.before;
+    let goodput = experiment.kind == Kind::Goodput;
+    let changed = (experiment.recovery != Recovery::Rack).then(|| experiment.recovery.to_string());
+    Ok(Row {
+        referee: referee(experiment.congestion, changed.as_deref())?,
+        experiment: experiment.kind.to_string(),
+        congestion: experiment.congestion,
+        rate_bytes_per_s: experiment.link.rate.bytes_per_sec(),
+        rtt_s: rtt_s(&experiment.link),
+        loss: experiment.link.loss,
+        repeat: experiment.repeat,
+        queue_bytes: experiment.link.queue.get(),
+        warmup_s: if goodput { experiment.warmup.as_secs_f64() } else { 0.0 },
+        seconds,
+        bytes,
+        goodput_bytes_per_s: bytes as f64 / seconds,
+        retransmits: info.map(|info| info.retransmits),
+        seconds_to_finish: finished.map(|span| span.as_secs_f64()),
+        hystart: experiment.congestion.hystart(),
+        recovery: experiment.recovery.to_string(),
+        late_p99_s: parted.report.lateness.quantile(0.99).as_secs_f64(),
+        late_max_s: parted.report.lateness.max().as_secs_f64(),
+        lost,
+        dropped,
+        unseen: parted.unseen,
+        window_limited_s: info.map(|info| info.window_limited.as_secs_f64()),
+        buffer_limited_s: info.map(|info| info.buffer_limited.as_secs_f64()),
+        samples: (experiment.kind == Kind::Window).then_some(samples),
+    })
+}
+
+/// Samples until the last byte arrived, and says when that was; `None` if time is up before.
+fn watch(
+    pair: &Pair,
+    receiver: &Receiver,
+    diag: &Diag,
+    socket: &TcpStream,
+    start: Instant,
+    patience: Duration,
+    samples: &mut Vec<Sample>,
+) -> Option<Instant> {
+    let mut tick = pair.clock.now();
+    loop {
+        if let Some(at) = receiver.finished() {
+            return Some(at);
+        }
+        let now = pair.clock.now();
+        if now - start > patience {
+            return None;
+        }
+        samples.extend(diag.info(socket).map(|info| sample(now, start, &info)));
+        tick += TICK;
+        pair.clock.sleep_until(tick);
+    }
+}
+
+/// Writes `target` bytes from a thread of its own, until the socket is shut down.
+fn send(socket: &TcpStream, target: u64) -> Result<JoinHandle<Result<(), String>>, String> {
+    let mut socket = socket.try_clone().map_err(|error| error.to_string())?;
+    Ok(spawn(move || {
+        let block = [0; 64 << 10];
+        let mut left = target;
+        while left > 0 {
+            match socket.write(&block[..left.min(block.len() as u64) as usize]) {
+                Ok(written) => left -= written as u64,
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => break,
+                Err(error) => return Err(format!("the flow broke off: {error}")),
+            }
+        }
+        Ok(())
+    }))
+}
+
+/// Takes whatever arrives at node 1.
+#[derive(Debug)]
+pub struct Receiver {
+    bytes: Arc<AtomicU64>,
+    /// When the last byte arrived [ns]; `u64::MAX` before.
+    finished: Arc<AtomicU64>,
+}
+
+impl Receiver {
+    /// Listens at node 1, for one connection with `target` bytes, and returns to node 0.
+    pub fn listen(pair: &Pair, target: u64) -> Result<Receiver, String> {
+        pair.enter(1);
+        let listener = TcpListener::bind((pair.address(1), PORT)).map_err(|error| error.to_string())?;
+        pair.enter(0);
+        let receiver = Receiver { bytes: Arc::default(), finished: Arc::new(AtomicU64::new(u64::MAX)) };
+        let (bytes, finished, clock) =
+            (Arc::clone(&receiver.bytes), Arc::clone(&receiver.finished), pair.clock);
+        spawn(move || {
+            let Ok((mut socket, _)) = listener.accept() else { return };
+            let (mut block, mut sum) = (vec![0; 256 << 10], 0);
+            // Its end, or a connection that breaks off, shows in what did not arrive.
+            while let Ok(read @ 1..) = socket.read(&mut block) {
+                sum += read as u64;
+                bytes.store(sum, Ordering::Release);
+                if sum >= target {
+                    finished.fetch_min(clock.now().as_nanos(), Ordering::Release);
+                }
+            }
+        });
+        Ok(receiver)
+    }
+
+    /// What arrived so far [B].
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Acquire)
+    }
+
+    /// When the last byte arrived.
+    pub fn finished(&self) -> Option<Instant> {
+        let nanos = self.finished.load(Ordering::Acquire);
+        (nanos != u64::MAX).then(|| Instant::from_nanos(nanos))
+    }
+}

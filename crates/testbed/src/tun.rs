@@ -1,0 +1,81 @@
+//! A TUN device: the cable that leaves a namespace. What its kernel sends is read here, what is written here arrives.
+
+use nix::errno::Errno;
+use std::ffi::c_char;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// An IPv4 packet.
+pub type Packet = Vec<u8>;
+
+/// Longest packet that a device takes, the MTU of its interface [B].
+pub const MTU: usize = 1500;
+
+/// A device without offloads, so that every packet is one of the link's.
+#[derive(Debug)]
+pub struct Tun(File);
+
+impl Tun {
+    /// Makes the interface `name` in the network namespace that the calling thread is in.
+    pub fn open(name: &str) -> Result<Tun, String> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open("/dev/net/tun")
+            .map_err(|error| format!("/dev/net/tun cannot be opened: {error}; load the kernel module tun"))?;
+        attach(&file, name).map_err(|error| format!("no TUN device can be made here: {error}"))?;
+        Ok(Tun(file))
+    }
+
+    /// The next packet that the kernel sent; `None` if there is none now.
+    pub fn read(&self) -> std::io::Result<Option<Packet>> {
+        let mut packet = vec![0; MTU];
+        match (&self.0).read(&mut packet) {
+            Ok(len) => {
+                packet.truncate(len);
+                Ok(Some(packet))
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The kernel receives `packet`, and handles it before this returns.
+    pub fn write(&self, packet: &[u8]) -> std::io::Result<()> {
+        (&self.0).write_all(packet)
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Packets that the interface `name` dropped before they could be read, in the namespace of the calling thread
+/// [packet]; should be 0.
+pub fn drops(name: &str) -> Result<u64, String> {
+    let table = fs::read_to_string("/proc/thread-self/net/dev").map_err(|error| error.to_string())?;
+    let line = table.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'));
+    // Eight columns of receiving, then bytes, packets, errors and drops of sending.
+    let drops = line.and_then(|line| line.split_whitespace().nth(11)?.parse().ok());
+    drops.ok_or_else(|| format!("/proc/net/dev does not tell of {name}"))
+}
+
+/// TUNSETIFF, linux/if_tun.h.
+#[allow(unsafe_code, reason = "nothing safe has this ioctl")]
+fn attach(file: &File, name: &str) -> Result<(), Errno> {
+    assert!(name.len() < libc::IFNAMSIZ, "{name} is too long for an interface");
+    let mut request = libc::ifreq {
+        ifr_name: [0; libc::IFNAMSIZ],
+        ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags: (libc::IFF_TUN | libc::IFF_NO_PI) as i16 },
+    };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as c_char;
+    }
+    // SAFETY: the file is open, and the request is a whole ifreq that lives until the call returns.
+    Errno::result(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &mut request) }).map(drop)
+}

@@ -1,0 +1,102 @@
+//! The command as a user has it. Where the machine does not let a process have networks of its own, the tests that
+//! need them say so and pass.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn testbed(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_penstock-testbed"));
+    command.args(arguments).output().expect("cargo built the command")
+}
+
+/// The row that a run prints; `None` where it cannot run.
+fn row(arguments: &[&str]) -> Option<Value> {
+    let output = testbed(arguments);
+    let said = String::from_utf8(output.stderr).expect("sentences are UTF-8");
+    if output.status.code() == Some(2) {
+        assert!(said.starts_with("penstock-testbed: ") && said.lines().count() == 1, "{said}");
+        println!("skipped: {}", said.trim());
+        return None;
+    }
+    assert!(output.status.success(), "{said}");
+    assert_eq!(output.stdout.iter().filter(|byte| **byte == b'\n').count(), 1, "a row is a line");
+    Some(serde_json::from_slice(&output.stdout).expect("a row is JSON"))
+}
+
+fn number(row: &Value, member: &str) -> f64 {
+    row[member].as_f64().unwrap_or_else(|| panic!("{member} of {row}"))
+}
+
+/// 1 MiB in segments of 1448 B in packets of 1500 B, at 2 MiB/s and 20 ms: a bound that lateness can only help to keep.
+#[test]
+fn a_download_takes_at_least_what_the_link_needs_for_its_packets() {
+    let arguments = ["tcp", "download", "--rate", "2 MiB/s", "--rtt", "20 ms", "--bytes", "1 MiB"];
+    let Some(row) = row(&arguments) else { return };
+    let took = number(&row, "seconds_to_finish");
+    let segments = 1_048_576.0 / 1448.0;
+    let least = 0.03 + (1_048_576.0 + segments * 52.0) / 2_097_152.0;
+    assert!(took >= least, "{took} s, at least {least} s");
+    assert!(took < 20.0 * least, "{row}");
+    assert_eq!((number(&row, "bytes"), number(&row, "unseen")), (1_048_576.0, 0.0));
+    assert_eq!(row["queue_bytes"], 150_000);
+    assert!(row.get("samples").is_none());
+}
+
+#[test]
+fn what_the_link_loses_the_kernel_sends_again() {
+    let arguments = [
+        "tcp",
+        "goodput",
+        "--congestion",
+        "reno",
+        "--rate",
+        "4 MiB/s",
+        "--loss",
+        "0.02",
+        "--repeat",
+        "3",
+        "--warmup",
+        "500 ms",
+        "--seconds",
+        "2 s",
+    ];
+    let Some(row) = row(&arguments) else { return };
+    assert!(number(&row, "lost") > 0.0 && number(&row, "retransmits") > 0.0, "{row}");
+    assert!((1.0..4_194_304.0).contains(&number(&row, "goodput_bytes_per_s")), "{row}");
+    assert_eq!((row["congestion"].as_str(), &row["hystart"]), (Some("reno"), &Value::Null));
+    assert!(
+        row["referee"].as_str().is_some_and(|name| name.starts_with("linux-") && name.ends_with(" reno"))
+    );
+}
+
+#[test]
+fn the_congestion_window_is_sampled_from_the_initial_one_on() {
+    let Some(row) = row(&["tcp", "window", "--bytes", "2 MiB"]) else { return };
+    let samples = row["samples"].as_array().expect("samples are a list");
+    assert_eq!(samples[0][1], 10, "RFC 6928: {}", samples[0]);
+    assert!(samples.iter().any(|sample| sample[1].as_u64() > Some(20)), "{row}");
+    assert!(samples.windows(2).all(|pair| pair[0][0].as_f64() < pair[1][0].as_f64()), "{row}");
+}
+
+/// Linux gives a new socket room for ten segments twice over; an application that never fills it never gets more.
+#[test]
+fn the_send_buffer_of_an_application_with_little_to_send_stays_as_it_was() {
+    let arguments =
+        ["sndbuf", "--rate", "10 MiB/s", "--rtt", "20 ms", "--writes", "64 KiB/s", "--seconds", "1 s"];
+    let Some(row) = row(&arguments) else { return };
+    let buffers: Vec<_> =
+        row["samples"].as_array().expect("samples are a list").iter().map(|s| &s[1]).collect();
+    assert!(buffers.len() >= 8 && buffers.iter().all(|buffer| *buffer == buffers[0]), "{row}");
+}
+
+#[test]
+fn mistakes_end_with_one_sentence_and_status_2() {
+    let output = testbed(&["tcp", "goodput", "--loss", "2"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "penstock-testbed: --loss 2 is no probability: write a number from 0 to 1\n"
+    );
+    let help = testbed(&["help"]);
+    assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("--recovery"));
+}
