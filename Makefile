@@ -23,8 +23,9 @@ test: PARTS := rustfmt clippy-driver
 test: setup ## run every check that CI runs
 	@.ci/test
 
-bench: tools ## print packets a second and core, and the heap, for a flow and for a network
+bench: tools ## print packets a second and core, and the heap, for a flow and for a network; and what a cell costs EWMA
 	cargo run --release --locked --package penstock-sim --example bench
+	cargo run --release --locked --package penstock-core --example ewma_bench
 
 clean: ## remove what setup and test made; runs/ stays
 	rm -rf target .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis python/penstock/_core.abi3.so

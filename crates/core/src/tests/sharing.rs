@@ -2,6 +2,7 @@
 
 use super::host::Moved;
 use super::util::{Link, Net};
+use crate::circuit_policy::{CircuitPolicyConfig, EwmaConfig};
 use crate::config::{Bandwidth, Refill};
 use crate::edge_control::{EdgeControlConfig, WindowsConfig};
 use crate::{CircId, RelayConfig};
@@ -29,6 +30,38 @@ fn backlogged_circuits_take_turns_on_a_channel() {
         assert_eq!(turn[0], turn[3], "three circuits in turn");
         assert!(turn[0] != turn[1] && turn[1] != turn[2] && turn[2] != turn[0]);
     }
+}
+
+/// VC-12: a policy decides who goes first, not how much leaves: a channel that always has cells carries the same to the
+/// cell, whatever the policy.
+#[test]
+fn what_a_backlogged_channel_carries_depends_on_no_policy() {
+    let ewma = EwmaConfig { half_life: Duration::from_secs(5) };
+    let carried = [
+        CircuitPolicyConfig::RoundRobin,
+        CircuitPolicyConfig::EwmaList(ewma),
+        CircuitPolicyConfig::EwmaHeap(ewma),
+        CircuitPolicyConfig::EwmaTick(ewma),
+    ]
+    .map(|circuit_policy| {
+        let config = RelayConfig { circuit_policy, ..RelayConfig::default() };
+        let mut net = Net::path(3, &config);
+        net.set_link(1, 2, Link { rate: DataRate::kib(100), send_buffer: 8 << 10, ..Link::default() });
+        let clients = [0, net.add(true, config.clone()), net.add(true, config.clone())];
+        for client in clients {
+            let circuit = net.build(client, &[1, 2, 3]);
+            net.transfer(client, circuit, 3_000_000, 0);
+        }
+        net.drive_for(Duration::from_secs(5));
+        let channel = net.channel(2, 1).expect("it is open");
+        let from = net.nodes[2].host.writes.len();
+        net.drive_for(Duration::from_secs(20));
+        assert!(net.nodes[2].relay.queued().get() > 0, "it is still backlogged");
+        let writes = net.nodes[2].host.writes[from..].iter().filter(|moved| moved.channel == channel);
+        writes.map(|moved| moved.ids.len() as u64).sum::<u64>()
+    });
+    let (least, most) = (carried.iter().min().unwrap(), carried.iter().max().unwrap());
+    assert!(*least > 3000 && most - least <= 1, "{carried:?} cells");
 }
 
 fn limited(rate_kib: u64, burst_kib: u64, refill: Refill) -> RelayConfig {
