@@ -47,7 +47,7 @@ fn most_under_way(cells: &[CellRow]) -> i64 {
     let at = |row: &CellRow| match row.hop {
         Position::Exit => Some((row.queued_ns?, 1)),
         Position::Client => Some((row.parsed_ns?, -1)),
-        Position::Guard | Position::Middle => None,
+        Position::Guard | Position::Middle | Position::Server => None,
     };
     let mut changes: Vec<(u64, i64)> = cells.iter().filter_map(at).collect();
     // What arrives at an instant makes room for what leaves at it.
