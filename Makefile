@@ -23,9 +23,10 @@ test: PARTS := rustfmt clippy-driver
 test: setup ## run every check that CI runs
 	@.ci/test
 
-bench: tools ## print packets a second and core, and the heap, for a flow and for a network
+bench: tools ## print packets a second and core, and the heap, for a flow and for a network; and what a cell costs EWMA
 	cargo run --release --locked --package penstock-sim --example bench
 	cargo run --release --locked --package penstock-sim --example tcp_bench
+	cargo run --release --locked --package penstock-core --example ewma_bench
 
 judge-linux: tools ## TCP: let this machine's kernel do the runs that docs/data/tcp/linux.jsonl lacks; an hour and a half
 	cargo build --release --locked --package penstock-testbed

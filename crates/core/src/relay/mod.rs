@@ -20,9 +20,10 @@ use crate::cell::{Cell, PeerId};
 use crate::channel::{Buckets, Channel, CircIds};
 use crate::channel_map::ChannelMap;
 use crate::circuit::Circuit;
-use crate::circuit_policy::CircuitPolicy;
+use crate::circuit_policy::{CircuitPolicy, CircuitPolicyConfig};
 use crate::config::RelayConfig;
 use crate::event::Event;
+use crate::hop_control::HopControl;
 use crate::kernel::{Interest, Kernel};
 use crate::keys::{ChannelKey, CircuitIndex, Direction, StreamKey};
 use crate::scheduler::{AnyScheduler, Scheduler};
@@ -186,6 +187,28 @@ impl<C: Cell> Relay<C> {
         self.node.config.circuit_policy.set_half_life(half_life);
         for (_, channel) in &mut self.node.channels {
             channel.policy.set_half_life(now, half_life);
+        }
+    }
+
+    /// The operator chose another circuit policy (EWMA §3.1 switches it by SIGHUP). All queues stay; the new policy
+    /// knows nothing of what was sent before, so that all circuits begin alike, in the order of their keys.
+    pub fn set_circuit_policy(&mut self, now: Instant, config: CircuitPolicyConfig) {
+        let node = &mut self.node;
+        for (_, channel) in &mut node.channels {
+            channel.policy = config.build();
+        }
+        node.config.circuit_policy = config;
+        for (index, circuit) in &node.circuits {
+            for direction in [Direction::Forward, Direction::Backward] {
+                let lane = circuit.lane(direction);
+                if let Some(leg) = lane.to
+                    && !lane.queue.is_empty()
+                    && lane.hop.credit() > Cells::ZERO
+                {
+                    let key = CircuitIndex(index as u32).key(direction);
+                    node.channels[leg.channel.0 as usize].policy.on_ready(now, key);
+                }
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::host::Moved;
 use super::util::{Link, Net};
+use crate::circuit_policy::{CircuitPolicyConfig, EwmaConfig};
 use crate::config::{Bandwidth, Refill};
 use crate::edge_control::{EdgeControlConfig, WindowsConfig};
 use crate::{CircId, RelayConfig};
@@ -29,6 +30,77 @@ fn backlogged_circuits_take_turns_on_a_channel() {
         assert_eq!(turn[0], turn[3], "three circuits in turn");
         assert!(turn[0] != turn[1] && turn[1] != turn[2] && turn[2] != turn[0]);
     }
+}
+
+/// VC-12: a policy decides who goes first, not how much leaves: a channel that always has cells carries the same to the
+/// cell, whatever the policy.
+#[test]
+fn what_a_backlogged_channel_carries_depends_on_no_policy() {
+    let ewma = EwmaConfig { half_life: Duration::from_secs(5) };
+    let carried = [
+        CircuitPolicyConfig::RoundRobin,
+        CircuitPolicyConfig::EwmaList(ewma),
+        CircuitPolicyConfig::EwmaHeap(ewma),
+        CircuitPolicyConfig::EwmaTick(ewma),
+    ]
+    .map(|circuit_policy| {
+        let config = RelayConfig { circuit_policy, ..RelayConfig::default() };
+        let mut net = Net::path(3, &config);
+        net.set_link(1, 2, Link { rate: DataRate::kib(100), send_buffer: 8 << 10, ..Link::default() });
+        let clients = [0, net.add(true, config.clone()), net.add(true, config.clone())];
+        for client in clients {
+            let circuit = net.build(client, &[1, 2, 3]);
+            net.transfer(client, circuit, 3_000_000, 0);
+        }
+        net.drive_for(Duration::from_secs(5));
+        let channel = net.channel(2, 1).expect("it is open");
+        let from = net.nodes[2].host.writes.len();
+        net.drive_for(Duration::from_secs(20));
+        assert!(net.nodes[2].relay.queued().get() > 0, "it is still backlogged");
+        let writes = net.nodes[2].host.writes[from..].iter().filter(|moved| moved.channel == channel);
+        writes.map(|moved| moved.ids.len() as u64).sum::<u64>()
+    });
+    let (least, most) = (carried.iter().min().unwrap(), carried.iter().max().unwrap());
+    assert!(*least > 3000 && most - least <= 1, "{carried:?} cells");
+}
+
+/// EWMA §3.1: an operator switches while the relay runs, to and fro; no queue is touched, and everything arrives. What
+/// the policy in force decides shows: a page meets the bulk circuits in turn, or goes before them.
+#[test]
+fn a_policy_changed_at_run_time_keeps_queues_and_decides_from_then_on() {
+    let ewma = CircuitPolicyConfig::EwmaHeap(EwmaConfig { half_life: Duration::from_secs(30) });
+    let page_takes = |policies: [CircuitPolicyConfig; 2]| {
+        let [first, second] = policies;
+        let config = RelayConfig { circuit_policy: first, ..RelayConfig::default() };
+        let mut net = Net::path(3, &config);
+        net.set_link(1, 2, Link { rate: DataRate::kib(100), send_buffer: 8 << 10, ..Link::default() });
+        let clients = [(); 5].map(|()| net.add(true, RelayConfig::default()));
+        for client in clients {
+            let circuit = net.build(client, &[1, 2, 3]);
+            net.transfer(client, circuit, 400_000, 0);
+        }
+        let light = net.build(0, &[1, 2, 3]);
+        net.drive_for(Duration::from_secs(5));
+        let (now, relay) = (net.now, &mut net.nodes[2].relay);
+        let queued = relay.queued();
+        relay.set_circuit_policy(now, second);
+        assert!(queued.get() > 100 && relay.queued() == queued, "{queued:?}");
+        // What the bulk circuits send from here on is all that EWMA knows of them.
+        net.drive_for(Duration::from_secs(3));
+        let page = net.transfer(0, light, 20_000, 0);
+        let begun = net.now;
+        assert!(net.drive_until(|net| net.at(page).is_complete()));
+        let took = net.now - begun;
+        net.drive();
+        assert!((0..net.transfers()).all(|transfer| net.at(transfer).is_complete()));
+        took
+    };
+    let round_robin = CircuitPolicyConfig::RoundRobin;
+    let stayed = page_takes([round_robin.clone(), round_robin.clone()]);
+    let switched_on = page_takes([round_robin.clone(), ewma.clone()]);
+    let switched_off = page_takes([ewma, round_robin]);
+    assert!(switched_on * 3 < stayed * 2, "on {switched_on:?}, never on {stayed:?}");
+    assert!(switched_on * 3 < switched_off * 2, "on {switched_on:?}, off {switched_off:?}");
 }
 
 fn limited(rate_kib: u64, burst_kib: u64, refill: Refill) -> RelayConfig {

@@ -4,24 +4,24 @@ use super::{EwmaConfig, IndexedHeap, charge, decay, half_lives};
 use crate::circuit_policy::{CircuitPolicy, Priority, Weight};
 use crate::keys::CircuitKey;
 use penstock_units::{Cells, Duration, Instant, math};
+use std::cell::Cell;
 
-/// Counts are brought to a new reference time when a cell's charge would exceed 2 to this.
-const RENORMALISE_AT: f64 = 40.0;
+/// Counts are brought to a new reference time when a cell's charge would exceed this.
+const MOST_CHARGE: f64 = (1u64 << 40) as f64;
 
 /// EWMA by a heap keyed by counts at a reference time; a cell at time t is charged V = 2^((t - ref)/H).
 ///
 /// A circuit that is not eligible keeps its count and its own reference, and is rescaled when it returns.
 ///
-/// Source: EWMA §3.5; C tor 06e8370c33. ALGORITHMS 5. Deviation: none.
+/// Source: EWMA §3.5; C tor 06e8370c33. Deviation: none.
 #[derive(Debug)]
 pub struct Heap {
     config: EwmaConfig,
     reference: Instant,
-    /// Counts renormalisations; an ineligible circuit's count may refer to an earlier one.
-    epochs: Vec<Instant>,
+    /// Counts of ineligible circuits refer to an instant of their own [ns].
     circuits: IndexedHeap,
-    /// V at the time it was last needed: one time per write event, many cells.
-    cached: (Instant, f64),
+    /// V at the time it was last needed: one time per write event, many cells (EWMA §3.5).
+    cached: Cell<(Instant, f64)>,
 }
 
 impl Heap {
@@ -30,42 +30,41 @@ impl Heap {
         Heap {
             config,
             reference: Instant::ZERO,
-            epochs: vec![Instant::ZERO],
             circuits: IndexedHeap::default(),
-            cached: (Instant::ZERO, 1.0),
+            cached: Cell::new((Instant::ZERO, 1.0)),
         }
     }
 
-    fn epoch(&self) -> u64 {
-        self.epochs.len() as u64 - 1
+    /// V at `now`, however large.
+    fn charge_at(&self, now: Instant) -> f64 {
+        let (at, charge) = self.cached.get();
+        if at == now {
+            return charge;
+        }
+        let charge = math::exp2(half_lives(self.reference, now, self.config.half_life));
+        self.cached.set((now, charge));
+        charge
     }
 
     /// V at `now`, after bringing the reference near enough.
     fn weight_at(&mut self, now: Instant) -> f64 {
-        if self.cached.0 != now {
-            let mut ahead = half_lives(self.reference, now, self.config.half_life);
-            if ahead > RENORMALISE_AT {
-                self.circuits.rescale_eligible(decay(ahead));
-                self.reference = now;
-                self.epochs.push(now);
-                ahead = 0.0;
-            }
-            self.cached = (now, math::exp2(ahead));
+        let charge = self.charge_at(now);
+        if charge <= MOST_CHARGE {
+            return charge;
         }
-        self.cached.1
+        let ahead = half_lives(self.reference, now, self.config.half_life);
+        self.circuits.rescale_eligible(decay(ahead));
+        self.reference = now;
+        self.cached.set((now, 1.0));
+        1.0
     }
 
     /// A circuit's slot, its count brought to the present reference.
     fn slot(&mut self, circuit: CircuitKey) -> usize {
-        let epoch = self.epoch();
-        let slot = self.circuits.slot_of(circuit, epoch);
-        let state = &mut self.circuits.slots[slot];
-        if state.place.is_none() && state.epoch != epoch {
-            let since = self.epochs[state.epoch as usize];
-            state.standing.count *= decay(half_lives(since, self.reference, self.config.half_life));
-        }
-        state.epoch = epoch;
-        slot
+        let (reference, half_life) = (self.reference, self.config.half_life);
+        self.circuits.slot_of(circuit, reference.as_nanos(), |since| {
+            decay(half_lives(Instant::from_nanos(since), reference, half_life))
+        })
     }
 }
 
@@ -78,7 +77,7 @@ impl CircuitPolicy for Heap {
 
     fn on_blocked(&mut self, _now: Instant, circuit: CircuitKey) {
         let slot = self.slot(circuit);
-        self.circuits.leave(slot);
+        self.circuits.leave(slot, self.reference.as_nanos());
     }
 
     fn on_flush(&mut self, now: Instant, circuit: CircuitKey, cells: Cells, weight: Weight) {
@@ -97,24 +96,17 @@ impl CircuitPolicy for Heap {
 
     fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)> {
         let best = self.circuits.head()?;
-        let scale = if self.cached.0 == now {
-            1.0 / self.cached.1
-        } else {
-            decay(half_lives(self.reference, now, self.config.half_life))
-        };
-        Some((Priority(best.count * scale), best.key))
+        Some((Priority(best.count / self.charge_at(now)), best.key))
     }
 
     fn set_half_life(&mut self, now: Instant, half_life: Duration) {
         // Everyone's count as of now, under the old half-life; the new one counts from here.
-        let epochs = std::mem::replace(&mut self.epochs, vec![now]);
-        for (_, slot) in &mut self.circuits.slots {
-            let since = if slot.place.is_some() { self.reference } else { epochs[slot.epoch as usize] };
-            slot.standing.count *= decay(half_lives(since, now, self.config.half_life));
-            slot.epoch = 0;
-        }
+        let old = self.config.half_life;
+        self.circuits.rescale_eligible(decay(half_lives(self.reference, now, old)));
+        self.circuits
+            .rescale_others(now.as_nanos(), |since| decay(half_lives(Instant::from_nanos(since), now, old)));
         self.config.half_life = half_life;
         self.reference = now;
-        self.cached = (now, 1.0);
+        self.cached.set((now, 1.0));
     }
 }

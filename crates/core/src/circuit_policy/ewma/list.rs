@@ -70,6 +70,7 @@ impl CircuitPolicy for List {
                 count: entry.count * decay(half_lives(entry.since, now, half_life)),
                 served: entry.served,
                 key: *key,
+                slot: 0,
             });
         let best = standings.reduce(|best, next| if next.goes_before(&best) { next } else { best })?;
         Some((Priority(best.count), best.key))

@@ -11,6 +11,7 @@
 //! Source: Tang and Goldberg, EWMA §2.3 and §3.5; C tor `circuitmux_ewma.c`.
 
 mod heap;
+mod indexed_heap;
 mod list;
 mod tick;
 
@@ -19,9 +20,8 @@ pub use list::List;
 pub use tick::Tick;
 
 use super::Weight;
-use crate::keys::CircuitKey;
+use indexed_heap::{IndexedHeap, Standing};
 use penstock_units::{Cells, Duration, Instant, math};
-use std::collections::BTreeMap;
 
 /// How a relay ranks circuits by what they sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,152 +57,13 @@ fn charge(cells: Cells, weight: Weight) -> f64 {
     cells.get() as f64 * weight.0
 }
 
-/// One circuit's place in the order: count, then turn, then key.
-#[derive(Clone, Copy, Debug)]
-struct Standing {
-    count: f64,
-    /// When it was served last, as a running number; 0 is never.
-    served: u64,
-    key: CircuitKey,
-}
-
-impl Standing {
-    fn goes_before(&self, other: &Standing) -> bool {
-        let order = self.count.total_cmp(&other.count);
-        order.then(self.served.cmp(&other.served)).then(self.key.cmp(&other.key)).is_lt()
-    }
-}
-
-/// A binary heap of standings whose members can be found, changed and taken out.
-///
-/// Circuits stay in `slots` while they are inactive, with their counts; only eligible ones are in
-/// the heap.
-#[derive(Debug, Default)]
-struct IndexedHeap {
-    slots: slab::Slab<Slot>,
-    by_key: BTreeMap<CircuitKey, usize>,
-    /// Slots, smallest standing first, in heap order.
-    heap: Vec<usize>,
-    served: u64,
-}
-
-#[derive(Debug)]
-struct Slot {
-    standing: Standing,
-    /// Index in the heap; `None` if not eligible.
-    place: Option<usize>,
-    /// To what time the count of a circuit that is not eligible refers.
-    epoch: u64,
-}
-
-impl IndexedHeap {
-    fn slot_of(&mut self, key: CircuitKey, epoch: u64) -> usize {
-        // The circuit just served is the head: no need to search.
-        if let Some(first) = self.heap.first()
-            && self.slots[*first].standing.key == key
-        {
-            return *first;
-        }
-        *self.by_key.entry(key).or_insert_with(|| {
-            self.slots.insert(Slot { standing: Standing { count: 0.0, served: 0, key }, place: None, epoch })
-        })
-    }
-
-    /// A sift from the root: one circuit at each level.
-    fn looks(&self) -> u64 {
-        1 + u64::from(self.heap.len().checked_ilog2().unwrap_or(0))
-    }
-
-    fn head(&self) -> Option<Standing> {
-        self.heap.first().map(|slot| self.slots[*slot].standing)
-    }
-
-    /// Makes a slot eligible.
-    fn enter(&mut self, slot: usize) {
-        if self.slots[slot].place.is_none() {
-            self.heap.push(slot);
-            self.slots[slot].place = Some(self.heap.len() - 1);
-            self.rise(self.heap.len() - 1);
-        }
-    }
-
-    /// Makes a slot ineligible.
-    fn leave(&mut self, slot: usize) {
-        if let Some(place) = self.slots[slot].place.take() {
-            self.heap.swap_remove(place);
-            if let Some(moved) = self.heap.get(place) {
-                self.slots[*moved].place = Some(place);
-                self.rise(place);
-                self.sink(place);
-            }
-        }
-    }
-
-    /// Adds to a slot's count and notes that it was served.
-    fn charge(&mut self, slot: usize, amount: f64) {
-        self.served += 1;
-        let state = &mut self.slots[slot];
-        state.standing.count += amount;
-        state.standing.served = self.served;
-        if let Some(place) = state.place {
-            self.sink(place);
-        }
-    }
-
-    fn forget(&mut self, key: CircuitKey) {
-        if let Some(slot) = self.by_key.remove(&key) {
-            self.leave(slot);
-            self.slots.remove(slot);
-        }
-    }
-
-    /// Multiplies the counts of all eligible circuits by `factor`, which keeps their order.
-    fn rescale_eligible(&mut self, factor: f64) {
-        for slot in &self.heap {
-            self.slots[*slot].standing.count *= factor;
-        }
-    }
-
-    fn goes_before(&self, one: usize, other: usize) -> bool {
-        self.slots[self.heap[one]].standing.goes_before(&self.slots[self.heap[other]].standing)
-    }
-
-    fn swap(&mut self, one: usize, other: usize) {
-        self.heap.swap(one, other);
-        self.slots[self.heap[one]].place = Some(one);
-        self.slots[self.heap[other]].place = Some(other);
-    }
-
-    fn rise(&mut self, mut place: usize) {
-        while place > 0 && self.goes_before(place, (place - 1) / 2) {
-            self.swap(place, (place - 1) / 2);
-            place = (place - 1) / 2;
-        }
-    }
-
-    fn sink(&mut self, mut place: usize) {
-        loop {
-            let (left, right) = (2 * place + 1, 2 * place + 2);
-            let mut first = place;
-            for child in [left, right] {
-                if child < self.heap.len() && self.goes_before(child, first) {
-                    first = child;
-                }
-            }
-            if first == place {
-                return;
-            }
-            self.swap(place, first);
-            place = first;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::circuit_policy::CircuitPolicy;
+    use crate::keys::CircuitKey;
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     const H: Duration = Duration::from_secs(32);
 
@@ -259,6 +120,55 @@ mod tests {
                 served[serve(&mut *policy, Instant::from_millis(cell)).index()] += 1;
             }
             assert!(served.iter().all(|count| (9_800..=10_200).contains(count)), "{policy:?}: {served:?}");
+        }
+    }
+
+    /// G-31: however many newcomers there are, each with a count of zero, a circuit that sent much waits no longer than
+    /// its count takes to decay below what the others get, H times the logarithm of the ratio of counts.
+    #[test]
+    fn newcomers_do_not_starve_a_busy_circuit() {
+        for mut policy in all() {
+            let (old, cell) = (key(0), Duration::from_millis(10));
+            policy.on_ready(Instant::ZERO, old);
+            for _ in 0..6_400 {
+                serve(&mut *policy, Instant::ZERO);
+            }
+            // Each newcomer has cells for ever; one arrives every ten cells, which leaves nine for all that are there.
+            let (mut now, mut last, mut longest) = (Instant::ZERO, Instant::ZERO, Duration::ZERO);
+            for k in 0..60_000u32 {
+                if k.is_multiple_of(10) && k < 2_000 {
+                    policy.on_ready(now, key(k + 1));
+                }
+                if serve(&mut *policy, now) == old {
+                    longest = longest.max(now - last);
+                    last = now;
+                }
+                now += cell;
+            }
+            longest = longest.max(now - last);
+            // At 100 cells a second, 200 others have some 23 cells each in the long run (rate * H / ln 2 / circuits).
+            let bound = H.mul_f64((6_400.0f64 / 20.0).log2());
+            assert!(longest < bound, "{policy:?}: {longest:?}");
+            assert!(longest > H, "it did wait");
+        }
+    }
+
+    /// G-30: a thousand million cells over ten days, some ten thousand at a time; nothing overflows, and the order stays.
+    #[test]
+    fn counts_stay_finite_after_ten_days_and_a_thousand_million_cells() {
+        for mut policy in all() {
+            let mut now = Instant::ZERO;
+            policy.on_ready(now, key(0));
+            policy.on_ready(now, key(1));
+            let step = Duration::from_secs(10 * 86_400) / 100_000;
+            for _ in 0..100_000 {
+                let (_, circuit) = policy.head(now).unwrap();
+                policy.on_flush(now, circuit, Cells::new(10_000), Weight::ONE);
+                now += step;
+                let (priority, next) = policy.head(now).unwrap();
+                assert!(priority.0.is_finite() && priority.0 >= 0.0, "{policy:?}");
+                assert_ne!(next, circuit, "two equal circuits take turns");
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use super::{EwmaConfig, IndexedHeap, charge, decay};
 use crate::circuit_policy::{CircuitPolicy, Priority, Weight};
 use crate::keys::CircuitKey;
 use penstock_units::{Cells, Duration, Instant, math, time};
+use std::cell::Cell;
 
 /// `CircuitPriorityTickSecs`.
 const TICK: Duration = Duration::from_secs(10);
@@ -14,19 +15,26 @@ const TICK: Duration = Duration::from_secs(10);
 /// s^(-f); when a tick ends, all active counts are multiplied by s, which keeps their order.
 ///
 /// Source: C tor `circuitmux_ewma.c`: `cell_ewma_get_current_tick_and_fraction()`,
-/// `scale_active_circuits()`; ALGORITHMS 5. Deviation: none.
+/// `scale_active_circuits()`. Deviation: none.
 #[derive(Debug)]
 pub struct Tick {
     /// Half-lives in a tick.
     per_tick: f64,
     tick: u64,
     circuits: IndexedHeap,
+    /// What a cell is charged, at the time it was last needed.
+    cached: Cell<(Instant, f64)>,
 }
 
 impl Tick {
     /// Without circuits.
     pub fn new(config: EwmaConfig) -> Self {
-        Tick { per_tick: per_tick(config.half_life), tick: 0, circuits: IndexedHeap::default() }
+        Tick {
+            per_tick: per_tick(config.half_life),
+            tick: 0,
+            circuits: IndexedHeap::default(),
+            cached: Cell::new((Instant::ZERO, 1.0)),
+        }
     }
 
     /// Moves to the tick of `now` and returns the fraction of it that has passed.
@@ -39,15 +47,21 @@ impl Tick {
         fraction
     }
 
+    /// What a cell is charged at `now` in the present tick.
+    fn charge_at(&self, now: Instant, fraction: f64) -> f64 {
+        let (at, charge) = self.cached.get();
+        if at == now {
+            return charge;
+        }
+        let charge = math::exp2(fraction * self.per_tick);
+        self.cached.set((now, charge));
+        charge
+    }
+
     /// A circuit's slot, its count brought to the present tick.
     fn slot(&mut self, circuit: CircuitKey) -> usize {
-        let slot = self.circuits.slot_of(circuit, self.tick);
-        let state = &mut self.circuits.slots[slot];
-        if state.place.is_none() {
-            state.standing.count *= decay((self.tick - state.epoch) as f64 * self.per_tick);
-        }
-        state.epoch = self.tick;
-        slot
+        let (tick, per_tick) = (self.tick, self.per_tick);
+        self.circuits.slot_of(circuit, tick, |since| decay((tick - since) as f64 * per_tick))
     }
 }
 
@@ -71,12 +85,12 @@ impl CircuitPolicy for Tick {
     fn on_blocked(&mut self, now: Instant, circuit: CircuitKey) {
         self.advance(now);
         let slot = self.slot(circuit);
-        self.circuits.leave(slot);
+        self.circuits.leave(slot, self.tick);
     }
 
     fn on_flush(&mut self, now: Instant, circuit: CircuitKey, cells: Cells, weight: Weight) {
         let fraction = self.advance(now);
-        let amount = charge(cells, weight) * math::exp2(fraction * self.per_tick);
+        let amount = charge(cells, weight) * self.charge_at(now, fraction);
         let slot = self.slot(circuit);
         self.circuits.charge(slot, amount);
     }
@@ -92,13 +106,15 @@ impl CircuitPolicy for Tick {
     fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)> {
         let best = self.circuits.head()?;
         let (tick, fraction) = split(now);
-        let since = (tick.saturating_sub(self.tick)) as f64 + fraction;
-        Some((Priority(best.count * decay(since * self.per_tick)), best.key))
+        let ticks = tick.saturating_sub(self.tick);
+        let older = if ticks == 0 { 1.0 } else { decay(ticks as f64 * self.per_tick) };
+        Some((Priority(best.count / self.charge_at(now, fraction) * older), best.key))
     }
 
     fn set_half_life(&mut self, now: Instant, half_life: Duration) {
         // As C tor does: counts stay, only the factor changes from here on.
         self.advance(now);
         self.per_tick = per_tick(half_life);
+        self.cached.set((now, math::exp2(split(now).1 * self.per_tick)));
     }
 }
