@@ -53,7 +53,7 @@ impl Default for DynamicConfig {
 /// The paper does not say whether the peer's deliver window follows; it stays at 1000, so only the
 /// sender needs to be upgraded (§6.2).
 ///
-/// Source: DefenestraTor §4.1, Eq. 1 and 2; ALGORITHMS 3.
+/// Source: DefenestraTor §4.1, Eq. 1 and 2.
 /// Deviation: none with the defaults; `OncePerRtt` and `decay` are options for what the paper leaves open.
 #[derive(Debug)]
 pub struct DynamicWindow {
