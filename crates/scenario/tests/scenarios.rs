@@ -17,6 +17,7 @@ const SHIPPED: &[&str] = &[
     "quickstart",
     "defenestrator/bottleneck",
     "defenestrator/non-bottleneck",
+    "defenestrator/calibration",
     "kist/tcp-loss",
     "kist/cubic-window",
     "defenestrator/ewma",
