@@ -1,4 +1,4 @@
-//! What a packet and a cell cost: one bulk TCP flow, and a small network.
+//! What a packet and a cell cost: one TCP flow, the same behind a relay, very many connections, a small network.
 //!
 //! `cargo run --release -p penstock-sim --example bench [-- REPEATS]`, also as `make bench`. A child process
 //! runs each world, so that its peak memory is its own; `docs/performance.md` says what the numbers mean.
@@ -44,6 +44,54 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static HEAP: Counting = Counting;
+
+/// One bulk flow of TCP alone: all in the cache, long windows, no loss.
+const PLAIN: &str = r#"
+[scenario]
+title = "one plain flow"
+[run]
+duration = "200 s"
+[network]
+rtt = "20 ms"
+link_queue = "4 MiB"
+[relays.idle]
+[client]
+link = "40 MiB/s"
+path = []
+[clients.bulk]
+workload = "bulk"
+[servers.far]
+link = "40 MiB/s"
+[workloads.bulk]
+size = "1000 GiB"
+"#;
+
+/// 50,000 connections between 50,000 hosts and 50 servers: packets meet cold memory, in no order.
+const CROWD: &str = r#"
+[scenario]
+title = "fifty thousand connections"
+[run]
+duration = "3 s"
+[network]
+rtt = "100 ms"
+link_queue = "4 MiB"
+[relays.idle]
+[client]
+link = "1 MiB/s"
+path = []
+[clients.crowd]
+workload = "page"
+count = 50000
+[servers.server]
+link = "200 MiB/s"
+link_queue = "64 MiB"
+count = 50
+[workloads.page]
+size = "1000 GiB"
+start = "uniform(0 s, 2 s)"
+[tcp]
+receive_buffer = "16 KiB"
+"#;
 
 /// One bulk flow over one relay: server to exit is a plain TCP flow, exit to client the same in cells.
 ///
@@ -109,19 +157,28 @@ start = "uniform(0 s, 2 s)"
 /// Runs one world here and prints what it took, one number after the other.
 #[allow(clippy::disallowed_methods, reason = "a bench reads the clock")]
 fn measure(world: &str) -> Result<(), Box<dyn std::error::Error>> {
-    let text = if world == "flow" { FLOW.to_owned() } else { smoke() };
+    let (name, packets_alone) = world.split_once('+').map_or((world, false), |(name, _)| (name, true));
+    let text = match name {
+        "plain" => PLAIN.to_owned(),
+        "crowd" => CROWD.to_owned(),
+        "flow" => FLOW.to_owned(),
+        _ => smoke(),
+    };
+    let control = if packets_alone { Control::one_by_one() } else { Control::new() };
     let document = Document::parse(&text, world, &[])?;
     let scenario = document.scenario("default")?;
     let asked = ASKED.load(Ordering::Relaxed);
     let begun = std::time::Instant::now();
-    let outcome = penstock_sim::run(scenario, 1, &Control::new())?;
+    let outcome = penstock_sim::run(scenario, 1, &control)?;
     let wall = begun.elapsed().as_secs_f64();
     let asked = ASKED.load(Ordering::Relaxed) - asked;
     let stats = outcome.stats;
     let written = stats.cells * 512;
     let delivered: u64 = outcome.nodes.iter().map(|node| node.counters.data_delivered).sum();
     // Cells on every hop and their bytes from the server, if all segments were full: as many as there were at least.
-    let segments = (written + delivered * 498) / 1448;
+    let plain: i64 = outcome.tables.transfers.iter().map(|row| row.bytes_received as i64).sum();
+    let plain = if name == "plain" || name == "crowd" { plain as u64 } else { 0 };
+    let segments = (written + delivered * 498 + plain) / 1448;
     let downloads = outcome.tables.transfers.iter().filter(|row| row.ttlb_s.is_some()).count();
     let numbers = [
         wall,
@@ -198,12 +255,17 @@ fn report(title: &str, numbers: &[f64]) {
         rate(events)
     );
     let nanos = |count: &f64| core / count * 1e9;
+    println!("  {:.0} ns a packet, {:.0} ns an event", nanos(packets), nanos(events));
     println!(
-        "  {:.0} ns a cell-write, {:.0} ns a packet, {:.0} ns an event",
-        nanos(cells),
-        nanos(packets),
-        nanos(events)
+        "  {:.3} allocations a packet; peak heap {:.1} MiB, peak RSS {:.1} MiB",
+        asked / packets,
+        heap / mib,
+        rss / mib
     );
+    if *cells < 1000.0 {
+        return;
+    }
+    println!("  {:.0} ns a cell-write", nanos(cells));
     println!(
         "  {:.2} events, {:.2} packets and {:.3} allocations a cell-write",
         events / cells,
@@ -214,7 +276,6 @@ fn report(title: &str, numbers: &[f64]) {
         "  load: {:.1} MiB/s of cells written by all nodes, {downloads:.0} downloads complete",
         written / mib / simulated
     );
-    println!("  peak heap {:.1} MiB, peak RSS {:.1} MiB", heap / mib, rss / mib);
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -226,6 +287,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let repeats = args.first().map_or(Ok(3), |repeats| repeats.parse())?;
     println!("medians of {repeats} runs, one core each");
+    report("one TCP flow without Tor, hosts running ahead", &medians("plain", repeats)?);
+    report("the same, one event at a time", &medians("plain+alone", repeats)?);
+    report("50,000 connections without Tor", &medians("crowd", repeats)?);
     report("one bulk flow: server to exit in segments, exit to client in cells", &medians("flow", repeats)?);
     report(
         "a smoke network: 500 relays, 1800 web and 200 bulk clients, 20 servers",
