@@ -81,9 +81,9 @@ fn the_scenarios_of_plain_tcp_are_kists_figures_2a_and_2b() {
 #[test]
 fn the_shipped_scenarios_are_figure_4() {
     for (name, middle) in [
-        ("quickstart", DataRate::kib(128)),
-        ("defenestrator/bottleneck", DataRate::kib(128)),
-        ("defenestrator/non-bottleneck", DataRate::mib(10)),
+        ("quickstart", Some(DataRate::kib(128))),
+        ("defenestrator/bottleneck", Some(DataRate::kib(128))),
+        ("defenestrator/non-bottleneck", None),
     ] {
         let document = shipped(name);
         let names: Vec<&str> = document.variants().iter().map(|variant| variant.name.as_str()).collect();
@@ -92,10 +92,12 @@ fn the_shipped_scenarios_are_figure_4() {
         assert_eq!(names, [&["stock", "50KiB"], expected.as_slice()].concat());
         for (variant, window) in [("stock", 1000), ("50KiB", 100)] {
             let scenario = document.scenario(variant).unwrap();
-            let links: Vec<_> =
-                scenario.relays.iter().map(|relay| (relay.host.name.as_str(), relay.host.link_up)).collect();
-            let fast = DataRate::mib(10);
-            assert_eq!(links, [("entry", fast), ("exit", fast), ("middle", middle)]);
+            let rate =
+                |relay: &penstock_scenario::model::Relay| relay.config.bandwidth.map(|limit| limit.rate);
+            let rates: Vec<_> =
+                scenario.relays.iter().map(|relay| (relay.host.name.as_str(), rate(relay))).collect();
+            assert_eq!(rates, [("entry", None), ("exit", None), ("middle", middle)]);
+            assert!(scenario.relays.iter().all(|relay| relay.host.link_up == DataRate::mib(10)));
             assert!(scenario.relays.iter().all(|relay| circuit_window(&relay.config) == window));
             assert!(scenario.clients.iter().all(|client| client.path == Path::Fixed(vec![0, 2, 1])));
             let sizes: Vec<_> =
@@ -317,7 +319,7 @@ fn a_scenario_explains_itself() {
     let text = shipped("defenestrator/bottleneck").describe();
     for expected in [
         "Windows behind a slow middle relay\ndefenestrator/bottleneck (defenestrator, section 5.1, figures 2, 4, 5, 6)\n",
-        "  relay   middle           link 128 KiB/s\n",
+        "  relay   middle           link 10 MiB/s, bandwidth 128 KiB/s (burst 128 KiB, refill every 1 s)\n",
         "  web -> entry -> middle -> exit -> destination\n    base round trip 320 ms, bottleneck middle at 128 KiB/s\n",
         "  50KiB        \"50 KiB window\"      relay.edge_control.circuit_window = 100\n",
         "  4 variants x 5 seeds (1, 2, 3, 4, 5) = 20 runs\n  each ends after 2 h of simulated time, or 200 downloads of web\n",
