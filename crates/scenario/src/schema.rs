@@ -394,6 +394,12 @@ const TOR: &[Key] = &[
     key("throttle", Form::Algorithm(&THROTTLE), Default("{}"), "at what rate a client's channel is served"),
     key("channel_map", Form::Algorithm(&CHANNEL_MAP), Default("{}"), "which channel a circuit takes"),
     key(
+        "authenticated_sendmes",
+        Form::Flag,
+        Default("false"),
+        "where it packages, a circuit SENDME must prove that its cell arrived (proposal 289), or the circuit closes",
+    ),
+    key(
         "edge_queue_low",
         CELLS,
         Default("64"),
@@ -563,6 +569,7 @@ pub(crate) const SCHEDULER: Algorithm = Algorithm {
 
 const CIRCUIT_WINDOW: Form = window(WindowsConfig::CIRCUIT_RANGE);
 const STREAM_WINDOW: Form = window(WindowsConfig::STREAM_RANGE);
+const EARLY_SENDMES: Form = window(WindowsConfig::EARLY_RANGE);
 
 const fn window((least, most): (u32, u32)) -> Form {
     Form::Whole { least: least as i64, most: most as i64, unit: "cell" }
@@ -594,6 +601,12 @@ pub(crate) const EDGE_CONTROL: Algorithm = Algorithm {
                 ),
                 STREAM_WINDOW_KEY,
                 SENDME_BUG_KEY,
+                key(
+                    "early_sendmes",
+                    EARLY_SENDMES,
+                    Default("0"),
+                    "how far circuit SENDMEs run ahead of what arrived, as a selfish client's do; 0 is honest",
+                ),
             ],
         },
         Kind {

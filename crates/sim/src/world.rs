@@ -9,7 +9,7 @@
 //! which all have come to the same instant.
 
 use crate::bound::{ASKED_PER_SAMPLE, Answers, bound};
-use crate::cell::{SimCell, SimHandshake, TO_CLIENT};
+use crate::cell::{SimCell, SimHandshake, SimLayer, TO_CLIENT};
 use crate::client::{Circuit, Client, Download, Phase};
 use crate::control::{Control, Error};
 use crate::event::{Due, Step};
@@ -282,7 +282,7 @@ impl<'a> World<'a> {
             match event {
                 Event::Connect { channel, peer } => self.net.connect_channel(rank, peer.0, channel),
                 Event::HandshakeRequested { circuit, handshake } => {
-                    tor.on_handshake(now, circuit, handshake, (), &mut kernel);
+                    tor.on_handshake(now, circuit, handshake, SimLayer::default(), &mut kernel);
                     self.place(rank, circuit, handshake);
                 }
                 Event::ExtendRequested { circuit, to, handshake } => {
@@ -294,7 +294,9 @@ impl<'a> World<'a> {
                     let handshake = SimHandshake { circuit: circuit_number, hop: hop as u8 + 1 };
                     tor.start_handshake(now, circuit, handshake, &mut kernel);
                 }
-                Event::HandshakeAnswered { circuit, .. } => tor.finish_handshake(circuit, ()),
+                Event::HandshakeAnswered { circuit, .. } => {
+                    tor.finish_handshake(circuit, SimLayer::default())
+                }
                 Event::CircuitBuilt { .. } => self.on_circuit_built(rank),
                 Event::CircuitClosed { circuit, .. } => self.on_circuit_closed(rank, circuit),
                 Event::StreamRequested { stream, target } => {
