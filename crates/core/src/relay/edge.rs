@@ -195,7 +195,8 @@ impl<C: Cell> Node<C> {
         if self.edge_queue_has_drained(circuit) {
             self.edge(circuit).queue_full = false;
         }
-        let mut streams = self.edge(circuit).streams.clone();
+        let mut streams = std::mem::take(&mut self.turns);
+        streams.clone_from(&self.edge(circuit).streams);
         if streams.len() > 1 {
             let edge = self.edge(circuit);
             edge.turn = (edge.turn + 1) % streams.len();
@@ -212,6 +213,7 @@ impl<C: Cell> Node<C> {
                 self.streams.contains(stream.0 as usize) && self.package(now, *stream, share, kernel) == share
             });
         }
+        self.turns = streams;
         self.refresh_edge(circuit, kernel);
     }
 
