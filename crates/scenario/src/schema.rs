@@ -489,6 +489,19 @@ pub(crate) const WORKLOADS: Section = Section {
     ]],
 };
 
+pub(crate) const CHANGES: Section = Section {
+    title: "[[changes]]",
+    groups: &[&[
+        key("at", Form::Span { zero: false }, Required, "when, from the beginning of the run"),
+        key(
+            "set",
+            Form::Overrides,
+            Required,
+            "what it sets: circuit_policy of relays, like \"relays.middle.circuit_policy.half_life\"",
+        ),
+    ]],
+};
+
 pub(crate) const VARIANTS: Section = Section {
     title: "[[variants]]",
     groups: &[&[
@@ -512,6 +525,7 @@ pub(crate) const SECTIONS: &[(&str, &Section)] = &[
     ("server", &SERVER),
     ("servers", &SERVERS),
     ("workloads", &WORKLOADS),
+    ("changes", &CHANGES),
     ("variants", &VARIANTS),
 ];
 

@@ -88,7 +88,7 @@ fn unknown(kind: &str) -> ! {
     unreachable!("the schema let the kind {kind:?} through")
 }
 
-fn circuit_policy(view: View<'_>) -> CircuitPolicyConfig {
+pub(crate) fn circuit_policy(view: View<'_>) -> CircuitPolicyConfig {
     let (view, kind) = algorithm(view, "circuit_policy", "");
     match kind {
         "round-robin" => CircuitPolicyConfig::RoundRobin,

@@ -197,8 +197,12 @@ impl<C: Cell> Relay<C> {
     }
 
     /// The operator chose another circuit policy (EWMA §3.1 switches it by SIGHUP). All queues stay; the new policy
-    /// knows nothing of what was sent before, so that all circuits begin alike, in the order of their keys.
+    /// knows nothing of what was sent before, so that all circuits begin alike, in the order of their keys; but the
+    /// same one with another half-life keeps its counts, as [`set_half_life`](Self::set_half_life) does.
     pub fn set_circuit_policy(&mut self, now: Instant, config: CircuitPolicyConfig) {
+        if let Some(half_life) = self.node.config.circuit_policy.only_half_life(&config) {
+            return self.set_half_life(now, half_life);
+        }
         let node = &mut self.node;
         for (_, channel) in &mut node.channels {
             channel.policy = config.build();
