@@ -53,8 +53,9 @@ pub enum Message<C: Cell> {
     Data(C::Payload),
     /// The stream is closed.
     End,
-    /// On a stream: 50 more cells of it may come. Without a stream: 100 more of the circuit.
-    Sendme,
+    /// On a stream: 50 more cells of it may come. Without a stream: 100 more of the circuit, with the
+    /// digest of the cell that it acknowledges (proposal 289), or without one as before Tor 0.4.1.
+    Sendme(Option<C::Digest>),
     /// Extend the circuit to this relay.
     Extend(C::LinkSpec, C::Handshake),
     /// It was extended.
@@ -92,6 +93,8 @@ pub trait Cell: Sized + fmt::Debug {
     type Handshake: fmt::Debug;
     /// One hop's keys for one circuit.
     type Layer: fmt::Debug;
+    /// What both ends know of one message between them, and who did not get it cannot know.
+    type Digest: fmt::Debug + Copy + Eq;
 
     /// What the cell takes on its channel, without TLS [B].
     fn wire_size(&self) -> u32;
@@ -121,10 +124,10 @@ pub trait Cell: Sized + fmt::Debug {
     /// The relay message in it; `None` if it is malformed.
     fn into_message(self) -> Option<(Option<StreamId>, Message<Self>)>;
 
-    /// Seals a message in the clear with the layer of the hop it is for or from.
-    fn seal(&mut self, layer: &mut Self::Layer);
+    /// Seals a message in the clear with the layer of the hop it is for or from; returns its digest.
+    fn seal(&mut self, layer: &mut Self::Layer) -> Self::Digest;
     /// Adds a hop's layer.
     fn wrap(&mut self, layer: &mut Self::Layer);
-    /// Removes a hop's layer; true if the message is in the clear now.
-    fn peel(&mut self, layer: &mut Self::Layer) -> bool;
+    /// Removes a hop's layer; returns the message's digest if it is in the clear now.
+    fn peel(&mut self, layer: &mut Self::Layer) -> Option<Self::Digest>;
 }

@@ -32,7 +32,7 @@ pub(crate) struct Circuit<C: Cell> {
     /// A CREATE or EXTEND of this node is not answered yet.
     pub(crate) extending: bool,
     /// Where streams begin or end; made when the first one is opened.
-    pub(crate) edge: Option<Box<Edge>>,
+    pub(crate) edge: Option<Box<Edge<C>>>,
 }
 
 /// What this node is to the circuit.
@@ -59,8 +59,10 @@ pub(crate) struct Origin<C: Cell> {
 
 /// The packaging and delivering end of a circuit.
 #[derive(Debug)]
-pub(crate) struct Edge {
+pub(crate) struct Edge<C: Cell> {
     pub(crate) control: AnyEdgeControl,
+    /// Digests of the cells that the other end is to acknowledge, if it must prove that they arrived.
+    pub(crate) unproven: VecDeque<C::Digest>,
     /// Streams in the order in which they were opened.
     pub(crate) streams: Vec<StreamKey>,
     /// Whose turn it is to be read first.

@@ -44,6 +44,10 @@ pub struct RelayConfig {
     ///
     /// Source: proposal 174; C tor `OptimisticData`.
     pub optimistic_data: bool,
+    /// A circuit SENDME must carry the digest of the cell that it acknowledges; another one closes the circuit.
+    ///
+    /// Source: proposal 289; C tor `sendme_accept_min_version` 1, `sendme_is_valid()`.
+    pub authenticated_sendmes: bool,
     /// What a peer may make this relay keep.
     pub limits: Limits,
 }

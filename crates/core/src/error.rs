@@ -19,6 +19,8 @@ pub enum Violation {
     WindowExceeded,
     /// A SENDME that acknowledges cells that were never sent.
     UnexpectedSendme,
+    /// A SENDME without the digest of the cell that it acknowledges, where one must have it.
+    ForgedSendme,
     /// A CREATE with a circuit id that is in use or not the peer's to choose, or one too many.
     CircIdInUse,
     /// More cells of a circuit wait than may ([`Limits::circuit_queue`](crate::config::Limits)).
@@ -38,6 +40,7 @@ impl Violation {
             Violation::CircIdInUse => Closes::Channel,
             Violation::WindowExceeded
             | Violation::UnexpectedSendme
+            | Violation::ForgedSendme
             | Violation::UnexpectedCell
             | Violation::QueueExceeded
             | Violation::TooManyStreams
@@ -51,6 +54,7 @@ impl fmt::Display for Violation {
         f.write_str(match self {
             Violation::WindowExceeded => "the peer sent more cells than its window allows",
             Violation::UnexpectedSendme => "the peer acknowledged cells that were never sent",
+            Violation::ForgedSendme => "the peer acknowledged a cell without proof that it had arrived",
             Violation::CircIdInUse => "the peer created a circuit with an id that it may not use",
             Violation::QueueExceeded => "the peer sent more cells of a circuit than may wait here",
             Violation::TooManyStreams => "the peer opened more streams on a circuit than it may",

@@ -119,7 +119,7 @@ pub(crate) fn seeds(root: &Table) -> Vec<u64> {
     View::section(root, "run").list("seeds").iter().map(seed).collect()
 }
 
-/// What a resolved tree says.
+/// What a resolved tree says, without its changes.
 pub(crate) fn scenario(root: &Table, variant: Variant) -> Result<Scenario, Mistake> {
     let workloads = workloads(root);
     let tcp = tcp(View::section(root, "tcp"));
@@ -145,7 +145,8 @@ pub(crate) fn scenario(root: &Table, variant: Variant) -> Result<Scenario, Mista
     let run = run(View::section(root, "run"), &workloads, &clients)?;
     let trace = trace(View::section(root, "trace"), &workloads)?;
     let head = head(root);
-    Ok(Scenario { head, variant, run, trace, tcp, network, relays, clients, servers, workloads })
+    let changes = Vec::new();
+    Ok(Scenario { head, variant, run, trace, tcp, network, relays, clients, servers, workloads, changes })
 }
 
 pub(crate) fn head(root: &Table) -> Head {

@@ -4,6 +4,8 @@ use crate::document::{Document, Version};
 use crate::error::listed;
 use crate::estimate::{base_rtt, capacity, estimate};
 use crate::model::{Client, Host, Path, Relay, Scenario};
+use crate::print;
+use crate::tree::{Node, Value};
 use penstock_core::config::RelayConfig;
 use penstock_units::{DataRate, parse::show_duration};
 use std::fmt::Write as _;
@@ -215,6 +217,12 @@ fn run(out: &mut Lines, document: &Document, scenario: &Scenario) {
         "  each ends after {} of simulated time{stop}",
         show_duration(scenario.run.duration)
     ));
+    if let Value::List(changes) = &document.versions()[0].resolved.written["changes"].value {
+        for change in changes.iter().filter_map(Node::table) {
+            let value = |key: &str| print::value(&change[key]);
+            out.line(format_args!("  from {} on: {}", value("at"), value("set")));
+        }
+    }
     if !scenario.run.warmup.is_zero() {
         out.line(format_args!("  downloads before {} are warm-up", show_duration(scenario.run.warmup)));
     }

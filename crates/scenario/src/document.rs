@@ -1,6 +1,7 @@
 //! A scenario file with all its variants.
 
 use crate::build;
+use crate::changes::changes;
 use crate::error::{Mistake, Places, ScenarioError, listed};
 use crate::model::{Head, Scenario, Variant};
 use crate::overrides;
@@ -59,7 +60,8 @@ impl Document {
             overrides::merge(&mut root, &overlay);
             overrides::merge(&mut root, &sets_overlay);
             let resolved = resolve(&root)?;
-            let scenario = build::scenario(&resolved.full, variant)?;
+            let mut scenario = build::scenario(&resolved.full, variant)?;
+            scenario.changes = changes(&root, &resolved, &scenario)?;
             let leaves = overrides::leaves(&overlay).into_iter();
             let overrides = leaves.map(|(key, node)| (key, print::value(node))).collect();
             document.versions.push(Version { resolved, scenario, overrides });

@@ -3,7 +3,7 @@
 //! Layers, in order: [`error`] (one sentence for each mistake), `tree` (TOML whose values know
 //! their line), `form` (what a value may look like), `schema` (every key, its default and its
 //! meaning), `overrides` (what goes over what), `resolve` (fills defaults in), `build` and `tor`
-//! (from the tree to the types, and how keys fit each other), [`model`] (what every world runs),
+//! (from the tree to the types, and how keys fit each other), `changes` (what is different later), [`model`] (what every world runs),
 //! `print`, [`reference`](mod@reference) and `describe` (what a user reads).
 //!
 //! ```
@@ -34,6 +34,7 @@
 //! ```
 
 mod build;
+mod changes;
 mod describe;
 mod document;
 pub mod error;

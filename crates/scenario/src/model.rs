@@ -4,6 +4,7 @@
 //! everything else by index: relays, clients, servers and workloads are in the order of their
 //! names, which is also their rank in the order of events.
 
+use penstock_core::circuit_policy::CircuitPolicyConfig;
 use penstock_core::config::RelayConfig;
 use penstock_units::{Bytes, DataRate, Duration, Rng};
 use std::collections::BTreeMap;
@@ -32,6 +33,19 @@ pub struct Scenario {
     pub servers: Vec<Server>,
     /// Workloads, in the order of their names.
     pub workloads: Vec<Workload>,
+    /// What is different from some time on, in the order of time.
+    pub changes: Vec<Change>,
+}
+
+/// What the operator of a relay changes while it runs.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// When, from the beginning of the run; above zero and below its duration.
+    pub at: Duration,
+    /// Index of the relay.
+    pub relay: usize,
+    /// Which circuit of a channel sends next from then on.
+    pub circuit_policy: CircuitPolicyConfig,
 }
 
 /// Which paper, section and figure a scenario stands for. Results do not depend on it.

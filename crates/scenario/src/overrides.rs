@@ -62,6 +62,15 @@ pub(crate) fn of_variant(set: &Table, index: usize) -> Result<Table, Mistake> {
     Ok(overlay)
 }
 
+/// The overlay of a change's `set`, whose keys may be dotted.
+pub(crate) fn of_change(set: &Table) -> Result<Table, Mistake> {
+    let mut overlay = Table::new();
+    for (path, node) in set {
+        insert(&mut overlay, path, path, node.clone(), true)?;
+    }
+    Ok(overlay)
+}
+
 /// The overlay of the command line's `--set key=value`; later ones go over earlier ones.
 ///
 /// The value is TOML. What is not TOML and has none of `" ' [ ] { } = #` in it is taken as a
@@ -133,7 +142,7 @@ fn join_nodes(below: &mut Node, above: Node, whole: &str, once: bool) -> Result<
         (Value::Text(kind), Value::Table(upper)) => {
             (Table::from([("kind".to_owned(), Node::text(kind, below.at))]), upper)
         }
-        _ if once => return Err(Mistake::new(at, whole, "this variant sets the key twice")),
+        _ if once => return Err(Mistake::new(at, whole, "the key is set twice here")),
         (_, value) => {
             *below = Node { value, at };
             return Ok(());

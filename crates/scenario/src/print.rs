@@ -8,7 +8,13 @@ use std::fmt::Write as _;
 pub(crate) fn file(root: &Table) -> String {
     let mut out = String::new();
     for (name, _) in SECTIONS {
-        let Some(table) = root.get(*name).and_then(Node::table) else { continue };
+        let Some(node) = root.get(*name) else { continue };
+        if let Value::List(list) = &node.value {
+            for entry in list.iter().filter_map(Node::table) {
+                section(&mut out, &format!("[{name}]"), entry);
+            }
+        }
+        let Some(table) = node.table() else { continue };
         if table.values().all(|node| node.table().is_some()) && name.ends_with('s') {
             for (key, node) in table {
                 section(&mut out, &format!("{name}.{key}"), node.table().expect("all are tables"));

@@ -1,7 +1,7 @@
 //! Fills in every default, so that what follows meets no missing key and no wrong type.
 
 use crate::error::{Mistake, listed};
-use crate::form::is_name;
+use crate::form::{Form, is_name};
 use crate::overrides::merge;
 use crate::schema::{self, Section};
 use crate::tree::{Node, Origin, Table, Value, join};
@@ -56,6 +56,12 @@ pub(crate) fn resolve(root: &Table) -> Result<Resolved, Mistake> {
         full.insert(name.to_owned(), Node { value: Value::Table(all), at });
         written.insert(name.to_owned(), Node { value: Value::Table(said), at });
     }
+    let changes = match root.get("changes") {
+        None => Node { value: Value::List(Vec::new()), at: Origin::Default },
+        Some(node) => Form::Sections(&schema::CHANGES).check(node, "changes", &full)?,
+    };
+    full.insert("changes".to_owned(), changes.clone());
+    written.insert("changes".to_owned(), changes);
     Ok(Resolved { full, written })
 }
 

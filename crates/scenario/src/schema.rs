@@ -394,6 +394,12 @@ const TOR: &[Key] = &[
     key("throttle", Form::Algorithm(&THROTTLE), Default("{}"), "at what rate a client's channel is served"),
     key("channel_map", Form::Algorithm(&CHANNEL_MAP), Default("{}"), "which channel a circuit takes"),
     key(
+        "authenticated_sendmes",
+        Form::Flag,
+        Default("false"),
+        "where it packages, a circuit SENDME must prove that its cell arrived (proposal 289), or the circuit closes",
+    ),
+    key(
         "edge_queue_low",
         CELLS,
         Default("64"),
@@ -483,6 +489,19 @@ pub(crate) const WORKLOADS: Section = Section {
     ]],
 };
 
+pub(crate) const CHANGES: Section = Section {
+    title: "[[changes]]",
+    groups: &[&[
+        key("at", Form::Span { zero: false }, Required, "when, from the beginning of the run"),
+        key(
+            "set",
+            Form::Overrides,
+            Required,
+            "what it sets: circuit_policy of relays, like \"relays.middle.circuit_policy.half_life\"",
+        ),
+    ]],
+};
+
 pub(crate) const VARIANTS: Section = Section {
     title: "[[variants]]",
     groups: &[&[
@@ -506,6 +525,7 @@ pub(crate) const SECTIONS: &[(&str, &Section)] = &[
     ("server", &SERVER),
     ("servers", &SERVERS),
     ("workloads", &WORKLOADS),
+    ("changes", &CHANGES),
     ("variants", &VARIANTS),
 ];
 
@@ -563,6 +583,7 @@ pub(crate) const SCHEDULER: Algorithm = Algorithm {
 
 const CIRCUIT_WINDOW: Form = window(WindowsConfig::CIRCUIT_RANGE);
 const STREAM_WINDOW: Form = window(WindowsConfig::STREAM_RANGE);
+const EARLY_SENDMES: Form = window(WindowsConfig::EARLY_RANGE);
 
 const fn window((least, most): (u32, u32)) -> Form {
     Form::Whole { least: least as i64, most: most as i64, unit: "cell" }
@@ -594,6 +615,12 @@ pub(crate) const EDGE_CONTROL: Algorithm = Algorithm {
                 ),
                 STREAM_WINDOW_KEY,
                 SENDME_BUG_KEY,
+                key(
+                    "early_sendmes",
+                    EARLY_SENDMES,
+                    Default("0"),
+                    "how far circuit SENDMEs run ahead of what arrived, as a selfish client's do; 0 is honest",
+                ),
             ],
         },
         Kind {

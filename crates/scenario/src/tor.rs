@@ -40,6 +40,7 @@ pub(crate) fn config(view: View<'_>) -> Result<(RelayConfig, Phase), Mistake> {
         channel_map: channel_map(view),
         edge_queue: edge_queue(view)?,
         optimistic_data: view.table.contains_key("optimistic_data") && view.flag("optimistic_data"),
+        authenticated_sendmes: view.flag("authenticated_sendmes"),
         limits: Limits::default(),
     };
     Ok((config, phase))
@@ -87,7 +88,7 @@ fn unknown(kind: &str) -> ! {
     unreachable!("the schema let the kind {kind:?} through")
 }
 
-fn circuit_policy(view: View<'_>) -> CircuitPolicyConfig {
+pub(crate) fn circuit_policy(view: View<'_>) -> CircuitPolicyConfig {
     let (view, kind) = algorithm(view, "circuit_policy", "");
     match kind {
         "round-robin" => CircuitPolicyConfig::RoundRobin,
@@ -127,6 +128,7 @@ fn edge_control(view: View<'_>) -> EdgeControlConfig {
             circuit_window: view.whole("circuit_window") as u32,
             stream_window: view.whole("stream_window") as u32,
             sendme_bug_101: view.flag("sendme_bug_101"),
+            early_sendmes: view.whole("early_sendmes") as u32,
         }),
         "dynamic-windows" => EdgeControlConfig::Dynamic(DynamicConfig {
             windows: WindowsConfig {

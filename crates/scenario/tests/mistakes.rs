@@ -71,10 +71,28 @@ mistakes! {
         "x.toml:20: workloads.web.paus: this key is unknown; [workloads.NAME] takes size, pause, start, fresh_circuit, timeout, request";
     an_unknown_section_is_refused_with_the_known_ones:
         "[network]" => "[netwrk]",
-        "x.toml:8: netwrk: this section is unknown; there are scenario, run, trace, tcp, network, relay, relays, client, clients, server, servers, workloads, variants";
+        "x.toml:8: netwrk: this section is unknown; there are scenario, run, trace, tcp, network, relay, relays, client, clients, server, servers, workloads, changes, variants";
     an_unknown_key_of_a_variant_is_refused:
         "name = \"stock\"" => "nam = \"stock\"",
         "x.toml:26: variants.0.nam: this key is unknown; [[variants]] takes name, label, set";
+    a_change_of_what_cannot_change_is_refused:
+        "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relays.middle.link\" = \"1 MiB/s\" }\n[[variants]]\nname = \"stock\"",
+        "x.toml:27: relays.middle.link: this cannot change in a run; only circuit_policy of [relay] and [relays.NAME] can";
+    a_change_of_the_network_is_refused:
+        "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"network.rtt\" = \"1 s\" }\n[[variants]]\nname = \"stock\"",
+        "x.toml:27: network.rtt: this cannot change in a run; only circuit_policy of [relay] and [relays.NAME] can";
+    a_change_after_the_end_is_refused:
+        "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"10 min\"\nset = { \"relay.circuit_policy\" = \"ewma\" }\n[[variants]]\nname = \"stock\"",
+        "x.toml:26: changes.0.at: \"10 min\" is not within the run; it must be shorter than run.duration, \"10 min\"";
+    changes_out_of_order_are_refused:
+        "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relay.circuit_policy\" = \"ewma\" }\n[[changes]]\nat = \"4 s\"\nset = { \"relay.circuit_policy.half_life\" = \"1 s\" }\n[[variants]]\nname = \"stock\"",
+        "x.toml:29: changes.1.at: \"4 s\" is before the change above it; changes must be in the order of time";
+    a_change_that_changes_nothing_is_refused:
+        "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relay.circuit_policy\" = \"round-robin\" }\n[[variants]]\nname = \"stock\"",
+        "x.toml:27: changes.0.set: this changes nothing; it must set a circuit_policy that not all of these relays have already";
+    a_change_of_an_unknown_relay_is_refused:
+        "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relays.midle.circuit_policy\" = \"ewma\" }\n[[variants]]\nname = \"stock\"",
+        "x.toml:27: relays.midle: there is no \"midle\" to override; [relays] has entry, exit, middle";
     a_wrong_type_is_refused:
         "size = \"300 KiB\"" => "size = true",
         "x.toml:19: workloads.web.size: true is a boolean; it must be a size like \"300 KiB\" or \"uniform(100 KiB, 500 KiB)\"";
@@ -128,7 +146,7 @@ mistakes! {
         "x.toml:29: variant \"50KiB\": relay.edge_control.circuit_window: 1001 is out of range; it must be a whole number [cell] from 100 to 1000";
     an_unknown_key_names_its_variant:
         "relay.edge_control.circuit_window\"" => "relay.edge_control.window\"",
-        "x.toml:29: variant \"50KiB\": relay.edge_control.window: this key is unknown; the kind \"windows\" takes kind, circuit_window, stream_window, sendme_bug_101";
+        "x.toml:29: variant \"50KiB\": relay.edge_control.window: this key is unknown; the kind \"windows\" takes kind, circuit_window, stream_window, sendme_bug_101, early_sendmes";
     a_variant_cannot_make_a_relay_by_a_slip_of_the_pen:
         "\"relay.edge_control.circuit_window\" = 100" => "\"relays.midle.link\" = \"1 MiB/s\"",
         "x.toml:29: variant \"50KiB\": relays.midle: there is no \"midle\" to override; [relays] has entry, exit, middle";

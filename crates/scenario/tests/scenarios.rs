@@ -172,11 +172,72 @@ fn the_variants_differ_only_in_what_they_set() {
     );
 }
 
+const CHANGES: &str = r#"
+    [relays.g]
+    count = 2
+    circuit_policy = { kind = "ewma", form = "list" }
+    [[changes]]
+    at = "10 s"
+    set = { "relays.b.circuit_policy" = { kind = "ewma", half_life = "20 s" } }
+    [[changes]]
+    at = "20 s"
+    set = { relay.circuit_policy = "ewma", "relays.b.circuit_policy.half_life" = "5 s" }
+    [[changes]]
+    at = "20 s"
+    set = { "relays.g.circuit_policy.half_life" = "1 s" }
+"#;
+
+/// As a variant's `set` would: `[relay]` below `[relays.NAME]`, each over what was set before.
+#[test]
+fn changes_follow_each_other_over_what_relays_have() {
+    let scenario = small(CHANGES, &[]);
+    let said: Vec<String> = scenario
+        .changes
+        .iter()
+        .map(|change| {
+            let name = &scenario.relays[change.relay].host.name;
+            let (form, ewma) = match &change.circuit_policy {
+                CircuitPolicyConfig::EwmaHeap(ewma) => ("heap", ewma),
+                CircuitPolicyConfig::EwmaList(ewma) => ("list", ewma),
+                other => panic!("{other:?}"),
+            };
+            format!("{:?} {name} {form} {:?}", change.at, ewma.half_life)
+        })
+        .collect();
+    assert_eq!(
+        said,
+        [
+            "10s b heap 20s",
+            "20s a heap 30s",
+            "20s b heap 5s",
+            "20s c heap 30s",
+            "20s g0001 list 1s",
+            "20s g0002 list 1s",
+        ]
+    );
+    let text = Document::parse(&format!("{SMALL}{CHANGES}"), "x.toml", &[]).unwrap().describe();
+    assert!(
+        text.contains("  from \"20 s\" on: { \"relays.g.circuit_policy.half_life\" = \"1 s\" }\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_variant_has_changes_of_its_own() {
+    let text = format!(
+        "{SMALL}{CHANGES}[[variants]]\nname = 'on'\n[[variants]]\nname = 'off'\nset = {{ changes = [] }}\n"
+    );
+    let document = Document::parse(&text, "x.toml", &[]).unwrap();
+    let many = ["on", "off"].map(|variant| document.scenario(variant).unwrap().changes.len());
+    assert_eq!(many, [6, 0]);
+}
+
 #[test]
 fn what_is_resolved_reads_back_to_the_same() {
     let mut texts: Vec<Document> = SHIPPED.iter().map(|name| shipped(name)).collect();
     let more = "count = 3\nlink_up = '10 Mbit/s'\nbandwidth_rate = '1 MiB/s'\n[relay]\nlink = '5 MiB/s'\n[relays.g]\ncount = 2\nlink = '1 MiB/s'\nscheduler.outbuf_low = '8 KiB'\n[[network.pairs]]\nbetween = ['web', 'a']\nloss = 0.5\n";
     texts.push(Document::parse(&format!("{SMALL}{more}"), "small.toml", &[]).unwrap());
+    texts.push(Document::parse(&format!("{SMALL}{CHANGES}"), "small.toml", &[]).unwrap());
     for document in texts {
         for variant in document.variants() {
             let resolved = document.resolved_toml(&variant.name).unwrap();

@@ -48,6 +48,14 @@ pub(crate) struct SimHandshake {
     pub(crate) hop: u8,
 }
 
+/// One hop's layer at one end of a circuit. There are no keys: what its two ends said to each other is counted,
+/// and the count, which who did not get the last message has not come to, is that message's digest.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SimLayer {
+    sealed: u32,
+    peeled: u32,
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Body {
     Create(SimHandshake),
@@ -58,7 +66,7 @@ enum Body {
     Connected,
     Data { len: u16, request: Option<Request> },
     End,
-    Sendme,
+    Sendme(Option<u32>),
     Extend(PeerId, SimHandshake),
     Extended(SimHandshake),
 }
@@ -87,7 +95,8 @@ impl Cell for SimCell {
     type Target = u32;
     type LinkSpec = PeerId;
     type Handshake = SimHandshake;
-    type Layer = ();
+    type Layer = SimLayer;
+    type Digest = u32;
 
     fn wire_size(&self) -> u32 {
         CELL_BYTES
@@ -145,7 +154,7 @@ impl Cell for SimCell {
                 Body::Data { len: payload.len, request: payload.request }
             }
             Message::End => Body::End,
-            Message::Sendme => Body::Sendme,
+            Message::Sendme(proof) => Body::Sendme(proof),
             Message::Extend(peer, handshake) => Body::Extend(peer, handshake),
             Message::Extended(handshake) => Body::Extended(handshake),
         };
@@ -157,7 +166,7 @@ impl Cell for SimCell {
             Body::Connected => Message::Connected,
             Body::Data { len, request } => Message::Data(SimPayload { len, tag: self.tag, request }),
             Body::End => Message::End,
-            Body::Sendme => Message::Sendme,
+            Body::Sendme(proof) => Message::Sendme(proof),
             Body::Extend(peer, handshake) => Message::Extend(peer, handshake),
             Body::Extended(handshake) => Message::Extended(handshake),
             Body::Create(_) | Body::Created(_) | Body::Destroy | Body::Feedback(_) => return None,
@@ -165,15 +174,21 @@ impl Cell for SimCell {
         Some((self.stream, message))
     }
 
-    fn seal(&mut self, (): &mut ()) {
+    fn seal(&mut self, layer: &mut SimLayer) -> u32 {
         self.layers = 1;
+        layer.sealed = layer.sealed.wrapping_add(1);
+        layer.sealed
     }
-    fn wrap(&mut self, (): &mut ()) {
+    fn wrap(&mut self, _layer: &mut SimLayer) {
         self.layers += 1;
     }
-    fn peel(&mut self, (): &mut ()) -> bool {
+    fn peel(&mut self, layer: &mut SimLayer) -> Option<u32> {
         self.layers = self.layers.checked_sub(1).expect("a relay cell is sealed before it travels");
-        self.layers == 0
+        if self.layers > 0 {
+            return None;
+        }
+        layer.peeled = layer.peeled.wrapping_add(1);
+        Some(layer.peeled)
     }
 }
 

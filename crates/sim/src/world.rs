@@ -9,7 +9,7 @@
 //! which all have come to the same instant.
 
 use crate::bound::{ASKED_PER_SAMPLE, Answers, bound};
-use crate::cell::{SimCell, SimHandshake, TO_CLIENT};
+use crate::cell::{SimCell, SimHandshake, SimLayer, TO_CLIENT};
 use crate::client::{Circuit, Client, Download, Phase};
 use crate::control::{Control, Error};
 use crate::event::{Due, Step};
@@ -55,6 +55,8 @@ pub(crate) struct World<'a> {
     next_trace: Instant,
     /// When relays are asked what they are bound by next.
     next_question: Instant,
+    /// How many of the scenario's changes were made.
+    changed: usize,
 }
 
 /// A node of the network.
@@ -120,6 +122,7 @@ impl<'a> World<'a> {
             traced_plain: Vec::new(),
             observer: Observer::default(),
             finished: vec![0; scenario.workloads.len()],
+            changed: 0,
             next_sample: Instant::ZERO + scenario.run.sample,
             next_question: Instant::ZERO + scenario.run.sample / ASKED_PER_SAMPLE,
             next_trace: if scenario.trace.workloads.is_empty() {
@@ -150,7 +153,8 @@ impl<'a> World<'a> {
         let lookahead = if control.is_one_by_one() { TICK } else { self.net.lookahead };
         let mut looked = 0;
         loop {
-            let barrier = self.next_sample.min(self.next_trace).min(self.next_question).min(end);
+            let looks = self.next_sample.min(self.next_trace).min(self.next_question);
+            let barrier = looks.min(self.next_change()).min(end);
             let Some(start) = self.net.agenda.next().filter(|next| *next <= barrier) else {
                 self.at_barrier(barrier);
                 if barrier == end || self.is_over(barrier) {
@@ -175,6 +179,9 @@ impl<'a> World<'a> {
     /// All hosts have come to `now`, and it is time for whatever looks at several of them.
     fn at_barrier(&mut self, now: Instant) {
         self.net.at_barrier(now);
+        while now == self.next_change() {
+            self.change();
+        }
         if now == self.next_trace {
             self.sample_circuits();
             self.next_trace = now + self.scenario.trace.interval;
@@ -187,6 +194,21 @@ impl<'a> World<'a> {
             self.sample_relays();
             self.next_sample = now + self.scenario.run.sample;
         }
+    }
+
+    /// When the operator of a relay changes something next.
+    fn next_change(&self) -> Instant {
+        let next = self.scenario.changes.get(self.changed);
+        next.map_or(Instant::FAR_FUTURE, |change| Instant::ZERO + change.at)
+    }
+
+    /// Makes the next change.
+    fn change(&mut self) {
+        let change = &self.scenario.changes[self.changed];
+        let rank = self.relay_ranks[change.relay];
+        let tor = self.nodes[rank as usize].tor.as_mut().expect("every relay has its Tor");
+        tor.set_circuit_policy(self.net.now(), change.circuit_policy.clone());
+        self.changed += 1;
     }
 
     /// Whether the downloads that end the run are done. It ends with a whole sample.
@@ -282,7 +304,7 @@ impl<'a> World<'a> {
             match event {
                 Event::Connect { channel, peer } => self.net.connect_channel(rank, peer.0, channel),
                 Event::HandshakeRequested { circuit, handshake } => {
-                    tor.on_handshake(now, circuit, handshake, (), &mut kernel);
+                    tor.on_handshake(now, circuit, handshake, SimLayer::default(), &mut kernel);
                     self.place(rank, circuit, handshake);
                 }
                 Event::ExtendRequested { circuit, to, handshake } => {
@@ -294,7 +316,9 @@ impl<'a> World<'a> {
                     let handshake = SimHandshake { circuit: circuit_number, hop: hop as u8 + 1 };
                     tor.start_handshake(now, circuit, handshake, &mut kernel);
                 }
-                Event::HandshakeAnswered { circuit, .. } => tor.finish_handshake(circuit, ()),
+                Event::HandshakeAnswered { circuit, .. } => {
+                    tor.finish_handshake(circuit, SimLayer::default())
+                }
                 Event::CircuitBuilt { .. } => self.on_circuit_built(rank),
                 Event::CircuitClosed { circuit, .. } => self.on_circuit_closed(rank, circuit),
                 Event::StreamRequested { stream, target } => {

@@ -79,6 +79,16 @@ impl CircuitPolicyConfig {
         }
     }
 
+    /// The half-life, if that is all in which `other` differs from this.
+    pub(crate) fn only_half_life(&self, other: &Self) -> Option<Duration> {
+        match (self, other) {
+            (CircuitPolicyConfig::EwmaList(_), CircuitPolicyConfig::EwmaList(new))
+            | (CircuitPolicyConfig::EwmaHeap(_), CircuitPolicyConfig::EwmaHeap(new))
+            | (CircuitPolicyConfig::EwmaTick(_), CircuitPolicyConfig::EwmaTick(new)) => Some(new.half_life),
+            _ => None,
+        }
+    }
+
     /// Changes the half-life for channels to come.
     pub(crate) fn set_half_life(&mut self, half_life: Duration) {
         *self = std::mem::take(self).with_half_life(half_life);

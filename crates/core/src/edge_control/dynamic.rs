@@ -106,7 +106,7 @@ impl DynamicWindow {
     pub fn new(config: DynamicConfig) -> Self {
         let mut control = DynamicWindow {
             config,
-            deliver: DeliverWindow::new(&CIRCUIT, config.windows.sendme_bug_101),
+            deliver: DeliverWindow::circuit(config.windows),
             window: 0,
             in_flight: 0,
             sent: 0,
@@ -148,12 +148,14 @@ impl EdgeControl for DynamicWindow {
         Cells::new(self.window.saturating_sub(self.in_flight).into())
     }
 
-    fn on_package(&mut self, now: Instant, _signals: Signals) {
+    fn on_package(&mut self, now: Instant, _signals: Signals) -> bool {
         self.in_flight += 1;
         self.sent += 1;
-        if self.triggers_sendme() {
+        let triggers = self.triggers_sendme();
+        if triggers {
             self.stamps.push_back(now);
         }
+        triggers
     }
 
     fn on_deliver(&mut self, _now: Instant) -> Result<bool, Violation> {
@@ -161,7 +163,8 @@ impl EdgeControl for DynamicWindow {
     }
 
     fn on_sendme(&mut self, now: Instant, _signals: Signals) -> Result<(), Violation> {
-        // A receiver that acknowledges early would raise its window by it (paper, footnote 5).
+        // A receiver that acknowledges early raises its window by it (paper, footnote 5), unless it must prove
+        // that the cell arrived (`RelayConfig::authenticated_sendmes`).
         let sent = self.stamps.pop_front().ok_or(Violation::UnexpectedSendme)?;
         self.in_flight = self.in_flight.checked_sub(CIRCUIT.increment).ok_or(Violation::UnexpectedSendme)?;
         let sample = now - sent;
@@ -233,7 +236,7 @@ mod tests {
         let (rtt, gap) = (Duration::from_millis(400), Duration::from_millis(10));
         let mut now = Instant::ZERO;
         for _ in 0..10 {
-            (0..100).for_each(|_| control.on_package(now, Signals::default()));
+            (0..100).for_each(|_| _ = control.on_package(now, Signals::default()));
             now += gap;
         }
         // Ten SENDMEs arrive 10 ms apart, each a round trip after its cell: one change, then none.
@@ -253,7 +256,7 @@ mod tests {
     fn a_window_below_what_is_in_flight_sends_nothing() {
         let mut control = DynamicWindow::new(DynamicConfig::default());
         control.window = 1000;
-        (0..400).for_each(|_| control.on_package(Instant::ZERO, Signals::default()));
+        (0..400).for_each(|_| _ = control.on_package(Instant::ZERO, Signals::default()));
         control.window = 100;
         assert_eq!(control.package_window(), Cells::ZERO);
     }
@@ -261,7 +264,7 @@ mod tests {
     #[test]
     fn acknowledging_what_was_never_sent_is_a_violation() {
         let mut control = DynamicWindow::new(DynamicConfig::default());
-        (0..99).for_each(|_| control.on_package(Instant::ZERO, Signals::default()));
+        (0..99).for_each(|_| _ = control.on_package(Instant::ZERO, Signals::default()));
         let early = control.on_sendme(Instant::from_secs(1), Signals::default());
         assert_eq!(early, Err(Violation::UnexpectedSendme));
     }

@@ -27,8 +27,8 @@ pub struct Signals {
 pub trait EdgeControl: fmt::Debug + Send {
     /// How many more DATA cells may be packaged now [cell].
     fn package_window(&self) -> Cells;
-    /// A DATA cell was packaged.
-    fn on_package(&mut self, now: Instant, signals: Signals);
+    /// A DATA cell was packaged; true if it is one whose arrival the other end acknowledges.
+    fn on_package(&mut self, now: Instant, signals: Signals) -> bool;
     /// A DATA cell was delivered here; true if a circuit SENDME is owed.
     ///
     /// On a [`Violation`] the circuit must close.
@@ -147,8 +147,8 @@ impl EdgeControl for AnyEdgeControl {
     fn package_window(&self) -> Cells {
         each_circuit!(self, control => control.package_window())
     }
-    fn on_package(&mut self, now: Instant, signals: Signals) {
-        each_circuit!(self, control => control.on_package(now, signals));
+    fn on_package(&mut self, now: Instant, signals: Signals) -> bool {
+        each_circuit!(self, control => control.on_package(now, signals))
     }
     fn on_deliver(&mut self, now: Instant) -> Result<bool, Violation> {
         each_circuit!(self, control => control.on_deliver(now))

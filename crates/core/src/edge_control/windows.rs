@@ -17,11 +17,23 @@ pub struct WindowsConfig {
     pub stream_window: u32,
     /// Answer as clients of 0.0.0 to 0.2.1.19 did: one cell too late.
     pub sendme_bug_101: bool,
+    /// How far circuit SENDMEs run ahead of what arrived [cell], as a selfish receiver's do, which wants a larger
+    /// window; 0 is honest. The first one is on time; then each acknowledges twice as many cells as arrived since
+    /// the one before, until they are so far ahead. While the sender has sent that much, no window tells it.
+    ///
+    /// Source: DefenestraTor §4.1, footnote 5, which says no more than that it is possible. A lead that never
+    /// changes makes every round trip shorter alike, and Eq. 1 compares them with each other only: so it grows.
+    pub early_sendmes: u32,
 }
 
 impl Default for WindowsConfig {
     fn default() -> Self {
-        WindowsConfig { circuit_window: CIRCUIT.start, stream_window: STREAM.start, sendme_bug_101: false }
+        WindowsConfig {
+            circuit_window: CIRCUIT.start,
+            stream_window: STREAM.start,
+            sendme_bug_101: false,
+            early_sendmes: 0,
+        }
     }
 }
 
@@ -30,6 +42,8 @@ impl WindowsConfig {
     pub const CIRCUIT_RANGE: (u32, u32) = (CIRCUIT.increment, CIRCUIT.start);
     /// Least and most that `stream_window` may be [cell].
     pub const STREAM_RANGE: (u32, u32) = (STREAM.increment, STREAM.start);
+    /// Least and most that `early_sendmes` may be [cell].
+    pub const EARLY_RANGE: (u32, u32) = (0, CIRCUIT.start - CIRCUIT.increment);
 }
 
 /// What one layer of windows is made of [cell].
@@ -48,11 +62,20 @@ pub(super) struct DeliverWindow {
     layer: &'static Layer,
     left: u32,
     bug_101: bool,
+    /// How far ahead of what arrived SENDMEs are to be [cell].
+    early: u32,
+    /// How far they are.
+    ahead: u32,
 }
 
 impl DeliverWindow {
-    pub(super) fn new(layer: &'static Layer, bug_101: bool) -> Self {
-        DeliverWindow { layer, left: layer.start, bug_101 }
+    fn new(layer: &'static Layer, bug_101: bool, early: u32) -> Self {
+        DeliverWindow { layer, left: layer.start, bug_101, early, ahead: 0 }
+    }
+
+    /// Of a circuit.
+    pub(super) fn circuit(config: WindowsConfig) -> Self {
+        DeliverWindow::new(&CIRCUIT, config.sendme_bug_101, config.early_sendmes)
     }
 
     fn deliver(&mut self) -> Result<(), Violation> {
@@ -69,7 +92,7 @@ impl DeliverWindow {
     /// Whether a SENDME is owed. The 101 bug compares with "less than" where "at most" is right,
     /// so the first one comes a cell late and every later one on time.
     fn owes_sendme(&self) -> bool {
-        let due = self.layer.start - self.layer.increment;
+        let due = self.layer.start - self.layer.increment + self.ahead;
         if self.bug_101 { self.left < due } else { self.left <= due }
     }
 
@@ -77,6 +100,7 @@ impl DeliverWindow {
         let owed = self.owes_sendme();
         if owed {
             self.left += self.layer.increment;
+            self.ahead = (self.ahead + self.layer.increment / 2).min(self.early);
         }
         owed
     }
@@ -118,6 +142,8 @@ impl PackageWindow {
 #[derive(Debug)]
 pub struct CircuitWindow {
     package: PackageWindow,
+    /// Cells packaged since the last one whose arrival is acknowledged.
+    packaged: u32,
     deliver: DeliverWindow,
 }
 
@@ -126,7 +152,8 @@ impl CircuitWindow {
     pub fn new(config: WindowsConfig) -> Self {
         CircuitWindow {
             package: PackageWindow::new(&CIRCUIT, config.circuit_window),
-            deliver: DeliverWindow::new(&CIRCUIT, config.sendme_bug_101),
+            packaged: 0,
+            deliver: DeliverWindow::circuit(config),
         }
     }
 }
@@ -135,8 +162,10 @@ impl EdgeControl for CircuitWindow {
     fn package_window(&self) -> Cells {
         Cells::new(self.package.left.into())
     }
-    fn on_package(&mut self, _now: Instant, _signals: Signals) {
+    fn on_package(&mut self, _now: Instant, _signals: Signals) -> bool {
         self.package.on_package();
+        self.packaged = (self.packaged + 1) % CIRCUIT.increment;
+        self.packaged == 0
     }
     fn on_deliver(&mut self, _now: Instant) -> Result<bool, Violation> {
         self.deliver.on_deliver()
@@ -168,7 +197,7 @@ impl StreamWindow {
     pub fn new(config: WindowsConfig) -> Self {
         StreamWindow {
             package: PackageWindow::new(&STREAM, config.stream_window),
-            deliver: DeliverWindow::new(&STREAM, config.sendme_bug_101),
+            deliver: DeliverWindow::new(&STREAM, config.sendme_bug_101, 0),
         }
     }
 }
@@ -241,13 +270,34 @@ mod tests {
     }
 
     #[test]
+    fn a_selfish_receiver_acknowledges_twice_as_fast_until_it_is_ahead() {
+        for (early_sendmes, expected) in [
+            (0, [100, 200, 300, 400, 500]),
+            (30, [100, 170, 270, 370, 470]),
+            (120, [100, 150, 200, 280, 380]),
+        ] {
+            let config = WindowsConfig { early_sendmes, ..WindowsConfig::default() };
+            let mut receiver = CircuitWindow::new(config);
+            let owed: Vec<u32> = (1..=500).filter(|_| receiver.on_deliver(T).unwrap()).take(5).collect();
+            assert_eq!(owed, expected, "{early_sendmes}");
+        }
+    }
+
+    #[test]
+    fn every_hundredth_cell_is_one_that_is_acknowledged() {
+        let mut sender = window(550, false);
+        let acknowledged: Vec<u32> = (1..=550).filter(|_| sender.on_package(T, Signals::default())).collect();
+        assert_eq!(acknowledged, [100, 200, 300, 400, 500]);
+    }
+
+    #[test]
     fn a_sendme_for_nothing_is_a_violation() {
         assert_eq!(window(1000, false).on_sendme(T, Signals::default()), Err(Violation::UnexpectedSendme));
     }
 
     #[test]
     fn a_peer_that_ignores_the_window_is_a_violation() {
-        let mut receiver = DeliverWindow::new(&CIRCUIT, false);
+        let mut receiver = DeliverWindow::circuit(WindowsConfig::default());
         for _ in 0..1000 {
             receiver.deliver().unwrap();
         }

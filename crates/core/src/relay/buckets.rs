@@ -214,22 +214,25 @@ impl<C: Cell> Relay<C> {
             return;
         }
         self.node.throttle_clients(now);
-        let waiting = std::mem::take(&mut self.node.waiting);
+        // Who has to wait again is noted in the list that was emptied the last time.
+        let mut waiting = std::mem::replace(&mut self.node.waiting, std::mem::take(&mut self.woken));
+        waiting.due = None;
         if self.node.throttle.is_some() {
             self.node.await_refill(now);
         }
-        for channel in waiting.reads {
+        for channel in waiting.reads.drain(..) {
             self.node.set_interest(channel, kernel, |interest| interest.readable = true);
         }
-        for channel in waiting.writes {
+        for channel in waiting.writes.drain(..) {
             self.scheduler.on_refill(now, channel, &mut self.node.lend(now, kernel));
         }
-        for stream in waiting.stream_reads {
+        for stream in waiting.stream_reads.drain(..) {
             self.node.refresh_stream(stream, kernel);
         }
-        for stream in waiting.stream_writes {
+        for stream in waiting.stream_writes.drain(..) {
             self.node.flush_stream(now, stream, kernel);
         }
+        self.woken = waiting;
     }
 }
 

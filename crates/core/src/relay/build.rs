@@ -40,7 +40,9 @@ impl<C: Cell> Relay<C> {
         let extend = if origin.layers.is_empty() { None } else { origin.to_extend.pop_front() };
         state.extending = true;
         match (extend, leg) {
-            (Some(to), _) => self.node.send_relay(now, circuit, None, Message::Extend(to, handshake)),
+            (Some(to), _) => {
+                self.node.send_relay(now, circuit, None, Message::Extend(to, handshake));
+            }
             (None, Some(leg)) => self.node.send_create(now, circuit, leg, handshake),
             (None, None) => return,
         }
@@ -137,28 +139,30 @@ impl<C: Cell> Node<C> {
         self.enqueue(now, circuit, Direction::Forward, C::create(leg.id, handshake));
     }
 
-    /// Sends a relay message from this end of the circuit to the other one.
+    /// Sends a relay message from this end of the circuit to the other one; returns its digest if it could.
     pub(super) fn send_relay(
         &mut self,
         now: Instant,
         circuit: CircuitIndex,
         stream: Option<StreamId>,
         message: Message<C>,
-    ) {
+    ) -> Option<C::Digest> {
         let state = self.circuit(circuit);
         let direction = state.outward();
-        let Some(leg) = state.lane(direction).to else { return };
+        let leg = state.lane(direction).to?;
         let mut cell = C::relay(leg.id, stream, message);
-        match &mut state.end {
-            End::Opening => return,
+        let digest = match &mut state.end {
+            End::Opening => return None,
             End::Relay(layer) => cell.seal(layer),
             End::Origin(origin) => {
-                let Some((last, nearer)) = origin.layers.split_last_mut() else { return };
-                cell.seal(last);
+                let (last, nearer) = origin.layers.split_last_mut()?;
+                let digest = cell.seal(last);
                 nearer.iter_mut().rev().for_each(|layer| cell.wrap(layer));
+                digest
             }
-        }
+        };
         self.counters.made += 1;
         self.enqueue(now, circuit, direction, cell);
+        Some(digest)
     }
 }

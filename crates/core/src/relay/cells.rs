@@ -90,7 +90,9 @@ impl<C: Cell> Relay<C> {
             End::Origin(origin) if origin.layers.is_empty() => {
                 self.node.events.push_back(Event::HandshakeAnswered { circuit, handshake });
             }
-            End::Relay(_) => self.node.send_relay(now, circuit, None, Message::Extended(handshake)),
+            End::Relay(_) => {
+                self.node.send_relay(now, circuit, None, Message::Extended(handshake));
+            }
             End::Origin(_) | End::Opening => return Err(Violation::UnexpectedCell),
         }
         Ok(())
@@ -126,7 +128,7 @@ impl<C: Cell> Relay<C> {
     ) -> Result<(), Violation> {
         let circuit = self.node.circuit(index);
         let direction = circuit.arriving(channel, cell.circ_id());
-        let readable = match &mut circuit.end {
+        let digest = match &mut circuit.end {
             End::Opening => {
                 self.node.counters.consumed += 1;
                 return Err(Violation::UnexpectedCell);
@@ -134,37 +136,38 @@ impl<C: Cell> Relay<C> {
             End::Relay(layer) if direction == Direction::Forward => cell.peel(layer),
             End::Relay(layer) => {
                 cell.wrap(layer);
-                false
+                None
             }
             End::Origin(origin) => {
                 let last = origin.layers.len().wrapping_sub(1);
-                match origin.layers.iter_mut().position(|layer| cell.peel(layer)) {
+                let mut layers = origin.layers.iter_mut().enumerate();
+                match layers.find_map(|(hop, layer)| Some((hop, cell.peel(layer)?))) {
                     // Only the last hop speaks to us: it has the streams, and it extends.
-                    Some(hop) if hop != last => {
+                    Some((hop, _)) if hop != last => {
                         self.node.counters.consumed += 1;
                         return Err(Violation::UnexpectedCell);
                     }
-                    found => found.is_some(),
+                    found => found.map(|(_, digest)| digest),
                 }
             }
         };
         let onward = circuit.lane(direction).to;
         let most = self.node.config.limits.circuit_queue as usize;
-        let lane = if readable { direction.opposite() } else { direction };
+        let lane = if digest.is_some() { direction.opposite() } else { direction };
         // Who ignores windows, or makes us answer what it does not read, fills no memory with it.
         if self.node.circuit(index).lane(lane).queue.len() >= most {
             self.node.counters.consumed += 1;
             return Err(Violation::QueueExceeded);
         }
         self.node.track(now, &cell, index, direction, Station::Parsed);
-        match onward {
-            _ if readable => self.on_message(now, index, cell, kernel),
-            Some(leg) => {
+        match (digest, onward) {
+            (Some(digest), _) => self.on_message(now, index, cell, digest, kernel),
+            (None, Some(leg)) => {
                 cell.set_circ_id(leg.id);
                 self.node.enqueue(now, index, direction, cell);
                 Ok(())
             }
-            None => {
+            (None, None) => {
                 self.node.counters.consumed += 1;
                 Err(Violation::Unrecognised)
             }
@@ -177,6 +180,7 @@ impl<C: Cell> Relay<C> {
         now: Instant,
         circuit: CircuitIndex,
         cell: C,
+        digest: C::Digest,
         kernel: &mut impl Kernel<C>,
     ) -> Result<(), Violation> {
         self.node.counters.consumed += 1;
@@ -187,9 +191,11 @@ impl<C: Cell> Relay<C> {
         }
         let is_origin = matches!(self.node.circuit(circuit).end, End::Origin(_));
         match (message, id) {
-            (Message::Data(payload), Some(id)) => self.node.deliver(now, circuit, id, payload, kernel),
-            (Message::Sendme, None) => self.node.on_circuit_sendme(now, circuit),
-            (Message::Sendme, Some(id)) => self.node.on_stream_sendme(now, circuit, id, kernel),
+            (Message::Data(payload), Some(id)) => {
+                self.node.deliver(now, circuit, id, payload, digest, kernel)
+            }
+            (Message::Sendme(proof), None) => self.node.on_circuit_sendme(now, circuit, proof),
+            (Message::Sendme(_), Some(id)) => self.node.on_stream_sendme(now, circuit, id, kernel),
             (Message::End, Some(id)) => {
                 self.node.on_end(now, circuit, id, kernel);
                 Ok(())

@@ -150,8 +150,11 @@ impl<C: Cell> Node<C> {
         state.control.on_package(now);
         let circuit = state.circuit;
         let signals = self.signals(circuit);
-        self.edge(circuit).control.on_package(now, signals);
-        self.send_relay(now, circuit, Some(id), Message::Data(payload));
+        let is_acknowledged = self.edge(circuit).control.on_package(now, signals);
+        let digest = self.send_relay(now, circuit, Some(id), Message::Data(payload));
+        if is_acknowledged && self.config.authenticated_sendmes {
+            self.edge(circuit).unproven.extend(digest);
+        }
     }
 
     /// Stops the edge whose queue got full, whatever filled it.
@@ -192,7 +195,8 @@ impl<C: Cell> Node<C> {
         if self.edge_queue_has_drained(circuit) {
             self.edge(circuit).queue_full = false;
         }
-        let mut streams = self.edge(circuit).streams.clone();
+        let mut streams = std::mem::take(&mut self.turns);
+        streams.clone_from(&self.edge(circuit).streams);
         if streams.len() > 1 {
             let edge = self.edge(circuit);
             edge.turn = (edge.turn + 1) % streams.len();
@@ -209,6 +213,7 @@ impl<C: Cell> Node<C> {
                 self.streams.contains(stream.0 as usize) && self.package(now, *stream, share, kernel) == share
             });
         }
+        self.turns = streams;
         self.refresh_edge(circuit, kernel);
     }
 
@@ -246,12 +251,13 @@ impl<C: Cell> Node<C> {
         circuit: CircuitIndex,
         id: StreamId,
         payload: C::Payload,
+        digest: C::Digest,
         kernel: &mut impl Kernel<C>,
     ) -> Result<(), Violation> {
         self.counters.data_delivered += 1;
         if self.edge(circuit).control.on_deliver(now)? {
             self.counters.sendmes += 1;
-            self.send_relay(now, circuit, None, Message::Sendme);
+            self.send_relay(now, circuit, None, Message::Sendme(Some(digest)));
         }
         // Data of a stream that was closed meanwhile is counted and dropped.
         let Some(stream) = self.stream_of(circuit, id) else {
@@ -286,7 +292,7 @@ impl<C: Cell> Node<C> {
         let (circuit, id, buffered) = (state.circuit, state.id, state.buffered());
         // Also after END, as C tor does: what was sent is acknowledged, whoever still listens.
         while self.streams[stream.0 as usize].control.take_sendme(now, buffered) {
-            self.send_relay(now, circuit, Some(id), Message::Sendme);
+            self.send_relay(now, circuit, Some(id), Message::Sendme(None));
         }
         let state = &self.streams[stream.0 as usize];
         if state.ended && state.outbuf.is_empty() {
@@ -307,8 +313,19 @@ impl<C: Cell> Node<C> {
         }
     }
 
-    pub(super) fn on_circuit_sendme(&mut self, now: Instant, circuit: CircuitIndex) -> Result<(), Violation> {
+    pub(super) fn on_circuit_sendme(
+        &mut self,
+        now: Instant,
+        circuit: CircuitIndex,
+        proof: Option<C::Digest>,
+    ) -> Result<(), Violation> {
         let signals = self.signals(circuit);
+        if self.config.authenticated_sendmes {
+            let arrived = self.edge(circuit).unproven.pop_front().ok_or(Violation::UnexpectedSendme)?;
+            if proof != Some(arrived) {
+                return Err(Violation::ForgedSendme);
+            }
+        }
         self.edge(circuit).control.on_sendme(now, signals)?;
         self.resume.push_back(circuit);
         Ok(())
@@ -371,11 +388,12 @@ impl<C: Cell> Node<C> {
 /// Streams come and go.
 impl<C: Cell> Node<C> {
     /// The circuit's edge, made when it is first needed.
-    fn edge(&mut self, circuit: CircuitIndex) -> &mut Edge {
+    fn edge(&mut self, circuit: CircuitIndex) -> &mut Edge<C> {
         let config = self.config.edge_control;
         self.circuit(circuit).edge.get_or_insert_with(|| {
             Box::new(Edge {
                 control: config.build_circuit(),
+                unproven: VecDeque::new(),
                 streams: Vec::new(),
                 turn: 0,
                 queue_full: false,

@@ -43,6 +43,8 @@ pub struct Relay<C: Cell> {
     node: Node<C>,
     /// Cells just taken from the kernel; kept for its memory.
     inbuf: VecDeque<C>,
+    /// Who waited for the last refill: empty, kept for its memory.
+    woken: Waiting,
 }
 
 /// All of a relay but its scheduler, which works on it.
@@ -62,6 +64,8 @@ struct Node<C: Cell> {
     doomed: Vec<ChannelKey>,
     /// Circuits whose edges may read their streams again.
     resume: VecDeque<CircuitIndex>,
+    /// Streams of a circuit whose turn is yet to come while they are read; kept for its memory.
+    turns: Vec<StreamKey>,
     /// Channels that have cells again and whose scheduler was not told yet.
     ready: VecDeque<ChannelKey>,
     events: VecDeque<Event<C>>,
@@ -115,12 +119,14 @@ impl<C: Cell> Relay<C> {
             waiting: Waiting::default(),
             doomed: Vec::new(),
             resume: VecDeque::new(),
+            turns: Vec::new(),
             ready: VecDeque::new(),
             events: VecDeque::new(),
             counters: Counters::default(),
             config,
         };
-        let mut relay = Relay { scheduler: node.config.scheduler.build(), node, inbuf: VecDeque::new() };
+        let scheduler = node.config.scheduler.build();
+        let mut relay = Relay { scheduler, node, inbuf: VecDeque::new(), woken: Waiting::default() };
         if relay.node.throttle.is_some() {
             relay.node.await_refill(now);
         }
@@ -191,8 +197,12 @@ impl<C: Cell> Relay<C> {
     }
 
     /// The operator chose another circuit policy (EWMA §3.1 switches it by SIGHUP). All queues stay; the new policy
-    /// knows nothing of what was sent before, so that all circuits begin alike, in the order of their keys.
+    /// knows nothing of what was sent before, so that all circuits begin alike, in the order of their keys; but the
+    /// same one with another half-life keeps its counts, as [`set_half_life`](Self::set_half_life) does.
     pub fn set_circuit_policy(&mut self, now: Instant, config: CircuitPolicyConfig) {
+        if let Some(half_life) = self.node.config.circuit_policy.only_half_life(&config) {
+            return self.set_half_life(now, half_life);
+        }
         let node = &mut self.node;
         for (_, channel) in &mut node.channels {
             channel.policy = config.build();

@@ -25,7 +25,7 @@ enum Body {
 /// One layer: whose, and the how-manieth of it. As with a stream cipher, a cell that was lost,
 /// repeated or overtaken makes all that follow unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Skin(u32, u64);
+pub(super) struct Skin(u32, u64);
 
 const GARBLED: Skin = Skin(u32::MAX, 0);
 
@@ -99,6 +99,8 @@ impl Cell for TestCell {
     /// The key itself.
     type Handshake = u32;
     type Layer = Layer;
+    /// The layer that the end alone adds.
+    type Digest = Skin;
 
     fn wire_size(&self) -> u32 {
         512
@@ -153,24 +155,27 @@ impl Cell for TestCell {
         assert_eq!(skins, [], "a relay reads only what is in the clear");
         Some((stream, *message?))
     }
-    fn seal(&mut self, layer: &mut Layer) {
+    fn seal(&mut self, layer: &mut Layer) -> Skin {
         let Body::Relay(skins, ..) = &mut self.body else { panic!("only RELAY cells are sealed") };
         assert_eq!(*skins, [], "only what is in the clear is sealed");
-        skins.push(layer.add());
+        let skin = layer.add();
+        skins.push(skin);
+        skin
     }
     fn wrap(&mut self, layer: &mut Layer) {
         let Body::Relay(skins, ..) = &mut self.body else { panic!("only RELAY cells are wrapped") };
         assert_ne!(*skins, [], "only what is sealed is wrapped");
         skins.push(layer.add());
     }
-    fn peel(&mut self, layer: &mut Layer) -> bool {
+    fn peel(&mut self, layer: &mut Layer) -> Option<Skin> {
         let Body::Relay(skins, ..) = &mut self.body else { panic!("only RELAY cells are peeled") };
         layer.removed += 1;
-        if skins.last() == Some(&Skin(layer.key, layer.removed)) {
+        let skin = Skin(layer.key, layer.removed);
+        if skins.last() == Some(&skin) {
             skins.pop();
         } else {
             skins.push(GARBLED);
         }
-        skins.is_empty()
+        skins.is_empty().then_some(skin)
     }
 }

@@ -12,7 +12,9 @@ impl EdgeControl for Lawless {
     fn package_window(&self) -> Cells {
         Cells::new(u64::MAX)
     }
-    fn on_package(&mut self, _now: Instant, _signals: Signals) {}
+    fn on_package(&mut self, _now: Instant, _signals: Signals) -> bool {
+        false
+    }
     fn on_deliver(&mut self, _now: Instant) -> Result<bool, Violation> {
         Ok(self.0)
     }

@@ -64,8 +64,9 @@ impl EdgeControl for Twenty {
     fn package_window(&self) -> Cells {
         Cells::new(self.package)
     }
-    fn on_package(&mut self, _now: Instant, _signals: Signals) {
+    fn on_package(&mut self, _now: Instant, _signals: Signals) -> bool {
         self.package -= 1;
+        self.package.is_multiple_of(10)
     }
     fn on_deliver(&mut self, _now: Instant) -> Result<bool, Violation> {
         self.unacknowledged = (self.unacknowledged + 1) % 10;

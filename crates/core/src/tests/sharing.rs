@@ -103,6 +103,16 @@ fn a_policy_changed_at_run_time_keeps_queues_and_decides_from_then_on() {
     assert!(switched_on * 3 < switched_off * 2, "on {switched_on:?}, off {switched_off:?}");
 }
 
+#[test]
+fn another_half_life_is_not_another_policy() {
+    let config = |secs| EwmaConfig { half_life: Duration::from_secs(secs) };
+    let heap = |secs| CircuitPolicyConfig::EwmaHeap(config(secs));
+    assert_eq!(heap(30).only_half_life(&heap(5)), Some(Duration::from_secs(5)));
+    assert_eq!(heap(30).only_half_life(&CircuitPolicyConfig::EwmaList(config(5))), None);
+    assert_eq!(heap(30).only_half_life(&CircuitPolicyConfig::RoundRobin), None);
+    assert_eq!(CircuitPolicyConfig::RoundRobin.only_half_life(&heap(5)), None);
+}
+
 fn limited(rate_kib: u64, burst_kib: u64, refill: Refill) -> RelayConfig {
     let bandwidth = Some(Bandwidth { rate: DataRate::kib(rate_kib), burst: Bytes::kib(burst_kib) });
     let windows = WindowsConfig { circuit_window: 1000, ..WindowsConfig::default() };

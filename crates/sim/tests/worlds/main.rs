@@ -1,6 +1,7 @@
 //! Whole worlds: scenarios from their text, run to the end, and judged by what they leave.
 
 mod buckets;
+mod changes;
 mod clients;
 mod conservation;
 mod defenestrator;

@@ -62,6 +62,12 @@ impl LinuxCell {
         u32::from_be_bytes([self.0[at], self.0[at + 1], self.0[at + 2], self.0[at + 3]])
     }
 
+    /// Of the body in the clear and its number (FNV-1a).
+    fn digest(&self, cell: u64) -> u64 {
+        let add = |digest: u64, byte: &u8| (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        self.0[BODY..].iter().fold(0xcbf2_9ce4_8422_2325 ^ cell, add)
+    }
+
     fn blur(&mut self, key: u32, cell: u64) {
         let mut state = u64::from(key) << 32 ^ cell;
         for byte in &mut self.0[BODY..] {
@@ -78,6 +84,7 @@ impl Cell for LinuxCell {
     type LinkSpec = PeerId;
     type Handshake = u32;
     type Layer = Layer;
+    type Digest = u64;
 
     fn wire_size(&self) -> u32 {
         SIZE as u32
@@ -128,7 +135,7 @@ impl Cell for LinuxCell {
             Message::Data(body) => (2, body.0),
             Message::End => (3, Vec::new()),
             Message::Connected => (4, Vec::new()),
-            Message::Sendme => (5, Vec::new()),
+            Message::Sendme(proof) => (5, proof.map_or(Vec::new(), |digest| digest.to_be_bytes().to_vec())),
             Message::Extend(to, handshake) => (6, [to.0.to_be_bytes(), handshake.to_be_bytes()].concat()),
             Message::Extended(handshake) => (7, handshake.to_be_bytes().to_vec()),
         };
@@ -149,7 +156,8 @@ impl Cell for LinuxCell {
             2 if len <= MAX_PAYLOAD => Message::Data(Body(self.0[DATA..DATA + usize::from(len)].to_vec())),
             3 => Message::End,
             4 => Message::Connected,
-            5 => Message::Sendme,
+            5 if len == 0 => Message::Sendme(None),
+            5 => Message::Sendme(Some(u64::from(self.get(DATA)) << 32 | u64::from(self.get(DATA + 4)))),
             6 => Message::Extend(PeerId(self.get(DATA)), self.get(DATA + 4)),
             7 => Message::Extended(self.get(DATA)),
             _ => return None,
@@ -157,16 +165,18 @@ impl Cell for LinuxCell {
         Some((NonZeroU16::new(stream).map(StreamId), message))
     }
 
-    fn seal(&mut self, layer: &mut Layer) {
+    fn seal(&mut self, layer: &mut Layer) -> u64 {
+        let digest = self.digest(layer.added + 1);
         self.wrap(layer);
+        digest
     }
     fn wrap(&mut self, layer: &mut Layer) {
         layer.added += 1;
         self.blur(layer.key, layer.added);
     }
-    fn peel(&mut self, layer: &mut Layer) -> bool {
+    fn peel(&mut self, layer: &mut Layer) -> Option<u64> {
         layer.removed += 1;
         self.blur(layer.key, layer.removed);
-        self.0[BODY..BODY + 4] == MARK
+        (self.0[BODY..BODY + 4] == MARK).then(|| self.digest(layer.removed))
     }
 }

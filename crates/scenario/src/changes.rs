@@ -1,0 +1,93 @@
+//! What changes while a run is under way: a change sets keys as a variant does, at its time.
+
+use crate::build::View;
+use crate::error::Mistake;
+use crate::model::{Change, Scenario};
+use crate::overrides;
+use crate::print;
+use crate::resolve::{Resolved, resolve};
+use crate::tor;
+use crate::tree::{Node, Table, Value};
+use penstock_units::Duration;
+
+/// The changes of one variant, in the order of time.
+///
+/// `root` is the file with its overrides, `resolved` the same with all defaults, `scenario` what it says at first.
+pub(crate) fn changes(
+    root: &Table,
+    resolved: &Resolved,
+    scenario: &Scenario,
+) -> Result<Vec<Change>, Mistake> {
+    let Value::List(list) = &resolved.full["changes"].value else {
+        unreachable!("the schema lets only a list through here")
+    };
+    let (mut root, mut full) = (root.clone(), resolved.full.clone());
+    let (mut changes, mut last) = (Vec::new(), Duration::ZERO);
+    for (index, node) in list.iter().enumerate() {
+        let path = format!("changes.{index}");
+        let view = View { table: table(node), path: &path };
+        last = time(view, scenario.run.duration, last)?;
+        let overlay = overrides::of_change(table(&view.table["set"]))?;
+        overrides::check_names(&root, &overlay)?;
+        refuse_the_rest(&overlay)?;
+        overrides::merge(&mut root, &overlay);
+        let next = resolve(&root)?.full;
+        let before = changes.len();
+        for (relay, model) in scenario.relays.iter().enumerate() {
+            let [was, is] = [&full, &next].map(|full| table(&table(&full["relays"])[&model.host.group]));
+            let said = |table: &Table| print::value(&table["circuit_policy"]);
+            if said(was) != said(is) {
+                let circuit_policy = tor::circuit_policy(View { table: is, path: "" });
+                changes.push(Change { at: last, relay, circuit_policy });
+            }
+        }
+        if changes.len() == before {
+            let message = "this changes nothing; it must set a circuit_policy that not all of these relays have already";
+            return Err(view.wrong("set", message));
+        }
+        full = next;
+    }
+    Ok(changes)
+}
+
+fn table(node: &Node) -> &Table {
+    node.table().expect("the schema lets only tables through here")
+}
+
+/// When a change happens: within the run, and not before the one above it.
+fn time(view: View<'_>, end: Duration, last: Duration) -> Result<Duration, Mistake> {
+    let at = view.span("at");
+    let said = view.text("at");
+    if at >= end {
+        let end = penstock_units::parse::show_duration(end);
+        let message =
+            format!("\"{said}\" is not within the run; it must be shorter than run.duration, \"{end}\"");
+        return Err(view.wrong("at", message));
+    }
+    if at < last {
+        let message =
+            format!("\"{said}\" is before the change above it; changes must be in the order of time");
+        return Err(view.wrong("at", message));
+    }
+    Ok(at)
+}
+
+/// Refuses what no operator of a running relay can change.
+fn refuse_the_rest(overlay: &Table) -> Result<(), Mistake> {
+    let can_change = |key: &str| {
+        let mut keys = key.split('.');
+        let of_relays = match keys.next() {
+            Some("relay") => true,
+            Some("relays") => keys.next().is_some(),
+            _ => false,
+        };
+        of_relays && keys.next() == Some("circuit_policy")
+    };
+    match overrides::leaves(overlay).into_iter().find(|(key, _)| !can_change(key)) {
+        None => Ok(()),
+        Some((key, node)) => {
+            let message = "this cannot change in a run; only circuit_policy of [relay] and [relays.NAME] can";
+            Err(Mistake::new(node.at, key, message))
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! No cell, packet or event costs an allocation.
+
+use penstock_scenario::Document;
+use penstock_sim::{Control, Outcome, run};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    /// How often this thread asked; tests run beside each other.
+    static ASKED: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+#[allow(unsafe_code, reason = "an allocator cannot be written without")]
+// SAFETY: everything is the system allocator's; we only count.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ASKED.with(|asked| asked.set(asked.get() + 1));
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(at, layout) }
+    }
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ASKED.with(|asked| asked.set(asked.get() + 1));
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static HEAP: Counting = Counting;
+
+/// Two clients download for ever over one path; nothing is sampled but at the end.
+const BULK: &str = r#"
+[scenario]
+title = "a test"
+[run]
+duration = "10 s"
+sample = "1 h"
+[network]
+rtt = "40 ms"
+[relays.entry]
+[relays.middle]
+link = "1 MiB/s"
+[relays.exit]
+[client]
+path = ["entry", "middle", "exit"]
+[clients.one]
+workload = "bulk"
+[clients.two]
+workload = "bulk"
+[servers.destination]
+[workloads.bulk]
+size = "1 GiB"
+"#;
+
+/// How often a run of so many seconds asked, and the cells that its relays and clients sent.
+fn asked(set: &[&str], seconds: u32) -> (u64, u64) {
+    let mut sets = vec![format!("run.duration=\"{seconds} s\"")];
+    sets.extend(set.iter().map(|set| (*set).to_owned()));
+    let document = Document::parse(BULK, "bulk.toml", &sets).expect("the scenario is right");
+    let scenario = document.scenario("default").expect("it has one variant");
+    let before = ASKED.with(Cell::get);
+    let Outcome { stats, .. } = run(scenario, 1, &Control::new()).expect("nobody cancels");
+    (ASKED.with(Cell::get) - before, stats.cells)
+}
+
+/// With windows that fit into the kernels' buffers: where packets are lost, some queue now and then is longer than
+/// it ever was.
+#[test]
+fn a_world_in_its_stride_asks_the_heap_for_nothing() {
+    let settings: [&[&str]; 5] = [
+        &["relay.edge_control.circuit_window=100"],
+        &["relay.edge_control.circuit_window=100", "relay.circuit_policy=ewma"],
+        &["relay.edge_control=dynamic-windows", "relay.authenticated_sendmes=true"],
+        &["relay.edge_control.circuit_window=100", "relays.middle.bandwidth_rate=200 KiB/s"],
+        &["relay.edge_control.circuit_window=100", "relays.exit.connection_rate=200 KiB/s"],
+    ];
+    for set in settings {
+        // Until the buffers are as large as they become, and queues with them.
+        let (short, long) = (asked(set, 60), asked(set, 80));
+        let cells = long.1 - short.1;
+        assert!(cells > 20_000, "{cells} cells");
+        assert_eq!(long.0 - short.0, 0, "{set:?}: for {cells} cells, after {}", short.0);
+    }
+}
+
+/// Queues still grow here, but not with the cells.
+#[test]
+fn a_world_that_loses_packets_asks_for_less_than_one_in_five_thousand_cells() {
+    let (short, long) = (asked(&[], 20), asked(&[], 40));
+    let cells = long.1 - short.1;
+    assert!(cells > 100_000, "{cells} cells");
+    assert!((long.0 - short.0) * 5_000 < cells, "{} for {cells} cells", long.0 - short.0);
+}

@@ -1,0 +1,67 @@
+//! What an operator changes while relays run.
+
+use crate::util::{Lab, assert_conserved};
+use penstock_record::Tables;
+use penstock_sim::{Control, Outcome};
+
+/// Many clients share the middle's channel to the entry, so that who goes first matters.
+fn lab(changes: &str) -> Lab {
+    Lab::path()
+        .with("[clients.crowd]\ncount = 3\nworkload = \"web\"\n")
+        .with(changes)
+        .set("run.duration", "20 s")
+        .set("trace.cells", "0")
+}
+
+const EWMA: &str = r#"
+[[changes]]
+at = "10 s"
+set = { "relays.middle.circuit_policy" = { kind = "ewma", half_life = "5 s" } }
+"#;
+
+/// What was sampled at `t` or before it [s], or after it.
+fn sampled(tables: &Tables, t: f64, before: bool) -> Vec<String> {
+    let relays = tables.relays.iter().filter(|row| (row.t_s <= t) == before).map(|row| format!("{row:?}"));
+    let circuits = tables.circuits.iter().filter(|row| (row.t_s <= t) == before);
+    relays.chain(circuits.map(|row| format!("{row:?}"))).collect()
+}
+
+#[test]
+fn a_run_is_the_same_until_a_change_and_another_one_after_it() {
+    let (without, with) = (lab("").run(3), lab(EWMA).run(3));
+    for outcome in [&without, &with] {
+        assert_conserved(outcome);
+    }
+    let [before, after] = [true, false].map(|before| {
+        let [one, other] = [&without, &with].map(|outcome| sampled(&outcome.tables, 10.0, before));
+        assert!(one.len() > 1000, "{} rows", one.len());
+        one == other
+    });
+    assert_eq!([before, after], [true, false]);
+}
+
+#[test]
+fn a_change_between_two_samples_leaves_the_same_one_event_at_a_time() {
+    let more = "[[changes]]\nat = \"12345678 us\"\nset = { \"relays.middle.circuit_policy.half_life\" = \"100 ms\" }\n";
+    let lab = lab(&format!("{EWMA}{more}"));
+    let document = lab.document();
+    let scenario = document.scenario("stock").expect("the variant is in the text");
+    let slow: Outcome = penstock_sim::run(scenario, 3, &Control::one_by_one()).expect("nobody cancels");
+    let fast = lab.run(3);
+    assert!(fast.tables == slow.tables, "the tables differ");
+    assert_eq!((fast.stats, &fast.nodes), (slow.stats, &slow.nodes));
+    assert!(fast.tables != self::lab(EWMA).run(3).tables, "another half-life makes another run");
+}
+
+#[test]
+fn a_change_to_the_same_policy_in_another_form_leaves_downloads_running() {
+    let text = "[[changes]]\nat = \"10 s\"\nset = { \"relay.circuit_policy\" = { kind = \"ewma\", form = \"list\" } }\n";
+    let outcome = lab(text).run(3);
+    assert_conserved(&outcome);
+    let late = outcome
+        .tables
+        .transfers
+        .iter()
+        .filter(|row| row.start_s < 10.0 && row.start_s + row.ttlb_s.unwrap_or(0.0) > 10.0);
+    assert!(late.count() > 0, "a download goes on over the change");
+}
