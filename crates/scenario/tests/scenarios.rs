@@ -23,6 +23,7 @@ const SHIPPED: &[&str] = &[
     "defenestrator/ewma",
     "ewma/bulk-and-small",
     "ewma/bulk",
+    "ewma/cpu",
     "ewma/half-life",
     "ewma/outbuf",
 ];
