@@ -32,6 +32,8 @@ SERVER_LINK = "1 GiB/s"
 ENDLESS = "4 GiB"
 """A file that no run of goodput finishes."""
 GIVE_UP = "6 h"
+BUFFER = "6 MiB"
+"""Buffers of profile ns3, which tunes none: those of ns-3 in the judge (`ns3_referee.py`)."""
 
 
 def rows(profile: str, runs: Iterable[Run]) -> Iterator[dict[str, Any]]:
@@ -98,7 +100,9 @@ def samples(circuits: pl.DataFrame) -> list[list[float | None]]:
 def simulate(profile: str, condition: Run, repeats: list[int], sets: list[str]) -> Iterator[penstock.Result]:
     """The result of a condition, in a directory that is gone afterwards; seeds are the repeats."""
     stop = "none" if condition.experiment == "goodput" else '{ workload = "file", downloads = 1 }'
+    buffers = [f"tcp.send_buffer={BUFFER}", f"tcp.receive_buffer={BUFFER}"] if profile == "ns3" else []
     base = [
+        *buffers,
         f"tcp.profile={profile}",
         f"tcp.congestion={condition.congestion}",
         f"network.rtt={condition.rtt_s * 1e3:g} ms",
