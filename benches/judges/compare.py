@@ -4,11 +4,11 @@
     .venv/bin/python benches/judges/compare.py --data docs/data/tcp --images docs/images
 
 Reads all `*.jsonl` (`rows.py` says what a row is); the model's are in `model-<profile>.jsonl`. Each condition has a
-line for each referee that was there, with its median and range over the repeats, and beside it for each profile of the
-model the median and its ratio to that referee. An asterisk is a ratio more than 15 % away from 1; `!` after a referee
-says that the referees themselves are that far apart. A profile is held to its own referee: `linux-6` to Linux 6, `ns3` to
-ns-3; `linux-3.2`, whose kernel nobody ran, to what lies between the referees. Loss beyond 2 % is shown, and no profile is
-held to it. `--markdown` prints the tables of docs/tcp.md instead.
+line for each referee that was there, with its median and range over the repeats, and beside it for each profile of
+the model the median and its ratio to that referee. An asterisk is a ratio more than 15 % away from 1; `!` after a
+referee says that the referees themselves are that far apart. A profile is held to its own referee: `linux-6` to
+Linux 6, `ns3` to ns-3; `linux-3.2`, whose kernel nobody ran, to what lies between the referees. Loss beyond 2 % is
+shown, and no profile is held to it. `--markdown` prints the tables of docs/tcp.md instead.
 
 A referee in real time says how late its link was at worst. Where at least three repeats were never later than half a
 round trip, the others are left out, and counted; where fewer were, all are kept.
@@ -212,7 +212,7 @@ def within(value: float, medians: Sequence[float]) -> bool:
 
 
 def markdown(runs: pl.DataFrame, experiment: str, metric: Metric) -> Iterator[str]:
-    """The same as a table of a page: medians, and each profile's as a share of what it is held to, bold where it misses."""
+    """The same as a table of a page: medians, and beside a profile's its ratio to what it is held to, bold if off."""
     chosen = runs.filter(pl.col("experiment") == experiment).sort("congestion", "rtt_s", "loss")
     names = {model: chosen.filter(pl.col("model") == model)["who"].unique().sort().to_list() for model in (False, True)}
     titles = ["", "round trip", "loss", *names[False], *(f"`{profile}`" for profile in names[True])]
@@ -326,9 +326,9 @@ def draw_window(runs: pl.DataFrame) -> Figure | None:
     figure, panels = grid_of(len(congestions), len(rtts), 4.2, 2.8, sharex=True)
     styles = appearance(chosen)
     handles: dict[str, Any] = {}
-    for row in chosen.sort("model", "who").iter_rows(named=True):
-        axes = panels[congestions.index(row["congestion"])][rtts.index(row["rtt_s"])]
-        look, samples = styles[row["who"], row["model"]], np.array(row["samples"])
+    for run in chosen.sort("model", "who").iter_rows(named=True):
+        axes = panels[congestions.index(run["congestion"])][rtts.index(run["rtt_s"])]
+        look, samples = styles[run["who"], run["model"]], np.array(run["samples"])
         if len(samples):
             (line,) = axes.step(
                 samples[:, 0], samples[:, 1], where="post", color=look.colour, linestyle=look.line, linewidth=1.3
@@ -388,7 +388,7 @@ def main() -> None:
             shown, scores = table(runs, experiment, metric)
             console.print(shown)
             for profile, met, shared in scores:
-                console.print(f"model {profile}: {met} of {shared} conditions up to 2 % loss within 15 % of its referee")
+                console.print(f"model {profile}: {met} of {shared} up to 2 % loss are within 15 % of its referee")
             console.print()
     if late:
         console.print(f"left out {late} repeats whose link was later than {LATE:g} of a round trip")

@@ -3,13 +3,13 @@
     .venv/bin/python benches/judges/model.py linux-6                # to docs/data/tcp/model-linux-6.jsonl
     .venv/bin/python benches/judges/model.py ns3 --experiments window --out /tmp/rows.jsonl
 
-The scenario is `kist/tcp-loss`, a client that downloads without Tor, with everything that a row names put in its place.
-As in the judges' networks packets wait, and are dropped, in one queue in front of the link: the server's own link is
-fast, and the client's has the rate and the queue. A row's rate and queue count IP packets and the model's Ethernet
-frames, so both are made larger by 1514/1500, which is exact for full packets. The client connects and asks, where the
-judges' senders connect and send: a download takes half a round trip longer. Goodput is what a run of 65 s received more than one of 5 s, which is
-its beginning. Rows that the file holds are left out, so that an interrupted command goes on where it was; delete the
-file when the model has changed.
+The scenario is `kist/tcp-loss`, a client that downloads without Tor, with everything that a row names put in its
+place. As in the judges' networks packets wait, and are dropped, in one queue in front of the link: the server's own
+link is fast, and the client's has the rate and the queue. A row's rate and queue count IP packets and the model's
+Ethernet frames, so both are made larger by 1514/1500, which is exact for full packets. The client connects and asks,
+where the judges' senders connect and send: a download takes half a round trip longer. Goodput is what a run of 65 s
+received more than one of 5 s, which is its beginning. Rows that the file holds are left out, so that an interrupted
+command goes on where it was; delete the file when the model has changed.
 """
 
 from __future__ import annotations

@@ -67,9 +67,19 @@ impl Recovery {
     ///
     /// Source: RFC 6582 §4, impatient; ns-3 `TcpSocketBase::ProcessAck`.
     pub(super) fn restarts_timer(&mut self, cfg: &TcpConfig, una: u64) -> bool {
-        let partial =
-            cfg.kernel == Kernel::Ns3 && self.state == CaState::Recovery && una < self.high_seq;
+        let partial = cfg.kernel == Kernel::Ns3 && self.state == CaState::Recovery && una < self.high_seq;
         !(partial && std::mem::replace(&mut self.restarted, true))
+    }
+
+    /// How much an ACK up to `una` that delivered so many segments lets the window grow outside of recovery: the
+    /// one that ends the state Loss only by what it acknowledges beyond, so that the window may stay at one segment.
+    ///
+    /// Source: ns-3.44 `TcpSocketBase::ProcessAck`.
+    pub(super) fn credit_like_ns3(&self, cfg: &TcpConfig, una: u64, delivered: u32) -> u32 {
+        match self.state {
+            CaState::Loss if una >= self.high_seq => ((una - self.high_seq) / u64::from(cfg.mss)) as u32,
+            _ => delivered,
+        }
     }
 }
 

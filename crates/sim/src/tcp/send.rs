@@ -233,7 +233,11 @@ impl Sender {
         let sample = (acked.left != Instant::ZERO).then(|| now.since(acked.left));
         self.window.on_delivery(cfg, now, acked.segments, sample, (self.una, self.nxt), open, &self.rtt);
         if self.recovery.state != CaState::Recovery {
-            let credit = if cfg.kernel == Kernel::Linux3_2 { acked.segments } else { delivered };
+            let credit = match cfg.kernel {
+                Kernel::Linux3_2 => acked.segments,
+                Kernel::Linux6 => delivered,
+                Kernel::Ns3 => self.recovery.credit_like_ns3(cfg, self.una, delivered),
+            };
             self.window.on_ack(cfg, now, credit, in_flight);
         }
     }
