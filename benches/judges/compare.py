@@ -269,23 +269,24 @@ def draw_curves(runs: pl.DataFrame, experiment: str) -> Figure | None:
     if chosen.is_empty():
         return None
     rtts, congestions = sorted(chosen["rtt_s"].unique()), [c for c in CONGESTION if c in set(chosen["congestion"])]
-    figure, panels = grid_of(len(congestions), len(rtts), 4.2, 3.0, sharex=True, sharey=True)
+    shown = [(congestion, rtt) for congestion in congestions for rtt in rtts]
+    # Side by side if there is one round trip.
+    rows = len(congestions) if len(rtts) > 1 else 1
+    figure, panels = grid_of(rows, len(shown) // rows, 4.2, 3.0, sharex=True, sharey=True)
     styles = appearance(chosen)
     handles: dict[str, Any] = {}
-    for congestion, row in zip(congestions, panels, strict=True):
-        for rtt, axes in zip(rtts, row, strict=True):
-            here = chosen.filter((pl.col("congestion") == congestion) & (pl.col("rtt_s") == rtt))
-            for (who, model), look in styles.items():
-                line = _curve(
-                    axes, here.filter((pl.col("who") == who) & (pl.col("model") == model)), metric, look, model
-                )
-                handles |= {look.label: line} if line else {}
-            axes.set_title(f"{congestion}, {rtt * 1e3:g} ms")
-            axes.set_xscale("symlog", linthresh=0.001, linscale=0.5)
-            axes.set_xticks(LOSSES, [f"{100 * loss:g}" for loss in LOSSES])
-            axes.set_xticks([], minor=True)
-            axes.set_yscale("log")
-            axes.yaxis.set_major_formatter(mpl.ticker.FormatStrFormatter("%g"))
+    for (congestion, rtt), axes in zip(shown, [axes for row in panels for axes in row], strict=True):
+        here = chosen.filter((pl.col("congestion") == congestion) & (pl.col("rtt_s") == rtt))
+        for (who, model), look in styles.items():
+            line = _curve(axes, here.filter((pl.col("who") == who) & (pl.col("model") == model)), metric, look, model)
+            handles |= {look.label: line} if line else {}
+        axes.set_title(f"{congestion}, {rtt * 1e3:g} ms")
+        axes.set_xscale("symlog", linthresh=0.001, linscale=0.5)
+        axes.set_xticks(LOSSES, [f"{100 * loss:g}" for loss in LOSSES])
+        axes.set_xticks([], minor=True)
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(mpl.ticker.FormatStrFormatter("%g"))
+    for row in panels:
         row[0].set_ylabel(metric.title)
     for axes in panels[-1]:
         axes.set_xlabel("loss in each direction [%]")
