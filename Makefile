@@ -28,9 +28,12 @@ bench: tools ## print packets a second and core, and the heap, for a flow and fo
 	cargo run --release --locked --package penstock-sim --example tcp_bench
 	cargo run --release --locked --package penstock-core --example ewma_bench
 
-judge-linux: tools ## TCP: let this machine's kernel do the runs that docs/data/tcp/linux.jsonl lacks; an hour and a half
+# A file for each release, such as linux-6.18.jsonl.
+LINUX = docs/data/tcp/linux-$(shell uname -r | cut -d . -f 1,2).jsonl
+
+judge-linux: tools ## TCP: let this machine's kernel do the runs that docs/data/tcp/linux-<release>.jsonl lacks; two hours
 	cargo build --release --locked --package penstock-testbed
-	crates/testbed/judge-linux target/release/penstock-testbed docs/data/tcp/linux.jsonl
+	crates/testbed/judge-linux target/release/penstock-testbed $(LINUX)
 
 judge-ns3: .venv-ns3/packages ## TCP: let ns-3 (GPL, from PyPI, in .venv-ns3) do the runs that docs/data/tcp/ns3.jsonl lacks
 	.venv-ns3/bin/python benches/judges/ns3_referee.py grid --append docs/data/tcp/ns3.jsonl

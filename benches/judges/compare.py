@@ -4,10 +4,14 @@
     .venv/bin/python benches/judges/compare.py --data docs/data/tcp --images docs/images
 
 Reads all `*.jsonl` (`rows.py` says what a row is); the model's are in `model-<profile>.jsonl`. Each condition has a
-line for each referee that was there, with its median and range over the repeats, and beside it for each profile of the
-model the median and its ratio to that referee. An asterisk is a ratio more than 15 % away from 1; `!` after a referee
-says that the referees themselves are that far apart. Loss beyond 2 % is shown, and no profile is held to it. Rows of a
-referee whose link could not keep its own time are left out and counted.
+line for each referee that was there, with its median and range over the repeats, and beside it for each profile of
+the model the median and its ratio to that referee. An asterisk is a ratio more than 15 % away from 1; `!` after a
+referee says that the referees themselves are that far apart. A profile is held to its own referee: `linux-6` to
+Linux 6, `ns3` to ns-3; `linux-3.2`, whose kernel nobody ran, to what lies between the referees. Loss beyond 2 % is
+shown, and no profile is held to it. `--markdown` prints the tables of docs/tcp.md instead.
+
+A referee in real time says how late its link was at worst. Where at least three repeats were never later than half a
+round trip, the others are left out, and counted; where fewer were, all are kept.
 """
 
 from __future__ import annotations
@@ -35,8 +39,10 @@ MODEL = "model "
 """How the names of the model's rows begin."""
 SLACK = 0.15
 """How far from 1 a ratio may be."""
-LATE = 0.05
-"""A referee in real time says how late its link was; rows later than this share of the round trip are left out."""
+LATE, ENOUGH = 0.5, 3
+"""Later than this share of a round trip at worst, a repeat is left out, if so many others are left."""
+OWN = {"linux-6": "linux-6", "ns3": "ns-3"}
+"""How the referee of a profile begins; a profile without one is held to all of them."""
 CUT = 0.9
 """A window that falls below so much of what it was before, from one sample to the next, was cut."""
 
@@ -66,8 +72,17 @@ METRICS = {
 def load(folder: Path) -> tuple[pl.DataFrame, int]:
     """A line for each run: who, what, the metrics and the window; and how many rows were left out as late."""
     rows = [row for path in sorted(folder.glob("*.jsonl")) for row in read(path) if row["experiment"] in EXPERIMENTS]
-    kept = [row for row in rows if (row.get("late_p99_s") or 0.0) <= LATE * row["rtt_s"]]
+    repeats: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        repeats.setdefault((row["referee"], *(row[key] for key in CONDITION)), []).append(row)
+    kept = [row for together in repeats.values() for row in _in_time(together)]
     return pl.DataFrame([_flat(row) for row in kept], schema=SCHEMA), len(rows) - len(kept)
+
+
+def _in_time(repeats: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those whose link kept its time; all of them if too few did."""
+    good = [row for row in repeats if row.get("late_max_s", 0.0) <= LATE * row["rtt_s"]]
+    return good if len(good) >= ENOUGH else repeats
 
 
 SCHEMA: dict[str, Any] = {
@@ -170,9 +185,10 @@ def table(runs: pl.DataFrame, experiment: str, metric: Metric) -> tuple[Table, l
         medians = [judge.median for judge in judges.values() if judge.finished]
         mark = "!" if differ(medians) else ""
         for profile, each in model.items():
-            if medians and loss <= max(GATES):
+            own = [judge.median for judge in held_to(profile, judges).values() if judge.finished]
+            if own and loss <= max(GATES):
                 score[profile][0] += 1
-                score[profile][1] += within(each.median, medians)
+                score[profile][1] += within(each.median, own)
         blank = Group(0, 0, *(float("nan"),) * 3)
         for who, judge in (judges or {"-": blank}).items():
             cells = [congestion, f"{rtt * 1e3:g}", f"{loss * 1e2:g}", who + mark, *_cells(judge, metric)]
@@ -184,9 +200,42 @@ def table(runs: pl.DataFrame, experiment: str, metric: Metric) -> tuple[Table, l
     return shown, [(profile, met, shared) for profile, (shared, met) in score.items()]
 
 
+def held_to(profile: str, judges: dict[str, Group]) -> dict[str, Group]:
+    """The referees that judge a profile: its own, or all."""
+    start = OWN.get(profile, "")
+    return {who: judge for who, judge in judges.items() if who.startswith(start)}
+
+
 def within(value: float, medians: Sequence[float]) -> bool:
     """Whether it is within the slack of what the referees span, or of the only one."""
     return (1 - SLACK) * min(medians) <= value <= (1 + SLACK) * max(medians)
+
+
+def markdown(runs: pl.DataFrame, experiment: str, metric: Metric) -> Iterator[str]:
+    """The same as a table of a page: medians, and beside a profile's its ratio to what it is held to, bold if off."""
+    chosen = runs.filter(pl.col("experiment") == experiment).sort("congestion", "rtt_s", "loss")
+    names = {model: chosen.filter(pl.col("model") == model)["who"].unique().sort().to_list() for model in (False, True)}
+    titles = ["", "round trip", "loss", *names[False], *(f"`{profile}`" for profile in names[True])]
+    yield f"| {' | '.join(titles)} |"
+    yield f"|{'---|' * len(titles)}"
+    for (congestion, rtt, loss), here in chosen.group_by("congestion", "rtt_s", "loss", maintain_order=True):
+        judges = groups(here.filter(~pl.col("model")), metric)
+        model = groups(here.filter(pl.col("model")), metric)
+        cells = [congestion, f"{rtt * 1e3:g} ms", f"{loss * 1e2:g} %"]
+        cells += [_number(judges[who].median, metric) if who in judges else "" for who in names[False]]
+        for profile in names[True]:
+            own = [judge.median for judge in held_to(profile, judges).values() if judge.finished]
+            cells.append(_verdict(model[profile].median, own, metric) if profile in model else "")
+        yield f"| {' | '.join(cells)} |"
+
+
+def _verdict(value: float, own: Sequence[float], metric: Metric) -> str:
+    """The number, and its ratio to the only referee or to the nearer end of what several span."""
+    shown = _number(value, metric)
+    if not own or np.isnan(value):
+        return shown
+    ratio = value / min(max(value, min(own)), max(own))
+    return f"{shown}, {ratio:.2f}" if within(value, own) else f"**{shown}, {ratio:.2f}**"
 
 
 def _cells(group: Group, metric: Metric) -> Iterator[str]:
@@ -220,23 +269,24 @@ def draw_curves(runs: pl.DataFrame, experiment: str) -> Figure | None:
     if chosen.is_empty():
         return None
     rtts, congestions = sorted(chosen["rtt_s"].unique()), [c for c in CONGESTION if c in set(chosen["congestion"])]
-    figure, panels = grid_of(len(congestions), len(rtts), 4.2, 3.0, sharex=True, sharey=True)
+    shown = [(congestion, rtt) for congestion in congestions for rtt in rtts]
+    # Side by side if there is one round trip.
+    rows = len(congestions) if len(rtts) > 1 else 1
+    figure, panels = grid_of(rows, len(shown) // rows, 4.2, 3.0, sharex=True, sharey=True)
     styles = appearance(chosen)
     handles: dict[str, Any] = {}
-    for congestion, row in zip(congestions, panels, strict=True):
-        for rtt, axes in zip(rtts, row, strict=True):
-            here = chosen.filter((pl.col("congestion") == congestion) & (pl.col("rtt_s") == rtt))
-            for (who, model), look in styles.items():
-                line = _curve(
-                    axes, here.filter((pl.col("who") == who) & (pl.col("model") == model)), metric, look, model
-                )
-                handles |= {look.label: line} if line else {}
-            axes.set_title(f"{congestion}, {rtt * 1e3:g} ms")
-            axes.set_xscale("symlog", linthresh=0.001, linscale=0.5)
-            axes.set_xticks(LOSSES, [f"{100 * loss:g}" for loss in LOSSES])
-            axes.set_xticks([], minor=True)
-            axes.set_yscale("log")
-            axes.yaxis.set_major_formatter(mpl.ticker.FormatStrFormatter("%g"))
+    for (congestion, rtt), axes in zip(shown, [axes for row in panels for axes in row], strict=True):
+        here = chosen.filter((pl.col("congestion") == congestion) & (pl.col("rtt_s") == rtt))
+        for (who, model), look in styles.items():
+            line = _curve(axes, here.filter((pl.col("who") == who) & (pl.col("model") == model)), metric, look, model)
+            handles |= {look.label: line} if line else {}
+        axes.set_title(f"{congestion}, {rtt * 1e3:g} ms")
+        axes.set_xscale("symlog", linthresh=0.001, linscale=0.5)
+        axes.set_xticks(LOSSES, [f"{100 * loss:g}" for loss in LOSSES])
+        axes.set_xticks([], minor=True)
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(mpl.ticker.FormatStrFormatter("%g"))
+    for row in panels:
         row[0].set_ylabel(metric.title)
     for axes in panels[-1]:
         axes.set_xlabel("loss in each direction [%]")
@@ -277,9 +327,9 @@ def draw_window(runs: pl.DataFrame) -> Figure | None:
     figure, panels = grid_of(len(congestions), len(rtts), 4.2, 2.8, sharex=True)
     styles = appearance(chosen)
     handles: dict[str, Any] = {}
-    for row in chosen.sort("model", "who").iter_rows(named=True):
-        axes = panels[congestions.index(row["congestion"])][rtts.index(row["rtt_s"])]
-        look, samples = styles[row["who"], row["model"]], np.array(row["samples"])
+    for run in chosen.sort("model", "who").iter_rows(named=True):
+        axes = panels[congestions.index(run["congestion"])][rtts.index(run["rtt_s"])]
+        look, samples = styles[run["who"], run["model"]], np.array(run["samples"])
         if len(samples):
             (line,) = axes.step(
                 samples[:, 0], samples[:, 1], where="post", color=look.colour, linestyle=look.line, linewidth=1.3
@@ -301,6 +351,7 @@ def draw(runs: pl.DataFrame, folder: Path) -> list[Path]:
     """Write the figures for which there is data, as PNG without dates."""
     style: Any = {**mpl.rcParamsDefault, **RC, "backend": "agg"}
     written = []
+    folder.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(style):
         figures = {
             "tcp-goodput": draw_curves(runs, "goodput"),
@@ -319,10 +370,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="compare the judges of TCP with each other and with the model")
     parser.add_argument("--data", type=Path, default=Path("docs/data/tcp"), help="folder of the rows")
     parser.add_argument("--images", type=Path, default=Path("docs/images"), help="folder for the figures")
+    parser.add_argument("--markdown", action="store_true", help="print tables of Markdown, and draw nothing")
     arguments = parser.parse_args()
     runs, late = load(arguments.data)
     if runs.is_empty():
         refuse(f"compare: {arguments.data} holds no rows; `make judge-ns3` writes ns-3's")
+    if arguments.markdown:
+        for experiment, metrics in METRICS.items():
+            for metric in metrics:
+                print(f"\n{experiment}: {metric.title}\n")
+                print("\n".join(markdown(runs, experiment, metric)))
+        return
     console = Console(width=None if sys.stdout.isatty() else 200)
     for experiment, metrics in METRICS.items():
         if experiment not in set(runs["experiment"]):
@@ -331,11 +389,10 @@ def main() -> None:
             shown, scores = table(runs, experiment, metric)
             console.print(shown)
             for profile, met, shared in scores:
-                console.print(f"model {profile}: {met} of {shared} conditions within 15 % of the referees\n")
+                console.print(f"model {profile}: {met} of {shared} up to 2 % loss are within 15 % of its referee")
+            console.print()
     if late:
-        console.print(
-            f"left out {late} rows whose link was late by more than {LATE:.0%} of the round trip (late_p99_s)"
-        )
+        console.print(f"left out {late} repeats whose link was later than {LATE:g} of a round trip")
     for path in draw(runs, arguments.images):
         console.print(f"wrote {path}")
 

@@ -3,11 +3,13 @@
     .venv/bin/python benches/judges/model.py linux-6                # to docs/data/tcp/model-linux-6.jsonl
     .venv/bin/python benches/judges/model.py ns3 --experiments window --out /tmp/rows.jsonl
 
-The scenario is `kist/tcp-loss`, a client that downloads without Tor, with everything that a row names put in its place.
-As in the judges' networks packets wait, and are dropped, in one queue in front of the link: the server's own link is
-fast, and the client's has the rate and the queue. Goodput is what a run of 65 s received more than one of 5 s, which is
-its beginning. Rows that the file holds are left out, so that an interrupted command goes on where it was; delete the
-file when the model has changed.
+The scenario is `kist/tcp-loss`, a client that downloads without Tor, with everything that a row names put in its
+place. As in the judges' networks packets wait, and are dropped, in one queue in front of the link: the server's own
+link is fast, and the client's has the rate and the queue. A row's rate and queue count IP packets and the model's
+Ethernet frames, so both are made larger by 1514/1500, which is exact for full packets. The client connects and asks,
+where the judges' senders connect and send: a download takes half a round trip longer. Goodput is what a run of 65 s
+received more than one of 5 s, which is its beginning. Rows that the file holds are left out, so that an interrupted
+command goes on where it was; delete the file when the model has changed.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from rows import EXPERIMENTS, FILE, SAMPLE_S, SECONDS, WARMUP_S, Run, append, grid, read, refuse, run_of
+from rows import EXPERIMENTS, FILE, PACKET, SAMPLE_S, SECONDS, WARMUP_S, Run, append, grid, read, refuse, run_of
 
 import penstock
 
@@ -32,6 +34,10 @@ SERVER_LINK = "1 GiB/s"
 ENDLESS = "4 GiB"
 """A file that no run of goodput finishes."""
 GIVE_UP = "6 h"
+FRAME = PACKET + 14
+"""A full packet on the model's links [B]."""
+BUFFER = "6 MiB"
+"""Buffers of profile ns3, which tunes none: those of ns-3 in the judge (`ns3_referee.py`)."""
 
 
 def rows(profile: str, runs: Iterable[Run]) -> Iterator[dict[str, Any]]:
@@ -63,7 +69,8 @@ def measure(profile: str, condition: Run, repeats: list[int]) -> Iterator[dict[s
         sets += ['trace.workloads=["file"]', f"trace.interval={SAMPLE_S * 1e3:g} ms"]
     with simulate(profile, condition, repeats, sets) as result:
         for repeat in repeats:
-            download = result.transfers.row(by_predicate=pl.col("seed") == repeat, named=True)
+            # Another download may have begun before the run stopped.
+            download = result.transfers.filter(pl.col("seed") == repeat).sort("start_s").row(0, named=True)
             seconds = download["ttlb_s"]
             row = replace(condition, repeat=repeat).row(
                 name,
@@ -75,7 +82,8 @@ def measure(profile: str, condition: Run, repeats: list[int]) -> Iterator[dict[s
                 seconds_to_finish=seconds,
             )
             if condition.experiment == "window":
-                row["samples"] = samples(result.circuits.filter(pl.col("seed") == repeat))
+                end = seconds or float("inf")
+                row["samples"] = samples(result.circuits.filter((pl.col("seed") == repeat) & (pl.col("t_s") <= end)))
             yield row
 
 
@@ -98,14 +106,16 @@ def samples(circuits: pl.DataFrame) -> list[list[float | None]]:
 def simulate(profile: str, condition: Run, repeats: list[int], sets: list[str]) -> Iterator[penstock.Result]:
     """The result of a condition, in a directory that is gone afterwards; seeds are the repeats."""
     stop = "none" if condition.experiment == "goodput" else '{ workload = "file", downloads = 1 }'
+    buffers = [f"tcp.send_buffer={BUFFER}", f"tcp.receive_buffer={BUFFER}"] if profile == "ns3" else []
     base = [
+        *buffers,
         f"tcp.profile={profile}",
         f"tcp.congestion={condition.congestion}",
         f"network.rtt={condition.rtt_s * 1e3:g} ms",
         f"network.loss={condition.loss}",
-        f"network.link_queue={condition.queue_bytes} B",
+        f"network.link_queue={condition.queue_bytes * FRAME // PACKET} B",
         f"servers.server.link={SERVER_LINK}",
-        f"clients.client.link={condition.rate_bytes_per_s} B/s",
+        f"clients.client.link={condition.rate_bytes_per_s * FRAME // PACKET} B/s",
         f"run.stop={stop}",
         "trace.workloads=[]",
     ]

@@ -1,6 +1,7 @@
 //! The congestion states of Linux: Open, Disorder, Recovery, Loss.
 
 use super::config::{Kernel, LossDetection, TcpConfig};
+use super::scoreboard::Acked;
 use super::send::{Awaits, Sender, TIMER_GRAIN};
 use penstock_units::{Duration, Instant, time::nanos};
 
@@ -43,6 +44,8 @@ pub(super) struct Recovery {
     delivered: u32,
     /// Segments sent in this recovery (`prr_out`).
     out: u32,
+    /// A partial ACK restarted the timer in this recovery (ns-3 `m_isFirstPartialAck`).
+    restarted: bool,
 }
 
 impl Recovery {
@@ -58,11 +61,31 @@ impl Recovery {
     pub(super) fn on_send(&mut self) {
         self.out += u32::from(self.state == CaState::Recovery);
     }
+
+    /// Whether an ACK up to `una` that made progress restarts the timer: with ns-3, of those that do not end a
+    /// recovery only the first.
+    ///
+    /// Source: RFC 6582 §4, impatient; ns-3 `TcpSocketBase::ProcessAck`.
+    pub(super) fn restarts_timer(&mut self, cfg: &TcpConfig, una: u64) -> bool {
+        let partial = cfg.kernel == Kernel::Ns3 && self.state == CaState::Recovery && una < self.high_seq;
+        !(partial && std::mem::replace(&mut self.restarted, true))
+    }
+
+    /// How much an ACK up to `una` that delivered so many segments lets the window grow outside of recovery: the
+    /// one that ends the state Loss only by what it acknowledges beyond, so that the window may stay at one segment.
+    ///
+    /// Source: ns-3.44 `TcpSocketBase::ProcessAck`.
+    pub(super) fn credit_like_ns3(&self, cfg: &TcpConfig, una: u64, delivered: u32) -> u32 {
+        match self.state {
+            CaState::Loss if una >= self.high_seq => ((una - self.high_seq) / u64::from(cfg.mss)) as u32,
+            _ => delivered,
+        }
+    }
 }
 
 impl Sender {
-    /// An ACK that is not plain progress: `delivered` segments reached the peer by it, `advanced`
-    /// says that `una` moved, `echo` is its timestamp.
+    /// An ACK that is not plain progress: `delivered` segments reached the peer by it, `news` says that some were
+    /// SACKed by it, `acked` what it took off the queue, `echo` is its timestamp.
     ///
     /// Source: Linux 3.2 and 6.12 `tcp_fastretrans_alert`.
     /// Deviation: a recovery that a timestamp shows to be spurious ends at once. No F-RTO: timestamps find
@@ -72,9 +95,11 @@ impl Sender {
         cfg: &TcpConfig,
         now: Instant,
         delivered: u32,
-        advanced: bool,
+        news: bool,
+        acked: &Acked,
         echo: Instant,
     ) {
+        let advanced = acked.advanced;
         if self.recovery.state != CaState::Open && self.una >= self.recovery.high_seq {
             self.complete(cfg, echo);
         }
@@ -106,7 +131,7 @@ impl Sender {
                     }
                     return;
                 }
-                self.enter_recovery();
+                self.enter_recovery(cfg);
                 true
             }
         };
@@ -115,6 +140,10 @@ impl Sender {
             let all = cfg.kernel != Kernel::Linux3_2;
             let limit = if all { u64::MAX } else { self.recovery.high_seq };
             self.board.mark_lost(entered, limit);
+        }
+        if cfg.kernel == Kernel::Ns3 {
+            self.reduce_like_ns3(cfg, delivered, news || entered, entered, acked);
+            return;
         }
         let clean = advanced && self.board.lost_out() <= lost;
         self.reduce_proportionally(cfg, delivered, entered, clean);
@@ -151,7 +180,7 @@ impl Sender {
         if self.board.in_flight() != before {
             let entered = !self.recovery.state.retransmits();
             if entered {
-                self.enter_recovery();
+                self.enter_recovery(cfg);
             }
             if self.recovery.state == CaState::Recovery {
                 self.reduce_proportionally(cfg, 1, entered, false);
@@ -182,11 +211,11 @@ impl Sender {
         self.recovery.state = CaState::Open;
     }
 
-    fn enter_recovery(&mut self) {
+    fn enter_recovery(&mut self, cfg: &TcpConfig) {
         self.remember();
         self.recovery.state = CaState::Recovery;
         self.tail_high = 0;
-        self.window.on_loss();
+        self.window.on_loss(cfg);
     }
 
     /// The retransmission timer fired.
@@ -201,12 +230,12 @@ impl Sender {
         };
         if fresh {
             self.remember();
-            self.window.on_loss();
+            self.window.on_loss(cfg);
         }
         self.board.mark_all_lost(now);
         self.board.forget_reordering(cfg.reordering);
         // With RACK, what left a moment ago is still on its way.
-        self.window.on_timeout(self.board.in_flight() + 1);
+        self.window.on_timeout(cfg, self.board.in_flight() + 1);
         self.tail_high = 0;
         self.recovery.state = CaState::Loss;
         self.recovery.high_seq = self.nxt;
@@ -243,13 +272,8 @@ impl Sender {
     /// that the ACK made progress and showed no further loss.
     ///
     /// Source: RFC 6937 §3; Linux 3.2 `tcp_update_cwnd_in_recovery`, 6.12 `tcp_cwnd_reduction`.
-    /// Deviation: of ns-3's peculiarities only that it reckons from what was in flight at the loss, and that
-    /// it slow-starts only with progress.
     fn reduce_proportionally(&mut self, cfg: &TcpConfig, delivered: u32, entered: bool, clean: bool) {
         let in_flight = self.board.in_flight();
-        if entered && cfg.kernel == Kernel::Ns3 {
-            self.recovery.prior_cwnd = in_flight.max(1);
-        }
         let state = &mut self.recovery;
         state.delivered += delivered;
         let ssthresh = self.window.ssthresh;
@@ -265,5 +289,42 @@ impl Sender {
         // The first retransmission leaves at once.
         let first = entered || (state.out == 0 && cfg.kernel == Kernel::Linux6);
         self.window.cwnd = (in_flight + may_send.max(u32::from(first))).max(1);
+    }
+
+    /// The same as ns-3.44 has it: an ACK with news from SACK counts a segment more than it delivered; one that
+    /// makes progress beside that counts twice; the reduction is reckoned from what was in flight after the
+    /// loss was found, and its product, in bytes, has 32 bits.
+    ///
+    /// Source: ns-3.44 `TcpSocketBase::DupAck`, `ProcessAck`, `TcpPrrRecovery::DoRecovery`.
+    /// Deviation: a partial ACK sends nothing beyond the window.
+    fn reduce_like_ns3(&mut self, cfg: &TcpConfig, delivered: u32, news: bool, entered: bool, acked: &Acked) {
+        let in_flight = self.board.in_flight();
+        if entered {
+            self.recovery.prior_cwnd = in_flight.max(1);
+        }
+        let again = acked.segments > 0 && acked.left == Instant::ZERO;
+        if news {
+            let extra = u32::from(self.recovery.delivered < self.recovery.prior_cwnd);
+            self.reduce_once(cfg, in_flight, delivered + extra, again);
+        }
+        if acked.segments > 0 {
+            self.reduce_once(cfg, in_flight, delivered, again);
+        }
+    }
+
+    /// `again` says that the ACK took a repetition off the queue.
+    fn reduce_once(&mut self, cfg: &TcpConfig, in_flight: u32, delivered: u32, again: bool) {
+        let state = &mut self.recovery;
+        state.delivered += delivered;
+        let ssthresh = self.window.ssthresh;
+        let may_send = if in_flight > ssthresh {
+            let product = (state.delivered * cfg.mss).wrapping_mul(ssthresh.wrapping_mul(cfg.mss));
+            let due = product.div_ceil(state.prior_cwnd * cfg.mss);
+            due.saturating_sub(state.out * cfg.mss) / cfg.mss
+        } else {
+            let earned = state.delivered.saturating_sub(state.out).max(delivered) + u32::from(again);
+            earned.min(ssthresh - in_flight)
+        };
+        self.window.cwnd = (in_flight + may_send.max(u32::from(state.out == 0))).max(1);
     }
 }

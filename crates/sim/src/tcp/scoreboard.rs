@@ -41,6 +41,8 @@ impl Sent {
 /// What a cumulative ACK took off the queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Acked {
+    /// `una` moved, if only within a segment.
+    pub(super) advanced: bool,
     /// Segments taken off.
     pub(super) segments: u32,
     /// How far out of order the network delivered, as far as this ACK shows [segments].

@@ -190,6 +190,7 @@ impl Sender {
         let news = self.board.sacked_out() - sacked;
         let mut acked = self.board.on_ack(now, segment.ack, fackets, min_rtt);
         acked.reordered = acked.reordered.max(late);
+        acked.advanced = advanced;
         if acked.reordered > 0 && self.recovery.state != CaState::Loss {
             self.board.on_reordering(acked.reordered);
         }
@@ -198,11 +199,13 @@ impl Sender {
         }
         self.una = segment.ack;
         if self.tail_high > 0 {
-            self.on_tail_ack(segment, advanced, news > 0);
+            self.on_tail_ack(cfg, segment, advanced, news > 0);
         }
         if advanced {
             self.sample_rtt(cfg, now, segment.ts_ecr);
-            self.restart_timer(cfg, now);
+            if self.recovery.restarts_timer(cfg, self.una) {
+                self.restart_timer(cfg, now);
+            }
         } else if self.board.packets_out() == 0 {
             self.on_window_answer(cfg, now);
         }
@@ -212,7 +215,13 @@ impl Sender {
             self.grow_window(cfg, now, &acked, delivered, in_flight);
         }
         if news > 0 || self.recovery.state != CaState::Open {
-            self.on_dubious_ack(cfg, now, delivered, advanced, segment.ts_ecr);
+            let before = self.recovery.state;
+            self.on_dubious_ack(cfg, now, delivered, news > 0, &acked, segment.ts_ecr);
+            let recovered = before == CaState::Recovery && self.recovery.state != before;
+            if cfg.kernel == Kernel::Ns3 && recovered {
+                // What ended the recovery counts as growth: all that it acknowledged (`ProcessAck`).
+                self.window.on_ack(cfg, now, acked.segments, u32::MAX);
+            }
         }
     }
 
@@ -224,7 +233,11 @@ impl Sender {
         let sample = (acked.left != Instant::ZERO).then(|| now.since(acked.left));
         self.window.on_delivery(cfg, now, acked.segments, sample, (self.una, self.nxt), open, &self.rtt);
         if self.recovery.state != CaState::Recovery {
-            let credit = if cfg.kernel == Kernel::Linux3_2 { acked.segments } else { delivered };
+            let credit = match cfg.kernel {
+                Kernel::Linux3_2 => acked.segments,
+                Kernel::Linux6 => delivered,
+                Kernel::Ns3 => self.recovery.credit_like_ns3(cfg, self.una, delivered),
+            };
             self.window.on_ack(cfg, now, credit, in_flight);
         }
     }
@@ -299,7 +312,8 @@ impl Sender {
     /// Segment `number`, from `seq` for `numbers`, leaves again.
     fn send_again(&mut self, cfg: &TcpConfig, now: Instant, number: u64, seq: u64, numbers: u32) -> Chunk {
         let is_head = self.board.on_retransmit(now, number, self.nxt);
-        if is_head {
+        // ns-3 `SendDataPacket` lets a timer run on.
+        if is_head && (cfg.kernel != Kernel::Ns3 || self.timer == Instant::FAR_FUTURE) {
             self.arm(Awaits::Timeout, now + self.rtt.rto(cfg));
         }
         self.retransmits += 1;
@@ -357,7 +371,7 @@ impl Sender {
     ///
     /// Source: RFC 8985 §7.4; Linux `tcp_process_tlp_ack`. Deviation: without DSACK, a bare duplicate ACK
     /// tells that original and probe both arrived.
-    fn on_tail_ack(&mut self, segment: &Segment, advanced: bool, sacks: bool) {
+    fn on_tail_ack(&mut self, cfg: &TcpConfig, segment: &Segment, advanced: bool, sacks: bool) {
         if segment.ack < self.tail_high {
             return;
         }
@@ -367,7 +381,7 @@ impl Sender {
         } else if segment.ack > self.tail_high {
             // The probe repaired a loss, which costs as any other does.
             self.tail_high = 0;
-            self.window.cwnd = self.window.on_loss().max(1);
+            self.window.cwnd = self.window.on_loss(cfg).max(1);
         }
     }
 

@@ -127,7 +127,20 @@ impl Window {
             Algorithm::Reno => reno::segments_per_increase(self.cwnd),
             Algorithm::Cubic(cubic) => cubic.credit_per_increase(cfg.kernel, now, self.cwnd, credit),
         };
-        self.add(credit, per_increase);
+        match (&self.algorithm, cfg.kernel) {
+            (Algorithm::Cubic(_), Kernel::Ns3) => self.add_one(credit, per_increase),
+            _ => self.add(credit, per_increase),
+        }
+    }
+
+    /// The same in ns-3's CUBIC: an ACK adds one segment at most, and the rest of its credit is kept
+    /// (`TcpCubic::IncreaseWindow`).
+    fn add_one(&mut self, credit: u32, per_increase: u32) {
+        self.count += credit;
+        if self.count >= per_increase {
+            self.count -= per_increase;
+            self.cwnd += 1;
+        }
     }
 
     /// Counts `credit` segments towards the next increase.
@@ -162,8 +175,11 @@ impl Window {
     }
 
     /// A loss was found: the new ssthresh is set and returned; the window follows in recovery.
-    pub(super) fn on_loss(&mut self) -> u32 {
-        self.count = 0;
+    pub(super) fn on_loss(&mut self, cfg: &TcpConfig) -> u32 {
+        // ns-3 keeps the credit (`m_cWndCnt`).
+        if cfg.kernel != Kernel::Ns3 {
+            self.count = 0;
+        }
         self.ssthresh = match &mut self.algorithm {
             Algorithm::Reno => reno::ssthresh(self.cwnd),
             Algorithm::Cubic(cubic) => cubic.ssthresh(self.cwnd),
@@ -174,9 +190,11 @@ impl Window {
     /// The retransmission timer fired: `cwnd` is one segment beyond what is on its way, and nothing learnt of the path remains.
     ///
     /// Source: Linux `tcp_enter_loss`; `bictcp_state`.
-    pub(super) fn on_timeout(&mut self, cwnd: u32) {
+    pub(super) fn on_timeout(&mut self, cfg: &TcpConfig, cwnd: u32) {
         self.cwnd = cwnd;
-        self.count = 0;
+        if cfg.kernel != Kernel::Ns3 {
+            self.count = 0;
+        }
         if let Algorithm::Cubic(cubic) = &mut self.algorithm {
             cubic.reset();
         }
@@ -304,7 +322,7 @@ mod tests {
             window.on_ack(&cfg, Instant::ZERO, 1, 10);
         }
         assert_eq!(window.cwnd, 11);
-        assert_eq!(window.on_loss(), 5);
+        assert_eq!(window.on_loss(&cfg), 5);
     }
 
     #[test]
