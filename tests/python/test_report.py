@@ -85,7 +85,7 @@ def test_the_page_opens_alone(make_up: Callable[..., Path]) -> None:
     page = report.write([Result(directory)], directory / "report.html").read_text()
     links = Links()
     links.feed(page)
-    assert len(links.found) == 4
+    assert len(links.found) == 5
     assert all(link.startswith("data:image/svg+xml;base64,") for link in links.found)
     assert not re.search(r"@import|url\(|https?://", page)
 
