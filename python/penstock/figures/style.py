@@ -83,8 +83,18 @@ def grid_of(rows: int, columns: int, width: float, height: float, **kwargs: Any)
 
 def legend_above(figure: Figure, handles: Sequence[Artist], labels: Sequence[str]) -> None:
     """One legend for all panels, above them."""
-    columns = min(len(labels), 4)
+    columns = _columns_that_fit(labels, figure.get_size_inches()[0])
     legend = figure.legend(handles, [" "] * len(labels), loc="outside upper left", ncols=columns, handlelength=2.6)
     # A label may begin with an underscore, which a legend would take for a wish to be left out.
     for text, label in zip(legend.get_texts(), labels, strict=True):
         text.set_text(label)
+
+
+def _columns_that_fit(labels: Sequence[str], width: float) -> int:
+    """How many columns, at most four, a legend of these labels takes within a width [inch]."""
+    for columns in range(min(len(labels), 4), 1, -1):
+        rows = -(-len(labels) // columns)
+        longest = [max(map(len, labels[at : at + rows])) for at in range(0, len(labels), rows)]
+        if sum(0.085 * letters + 0.8 for letters in longest) <= width:
+            return columns
+    return 1
