@@ -7,6 +7,7 @@ curves apart in grey.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from matplotlib.artist import Artist
@@ -93,8 +94,10 @@ def legend_above(figure: Figure, handles: Sequence[Artist], labels: Sequence[str
 def _columns_that_fit(labels: Sequence[str], width: float) -> int:
     """How many columns, at most four, a legend of these labels takes within a width [inch]."""
     for columns in range(min(len(labels), 4), 1, -1):
-        rows = -(-len(labels) // columns)
-        longest = [max(map(len, labels[at : at + rows])) for at in range(0, len(labels), rows)]
+        # Filled one after the other; the first ones take what is left over.
+        rows, over = divmod(len(labels), columns)
+        starts = [column * rows + min(column, over) for column in range(columns + 1)]
+        longest = [max(map(len, labels[start:end])) for start, end in pairwise(starts)]
         if sum(0.085 * letters + 0.8 for letters in longest) <= width:
             return columns
     return 1
