@@ -6,11 +6,20 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 JUDGES = Path(__file__).parents[2] / "benches" / "judges"
 
 
-def row(referee, loss, value, *, experiment="goodput", repeat=1, samples=None):
+def row(
+    referee: str,
+    loss: float,
+    value: float | None,
+    *,
+    experiment: str = "goodput",
+    repeat: int = 1,
+    samples: list[list[float | None]] | None = None,
+) -> dict[str, Any]:
     goodput = experiment == "goodput"
     return {
         "referee": f"{referee} cubic",
@@ -21,24 +30,24 @@ def row(referee, loss, value, *, experiment="goodput", repeat=1, samples=None):
         "loss": loss,
         "repeat": repeat,
         "queue_bytes": 150000,
-        "goodput_bytes_per_s": value * 2**20 if goodput else None,
+        "goodput_bytes_per_s": value * 2**20 if goodput and value is not None else None,
         "seconds_to_finish": None if goodput else value,
     } | ({"samples": samples} if samples else {})
 
 
-def compare(folder, *rows):
+def compare(folder: Path, *rows: dict[str, Any]) -> subprocess.CompletedProcess[str]:
     (folder / "rows.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
-    command = [sys.executable, JUDGES / "compare.py", "--data", folder, "--images", folder]
+    command = [sys.executable, str(JUDGES / "compare.py"), "--data", str(folder), "--images", str(folder)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def line_with(output, *words):
+def line_with(output: str, *words: str) -> str:
     found = [line for line in output.splitlines() if all(word in line for word in words)]
     assert len(found) == 1, output
     return found[0]
 
 
-def test_a_model_within_15_percent_is_not_marked_and_one_beyond_is(tmp_path):
+def test_a_model_within_15_percent_is_not_marked_and_one_beyond_is(tmp_path: Path) -> None:
     done = compare(
         tmp_path,
         row("linux-6.18", 0.01, 2.0),
@@ -54,14 +63,14 @@ def test_a_model_within_15_percent_is_not_marked_and_one_beyond_is(tmp_path):
     assert "model linux-6: 1 of 2 conditions" in done.stdout
 
 
-def test_referees_that_disagree_are_both_shown_and_a_model_between_them_is_within(tmp_path):
+def test_referees_that_disagree_are_both_shown_and_a_model_between_them_is_within(tmp_path: Path) -> None:
     done = compare(tmp_path, row("linux-6.18", 0.01, 2.0), row("ns-3.44", 0.01, 1.0), row("model linux-6", 0.01, 1.5))
     assert "0.75*" in line_with(done.stdout, "linux-6.18!", "2.000")
     assert "1.50*" in line_with(done.stdout, "ns-3.44!", "1.000")
     assert "model linux-6: 1 of 1 conditions" in done.stdout
 
 
-def test_a_median_has_its_range_and_downloads_that_did_not_finish_are_counted(tmp_path):
+def test_a_median_has_its_range_and_downloads_that_did_not_finish_are_counted(tmp_path: Path) -> None:
     times = [30.0, 10.0, None, 20.0]
     rows = [row("ns-3.44", 0.05, t, experiment="download", repeat=i) for i, t in enumerate(times, 1)]
     line = line_with(compare(tmp_path, *rows).stdout, "ns-3.44")
@@ -69,13 +78,13 @@ def test_a_median_has_its_range_and_downloads_that_did_not_finish_are_counted(tm
         assert part in line
 
 
-def test_loss_beyond_the_gates_counts_for_no_one(tmp_path):
+def test_loss_beyond_the_gates_counts_for_no_one(tmp_path: Path) -> None:
     done = compare(tmp_path, row("ns-3.44", 0.05, 1.0), row("model ns3", 0.05, 9.0))
     assert "9.00*" in done.stdout
     assert "model ns3: 0 of 0 conditions" in done.stdout
 
 
-def test_a_run_whose_link_was_late_is_left_out_and_counted(tmp_path):
+def test_a_run_whose_link_was_late_is_left_out_and_counted(tmp_path: Path) -> None:
     late, punctual = ({"late_p99_s": seconds} for seconds in (0.002, 0.0001))
     rows = [row("linux-6.18", 0.0, 9.0) | punctual, row("linux-6.18", 0.0, 4.0, repeat=2) | late]
     done = compare(tmp_path, *rows)
@@ -83,36 +92,36 @@ def test_a_run_whose_link_was_late_is_left_out_and_counted(tmp_path):
     assert "left out 1 rows" in done.stdout
 
 
-def test_the_period_of_a_sawtooth_is_the_time_between_its_cuts(tmp_path):
+def test_the_period_of_a_sawtooth_is_the_time_between_its_cuts(tmp_path: Path) -> None:
     # Up from 70 to 100 in three seconds, again and again; each fall takes two samples.
     tooth = [*(70 + step / 10 for step in range(298)), 90.0, 80.0]
-    samples = [[step / 100, window, None, None] for step, window in enumerate(tooth * 6, 1)]
+    samples: list[list[float | None]] = [[step / 100, window, None, None] for step, window in enumerate(tooth * 6, 1)]
     done = compare(tmp_path, row("ns-3.44", 0.0, 18.0, experiment="window", samples=samples))
     period = done.stdout.split("time between cuts")[1]
     assert "3.00" in line_with(period, "ns-3.44")
 
 
-def test_figures_are_written_for_what_there_is(tmp_path):
-    samples = [[0.01, 10, None, None], [0.02, 20, None, 0.01]]
+def test_figures_are_written_for_what_there_is(tmp_path: Path) -> None:
+    samples: list[list[float | None]] = [[0.01, 10, None, None], [0.02, 20, None, 0.01]]
     done = compare(tmp_path, row("ns-3.44", 0.0, 1.0), row("ns-3.44", 0.0, 9.0, experiment="window", samples=samples))
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in tmp_path.glob("*.png")) == ["tcp-goodput.png", "tcp-window.png"]
 
 
-def test_a_line_that_is_still_being_written_is_left_out(tmp_path):
+def test_a_line_that_is_still_being_written_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "now.jsonl").write_text(json.dumps(row("ns-3.44", 0.0, 5.0)) + '\n{"referee": "ns-3')
     assert compare(tmp_path).returncode == 0
 
 
-def test_a_folder_without_rows_is_refused_in_one_sentence(tmp_path):
+def test_a_folder_without_rows_is_refused_in_one_sentence(tmp_path: Path) -> None:
     done = compare(tmp_path)
     assert done.returncode == 2
     assert "holds no rows" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_without_ns3_its_referee_says_how_to_get_it():
-    command = [sys.executable, JUDGES / "ns3_referee.py", "attributes"]
+def test_without_ns3_its_referee_says_how_to_get_it() -> None:
+    command = [sys.executable, str(JUDGES / "ns3_referee.py"), "attributes"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "make judge-ns3" in done.stderr
