@@ -234,6 +234,32 @@ fn cubics_rate_follows_its_response_function_in_every_profile() {
     }
 }
 
+/// Round trips of 100 ms until the state is left, and the sender then; one segment was lost in a window of 40.
+fn after_a_loss(kernel: TcpConfig, timeout: bool) -> Info {
+    let cfg = TcpConfig { congestion: Congestion::Reno, initial_ssthresh: 40, ..roomy(kernel) };
+    let mut world = World::connected(cfg, Path::new(100, 100));
+    world.write(0, 1448 * if timeout { 400 } else { 1 << 20 });
+    // The last segment of all, or one with many behind it.
+    world.lose_once = Some(if timeout { 399 * 1448 } else { 400 * 1448 });
+    let state = if timeout { CaState::Loss } else { CaState::Recovery };
+    for wanted in [true, false] {
+        while (world.ends[0].info(&world.cfg[0]).state == state) != wanted {
+            assert!(world.step(Instant::from_secs(60)), "the state is entered, and left");
+        }
+    }
+    world.ends[0].info(&world.cfg[0])
+}
+
+#[test]
+fn with_ns3_the_end_of_a_recovery_enlarges_the_window_and_that_of_a_timeout_does_not() {
+    let linux = after_a_loss(TcpConfig::linux_3_2(), false);
+    assert_eq!(linux.cwnd, linux.ssthresh);
+    let ns3 = after_a_loss(TcpConfig::ns3(), false);
+    assert!((ns3.ssthresh + 2..=ns3.ssthresh + 4).contains(&ns3.cwnd), "{} of {}", ns3.cwnd, ns3.ssthresh);
+    assert_eq!(after_a_loss(TcpConfig::linux_3_2(), true).cwnd, 2);
+    assert_eq!(after_a_loss(TcpConfig::ns3(), true).cwnd, 1);
+}
+
 #[test]
 fn cubic_loses_three_tenths_and_regains_them_in_the_closed_forms_time() {
     // VE-02: one loss in a thousand-segment window, then the whole sender's window over time.
