@@ -2,35 +2,6 @@
 
 use penstock_sim::tcp::{Congestion, Endpoint, Segment, TcpConfig};
 use penstock_units::{Duration, Instant};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-thread_local! {
-    /// How often this thread asked; tests run beside each other.
-    static ASKED: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-#[allow(unsafe_code, reason = "an allocator cannot be written without")]
-// SAFETY: everything is the system allocator's; we only count.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ASKED.with(|asked| asked.set(asked.get() + 1));
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        unsafe { System.dealloc(at, layout) }
-    }
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ASKED.with(|asked| asked.set(asked.get() + 1));
-        unsafe { System.realloc(at, layout, size) }
-    }
-}
-
-#[global_allocator]
-static HEAP: Counting = Counting;
-
 /// Two endpoints half a round trip apart; every `lost`-th segment of data disappears.
 struct Flow {
     cfg: TcpConfig,
@@ -95,11 +66,11 @@ fn a_flow_in_its_stride_asks_the_heap_for_nothing() {
                 for _ in 0..1500 {
                     flow.round();
                 }
-                let (asked, segments) = (ASKED.with(Cell::get), flow.segments);
+                let (asked, segments) = (crate::asked(), flow.segments);
                 for _ in 0..400 {
                     flow.round();
                 }
-                let asked = ASKED.with(Cell::get) - asked;
+                let asked = crate::asked() - asked;
                 assert!(flow.segments - segments > 5_000, "{} segments", flow.segments - segments);
                 assert_eq!(asked, 0, "{:?} {congestion:?}, one of {lost} lost", cfg.kernel);
             }

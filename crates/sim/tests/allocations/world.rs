@@ -2,35 +2,6 @@
 
 use penstock_scenario::Document;
 use penstock_sim::{Control, Outcome, run};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-thread_local! {
-    /// How often this thread asked; tests run beside each other.
-    static ASKED: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-#[allow(unsafe_code, reason = "an allocator cannot be written without")]
-// SAFETY: everything is the system allocator's; we only count.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ASKED.with(|asked| asked.set(asked.get() + 1));
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        unsafe { System.dealloc(at, layout) }
-    }
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ASKED.with(|asked| asked.set(asked.get() + 1));
-        unsafe { System.realloc(at, layout, size) }
-    }
-}
-
-#[global_allocator]
-static HEAP: Counting = Counting;
-
 /// Two clients download for ever over one path; nothing is sampled but at the end.
 const BULK: &str = r#"
 [scenario]
@@ -61,9 +32,9 @@ fn asked(set: &[&str], seconds: u32) -> (u64, u64) {
     sets.extend(set.iter().map(|set| (*set).to_owned()));
     let document = Document::parse(BULK, "bulk.toml", &sets).expect("the scenario is right");
     let scenario = document.scenario("default").expect("it has one variant");
-    let before = ASKED.with(Cell::get);
+    let before = crate::asked();
     let Outcome { stats, .. } = run(scenario, 1, &Control::new()).expect("nobody cancels");
-    (ASKED.with(Cell::get) - before, stats.cells)
+    (crate::asked() - before, stats.cells)
 }
 
 /// With windows that fit into the kernels' buffers: where packets are lost, some queue now and then is longer than
