@@ -8,12 +8,17 @@ use crate::edge_control::{EdgeControlConfig, WindowsConfig};
 use crate::{CircId, RelayConfig};
 use penstock_units::{Bytes, DataRate, Duration, Instant};
 
-/// G-32: on the channel that is the bottleneck, backlogged circuits are served in turn.
-#[test]
-fn backlogged_circuits_take_turns_on_a_channel() {
-    let mut net = Net::path(3, &RelayConfig::default());
+/// Three nodes behind each other, the first two joined by a slow channel.
+fn slow_path(config: &RelayConfig) -> Net {
+    let mut net = Net::path(3, config);
     net.set_link(1, 2, Link { rate: DataRate::kib(100), send_buffer: 8 << 10, ..Link::default() });
-    let clients = [0, net.add(true, RelayConfig::default()), net.add(true, RelayConfig::default())];
+    net
+}
+
+/// Three clients download over the slow channel: whose cells it carries in 20 s, in order, after 5 s to fill up.
+fn backlogged(config: &RelayConfig) -> (Net, Vec<CircId>) {
+    let mut net = slow_path(config);
+    let clients = [0, net.add(true, config.clone()), net.add(true, config.clone())];
     for client in clients {
         let circuit = net.build(client, &[1, 2, 3]);
         net.transfer(client, circuit, 3_000_000, 0);
@@ -22,9 +27,15 @@ fn backlogged_circuits_take_turns_on_a_channel() {
     let channel = net.channel(2, 1).expect("it is open");
     let from = net.nodes[2].host.writes.len();
     net.drive_for(Duration::from_secs(20));
-    let writes = &net.nodes[2].host.writes[from..];
-    let order: Vec<CircId> =
-        writes.iter().filter(|moved| moved.channel == channel).flat_map(|moved| moved.ids.clone()).collect();
+    let writes = net.nodes[2].host.writes[from..].iter().filter(|moved| moved.channel == channel);
+    let order = writes.flat_map(|moved| moved.ids.clone()).collect();
+    (net, order)
+}
+
+/// G-32: on the channel that is the bottleneck, backlogged circuits are served in turn.
+#[test]
+fn backlogged_circuits_take_turns_on_a_channel() {
+    let (_, order) = backlogged(&RelayConfig::default());
     assert!(order.len() > 3000);
     for turn in order.windows(4) {
         assert_eq!(turn[0], turn[3], "three circuits in turn");
@@ -44,21 +55,9 @@ fn what_a_backlogged_channel_carries_depends_on_no_policy() {
         CircuitPolicyConfig::EwmaTick(ewma),
     ]
     .map(|circuit_policy| {
-        let config = RelayConfig { circuit_policy, ..RelayConfig::default() };
-        let mut net = Net::path(3, &config);
-        net.set_link(1, 2, Link { rate: DataRate::kib(100), send_buffer: 8 << 10, ..Link::default() });
-        let clients = [0, net.add(true, config.clone()), net.add(true, config.clone())];
-        for client in clients {
-            let circuit = net.build(client, &[1, 2, 3]);
-            net.transfer(client, circuit, 3_000_000, 0);
-        }
-        net.drive_for(Duration::from_secs(5));
-        let channel = net.channel(2, 1).expect("it is open");
-        let from = net.nodes[2].host.writes.len();
-        net.drive_for(Duration::from_secs(20));
+        let (net, order) = backlogged(&RelayConfig { circuit_policy, ..RelayConfig::default() });
         assert!(net.nodes[2].relay.queued().get() > 0, "it is still backlogged");
-        let writes = net.nodes[2].host.writes[from..].iter().filter(|moved| moved.channel == channel);
-        writes.map(|moved| moved.ids.len() as u64).sum::<u64>()
+        order.len()
     });
     let (least, most) = (carried.iter().min().unwrap(), carried.iter().max().unwrap());
     assert!(*least > 3000 && most - least <= 1, "{carried:?} cells");
@@ -72,8 +71,7 @@ fn a_policy_changed_at_run_time_keeps_queues_and_decides_from_then_on() {
     let page_takes = |policies: [CircuitPolicyConfig; 2]| {
         let [first, second] = policies;
         let config = RelayConfig { circuit_policy: first, ..RelayConfig::default() };
-        let mut net = Net::path(3, &config);
-        net.set_link(1, 2, Link { rate: DataRate::kib(100), send_buffer: 8 << 10, ..Link::default() });
+        let mut net = slow_path(&config);
         let clients = [(); 5].map(|()| net.add(true, RelayConfig::default()));
         for client in clients {
             let circuit = net.build(client, &[1, 2, 3]);
