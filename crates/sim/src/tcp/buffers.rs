@@ -105,24 +105,19 @@ impl RightSizing {
             return;
         }
         let read = copied - self.seq;
-        let wanted = match cfg.kernel {
-            Kernel::Linux6 if read > self.space => self.wanted_by_6(cfg, read),
-            Kernel::Linux6 => 0,
-            Kernel::Linux3_2 | Kernel::Ns3 => 2 * read,
-        };
-        let before = self.space;
-        self.space = self.space.max(if cfg.kernel == Kernel::Linux6 { read } else { wanted });
-        if let Buffer::Auto { max, .. } = cfg.receive_buffer
-            && self.space > before
-        {
-            self.window = self.window.max(wanted.min(window_of(cfg, max)));
+        let linux_6 = cfg.kernel == Kernel::Linux6;
+        let space = if linux_6 { read } else { 2 * read };
+        if space > self.space {
+            let wanted = if linux_6 { self.wanted_by_6(cfg, read) } else { space };
+            self.space = space;
+            if let Buffer::Auto { max, .. } = cfg.receive_buffer {
+                self.window = self.window.max(wanted.min(window_of(cfg, max)));
+            }
         }
         self.seq = copied;
         self.since = now;
     }
-}
 
-impl RightSizing {
     /// Twice what was read in this round trip, sixteen segments more, and as much again as the reading
     /// grew (Linux 4.10 to 6.12 `tcp_rcv_space_adjust`) [B].
     fn wanted_by_6(&self, cfg: &TcpConfig, read: u64) -> u64 {
