@@ -13,7 +13,7 @@ use crate::cell::{SimCell, SimHandshake, SimLayer, TO_CLIENT};
 use crate::client::{Circuit, Client, Download, Phase};
 use crate::control::{Control, Error};
 use crate::event::{Due, Step};
-use crate::net::{App, HostKernel, Net, News, Owner, PLAIN, Ready, StreamSock};
+use crate::net::{App, HostKernel, Net, News, Owner, PLAIN, Ready, StreamSock, TICK};
 use crate::observer::{CircuitSample, Ending, Observer, RelaySample};
 use crate::queue::Rank;
 use crate::tracker::position;
@@ -23,14 +23,11 @@ use penstock_core::{CircuitIndex, Counters, Event, Relay, StreamKey};
 use penstock_record::tables::Name;
 use penstock_record::{Outcome, Position, RunStats};
 use penstock_scenario::model::{self, Phase as RefillPhase, Scenario};
-use penstock_units::{Bytes, Cells, Duration, Instant, Seed};
+use penstock_units::{Bytes, Cells, Instant, Seed};
 use std::collections::BTreeMap;
 
 /// About how many steps pass between two looks at whether the run is to stop.
 const STEPS_PER_LOOK: u64 = 4096;
-
-/// The least by which two instants differ.
-const TICK: Duration = Duration::from_nanos(1);
 
 /// A run under way.
 #[derive(Debug)]

@@ -106,8 +106,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
 
     fn socket_info(&self, channel: ChannelKey) -> SocketInfo {
         let Some(sock) = self.channel(channel) else { return SocketInfo::default() };
-        let side = &self.net.conns[sock.conn as usize].sides[sock.side as usize];
-        let info = side.tcp.info(&self.net.hosts[self.rank as usize].tcp);
+        let info = self.net.tcp_info(sock);
         SocketInfo {
             capacity: Bytes::new(info.send_capacity),
             queued: Bytes::new(info.queued),

@@ -22,6 +22,7 @@ use crate::agenda::Agenda;
 use crate::bound::Below;
 use crate::event::{Due, Step};
 use crate::queue::Rank;
+use crate::tcp::Info;
 use crate::tracker::Tracker;
 use cpu::Work;
 use host::{Arrival, Landing};
@@ -86,7 +87,7 @@ struct Wires {
 }
 
 /// The least that any packet takes: what all times differ by.
-const TICK: Duration = Duration::from_nanos(1);
+pub(crate) const TICK: Duration = Duration::from_nanos(1);
 
 impl Wires {
     /// The shortest way between two hosts.
@@ -609,10 +610,7 @@ impl Net {
         let mut sockets = host.channels.iter().flatten();
         Below {
             link: host.up.backlog(now) > packet || host.down.backlog(now) > packet,
-            tcp: sockets.any(|sock| {
-                let side = &self.conns[sock.conn as usize].sides[sock.side as usize];
-                side.tcp.info(&host.tcp).not_sent > 0
-            }),
+            tcp: sockets.any(|sock| self.tcp_info(*sock).not_sent > 0),
             cpu: host.cpu.as_ref().is_some_and(|cpu| cpu.awaited),
         }
     }
@@ -627,11 +625,14 @@ impl Net {
 
     /// What all channels of a host have in their send buffers [B].
     pub(crate) fn kernel_out(&self, rank: Rank) -> u64 {
-        let host = &self.hosts[rank as usize];
-        let sockets = host.channels.iter().flatten();
-        sockets
-            .map(|sock| self.conns[sock.conn as usize].sides[sock.side as usize].tcp.info(&host.tcp).queued)
-            .sum()
+        let sockets = self.hosts[rank as usize].channels.iter().flatten();
+        sockets.map(|sock| self.tcp_info(*sock).queued).sum()
+    }
+
+    /// What TCP says of a socket.
+    pub(crate) fn tcp_info(&self, sock: SockRef) -> Info {
+        let side = &self.conns[sock.conn as usize].sides[sock.side as usize];
+        side.tcp.info(&self.hosts[side.host as usize].tcp)
     }
 
     /// What is between the hosts now.

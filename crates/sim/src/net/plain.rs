@@ -85,10 +85,4 @@ impl Net {
             _ => None,
         }
     }
-
-    /// What TCP says of a socket.
-    pub(crate) fn tcp_info(&self, sock: SockRef) -> Info {
-        let side = &self.conns[sock.conn as usize].sides[sock.side as usize];
-        side.tcp.info(&self.hosts[side.host as usize].tcp)
-    }
 }
