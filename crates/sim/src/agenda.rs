@@ -8,63 +8,87 @@
 
 use crate::queue::Rank;
 use penstock_units::Instant;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 /// When each host has something to do.
+///
+/// A heap with exactly one entry for each host, so that it never grows; those who wait for nothing are last.
 #[derive(Debug)]
 pub(crate) struct Agenda {
-    /// Some entries are out of date; those that agree with `next` count.
-    heap: BinaryHeap<Reverse<(Instant, Rank)>>,
-    /// By rank; FAR_FUTURE is never.
-    next: Vec<Instant>,
+    /// Earliest first, in heap order.
+    heap: Vec<(Instant, Rank)>,
+    /// Where in the heap each host is.
+    places: Vec<usize>,
 }
 
 impl Agenda {
     pub(crate) fn new(hosts: usize) -> Self {
-        Agenda { heap: BinaryHeap::new(), next: vec![Instant::FAR_FUTURE; hosts] }
+        let ranks = 0..hosts as Rank;
+        Agenda { heap: ranks.map(|rank| (Instant::FAR_FUTURE, rank)).collect(), places: (0..hosts).collect() }
     }
 
     /// The host has something to do at `at`, if not sooner.
     pub(crate) fn advance(&mut self, rank: Rank, at: Instant) {
-        if at < self.next[rank as usize] {
+        if at < self.heap[self.places[rank as usize]].0 {
             self.set(rank, at);
         }
     }
 
     /// The host has nothing to do before `at`.
     pub(crate) fn set(&mut self, rank: Rank, at: Instant) {
-        self.next[rank as usize] = at;
-        if at != Instant::FAR_FUTURE {
-            self.heap.push(Reverse((at, rank)));
-        }
+        let place = self.places[rank as usize];
+        self.heap[place].0 = at;
+        let place = self.rise(place);
+        self.sink(place);
     }
 
     /// When something happens next, if ever.
-    pub(crate) fn next(&mut self) -> Option<Instant> {
-        while let Some(Reverse((at, rank))) = self.heap.peek().copied() {
-            if self.next[rank as usize] == at {
-                return Some(at);
-            }
-            self.heap.pop();
-        }
-        None
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.heap.first().map(|(at, _)| *at).filter(|at| *at != Instant::FAR_FUTURE)
     }
 
     /// Takes a host that has something to do before `horizon`; it is to be [`Agenda::set`] again.
     pub(crate) fn take(&mut self, horizon: Instant) -> Option<Rank> {
-        if self.next()? >= horizon {
-            return None;
-        }
-        let Reverse((_, rank)) = self.heap.pop().expect("it was just seen");
-        self.next[rank as usize] = Instant::FAR_FUTURE;
+        self.next().filter(|at| *at < horizon)?;
+        let (_, rank) = self.heap[0];
+        self.set(rank, Instant::FAR_FUTURE);
         Some(rank)
+    }
+
+    /// Moves an entry towards the front, as far as it belongs; returns its place.
+    fn rise(&mut self, mut place: usize) -> usize {
+        while place > 0 && self.heap[place] < self.heap[(place - 1) / 2] {
+            let parent = (place - 1) / 2;
+            self.swap(place, parent);
+            place = parent;
+        }
+        place
+    }
+
+    /// Moves an entry towards the end, as far as it belongs.
+    fn sink(&mut self, mut place: usize) {
+        loop {
+            let children = (2 * place + 1..self.heap.len()).take(2);
+            let Some(first) = children.min_by_key(|child| self.heap[*child]) else { return };
+            if self.heap[place] <= self.heap[first] {
+                return;
+            }
+            self.swap(place, first);
+            place = first;
+        }
+    }
+
+    fn swap(&mut self, one: usize, other: usize) {
+        self.heap.swap(one, other);
+        for place in [one, other] {
+            self.places[self.heap[place].1 as usize] = place;
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn hosts_come_by_time_then_rank_and_only_once() {
@@ -81,5 +105,28 @@ mod tests {
         assert_eq!(agenda.next(), Some(at(9)));
         agenda.set(0, Instant::FAR_FUTURE);
         assert_eq!(agenda.next(), None);
+    }
+
+    proptest! {
+        /// Against a list that is searched.
+        #[test]
+        fn the_first_is_always_the_earliest(changes in proptest::collection::vec((0u32..20, 0u64..50, 0..3), 1..300)) {
+            let mut agenda = Agenda::new(20);
+            let mut list = [Instant::FAR_FUTURE; 20];
+            for (rank, at, how) in changes {
+                let at = Instant::from_nanos(at);
+                match how {
+                    0 => agenda.set(rank, at),
+                    1 => agenda.advance(rank, at),
+                    _ => _ = agenda.take(at).inspect(|taken| list[*taken as usize] = Instant::FAR_FUTURE),
+                }
+                if how == 0 || (how == 1 && at < list[rank as usize]) {
+                    list[rank as usize] = at;
+                }
+                let earliest = list.iter().min().copied().filter(|at| *at != Instant::FAR_FUTURE);
+                prop_assert_eq!(agenda.next(), earliest);
+                prop_assert_eq!(agenda.heap.len(), 20);
+            }
+        }
     }
 }
