@@ -26,6 +26,7 @@ use crate::tcp::Info;
 use crate::tracker::Tracker;
 use cpu::Work;
 use host::{Arrival, Landing};
+use penstock_core::kernel::Interest;
 use penstock_scenario::model::Scenario;
 use penstock_units::{Bytes, Cells, Duration, Instant, Rng, Seed};
 use slab::Slab;
@@ -554,10 +555,12 @@ impl Net {
         }
     }
 
-    /// Removes a connection that neither side needs, once nothing of it is on its way.
+    /// Removes a connection that neither side needs, once nothing of it is on its way and no turn of it is to
+    /// come: whoever takes its place must not take that turn.
     fn remove(&mut self, index: u32) -> bool {
         let conn = &self.conns[index as usize];
-        if !conn.sides.iter().all(|side| side.inbound.is_empty()) {
+        let is_over = |side: &Side| side.inbound.is_empty() && side.ready == Interest::default();
+        if !conn.sides.iter().all(is_over) {
             return false;
         }
         for side in &conn.sides {

@@ -44,6 +44,21 @@ fn crowded() -> Lab {
         .set("run.duration", "10 s")
 }
 
+/// Slow processors, in front of which sockets wait while others close; impatient clients, some of them without Tor.
+fn saturated() -> Lab {
+    Lab::path()
+        .with(
+            "[clients.crowd]\ncount = 8\nworkload = \"impatient\"\n\n\
+             [clients.plain]\ncount = 4\nworkload = \"impatient\"\npath = []\n\n\
+             [workloads.impatient]\nsize = \"200 KiB\"\ntimeout = \"900 ms\"\nfresh_circuit = true\n\
+             pause = \"uniform(0 s, 300 ms)\"\n",
+        )
+        .set("relay.cpu", "{ cell = \"800 us\", call = \"2 ms\" }")
+        .set("client.optimistic_data", "true")
+        .set("network.rtt", "1 ms")
+        .set("run.duration", "10 s")
+}
+
 /// Clients that draw paths, circuits and servers.
 fn weighted() -> Lab {
     Lab::path()
@@ -63,14 +78,19 @@ fn the_same_run_twice_leaves_the_same_bytes() {
     }
 }
 
-/// The proof that hosts may run ahead of each other, and packets in trains: every arrival, every ACK and
-/// every queue is the same as if all events were handled one by one.
+/// The proof that hosts may run ahead of each other: every arrival, every ACK and every queue is the same as
+/// if all events were handled one by one.
 #[test]
 fn a_run_one_event_at_a_time_leaves_the_same_bytes() {
     let stopped = Lab::path().set("run.stop", "{ workload = \"web\", downloads = 5 }");
-    for (name, lab) in
-        [("lossy", lossy()), ("weighted", weighted()), ("crowded", crowded()), ("stopped", stopped)]
-    {
+    let labs = [
+        ("lossy", lossy()),
+        ("weighted", weighted()),
+        ("crowded", crowded()),
+        ("saturated", saturated()),
+        ("stopped", stopped),
+    ];
+    for (name, lab) in labs {
         let document = lab.document();
         let scenario = document.scenario("stock").expect("the variant is in the text");
         let slow =
