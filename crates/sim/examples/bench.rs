@@ -1,7 +1,8 @@
 //! What a packet and a cell cost: one TCP flow, the same behind a relay, very many connections, a small network.
 //!
 //! `cargo run --release -p penstock-sim --example bench [-- REPEATS]`, also as `make bench`. A child process
-//! runs each world, so that its peak memory is its own; `docs/performance.md` says what the numbers mean.
+//! runs each world, so that its peak memory is its own; where there is valgrind, it counts instructions.
+//! `docs/performance.md` says what the numbers mean.
 
 use penstock_scenario::Document;
 use penstock_sim::Control;
@@ -156,7 +157,7 @@ start = "uniform(0 s, 2 s)"
 
 /// Runs one world here and prints what it took, one number after the other.
 #[allow(clippy::disallowed_methods, reason = "a bench reads the clock")]
-fn measure(world: &str) -> Result<(), Box<dyn std::error::Error>> {
+fn measure(world: &str, sets: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     let (name, packets_alone) = world.split_once('+').map_or((world, false), |(name, _)| (name, true));
     let text = match name {
         "plain" => PLAIN.to_owned(),
@@ -165,7 +166,7 @@ fn measure(world: &str) -> Result<(), Box<dyn std::error::Error>> {
         _ => smoke(),
     };
     let control = if packets_alone { Control::one_by_one() } else { Control::new() };
-    let document = Document::parse(&text, world, &[])?;
+    let document = Document::parse(&text, world, sets)?;
     let scenario = document.scenario("default")?;
     let asked = ASKED.load(Ordering::Relaxed);
     let begun = std::time::Instant::now();
@@ -232,6 +233,35 @@ fn medians(world: &str, repeats: usize) -> Result<Vec<f64>, Box<dyn std::error::
     Ok((0..columns).map(median).collect())
 }
 
+/// What valgrind counts in one run of a world for so long [instructions, packets, data segments, cells].
+fn counted(world: &str, seconds: u32) -> Option<[f64; 4]> {
+    let child = std::process::Command::new("valgrind")
+        .args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"])
+        .arg(std::env::current_exe().ok()?)
+        .args(["--world", world, &format!("run.duration=\"{seconds} s\"")])
+        .output()
+        .ok()?;
+    let said = String::from_utf8(child.stderr).ok()?;
+    let line = said.lines().find(|line| line.contains("refs:"))?;
+    let instructions = line.rsplit(' ').next()?.replace(',', "").parse().ok()?;
+    let numbers: Vec<f64> =
+        String::from_utf8(child.stdout).ok()?.split_whitespace().filter_map(|n| n.parse().ok()).collect();
+    Some([instructions, *numbers.get(4)?, *numbers.get(11)?, *numbers.get(5)?])
+}
+
+/// Prints instructions from one time of a world to a later one, so that its beginning does not count.
+fn report_instructions(world: &str, from: u32, until: u32) {
+    let (Some(first), Some(second)) = (counted(world, from), counted(world, until)) else {
+        return println!("  no instructions counted: valgrind is missing");
+    };
+    let [instructions, packets, segments, cells] = std::array::from_fn(|i| second[i] - first[i]);
+    let each = [("packet", packets), ("data segment", segments), ("cell-write", cells)];
+    let each = each.iter().filter(|(_, count)| *count > 1000.0);
+    let each: Vec<String> =
+        each.map(|(name, count)| format!("{:.0} a {name}", instructions / count)).collect();
+    println!("  instructions: {}", each.join(", "));
+}
+
 fn report(title: &str, numbers: &[f64]) {
     let [wall, cpu, simulated, events, packets, cells, written, downloads, asked, heap, rss, segments] =
         numbers
@@ -280,20 +310,23 @@ fn report(title: &str, numbers: &[f64]) {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if let [flag, world] = args.as_slice()
+    if let [flag, world, sets @ ..] = args.as_slice()
         && flag == "--world"
     {
-        return measure(world);
+        return measure(world, sets);
     }
     let repeats = args.first().map_or(Ok(3), |repeats| repeats.parse())?;
     println!("medians of {repeats} runs, one core each");
     report("one TCP flow without Tor, hosts running ahead", &medians("plain", repeats)?);
+    report_instructions("plain", 2, 6);
     report("the same, one event at a time", &medians("plain+alone", repeats)?);
     report("50,000 connections without Tor", &medians("crowd", repeats)?);
     report("one bulk flow: server to exit in segments, exit to client in cells", &medians("flow", repeats)?);
+    report_instructions("flow", 2, 6);
     report(
         "a smoke network: 500 relays, 1800 web and 200 bulk clients, 20 servers",
         &medians("smoke", repeats)?,
     );
+    report_instructions("smoke", 3, 4);
     Ok(())
 }

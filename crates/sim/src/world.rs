@@ -148,6 +148,7 @@ impl<'a> World<'a> {
     pub(crate) fn run(mut self, control: &Control) -> Result<crate::Outcome, Error> {
         let end = Instant::ZERO + self.scenario.run.duration;
         let lookahead = if control.is_one_by_one() { TICK } else { self.net.lookahead };
+        self.net.longest_train = if control.is_one_by_one() { 1 } else { u32::MAX };
         let mut looked = 0;
         loop {
             let looks = self.next_sample.min(self.next_trace).min(self.next_question);

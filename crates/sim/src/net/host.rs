@@ -55,7 +55,7 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    fn key(&self) -> (Instant, Rank, u64) {
+    pub(crate) fn key(&self) -> (Instant, Rank, u64) {
         (self.at, self.from, self.count)
     }
 }

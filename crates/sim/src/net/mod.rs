@@ -22,7 +22,7 @@ use crate::agenda::Agenda;
 use crate::bound::Below;
 use crate::event::{Due, Step};
 use crate::queue::Rank;
-use crate::tcp::Info;
+use crate::tcp::{Info, Train};
 use crate::tracker::Tracker;
 use cpu::Work;
 use host::{Arrival, Landing};
@@ -49,6 +49,8 @@ pub(crate) struct Net {
     pub(crate) tracker: Tracker,
     conns: Slab<Conn>,
     generations: u32,
+    /// Most segments that travel as one train [segment].
+    pub(crate) longest_train: u32,
     /// Connections that neither side needs, to be removed at the next barrier.
     finished: Vec<u32>,
     wires: Wires,
@@ -127,6 +129,7 @@ impl Net {
             tracker: Tracker::default(),
             conns: Slab::new(),
             generations: 0,
+            longest_train: u32::MAX,
             finished: Vec::new(),
             wires,
             delivered: 0,
@@ -151,21 +154,31 @@ impl Net {
     /// the link's drop-tail queue.
     pub(crate) fn admit(&mut self, rank: Rank, horizon: Instant) {
         let host = &mut self.hosts[rank as usize];
-        while let Some(mut first) = host.inbox.peek_mut() {
-            let Arrival { at, sock, .. } = *first;
+        while let Some(Arrival { mut at, from, sock, .. }) = host.inbox.peek().copied() {
             if at >= horizon {
                 break;
             }
+            // Only these two can be next after the first.
+            let others = &host.inbox.as_slice()[1..];
+            let second = others.iter().take(2).map(Arrival::key).min();
             let side = &mut self.conns[sock.conn as usize].sides[sock.side as usize];
-            let bytes = side.inbound[side.admitted].segment.wire_bytes();
-            if host.down.has_room(at, bytes) {
-                host.landings.push_back(Landing { at: host.down.send(at, bytes), sock });
-                side.admitted += 1;
-            } else {
-                side.inbound.remove(side.admitted);
-            }
-            match side.inbound.get(side.admitted) {
-                Some(next) => *first = Arrival { at: next.at, count: next.count, ..*first },
+            let is_first = |at, count| second.is_none_or(|second| (at, from, count) < second);
+            let next = loop {
+                let bytes = side.inbound[side.admitted].train.first.wire_bytes();
+                if host.down.has_room(at, bytes) {
+                    host.landings.push_back(Landing { at: host.down.send(at, bytes), sock });
+                    side.admit();
+                } else {
+                    side.drop_next();
+                }
+                match side.next_arrival() {
+                    Some(next) if next.0 < horizon && is_first(next.0, next.1) => at = next.0,
+                    next => break next,
+                }
+            };
+            let mut first = host.inbox.peek_mut().expect("it was there before");
+            match next {
+                Some((at, count)) => *first = Arrival { at, count, ..*first },
                 None => drop(PeekMut::pop(first)),
             }
         }
@@ -277,26 +290,35 @@ impl Net {
     /// Where the interface is full, or others wait for it, the socket joins the line.
     pub(crate) fn pump(&mut self, sock: SockRef) {
         let now = self.now();
+        if self.side(sock).tcp.is_settled() {
+            return;
+        }
         loop {
             let side = &mut self.conns[sock.conn as usize].sides[sock.side as usize];
+            if side.tcp.is_settled() {
+                break;
+            }
             let rank = side.host;
             let host = &mut self.hosts[rank as usize];
-            if !host.nic_waiters.is_empty() || !host.up.has_room(now, host.tcp.full_segment()) {
+            let room = host.up.room(now, host.tcp.full_segment());
+            if !host.nic_waiters.is_empty() || room == 0 {
                 if !std::mem::replace(&mut side.awaits_nic, true) {
                     host.nic_waiters.push_back(sock);
                     self.schedule_nic(rank);
                 }
                 break;
             }
-            if !self.transmit(sock) {
+            if !self.transmit(sock, room) {
                 break;
             }
         }
         self.arm_tcp_timer(sock);
     }
 
-    /// Sends one segment if TCP has one.
-    fn transmit(&mut self, sock: SockRef) -> bool {
+    /// Sends one segment or a train of at most so many, if TCP has something.
+    ///
+    /// What is lost or tracked one by one goes one by one.
+    fn transmit(&mut self, sock: SockRef, most: u32) -> bool {
         let now = self.now();
         let to = sock.peer();
         let conn = &mut self.conns[sock.conn as usize];
@@ -304,8 +326,10 @@ impl Net {
         let side = &mut conn.sides[sock.side as usize];
         let rank = side.host;
         let host = &mut self.hosts[rank as usize];
-        let Some(segment) = side.tcp.poll_transmit(&host.tcp, now) else { return false };
-        let left = host.up.send(now, segment.wire_bytes());
+        let most = if conn.loss > 0.0 || !side.tracked.is_empty() { 1 } else { most.min(self.longest_train) };
+        let Some(train) = side.tcp.poll_train(&host.tcp, now, most) else { return false };
+        let Train { first: segment, count: segments } = train;
+        let (left, gap) = host.up.send_train(now, segment.wire_bytes(), segments);
         side.tcp.on_departure(&host.tcp, left, segment.wire_bytes());
         for tracked in side.tracked.iter_mut().filter(|tracked| !tracked.left) {
             if segment.seq < tracked.end && tracked.end <= segment.end() {
@@ -313,12 +337,12 @@ impl Net {
                 self.tracker.nic_out(tracked.tag, rank, left);
             }
         }
-        host.sent += 1;
-        let count = host.sent;
+        let count = host.sent + 1;
+        host.sent += u64::from(segments);
         if !self.wires.loses(rank, far, conn.loss) {
             let at = (left + conn.delay).max(now + TICK);
             let inbound = &mut conn.sides[to.side as usize].inbound;
-            inbound.push_back(Flight { at, count, segment });
+            inbound.push_back(Flight { at, gap, count, train, admitted: 0, landed: 0 });
             if inbound.len() == conn.sides[to.side as usize].admitted + 1 {
                 let host = &mut self.hosts[far as usize];
                 host.inbox.push(Arrival { at, from: rank, count, sock: to });
@@ -358,8 +382,7 @@ impl Net {
     pub(crate) fn on_landed(&mut self, to: SockRef) {
         let now = self.now();
         let [here, there] = sides(&mut self.conns[to.conn as usize], to);
-        let Flight { segment, .. } = here.inbound.pop_front().expect("what lands was on its way");
-        here.admitted -= 1;
+        let segment = here.land();
         self.delivered += 1;
         let rank = here.host;
         // The first of these that holds a tracked message's last byte brings it.
@@ -407,7 +430,9 @@ impl Net {
                 break;
             }
             let Some(sock) = host.nic_waiters.pop_front() else { return };
-            if self.transmit(sock) {
+            let alone = host.nic_waiters.is_empty();
+            let room = if alone { host.up.room(now, host.tcp.full_segment()) } else { 1 };
+            if self.transmit(sock, room) {
                 self.hosts[rank as usize].nic_waiters.push_back(sock);
             } else {
                 self.side(sock).awaits_nic = false;
@@ -646,7 +671,7 @@ impl Net {
         crate::NetworkReport {
             cells: Cells::new(cells),
             connections: self.conns.iter().filter(|(_, conn)| !conn.finished).count(),
-            packets: sides().map(|side| side.inbound.len()).sum(),
+            packets: sides().flat_map(|side| &side.inbound).map(Flight::packets).sum(),
         }
     }
 }

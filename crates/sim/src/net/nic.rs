@@ -5,6 +5,9 @@ use penstock_units::{Bytes, DataRate, Instant};
 /// Beyond this a packet carries data, up to this it is an ACK [B].
 const LARGE: u64 = 200;
 
+/// Lengths of trains, so that no room need be divided by a packet's time [packet].
+const TRAINS: [u32; 4] = [44, 16, 4, 1];
+
 /// One direction of a link: packets leave one after the other at its rate.
 ///
 /// The queue is not stored: a FIFO is described by when it will be empty.
@@ -42,12 +45,27 @@ impl Wire {
         waiting == 0 || waiting + self.nanos_for(bytes) <= self.depth
     }
 
+    /// A number of packets of `bytes` that surely fit, one after the other; none if not even one does [packet].
+    pub(crate) fn room(&mut self, now: Instant, bytes: u64) -> u32 {
+        let waiting = self.free_at.as_nanos().saturating_sub(now.as_nanos());
+        let each = self.nanos_for(bytes);
+        let fits = |count: &&u32| waiting + u64::from(**count) * each <= self.depth;
+        TRAINS.iter().find(fits).copied().unwrap_or(u32::from(waiting == 0))
+    }
+
     /// When a packet of `bytes` that joins the queue now has left.
     pub(crate) fn send(&mut self, now: Instant, bytes: u64) -> Instant {
-        let start = self.free_at.max(now);
-        self.free_at = Instant::from_nanos(start.as_nanos() + self.nanos_for(bytes));
-        self.carried += Bytes::new(bytes);
-        self.free_at
+        self.send_train(now, bytes, 1).0
+    }
+
+    /// When the first of so many packets of `bytes` that join the queue now has left, and how much later
+    /// each of the others [ns].
+    pub(crate) fn send_train(&mut self, now: Instant, bytes: u64, count: u32) -> (Instant, u64) {
+        let start = self.free_at.max(now).as_nanos();
+        let each = self.nanos_for(bytes);
+        self.free_at = Instant::from_nanos(start + each * u64::from(count));
+        self.carried += Bytes::new(bytes * u64::from(count));
+        (Instant::from_nanos(start + each), each)
     }
 
     /// What has left until now [B].
@@ -81,6 +99,10 @@ mod tests {
         assert_eq!(wire.after(t, 1500), t + penstock_units::Duration::from_micros(1500));
         assert_eq!(wire.after(t, 9000), t + penstock_units::Duration::from_millis(2));
         assert!(wire.has_room(t, 500) && !wire.has_room(t, 501));
+        assert_eq!(
+            [wire.room(t, 125), wire.room(t, 250), wire.room(t, 501), wire.room(Instant::from_secs(1), 9000)],
+            [4, 1, 0, 1]
+        );
         let later = Instant::from_secs(1);
         assert_eq!(wire.backlog(later), Bytes::ZERO);
         assert_eq!(wire.send(later, 1000), later + penstock_units::Duration::from_millis(1));

@@ -2,7 +2,7 @@
 
 use crate::cell::{Request, SimCell};
 use crate::queue::Rank;
-use crate::tcp::{Endpoint, Segment};
+use crate::tcp::{Endpoint, Segment, Train};
 use penstock_core::cell::Tag;
 use penstock_core::kernel::Interest;
 use penstock_core::{ChannelKey, StreamKey};
@@ -47,7 +47,7 @@ pub(crate) struct Side {
     pub(crate) tcp: Endpoint,
     /// What is on its way to this side, the first to arrive in front.
     pub(crate) inbound: VecDeque<Flight>,
-    /// How many of these are in the access link's queue.
+    /// How many of these are with all their segments in the access link's queue.
     pub(crate) admitted: usize,
     /// Messages this side sent that the other one has not read, by the byte after their last.
     pub(crate) sent: VecDeque<(u64, Item)>,
@@ -66,14 +66,92 @@ pub(crate) struct Side {
     pub(crate) traced: Option<Box<Traced>>,
 }
 
-/// A segment on its way.
+/// A train on its way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flight {
-    /// When it reaches the queue before the receiver's access link.
+    /// When its first segment reaches the queue before the receiver's access link.
     pub(crate) at: Instant,
-    /// Which of all packets of its host it was.
+    /// How much later each of the others does [ns].
+    pub(crate) gap: u64,
+    /// Which of all packets of its host the first was.
     pub(crate) count: u64,
-    pub(crate) segment: Segment,
+    pub(crate) train: Train,
+    /// How many of its segments have come into the link's queue [segment].
+    pub(crate) admitted: u32,
+    /// And how many of those have landed [segment].
+    pub(crate) landed: u32,
+}
+
+impl Flight {
+    /// When its next segment reaches the link's queue, and which of its host's packets that is.
+    pub(crate) fn next(&self) -> (Instant, u64) {
+        let index = u64::from(self.admitted);
+        (Instant::from_nanos(self.at.as_nanos() + index * self.gap), self.count + index)
+    }
+
+    /// How many of its segments have not landed yet [packet].
+    pub(crate) fn packets(&self) -> usize {
+        (self.train.count - self.landed) as usize
+    }
+
+    /// The next segment lands.
+    pub(crate) fn land(&mut self) -> Segment {
+        self.landed += 1;
+        self.train.segment(self.landed - 1)
+    }
+
+    /// What follows the segment that has no place in the link's queue, if anything; this ends before it.
+    pub(crate) fn split(&mut self) -> Option<Flight> {
+        let index = self.admitted + 1;
+        let left = self.train.count - index;
+        self.train.count = self.admitted;
+        let (at, count) = Flight { admitted: index, ..*self }.next();
+        let train = Train { first: self.train.segment(index), count: left };
+        (left > 0).then_some(Flight { at, count, train, admitted: 0, landed: 0, ..*self })
+    }
+}
+
+/// What is on its way to a side.
+impl Side {
+    /// The next segment to come into the access link's queue, when, and which of its host's packets it is.
+    pub(crate) fn next_arrival(&self) -> Option<(Instant, u64)> {
+        self.inbound.get(self.admitted).map(Flight::next)
+    }
+
+    /// The next segment comes into the link's queue.
+    pub(crate) fn admit(&mut self) {
+        let flight = &mut self.inbound[self.admitted];
+        flight.admitted += 1;
+        self.admitted += usize::from(flight.admitted == flight.train.count);
+    }
+
+    /// The next segment finds the link's queue full.
+    pub(crate) fn drop_next(&mut self) {
+        let flight = &mut self.inbound[self.admitted];
+        let rest = flight.split();
+        // What came before it may have landed already.
+        if flight.packets() > 0 {
+            self.admitted += 1;
+            if let Some(rest) = rest {
+                self.inbound.insert(self.admitted, rest);
+            }
+        } else if let Some(rest) = rest {
+            *flight = rest;
+        } else {
+            self.inbound.remove(self.admitted);
+        }
+    }
+
+    /// The next segment lands.
+    pub(crate) fn land(&mut self) -> Segment {
+        let flight = self.inbound.front_mut().expect("what lands was on its way");
+        let segment = flight.land();
+        if flight.landed == flight.train.count {
+            self.inbound.pop_front();
+            self.admitted -= 1;
+        }
+        segment
+    }
 }
 
 /// A tracked message of a stream.
@@ -143,5 +221,63 @@ impl Side {
     /// Whether the host needs it no more.
     pub(crate) fn is_done(&self) -> bool {
         self.owner == Owner::Gone && self.tcp.is_closed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn train(count: u32) -> Flight {
+        let mut first = Segment::default();
+        (first.seq, first.len) = (1000, 100);
+        let train = Train { first, count };
+        Flight { at: Instant::from_nanos(50), gap: 10, count: 7, train, admitted: 0, landed: 0 }
+    }
+
+    /// What arrives of trains of three and one, if the link's queue has no place for some.
+    fn arrivals(dropped: &[usize], lands_at_once: bool) -> Vec<(u64, u64)> {
+        let mut side = Side::new(0, Owner::Gone);
+        side.inbound.extend([train(3), Flight { at: Instant::from_nanos(100), count: 20, ..train(1) }]);
+        let mut arrived = Vec::new();
+        let mut kept = 0;
+        for index in 0.. {
+            let Some((at, count)) = side.next_arrival() else { break };
+            if dropped.contains(&index) {
+                side.drop_next();
+                continue;
+            }
+            arrived.push((at.as_nanos(), count));
+            side.admit();
+            if lands_at_once {
+                side.land();
+            } else {
+                kept += 1;
+            }
+        }
+        for _ in 0..kept {
+            side.land();
+        }
+        assert!(side.inbound.is_empty() && side.admitted == 0);
+        arrived
+    }
+
+    #[test]
+    fn a_train_that_loses_any_of_its_segments_brings_the_others_in_time() {
+        let all = [(50, 7), (60, 8), (70, 9), (100, 20)];
+        for lost in 0..16_u32 {
+            let dropped: Vec<usize> = (0..4).filter(|i| lost >> i & 1 == 1).collect();
+            let kept: Vec<_> = (0..4).filter(|i| !dropped.contains(i)).map(|i| all[i]).collect();
+            assert_eq!(arrivals(&dropped, true), kept, "without {dropped:?}");
+            assert_eq!(arrivals(&dropped, false), kept, "without {dropped:?}");
+        }
+    }
+
+    #[test]
+    fn what_follows_a_lost_segment_keeps_its_place_in_the_stream() {
+        let mut flight = Flight { admitted: 1, ..train(4) };
+        let rest = flight.split().expect("two segments are left");
+        assert_eq!((flight.train.count, rest.train.count), (1, 2));
+        assert_eq!((rest.train.first.seq, rest.next()), (1200, (Instant::from_nanos(70), 9)));
     }
 }

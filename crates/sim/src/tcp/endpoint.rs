@@ -4,7 +4,7 @@ use super::buffers;
 use super::config::TcpConfig;
 use super::receive::Receiver;
 use super::recovery::CaState;
-use super::segment::{Flags, Segment};
+use super::segment::{Flags, Segment, Train};
 use super::send::{Chunk, Outgoing, Sender, TimedOut};
 use super::small_queue::SmallQueue;
 use penstock_units::{Duration, Instant};
@@ -67,6 +67,8 @@ pub struct Endpoint {
 struct Halves {
     send: Sender,
     receive: Receiver,
+    /// Nothing was due when last asked, and nothing has happened since.
+    settled: bool,
 }
 
 impl Default for Endpoint {
@@ -97,7 +99,7 @@ impl Endpoint {
     fn open(&mut self, cfg: &TcpConfig, now: Instant) {
         let mut send = Sender::new(cfg, now);
         send.timer = now + cfg.initial_rto;
-        self.halves = Some(Box::new(Halves { send, receive: Receiver::new(cfg, now) }));
+        self.halves = Some(Box::new(Halves { send, receive: Receiver::new(cfg, now), settled: false }));
         self.syn_due = true;
         self.reset_due = false;
     }
@@ -195,7 +197,15 @@ impl Endpoint {
     /// The application read `bytes`, at most [`Endpoint::readable`] [B]. A window update may
     /// become due.
     pub fn read(&mut self, cfg: &TcpConfig, now: Instant, bytes: u64) {
-        self.with(|halves| halves.receive.on_read(cfg, now, bytes));
+        if let Some(halves) = &mut self.halves {
+            halves.receive.on_read(cfg, now, bytes);
+            halves.settled &= !halves.receive.ack_due;
+        }
+    }
+
+    /// Whether [`Endpoint::poll_transmit`] would give nothing and [`Endpoint::poll_timeout`] what it gave last.
+    pub fn is_settled(&self) -> bool {
+        self.halves.as_ref().is_some_and(|halves| halves.settled)
     }
 
     /// A segment arrived.
@@ -242,7 +252,7 @@ impl Endpoint {
     }
 
     fn on_established_segment(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment) {
-        self.with(|Halves { send, receive }| {
+        self.with(|Halves { send, receive, .. }| {
             if segment.flags.has(Flags::ACK) {
                 send.on_ack(cfg, now, segment);
             }
@@ -271,6 +281,7 @@ impl Endpoint {
     /// Source: Linux `tcp_retransmit_timer` in SYN-SENT, `inet_csk_reqsk_queue_prune`; RFC 6298 §5.7.
     fn on_syn_timer(&mut self, cfg: &TcpConfig, now: Instant) {
         let Some(halves) = self.halves.as_mut().filter(|halves| now >= halves.send.timer) else { return };
+        halves.settled = false;
         let send = &mut halves.send;
         if send.retries >= cfg.syn_retries {
             self.abort();
@@ -291,14 +302,21 @@ impl Endpoint {
 
     /// The next segment to send. Call until `None` after every other call.
     pub fn poll_transmit(&mut self, cfg: &TcpConfig, now: Instant) -> Option<Segment> {
+        self.poll_train(cfg, now, 1).map(|train| train.first)
+    }
+
+    /// The next segments to send, at most so many: all that [`Endpoint::poll_transmit`] would give one by one as
+    /// long as they are full ones of new data. With small queues there is one at a time.
+    pub fn poll_train(&mut self, cfg: &TcpConfig, now: Instant, most: u32) -> Option<Train> {
+        let alone = |first| Train { first, count: 1 };
         match self.stage {
             Stage::Closed | Stage::Listen | Stage::Reset => {
                 let due = std::mem::take(&mut self.reset_due);
-                due.then(|| Segment { flags: Flags::RST, ts_val: now, ..Segment::default() })
+                due.then(|| alone(Segment { flags: Flags::RST, ts_val: now, ..Segment::default() }))
             }
-            Stage::SynSent => self.poll_syn(cfg, now, Flags::SYN),
-            Stage::SynReceived => self.poll_syn(cfg, now, Flags::SYN.with(Flags::ACK)),
-            Stage::Established => self.halves.as_mut()?.poll(cfg, now),
+            Stage::SynSent => self.poll_syn(cfg, now, Flags::SYN).map(alone),
+            Stage::SynReceived => self.poll_syn(cfg, now, Flags::SYN.with(Flags::ACK)).map(alone),
+            Stage::Established => self.halves.as_mut()?.poll(cfg, now, most),
         }
     }
 
@@ -319,7 +337,7 @@ impl Endpoint {
             return None;
         }
         let mut segment = Segment { flags, ts_val: now, ..Segment::default() };
-        self.with(|halves| halves.receive.on_ack_sent(cfg, &mut segment));
+        self.with(|halves| halves.receive.on_ack_sent(cfg, &mut segment, 1));
         Some(segment)
     }
 
@@ -373,27 +391,34 @@ impl Endpoint {
 
     fn with(&mut self, change: impl FnOnce(&mut Halves)) {
         if let Some(halves) = &mut self.halves {
+            halves.settled = false;
             change(halves);
         }
     }
 }
 
 impl Halves {
-    fn poll(&mut self, cfg: &TcpConfig, now: Instant) -> Option<Segment> {
-        let out = self.send.poll(cfg, now);
-        let (seq, len, flags) = match out {
-            Some(Outgoing::Data(Chunk { seq, len, fin })) => {
+    fn poll(&mut self, cfg: &TcpConfig, now: Instant, most: u32) -> Option<Train> {
+        let out = self.send.poll(cfg, now, most);
+        let (seq, len, flags, count) = match out {
+            Some(Outgoing::Data(Chunk { seq, len, fin }, count)) => {
                 self.receive.on_data_sent(now);
-                (seq, len, if fin { Flags::FIN } else { Flags::NONE })
+                (seq, len, if fin { Flags::FIN } else { Flags::NONE }, count)
             }
-            Some(Outgoing::Probe) => (self.send.nxt, 0, Flags::PROBE),
-            None if self.receive.ack_due => (self.send.nxt, 0, Flags::NONE),
-            None => return None,
+            Some(Outgoing::Probe) => (self.send.nxt, 0, Flags::PROBE, 1),
+            None => {
+                // An ACK alone is the last thing to leave.
+                self.settled = true;
+                if !self.receive.ack_due {
+                    return None;
+                }
+                (self.send.nxt, 0, Flags::NONE, 1)
+            }
         };
         let flags = flags.with(Flags::ACK);
-        let mut segment = Segment { seq, len, flags, ts_val: now, ..Segment::default() };
-        self.receive.on_ack_sent(cfg, &mut segment);
-        Some(segment)
+        let mut first = Segment { seq, len, flags, ts_val: now, ..Segment::default() };
+        self.receive.on_ack_sent(cfg, &mut first, count);
+        Some(Train { first, count })
     }
 }
 

@@ -41,4 +41,4 @@ pub use config::{Buffer, Kernel, LossDetection, Offload, TcpConfig};
 pub use congestion::Congestion;
 pub use endpoint::{Endpoint, Info};
 pub use recovery::CaState;
-pub use segment::{Flags, HEADER_BYTES, Segment};
+pub use segment::{Flags, HEADER_BYTES, Segment, Train};

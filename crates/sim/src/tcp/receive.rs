@@ -300,16 +300,16 @@ impl Receiver {
         if free < u64::from(cfg.mss).min(room) { 0 } else { free.min(self.window_limit) }
     }
 
-    /// A segment with our ACK leaves: writes the window and SACK blocks into it.
+    /// So many segments with our ACK leave: writes the window and SACK blocks into the first, for all of them.
     ///
     /// Source: Linux `tcp_select_window` (never take back what was offered), `tcp_event_ack_sent`.
-    pub(super) fn on_ack_sent(&mut self, cfg: &TcpConfig, segment: &mut Segment) {
+    pub(super) fn on_ack_sent(&mut self, cfg: &TcpConfig, segment: &mut Segment, count: u32) {
         self.window = self.select_window(cfg).max(self.offered());
         self.acked = self.nxt;
         self.ack_due = false;
         self.pushed = false;
         self.delayed_ack = Instant::FAR_FUTURE;
-        self.quick = self.quick.saturating_sub(1);
+        self.quick = u32::from(self.quick).saturating_sub(count) as u8;
         segment.ack = self.nxt;
         segment.window = self.window;
         segment.ts_ecr = self.echo;

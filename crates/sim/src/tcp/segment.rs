@@ -96,6 +96,23 @@ impl Segment {
     }
 }
 
+/// Full segments of new data that leave together (TSO) and differ by their offsets alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Train {
+    /// The first; the others follow without a gap.
+    pub first: Segment,
+    /// How many there are, at least one [segment].
+    pub count: u32,
+}
+
+impl Train {
+    /// One of its segments.
+    pub fn segment(&self, index: u32) -> Segment {
+        let seq = self.first.seq + u64::from(index) * u64::from(self.first.len);
+        Segment { seq, ..self.first }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

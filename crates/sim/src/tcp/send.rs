@@ -27,8 +27,8 @@ pub(super) struct Chunk {
 /// What [`Sender::poll`] lets out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outgoing {
-    /// Payload or FIN, new or again.
-    Data(Chunk),
+    /// Payload or FIN, new or again; and how many chunks there are of the same size, one after the other.
+    Data(Chunk, u32),
     /// A question for the peer's window.
     Probe,
 }
@@ -180,6 +180,11 @@ impl Sender {
         }
         let advanced = segment.ack > self.una;
         self.update_peer_window(segment, advanced);
+        if self.is_idle() && !advanced {
+            // The peer sends, and we do not: its ACKs say nothing new.
+            self.retries = 0;
+            return;
+        }
         let (in_flight, sacked) = (self.board.in_flight(), self.board.sacked_out());
         let fackets = self.board.fackets_out();
         let min_rtt = self.rtt.min();
@@ -223,6 +228,14 @@ impl Sender {
                 self.window.on_ack(cfg, now, acked.segments, u32::MAX);
             }
         }
+    }
+
+    /// Nothing is on its way, and nothing waits to be.
+    fn is_idle(&self) -> bool {
+        self.recovery.state == CaState::Open
+            && self.board.packets_out() == 0
+            && self.unsent() == 0
+            && self.tail_high == 0
     }
 
     /// Segments were acknowledged: the congestion window may grow.
@@ -280,19 +293,21 @@ impl Sender {
         }
     }
 
-    /// The next thing to send. Call until `None`.
+    /// The next thing to send, of new data at most so many segments. Call until `None`.
     ///
     /// Source: Linux `tcp_xmit_retransmit_queue`, then `tcp_write_xmit`.
-    pub(super) fn poll(&mut self, cfg: &TcpConfig, now: Instant) -> Option<Outgoing> {
-        if let Some(chunk) = self.poll_tail_probe(cfg, now) {
-            return Some(Outgoing::Data(chunk));
+    pub(super) fn poll(&mut self, cfg: &TcpConfig, now: Instant, most: u32) -> Option<Outgoing> {
+        if self.is_idle() && !self.shrank && !self.sent_new && !self.probe_due {
+            return None;
         }
-        let chunk = match self.poll_retransmission(cfg, now) {
-            Some(chunk) => Some(chunk),
-            None => self.poll_new(cfg, now),
-        };
-        if let Some(chunk) = chunk {
-            return Some(Outgoing::Data(chunk));
+        if let Some(chunk) = self.poll_tail_probe(cfg, now) {
+            return Some(Outgoing::Data(chunk, 1));
+        }
+        if let Some(chunk) = self.poll_retransmission(cfg, now) {
+            return Some(Outgoing::Data(chunk, 1));
+        }
+        if let Some((chunk, count)) = self.poll_new(cfg, now, most) {
+            return Some(Outgoing::Data(chunk, count));
         }
         self.on_nothing_to_send(cfg, now);
         std::mem::take(&mut self.probe_due).then_some(Outgoing::Probe)
@@ -413,12 +428,30 @@ impl Sender {
         (self.board.head_left().unwrap_or(now) + self.rtt.rto(cfg)).max(now)
     }
 
-    fn poll_new(&mut self, cfg: &TcpConfig, now: Instant) -> Option<Chunk> {
+    fn poll_new(&mut self, cfg: &TcpConfig, now: Instant, most: u32) -> Option<(Chunk, u32)> {
         let chunk = self.next_new(cfg, false)?;
         if cfg.small_queues && self.interface_is_full(cfg, now, 1) {
             return None;
         }
-        Some(self.send_new(cfg, now, chunk))
+        let chunk = self.send_new(cfg, now, chunk);
+        let full = chunk.len == cfg.mss && !chunk.fin && !cfg.small_queues;
+        let more =
+            if full { self.full_segments(cfg).min(u64::from(most.saturating_sub(1))) as u32 } else { 0 };
+        for _ in 0..more {
+            self.board.on_send(now, self.nxt, cfg.mss);
+            self.recovery.on_send();
+            self.nxt += u64::from(cfg.mss);
+        }
+        Some((chunk, 1 + more))
+    }
+
+    /// How many full segments without FIN [`Self::next_new`] would let go, one after the other.
+    fn full_segments(&self, cfg: &TcpConfig) -> u64 {
+        let mss = u64::from(cfg.mss);
+        let left = (self.written - self.nxt).saturating_sub(u64::from(self.fin));
+        let room = (self.una + self.peer_window).saturating_sub(self.nxt);
+        let window = self.window.cwnd.saturating_sub(self.board.in_flight());
+        (left.min(room) / mss).min(u64::from(window))
     }
 
     fn send_new(&mut self, cfg: &TcpConfig, now: Instant, chunk: Chunk) -> Chunk {

@@ -722,7 +722,36 @@ fn the_same_seed_gives_the_same_segments() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    /// The sending half of the proof that trains change nothing; the other is in `tests/worlds/determinism.rs`.
+    #[test]
+    fn a_train_is_what_would_leave_one_by_one(
+        seed in any::<u64>(),
+        loss in 0.0f64..0.05,
+        profile in 0usize..6,
+        rtt in 5u64..100,
+        mbit in 1u64..50,
+        longest in 2u32..50,
+        writes in prop::collection::vec((1u64..100_000, 0u64..200), 1..8),
+    ) {
+        let trace = |longest_train| {
+            let path = Path::new(mbit, rtt).with(Fate::Rough(loss, loss, Duration::from_millis(10)));
+            let mut world = World::new(profiles()[profile].1.clone(), path).seed(seed);
+            world.longest_train = longest_train;
+            world.trace = Some(Vec::new());
+            for (bytes, pause) in &writes {
+                world.write(0, *bytes);
+                world.run_for(Duration::from_millis(*pause));
+            }
+            let (cfg, now) = (world.cfg[0].clone(), world.now);
+            world.ends[0].shutdown(&cfg, now);
+            world.drain(0);
+            world.run_out();
+            world.trace.take()
+        };
+        prop_assert_eq!(trace(1), trace(longest));
+    }
+
     #[test]
     fn data_arrive_in_order_and_completely_whatever_the_network_does(
         seed in any::<u64>(),

@@ -67,6 +67,8 @@ pub(super) struct World {
     pub(super) lose_once: Option<u64>,
     /// The link is the hosts' own interface, so that small queues see it.
     pub(super) own_interface: bool,
+    /// Most segments that are asked for at once.
+    pub(super) longest_train: u32,
     lines: [Line; 2],
     events: BTreeMap<(Instant, u64), (usize, Segment)>,
     sent: u64,
@@ -87,6 +89,7 @@ impl World {
             censor: None,
             lose_once: None,
             own_interface: false,
+            longest_train: 1,
             lines: [Line::default(); 2],
             events: BTreeMap::new(),
             sent: 0,
@@ -172,9 +175,21 @@ impl World {
             self.backlog[side] -= space;
             end.write(cfg, now, space);
         }
-        while let Some(segment) = self.ends[side].poll_transmit(&self.cfg[side], now) {
+        loop {
+            let settled = self.ends[side].is_settled().then(|| self.ends[side].poll_timeout());
+            let train = self.ends[side].poll_train(&self.cfg[side], now, self.longest_train);
+            if let Some(timeout) = settled {
+                assert_eq!(
+                    (train, self.ends[side].poll_timeout()),
+                    (None, timeout),
+                    "nothing is due if it says so"
+                );
+            }
+            let Some(train) = train else { break };
             assert!(self.ends[side].info(&self.cfg[side]).cwnd >= 1, "G-60");
-            self.transmit(side, segment);
+            for index in 0..train.count {
+                self.transmit(side, train.segment(index));
+            }
         }
     }
 
