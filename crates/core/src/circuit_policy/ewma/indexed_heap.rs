@@ -20,7 +20,7 @@ pub(super) struct IndexedHeap {
     heap: Vec<Standing>,
     /// Where in the heap each slot is, or `OUT`.
     places: Vec<u32>,
-    served: u64,
+    last: Turn,
 }
 
 /// A circuit; while it is eligible, its count and turn are in the heap.
@@ -28,17 +28,40 @@ pub(super) struct IndexedHeap {
 struct Slot {
     key: CircuitKey,
     count: f64,
-    served: u64,
+    turn: Turn,
     /// To what time the count of a circuit that is not eligible refers, in its owner's own reckoning.
     epoch: u64,
 }
 
-/// One circuit's place in the order: count, then turn, then key.
+/// When a circuit was served last. Those that never were come before all others, in the order of their keys:
+/// no two circuits have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Turn(u64);
+
+impl Turn {
+    /// Of a circuit that was never served.
+    pub(super) fn never(key: CircuitKey) -> Self {
+        Turn(key.index() as u64)
+    }
+
+    /// The turn after this.
+    pub(super) fn next(self) -> Self {
+        Turn(self.0 + 1)
+    }
+}
+
+impl Default for Turn {
+    /// Before the first.
+    fn default() -> Self {
+        Turn(u32::MAX.into())
+    }
+}
+
+/// One circuit's place in the order: count, then turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     pub(super) count: f64,
-    /// When it was served last, as a running number; 0 is never.
-    pub(super) served: u64,
+    pub(super) turn: Turn,
     pub(super) key: CircuitKey,
     /// Its slot in the heap; others have none.
     pub(super) slot: u32,
@@ -46,12 +69,13 @@ pub(super) struct Standing {
 
 impl Standing {
     pub(super) fn goes_before(&self, other: &Standing) -> bool {
-        (self.rank(), self.key) < (other.rank(), other.key)
+        self.rank() < other.rank()
     }
 
-    /// Count and turn in one number: counts are never negative, and then their bits are in their order.
+    /// Count and turn in one number, so that comparing takes no branch: counts are never negative, and then their
+    /// bits are in their order.
     fn rank(&self) -> u128 {
-        u128::from(self.count.to_bits()) << 64 | u128::from(self.served)
+        u128::from(self.count.to_bits()) << 64 | u128::from(self.turn.0)
     }
 }
 
@@ -70,7 +94,7 @@ impl IndexedHeap {
         let slot = *self
             .by_key
             .entry(key)
-            .or_insert_with(|| self.slots.insert(Slot { key, count: 0.0, served: 0, epoch }));
+            .or_insert_with(|| self.slots.insert(Slot { key, count: 0.0, turn: Turn::never(key), epoch }));
         if self.places.len() <= slot {
             self.places.resize(slot + 1, OUT);
         }
@@ -94,8 +118,8 @@ impl IndexedHeap {
     /// Makes a slot eligible.
     pub(super) fn enter(&mut self, slot: usize) {
         if self.places[slot] == OUT {
-            let Slot { key, count, served, .. } = self.slots[slot];
-            let standing = Standing { count, served, key, slot: slot as u32 };
+            let Slot { key, count, turn, .. } = self.slots[slot];
+            let standing = Standing { count, turn, key, slot: slot as u32 };
             self.heap.push(standing);
             self.rise(self.heap.len() - 1, standing);
         }
@@ -107,8 +131,8 @@ impl IndexedHeap {
         if place == OUT {
             return;
         }
-        let Standing { count, served, key, .. } = self.heap.swap_remove(place as usize);
-        self.slots[slot] = Slot { key, count, served, epoch };
+        let Standing { count, turn, key, .. } = self.heap.swap_remove(place as usize);
+        self.slots[slot] = Slot { key, count, turn, epoch };
         if let Some(moved) = self.heap.get(place as usize).copied() {
             let place = self.rise(place as usize, moved);
             self.sink(place, moved);
@@ -117,16 +141,16 @@ impl IndexedHeap {
 
     /// Adds to a slot's count and notes that it was served.
     pub(super) fn charge(&mut self, slot: usize, amount: f64) {
-        self.served += 1;
+        self.last = self.last.next();
         let place = self.places[slot];
         if place == OUT {
             let state = &mut self.slots[slot];
             state.count += amount;
-            state.served = self.served;
+            state.turn = self.last;
         } else {
             let mut standing = self.heap[place as usize];
             standing.count += amount;
-            standing.served = self.served;
+            standing.turn = self.last;
             self.sink(place as usize, standing);
         }
     }
@@ -188,14 +212,17 @@ impl IndexedHeap {
     }
 }
 
-/// Which of them goes first.
+/// Which of them goes first. Pairs are compared by selection: which one it is cannot be foreseen, so that a branch
+/// would be taken wrongly half of the time.
 fn least(standings: &[Standing]) -> Option<(usize, Standing)> {
-    let mut all = standings.iter().copied().enumerate();
-    let mut best = all.next()?;
-    for next in all {
-        if next.1.goes_before(&best.1) {
-            best = next;
-        }
-    }
-    Some(best)
+    let less = |one: usize, other: usize| {
+        let later = standings[other].goes_before(&standings[one]);
+        [one, other][usize::from(later)]
+    };
+    let best = match standings.len() {
+        0 => return None,
+        ARITY => less(less(0, 1), less(2, 3)),
+        some => (1..some).fold(0, less),
+    };
+    Some((best, standings[best]))
 }

@@ -1,6 +1,6 @@
 //! The first deployed form: walk all active circuits, decay each to now, take the least.
 
-use super::{EwmaConfig, Standing, charge, decay, half_lives};
+use super::{EwmaConfig, Standing, Turn, charge, decay, half_lives};
 use crate::circuit_policy::{CircuitPolicy, Priority, Weight};
 use crate::keys::CircuitKey;
 use penstock_units::{Cells, Instant};
@@ -14,25 +14,26 @@ use std::collections::BTreeMap;
 pub struct List {
     config: EwmaConfig,
     circuits: BTreeMap<CircuitKey, Entry>,
-    served: u64,
+    last: Turn,
 }
 
 #[derive(Debug)]
 struct Entry {
     count: f64,
     since: Instant,
-    served: u64,
+    turn: Turn,
     eligible: bool,
 }
 
 impl List {
     /// Without circuits.
     pub fn new(config: EwmaConfig) -> Self {
-        List { config, circuits: BTreeMap::new(), served: 0 }
+        List { config, circuits: BTreeMap::new(), last: Turn::default() }
     }
 
     fn entry(&mut self, now: Instant, circuit: CircuitKey) -> &mut Entry {
-        self.circuits.entry(circuit).or_insert(Entry { count: 0.0, since: now, served: 0, eligible: false })
+        let turn = Turn::never(circuit);
+        self.circuits.entry(circuit).or_insert(Entry { count: 0.0, since: now, turn, eligible: false })
     }
 }
 
@@ -47,12 +48,12 @@ impl CircuitPolicy for List {
 
     fn on_flush(&mut self, now: Instant, circuit: CircuitKey, cells: Cells, weight: Weight) {
         let half_life = self.config.half_life;
-        self.served += 1;
-        let served = self.served;
+        self.last = self.last.next();
+        let turn = self.last;
         let entry = self.entry(now, circuit);
         entry.count = entry.count * decay(half_lives(entry.since, now, half_life)) + charge(cells, weight);
         entry.since = now;
-        entry.served = served;
+        entry.turn = turn;
     }
 
     fn on_close(&mut self, circuit: CircuitKey) {
@@ -68,7 +69,7 @@ impl CircuitPolicy for List {
         let standings =
             self.circuits.iter().filter(|(_, entry)| entry.eligible).map(|(key, entry)| Standing {
                 count: entry.count * decay(half_lives(entry.since, now, half_life)),
-                served: entry.served,
+                turn: entry.turn,
                 key: *key,
                 slot: 0,
             });

@@ -20,7 +20,7 @@ pub use list::List;
 pub use tick::Tick;
 
 use super::Weight;
-use indexed_heap::{IndexedHeap, Standing};
+use indexed_heap::{IndexedHeap, Standing, Turn};
 use penstock_units::{Cells, Duration, Instant, math};
 
 /// How a relay ranks circuits by what they sent.
