@@ -3,8 +3,8 @@
 //! Layers, in order: [`link`] (one direction of a link, without I/O), [`clock`] and [`lateness`] (real time, and how
 //! well it was kept), [`namespace`] and [`tun`] (a place with a network of its own, and the cable that leaves it),
 //! [`forward`] (the loop that moves packets between cables), [`pair`] (two nodes and a link each way), [`diag`] and
-//! [`socket`] (what Linux says of a TCP socket, and sockets as the experiments need them), [`tcp`] and [`sndbuf`]
-//! (experiments), [`options`] (the command line), [`row`] (what is printed).
+//! [`socket`] (what Linux says of a TCP socket, and sockets as the experiments need them), [`tcp`], [`sndbuf`]
+//! and [`limits`] (experiments), [`options`] (the command line), [`row`] (what is printed).
 //!
 //! The kernel's TCP is the referee here: nothing in this crate models it.
 
@@ -12,6 +12,7 @@ pub mod clock;
 pub mod diag;
 pub mod forward;
 pub mod lateness;
+pub mod limits;
 pub mod link;
 pub mod namespace;
 pub mod options;

@@ -2,7 +2,7 @@
 
 use penstock_testbed::options::{Command, USAGE};
 use penstock_testbed::row::line;
-use penstock_testbed::{sndbuf, tcp};
+use penstock_testbed::{limits, sndbuf, tcp};
 use std::io::{Write, stdout};
 use std::process::ExitCode;
 
@@ -25,5 +25,6 @@ fn act() -> Result<String, String> {
         Command::Help => USAGE.to_owned(),
         Command::Tcp(experiment) => line(&tcp::run(&experiment)?),
         Command::Sndbuf(experiment) => line(&sndbuf::run(&experiment)?),
+        Command::Limits(experiment) => line(&limits::run(&experiment)?),
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::link::LinkConfig;
 use crate::tcp::Kind;
-use crate::{sndbuf, tcp};
+use crate::{limits, sndbuf, tcp};
 use penstock_units::parse::duration;
 use penstock_units::time::nanos;
 use penstock_units::{Bytes, DataRate, Duration};
@@ -18,6 +18,8 @@ pub enum Command {
     Tcp(tcp::Experiment),
     /// One run of `sndbuf`.
     Sndbuf(sndbuf::Experiment),
+    /// One run of `limits`.
+    Limits(limits::Experiment),
 }
 
 /// How the command is used.
@@ -25,14 +27,16 @@ pub const USAGE: &str = r#"penstock-testbed: emulated links between real kernels
 
 penstock-testbed tcp goodput|window|download [OPTION]...   one flow over one link
 penstock-testbed sndbuf [OPTION]...                        how the send buffer of a socket is tuned
+penstock-testbed limits [OPTION]...                        what leaves at once of what KIST would write
 
 Each prints one row, a JSON object on a line. Options, with what holds without them:
-  --rate "10 MiB/s"    rate of the link each way, counting IP packets (window: 100 Mbit/s; sndbuf: 128 KiB/s)
-  --rtt "10 ms"        twice the delay of the link (sndbuf: 80 ms)
+  --rate "10 MiB/s"    rate of the link each way, counting IP packets (window: 100 Mbit/s; sndbuf: 128 KiB/s;
+                       limits: 1 MiB/s)
+  --rtt "10 ms"        twice the delay of the link (sndbuf, limits: 80 ms)
   --queue SIZE         drop-tail queue each way (goodput, download: rate × rtt, at least 100 packets of 1500 B;
-                       window: rate × rtt; sndbuf: 75 kB)
+                       window, limits: rate × rtt; sndbuf: 75 kB)
   --spin "0 s"         wait busily for so long before each packet is due
-  --seconds "60 s"     how long is counted (window, download: when to give up, 3600 s)
+  --seconds "60 s"     not limits: how long is counted (window, download: when to give up, 3600 s)
 only tcp:
   --congestion cubic   cubic or reno
   --loss 0             probability that a packet is lost, each way
@@ -43,6 +47,11 @@ only tcp:
 only sndbuf:
   --writes RATE        what the application writes; without it, whenever it may
   --every "100 ms"     between two samples
+only limits:
+  --every "10 ms"      between two writes
+  --writes 110         how many there are
+  --excess 10          every so many writes are twice as large; 0: none
+  --loss 0             as above
 "#;
 
 impl Command {
@@ -67,7 +76,8 @@ impl Command {
                 tcp_experiment(kind, Options::read(arguments)?).map(Command::Tcp)
             }
             "sndbuf" => sndbuf_experiment(Options::read(arguments)?).map(Command::Sndbuf),
-            _ => Err(format!("{command:?} is no command: write tcp, sndbuf or help")),
+            "limits" => limits_experiment(Options::read(arguments)?).map(Command::Limits),
+            _ => Err(format!("{command:?} is no command: write tcp, sndbuf, limits or help")),
         }
     }
 }
@@ -79,10 +89,7 @@ fn tcp_experiment(kind: Kind, mut options: Options) -> Result<tcp::Experiment, S
     let rtt = options.span("rtt", Duration::from_millis(10))?;
     let bdp = rate.bytes_in(rtt);
     let queue = if kind == Kind::Window { bdp } else { bdp.max(Bytes::new(100 * 1500)) };
-    let loss: f64 = options.take("loss", 0.0)?;
-    if !(0.0..=1.0).contains(&loss) {
-        return Err(format!("--loss {loss} is no probability: write a number from 0 to 1"));
-    }
+    let loss = options.probability("loss")?;
     let experiment = tcp::Experiment {
         kind,
         congestion: options.take("congestion", crate::socket::Congestion::Cubic)?,
@@ -121,6 +128,21 @@ fn sndbuf_experiment(mut options: Options) -> Result<sndbuf::Experiment, String>
     Ok(experiment)
 }
 
+fn limits_experiment(mut options: Options) -> Result<limits::Experiment, String> {
+    let rate = options.take("rate", DataRate::mib(1))?;
+    let rtt = options.span("rtt", Duration::from_millis(80))?;
+    let queue = options.take("queue", rate.bytes_in(rtt))?;
+    let experiment = limits::Experiment {
+        link: LinkConfig { rate, delay: rtt / 2, loss: options.probability("loss")?, queue },
+        every: options.positive("every", Duration::from_millis(10))?,
+        writes: options.take("writes", 110)?,
+        excess: options.take("excess", 10)?,
+        spin: options.span("spin", Duration::ZERO)?,
+    };
+    options.finish()?;
+    Ok(experiment)
+}
+
 /// Keys with their values, taken one by one; what is left nobody knows.
 struct Options(Vec<(String, String)>);
 
@@ -150,6 +172,14 @@ impl Options {
             Some(text) => text.parse().map_err(|error| format!("--{key} {text:?}: {error}")),
             None => Ok(otherwise),
         }
+    }
+
+    fn probability(&mut self, key: &str) -> Result<f64, String> {
+        let value = self.take(key, 0.0)?;
+        if !(0.0..=1.0).contains(&value) {
+            return Err(format!("--{key} {value} is no probability: write a number from 0 to 1"));
+        }
+        Ok(value)
     }
 
     fn span(&mut self, key: &str, otherwise: Duration) -> Result<Duration, String> {
@@ -203,7 +233,7 @@ mod tests {
     #[test]
     fn mistakes_say_what_would_be_right() {
         let error = |line: &str| parse(line).unwrap_err();
-        assert!(error("").contains("tcp, sndbuf or help"));
+        assert!(error("").contains("tcp, sndbuf, limits or help"));
         assert!(error("tcp,speed").contains("goodput, window or download"));
         assert!(error("tcp,goodput,--rate,10").contains("unit is missing"));
         assert!(error("tcp,goodput,--loss,2").contains("from 0 to 1"));
@@ -215,6 +245,7 @@ mod tests {
         assert!(error("tcp,goodput,--congestion,bbr").contains("cubic or reno"));
         assert!(error("tcp,goodput,--recovery,fack").contains("rack, no-probes or sack"));
         assert!(error("tcp,goodput,--seconds,0 s").contains("above 0 s"));
+        assert!(error("limits,--seconds,1 s").contains("no option of this command"));
         assert!(error("sndbuf,--loss,0.1").contains("no option of this command"));
     }
 }

@@ -104,6 +104,40 @@ pub struct SndbufRow {
 /// A line of [`SndbufRow::samples`].
 pub type SndbufSample = (f64, u64, u64, u64, u32, Option<u32>, Option<f64>);
 
+/// One run of `limits`.
+#[derive(Clone, Debug, Serialize)]
+pub struct LimitsRow {
+    /// As in [`Row`].
+    pub referee: String,
+    /// `limits`.
+    pub experiment: String,
+    /// As in [`Row`].
+    pub rate_bytes_per_s: u64,
+    /// As in [`Row`].
+    pub rtt_s: f64,
+    /// As in [`Row`].
+    pub loss: f64,
+    /// As in [`Row`].
+    pub queue_bytes: u64,
+    /// How often the application wrote [s].
+    pub every_s: f64,
+    /// What the application received [B].
+    pub bytes: u64,
+    /// As in [`Row`].
+    pub dropped: u64,
+    /// As in [`Row`].
+    pub unseen: u64,
+    /// Time since `connect()` [s], what the kernel said before, what was written [B], what it said after.
+    pub samples: Vec<LimitsSample>,
+}
+
+/// A line of [`LimitsRow::samples`].
+pub type LimitsSample = (f64, Said, u64, Said);
+
+/// What KIST asks of a socket: SO_SNDBUF [B], SIOCOUTQ [B], SIOCOUTQNSD [B], cwnd [segment], unacknowledged [segment],
+/// MSS [B].
+pub type Said = (u64, u64, u64, u32, u32, u32);
+
 /// How a referee is called: the kernel's name and version, and what was set differently.
 pub fn referee(congestion: Congestion, changed: Option<&str>) -> Result<String, String> {
     let (major, minor) = kernel_version()?;
@@ -141,6 +175,21 @@ pub fn sample(at: Instant, start: Instant, info: &TcpInfo) -> Sample {
 pub fn sndbuf_sample(at: Instant, start: Instant, info: &TcpInfo) -> SndbufSample {
     let (time, cwnd, ssthresh, rtt) = sample(at, start, info);
     (time, info.capacity.get(), info.queued.get(), info.not_sent.get(), cwnd, ssthresh, rtt)
+}
+
+/// The same for `limits`.
+pub fn limits_sample(
+    at: Instant,
+    start: Instant,
+    before: &TcpInfo,
+    written: u64,
+    after: &TcpInfo,
+) -> LimitsSample {
+    let said = |info: &TcpInfo| {
+        let bytes = (info.capacity.get(), info.queued.get(), info.not_sent.get());
+        (bytes.0, bytes.1, bytes.2, info.cwnd, info.unacked, info.mss)
+    };
+    (seconds(at, start), said(before), written, said(after))
 }
 
 /// Rounded to a microsecond, which is what the clock of a testbed is good for.

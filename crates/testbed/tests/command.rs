@@ -89,6 +89,19 @@ fn the_send_buffer_of_an_application_with_little_to_send_stays_as_it_was() {
     assert!(buffers.len() >= 8 && buffers.iter().all(|buffer| *buffer == buffers[0]), "{row}");
 }
 
+/// KIST §5.2, Equation 1: what the congestion window has room for leaves at once, and no more does.
+#[test]
+fn what_kist_would_write_leaves_at_once() {
+    let Some(row) = row(&["limits", "--writes", "40", "--excess", "0", "--queue", "4 MiB"]) else { return };
+    let samples = row["samples"].as_array().expect("samples are a list");
+    assert_eq!(samples.len(), 40);
+    let said = |sample: &Value, side: usize, what: usize| sample[side][what].as_u64().expect("a number");
+    let full = samples.iter().filter(|sample| sample[2].as_u64() > Some(0));
+    let full: Vec<_> = full.filter(|sample| said(sample, 1, 2) == 0).collect();
+    assert!(full.len() > 3, "{row}");
+    assert!(full.iter().all(|sample| said(sample, 3, 2) == 0), "nothing stays unsent: {row}");
+}
+
 #[test]
 fn mistakes_end_with_one_sentence_and_status_2() {
     let output = testbed(&["tcp", "goodput", "--loss", "2"]);

@@ -1,0 +1,102 @@
+//! What Linux says of a socket before and after an application has written as much as KIST would: is what leaves
+//! at once what KIST §5.2, Equation 1 says?
+
+use crate::diag::{Diag, TcpInfo};
+use crate::link::LinkConfig;
+use crate::pair::Pair;
+use crate::row::{LimitsRow, limits_sample, referee, rtt_s, totals};
+use crate::socket::{Congestion, dial};
+use crate::tcp::{PORT, Receiver};
+use penstock_units::{Bytes, Duration, Seed};
+use std::io::{ErrorKind, Write};
+use std::net::{Shutdown, SocketAddrV4};
+
+/// One run.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment {
+    /// The link, the same each way.
+    pub link: LinkConfig,
+    /// How often the application writes.
+    pub every: Duration,
+    /// How many times.
+    pub writes: u32,
+    /// Every so many times it writes twice as much, so that something stays unsent; 0 is never.
+    pub excess: u32,
+    /// How long the link waits busily before each packet.
+    pub spin: Duration,
+}
+
+/// Most that is written at once [B].
+const MOST: usize = 4 << 20;
+/// Buffers as Linux comes.
+const SETTINGS: [(&str, &str); 3] =
+    [("tcp_wmem", "4096 16384 4194304"), ("tcp_rmem", "4096 131072 6291456"), ("tcp_no_metrics_save", "1")];
+
+/// Runs it. The calling thread must be the process's only one; a process can run one experiment.
+pub fn run(experiment: &Experiment) -> Result<LimitsRow, String> {
+    let pair = Pair::join(experiment.link, Seed(1), &SETTINGS, experiment.spin)?;
+    let receiver = Receiver::listen(&pair, u64::MAX)?;
+    let diag = Diag::new().map_err(|error| format!("sock_diag is refused here: {error}"))?;
+    let start = pair.clock.now();
+    let mut socket = dial(SocketAddrV4::new(pair.address(1), PORT), Congestion::Cubic)?;
+    socket
+        .set_nonblocking(true)
+        .and_then(|()| socket.set_nodelay(true))
+        .map_err(|error| error.to_string())?;
+    let block = vec![0; MOST];
+    let ask = || diag.info(&socket).ok_or("the kernel says nothing of the socket");
+    let mut samples = Vec::new();
+    let mut tick = pair.clock.now();
+    for write in 1..=experiment.writes {
+        pair.clock.sleep_until(tick);
+        tick += experiment.every;
+        let (now, before) = (pair.clock.now(), ask()?);
+        let times = if experiment.excess > 0 && write % experiment.excess == 0 { 2 } else { 1 };
+        let wanted = (times * sendable(&before).get() as usize).min(MOST);
+        let written = match (&socket).write(&block[..wanted]) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+            other => other.map_err(|error| format!("the flow broke off: {error}"))?,
+        };
+        samples.push(limits_sample(now, start, &before, written as u64, &ask()?));
+    }
+    let bytes = receiver.bytes();
+    let _ = socket.flush();
+    let _ = socket.shutdown(Shutdown::Both);
+    let parted = pair.part()?;
+    Ok(LimitsRow {
+        referee: referee(Congestion::Cubic, None)?,
+        experiment: "limits".to_owned(),
+        rate_bytes_per_s: experiment.link.rate.bytes_per_sec(),
+        rtt_s: rtt_s(&experiment.link),
+        loss: experiment.link.loss,
+        queue_bytes: experiment.link.queue.get(),
+        every_s: experiment.every.as_secs_f64(),
+        bytes,
+        dropped: totals(&parted).1,
+        unseen: parted.unseen,
+        samples,
+    })
+}
+
+/// What Linux would send at once of what is written now, and takes: KIST §5.2, Equation 1, of what is said here alone,
+/// so that the relay core's own computation can be compared with it.
+fn sendable(info: &TcpInfo) -> Bytes {
+    let segments = info.cwnd.saturating_sub(info.unacked);
+    let window = Bytes::new(u64::from(segments) * u64::from(info.mss));
+    window.min(info.capacity.saturating_sub(info.queued))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_window_or_the_buffer_does_not_take_is_not_sendable() {
+        let info =
+            TcpInfo { capacity: Bytes::new(9000), cwnd: 10, unacked: 7, mss: 1000, ..TcpInfo::default() };
+        assert_eq!(sendable(&info), Bytes::new(3000));
+        assert_eq!(sendable(&TcpInfo { queued: Bytes::new(8000), ..info }), Bytes::new(1000));
+        assert_eq!(sendable(&TcpInfo { unacked: 12, ..info }), Bytes::ZERO);
+        assert_eq!(sendable(&TcpInfo { queued: Bytes::new(9500), ..info }), Bytes::ZERO);
+    }
+}
