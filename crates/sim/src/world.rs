@@ -260,10 +260,15 @@ impl<'a> World<'a> {
             }
             let Some(ready) = self.net.hosts[rank as usize].ready.pop_front() else { break };
             self.serve(rank, ready);
-            self.net
-                .end_turn(rank, self.nodes[rank as usize].tor.as_ref().map_or(0, |tor| tor.counters().looks));
+            self.end_turn(rank);
         }
         self.arm_timer(rank);
+    }
+
+    /// What the relay has just done occupies its processor.
+    fn end_turn(&mut self, rank: Rank) {
+        let looks = self.nodes[rank as usize].tor.as_ref().map_or(0, |tor| tor.counters().looks);
+        self.net.end_turn(rank, looks);
     }
 
     /// One socket's turn.
@@ -367,11 +372,17 @@ impl<'a> World<'a> {
     fn on_relay_timer(&mut self, rank: Rank) {
         let now = self.net.now();
         let node = &mut self.nodes[rank as usize];
-        if node.timer == Some(now)
-            && let Some(tor) = &mut node.tor
-        {
-            node.timer = None;
+        if node.timer != Some(now) {
+            return;
+        }
+        node.timer = None;
+        if self.net.busy_until(rank).is_some() {
+            // It is set again for when the processor is free.
+            return;
+        }
+        if let Some(tor) = &mut node.tor {
             tor.on_timer(now, &mut HostKernel::new(&mut self.net, rank));
+            self.end_turn(rank);
         }
     }
 
@@ -380,7 +391,7 @@ impl<'a> World<'a> {
         if let Some(due) = node.tor.as_ref().and_then(Relay::poll_timeout)
             && node.timer.is_none_or(|timer| due < timer)
         {
-            let due = due.max(self.net.now());
+            let due = due.max(self.net.busy_until(rank).unwrap_or(self.net.now()));
             node.timer = Some(due);
             self.net.set_timer(rank, due, Due::Relay);
         }

@@ -14,7 +14,8 @@ pub struct Bounds {
     pub bucket: bool,
     /// A circuit has cells but no credit for the next hop.
     pub credit: bool,
-    /// A stream that is packaged here has used up its own or its circuit's window.
+    /// A stream that is packaged here has used up its own or its circuit's window; whether it has more to send is not
+    /// asked.
     pub window: bool,
 }
 

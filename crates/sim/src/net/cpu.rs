@@ -1,6 +1,6 @@
 //! The processor of a host: one queue, in which its Tor's work waits.
 //!
-//! A turn of a ready socket happens when the processor is free, and keeps it busy for as long as its
+//! A turn of a ready socket, or of a timer, happens when the processor is free, and keeps it busy for as long as its
 //! cells, system calls, TLS records and the policy's looks cost. What a turn does takes effect at its
 //! beginning; what it delays is the next turn. The kernel's own work, TCP and interrupts, is free.
 
@@ -18,8 +18,6 @@ pub(crate) struct Cpu {
     looked: u64,
     /// A timer for `free_at` is set.
     pub(crate) awaited: bool,
-    /// All that was ever spent [ns].
-    pub(crate) spent: u64,
 }
 
 /// What a processor did.
@@ -32,7 +30,7 @@ pub(crate) struct Work {
 
 impl Cpu {
     pub(crate) fn new(costs: Costs) -> Self {
-        Cpu { costs, free_at: Instant::ZERO, turn: 0, looked: 0, awaited: false, spent: 0 }
+        Cpu { costs, free_at: Instant::ZERO, turn: 0, looked: 0, awaited: false }
     }
 
     /// When it may take a turn, if not at once.
@@ -50,7 +48,6 @@ impl Cpu {
     pub(crate) fn end_turn(&mut self, now: Instant, looked: u64) {
         let looks = looked - std::mem::replace(&mut self.looked, looked);
         let turn = std::mem::take(&mut self.turn) + looks * nanos(self.costs.look);
-        self.spent += turn;
         self.free_at = Instant::from_nanos(self.free_at.max(now).as_nanos() + turn);
     }
 }
@@ -75,6 +72,6 @@ mod tests {
         assert_eq!(cpu.busy_until(now), Some(now + micros(16 + 17)));
         assert_eq!(cpu.busy_until(now + micros(33)), None);
         cpu.end_turn(now + micros(50), 4);
-        assert_eq!((cpu.busy_until(now + micros(50)), cpu.spent), (Some(now + micros(55)), 38_000));
+        assert_eq!(cpu.busy_until(now + micros(50)), Some(now + micros(55)));
     }
 }

@@ -209,11 +209,16 @@ impl Net {
         !self.hosts[rank as usize].ready.is_empty() || !self.news.is_empty() || self.fetched
     }
 
+    /// Until when the host's processor is busy, if it is.
+    pub(crate) fn busy_until(&self, rank: Rank) -> Option<Instant> {
+        self.hosts[rank as usize].cpu.as_ref()?.busy_until(self.now)
+    }
+
     /// Whether the host's sockets must wait for its processor; then it will be told.
     pub(crate) fn awaits_cpu(&mut self, rank: Rank) -> bool {
+        let Some(free_at) = self.busy_until(rank) else { return false };
         let host = &mut self.hosts[rank as usize];
-        let Some(cpu) = &mut host.cpu else { return false };
-        let Some(free_at) = cpu.busy_until(self.now).filter(|_| !host.ready.is_empty()) else { return false };
+        let Some(cpu) = host.cpu.as_mut().filter(|_| !host.ready.is_empty()) else { return false };
         if !std::mem::replace(&mut cpu.awaited, true) {
             self.set_timer(rank, free_at, Due::Cpu);
         }
