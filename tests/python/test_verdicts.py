@@ -148,7 +148,7 @@ def test_a_seed_that_a_variant_lacks_is_named(ask: Asked) -> None:
     assert property_.reason == "not every seed has a number; a has no number of web in seed 3"
     nothing = ask({"a": (None, None), "b": (1.0, 1.0)}, [["a"], ["b"]], "ratio", Gate(MEAN, at_most=0.6))
     assert (nothing.verdict, nothing.n) == (UNDECIDED, 0)
-    assert nothing.reason == "no whole download, or no trace; a has no number of web in seed 1, 2"
+    assert nothing.reason == "no whole download, no trace, or no whole epoch; a has no number of web in seed 1, 2"
 
 
 def test_a_share_of_the_gain_is_a_ratio_of_means(ask: Asked) -> None:

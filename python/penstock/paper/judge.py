@@ -69,7 +69,7 @@ def judge(claim: Claim, result: Result) -> Judged:
     """Measure a claim in an output of its scenario."""
     pairs, lacking = _pairs(claim, result)
     if pairs.is_empty():
-        return Judged(claim, *_undecided(claim, "no whole download, or no trace", *lacking))
+        return Judged(claim, *_undecided(claim, "no whole download, no trace, or no whole epoch", *lacking))
     sides = [_best(pairs, i, side) for i, side in enumerate(claim.sides)]
     numbers = _numbers(claim.compare, sides)
     if not all(map(isfinite, numbers)):
