@@ -18,8 +18,12 @@ from penstock.paper.measures import MEASURES, SHARE, STATISTICS
 COMPARES = {"value": 1, "difference": 2, "ratio": 2, "change": 2, "gain": 3, "ks": 2}
 """How a claim makes one number of its sides, and how many sides that takes."""
 
-DIRECTIONS = ("above", "below", "not-above", "not-below")
-"""Of a difference: shown to lie above or below zero, or not shown to lie there."""
+DIRECTIONS = ("above", "below")
+"""Of a difference or change: on which side of zero it lies."""
+
+MEAN, INTERVAL, EVERY_SEED = "mean", "interval", "every-seed"
+DECIDERS = (MEAN, INTERVAL, EVERY_SEED)
+"""What has to keep the bounds: the mean (a quantity), its interval (an order, an equality), each seed (a property)."""
 
 NETWORK = "network"
 """What a claim `needs` that only a whole network can show."""
@@ -29,13 +33,23 @@ NETWORK = "network"
 class Gate:
     """What the measured number has to be: within bounds, or on one side of zero."""
 
+    by: str
+    """What of the measurement has to keep it: one of `DECIDERS`."""
     at_least: float | None = None
     at_most: float | None = None
-    every_seed: bool = False
-    """Whether each seed's number has to lie within the bounds, and not only their mean."""
     direction: str | None = None
-    slack: float = 0.0
-    """Of a direction: the relative change up to which the two sides count as equal, which then holds as well [1]."""
+
+    def keeps(self, number: float) -> bool:
+        """Whether a number is what it has to be. A bound itself is, zero is on neither side of itself."""
+        if self.direction:
+            return number > 0 if self.direction == "above" else number < 0
+        return (self.at_least is None or number >= self.at_least) and (self.at_most is None or number <= self.at_most)
+
+    def excludes(self, low: float, high: float) -> bool:
+        """Whether nothing between two numbers is what it has to be."""
+        if self.direction:
+            return not self.keeps(high if self.direction == "above" else low)
+        return (self.at_least is not None and high < self.at_least) or (self.at_most is not None and low > self.at_most)
 
 
 @dataclass(frozen=True)
@@ -217,20 +231,24 @@ class _Reader:
             return None
         if not isinstance(given, dict):
             raise self._wrong("gate", "is missing: bounds, a direction, or false with the reason in `why`")
-        self._only(given, {"at_least", "at_most", "every_seed", "direction", "slack"}, "gate.")
+        self._only(given, {"at_least", "at_most", "by", "direction"}, "gate.")
         bounds = {key: self._number(given, key) for key in ("at_least", "at_most") if key in given}
         if ("direction" in given) == bool(bounds):
             raise self._wrong("gate", "takes either a direction, or at_least and at_most, of which one is enough")
+        if compare == "ks":
+            raise self._wrong("gate", "is false for ks: downloads of one run are not independent of each other")
         if bounds:
-            if "slack" in given:
-                raise self._wrong("gate.slack", "goes with a direction: bounds are what they are")
             if bounds.get("at_least", float("-inf")) > bounds.get("at_most", float("inf")):
                 raise self._wrong("gate", "has at_least above at_most")
-            return Gate(bounds.get("at_least"), bounds.get("at_most"), every_seed=given.get("every_seed") is True)
+            if "by" not in given:
+                raise self._wrong("gate.by", f"is missing: what keeps the bounds, one of {', '.join(DECIDERS)}")
+            by = self._one_of(given, "by", DECIDERS, prefix="gate.")
+            return Gate(by, bounds.get("at_least"), bounds.get("at_most"))
         if compare not in ("difference", "change"):
             raise self._wrong("gate.direction", "is that of a difference or change")
-        direction = self._one_of(given, "direction", DIRECTIONS)
-        return Gate(direction=direction, slack=self._number(given, "slack", 0.0))
+        if "by" in given:
+            raise self._wrong("gate.by", "goes with bounds: a direction is shown by the interval")
+        return Gate(INTERVAL, direction=self._one_of(given, "direction", DIRECTIONS, prefix="gate."))
 
     def _text(self, table: dict[str, Any], key: str, default: str | None = None) -> str:
         value = table.get(key, default)
@@ -250,10 +268,10 @@ class _Reader:
             raise self._wrong(key, "is no table")
         return value
 
-    def _one_of(self, table: dict[str, Any], key: str, known: Any, default: str | None = None) -> str:
+    def _one_of(self, table: dict[str, Any], key: str, known: Any, default: str | None = None, prefix: str = "") -> str:
         value = self._text(table, key, default)
         if value not in known:
-            raise self._wrong(key, f"is {value!r}; it takes one of {', '.join(known)}")
+            raise self._wrong(f"{prefix}{key}", f"is {value!r}; it takes one of {', '.join(known)}")
         return value
 
     def _only(self, table: dict[str, Any], known: set[str], prefix: str = "") -> None:

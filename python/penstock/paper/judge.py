@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite, nan
+from math import isfinite, nan, sqrt
+from typing import Any
 
 import polars as pl
 
 from penstock import stats
-from penstock.paper.claims import NETWORK, Claim, Gate, Side
-from penstock.paper.measures import MEASURES, PAIR, each_seed, sample
+from penstock.paper.claims import EVERY_SEED, MEAN, NETWORK, Claim, Gate, Side
+from penstock.paper.measures import MEASURES, PAIR, PAIR_SCHEMA, each_seed, sample
 from penstock.result import Result
 
 HOLDS = "holds"
@@ -20,6 +21,9 @@ UNDECIDED = "undecided"
 NOT_YET = "not yet"
 NEEDS_NETWORK = "needs the network"
 
+FEWEST, FINAL = 2, 5
+"""Seeds with numbers that a verdict takes at least, and a final one."""
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -28,9 +32,9 @@ class Judged:
     claim: Claim
     verdict: str
     reason: str = ""
-    """Why it is not gated, not decided, or not there yet."""
+    """Why it is not gated, not decided, or not there yet; seeds without a number; too few seeds for a final verdict."""
     measured: float = nan
-    """The mean of the seeds' numbers; of `ks`, the distance of the pooled downloads."""
+    """The mean of the seeds' numbers."""
     low: float = nan
     high: float = nan
     """The 95 % t interval of that mean; NaN if there is none."""
@@ -63,85 +67,129 @@ def cannot_be_judged(claim: Claim, *, there: bool) -> Judged | None:
 
 def judge(claim: Claim, result: Result) -> Judged:
     """Measure a claim in an output of its scenario."""
-    if claim.compare == "ks":
-        return _distance(claim, result)
-    sides = _together([_side(claim, side, result) for side in claim.sides])
-    if sides.is_empty():
-        return Judged(claim, *_without_numbers(claim))
-    columns = [sides[f"side{i}"].to_list() for i in range(len(claim.sides))]
-    numbers = [_number(claim.compare, row) for row in zip(*columns, strict=True)]
+    pairs, lacking = _pairs(claim, result)
+    if pairs.is_empty():
+        return Judged(claim, *_undecided(claim, "no whole download, no trace, or no whole epoch", *lacking))
+    sides = [_best(pairs, i, side) for i, side in enumerate(claim.sides)]
+    numbers = _numbers(claim.compare, sides)
     if not all(map(isfinite, numbers)):
-        return Judged(claim, *_without_numbers(claim, "a seed divides by zero"))
+        return Judged(claim, *_undecided(claim, "it divides by zero, or there is no gain on average", *lacking))
     mean, low, high = stats.mean_interval(numbers)
-    measured = Judged(claim, NOT_GATED, claim.why, mean, low, high, tuple(numbers))
     if claim.gate is None:
-        return measured
-    relative = nan
-    if claim.gate.direction:
-        base = stats.mean(columns[1])
-        relative = mean if claim.compare == "change" else mean / base if base else nan
-    verdict, reason = _verdict(claim.gate, measured, relative)
-    return Judged(claim, verdict, reason, mean, low, high, tuple(numbers))
+        remarks = [claim.why, *([_largest_distance(numbers, sides)] if claim.compare == "ks" else []), *lacking]
+        return Judged(claim, NOT_GATED, _joined(*remarks), mean, low, high, tuple(numbers))
+    verdict, remark = _verdict(claim.gate, numbers, whole=not lacking)
+    if claim.compare == "gain" and (doubt := _no_gain(sides)):
+        verdict, remark = UNDECIDED, doubt
+    few = f"{len(numbers)} seeds, of the {FINAL} of a final verdict" if FEWEST <= len(numbers) < FINAL else ""
+    return Judged(claim, verdict, _joined(remark, *lacking, few), mean, low, high, tuple(numbers))
 
 
-def _verdict(gate: Gate, measured: Judged, relative: float) -> tuple[str, str]:
-    if gate.direction is None:
-        numbers = measured.seeds if gate.every_seed else (measured.measured,)
-        return (HOLDS if all(_within(gate, number) for number in numbers) else FAILS), ""
-    if measured.n < 2:
-        return UNDECIDED, "one seed gives no interval"
-    shown = {"above": measured.low > 0, "below": measured.high < 0}
-    shown |= {"not-above": not shown["above"], "not-below": not shown["below"]}
-    equal = gate.slack > 0 and abs(relative) <= gate.slack
-    return (HOLDS if shown[gate.direction] or equal else FAILS), ""
+def _verdict(gate: Gate, numbers: Sequence[float], *, whole: bool) -> tuple[str, str]:
+    """What follows from the numbers of the seeds; `whole` if each seed has one."""
+    mean, low, high = stats.mean_interval(numbers)
+    if gate.by == EVERY_SEED and not all(map(gate.keeps, numbers)):
+        return FAILS, ""
+    if len(numbers) < FEWEST:
+        return UNDECIDED, "one seed decides nothing"
+    if gate.by == EVERY_SEED:
+        return (HOLDS, "") if whole else (UNDECIDED, "not every seed has a number")
+    if not gate.keeps(mean):
+        return FAILS, "" if gate.excludes(low, high) else "its interval reaches the bound"
+    if gate.keeps(low) and gate.keeps(high):
+        return HOLDS, ""
+    return HOLDS if gate.by == MEAN else UNDECIDED, "its interval reaches beyond the bound"
 
 
-def _within(gate: Gate, number: float) -> bool:
-    return (gate.at_least is None or number >= gate.at_least) and (gate.at_most is None or number <= gate.at_most)
+def _numbers(compare: str, sides: Sequence[Sequence[Any]]) -> list[float]:
+    """One number of each seed's two or three; NaN where there is none."""
+    if compare == "gain":
+        return _shares(*sides)
+    return [_number(compare, *row) for row in zip(*sides, strict=True)]
 
 
-def _number(compare: str, sides: Sequence[float]) -> float:
-    """One number of a seed's two or three; NaN where it would divide by zero."""
+def _number(compare: str, a: Any, b: Any = None) -> float:
     if compare == "value":
-        return sides[0]
-    a, b, *rest = sides
+        return float(a)
+    if compare == "ks":
+        return stats.ks_distance(a, b)
     if compare == "difference":
-        return a - b
-    over, under = {"ratio": (a, b), "change": (a - b, b), "gain": (b - a, b - rest[0] if rest else 0.0)}[compare]
-    return over / under if under else nan
+        return float(a - b)
+    over, under = {"ratio": (a, b), "change": (a - b, b)}[compare]
+    return float(over / under) if under else nan
 
 
-def _side(claim: Claim, side: Side, result: Result) -> pl.DataFrame:
-    """The numbers of one side; of several variants those of the best, the smallest on average over the seeds."""
-    found = []
-    for variant in side.variants:
-        values = sample(result, claim.measure, variant, side.workload, claim.hop)
-        found.append(each_seed(values, side.statistic, claim.above))
-    if any(each.is_empty() for each in found):
-        return found[0].clear()
-    return min(found, key=lambda numbers: stats.mean(numbers["value"].to_list()))
+def _shares(a: Sequence[float], b: Sequence[float], c: Sequence[float]) -> list[float]:
+    """How much of the way from `b` to `c` lies before `a`: the ratio of two mean gains, as a number for each seed.
+
+    The ratio R of the means of b - a and b - c is steadier than a mean of the seeds' ratios, of which one with a small
+    gain would decide, and it belongs to the best variant, which is the best on average, too. A seed's number is R
+    linearised there: R + ((b - a) - R (b - c)) / mean(b - c). These have the mean R, and their t interval is that of
+    the delta method. NaN if the mean of b - c is not positive: then there is no gain to share.
+
+    Source: Cochran, Sampling Techniques, 1977, section 2.11 (the variance of a ratio estimate).
+    """
+    part, gain = _gains(b, a), _gains(b, c)
+    whole = stats.mean(gain)
+    if not whole > 0:
+        return [nan] * len(gain)
+    ratio = stats.mean(part) / whole
+    return [ratio + (some - ratio * most) / whole for some, most in zip(part, gain, strict=True)]
 
 
-def _together(sides: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """The seeds that all sides have: columns `side0`, `side1` and so on."""
-    joined = sides[0].rename({"value": "side0"})
-    for i, side in enumerate(sides[1:], start=1):
-        joined = joined.join(side.rename({"value": f"side{i}"}), on=PAIR)
-    return joined.sort(PAIR)
+def _gains(before: Sequence[float], after: Sequence[float]) -> list[float]:
+    return [first - second for first, second in zip(before, after, strict=True)]
 
 
-def _distance(claim: Claim, result: Result) -> Judged:
-    """The Kolmogorov-Smirnov distance of pooled samples, which has no interval."""
-    samples = [sample(result, claim.measure, side.variants[0], side.workload, claim.hop) for side in claim.sides]
-    distance = stats.ks_distance(*(each["value"].to_numpy() for each in samples))
-    if not isfinite(distance):
-        return Judged(claim, *_without_numbers(claim))
-    verdict = NOT_GATED if claim.gate is None else HOLDS if _within(claim.gate, distance) else FAILS
-    return Judged(claim, verdict, claim.why, distance, seeds=(distance,))
+def _no_gain(sides: Sequence[Sequence[float]]) -> str:
+    """Why nothing can be said of shares of the gain from the second side to the third; empty if something can."""
+    gains = _gains(sides[1], sides[2])
+    without = sum(gain <= 0 for gain in gains)
+    if without:
+        return f"no gain to share in {without} of {len(gains)} seeds"
+    return "" if stats.mean_interval(gains)[1] > 0 else "the gain to share is not shown: its interval includes 0"
 
 
-def _without_numbers(claim: Claim, reason: str = "no whole download, or no trace") -> tuple[str, str]:
-    return (NOT_GATED, claim.why) if claim.gate is None else (UNDECIDED, reason)
+def _largest_distance(numbers: Sequence[float], sides: Sequence[Sequence[Any]]) -> str:
+    """The largest Kolmogorov-Smirnov distance of a seed, beside the bound that independent downloads would have.
+
+    Source: Smirnov's asymptotic 5 % value, 1.358 sqrt((n + m) / (n m)).
+    """
+    at = max(range(len(numbers)), key=lambda i: numbers[i])
+    n, m = (len(side[at]) for side in sides)
+    return f"at most {numbers[at]:.3f} in a seed; 5 % value of {n} and {m}: {1.358 * sqrt((n + m) / (n * m)):.3f}"
+
+
+def _pairs(claim: Claim, result: Result) -> tuple[pl.DataFrame, list[str]]:
+    """The numbers of each seed that all variants have, in columns `0:stock`, `1:small`; and who has none in which."""
+    runs = [(run["network"], run["seed"]) for run in result.manifest["runs"] if run["variant"] in claim.variants]
+    asked = pl.DataFrame(sorted(set(runs)), PAIR_SCHEMA, orient="row")
+    joined, lacking = asked, []
+    for i, side in enumerate(claim.sides):
+        for variant in side.variants:
+            values = sample(result, claim.measure, variant, side.workload, claim.hop)
+            every = values.group_by(PAIR).agg("value")  # what a distance takes
+            found = each_seed(values, side.statistic, claim.above) if side.statistic else every
+            joined = joined.join(found.rename({"value": f"{i}:{variant}"}), on=PAIR)
+            without = asked.join(found, on=PAIR, how="anti").sort(PAIR)
+            if not without.is_empty():
+                seeds = ", ".join(f"{network} {seed}".strip() for network, seed in without.iter_rows())
+                lacking.append(f"{variant} has no number of {side.workload} in seed {seeds}")
+    return joined.sort(PAIR), list(dict.fromkeys(lacking))
+
+
+def _best(pairs: pl.DataFrame, i: int, side: Side) -> list[Any]:
+    """The numbers of a side; of several variants those of the best, the smallest on average over the seeds."""
+    columns = [pairs[f"{i}:{variant}"].to_list() for variant in side.variants]
+    return columns[0] if len(columns) == 1 else min(columns, key=stats.mean)
+
+
+def _undecided(claim: Claim, *reasons: str) -> tuple[str, str]:
+    return (NOT_GATED, claim.why) if claim.gate is None else (UNDECIDED, _joined(*reasons))
+
+
+def _joined(*remarks: str) -> str:
+    return "; ".join(filter(None, remarks))
 
 
 def unit_of(claim: Claim) -> str:

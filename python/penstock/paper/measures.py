@@ -1,24 +1,29 @@
-"""What a claim can measure: one number for each seed, from a column of an output directory's tables."""
+"""What a claim can measure: one number for each seed, of what an output directory's tables hold."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import polars as pl
 
 from penstock import summary
+from penstock.paper import sawtooth
 from penstock.result import Result
 
-PAIR = ["network", "seed"]
+PAIR_SCHEMA = {"network": pl.String(), "seed": pl.Int64()}
+PAIR = list(PAIR_SCHEMA)
 """What two runs have in common that are a pair."""
 
 
 class Measure(NamedTuple):
-    """A column, where it is and what shows it."""
+    """Where its values are, and what shows them."""
 
     table: str
     unit: str
     figures: tuple[str, ...]
+    of_epoch: Callable[[sawtooth.Epoch], float] | None = None
+    """The value of an epoch of a flow's window; NaN if it has none. Otherwise the values are the table's column."""
 
 
 MEASURES = {
@@ -26,12 +31,16 @@ MEASURES = {
     "ttfb_s": Measure("transfers", "s", ("downloads", "sweep")),
     "ttlb_s": Measure("transfers", "s", ("downloads", "sweep")),
     "queue_cells": Measure("circuits", "cells", ("circuit-queue",)),
+    "window_kept": Measure("circuits", "", (), sawtooth.Epoch.kept),
+    "epoch_length": Measure("circuits", "", (), sawtooth.Epoch.length),
+    "epoch_concave": Measure("circuits", "", (), sawtooth.Epoch.concave),
+    "epoch_convex": Measure("circuits", "", (), sawtooth.Epoch.convex),
     "kernel_in_s": Measure("cells", "s", ("stations",)),
     "circuit_queue_s": Measure("cells", "s", ("stations", "queue-delay", "life-cycle")),
     "outbuf_s": Measure("cells", "s", ("stations", "life-cycle")),
     "kernel_out_s": Measure("cells", "s", ("stations",)),
 }
-"""Columns that a claim may be about: of whole downloads after the warm-up, of queues, of tracked cells."""
+"""What a claim may be about: whole downloads after the warm-up, queues, the sawtooth of a window, tracked cells."""
 
 _QUANTILES = {"p10": 0.1, "p25": 0.25, "median": 0.5, "p75": 0.75, "p80": 0.8, "p90": 0.9, "p99": 0.99}
 
@@ -44,13 +53,25 @@ STATISTICS = (*_QUANTILES, "mean", "min", "max", SHARE)
 
 def sample(result: Result, measure: str, variant: str, workload: str, hop: str) -> pl.DataFrame:
     """Every value of a measure under one variant: columns `network`, `seed`, `value`."""
-    table = MEASURES[measure].table
+    table, _, _, of_epoch = MEASURES[measure]
     if table == "transfers":
         rows = summary.counted(result.transfers)
     else:
         rows = (result.circuits if table == "circuits" else result.cells).filter(pl.col("hop") == hop)
-    of = (pl.col("variant") == variant) & (pl.col("workload") == workload)
-    return rows.filter(of).select(*PAIR, value=pl.col(measure).cast(pl.Float64)).drop_nulls()
+    rows = rows.filter((pl.col("variant") == variant) & (pl.col("workload") == workload)).cast({"seed": pl.Int64})
+    if of_epoch is None:
+        return rows.select(*PAIR, value=pl.col(measure).cast(pl.Float64)).drop_nulls()
+    return _of_epochs(rows, of_epoch)
+
+
+def _of_epochs(rows: pl.DataFrame, of_epoch: Callable[[sawtooth.Epoch], float]) -> pl.DataFrame:
+    """The value of each epoch of each flow that has one."""
+    values = [
+        (*run, of_epoch(epoch))
+        for (*run, _), flow in rows.group_by([*PAIR, "client"], maintain_order=True)
+        for epoch in sawtooth.epochs(flow)
+    ]
+    return pl.DataFrame(values, {**PAIR_SCHEMA, "value": pl.Float64()}, orient="row").drop_nans()
 
 
 def each_seed(values: pl.DataFrame, statistic: str, above: float) -> pl.DataFrame:

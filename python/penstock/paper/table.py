@@ -7,7 +7,7 @@ from math import isnan
 from rich.console import Console
 from rich.table import Table
 
-from penstock.paper.claims import Claim
+from penstock.paper.claims import EVERY_SEED, INTERVAL, MEAN, Claim
 from penstock.paper.judge import FAILS, HOLDS, NEEDS_NETWORK, NOT_GATED, NOT_YET, UNDECIDED, Judged, unit_of
 from penstock.paper.runner import Outcome
 
@@ -65,11 +65,10 @@ def bound(claim: Claim) -> str:
     if gate is None:
         return ""
     if gate.direction:
-        words = {"above": "above 0", "below": "below 0", "not-above": "not above 0", "not-below": "not below 0"}
-        return words[gate.direction] + (f", or within {100 * gate.slack:g} %" if gate.slack else "")
+        return f"{gate.direction} 0"
     low, high = (None if end is None else _bound(claim, end) for end in (gate.at_least, gate.at_most))
     text = f"{low} to {high}" if low and high else f"at least {low}" if low else f"at most {high}"
-    return f"{text}, each seed" if gate.every_seed else text
+    return text + {MEAN: "", INTERVAL: ", the interval", EVERY_SEED: ", each seed"}[gate.by]
 
 
 def _bound(claim: Claim, value: float) -> str:

@@ -1,0 +1,213 @@
+"""Verdicts: what follows from the numbers of some seeds, one path after the other, on numbers of known answer."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from penstock.paper import Claim, Gate, Judged, judge
+from penstock.paper.claims import EVERY_SEED, INTERVAL, MEAN, Side
+from penstock.paper.judge import FAILS, HOLDS, NOT_GATED, UNDECIDED
+from penstock.result import Result
+
+T = 2.776445
+"""Student's t for 4 degrees of freedom, two-sided 95 %."""
+
+Numbers = Mapping[str, Sequence[float | None]]
+Asked = Callable[..., Judged]
+
+ABOVE, BELOW = Gate(INTERVAL, direction="above"), Gate(INTERVAL, direction="below")
+
+
+def row(variant: str, seed: int, time: float) -> dict[str, object]:
+    return {
+        "variant": variant, "network": "", "seed": seed, "client": "web", "workload": "web", "circuit": 1,
+        "stream": 1, "direction": "download", "bytes": 1, "bytes_received": 1, "start_s": 1.0,
+        "connect_s": 0.1, "ttfb_s": time, "ttlb_s": 2 * time, "outcome": "ok", "warmup": False,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Asked:
+    """Judges a claim about runs of which each made one download; None is a run that made none."""
+
+    def asked(numbers: Numbers, sides: Sequence[Sequence[str]], compare: str, gate: Gate | None) -> Judged:
+        directory = tmp_path / str(len(list(tmp_path.iterdir())))
+        directory.mkdir()
+        runs = [(variant, seed) for variant, times in numbers.items() for seed in range(1, len(times) + 1)]
+        records = [{"variant": variant, "network": "", "seed": seed} for variant, seed in runs]
+        manifest = {"version": "0.1.0", "finished": True, "scenario": {"variants": []}, "runs": records}
+        (directory / "manifest.json").write_text(json.dumps(manifest))
+        times = {(variant, seed): numbers[variant][seed - 1] for variant, seed in runs}
+        rows = [row(*run, time) for run, time in times.items() if time is not None]
+        pl.DataFrame(rows).write_parquet(directory / "transfers.parquet")
+        about = tuple(Side(tuple(side), "web", "median" if compare != "ks" else "") for side in sides)
+        claim = Claim("one", "it is so", "1", sides=about, measure="ttfb_s", compare=compare, gate=gate, why="so")
+        return judge(claim, Result(directory))
+
+    return asked
+
+
+# A mean of 10 and an interval of 10 ± 1.963: the standard deviation is √2.5.
+FIVE = (8.0, 9.0, 10.0, 11.0, 12.0)
+HALF = T * math.sqrt(2.5) / math.sqrt(5)
+
+
+@pytest.mark.parametrize(
+    ("gate", "verdict", "reason"),
+    [
+        # A quantity: the mean decides, and what its interval reaches is said.
+        (Gate(MEAN, 8.0, 12.0), HOLDS, ""),
+        (Gate(MEAN, at_least=10.0), HOLDS, "its interval reaches beyond the bound"),
+        (Gate(MEAN, at_most=10.0), HOLDS, "its interval reaches beyond the bound"),
+        (Gate(MEAN, at_least=10.1), FAILS, "its interval reaches the bound"),
+        (Gate(MEAN, at_most=9.9), FAILS, "its interval reaches the bound"),
+        (Gate(MEAN, at_least=12.0), FAILS, ""),
+        (Gate(MEAN, at_most=8.0), FAILS, ""),
+        # An order or an equality: all of the interval has to be within.
+        (Gate(INTERVAL, 8.0, 12.0), HOLDS, ""),
+        (Gate(INTERVAL, at_least=8.0), HOLDS, ""),
+        (Gate(INTERVAL, at_least=8.1), UNDECIDED, "its interval reaches beyond the bound"),
+        (Gate(INTERVAL, at_most=12.0), HOLDS, ""),
+        (Gate(INTERVAL, at_most=11.9), UNDECIDED, "its interval reaches beyond the bound"),
+        (Gate(INTERVAL, 10.5, 11.0), FAILS, "its interval reaches the bound"),
+        (Gate(INTERVAL, at_least=12.1), FAILS, ""),
+        (Gate(INTERVAL, at_most=7.9), FAILS, ""),
+        # A property: no seed may be without.
+        (Gate(EVERY_SEED, 8.0, 12.0), HOLDS, ""),
+        (Gate(EVERY_SEED, at_most=11.9), FAILS, ""),
+        (Gate(EVERY_SEED, at_least=8.1), FAILS, ""),
+    ],
+)
+def test_what_decides_is_what_the_gate_says(ask: Asked, gate: Gate, verdict: str, reason: str) -> None:
+    judged = ask({"a": FIVE}, [["a"]], "value", gate)
+    assert (judged.measured, judged.low, judged.high) == pytest.approx((10, 10 - HALF, 10 + HALF), rel=1e-6)
+    assert (judged.verdict, judged.reason) == (verdict, reason)
+
+
+@pytest.mark.parametrize(
+    ("b", "gate", "verdict", "reason"),
+    [
+        ((7.0, 8.0, 9.0, 10.0, 10.9), ABOVE, HOLDS, ""),
+        ((7.0, 8.0, 9.0, 10.0, 10.9), BELOW, FAILS, ""),
+        ((9.0, 10.0, 11.0, 12.0, 13.1), BELOW, HOLDS, ""),
+        ((9.0, 10.0, 11.0, 12.0, 13.1), ABOVE, FAILS, ""),
+        # +2, -1, -1, +2, -1: above 0 on average, and not shown to be; or, turned round, not on the side.
+        ((6.0, 10.0, 11.0, 9.0, 13.0), ABOVE, UNDECIDED, "its interval reaches beyond the bound"),
+        ((6.0, 10.0, 11.0, 9.0, 13.0), BELOW, FAILS, "its interval reaches the bound"),
+        # Nothing differs: neither side of zero.
+        (FIVE, ABOVE, FAILS, ""),
+        (FIVE, BELOW, FAILS, ""),
+    ],
+)
+def test_a_direction_is_shown_by_the_interval(
+    ask: Asked, b: Sequence[float], gate: Gate, verdict: str, reason: str
+) -> None:
+    judged = ask({"a": FIVE, "b": b}, [["a"], ["b"]], "difference", gate)
+    assert (judged.verdict, judged.reason) == (verdict, reason)
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ((-0.01, 0.0, 0.01, -0.02, 0.02), HOLDS),
+        # No slower on average, by runs that differ so much that it may be a fifth: no evidence is no equality.
+        ((-0.3, 0.3, -0.2, 0.2, 0.01), UNDECIDED),
+        ((-0.07, -0.06, -0.08, -0.07, -0.07), FAILS),
+    ],
+)
+def test_no_faster_within_five_percent_has_to_be_shown(ask: Asked, changes: Sequence[float], verdict: str) -> None:
+    numbers = {"a": [10 * (1 + change) for change in changes], "b": [10.0] * 5}
+    assert ask(numbers, [["a"], ["b"]], "change", Gate(INTERVAL, at_least=-0.05)).verdict == verdict
+
+
+def test_few_seeds_give_no_final_verdict_and_one_gives_none(ask: Asked) -> None:
+    for by in (MEAN, INTERVAL, EVERY_SEED):
+        one = ask({"a": (10.0,)}, [["a"]], "value", Gate(by, at_least=1.0))
+        assert (one.verdict, one.reason, one.missed) == (UNDECIDED, "one seed decides nothing", True)
+        four = ask({"a": FIVE[:4]}, [["a"]], "value", Gate(by, at_least=1.0))
+        assert (four.verdict, four.reason) == (HOLDS, "4 seeds, of the 5 of a final verdict")
+    # One seed is enough to show that a property does not hold.
+    assert ask({"a": (10.0,)}, [["a"]], "value", Gate(EVERY_SEED, at_most=9.0)).verdict == FAILS
+
+
+def test_a_seed_that_a_variant_lacks_is_named(ask: Asked) -> None:
+    numbers: Numbers = {"a": (1.0, 1.0, None, 1.0, 1.1, 1.0), "b": (2.0, 2.0, 2.0, 2.0, 2.0, None)}
+    judged = ask(numbers, [["a"], ["b"]], "ratio", Gate(MEAN, at_most=0.6))
+    lacking = "a has no number of web in seed 3; b has no number of web in seed 6"
+    assert (judged.verdict, judged.n) == (HOLDS, 4)
+    assert judged.reason == f"{lacking}; 4 seeds, of the 5 of a final verdict"
+    # What each seed has to keep is not shown by those that are there.
+    property_ = ask(numbers, [["a"]], "value", Gate(EVERY_SEED, at_most=2.0))
+    assert property_.verdict == UNDECIDED
+    assert property_.reason == "not every seed has a number; a has no number of web in seed 3"
+    nothing = ask({"a": (None, None), "b": (1.0, 1.0)}, [["a"], ["b"]], "ratio", Gate(MEAN, at_most=0.6))
+    assert (nothing.verdict, nothing.n) == (UNDECIDED, 0)
+    assert nothing.reason == "no whole download, no trace, or no whole epoch; a has no number of web in seed 1, 2"
+
+
+def test_a_share_of_the_gain_is_a_ratio_of_means(ask: Asked) -> None:
+    # Gains of a: 4, 1, 1, 1, 1; of the best: 5, 1, 1, 1, 1. R = 8/9, where the seeds' ratios have a mean of 0.96.
+    numbers = {"off": (10.0,) * 5, "a": (6.0, 9.0, 9.0, 9.0, 9.0), "all": (5.0, 9.0, 9.0, 9.0, 9.0)}
+    judged = ask(numbers, [["a"], ["off"], ["all"]], "gain", None)
+    assert judged.measured == pytest.approx(8 / 9)
+    # Linearised: (4 - 5 R)/1.8 and (1 - R)/1.8 beside R.
+    assert judged.seeds == pytest.approx([8 / 9 - 4 / 9 / 1.8] + [8 / 9 + 1 / 9 / 1.8] * 4)
+
+
+GAIN = {"off": (10.0, 10.1, 9.9, 10.0, 10.0), "all": (5.0, 5.0, 5.1, 4.9, 5.0)}
+
+
+@pytest.mark.parametrize(
+    ("a", "gate", "verdict"),
+    [
+        ((5.4, 5.5, 5.6, 5.5, 5.5), Gate(INTERVAL, at_least=0.8), HOLDS),
+        ((5.4, 7.5, 5.6, 5.5, 5.5), Gate(INTERVAL, at_least=0.8), UNDECIDED),
+        ((9.9, 10.0, 9.8, 10.1, 10.0), Gate(INTERVAL, at_least=0.8), FAILS),
+        ((9.9, 10.0, 9.8, 10.1, 10.0), Gate(INTERVAL, at_most=0.1), HOLDS),
+        ((9.0, 10.9, 9.0, 11.0, 10.0), Gate(INTERVAL, at_most=0.1), UNDECIDED),
+        ((5.4, 5.5, 5.6, 5.5, 5.5), Gate(INTERVAL, at_most=0.1), FAILS),
+    ],
+)
+def test_a_share_of_the_gain_is_judged_by_its_interval(
+    ask: Asked, a: Sequence[float], gate: Gate, verdict: str
+) -> None:
+    assert ask({**GAIN, "a": a}, [["a"], ["off"], ["all"]], "gain", gate).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("best", "reason"),
+    [
+        # The best is slower than off on average, or in a seed; or faster by too little to be shown.
+        ((11.0,) * 5, "it divides by zero, or there is no gain on average"),
+        (GAIN["off"], "it divides by zero, or there is no gain on average"),
+        ((5.0, 5.0, 5.1, 10.0, 5.0), "no gain to share in 1 of 5 seeds"),
+        ((9.9, 10.0, 1.0, 9.9, 9.9), "the gain to share is not shown: its interval includes 0"),
+    ],
+)
+def test_where_nothing_is_gained_no_share_is_judged(ask: Asked, best: Sequence[float], reason: str) -> None:
+    numbers = {"off": GAIN["off"], "all": best, "a": GAIN["all"]}
+    for gate in (Gate(INTERVAL, at_least=0.0), Gate(INTERVAL, at_most=0.0), Gate(MEAN, -99.0, 99.0)):
+        judged = ask(numbers, [["a"], ["off"], ["all"]], "gain", gate)
+        assert (judged.verdict, judged.reason) == (UNDECIDED, reason)
+
+
+def test_the_best_of_several_is_that_of_the_smallest_mean(ask: Asked) -> None:
+    numbers = {**GAIN, "a": (4.0, 9.0, 9.0, 9.0, 9.0), "b": (6.0, 6.0, 6.0, 6.0, 6.0)}
+    best = ask(numbers, [["a", "b"], ["off"], ["all"]], "gain", None)
+    assert best.measured == pytest.approx(20 / 25)
+    # Chosen over the seeds that all have: without seed 1, in which b was best, c is.
+    few: Numbers = {"b": (1.0, 6.0, 6.0), "c": (9.0, 5.0, 5.0), "off": (None, 10.0, 10.0)}
+    assert ask(few, [["b", "c"], ["off"]], "difference", None).seeds == (-5.0, -5.0)
+
+
+def test_a_distance_is_that_of_each_seed_and_decides_nothing(ask: Asked) -> None:
+    judged = ask({"a": (1.0, 1.0, 3.0), "b": (2.0, 1.0, 2.0)}, [["a"], ["b"]], "ks", None)
+    assert judged.seeds == (1.0, 0.0, 1.0)
+    assert judged.verdict == NOT_GATED
+    assert judged.reason == "so; at most 1.000 in a seed; 5 % value of 1 and 1: 1.921"
