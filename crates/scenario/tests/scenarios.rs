@@ -19,6 +19,7 @@ const SHIPPED: &[&str] = &[
     "defenestrator/non-bottleneck",
     "defenestrator/calibration",
     "kist/tcp-loss",
+    "kist/cubic-sawtooth",
     "kist/cubic-window",
     "defenestrator/ewma",
     "ewma/bulk-and-small",
