@@ -27,9 +27,14 @@ METRICS = (
 )
 
 
+def after_warmup(transfers: pl.DataFrame) -> pl.DataFrame:
+    """Downloads that began after the warm-up, whole or not."""
+    return transfers.filter(~pl.col("warmup"), pl.col("direction") == "download")
+
+
 def counted(transfers: pl.DataFrame) -> pl.DataFrame:
     """The downloads that statistics are about: whole ones that began after the warm-up."""
-    return transfers.filter(~pl.col("warmup"), pl.col("direction") == "download", pl.col("outcome") == "ok")
+    return after_warmup(transfers).filter(pl.col("outcome") == "ok")
 
 
 def workloads(transfers: pl.DataFrame) -> list[str]:
@@ -50,12 +55,12 @@ def summarise(transfers: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFr
     `downloads` counts whole ones after the warm-up; `timeout`, `failed` and `unfinished` those that ended otherwise.
     Medians and 90th percentiles [s] are of the whole ones, pooled over seeds.
     """
-    after_warmup = transfers.filter(~pl.col("warmup"), pl.col("direction") == "download")
+    begun = after_warmup(transfers)
     rows = []
     for variant, label in variants.items():
         for workload in workloads(transfers):
             of = (pl.col("variant") == variant) & (pl.col("workload") == workload)
-            outcomes = dict(after_warmup.filter(of)["outcome"].value_counts().iter_rows())
+            outcomes = dict(begun.filter(of)["outcome"].value_counts().iter_rows())
             row: dict[str, object] = {"variant": variant, "label": label, "workload": workload}
             row["downloads"] = outcomes.get("ok", 0)
             row |= {outcome: outcomes.get(outcome, 0) for outcome in ("timeout", "failed", "unfinished")}

@@ -30,6 +30,7 @@ MEASURES = {
     "connect_s": Measure("transfers", "s", ("downloads",)),
     "ttfb_s": Measure("transfers", "s", ("downloads", "sweep")),
     "ttlb_s": Measure("transfers", "s", ("downloads", "sweep")),
+    "bytes_received": Measure("transfers", "B", ("downloads",)),
     "queue_cells": Measure("circuits", "cells", ("circuit-queue",)),
     "window_kept": Measure("circuits", "", (), sawtooth.Epoch.kept),
     "epoch_length": Measure("circuits", "", (), sawtooth.Epoch.length),
@@ -40,14 +41,17 @@ MEASURES = {
     "outbuf_s": Measure("cells", "s", ("stations", "life-cycle")),
     "kernel_out_s": Measure("cells", "s", ("stations",)),
 }
-"""What a claim may be about: whole downloads after the warm-up, queues, the sawtooth of a window, tracked cells."""
+"""What a claim may be about: downloads after the warm-up, queues, the sawtooth of a window, tracked cells."""
+
+_OF_ALL = {"bytes_received"}
+"""What cut-off and failed downloads have too; the other measures of downloads are about whole ones."""
 
 _QUANTILES = {"p10": 0.1, "p25": 0.25, "median": 0.5, "p75": 0.75, "p80": 0.8, "p90": 0.9, "p99": 0.99}
 
 SHARE = "share-above"
 """The fraction of a sample that lies above a number."""
 
-STATISTICS = (*_QUANTILES, "mean", "min", "max", SHARE)
+STATISTICS = (*_QUANTILES, "mean", "min", "max", "sum", SHARE)
 """How one number is made of a run's many."""
 
 
@@ -55,7 +59,8 @@ def sample(result: Result, measure: str, variant: str, workload: str, hop: str) 
     """Every value of a measure under one variant: columns `network`, `seed`, `value`."""
     table, _, _, of_epoch = MEASURES[measure]
     if table == "transfers":
-        rows = summary.counted(result.transfers)
+        whole = pl.lit(measure in _OF_ALL) | (pl.col("outcome") == "ok")
+        rows = summary.after_warmup(result.transfers).filter(whole)
     else:
         rows = (result.circuits if table == "circuits" else result.cells).filter(pl.col("hop") == hop)
     rows = rows.filter((pl.col("variant") == variant) & (pl.col("workload") == workload)).cast({"seed": pl.Int64})
@@ -82,5 +87,6 @@ def each_seed(values: pl.DataFrame, statistic: str, above: float) -> pl.DataFram
     elif statistic == SHARE:
         number = (column > above).mean()
     else:
-        number = {"mean": column.mean(), "min": column.min(), "max": column.max()}[statistic]
+        simple = {"mean": column.mean(), "min": column.min(), "max": column.max(), "sum": column.sum()}
+        number = simple[statistic]
     return values.group_by(PAIR).agg(value=number).sort(PAIR)
