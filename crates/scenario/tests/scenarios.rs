@@ -18,6 +18,8 @@ const SHIPPED: &[&str] = &[
     "defenestrator/bottleneck",
     "defenestrator/non-bottleneck",
     "defenestrator/calibration",
+    "defenestrator/selfish",
+    "defenestrator/selfish-fast",
     "kist/tcp-loss",
     "kist/cubic-sawtooth",
     "kist/cubic-window",
@@ -25,6 +27,7 @@ const SHIPPED: &[&str] = &[
     "ewma/bulk-and-small",
     "ewma/bulk",
     "ewma/cpu",
+    "ewma/cpu-crowd",
     "ewma/half-life",
     "ewma/outbuf",
 ];
