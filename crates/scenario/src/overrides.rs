@@ -4,6 +4,7 @@
 //! its `kind` takes nothing from the one below, and `link` sets both directions again.
 
 use crate::error::{Mistake, listed_briefly};
+use crate::schema::ALGORITHMS;
 use crate::tree::{Node, Origin, Table, Value, join, parse_value};
 
 /// Tables whose entries an override may change but not add: a mistyped name must not make a node.
@@ -22,7 +23,7 @@ pub(crate) fn merge(base: &mut Table, over: &Table) {
     for (key, node) in over {
         match (base.get_mut(key), &node.value) {
             (Some(Node { value: Value::Table(below), .. }), Value::Table(above)) => merge(below, above),
-            (Some(below), Value::Table(above)) if below.as_text().is_some() => {
+            (Some(below), Value::Table(above)) if below.as_text().is_some() && is_algorithm(key) => {
                 // `scheduler = "vanilla"` is short for `scheduler = { kind = "vanilla" }`.
                 let mut table = Table::from([("kind".to_owned(), below.clone())]);
                 merge(&mut table, above);
@@ -33,6 +34,11 @@ pub(crate) fn merge(base: &mut Table, over: &Table) {
             }
         }
     }
+}
+
+/// Whether a word alone stands for a kind; `cpu = "none"` and its like stand for no table at all.
+fn is_algorithm(key: &str) -> bool {
+    ALGORITHMS.iter().any(|(name, _)| *name == key)
 }
 
 /// The overlay of a variant's `set`, whose keys may be dotted.
@@ -220,6 +226,7 @@ mod tests {
         assert!(same(merged(base, "scheduler = { kind = 'b', y = 2 }"), "scheduler = { kind = 'b', y = 2 }"));
         assert!(same(merged(base, "scheduler = 'b'"), "scheduler = 'b'"));
         assert!(same(merged("scheduler = 'a'", "scheduler.y = 2"), "scheduler = { kind = 'a', y = 2 }"));
+        assert!(same(merged("cpu = 'none'", "cpu = { cell = '1 us' }"), "cpu = { cell = '1 us' }"));
     }
 
     #[test]
