@@ -1,4 +1,5 @@
-//! What a packet and a cell cost: one TCP flow, the same behind a relay, very many connections, a small network.
+//! What a packet and a cell cost: one TCP flow, the same behind a relay, very many connections, a small network, and
+//! that network under each scheduler.
 //!
 //! `cargo run --release -p penstock-sim --example bench [-- REPEATS]`, also as `make bench`. A child process
 //! runs each world, so that its peak memory is its own; `docs/performance.md` says what the numbers mean.
@@ -154,9 +155,20 @@ start = "uniform(0 s, 2 s)"
     text
 }
 
+/// Vanilla first, for comparison.
+const SCHEDULERS: [&str; 6] = [
+    "'vanilla'",
+    "'global'",
+    "'kist'",
+    "'kist-deployed'",
+    "{ kind = 'kist-deployed', interval = '2 ms' }",
+    "'kist-lite'",
+];
+
 /// Runs one world here and prints what it took, one number after the other.
 #[allow(clippy::disallowed_methods, reason = "a bench reads the clock")]
 fn measure(world: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let (world, scheduler) = world.split_once('/').map_or((world, None), |(world, kind)| (world, Some(kind)));
     let (name, packets_alone) = world.split_once('+').map_or((world, false), |(name, _)| (name, true));
     let text = match name {
         "plain" => PLAIN.to_owned(),
@@ -165,7 +177,8 @@ fn measure(world: &str) -> Result<(), Box<dyn std::error::Error>> {
         _ => smoke(),
     };
     let control = if packets_alone { Control::one_by_one() } else { Control::new() };
-    let document = Document::parse(&text, world, &[])?;
+    let sets = scheduler.map(|kind| format!("relay={{ circuit_policy = 'ewma', scheduler = {kind} }}"));
+    let document = Document::parse(&text, world, sets.as_slice())?;
     let scenario = document.scenario("default")?;
     let asked = ASKED.load(Ordering::Relaxed);
     let begun = std::time::Instant::now();
@@ -295,5 +308,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "a smoke network: 500 relays, 1800 web and 200 bulk clients, 20 servers",
         &medians("smoke", repeats)?,
     );
+    for scheduler in SCHEDULERS {
+        let title = format!("the same with EWMA and {scheduler}");
+        report(&title, &medians(&format!("smoke/{scheduler}"), repeats)?);
+    }
     Ok(())
 }

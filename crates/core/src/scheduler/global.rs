@@ -1,7 +1,7 @@
 //! Global scheduling alone: whatever the kernel takes.
 
 use super::Host;
-use super::rounds::{GLOBAL_WRITE_TIMEOUT, Limits, Rounds};
+use super::rounds::{GLOBAL_WRITE_TIMEOUT, Rounds, WriteLimits};
 use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Duration, Instant};
 
@@ -25,7 +25,7 @@ impl Default for GlobalConfig {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoLimits;
 
-impl Limits for NoLimits {
+impl WriteLimits for NoLimits {
     const UNFLUSHED: Bytes = Bytes::kib(16);
 
     fn collect(&mut self, _now: Instant, _pending: &[ChannelKey], _host: &dyn Host) {}

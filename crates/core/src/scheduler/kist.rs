@@ -3,7 +3,7 @@
 use super::Host;
 use super::by_channel::ByChannel;
 use super::global_limit::{GlobalLimit, GlobalLimitConfig};
-use super::rounds::{GLOBAL_WRITE_TIMEOUT, Limits, Rounds};
+use super::rounds::{GLOBAL_WRITE_TIMEOUT, Rounds, WriteLimits};
 use crate::kernel::SocketInfo;
 use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Duration, Instant};
@@ -71,7 +71,7 @@ impl Socket {
     }
 }
 
-impl Limits for KernelLimits {
+impl WriteLimits for KernelLimits {
     const UNFLUSHED: Bytes = Bytes::ZERO;
 
     fn collect(&mut self, now: Instant, pending: &[ChannelKey], host: &dyn Host) {

@@ -24,7 +24,7 @@ pub use global_limit::GlobalLimitConfig;
 pub use kist::{KernelLimits, Kist, KistConfig, socket_limit};
 pub use kist_deployed::{KistDeployed, KistDeployedConfig, WindowLimit};
 pub use kist_lite::{KistLite, KistLiteConfig, OutbufLimit};
-pub use rounds::{Limits, Rounds};
+pub use rounds::{Rounds, WriteLimits};
 pub use runs::{ChannelLimit, Runs};
 pub use vanilla::{Vanilla, VanillaConfig};
 

@@ -20,7 +20,7 @@ const BATCH: Bytes = Bytes::kib(4);
 const TLS_OVERHEAD: Bytes = Bytes::new(29);
 
 /// How much a round may write, to each channel and to all.
-pub trait Limits: fmt::Debug + Send {
+pub trait WriteLimits: fmt::Debug + Send {
     /// What may wait in the output buffer of a channel that kernel or token buckets hold back [B].
     const UNFLUSHED: Bytes;
     /// A round begins, for these channels.
@@ -46,7 +46,7 @@ pub trait Limits: fmt::Debug + Send {
 /// Deviation: cells are chosen one by one, but written when 4 KiB of a channel's wait, or at the end of the round,
 /// so that they share TLS records as C tor's do. A channel whose limit is zero in line 8 comes again, where it would
 /// starve as printed. A channel that kernel or buckets held back in line 6 takes no more cells in the round, or as many
-/// as [`Limits::UNFLUSHED`] says; as printed its output buffer would grow by a cell a round. A channel enters by
+/// as [`WriteLimits::UNFLUSHED`] says; as printed its output buffer would grow by a cell a round. A channel enters by
 /// having cells, as if its notification were enabled then.
 #[derive(Debug)]
 pub struct Rounds<L> {
@@ -55,7 +55,7 @@ pub struct Rounds<L> {
     pending: Pending,
     eligible: Eligible,
     members: ByChannel<Member>,
-    /// The channels of a round, in order; empty between rounds, as is the next; kept for their memory.
+    /// The channels of a round, in order. Empty between rounds, as `chosen` is; kept for their memory.
     round: Vec<ChannelKey>,
     /// Those of which cells were chosen, in the order of their first.
     chosen: Vec<ChannelKey>,
@@ -70,7 +70,7 @@ struct Member {
     charged: Bytes,
 }
 
-impl<L: Limits> Rounds<L> {
+impl<L: WriteLimits> Rounds<L> {
     /// A scheduler that waits for `interval` from the first channel on.
     pub(super) fn with(interval: Duration, limits: L) -> Self {
         Rounds {
@@ -173,7 +173,7 @@ fn has_work(channel: ChannelKey, host: &dyn Host) -> bool {
     host.outbuf(channel) > Bytes::ZERO || host.head(channel).is_some()
 }
 
-impl<L: Limits> Scheduler for Rounds<L> {
+impl<L: WriteLimits> Scheduler for Rounds<L> {
     fn on_ready(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
         if has_work(channel, host) {
             self.pend(now, channel);

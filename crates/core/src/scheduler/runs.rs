@@ -46,9 +46,9 @@ pub struct Runs<L> {
     pending: Pending,
     eligible: Eligible,
     members: ByChannel<Member>,
-    /// The channels of a run, in order; empty between runs, kept for its memory.
+    /// The channels of a run, in order. Empty between runs, as `chosen` is; kept for their memory.
     run: Vec<ChannelKey>,
-    /// Those that were best once, in that order; the same.
+    /// Those that were best once, in that order.
     chosen: Vec<ChannelKey>,
 }
 

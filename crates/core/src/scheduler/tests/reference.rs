@@ -307,10 +307,10 @@ impl Reference {
             }
             SchedulerConfig::KistDeployed(config) => {
                 let limit = |info: crate::SocketInfo, outbuf: u64| {
-                    let tcp_space = if info.cwnd >= info.unacked { info.cwnd - info.unacked } else { 0 };
+                    let tcp_space = i64::from(info.cwnd).saturating_sub(info.unacked.into()).max(0);
                     let window = f64::from(info.cwnd) * f64::from(info.mss) * config.factor;
                     let extra = window - info.not_sent.get() as f64 - (outbuf * CELL) as f64;
-                    (f64::from(tcp_space) * f64::from(info.mss) + extra).max(0.0) as u64
+                    (tcp_space as f64 * f64::from(info.mss) + extra).max(0.0) as u64
                 };
                 let limits =
                     world.channels.iter().map(|(key, state)| (*key, limit(state.info, state.outbuf)));
