@@ -3,6 +3,7 @@
 //! The relay sees a cell's size, circuit, command and tag; what is inside it is the world's
 //! affair. The simulator's cell is a descriptor of a few bytes, the live one an encrypted body.
 
+use crate::circuit_policy::PriorityClass;
 use crate::hop_control::Feedback;
 use std::fmt;
 use std::num::{NonZeroU16, NonZeroU32};
@@ -38,6 +39,8 @@ pub enum Command {
     Destroy,
     /// A hop's feedback (N23 credit and its like); unknown to C tor.
     Feedback,
+    /// The circuit's priority class, said by the client and read by every relay on the way; unknown to C tor.
+    Class,
 }
 
 /// A relay message, readable at the end it is meant for.
@@ -119,6 +122,10 @@ pub trait Cell: Sized + fmt::Debug {
     fn feedback(id: CircId, feedback: Feedback) -> Self;
     /// The feedback in it; `None` if there is none.
     fn as_feedback(&self) -> Option<Feedback>;
+    /// A cell that announces the circuit's priority class.
+    fn class(id: CircId, class: PriorityClass) -> Self;
+    /// The class in it; `None` if there is none.
+    fn as_class(&self) -> Option<PriorityClass>;
     /// A RELAY cell in the clear.
     fn relay(id: CircId, stream: Option<StreamId>, message: Message<Self>) -> Self;
     /// The relay message in it; `None` if it is malformed.

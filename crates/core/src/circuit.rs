@@ -1,6 +1,7 @@
 //! A circuit as one relay has it: two legs, a queue for each direction, perhaps an edge.
 
 use crate::cell::{Cell, CircId};
+use crate::circuit_policy::PriorityClass;
 use crate::edge_control::AnyEdgeControl;
 use crate::hop_control::AnyHopControl;
 use crate::keys::{ChannelKey, Direction, StreamKey};
@@ -31,6 +32,8 @@ pub(crate) struct Circuit<C: Cell> {
     pub(crate) end: End<C>,
     /// A CREATE or EXTEND of this node is not answered yet.
     pub(crate) extending: bool,
+    /// What its client last said of its traffic.
+    pub(crate) class: PriorityClass,
     /// Where streams begin or end; made when the first one is opened.
     pub(crate) edge: Option<Box<Edge<C>>>,
 }
@@ -76,7 +79,7 @@ impl<C: Cell> Circuit<C> {
     pub(crate) fn new(end: End<C>, hops: [AnyHopControl; 2]) -> Self {
         let lane = |hop| Lane { to: None, queue: VecDeque::new(), hop };
         let [forward, backward] = hops.map(lane);
-        Circuit { forward, backward, end, extending: false, edge: None }
+        Circuit { forward, backward, end, extending: false, class: PriorityClass::default(), edge: None }
     }
 
     pub(crate) fn lane(&self, direction: Direction) -> &Lane<C> {

@@ -1,7 +1,7 @@
 //! How one relay is set up. Each relay has its own, so a network can be half upgraded.
 
 use crate::channel_map::ChannelMapConfig;
-use crate::circuit_policy::CircuitPolicyConfig;
+use crate::circuit_policy::{CircuitPolicyConfig, PriorityClass, PriorityFactor};
 use crate::edge_control::EdgeControlConfig;
 use crate::hop_control::HopControlConfig;
 use crate::scheduler::SchedulerConfig;
@@ -28,6 +28,10 @@ pub struct RelayConfig {
     pub refill: Refill,
     /// Which circuit of a channel sends next.
     pub circuit_policy: CircuitPolicyConfig,
+    /// How many cells a cell of the worse priority class counts as.
+    pub priority_factor: PriorityFactor,
+    /// As a client: the class of its circuits, announced on each before its first stream.
+    pub priority_class: PriorityClass,
     /// Which channels write now, and how much.
     pub scheduler: SchedulerConfig,
     /// What a circuit may have outstanding end to end.

@@ -383,6 +383,12 @@ const TOR: &[Key] = &[
         Default("{}"),
         "which circuit of a channel sends next",
     ),
+    key(
+        "priority_factor",
+        Form::Whole { least: 1, most: 1_000_000, unit: "cell" },
+        Default("10"),
+        "cells that a cell of a circuit of the worse class counts as, for a circuit policy that counts (KIST section 5.1)",
+    ),
     key("scheduler", Form::Algorithm(&SCHEDULER), Default("{}"), "which channels write now, and how much"),
     key(
         "edge_control",
@@ -455,6 +461,12 @@ const PATH: &[Key] = &[
         Form::Flag,
         Default("false"),
         "send the request right after BEGIN, before CONNECTED is back (proposal 174)",
+    ),
+    key(
+        "priority_class",
+        Form::Choice(&["better", "worse"]),
+        Default("'better'"),
+        "what it tells the relays of its circuits before their first stream (KIST section 5.1); better is the default and not told",
     ),
     key(
         "server",
@@ -563,22 +575,81 @@ pub(crate) const CIRCUIT_POLICY: Algorithm = Algorithm {
     ],
 };
 
+const GLOBAL_WRITE_TIMEOUT: Key = key(
+    "interval",
+    Form::Span { zero: false },
+    Default("'10 ms'"),
+    "from the first channel that has something to send to the round that serves it (GlobalWriteTimeout)",
+);
+const RUN_INTERVAL: Key = key(
+    "interval",
+    Form::Span { zero: false },
+    Default("'10 ms'"),
+    "least time between two runs (KISTSchedRunInterval); the consensus may lower it, 2 ms today",
+);
+
 pub(crate) const SCHEDULER: Algorithm = Algorithm {
     name: "Scheduler",
-    kinds: &[Kind {
-        name: "vanilla",
-        meaning: "one socket at a time, as the kernel reports them writable",
-        source: "C tor 0.2.3; DefenestraTor section 3.1; KIST section 5.1",
-        keys: &[
-            key(
-                "outbuf_low",
-                SIZE,
-                Default("'16 KiB'"),
-                "cells move to the output buffer when it falls below this",
-            ),
-            key("outbuf_high", SIZE, Default("'32 KiB'"), "and they move until it holds at least this"),
-        ],
-    }],
+    kinds: &[
+        Kind {
+            name: "vanilla",
+            meaning: "one socket at a time, as the kernel reports them writable",
+            source: "C tor 0.2.3; DefenestraTor section 3.1; KIST section 5.1",
+            keys: &[
+                key(
+                    "outbuf_low",
+                    SIZE,
+                    Default("'16 KiB'"),
+                    "cells move to the output buffer when it falls below this",
+                ),
+                key("outbuf_high", SIZE, Default("'32 KiB'"), "and they move until it holds at least this"),
+            ],
+        },
+        Kind {
+            name: "global",
+            meaning: "all channels together, best circuit first, as much as the kernel takes",
+            source: "KIST sections 5.2 and 5.3, without write limits",
+            keys: &[GLOBAL_WRITE_TIMEOUT],
+        },
+        Kind {
+            name: "kist",
+            meaning: "global scheduling, and no more than the kernel can send at once",
+            source: "KIST section 5.2, algorithms 1 and 2, equations 1 and 2",
+            keys: &[
+                GLOBAL_WRITE_TIMEOUT,
+                key(
+                    "global_limit",
+                    Form::Choice(&["drained", "rate", "off"]),
+                    Default("'drained'"),
+                    "what all channels together may get: the most that drained from the kernel between two rounds, a bucket of the greatest rate, or any amount",
+                ),
+                key(
+                    "rate",
+                    Form::Or("measured", &Form::Rate),
+                    Default("'measured'"),
+                    "with global_limit \"rate\": the rate, if it is known",
+                ),
+                key(
+                    "fill",
+                    Form::Or("auto", &Form::Span { zero: false }),
+                    Default("'auto'"),
+                    "with global_limit \"rate\": how much of the rate the bucket holds; \"auto\" is interval",
+                ),
+            ],
+        },
+        Kind {
+            name: "kist-deployed",
+            meaning: "KIST as C tor has it: congestion windows limit, nothing else does",
+            source: "C tor scheduler_kist.c",
+            keys: &[RUN_INTERVAL],
+        },
+        Kind {
+            name: "kist-lite",
+            meaning: "C tor's KIST without asking the kernel: output buffers limit",
+            source: "C tor scheduler_kist.c, channeltls.c",
+            keys: &[RUN_INTERVAL],
+        },
+    ],
 };
 
 const CIRCUIT_WINDOW: Form = window(WindowsConfig::CIRCUIT_RANGE);

@@ -4,11 +4,14 @@ use crate::build::View;
 use crate::error::Mistake;
 use crate::model::Phase;
 use penstock_core::channel_map::ChannelMapConfig;
-use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig};
+use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig, PriorityClass, PriorityFactor};
 use penstock_core::config::{Bandwidth, EdgeQueue, Limits, Refill, RelayConfig};
 use penstock_core::edge_control::{Adjust, DynamicConfig, EdgeControlConfig, WindowsConfig};
 use penstock_core::hop_control::HopControlConfig;
-use penstock_core::scheduler::{SchedulerConfig, VanillaConfig};
+use penstock_core::scheduler::{
+    GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
+    VanillaConfig,
+};
 use penstock_core::throttle::ThrottleConfig;
 use penstock_units::{Duration, parse};
 
@@ -33,6 +36,8 @@ pub(crate) fn config(view: View<'_>) -> Result<(RelayConfig, Phase), Mistake> {
         per_connection: bandwidth(view, "connection_rate", "connection_burst", interval)?,
         refill: Refill { interval, phase: fixed },
         circuit_policy: circuit_policy(view),
+        priority_factor: PriorityFactor(view.whole("priority_factor") as f64),
+        priority_class: priority_class(view),
         scheduler: scheduler(view)?,
         edge_control: edge_control(view),
         hop_control: hop_control(view),
@@ -105,6 +110,18 @@ pub(crate) fn circuit_policy(view: View<'_>) -> CircuitPolicyConfig {
     }
 }
 
+/// Of a client; relays have no circuits of their own.
+fn priority_class(view: View<'_>) -> PriorityClass {
+    if !view.table.contains_key("priority_class") {
+        return PriorityClass::default();
+    }
+    match view.text("priority_class") {
+        "better" => PriorityClass::Better,
+        "worse" => PriorityClass::Worse,
+        class => unknown(class),
+    }
+}
+
 fn scheduler(view: View<'_>) -> Result<SchedulerConfig, Mistake> {
     let path = format!("{}.scheduler", view.path);
     let (view, kind) = algorithm(view, "scheduler", &path);
@@ -117,7 +134,40 @@ fn scheduler(view: View<'_>) -> Result<SchedulerConfig, Mistake> {
             }
             Ok(SchedulerConfig::Vanilla(config))
         }
+        "global" => Ok(SchedulerConfig::Global(GlobalConfig { interval: view.span("interval") })),
+        "kist" => {
+            let global_limit = global_limit(view)?;
+            Ok(SchedulerConfig::Kist(KistConfig { interval: view.span("interval"), global_limit }))
+        }
+        "kist-deployed" => Ok(SchedulerConfig::KistDeployed(KistDeployedConfig {
+            interval: view.span("interval"),
+            ..KistDeployedConfig::default()
+        })),
+        "kist-lite" => Ok(SchedulerConfig::KistLite(KistLiteConfig { interval: view.span("interval") })),
         kind => unknown(kind),
+    }
+}
+
+fn global_limit(view: View<'_>) -> Result<GlobalLimitConfig, Mistake> {
+    let (known, fill) = (view.rate_unless("rate", "measured"), view.span_unless("fill", "auto"));
+    let limit = match view.text("global_limit") {
+        "rate" => {
+            return Ok(GlobalLimitConfig::Rate { fill: fill.unwrap_or(view.span("interval")), known });
+        }
+        "drained" => GlobalLimitConfig::Drained,
+        "off" => GlobalLimitConfig::Off,
+        limit => unknown(limit),
+    };
+    let given = [("rate", known.is_some()), ("fill", fill.is_some())].into_iter().find(|(_, given)| *given);
+    match given {
+        Some((key, _)) => Err(view.wrong(
+            key,
+            format!(
+                "global_limit is {:?} and has no bucket; {key} needs \"rate\"",
+                view.text("global_limit")
+            ),
+        )),
+        None => Ok(limit),
     }
 }
 

@@ -198,6 +198,12 @@ mistakes! {
     low_marks_above_high_ones_are_refused:
         "[relays.middle]" => "[relays.middle]\nscheduler = { outbuf_low = \"64 KiB\" }",
         "x.toml:15: relays.middle.scheduler.outbuf_low: outbuf_low is \"64 KiB\" and outbuf_high is \"32 KiB\"; the low mark must be below the high one";
+    a_rate_without_a_bucket_is_refused:
+        "[relays.middle]" => "[relays.middle]\nscheduler = { kind = \"kist\", rate = \"1 MiB/s\" }",
+        "x.toml:15: relays.middle.scheduler.rate: global_limit is \"drained\" and has no bucket; rate needs \"rate\"";
+    a_scheduler_without_an_interval_is_refused:
+        "[relays.middle]" => "[relays.middle]\nscheduler = { kind = \"kist-deployed\", interval = \"0 s\" }",
+        "x.toml:15: relays.middle.scheduler.interval: \"0 s\" is zero; it must be longer, like \"100 ms\"";
     a_pair_with_a_missing_node_is_refused:
         "[relay]" => "[[network.pairs]]\nbetween = [\"web\", \"guard\"]\n[relay]",
         "x.toml:11: network.pairs.0.between: there is no node \"guard\"; there are destination, entry, exit, middle, web";

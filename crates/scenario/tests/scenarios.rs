@@ -1,8 +1,11 @@
 //! What a good scenario says, and the shipped ones.
 
-use penstock_core::circuit_policy::CircuitPolicyConfig;
+use penstock_core::circuit_policy::{CircuitPolicyConfig, PriorityClass};
 use penstock_core::config::{Bandwidth, RelayConfig};
 use penstock_core::edge_control::EdgeControlConfig;
+use penstock_core::scheduler::{
+    GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
+};
 use penstock_scenario::Document;
 use penstock_scenario::model::{Amount, Buffer, Path, Phase, Scenario, Span};
 use penstock_units::{Bytes, DataRate, Duration, Seed};
@@ -167,6 +170,44 @@ fn priorities_are_on_where_a_variant_says() {
     assert_eq!(names, ["off", "1.5s", "3s", "4.5s", "10s", "20s", "33s", "66s", "99s"]);
 }
 
+/// What each relay's scheduler is, by its key.
+#[test]
+fn a_scheduler_is_what_its_key_says() {
+    let of = |value: &str| {
+        let set = format!("relays.a.scheduler={value}");
+        format!("{:?}", small("", &[&set]).relays[0].config.scheduler)
+    };
+    for (value, expected) in [
+        ("'global'", SchedulerConfig::Global(GlobalConfig::default())),
+        ("'kist'", SchedulerConfig::Kist(KistConfig::default())),
+        ("'kist-deployed'", SchedulerConfig::KistDeployed(KistDeployedConfig::default())),
+        ("'kist-lite'", SchedulerConfig::KistLite(KistLiteConfig::default())),
+    ] {
+        assert_eq!(of(value), format!("{expected:?}"), "{value}");
+    }
+    let (interval, known) = (Duration::from_millis(2), Some(DataRate::mib(3)));
+    let kist = |global_limit| format!("{:?}", SchedulerConfig::Kist(KistConfig { interval, global_limit }));
+    let of_kist = |more: &str| of(&format!("{{ kind = 'kist', interval = '2 ms', {more} }}"));
+    assert_eq!(of_kist("global_limit = 'off'"), kist(GlobalLimitConfig::Off));
+    let rate = |fill, known| kist(GlobalLimitConfig::Rate { fill, known });
+    assert_eq!(of_kist("global_limit = 'rate'"), rate(interval, None));
+    assert_eq!(
+        of_kist("global_limit = 'rate', rate = '3 MiB/s', fill = '40 ms'"),
+        rate(Duration::from_millis(40), known)
+    );
+    let deployed =
+        SchedulerConfig::KistDeployed(KistDeployedConfig { interval, ..KistDeployedConfig::default() });
+    assert_eq!(of("{ kind = 'kist-deployed', interval = '2 ms' }"), format!("{deployed:?}"));
+}
+
+#[test]
+fn a_client_says_its_class_and_a_relay_what_it_means() {
+    let scenario = small("", &["client.priority_class=worse", "relays.a.priority_factor=50"]);
+    assert_eq!(scenario.clients[0].config.priority_class, PriorityClass::Worse);
+    let factors: Vec<f64> = scenario.relays.iter().map(|relay| relay.config.priority_factor.0).collect();
+    assert_eq!(factors, [50.0, 10.0, 10.0]);
+}
+
 #[test]
 fn the_variants_differ_only_in_what_they_set() {
     let document = shipped("defenestrator/bottleneck");
@@ -245,6 +286,10 @@ fn what_is_resolved_reads_back_to_the_same() {
     let more = "count = 3\nlink_up = '10 Mbit/s'\nbandwidth_rate = '1 MiB/s'\n[relay]\nlink = '5 MiB/s'\n[relays.g]\ncount = 2\nlink = '1 MiB/s'\nscheduler.outbuf_low = '8 KiB'\n[[network.pairs]]\nbetween = ['web', 'a']\nloss = 0.5\n";
     texts.push(Document::parse(&format!("{SMALL}{more}"), "small.toml", &[]).unwrap());
     texts.push(Document::parse(&format!("{SMALL}{CHANGES}"), "small.toml", &[]).unwrap());
+    for kind in ["global", "kist", "kist-deployed", "kist-lite"] {
+        let more = format!("[relay]\nscheduler = '{kind}'\n");
+        texts.push(Document::parse(&format!("{SMALL}{more}"), "small.toml", &[]).unwrap());
+    }
     for document in texts {
         for variant in document.variants() {
             let resolved = document.resolved_toml(&variant.name).unwrap();

@@ -1,4 +1,5 @@
-//! What a packet and a cell cost: one TCP flow, the same behind a relay, very many connections, a small network.
+//! What a packet and a cell cost: one TCP flow, the same behind a relay, very many connections, a small network, and
+//! that network under each scheduler.
 //!
 //! `cargo run --release -p penstock-sim --example bench [-- REPEATS]`, also as `make bench`. A child process
 //! runs each world, so that its peak memory is its own; where there is valgrind, it counts instructions.
@@ -155,6 +156,16 @@ start = "uniform(0 s, 2 s)"
     text
 }
 
+/// Vanilla first, for comparison.
+const SCHEDULERS: [&str; 6] = [
+    "'vanilla'",
+    "'global'",
+    "'kist'",
+    "'kist-deployed'",
+    "{ kind = 'kist-deployed', interval = '2 ms' }",
+    "'kist-lite'",
+];
+
 /// Runs one world here and prints what it took, one number after the other.
 #[allow(clippy::disallowed_methods, reason = "a bench reads the clock")]
 fn measure(world: &str, sets: &[String]) -> Result<(), Box<dyn std::error::Error>> {
@@ -216,10 +227,13 @@ fn peak_rss() -> u64 {
 }
 
 /// The median of each number over several runs, each in a process of its own.
-fn medians(world: &str, repeats: usize) -> Result<Vec<f64>, Box<dyn std::error::Error>> {
+fn medians(world: &str, sets: &[&str], repeats: usize) -> Result<Vec<f64>, Box<dyn std::error::Error>> {
     let mut runs: Vec<Vec<f64>> = Vec::new();
     for _ in 0..repeats {
-        let child = std::process::Command::new(std::env::current_exe()?).args(["--world", world]).output()?;
+        let child = std::process::Command::new(std::env::current_exe()?)
+            .args(["--world", world])
+            .args(sets)
+            .output()?;
         let numbers: Result<_, _> =
             String::from_utf8(child.stdout)?.split_whitespace().map(str::parse).collect();
         runs.push(numbers?);
@@ -317,16 +331,23 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let repeats = args.first().map_or(Ok(3), |repeats| repeats.parse())?;
     println!("medians of {repeats} runs, one core each");
-    report("one TCP flow without Tor, hosts running ahead", &medians("plain", repeats)?);
+    report("one TCP flow without Tor, hosts running ahead", &medians("plain", &[], repeats)?);
     report_instructions("plain", 2, 6);
-    report("the same, one event at a time", &medians("plain+alone", repeats)?);
-    report("50,000 connections without Tor", &medians("crowd", repeats)?);
-    report("one bulk flow: server to exit in segments, exit to client in cells", &medians("flow", repeats)?);
+    report("the same, one event at a time", &medians("plain+alone", &[], repeats)?);
+    report("50,000 connections without Tor", &medians("crowd", &[], repeats)?);
+    report(
+        "one bulk flow: server to exit in segments, exit to client in cells",
+        &medians("flow", &[], repeats)?,
+    );
     report_instructions("flow", 2, 6);
     report(
         "a smoke network: 500 relays, 1800 web and 200 bulk clients, 20 servers",
-        &medians("smoke", repeats)?,
+        &medians("smoke", &[], repeats)?,
     );
     report_instructions("smoke", 3, 4);
+    for scheduler in SCHEDULERS {
+        let set = format!("relay={{ circuit_policy = 'ewma', scheduler = {scheduler} }}");
+        report(&format!("the same with EWMA and {scheduler}"), &medians("smoke", &[&set], repeats)?);
+    }
     Ok(())
 }

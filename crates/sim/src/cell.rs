@@ -1,6 +1,7 @@
 //! The simulator's cell: a descriptor of what a real one would carry.
 
 use penstock_core::cell::{Cell, CircId, Command, Message, Payload, PeerId, StreamId, Tag};
+use penstock_core::circuit_policy::PriorityClass;
 use penstock_core::hop_control::Feedback;
 use penstock_core::keys::Direction;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -62,6 +63,7 @@ enum Body {
     Created(SimHandshake),
     Destroy,
     Feedback(Feedback),
+    Class(PriorityClass),
     Begin(u32),
     Connected,
     Data { len: u16, request: Option<Request> },
@@ -113,6 +115,7 @@ impl Cell for SimCell {
             Body::Created(_) => Command::Created,
             Body::Destroy => Command::Destroy,
             Body::Feedback(_) => Command::Feedback,
+            Body::Class(_) => Command::Class,
             _ => Command::Relay,
         }
     }
@@ -144,6 +147,15 @@ impl Cell for SimCell {
             _ => None,
         }
     }
+    fn class(id: CircId, class: PriorityClass) -> Self {
+        SimCell::link(id, Body::Class(class))
+    }
+    fn as_class(&self) -> Option<PriorityClass> {
+        match self.body {
+            Body::Class(class) => Some(class),
+            _ => None,
+        }
+    }
     fn relay(id: CircId, stream: Option<StreamId>, message: Message<Self>) -> Self {
         let mut tag = None;
         let body = match message {
@@ -169,7 +181,9 @@ impl Cell for SimCell {
             Body::Sendme(proof) => Message::Sendme(proof),
             Body::Extend(peer, handshake) => Message::Extend(peer, handshake),
             Body::Extended(handshake) => Message::Extended(handshake),
-            Body::Create(_) | Body::Created(_) | Body::Destroy | Body::Feedback(_) => return None,
+            Body::Create(_) | Body::Created(_) | Body::Destroy | Body::Feedback(_) | Body::Class(_) => {
+                return None;
+            }
         };
         Some((self.stream, message))
     }

@@ -3,9 +3,11 @@
 //! One policy object orders the circuits of one channel. Heads compare across the channels of a
 //! relay, so that a global scheduler may choose among them.
 
+mod class;
 mod ewma;
 mod round_robin;
 
+pub use class::{PriorityClass, PriorityFactor};
 pub use ewma::{EwmaConfig, Heap, List, Tick};
 pub use round_robin::RoundRobin;
 

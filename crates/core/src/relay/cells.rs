@@ -45,6 +45,7 @@ impl<C: Cell> Relay<C> {
                 Ok(())
             }
             (Command::Feedback, Some(circuit)) => self.on_feedback(now, channel, circuit, &cell),
+            (Command::Class, Some(circuit)) => self.node.on_class(now, channel, circuit, &cell),
         };
         if let Err(violation) = outcome {
             match (violation.closes(), known) {

@@ -34,6 +34,7 @@ impl<C: Cell> Relay<C> {
             return None;
         }
         let id = self.node.free_stream_id(circuit)?;
+        self.node.announce_class(now, circuit);
         let stream = self.node.add_stream(circuit, id);
         self.node.streams[stream.0 as usize].optimistic = self.node.config.optimistic_data;
         self.node.send_relay(now, circuit, Some(id), Message::Begin(target));

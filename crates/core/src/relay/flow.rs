@@ -2,7 +2,7 @@
 
 use super::Node;
 use crate::cell::{Cell, Command};
-use crate::circuit_policy::{CircuitPolicy, Priority, Weight};
+use crate::circuit_policy::{CircuitPolicy, Priority};
 use crate::event::{Event, Station};
 use crate::hop_control::{Feedback, HopControl};
 use crate::kernel::{Kernel, SocketInfo};
@@ -99,16 +99,17 @@ impl<C: Cell, K: Kernel<C>> Host for Lend<'_, C, K> {
         node.counters.looks += looks;
         let (index, direction) = (key.circuit(), key.direction());
         let circuit = node.circuit(index);
-        let outward = circuit.outward();
+        let (outward, class) = (circuit.outward(), circuit.class);
         let lane = circuit.lane_mut(direction);
         let cell = lane.queue.pop_front().expect("a policy serves only circuits that have cells");
         let left = lane.queue.len() as u64;
         let feedback = if cell.command() == Command::Relay { lane.hop.on_sent(now) } else { None };
         let exhausted = left == 0 || lane.hop.credit() == Cells::ZERO;
         node.track(now, &cell, index, direction, Station::Outbuf);
+        let weight = node.config.priority_factor.weight(class);
         let state = node.channel(channel);
         state.outbuf.push_back(cell);
-        state.policy.on_flush(now, key, Cells::new(1), Weight::ONE);
+        state.policy.on_flush(now, key, Cells::new(1), weight);
         if exhausted {
             state.policy.on_blocked(now, key);
         }

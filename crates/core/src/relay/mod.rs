@@ -4,12 +4,14 @@
 //!
 //! Rooms: [`flow`](self) moves cells from circuit queues to the kernel, `cells` takes what
 //! arrives, `edge` packages and delivers streams, `build` makes circuits, `close` ends them,
-//! `buckets` limits the rate.
+//! `buckets` limits the rate,
+//! `class` passes on whose traffic can wait.
 
 mod bounds;
 mod buckets;
 mod build;
 mod cells;
+mod class;
 mod close;
 mod edge;
 mod flow;

@@ -3,8 +3,29 @@
 //! A scheduler moves cells from circuit queues to output buffers and from there to the kernel,
 //! through the [`Host`] that the relay lends it. It never sees a cell.
 
+mod by_channel;
+mod eligible;
+mod global;
+mod global_limit;
+mod kist;
+mod kist_deployed;
+mod kist_lite;
+mod pending;
+mod rounds;
+mod runs;
 mod vanilla;
+mod write;
 
+#[cfg(test)]
+mod tests;
+
+pub use global::{Global, GlobalConfig, NoLimits};
+pub use global_limit::GlobalLimitConfig;
+pub use kist::{KernelLimits, Kist, KistConfig, socket_limit};
+pub use kist_deployed::{KistDeployed, KistDeployedConfig, WindowLimit};
+pub use kist_lite::{KistLite, KistLiteConfig, OutbufLimit};
+pub use rounds::{Rounds, WriteLimits};
+pub use runs::{ChannelLimit, Runs};
 pub use vanilla::{Vanilla, VanillaConfig};
 
 use crate::circuit_policy::Priority;
@@ -62,6 +83,14 @@ pub trait Scheduler: fmt::Debug + Send {
 pub enum SchedulerConfig {
     /// [`Vanilla`].
     Vanilla(VanillaConfig),
+    /// [`Global`].
+    Global(GlobalConfig),
+    /// [`Kist`].
+    Kist(KistConfig),
+    /// [`KistDeployed`].
+    KistDeployed(KistDeployedConfig),
+    /// [`KistLite`].
+    KistLite(KistLiteConfig),
     /// Whatever this function builds: the way in for algorithms outside this workspace.
     Custom(fn() -> Box<dyn Scheduler>),
 }
@@ -77,16 +106,30 @@ impl SchedulerConfig {
     pub fn build(&self) -> AnyScheduler {
         match self {
             SchedulerConfig::Vanilla(config) => AnyScheduler::Vanilla(Vanilla::new(*config)),
+            SchedulerConfig::Global(config) => AnyScheduler::Global(Box::new(Global::new(*config))),
+            SchedulerConfig::Kist(config) => AnyScheduler::Kist(Box::new(Kist::new(*config))),
+            SchedulerConfig::KistDeployed(config) => {
+                AnyScheduler::KistDeployed(Box::new(KistDeployed::new(*config)))
+            }
+            SchedulerConfig::KistLite(config) => AnyScheduler::KistLite(Box::new(KistLite::new(*config))),
             SchedulerConfig::Custom(build) => AnyScheduler::Custom(build()),
         }
     }
 }
 
-/// A built-in scheduler without an allocation, or anyone's.
+/// A built-in scheduler, or anyone's. Those with a memory are boxed: a client, of which there are many, needs none.
 #[derive(Debug)]
 pub enum AnyScheduler {
     /// [`Vanilla`].
     Vanilla(Vanilla),
+    /// [`Global`].
+    Global(Box<Global>),
+    /// [`Kist`].
+    Kist(Box<Kist>),
+    /// [`KistDeployed`].
+    KistDeployed(Box<KistDeployed>),
+    /// [`KistLite`].
+    KistLite(Box<KistLite>),
     /// An algorithm from outside.
     Custom(Box<dyn Scheduler>),
 }
@@ -95,6 +138,10 @@ macro_rules! each {
     ($self:ident, $scheduler:ident => $call:expr) => {
         match $self {
             AnyScheduler::Vanilla($scheduler) => $call,
+            AnyScheduler::Global($scheduler) => $call,
+            AnyScheduler::Kist($scheduler) => $call,
+            AnyScheduler::KistDeployed($scheduler) => $call,
+            AnyScheduler::KistLite($scheduler) => $call,
             AnyScheduler::Custom($scheduler) => $call,
         }
     };

@@ -1,6 +1,7 @@
 //! A cell that notices every mistake on its way.
 
 use crate::cell::{Cell, CircId, Command, Message, Payload, PeerId, StreamId, Tag};
+use crate::circuit_policy::PriorityClass;
 use crate::hop_control::Feedback;
 
 /// A cell without bytes: its layers are counted, its payload is a place in a transfer.
@@ -18,6 +19,8 @@ enum Body {
     Destroy,
     /// `None` is malformed.
     Feedback(Option<Feedback>),
+    /// `None` is malformed.
+    Class(Option<PriorityClass>),
     /// Layers, innermost first, and the message; `None` is a malformed message.
     Relay(Vec<Skin>, Option<StreamId>, Option<Box<Message<TestCell>>>),
 }
@@ -73,6 +76,7 @@ impl TestCell {
             Command::Relay => Body::Relay(vec![GARBLED], None, None),
             Command::Destroy => Body::Destroy,
             Command::Feedback => Body::Feedback(None),
+            Command::Class => Body::Class(None),
         };
         TestCell { id, body }
     }
@@ -117,6 +121,7 @@ impl Cell for TestCell {
             Body::Created(_) => Command::Created,
             Body::Destroy => Command::Destroy,
             Body::Feedback(_) => Command::Feedback,
+            Body::Class(_) => Command::Class,
             Body::Relay(..) => Command::Relay,
         }
     }
@@ -146,6 +151,12 @@ impl Cell for TestCell {
             Body::Feedback(feedback) => feedback,
             _ => None,
         }
+    }
+    fn class(id: CircId, class: PriorityClass) -> Self {
+        TestCell { id, body: Body::Class(Some(class)) }
+    }
+    fn as_class(&self) -> Option<PriorityClass> {
+        if let Body::Class(class) = self.body { class } else { None }
     }
     fn relay(id: CircId, stream: Option<StreamId>, message: Message<Self>) -> Self {
         TestCell { id, body: Body::Relay(Vec::new(), stream, Some(Box::new(message))) }

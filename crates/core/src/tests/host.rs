@@ -4,7 +4,7 @@ use super::cell::{Piece, TestCell};
 use crate::cell::Cell;
 use crate::kernel::{Interest, Kernel, SocketInfo, StreamRead};
 use crate::{ChannelKey, CircId, StreamKey};
-use penstock_units::{Bytes, Instant};
+use penstock_units::{Bytes, Duration, Instant};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -173,7 +173,11 @@ impl Kernel<TestCell> for Host {
             capacity: Bytes::new(end.send_buffer),
             queued,
             not_sent: queued,
-            ..SocketInfo::default()
+            // As if its buffer were its window.
+            cwnd: (end.send_buffer / 512) as u32,
+            unacked: end.sending.len() as u32,
+            mss: 512,
+            rtt: Duration::ZERO,
         }
     }
 

@@ -4,9 +4,11 @@
 
 use super::cell::TestCell;
 use super::host::Side;
+use super::schedulers::schedulers;
 use super::util::Net;
 use crate::cell::{Cell, CircId, Command};
 use crate::config::{Bandwidth, Refill};
+use crate::scheduler::SchedulerConfig;
 use crate::{CircuitIndex, RelayConfig};
 use penstock_units::{Bytes, DataRate, Duration, Seed};
 use proptest::prelude::*;
@@ -73,7 +75,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => (0usize..16, any::<bool>()).prop_map(|(transfer, server)| Operation::Resume { transfer, server }),
         1 => (node.clone(), node.clone()).prop_map(|(from, to)| Operation::Disconnect { from, to }),
         1 => node.clone().prop_map(Operation::Timer),
-        1 => (node.clone(), node, 0usize..5, 0u32..6)
+        1 => (node.clone(), node, 0usize..6, 0u32..6)
             .prop_map(|(from, to, command, id)| Operation::Forge { from, to, command, id }),
         4 => (1u64..400).prop_map(|millis| Operation::Wait { millis }),
         4 => (1usize..3000).prop_map(|steps| Operation::Step { steps }),
@@ -81,7 +83,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 }
 
 /// Two clients (0 and 1), three relays (2, 3, 4); one relay is slow.
-fn network(seed: u64) -> Net {
+fn network(seed: u64, scheduler: &SchedulerConfig) -> Net {
     let mut net = Net::path(0, &RelayConfig::default());
     net.shuffle = Some(Seed(seed).stream("ready"));
     net.add(true, RelayConfig::default());
@@ -89,15 +91,16 @@ fn network(seed: u64) -> Net {
         let bandwidth =
             (relay == 1).then_some(Bandwidth { rate: DataRate::kib(150), burst: Bytes::kib(100) });
         let refill = Refill { interval: Duration::from_millis(100), phase: Duration::from_millis(20) };
-        net.add(false, RelayConfig { bandwidth, refill, ..RelayConfig::default() });
+        let scheduler = scheduler.clone();
+        net.add(false, RelayConfig { bandwidth, refill, scheduler, ..RelayConfig::default() });
     }
     net
 }
 
 const PATHS: [[usize; 3]; 6] = [[2, 3, 4], [2, 4, 3], [3, 2, 4], [3, 4, 2], [4, 3, 2], [2, 3, 2]];
 
-const COMMANDS: [Command; 5] =
-    [Command::Create, Command::Created, Command::Relay, Command::Destroy, Command::Feedback];
+const COMMANDS: [Command; 6] =
+    [Command::Create, Command::Created, Command::Relay, Command::Destroy, Command::Feedback, Command::Class];
 
 /// A circuit that a client began.
 struct Made {
@@ -168,9 +171,10 @@ proptest! {
     #[test]
     fn nothing_panics_and_what_nobody_closed_arrives(
         seed in any::<u64>(),
+        scheduler in 0usize..6,
         operations in proptest::collection::vec(operation(), 1..60),
     ) {
-        let mut net = network(seed);
+        let mut net = network(seed, &schedulers()[scheduler]);
         let mut made = Vec::new();
         for operation in &operations {
             perform(&mut net, &mut made, operation);

@@ -5,6 +5,7 @@ use super::host::Side;
 use super::lawless::Lawless;
 use super::util::Net;
 use crate::cell::{Cell, CircId, Command, Message, PeerId, StreamId};
+use crate::circuit_policy::PriorityClass;
 use crate::edge_control::{EdgeControl, EdgeControlConfig};
 use crate::hop_control::Feedback;
 use crate::{CircuitIndex, Direction, RelayConfig, Violation};
@@ -469,4 +470,30 @@ fn an_exit_that_ignores_the_stream_window_loses_the_circuit() {
     let transfer = attack.net.transfer(0, attack.circuit, 1 << 20, 0);
     attack.net.stall(transfer, Side::Client, true);
     attack.assert_closed_for(0, Violation::WindowExceeded);
+}
+
+#[test]
+fn a_class_from_the_exits_side_closes_the_circuit() {
+    let mut attack = Attack::new();
+    let id = attack.id(2, Direction::Forward);
+    attack.net.inject(3, 2, TestCell::class(id, PriorityClass::Worse));
+    attack.assert_closed_for(2, Violation::UnexpectedCell);
+}
+
+#[test]
+fn a_malformed_class_closes_the_circuit() {
+    let mut attack = Attack::new();
+    let id = attack.id(1, Direction::Backward);
+    attack.net.inject(0, 1, TestCell::malformed(id, Command::Class));
+    attack.assert_closed_for(1, Violation::UnexpectedCell);
+}
+
+/// Each change makes the relay say so to the next one, which may not read.
+#[test]
+fn whoever_changes_its_mind_too_often_fills_no_queue() {
+    let mut attack = Attack::new();
+    let id = attack.id(1, Direction::Backward);
+    let classes = [PriorityClass::Worse, PriorityClass::Better].into_iter().cycle().take(6000);
+    attack.net.inject_all(0, 1, classes.map(|class| TestCell::class(id, class)));
+    attack.assert_closed_for(1, Violation::QueueExceeded);
 }

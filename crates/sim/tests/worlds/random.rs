@@ -4,6 +4,16 @@ use crate::util::{Lab, assert_conserved};
 use penstock_record::Outcome as Ending;
 use proptest::prelude::*;
 
+/// Those with their own keys are set to what is not their default.
+const SCHEDULERS: [&str; 6] = [
+    "vanilla",
+    "global",
+    "kist",
+    "{ kind = 'kist', global_limit = 'rate', interval = '7 ms' }",
+    "{ kind = 'kist-deployed', interval = '2 ms' }",
+    "kist-lite",
+];
+
 #[derive(Clone, Debug)]
 struct Plan {
     rtt_ms: u64,
@@ -19,6 +29,7 @@ struct Plan {
     pause_ms: u64,
     web_bytes: u64,
     outbuf: (u64, u64),
+    scheduler: usize,
     mss: u64,
     reno: bool,
     crowd: u32,
@@ -35,7 +46,7 @@ fn plan() -> impl Strategy<Value = Plan> {
     let buckets = (proptest::option::of((20u64..2000, 1u64..1500)), proptest::option::of(20u64..2000));
     let buffer = || proptest::option::of(4096u64..300_000);
     let client = (proptest::option::of(50u64..8000), any::<bool>(), 0u64..2000, 1u64..200_000, 1u32..6);
-    let tor = (100u32..=1000, (1u64..40_000, 0u64..40_000));
+    let tor = (100u32..=1000, (1u64..40_000, 0u64..40_000), 0..SCHEDULERS.len());
     (network, buckets, (buffer(), buffer()), client, tor, (88u64..9000, any::<bool>()), any::<u32>())
         .prop_map(|(network, buckets, buffers, client, tor, tcp, seed)| Plan {
             rtt_ms: network.0,
@@ -52,6 +63,7 @@ fn plan() -> impl Strategy<Value = Plan> {
             crowd: client.4,
             window: tor.0,
             outbuf: (tor.1.0, tor.1.0 + tor.1.1),
+            scheduler: tor.2,
             mss: tcp.0,
             reno: tcp.1,
             seed: seed.into(),
@@ -70,13 +82,18 @@ impl Plan {
             .set("network.loss", &format!("{:?}", self.loss))
             .set("network.link_queue", &format!("{} B", self.queue.max(self.mss + 100)))
             .set("relay.edge_control.circuit_window", &self.window.to_string())
-            .set("relay.scheduler.outbuf_low", &format!("{} B", self.outbuf.0))
-            .set("relay.scheduler.outbuf_high", &format!("{} B", self.outbuf.1))
+            .set("relay.scheduler", SCHEDULERS[self.scheduler])
+            .set("relay.circuit_policy", "ewma")
+            .set("clients.web.priority_class", "worse")
             .set("tcp.mss", &format!("{} B", self.mss))
             .set("tcp.congestion", if self.reno { "reno" } else { "cubic" })
             .set("workloads.web.size", &format!("uniform(1 B, {} B)", self.web_bytes))
             .set("workloads.web.pause", &format!("uniform(0 s, {} ms)", self.pause_ms))
             .set("workloads.web.fresh_circuit", if self.fresh { "true" } else { "false" });
+        if self.scheduler == 0 {
+            lab = lab.set("relay.scheduler.outbuf_low", &format!("{} B", self.outbuf.0));
+            lab = lab.set("relay.scheduler.outbuf_high", &format!("{} B", self.outbuf.1));
+        }
         for (relay, rate) in ["entry", "middle", "exit"].iter().zip(self.links) {
             lab = lab.set(&format!("relays.{relay}.link"), &format!("{rate} KiB/s"));
         }

@@ -4,6 +4,7 @@
 //! encryption does, so that a lost or misplaced cell makes the rest unreadable. They hide nothing.
 
 use penstock_core::cell::{CircId, Command, MAX_PAYLOAD, Message, Payload, PeerId, StreamId, Tag};
+use penstock_core::circuit_policy::PriorityClass;
 use penstock_core::hop_control::Feedback;
 use penstock_core::{Cell, Direction};
 use std::num::{NonZeroU16, NonZeroU32};
@@ -101,6 +102,7 @@ impl Cell for LinuxCell {
             2 => Command::Created,
             3 => Command::Relay,
             5 => Command::Feedback,
+            6 => Command::Class,
             _ => Command::Destroy,
         }
     }
@@ -126,6 +128,12 @@ impl Cell for LinuxCell {
     fn as_feedback(&self) -> Option<Feedback> {
         let direction = if self.get(BODY) == 0 { Direction::Forward } else { Direction::Backward };
         Some(Feedback { direction, forwarded: self.get(BODY + 4), allowance: self.get(BODY + 8) })
+    }
+    fn class(id: CircId, class: PriorityClass) -> Self {
+        LinuxCell::new(id, 6).put(BODY, u32::from(class == PriorityClass::Worse))
+    }
+    fn as_class(&self) -> Option<PriorityClass> {
+        [PriorityClass::Better, PriorityClass::Worse].get(self.get(BODY) as usize).copied()
     }
 
     fn relay(id: CircId, stream: Option<StreamId>, message: Message<Self>) -> Self {

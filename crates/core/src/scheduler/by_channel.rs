@@ -1,0 +1,25 @@
+//! Something for each channel, found by its key.
+
+use crate::keys::ChannelKey;
+
+/// A value for each channel; keys are dense. A channel that nobody asked about has the default.
+#[derive(Debug, Default)]
+pub(super) struct ByChannel<T>(Vec<T>);
+
+impl<T: Default> ByChannel<T> {
+    /// The channel's value.
+    pub(super) fn at(&mut self, channel: ChannelKey) -> &mut T {
+        let index = channel.0 as usize;
+        if self.0.len() <= index {
+            self.0.resize_with(index + 1, T::default);
+        }
+        &mut self.0[index]
+    }
+
+    /// The channel is gone; its key may come again.
+    pub(super) fn forget(&mut self, channel: ChannelKey) {
+        if let Some(value) = self.0.get_mut(channel.0 as usize) {
+            *value = T::default();
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The best of many channels, cell by cell.
+
+use super::by_channel::ByChannel;
+use crate::circuit_policy::Priority;
+use crate::keys::ChannelKey;
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
+/// Channels that may take cells in this run, best circuit first.
+///
+/// Within a run a channel's priority changes only when a cell of it is taken, and only the best one's is: a heap
+/// whose top changes is enough. Ties go to the channel that was served least recently, then to the lower key, so
+/// that channels take turns where priorities say nothing (round robin).
+///
+/// Source: KIST §5.2 (`scheduleCell`); C tor `scheduler_compare_channels()`. Deviation: C tor breaks ties by address.
+#[derive(Debug, Default)]
+pub(super) struct Eligible {
+    heap: BinaryHeap<Candidate>,
+    served: u64,
+    turns: ByChannel<u64>,
+}
+
+#[derive(Debug)]
+struct Candidate {
+    priority: Priority,
+    /// When it was served last, as a running number; 0 is never.
+    turn: u64,
+    channel: ChannelKey,
+}
+
+impl Eligible {
+    /// A channel that is not in yet, with the priority of its best circuit.
+    pub(super) fn enter(&mut self, channel: ChannelKey, priority: Priority) {
+        let turn = *self.turns.at(channel);
+        self.heap.push(Candidate { priority, turn, channel });
+    }
+
+    /// Whose turn it is.
+    pub(super) fn best(&self) -> Option<ChannelKey> {
+        self.heap.peek().map(|candidate| candidate.channel)
+    }
+
+    /// The best one was served. It has this priority now, or leaves.
+    pub(super) fn served(&mut self, priority: Option<Priority>) {
+        let Some(mut best) = self.heap.peek_mut() else { return };
+        self.served += 1;
+        *self.turns.at(best.channel) = self.served;
+        match priority {
+            Some(priority) => (best.priority, best.turn) = (priority, self.served),
+            None => drop(PeekMut::pop(best)),
+        }
+    }
+
+    /// The best one leaves without having been served.
+    pub(super) fn dismiss(&mut self) {
+        self.heap.pop();
+    }
+
+    /// The channel is gone; it is in no run.
+    pub(super) fn forget(&mut self, channel: ChannelKey) {
+        self.turns.forget(channel);
+    }
+}
+
+/// The greatest goes first.
+impl Ord for Candidate {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let priority = other.priority.0.total_cmp(&self.priority.0);
+        priority.then(other.turn.cmp(&self.turn)).then(other.channel.cmp(&self.channel))
+    }
+}
+
+impl PartialOrd for Candidate {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Candidate {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Candidate {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_priority_goes_first_and_equals_take_turns() {
+        let mut eligible = Eligible::default();
+        for (channel, priority) in [(4, 1.0), (2, 1.0), (9, 0.5)] {
+            eligible.enter(ChannelKey(channel), Priority(priority));
+        }
+        let mut served = Vec::new();
+        for priority in [Some(1.0), Some(1.0), Some(1.0), None, None, None] {
+            served.push(eligible.best().unwrap().0);
+            eligible.served(priority.map(Priority));
+        }
+        assert_eq!(served, [9, 2, 4, 9, 2, 4]);
+        assert_eq!(eligible.best(), None);
+    }
+
+    #[test]
+    fn turns_outlast_a_run() {
+        let mut eligible = Eligible::default();
+        for best in [1, 2, 1] {
+            eligible.enter(ChannelKey(1), Priority(0.0));
+            eligible.enter(ChannelKey(2), Priority(0.0));
+            assert_eq!(eligible.best(), Some(ChannelKey(best)));
+            eligible.served(None);
+            eligible.dismiss();
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Global scheduling alone: whatever the kernel takes.
+
+use super::Host;
+use super::rounds::{GLOBAL_WRITE_TIMEOUT, Rounds, WriteLimits};
+use crate::keys::ChannelKey;
+use penstock_units::{Bytes, Duration, Instant};
+
+/// When a global scheduler writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GlobalConfig {
+    /// From the first channel that has something to send to the round that serves it [ns] (`GlobalWriteTimeout`).
+    pub interval: Duration,
+}
+
+impl Default for GlobalConfig {
+    fn default() -> Self {
+        GlobalConfig { interval: GLOBAL_WRITE_TIMEOUT }
+    }
+}
+
+/// No limits: a channel takes cells until the kernel is full and 16 KiB wait in its output buffer.
+///
+/// Source: KIST §5.3 ("global scheduling without enforcing the write limits"); its prototype's `autotune.c` for the
+/// 16 KiB. Deviation: none.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoLimits;
+
+impl WriteLimits for NoLimits {
+    const UNFLUSHED: Bytes = Bytes::kib(16);
+
+    fn collect(&mut self, _now: Instant, _pending: &[ChannelKey], _host: &dyn Host) {}
+    fn left(&mut self, _channel: ChannelKey) -> Bytes {
+        super::write::ALL
+    }
+    fn charge(&mut self, _channel: ChannelKey, _bytes: Bytes) {}
+    fn written(&mut self, _channel: ChannelKey, _charged: Bytes, _bytes: Bytes) {}
+    fn forget(&mut self, _channel: ChannelKey) {}
+}
+
+/// KIST's rounds without its limits.
+pub type Global = Rounds<NoLimits>;
+
+impl Global {
+    /// The scheduler of one relay.
+    pub fn new(config: GlobalConfig) -> Self {
+        Rounds::with(config.interval, NoLimits)
+    }
+}

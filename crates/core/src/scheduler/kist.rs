@@ -1,0 +1,135 @@
+//! KIST as printed: no more to the kernel than it will send at once.
+
+use super::Host;
+use super::by_channel::ByChannel;
+use super::global_limit::{GlobalLimit, GlobalLimitConfig};
+use super::rounds::{GLOBAL_WRITE_TIMEOUT, Rounds, WriteLimits};
+use crate::kernel::SocketInfo;
+use crate::keys::ChannelKey;
+use penstock_units::{Bytes, Duration, Instant};
+
+/// How KIST writes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KistConfig {
+    /// From the first channel that has something to send to the round that serves it [ns] (`GlobalWriteTimeout`).
+    pub interval: Duration,
+    /// What all channels together may get in a round.
+    pub global_limit: GlobalLimitConfig,
+}
+
+impl Default for KistConfig {
+    fn default() -> Self {
+        KistConfig { interval: GLOBAL_WRITE_TIMEOUT, global_limit: GlobalLimitConfig::default() }
+    }
+}
+
+/// What a socket's buffer and congestion window take at once [B].
+///
+/// Source: KIST §5.2, equation 1. Deviation: never below zero, where Linux's numbers contradict each other.
+pub fn socket_limit(info: &SocketInfo) -> Bytes {
+    let socket_space = info.capacity.saturating_sub(info.queued);
+    let tcp_space = u64::from(info.cwnd.saturating_sub(info.unacked)) * u64::from(info.mss);
+    socket_space.min(Bytes::new(tcp_space))
+}
+
+/// Limits from what the kernel says at the beginning of each round.
+///
+/// Source: KIST §5.2, equations 1 and 2. Deviation: only sockets that may have something in their buffers are asked,
+/// which gives the same sum; what a closed connection had there does not count as drained.
+#[derive(Debug)]
+pub struct KernelLimits {
+    global: GlobalLimit,
+    sockets: ByChannel<Socket>,
+    /// Those that had something in their buffers when they were last seen.
+    filled: Vec<ChannelKey>,
+    round: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Socket {
+    /// What may be sent in this round, and what is [B].
+    limit: Bytes,
+    used: Bytes,
+    /// What its buffer held after the last round [B].
+    held: Bytes,
+    /// In which round the kernel was asked.
+    asked: u64,
+    filled: bool,
+}
+
+impl KernelLimits {
+    fn new(global: GlobalLimitConfig) -> Self {
+        let (sockets, filled) = (ByChannel::default(), Vec::new());
+        KernelLimits { global: GlobalLimit::new(global), sockets, filled, round: 0 }
+    }
+}
+
+impl Socket {
+    /// What left its buffer since the last round [B].
+    fn drained(&mut self, queued: Bytes) -> Bytes {
+        std::mem::replace(&mut self.held, queued).saturating_sub(queued)
+    }
+}
+
+impl WriteLimits for KernelLimits {
+    const UNFLUSHED: Bytes = Bytes::ZERO;
+
+    fn collect(&mut self, now: Instant, pending: &[ChannelKey], host: &dyn Host) {
+        self.round += 1;
+        let (round, sockets) = (self.round, &mut self.sockets);
+        let mut drained = Bytes::ZERO;
+        for channel in pending {
+            let info = host.socket_info(*channel);
+            let socket = sockets.at(*channel);
+            (socket.limit, socket.used, socket.asked) = (socket_limit(&info), Bytes::ZERO, round);
+            drained += socket.drained(info.queued);
+        }
+        if self.global.is_off() {
+            return;
+        }
+        self.filled.retain(|channel| {
+            let socket = sockets.at(*channel);
+            if socket.asked != round {
+                drained += socket.drained(host.socket_info(*channel).queued);
+            }
+            socket.filled = socket.held > Bytes::ZERO;
+            socket.filled
+        });
+        self.global.begin(now, drained);
+    }
+
+    fn left(&mut self, channel: ChannelKey) -> Bytes {
+        let socket = self.sockets.at(channel);
+        socket.limit.saturating_sub(socket.used).min(self.global.left())
+    }
+
+    fn charge(&mut self, channel: ChannelKey, bytes: Bytes) {
+        self.sockets.at(channel).used += bytes;
+        self.global.charge(bytes);
+    }
+
+    fn written(&mut self, channel: ChannelKey, charged: Bytes, bytes: Bytes) {
+        let socket = self.sockets.at(channel);
+        socket.used = socket.used - charged + bytes;
+        socket.held += bytes;
+        self.global.written(charged, bytes);
+        if bytes > Bytes::ZERO && !self.global.is_off() && !std::mem::replace(&mut socket.filled, true) {
+            self.filled.push(channel);
+        }
+    }
+
+    fn forget(&mut self, channel: ChannelKey) {
+        self.sockets.forget(channel);
+        self.filled.retain(|other| *other != channel);
+    }
+}
+
+/// Kernel-informed socket transport: global scheduling within what the kernel can send.
+pub type Kist = Rounds<KernelLimits>;
+
+impl Kist {
+    /// The scheduler of one relay.
+    pub fn new(config: KistConfig) -> Self {
+        Rounds::with(config.interval, KernelLimits::new(config.global_limit))
+    }
+}

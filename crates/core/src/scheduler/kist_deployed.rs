@@ -1,0 +1,61 @@
+//! KIST as C tor has it since 0.3.2.
+
+use super::Host;
+use super::runs::{ChannelLimit, RUN_INTERVAL, Runs};
+use crate::kernel::SocketInfo;
+use crate::keys::ChannelKey;
+use penstock_units::{Bytes, Duration};
+
+/// How C tor's KIST writes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KistDeployedConfig {
+    /// Least time between two runs [ns], above zero (`KISTSchedRunInterval`, 10 ms unless the consensus says otherwise;
+    /// today's says 2 ms).
+    pub interval: Duration,
+    /// How many congestion windows may wait unsent behind the one under way [1] (`KISTSockBufSizeFactor`).
+    pub factor: f64,
+}
+
+impl Default for KistDeployedConfig {
+    fn default() -> Self {
+        KistDeployedConfig { interval: RUN_INTERVAL, factor: 1.0 }
+    }
+}
+
+/// What the kernel can send now, and what it needs until the next ACKs come.
+///
+/// (cwnd - unacked) · mss + cwnd · mss · factor - what waits unsent in the kernel - what waits in the output buffer,
+/// and never below zero.
+///
+/// Source: C tor `scheduler_kist.c`, `update_socket_info_impl()`. Deviation: none.
+#[derive(Clone, Copy, Debug)]
+pub struct WindowLimit {
+    factor: f64,
+}
+
+impl WindowLimit {
+    fn of(&self, info: &SocketInfo, outbuf: Bytes) -> Bytes {
+        let mss = u64::from(info.mss);
+        let tcp_space = u64::from(info.cwnd.saturating_sub(info.unacked)) * mss;
+        // Far below 2^53, so that the product is exact for whole factors.
+        let allowed = (u64::from(info.cwnd) * mss) as f64 * self.factor;
+        let extra = (allowed as u64).saturating_add(tcp_space);
+        Bytes::new(extra).saturating_sub(info.not_sent).saturating_sub(outbuf)
+    }
+}
+
+impl ChannelLimit for WindowLimit {
+    fn limit(&self, channel: ChannelKey, host: &dyn Host) -> Bytes {
+        self.of(&host.socket_info(channel), host.outbuf(channel))
+    }
+}
+
+/// C tor's default scheduler on Linux.
+pub type KistDeployed = Runs<WindowLimit>;
+
+impl KistDeployed {
+    /// The scheduler of one relay.
+    pub fn new(config: KistDeployedConfig) -> Self {
+        Runs::with(config.interval, WindowLimit { factor: config.factor })
+    }
+}

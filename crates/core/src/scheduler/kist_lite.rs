@@ -1,0 +1,52 @@
+//! C tor's KIST for hosts whose kernel does not tell.
+
+use super::Host;
+use super::runs::{CELL, CHARGE, ChannelLimit, RUN_INTERVAL, Runs};
+use crate::keys::ChannelKey;
+use penstock_units::{Bytes, Duration};
+
+/// When KISTLite writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KistLiteConfig {
+    /// Least time between two runs [ns], above zero (`KISTSchedRunInterval`).
+    pub interval: Duration,
+}
+
+impl Default for KistLiteConfig {
+    fn default() -> Self {
+        KistLiteConfig { interval: RUN_INTERVAL }
+    }
+}
+
+/// As many cells as fill the output buffer up to C tor's high-water mark of 32 KiB, begun ones included.
+///
+/// Source: C tor `channel_tls_num_cells_writeable_method()`, `update_socket_info_impl()` (its fallback).
+/// Deviation: none.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OutbufLimit;
+
+/// C tor's `OR_CONN_HIGHWATER` [B].
+const HIGH_WATER: Bytes = Bytes::kib(32);
+
+impl OutbufLimit {
+    fn of(outbuf: Bytes) -> Bytes {
+        let cells = HIGH_WATER.saturating_sub(outbuf).get().div_ceil(CELL);
+        Bytes::new(cells * CHARGE.get())
+    }
+}
+
+impl ChannelLimit for OutbufLimit {
+    fn limit(&self, channel: ChannelKey, host: &dyn Host) -> Bytes {
+        OutbufLimit::of(host.outbuf(channel))
+    }
+}
+
+/// KIST without asking the kernel.
+pub type KistLite = Runs<OutbufLimit>;
+
+impl KistLite {
+    /// The scheduler of one relay.
+    pub fn new(config: KistLiteConfig) -> Self {
+        Runs::with(config.interval, OutbufLimit)
+    }
+}

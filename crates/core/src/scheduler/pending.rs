@@ -1,0 +1,80 @@
+//! Channels that wait for the scheduler's next run, and when it is.
+
+use super::by_channel::ByChannel;
+use crate::keys::ChannelKey;
+use penstock_units::Instant;
+
+/// A set of channels in the order in which they began to wait, and the timer of their run.
+///
+/// Source: KIST algorithm 1. Deviation: none.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    order: Vec<ChannelKey>,
+    waits: ByChannel<bool>,
+    due: Option<Instant>,
+}
+
+impl Pending {
+    /// Adds a channel that may wait already; the first one arms the timer for `at`.
+    pub(super) fn add(&mut self, channel: ChannelKey, at: Instant) {
+        if !std::mem::replace(self.waits.at(channel), true) {
+            self.order.push(channel);
+            self.due.get_or_insert(at);
+        }
+    }
+
+    /// When the run is; `None` while nobody waits.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Moves all channels to `into`, which must be empty, and disarms the timer.
+    pub(super) fn take(&mut self, into: &mut Vec<ChannelKey>) {
+        std::mem::swap(&mut self.order, into);
+        for channel in &*into {
+            *self.waits.at(*channel) = false;
+        }
+        self.due = None;
+    }
+
+    /// The channel is gone.
+    pub(super) fn forget(&mut self, channel: ChannelKey) {
+        if std::mem::take(self.waits.at(channel)) {
+            self.order.retain(|other| *other != channel);
+            if self.order.is_empty() {
+                self.due = None;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_twice_and_the_first_one_sets_the_time() {
+        let mut pending = Pending::default();
+        for (channel, at) in [(3, 10), (1, 11), (3, 12)] {
+            pending.add(ChannelKey(channel), Instant::from_millis(at));
+        }
+        assert_eq!(pending.due(), Some(Instant::from_millis(10)));
+        let mut run = Vec::new();
+        pending.take(&mut run);
+        assert_eq!((run, pending.due()), (vec![ChannelKey(3), ChannelKey(1)], None));
+    }
+
+    #[test]
+    fn the_last_channel_that_goes_disarms_the_timer() {
+        let mut pending = Pending::default();
+        pending.add(ChannelKey(1), Instant::from_millis(10));
+        pending.add(ChannelKey(2), Instant::from_millis(10));
+        pending.forget(ChannelKey(1));
+        pending.forget(ChannelKey(7));
+        assert!(pending.due().is_some());
+        pending.forget(ChannelKey(2));
+        assert_eq!(pending.due(), None);
+        pending.add(ChannelKey(2), Instant::from_millis(30));
+        assert_eq!(pending.due(), Some(Instant::from_millis(30)), "its key may come again");
+    }
+}

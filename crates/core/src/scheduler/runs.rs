@@ -1,0 +1,181 @@
+//! The loop that C tor runs today: pending channels only, at once or after the interval, best circuit first.
+
+use super::by_channel::ByChannel;
+use super::eligible::Eligible;
+use super::pending::Pending;
+use super::write::{ALL, Held, write_out};
+use super::{Host, Scheduler};
+use crate::keys::ChannelKey;
+use penstock_units::{Bytes, Duration, Instant};
+use std::fmt;
+
+/// C tor's `KIST_SCHED_RUN_INTERVAL_DEFAULT` [ns].
+pub(super) const RUN_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A cell with circuit ids of four bytes [B] (C tor: `CELL_MAX_NETWORK_SIZE`).
+pub(super) const CELL: u64 = 514;
+
+/// What a cell is charged, TLS included [B] (and `TLS_PER_CELL_OVERHEAD`, 29).
+pub(super) const CHARGE: Bytes = Bytes::new(CELL + 29);
+
+/// When a channel is left, it is written if its output buffer holds more than this [B].
+const UNWRITTEN: Bytes = Bytes::new(8 * CELL);
+
+/// How much a run may move to a channel's output buffer.
+pub trait ChannelLimit: fmt::Debug + Send {
+    /// For `channel`, asked once in a run [B].
+    fn limit(&self, channel: ChannelKey, host: &dyn Host) -> Bytes;
+}
+
+/// Serves the channels that have cells, an interval after the last run, or at once if that is over.
+///
+/// A run asks for each channel's limit and moves cells, one at a time, always of the best circuit of all channels whose
+/// limits take another whole cell. A channel whose limit is used up comes again in the next run. What the kernel
+/// refuses, and link-control cells, which no run chooses, leave when the socket is writable.
+///
+/// Source: C tor `scheduler_kist.c`: `kist_scheduler_schedule()`, `kist_scheduler_run()`, `socket_can_write()`,
+/// `channel_should_write_to_kernel()`.
+/// Deviation: a channel that the kernel or the token buckets hold back is not asked again every interval, but when the
+/// socket is writable or the buckets are refilled; C tor would meanwhile move cells to its output buffer as the limit
+/// grows. The last writes are in the order in which channels were first chosen, where C tor's is that of a hash table.
+#[derive(Debug)]
+pub struct Runs<L> {
+    interval: Duration,
+    limit: L,
+    last: Option<Instant>,
+    pending: Pending,
+    eligible: Eligible,
+    members: ByChannel<Member>,
+    /// The channels of a run, in order. Empty between runs, as `chosen` is; kept for their memory.
+    run: Vec<ChannelKey>,
+    /// Those that were best once, in that order.
+    chosen: Vec<ChannelKey>,
+}
+
+/// A channel in a run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Member {
+    left: Bytes,
+    chosen: bool,
+    held: Held,
+}
+
+impl<L: ChannelLimit> Runs<L> {
+    /// A scheduler that runs at most once in `interval`, which is above zero.
+    pub(super) fn with(interval: Duration, limit: L) -> Self {
+        Runs {
+            interval,
+            limit,
+            last: None,
+            pending: Pending::default(),
+            eligible: Eligible::default(),
+            members: ByChannel::default(),
+            run: Vec::new(),
+            chosen: Vec::new(),
+        }
+    }
+
+    /// At once means when this input is dealt with, as C tor activates an event: all its cells are there then.
+    fn pend(&mut self, now: Instant, channel: ChannelKey) {
+        let at = self.last.map_or(now, |last| now.max(last + self.interval));
+        self.pending.add(channel, at);
+    }
+
+    fn serve(&mut self, now: Instant, host: &mut dyn Host) {
+        self.last = Some(now);
+        let mut run = std::mem::take(&mut self.run);
+        self.pending.take(&mut run);
+        for channel in run.drain(..) {
+            let left = self.limit.limit(channel, host);
+            *self.members.at(channel) = Member { left, ..Member::default() };
+            if let Some(priority) = host.head(channel) {
+                self.eligible.enter(channel, priority);
+            }
+        }
+        self.run = run;
+        let mut previous = None;
+        while let Some(channel) = self.eligible.best() {
+            if let Some(left) = previous.replace(channel)
+                && left != channel
+                && host.outbuf(left) > UNWRITTEN
+            {
+                self.write(left, host);
+            }
+            self.take_cell(channel, host);
+        }
+        let mut chosen = std::mem::take(&mut self.chosen);
+        for channel in chosen.drain(..) {
+            self.write(channel, host);
+            self.end(now, channel, host);
+        }
+        self.chosen = chosen;
+    }
+
+    /// Moves a cell of the best channel if its limit lets it.
+    fn take_cell(&mut self, channel: ChannelKey, host: &mut dyn Host) {
+        let member = self.members.at(channel);
+        if !std::mem::replace(&mut member.chosen, true) {
+            self.chosen.push(channel);
+        }
+        if member.left >= CHARGE {
+            member.left -= CHARGE;
+            host.move_cell(channel);
+        }
+        let next = if member.left >= CHARGE { host.head(channel) } else { None };
+        self.eligible.served(next);
+    }
+
+    fn write(&mut self, channel: ChannelKey, host: &mut dyn Host) {
+        let member = self.members.at(channel);
+        if member.held == Held::No {
+            member.held = write_out(channel, ALL, host).1;
+        }
+    }
+
+    /// Whatever the channel has left comes again.
+    fn end(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
+        let held = self.members.at(channel).held;
+        host.want_writable(channel, held == Held::ByKernel);
+        if held == Held::No && host.head(channel).is_some() {
+            self.pend(now, channel);
+        }
+    }
+}
+
+impl<L: ChannelLimit> Scheduler for Runs<L> {
+    fn on_ready(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
+        if host.head(channel).is_some() {
+            self.pend(now, channel);
+        }
+        if host.outbuf(channel) > Bytes::ZERO {
+            host.want_writable(channel, true);
+        }
+    }
+
+    fn on_writable(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
+        let throttled = host.flush(channel, ALL).throttled;
+        host.want_writable(channel, !throttled && host.outbuf(channel) > Bytes::ZERO);
+        if host.head(channel).is_some() {
+            self.pend(now, channel);
+        }
+    }
+
+    fn on_refill(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
+        self.on_writable(now, channel, host);
+    }
+
+    fn on_timer(&mut self, now: Instant, host: &mut dyn Host) {
+        if self.pending.due().is_some_and(|due| due <= now) {
+            self.serve(now, host);
+        }
+    }
+
+    fn on_close(&mut self, channel: ChannelKey) {
+        self.pending.forget(channel);
+        self.eligible.forget(channel);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.pending.due()
+    }
+}

@@ -1,0 +1,602 @@
+//! Schedulers on a relay that only counts: each hazard that the algorithms' sources have, and a reference.
+
+mod reference;
+mod world;
+
+use super::{
+    GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, Scheduler,
+    SchedulerConfig, socket_limit,
+};
+use crate::kernel::SocketInfo;
+use crate::keys::ChannelKey;
+use penstock_units::{Bytes, DataRate, Duration, Instant};
+use proptest::prelude::*;
+use reference::Reference;
+use std::collections::BTreeMap;
+use world::{Act, CELL, RECORD, RECORD_CELLS, World};
+
+const MS: Duration = Duration::from_millis(1);
+const TG: Duration = Duration::from_millis(10);
+
+fn global() -> SchedulerConfig {
+    SchedulerConfig::Global(GlobalConfig::default())
+}
+
+fn kist(global_limit: GlobalLimitConfig) -> SchedulerConfig {
+    SchedulerConfig::Kist(KistConfig { global_limit, ..KistConfig::default() })
+}
+
+fn deployed(millis: u32) -> SchedulerConfig {
+    SchedulerConfig::KistDeployed(KistDeployedConfig {
+        interval: MS * millis,
+        ..KistDeployedConfig::default()
+    })
+}
+
+fn lite() -> SchedulerConfig {
+    SchedulerConfig::KistLite(KistLiteConfig::default())
+}
+
+fn rate(known: Option<DataRate>) -> GlobalLimitConfig {
+    GlobalLimitConfig::Rate { fill: TG, known }
+}
+
+fn all() -> Vec<SchedulerConfig> {
+    vec![
+        global(),
+        kist(GlobalLimitConfig::Off),
+        kist(GlobalLimitConfig::Drained),
+        kist(rate(None)),
+        kist(rate(Some(DataRate::mib(1)))),
+        deployed(10),
+        deployed(2),
+        lite(),
+    ]
+}
+
+/// The cells that were chosen, as channels.
+fn moved(acts: &[Act]) -> Vec<u32> {
+    let moved = |act: &Act| if let Act::Moved(channel, _) = act { Some(*channel) } else { None };
+    acts.iter().filter_map(moved).collect()
+}
+
+/// What was written to each channel [B].
+fn written(acts: &[Act]) -> BTreeMap<u32, u64> {
+    let mut written = BTreeMap::new();
+    for act in acts {
+        if let Act::Wrote(channel, bytes) = act {
+            *written.entry(*channel).or_default() += bytes;
+        }
+    }
+    written
+}
+
+/// G-35: window below what is under way, more queued than the buffer holds, no segment size.
+#[test]
+fn a_limit_is_never_below_zero() {
+    let info = |capacity, queued, cwnd, unacked, mss| SocketInfo {
+        capacity: Bytes::new(capacity),
+        queued: Bytes::new(queued),
+        cwnd,
+        unacked,
+        mss,
+        ..SocketInfo::default()
+    };
+    let vectors = [
+        (info(87_380, 0, 10, 0, 1448), 14_480),
+        (info(87_380, 14_480, 10, 10, 1448), 0),
+        (info(87_380, 10_000, 10, 12, 1448), 0),
+        (info(16_384, 20_000, 10, 0, 1448), 0),
+        (info(16_384, 10_000, 10, 2, 1448), 6_384),
+        (info(87_380, 0, 10, 0, 0), 0),
+        (info(u64::MAX, 0, u32::MAX, 0, u32::MAX), u64::from(u32::MAX) * u64::from(u32::MAX)),
+    ];
+    for (info, limit) in vectors {
+        assert_eq!(socket_limit(&info).get(), limit, "{info:?}");
+    }
+}
+
+#[test]
+fn cells_of_all_channels_go_best_first() {
+    for config in all() {
+        let (mut world, mut scheduler, mut now) = (World::with([1, 2, 3]), config.build(), Instant::ZERO);
+        for (channel, sent) in [(1, 4), (2, 0), (3, 2)] {
+            world.at(channel).circuits[0].sent = sent;
+        }
+        // Channel 1 wakes the relay; the others are there before it acts.
+        for channel in [1, 2, 3] {
+            world.arrive(now, &mut scheduler, (channel, 0), 4);
+        }
+        world.wait(&mut now, &mut scheduler, TG);
+        assert_eq!(moved(&world.acts()), [2, 2, 3, 2, 3, 2, 1, 3, 1, 3, 1, 1], "{config:?}");
+        assert!(world.channels.values().all(|channel| !channel.has_work()));
+    }
+}
+
+#[test]
+fn channels_take_turns_where_priorities_say_nothing() {
+    for config in all() {
+        let (mut world, mut scheduler, mut now) = (World::with([1, 2, 3]), config.build(), Instant::ZERO);
+        world.alike = true;
+        for channel in [3, 1, 2] {
+            world.arrive(now, &mut scheduler, (channel, 0), 2);
+        }
+        world.wait(&mut now, &mut scheduler, TG);
+        assert_eq!(moved(&world.acts()), [1, 2, 3, 1, 2, 3], "{config:?}");
+    }
+}
+
+#[test]
+fn nothing_is_timed_while_nobody_waits() {
+    for config in all() {
+        let (mut world, mut scheduler, mut now) = (World::with([1]), config.build(), Instant::ZERO);
+        assert_eq!(scheduler.poll_timeout(), None);
+        scheduler.on_ready(now, ChannelKey(1), &mut world);
+        assert_eq!(scheduler.poll_timeout(), None, "{config:?}: a channel that opens has nothing to send");
+        world.arrive(now, &mut scheduler, (1, 0), 5);
+        assert!(scheduler.poll_timeout().is_some());
+        world.wait(&mut now, &mut scheduler, TG);
+        assert_eq!(scheduler.poll_timeout(), None, "{config:?}");
+    }
+}
+
+/// As printed, a channel without anything to flush whose limit is zero in line 8 would never be notified again.
+#[test]
+fn a_channel_whose_window_was_full_writes_once_it_opens() {
+    for config in [kist(GlobalLimitConfig::Off), kist(GlobalLimitConfig::Drained), deployed(10)] {
+        let (mut world, mut scheduler, mut now) = (World::with([1]), config.build(), Instant::ZERO);
+        (world.at(1).info.unacked, world.at(1).info.not_sent) = (20, Bytes::mib(1));
+        world.arrive(now, &mut scheduler, (1, 0), 5);
+        let fired = world.wait(&mut now, &mut scheduler, TG * 20);
+        assert!((20..=21).contains(&fired.len()), "{config:?}: it is asked every interval: {}", fired.len());
+        assert_eq!(moved(&world.acts()), []);
+        (world.at(1).info.unacked, world.at(1).info.not_sent) = (0, Bytes::ZERO);
+        world.wait(&mut now, &mut scheduler, TG);
+        assert_eq!(moved(&world.acts()), [1; 5], "{config:?}");
+    }
+}
+
+/// The prototype's last loop writes the connection that was chosen last, as often as there are others.
+#[test]
+fn the_last_writes_are_of_each_channel_its_own() {
+    for config in all() {
+        let (mut world, mut scheduler, mut now) = (World::with([1, 2, 3]), config.build(), Instant::ZERO);
+        for (channel, cells) in [(1, 1), (2, 2), (3, 3)] {
+            world.arrive(now, &mut scheduler, (channel, 0), cells);
+        }
+        world.wait(&mut now, &mut scheduler, TG);
+        let expected: BTreeMap<u32, u64> = (1..=3).map(|n| (n, u64::from(n) * CELL + RECORD)).collect();
+        assert_eq!(written(&world.acts()), expected, "{config:?}");
+    }
+}
+
+/// In the prototype a connection without active circuits reports priority -1, and goes before all others.
+#[test]
+fn a_channel_without_circuits_is_written_but_never_chosen() {
+    for config in all() {
+        let (mut world, mut scheduler, mut now) = (World::with([1, 2]), config.build(), Instant::ZERO);
+        world.control(now, &mut scheduler, 1);
+        world.arrive(now, &mut scheduler, (2, 0), 3);
+        world.wait(&mut now, &mut scheduler, TG);
+        let acts = world.acts();
+        assert_eq!(moved(&acts), [2, 2, 2], "{config:?}");
+        assert_eq!(written(&acts)[&1], CELL + RECORD, "{config:?}");
+    }
+}
+
+/// Equation 2 alone would let nothing be written where nothing was written before.
+#[test]
+fn a_relay_that_never_wrote_begins_with_32_kib() {
+    for limit in [GlobalLimitConfig::Drained, rate(None)] {
+        let (mut world, mut scheduler) = (World::with([1, 2]), kist(limit).build());
+        let mut now = Instant::ZERO;
+        for channel in [1, 2] {
+            world.at(channel).info.cwnd = 1000;
+            world.arrive(now, &mut scheduler, (channel, 0), 1000);
+        }
+        world.wait(&mut now, &mut scheduler, TG);
+        let bytes: u64 = written(&world.acts()).values().sum();
+        assert!((31 << 10..33 << 10).contains(&bytes), "{limit:?}: {bytes}");
+    }
+}
+
+/// Drained is what was queued and written, without what is queued now: where a socket's queue grows, something may
+/// have left it all the same.
+#[test]
+fn the_global_limit_is_the_most_that_drained_between_two_rounds() {
+    let (mut world, mut scheduler) = (World::with([1, 2]), kist(GlobalLimitConfig::Drained).build());
+    let mut now = Instant::ZERO;
+    world.at(1).info = SocketInfo { capacity: Bytes::mib(4), cwnd: 4000, ..world.at(1).info };
+    world.arrive(now, &mut scheduler, (1, 0), 100_000);
+    let mut written_in_round = |world: &mut World, drained: u64| {
+        world.drain(now, &mut scheduler, 1, drained);
+        world.wait(&mut now, &mut scheduler, TG);
+        written(&world.acts())[&1]
+    };
+    let near = |bytes: u64, limit: u64| bytes + CELL > limit && bytes < limit + CELL + RECORD;
+    assert!(near(written_in_round(&mut world, 0), 32 << 10));
+    assert!(near(written_in_round(&mut world, 0), 32 << 10));
+    let before = world.at(1).info.queued.get();
+    let bytes = written_in_round(&mut world, 50_000);
+    assert!(near(bytes, 50_000), "{bytes}");
+    assert!(near(written_in_round(&mut world, 10_000), 50_000), "less changes nothing");
+    assert!(world.at(1).info.queued.get() > before, "the queue grew");
+}
+
+#[test]
+fn what_a_closed_connection_had_queued_has_not_drained() {
+    let (mut world, mut scheduler) = (World::with([1, 2]), kist(GlobalLimitConfig::Drained).build());
+    let mut now = Instant::ZERO;
+    for channel in [1, 2] {
+        world.at(channel).info = SocketInfo { capacity: Bytes::mib(4), cwnd: 4000, ..world.at(channel).info };
+    }
+    world.arrive(now, &mut scheduler, (1, 0), 1000);
+    world.wait(&mut now, &mut scheduler, TG * 4);
+    assert!(world.at(1).info.queued > Bytes::kib(100));
+    world.close(&mut scheduler, 1);
+    world.acts();
+    world.arrive(now, &mut scheduler, (2, 0), 1000);
+    world.wait(&mut now, &mut scheduler, TG);
+    assert!(written(&world.acts())[&2] < 33 << 10);
+}
+
+/// The prototype's bucket: what a round may write follows the greatest rate that was ever seen, in lumps of 16 KiB.
+#[test]
+fn the_recovered_limit_follows_the_greatest_rate() {
+    let known = Some(DataRate::kib(400));
+    let (mut world, mut scheduler) = (World::with([1]), kist(rate(known)).build());
+    let mut now = Instant::ZERO;
+    world.at(1).info = SocketInfo { capacity: Bytes::mib(64), cwnd: 40_000, ..world.at(1).info };
+    world.arrive(now, &mut scheduler, (1, 0), 100_000);
+    let fired = world.wait(&mut now, &mut scheduler, Duration::from_secs(2));
+    assert_eq!(fired.len(), 200, "a round every 10 ms");
+    let writes: Vec<u64> = {
+        let acts = world.acts();
+        let mut rounds = vec![0];
+        for act in acts {
+            match act {
+                Act::Asked(_) => rounds.push(0),
+                Act::Wrote(_, bytes) => *rounds.last_mut().unwrap() += bytes,
+                Act::Moved(..) => {}
+            }
+        }
+        rounds.into_iter().filter(|bytes| *bytes > 0).collect()
+    };
+    let total: u64 = writes.iter().sum();
+    let expected = (32 << 10) + 2 * 400 * 1024;
+    assert!(total.abs_diff(expected) < expected / 20, "{total} of {expected}");
+    assert!(writes.iter().skip(1).all(|bytes| *bytes > 15 << 10), "lumps: {writes:?}");
+}
+
+/// Kernel, window and buckets all say no: the relay polls the window once an interval, and nothing else.
+#[test]
+fn a_relay_that_may_write_nothing_does_not_spin_and_resumes() {
+    for config in all() {
+        let (mut world, mut scheduler, mut now) = (World::with([1, 2]), config.build(), Instant::ZERO);
+        world.tokens = Some(0);
+        world.arrive(now, &mut scheduler, (1, 0), 40);
+        let fired = world.wait(&mut now, &mut scheduler, TG * 100);
+        assert_eq!(fired.len(), 1, "{config:?}: an empty bucket is awaited");
+        assert_eq!(world.throttled, [1]);
+        world.refill(now, &mut scheduler, Some(5000));
+        world.wait(&mut now, &mut scheduler, TG * 100);
+        assert!((5000..5000 + CELL + RECORD).contains(&written(&world.acts())[&1]), "{config:?}");
+        world.refill(now, &mut scheduler, None);
+        world.wait(&mut now, &mut scheduler, TG * 2);
+        assert!(!world.at(1).has_work(), "{config:?}");
+
+        // Now the kernel is full, though its window is not.
+        world.at(2).info.queued = world.at(2).info.capacity;
+        world.arrive(now, &mut scheduler, (2, 0), 100);
+        let fired = world.wait(&mut now, &mut scheduler, TG * 100);
+        let polled = matches!(config, SchedulerConfig::Kist(_));
+        assert!(if polled { fired.len() == 100 } else { fired.len() == 1 }, "{config:?}: {}", fired.len());
+        for _ in 0..100 {
+            world.drain(now, &mut scheduler, 2, 4000);
+            world.wait(&mut now, &mut scheduler, TG);
+        }
+        assert!(!world.at(2).has_work(), "{config:?}");
+        assert_eq!(scheduler.poll_timeout(), None);
+    }
+}
+
+/// A global scheduler fills the kernel and then 16 KiB of output buffer; KIST leaves both to the next round.
+#[test]
+fn a_full_kernel_leaves_16_kib_in_the_output_buffer_of_a_global_scheduler() {
+    let (mut world, mut scheduler, mut now) = (World::with([1]), global().build(), Instant::ZERO);
+    world.arrive(now, &mut scheduler, (1, 0), 1000);
+    world.wait(&mut now, &mut scheduler, TG);
+    assert_eq!(world.at(1).outbuf * CELL, 16 << 10);
+    assert!(world.at(1).info.queued >= Bytes::kib(64) && world.at(1).wants);
+    let (mut world, mut scheduler) = (World::with([1]), kist(GlobalLimitConfig::Off).build());
+    world.arrive(now, &mut scheduler, (1, 0), 1000);
+    world.wait(&mut now, &mut scheduler, TG);
+    assert_eq!(world.at(1).outbuf, 0);
+    let limit = 20 * 1448;
+    assert!((limit - 1500..limit + CELL + RECORD).contains(&world.at(1).info.queued.get()));
+}
+
+#[test]
+fn a_channel_that_closes_while_it_waits_is_forgotten() {
+    for config in all() {
+        let (mut world, mut scheduler, mut now) = (World::with([1, 2]), config.build(), Instant::ZERO);
+        world.arrive(now, &mut scheduler, (1, 0), 50);
+        world.close(&mut scheduler, 1);
+        assert_eq!(scheduler.poll_timeout(), None, "{config:?}");
+        for channel in [2, 1] {
+            world.open(channel);
+            world.arrive(now, &mut scheduler, (channel, 0), 50);
+        }
+        world.wait(&mut now, &mut scheduler, MS);
+        world.close(&mut scheduler, 1);
+        world.wait(&mut now, &mut scheduler, TG * 9);
+        assert!(!world.at(2).has_work(), "{config:?}");
+        world.open(1);
+        world.arrive(now, &mut scheduler, (1, 2), 5);
+        world.wait(&mut now, &mut scheduler, TG);
+        assert!(!world.at(1).has_work(), "{config:?}: its key came again");
+    }
+}
+
+/// K-36: bytes that a round left are written in the order in which the round before scheduled channels.
+#[test]
+fn leftovers_go_in_the_order_of_the_last_round() {
+    let (mut world, mut scheduler) = (World::with([1, 2, 3]), kist(GlobalLimitConfig::Off).build());
+    let mut now = Instant::ZERO;
+    for (channel, sent) in [(3, 20), (1, 10), (2, 0)] {
+        world.at(channel).circuits[0].sent = sent;
+        world.at(channel).info.cwnd = 1;
+        world.arrive(now, &mut scheduler, (channel, 0), 100);
+    }
+    world.wait(&mut now, &mut scheduler, TG);
+    assert_eq!(moved(&world.acts()), [2, 2, 2, 1, 1, 1, 3, 3, 3]);
+    for channel in [3, 1, 2] {
+        world.control(now, &mut scheduler, channel);
+    }
+    world.wait(&mut now, &mut scheduler, TG);
+    let first: Vec<u32> = written_in_order(&world.acts()).into_iter().take(3).collect();
+    assert_eq!(first, [2, 1, 3]);
+}
+
+fn written_in_order(acts: &[Act]) -> Vec<u32> {
+    let wrote = |act: &Act| if let Act::Wrote(channel, _) = act { Some(*channel) } else { None };
+    acts.iter().filter_map(wrote).collect()
+}
+
+/// C tor's run comes at once if the last one was long ago, and otherwise an interval after it.
+#[test]
+fn deployed_kist_runs_at_once_after_a_pause() {
+    let (mut world, mut scheduler, mut now) = (World::with([1]), deployed(10).build(), Instant::from_secs(1));
+    world.arrive(now, &mut scheduler, (1, 0), 1);
+    assert_eq!(scheduler.poll_timeout(), Some(now));
+    world.wait(&mut now, &mut scheduler, MS * 3);
+    world.arrive(now, &mut scheduler, (1, 0), 1);
+    assert_eq!(scheduler.poll_timeout(), Some(Instant::from_millis(1010)));
+    world.wait(&mut now, &mut scheduler, MS * 20);
+    world.arrive(now, &mut scheduler, (1, 0), 1);
+    assert_eq!(scheduler.poll_timeout(), Some(now));
+}
+
+/// C tor writes a channel that it leaves for a better one if more than eight cells wait, and all others at the end.
+#[test]
+fn deployed_kist_writes_a_channel_that_it_leaves_after_eight_cells() {
+    let (mut world, mut scheduler, mut now) = (World::with([1, 2]), deployed(10).build(), Instant::ZERO);
+    world.at(2).circuits[0].sent = 9;
+    world.arrive(now, &mut scheduler, (1, 0), 10);
+    world.arrive(now, &mut scheduler, (2, 0), 1);
+    world.wait(&mut now, &mut scheduler, TG);
+    let acts = world.acts();
+    let acts: Vec<_> = acts.into_iter().filter(|act| !matches!(act, Act::Asked(_))).collect();
+    let mut expected = vec![Act::Moved(1, 0); 10];
+    // Nine cells are as many as the other one sent: who was not served yet goes first.
+    expected.insert(9, Act::Moved(2, 0));
+    expected.insert(9, Act::Wrote(1, 9 * CELL + 2 * RECORD));
+    expected.extend([Act::Wrote(1, CELL + RECORD), Act::Wrote(2, CELL + RECORD)]);
+    assert_eq!(acts, expected);
+}
+
+/// Whole cells only, 543 bytes each: 20 segments under way and as many behind them.
+#[test]
+fn deployed_limits_are_those_of_c_tor() {
+    let cells_in_a_run = |config: SchedulerConfig, change: fn(&mut SocketInfo), outbuf: u64| {
+        let (mut world, mut scheduler, mut now) = (World::with([1]), config.build(), Instant::ZERO);
+        change(&mut world.at(1).info);
+        world.at(1).outbuf = outbuf;
+        world.arrive(now, &mut scheduler, (1, 0), 1000);
+        world.wait(&mut now, &mut scheduler, MS);
+        moved(&world.acts()).len() as u64
+    };
+    let window = 20 * 1448;
+    assert_eq!(cells_in_a_run(deployed(10), |_| {}, 0), 2 * window / 543);
+    assert_eq!(cells_in_a_run(deployed(10), |info| info.unacked = 20, 0), window / 543);
+    assert_eq!(cells_in_a_run(deployed(10), |info| info.unacked = 25, 0), window / 543);
+    // A full send buffer keeps what is in the output buffer there.
+    let stuck: fn(&mut SocketInfo) =
+        |info| (info.queued, info.not_sent) = (info.capacity, Bytes::new(10_000));
+    assert_eq!(cells_in_a_run(deployed(10), stuck, 4), (2 * window - 12_048) / 543);
+    assert_eq!(cells_in_a_run(deployed(10), |info| info.not_sent = Bytes::new(1 << 20), 0), 0);
+    assert_eq!(cells_in_a_run(deployed(10), |info| info.mss = 0, 0), 0);
+    assert_eq!(cells_in_a_run(lite(), |info| info.cwnd = 0, 0), 64);
+    assert_eq!(cells_in_a_run(lite(), stuck, 10), 54);
+    assert_eq!(cells_in_a_run(lite(), stuck, 70), 0);
+}
+
+/// K-39 in kind: who is asked, and how often.
+#[test]
+fn the_kernel_is_asked_once_a_round_and_only_where_the_answer_is_used() {
+    let asked = |config: SchedulerConfig| {
+        let (mut world, mut scheduler, mut now) = (World::with([1, 2, 3]), config.build(), Instant::ZERO);
+        world.arrive(now, &mut scheduler, (1, 0), 30);
+        world.arrive(now, &mut scheduler, (2, 0), 30);
+        world.wait(&mut now, &mut scheduler, TG);
+        world.acts();
+        // Channel 1 has sent all and is still in its kernel, channel 2 has more; nobody ever used channel 3.
+        world.arrive(now, &mut scheduler, (2, 1), 30);
+        world.wait(&mut now, &mut scheduler, TG);
+        let asked = |act: &Act| if let Act::Asked(channel) = act { Some(*channel) } else { None };
+        world.acts().iter().filter_map(asked).collect::<Vec<_>>()
+    };
+    assert_eq!(asked(global()), []);
+    assert_eq!(asked(lite()), []);
+    assert_eq!(asked(deployed(10)), [2]);
+    assert_eq!(asked(kist(GlobalLimitConfig::Off)), [2]);
+    assert_eq!(asked(kist(GlobalLimitConfig::Drained)), [2, 1], "equation 2 sums over all");
+}
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Arrive { channel: u32, circuit: usize, cells: u64 },
+    Control(u32),
+    Drain { channel: u32, bytes: u64 },
+    Window { channel: u32, cwnd: u32, unacked: u32, not_sent: u64 },
+    Refill(Option<u64>),
+    Reopen(u32),
+    Wait(u32),
+}
+
+const CHANNELS: u32 = 6;
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let channel = 0..CHANNELS;
+    prop_oneof![
+        6 => (channel.clone(), 0usize..3, 1u64..60)
+            .prop_map(|(channel, circuit, cells)| Operation::Arrive { channel, circuit, cells }),
+        1 => channel.clone().prop_map(Operation::Control),
+        5 => (channel.clone(), 0u64..40_000).prop_map(|(channel, bytes)| Operation::Drain { channel, bytes }),
+        4 => (channel.clone(), 0u32..40, 0u32..40, 0u64..20_000)
+            .prop_map(|(channel, cwnd, unacked, not_sent)| Operation::Window { channel, cwnd, unacked, not_sent }),
+        1 => prop_oneof![Just(None), (0u64..30_000).prop_map(Some)].prop_map(Operation::Refill),
+        1 => channel.prop_map(Operation::Reopen),
+        8 => (1u32..25).prop_map(Operation::Wait),
+    ]
+}
+
+/// Anything but the passing of time, which a reference has its own way for.
+fn apply(operation: &Operation, now: Instant, scheduler: &mut dyn Scheduler, world: &mut World) {
+    match *operation {
+        Operation::Arrive { channel, circuit, cells } => {
+            world.arrive(now, scheduler, (channel, circuit), cells)
+        }
+        Operation::Control(channel) => world.control(now, scheduler, channel),
+        Operation::Drain { channel, bytes } => world.drain(now, scheduler, channel, bytes),
+        Operation::Window { channel, cwnd, unacked, not_sent } => {
+            let info = &mut world.at(channel).info;
+            (info.cwnd, info.unacked, info.not_sent) = (cwnd, unacked, Bytes::new(not_sent));
+        }
+        Operation::Refill(tokens) => world.refill(now, scheduler, tokens),
+        Operation::Reopen(channel) => {
+            world.close(scheduler, channel);
+            world.open(channel);
+        }
+        Operation::Wait(_) => unreachable!("time passes elsewhere"),
+    }
+}
+
+/// What was done, without questions.
+fn done(world: &World) -> Vec<Act> {
+    world.acts().into_iter().filter(|act| !matches!(act, Act::Asked(_))).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// G-34: the same decisions, cell by cell and write by write, as the definition on plain lists.
+    #[test]
+    fn every_scheduler_decides_as_its_definition(
+        which in 0usize..8,
+        alike: bool,
+        operations in proptest::collection::vec(operation(), 0..150),
+    ) {
+        let config = all()[which].clone();
+        let (mut scheduler, mut reference) = (config.build(), Reference::new(config.clone()));
+        let mut worlds = [(); 2].map(|()| World { alike, ..World::with(0..CHANNELS) });
+        let mut now = Instant::ZERO;
+        for operation in operations {
+            let [world, other] = &mut worlds;
+            if let Operation::Wait(millis) = operation {
+                let end = now + MS * millis;
+                while let Some(due) = scheduler.poll_timeout() && due <= end {
+                    prop_assert_eq!(reference.poll_timeout(), Some(due), "{:?}", config);
+                    scheduler.on_timer(due, world);
+                    world.notify(due, &mut scheduler);
+                    reference.fire(due, other);
+                    other.notify(due, &mut reference);
+                    prop_assert_eq!(done(world), done(other), "{:?}", config);
+                }
+                now = end;
+            } else {
+                apply(&operation, now, &mut scheduler, world);
+                apply(&operation, now, &mut reference, other);
+            }
+            prop_assert_eq!(done(world), done(other), "{:?} {:?}", config, operation);
+            prop_assert_eq!(scheduler.poll_timeout(), reference.poll_timeout(), "{:?}", config);
+            prop_assert_eq!(&world.channels, &other.channels);
+        }
+    }
+
+    /// VE-18: in a round no channel gets more than its own limit, nor all together more than the global one, but for
+    /// the last record. And nobody is forgotten: once nothing limits, all queues empty within two intervals a buffer
+    /// (G-36), and nothing is timed any more.
+    #[test]
+    fn limits_hold_and_nobody_is_forgotten(
+        which in 0usize..8,
+        operations in proptest::collection::vec(operation(), 0..150),
+    ) {
+        let config = all()[which].clone();
+        let (mut scheduler, mut world) = (config.build(), World::with(0..CHANNELS));
+        let mut now = Instant::ZERO;
+        let record = RECORD_CELLS * CELL + RECORD;
+        let (mut most, mut queued) = (32 << 10, BTreeMap::<u32, u64>::new());
+        for operation in operations {
+            let Operation::Wait(millis) = operation else {
+                if let Operation::Reopen(channel) = operation {
+                    queued.remove(&channel);
+                }
+                apply(&operation, now, &mut scheduler, &mut world);
+                world.acts();
+                continue;
+            };
+            let end = now + MS * millis;
+            while let Some(due) = scheduler.poll_timeout() && due <= end {
+                let limits: BTreeMap<u32, u64> =
+                    world.channels.iter().map(|(key, channel)| (*key, socket_limit(&channel.info).get())).collect();
+                let in_kernel = |world: &World| -> BTreeMap<u32, u64> {
+                    world.channels.iter().map(|(key, channel)| (*key, channel.info.queued.get())).collect()
+                };
+                let now_queued = in_kernel(&world);
+                let drained = queued.iter().map(|(key, before)| before.saturating_sub(now_queued[key])).sum();
+                most = u64::max(most, drained);
+                scheduler.on_timer(due, &mut world);
+                queued = in_kernel(&world);
+                let acts = world.acts();
+                world.notify(due, &mut scheduler);
+                let written = written(&acts);
+                if let SchedulerConfig::Kist(kist) = &config {
+                    for (channel, bytes) in &written {
+                        let limit = limits[channel];
+                        prop_assert!(*bytes < limit + record && (limit > 0 || *bytes == 0), "{} of {}", bytes, limit);
+                    }
+                    if kist.global_limit == GlobalLimitConfig::Drained {
+                        prop_assert!(written.values().sum::<u64>() < most + record, "{:?} of {}", written, most);
+                    }
+                }
+                let mut asked: Vec<_> = acts.iter().filter(|act| matches!(act, Act::Asked(_))).collect();
+                let questions = asked.len();
+                asked.dedup();
+                prop_assert_eq!(asked.len(), questions, "nobody is asked twice");
+            }
+            now = end;
+        }
+        world.refill(now, &mut scheduler, None);
+        for _ in 0..400 {
+            for channel in 0..CHANNELS {
+                world.at(channel).info.cwnd = 1000;
+                (world.at(channel).info.unacked, world.at(channel).info.not_sent) = (0, Bytes::ZERO);
+                world.drain(now, &mut scheduler, channel, u64::MAX);
+            }
+            world.wait(&mut now, &mut scheduler, TG * 2);
+        }
+        prop_assert!(world.channels.values().all(|channel| !channel.has_work()), "{:?} {:?}", config, world.channels);
+        prop_assert_eq!(scheduler.poll_timeout(), None);
+    }
+}

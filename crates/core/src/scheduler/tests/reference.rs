@@ -1,0 +1,380 @@
+//! The algorithms once more, on plain lists: slow, and plain to read beside their sources.
+
+use super::world::{CELL, World};
+use crate::circuit_policy::Priority;
+use crate::keys::ChannelKey;
+use crate::scheduler::{GlobalLimitConfig, Host, Scheduler, SchedulerConfig};
+use penstock_units::{Bytes, Duration, Instant};
+use std::collections::BTreeMap;
+
+/// A scheduler by its definition.
+#[derive(Debug)]
+pub(super) struct Reference {
+    config: SchedulerConfig,
+    pending: Vec<u32>,
+    due: Option<Instant>,
+    last: Option<Instant>,
+    /// When each channel was served last.
+    turns: BTreeMap<u32, u64>,
+    served: u64,
+    /// Equation 2: what each buffer held after the last round [B], and what is known since.
+    held: BTreeMap<u32, u64>,
+    most: u64,
+    rate: u64,
+    /// [B·ns/s].
+    tokens: u128,
+    global: i64,
+}
+
+/// A channel of this round.
+#[derive(Debug)]
+struct Member {
+    /// What it may still send [B]; overrun by a record at most.
+    left: i64,
+    /// Kernel or buckets hold it back.
+    held: bool,
+    /// What was taken off the limits for cells that are not written yet [B].
+    charged: i64,
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX / 2)
+}
+
+impl Reference {
+    pub(super) fn new(config: SchedulerConfig) -> Self {
+        let rate = match config {
+            SchedulerConfig::Kist(kist) => match kist.global_limit {
+                GlobalLimitConfig::Rate { known: Some(rate), .. } => rate.bytes_per_sec(),
+                GlobalLimitConfig::Rate { fill, .. } => {
+                    ((32 << 10) as f64 / fill.as_secs_f64()).round() as u64
+                }
+                _ => 0,
+            },
+            _ => 0,
+        };
+        Reference {
+            config,
+            pending: Vec::new(),
+            due: None,
+            last: None,
+            turns: BTreeMap::new(),
+            served: 0,
+            held: BTreeMap::new(),
+            most: 32 << 10,
+            rate,
+            tokens: 0,
+            global: 32 << 10,
+        }
+    }
+
+    fn interval(&self) -> Duration {
+        match &self.config {
+            SchedulerConfig::Global(config) => config.interval,
+            SchedulerConfig::Kist(config) => config.interval,
+            SchedulerConfig::KistDeployed(config) => config.interval,
+            SchedulerConfig::KistLite(config) => config.interval,
+            _ => unreachable!("vanilla has no rounds"),
+        }
+    }
+
+    /// C tor's loop, and not the paper's?
+    fn is_deployed(&self) -> bool {
+        matches!(self.config, SchedulerConfig::KistDeployed(_) | SchedulerConfig::KistLite(_))
+    }
+
+    fn pend(&mut self, now: Instant, channel: u32) {
+        if !self.pending.contains(&channel) {
+            self.pending.push(channel);
+        }
+        if self.due.is_none() {
+            let next = |last: Instant| last + self.interval();
+            let at_once = self.last.is_none_or(|last| next(last) <= now);
+            self.due = Some(match self.is_deployed() {
+                true if at_once => now,
+                true => self.last.map_or(now, next),
+                false => now + self.interval(),
+            });
+        }
+    }
+
+    /// The member with the best circuit among those that `may` take a cell.
+    fn best(&self, host: &dyn Host, members: &[u32], may: impl Fn(u32) -> bool) -> Option<u32> {
+        let mut best: Option<(Priority, u64, u32)> = None;
+        for channel in members.iter().copied().filter(|channel| may(*channel)) {
+            let Some(priority) = host.head(ChannelKey(channel)) else { continue };
+            let rank = (priority, self.turns.get(&channel).copied().unwrap_or(0), channel);
+            if best.is_none_or(|other| rank < other) {
+                best = Some(rank);
+            }
+        }
+        best.map(|(_, _, channel)| channel)
+    }
+
+    fn take(&mut self, host: &mut dyn Host, channel: u32) {
+        assert!(host.move_cell(ChannelKey(channel)));
+        self.served += 1;
+        self.turns.insert(channel, self.served);
+    }
+
+    /// Writes at most `limit`; returns what was written and whether someone held the rest back.
+    fn write(
+        &mut self,
+        host: &mut dyn Host,
+        channel: u32,
+        limit: u64,
+        throttled: &mut Vec<u32>,
+    ) -> (u64, bool) {
+        let key = ChannelKey(channel);
+        let mut written = 0;
+        while written < limit && host.outbuf(key) > Bytes::ZERO {
+            let flushed = host.flush(key, Bytes::new(limit - written));
+            written += flushed.bytes.get();
+            if flushed.throttled {
+                throttled.push(channel);
+            }
+            if flushed.throttled || flushed.refused {
+                *self.held.entry(channel).or_default() += written;
+                return (written, true);
+            }
+        }
+        *self.held.entry(channel).or_default() += written;
+        (written, false)
+    }
+
+    /// Writes what was charged; the limits get back what several cells shared.
+    fn write_chosen(
+        &mut self,
+        host: &mut dyn Host,
+        channel: u32,
+        member: &mut Member,
+        throttled: &mut Vec<u32>,
+    ) {
+        if !member.held {
+            let (bytes, held) = self.write(host, channel, u64::MAX, throttled);
+            let refund = std::mem::take(&mut member.charged) - signed(bytes);
+            (self.global, member.left, member.held) = (self.global + refund, member.left + refund, held);
+        }
+    }
+
+    /// KIST's algorithm 2.
+    fn round(&mut self, now: Instant, host: &mut dyn Host, limits: &BTreeMap<u32, u64>, unflushed: u64) {
+        let round = std::mem::take(&mut self.pending);
+        self.due = None;
+        let (mut members, mut eligible) = (BTreeMap::<u32, Member>::new(), Vec::new());
+        let (mut order, mut throttled) = (Vec::new(), Vec::new());
+        let allowed = |members: &BTreeMap<u32, Member>, global: i64, host: &dyn Host, channel: u32| {
+            let full = members[&channel].held && host.outbuf(ChannelKey(channel)).get() >= unflushed;
+            members[&channel].left > 0 && global > 0 && !full
+        };
+        for channel in &round {
+            let limit = limits[channel].min(self.global.max(0) as u64);
+            let (written, held) = self.write(host, *channel, limit, &mut throttled);
+            self.global -= signed(written);
+            let left = signed(limits[channel]) - signed(written);
+            members.insert(*channel, Member { left, held, charged: 0 });
+            if host.head(ChannelKey(*channel)).is_some() && allowed(&members, self.global, host, *channel) {
+                eligible.push(*channel);
+            }
+        }
+        while let Some(channel) =
+            self.best(host, &eligible, |channel| allowed(&members, self.global, host, channel))
+        {
+            if !order.contains(&channel) {
+                order.push(channel);
+            }
+            self.take(host, channel);
+            let member = members.get_mut(&channel).expect("it is a member");
+            self.global -= 541;
+            (member.left, member.charged) = (member.left - 541, member.charged + 541);
+            if host.outbuf(ChannelKey(channel)) >= Bytes::kib(4) {
+                self.write_chosen(host, channel, member, &mut throttled);
+            }
+            // Once out, a channel stays out, whatever the last writes give back.
+            if !allowed(&members, self.global.max(1), host, channel) {
+                eligible.retain(|other| *other != channel);
+            }
+        }
+        let over: Vec<u32> = round.iter().copied().filter(|channel| !order.contains(channel)).collect();
+        // Who could have been chosen and was not comes after those who were, best first.
+        let mut passed: Vec<u32> =
+            over.iter().copied().filter(|channel| eligible.contains(channel)).collect();
+        while let Some(best) = self.best(host, &passed, |_| true) {
+            passed.retain(|channel| *channel != best);
+            order.push(best);
+        }
+        for channel in &order {
+            let member = members.get_mut(channel).expect("it is a member");
+            self.write_chosen(host, *channel, member, &mut throttled);
+        }
+        for channel in over.iter().filter(|channel| !order.contains(channel)).chain(&order) {
+            let (key, held) = (ChannelKey(*channel), members[channel].held);
+            host.want_writable(key, held && !throttled.contains(channel));
+            if !held && (host.outbuf(key) > Bytes::ZERO || host.head(key).is_some()) {
+                self.pend(now, *channel);
+            }
+        }
+    }
+
+    /// Equations 1 and 2, over all channels.
+    fn collect(&mut self, now: Instant, host: &World, limit: GlobalLimitConfig) -> BTreeMap<u32, u64> {
+        let mut limits = BTreeMap::new();
+        let mut drained = 0;
+        for (channel, state) in &host.channels {
+            let info = state.info;
+            let socket_space = info.capacity.get() as i64 - info.queued.get() as i64;
+            let tcp_space = (i64::from(info.cwnd) - i64::from(info.unacked)) * i64::from(info.mss);
+            limits.insert(*channel, socket_space.min(tcp_space).max(0) as u64);
+            let before = self.held.insert(*channel, info.queued.get()).unwrap_or(0);
+            drained += before.saturating_sub(info.queued.get());
+        }
+        let span = self.last.replace(now).map_or(0, |last| (now - last).as_nanos());
+        match limit {
+            GlobalLimitConfig::Off => self.global = i64::MAX / 2,
+            GlobalLimitConfig::Drained => {
+                self.most = self.most.max(drained);
+                self.global = signed(self.most);
+            }
+            GlobalLimitConfig::Rate { fill, known } => {
+                if known.is_none() && span > 0 {
+                    self.rate = self.rate.max((u128::from(drained) * 1_000_000_000 / span) as u64);
+                }
+                self.global = self.global.max(0);
+                self.tokens += u128::from(self.rate) * span;
+                if self.tokens / 1_000_000_000 >= 16384 {
+                    let ceiling = (u128::from(self.rate) * fill.as_nanos() / 1_000_000_000).max(32 << 10);
+                    self.global = (self.global + (self.tokens / 1_000_000_000) as i64).min(ceiling as i64);
+                    self.tokens %= 1_000_000_000;
+                }
+            }
+        }
+        limits
+    }
+
+    /// C tor's run.
+    fn run(&mut self, now: Instant, host: &mut dyn Host, limits: &BTreeMap<u32, u64>) {
+        let round = std::mem::take(&mut self.pending);
+        (self.due, self.last) = (None, Some(now));
+        let mut left = limits.clone();
+        let (mut order, mut throttled, mut held) = (Vec::new(), Vec::new(), Vec::new());
+        let mut candidates: Vec<u32> = round.clone();
+        let mut previous = None;
+        while let Some(channel) = self.best(host, &candidates, |_| true) {
+            if let Some(before) = previous.filter(|before| *before != channel)
+                && host.outbuf(ChannelKey(before)).get() > 8 * 514
+                && !held.contains(&before)
+                && self.write(host, before, u64::MAX, &mut throttled).1
+            {
+                held.push(before);
+            }
+            previous = Some(channel);
+            if !order.contains(&channel) {
+                order.push(channel);
+            }
+            let can_write = |left: &BTreeMap<u32, u64>| left[&channel] / 543 > 0;
+            if can_write(&left) {
+                self.take(host, channel);
+                *left.get_mut(&channel).expect("it is a member") -= 543;
+            } else {
+                self.served += 1;
+                self.turns.insert(channel, self.served);
+            }
+            if !can_write(&left) {
+                candidates.retain(|other| *other != channel);
+            }
+        }
+        for channel in order {
+            let key = ChannelKey(channel);
+            let stuck = held.contains(&channel) || self.write(host, channel, u64::MAX, &mut throttled).1;
+            host.want_writable(key, stuck && !throttled.contains(&channel));
+            if !stuck && host.head(key).is_some() {
+                self.pend(now, channel);
+            }
+        }
+    }
+
+    /// What the timer does, on a world whose numbers can be read.
+    pub(super) fn fire(&mut self, now: Instant, world: &mut World) {
+        match self.config.clone() {
+            SchedulerConfig::Global(_) => {
+                self.global = i64::MAX / 2;
+                let limits = world.channels.keys().map(|channel| (*channel, u64::MAX)).collect();
+                self.round(now, world, &limits, 16 << 10);
+            }
+            SchedulerConfig::Kist(config) => {
+                let limits = self.collect(now, world, config.global_limit);
+                self.round(now, world, &limits, 0);
+            }
+            SchedulerConfig::KistDeployed(config) => {
+                let limit = |info: crate::SocketInfo, outbuf: u64| {
+                    let tcp_space = i64::from(info.cwnd).saturating_sub(info.unacked.into()).max(0);
+                    let window = f64::from(info.cwnd) * f64::from(info.mss) * config.factor;
+                    let extra = window - info.not_sent.get() as f64 - (outbuf * CELL) as f64;
+                    (tcp_space as f64 * f64::from(info.mss) + extra).max(0.0) as u64
+                };
+                let limits =
+                    world.channels.iter().map(|(key, state)| (*key, limit(state.info, state.outbuf)));
+                let limits = limits.collect();
+                self.run(now, world, &limits);
+            }
+            SchedulerConfig::KistLite(_) => {
+                let limit =
+                    |outbuf: u64| (32768u64.saturating_sub(outbuf * CELL) as f64 / 514.0).ceil() as u64 * 543;
+                let limits = world.channels.iter().map(|(key, state)| (*key, limit(state.outbuf))).collect();
+                self.run(now, world, &limits);
+            }
+            _ => unreachable!("vanilla has no rounds"),
+        }
+    }
+}
+
+/// Inputs as the traits' contract has them; the timer is [`Reference::fire`].
+impl Scheduler for Reference {
+    fn on_ready(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
+        let (cells, bytes) = (host.head(channel).is_some(), host.outbuf(channel) > Bytes::ZERO);
+        if cells || bytes && !self.is_deployed() {
+            self.pend(now, channel.0);
+        }
+        if bytes && self.is_deployed() {
+            host.want_writable(channel, true);
+        }
+    }
+
+    fn on_writable(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
+        if self.is_deployed() {
+            let throttled = host.flush(channel, Bytes::new(u64::MAX)).throttled;
+            host.want_writable(channel, !throttled && host.outbuf(channel) > Bytes::ZERO);
+            if host.head(channel).is_some() {
+                self.pend(now, channel.0);
+            }
+        } else {
+            host.want_writable(channel, false);
+            self.on_ready(now, channel, host);
+        }
+    }
+
+    fn on_refill(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
+        if self.is_deployed() {
+            self.on_writable(now, channel, host)
+        } else {
+            self.on_ready(now, channel, host)
+        }
+    }
+
+    fn on_timer(&mut self, _now: Instant, _host: &mut dyn Host) {
+        unreachable!("the test calls `fire`");
+    }
+
+    fn on_close(&mut self, channel: ChannelKey) {
+        self.pending.retain(|other| *other != channel.0);
+        self.held.remove(&channel.0);
+        self.turns.remove(&channel.0);
+        if self.pending.is_empty() {
+            self.due = None;
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.due
+    }
+}

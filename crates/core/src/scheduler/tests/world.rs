@@ -1,0 +1,231 @@
+//! A relay with channels and circuits that only count, for its scheduler alone.
+
+use crate::circuit_policy::Priority;
+use crate::kernel::SocketInfo;
+use crate::keys::ChannelKey;
+use crate::scheduler::{Flushed, Host, Scheduler};
+use penstock_units::{Bytes, Duration, Instant};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+pub(super) const CELL: u64 = 512;
+/// Most cells of a record, and what a record adds [B].
+pub(super) const RECORD_CELLS: u64 = 8;
+pub(super) const RECORD: u64 = 29;
+/// The I/O quantum [B].
+const QUANTUM: u64 = 16 << 10;
+
+/// What a scheduler did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    /// Asked the kernel about a channel.
+    Asked(u32),
+    /// Moved a cell of a circuit of the channel.
+    Moved(u32, usize),
+    /// Wrote so many bytes of the channel [B].
+    Wrote(u32, u64),
+}
+
+/// A circuit: how many cells it sent, and how many wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Circuit {
+    pub(super) sent: u64,
+    pub(super) cells: u64,
+}
+
+/// A channel and its socket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Channel {
+    pub(super) circuits: [Circuit; 3],
+    /// Its output buffer [cell].
+    pub(super) outbuf: u64,
+    pub(super) info: SocketInfo,
+    pub(super) wants: bool,
+}
+
+impl Channel {
+    /// An idle connection with a window of 20 segments and a buffer of 64 KiB.
+    fn open() -> Self {
+        let info = SocketInfo { capacity: Bytes::kib(64), cwnd: 20, mss: 1448, ..SocketInfo::default() };
+        Channel { info, ..Channel::default() }
+    }
+
+    /// Its best circuit: who sent least, then the first.
+    pub(super) fn best(&self) -> Option<usize> {
+        let waiting = (0..3).filter(|at| self.circuits[*at].cells > 0);
+        waiting.min_by_key(|at| self.circuits[*at].sent)
+    }
+
+    pub(super) fn has_work(&self) -> bool {
+        self.outbuf > 0 || self.best().is_some()
+    }
+}
+
+/// All channels of the relay, its write bucket, and what was done.
+#[derive(Clone, Debug, Default)]
+pub(super) struct World {
+    pub(super) channels: BTreeMap<u32, Channel>,
+    /// Tokens of the relay's bucket [B]; `None` limits nothing.
+    pub(super) tokens: Option<u64>,
+    /// Who waits for a refill.
+    pub(super) throttled: Vec<u32>,
+    /// All circuits have the same priority, as with round robin.
+    pub(super) alike: bool,
+    pub(super) acts: RefCell<Vec<Act>>,
+}
+
+impl World {
+    pub(super) fn with(channels: impl IntoIterator<Item = u32>) -> Self {
+        let channels = channels.into_iter().map(|key| (key, Channel::open())).collect();
+        World { channels, ..World::default() }
+    }
+
+    pub(super) fn at(&mut self, channel: u32) -> &mut Channel {
+        self.channels.get_mut(&channel).expect("nobody asks for a channel that is closed")
+    }
+
+    fn see(&self, channel: ChannelKey) -> &Channel {
+        &self.channels[&channel.0]
+    }
+
+    /// What was done since the last question.
+    pub(super) fn acts(&self) -> Vec<Act> {
+        self.acts.take()
+    }
+
+    /// Cells arrive for a circuit; tells the scheduler if there were none.
+    pub(super) fn arrive(
+        &mut self,
+        now: Instant,
+        scheduler: &mut dyn Scheduler,
+        at: (u32, usize),
+        cells: u64,
+    ) {
+        let circuit = &mut self.at(at.0).circuits[at.1];
+        circuit.cells += cells;
+        if circuit.cells == cells && cells > 0 {
+            scheduler.on_ready(now, ChannelKey(at.0), self);
+            self.notify(now, scheduler);
+        }
+    }
+
+    /// A link-control cell goes straight to the output buffer.
+    pub(super) fn control(&mut self, now: Instant, scheduler: &mut dyn Scheduler, channel: u32) {
+        self.at(channel).outbuf += 1;
+        scheduler.on_ready(now, ChannelKey(channel), self);
+        self.notify(now, scheduler);
+    }
+
+    /// The network takes so much of a channel's buffer [B].
+    pub(super) fn drain(&mut self, now: Instant, scheduler: &mut dyn Scheduler, channel: u32, bytes: u64) {
+        let info = &mut self.at(channel).info;
+        info.queued = info.queued.saturating_sub(Bytes::new(bytes));
+        self.notify(now, scheduler);
+    }
+
+    /// Tells of every channel that is writable, as long as the scheduler wants to hear it.
+    pub(super) fn notify(&mut self, now: Instant, scheduler: &mut dyn Scheduler) {
+        let ready = |channel: &Channel| channel.wants && channel.info.queued < channel.info.capacity;
+        for told in 0.. {
+            assert!(told < 10_000, "it does not spin");
+            let Some((channel, _)) = self.channels.iter().find(|(_, state)| ready(state)) else { return };
+            scheduler.on_writable(now, ChannelKey(*channel), self);
+        }
+    }
+
+    pub(super) fn refill(&mut self, now: Instant, scheduler: &mut dyn Scheduler, tokens: Option<u64>) {
+        self.tokens = tokens;
+        for channel in std::mem::take(&mut self.throttled) {
+            scheduler.on_refill(now, ChannelKey(channel), self);
+        }
+        self.notify(now, scheduler);
+    }
+
+    pub(super) fn close(&mut self, scheduler: &mut dyn Scheduler, channel: u32) {
+        self.channels.remove(&channel);
+        self.throttled.retain(|other| *other != channel);
+        scheduler.on_close(ChannelKey(channel));
+    }
+
+    pub(super) fn open(&mut self, channel: u32) {
+        self.channels.insert(channel, Channel::open());
+    }
+
+    /// Lets time pass; returns when the scheduler's timer fired.
+    pub(super) fn wait(
+        &mut self,
+        now: &mut Instant,
+        scheduler: &mut dyn Scheduler,
+        span: Duration,
+    ) -> Vec<Instant> {
+        let end = *now + span;
+        let mut fired = Vec::new();
+        while let Some(due) = scheduler.poll_timeout()
+            && due <= end
+        {
+            *now = due.max(*now);
+            fired.push(*now);
+            scheduler.on_timer(*now, self);
+            self.notify(*now, scheduler);
+            assert!(fired.len() < 100_000, "it does not spin");
+        }
+        *now = end;
+        fired
+    }
+}
+
+impl Host for World {
+    fn outbuf(&self, channel: ChannelKey) -> Bytes {
+        Bytes::new(self.see(channel).outbuf * CELL)
+    }
+
+    fn head(&self, channel: ChannelKey) -> Option<Priority> {
+        let state = self.see(channel);
+        let best = state.best()?;
+        Some(Priority(if self.alike { 0.0 } else { state.circuits[best].sent as f64 }))
+    }
+
+    fn move_cell(&mut self, channel: ChannelKey) -> bool {
+        let state = self.at(channel.0);
+        let Some(best) = state.best() else { return false };
+        let circuit = &mut state.circuits[best];
+        (circuit.cells, circuit.sent) = (circuit.cells - 1, circuit.sent + 1);
+        state.outbuf += 1;
+        self.acts.get_mut().push(Act::Moved(channel.0, best));
+        true
+    }
+
+    fn flush(&mut self, channel: ChannelKey, limit: Bytes) -> Flushed {
+        assert!(limit > Bytes::ZERO, "nobody writes nothing");
+        if self.tokens == Some(0) {
+            if !self.throttled.contains(&channel.0) {
+                self.throttled.push(channel.0);
+            }
+            return Flushed { throttled: true, ..Flushed::default() };
+        }
+        let limit = limit.get().min(self.tokens.unwrap_or(u64::MAX)).min(QUANTUM);
+        let state = self.at(channel.0);
+        let mut bytes = 0;
+        while bytes < limit && state.outbuf > 0 && state.info.queued < state.info.capacity {
+            let space = (state.info.capacity - state.info.queued).get();
+            let cells = (limit - bytes).div_ceil(CELL).min((space / CELL).max(1));
+            let cells = cells.min(RECORD_CELLS).min(state.outbuf);
+            state.outbuf -= cells;
+            state.info.queued += Bytes::new(cells * CELL + RECORD);
+            bytes += cells * CELL + RECORD;
+        }
+        let refused = state.outbuf > 0 && bytes < limit;
+        self.tokens = self.tokens.map(|tokens| tokens.saturating_sub(bytes));
+        self.acts.get_mut().push(Act::Wrote(channel.0, bytes));
+        Flushed { bytes: Bytes::new(bytes), refused, throttled: false }
+    }
+
+    fn socket_info(&self, channel: ChannelKey) -> SocketInfo {
+        self.acts.borrow_mut().push(Act::Asked(channel.0));
+        self.see(channel).info
+    }
+
+    fn want_writable(&mut self, channel: ChannelKey, wanted: bool) {
+        self.at(channel.0).wants = wanted;
+    }
+}

@@ -1,0 +1,95 @@
+//! Every scheduler on a path (K-30 to K-35).
+
+use super::util::{Link, Net};
+use crate::RelayConfig;
+use crate::circuit_policy::{CircuitPolicyConfig, EwmaConfig, PriorityClass};
+use crate::config::{Bandwidth, Refill};
+use crate::scheduler::{
+    GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
+};
+use penstock_units::{Bytes, DataRate, Duration};
+
+/// All that are built in, vanilla first.
+pub(super) fn schedulers() -> [SchedulerConfig; 6] {
+    let kist = |global_limit| SchedulerConfig::Kist(KistConfig { global_limit, ..KistConfig::default() });
+    [
+        SchedulerConfig::default(),
+        SchedulerConfig::Global(GlobalConfig::default()),
+        kist(GlobalLimitConfig::Drained),
+        kist(GlobalLimitConfig::Rate { fill: Duration::from_millis(10), known: None }),
+        SchedulerConfig::KistDeployed(KistDeployedConfig::default()),
+        SchedulerConfig::KistLite(KistLiteConfig::default()),
+    ]
+}
+
+/// Up and down, over narrow buffers, with a slow link behind the first relay and a rate at the second.
+#[test]
+fn every_scheduler_carries_everything_and_comes_to_rest() {
+    for scheduler in schedulers() {
+        let config = RelayConfig { scheduler, ..RelayConfig::default() };
+        let bandwidth = Some(Bandwidth { rate: DataRate::kib(200), burst: Bytes::kib(50) });
+        let refill = Refill { interval: Duration::from_millis(100), phase: Duration::from_millis(7) };
+        let mut net = Net::path(3, &config);
+        net.configure(2, RelayConfig { bandwidth, refill, ..config.clone() });
+        net.set_link(0, 1, Link { rate: DataRate::kib(100), send_buffer: 2 << 10, ..Link::default() });
+        let circuits = [0; 2].map(|_| net.build(0, &[1, 2, 3]));
+        for circuit in circuits {
+            (0..2).for_each(|_| {
+                net.transfer(0, circuit, 200_000, 100_000);
+            });
+        }
+        net.drive();
+        assert!((0..net.transfers()).all(|at| net.at(at).is_complete()), "{config:?}");
+        assert!(
+            net.nodes.iter().all(|node| node.relay.poll_timeout().is_none()),
+            "nobody has a timer: {config:?}"
+        );
+    }
+}
+
+/// What two clients got in 20 s through a middle relay, the second one's circuit in the worse class. They share entry
+/// and middle, whose link is slow, or the middle alone.
+fn shares(scheduler: &SchedulerConfig, shared: bool) -> [u64; 2] {
+    let ewma = EwmaConfig { half_life: Duration::from_secs(5) };
+    let circuit_policy = CircuitPolicyConfig::EwmaHeap(ewma);
+    let mut net = Net::path(5, &RelayConfig::default());
+    net.configure(2, RelayConfig { circuit_policy, scheduler: scheduler.clone(), ..RelayConfig::default() });
+    let worse = net.add(true, RelayConfig { priority_class: PriorityClass::Worse, ..RelayConfig::default() });
+    if shared {
+        net.set_link(1, 2, Link { rate: DataRate::kib(100), send_buffer: 8 << 10, ..Link::default() });
+    }
+    let transfers = [(0, 1, 3), (worse, if shared { 1 } else { 4 }, 5)].map(|(client, entry, exit)| {
+        let circuit = net.build(client, &[entry, 2, exit]);
+        [0; 3].map(|_| net.transfer(client, circuit, 10_000_000, 0))
+    });
+    let received =
+        |net: &Net| transfers.map(|all| all.map(|at| net.at(at).download.received).into_iter().sum::<u64>());
+    net.drive_for(Duration::from_secs(5));
+    let before = received(&net);
+    net.drive_for(Duration::from_secs(20));
+    let after = received(&net);
+    [after[0] - before[0], after[1] - before[1]]
+}
+
+/// K-38: ten cells are counted for each of the worse class, so that it gets a tenth of what the other one gets.
+#[test]
+fn on_a_shared_socket_every_scheduler_tells_classes_apart() {
+    for scheduler in schedulers() {
+        let [better, worse] = shares(&scheduler, true);
+        let ratio = better as f64 / worse as f64;
+        assert!((8.0..12.0).contains(&ratio), "{scheduler:?}: {better} and {worse}");
+        assert!((1_800_000..2_100_000).contains(&(better + worse)), "{scheduler:?}: the link is used");
+    }
+}
+
+/// Which circuit of the relay is best decides, whatever its channel: where KIST's global limit is what is scarce.
+#[test]
+fn on_sockets_of_their_own_kist_tells_classes_apart() {
+    let known = Some(DataRate::kib(100));
+    let global_limit = GlobalLimitConfig::Rate { fill: Duration::from_millis(10), known };
+    let kist = SchedulerConfig::Kist(KistConfig { global_limit, ..KistConfig::default() });
+    let [better, worse] = shares(&kist, false);
+    let ratio = better as f64 / worse as f64;
+    assert!((8.0..12.0).contains(&ratio), "{better} and {worse}");
+    assert!((1_800_000..2_100_000).contains(&(better + worse)), "the limit is used: {better} and {worse}");
+}
