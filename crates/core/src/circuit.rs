@@ -5,6 +5,7 @@ use crate::edge_control::AnyEdgeControl;
 use crate::hop_control::AnyHopControl;
 use crate::keys::{ChannelKey, Direction, StreamKey};
 use std::collections::VecDeque;
+use std::num::NonZeroU8;
 
 /// Where a circuit continues.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,8 @@ pub(crate) struct Circuit<C: Cell> {
     pub(crate) end: End<C>,
     /// A CREATE or EXTEND of this node is not answered yet.
     pub(crate) extending: bool,
+    /// Cells per SENDME that its two ends agreed on, if they did on congestion control.
+    pub(crate) agreed: Option<NonZeroU8>,
     /// Where streams begin or end; made when the first one is opened.
     pub(crate) edge: Option<Box<Edge<C>>>,
 }
@@ -76,7 +79,7 @@ impl<C: Cell> Circuit<C> {
     pub(crate) fn new(end: End<C>, hops: [AnyHopControl; 2]) -> Self {
         let lane = |hop| Lane { to: None, queue: VecDeque::new(), hop };
         let [forward, backward] = hops.map(lane);
-        Circuit { forward, backward, end, extending: false, edge: None }
+        Circuit { forward, backward, end, extending: false, agreed: None, edge: None }
     }
 
     pub(crate) fn lane(&self, direction: Direction) -> &Lane<C> {

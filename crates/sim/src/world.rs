@@ -301,20 +301,24 @@ impl<'a> World<'a> {
             match event {
                 Event::Connect { channel, peer } => self.net.connect_channel(rank, peer.0, channel),
                 Event::HandshakeRequested { circuit, handshake } => {
-                    tor.on_handshake(now, circuit, handshake, SimLayer::default(), &mut kernel);
+                    let answer = tor.agree(handshake.congestion);
+                    let reply = SimHandshake { congestion: answer, ..handshake };
+                    tor.on_handshake(now, circuit, reply, SimLayer::default(), answer, &mut kernel);
                     self.place(rank, circuit, handshake);
                 }
                 Event::ExtendRequested { circuit, to, handshake } => {
                     tor.extend(now, circuit, to, handshake, &mut kernel);
                 }
-                Event::HandshakeNeeded { circuit, hop } => {
+                Event::HandshakeNeeded { circuit, hop, ask } => {
                     let number = node.circuits.get(circuit.0 as usize).copied().flatten();
                     let circuit_number = number.expect("a client numbers its circuits at once").circuit;
-                    let handshake = SimHandshake { circuit: circuit_number, hop: hop as u8 + 1 };
+                    let handshake =
+                        SimHandshake { circuit: circuit_number, hop: hop as u8 + 1, congestion: ask };
                     tor.start_handshake(now, circuit, handshake, &mut kernel);
                 }
-                Event::HandshakeAnswered { circuit, .. } => {
-                    tor.finish_handshake(circuit, SimLayer::default())
+                Event::HandshakeAnswered { circuit, handshake } => {
+                    let answer = handshake.congestion;
+                    tor.finish_handshake(now, circuit, SimLayer::default(), answer, &mut kernel);
                 }
                 Event::CircuitBuilt { .. } => self.on_circuit_built(rank),
                 Event::CircuitClosed { circuit, .. } => self.on_circuit_closed(rank, circuit),

@@ -107,7 +107,7 @@ pub struct Counters {
 impl<C: Cell> Relay<C> {
     /// A node without channels, started at `now`.
     pub fn new(config: RelayConfig, now: Instant) -> Self {
-        let buckets = config.bandwidth.map(|bandwidth| Buckets::new(bandwidth, config.refill, now));
+        let buckets = config.bandwidth.map(|bandwidth| Buckets::new(bandwidth, now));
         let node = Node {
             channels: Slab::new(),
             by_peer: BTreeMap::new(),
@@ -322,7 +322,7 @@ impl<C: Cell> Relay<C> {
 impl<C: Cell> Node<C> {
     fn add_channel(&mut self, peer: PeerId, to_client: bool, initiator: bool, now: Instant) -> ChannelKey {
         let own = self.config.per_connection;
-        let buckets = own.map(|bandwidth| Buckets::new(bandwidth, self.config.refill, now));
+        let buckets = own.map(|bandwidth| Buckets::new(bandwidth, now));
         let key = self.channels.insert(Channel {
             peer,
             to_client,

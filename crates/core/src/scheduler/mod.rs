@@ -8,6 +8,7 @@ mod vanilla;
 pub use vanilla::{Vanilla, VanillaConfig};
 
 use crate::circuit_policy::Priority;
+use crate::factory::Factory;
 use crate::kernel::SocketInfo;
 use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Instant};
@@ -62,8 +63,8 @@ pub trait Scheduler: fmt::Debug + Send {
 pub enum SchedulerConfig {
     /// [`Vanilla`].
     Vanilla(VanillaConfig),
-    /// Whatever this function builds: the way in for algorithms outside this workspace.
-    Custom(fn() -> Box<dyn Scheduler>),
+    /// Whatever this builds: the way in for algorithms outside this workspace.
+    Custom(Factory<dyn Scheduler>),
 }
 
 impl Default for SchedulerConfig {
@@ -77,7 +78,7 @@ impl SchedulerConfig {
     pub fn build(&self) -> AnyScheduler {
         match self {
             SchedulerConfig::Vanilla(config) => AnyScheduler::Vanilla(Vanilla::new(*config)),
-            SchedulerConfig::Custom(build) => AnyScheduler::Custom(build()),
+            SchedulerConfig::Custom(factory) => AnyScheduler::Custom(factory.build()),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Every call is followed by the check of G-02 in `util`, every byte by that of G-01.
 
-use super::cell::TestCell;
+use super::cell::{Hello, TestCell};
 use super::host::Side;
 use super::util::Net;
 use crate::cell::{Cell, CircId, Command};
@@ -88,7 +88,8 @@ fn network(seed: u64) -> Net {
     for relay in 0..3 {
         let bandwidth =
             (relay == 1).then_some(Bandwidth { rate: DataRate::kib(150), burst: Bytes::kib(100) });
-        let refill = Refill { interval: Duration::from_millis(100), phase: Duration::from_millis(20) };
+        let refill =
+            Refill { interval: Duration::from_millis(100), phase: Duration::from_millis(20), unblock: None };
         net.add(false, RelayConfig { bandwidth, refill, ..RelayConfig::default() });
     }
     net
@@ -158,7 +159,7 @@ fn forge(net: &mut Net, from: usize, to: usize, command: usize, id: u32) {
         let id = (id / 2 + 1) | (id % 2) << 31;
         let id = CircId(NonZeroU32::new(id).expect("ids count from one"));
         net.inject(from, to, TestCell::malformed(id, COMMANDS[command]));
-        net.inject(from, to, TestCell::create(id, 1));
+        net.inject(from, to, TestCell::create(id, Hello::new(1)));
     }
 }
 
