@@ -19,6 +19,7 @@ use crate::queue::Rank;
 use crate::tracker::position;
 use penstock_core::cell::PeerId;
 use penstock_core::config::RelayConfig;
+use penstock_core::edge_control::Negotiation;
 use penstock_core::{CircuitIndex, Counters, Event, Relay, StreamKey};
 use penstock_record::tables::Name;
 use penstock_record::{Outcome, Position, RunStats};
@@ -435,7 +436,8 @@ impl World<'_> {
         let tor = self.nodes[rank as usize].tor.as_mut().expect("every client has an onion proxy");
         let rest = relays[1..].iter().map(|relay| PeerId(*relay));
         let index = tor.open_circuit(now, PeerId(relays[0]), rest);
-        self.place(rank, index, SimHandshake { circuit: number, hop: 0 });
+        let own = SimHandshake { circuit: number, hop: 0, congestion: Negotiation::Nothing };
+        self.place(rank, index, own);
         if let Some(client) = self.client(rank) {
             client.use_circuit(Circuit { index, number, relays, begun: now });
         }

@@ -9,7 +9,7 @@ use std::num::NonZeroU32;
 
 /// Parameters of XON and XOFF.
 ///
-/// Source: proposal 324 §6.5.4; C tor `flow_control_new_consensus_params()`.
+/// Source: proposal 324 §6.5; C tor `flow_control_new_consensus_params()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XonXoffConfig {
     /// An XOFF is due when more than so much waits for the application [cell] (consensus `cc_xoff_client`,

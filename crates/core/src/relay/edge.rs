@@ -294,7 +294,9 @@ impl<C: Cell> Node<C> {
             }
             let waiting = state.outbuf.len();
             let bytes = kernel.write_stream(stream, &mut state.outbuf, quantum);
-            state.outbuf_bytes = state.outbuf_bytes.saturating_sub(bytes);
+            // A socket that is gone takes all and counts nothing.
+            let left = if state.outbuf.is_empty() { Bytes::ZERO } else { state.outbuf_bytes - bytes };
+            state.outbuf_bytes = left;
             let (circuit, taken) = (state.circuit, waiting - state.outbuf.len());
             let backlog = state.backlog();
             state.control.on_drain(now, bytes, backlog);
@@ -318,8 +320,14 @@ impl<C: Cell> Node<C> {
         while let Some(feedback) = self.streams[stream.0 as usize].control.take_feedback() {
             let message = match feedback {
                 StreamFeedback::Sendme => Message::Sendme(None),
-                StreamFeedback::Xoff => Message::Xoff,
-                StreamFeedback::Xon(rate) => Message::Xon(rate),
+                StreamFeedback::Xoff => {
+                    self.counters.xoffs += 1;
+                    Message::Xoff
+                }
+                StreamFeedback::Xon(rate) => {
+                    self.counters.xons += 1;
+                    Message::Xon(rate)
+                }
             };
             self.send_relay(now, circuit, Some(id), message);
         }

@@ -94,6 +94,10 @@ pub struct Counters {
     pub written_bytes: Bytes,
     /// Circuit SENDMEs made here.
     pub sendmes: u64,
+    /// XOFFs made here.
+    pub xoffs: u64,
+    /// XONs made here.
+    pub xons: u64,
     /// Most cells that ever waited in one direction of one circuit [cell].
     pub longest_queue: u64,
     /// DATA cells delivered here.

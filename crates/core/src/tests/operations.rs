@@ -7,6 +7,7 @@ use super::host::Side;
 use super::util::Net;
 use crate::cell::{Cell, CircId, Command};
 use crate::config::{Bandwidth, Refill};
+use crate::edge_control::{EdgeControlConfig, VegasConfig};
 use crate::{CircuitIndex, RelayConfig};
 use penstock_units::{Bytes, DataRate, Duration, Seed};
 use proptest::prelude::*;
@@ -84,13 +85,21 @@ fn operation() -> impl Strategy<Value = Operation> {
 fn network(seed: u64) -> Net {
     let mut net = Net::path(0, &RelayConfig::default());
     net.shuffle = Some(Seed(seed).stream("ready"));
-    net.add(true, RelayConfig::default());
+    // Any of them may know congestion control or not.
+    let edge_control = |node: u64| match seed >> node & 1 {
+        0 => EdgeControlConfig::default(),
+        _ => EdgeControlConfig::Vegas(VegasConfig::default()),
+    };
+    net.configure(0, RelayConfig { edge_control: edge_control(0), ..RelayConfig::default() });
+    net.add(true, RelayConfig { edge_control: edge_control(1), ..RelayConfig::default() });
     for relay in 0..3 {
         let bandwidth =
             (relay == 1).then_some(Bandwidth { rate: DataRate::kib(150), burst: Bytes::kib(100) });
+        let edge_control = edge_control(2 + relay);
         let refill =
             Refill { interval: Duration::from_millis(100), phase: Duration::from_millis(20), unblock: None };
-        net.add(false, RelayConfig { bandwidth, refill, ..RelayConfig::default() });
+        let refill = if seed >> 5 & 1 == 0 { refill } else { Refill::TOR_0_4_9 };
+        net.add(false, RelayConfig { bandwidth, refill, edge_control, ..RelayConfig::default() });
     }
     net
 }

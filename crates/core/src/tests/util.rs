@@ -196,8 +196,7 @@ impl Net {
 
     /// What a server will do for a stream that is still to be opened.
     pub(super) fn script(&mut self, download: u64, upload: u64) -> usize {
-        let flow = |total| Flow { total, ..Flow::default() };
-        let (download, upload) = (flow(download), flow(upload));
+        let (download, upload) = (Flow::new(download), Flow::new(upload));
         let transfer = Transfer { stream: None, download, upload, connected: false, closed: [false; 2] };
         self.transfers.borrow_mut().push(transfer);
         self.transfers() - 1
@@ -205,6 +204,12 @@ impl Net {
 
     pub(super) fn stall(&mut self, transfer: usize, side: Side, stalled: bool) {
         self.transfers.borrow_mut()[transfer].sink(side).stalled = stalled;
+        (0..self.nodes.len()).for_each(|node| self.notify(node));
+    }
+
+    /// The reader takes so much more and then nothing [B].
+    pub(super) fn feed(&mut self, transfer: usize, side: Side, appetite: u64) {
+        self.transfers.borrow_mut()[transfer].sink(side).appetite = appetite;
         (0..self.nodes.len()).for_each(|node| self.notify(node));
     }
 
