@@ -6,7 +6,7 @@ use crate::cell::PeerId;
 use crate::channel_map::{ChannelMap, ChannelMapConfig};
 use crate::circuit_policy::{CircuitPolicy, CircuitPolicyConfig, Priority, Weight};
 use crate::config::Bandwidth;
-use crate::edge_control::{EdgeControl, EdgeControlConfig, Signals, StreamControl};
+use crate::edge_control::{EdgeControl, EdgeControlConfig, Signals, StreamControl, VegasConfig};
 use crate::hop_control::{Feedback, HopControl, HopControlConfig};
 use crate::keys::CircuitKey;
 use crate::scheduler::{Host, Scheduler, SchedulerConfig};
@@ -193,6 +193,23 @@ fn a_hop_control_from_outside_bounds_every_queue_by_its_credit() {
                 "{bottleneck:?}: {peak:?} at node {node}"
             );
         }
+    }
+}
+
+/// Vegas takes what the hop before it leaves: SENDMEs and a CONNECTED wait beside the cells that the credit allows.
+#[test]
+fn congestion_control_composes_with_a_hop_control_from_outside() {
+    let vegas = EdgeControlConfig::Vegas(VegasConfig::default());
+    let mut net = Net::path(3, &RelayConfig { edge_control: vegas, ..credits() });
+    net.set_link(1, 2, Link { rate: DataRate::kib(60), send_buffer: 4 << 10, ..Link::default() });
+    let circuit = net.build(0, &[1, 2, 3]);
+    let transfers = [0; 2].map(|_| net.transfer(0, circuit, 300_000, 150_000));
+    net.drive();
+    assert!(transfers.iter().all(|at| net.at(*at).is_complete()));
+    let sendmes = net.nodes[0].relay.circuit_window(circuit).expect("it has an edge").0.get() / 31;
+    for node in 0..4 {
+        let peak = net.nodes[node].peak_queue;
+        assert!(peak.iter().all(|cells| *cells <= N2 + N3 + 1 + sendmes), "{peak:?} at node {node}");
     }
 }
 

@@ -84,6 +84,21 @@ fn both_ends_count_by_the_exits_increment() {
 }
 
 #[test]
+fn circuits_of_any_length_have_it() {
+    for hops in 1..=6 {
+        let mut net = Net::path(6, &vegas());
+        let circuit = net.build(0, &(1..=hops).collect::<Vec<_>>());
+        let transfer = net.transfer(0, circuit, 300_000, 300_000);
+        net.drive();
+        assert!(net.at(transfer).is_complete());
+        for node in [0, hops] {
+            let counters = net.nodes[node].relay.counters();
+            assert_eq!(counters.sendmes, counters.data_delivered / 31, "{hops} hops");
+        }
+    }
+}
+
+#[test]
 fn an_answer_that_nobody_asked_for_closes_the_circuit() {
     let agreed = |inc| Negotiation::Agreed(NonZeroU8::new(inc).unwrap());
     for (client, answer) in [
