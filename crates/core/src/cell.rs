@@ -45,7 +45,7 @@ pub enum Command {
 
 /// A relay message, readable at the end it is meant for.
 ///
-/// Source: tor-spec §6.1, §5.3, §7.4.
+/// Source: tor-spec §6.1, §5.3, §7.4; proposal 324 §4.
 #[derive(Debug)]
 pub enum Message<C: Cell> {
     /// Open a stream to this target.
@@ -59,6 +59,10 @@ pub enum Message<C: Cell> {
     /// On a stream: 50 more cells of it may come. Without a stream: 100 more of the circuit, with the
     /// digest of the cell that it acknowledges (proposal 289), or without one as before Tor 0.4.1.
     Sendme(Option<C::Digest>),
+    /// On a stream: no more of it may come until an XON (proposal 324 §4).
+    Xoff,
+    /// On a stream: more may come, at this rate [kB/s, of 1000 B] or at any.
+    Xon(Option<NonZeroU32>),
     /// Extend the circuit to this relay.
     Extend(C::LinkSpec, C::Handshake),
     /// It was extended.

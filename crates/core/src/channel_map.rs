@@ -1,6 +1,7 @@
 //! Which channel does a circuit take?
 
 use crate::cell::PeerId;
+use crate::factory::Factory;
 use crate::keys::ChannelKey;
 use std::fmt;
 
@@ -25,18 +26,21 @@ impl ChannelMap for Shared {
 }
 
 /// Builds a [`ChannelMap`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub enum ChannelMapConfig {
     /// [`Shared`].
     #[default]
     Shared,
+    /// Whatever this builds: the way in for algorithms outside this workspace.
+    Custom(Factory<dyn ChannelMap>),
 }
 
 impl ChannelMapConfig {
     /// The map.
-    pub fn build(self) -> Box<dyn ChannelMap> {
+    pub fn build(&self) -> Box<dyn ChannelMap> {
         match self {
             ChannelMapConfig::Shared => Box::new(Shared),
+            ChannelMapConfig::Custom(factory) => factory.build(),
         }
     }
 }

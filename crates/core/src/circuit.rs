@@ -6,6 +6,7 @@ use crate::edge_control::AnyEdgeControl;
 use crate::hop_control::AnyHopControl;
 use crate::keys::{ChannelKey, Direction, StreamKey};
 use std::collections::VecDeque;
+use std::num::NonZeroU8;
 
 /// Where a circuit continues.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +35,8 @@ pub(crate) struct Circuit<C: Cell> {
     pub(crate) extending: bool,
     /// What its client last said of its traffic.
     pub(crate) class: PriorityClass,
+    /// Cells per SENDME that its two ends agreed on, if they did on congestion control.
+    pub(crate) agreed: Option<NonZeroU8>,
     /// Where streams begin or end; made when the first one is opened.
     pub(crate) edge: Option<Box<Edge<C>>>,
 }
@@ -79,7 +82,15 @@ impl<C: Cell> Circuit<C> {
     pub(crate) fn new(end: End<C>, hops: [AnyHopControl; 2]) -> Self {
         let lane = |hop| Lane { to: None, queue: VecDeque::new(), hop };
         let [forward, backward] = hops.map(lane);
-        Circuit { forward, backward, end, extending: false, class: PriorityClass::default(), edge: None }
+        Circuit {
+            forward,
+            backward,
+            end,
+            extending: false,
+            class: PriorityClass::default(),
+            agreed: None,
+            edge: None,
+        }
     }
 
     pub(crate) fn lane(&self, direction: Direction) -> &Lane<C> {

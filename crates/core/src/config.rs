@@ -70,6 +70,9 @@ pub struct Limits {
     /// Bytes in a channel's output buffer when a link-control cell is added [B]; more closes the
     /// channel. Circuits' cells stop far below, at the scheduler's marks.
     pub outbuf: Bytes,
+    /// Bytes of a stream that wait for its application [B]; more closes the circuit. Windows keep a stream far
+    /// below; an XOFF stops a peer only a round trip later. C tor leaves this to its out-of-memory killer.
+    pub stream_buffer: Bytes,
 }
 
 impl Default for Limits {
@@ -79,6 +82,7 @@ impl Default for Limits {
             circuits_per_channel: 65_536,
             streams_per_circuit: 4096,
             outbuf: Bytes::mib(4),
+            stream_buffer: Bytes::mib(64),
         }
     }
 }
@@ -93,17 +97,34 @@ pub struct Refill {
     pub interval: Duration,
     /// When the first one happens [ns], in `[0, interval)`: relays that all refill at once create artefacts.
     pub phase: Duration,
+    /// If set, buckets are refilled only when someone looks, by whole intervals since the last time that brought
+    /// something, and what is left over is lost; and who found a bucket empty looks again so much later [ns],
+    /// with all who waited by then. `phase` says nothing then.
+    ///
+    /// Source: C tor since 0.4.0 `token_bucket_rw_refill()` with steps of some 16 ms (`TICKS_PER_STEP`), and
+    /// `reenable_blocked_connection_schedule()` after `TokenBucketRefillInterval`, 100 ms.
+    pub unblock: Option<Duration>,
+}
+
+impl Refill {
+    /// C tor 0.4.9's.
+    pub const TOR_0_4_9: Refill = Refill {
+        interval: Duration::from_millis(16),
+        phase: Duration::ZERO,
+        unblock: Some(Duration::from_millis(100)),
+    };
 }
 
 impl Default for Refill {
     fn default() -> Self {
-        Refill { interval: Duration::from_secs(1), phase: Duration::ZERO }
+        Refill { interval: Duration::from_secs(1), phase: Duration::ZERO, unblock: None }
     }
 }
 
 /// Watermarks of the circuit queue at the packaging edge.
 ///
-/// Source: C tor `CELL_QUEUE_HIGHWATER_SIZE` 256 and `CELL_QUEUE_LOWWATER_SIZE` 64.
+/// Source: C tor `CELL_QUEUE_HIGHWATER_SIZE` 256 and `CELL_QUEUE_LOWWATER_SIZE` 64; since 0.4.7 the consensus
+/// parameters `cellq_high` 256 and `cellq_low` 10.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EdgeQueue {
     /// Streams are read again at or below this [cell].

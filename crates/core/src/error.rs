@@ -21,10 +21,16 @@ pub enum Violation {
     UnexpectedSendme,
     /// A SENDME without the digest of the cell that it acknowledges, where one must have it.
     ForgedSendme,
+    /// An XON or XOFF, or a stream's SENDME, where none can be or oftener than what was sent allows.
+    UnexpectedFlowControl,
+    /// Congestion control that was not asked for, or with far more or fewer cells for a SENDME than here.
+    UnwantedAgreement,
     /// A CREATE with a circuit id that is in use or not the peer's to choose, or one too many.
     CircIdInUse,
     /// More cells of a circuit wait than may ([`Limits::circuit_queue`](crate::config::Limits)).
     QueueExceeded,
+    /// More of a stream waits for its application than may ([`Limits::stream_buffer`](crate::config::Limits)).
+    BufferExceeded,
     /// More streams on a circuit than may be ([`Limits::streams_per_circuit`](crate::config::Limits)).
     TooManyStreams,
     /// A cell that makes no sense in the circuit's state.
@@ -41,6 +47,9 @@ impl Violation {
             Violation::WindowExceeded
             | Violation::UnexpectedSendme
             | Violation::ForgedSendme
+            | Violation::UnexpectedFlowControl
+            | Violation::UnwantedAgreement
+            | Violation::BufferExceeded
             | Violation::UnexpectedCell
             | Violation::QueueExceeded
             | Violation::TooManyStreams
@@ -55,6 +64,9 @@ impl fmt::Display for Violation {
             Violation::WindowExceeded => "the peer sent more cells than its window allows",
             Violation::UnexpectedSendme => "the peer acknowledged cells that were never sent",
             Violation::ForgedSendme => "the peer acknowledged a cell without proof that it had arrived",
+            Violation::UnexpectedFlowControl => "the peer's flow control of a stream makes no sense",
+            Violation::UnwantedAgreement => "the peer agreed on congestion control as nobody asked for it",
+            Violation::BufferExceeded => "the peer sent more of a stream than may wait for its application",
             Violation::CircIdInUse => "the peer created a circuit with an id that it may not use",
             Violation::QueueExceeded => "the peer sent more cells of a circuit than may wait here",
             Violation::TooManyStreams => "the peer opened more streams on a circuit than it may",

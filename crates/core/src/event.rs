@@ -1,6 +1,7 @@
 //! What a relay tells its driver.
 
 use crate::cell::{Cell, PeerId, Tag};
+use crate::edge_control::Negotiation;
 use crate::error::Violation;
 use crate::keys::{ChannelKey, CircuitIndex, Direction, StreamKey};
 use penstock_units::Instant;
@@ -15,7 +16,8 @@ pub enum Event<C: Cell> {
         /// Whom to connect to.
         peer: PeerId,
     },
-    /// Answer a CREATE: call [`Relay::on_handshake`](crate::Relay::on_handshake).
+    /// Answer a CREATE: call [`Relay::agree`](crate::Relay::agree) with what the client says of congestion control,
+    /// then [`Relay::on_handshake`](crate::Relay::on_handshake).
     HandshakeRequested {
         /// The new circuit.
         circuit: CircuitIndex,
@@ -37,6 +39,8 @@ pub enum Event<C: Cell> {
         circuit: CircuitIndex,
         /// How many hops it has so far.
         hop: usize,
+        /// What the handshake is to say of congestion control.
+        ask: Negotiation,
     },
     /// Finish a handshake as a client: call [`Relay::finish_handshake`](crate::Relay::finish_handshake).
     HandshakeAnswered {

@@ -39,6 +39,7 @@ pub mod token_bucket;
 
 mod channel;
 mod circuit;
+mod factory;
 mod stream;
 
 #[cfg(test)]
@@ -48,6 +49,7 @@ pub use cell::{Cell, CircId, Command, Message, Payload, PeerId, StreamId, Tag};
 pub use config::RelayConfig;
 pub use error::Violation;
 pub use event::{Event, Station};
+pub use factory::Factory;
 pub use kernel::{Kernel, SocketInfo, StreamRead};
 pub use keys::{ChannelKey, CircuitIndex, CircuitKey, Direction, StreamKey};
 pub use relay::{Bounds, Counters, Relay};

@@ -1,10 +1,11 @@
 //! A stream at the edge: an exit's connection to a server, or a client's to its application.
 
 use crate::cell::{Cell, StreamId};
-use crate::edge_control::AnyStreamControl;
+use crate::edge_control::{AnyStreamControl, Backlog};
 use crate::kernel::Interest;
 use crate::keys::CircuitIndex;
-use penstock_units::Cells;
+use crate::token_bucket::TokenBucket;
+use penstock_units::{Bytes, Cells};
 use std::collections::VecDeque;
 
 /// One stream and what waits for its socket.
@@ -13,6 +14,8 @@ pub(crate) struct Stream<C: Cell> {
     pub(crate) circuit: CircuitIndex,
     pub(crate) id: StreamId,
     pub(crate) control: AnyStreamControl,
+    /// What its socket may be read, if the control sets a rate (C tor `edge_connection_t.bucket`).
+    pub(crate) bucket: Option<TokenBucket>,
     /// CONNECTED was sent or received.
     pub(crate) open: bool,
     /// What the application says need not wait for CONNECTED (proposal 174).
@@ -21,6 +24,8 @@ pub(crate) struct Stream<C: Cell> {
     pub(crate) ended: bool,
     /// Payloads the socket has not taken yet.
     pub(crate) outbuf: VecDeque<C::Payload>,
+    /// How much that is [B].
+    pub(crate) outbuf_bytes: Bytes,
     pub(crate) interest: Interest,
 }
 
@@ -31,7 +36,7 @@ impl<C: Cell> Stream<C> {
     }
 
     /// What the application has not taken yet.
-    pub(crate) fn buffered(&self) -> Cells {
-        Cells::new(self.outbuf.len() as u64)
+    pub(crate) fn backlog(&self) -> Backlog {
+        Backlog { cells: Cells::new(self.outbuf.len() as u64), bytes: self.outbuf_bytes }
     }
 }

@@ -10,32 +10,45 @@ use penstock_units::{Bytes, Duration, Instant};
 /// the sum of all refills up to tick k is exactly `floor(rate · interval · k)`, so that the long-run
 /// rate is exact for any interval.
 ///
+/// Where [`Refill::unblock`] is set, intervals count from the last refill that brought something, and what was
+/// left over then is lost, so that the rate is below the configured one by as much.
+///
 /// Bytes in any span t ≤ burst + rate · (t + interval) + one quantum.
 ///
-/// Source: C tor 0.2.3 `connection_bucket_refill()`; DefenestraTor §3.1; throttling §2.
+/// Source: C tor 0.2.3 `connection_bucket_refill()`, 0.4.9 `token_bucket_rw_refill()`; DefenestraTor §3.1;
+/// throttling §2.
 /// Deviation: none.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     bandwidth: Bandwidth,
     tokens: i64,
-    ticks: u64,
+    /// When it was refilled last.
+    refilled: Instant,
 }
 
 impl TokenBucket {
     /// A full bucket at `now`.
-    pub fn new(bandwidth: Bandwidth, refill: Refill, now: Instant) -> Self {
-        TokenBucket { bandwidth, tokens: signed(bandwidth.burst), ticks: refill.ticks_at(now) }
+    pub fn new(bandwidth: Bandwidth, now: Instant) -> Self {
+        TokenBucket { bandwidth, tokens: signed(bandwidth.burst), refilled: now }
     }
 
-    /// Adds what the ticks up to `now` bring.
+    /// Adds what the ticks or steps up to `now` bring.
     pub fn refill(&mut self, refill: Refill, now: Instant) {
-        let ticks = refill.ticks_at(now);
-        if ticks > self.ticks {
-            let added = self.total_at(ticks, refill) - self.total_at(self.ticks, refill);
-            self.ticks = ticks;
-            let full = signed(self.bandwidth.burst);
-            self.tokens = self.tokens.saturating_add(i64::try_from(added).unwrap_or(i64::MAX)).min(full);
-        }
+        let added = match refill.unblock {
+            None => match [self.refilled, now].map(|at| refill.ticks_at(at)) {
+                [before, after] if before < after => {
+                    self.total_at(after, refill) - self.total_at(before, refill)
+                }
+                _ => return,
+            },
+            Some(_) => match penstock_units::time::nanos(now.since(self.refilled)) / refill.nanos() {
+                0 => return,
+                steps => self.total_at(1, refill).max(1) * u128::from(steps),
+            },
+        };
+        self.refilled = now;
+        let full = signed(self.bandwidth.burst);
+        self.tokens = self.tokens.saturating_add(i64::try_from(added).unwrap_or(i64::MAX)).min(full);
     }
 
     /// All that `ticks` refills bring from the start [B].
@@ -58,6 +71,12 @@ impl TokenBucket {
     pub fn set_rate(&mut self, rate: penstock_units::DataRate) {
         self.bandwidth.rate = rate;
     }
+
+    /// Changes rate and depth; tokens above the new depth are lost (C tor `token_bucket_rw_adjust()`).
+    pub fn adjust(&mut self, bandwidth: Bandwidth) {
+        self.bandwidth = bandwidth;
+        self.tokens = self.tokens.min(signed(bandwidth.burst));
+    }
 }
 
 fn signed(bytes: Bytes) -> i64 {
@@ -72,6 +91,11 @@ impl Refill {
             Some(since) => since / self.nanos(),
             None => 0,
         }
+    }
+
+    /// When someone who found a bucket empty at `now` looks again.
+    pub fn unblocks_after(self, now: Instant) -> Instant {
+        self.unblock.map_or_else(|| self.next_after(now), |unblock| now + unblock)
     }
 
     /// The first refill after `now`.
@@ -110,19 +134,19 @@ mod tests {
     use proptest::prelude::*;
 
     fn refill(millis: u64) -> Refill {
-        Refill { interval: Duration::from_millis(millis), phase: Duration::ZERO }
+        Refill { interval: Duration::from_millis(millis), ..Refill::default() }
     }
 
-    fn bucket(rate: u64, burst: u64, refill: Refill) -> TokenBucket {
+    fn bucket(rate: u64, burst: u64) -> TokenBucket {
         let bandwidth = Bandwidth { rate: DataRate::new(rate).unwrap(), burst: Bytes::new(burst) };
-        TokenBucket::new(bandwidth, refill, Instant::ZERO)
+        TokenBucket::new(bandwidth, Instant::ZERO)
     }
 
     /// G-42.
     #[test]
     fn the_quantum_is_an_eighth_between_four_and_thirty_two_cells() {
         let quantum_of = |tokens: u64| {
-            let bucket = bucket(1, tokens, refill(1000));
+            let bucket = bucket(1, tokens);
             quantum(Some(&bucket), None, 512).get()
         };
         assert_eq!(quantum_of(0), 0);
@@ -132,12 +156,12 @@ mod tests {
         assert_eq!(quantum_of(8 * 32 * 512), 32 * 512);
         assert_eq!(quantum_of(1 << 40), 16 << 10);
         assert_eq!(quantum(None, None, 498).get(), 32 * 498);
-        assert_eq!(quantum(None, Some(&bucket(1, 700, refill(1000))), 512).get(), 700);
+        assert_eq!(quantum(None, Some(&bucket(1, 700)), 512).get(), 700);
     }
 
     #[test]
     fn ticks_follow_the_phase() {
-        let refill = Refill { interval: Duration::from_millis(100), phase: Duration::from_millis(30) };
+        let refill = Refill { phase: Duration::from_millis(30), ..super::tests::refill(100) };
         assert_eq!(refill.next_after(Instant::ZERO), Instant::from_millis(30));
         assert_eq!(refill.next_after(Instant::from_millis(30)), Instant::from_millis(130));
         assert_eq!(refill.next_after(Instant::from_millis(129)), Instant::from_millis(130));
@@ -148,12 +172,40 @@ mod tests {
     #[test]
     fn a_deficit_is_paid_first() {
         let refill = refill(1000);
-        let mut bucket = bucket(1000, 1000, refill);
+        let mut bucket = bucket(1000, 1000);
         bucket.consume(Bytes::new(2500));
         bucket.refill(refill, Instant::from_secs(1));
         assert_eq!(bucket.available(), Bytes::ZERO);
         bucket.refill(refill, Instant::from_secs(2));
         assert_eq!(bucket.available(), Bytes::new(500));
+    }
+
+    #[test]
+    fn a_lazy_bucket_counts_whole_steps_and_loses_the_rest() {
+        let refill = Refill::TOR_0_4_9;
+        let mut bucket = bucket(1_000_000, 1_000_000);
+        bucket.consume(Bytes::new(1_000_000));
+        bucket.refill(refill, Instant::from_millis(15));
+        assert_eq!(bucket.available(), Bytes::ZERO);
+        bucket.refill(refill, Instant::from_millis(31));
+        assert_eq!(bucket.available(), Bytes::new(16_000), "one step of 16 ms");
+        bucket.refill(refill, Instant::from_millis(46));
+        assert_eq!(bucket.available(), Bytes::new(16_000), "15 ms later");
+        bucket.refill(refill, Instant::from_millis(131));
+        assert_eq!(bucket.available(), Bytes::new(7 * 16_000), "the hundred milliseconds that someone waits");
+        assert_eq!(refill.unblocks_after(Instant::from_millis(3)), Instant::from_millis(103));
+    }
+
+    #[test]
+    fn another_depth_takes_what_is_above_it() {
+        let mut bucket = bucket(1000, 5000);
+        let bandwidth = |rate| Bandwidth { rate: DataRate::new(rate).unwrap(), burst: Bytes::new(rate) };
+        bucket.adjust(bandwidth(3000));
+        assert_eq!(bucket.available(), Bytes::new(3000));
+        bucket.adjust(bandwidth(9000));
+        assert_eq!(bucket.available(), Bytes::new(3000));
+        bucket.refill(refill(1000), Instant::from_secs(1));
+        assert_eq!(bucket.available(), Bytes::new(9000));
     }
 
     proptest! {
@@ -166,12 +218,9 @@ mod tests {
             rate in 20_000u64..2_000_000,
             burst_ms in 1000u64..3000,
         ) {
-            let refill = Refill {
-                interval: Duration::from_millis(millis),
-                phase: Duration::from_millis(phase % millis),
-            };
+            let refill = Refill { phase: Duration::from_millis(phase % millis), ..refill(millis) };
             let burst = rate * burst_ms / 1000;
-            let mut bucket = bucket(rate, burst, refill);
+            let mut bucket = bucket(rate, burst);
             let (mut sent, mut now) = (Vec::new(), Instant::ZERO);
             let end = Instant::from_secs(120);
             while now < end {
@@ -206,7 +255,7 @@ mod tests {
         fn shorter_refills_never_wait_longer(rate in 50_000u64..500_000, load in 0.3f64..0.95) {
             let wait = |millis: u64| {
                 let refill = refill(millis);
-                let mut bucket = bucket(rate, rate.max(4096), refill);
+                let mut bucket = bucket(rate, rate.max(4096));
                 let gap = (512.0e9 / (rate as f64 * load)) as u64;
                 let (mut now, mut total) = (Instant::ZERO, 0u64);
                 for cell in 0..4000u64 {

@@ -66,6 +66,10 @@ impl<'a> View<'a> {
         }
     }
 
+    pub(crate) fn whole_unless(&self, key: &str, word: &str) -> Option<u64> {
+        (self.table[key].as_text() != Some(word)).then(|| self.whole(key))
+    }
+
     pub(crate) fn flag(&self, key: &str) -> bool {
         matches!(self.table[key].value, Value::Flag(true))
     }

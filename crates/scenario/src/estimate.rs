@@ -139,9 +139,10 @@ fn rate(scenario: &Scenario, client: &Client, of_relays: f64, rtt: f64) -> f64 {
         Path::Fixed(path) => *path.last().expect("a path is never empty"),
         Path::Weighted { .. } => 0,
     };
-    let window = match scenario.relays[exit].config.edge_control {
+    let window = match &scenario.relays[exit].config.edge_control {
         EdgeControlConfig::Windows(windows) => windows.circuit_window.min(windows.stream_window),
         EdgeControlConfig::Dynamic(dynamic) => dynamic.windows.stream_window,
+        EdgeControlConfig::Vegas(vegas) => vegas.cwnd_max,
         EdgeControlConfig::Custom { .. } => WindowsConfig::CIRCUIT_RANGE.1,
     };
     (of_relays.min(of_link) * GOODPUT).min(f64::from(window) * PAYLOAD / rtt)

@@ -378,6 +378,12 @@ const TOR: &[Key] = &[
         "when the first refill is; \"random\" draws it from [0, refill) for each node and seed",
     ),
     key(
+        "refill_unblock",
+        Form::Or("none", &Form::Span { zero: false }),
+        Default("'none'"),
+        "who finds a bucket empty looks again so much later, and buckets are refilled by whole refills when somebody looks (C tor since 0.4.0: refill 16 ms, this 100 ms); \"none\" is at the next refill",
+    ),
+    key(
         "circuit_policy",
         Form::Algorithm(&CIRCUIT_POLICY),
         Default("{}"),
@@ -416,6 +422,12 @@ const TOR: &[Key] = &[
         CELLS,
         Default("256"),
         "streams are no longer read when the circuit's queue is so long",
+    ),
+    key(
+        "circuit_queue_most",
+        CELLS,
+        Default("2500"),
+        "a circuit with so many cells in one direction is closed when another arrives (consensus circ_max_cell_queue_size)",
     ),
 ];
 
@@ -654,6 +666,9 @@ pub(crate) const SCHEDULER: Algorithm = Algorithm {
 
 const CIRCUIT_WINDOW: Form = window(WindowsConfig::CIRCUIT_RANGE);
 const STREAM_WINDOW: Form = window(WindowsConfig::STREAM_RANGE);
+const CELLS_BY_VERSION: Form = Form::Or("version", &Form::Whole { least: 0, most: 100_000, unit: "cell" });
+const COUNT_OF_SAMPLES: Form = Form::Whole { least: 2, most: 1000, unit: "1" };
+
 const EARLY_SENDMES: Form = window(WindowsConfig::EARLY_RANGE);
 
 const fn window((least, most): (u32, u32)) -> Form {
@@ -727,8 +742,140 @@ pub(crate) const EDGE_CONTROL: Algorithm = Algorithm {
                 SENDME_BUG_KEY,
             ],
         },
+        Kind {
+            name: "vegas",
+            meaning: "congestion control and XON/XOFF on circuits whose client and last relay both have it; else SENDME windows",
+            source: "proposal 324; RFC 3742; C tor 0.4.9 and 0.4.7",
+            keys: VEGAS,
+        },
     ],
 };
+
+const VEGAS: &[Key] = &[
+    key(
+        "version",
+        Form::Choice(&["0.4.9", "0.4.7"]),
+        Default("'0.4.9'"),
+        "C tor's version, whose constants the keys that say \"version\" take",
+    ),
+    key(
+        "sendme_inc",
+        Form::Whole { least: 1, most: 254, unit: "cell" },
+        Default("31"),
+        "DATA cells that one circuit SENDME acknowledges, as the relay says; the client refuses it if its own is farther away than 1",
+    ),
+    key("cwnd_init", CELLS, Default("124"), "congestion window of a new circuit"),
+    key("cwnd_min", CELLS, Default("124"), "least congestion window"),
+    key(
+        "cwnd_max",
+        Form::Whole { least: 500, most: i32::MAX as i64, unit: "cell" },
+        Default("2147483647"),
+        "greatest congestion window",
+    ),
+    key("cwnd_inc", CELLS, Default("1"), "what an update after slow start adds or takes"),
+    key(
+        "cwnd_inc_rate",
+        Form::Whole { least: 1, most: 250, unit: "1" },
+        Default("31"),
+        "one update after slow start for so many times sendme_inc acknowledged cells; a smaller window is updated with every SENDME",
+    ),
+    key(
+        "cwnd_inc_pct_ss",
+        Form::Whole { least: 1, most: 500, unit: "%" },
+        Default("100"),
+        "what a SENDME adds in slow start, of the cells that it acknowledges",
+    ),
+    key(
+        "sscap",
+        CELLS_BY_VERSION,
+        Default("'version'"),
+        "slow start grows more slowly above this window: 600, or 500",
+    ),
+    key("ss_max", CELLS, Default("5000"), "slow start ends at this window"),
+    key(
+        "alpha",
+        CELLS_BY_VERSION,
+        Default("'version'"),
+        "the window grows while fewer cells are queued: 186, or 124",
+    ),
+    key("beta", CELLS_BY_VERSION, Default("'version'"), "it shrinks while more are queued: 248"),
+    key("gamma", CELLS_BY_VERSION, Default("'version'"), "slow start ends when so many are queued: 186"),
+    key(
+        "delta",
+        CELLS_BY_VERSION,
+        Default("'version'"),
+        "it falls at once to so many above the bandwidth-delay product when more are queued: 310, or 372",
+    ),
+    key(
+        "ewma_cwnd_pct",
+        Form::Whole { least: 1, most: 255, unit: "%" },
+        Default("50"),
+        "round trips are averaged over this part of a window's updates after slow start",
+    ),
+    key("ewma_max", COUNT_OF_SAMPLES, Default("10"), "over so many at most"),
+    key("ewma_ss", COUNT_OF_SAMPLES, Default("2"), "over so many in slow start"),
+    key(
+        "rtt_reset_pct",
+        Form::Whole { least: 0, most: 100, unit: "%" },
+        Default("100"),
+        "how far the least round trip rises to the average while the window is at its least",
+    ),
+    key(
+        "cwnd_full_gap",
+        Form::Or("version", &Form::Whole { least: 0, most: 32_767, unit: "1" }),
+        Default("'version'"),
+        "a window that lacks the cells of so many SENDMEs is still full: 4, or 1",
+    ),
+    key(
+        "cwnd_full_minpct",
+        Form::Or("version", &Form::Whole { least: 0, most: 100, unit: "%" }),
+        Default("'version'"),
+        "a window of which less is under way is not full: 25, or 75",
+    ),
+    key(
+        "cwnd_full_per_cwnd",
+        Form::Flag,
+        Default("true"),
+        "a window must be found full anew once in a window's worth of SENDMEs; false is once in an update",
+    ),
+    key(
+        "xoff",
+        Form::Whole { least: 1, most: 10_000, unit: "cell" },
+        Default("500"),
+        "an XOFF is due when more of a stream waits for its application, in cells of 488 B",
+    ),
+    key(
+        "xoff_grace",
+        Form::Or("version", &Form::Span { zero: true }),
+        Default("'version'"),
+        "for how long, before the XOFF leaves with the next cell that arrives: 5 ms, or none",
+    ),
+    key(
+        "xon_rate",
+        Form::Whole { least: 1, most: 5000, unit: "cell" },
+        Default("500"),
+        "the rate in an XON is measured over so much, in cells of 498 B",
+    ),
+    key(
+        "xon_change_pct",
+        Form::Whole { least: 1, most: 99, unit: "%" },
+        Default("25"),
+        "another XON leaves when that rate moved so far",
+    ),
+    key(
+        "xon_ewma_cnt",
+        Form::Whole { least: 2, most: 100, unit: "1" },
+        Default("2"),
+        "that rate is averaged over so many measurements",
+    ),
+    key(
+        "circuit_window",
+        CIRCUIT_WINDOW,
+        Default("1000"),
+        "circuits whose other end has no congestion control have this window",
+    ),
+    STREAM_WINDOW_KEY,
+];
 
 pub(crate) const HOP_CONTROL: Algorithm = Algorithm {
     name: "HopControl",

@@ -6,7 +6,9 @@ use crate::model::Phase;
 use penstock_core::channel_map::ChannelMapConfig;
 use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig, PriorityClass, PriorityFactor};
 use penstock_core::config::{Bandwidth, EdgeQueue, Limits, Refill, RelayConfig};
-use penstock_core::edge_control::{Adjust, DynamicConfig, EdgeControlConfig, WindowsConfig};
+use penstock_core::edge_control::{
+    Adjust, DynamicConfig, EdgeControlConfig, VegasConfig, WindowsConfig, XonXoffConfig,
+};
 use penstock_core::hop_control::HopControlConfig;
 use penstock_core::scheduler::{
     GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
@@ -14,6 +16,7 @@ use penstock_core::scheduler::{
 };
 use penstock_core::throttle::ThrottleConfig;
 use penstock_units::{Duration, parse};
+use std::num::NonZeroU8;
 
 /// The configuration of a relay or an onion proxy.
 pub(crate) fn config(view: View<'_>) -> Result<(RelayConfig, Phase), Mistake> {
@@ -31,22 +34,24 @@ pub(crate) fn config(view: View<'_>) -> Result<(RelayConfig, Phase), Mistake> {
         }
     };
     let fixed = if let Phase::Fixed(phase) = phase { phase } else { Duration::ZERO };
+    let unblock = view.span_unless("refill_unblock", "none");
+    let longest = unblock.unwrap_or_default().max(interval);
     let config = RelayConfig {
-        bandwidth: bandwidth(view, "bandwidth_rate", "bandwidth_burst", interval)?,
-        per_connection: bandwidth(view, "connection_rate", "connection_burst", interval)?,
-        refill: Refill { interval, phase: fixed },
+        bandwidth: bandwidth(view, "bandwidth_rate", "bandwidth_burst", longest)?,
+        per_connection: bandwidth(view, "connection_rate", "connection_burst", longest)?,
+        refill: Refill { interval, phase: fixed, unblock },
         circuit_policy: circuit_policy(view),
         priority_factor: PriorityFactor(view.whole("priority_factor") as f64),
         priority_class: priority_class(view),
         scheduler: scheduler(view)?,
-        edge_control: edge_control(view),
+        edge_control: edge_control(view)?,
         hop_control: hop_control(view),
         throttle: throttle(view),
         channel_map: channel_map(view),
         edge_queue: edge_queue(view)?,
         optimistic_data: view.table.contains_key("optimistic_data") && view.flag("optimistic_data"),
         authenticated_sendmes: view.flag("authenticated_sendmes"),
-        limits: Limits::default(),
+        limits: Limits { circuit_queue: view.whole("circuit_queue_most") as u32, ..Limits::default() },
     };
     Ok((config, phase))
 }
@@ -171,9 +176,10 @@ fn global_limit(view: View<'_>) -> Result<GlobalLimitConfig, Mistake> {
     }
 }
 
-fn edge_control(view: View<'_>) -> EdgeControlConfig {
-    let (view, kind) = algorithm(view, "edge_control", "");
-    match kind {
+fn edge_control(view: View<'_>) -> Result<EdgeControlConfig, Mistake> {
+    let path = format!("{}.edge_control", view.path);
+    let (view, kind) = algorithm(view, "edge_control", &path);
+    Ok(match kind {
         "windows" => EdgeControlConfig::Windows(WindowsConfig {
             circuit_window: view.whole("circuit_window") as u32,
             stream_window: view.whole("stream_window") as u32,
@@ -195,8 +201,66 @@ fn edge_control(view: View<'_>) -> EdgeControlConfig {
             decay: view.share("decay"),
             peer_bug_101: view.flag("peer_bug_101"),
         }),
+        "vegas" => EdgeControlConfig::Vegas(vegas(view)?),
         kind => unknown(kind),
+    })
+}
+
+fn vegas(view: View<'_>) -> Result<VegasConfig, Mistake> {
+    let version = match view.text("version") {
+        "0.4.9" => VegasConfig::TOR_0_4_9,
+        "0.4.7" => VegasConfig::TOR_0_4_7,
+        version => unknown(version),
+    };
+    let whole = |key| view.whole(key) as u32;
+    let of_version = |key, constant| view.whole_unless(key, "version").map_or(constant, |given| given as u32);
+    let sendme_inc = view.whole("sendme_inc");
+    for key in ["cwnd_init", "cwnd_min"] {
+        if view.whole(key) < sendme_inc {
+            let message = format!(
+                "{} is less than sendme_inc, {sendme_inc}: no SENDME would ever come; it must be at least as many",
+                view.whole(key)
+            );
+            return Err(view.wrong(key, message));
+        }
     }
+    Ok(VegasConfig {
+        sendme_inc: u8::try_from(sendme_inc)
+            .ok()
+            .and_then(NonZeroU8::new)
+            .expect("the schema lets 1 to 254 through"),
+        cwnd_init: whole("cwnd_init"),
+        cwnd_min: whole("cwnd_min"),
+        cwnd_max: whole("cwnd_max"),
+        cwnd_inc: whole("cwnd_inc"),
+        cwnd_inc_rate: whole("cwnd_inc_rate"),
+        cwnd_inc_pct_ss: whole("cwnd_inc_pct_ss"),
+        sscap: of_version("sscap", version.sscap),
+        ss_max: whole("ss_max"),
+        alpha: of_version("alpha", version.alpha),
+        beta: of_version("beta", version.beta),
+        gamma: of_version("gamma", version.gamma),
+        delta: of_version("delta", version.delta),
+        ewma_cwnd_pct: whole("ewma_cwnd_pct"),
+        ewma_max: whole("ewma_max"),
+        ewma_ss: whole("ewma_ss"),
+        rtt_reset_pct: whole("rtt_reset_pct"),
+        cwnd_full_gap: of_version("cwnd_full_gap", version.cwnd_full_gap),
+        cwnd_full_minpct: of_version("cwnd_full_minpct", version.cwnd_full_minpct),
+        cwnd_full_per_cwnd: view.flag("cwnd_full_per_cwnd"),
+        streams: XonXoffConfig {
+            xoff: whole("xoff"),
+            grace: view.span_unless("xoff_grace", "version").unwrap_or(version.streams.grace),
+            xon_rate: whole("xon_rate"),
+            xon_change_pct: whole("xon_change_pct"),
+            xon_ewma_cnt: whole("xon_ewma_cnt"),
+        },
+        windows: WindowsConfig {
+            circuit_window: whole("circuit_window"),
+            stream_window: whole("stream_window"),
+            ..version.windows
+        },
+    })
 }
 
 fn hop_control(view: View<'_>) -> HopControlConfig {

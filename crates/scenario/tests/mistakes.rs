@@ -172,8 +172,20 @@ mistakes! {
         "name = \"50KiB\"" => "name = \"stock\"",
         "x.toml:28: variants.1.name: the variant \"stock\" is there twice; every variant needs its own name";
     an_unknown_kind_is_refused_with_the_known_ones:
-        "kind = \"windows\"" => "kind = \"vegas\"",
-        "x.toml:12: relay.edge_control.kind: \"vegas\" is unknown; the kind must be one of windows, dynamic-windows";
+        "kind = \"windows\"" => "kind = \"cubic\"",
+        "x.toml:12: relay.edge_control.kind: \"cubic\" is unknown; the kind must be one of windows, dynamic-windows, vegas";
+    a_version_of_vegas_that_is_not_known_is_refused:
+        "kind = \"windows\", circuit_window = 1000" => "kind = \"vegas\", version = \"0.4.8\"",
+        "x.toml:12: relay.edge_control.version: \"0.4.8\" is unknown; it must be one of 0.4.9, 0.4.7";
+    a_congestion_window_that_waits_for_ever_is_refused:
+        "kind = \"windows\", circuit_window = 1000" => "kind = \"vegas\", cwnd_min = 30",
+        "x.toml:12: relays.entry.edge_control.cwnd_min: 30 is less than sendme_inc, 31: no SENDME would ever come; it must be at least as many";
+    a_threshold_that_is_no_number_is_refused:
+        "kind = \"windows\", circuit_window = 1000" => "kind = \"vegas\", alpha = \"many\"",
+        "x.toml:12: relay.edge_control.alpha: \"many\" is a string; it must be a whole number [cell] from 0 to 100000; or \"version\"";
+    a_burst_below_what_a_wait_brings_is_refused:
+        "[relays.middle]" => "[relays.middle]\nbandwidth_rate = \"1 MiB/s\"\nbandwidth_burst = \"64 KiB\"\nrefill = \"16 ms\"\nrefill_unblock = \"100 ms\"",
+        "x.toml:16: relays.middle.bandwidth_burst: \"64 KiB\" is less than one refill brings: \"1 MiB/s\" in \"100 ms\"; it must be at least \"104857 B\"";
     a_missing_key_is_refused:
         "duration = \"10 min\"\n" => "",
         "x.toml:3: run.duration: this key is missing; it must be a duration with its unit, like \"80 ms\"";

@@ -1,8 +1,8 @@
 //! What a good scenario says, and the shipped ones.
 
 use penstock_core::circuit_policy::{CircuitPolicyConfig, PriorityClass};
-use penstock_core::config::{Bandwidth, RelayConfig};
-use penstock_core::edge_control::EdgeControlConfig;
+use penstock_core::config::{Bandwidth, Limits, Refill, RelayConfig};
+use penstock_core::edge_control::{EdgeControlConfig, VegasConfig};
 use penstock_core::scheduler::{
     GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
 };
@@ -59,7 +59,7 @@ fn small(more: &str, sets: &[&str]) -> Scenario {
 fn circuit_window(config: &RelayConfig) -> u32 {
     match config.edge_control {
         EdgeControlConfig::Windows(windows) => windows.circuit_window,
-        EdgeControlConfig::Dynamic(_) | EdgeControlConfig::Custom { .. } => {
+        EdgeControlConfig::Dynamic(_) | EdgeControlConfig::Vegas(_) | EdgeControlConfig::Custom { .. } => {
             panic!("these have other windows")
         }
     }
@@ -395,6 +395,29 @@ fn a_bucket_is_as_deep_as_a_second_unless_it_says() {
     assert_eq!(config.refill.phase, Duration::from_millis(10));
     assert_eq!(scenario.relays[0].weight, DataRate::mib(1));
     assert_eq!(scenario.clients[0].config.bandwidth, None);
+}
+
+/// What the keys of Vegas make of nothing but a version, each key set, and today's Tor around it.
+#[test]
+fn vegas_has_the_constants_of_its_version() {
+    let edge = |more: &str| {
+        let scenario = small(&format!("[relay]\nedge_control = {more}\n"), &[]);
+        match scenario.relays[0].config.edge_control {
+            EdgeControlConfig::Vegas(vegas) => vegas,
+            ref other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(edge("'vegas'"), VegasConfig::TOR_0_4_9);
+    assert_eq!(edge("{ kind = 'vegas', version = '0.4.7' }"), VegasConfig::TOR_0_4_7);
+    let own =
+        edge("{ kind = 'vegas', version = '0.4.7', alpha = 7, xoff_grace = '9 ms', stream_window = 60 }");
+    assert_eq!((own.alpha, own.streams.grace, own.windows.stream_window), (7, Duration::from_millis(9), 60));
+    assert_eq!((own.beta, own.delta), (248, 372));
+    let today = "[relay]\nrefill = '16 ms'\nrefill_unblock = '100 ms'\nedge_queue_low = 10\ncircuit_queue_most = 2000\n";
+    let config = &small(today, &[]).relays[0].config;
+    assert_eq!(config.refill, Refill { phase: config.refill.phase, ..Refill::TOR_0_4_9 });
+    assert_eq!((config.edge_queue.low, config.edge_queue.high, config.limits.circuit_queue), (10, 256, 2000));
+    assert_eq!(small("", &[]).relays[0].config.limits, Limits::default());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use penstock_core::cell::{Cell, CircId, Command, Message, Payload, PeerId, StreamId, Tag};
 use penstock_core::circuit_policy::PriorityClass;
+use penstock_core::edge_control::Negotiation;
 use penstock_core::hop_control::Feedback;
 use penstock_core::keys::Direction;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -42,11 +43,13 @@ impl Payload for SimPayload {
     }
 }
 
-/// What a circuit's handshake carries: which circuit of the run it is, and which hop this will be.
+/// What a circuit's handshake carries: which circuit of the run it is, which hop this will be, and what is said of
+/// congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SimHandshake {
     pub(crate) circuit: u32,
     pub(crate) hop: u8,
+    pub(crate) congestion: Negotiation,
 }
 
 /// One hop's layer at one end of a circuit. There are no keys: what its two ends said to each other is counted,
@@ -69,6 +72,8 @@ enum Body {
     Data { len: u16, request: Option<Request> },
     End,
     Sendme(Option<u32>),
+    Xoff,
+    Xon(Option<NonZeroU32>),
     Extend(PeerId, SimHandshake),
     Extended(SimHandshake),
 }
@@ -167,6 +172,8 @@ impl Cell for SimCell {
             }
             Message::End => Body::End,
             Message::Sendme(proof) => Body::Sendme(proof),
+            Message::Xoff => Body::Xoff,
+            Message::Xon(rate) => Body::Xon(rate),
             Message::Extend(peer, handshake) => Body::Extend(peer, handshake),
             Message::Extended(handshake) => Body::Extended(handshake),
         };
@@ -179,6 +186,8 @@ impl Cell for SimCell {
             Body::Data { len, request } => Message::Data(SimPayload { len, tag: self.tag, request }),
             Body::End => Message::End,
             Body::Sendme(proof) => Message::Sendme(proof),
+            Body::Xoff => Message::Xoff,
+            Body::Xon(rate) => Message::Xon(rate),
             Body::Extend(peer, handshake) => Message::Extend(peer, handshake),
             Body::Extended(handshake) => Message::Extended(handshake),
             Body::Create(_) | Body::Created(_) | Body::Destroy | Body::Feedback(_) | Body::Class(_) => {

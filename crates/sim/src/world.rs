@@ -19,6 +19,7 @@ use crate::queue::Rank;
 use crate::tracker::position;
 use penstock_core::cell::PeerId;
 use penstock_core::config::RelayConfig;
+use penstock_core::edge_control::Negotiation;
 use penstock_core::{CircuitIndex, Counters, Event, Relay, StreamKey};
 use penstock_record::tables::Name;
 use penstock_record::{Outcome, Position, RunStats};
@@ -307,20 +308,24 @@ impl<'a> World<'a> {
             match event {
                 Event::Connect { channel, peer } => self.net.connect_channel(rank, peer.0, channel),
                 Event::HandshakeRequested { circuit, handshake } => {
-                    tor.on_handshake(now, circuit, handshake, SimLayer::default(), &mut kernel);
+                    let answer = tor.agree(handshake.congestion);
+                    let reply = SimHandshake { congestion: answer, ..handshake };
+                    tor.on_handshake(now, circuit, reply, SimLayer::default(), answer, &mut kernel);
                     self.place(rank, circuit, handshake);
                 }
                 Event::ExtendRequested { circuit, to, handshake } => {
                     tor.extend(now, circuit, to, handshake, &mut kernel);
                 }
-                Event::HandshakeNeeded { circuit, hop } => {
+                Event::HandshakeNeeded { circuit, hop, ask } => {
                     let number = node.circuits.get(circuit.0 as usize).copied().flatten();
                     let circuit_number = number.expect("a client numbers its circuits at once").circuit;
-                    let handshake = SimHandshake { circuit: circuit_number, hop: hop as u8 + 1 };
+                    let handshake =
+                        SimHandshake { circuit: circuit_number, hop: hop as u8 + 1, congestion: ask };
                     tor.start_handshake(now, circuit, handshake, &mut kernel);
                 }
-                Event::HandshakeAnswered { circuit, .. } => {
-                    tor.finish_handshake(circuit, SimLayer::default())
+                Event::HandshakeAnswered { circuit, handshake } => {
+                    let answer = handshake.congestion;
+                    tor.finish_handshake(now, circuit, SimLayer::default(), answer, &mut kernel);
                 }
                 Event::CircuitBuilt { .. } => self.on_circuit_built(rank),
                 Event::CircuitClosed { circuit, .. } => self.on_circuit_closed(rank, circuit),
@@ -443,7 +448,8 @@ impl World<'_> {
         let tor = self.nodes[rank as usize].tor.as_mut().expect("every client has an onion proxy");
         let rest = relays[1..].iter().map(|relay| PeerId(*relay));
         let index = tor.open_circuit(now, PeerId(relays[0]), rest);
-        self.place(rank, index, SimHandshake { circuit: number, hop: 0 });
+        let own = SimHandshake { circuit: number, hop: 0, congestion: Negotiation::Nothing };
+        self.place(rank, index, own);
         if let Some(client) = self.client(rank) {
             client.use_circuit(Circuit { index, number, relays, begun: now });
         }

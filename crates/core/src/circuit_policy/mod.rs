@@ -11,6 +11,7 @@ pub use class::{PriorityClass, PriorityFactor};
 pub use ewma::{EwmaConfig, Heap, List, Tick};
 pub use round_robin::RoundRobin;
 
+use crate::factory::Factory;
 use crate::keys::CircuitKey;
 use penstock_units::{Cells, Duration, Instant};
 use std::fmt;
@@ -65,8 +66,8 @@ pub enum CircuitPolicyConfig {
     EwmaHeap(EwmaConfig),
     /// [`Tick`].
     EwmaTick(EwmaConfig),
-    /// Whatever this function builds: the way in for algorithms outside this workspace.
-    Custom(fn() -> Box<dyn CircuitPolicy>),
+    /// Whatever this builds: the way in for algorithms outside this workspace.
+    Custom(Factory<dyn CircuitPolicy>),
 }
 
 impl CircuitPolicyConfig {
@@ -103,7 +104,7 @@ impl CircuitPolicyConfig {
             CircuitPolicyConfig::EwmaList(config) => AnyCircuitPolicy::EwmaList(List::new(*config)),
             CircuitPolicyConfig::EwmaHeap(config) => AnyCircuitPolicy::EwmaHeap(Heap::new(*config)),
             CircuitPolicyConfig::EwmaTick(config) => AnyCircuitPolicy::EwmaTick(Tick::new(*config)),
-            CircuitPolicyConfig::Custom(build) => AnyCircuitPolicy::Custom(build()),
+            CircuitPolicyConfig::Custom(factory) => AnyCircuitPolicy::Custom(factory.build()),
         }
     }
 }

@@ -3,16 +3,26 @@
 //! An [`EdgeControl`] lives at each end of a circuit: at the packaging end it says how many DATA
 //! cells may still leave, at the delivering end it says when a SENDME is owed. A [`StreamControl`]
 //! does the same for one stream. The two compose with [`HopControl`](crate::hop_control::HopControl).
+//!
+//! Vegas is used on circuits whose two ends agreed on it ([`Negotiation`]); all others have windows.
 
 mod dynamic;
+mod negotiation;
+mod vegas;
 mod windows;
+mod xon_xoff;
 
 pub use dynamic::{Adjust, DynamicConfig, DynamicWindow};
+pub use negotiation::Negotiation;
+pub use vegas::{Vegas, VegasConfig, VegasWindow};
 pub use windows::{CircuitWindow, StreamWindow, WindowsConfig};
+pub use xon_xoff::{XonXoff, XonXoffConfig};
 
 use crate::error::Violation;
-use penstock_units::{Bytes, Cells, Instant};
+use crate::factory::Factory;
+use penstock_units::{Bytes, Cells, DataRate, Instant};
 use std::fmt;
+use std::num::{NonZeroU8, NonZeroU32};
 
 /// What an edge control may see of its circuit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +31,10 @@ pub struct Signals {
     pub queue: Cells,
     /// What waits in the output buffer of the circuit's channel [B].
     pub outbuf: Bytes,
+    /// The queue reached its high mark and has not fallen to its low one since: no stream is read.
+    ///
+    /// Source: C tor `circuit_blocked_on_p_chan`, `circuit_blocked_on_n_chan`.
+    pub blocked: bool,
 }
 
 /// End-to-end control of one circuit at one of its ends.
@@ -43,35 +57,65 @@ pub trait EdgeControl: fmt::Debug + Send {
     }
 }
 
+/// What the delivering end of a stream tells the packaging end. Its cell is made by the relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamFeedback {
+    /// One more step of the stream's window may come (tor-spec §7.4).
+    Sendme,
+    /// No more may come until an XON (proposal 324 §4).
+    Xoff,
+    /// More may come, at no more than this rate [kB/s, of 1000 B], or at any.
+    Xon(Option<NonZeroU32>),
+}
+
+/// What of a stream waits for its application.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// How many DATA cells brought it [cell].
+    pub cells: Cells,
+    /// How much it is [B].
+    pub bytes: Bytes,
+}
+
 /// End-to-end control of one stream at one of its ends.
+///
+/// At the packaging end the relay asks `package_window` and `rate` before it reads the stream's socket. At the
+/// delivering end it calls `on_deliver` for each DATA cell, then `on_drain` whenever the application was
+/// offered what waits, and after both it sends what `take_feedback` returns until there is none.
 pub trait StreamControl: fmt::Debug + Send {
     /// How many more DATA cells of the stream may be packaged now [cell].
     fn package_window(&self) -> Cells;
-    /// A DATA cell was packaged.
-    fn on_package(&mut self, now: Instant);
-    /// A DATA cell was delivered here. On a [`Violation`] the circuit must close.
-    fn on_deliver(&mut self, now: Instant) -> Result<(), Violation>;
-    /// Takes one stream SENDME that is owed, if the application took enough of what came.
-    ///
-    /// `buffered` is what the application has not taken yet [cell].
-    fn take_sendme(&mut self, now: Instant, buffered: Cells) -> bool;
-    /// A stream SENDME arrived. On a [`Violation`] the circuit must close.
-    fn on_sendme(&mut self, now: Instant) -> Result<(), Violation>;
+    /// At what rate the stream's socket may be read, in bursts of a second's worth; `None` is any.
+    fn rate(&self) -> Option<DataRate> {
+        None
+    }
+    /// A DATA cell with so many bytes was packaged.
+    fn on_package(&mut self, now: Instant, bytes: Bytes);
+    /// A DATA cell was delivered here; `backlog` has it. On a [`Violation`] the circuit must close.
+    fn on_deliver(&mut self, now: Instant, backlog: Backlog) -> Result<(), Violation>;
+    /// The application took `drained` [B], perhaps nothing, and left `backlog`.
+    fn on_drain(&mut self, now: Instant, drained: Bytes, backlog: Backlog);
+    /// Takes one message that is owed to the packaging end.
+    fn take_feedback(&mut self) -> Option<StreamFeedback>;
+    /// Such a message arrived here. On a [`Violation`] the circuit must close.
+    fn on_feedback(&mut self, now: Instant, feedback: StreamFeedback) -> Result<(), Violation>;
 }
 
 /// Builds the [`EdgeControl`] of each circuit and the [`StreamControl`] of each stream.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum EdgeControlConfig {
     /// SENDME windows.
     Windows(WindowsConfig),
     /// A circuit window that follows the round-trip time; stream windows as they are.
     Dynamic(DynamicConfig),
-    /// Whatever these functions build: the way in for algorithms outside this workspace.
+    /// Vegas and XON/XOFF on circuits whose other end has them too; SENDME windows on the others.
+    Vegas(VegasConfig),
+    /// Whatever these build: the way in for algorithms outside this workspace. They negotiate nothing.
     Custom {
         /// For a circuit.
-        circuit: fn() -> Box<dyn EdgeControl>,
+        circuit: Factory<dyn EdgeControl>,
         /// For a stream.
-        stream: fn() -> Box<dyn StreamControl>,
+        stream: Factory<dyn StreamControl>,
     },
 }
 
@@ -82,34 +126,58 @@ impl Default for EdgeControlConfig {
 }
 
 impl EdgeControlConfig {
-    /// The control of one end of a circuit.
-    pub fn build_circuit(&self) -> AnyEdgeControl {
+    /// Cells per SENDME that this end asks for or offers; `None` if it knows no congestion control.
+    fn sendme_inc(&self) -> Option<NonZeroU8> {
         match self {
-            EdgeControlConfig::Windows(config) => AnyEdgeControl::Windows(CircuitWindow::new(*config)),
-            EdgeControlConfig::Dynamic(config) => AnyEdgeControl::Dynamic(DynamicWindow::new(*config)),
-            EdgeControlConfig::Custom { circuit, .. } => AnyEdgeControl::Custom(circuit()),
+            EdgeControlConfig::Vegas(config) => Some(config.sendme_inc),
+            EdgeControlConfig::Windows(_)
+            | EdgeControlConfig::Dynamic(_)
+            | EdgeControlConfig::Custom { .. } => None,
         }
     }
 
-    /// The control of one end of a stream.
-    pub fn build_stream(&self) -> AnyStreamControl {
-        match self {
-            EdgeControlConfig::Windows(config) => AnyStreamControl::Windows(StreamWindow::new(*config)),
-            EdgeControlConfig::Dynamic(config) => {
+    /// The control of one end of a circuit, whose ends agreed on so many cells per SENDME or on nothing.
+    pub fn build_circuit(&self, agreed: Option<NonZeroU8>) -> AnyEdgeControl {
+        match (self, agreed) {
+            (EdgeControlConfig::Windows(config), _) => AnyEdgeControl::Windows(CircuitWindow::new(*config)),
+            (EdgeControlConfig::Dynamic(config), _) => AnyEdgeControl::Dynamic(DynamicWindow::new(*config)),
+            (EdgeControlConfig::Vegas(config), Some(inc)) => {
+                AnyEdgeControl::Vegas(Box::new(VegasWindow::new(VegasConfig { sendme_inc: inc, ..*config })))
+            }
+            (EdgeControlConfig::Vegas(config), None) => {
+                AnyEdgeControl::Windows(CircuitWindow::new(config.windows))
+            }
+            (EdgeControlConfig::Custom { circuit, .. }, _) => AnyEdgeControl::Custom(circuit.build()),
+        }
+    }
+
+    /// The control of one end of a stream, on such a circuit.
+    pub fn build_stream(&self, agreed: Option<NonZeroU8>) -> AnyStreamControl {
+        match (self, agreed) {
+            (EdgeControlConfig::Windows(config), _) => AnyStreamControl::Windows(StreamWindow::new(*config)),
+            (EdgeControlConfig::Dynamic(config), _) => {
                 AnyStreamControl::Windows(StreamWindow::new(config.windows))
             }
-            EdgeControlConfig::Custom { stream, .. } => AnyStreamControl::Custom(stream()),
+            (EdgeControlConfig::Vegas(config), Some(_)) => {
+                AnyStreamControl::XonXoff(XonXoff::new(config.streams))
+            }
+            (EdgeControlConfig::Vegas(config), None) => {
+                AnyStreamControl::Windows(StreamWindow::new(config.windows))
+            }
+            (EdgeControlConfig::Custom { stream, .. }, _) => AnyStreamControl::Custom(stream.build()),
         }
     }
 }
 
-/// A built-in circuit control without an allocation, or anyone's.
+/// A built-in circuit control, or anyone's.
 #[derive(Debug)]
 pub enum AnyEdgeControl {
     /// [`CircuitWindow`].
     Windows(CircuitWindow),
     /// [`DynamicWindow`].
     Dynamic(DynamicWindow),
+    /// [`VegasWindow`].
+    Vegas(Box<VegasWindow>),
     /// An algorithm from outside.
     Custom(Box<dyn EdgeControl>),
 }
@@ -119,6 +187,8 @@ pub enum AnyEdgeControl {
 pub enum AnyStreamControl {
     /// [`StreamWindow`].
     Windows(StreamWindow),
+    /// [`XonXoff`].
+    XonXoff(XonXoff),
     /// An algorithm from outside.
     Custom(Box<dyn StreamControl>),
 }
@@ -133,13 +203,13 @@ macro_rules! each {
 
 macro_rules! each_circuit {
     ($self:ident, $control:ident => $call:expr) => {
-        each!(AnyEdgeControl { Windows, Dynamic, Custom }, $self, $control => $call)
+        each!(AnyEdgeControl { Windows, Dynamic, Vegas, Custom }, $self, $control => $call)
     };
 }
 
 macro_rules! each_stream {
     ($self:ident, $control:ident => $call:expr) => {
-        each!(AnyStreamControl { Windows, Custom }, $self, $control => $call)
+        each!(AnyStreamControl { Windows, XonXoff, Custom }, $self, $control => $call)
     };
 }
 
@@ -168,16 +238,22 @@ impl StreamControl for AnyStreamControl {
     fn package_window(&self) -> Cells {
         each_stream!(self, control => control.package_window())
     }
-    fn on_package(&mut self, now: Instant) {
-        each_stream!(self, control => control.on_package(now));
+    fn rate(&self) -> Option<DataRate> {
+        each_stream!(self, control => control.rate())
     }
-    fn on_deliver(&mut self, now: Instant) -> Result<(), Violation> {
-        each_stream!(self, control => control.on_deliver(now))
+    fn on_package(&mut self, now: Instant, bytes: Bytes) {
+        each_stream!(self, control => control.on_package(now, bytes));
     }
-    fn take_sendme(&mut self, now: Instant, buffered: Cells) -> bool {
-        each_stream!(self, control => control.take_sendme(now, buffered))
+    fn on_deliver(&mut self, now: Instant, backlog: Backlog) -> Result<(), Violation> {
+        each_stream!(self, control => control.on_deliver(now, backlog))
     }
-    fn on_sendme(&mut self, now: Instant) -> Result<(), Violation> {
-        each_stream!(self, control => control.on_sendme(now))
+    fn on_drain(&mut self, now: Instant, drained: Bytes, backlog: Backlog) {
+        each_stream!(self, control => control.on_drain(now, drained, backlog));
+    }
+    fn take_feedback(&mut self) -> Option<StreamFeedback> {
+        each_stream!(self, control => control.take_feedback())
+    }
+    fn on_feedback(&mut self, now: Instant, feedback: StreamFeedback) -> Result<(), Violation> {
+        each_stream!(self, control => control.on_feedback(now, feedback))
     }
 }

@@ -1,8 +1,8 @@
 //! Fixed SENDME windows, as stock Tor has them.
 
-use super::{EdgeControl, Signals, StreamControl};
+use super::{Backlog, EdgeControl, Signals, StreamControl, StreamFeedback};
 use crate::error::Violation;
-use penstock_units::{Cells, Instant};
+use penstock_units::{Bytes, Cells, Instant};
 
 /// Sizes of the windows [cell].
 ///
@@ -28,16 +28,18 @@ pub struct WindowsConfig {
 
 impl Default for WindowsConfig {
     fn default() -> Self {
-        WindowsConfig {
-            circuit_window: CIRCUIT.start,
-            stream_window: STREAM.start,
-            sendme_bug_101: false,
-            early_sendmes: 0,
-        }
+        WindowsConfig::STOCK
     }
 }
 
 impl WindowsConfig {
+    /// Stock Tor's.
+    pub const STOCK: WindowsConfig = WindowsConfig {
+        circuit_window: CIRCUIT.start,
+        stream_window: STREAM.start,
+        sendme_bug_101: false,
+        early_sendmes: 0,
+    };
     /// Least and most that `circuit_window` may be (C tor `circwindow`) [cell].
     pub const CIRCUIT_RANGE: (u32, u32) = (CIRCUIT.increment, CIRCUIT.start);
     /// Least and most that `stream_window` may be [cell].
@@ -187,6 +189,8 @@ impl EdgeControl for CircuitWindow {
 pub struct StreamWindow {
     package: PackageWindow,
     deliver: DeliverWindow,
+    /// What the application has not taken yet [cell].
+    buffered: Cells,
 }
 
 /// C tor withholds stream SENDMEs while more than this waits for the application [cell].
@@ -198,6 +202,7 @@ impl StreamWindow {
         StreamWindow {
             package: PackageWindow::new(&STREAM, config.stream_window),
             deliver: DeliverWindow::new(&STREAM, config.sendme_bug_101, 0),
+            buffered: Cells::ZERO,
         }
     }
 }
@@ -206,17 +211,25 @@ impl StreamControl for StreamWindow {
     fn package_window(&self) -> Cells {
         Cells::new(self.package.left.into())
     }
-    fn on_package(&mut self, _now: Instant) {
+    fn on_package(&mut self, _now: Instant, _bytes: Bytes) {
         self.package.on_package();
     }
-    fn on_deliver(&mut self, _now: Instant) -> Result<(), Violation> {
+    fn on_deliver(&mut self, _now: Instant, backlog: Backlog) -> Result<(), Violation> {
+        self.buffered = backlog.cells;
         self.deliver.deliver()
     }
-    fn take_sendme(&mut self, _now: Instant, buffered: Cells) -> bool {
-        buffered.get() <= STREAM_BUFFERED_TOO_MUCH && self.deliver.take_sendme()
+    fn on_drain(&mut self, _now: Instant, _drained: Bytes, backlog: Backlog) {
+        self.buffered = backlog.cells;
     }
-    fn on_sendme(&mut self, _now: Instant) -> Result<(), Violation> {
-        self.package.on_sendme()
+    fn take_feedback(&mut self) -> Option<StreamFeedback> {
+        let owed = self.buffered.get() <= STREAM_BUFFERED_TOO_MUCH && self.deliver.take_sendme();
+        owed.then_some(StreamFeedback::Sendme)
+    }
+    fn on_feedback(&mut self, _now: Instant, feedback: StreamFeedback) -> Result<(), Violation> {
+        match feedback {
+            StreamFeedback::Sendme => self.package.on_sendme(),
+            StreamFeedback::Xoff | StreamFeedback::Xon(_) => Err(Violation::UnexpectedFlowControl),
+        }
     }
 }
 
@@ -262,8 +275,8 @@ mod tests {
             StreamWindow::new(WindowsConfig { sendme_bug_101: true, ..WindowsConfig::default() });
         let owed: Vec<u32> = (1..=151)
             .filter(|_| {
-                stream.on_deliver(T).unwrap();
-                stream.take_sendme(T, Cells::ZERO)
+                stream.on_deliver(T, Backlog::default()).unwrap();
+                stream.take_feedback().is_some()
             })
             .collect();
         assert_eq!(owed, [51, 101, 151]);
@@ -307,12 +320,24 @@ mod tests {
     #[test]
     fn a_stream_sendme_waits_for_the_application() {
         let mut stream = StreamWindow::new(WindowsConfig::default());
-        for _ in 0..50 {
-            stream.on_deliver(T).unwrap();
+        let backlog = |cells| Backlog { cells: Cells::new(cells), bytes: Bytes::new(498 * cells) };
+        for cells in 1..=50 {
+            stream.on_deliver(T, backlog(cells)).unwrap();
         }
-        assert!(!stream.take_sendme(T, Cells::new(11)));
-        assert!(stream.take_sendme(T, Cells::new(10)));
-        assert!(!stream.take_sendme(T, Cells::ZERO));
+        assert_eq!(stream.take_feedback(), None);
+        stream.on_drain(T, Bytes::new(39 * 498), backlog(11));
+        assert_eq!(stream.take_feedback(), None);
+        stream.on_drain(T, Bytes::new(498), backlog(10));
+        assert_eq!(stream.take_feedback(), Some(StreamFeedback::Sendme));
+        assert_eq!(stream.take_feedback(), None);
+    }
+
+    #[test]
+    fn a_stream_with_windows_knows_no_xoff() {
+        let mut stream = StreamWindow::new(WindowsConfig::default());
+        for feedback in [StreamFeedback::Xoff, StreamFeedback::Xon(None)] {
+            assert_eq!(stream.on_feedback(T, feedback), Err(Violation::UnexpectedFlowControl));
+        }
     }
 
     #[derive(Clone, Copy, Debug)]

@@ -3,6 +3,7 @@
 //! One object per circuit and direction at one relay. It sees both sides of the relay: what it
 //! may forward to the next hop (its credit), and what it owes the hop before for what it forwarded.
 
+use crate::factory::Factory;
 use crate::keys::Direction;
 use penstock_units::{Cells, Instant};
 use std::fmt;
@@ -64,8 +65,8 @@ pub enum HopControlConfig {
     /// [`NoHopControl`].
     #[default]
     None,
-    /// Whatever this function builds: the way in for algorithms outside this workspace.
-    Custom(fn() -> Box<dyn HopControl>),
+    /// Whatever this builds: the way in for algorithms outside this workspace.
+    Custom(Factory<dyn HopControl>),
 }
 
 impl HopControlConfig {
@@ -73,7 +74,7 @@ impl HopControlConfig {
     pub fn build(&self) -> AnyHopControl {
         match self {
             HopControlConfig::None => AnyHopControl::None(NoHopControl),
-            HopControlConfig::Custom(build) => AnyHopControl::Custom(build()),
+            HopControlConfig::Custom(factory) => AnyHopControl::Custom(factory.build()),
         }
     }
 }

@@ -4,12 +4,13 @@ use super::{Node, Relay};
 use crate::cell::{Cell, MAX_PAYLOAD};
 use crate::channel::Buckets;
 use crate::config::{Bandwidth, Refill};
+use crate::edge_control::StreamControl;
 use crate::kernel::Kernel;
 use crate::keys::{ChannelKey, StreamKey};
 use crate::scheduler::Scheduler;
 use crate::throttle::{ClientSignals, ThrottleSignals};
 use crate::token_bucket::{TokenBucket, quantum};
-use penstock_units::{Bytes, Cells, Instant};
+use penstock_units::{Bytes, Cells, Duration, Instant};
 
 /// The unit of a channel's I/O quantum [B] (C tor: `get_cell_network_size()`).
 const CELL_BASE: u64 = 512;
@@ -54,8 +55,8 @@ impl Waiting {
 }
 
 impl Buckets {
-    pub(super) fn new(bandwidth: Bandwidth, refill: Refill, now: Instant) -> Self {
-        let bucket = TokenBucket::new(bandwidth, refill, now);
+    pub(super) fn new(bandwidth: Bandwidth, now: Instant) -> Self {
+        let bucket = TokenBucket::new(bandwidth, now);
         Buckets { read: bucket.clone(), write: bucket }
     }
 
@@ -90,10 +91,42 @@ impl<C: Cell> Node<C> {
         quantum(self.buckets.as_ref().map(|all| &all.write), own.map(|own| &own.write), CELL_BASE)
     }
 
-    /// What may be read from an edge stream in one go.
-    pub(super) fn stream_read_quantum(&mut self, now: Instant) -> Bytes {
+    /// What may be read from an edge stream in one go, if it has no rate of its own.
+    pub(super) fn edge_read_quantum(&mut self, now: Instant) -> Bytes {
         self.refill(now, None);
         quantum(self.buckets.as_ref().map(|all| &all.read), None, MAX_PAYLOAD.into())
+    }
+
+    /// What may be read from this one in one go.
+    ///
+    /// Source: C tor 0.4.9 `connection_bucket_read_limit()`.
+    /// Deviation: a client's stream gets no more at once than an exit's.
+    pub(super) fn stream_read_quantum(&mut self, now: Instant, stream: StreamKey) -> Bytes {
+        self.refill(now, None);
+        let refill = self.config.refill;
+        let own = self.streams[stream.0 as usize].bucket.as_mut();
+        let own = own.map(|own| {
+            own.refill(refill, now);
+            &*own
+        });
+        quantum(self.buckets.as_ref().map(|all| &all.read), own, MAX_PAYLOAD.into())
+    }
+
+    /// Gives a stream the bucket that its control asks for: a second's worth deep, and full if it had none.
+    ///
+    /// Source: C tor `circuit_process_stream_xon()`.
+    pub(super) fn adjust_stream_bucket(&mut self, now: Instant, stream: StreamKey) {
+        let state = &mut self.streams[stream.0 as usize];
+        match (state.control.rate(), &mut state.bucket) {
+            (None, bucket) => *bucket = None,
+            (Some(rate), bucket) => {
+                let bandwidth = Bandwidth { rate, burst: rate.bytes_in(Duration::from_secs(1)) };
+                match bucket {
+                    Some(bucket) => bucket.adjust(bandwidth),
+                    None => *bucket = Some(TokenBucket::new(bandwidth, now)),
+                }
+            }
+        }
     }
 
     /// What may be written to an edge stream in one go.
@@ -122,6 +155,14 @@ impl<C: Cell> Node<C> {
         }
     }
 
+    /// Charges the stream's own bucket, and the relay's.
+    pub(super) fn charge_packaged(&mut self, stream: StreamKey, bytes: Bytes) {
+        self.charge_stream_read(bytes);
+        if let Some(own) = &mut self.streams[stream.0 as usize].bucket {
+            own.consume(bytes);
+        }
+    }
+
     /// Charges the relay's own bucket, as every byte does wherever it came from.
     pub(super) fn charge_stream_read(&mut self, bytes: Bytes) {
         self.counters.read_bytes += bytes;
@@ -139,7 +180,7 @@ impl<C: Cell> Node<C> {
     }
 
     pub(super) fn await_refill(&mut self, now: Instant) {
-        let next = self.config.refill.next_after(now);
+        let next = self.config.refill.unblocks_after(now);
         self.waiting.due.get_or_insert(next);
     }
 

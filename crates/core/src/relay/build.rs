@@ -1,8 +1,10 @@
 //! Circuits are built hop by hop, with CREATE and EXTEND.
 
 use super::{Node, Relay};
+use crate::Violation;
 use crate::cell::{Cell, Message, PeerId, StreamId};
 use crate::circuit::{Circuit, End, Leg, Origin};
+use crate::edge_control::Negotiation;
 use crate::event::Event;
 use crate::keys::{ChannelKey, CircuitIndex, Direction};
 use penstock_units::Instant;
@@ -19,10 +21,11 @@ impl<C: Cell> Relay<C> {
     ) -> CircuitIndex {
         let to_extend: VecDeque<_> = rest.into_iter().collect();
         let layers = Vec::with_capacity(to_extend.len() + 1);
+        let ask = self.node.ask(to_extend.is_empty());
         let circuit =
             self.node.new_circuit(End::Origin(Box::new(Origin { to_extend, layers, built: false })));
         self.node.join(now, circuit, first);
-        self.node.events.push_back(Event::HandshakeNeeded { circuit, hop: 0 });
+        self.node.events.push_back(Event::HandshakeNeeded { circuit, hop: 0, ask });
         circuit
     }
 
@@ -49,17 +52,33 @@ impl<C: Cell> Relay<C> {
         self.settle(now, kernel);
     }
 
-    /// Adds the hop that [`Event::HandshakeAnswered`] announced.
-    pub fn finish_handshake(&mut self, circuit: CircuitIndex, layer: C::Layer) {
+    /// Adds the hop that [`Event::HandshakeAnswered`] announced, with what it said of congestion control.
+    pub fn finish_handshake(
+        &mut self,
+        now: Instant,
+        circuit: CircuitIndex,
+        layer: C::Layer,
+        answer: Negotiation,
+        kernel: &mut impl crate::Kernel<C>,
+    ) {
         let Some(state) = self.node.circuits.get_mut(circuit.0 as usize) else { return };
         let End::Origin(origin) = &mut state.end else { return };
         origin.layers.push(layer);
-        let hop = origin.layers.len();
-        origin.built = origin.to_extend.is_empty();
-        let next = if origin.built {
+        let (hop, left) = (origin.layers.len(), origin.to_extend.len());
+        origin.built = left == 0;
+        let asked = self.node.ask(left == 0);
+        match self.node.config.edge_control.accept(asked, answer) {
+            Ok(agreed) => self.node.circuit(circuit).agreed = agreed,
+            Err(violation) => {
+                self.close(now, circuit, None, Some(violation), kernel);
+                self.settle(now, kernel);
+                return;
+            }
+        }
+        let next = if left == 0 {
             Event::CircuitBuilt { circuit }
         } else {
-            Event::HandshakeNeeded { circuit, hop }
+            Event::HandshakeNeeded { circuit, hop, ask: self.node.ask(left == 1) }
         };
         self.node.events.push_back(next);
     }
@@ -67,13 +86,20 @@ impl<C: Cell> Relay<C> {
 
 /// A relay's side.
 impl<C: Cell> Relay<C> {
-    /// Answers the CREATE that [`Event::HandshakeRequested`] brought.
+    /// What to answer a client that said `asked` of congestion control.
+    pub fn agree(&self, asked: Negotiation) -> Negotiation {
+        self.node.config.edge_control.answer(asked)
+    }
+
+    /// Answers the CREATE that [`Event::HandshakeRequested`] brought; `reply` has `answer` in it, which
+    /// [`agree`](Self::agree) gave.
     pub fn on_handshake(
         &mut self,
         now: Instant,
         circuit: CircuitIndex,
         reply: C::Handshake,
         layer: C::Layer,
+        answer: Negotiation,
         kernel: &mut impl crate::Kernel<C>,
     ) {
         let Some(state) = self.node.circuits.get_mut(circuit.0 as usize) else { return };
@@ -82,6 +108,9 @@ impl<C: Cell> Relay<C> {
             return;
         }
         state.end = End::Relay(layer);
+        if let Negotiation::Agreed(sendme_inc) = answer {
+            state.agreed = Some(sendme_inc);
+        }
         self.node.counters.made += 1;
         self.node.enqueue(now, circuit, Direction::Backward, C::created(leg.id, reply));
         self.settle(now, kernel);
@@ -98,7 +127,7 @@ impl<C: Cell> Relay<C> {
     ) {
         let Some(state) = self.node.circuits.get(circuit.0 as usize) else { return };
         if state.lane(Direction::Forward).to.is_some() {
-            self.close(now, circuit, None, Some(crate::Violation::UnexpectedCell), kernel);
+            self.close(now, circuit, None, Some(Violation::UnexpectedCell), kernel);
         } else {
             let leg = self.node.join(now, circuit, peer);
             self.node.circuit(circuit).extending = true;
@@ -112,6 +141,11 @@ impl<C: Cell> Node<C> {
     pub(super) fn new_circuit(&mut self, end: End<C>) -> CircuitIndex {
         let hops = [self.config.hop_control.build(), self.config.hop_control.build()];
         CircuitIndex(self.circuits.insert(Circuit::new(end, hops)) as u32)
+    }
+
+    /// What a client's handshake with a circuit's last hop, or an earlier one, says of congestion control.
+    fn ask(&self, is_last: bool) -> Negotiation {
+        if is_last { self.config.edge_control.ask() } else { Negotiation::Nothing }
     }
 
     /// Gives `circuit` its forward leg, over a channel that may still have to be opened.

@@ -3,6 +3,7 @@
 use super::Relay;
 use crate::cell::{Cell, Command, Message};
 use crate::circuit::{End, Leg};
+use crate::edge_control::StreamFeedback;
 use crate::error::{Closes, Violation};
 use crate::event::{Event, Station};
 use crate::hop_control::HopControl;
@@ -196,7 +197,15 @@ impl<C: Cell> Relay<C> {
                 self.node.deliver(now, circuit, id, payload, digest, kernel)
             }
             (Message::Sendme(proof), None) => self.node.on_circuit_sendme(now, circuit, proof),
-            (Message::Sendme(_), Some(id)) => self.node.on_stream_sendme(now, circuit, id, kernel),
+            (Message::Sendme(_), Some(id)) => {
+                self.node.on_stream_feedback(now, circuit, id, StreamFeedback::Sendme, kernel)
+            }
+            (Message::Xoff, Some(id)) => {
+                self.node.on_stream_feedback(now, circuit, id, StreamFeedback::Xoff, kernel)
+            }
+            (Message::Xon(rate), Some(id)) => {
+                self.node.on_stream_feedback(now, circuit, id, StreamFeedback::Xon(rate), kernel)
+            }
             (Message::End, Some(id)) => {
                 self.node.on_end(now, circuit, id, kernel);
                 Ok(())

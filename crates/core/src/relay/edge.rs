@@ -5,7 +5,7 @@
 use super::{Node, Relay};
 use crate::cell::{Cell, MAX_PAYLOAD, Message, Payload, StreamId};
 use crate::circuit::{Edge, End};
-use crate::edge_control::{EdgeControl, Signals, StreamControl};
+use crate::edge_control::{EdgeControl, Signals, StreamControl, StreamFeedback};
 use crate::error::Violation;
 use crate::event::Event;
 use crate::hop_control::{Feedback, HopControl};
@@ -123,7 +123,7 @@ impl<C: Cell> Node<C> {
             return 0;
         }
         let window = state.control.package_window().get();
-        let quantum = self.stream_read_quantum(now);
+        let quantum = self.stream_read_quantum(now, stream);
         if quantum == Bytes::ZERO {
             self.wait_to_read_stream(now, stream);
             return 0;
@@ -145,10 +145,11 @@ impl<C: Cell> Node<C> {
     }
 
     fn package_one(&mut self, now: Instant, stream: StreamKey, id: StreamId, payload: C::Payload) {
-        self.charge_stream_read(Bytes::new(payload.len().into()));
+        let bytes = Bytes::new(payload.len().into());
+        self.charge_packaged(stream, bytes);
         self.counters.data_packaged += 1;
         let state = &mut self.streams[stream.0 as usize];
-        state.control.on_package(now);
+        state.control.on_package(now, bytes);
         let circuit = state.circuit;
         let signals = self.signals(circuit);
         let is_acknowledged = self.edge(circuit).control.on_package(now, signals);
@@ -175,7 +176,9 @@ impl<C: Cell> Node<C> {
         let lane = state.lane(state.outward());
         let queue = Cells::new(lane.queue.len() as u64);
         let channel = lane.to.map(|leg| &self.channels[leg.channel.0 as usize]);
-        Signals { queue, outbuf: channel.map_or(Bytes::ZERO, |channel| channel.outbuf_len()) }
+        let outbuf = channel.map_or(Bytes::ZERO, |channel| channel.outbuf_len());
+        let blocked = state.edge.as_ref().is_some_and(|edge| edge.queue_full);
+        Signals { queue, outbuf, blocked }
     }
 
     /// The circuit may package again: shares its room among its streams, then lets the kernel report.
@@ -204,7 +207,7 @@ impl<C: Cell> Node<C> {
             streams.rotate_left(edge.turn);
         }
         while !streams.is_empty() {
-            let quantum = self.stream_read_quantum(now).get().div_ceil(MAX_PAYLOAD.into());
+            let quantum = self.edge_read_quantum(now).get().div_ceil(MAX_PAYLOAD.into());
             let share = self.package_room(circuit).div_ceil(streams.len() as u64).min(quantum);
             if share == 0 {
                 break;
@@ -265,9 +268,15 @@ impl<C: Cell> Node<C> {
             self.hop_delivered(now, circuit, 1);
             return Ok(());
         };
+        let most = self.config.limits.stream_buffer;
         let state = &mut self.streams[stream.0 as usize];
-        state.control.on_deliver(now)?;
+        state.outbuf_bytes += Bytes::new(payload.len().into());
         state.outbuf.push_back(payload);
+        if state.outbuf_bytes > most {
+            return Err(Violation::BufferExceeded);
+        }
+        let backlog = state.backlog();
+        state.control.on_deliver(now, backlog)?;
         self.flush_stream(now, stream, kernel);
         Ok(())
     }
@@ -280,26 +289,48 @@ impl<C: Cell> Node<C> {
         if state.open && !state.outbuf.is_empty() {
             if quantum == Bytes::ZERO {
                 self.wait_to_write_stream(now, stream);
+                self.send_stream_feedback(now, stream);
                 self.refresh_stream(stream, kernel);
                 return;
             }
             let waiting = state.outbuf.len();
             let bytes = kernel.write_stream(stream, &mut state.outbuf, quantum);
+            // A socket that is gone takes all and counts nothing.
+            let left = if state.outbuf.is_empty() { Bytes::ZERO } else { state.outbuf_bytes - bytes };
+            state.outbuf_bytes = left;
             let (circuit, taken) = (state.circuit, waiting - state.outbuf.len());
+            let backlog = state.backlog();
+            state.control.on_drain(now, bytes, backlog);
             self.charge_stream_write(bytes);
             self.hop_delivered(now, circuit, taken);
         }
-        let state = &mut self.streams[stream.0 as usize];
-        let (circuit, id, buffered) = (state.circuit, state.id, state.buffered());
         // Also after END, as C tor does: what was sent is acknowledged, whoever still listens.
-        while self.streams[stream.0 as usize].control.take_sendme(now, buffered) {
-            self.send_relay(now, circuit, Some(id), Message::Sendme(None));
-        }
+        self.send_stream_feedback(now, stream);
         let state = &self.streams[stream.0 as usize];
         if state.ended && state.outbuf.is_empty() {
             self.remove_stream(now, stream, kernel);
         } else {
             self.refresh_stream(stream, kernel);
+        }
+    }
+
+    /// Sends what this end of a stream owes the other one.
+    fn send_stream_feedback(&mut self, now: Instant, stream: StreamKey) {
+        let state = &self.streams[stream.0 as usize];
+        let (circuit, id) = (state.circuit, state.id);
+        while let Some(feedback) = self.streams[stream.0 as usize].control.take_feedback() {
+            let message = match feedback {
+                StreamFeedback::Sendme => Message::Sendme(None),
+                StreamFeedback::Xoff => {
+                    self.counters.xoffs += 1;
+                    Message::Xoff
+                }
+                StreamFeedback::Xon(rate) => {
+                    self.counters.xons += 1;
+                    Message::Xon(rate)
+                }
+            };
+            self.send_relay(now, circuit, Some(id), message);
         }
     }
 
@@ -332,15 +363,17 @@ impl<C: Cell> Node<C> {
         Ok(())
     }
 
-    pub(super) fn on_stream_sendme(
+    pub(super) fn on_stream_feedback(
         &mut self,
         now: Instant,
         circuit: CircuitIndex,
         id: StreamId,
+        feedback: StreamFeedback,
         kernel: &mut impl Kernel<C>,
     ) -> Result<(), Violation> {
         let Some(stream) = self.stream_of(circuit, id) else { return Ok(()) };
-        self.streams[stream.0 as usize].control.on_sendme(now)?;
+        self.streams[stream.0 as usize].control.on_feedback(now, feedback)?;
+        self.adjust_stream_bucket(now, stream);
         self.refresh_stream(stream, kernel);
         Ok(())
     }
@@ -390,10 +423,13 @@ impl<C: Cell> Node<C> {
 impl<C: Cell> Node<C> {
     /// The circuit's edge, made when it is first needed.
     fn edge(&mut self, circuit: CircuitIndex) -> &mut Edge<C> {
-        let config = self.config.edge_control;
-        self.circuit(circuit).edge.get_or_insert_with(|| {
+        let config = &self.config.edge_control;
+        let state =
+            self.circuits.get_mut(circuit.0 as usize).expect("an edge belongs to a circuit that is there");
+        let agreed = state.agreed;
+        state.edge.get_or_insert_with(|| {
             Box::new(Edge {
-                control: config.build_circuit(),
+                control: config.build_circuit(agreed),
                 unproven: VecDeque::new(),
                 streams: Vec::new(),
                 turn: 0,
@@ -424,7 +460,8 @@ impl<C: Cell> Node<C> {
     }
 
     fn add_stream(&mut self, circuit: CircuitIndex, id: StreamId) -> StreamKey {
-        let control = self.config.edge_control.build_stream();
+        let agreed = self.circuit(circuit).agreed;
+        let control = self.config.edge_control.build_stream(agreed);
         let key = self.streams.insert(Stream {
             circuit,
             id,
@@ -432,7 +469,9 @@ impl<C: Cell> Node<C> {
             open: false,
             optimistic: false,
             ended: false,
+            bucket: None,
             outbuf: VecDeque::new(),
+            outbuf_bytes: Bytes::ZERO,
             interest: Interest::default(),
         });
         let stream = StreamKey(key as u32);

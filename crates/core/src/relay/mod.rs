@@ -96,6 +96,10 @@ pub struct Counters {
     pub written_bytes: Bytes,
     /// Circuit SENDMEs made here.
     pub sendmes: u64,
+    /// XOFFs made here.
+    pub xoffs: u64,
+    /// XONs made here.
+    pub xons: u64,
     /// Most cells that ever waited in one direction of one circuit [cell].
     pub longest_queue: u64,
     /// DATA cells delivered here.
@@ -109,7 +113,7 @@ pub struct Counters {
 impl<C: Cell> Relay<C> {
     /// A node without channels, started at `now`.
     pub fn new(config: RelayConfig, now: Instant) -> Self {
-        let buckets = config.bandwidth.map(|bandwidth| Buckets::new(bandwidth, config.refill, now));
+        let buckets = config.bandwidth.map(|bandwidth| Buckets::new(bandwidth, now));
         let node = Node {
             channels: Slab::new(),
             by_peer: BTreeMap::new(),
@@ -324,7 +328,7 @@ impl<C: Cell> Relay<C> {
 impl<C: Cell> Node<C> {
     fn add_channel(&mut self, peer: PeerId, to_client: bool, initiator: bool, now: Instant) -> ChannelKey {
         let own = self.config.per_connection;
-        let buckets = own.map(|bandwidth| Buckets::new(bandwidth, self.config.refill, now));
+        let buckets = own.map(|bandwidth| Buckets::new(bandwidth, now));
         let key = self.channels.insert(Channel {
             peer,
             to_client,

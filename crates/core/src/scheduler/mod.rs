@@ -29,6 +29,7 @@ pub use runs::{ChannelLimit, Runs};
 pub use vanilla::{Vanilla, VanillaConfig};
 
 use crate::circuit_policy::Priority;
+use crate::factory::Factory;
 use crate::kernel::SocketInfo;
 use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Instant};
@@ -91,8 +92,8 @@ pub enum SchedulerConfig {
     KistDeployed(KistDeployedConfig),
     /// [`KistLite`].
     KistLite(KistLiteConfig),
-    /// Whatever this function builds: the way in for algorithms outside this workspace.
-    Custom(fn() -> Box<dyn Scheduler>),
+    /// Whatever this builds: the way in for algorithms outside this workspace.
+    Custom(Factory<dyn Scheduler>),
 }
 
 impl Default for SchedulerConfig {
@@ -112,7 +113,7 @@ impl SchedulerConfig {
                 AnyScheduler::KistDeployed(Box::new(KistDeployed::new(*config)))
             }
             SchedulerConfig::KistLite(config) => AnyScheduler::KistLite(Box::new(KistLite::new(*config))),
-            SchedulerConfig::Custom(build) => AnyScheduler::Custom(build()),
+            SchedulerConfig::Custom(factory) => AnyScheduler::Custom(factory.build()),
         }
     }
 }

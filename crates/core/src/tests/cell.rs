@@ -2,6 +2,7 @@
 
 use crate::cell::{Cell, CircId, Command, Message, Payload, PeerId, StreamId, Tag};
 use crate::circuit_policy::PriorityClass;
+use crate::edge_control::Negotiation;
 use crate::hop_control::Feedback;
 
 /// A cell without bytes: its layers are counted, its payload is a place in a transfer.
@@ -14,8 +15,8 @@ pub(super) struct TestCell {
 #[derive(Debug)]
 enum Body {
     /// `None` is a malformed handshake.
-    Create(Option<u32>),
-    Created(Option<u32>),
+    Create(Option<Hello>),
+    Created(Option<Hello>),
     Destroy,
     /// `None` is malformed.
     Feedback(Option<Feedback>),
@@ -48,6 +49,20 @@ impl Layer {
     fn add(&mut self) -> Skin {
         self.added += 1;
         Skin(self.key, self.added)
+    }
+}
+
+/// A handshake: the key itself, and what is said of congestion control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hello {
+    pub(super) key: u32,
+    pub(super) congestion: Negotiation,
+}
+
+impl Hello {
+    /// One that says nothing of it.
+    pub(super) fn new(key: u32) -> Self {
+        Hello { key, congestion: Negotiation::Nothing }
     }
 }
 
@@ -100,8 +115,7 @@ impl Cell for TestCell {
     /// The transfer that the server is to serve.
     type Target = usize;
     type LinkSpec = PeerId;
-    /// The key itself.
-    type Handshake = u32;
+    type Handshake = Hello;
     type Layer = Layer;
     /// The layer that the end alone adds.
     type Digest = Skin;
@@ -128,13 +142,13 @@ impl Cell for TestCell {
     fn tag(&self) -> Option<Tag> {
         None
     }
-    fn create(id: CircId, handshake: u32) -> Self {
+    fn create(id: CircId, handshake: Hello) -> Self {
         TestCell { id, body: Body::Create(Some(handshake)) }
     }
-    fn created(id: CircId, handshake: u32) -> Self {
+    fn created(id: CircId, handshake: Hello) -> Self {
         TestCell { id, body: Body::Created(Some(handshake)) }
     }
-    fn into_handshake(self) -> Option<u32> {
+    fn into_handshake(self) -> Option<Hello> {
         match self.body {
             Body::Create(handshake) | Body::Created(handshake) => handshake,
             _ => None,

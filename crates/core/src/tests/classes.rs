@@ -1,11 +1,12 @@
 //! Priority classes along a circuit (K-38).
 
 use super::util::Net;
-use crate::RelayConfig;
+
 use crate::circuit_policy::{
     CircuitPolicy, CircuitPolicyConfig, Priority, PriorityClass, PriorityFactor, RoundRobin, Weight,
 };
 use crate::keys::CircuitKey;
+use crate::{Factory, RelayConfig};
 use penstock_units::{Cells, Instant};
 
 const FACTOR: f64 = 7.0;
@@ -46,8 +47,8 @@ fn every_relay_charges_cells_as_their_client_said() {
     let worse = || Box::new(Scale::<true>::default()) as Box<dyn CircuitPolicy>;
     let better = || Box::new(Scale::<false>::default()) as Box<dyn CircuitPolicy>;
     for (class, policy) in [
-        (PriorityClass::Worse, CircuitPolicyConfig::Custom(worse)),
-        (PriorityClass::Better, CircuitPolicyConfig::Custom(better)),
+        (PriorityClass::Worse, CircuitPolicyConfig::Custom(Factory::<dyn CircuitPolicy>::new(worse))),
+        (PriorityClass::Better, CircuitPolicyConfig::Custom(Factory::<dyn CircuitPolicy>::new(better))),
     ] {
         let config = RelayConfig {
             circuit_policy: policy,

@@ -37,13 +37,26 @@ pub(super) enum Side {
 }
 
 /// One direction of a transfer.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Flow {
     pub(super) total: u64,
     pub(super) sent: u64,
     pub(super) received: u64,
     /// The reader takes nothing.
     pub(super) stalled: bool,
+    /// How much more the reader takes before somebody gives it more [B].
+    pub(super) appetite: u64,
+}
+
+impl Flow {
+    /// Of so many bytes, to a reader that takes all.
+    pub(super) fn new(total: u64) -> Self {
+        Flow { total, sent: 0, received: 0, stalled: false, appetite: u64::MAX }
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.stalled || self.appetite == 0
+    }
 }
 
 /// What an application and its server exchange over one stream.
@@ -135,7 +148,7 @@ impl Host {
     }
 
     pub(super) fn stream_is_writable(&self, stream: StreamKey) -> bool {
-        self.stream_is(stream, |interest| interest.writable, |transfer, side| !transfer.sink(side).stalled)
+        self.stream_is(stream, |interest| interest.writable, |transfer, side| !transfer.sink(side).is_stuck())
     }
 }
 
@@ -210,7 +223,7 @@ impl Kernel<TestCell> for Host {
         let transfer = &mut self.transfers.borrow_mut()[index];
         let sink = transfer.sink(side);
         let mut bytes = 0;
-        while bytes < limit.get() && !sink.stalled {
+        while bytes < limit.get() && !sink.is_stuck() {
             let Some(piece) = payloads.pop_front() else { break };
             let expected = Piece {
                 transfer: index,
@@ -220,6 +233,7 @@ impl Kernel<TestCell> for Host {
             };
             assert_eq!(piece, expected, "bytes arrive once, in order, on their own stream (G-01)");
             sink.received += u64::from(piece.len);
+            sink.appetite = sink.appetite.saturating_sub(piece.len.into());
             bytes += u64::from(piece.len);
         }
         Bytes::new(bytes)

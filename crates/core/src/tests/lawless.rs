@@ -1,8 +1,8 @@
 //! An edge that knows no windows.
 
 use crate::Violation;
-use crate::edge_control::{EdgeControl, Signals, StreamControl};
-use penstock_units::{Cells, Instant};
+use crate::edge_control::{Backlog, EdgeControl, Signals, StreamControl, StreamFeedback};
+use penstock_units::{Bytes, Cells, Instant};
 
 /// An edge that knows no windows and acknowledges every cell, or none.
 #[derive(Debug)]
@@ -30,14 +30,15 @@ impl StreamControl for Lawless {
     fn package_window(&self) -> Cells {
         Cells::new(u64::MAX)
     }
-    fn on_package(&mut self, _now: Instant) {}
-    fn on_deliver(&mut self, _now: Instant) -> Result<(), Violation> {
+    fn on_package(&mut self, _now: Instant, _bytes: Bytes) {}
+    fn on_deliver(&mut self, _now: Instant, _backlog: Backlog) -> Result<(), Violation> {
         Ok(())
     }
-    fn take_sendme(&mut self, _now: Instant, _buffered: Cells) -> bool {
-        false
+    fn on_drain(&mut self, _now: Instant, _drained: Bytes, _backlog: Backlog) {}
+    fn take_feedback(&mut self) -> Option<StreamFeedback> {
+        None
     }
-    fn on_sendme(&mut self, _now: Instant) -> Result<(), Violation> {
+    fn on_feedback(&mut self, _now: Instant, _feedback: StreamFeedback) -> Result<(), Violation> {
         Ok(())
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! [`cell`] is what travels, [`host`] a node's kernel, `lawless` an edge without windows, [`util`] the world they are in. The rest are
 //! tests: `path` (cells arrive, G-01, G-02), `windows` (G-10 to G-14), `sharing` (G-32, G-40),
-//! `selfish` (early SENDMEs), `schedulers` (KIST and its kin), `classes`, `violations`, `seams` (algorithms from outside) and `operations` (anything in any order).
+//! `selfish` (early SENDMEs), `vegas` (congestion control and XON/XOFF), `schedulers` (KIST and its kin), `classes`, `violations`,
+//! `seams` (algorithms from outside) and `operations` (anything in any order).
 
 mod cell;
 mod classes;
@@ -15,5 +16,6 @@ mod seams;
 mod selfish;
 mod sharing;
 mod util;
+mod vegas;
 mod violations;
 mod windows;

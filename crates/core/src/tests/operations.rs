@@ -2,12 +2,13 @@
 //!
 //! Every call is followed by the check of G-02 in `util`, every byte by that of G-01.
 
-use super::cell::TestCell;
+use super::cell::{Hello, TestCell};
 use super::host::Side;
 use super::schedulers::schedulers;
 use super::util::Net;
 use crate::cell::{Cell, CircId, Command};
 use crate::config::{Bandwidth, Refill};
+use crate::edge_control::{EdgeControlConfig, VegasConfig};
 use crate::scheduler::SchedulerConfig;
 use crate::{CircuitIndex, RelayConfig};
 use penstock_units::{Bytes, DataRate, Duration, Seed};
@@ -86,13 +87,22 @@ fn operation() -> impl Strategy<Value = Operation> {
 fn network(seed: u64, scheduler: &SchedulerConfig) -> Net {
     let mut net = Net::path(0, &RelayConfig::default());
     net.shuffle = Some(Seed(seed).stream("ready"));
-    net.add(true, RelayConfig::default());
+    // Any of them may know congestion control or not.
+    let edge_control = |node: u64| match seed >> node & 1 {
+        0 => EdgeControlConfig::default(),
+        _ => EdgeControlConfig::Vegas(VegasConfig::default()),
+    };
+    net.configure(0, RelayConfig { edge_control: edge_control(0), ..RelayConfig::default() });
+    net.add(true, RelayConfig { edge_control: edge_control(1), ..RelayConfig::default() });
     for relay in 0..3 {
         let bandwidth =
             (relay == 1).then_some(Bandwidth { rate: DataRate::kib(150), burst: Bytes::kib(100) });
-        let refill = Refill { interval: Duration::from_millis(100), phase: Duration::from_millis(20) };
+        let edge_control = edge_control(2 + relay);
+        let refill =
+            Refill { interval: Duration::from_millis(100), phase: Duration::from_millis(20), unblock: None };
+        let refill = if seed >> 5 & 1 == 0 { refill } else { Refill::TOR_0_4_9 };
         let scheduler = scheduler.clone();
-        net.add(false, RelayConfig { bandwidth, refill, scheduler, ..RelayConfig::default() });
+        net.add(false, RelayConfig { bandwidth, refill, edge_control, scheduler, ..RelayConfig::default() });
     }
     net
 }
@@ -161,7 +171,7 @@ fn forge(net: &mut Net, from: usize, to: usize, command: usize, id: u32) {
         let id = (id / 2 + 1) | (id % 2) << 31;
         let id = CircId(NonZeroU32::new(id).expect("ids count from one"));
         net.inject(from, to, TestCell::malformed(id, COMMANDS[command]));
-        net.inject(from, to, TestCell::create(id, 1));
+        net.inject(from, to, TestCell::create(id, Hello::new(1)));
     }
 }
 

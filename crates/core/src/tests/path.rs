@@ -1,5 +1,6 @@
 //! Cells arrive: circuits are built, streams open, bytes come whole and in order (G-01, G-02).
 
+use super::cell::Hello;
 use super::host::Side;
 use super::util::{Link, Net};
 use crate::{Direction, RelayConfig};
@@ -320,8 +321,8 @@ fn keys_of_closed_circuits_and_channels_are_ignored() {
         relay.on_stream_readable(now, stream, host);
         relay.on_stream_writable(now, stream, host);
         relay.on_stream_connected(now, stream, host);
-        relay.start_handshake(now, circuit, 1, host);
-        relay.extend(now, circuit, crate::PeerId(2), 1, host);
+        relay.start_handshake(now, circuit, Hello::new(1), host);
+        relay.extend(now, circuit, crate::PeerId(2), Hello::new(1), host);
         assert!(relay.open_stream(now, circuit, 0, host).is_none());
         assert_eq!(relay.leg(circuit, Direction::Forward), None);
     });

@@ -28,7 +28,8 @@ fn every_scheduler_carries_everything_and_comes_to_rest() {
     for scheduler in schedulers() {
         let config = RelayConfig { scheduler, ..RelayConfig::default() };
         let bandwidth = Some(Bandwidth { rate: DataRate::kib(200), burst: Bytes::kib(50) });
-        let refill = Refill { interval: Duration::from_millis(100), phase: Duration::from_millis(7) };
+        let refill =
+            Refill { interval: Duration::from_millis(100), phase: Duration::from_millis(7), unblock: None };
         let mut net = Net::path(3, &config);
         net.configure(2, RelayConfig { bandwidth, refill, ..config.clone() });
         net.set_link(0, 1, Link { rate: DataRate::kib(100), send_buffer: 2 << 10, ..Link::default() });

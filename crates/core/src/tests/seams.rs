@@ -2,14 +2,16 @@
 
 use super::lawless::Lawless;
 use super::util::{Link, Net};
+use crate::cell::PeerId;
+use crate::channel_map::{ChannelMap, ChannelMapConfig};
 use crate::circuit_policy::{CircuitPolicy, CircuitPolicyConfig, Priority, Weight};
 use crate::config::Bandwidth;
-use crate::edge_control::{EdgeControl, EdgeControlConfig, Signals};
+use crate::edge_control::{EdgeControl, EdgeControlConfig, Signals, StreamControl, VegasConfig};
 use crate::hop_control::{Feedback, HopControl, HopControlConfig};
 use crate::keys::CircuitKey;
 use crate::scheduler::{Host, Scheduler, SchedulerConfig};
 use crate::throttle::{Throttle, ThrottleConfig, ThrottleSignals};
-use crate::{ChannelKey, Direction, RelayConfig, Violation};
+use crate::{ChannelKey, Direction, Factory, RelayConfig, Violation};
 use penstock_units::{Bytes, Cells, DataRate, Duration, Instant};
 use std::collections::BTreeSet;
 
@@ -38,7 +40,8 @@ impl CircuitPolicy for Favourite {
 
 #[test]
 fn a_policy_from_outside_decides_which_circuit_sends() {
-    let circuit_policy = CircuitPolicyConfig::Custom(|| Box::new(Favourite::default()));
+    let circuit_policy =
+        CircuitPolicyConfig::Custom(Factory::<dyn CircuitPolicy>::new(|| Box::new(Favourite::default())));
     let config = RelayConfig { circuit_policy, ..RelayConfig::default() };
     let mut net = Net::path(3, &RelayConfig::default());
     net.configure(2, config);
@@ -53,14 +56,15 @@ fn a_policy_from_outside_decides_which_circuit_sends() {
     assert!(done(&net, 1));
 }
 
-/// Twenty cells, acknowledged by tens.
+/// So many cells, acknowledged by tens.
 #[derive(Debug)]
-struct Twenty {
+struct Tens {
+    window: u64,
     package: u64,
     unacknowledged: u64,
 }
 
-impl EdgeControl for Twenty {
+impl EdgeControl for Tens {
     fn package_window(&self) -> Cells {
         Cells::new(self.package)
     }
@@ -74,28 +78,34 @@ impl EdgeControl for Twenty {
     }
     fn on_sendme(&mut self, _now: Instant, _signals: Signals) -> Result<(), Violation> {
         self.package += 10;
-        if self.package > 20 { Err(Violation::UnexpectedSendme) } else { Ok(()) }
+        if self.package > self.window { Err(Violation::UnexpectedSendme) } else { Ok(()) }
     }
     fn window(&self) -> Cells {
-        Cells::new(20)
+        Cells::new(self.window)
     }
 }
 
 #[test]
 fn an_edge_control_from_outside_decides_what_is_outstanding() {
-    let edge_control = EdgeControlConfig::Custom {
-        circuit: || Box::new(Twenty { package: 20, unacknowledged: 0 }),
-        stream: || Box::new(Lawless(false)),
-    };
-    let mut net = Net::path(3, &RelayConfig { edge_control, ..RelayConfig::default() });
-    let circuit = net.build(0, &[1, 2, 3]);
-    let transfers = [0; 3].map(|_| net.transfer(0, circuit, 100_000, 50_000));
-    while net.step() {
-        let (client, exit) = (net.nodes[0].relay.counters(), net.nodes[3].relay.counters());
-        assert!(exit.data_packaged - client.sendmes * 10 <= 20);
-        assert!(client.data_packaged - exit.sendmes * 10 <= 20);
+    for window in [20, 40] {
+        let edge_control = EdgeControlConfig::Custom {
+            circuit: Factory::<dyn EdgeControl>::new(move || {
+                Box::new(Tens { window, package: window, unacknowledged: 0 })
+            }),
+            stream: Factory::<dyn StreamControl>::new(|| Box::new(Lawless(false))),
+        };
+        let mut net = Net::path(3, &RelayConfig { edge_control, ..RelayConfig::default() });
+        let circuit = net.build(0, &[1, 2, 3]);
+        let transfers = [0; 3].map(|_| net.transfer(0, circuit, 100_000, 50_000));
+        let mut most = 0;
+        while net.step() {
+            let (client, exit) = (net.nodes[0].relay.counters(), net.nodes[3].relay.counters());
+            most = most.max(exit.data_packaged - client.sendmes * 10);
+            assert!(client.data_packaged - exit.sendmes * 10 <= window);
+        }
+        assert_eq!(most, window, "as much as its parameter says");
+        assert!(transfers.iter().all(|at| net.at(*at).is_complete()));
     }
-    assert!(transfers.iter().all(|at| net.at(*at).is_complete()));
 }
 
 /// A simple credit scheme, as N23 with constant N3.
@@ -145,13 +155,14 @@ impl HopControl for Credit {
 }
 
 fn credits() -> RelayConfig {
-    let credit =
-        || Box::new(Credit { limit: N2 + N3, sent: 0, forwarded: 0, advertised: 0 }) as Box<dyn HopControl>;
     let edge_control = EdgeControlConfig::Custom {
-        circuit: || Box::new(Lawless(false)),
-        stream: || Box::new(Lawless(false)),
+        circuit: Factory::<dyn EdgeControl>::new(|| Box::new(Lawless(false))),
+        stream: Factory::<dyn StreamControl>::new(|| Box::new(Lawless(false))),
     };
-    RelayConfig { hop_control: HopControlConfig::Custom(credit), edge_control, ..RelayConfig::default() }
+    let hop_control = HopControlConfig::Custom(Factory::<dyn HopControl>::new(|| {
+        Box::new(Credit { limit: N2 + N3, sent: 0, forwarded: 0, advertised: 0 })
+    }));
+    RelayConfig { hop_control, edge_control, ..RelayConfig::default() }
 }
 
 /// G-20 to G-22 and G-24 in kind: without any window every queue is bounded by the credit.
@@ -182,6 +193,23 @@ fn a_hop_control_from_outside_bounds_every_queue_by_its_credit() {
                 "{bottleneck:?}: {peak:?} at node {node}"
             );
         }
+    }
+}
+
+/// Vegas takes what the hop before it leaves: SENDMEs and a CONNECTED wait beside the cells that the credit allows.
+#[test]
+fn congestion_control_composes_with_a_hop_control_from_outside() {
+    let vegas = EdgeControlConfig::Vegas(VegasConfig::default());
+    let mut net = Net::path(3, &RelayConfig { edge_control: vegas, ..credits() });
+    net.set_link(1, 2, Link { rate: DataRate::kib(60), send_buffer: 4 << 10, ..Link::default() });
+    let circuit = net.build(0, &[1, 2, 3]);
+    let transfers = [0; 2].map(|_| net.transfer(0, circuit, 300_000, 150_000));
+    net.drive();
+    assert!(transfers.iter().all(|at| net.at(*at).is_complete()));
+    let sendmes = net.nodes[0].relay.circuit_window(circuit).expect("it has an edge").0.get() / 31;
+    for node in 0..4 {
+        let peak = net.nodes[node].peak_queue;
+        assert!(peak.iter().all(|cells| *cells <= N2 + N3 + 1 + sendmes), "{peak:?} at node {node}");
     }
 }
 
@@ -235,7 +263,7 @@ impl Scheduler for Metronome {
 #[test]
 fn a_scheduler_from_outside_decides_when_channels_write() {
     let config = RelayConfig {
-        scheduler: SchedulerConfig::Custom(|| Box::new(Metronome::default())),
+        scheduler: SchedulerConfig::Custom(Factory::<dyn Scheduler>::new(|| Box::new(Metronome::default()))),
         ..RelayConfig::default()
     };
     let mut net = Net::path(3, &RelayConfig::default());
@@ -270,7 +298,7 @@ fn a_throttle_from_outside_sets_the_clients_rate() {
     let own = Bandwidth { rate: DataRate::kib(200), burst: Bytes::kib(200) };
     let config = RelayConfig {
         per_connection: Some(own),
-        throttle: ThrottleConfig::Custom(|| Box::new(Late::default())),
+        throttle: ThrottleConfig::Custom(Factory::<dyn Throttle>::new(|| Box::new(Late::default()))),
         ..RelayConfig::default()
     };
     let mut net = Net::path(3, &RelayConfig::default());
@@ -289,4 +317,33 @@ fn a_throttle_from_outside_sets_the_clients_rate() {
     net.drive_for(Duration::from_secs(20));
     let after = (received(&net) - between) / 20;
     assert!((18..=20).contains(&after), "{after} KiB/s");
+}
+
+/// Channels for so many circuits each, in the order in which they were opened.
+#[derive(Debug)]
+struct Crowd {
+    most: usize,
+    circuits: std::cell::Cell<usize>,
+}
+
+impl ChannelMap for Crowd {
+    fn choose(&self, _peer: PeerId, existing: &[ChannelKey]) -> Option<ChannelKey> {
+        let before = self.circuits.replace(self.circuits.get() + 1);
+        existing.get(before / self.most).copied()
+    }
+}
+
+#[test]
+fn a_channel_map_from_outside_decides_which_channel_a_circuit_takes() {
+    let channels = |most: usize| {
+        let crowd = Factory::<dyn ChannelMap>::new(move || Box::new(Crowd { most, circuits: 0.into() }));
+        let mut net = Net::path(3, &RelayConfig::default());
+        net.configure(
+            0,
+            RelayConfig { channel_map: ChannelMapConfig::Custom(crowd), ..RelayConfig::default() },
+        );
+        (0..4).for_each(|_| _ = net.build(0, &[1, 2, 3]));
+        net.nodes[0].relay.population()[0]
+    };
+    assert_eq!([1, 2, 3, 4].map(channels), [4, 2, 2, 1]);
 }

@@ -106,7 +106,7 @@ fn acknowledging_further_than_was_sent_closes_the_circuit() {
 fn authenticated_sendmes_close_the_circuit_of_a_selfish_client_and_no_other() {
     for edge_control in [dynamic(), windows(1000, 0)] {
         for (early, expected) in [(0, vec![]), (1, vec![Some(Violation::ForgedSendme)])] {
-            let mut download = Download::new(edge_control, true, early);
+            let mut download = Download::new(edge_control.clone(), true, early);
             download.net.drive_for(Duration::from_secs(30));
             assert_eq!(download.closed_for(), expected, "{early} cells early");
         }

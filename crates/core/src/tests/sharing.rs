@@ -145,7 +145,11 @@ fn assert_within(moved: &[Moved], rate: u64, burst: u64, interval: Duration, wha
 #[test]
 fn a_middle_relay_keeps_its_rate() {
     for (millis, phase) in [(1000, 0), (100, 33), (10, 0), (7, 3)] {
-        let refill = Refill { interval: Duration::from_millis(millis), phase: Duration::from_millis(phase) };
+        let refill = Refill {
+            interval: Duration::from_millis(millis),
+            phase: Duration::from_millis(phase),
+            unblock: None,
+        };
         let mut net = Net::path(3, &RelayConfig::default());
         net.configure(2, limited(80, 80, refill));
         let circuit = net.build(0, &[1, 2, 3]);
@@ -165,7 +169,7 @@ fn a_middle_relay_keeps_its_rate() {
 
 #[test]
 fn an_exit_charges_its_streams_to_the_same_buckets() {
-    let refill = Refill { interval: Duration::from_millis(100), phase: Duration::ZERO };
+    let refill = Refill { interval: Duration::from_millis(100), phase: Duration::ZERO, unblock: None };
     for (download, upload) in [(10_000_000, 0), (0, 10_000_000)] {
         let mut net = Net::path(3, &RelayConfig::default());
         net.configure(3, limited(50, 50, refill));

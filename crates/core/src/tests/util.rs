@@ -3,9 +3,10 @@
 //! A link is a reliable pipe with a send buffer, a rate, a latency and a receive buffer whose free
 //! room is known to the sender at once. After every call the node that was called must conserve its cells (G-02).
 
-use super::cell::{Layer, TestCell};
+use super::cell::{Hello, Layer, TestCell};
 use super::host::{End, Flow, Host, Side, Transfer, size};
 use crate::cell::PeerId;
+use crate::edge_control::Negotiation;
 use crate::{ChannelKey, CircuitIndex, Direction, Event, Relay, RelayConfig, StreamKey, Violation};
 use penstock_units::{Bytes, DataRate, Duration, Instant, Rng};
 use std::cell::RefCell;
@@ -90,6 +91,8 @@ pub(super) struct Net {
     count: u64,
     keys: u32,
     transfers: Rc<RefCell<Vec<Transfer>>>,
+    /// What relays answer of congestion control, whatever they were asked.
+    pub(super) answer: Option<Negotiation>,
     /// Serves ready sockets in random order instead of in turn.
     pub(super) shuffle: Option<Rng>,
 }
@@ -110,6 +113,7 @@ impl Net {
             count: 0,
             keys: 0,
             transfers: Rc::default(),
+            answer: None,
             shuffle: None,
         };
         net.add(true, config.clone());
@@ -192,8 +196,7 @@ impl Net {
 
     /// What a server will do for a stream that is still to be opened.
     pub(super) fn script(&mut self, download: u64, upload: u64) -> usize {
-        let flow = |total| Flow { total, ..Flow::default() };
-        let (download, upload) = (flow(download), flow(upload));
+        let (download, upload) = (Flow::new(download), Flow::new(upload));
         let transfer = Transfer { stream: None, download, upload, connected: false, closed: [false; 2] };
         self.transfers.borrow_mut().push(transfer);
         self.transfers() - 1
@@ -201,6 +204,12 @@ impl Net {
 
     pub(super) fn stall(&mut self, transfer: usize, side: Side, stalled: bool) {
         self.transfers.borrow_mut()[transfer].sink(side).stalled = stalled;
+        (0..self.nodes.len()).for_each(|node| self.notify(node));
+    }
+
+    /// The reader takes so much more and then nothing [B].
+    pub(super) fn feed(&mut self, transfer: usize, side: Side, appetite: u64) {
+        self.transfers.borrow_mut()[transfer].sink(side).appetite = appetite;
         (0..self.nodes.len()).for_each(|node| self.notify(node));
     }
 
@@ -434,18 +443,20 @@ impl Net {
                 let latency = self.links.get(&(node.min(peer), node.max(peer))).unwrap_or(&self.link).latency;
                 self.plan(now + latency + latency, Due::Connected(node, channel, peer));
             }
-            Event::HandshakeNeeded { circuit, .. } => {
+            Event::HandshakeNeeded { circuit, ask, .. } => {
                 self.keys += 1;
-                relay.start_handshake(now, circuit, self.keys, host);
+                relay.start_handshake(now, circuit, Hello { key: self.keys, congestion: ask }, host);
             }
-            Event::HandshakeRequested { circuit, handshake } => {
-                relay.on_handshake(now, circuit, handshake, Layer::new(handshake), host);
+            Event::HandshakeRequested { circuit, handshake: Hello { key, congestion } } => {
+                let answer = self.answer.unwrap_or(relay.agree(congestion));
+                let reply = Hello { key, congestion: answer };
+                relay.on_handshake(now, circuit, reply, Layer::new(key), answer, host);
             }
             Event::ExtendRequested { circuit, to, handshake } => {
                 relay.extend(now, circuit, to, handshake, host)
             }
-            Event::HandshakeAnswered { circuit, handshake } => {
-                relay.finish_handshake(circuit, Layer::new(handshake));
+            Event::HandshakeAnswered { circuit, handshake: Hello { key, congestion } } => {
+                relay.finish_handshake(now, circuit, Layer::new(key), congestion, host);
             }
             Event::CircuitBuilt { circuit } => built.push(circuit),
             Event::CircuitClosed { circuit, violation } => {

@@ -1,14 +1,14 @@
 //! Peers that break the protocol: what must close closes, and no more, and nothing panics.
 
-use super::cell::{Layer, Piece, TestCell};
+use super::cell::{Hello, Layer, Piece, TestCell};
 use super::host::Side;
 use super::lawless::Lawless;
 use super::util::Net;
 use crate::cell::{Cell, CircId, Command, Message, PeerId, StreamId};
 use crate::circuit_policy::PriorityClass;
-use crate::edge_control::{EdgeControl, EdgeControlConfig};
+use crate::edge_control::{EdgeControl, EdgeControlConfig, StreamControl};
 use crate::hop_control::Feedback;
-use crate::{CircuitIndex, Direction, RelayConfig, Violation};
+use crate::{CircuitIndex, Direction, Factory, RelayConfig, Violation};
 use std::num::{NonZeroU16, NonZeroU32};
 
 /// A path on which client 0 misbehaves, and another client shares all its relays and channels.
@@ -107,14 +107,14 @@ fn cells_of_unknown_circuits_are_dropped() {
 fn create_with_an_id_in_use_closes_the_channel() {
     let mut attack = Attack::new();
     let used = attack.id(1, Direction::Backward);
-    attack.net.inject(0, 1, TestCell::create(used, 1));
+    attack.net.inject(0, 1, TestCell::create(used, Hello::new(1)));
     attack.assert_channel_closed();
 }
 
 #[test]
 fn create_with_an_id_of_our_half_closes_the_channel() {
     let mut attack = Attack::new();
-    attack.net.inject(0, 1, TestCell::create(id(5), 1));
+    attack.net.inject(0, 1, TestCell::create(id(5), Hello::new(1)));
     attack.assert_channel_closed();
 }
 
@@ -137,7 +137,7 @@ fn cells_behind_the_one_that_closed_the_channel_are_dropped() {
 #[test]
 fn created_from_the_clients_side_closes_the_circuit() {
     let mut attack = Attack::new();
-    let cell = TestCell::created(attack.id(1, Direction::Backward), 1);
+    let cell = TestCell::created(attack.id(1, Direction::Backward), Hello::new(1));
     attack.net.inject(0, 1, cell);
     attack.assert_closed_for(1, Violation::UnexpectedCell);
 }
@@ -146,7 +146,7 @@ fn created_from_the_clients_side_closes_the_circuit() {
 fn a_second_created_closes_the_circuit() {
     for node in [0, 1, 2] {
         let mut attack = Attack::new();
-        let cell = TestCell::created(attack.id(node, Direction::Forward), 1);
+        let cell = TestCell::created(attack.id(node, Direction::Forward), Hello::new(1));
         attack.net.inject(node + 1, node, cell);
         attack.assert_closed_for(node, Violation::UnexpectedCell);
     }
@@ -158,7 +158,7 @@ fn two_created_at_once_make_no_hop_twice() {
     let circuit = net.open_circuit(0, &[1, 2, 3]);
     assert!(net.drive_until(|net| net.nodes[1].relay.population()[1] == 1));
     let (_, id) = net.nodes[0].relay.leg(circuit, Direction::Forward).expect("it has a first hop");
-    net.inject_all(1, 0, [TestCell::created(id, 1), TestCell::created(id, 1)]);
+    net.inject_all(1, 0, [TestCell::created(id, Hello::new(1)), TestCell::created(id, Hello::new(1))]);
     net.drive();
     assert_eq!(net.nodes[0].closed, [(circuit, Some(Violation::UnexpectedCell))]);
     assert_eq!(net.nodes[1].relay.population()[1], 0);
@@ -167,7 +167,8 @@ fn two_created_at_once_make_no_hop_twice() {
 #[test]
 fn a_relay_cell_before_the_handshake_closes_the_circuit() {
     let mut attack = Attack::new();
-    let cells = [TestCell::create(id(CLIENTS), 1), TestCell::malformed(id(CLIENTS), Command::Relay)];
+    let cells =
+        [TestCell::create(id(CLIENTS), Hello::new(1)), TestCell::malformed(id(CLIENTS), Command::Relay)];
     attack.net.inject_all(0, 1, cells);
     attack.drive();
     assert_eq!(attack.net.nodes[1].closed.len(), 1);
@@ -180,9 +181,9 @@ fn what_was_asked_for_a_closed_circuit_is_not_answered_to_its_successor() {
     let made = attack.net.nodes[1].relay.counters().made;
     // All in one read: the second circuit takes the slot of the first one.
     let cells = [
-        TestCell::create(id(CLIENTS), 1),
+        TestCell::create(id(CLIENTS), Hello::new(1)),
         TestCell::malformed(id(CLIENTS), Command::Destroy),
-        TestCell::create(id(CLIENTS + 1), 2),
+        TestCell::create(id(CLIENTS + 1), Hello::new(2)),
     ];
     attack.net.inject_all(0, 1, cells);
     attack.net.step();
@@ -191,7 +192,7 @@ fn what_was_asked_for_a_closed_circuit_is_not_answered_to_its_successor() {
     assert_eq!(attack.net.nodes[1].relay.counters().made, made + 1, "one CREATED");
     // The client of the second circuit knows only the second key.
     let mut puppet = Puppet { id: id(CLIENTS + 1), layer: Layer::new(2) };
-    let cell = puppet.say(None, Message::Extend(PeerId(2), 3));
+    let cell = puppet.say(None, Message::Extend(PeerId(2), Hello::new(3)));
     attack.net.inject(0, 1, cell);
     attack.drive();
     assert_eq!(attack.net.nodes[1].closed.len(), 1, "only the first one is closed");
@@ -247,13 +248,13 @@ fn what_only_a_client_says_closes_the_circuit_at_a_client() {
     let sayings = [
         (stream(1), Message::Begin(0)),
         (None, Message::Begin(0)),
-        (None, Message::Extend(PeerId(1), 1)),
-        (stream(1), Message::Extend(PeerId(1), 1)),
+        (None, Message::Extend(PeerId(1), Hello::new(1))),
+        (stream(1), Message::Extend(PeerId(1), Hello::new(1))),
         (None, Message::Connected),
         (None, Message::End),
         (None, Message::Data(piece)),
-        (None, Message::Extended(1)),
-        (stream(1), Message::Extended(1)),
+        (None, Message::Extended(Hello::new(1))),
+        (stream(1), Message::Extended(Hello::new(1))),
     ];
     for (stream, message) in sayings {
         let mut attack = Attack::new();
@@ -267,12 +268,12 @@ fn what_only_a_relay_says_closes_the_circuit_at_a_relay() {
     let piece = Piece { transfer: 0, download: false, offset: 0, len: 1 };
     let sayings = [
         (None, Message::Begin(0)),
-        (stream(1), Message::Extend(PeerId(1), 1)),
+        (stream(1), Message::Extend(PeerId(1), Hello::new(1))),
         (stream(1), Message::Connected),
         (None, Message::Connected),
         (None, Message::End),
         (None, Message::Data(piece)),
-        (None, Message::Extended(1)),
+        (None, Message::Extended(Hello::new(1))),
     ];
     for (stream, message) in sayings {
         let mut attack = Attack::new();
@@ -298,7 +299,7 @@ struct Puppet {
 impl Puppet {
     fn new(attack: &mut Attack) -> Self {
         let puppet = Puppet { id: id(CLIENTS), layer: Layer::new(7) };
-        attack.net.inject(0, 1, TestCell::create(puppet.id, 7));
+        attack.net.inject(0, 1, TestCell::create(puppet.id, Hello::new(7)));
         attack.net.drive_until(|net| net.nodes[1].relay.population()[1] == attack.before[1] + 1);
         puppet
     }
@@ -316,7 +317,7 @@ fn extend_twice_closes_the_circuit() {
         let mut attack = Attack::new();
         let mut puppet = Puppet::new(&mut attack);
         for _ in 0..2 {
-            let cell = puppet.say(None, Message::Extend(PeerId(2), 1));
+            let cell = puppet.say(None, Message::Extend(PeerId(2), Hello::new(1)));
             attack.net.inject(0, 1, cell);
             if !at_once {
                 attack.net.drive_for(penstock_units::Duration::from_millis(200));
@@ -451,9 +452,10 @@ fn destroy_while_a_circuit_is_built_tells_both_ends() {
 }
 
 fn lawless(acknowledges: bool) -> RelayConfig {
-    let circuit: fn() -> Box<dyn EdgeControl> =
-        if acknowledges { || Box::new(Lawless(true)) } else { || Box::new(Lawless(false)) };
-    let edge_control = EdgeControlConfig::Custom { circuit, stream: || Box::new(Lawless(false)) };
+    let edge_control = EdgeControlConfig::Custom {
+        circuit: Factory::<dyn EdgeControl>::new(move || Box::new(Lawless(acknowledges))),
+        stream: Factory::<dyn StreamControl>::new(|| Box::new(Lawless(false))),
+    };
     RelayConfig { edge_control, ..RelayConfig::default() }
 }
 

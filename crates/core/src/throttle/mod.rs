@@ -1,5 +1,6 @@
 //! At what rate does the guard refill a client's buckets?
 
+use crate::factory::Factory;
 use crate::keys::ChannelKey;
 use penstock_units::{Cells, DataRate, Instant};
 use std::fmt;
@@ -54,8 +55,8 @@ pub enum ThrottleConfig {
     /// [`NoThrottle`].
     #[default]
     None,
-    /// Whatever this function builds: the way in for algorithms outside this workspace.
-    Custom(fn() -> Box<dyn Throttle>),
+    /// Whatever this builds: the way in for algorithms outside this workspace.
+    Custom(Factory<dyn Throttle>),
 }
 
 impl ThrottleConfig {
@@ -63,7 +64,7 @@ impl ThrottleConfig {
     pub fn build(&self) -> Option<Box<dyn Throttle>> {
         match self {
             ThrottleConfig::None => None,
-            ThrottleConfig::Custom(build) => Some(build()),
+            ThrottleConfig::Custom(factory) => Some(factory.build()),
         }
     }
 }

@@ -11,4 +11,5 @@ mod plain;
 mod random;
 mod stations;
 mod util;
+mod vegas;
 mod windows;

@@ -22,6 +22,10 @@ struct Plan {
     bucket: Option<(u64, u64)>,
     connection_bucket: Option<u64>,
     window: u32,
+    /// Clients and relays have Vegas.
+    vegas: [bool; 2],
+    /// Buckets are refilled lazily.
+    lazy: bool,
     buffers: (Option<u64>, Option<u64>),
     queue: u64,
     timeout_ms: Option<u64>,
@@ -46,7 +50,8 @@ fn plan() -> impl Strategy<Value = Plan> {
     let buckets = (proptest::option::of((20u64..2000, 1u64..1500)), proptest::option::of(20u64..2000));
     let buffer = || proptest::option::of(4096u64..300_000);
     let client = (proptest::option::of(50u64..8000), any::<bool>(), 0u64..2000, 1u64..200_000, 1u32..6);
-    let tor = (100u32..=1000, (1u64..40_000, 0u64..40_000), 0..SCHEDULERS.len());
+    let knows = ([any::<bool>(), any::<bool>()], any::<bool>());
+    let tor = (100u32..=1000, (1u64..40_000, 0u64..40_000), 0..SCHEDULERS.len(), knows);
     (network, buckets, (buffer(), buffer()), client, tor, (88u64..9000, any::<bool>()), any::<u32>())
         .prop_map(|(network, buckets, buffers, client, tor, tcp, seed)| Plan {
             rtt_ms: network.0,
@@ -64,6 +69,8 @@ fn plan() -> impl Strategy<Value = Plan> {
             window: tor.0,
             outbuf: (tor.1.0, tor.1.0 + tor.1.1),
             scheduler: tor.2,
+            vegas: tor.3.0,
+            lazy: tor.3.1,
             mss: tcp.0,
             reno: tcp.1,
             seed: seed.into(),
@@ -97,9 +104,16 @@ impl Plan {
         for (relay, rate) in ["entry", "middle", "exit"].iter().zip(self.links) {
             lab = lab.set(&format!("relays.{relay}.link"), &format!("{rate} KiB/s"));
         }
+        for (node, vegas) in ["client", "relay"].iter().zip(self.vegas) {
+            let kind = if vegas { "vegas" } else { "windows" };
+            lab = lab.set(&format!("{node}.edge_control.kind"), kind);
+        }
         if let Some((rate, refill)) = self.bucket {
             lab = lab.set("relay.bandwidth_rate", &format!("{rate} KiB/s"));
             lab = lab.set("relay.refill", &format!("{refill} ms"));
+            if self.lazy {
+                lab = lab.set("relay.refill_unblock", "100 ms");
+            }
         }
         if let Some(rate) = self.connection_bucket {
             lab = lab.set("relay.connection_rate", &format!("{rate} KiB/s"));
@@ -124,7 +138,8 @@ proptest! {
         let outcome = plan.lab().run(plan.seed);
         assert_conserved(&outcome);
         let longest = outcome.tables.circuits.iter().map(|row| row.queue_cells).max().unwrap_or(0);
-        prop_assert!(longest <= 1010, "{} cells in a queue", longest);
+        let most = if plan.vegas == [true; 2] { 2500 } else { 1010 };
+        prop_assert!(longest <= most, "{} cells in a queue", longest);
         for row in &outcome.tables.transfers {
             prop_assert!(row.bytes_received <= row.bytes, "{:?}", row);
             prop_assert!(row.outcome != Ending::Failed, "{:?}", row);

@@ -144,6 +144,8 @@ impl Cell for LinuxCell {
             Message::End => (3, Vec::new()),
             Message::Connected => (4, Vec::new()),
             Message::Sendme(proof) => (5, proof.map_or(Vec::new(), |digest| digest.to_be_bytes().to_vec())),
+            Message::Xoff => (8, Vec::new()),
+            Message::Xon(rate) => (9, rate.map_or(0, NonZeroU32::get).to_be_bytes().to_vec()),
             Message::Extend(to, handshake) => (6, [to.0.to_be_bytes(), handshake.to_be_bytes()].concat()),
             Message::Extended(handshake) => (7, handshake.to_be_bytes().to_vec()),
         };
@@ -168,6 +170,8 @@ impl Cell for LinuxCell {
             5 => Message::Sendme(Some(u64::from(self.get(DATA)) << 32 | u64::from(self.get(DATA + 4)))),
             6 => Message::Extend(PeerId(self.get(DATA)), self.get(DATA + 4)),
             7 => Message::Extended(self.get(DATA)),
+            8 => Message::Xoff,
+            9 => Message::Xon(NonZeroU32::new(self.get(DATA))),
             _ => return None,
         };
         Some((NonZeroU16::new(stream).map(StreamId), message))

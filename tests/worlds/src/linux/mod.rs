@@ -10,6 +10,7 @@ use ground::Ground;
 use kernel::LinuxKernel;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{setsockopt, sockopt};
+use penstock_core::edge_control::Negotiation;
 use penstock_core::{ChannelKey, CircuitIndex, Event, PeerId, Relay, StreamKey};
 use penstock_units::Instant;
 use std::collections::BTreeMap;
@@ -232,17 +233,19 @@ impl<'a> Run<'a> {
             let Node { relay, kernel, .. } = &mut self.nodes[place];
             match event {
                 Event::Connect { channel, peer } => self.connect(place, channel, peer.0 as usize),
-                Event::HandshakeNeeded { circuit, hop } => {
+                Event::HandshakeNeeded { circuit, hop, .. } => {
                     relay.start_handshake(at, circuit, 1000 + hop as u32, kernel);
                 }
                 Event::HandshakeRequested { circuit, handshake } => {
-                    relay.on_handshake(at, circuit, handshake, Layer::new(handshake), kernel);
+                    let nothing = Negotiation::Nothing;
+                    relay.on_handshake(at, circuit, handshake, Layer::new(handshake), nothing, kernel);
                 }
                 Event::ExtendRequested { circuit, to, handshake } => {
                     relay.extend(at, circuit, to, handshake, kernel)
                 }
                 Event::HandshakeAnswered { circuit, handshake } => {
-                    relay.finish_handshake(circuit, Layer::new(handshake));
+                    let nothing = Negotiation::Nothing;
+                    relay.finish_handshake(at, circuit, Layer::new(handshake), nothing, kernel);
                 }
                 Event::CircuitBuilt { circuit } => self.begin(circuit),
                 Event::StreamRequested { stream, target } => {

@@ -1,0 +1,343 @@
+//! The congestion window, from what SENDMEs say of queues. Nothing here waits or is sent.
+
+use super::VegasConfig;
+use super::rtt::{Moment, RoundTrips};
+use penstock_units::Duration;
+
+/// The congestion window of one end of a circuit.
+///
+/// A SENDME brings a round-trip time. The window times the least over the average round trip is the
+/// bandwidth-delay product; what the window is above it waits in the queues of the circuit. Slow start adds to
+/// the window with each SENDME, until gamma cells wait; after that the window is updated once in so many
+/// SENDMEs, up below alpha, down above beta, and at once to delta above the product beyond delta.
+///
+/// Source: proposal 324 §3.3 (TOR_VEGAS), §3.1 (the estimator CWND·RTTmin/RTT); RFC 3742;
+/// C tor `congestion_control_vegas_process_sendme()`, `congestion_control_update_circuit_bdp()`.
+/// Deviation: the window never falls below its minimum; C tor lets slow start end below it if gamma is small.
+#[derive(Clone, Debug)]
+pub struct Vegas {
+    config: VegasConfig,
+    /// Cells that one SENDME acknowledges [cell].
+    inc: u64,
+    cwnd: u64,
+    in_flight: u64,
+    slow_start: bool,
+    /// The window was found full since it was last asked.
+    full: bool,
+    /// The circuit's own queue was full when the last SENDME came.
+    blocked: bool,
+    /// Bandwidth-delay product [cell].
+    bdp: u64,
+    /// SENDMEs until the next update.
+    next_update: u64,
+    /// SENDMEs until a window's worth of them has come.
+    next_window: u64,
+    rtt: RoundTrips,
+}
+
+impl Vegas {
+    /// The window of a new circuit.
+    pub fn new(config: VegasConfig) -> Self {
+        Vegas {
+            config,
+            inc: config.sendme_inc.get().into(),
+            cwnd: config.cwnd_init.into(),
+            in_flight: 0,
+            slow_start: true,
+            full: false,
+            blocked: false,
+            bdp: 0,
+            next_update: 1,
+            next_window: 0,
+            rtt: RoundTrips::default(),
+        }
+    }
+
+    /// The congestion window [cell].
+    pub fn cwnd(&self) -> u64 {
+        self.cwnd
+    }
+
+    /// How many more cells may be sent now [cell].
+    pub fn room(&self) -> u64 {
+        // A window that shrank below what is in flight waits until that has drained.
+        self.cwnd.saturating_sub(self.in_flight)
+    }
+
+    /// The last round-trip time that was believed.
+    pub fn last_rtt(&self) -> Option<Duration> {
+        self.rtt.last
+    }
+
+    /// A DATA cell was sent; true if its arrival triggers a SENDME.
+    pub fn on_sent(&mut self) -> bool {
+        self.in_flight += 1;
+        self.in_flight.is_multiple_of(self.inc)
+    }
+
+    /// A SENDME came `rtt` after the cell that triggered it. `blocked` and `queue` [cell] are those of the
+    /// circuit's queue at this end.
+    pub fn on_sendme(&mut self, rtt: Duration, blocked: bool, queue: u64) {
+        self.next_update = self.next_update.saturating_sub(1);
+        self.next_window = self.next_window.saturating_sub(1);
+        if self.estimate(rtt, blocked, queue) {
+            self.adjust();
+        }
+        self.in_flight = self.in_flight.saturating_sub(self.inc);
+    }
+
+    /// Updates round trips and the bandwidth-delay product; false if nothing was learned.
+    fn estimate(&mut self, rtt: Duration, blocked: bool, queue: u64) -> bool {
+        let at = Moment {
+            slow_start: self.slow_start,
+            cwnd_is_least: self.cwnd == u64::from(self.config.cwnd_min),
+            update_rate: self.update_rate(),
+        };
+        let believed = self.rtt.add(&self.config, rtt, at);
+        if self.rtt.ewma == 0 {
+            self.bdp = if blocked { self.at_least_min(self.cwnd.saturating_sub(queue)) } else { self.cwnd };
+            self.blocked = blocked;
+            return blocked;
+        }
+        let product = u128::from(self.cwnd) * u128::from(self.rtt.min) / u128::from(self.rtt.ewma);
+        self.bdp = u64::try_from(product)
+            .expect("the least is no more than the average, so it is within the window");
+        // A queue that fills or drains is a reason to look at the window at once.
+        if blocked != self.blocked {
+            self.next_update = 0;
+            self.blocked = blocked;
+        }
+        believed || blocked
+    }
+
+    fn adjust(&mut self) {
+        let queued = self.cwnd.saturating_sub(self.bdp);
+        self.note_fullness();
+        if self.slow_start {
+            self.start_slowly(queued);
+        } else if self.next_update == 0 {
+            self.steer(queued);
+        }
+        self.cwnd = self.at_least_min(self.cwnd).min(self.config.cwnd_max.into());
+        if self.next_window == 0 {
+            self.next_window = self.sendmes_per_cwnd();
+        }
+        if self.next_update == 0 {
+            self.next_update = self.update_rate();
+        }
+        let expired = if self.config.cwnd_full_per_cwnd {
+            self.next_window == self.sendmes_per_cwnd()
+        } else {
+            self.next_update == self.update_rate()
+        };
+        self.full &= !expired;
+    }
+
+    /// A window that is not used must not grow.
+    fn note_fullness(&mut self) {
+        let gap = u64::from(self.config.cwnd_full_gap) * self.inc;
+        if self.in_flight + gap >= self.cwnd {
+            self.full = true;
+        } else if 100 * self.in_flight < u64::from(self.config.cwnd_full_minpct) * self.cwnd {
+            self.full = false;
+        }
+    }
+
+    fn start_slowly(&mut self, queued: u64) {
+        if queued >= self.config.gamma.into() || self.blocked {
+            self.cwnd = self.bdp + u64::from(self.config.gamma);
+            self.slow_start = false;
+        } else if self.full {
+            let step = self.limited_slow_start();
+            self.cwnd += step;
+            let steady = u64::from(self.config.cwnd_inc) * u64::from(self.config.cwnd_inc_rate);
+            self.slow_start = step * self.sendmes_per_cwnd() > steady;
+        }
+        let most = self.config.ss_max.into();
+        if self.cwnd >= most {
+            self.cwnd = most;
+            self.slow_start = false;
+        }
+    }
+
+    /// What a SENDME adds in slow start [cell].
+    ///
+    /// Source: RFC 3742 §2, with `sscap` for max_ssthresh and a SENDME's cells for MSS.
+    fn limited_slow_start(&self) -> u64 {
+        let cap = u64::from(self.config.sscap);
+        if self.cwnd <= cap {
+            (u64::from(self.config.cwnd_inc_pct_ss) * self.inc + 50) / 100
+        } else {
+            ((self.inc * cap + self.cwnd) / (2 * self.cwnd)).max(1)
+        }
+    }
+
+    fn steer(&mut self, queued: u64) {
+        let step = u64::from(self.config.cwnd_inc);
+        if queued > self.config.delta.into() {
+            self.cwnd = (self.bdp + u64::from(self.config.delta)).saturating_sub(step);
+        } else if queued > self.config.beta.into() || self.blocked {
+            self.cwnd = self.cwnd.saturating_sub(step);
+        } else if self.full && queued < self.config.alpha.into() {
+            self.cwnd += step;
+        }
+    }
+
+    /// SENDMEs from one update of the window to the next; 0 is an update with each.
+    ///
+    /// Source: C tor `CWND_UPDATE_RATE()`.
+    fn update_rate(&self) -> u64 {
+        if self.slow_start {
+            return 1;
+        }
+        let cells = u64::from(self.config.cwnd_inc_rate) * self.inc;
+        (self.cwnd + cells / 2) / cells
+    }
+
+    /// Source: C tor `SENDME_PER_CWND()`.
+    fn sendmes_per_cwnd(&self) -> u64 {
+        (self.cwnd + self.inc / 2) / self.inc
+    }
+
+    fn at_least_min(&self, cwnd: u64) -> u64 {
+        cwnd.max(self.config.cwnd_min.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::vectors::{Row, VECTORS};
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn windows_are_those_of_c_tors_vectors_row_by_row() {
+        for (vector, rows) in VECTORS.iter().enumerate() {
+            let mut vegas = Vegas::new(VegasConfig::TOR_0_4_9);
+            for (row, expected) in rows.iter().enumerate() {
+                let Row { sent, acknowledged, blocked, in_flight, .. } = *expected;
+                vegas.in_flight = in_flight;
+                vegas.on_sendme(Duration::from_micros(acknowledged - sent), blocked == 1, 0);
+                let found = Row {
+                    sent,
+                    acknowledged,
+                    blocked,
+                    in_flight,
+                    ewma: vegas.rtt.ewma,
+                    min: vegas.rtt.min,
+                    cwnd: vegas.cwnd,
+                    slow_start: vegas.slow_start.into(),
+                    full: vegas.full.into(),
+                    was_blocked: vegas.blocked.into(),
+                };
+                assert_eq!(found, *expected, "row {row} of vector {vector}");
+                assert_eq!(vegas.in_flight, in_flight - 31);
+            }
+        }
+    }
+
+    /// Has so many SENDMEs come, a round trip of 100 ms each, to an end that always sends what it may.
+    fn grow(vegas: &mut Vegas, sendmes: u64) {
+        for _ in 0..sendmes {
+            while vegas.room() > 0 {
+                vegas.on_sent();
+            }
+            vegas.on_sendme(Duration::from_millis(100), false, 0);
+        }
+    }
+
+    #[test]
+    fn slow_start_doubles_to_the_cap_and_then_grows_more_slowly() {
+        let mut vegas = Vegas::new(VegasConfig::TOR_0_4_9);
+        let windows = [4, 8, 4, 1, 1, 100].map(|sendmes| {
+            grow(&mut vegas, sendmes);
+            vegas.cwnd()
+        });
+        assert_eq!(windows[..2], [248, 496], "a round of four SENDMEs, then one of eight");
+        assert_eq!(windows[2..5], [620, 635, 650], "from 600 on half of 31 at most");
+        assert!(windows[5] < 650 + 100 * 14, "and less and less: {}", windows[5]);
+        assert!(vegas.slow_start);
+    }
+
+    #[test]
+    fn gamma_cells_in_queues_end_slow_start_at_gamma_above_the_product() {
+        let mut vegas = Vegas::new(VegasConfig::TOR_0_4_9);
+        grow(&mut vegas, 12);
+        let before = vegas.cwnd();
+        vegas.in_flight = before;
+        // The average of two samples of 2:1 weight is 500 ms / 3, so 40 % of the window wait.
+        vegas.on_sendme(Duration::from_millis(200), false, 0);
+        assert!(!vegas.slow_start);
+        assert_eq!(vegas.cwnd(), before * 100_000 / 166_666 + 186);
+    }
+
+    #[test]
+    fn a_queue_that_is_full_ends_slow_start_and_one_that_drains_is_looked_at_once() {
+        let mut vegas = Vegas::new(VegasConfig::TOR_0_4_9);
+        grow(&mut vegas, 4);
+        vegas.in_flight = 248;
+        vegas.on_sendme(Duration::from_millis(100), true, 256);
+        assert_eq!((vegas.slow_start, vegas.cwnd()), (false, 248 + 186));
+        vegas.next_update = 9;
+        vegas.in_flight = 434;
+        vegas.on_sendme(Duration::from_millis(100), false, 0);
+        assert_eq!(vegas.cwnd(), 435, "no queue: one more, long before its turn");
+    }
+
+    #[test]
+    fn a_window_that_is_not_used_does_not_grow() {
+        let mut vegas = Vegas::new(VegasConfig::TOR_0_4_9);
+        for _ in 0..50 {
+            while vegas.in_flight < 31 {
+                vegas.on_sent();
+            }
+            vegas.on_sendme(Duration::from_millis(100), false, 0);
+        }
+        // 31 cells and a gap of four SENDMEs fill 155; of 186 they are less than a quarter.
+        assert_eq!(vegas.cwnd(), 186);
+    }
+
+    #[test]
+    fn before_any_round_trip_is_known_only_a_full_queue_says_something() {
+        let mut vegas = Vegas::new(VegasConfig::TOR_0_4_9);
+        vegas.in_flight = 124;
+        vegas.on_sendme(Duration::ZERO, false, 0);
+        assert_eq!((vegas.cwnd(), vegas.slow_start), (124, true));
+        vegas.on_sendme(Duration::ZERO, true, 256);
+        assert_eq!((vegas.cwnd(), vegas.slow_start), (124 + 186, false));
+    }
+
+    proptest! {
+        /// Whatever SENDMEs say, the window keeps its bounds and what is in flight is what was sent and not
+        /// acknowledged.
+        #[test]
+        fn the_window_keeps_its_bounds(
+            sendmes in proptest::collection::vec((0u64..5_000_000, any::<bool>(), 0u64..3000), 1..400),
+            gamma in 0u32..1000,
+            per_cwnd in any::<bool>(),
+            inc in 1u8..=124,
+        ) {
+            let config = VegasConfig {
+                gamma,
+                cwnd_full_per_cwnd: per_cwnd,
+                cwnd_max: 6000,
+                sendme_inc: std::num::NonZeroU8::new(inc).unwrap(),
+                ..VegasConfig::TOR_0_4_9
+            };
+            let mut vegas = Vegas::new(config);
+            let mut unacknowledged = 0u64;
+            for (micros, blocked, queue) in sendmes {
+                while vegas.room() > 0 {
+                    vegas.on_sent();
+                    unacknowledged += 1;
+                }
+                prop_assert!(unacknowledged >= u64::from(inc), "a window is never too small for a SENDME");
+                vegas.on_sendme(Duration::from_micros(micros), blocked, queue);
+                unacknowledged -= u64::from(inc);
+                prop_assert_eq!(vegas.in_flight, unacknowledged);
+                prop_assert!((124..=6000).contains(&vegas.cwnd()));
+                prop_assert!(vegas.bdp <= vegas.cwnd().max(6000));
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! A circuit's round-trip time, in microseconds as C tor counts.
+
+use super::VegasConfig;
+use penstock_units::Duration;
+
+/// The least and the average round-trip time of a circuit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RoundTrips {
+    /// The newest sample; `None` before the first.
+    pub(super) last: Option<Duration>,
+    /// The average over N samples [µs]; 0 before the first.
+    pub(super) ewma: u64,
+    /// The least that the average was [µs].
+    pub(super) min: u64,
+}
+
+/// A round trip that is so many times the average is none [1] (C tor `DELTA_DISCREPENCY_RATIO_MAX`).
+const JUMP: u64 = 5000;
+
+impl RoundTrips {
+    /// Adds a sample; false if it is not believed.
+    ///
+    /// Source: proposal 324 §2.1; C tor `congestion_control_update_circuit_rtt()`.
+    /// Deviation: a sample of less than a microsecond is not believed, as there, but no other circuit is told
+    /// that the clock stands still: ours does not.
+    pub(super) fn add(&mut self, config: &VegasConfig, sample: Duration, at: Moment) -> bool {
+        let micros = u64::try_from(sample.as_micros()).unwrap_or(u64::MAX);
+        let jumped = !at.slow_start && self.ewma > 0 && micros > self.ewma.saturating_mul(JUMP);
+        if micros == 0 || jumped {
+            return false;
+        }
+        self.last = Some(sample);
+        self.ewma = n_count_ewma(micros, self.ewma, at.samples(config));
+        if self.min == 0 {
+            self.min = self.ewma;
+        } else if at.cwnd_is_least && !at.slow_start {
+            let (high, low) = (self.ewma.max(self.min), self.ewma.min(self.min));
+            let pct = u64::from(config.rtt_reset_pct);
+            self.min = high * pct / 100 + low * (100 - pct) / 100;
+        } else {
+            self.min = self.min.min(self.ewma);
+        }
+        true
+    }
+}
+
+/// In what state a circuit is when a sample comes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) slow_start: bool,
+    /// The congestion window is as small as it may be.
+    pub(super) cwnd_is_least: bool,
+    /// SENDMEs from one update of the window to the next [1].
+    pub(super) update_rate: u64,
+}
+
+impl Moment {
+    /// The N of the average [1].
+    fn samples(self, config: &VegasConfig) -> u64 {
+        let samples = if self.slow_start {
+            config.ewma_ss.into()
+        } else {
+            (self.update_rate * u64::from(config.ewma_cwnd_pct) / 100).min(config.ewma_max.into())
+        };
+        samples.max(2)
+    }
+}
+
+/// The average over `n` samples with `value` as the newest; `before` is 0 if it is the first.
+///
+/// Source: proposal 324 §2.1.2 (N_EWMA_SMOOTHING).
+pub(in crate::edge_control) fn n_count_ewma(value: u64, before: u64, n: u64) -> u64 {
+    if before == 0 { value } else { (2 * value + (n - 1) * before) / (n + 1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sent [µs], acknowledged [µs], congestion window [cell], in slow start; sample, average and least [µs].
+    ///
+    /// Source: C tor 0.4.9 `test_congestion_control.c`; the same numbers are in tor-proto 0.47 `rtt.rs`.
+    const VECTOR: [[u64; 7]; 9] = [
+        [100_000, 200_000, 124, 1, 100_000, 100_000, 100_000],
+        [200_000, 300_000, 124, 1, 100_000, 100_000, 100_000],
+        [350_000, 500_000, 124, 1, 150_000, 133_333, 100_000],
+        [500_000, 550_000, 124, 1, 50_000, 77_777, 77_777],
+        [600_000, 700_000, 124, 1, 100_000, 92_592, 77_777],
+        [700_000, 750_000, 124, 1, 50_000, 64_197, 64_197],
+        [750_000, 875_000, 124, 0, 125_000, 104_732, 104_732],
+        [875_000, 900_000, 124, 0, 25_000, 51_577, 104_732],
+        [900_000, 950_000, 200, 0, 50_000, 50_525, 50_525],
+    ];
+
+    #[test]
+    fn round_trips_are_those_of_c_tors_vector() {
+        let config = VegasConfig::TOR_0_4_9;
+        let mut rtt = RoundTrips::default();
+        for [sent, acknowledged, cwnd, slow_start, sample, ewma, min] in VECTOR {
+            // A window of 124 or 200 cells is updated with every SENDME.
+            let at = Moment { slow_start: slow_start == 1, cwnd_is_least: cwnd == 124, update_rate: 0 };
+            assert!(rtt.add(&config, Duration::from_micros(acknowledged - sent), at));
+            let expected = (Some(Duration::from_micros(sample)), ewma, min);
+            assert_eq!((rtt.last, rtt.ewma, rtt.min), expected, "sent at {sent}");
+        }
+    }
+
+    #[test]
+    fn a_round_trip_that_cannot_be_is_not_believed() {
+        let config = VegasConfig::TOR_0_4_9;
+        let steady = Moment { slow_start: false, cwnd_is_least: false, update_rate: 1 };
+        let mut rtt = RoundTrips::default();
+        assert!(!rtt.add(&config, Duration::from_nanos(999), steady));
+        assert!(rtt.add(&config, Duration::from_micros(10), steady));
+        assert!(!rtt.add(&config, Duration::from_micros(50_001), steady));
+        assert!(rtt.add(&config, Duration::from_micros(50_000), steady));
+        assert_eq!(rtt.min, 10);
+    }
+}

@@ -1,0 +1,432 @@
+//! Flow control of the streams of a circuit with congestion control: stop, go, and how fast.
+
+use super::vegas::rtt::n_count_ewma;
+use super::{Backlog, StreamControl, StreamFeedback};
+use crate::cell::MAX_PAYLOAD;
+use crate::error::Violation;
+use penstock_units::{Bytes, Cells, DataRate, Duration, Instant};
+use std::num::NonZeroU32;
+
+/// Parameters of XON and XOFF.
+///
+/// Source: proposal 324 §6.5; C tor `flow_control_new_consensus_params()`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct XonXoffConfig {
+    /// An XOFF is due when more than so much waits for the application [cell] (consensus `cc_xoff_client`,
+    /// `cc_xoff_exit`). Both ends of a circuit should have the same.
+    pub xoff: u32,
+    /// For how long it must, before the XOFF leaves with the next cell that arrives.
+    pub grace: Duration,
+    /// Over how much the drain rate is measured [cell] (`cc_xon_rate`).
+    pub xon_rate: u32,
+    /// By how much it must change for another XON [%], at most 99 (`cc_xon_change_pct`).
+    pub xon_change_pct: u32,
+    /// Over how many measurements it is averaged [1] (`cc_xon_ewma_cnt`).
+    pub xon_ewma_cnt: u32,
+}
+
+impl XonXoffConfig {
+    /// C tor 0.4.9.
+    pub const TOR_0_4_9: XonXoffConfig = XonXoffConfig {
+        xoff: 500,
+        grace: Duration::from_millis(5),
+        xon_rate: 500,
+        xon_change_pct: 25,
+        xon_ewma_cnt: 2,
+    };
+
+    /// C tor 0.4.7, which gives no grace.
+    pub const TOR_0_4_7: XonXoffConfig = XonXoffConfig { grace: Duration::ZERO, ..XonXoffConfig::TOR_0_4_9 };
+
+    /// Source: C tor counts a cell as 488 B here (`RELAY_PAYLOAD_SIZE_MIN`).
+    fn xoff_bytes(&self) -> u64 {
+        u64::from(self.xoff) * LEAST_PAYLOAD
+    }
+
+    /// Source: C tor counts a cell as 498 B here (`RELAY_PAYLOAD_SIZE_MAX`).
+    fn xon_rate_bytes(&self) -> u64 {
+        u64::from(self.xon_rate) * u64::from(MAX_PAYLOAD)
+    }
+}
+
+const LEAST_PAYLOAD: u64 = 488;
+
+/// While so much waits, the application takes nothing, and the drain rate is looked at with each cell [B]
+/// (C tor `MAX_EXPECTED_CELL_BURST`, 32 cells).
+const BURST: u64 = 32 * LEAST_PAYLOAD;
+
+/// C tor's largest rate [kB/s].
+const MOST_RATE: u64 = i32::MAX as u64;
+
+/// One stream's flow control, at both of its ends.
+///
+/// Source: proposal 324 §4; C tor 0.4.9 `congestion_control_flow.c`.
+/// Deviation: C tor logs an XOFF or XON that makes no sense and mostly ignores it. Here it closes the circuit, as in
+/// tor-proto (`xon_xoff/state.rs`), with its bounds on how often they may come; unlike there, at both ends, and an XON
+/// before any XOFF is one of them, as C tor's delivering end never sends one.
+#[derive(Debug)]
+pub struct XonXoff {
+    config: XonXoffConfig,
+    gate: Gate,
+    drain: Drain,
+    owes_xoff: bool,
+    /// Owed, and if so, with which rate; after the XOFF if both are.
+    owes_xon: Option<Option<NonZeroU32>>,
+}
+
+impl XonXoff {
+    /// For a new stream.
+    pub fn new(config: XonXoffConfig) -> Self {
+        XonXoff { config, gate: Gate::default(), drain: Drain::default(), owes_xoff: false, owes_xon: None }
+    }
+}
+
+impl StreamControl for XonXoff {
+    fn package_window(&self) -> Cells {
+        if self.gate.stopped { Cells::ZERO } else { Cells::new(u64::MAX) }
+    }
+    fn rate(&self) -> Option<DataRate> {
+        self.gate.rate
+    }
+    fn on_package(&mut self, _now: Instant, bytes: Bytes) {
+        self.gate.sent += bytes.get();
+    }
+    fn on_deliver(&mut self, now: Instant, backlog: Backlog) -> Result<(), Violation> {
+        let waiting = backlog.bytes.get();
+        self.owes_xoff |= self.drain.is_stuck(&self.config, now, waiting);
+        if waiting > BURST {
+            self.on_drain(now, Bytes::ZERO, backlog);
+        }
+        Ok(())
+    }
+    fn on_drain(&mut self, now: Instant, drained: Bytes, backlog: Backlog) {
+        let xon = self.drain.on_drain(&self.config, now, drained.get(), backlog.bytes.get());
+        self.owes_xon = xon.or(self.owes_xon);
+    }
+    fn take_feedback(&mut self) -> Option<StreamFeedback> {
+        if std::mem::take(&mut self.owes_xoff) {
+            return Some(StreamFeedback::Xoff);
+        }
+        self.owes_xon.take().map(StreamFeedback::Xon)
+    }
+    fn on_feedback(&mut self, _now: Instant, feedback: StreamFeedback) -> Result<(), Violation> {
+        match feedback {
+            StreamFeedback::Sendme => Err(Violation::UnexpectedFlowControl),
+            StreamFeedback::Xoff => self.gate.stop(&self.config),
+            StreamFeedback::Xon(rate) => self.gate.go(&self.config, rate),
+        }
+    }
+}
+
+/// The packaging end: whether and how fast it may go.
+#[derive(Debug, Default)]
+struct Gate {
+    stopped: bool,
+    rate: Option<DataRate>,
+    /// What was packaged in all [B].
+    sent: u64,
+    xoffs: u64,
+    xons: u64,
+}
+
+impl Gate {
+    /// Source: C tor `circuit_process_stream_xoff()`; tor-proto's bound.
+    fn stop(&mut self, config: &XonXoffConfig) -> Result<(), Violation> {
+        self.xoffs += 1;
+        if self.stopped || self.sent < self.xoffs * (config.xoff_bytes() / 2) {
+            return Err(Violation::UnexpectedFlowControl);
+        }
+        self.stopped = true;
+        Ok(())
+    }
+
+    /// Source: C tor `circuit_process_stream_xon()`; tor-proto's bound.
+    fn go(&mut self, config: &XonXoffConfig, rate: Option<NonZeroU32>) -> Result<(), Violation> {
+        self.xons += 1;
+        let for_each = config.xoff_bytes().min(config.xon_rate_bytes()) / 2;
+        if self.xoffs == 0 || self.sent < self.xons * for_each {
+            return Err(Violation::UnexpectedFlowControl);
+        }
+        self.stopped = false;
+        let bytes = rate.map_or(0, |rate| u64::from(rate.get()) * 1000);
+        self.rate = if bytes > MOST_RATE { None } else { DataRate::new(bytes) };
+        Ok(())
+    }
+}
+
+/// The delivering end: whether the application keeps up, and at what rate it takes what comes.
+#[derive(Debug, Default)]
+struct Drain {
+    xoff_sent: bool,
+    /// Since when too much waits.
+    too_much_since: Option<Instant>,
+    /// Since when something waits, while its draining is measured.
+    since: Option<Instant>,
+    /// What was drained since then, or since nothing waits [B].
+    drained: u64,
+    /// The same of the measurement before [B]; 0 before the first.
+    before: u64,
+    /// The average drain rate [kB/s]; 0 if it is not known.
+    rate: u64,
+    /// The rate in the last XON [kB/s].
+    told: u64,
+}
+
+impl Drain {
+    /// A cell arrived with which `waiting` [B] wait; true if an XOFF must go.
+    ///
+    /// Source: C tor `flow_control_decide_xoff()`.
+    fn is_stuck(&mut self, config: &XonXoffConfig, now: Instant, waiting: u64) -> bool {
+        if waiting <= config.xoff_bytes() {
+            self.too_much_since = None;
+            return false;
+        }
+        if self.xoff_sent {
+            return false;
+        }
+        let since = *self.too_much_since.get_or_insert(now);
+        if config.grace > Duration::ZERO && now.since(since) <= config.grace {
+            return false;
+        }
+        self.too_much_since = None;
+        self.xoff_sent = true;
+        // Who had to be stopped was told a wrong rate.
+        self.rate = 0;
+        true
+    }
+
+    /// `drained` [B] were taken and `waiting` [B] are left; an XON with this rate must go, if any.
+    ///
+    /// Source: C tor `flow_control_decide_xon()`, which divides what the measurement before drained by the time of
+    /// this one.
+    /// Deviation: no count is halved before it overflows, as none can.
+    fn on_drain(
+        &mut self,
+        config: &XonXoffConfig,
+        now: Instant,
+        drained: u64,
+        waiting: u64,
+    ) -> Option<Option<NonZeroU32>> {
+        self.drained += drained;
+        if self.since.is_none() && waiting > 0 {
+            self.since = Some(now);
+            self.drained = 0;
+        }
+        if let Some(since) = self.since
+            && self.drained > config.xon_rate_bytes()
+        {
+            self.measure(config, now.since(since));
+        }
+        let owed = if self.xoff_sent { waiting == 0 } else { self.rate_has_changed(config) };
+        if owed {
+            self.told = self.rate;
+            self.xoff_sent = false;
+        }
+        let answer = NonZeroU32::new(u32::try_from(self.rate).expect("it is at most 2^31"));
+        if waiting == 0 {
+            self.since = None;
+            // Nobody knows how fast an application is that never waits: it may be twice as fast.
+            if self.drained >= config.xon_rate_bytes() && self.told > 0 {
+                self.rate = (2 * self.rate).min(MOST_RATE);
+                self.before = std::mem::take(&mut self.drained);
+            }
+        }
+        owed.then_some(answer)
+    }
+
+    /// Source: C tor `compute_drain_rate()`.
+    fn measure(&mut self, config: &XonXoffConfig, span: Duration) {
+        let before = if self.before == 0 { self.drained } else { self.before };
+        self.before = self.drained;
+        let Ok(micros @ 1..) = u64::try_from(span.as_micros()) else { return };
+        let rate = if before > MOST_RATE / 1000 { MOST_RATE } else { (before * 1000 / micros).max(1) };
+        self.rate = n_count_ewma(rate, self.rate, config.xon_ewma_cnt.into());
+        self.drained = 0;
+        self.since = None;
+    }
+
+    /// Source: C tor `stream_drain_rate_changed()`.
+    fn rate_has_changed(&self, config: &XonXoffConfig) -> bool {
+        let percent = |pct: u64| pct * self.told / 100;
+        let change = u64::from(config.xon_change_pct);
+        self.told > 0 && (self.rate > percent(100 + change) || self.rate < percent(100 - change))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const CONFIG: XonXoffConfig = XonXoffConfig::TOR_0_4_9;
+    const XOFF: u64 = 500 * 488;
+    const XON_RATE: u64 = 500 * 498;
+
+    fn backlog(bytes: u64) -> Backlog {
+        Backlog { cells: Cells::new(bytes.div_ceil(498)), bytes: Bytes::new(bytes) }
+    }
+
+    fn deliver(stream: &mut XonXoff, millis: u64, waiting: u64) -> Option<StreamFeedback> {
+        stream.on_deliver(Instant::from_millis(millis), backlog(waiting)).unwrap();
+        stream.take_feedback()
+    }
+
+    fn drain(stream: &mut XonXoff, millis: u64, drained: u64, waiting: u64) -> Option<StreamFeedback> {
+        stream.on_drain(Instant::from_millis(millis), Bytes::new(drained), backlog(waiting));
+        stream.take_feedback()
+    }
+
+    fn xon(rate: u32) -> Option<StreamFeedback> {
+        Some(StreamFeedback::Xon(NonZeroU32::new(rate)))
+    }
+
+    #[test]
+    fn an_xoff_goes_after_five_milliseconds_above_500_cells() {
+        let mut stream = XonXoff::new(CONFIG);
+        assert_eq!(deliver(&mut stream, 0, XOFF), None);
+        assert_eq!(deliver(&mut stream, 1, XOFF + 1), None, "the grace begins");
+        assert_eq!(deliver(&mut stream, 6, XOFF + 1), None, "five milliseconds are not more than five");
+        assert_eq!(deliver(&mut stream, 7, XOFF + 1), Some(StreamFeedback::Xoff));
+        assert_eq!(deliver(&mut stream, 20, 2 * XOFF), None, "once");
+    }
+
+    #[test]
+    fn a_backlog_that_shrinks_in_time_brings_no_xoff() {
+        let mut stream = XonXoff::new(CONFIG);
+        assert_eq!(deliver(&mut stream, 1, XOFF + 1), None);
+        assert_eq!(deliver(&mut stream, 4, XOFF), None);
+        assert_eq!(deliver(&mut stream, 7, XOFF + 1), None, "another grace begins");
+    }
+
+    #[test]
+    fn without_grace_the_first_cell_too_many_brings_it() {
+        let mut stream = XonXoff::new(XonXoffConfig::TOR_0_4_7);
+        assert_eq!(deliver(&mut stream, 0, XOFF), None);
+        assert_eq!(deliver(&mut stream, 0, XOFF + 1), Some(StreamFeedback::Xoff));
+    }
+
+    /// Stops a stream, with all of `waiting` still there at 10 ms.
+    fn stopped(waiting: u64) -> XonXoff {
+        let mut stream = XonXoff::new(CONFIG);
+        assert_eq!(deliver(&mut stream, 0, waiting), None);
+        assert_eq!(deliver(&mut stream, 10, waiting), Some(StreamFeedback::Xoff));
+        stream
+    }
+
+    #[test]
+    fn an_xon_goes_when_nothing_waits_with_the_rate_if_it_is_known() {
+        let mut stream = stopped(XOFF + 1);
+        assert_eq!(drain(&mut stream, 500, XOFF, 1), None);
+        assert_eq!(drain(&mut stream, 501, 1, 0), xon(0), "too little was drained to know the rate");
+
+        let mut stream = stopped(300_000);
+        assert_eq!(drain(&mut stream, 1000, XON_RATE + 1, 50_999), None);
+        // The first cell came at 0 ms: 249,001 B in a second.
+        assert_eq!(drain(&mut stream, 1001, 50_999, 0), xon(249));
+    }
+
+    #[test]
+    fn an_xoff_goes_before_the_xon_that_follows_at_once() {
+        let mut stream = XonXoff::new(XonXoffConfig::TOR_0_4_7);
+        stream.on_deliver(Instant::ZERO, backlog(XOFF + 1)).unwrap();
+        stream.on_drain(Instant::ZERO, Bytes::new(XOFF + 1), backlog(0));
+        assert_eq!(stream.take_feedback(), Some(StreamFeedback::Xoff));
+        assert_eq!(stream.take_feedback(), xon(0));
+        assert_eq!(stream.take_feedback(), None);
+    }
+
+    #[test]
+    fn another_xon_goes_when_the_rate_moves_a_quarter() {
+        let mut stream = stopped(300_000);
+        assert_eq!(drain(&mut stream, 1000, 250_000, 50_000), None);
+        assert_eq!(drain(&mut stream, 1001, 50_000, 0), xon(250));
+        // Measured again from 2 s on: what was drained before, by the time of now, averaged 2:1.
+        assert_eq!(drain(&mut stream, 2000, 0, 300_000), None);
+        assert_eq!(drain(&mut stream, 2800, 250_000, 50_000), None, "(2 * 312 + 250) / 3 = 291 is 16 % more");
+        assert_eq!(drain(&mut stream, 3000, 0, 300_000), None);
+        assert_eq!(drain(&mut stream, 3500, 250_000, 50_000), xon(430), "(2 * 500 + 291) / 3");
+        assert_eq!(drain(&mut stream, 4000, 0, 300_000), None);
+        assert_eq!(drain(&mut stream, 6500, 250_000, 50_000), xon(210), "(2 * 100 + 430) / 3");
+    }
+
+    #[test]
+    fn an_application_that_never_waits_is_told_to_be_twice_as_fast() {
+        let mut stream = stopped(300_000);
+        assert_eq!(drain(&mut stream, 1000, 250_000, 50_000), None);
+        assert_eq!(drain(&mut stream, 1001, 50_000, 0), xon(250));
+        assert_eq!(drain(&mut stream, 2000, XON_RATE, 0), None);
+        assert_eq!(drain(&mut stream, 2001, 498, 0), xon(500));
+    }
+
+    #[test]
+    fn the_packaging_end_stops_goes_and_keeps_the_rate() {
+        let mut stream = XonXoff::new(CONFIG);
+        stream.on_package(Instant::ZERO, Bytes::new(2 * XOFF));
+        assert!(stream.package_window() > Cells::ZERO);
+        stream.on_feedback(Instant::ZERO, StreamFeedback::Xoff).unwrap();
+        assert_eq!(stream.package_window(), Cells::ZERO);
+        stream.on_feedback(Instant::ZERO, xon(250).unwrap()).unwrap();
+        assert!(stream.package_window() > Cells::ZERO);
+        assert_eq!(stream.rate(), DataRate::new(250_000));
+        stream.on_feedback(Instant::ZERO, xon(0).unwrap()).unwrap();
+        assert_eq!(stream.rate(), None);
+        stream.on_feedback(Instant::ZERO, xon(2_147_484).unwrap()).unwrap();
+        assert_eq!(stream.rate(), None, "as much as C tor's buckets can hold is no rate");
+    }
+
+    #[test]
+    fn what_no_honest_end_sends_is_a_violation() {
+        let unexpected = Err(Violation::UnexpectedFlowControl);
+        let sent = |bytes| {
+            let mut stream = XonXoff::new(CONFIG);
+            stream.on_package(Instant::ZERO, Bytes::new(bytes));
+            stream
+        };
+        let xon = xon(0).unwrap();
+        assert_eq!(sent(1 << 30).on_feedback(Instant::ZERO, StreamFeedback::Sendme), unexpected);
+        assert_eq!(sent(1 << 30).on_feedback(Instant::ZERO, xon), unexpected, "before any XOFF");
+        assert_eq!(sent(XOFF / 2 - 1).on_feedback(Instant::ZERO, StreamFeedback::Xoff), unexpected);
+        let mut twice = sent(1 << 30);
+        twice.on_feedback(Instant::ZERO, StreamFeedback::Xoff).unwrap();
+        assert_eq!(twice.on_feedback(Instant::ZERO, StreamFeedback::Xoff), unexpected);
+        let mut flood = sent(XOFF);
+        flood.on_feedback(Instant::ZERO, StreamFeedback::Xoff).unwrap();
+        assert_eq!(flood.on_feedback(Instant::ZERO, xon), Ok(()));
+        assert_eq!(flood.on_feedback(Instant::ZERO, xon), Ok(()));
+        assert_eq!(flood.on_feedback(Instant::ZERO, xon), unexpected, "three for what would bring two");
+    }
+
+    proptest! {
+        /// Two honest ends never accuse each other, however the application reads, however long messages take; and
+        /// what waits is never more than the XOFF's mark and what the sender could send before it heard of it.
+        #[test]
+        fn honest_ends_do_not_accuse_each_other(
+            reads in proptest::collection::vec((0u64..400_000, 1u64..400), 1..300),
+            delay in 0u64..200,
+            per_milli in 1u64..4000,
+        ) {
+            let (mut sender, mut receiver) = (XonXoff::new(CONFIG), XonXoff::new(CONFIG));
+            let mut feedback = std::collections::VecDeque::new();
+            let (mut waiting, mut now) = (0u64, 0u64);
+            for (most, pause) in reads {
+                for _ in 0..pause {
+                    now += 1;
+                    while feedback.front().is_some_and(|(due, _)| *due <= now) {
+                        let (_, message) = feedback.pop_front().unwrap();
+                        sender.on_feedback(Instant::from_millis(now), message).unwrap();
+                    }
+                    if sender.package_window() > Cells::ZERO {
+                        sender.on_package(Instant::from_millis(now), Bytes::new(per_milli));
+                        waiting += per_milli;
+                        feedback.extend(deliver(&mut receiver, now, waiting).map(|message| (now + delay, message)));
+                    }
+                    prop_assert!(waiting <= XOFF + (delay + 8) * per_milli);
+                }
+                let drained = waiting.min(most);
+                waiting -= drained;
+                let owed = drain(&mut receiver, now, drained, waiting);
+                feedback.extend(owed.map(|message| (now + delay, message)));
+            }
+        }
+    }
+}

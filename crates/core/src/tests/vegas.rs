@@ -1,0 +1,391 @@
+//! Congestion control and XON/XOFF over a whole path, and circuits of which one end has them.
+
+use super::cell::{Hello, Layer, Piece, TestCell};
+use super::host::Side;
+use super::util::{Link, Net};
+use crate::cell::{Cell, CircId, Message, StreamId};
+use crate::config::{Bandwidth, Limits, Refill};
+use crate::edge_control::{EdgeControlConfig, Negotiation, VegasConfig, WindowsConfig};
+use crate::{CircuitIndex, Direction, RelayConfig, Violation};
+use penstock_units::{Bytes, Cells, DataRate, Duration};
+use proptest::prelude::*;
+use std::num::{NonZeroU8, NonZeroU16, NonZeroU32};
+
+fn config(edge_control: EdgeControlConfig) -> RelayConfig {
+    RelayConfig { edge_control, authenticated_sendmes: true, ..RelayConfig::default() }
+}
+
+fn vegas() -> RelayConfig {
+    config(EdgeControlConfig::Vegas(VegasConfig::default()))
+}
+
+fn increment(inc: u8) -> RelayConfig {
+    let sendme_inc = NonZeroU8::new(inc).unwrap();
+    config(EdgeControlConfig::Vegas(VegasConfig { sendme_inc, ..VegasConfig::default() }))
+}
+
+/// The windows of the client and of the exit, before anything was sent.
+fn windows(net: &Net, circuit: CircuitIndex) -> [Cells; 2] {
+    let exit = net.circuit_at(0, circuit, 3).expect("the circuit is there");
+    let window =
+        |node: usize, circuit| net.nodes[node].relay.circuit_window(circuit).expect("it has an edge").0;
+    [window(0, circuit), window(3, exit)]
+}
+
+#[test]
+fn a_circuit_has_congestion_control_if_its_two_ends_have_it() {
+    let stock = RelayConfig::default();
+    for (client, middles, exit, expected) in [
+        (vegas(), stock.clone(), vegas(), [124, 124]),
+        (vegas(), vegas(), stock.clone(), [1000, 1000]),
+        (stock.clone(), vegas(), vegas(), [1000, 1000]),
+    ] {
+        let mut net = Net::path(3, &middles);
+        net.configure(0, client);
+        net.configure(3, exit);
+        let circuit = net.build(0, &[1, 2, 3]);
+        let transfer = net.transfer(0, circuit, 400_000, 200_000);
+        assert!(net.drive_until(|net| net.at(transfer).connected));
+        assert_eq!(windows(&net, circuit), expected.map(Cells::new));
+        net.drive();
+        assert!(net.at(transfer).is_complete());
+        let delivered = net.nodes[0].relay.counters().data_delivered;
+        let inc = if expected[0] == 124 { 31 } else { 100 };
+        assert_eq!(net.nodes[0].relay.counters().sendmes, delivered / inc);
+    }
+}
+
+#[test]
+fn who_has_no_congestion_control_at_the_other_end_keeps_its_own_windows() {
+    let fallback = WindowsConfig { circuit_window: 300, ..WindowsConfig::default() };
+    let half = VegasConfig { windows: fallback, ..VegasConfig::default() };
+    let mut net = Net::path(3, &RelayConfig::default());
+    net.configure(3, config(EdgeControlConfig::Vegas(half)));
+    let circuit = net.build(0, &[1, 2, 3]);
+    let transfer = net.transfer(0, circuit, 1_000_000, 0);
+    assert!(net.drive_until(|net| net.at(transfer).connected));
+    assert_eq!(windows(&net, circuit), [1000, 300].map(Cells::new));
+    net.drive();
+    assert!(net.at(transfer).is_complete());
+}
+
+#[test]
+fn both_ends_count_by_the_exits_increment() {
+    for inc in [30, 32] {
+        let mut net = Net::path(3, &vegas());
+        net.configure(3, increment(inc));
+        let circuit = net.build(0, &[1, 2, 3]);
+        let transfer = net.transfer(0, circuit, 1_000_000, 0);
+        net.drive();
+        assert!(net.at(transfer).is_complete());
+        let counters = net.nodes[0].relay.counters();
+        assert_eq!(counters.sendmes, counters.data_delivered / u64::from(inc));
+    }
+}
+
+#[test]
+fn circuits_of_any_length_have_it() {
+    for hops in 1..=6 {
+        let mut net = Net::path(6, &vegas());
+        let circuit = net.build(0, &(1..=hops).collect::<Vec<_>>());
+        let transfer = net.transfer(0, circuit, 300_000, 300_000);
+        net.drive();
+        assert!(net.at(transfer).is_complete());
+        for node in [0, hops] {
+            let counters = net.nodes[node].relay.counters();
+            assert_eq!(counters.sendmes, counters.data_delivered / 31, "{hops} hops");
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_nobody_asked_for_closes_the_circuit() {
+    let agreed = |inc| Negotiation::Agreed(NonZeroU8::new(inc).unwrap());
+    for (client, answer) in [
+        // The first hop, of which nobody asked anything.
+        (vegas(), agreed(31)),
+        (RelayConfig::default(), agreed(31)),
+        (vegas(), Negotiation::Asked),
+    ] {
+        let mut net = Net::path(3, &RelayConfig::default());
+        net.configure(0, client);
+        net.answer = Some(answer);
+        let circuit = net.open_circuit(0, &[1, 2, 3]);
+        net.drive();
+        assert_eq!(net.nodes[0].closed, [(circuit, Some(Violation::UnwantedAgreement))]);
+        assert!((0..4).all(|node| net.nodes[node].relay.population()[1] == 0), "and everyone forgot it");
+    }
+    let mut net = Net::path(1, &vegas());
+    net.answer = Some(agreed(33));
+    let circuit = net.open_circuit(0, &[1]);
+    net.drive();
+    assert_eq!(net.nodes[0].closed, [(circuit, Some(Violation::UnwantedAgreement))]);
+}
+
+/// The slow link is behind the middle relay; the exit packages.
+fn bottleneck(config: &RelayConfig) -> Net {
+    let mut net = Net::path(3, config);
+    net.set_link(1, 2, Link { rate: DataRate::kib(500), send_buffer: 16 << 10, ..Link::default() });
+    net
+}
+
+#[test]
+fn vegas_keeps_queues_short_where_windows_fill_them_and_is_as_fast() {
+    let download = |config: &RelayConfig| {
+        let mut net = bottleneck(config);
+        let circuit = net.build(0, &[1, 2, 3]);
+        let transfers = [0; 2].map(|_| net.transfer(0, circuit, 20_000_000, 0));
+        let received = |net: &Net| transfers.iter().map(|at| net.at(*at).download.received).sum::<u64>();
+        net.drive_for(Duration::from_secs(10));
+        let middle = net.circuit_at(0, circuit, 2).expect("the circuit is there");
+        let (before, mut queues) = (received(&net), Vec::new());
+        for _ in 0..100 {
+            net.drive_for(Duration::from_millis(100));
+            let queue = net.nodes[2].relay.circuit_queue(middle, Direction::Backward).unwrap().get();
+            queues.push(queue);
+        }
+        queues.sort_unstable();
+        (received(&net) - before, queues[50])
+    };
+    let ((fast, queue), (stock, stock_queue)) = (download(&vegas()), download(&RelayConfig::default()));
+    assert!(fast * 100 >= stock * 95, "{fast} against {stock} bytes in ten seconds");
+    assert!(queue < 310, "{queue} cells are no more than delta");
+    assert!(stock_queue > 2 * queue, "{stock_queue} cells are what the windows allow");
+}
+
+/// A reader that takes nothing for ten seconds, with one stream beside it that goes on.
+#[test]
+fn an_application_that_stops_is_not_sent_more_than_an_xoff_allows() {
+    let mut net = bottleneck(&vegas());
+    let circuit = net.build(0, &[1, 2, 3]);
+    let [stopped, beside] = [3_000_000, 2_000_000].map(|bytes| net.transfer(0, circuit, bytes, 0));
+    net.stall(stopped, Side::Client, true);
+    net.drive_for(Duration::from_secs(20));
+    let waiting = net.at(stopped).download;
+    // The mark, and what the exit sent before it heard of it: at most its window, under 700 cells here.
+    assert!((500 * 488..1200 * 498).contains(&(waiting.sent - waiting.received)), "{waiting:?}");
+    assert!(net.at(beside).is_complete(), "an XOFF is of one stream");
+    let told = |net: &Net| (net.nodes[0].relay.counters().xoffs, net.nodes[0].relay.counters().xons);
+    assert_eq!(told(&net), (1, 0));
+    net.stall(stopped, Side::Client, false);
+    net.drive();
+    assert!(net.at(stopped).is_complete(), "nothing is lost");
+    // One for the XOFF, then one for each 249,000 B that an application took which is never waited for.
+    let (xoffs, xons) = told(&net);
+    assert!(xoffs == 1 && (2..=1 + 3_000_000 / 249_000).contains(&xons), "{xons} XONs");
+    assert!(net.nodes.iter().all(|node| node.closed.is_empty()));
+}
+
+/// A reader of 100 kB a second: after the first XOFF the exit keeps its pace.
+#[test]
+fn a_slow_application_is_sent_what_it_takes() {
+    let mut net = Net::path(3, &vegas());
+    let refill = Refill { unblock: None, ..Refill::TOR_0_4_9 };
+    net.configure(3, RelayConfig { refill, ..vegas() });
+    let circuit = net.build(0, &[1, 2, 3]);
+    let transfer = net.transfer(0, circuit, 20_000_000, 0);
+    let (mut paced, mut most) = (0, 0);
+    for tick in 0..12_000 {
+        net.feed(transfer, Side::Client, 2 * 498);
+        net.drive_for(Duration::from_millis(10));
+        let download = net.at(transfer).download;
+        most = most.max(download.sent - download.received);
+        if tick > 6000 {
+            paced += u32::from(net.nodes[3].relay.bounds().bucket);
+        }
+    }
+    let received = net.at(transfer).download.received;
+    assert!((11_800_000..=11_952_000).contains(&received), "{received} bytes in 120 s");
+    assert!(most < 1_000_000, "{most} bytes waited at first");
+    assert!(paced > 3000, "the exit waits for its bucket: {paced} of 6000 times");
+    assert_eq!(net.nodes[0].relay.counters().xoffs, 1);
+}
+
+/// Nothing for 400 ms, then everything, for a minute.
+#[test]
+fn an_application_that_reads_in_bursts_loses_nothing() {
+    let mut net = Net::path(3, &vegas());
+    let circuit = net.build(0, &[1, 2, 3]);
+    let transfer = net.transfer(0, circuit, 50_000_000, 30_000_000);
+    for _ in 0..75 {
+        for (side, stalled) in
+            [(Side::Client, true), (Side::Server, true), (Side::Client, false), (Side::Server, false)]
+        {
+            net.stall(transfer, side, stalled);
+            net.drive_for(Duration::from_millis(200));
+        }
+    }
+    net.drive();
+    assert!(net.at(transfer).is_complete());
+    assert!(net.nodes.iter().all(|node| node.closed.is_empty()), "honest ends never accuse each other");
+}
+
+#[test]
+fn lazy_buckets_never_beat_their_rate_and_lose_less_than_half_of_it() {
+    let rate = DataRate::kib(200);
+    let mut net = Net::path(3, &RelayConfig::default());
+    let bandwidth = Some(Bandwidth { rate, burst: Bytes::kib(200) });
+    net.configure(2, RelayConfig { bandwidth, refill: Refill::TOR_0_4_9, ..RelayConfig::default() });
+    let circuit = net.build(0, &[1, 2, 3]);
+    let transfer = net.transfer(0, circuit, 100_000_000, 0);
+    net.drive_for(Duration::from_secs(10));
+    let before = net.nodes[2].relay.counters().written_bytes;
+    net.drive_for(Duration::from_secs(60));
+    let written = (net.nodes[2].relay.counters().written_bytes - before).get();
+    assert!(net.at(transfer).download.received > 0);
+    let share = written as f64 / (60.0 * rate.bytes_per_sec() as f64);
+    // Each look that brings one step of 16 ms or more loses less than another; here it is 85 %.
+    assert!((0.5..=1.0).contains(&share), "{share}");
+}
+
+/// A client that is only its cells, on a circuit of one hop with congestion control.
+struct Puppet {
+    net: Net,
+    id: CircId,
+    layer: Layer,
+}
+
+impl Puppet {
+    fn new(relay: RelayConfig) -> Self {
+        let mut net = Net::path(1, &relay);
+        net.build(0, &[1]);
+        let id = CircId(NonZeroU32::new(1 << 31 | 77).unwrap());
+        net.inject(0, 1, TestCell::create(id, Hello { key: 7, congestion: Negotiation::Asked }));
+        assert!(net.drive_until(|net| net.nodes[1].relay.population()[1] == 2));
+        Puppet { net, id, layer: Layer::new(7) }
+    }
+
+    fn say(&mut self, stream: Option<u16>, message: Message<TestCell>) {
+        let stream = stream.map(|stream| StreamId(NonZeroU16::new(stream).unwrap()));
+        let mut cell = TestCell::relay(self.id, stream, message);
+        cell.seal(&mut self.layer);
+        self.net.inject(0, 1, cell);
+    }
+
+    /// Opens stream 1, on which the server sends `download` bytes.
+    fn begin(&mut self, download: u64) -> usize {
+        let transfer = self.net.script(download, 1 << 40);
+        self.say(Some(1), Message::Begin(transfer));
+        self.net.drive();
+        transfer
+    }
+
+    fn closed_for(&mut self) -> Option<Violation> {
+        self.net.drive();
+        match self.net.nodes[1].closed[..] {
+            [] => None,
+            [(_, reason)] => Some(reason.expect("it was not asked to")),
+            ref more => panic!("only one circuit misbehaves: {more:?}"),
+        }
+    }
+}
+
+#[test]
+fn flow_control_that_makes_no_sense_closes_the_circuit() {
+    let xon = || Message::Xon(NonZeroU32::new(9));
+    let messages: [Vec<Message<TestCell>>; 5] = [
+        vec![Message::Sendme(None)],
+        vec![xon()],
+        vec![Message::Xoff, Message::Xoff],
+        // 62,000 B are sent and not acknowledged: too little for an XOFF.
+        vec![Message::Xoff],
+        vec![xon(), xon()],
+    ];
+    for sequence in messages {
+        let mut puppet = Puppet::new(vegas());
+        puppet.begin(10_000_000);
+        sequence.into_iter().for_each(|message| puppet.say(Some(1), message));
+        assert_eq!(puppet.closed_for(), Some(Violation::UnexpectedFlowControl));
+        assert_eq!(puppet.net.nodes[1].relay.population(), [1, 1, 0], "and nothing else closed");
+    }
+}
+
+#[test]
+fn an_xoff_on_a_circuit_with_windows_closes_it() {
+    for message in [Message::Xoff, Message::Xon(None)] {
+        let mut puppet = Puppet::new(RelayConfig::default());
+        puppet.begin(10_000_000);
+        puppet.say(Some(1), message);
+        assert_eq!(puppet.closed_for(), Some(Violation::UnexpectedFlowControl));
+    }
+}
+
+#[test]
+fn flow_control_of_streams_that_are_not_there_harms_nobody() {
+    let mut puppet = Puppet::new(vegas());
+    for _ in 0..300 {
+        puppet.say(Some(9), Message::Xoff);
+        puppet.say(Some(9), Message::Xon(None));
+    }
+    assert_eq!(puppet.closed_for(), None);
+}
+
+#[test]
+fn a_client_that_ignores_an_xoff_fills_no_memory() {
+    let limits = Limits { stream_buffer: Bytes::mib(1), ..Limits::default() };
+    let mut puppet = Puppet::new(RelayConfig { limits, ..vegas() });
+    let transfer = puppet.begin(0);
+    puppet.net.stall(transfer, Side::Server, true);
+    let piece = |cell: u64| Piece { transfer, download: false, offset: cell * 498, len: 498 };
+    let most = (1 << 20) / 498;
+    (0..most).for_each(|cell| puppet.say(Some(1), Message::Data(piece(cell))));
+    assert_eq!(puppet.closed_for(), None);
+    puppet.say(Some(1), Message::Data(piece(most)));
+    assert_eq!(puppet.closed_for(), Some(Violation::BufferExceeded));
+}
+
+/// A middle relay that a sender without any window floods.
+#[test]
+fn a_circuit_with_2500_cells_in_a_queue_is_closed() {
+    use super::lawless::Lawless;
+    use crate::Factory;
+    use crate::edge_control::{EdgeControl, StreamControl};
+    let lawless = EdgeControlConfig::Custom {
+        circuit: Factory::<dyn EdgeControl>::new(|| Box::new(Lawless(false))),
+        stream: Factory::<dyn StreamControl>::new(|| Box::new(Lawless(false))),
+    };
+    let mut net = bottleneck(&vegas());
+    net.configure(0, RelayConfig { edge_control: lawless.clone(), ..RelayConfig::default() });
+    net.configure(3, RelayConfig { edge_control: lawless, ..RelayConfig::default() });
+    let circuit = net.build(0, &[1, 2, 3]);
+    net.transfer(0, circuit, 10_000_000, 0);
+    let middle = net.circuit_at(0, circuit, 2).expect("the circuit is there");
+    net.drive();
+    assert_eq!(net.nodes[2].closed, [(middle, Some(Violation::QueueExceeded))]);
+    assert_eq!(net.nodes[2].peak_queue[1], 2500);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever a client says on a circuit with congestion control: nothing panics, at most that circuit closes.
+    #[test]
+    fn nothing_that_a_client_says_panics(
+        words in proptest::collection::vec((0u8..8, 1u16..4, 0u32..5), 1..200),
+        download in 0u64..3_000_000,
+    ) {
+        let mut puppet = Puppet::new(vegas());
+        let transfer = puppet.begin(download);
+        let mut sent = 0;
+        for (word, stream, number) in words {
+            let message = match word {
+                0 => Message::Xoff,
+                1 | 2 => Message::Xon(NonZeroU32::new(number * 100)),
+                3 => Message::Sendme(None),
+                4 => Message::End,
+                5 => Message::Begin(puppet.net.script(100_000, 0)),
+                _ if stream == 1 => {
+                    sent += 1;
+                    Message::Data(Piece { transfer, download: false, offset: (sent - 1) * 498, len: 498 })
+                }
+                _ => {
+                    puppet.net.stall(transfer, Side::Server, number > 2);
+                    puppet.net.drive_for(Duration::from_millis(number.into()));
+                    continue;
+                }
+            };
+            puppet.say((number != 4).then_some(stream), message);
+        }
+        puppet.closed_for();
+    }
+}
