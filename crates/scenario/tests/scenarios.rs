@@ -26,6 +26,7 @@ const SHIPPED: &[&str] = &[
     "kist/tcp-loss",
     "kist/cubic-sawtooth",
     "kist/cubic-window",
+    "kist/socket-sharing",
     "defenestrator/ewma",
     "ewma/bulk-and-small",
     "ewma/bulk",
