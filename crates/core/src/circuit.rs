@@ -71,6 +71,8 @@ pub(crate) struct Edge<C: Cell> {
     pub(crate) unproven: VecDeque<C::Digest>,
     /// Streams in the order in which they were opened.
     pub(crate) streams: Vec<StreamKey>,
+    /// DATA cells that wait for their applications [cell].
+    pub(crate) waiting: u64,
     /// Whose turn it is to be read first.
     pub(crate) turn: usize,
     /// The circuit's queue reached the high-water mark: nothing is read until the low one.

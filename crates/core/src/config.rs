@@ -70,9 +70,10 @@ pub struct Limits {
     /// Bytes in a channel's output buffer when a link-control cell is added [B]; more closes the
     /// channel. Circuits' cells stop far below, at the scheduler's marks.
     pub outbuf: Bytes,
-    /// Bytes of a stream that wait for its application [B]; more closes the circuit. Windows keep a stream far
-    /// below; an XOFF stops a peer only a round trip later. C tor leaves this to its out-of-memory killer.
-    pub stream_buffer: Bytes,
+    /// DATA cells of all streams of a circuit that wait for their applications [cell]; one more closes the circuit.
+    /// Windows keep each stream far below; an XOFF stops a peer only a round trip later. C tor leaves this to its
+    /// out-of-memory killer.
+    pub edge_buffer: u32,
 }
 
 impl Default for Limits {
@@ -82,7 +83,7 @@ impl Default for Limits {
             circuits_per_channel: 65_536,
             streams_per_circuit: 4096,
             outbuf: Bytes::mib(4),
-            stream_buffer: Bytes::mib(64),
+            edge_buffer: 131_072,
         }
     }
 }

@@ -29,7 +29,7 @@ pub enum Violation {
     CircIdInUse,
     /// More cells of a circuit wait than may ([`Limits::circuit_queue`](crate::config::Limits)).
     QueueExceeded,
-    /// More of a stream waits for its application than may ([`Limits::stream_buffer`](crate::config::Limits)).
+    /// More of its streams waits for applications than may ([`Limits::edge_buffer`](crate::config::Limits)).
     BufferExceeded,
     /// More streams on a circuit than may be ([`Limits::streams_per_circuit`](crate::config::Limits)).
     TooManyStreams,
@@ -66,7 +66,9 @@ impl fmt::Display for Violation {
             Violation::ForgedSendme => "the peer acknowledged a cell without proof that it had arrived",
             Violation::UnexpectedFlowControl => "the peer's flow control of a stream makes no sense",
             Violation::UnwantedAgreement => "the peer agreed on congestion control as nobody asked for it",
-            Violation::BufferExceeded => "the peer sent more of a stream than may wait for its application",
+            Violation::BufferExceeded => {
+                "the peer sent more than may wait for the applications of its streams"
+            }
             Violation::CircIdInUse => "the peer created a circuit with an id that it may not use",
             Violation::QueueExceeded => "the peer sent more cells of a circuit than may wait here",
             Violation::TooManyStreams => "the peer opened more streams on a circuit than it may",

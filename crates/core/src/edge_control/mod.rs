@@ -142,7 +142,7 @@ impl EdgeControlConfig {
             (EdgeControlConfig::Windows(config), _) => AnyEdgeControl::Windows(CircuitWindow::new(*config)),
             (EdgeControlConfig::Dynamic(config), _) => AnyEdgeControl::Dynamic(DynamicWindow::new(*config)),
             (EdgeControlConfig::Vegas(config), Some(inc)) => {
-                AnyEdgeControl::Vegas(Box::new(VegasWindow::new(VegasConfig { sendme_inc: inc, ..*config })))
+                AnyEdgeControl::Vegas(Box::new(VegasWindow::new(config.with_increment(inc))))
             }
             (EdgeControlConfig::Vegas(config), None) => {
                 AnyEdgeControl::Windows(CircuitWindow::new(config.windows))

@@ -191,7 +191,15 @@ impl<C: Cell> Relay<C> {
         if !matches!(message, Message::Data(_)) {
             self.node.hop_delivered(now, circuit, 1);
         }
-        let is_origin = matches!(self.node.circuit(circuit).end, End::Origin(_));
+        let origin = match &self.node.circuit(circuit).end {
+            End::Origin(origin) => Some(origin.built),
+            End::Relay(_) | End::Opening => None,
+        };
+        let is_origin = origin.is_some();
+        // Nobody has streams with us before the last hop is there, whose answer decides on congestion control.
+        if origin == Some(false) && !matches!(message, Message::Extended(_)) {
+            return Err(Violation::UnexpectedCell);
+        }
         match (message, id) {
             (Message::Data(payload), Some(id)) => {
                 self.node.deliver(now, circuit, id, payload, digest, kernel)

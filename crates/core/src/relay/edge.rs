@@ -268,13 +268,20 @@ impl<C: Cell> Node<C> {
             self.hop_delivered(now, circuit, 1);
             return Ok(());
         };
-        let most = self.config.limits.stream_buffer;
+        // An empty cell gives its application nothing to take.
+        if payload.is_empty() {
+            self.hop_delivered(now, circuit, 1);
+            return Ok(());
+        }
+        let most = self.config.limits.edge_buffer;
+        let edge = self.edge(circuit);
+        if edge.waiting >= most.into() {
+            return Err(Violation::BufferExceeded);
+        }
+        edge.waiting += 1;
         let state = &mut self.streams[stream.0 as usize];
         state.outbuf_bytes += Bytes::new(payload.len().into());
         state.outbuf.push_back(payload);
-        if state.outbuf_bytes > most {
-            return Err(Violation::BufferExceeded);
-        }
         let backlog = state.backlog();
         state.control.on_deliver(now, backlog)?;
         self.flush_stream(now, stream, kernel);
@@ -302,6 +309,7 @@ impl<C: Cell> Node<C> {
             let backlog = state.backlog();
             state.control.on_drain(now, bytes, backlog);
             self.charge_stream_write(bytes);
+            self.edge(circuit).waiting -= taken as u64;
             self.hop_delivered(now, circuit, taken);
         }
         // Also after END, as C tor does: what was sent is acknowledged, whoever still listens.
@@ -432,6 +440,7 @@ impl<C: Cell> Node<C> {
                 control: config.build_circuit(agreed),
                 unproven: VecDeque::new(),
                 streams: Vec::new(),
+                waiting: 0,
                 turn: 0,
                 queue_full: false,
                 next_stream_id: 1,
@@ -485,7 +494,9 @@ impl<C: Cell> Node<C> {
         // What the application will never take no longer fills the hop either.
         self.hop_delivered(now, state.circuit, state.outbuf.len());
         self.waiting.forget_stream(stream);
-        self.edge(state.circuit).streams.retain(|other| *other != stream);
+        let edge = self.edge(state.circuit);
+        edge.waiting -= state.outbuf.len() as u64;
+        edge.streams.retain(|other| *other != stream);
         // Before the driver polls, the key may belong to another stream.
         self.events.retain(|event| match event {
             Event::StreamRequested { stream: other, .. } | Event::StreamConnected { stream: other } => {

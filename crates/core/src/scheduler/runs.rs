@@ -117,10 +117,12 @@ impl<L: ChannelLimit> Runs<L> {
         if !std::mem::replace(&mut member.chosen, true) {
             self.chosen.push(channel);
         }
-        if member.left >= CHARGE {
-            member.left -= CHARGE;
-            host.move_cell(channel);
+        if member.left < CHARGE {
+            self.eligible.dismiss();
+            return;
         }
+        member.left -= CHARGE;
+        host.move_cell(channel);
         let next = if member.left >= CHARGE { host.head(channel) } else { None };
         self.eligible.served(next);
     }

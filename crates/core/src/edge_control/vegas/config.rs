@@ -60,6 +60,13 @@ const TLS_RECORD: u32 = 31;
 const OUTBUF: u32 = 2 * TLS_RECORD;
 
 impl VegasConfig {
+    /// With what the two ends agreed on: a window is never too small for a SENDME.
+    pub(crate) fn with_increment(self, sendme_inc: NonZeroU8) -> Self {
+        let least = u32::from(sendme_inc.get());
+        let (cwnd_init, cwnd_min) = (self.cwnd_init.max(least), self.cwnd_min.max(least));
+        VegasConfig { sendme_inc, cwnd_init, cwnd_min, ..self }
+    }
+
     /// C tor 0.4.9, for circuits that end at an exit.
     pub const TOR_0_4_9: VegasConfig = VegasConfig {
         sendme_inc: NonZeroU8::new(TLS_RECORD as u8).expect("31 is not zero"),

@@ -275,9 +275,6 @@ impl Reference {
             if can_write(&left) {
                 self.take(host, channel);
                 *left.get_mut(&channel).expect("it is a member") -= 543;
-            } else {
-                self.served += 1;
-                self.turns.insert(channel, self.served);
             }
             if !can_write(&left) {
                 candidates.retain(|other| *other != channel);
