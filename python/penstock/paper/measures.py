@@ -41,9 +41,9 @@ MEASURES = {
     "kernel_in_s": Measure("cells", "s", ("stations",)),
     "circuit_queue_s": Measure("cells", "s", ("stations", "queue-delay", "life-cycle")),
     "outbuf_s": Measure("cells", "s", ("stations", "life-cycle")),
-    "kernel_out_s": Measure("cells", "s", ("stations",)),
-    "tor_s": Measure("cells", "s", ("stations",), of_cells=waits.in_tor),
-    "circuit_wait_s": Measure("cells", "s", ("stations",), of_cells=waits.of_circuit),
+    "kernel_out_s": Measure("cells", "s", ("stations", "waits")),
+    "tor_s": Measure("cells", "s", ("waits",), of_cells=waits.in_tor),
+    "circuit_wait_s": Measure("cells", "s", ("waits",), of_cells=waits.of_circuit),
     "kernel_out_share": Measure("cells", "", ("stations",), of_cells=waits.kernel_out_share),
 }
 """What a claim may be about: downloads after the warm-up, queues, the sawtooth of a window, tracked cells."""
