@@ -43,7 +43,7 @@ def test_a_run_ends_in_a_table_a_report_and_pictures(penstock: Command, small: P
     out = penstock.directory / "runs" / "small-1"
     assert "runs/small-1/report.html" in done.out
     assert (out / "report.html").is_file()
-    names = {"downloads", "circuit-queue", "queue-delay", "stations", "life-cycle"}
+    names = {"downloads", "circuit-queue", "queue-delay", "stations", "waits", "life-cycle"}
     assert {path.name for path in (out / "figures").iterdir()} == {
         f"{n}.{end}" for n in names for end in ("svg", "png")
     }

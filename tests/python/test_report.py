@@ -49,6 +49,7 @@ def test_figures_are_the_same_bytes_again(make_up: Callable[..., Path]) -> None:
         "circuit-queue",
         "queue-delay",
         "stations",
+        "waits",
         "life-cycle",
     ]
     for one, other in zip(first, second, strict=True):
@@ -85,7 +86,7 @@ def test_the_page_opens_alone(make_up: Callable[..., Path]) -> None:
     page = report.write([Result(directory)], directory / "report.html").read_text()
     links = Links()
     links.feed(page)
-    assert len(links.found) == 5
+    assert len(links.found) == 6
     assert all(link.startswith("data:image/svg+xml;base64,") for link in links.found)
     assert not re.search(r"@import|url\(|https?://", page)
 

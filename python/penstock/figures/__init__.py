@@ -10,7 +10,7 @@ from typing import Any
 import matplotlib as mpl
 
 from penstock.errors import naming
-from penstock.figures import downloads, life_cycle, queues, stations, sweep
+from penstock.figures import downloads, life_cycle, queues, stations, sweep, waits
 from penstock.figures.picture import Picture, Saved
 from penstock.figures.style import RC
 from penstock.result import Result
@@ -23,6 +23,7 @@ FIGURES: tuple[Callable[[Result], Picture | None], ...] = (
     queues.draw_length,
     queues.draw_delays,
     stations.draw,
+    waits.draw,
     life_cycle.draw,
 )
 """What can be drawn, in the order of the report."""

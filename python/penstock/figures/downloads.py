@@ -33,7 +33,7 @@ def draw(result: Result) -> Picture | None:
             }
             handles = []
             for look, values in samples.items():
-                x, y = _steps(values)
+                x, y = steps(values)
                 handles += axes.step(x, y, where="post", color=look.colour, linestyle=look.line, linewidth=1.7)
             axes.set_title(f"({next(letters)}) {workload}: {metric.title}")
             axes.set_xlabel(f"{metric.title} [s]")
@@ -49,7 +49,7 @@ def draw(result: Result) -> Picture | None:
     return Picture("downloads", "How long downloads take", caption, figure)
 
 
-def _steps(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def steps(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The distribution function from zero on, thinned where no eye would see it."""
     x, y = stats.ecdf(values)
     if len(x) > MAX_STEPS:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import polars as pl
 
 from penstock import summary
-from penstock.paper import sawtooth
+from penstock.paper import sawtooth, waits
 from penstock.result import Result
 
 PAIR_SCHEMA = {"network": pl.String(), "seed": pl.Int64()}
@@ -23,7 +23,9 @@ class Measure(NamedTuple):
     unit: str
     figures: tuple[str, ...]
     of_epoch: Callable[[sawtooth.Epoch], float] | None = None
-    """The value of an epoch of a flow's window; NaN if it has none. Otherwise the values are the table's column."""
+    """The value of an epoch of a flow's window; NaN if it has none."""
+    of_cells: Callable[[pl.DataFrame, str], pl.DataFrame] | None = None
+    """The values of a workload's cells at a hop. Without either the values are the table's column."""
 
 
 MEASURES = {
@@ -39,7 +41,10 @@ MEASURES = {
     "kernel_in_s": Measure("cells", "s", ("stations",)),
     "circuit_queue_s": Measure("cells", "s", ("stations", "queue-delay", "life-cycle")),
     "outbuf_s": Measure("cells", "s", ("stations", "life-cycle")),
-    "kernel_out_s": Measure("cells", "s", ("stations",)),
+    "kernel_out_s": Measure("cells", "s", ("stations", "waits")),
+    "tor_s": Measure("cells", "s", ("waits",), of_cells=waits.in_tor),
+    "circuit_wait_s": Measure("cells", "s", ("waits",), of_cells=waits.of_circuit),
+    "kernel_out_share": Measure("cells", "", ("stations",), of_cells=waits.kernel_out_share),
 }
 """What a claim may be about: downloads after the warm-up, queues, the sawtooth of a window, tracked cells."""
 
@@ -57,13 +62,20 @@ STATISTICS = (*_QUANTILES, "mean", "min", "max", "sum", SHARE)
 
 def sample(result: Result, measure: str, variant: str, workload: str, hop: str) -> pl.DataFrame:
     """Every value of a measure under one variant: columns `network`, `seed`, `value`."""
-    table, _, _, of_epoch = MEASURES[measure]
+    table, _, _, of_epoch, of_cells = MEASURES[measure]
+    mine = (pl.col("variant") == variant) & (pl.col("workload") == workload)
     if table == "transfers":
         whole = pl.lit(measure in _OF_ALL) | (pl.col("outcome") == "ok")
         rows = summary.after_warmup(result.transfers).filter(whole)
+    elif of_cells is not None:
+        return (
+            of_cells(result.cells.filter(mine), hop)
+            .select("network", pl.col("seed").cast(pl.Int64), "value")
+            .drop_nulls()
+        )
     else:
         rows = (result.circuits if table == "circuits" else result.cells).filter(pl.col("hop") == hop)
-    rows = rows.filter((pl.col("variant") == variant) & (pl.col("workload") == workload)).cast({"seed": pl.Int64})
+    rows = rows.filter(mine).cast({"seed": pl.Int64})
     if of_epoch is None:
         return rows.select(*PAIR, value=pl.col(measure).cast(pl.Float64)).drop_nulls()
     return _of_epochs(rows, of_epoch)

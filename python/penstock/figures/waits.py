@@ -1,0 +1,60 @@
+"""How long cells wait, in the kernel, in Tor and on the whole circuit: KIST's figure 6."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from matplotlib.artist import Artist
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from penstock.figures.downloads import steps
+from penstock.figures.picture import Picture
+from penstock.figures.style import grid_of, legend_above, looks
+from penstock.paper import waits
+from penstock.result import Result
+
+LEAST, MOST = 1e-4, 30.0
+"""Between these times a panel shows waits; shorter ones lie on its left edge [s]."""
+
+PANELS = {
+    "wait in the outgoing kernel": (pl.col("hop") != "client", pl.col("kernel_out_s")),
+    "wait in Tor": (pl.col("hop") != "client", waits.IN_TOR),
+}
+
+
+def draw(result: Result) -> Picture | None:
+    """A panel for cells at each relay, in the kernel and in Tor, and one for whole circuits."""
+    cells = result.cells.filter(pl.col("kernel_out_s").is_not_null() | (pl.col("hop") == "client"))
+    if cells.filter(pl.col("hop") != "client").is_empty():
+        return None
+    figure, [row] = grid_of(1, 3, 3.1, 2.9, sharey=True)
+    styles = looks(result.variants)
+    samples = {
+        title: {name: cells.filter(where, variant=name).select(value)[:, 0] for name in styles}
+        for title, (where, value) in PANELS.items()
+    }
+    samples["wait on the whole circuit"] = {
+        name: waits.of_circuit(cells.filter(variant=name), "client")["value"] for name in styles
+    }
+    handles: list[Artist] = []
+    for axes, letter, (title, values) in zip(row, "abc", samples.items(), strict=True):
+        handles = []
+        for name, look in styles.items():
+            x, y = steps(np.clip(values[name].to_numpy(), LEAST, None))
+            handles += axes.step(x, y, where="post", color=look.colour, linestyle=look.line, linewidth=1.7)
+        axes.set_title(f"({letter}) {title}")
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(FixedLocator([1e-4, 1e-3, 1e-2, 0.1, 1, 10]))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xlim(LEAST, MOST)
+        axes.set_xlabel("wait of a cell [s]")
+        axes.set_ylim(0, 1.02)
+    row[0].set_ylabel("fraction of cells")
+    legend_above(figure, handles, [look.label for look in styles.values()])
+    caption = (
+        "For each time, the fraction of tracked cells that waited at most so long: at each relay in the outgoing "
+        "kernel, in circuit queue and output buffer, and at all relays of a circuit together, without what waits at "
+        "the exit for becoming a cell. Of all workloads and seeds; logarithmic, from 0.1 ms on."
+    )
+    return Picture("waits", "How long cells wait", caption, figure)

@@ -1,0 +1,41 @@
+"""How long tracked cells wait in relays, and where: sums over the stations of `cells.parquet`.
+
+At the exit, what waits unread are bytes of a server, of which no cell is made yet: there `kernel_in_s` does not count.
+
+Source: KIST section 4.1 (kernel in, Tor, kernel out) and figure 6(c), the congestion of a whole circuit.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+CELL = ["network", "seed", "circuit", "cell"]
+"""What names a cell among those of one variant."""
+
+IN_TOR = pl.col("circuit_queue_s") + pl.col("outbuf_s")
+"""From a circuit's queue to the kernel [s]."""
+KERNEL_IN = pl.when(pl.col("hop") == "exit").then(0.0).otherwise(pl.col("kernel_in_s"))
+IN_RELAY = KERNEL_IN + IN_TOR + pl.col("kernel_out_s")
+"""From the interface to the interface, but for the time that decrypting takes [s]."""
+
+
+def in_tor(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
+    """How long each cell was in Tor's queues at a hop [s]."""
+    return cells.filter(pl.col("hop") == hop).select("network", "seed", value=IN_TOR)
+
+
+def of_circuit(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
+    """How long each cell that reached a hop waited at the relays before it [s]."""
+    reached = cells.filter(pl.col("hop") == hop).select(CELL)
+    waits = cells.filter(pl.col("nic_out_ns").is_not_null()).select(*CELL, value=IN_RELAY)
+    return (
+        waits.join(reached, on=CELL, how="semi", nulls_equal=True)
+        .group_by(CELL, maintain_order=True)
+        .agg(pl.col("value").sum())
+    )
+
+
+def kernel_out_share(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
+    """Which part of what cells wait at a relay they wait in its outgoing kernel: one number for each run."""
+    there = cells.filter((pl.col("hop") == hop) & pl.col("nic_out_ns").is_not_null())
+    return there.group_by("network", "seed").agg(value=pl.col("kernel_out_s").sum() / IN_RELAY.sum())

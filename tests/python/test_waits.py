@@ -1,0 +1,36 @@
+"""Waits of cells: by hand, for two cells on a path of two relays."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from penstock.paper import waits
+
+STATIONS = ["kernel_in_s", "circuit_queue_s", "outbuf_s", "kernel_out_s"]
+
+
+def cells() -> pl.DataFrame:
+    """Cell 0 reached the client, cell 1 only the guard, which it has not left."""
+    rows = [
+        (0, "exit", 9.0, 0.1, 0.2, 0.7, 1),
+        (0, "guard", 0.5, 0.1, 0.1, 0.3, 2),
+        (0, "client", 0.4, None, None, None, None),
+        (1, "exit", 9.0, 0.0, 0.0, 3.0, 3),
+        (1, "guard", 0.2, 0.1, None, None, None),
+    ]
+    names = ["cell", "hop", *STATIONS, "nic_out_ns"]
+    return pl.DataFrame(rows, names, orient="row").with_columns(network=pl.lit(""), seed=1, circuit=0)
+
+
+def test_a_server_s_bytes_are_no_wait_of_the_circuit() -> None:
+    assert waits.of_circuit(cells(), "client")["value"].to_list() == pytest.approx([1.0 + 1.0])
+
+
+def test_a_share_is_that_of_all_that_left_the_relay() -> None:
+    assert waits.kernel_out_share(cells(), "exit")["value"].to_list() == pytest.approx([3.7 / 4.0])
+    assert waits.kernel_out_share(cells(), "guard")["value"].to_list() == pytest.approx([0.3])
+
+
+def test_time_in_tor_is_that_of_both_queues() -> None:
+    assert waits.in_tor(cells(), "exit")["value"].to_list() == pytest.approx([0.3, 0.0])
