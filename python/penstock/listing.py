@@ -31,8 +31,8 @@ def algorithms() -> list[str]:
 
 
 def presets() -> list[str]:
-    """Named bundles of settings."""
-    return _columns(_core.presets()) or ["none yet: a scenario says everything itself"]
+    """Versions of Tor for a relay's or client's `preset`."""
+    return _columns(_core.presets())
 
 
 def workloads() -> list[str]:

@@ -1,5 +1,6 @@
 //! What there is: algorithms, workloads, presets, and every key of a scenario file.
 
+use crate::presets::{self, PRESETS};
 use crate::print;
 use crate::schema::{ALGORITHMS, Algorithm, Fallback, INNER_SECTIONS, Key, Kind, SECTIONS, WORKLOADS};
 use crate::tree::{Node, parse_value};
@@ -47,13 +48,15 @@ pub struct WorkloadKind {
     pub parameters: Vec<Parameter>,
 }
 
-/// A named bundle of settings.
+/// A version of Tor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preset {
     /// Its name.
     pub name: &'static str,
     /// What it stands for, in a line.
     pub meaning: &'static str,
+    /// The keys that it sets, with their values in TOML, in the order of the alphabet.
+    pub values: Vec<(String, String)>,
 }
 
 /// One table of a scenario file.
@@ -90,9 +93,13 @@ pub fn workload_kinds() -> Vec<WorkloadKind> {
     }]
 }
 
-/// Named bundles of settings. There are none yet: the defaults are stock Tor of 0.2.3.
+/// Versions of Tor, as a relay's or client's `preset` names them.
 pub fn presets() -> Vec<Preset> {
-    Vec::new()
+    let info = |preset: &presets::Preset| {
+        let values = preset.table().into_iter().map(|(key, node)| (key, print::value(&node))).collect();
+        Preset { name: preset.name, meaning: preset.meaning, values }
+    };
+    PRESETS.iter().map(info).collect()
 }
 
 /// Every key of a scenario file, section by section.

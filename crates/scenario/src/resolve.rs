@@ -3,6 +3,7 @@
 use crate::error::{Mistake, listed};
 use crate::form::{Form, is_name};
 use crate::overrides::merge;
+use crate::presets;
 use crate::schema::{self, Section};
 use crate::tree::{Node, Origin, Table, Value, join};
 
@@ -11,7 +12,7 @@ use crate::tree::{Node, Origin, Table, Value, join};
 pub(crate) struct Resolved {
     /// Every key of every section; `[relays.NAME]` with what it takes from `[relay]`.
     pub(crate) full: Table,
-    /// The same, but `[relays.NAME]` only with what it says itself: what is written down.
+    /// The same, but `[relays.NAME]` only with what it says itself, its preset included: what is written down.
     pub(crate) written: Table,
 }
 
@@ -36,7 +37,7 @@ pub(crate) fn resolve(root: &Table) -> Result<Resolved, Mistake> {
             fill_network(root, &mut full)?;
         }
         let (table, at) = section_of(root, name)?;
-        let filled = section.fill(table, at, name, &full)?;
+        let (filled, _) = fill_over(Table::new(), table, at, name, section, &full)?;
         full.insert(name.to_owned(), Node { value: Value::Table(filled), at });
     }
     let mut written = full.clone();
@@ -113,13 +114,31 @@ fn fill_named(
         return Err(Mistake::new(node.at, path, message));
     }
     section.refuse_unknown(given, &path)?;
-    let mut table = match below {
+    let base = match below {
         Some(below) => full[below].table().expect("a section is a table").clone(),
         None => Table::new(),
     };
-    merge(&mut table, given);
-    let filled = section.fill(&table, node.at, &path, full)?;
-    let said = filled.iter().filter(|(name, _)| given.contains_key(*name));
+    let (filled, preset) = fill_over(base, given, node.at, &path, section, full)?;
+    let said = |name: &String| given.contains_key(name) || preset.contains_key(name);
+    let said = filled.iter().filter(|(name, _)| said(name));
     let said = said.map(|(name, node)| (name.clone(), node.clone())).collect();
     Ok((filled, said))
+}
+
+/// `given` over its preset over `base`, complete, and what the preset set.
+///
+/// The preset's name is gone then: what is resolved says what it stands for.
+fn fill_over(
+    mut base: Table,
+    given: &Table,
+    at: Origin,
+    path: &str,
+    section: &Section,
+    full: &Table,
+) -> Result<(Table, Table), Mistake> {
+    let preset = presets::lay(&mut base, given, section);
+    merge(&mut base, given);
+    let mut filled = section.fill(&base, at, path, full)?;
+    filled.remove(presets::KEY);
+    Ok((filled, preset))
 }

@@ -2,6 +2,7 @@
 
 use crate::error::{Mistake, listed};
 use crate::form::{Form, MOST_SIZE};
+use crate::presets;
 use crate::tree::{Node, Origin, Table, Value, join, parse_value};
 use penstock_core::edge_control::WindowsConfig;
 
@@ -335,6 +336,12 @@ const CLIENT_HOST: &[Key] = host!("'10 MiB/s'");
 const SERVER_HOST: &[Key] = host!("'100 MiB/s'");
 
 const TOR: &[Key] = &[
+    key(
+        presets::KEY,
+        Form::Or("none", &Form::Choice(presets::NAMES)),
+        Default("'none'"),
+        "a version of Tor: it sets keys over what is inherited and below what stands beside it",
+    ),
     key(
         "cpu",
         Form::Or("none", &Form::Section(&CPU)),

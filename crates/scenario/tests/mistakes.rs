@@ -270,6 +270,29 @@ fn a_weighted_path_needs_enough_relays() {
 }
 
 #[test]
+fn an_unknown_preset_is_told_those_that_there_are() {
+    let known = "is unknown; it must be one of tor-0.2.2, tor-0.2.3, tor-0.4.9-noconflux; or \"none\"";
+    let line =
+        |section: &str, more: &str| sentence(&format!("[{section}]\n"), &format!("[{section}]\n{more}\n"));
+    for (section, number) in [("relay", 11), ("relays.middle", 15), ("clients.web", 22)] {
+        let expected = format!("x.toml:{number}: {section}.preset: \"tor-9\" {known}");
+        assert_eq!(line(section, "preset = \"tor-9\""), expected);
+    }
+    assert_eq!(
+        set("client.preset=tor-9"),
+        format!("--set client.preset=tor-9: client.preset: \"tor-9\" {known}")
+    );
+    assert!(
+        line("relay", "preset = 2").contains("relay.preset: 2 is an integer; it must be one of tor-0.2.2")
+    );
+    assert!(line("servers.destination", "preset = \"tor-0.2.2\"").contains("this key is unknown"));
+    assert_eq!(
+        line("relays.middle", "preset = \"tor-0.2.2\"\nedge_queue_high = 50"),
+        "x.toml:16: relays.middle.edge_queue_high: edge_queue_low is 64 and edge_queue_high is 50; the low mark must be below the high one"
+    );
+}
+
+#[test]
 fn no_input_makes_it_panic() {
     // Every prefix of a good file, and every line left out.
     for end in (0..=GOOD.len()).filter(|end| GOOD.is_char_boundary(*end)) {

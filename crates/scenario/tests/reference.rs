@@ -1,7 +1,7 @@
 //! `docs/scenarios.md` says what the parser goes by: every section, every key, every default.
 
 use penstock_scenario::reference::Parameter;
-use penstock_scenario::{algorithms, sections};
+use penstock_scenario::{algorithms, presets, sections};
 use std::path::Path;
 
 fn row(parameter: &Parameter) -> String {
@@ -47,4 +47,21 @@ fn the_reference_page_has_every_key_with_its_default() {
     }
     let headings = page.lines().filter(|line| line.starts_with("### `")).count();
     assert_eq!(headings, all.len() + algorithms().len(), "the page lists something that is not there");
+}
+
+#[test]
+fn the_page_of_presets_has_every_key_of_each() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/presets.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let all = presets();
+    let keys = all[0].values.iter().enumerate().map(|(index, (key, _))| {
+        let values: Vec<String> = all.iter().map(|preset| format!("`{}`", preset.values[index].1)).collect();
+        format!("| `{key}` | {} |", values.join(" | "))
+    });
+    let heading = all.iter().map(|preset| format!(" `{}` |", preset.name)).collect::<String>();
+    let table: Vec<&str> =
+        page.lines().skip_while(|line| *line != format!("| key |{heading}")).skip(2).collect();
+    let rows = table.iter().take_while(|line| line.starts_with('|')).map(|line| line.to_string());
+    assert_eq!(rows.collect::<Vec<_>>(), keys.collect::<Vec<_>>());
+    assert!(all.iter().all(|preset| page.contains(&format!("### `{}`", preset.name))));
 }

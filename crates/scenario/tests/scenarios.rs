@@ -1,7 +1,7 @@
 //! What a good scenario says, and the shipped ones.
 
-use penstock_core::circuit_policy::{CircuitPolicyConfig, PriorityClass};
-use penstock_core::config::{Bandwidth, Limits, Refill, RelayConfig};
+use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig, PriorityClass};
+use penstock_core::config::{Bandwidth, EdgeQueue, Limits, Refill, RelayConfig};
 use penstock_core::edge_control::{EdgeControlConfig, VegasConfig};
 use penstock_core::scheduler::{
     GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
@@ -294,6 +294,7 @@ fn what_is_resolved_reads_back_to_the_same() {
         let more = format!("[relay]\nscheduler = '{kind}'\n");
         texts.push(Document::parse(&format!("{SMALL}{more}"), "small.toml", &[]).unwrap());
     }
+    texts.push(Document::parse(&format!("{SMALL}{PRESETS}"), "small.toml", &[]).unwrap());
     for document in texts {
         for variant in document.variants() {
             let resolved = document.resolved_toml(&variant.name).unwrap();
@@ -306,6 +307,101 @@ fn what_is_resolved_reads_back_to_the_same() {
             assert_eq!(again.resolved_toml("default").unwrap(), resolved);
         }
     }
+}
+
+/// A network of two versions, and variants in which it has another one.
+const PRESETS: &str = r#"
+    preset = "tor-0.4.9-noconflux"
+    [relay]
+    preset = "tor-0.2.2"
+    edge_control.circuit_window = 500
+    refill = "200 ms"
+    [relays.d]
+    preset = "tor-0.4.9-noconflux"
+    edge_queue_low = 20
+    edge_control.cwnd_init = 200
+    [[variants]]
+    name = "mixed"
+    [[variants]]
+    name = "2013"
+    set = { "relay.preset" = "tor-0.2.3", "clients.web.preset" = "none" }
+"#;
+
+#[test]
+fn a_preset_is_below_what_stands_beside_it_and_above_what_is_inherited() {
+    let document = Document::parse(&format!("{SMALL}{PRESETS}"), "x.toml", &[]).unwrap();
+    let configs = |document: &Document, variant: &str| {
+        let scenario = document.scenario(variant).unwrap();
+        let [a, _, _, d] = &scenario.relays[..] else { panic!() };
+        [&a.config, &d.config, &scenario.clients[0].config].map(RelayConfig::clone)
+    };
+    let policy = |config: &RelayConfig| format!("{:?}", config.circuit_policy);
+    let [a, d, web] = configs(&document, "mixed");
+    let refill = |config: &RelayConfig| (config.refill.interval.as_millis(), config.refill.unblock.is_some());
+    assert_eq!((policy(&a), circuit_window(&a)), ("RoundRobin".to_owned(), 500));
+    assert_eq!([&a, &d, &web].map(refill), [(200, false), (16, true), (16, true)]);
+    assert_eq!([&a, &d, &web].map(|config| config.edge_queue.low), [64, 20, 10]);
+    assert_eq!([&a, &d, &web].map(|config| config.authenticated_sendmes), [false, true, true]);
+    let EdgeControlConfig::Vegas(vegas) = d.edge_control else { panic!("{:?}", d.edge_control) };
+    assert_eq!(vegas, VegasConfig { cwnd_init: 200, ..VegasConfig::TOR_0_4_9 }, "nothing of windows is left");
+    assert!(web.optimistic_data && !a.optimistic_data);
+
+    // Another preset replaces the preset, not the keys beside it; "none" is none.
+    let [a, d, web] = configs(&document, "2013");
+    assert_eq!((policy(&a).as_str(), circuit_window(&a)), ("EwmaHeap(EwmaConfig { half_life: 30s })", 500));
+    assert_eq!((refill(&a), refill(&d)), ((200, false), (16, true)));
+    assert_eq!(format!("{web:?}"), format!("{:?}", RelayConfig::default()));
+
+    let sets = ["relays.d.preset=tor-0.2.3".to_owned()];
+    let text = format!("{SMALL}{}", PRESETS.replace("edge_control.cwnd_init = 200", ""));
+    let [_, d, _] = configs(&Document::parse(&text, "x.toml", &sets).unwrap(), "mixed");
+    assert_eq!((circuit_window(&d), refill(&d), d.edge_queue.low), (1000, (100, false), 20));
+}
+
+#[test]
+fn presets_are_the_cores_constants() {
+    let of = |preset: &str| {
+        let scenario = small(&format!("preset = '{preset}'\n[relay]\npreset = '{preset}'\n"), &[]);
+        [scenario.relays[0].config.clone(), scenario.clients[0].config.clone()]
+    };
+    let ewma = EwmaConfig { half_life: Duration::from_secs(30) };
+    let (old, newer) = (RelayConfig::default(), Duration::from_millis(100));
+    let today = RelayConfig {
+        circuit_policy: CircuitPolicyConfig::EwmaTick(ewma),
+        scheduler: SchedulerConfig::KistDeployed(KistDeployedConfig {
+            interval: Duration::from_millis(2),
+            ..KistDeployedConfig::default()
+        }),
+        edge_control: EdgeControlConfig::Vegas(VegasConfig::TOR_0_4_9),
+        refill: Refill::TOR_0_4_9,
+        edge_queue: EdgeQueue { low: 10, high: 256 },
+        authenticated_sendmes: true,
+        ..RelayConfig::default()
+    };
+    let newer = RelayConfig {
+        circuit_policy: CircuitPolicyConfig::EwmaHeap(ewma),
+        refill: Refill { interval: newer, ..Refill::default() },
+        ..RelayConfig::default()
+    };
+    for (preset, expected) in [("tor-0.2.2", old), ("tor-0.2.3", newer), ("tor-0.4.9-noconflux", today)] {
+        let [relay, client] = of(preset);
+        assert_eq!(format!("{relay:?}"), format!("{expected:?}"), "{preset}");
+        let optimistic_data = expected.authenticated_sendmes;
+        assert_eq!(format!("{client:?}"), format!("{:?}", RelayConfig { optimistic_data, ..expected }));
+    }
+    assert_eq!(penstock_scenario::presets().len(), 3);
+}
+
+/// So a directory of runs goes on when its file says the same more briefly.
+#[test]
+fn a_preset_is_the_same_scenario_as_its_keys() {
+    let print = |text: &str| Document::parse(text, "x.toml", &[]).unwrap().fingerprint();
+    let same = print(SMALL);
+    assert_eq!(
+        print(&format!("{SMALL}[relay]\npreset = 'tor-0.2.2'\n[client]\npreset = 'tor-0.2.2'\n")),
+        same
+    );
+    assert_ne!(print(&format!("{SMALL}[relay]\npreset = 'tor-0.2.3'\n")), same);
 }
 
 #[test]

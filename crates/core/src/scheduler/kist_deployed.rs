@@ -22,31 +22,30 @@ impl Default for KistDeployedConfig {
     }
 }
 
-/// What the kernel can send now, and what it needs until the next ACKs come.
+/// What the kernel can send now, and what it needs until the next ACKs come [B].
 ///
 /// (cwnd - unacked) · mss + cwnd · mss · factor - what waits unsent in the kernel - what waits in the output buffer,
 /// and never below zero.
 ///
 /// Source: C tor `scheduler_kist.c`, `update_socket_info_impl()`. Deviation: none.
+pub fn window_limit(info: &SocketInfo, outbuf: Bytes, factor: f64) -> Bytes {
+    let mss = u64::from(info.mss);
+    let tcp_space = u64::from(info.cwnd.saturating_sub(info.unacked)) * mss;
+    // Far below 2^53, so that the product is exact for whole factors.
+    let allowed = (u64::from(info.cwnd) * mss) as f64 * factor;
+    let extra = (allowed as u64).saturating_add(tcp_space);
+    Bytes::new(extra).saturating_sub(info.not_sent).saturating_sub(outbuf)
+}
+
+/// [`window_limit`] of what the kernel says when a channel's turn comes.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowLimit {
     factor: f64,
 }
 
-impl WindowLimit {
-    fn of(&self, info: &SocketInfo, outbuf: Bytes) -> Bytes {
-        let mss = u64::from(info.mss);
-        let tcp_space = u64::from(info.cwnd.saturating_sub(info.unacked)) * mss;
-        // Far below 2^53, so that the product is exact for whole factors.
-        let allowed = (u64::from(info.cwnd) * mss) as f64 * self.factor;
-        let extra = (allowed as u64).saturating_add(tcp_space);
-        Bytes::new(extra).saturating_sub(info.not_sent).saturating_sub(outbuf)
-    }
-}
-
 impl ChannelLimit for WindowLimit {
     fn limit(&self, channel: ChannelKey, host: &dyn Host) -> Bytes {
-        self.of(&host.socket_info(channel), host.outbuf(channel))
+        window_limit(&host.socket_info(channel), host.outbuf(channel), self.factor)
     }
 }
 

@@ -22,7 +22,7 @@ mod tests;
 pub use global::{Global, GlobalConfig, NoLimits};
 pub use global_limit::GlobalLimitConfig;
 pub use kist::{KernelLimits, Kist, KistConfig, socket_limit};
-pub use kist_deployed::{KistDeployed, KistDeployedConfig, WindowLimit};
+pub use kist_deployed::{KistDeployed, KistDeployedConfig, WindowLimit, window_limit};
 pub use kist_lite::{KistLite, KistLiteConfig, OutbufLimit};
 pub use rounds::{Rounds, WriteLimits};
 pub use runs::{ChannelLimit, Runs};

@@ -1,0 +1,156 @@
+//! Presets: what a version of Tor is, in keys of a relay or client.
+
+use crate::overrides::merge;
+use crate::schema::Section;
+use crate::tree::{Node, Origin, Table, parse};
+
+/// A named bundle of values.
+#[derive(Debug)]
+pub(crate) struct Preset {
+    pub(crate) name: &'static str,
+    /// What it stands for, in a line.
+    pub(crate) meaning: &'static str,
+    /// Its keys, in TOML. All presets have the same ones, so that one replaces all of another.
+    keys: &'static str,
+}
+
+/// Stock Tor of 2010 and 2011.
+///
+/// Source: C tor 0.2.2 `CIRCWINDOW_START` 1000, `STREAMWINDOW_START` 500, `OR_CONN_LOWWATER` 16 KiB,
+/// `OR_CONN_HIGHWATER` 32 KiB, `CELL_QUEUE_LOWWATER_SIZE` 64, `CELL_QUEUE_HIGHWATER_SIZE` 256, `second_elapsed_callback()`;
+/// DefenestraTor §3.1; EWMA §2.3, whose algorithm is off here; throttling §2.
+/// Deviation: a circuit of which 2500 cells wait is closed, which no window lets happen.
+const TOR_0_2_2: Preset = Preset {
+    name: "tor-0.2.2",
+    meaning: "baseline of DefenestraTor, EWMA and throttling: round robin, fixed windows, refills once a second",
+    keys: r#"
+        circuit_policy = "round-robin"
+        scheduler = { kind = "vanilla", outbuf_low = "16 KiB", outbuf_high = "32 KiB" }
+        edge_control = { kind = "windows", circuit_window = 1000, stream_window = 500 }
+        hop_control = "none"
+        throttle = "none"
+        channel_map = "shared"
+        refill = "1 s"
+        refill_phase = "random"
+        refill_unblock = "none"
+        edge_queue_low = 64
+        edge_queue_high = 256
+        circuit_queue_most = 2500
+        authenticated_sendmes = false
+        optimistic_data = false
+    "#,
+};
+
+/// Stock Tor of 2013.
+///
+/// Source: as [`TOR_0_2_2`]; KIST §3 (0.2.3.25) and §5.3 (EWMA, H = 30 s); C tor 0.2.3
+/// `TokenBucketRefillInterval` 100 ms.
+/// Deviation: EWMA is the heap, where C tor counts in ticks of 10 s; both choose alike. 2500 cells as [`TOR_0_2_2`].
+const TOR_0_2_3: Preset = Preset {
+    name: "tor-0.2.3",
+    meaning: "baseline of KIST: the same with EWMA of 30 s and refills every 100 ms",
+    keys: r#"
+        circuit_policy = { kind = "ewma", form = "heap", half_life = "30 s" }
+        scheduler = { kind = "vanilla", outbuf_low = "16 KiB", outbuf_high = "32 KiB" }
+        edge_control = { kind = "windows", circuit_window = 1000, stream_window = 500 }
+        hop_control = "none"
+        throttle = "none"
+        channel_map = "shared"
+        refill = "100 ms"
+        refill_phase = "random"
+        refill_unblock = "none"
+        edge_queue_low = 64
+        edge_queue_high = 256
+        circuit_queue_most = 2500
+        authenticated_sendmes = false
+        optimistic_data = false
+    "#,
+};
+
+/// Today's Tor as far as it is here, with what today's consensus sets.
+///
+/// Source: C tor 0.4.9 `circuitmux_ewma.c` (`EWMA_DEFAULT_HALF_LIFE`, `EWMA_TICK_LEN_DEFAULT`), `scheduler_kist.c`
+/// (`KISTSchedRunInterval`: 10 ms, 2 ms by the consensus), `congestion_control_vegas.c`, `congestion_control_flow.c`,
+/// `congestion_control_common.c` (`cellq_low` 10, `cellq_high` 256), `token_bucket.c` (steps of some 16 ms),
+/// `TokenBucketRefillInterval` 100 ms, `circ_max_cell_queue_size` 2500, `sendme.c` (version 1); proposals 174, 289, 324.
+const TOR_0_4_9: Preset = Preset {
+    name: "tor-0.4.9-noconflux",
+    meaning: "today's Tor without Conflux: EWMA in ticks, KIST each 2 ms, Vegas with XON/XOFF, lazy buckets",
+    keys: r#"
+        circuit_policy = { kind = "ewma", form = "tick", half_life = "30 s" }
+        scheduler = { kind = "kist-deployed", interval = "2 ms" }
+        edge_control = { kind = "vegas", version = "0.4.9" }
+        hop_control = "none"
+        throttle = "none"
+        channel_map = "shared"
+        refill = "16 ms"
+        refill_phase = "random"
+        refill_unblock = "100 ms"
+        edge_queue_low = 10
+        edge_queue_high = 256
+        circuit_queue_most = 2500
+        authenticated_sendmes = true
+        optimistic_data = true
+    "#,
+};
+
+/// All of them, oldest first.
+pub(crate) const PRESETS: [Preset; 3] = [TOR_0_2_2, TOR_0_2_3, TOR_0_4_9];
+
+/// Their names.
+pub(crate) const NAMES: &[&str] = &[TOR_0_2_2.name, TOR_0_2_3.name, TOR_0_4_9.name];
+
+/// The key that names one.
+pub(crate) const KEY: &str = "preset";
+
+/// Puts the preset that `given` names over `base`; returns what it sets.
+///
+/// Keys that `section` does not have are left out. Its values count as defaults: a mistake is that of a key that
+/// somebody wrote.
+pub(crate) fn lay(base: &mut Table, given: &Table, section: &Section) -> Table {
+    let name = given.get(KEY).and_then(Node::as_text);
+    let Some(preset) = PRESETS.iter().find(|preset| Some(preset.name) == name) else {
+        // "none", or what the schema will refuse.
+        return Table::new();
+    };
+    let mut keys = preset.table();
+    keys.retain(|name, _| section.keys().any(|key| key.name == name));
+    merge(base, &keys);
+    keys
+}
+
+impl Preset {
+    /// Its keys, as if they were defaults.
+    pub(crate) fn table(&self) -> Table {
+        let keys = parse(self.keys).expect("a preset is TOML");
+        keys.into_iter().map(|(key, node)| (key, node.moved(&|_| Origin::Default))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema;
+
+    /// Otherwise a relay that has one preset above another's would be of no version.
+    #[test]
+    fn all_presets_have_the_same_keys() {
+        let keys = PRESETS.map(|preset| preset.table().into_keys().collect::<Vec<_>>());
+        assert!(keys.iter().all(|some| *some == keys[0]), "{keys:?}");
+    }
+
+    #[test]
+    fn relays_and_clients_know_their_keys() {
+        let known = |section: &Section, name: &str| section.keys().any(|key| key.name == name);
+        for key in PRESETS[0].table().keys() {
+            assert!(known(&schema::CLIENT, key) && known(&schema::CLIENTS, key), "{key}");
+            let relays = known(&schema::RELAY, key) && known(&schema::RELAYS, key);
+            assert_eq!(relays, key != "optimistic_data", "{key}");
+        }
+    }
+
+    #[test]
+    fn the_names_are_those_of_the_presets() {
+        assert_eq!(PRESETS.map(|preset| preset.name), NAMES);
+    }
+}

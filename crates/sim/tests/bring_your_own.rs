@@ -1,0 +1,56 @@
+//! The crate of docs/bring-your-own.md builds, runs, and prints what the page says.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// What stands in the page's blocks of `language`.
+fn blocks(page: &str, language: &str) -> Vec<String> {
+    let (mut blocks, mut open) = (Vec::new(), None::<String>);
+    for line in page.lines() {
+        match &mut open {
+            None if line == format!("```{language}") => open = Some(String::new()),
+            None => {}
+            Some(_) if line == "```" => blocks.extend(open.take()),
+            Some(block) => *block += &format!("{line}\n"),
+        }
+    }
+    assert!(open.is_none(), "a block does not end");
+    blocks
+}
+
+/// The page shows every line of the crate, in order, and the crate has every line of the page.
+#[test]
+fn the_page_shows_the_whole_crate() {
+    let page = read("docs/bring-your-own.md");
+    let file = |name: &str| read(&format!("examples/bring-your-own/{name}"));
+    assert_eq!(blocks(&page, "toml"), [file("Cargo.toml")]);
+    let sources = ["least_sent", "short_queues", "main"].map(|name| file(&format!("src/{name}.rs")));
+    assert_eq!(blocks(&page, "rust"), sources);
+}
+
+/// In the same target directory as this test, so that its dependencies are there already.
+#[test]
+fn the_crate_prints_what_the_page_says() {
+    let test = std::env::current_exe().expect("a test has a file");
+    // target/debug/deps/NAME
+    let target = test.ancestors().nth(3).expect("cargo built this test below its target directory");
+    let output = Command::new(env!("CARGO"))
+        .args(["run", "--locked", "--offline", "--color", "never", "--"])
+        .arg("../../scenarios/defenestrator/bottleneck.toml")
+        .current_dir(root().join("examples/bring-your-own"))
+        .env("CARGO_TARGET_DIR", target)
+        .output()
+        .expect("cargo built this test");
+    let [text, said] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    assert!(output.status.success(), "{said}");
+    assert!(!said.contains("warning"), "{said}");
+    assert_eq!(blocks(&read("docs/bring-your-own.md"), "text"), [text.into_owned()]);
+}
