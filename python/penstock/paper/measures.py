@@ -33,6 +33,7 @@ MEASURES = {
     "ttfb_s": Measure("transfers", "s", ("downloads", "sweep")),
     "ttlb_s": Measure("transfers", "s", ("downloads", "sweep")),
     "bytes_received": Measure("transfers", "B", ("downloads",)),
+    "written_bytes": Measure("relays", "B", ()),
     "queue_cells": Measure("circuits", "cells", ("circuit-queue",)),
     "window_kept": Measure("circuits", "", (), sawtooth.Epoch.kept),
     "epoch_length": Measure("circuits", "", (), sawtooth.Epoch.length),
@@ -43,10 +44,14 @@ MEASURES = {
     "outbuf_s": Measure("cells", "s", ("stations", "life-cycle")),
     "kernel_out_s": Measure("cells", "s", ("stations", "waits")),
     "tor_s": Measure("cells", "s", ("waits",), of_cells=waits.in_tor),
+    "tor_at_10_ms": Measure("cells", "", ("waits",), of_cells=waits.at_timer),
     "circuit_wait_s": Measure("cells", "s", ("waits",), of_cells=waits.of_circuit),
     "kernel_out_share": Measure("cells", "", ("stations",), of_cells=waits.kernel_out_share),
 }
 """What a claim may be about: downloads after the warm-up, queues, the sawtooth of a window, tracked cells."""
+
+EVERY = "*"
+"""All workloads together."""
 
 _OF_ALL = {"bytes_received"}
 """What cut-off and failed downloads have too; the other measures of downloads are about whole ones."""
@@ -63,7 +68,11 @@ STATISTICS = (*_QUANTILES, "mean", "min", "max", "sum", SHARE)
 def sample(result: Result, measure: str, variant: str, workload: str, hop: str) -> pl.DataFrame:
     """Every value of a measure under one variant: columns `network`, `seed`, `value`."""
     table, _, _, of_epoch, of_cells = MEASURES[measure]
-    mine = (pl.col("variant") == variant) & (pl.col("workload") == workload)
+    mine = (pl.col("variant") == variant) & (pl.lit(workload == EVERY) | (pl.col("workload") == workload))
+    if table == "relays":
+        of_relay = (pl.col("variant") == variant) & (pl.col("relay") == hop)
+        values = result.relays.filter(of_relay).cast({"seed": pl.Int64})
+        return values.select(*PAIR, value=pl.col(measure).cast(pl.Float64))
     if table == "transfers":
         whole = pl.lit(measure in _OF_ALL) | (pl.col("outcome") == "ok")
         rows = summary.after_warmup(result.transfers).filter(whole)

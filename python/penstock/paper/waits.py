@@ -24,8 +24,14 @@ def in_tor(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
     return cells.filter(pl.col("hop") == hop).select("network", "seed", value=IN_TOR)
 
 
+def at_timer(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
+    """Whether each cell left Tor when a timer of 10 ms fired that its arrival had set [0 or 1]."""
+    there = cells.filter((pl.col("hop") == hop) & IN_TOR.is_not_null())
+    return there.select("network", "seed", value=IN_TOR.is_between(0.0095, 0.0105).cast(pl.Float64))
+
+
 def of_circuit(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
-    """How long each cell that reached a hop waited at the relays before it [s]."""
+    """How long each cell that reached a hop waited at all relays that it left [s]."""
     reached = cells.filter(pl.col("hop") == hop).select(CELL)
     waits = cells.filter(pl.col("nic_out_ns").is_not_null()).select(*CELL, value=IN_RELAY)
     return (
