@@ -19,6 +19,7 @@ from penstock.figures import sweep
 from penstock.output import Job, OutputDir
 from penstock.paper import Claim, Claims, judge, load, runner, table
 from penstock.paper.judge import FAILS, HOLDS, NEEDS_NETWORK, NOT_GATED, NOT_YET, UNDECIDED, cannot_be_judged
+from penstock.paper.measures import EVERY
 from penstock.result import Result
 
 HEAD = 'paper = "made-up"\ntitle = "Made up"\n[scale.small]\nduration_s = 30\n'
@@ -60,7 +61,8 @@ def test_the_claims_of_a_shipped_paper_fit_its_scenarios(name: str) -> None:
                 continue
             assert set(claim.variants) <= set(text), claim.id
             for side in claim.sides:
-                assert f"[workloads.{side.workload}]" in text[side.variants[0]], claim.id
+                workload = "" if side.workload == EVERY else side.workload
+                assert f"[workloads.{workload}" in text[side.variants[0]], claim.id
         # What --scale scales is what the scenario says, or scaling by 1 would change it.
         assert scenario in claims.scales
         what = claims.scales[scenario]

@@ -32,5 +32,12 @@ def test_a_share_is_that_of_all_that_left_the_relay() -> None:
     assert waits.kernel_out_share(cells(), "guard")["value"].to_list() == pytest.approx([0.3])
 
 
+def test_a_step_is_made_of_those_that_leave_when_a_timer_of_10_ms_fires() -> None:
+    queues = [(0.0, 0.0094), (0.01, 0.0), (0.004, 0.0061), (0.0, 0.02)]
+    there = pl.DataFrame(queues, ["circuit_queue_s", "outbuf_s"], orient="row")
+    there = there.with_columns(network=pl.lit(""), seed=1, hop=pl.lit("middle"))
+    assert waits.at_timer(there, "middle")["value"].to_list() == [0.0, 1.0, 1.0, 0.0]
+
+
 def test_time_in_tor_is_that_of_both_queues() -> None:
     assert waits.in_tor(cells(), "exit")["value"].to_list() == pytest.approx([0.3, 0.0])
