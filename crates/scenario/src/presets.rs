@@ -10,7 +10,9 @@ pub(crate) struct Preset {
     pub(crate) name: &'static str,
     /// What it stands for, in a line.
     pub(crate) meaning: &'static str,
-    /// Its keys, in TOML. All presets have the same ones, so that one replaces all of another.
+    /// What it is where it says nothing itself.
+    over: Option<&'static Preset>,
+    /// Its own keys, in TOML. With those below all presets have the same ones, so that one replaces all of another.
     keys: &'static str,
 }
 
@@ -23,6 +25,7 @@ pub(crate) struct Preset {
 const TOR_0_2_2: Preset = Preset {
     name: "tor-0.2.2",
     meaning: "baseline of DefenestraTor, EWMA and throttling: round robin, fixed windows, refills once a second",
+    over: None,
     keys: r#"
         circuit_policy = "round-robin"
         scheduler = { kind = "vanilla", outbuf_low = "16 KiB", outbuf_high = "32 KiB" }
@@ -49,21 +52,10 @@ const TOR_0_2_2: Preset = Preset {
 const TOR_0_2_3: Preset = Preset {
     name: "tor-0.2.3",
     meaning: "baseline of KIST: the same with EWMA of 30 s and refills every 100 ms",
+    over: Some(&TOR_0_2_2),
     keys: r#"
         circuit_policy = { kind = "ewma", form = "heap", half_life = "30 s" }
-        scheduler = { kind = "vanilla", outbuf_low = "16 KiB", outbuf_high = "32 KiB" }
-        edge_control = { kind = "windows", circuit_window = 1000, stream_window = 500 }
-        hop_control = "none"
-        throttle = "none"
-        channel_map = "shared"
         refill = "100 ms"
-        refill_phase = "random"
-        refill_unblock = "none"
-        edge_queue_low = 64
-        edge_queue_high = 256
-        circuit_queue_most = 2500
-        authenticated_sendmes = false
-        optimistic_data = false
     "#,
 };
 
@@ -76,6 +68,7 @@ const TOR_0_2_3: Preset = Preset {
 const TOR_0_4_9: Preset = Preset {
     name: "tor-0.4.9-noconflux",
     meaning: "today's Tor without Conflux: EWMA in ticks, KIST each 2 ms, Vegas with XON/XOFF, lazy buckets",
+    over: None,
     keys: r#"
         circuit_policy = { kind = "ewma", form = "tick", half_life = "30 s" }
         scheduler = { kind = "kist-deployed", interval = "2 ms" }
@@ -122,8 +115,10 @@ pub(crate) fn lay(base: &mut Table, given: &Table, section: &Section) -> Table {
 impl Preset {
     /// Its keys, as if they were defaults.
     pub(crate) fn table(&self) -> Table {
-        let keys = parse(self.keys).expect("a preset is TOML");
-        keys.into_iter().map(|(key, node)| (key, node.moved(&|_| Origin::Default))).collect()
+        let own = parse(self.keys).expect("a preset is TOML");
+        let mut table = self.over.map(Preset::table).unwrap_or_default();
+        table.extend(own.into_iter().map(|(key, node)| (key, node.moved(&|_| Origin::Default))));
+        table
     }
 }
 

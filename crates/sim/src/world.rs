@@ -148,8 +148,9 @@ impl<'a> World<'a> {
 
     pub(crate) fn run(mut self, control: &Control) -> Result<crate::Outcome, Error> {
         let end = Instant::ZERO + self.scenario.run.duration;
-        let lookahead = if control.is_one_by_one() { TICK } else { self.net.lookahead };
-        self.net.longest_train = if control.is_one_by_one() { 1 } else { u32::MAX };
+        if control.is_one_by_one() {
+            self.net.one_by_one();
+        }
         let mut looked = 0;
         loop {
             let looks = self.next_sample.min(self.next_trace).min(self.next_question);
@@ -161,7 +162,7 @@ impl<'a> World<'a> {
                 }
                 continue;
             };
-            let horizon = (start + lookahead).min(barrier + TICK);
+            let horizon = (start + self.net.lookahead).min(barrier + TICK);
             while let Some(rank) = self.net.agenda.take(horizon) {
                 self.act(rank, horizon);
                 if self.net.handled - looked >= STEPS_PER_LOOK {

@@ -5,7 +5,7 @@ use crate::diag::{Diag, TcpInfo};
 use crate::link::LinkConfig;
 use crate::pair::Pair;
 use crate::row::{LimitsRow, limits_sample, referee, rtt_s, totals};
-use crate::socket::{Congestion, dial};
+use crate::socket::{Congestion, OWN_BUFFERS, dial_eager};
 use crate::tcp::{PORT, Receiver};
 use penstock_units::{Bytes, Duration, Seed};
 use std::io::{ErrorKind, Write};
@@ -28,21 +28,14 @@ pub struct Experiment {
 
 /// Most that is written at once [B].
 const MOST: usize = 4 << 20;
-/// Buffers as Linux comes.
-const SETTINGS: [(&str, &str); 3] =
-    [("tcp_wmem", "4096 16384 4194304"), ("tcp_rmem", "4096 131072 6291456"), ("tcp_no_metrics_save", "1")];
 
 /// Runs it. The calling thread must be the process's only one; a process can run one experiment.
 pub fn run(experiment: &Experiment) -> Result<LimitsRow, String> {
-    let pair = Pair::join(experiment.link, Seed(1), &SETTINGS, experiment.spin)?;
+    let pair = Pair::join(experiment.link, Seed(1), &OWN_BUFFERS, experiment.spin)?;
     let receiver = Receiver::listen(&pair, u64::MAX)?;
     let diag = Diag::new().map_err(|error| format!("sock_diag is refused here: {error}"))?;
     let start = pair.clock.now();
-    let mut socket = dial(SocketAddrV4::new(pair.address(1), PORT), Congestion::Cubic)?;
-    socket
-        .set_nonblocking(true)
-        .and_then(|()| socket.set_nodelay(true))
-        .map_err(|error| error.to_string())?;
+    let socket = dial_eager(SocketAddrV4::new(pair.address(1), PORT))?;
     let block = vec![0; MOST];
     let ask = || diag.info(&socket).ok_or("the kernel says nothing of the socket");
     let mut samples = Vec::new();
@@ -60,7 +53,6 @@ pub fn run(experiment: &Experiment) -> Result<LimitsRow, String> {
         samples.push(limits_sample(now, start, &before, written as u64, &ask()?));
     }
     let bytes = receiver.bytes();
-    let _ = socket.flush();
     let _ = socket.shutdown(Shutdown::Both);
     let parted = pair.part()?;
     Ok(LimitsRow {

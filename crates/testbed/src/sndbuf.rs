@@ -5,7 +5,7 @@ use crate::diag::Diag;
 use crate::link::LinkConfig;
 use crate::pair::Pair;
 use crate::row::{SndbufRow, referee, rtt_s, sndbuf_sample, totals};
-use crate::socket::{Congestion, dial};
+use crate::socket::{Congestion, OWN_BUFFERS, dial_eager};
 use crate::tcp::{PORT, Receiver};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use penstock_units::{DataRate, Duration, Instant, Seed};
@@ -35,21 +35,14 @@ pub struct Experiment {
 const QUANTUM: usize = 16 << 10;
 /// How often an application with little to send writes.
 const TICK: Duration = Duration::from_millis(10);
-/// Buffers as Linux comes.
-const SETTINGS: [(&str, &str); 3] =
-    [("tcp_wmem", "4096 16384 4194304"), ("tcp_rmem", "4096 131072 6291456"), ("tcp_no_metrics_save", "1")];
 
 /// Runs it. The calling thread must be the process's only one; a process can run one experiment.
 pub fn run(experiment: &Experiment) -> Result<SndbufRow, String> {
-    let pair = Pair::join(experiment.link, Seed(1), &SETTINGS, experiment.spin)?;
+    let pair = Pair::join(experiment.link, Seed(1), &OWN_BUFFERS, experiment.spin)?;
     let receiver = Receiver::listen(&pair, u64::MAX)?;
     let diag = Diag::new().map_err(|error| format!("sock_diag is refused here: {error}"))?;
     let start = pair.clock.now();
-    let socket = dial(SocketAddrV4::new(pair.address(1), PORT), Congestion::Cubic)?;
-    socket
-        .set_nonblocking(true)
-        .and_then(|()| socket.set_nodelay(true))
-        .map_err(|error| error.to_string())?;
+    let socket = dial_eager(SocketAddrV4::new(pair.address(1), PORT))?;
     let stop = Arc::new(AtomicBool::new(false));
     let application = {
         let writer = Writer {

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from penstock import stats, summary
@@ -31,14 +34,10 @@ def draw(result: Result) -> Picture | None:
                 look: summary.sample(result.transfers, variant, workload, metric).to_numpy()
                 for variant, look in styles.items()
             }
-            handles = []
-            for look, values in samples.items():
-                x, y = steps(values)
-                handles += axes.step(x, y, where="post", color=look.colour, linestyle=look.line, linewidth=1.7)
+            handles = draw_distributions(axes, samples)
             axes.set_title(f"({next(letters)}) {workload}: {metric.title}")
             axes.set_xlabel(f"{metric.title} [s]")
             axes.set_xlim(0, _right_edge(samples))
-            axes.set_ylim(0, 1.02)
         row[0].set_ylabel("fraction of downloads")
     legend_above(figure, handles, [look.label for look in styles.values()])
     caption = (
@@ -49,7 +48,17 @@ def draw(result: Result) -> Picture | None:
     return Picture("downloads", "How long downloads take", caption, figure)
 
 
-def steps(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def draw_distributions(axes: Axes, samples: Mapping[Look, NDArray[np.float64]]) -> list[Artist]:
+    """The distribution function of each sample in its look."""
+    handles: list[Artist] = []
+    for look, values in samples.items():
+        x, y = _steps(values)
+        handles += axes.step(x, y, where="post", color=look.colour, linestyle=look.line, linewidth=1.7)
+    axes.set_ylim(0, 1.02)
+    return handles
+
+
+def _steps(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The distribution function from zero on, thinned where no eye would see it."""
     x, y = stats.ecdf(values)
     if len(x) > MAX_STEPS:

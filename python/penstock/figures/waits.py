@@ -6,8 +6,9 @@ import numpy as np
 import polars as pl
 from matplotlib.artist import Artist
 from matplotlib.ticker import FixedLocator, NullLocator
+from numpy.typing import NDArray
 
-from penstock.figures.downloads import steps
+from penstock.figures.downloads import draw_distributions
 from penstock.figures.picture import Picture
 from penstock.figures.style import grid_of, legend_above, looks
 from penstock.paper import waits
@@ -30,18 +31,15 @@ def draw(result: Result) -> Picture | None:
     figure, [row] = grid_of(1, 3, 3.1, 2.9, sharey=True)
     styles = looks(result.variants)
     samples = {
-        title: {name: cells.filter(where, variant=name).select(value)[:, 0] for name in styles}
+        title: {look: _shown(cells.filter(where, variant=name).select(value)[:, 0]) for name, look in styles.items()}
         for title, (where, value) in PANELS.items()
     }
     samples["wait on the whole circuit"] = {
-        name: waits.of_circuit(cells.filter(variant=name), "client")["value"] for name in styles
+        look: _shown(waits.of_circuit(cells.filter(variant=name), "client")["value"]) for name, look in styles.items()
     }
     handles: list[Artist] = []
     for axes, letter, (title, values) in zip(row, "abc", samples.items(), strict=True):
-        handles = []
-        for name, look in styles.items():
-            x, y = steps(np.clip(values[name].to_numpy(), LEAST, None))
-            handles += axes.step(x, y, where="post", color=look.colour, linestyle=look.line, linewidth=1.7)
+        handles = draw_distributions(axes, values)
         axes.set_title(f"({letter}) {title}")
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(FixedLocator([1e-4, 1e-3, 1e-2, 0.1, 1, 10]))
@@ -49,7 +47,6 @@ def draw(result: Result) -> Picture | None:
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xlim(LEAST, MOST)
         axes.set_xlabel("wait of a cell [s]")
-        axes.set_ylim(0, 1.02)
     row[0].set_ylabel("fraction of cells")
     legend_above(figure, handles, [look.label for look in styles.values()])
     caption = (
@@ -58,3 +55,7 @@ def draw(result: Result) -> Picture | None:
         "the exit for becoming a cell. Of all workloads and seeds; logarithmic, from 0.1 ms on."
     )
     return Picture("waits", "How long cells wait", caption, figure)
+
+
+def _shown(values: pl.Series) -> NDArray[np.float64]:
+    return values.clip(LEAST).to_numpy()

@@ -68,11 +68,9 @@ STATISTICS = (*_QUANTILES, "mean", "min", "max", "sum", SHARE)
 def sample(result: Result, measure: str, variant: str, workload: str, hop: str) -> pl.DataFrame:
     """Every value of a measure under one variant: columns `network`, `seed`, `value`."""
     table, _, _, of_epoch, of_cells = MEASURES[measure]
-    mine = (pl.col("variant") == variant) & (pl.lit(workload == EVERY) | (pl.col("workload") == workload))
-    if table == "relays":
-        of_relay = (pl.col("variant") == variant) & (pl.col("relay") == hop)
-        values = result.relays.filter(of_relay).cast({"seed": pl.Int64})
-        return values.select(*PAIR, value=pl.col(measure).cast(pl.Float64))
+    mine = pl.col("variant") == variant
+    if table != "relays" and workload != EVERY:
+        mine &= pl.col("workload") == workload
     if table == "transfers":
         whole = pl.lit(measure in _OF_ALL) | (pl.col("outcome") == "ok")
         rows = summary.after_warmup(result.transfers).filter(whole)
@@ -82,6 +80,8 @@ def sample(result: Result, measure: str, variant: str, workload: str, hop: str) 
             .select("network", pl.col("seed").cast(pl.Int64), "value")
             .drop_nulls()
         )
+    elif table == "relays":
+        rows = result.relays.filter(pl.col("relay") == hop)
     else:
         rows = (result.circuits if table == "circuits" else result.cells).filter(pl.col("hop") == hop)
     rows = rows.filter(mine).cast({"seed": pl.Int64})

@@ -50,7 +50,7 @@ pub(crate) struct Net {
     conns: Slab<Conn>,
     generations: u32,
     /// Most segments that travel as one train [segment].
-    pub(crate) longest_train: u32,
+    longest_train: u32,
     /// Connections that neither side needs, to be removed at the next barrier.
     finished: Vec<u32>,
     wires: Wires,
@@ -137,6 +137,11 @@ impl Net {
             fetched: false,
             news: Vec::new(),
         }
+    }
+
+    /// From now on no host runs ahead of another, and every segment travels alone.
+    pub(crate) fn one_by_one(&mut self) {
+        (self.lookahead, self.longest_train) = (TICK, 1);
     }
 
     pub(crate) fn now(&self) -> Instant {

@@ -5,8 +5,8 @@ use penstock_units::{Bytes, DataRate, Instant};
 /// Beyond this a packet carries data, up to this it is an ACK [B].
 const LARGE: u64 = 200;
 
-/// Lengths of trains, so that no room need be divided by a packet's time [packet].
-const TRAINS: [u32; 4] = [44, 16, 4, 1];
+/// Lengths of trains above one, so that no room need be divided by a packet's time [packet].
+const TRAINS: [u32; 3] = [44, 16, 4];
 
 /// One direction of a link: packets leave one after the other at its rate.
 ///
@@ -50,7 +50,7 @@ impl Wire {
         let waiting = self.free_at.as_nanos().saturating_sub(now.as_nanos());
         let each = self.nanos_for(bytes);
         let fits = |count: &&u32| waiting + u64::from(**count) * each <= self.depth;
-        TRAINS.iter().find(fits).copied().unwrap_or(u32::from(waiting == 0))
+        TRAINS.iter().find(fits).copied().unwrap_or(u32::from(self.has_room(now, bytes)))
     }
 
     /// When a packet of `bytes` that joins the queue now has left.

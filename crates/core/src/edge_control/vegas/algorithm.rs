@@ -145,7 +145,7 @@ impl Vegas {
 
     fn start_slowly(&mut self, queued: u64) {
         if queued >= self.config.gamma.into() || self.blocked {
-            self.cwnd = self.bdp + u64::from(self.config.gamma);
+            self.cwnd = self.bdp.saturating_add(self.config.gamma.into());
             self.slow_start = false;
         } else if self.full {
             let step = self.limited_slow_start();
@@ -175,7 +175,7 @@ impl Vegas {
     fn steer(&mut self, queued: u64) {
         let step = u64::from(self.config.cwnd_inc);
         if queued > self.config.delta.into() {
-            self.cwnd = (self.bdp + u64::from(self.config.delta)).saturating_sub(step);
+            self.cwnd = self.bdp.saturating_add(self.config.delta.into()).saturating_sub(step);
         } else if queued > self.config.beta.into() || self.blocked {
             self.cwnd = self.cwnd.saturating_sub(step);
         } else if self.full && queued < self.config.alpha.into() {
