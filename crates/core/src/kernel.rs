@@ -54,7 +54,7 @@ pub trait Kernel<C: Cell> {
     fn write(&mut self, channel: ChannelKey, cells: &mut VecDeque<C>, limit: Bytes) -> Bytes;
 
     /// What the kernel knows of the channel's socket.
-    fn socket_info(&self, channel: ChannelKey) -> SocketInfo;
+    fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo;
 
     /// Which readiness of the channel to report.
     fn want(&mut self, channel: ChannelKey, interest: Interest);

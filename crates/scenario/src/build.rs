@@ -374,6 +374,7 @@ fn costs(cpu: &Node) -> Option<Costs> {
         call: view.span("call"),
         record: view.span("record"),
         look: view.span("look"),
+        query: view.span("query"),
     })
 }
 

@@ -220,6 +220,8 @@ pub struct Costs {
     pub record: Duration,
     /// Each circuit that a policy looks at [ns].
     pub look: Duration,
+    /// Each question about a socket's buffer, queue and TCP state, which KIST asks of each channel in a round [ns].
+    pub query: Duration,
 }
 
 /// A relay.

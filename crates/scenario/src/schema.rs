@@ -207,6 +207,7 @@ const CPU: Section = Section {
         key("call", Form::Span { zero: true }, Default("'0 s'"), "each system call that reads or writes"),
         key("record", Form::Span { zero: true }, Default("'0 s'"), "each TLS record read or written"),
         key("look", Form::Span { zero: true }, Default("'0 s'"), "each circuit that the policy looks at"),
+        key("query", Form::Span { zero: true }, Default("'0 s'"), "each time the scheduler asks about a socket; KIST measured 0.914 us"),
     ]],
 };
 

@@ -2,7 +2,8 @@
 //!
 //! A relay is asked several times in a sample, and the answer given most often goes into the record.
 //! Each answer is the last station of a cell's way at which something waits, since whatever waits
-//! there fills all stations before it.
+//! there fills all stations before it; but an empty bucket comes before TCP. What a refill allows at once may be more
+//! than a congestion window, and then waits in a socket although the bucket decides how much there is.
 
 use penstock_core::Bounds;
 
@@ -14,10 +15,10 @@ pub(crate) const ASKED_PER_SAMPLE: u32 = 20;
 pub(crate) enum Bound {
     /// More than a packet waits for its access link, in either direction.
     Link,
-    /// A socket holds bytes that TCP does not send: its congestion window or the peer's.
-    Tcp,
     /// A token bucket is empty.
     Bucket,
+    /// A socket holds bytes that TCP does not send: its congestion window or the peer's.
+    Tcp,
     /// The processor has a queue.
     Cpu,
     /// A circuit has cells but no credit for the next hop.
@@ -26,7 +27,7 @@ pub(crate) enum Bound {
     Window,
 }
 
-const ALL: [Bound; 6] = [Bound::Link, Bound::Tcp, Bound::Bucket, Bound::Cpu, Bound::Credit, Bound::Window];
+const ALL: [Bound; 6] = [Bound::Link, Bound::Bucket, Bound::Tcp, Bound::Cpu, Bound::Credit, Bound::Window];
 
 impl Bound {
     /// As it is written in `relays.parquet`.
@@ -52,7 +53,7 @@ pub(crate) struct Below {
 
 /// What holds a relay back; nothing if it is idle.
 pub(crate) fn bound(below: Below, tor: Bounds) -> Option<Bound> {
-    let waits = [below.link, below.tcp, tor.bucket, below.cpu, tor.credit, tor.window];
+    let waits = [below.link, tor.bucket, below.tcp, below.cpu, tor.credit, tor.window];
     ALL.into_iter().zip(waits).find_map(|(bound, waits)| waits.then_some(bound))
 }
 
@@ -82,6 +83,9 @@ mod tests {
         let below = Below { link: false, tcp: false, cpu: true };
         assert_eq!(bound(below, tor), Some(Bound::Bucket));
         assert_eq!(bound(Below { link: true, ..below }, tor), Some(Bound::Link));
+        assert_eq!(bound(Below { tcp: true, ..below }, tor), Some(Bound::Bucket));
+        let no_bucket = Bounds { bucket: false, ..tor };
+        assert_eq!(bound(Below { tcp: true, ..below }, no_bucket), Some(Bound::Tcp));
         assert_eq!(bound(below, Bounds::default()), Some(Bound::Cpu));
         assert_eq!(bound(Below::default(), Bounds::default()), None);
     }

@@ -139,7 +139,7 @@ impl<C: Cell, K: Kernel<C>> Host for Lend<'_, C, K> {
         Flushed { bytes, refused, throttled: false }
     }
 
-    fn socket_info(&self, channel: ChannelKey) -> SocketInfo {
+    fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo {
         self.kernel.socket_info(channel)
     }
 

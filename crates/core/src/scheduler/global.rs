@@ -28,7 +28,7 @@ pub struct NoLimits;
 impl WriteLimits for NoLimits {
     const UNFLUSHED: Bytes = Bytes::kib(16);
 
-    fn collect(&mut self, _now: Instant, _pending: &[ChannelKey], _host: &dyn Host) {}
+    fn collect(&mut self, _now: Instant, _pending: &[ChannelKey], _host: &mut dyn Host) {}
     fn left(&mut self, _channel: ChannelKey) -> Bytes {
         super::write::ALL
     }

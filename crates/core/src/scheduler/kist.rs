@@ -74,7 +74,7 @@ impl Socket {
 impl WriteLimits for KernelLimits {
     const UNFLUSHED: Bytes = Bytes::ZERO;
 
-    fn collect(&mut self, now: Instant, pending: &[ChannelKey], host: &dyn Host) {
+    fn collect(&mut self, now: Instant, pending: &[ChannelKey], host: &mut dyn Host) {
         self.round += 1;
         let (round, sockets) = (self.round, &mut self.sockets);
         let mut drained = Bytes::ZERO;

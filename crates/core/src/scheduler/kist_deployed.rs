@@ -44,7 +44,7 @@ pub struct WindowLimit {
 }
 
 impl ChannelLimit for WindowLimit {
-    fn limit(&self, channel: ChannelKey, host: &dyn Host) -> Bytes {
+    fn limit(&self, channel: ChannelKey, host: &mut dyn Host) -> Bytes {
         window_limit(&host.socket_info(channel), host.outbuf(channel), self.factor)
     }
 }

@@ -36,7 +36,7 @@ impl OutbufLimit {
 }
 
 impl ChannelLimit for OutbufLimit {
-    fn limit(&self, channel: ChannelKey, host: &dyn Host) -> Bytes {
+    fn limit(&self, channel: ChannelKey, host: &mut dyn Host) -> Bytes {
         OutbufLimit::of(host.outbuf(channel))
     }
 }

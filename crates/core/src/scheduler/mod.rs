@@ -58,7 +58,7 @@ pub trait Host {
     /// allow in one go (the I/O quantum). A channel that they allow nothing waits for a refill.
     fn flush(&mut self, channel: ChannelKey, limit: Bytes) -> Flushed;
     /// What the kernel says of the channel's socket.
-    fn socket_info(&self, channel: ChannelKey) -> SocketInfo;
+    fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo;
     /// Asks the kernel to say when the channel is writable, or not to.
     fn want_writable(&mut self, channel: ChannelKey, wanted: bool);
 }

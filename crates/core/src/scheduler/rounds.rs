@@ -24,7 +24,7 @@ pub trait WriteLimits: fmt::Debug + Send {
     /// What may wait in the output buffer of a channel that kernel or token buckets hold back [B].
     const UNFLUSHED: Bytes;
     /// A round begins, for these channels.
-    fn collect(&mut self, now: Instant, pending: &[ChannelKey], host: &dyn Host);
+    fn collect(&mut self, now: Instant, pending: &[ChannelKey], host: &mut dyn Host);
     /// What may still be sent over a channel of the round [B].
     fn left(&mut self, channel: ChannelKey) -> Bytes;
     /// A cell is going to be written, TLS included [B]; the limit may be overrun by less than a record.

@@ -24,7 +24,7 @@ const UNWRITTEN: Bytes = Bytes::new(8 * CELL);
 /// How much a run may move to a channel's output buffer.
 pub trait ChannelLimit: fmt::Debug + Send {
     /// For `channel`, asked once in a run [B].
-    fn limit(&self, channel: ChannelKey, host: &dyn Host) -> Bytes;
+    fn limit(&self, channel: ChannelKey, host: &mut dyn Host) -> Bytes;
 }
 
 /// Serves the channels that have cells, an interval after the last run, or at once if that is over.

@@ -179,7 +179,7 @@ impl Kernel<TestCell> for Host {
         bytes
     }
 
-    fn socket_info(&self, channel: ChannelKey) -> SocketInfo {
+    fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo {
         let end = &self.ends[&channel];
         let queued = Bytes::new(size(&end.sending));
         SocketInfo {

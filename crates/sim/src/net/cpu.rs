@@ -1,7 +1,7 @@
 //! The processor of a host: one queue, in which its Tor's work waits.
 //!
 //! A turn of a ready socket, or of a timer, happens when the processor is free, and keeps it busy for as long as its
-//! cells, system calls, TLS records and the policy's looks cost. What a turn does takes effect at its
+//! cells, system calls, TLS records, the policy's looks and the scheduler's questions about sockets cost. What a turn does takes effect at its
 //! beginning; what it delays is the next turn. The kernel's own work, TCP and interrupts, is free.
 
 use penstock_scenario::model::Costs;
@@ -26,6 +26,8 @@ pub(crate) struct Work {
     pub(crate) calls: u64,
     pub(crate) cells: u64,
     pub(crate) records: u64,
+    /// What a socket can send, asked once.
+    pub(crate) queries: u64,
 }
 
 impl Cpu {
@@ -40,8 +42,9 @@ impl Cpu {
 
     /// So many system calls moved so many cells in so many TLS records.
     pub(crate) fn charge(&mut self, work: Work) {
-        let Costs { call, cell, record, .. } = self.costs;
-        self.turn += work.calls * nanos(call) + work.cells * nanos(cell) + work.records * nanos(record);
+        let Costs { call, cell, record, query, look: _ } = self.costs;
+        let moved = work.calls * nanos(call) + work.cells * nanos(cell) + work.records * nanos(record);
+        self.turn += moved + work.queries * nanos(query);
     }
 
     /// The turn is over, and policies have looked at so many circuits since the beginning.
@@ -60,17 +63,18 @@ mod tests {
     #[test]
     fn turns_queue_behind_each_other() {
         let micros = Duration::from_micros;
-        let mut cpu =
-            Cpu::new(Costs { cell: micros(3), call: micros(2), record: micros(1), look: micros(5) });
+        let costs =
+            Costs { cell: micros(3), call: micros(2), record: micros(1), look: micros(5), query: micros(7) };
+        let mut cpu = Cpu::new(costs);
         let now = Instant::from_millis(1);
         assert_eq!(cpu.busy_until(now), None);
-        cpu.charge(Work { calls: 1, cells: 4, records: 2 });
+        cpu.charge(Work { calls: 1, cells: 4, records: 2, queries: 0 });
         cpu.end_turn(now, 0);
         assert_eq!(cpu.busy_until(now), Some(now + micros(16)));
-        cpu.charge(Work { calls: 1, ..Work::default() });
+        cpu.charge(Work { calls: 1, queries: 2, ..Work::default() });
         cpu.end_turn(now, 3);
-        assert_eq!(cpu.busy_until(now), Some(now + micros(16 + 17)));
-        assert_eq!(cpu.busy_until(now + micros(33)), None);
+        assert_eq!(cpu.busy_until(now), Some(now + micros(16 + 31)));
+        assert_eq!(cpu.busy_until(now + micros(47)), None);
         cpu.end_turn(now + micros(50), 4);
         assert_eq!(cpu.busy_until(now + micros(50)), Some(now + micros(55)));
     }

@@ -104,8 +104,9 @@ impl Kernel<SimCell> for HostKernel<'_> {
         Bytes::new(accepted)
     }
 
-    fn socket_info(&self, channel: ChannelKey) -> SocketInfo {
+    fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo {
         let Some(sock) = self.channel(channel) else { return SocketInfo::default() };
+        self.net.charge(self.rank, Work { queries: 1, ..Work::default() });
         let info = self.net.tcp_info(sock);
         SocketInfo {
             capacity: Bytes::new(info.send_capacity),

@@ -176,7 +176,7 @@ impl Kernel<LinuxCell> for LinuxKernel {
         }
     }
 
-    fn socket_info(&self, channel: ChannelKey) -> SocketInfo {
+    fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo {
         let channel = self.channels.get(&channel);
         let info = channel.zip(self.diag.as_ref()).and_then(|(channel, diag)| diag.info(&channel.socket));
         let Some(info) = info else { return SocketInfo::default() };

@@ -220,7 +220,7 @@ impl Host for World {
         Flushed { bytes: Bytes::new(bytes), refused, throttled: false }
     }
 
-    fn socket_info(&self, channel: ChannelKey) -> SocketInfo {
+    fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo {
         self.acts.borrow_mut().push(Act::Asked(channel.0));
         self.see(channel).info
     }
