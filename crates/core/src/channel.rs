@@ -2,10 +2,12 @@
 
 use crate::cell::{Cell, CircId, PeerId};
 use crate::circuit_policy::AnyCircuitPolicy;
+use crate::delay::Delay;
+use crate::hop_control::HopOffer;
 use crate::kernel::Interest;
 use crate::keys::CircuitIndex;
 use crate::token_bucket::TokenBucket;
-use penstock_units::Bytes;
+use penstock_units::{Bytes, Instant};
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
 
@@ -15,7 +17,13 @@ pub(crate) struct Channel<C> {
     pub(crate) peer: PeerId,
     /// The peer is a client: it may be throttled.
     pub(crate) to_client: bool,
+    /// A client is at one of its ends.
+    pub(crate) with_client: bool,
     pub(crate) open: bool,
+    /// What its two ends know of the control of hops.
+    pub(crate) hops: Option<HopOffer>,
+    /// How long cells wait in the output buffer, if anyone asks.
+    pub(crate) delay: Option<Box<Delay>>,
     /// Cells that left their circuit queues.
     pub(crate) outbuf: VecDeque<C>,
     pub(crate) policy: AnyCircuitPolicy,
@@ -34,6 +42,14 @@ pub(crate) struct Buckets {
 }
 
 impl<C: Cell> Channel<C> {
+    /// Puts a cell at the end of the output buffer.
+    pub(crate) fn push(&mut self, now: Instant, cell: C) {
+        if let Some(delay) = &mut self.delay {
+            delay.on_queued(now);
+        }
+        self.outbuf.push_back(cell);
+    }
+
     /// What is in the output buffer: all cells of a channel have one size.
     pub(crate) fn outbuf_len(&self) -> Bytes {
         let size = self.outbuf.front().map_or(0, Cell::wire_size);

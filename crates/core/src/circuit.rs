@@ -1,12 +1,12 @@
 //! A circuit as one relay has it: two legs, a queue for each direction, perhaps an edge.
 
-use crate::cell::{Cell, CircId};
+use crate::cell::{Cell, CircId, Command};
 use crate::circuit_policy::PriorityClass;
-use crate::edge_control::AnyEdgeControl;
-use crate::hop_control::AnyHopControl;
+use crate::edge_control::{Agreement, AnyEdgeControl};
+use crate::hop_control::{AnyHopControl, HopControl, Source};
 use crate::keys::{ChannelKey, Direction, StreamKey};
+use penstock_units::Cells;
 use std::collections::VecDeque;
-use std::num::NonZeroU8;
 
 /// Where a circuit continues.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +21,56 @@ pub(crate) struct Lane<C> {
     /// Where its cells go.
     pub(crate) to: Option<Leg>,
     /// Cells that wait for the channel.
-    pub(crate) queue: VecDeque<C>,
+    pub(crate) queue: VecDeque<Queued<C>>,
+    /// How many of them are the link's own, and need no credit.
+    unlimited: usize,
     pub(crate) hop: AnyHopControl,
+}
+
+/// A cell in a circuit's queue.
+#[derive(Debug)]
+pub(crate) struct Queued<C> {
+    pub(crate) cell: C,
+    pub(crate) source: Source,
+}
+
+fn needs_credit<C: Cell>(cell: &C) -> bool {
+    cell.command() == Command::Relay
+}
+
+impl<C: Cell> Lane<C> {
+    fn new(hop: AnyHopControl) -> Self {
+        Lane { to: None, queue: VecDeque::new(), unlimited: 0, hop }
+    }
+
+    pub(crate) fn push(&mut self, queued: Queued<C>) {
+        self.unlimited += usize::from(!needs_credit(&queued.cell));
+        self.queue.push_back(queued);
+    }
+
+    /// Whether something waits that may leave.
+    pub(crate) fn may_send(&self) -> bool {
+        !self.queue.is_empty() && (self.unlimited > 0 || self.hop.credit() > Cells::ZERO)
+    }
+
+    /// Takes the first cell that may leave; what needs no credit goes past what has none, and past nothing else.
+    pub(crate) fn pop(&mut self) -> Option<Queued<C>> {
+        if self.unlimited == 0 {
+            return self.queue.pop_front();
+        }
+        let may_pass = self.hop.credit() == Cells::ZERO;
+        let place =
+            if may_pass { self.queue.iter().position(|queued| !needs_credit(&queued.cell)) } else { Some(0) };
+        let queued = self.queue.remove(place?)?;
+        self.unlimited -= usize::from(!needs_credit(&queued.cell));
+        Some(queued)
+    }
+
+    /// Drops all that waits; returns how much it was.
+    pub(crate) fn clear(&mut self) -> u64 {
+        self.unlimited = 0;
+        std::mem::take(&mut self.queue).len() as u64
+    }
 }
 
 /// A circuit at one relay.
@@ -35,8 +83,8 @@ pub(crate) struct Circuit<C: Cell> {
     pub(crate) extending: bool,
     /// What its client last said of its traffic.
     pub(crate) class: PriorityClass,
-    /// Cells per SENDME that its two ends agreed on, if they did on congestion control.
-    pub(crate) agreed: Option<NonZeroU8>,
+    /// What its two ends agreed on.
+    pub(crate) agreed: Agreement,
     /// Where streams begin or end; made when the first one is opened.
     pub(crate) edge: Option<Box<Edge<C>>>,
 }
@@ -61,6 +109,8 @@ pub(crate) struct Origin<C: Cell> {
     pub(crate) layers: Vec<C::Layer>,
     /// All hops are there.
     pub(crate) built: bool,
+    /// By the consensus, every relay of the path controls its hops.
+    pub(crate) controlled: bool,
 }
 
 /// The packaging and delivering end of a circuit.
@@ -77,20 +127,21 @@ pub(crate) struct Edge<C: Cell> {
     pub(crate) turn: usize,
     /// The circuit's queue reached the high-water mark: nothing is read until the low one.
     pub(crate) queue_full: bool,
+    /// How many times it is among those whose streams are to be read again.
+    pub(crate) resuming: u32,
     pub(crate) next_stream_id: u16,
 }
 
 impl<C: Cell> Circuit<C> {
     pub(crate) fn new(end: End<C>, hops: [AnyHopControl; 2]) -> Self {
-        let lane = |hop| Lane { to: None, queue: VecDeque::new(), hop };
-        let [forward, backward] = hops.map(lane);
+        let [forward, backward] = hops.map(Lane::new);
         Circuit {
             forward,
             backward,
             end,
             extending: false,
             class: PriorityClass::default(),
-            agreed: None,
+            agreed: Agreement::default(),
             edge: None,
         }
     }

@@ -25,6 +25,10 @@ pub enum Violation {
     UnexpectedFlowControl,
     /// Congestion control that was not asked for, or with far more or fewer cells for a SENDME than here.
     UnwantedAgreement,
+    /// A credit for cells that were never sent, or for more than the peer said that it would ever give.
+    ForgedCredit,
+    /// More cells of a circuit than its credits allow.
+    CreditExceeded,
     /// A CREATE with a circuit id that is in use or not the peer's to choose, or one too many.
     CircIdInUse,
     /// More cells of a circuit wait than may ([`Limits::circuit_queue`](crate::config::Limits)).
@@ -49,6 +53,8 @@ impl Violation {
             | Violation::ForgedSendme
             | Violation::UnexpectedFlowControl
             | Violation::UnwantedAgreement
+            | Violation::ForgedCredit
+            | Violation::CreditExceeded
             | Violation::BufferExceeded
             | Violation::UnexpectedCell
             | Violation::QueueExceeded
@@ -66,6 +72,10 @@ impl fmt::Display for Violation {
             Violation::ForgedSendme => "the peer acknowledged a cell without proof that it had arrived",
             Violation::UnexpectedFlowControl => "the peer's flow control of a stream makes no sense",
             Violation::UnwantedAgreement => "the peer agreed on congestion control as nobody asked for it",
+            Violation::ForgedCredit => {
+                "the peer gave credit for cells that were never sent, or too much of it"
+            }
+            Violation::CreditExceeded => "the peer sent more cells of a circuit than its credit allows",
             Violation::BufferExceeded => {
                 "the peer sent more than may wait for the applications of its streams"
             }

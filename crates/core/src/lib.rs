@@ -39,6 +39,7 @@ pub mod token_bucket;
 
 mod channel;
 mod circuit;
+mod delay;
 mod factory;
 mod stream;
 

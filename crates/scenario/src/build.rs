@@ -7,7 +7,7 @@ use crate::model::{
     Amount, Buffer, Client, Congestion, Costs, Head, Host, Network, Path, Relay, Run, Scenario, Server, Span,
     Stop, Tcp, TcpProfile, Trace, Variant, Wire, Workload,
 };
-use crate::tor;
+use crate::tor::{self, Consensus};
 use crate::tree::{Node, Table, Value};
 use penstock_units::{Bytes, DataRate, Duration, parse};
 use std::collections::BTreeMap;
@@ -128,8 +128,9 @@ pub(crate) fn scenario(root: &Table, variant: Variant) -> Result<Scenario, Mista
     let workloads = workloads(root);
     let tcp = tcp(View::section(root, "tcp"));
     let mut nodes = Nodes::default();
+    let consensus = Consensus { n23: View::section(root, "network").flag("consensus_n23") };
     let mut relays = nodes.expand(root, "relays", |host, view| {
-        let (config, refill_phase) = tor::config(view)?;
+        let (config, refill_phase) = tor::config(view, consensus)?;
         let bucket = config.bandwidth.map(|bandwidth| bandwidth.rate);
         let weight = view.rate_unless("weight", "auto").or(bucket).unwrap_or(host.link_up);
         Ok(Relay { host, weight, config, refill_phase })
@@ -138,7 +139,7 @@ pub(crate) fn scenario(root: &Table, variant: Variant) -> Result<Scenario, Mista
     let mut servers = nodes.expand(root, "servers", |host, _| Ok(Server { host }))?;
     servers.sort_by(|a, b| a.host.name.cmp(&b.host.name));
     let all_servers = (0..servers.len()).collect();
-    let lookup = Lookup { workloads: &workloads, relays: &relays, servers: &servers, all_servers };
+    let lookup = Lookup { workloads: &workloads, relays: &relays, servers: &servers, all_servers, consensus };
     let mut clients = nodes.expand(root, "clients", |host, view| lookup.client(host, view))?;
     clients.sort_by(|a, b| a.host.name.cmp(&b.host.name));
     if clients.is_empty() {
@@ -380,6 +381,7 @@ fn costs(cpu: &Node) -> Option<Costs> {
 
 /// What a client refers to.
 struct Lookup<'a> {
+    consensus: Consensus,
     workloads: &'a [Workload],
     relays: &'a [Relay],
     servers: &'a [Server],
@@ -393,7 +395,7 @@ const MOST_HOPS: usize = 8;
 
 impl Lookup<'_> {
     fn client(&self, host: Host, view: View<'_>) -> Result<Client, Mistake> {
-        let (config, refill_phase) = tor::config(view)?;
+        let (config, refill_phase) = tor::config(view, self.consensus)?;
         let workload = find_workload(self.workloads, view.text("workload"))
             .map_err(|message| view.wrong("workload", message))?;
         let path = self.path(&view.texts("path")).map_err(|message| view.wrong("path", message))?;

@@ -307,6 +307,12 @@ const NETWORK_KEYS: &[Key] = &[
         Default("'75 kB'"),
         "drop-tail queue in front of every receiving access link; 75 kB is ModelNet's 50 packets",
     ),
+    key(
+        "consensus_n23",
+        Form::Flag,
+        Default("true"),
+        "the consensus activates N23: nodes whose hop_control is \"n23\" use it; false is as if theirs were \"none\"",
+    ),
 ];
 
 /// `[network]` without its pairs, which fall back on it.
@@ -562,7 +568,7 @@ pub(crate) const SECTIONS: &[(&str, &Section)] = &[
 ];
 
 /// Sections of no list, for the reference.
-pub(crate) const INNER_SECTIONS: &[&Section] = &[&STOP, &CPU, &PAIR];
+pub(crate) const INNER_SECTIONS: &[&Section] = &[&STOP, &CPU, &PAIR, &ADAPT];
 
 pub(crate) const CIRCUIT_POLICY: Algorithm = Algorithm {
     name: "CircuitPolicy",
@@ -714,6 +720,12 @@ pub(crate) const EDGE_CONTROL: Algorithm = Algorithm {
                     EARLY_SENDMES,
                     Default("0"),
                     "how far circuit SENDMEs run ahead of what arrived, as a selfish client's do; 0 is honest",
+                ),
+                key(
+                    "ends",
+                    Form::Choice(&["enforced", "ignored", "suppressed"]),
+                    Default("'enforced'"),
+                    "what becomes of these windows on circuits that have credits at each hop, if client and last relay both say other than \"enforced\": they do not hold, and this end sends SENDMEs that nobody heeds, or none",
                 ),
             ],
         },
@@ -887,12 +899,84 @@ const VEGAS: &[Key] = &[
 
 pub(crate) const HOP_CONTROL: Algorithm = Algorithm {
     name: "HopControl",
-    kinds: &[Kind {
-        name: "none",
-        meaning: "a hop carries whatever the edges allow",
-        source: "C tor",
-        keys: &[],
-    }],
+    kinds: &[
+        Kind { name: "none", meaning: "a hop carries whatever the edges allow", source: "C tor", keys: &[] },
+        Kind {
+            name: "n23",
+            meaning: "credits at each hop whose nodes both have them: no queue of a circuit holds more than N2 + N3 cells",
+            source: "DefenestraTor section 4.2 and figure 3; Kung, Blackwell, Chapman 1994",
+            keys: &[
+                key("n2", CELLS, Default("10"), "one credit for so many forwarded cells (N2)"),
+                key(
+                    "n3",
+                    Form::Whole { least: 0, most: 100_000, unit: "cell" },
+                    Default("500"),
+                    "what may be outstanding beyond that (N3); if it adapts, what it starts at, from 100 to 500",
+                ),
+                key(
+                    "adapt",
+                    Form::Or("none", &Form::Section(&ADAPT)),
+                    Default("'none'"),
+                    "how N3 follows congestion, from 100 to 500 cells; \"none\" keeps it",
+                ),
+                key(
+                    "credit_path",
+                    Form::Choice(&["link", "circuit"]),
+                    Default("'link'"),
+                    "how this node's credits travel: before all circuits, or in the queue of their circuit's other direction",
+                ),
+                key(
+                    "client_participates",
+                    Form::Flag,
+                    Default("true"),
+                    "the hop between a client and its entry has credits too; if either says false it has none",
+                ),
+            ],
+        },
+    ],
+};
+
+const ADAPT: Section = Section {
+    title: "hop_control.adapt",
+    groups: &[&[
+        key(
+            "law",
+            Form::Choice(&["exponential", "kung94"]),
+            Default("'exponential'"),
+            "N3 falls by a factor that the delay in the output buffer decides and grows by steps, or it is a share of a pool",
+        ),
+        key("interval", Form::Span { zero: false }, Default("'100 ms'"), "time between adjustments"),
+        key(
+            "kernel",
+            Form::Flag,
+            Default("false"),
+            "delays count until the kernel has sent a cell, not until it took it",
+        ),
+        key(
+            "threshold",
+            Form::Or("auto", &Form::Span { zero: true }),
+            Default("'auto'"),
+            "exponential: a delay that is no more than this above the least one is no congestion; \"auto\" is 20 ms",
+        ),
+        key(
+            "scale",
+            Form::Or("auto", &Form::Span { zero: false }),
+            Default("'auto'"),
+            "exponential: the delay that takes N3 down to 1/e; \"auto\" is 50 ms",
+        ),
+        key(
+            "step",
+            Form::Or("auto", &CELLS),
+            Default("'auto'"),
+            "exponential: what an interval without congestion adds; \"auto\" is 1",
+        ),
+        key(
+            "pool",
+            Form::Or("auto", &CELLS),
+            Default("'auto'"),
+            "kung94: cells of all circuits that leave on one channel; \"auto\" is 2000",
+        ),
+    ]],
 };
 
 pub(crate) const THROTTLE: Algorithm = Algorithm {

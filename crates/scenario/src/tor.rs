@@ -7,9 +7,12 @@ use penstock_core::channel_map::ChannelMapConfig;
 use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig, PriorityClass, PriorityFactor};
 use penstock_core::config::{Bandwidth, EdgeQueue, Limits, Refill, RelayConfig};
 use penstock_core::edge_control::{
-    Adjust, DynamicConfig, EdgeControlConfig, VegasConfig, WindowsConfig, XonXoffConfig,
+    Adjust, DynamicConfig, EdgeControlConfig, Ends, VegasConfig, WindowsConfig, XonXoffConfig,
 };
-use penstock_core::hop_control::HopControlConfig;
+use penstock_core::hop_control::{
+    AdaptConfig, CreditPath, ExponentialConfig, HopControlConfig, Kung94Config, LEAST_N3, LawConfig, MOST_N3,
+    N23Config,
+};
 use penstock_core::scheduler::{
     GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
     VanillaConfig,
@@ -18,8 +21,15 @@ use penstock_core::throttle::ThrottleConfig;
 use penstock_units::{Duration, parse};
 use std::num::NonZeroU8;
 
+/// What the network's consensus says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Consensus {
+    /// Who knows N23 uses it.
+    pub(crate) n23: bool,
+}
+
 /// The configuration of a relay or an onion proxy.
-pub(crate) fn config(view: View<'_>) -> Result<(RelayConfig, Phase), Mistake> {
+pub(crate) fn config(view: View<'_>, consensus: Consensus) -> Result<(RelayConfig, Phase), Mistake> {
     let interval = view.span("refill");
     let phase = match view.span_unless("refill_phase", "random") {
         None => Phase::Random,
@@ -45,7 +55,7 @@ pub(crate) fn config(view: View<'_>) -> Result<(RelayConfig, Phase), Mistake> {
         priority_class: priority_class(view),
         scheduler: scheduler(view)?,
         edge_control: edge_control(view)?,
-        hop_control: hop_control(view),
+        hop_control: hop_control(view, consensus)?,
         throttle: throttle(view),
         channel_map: channel_map(view),
         edge_queue: edge_queue(view)?,
@@ -185,6 +195,12 @@ fn edge_control(view: View<'_>) -> Result<EdgeControlConfig, Mistake> {
             stream_window: view.whole("stream_window") as u32,
             sendme_bug_101: view.flag("sendme_bug_101"),
             early_sendmes: view.whole("early_sendmes") as u32,
+            ends: match view.text("ends") {
+                "enforced" => Ends::Enforced,
+                "ignored" => Ends::Ignored,
+                "suppressed" => Ends::Suppressed,
+                ends => unknown(ends),
+            },
         }),
         "dynamic-windows" => EdgeControlConfig::Dynamic(DynamicConfig {
             windows: WindowsConfig {
@@ -263,11 +279,79 @@ fn vegas(view: View<'_>) -> Result<VegasConfig, Mistake> {
     })
 }
 
-fn hop_control(view: View<'_>) -> HopControlConfig {
-    match algorithm(view, "hop_control", "").1 {
-        "none" => HopControlConfig::None,
+fn hop_control(node: View<'_>, consensus: Consensus) -> Result<HopControlConfig, Mistake> {
+    let path = format!("{}.hop_control", node.path);
+    let (view, kind) = algorithm(node, "hop_control", &path);
+    match kind {
+        "none" => Ok(HopControlConfig::None),
+        "n23" => n23(view, node.whole("circuit_queue_most") as u32, consensus).map(HopControlConfig::N23),
         kind => unknown(kind),
     }
+}
+
+fn n23(view: View<'_>, queue_most: u32, consensus: Consensus) -> Result<N23Config, Mistake> {
+    let config = N23Config {
+        n2: view.whole("n2") as u32,
+        n3: view.whole("n3") as u32,
+        adapt: adapt(view)?,
+        credit_path: match view.text("credit_path") {
+            "link" => CreditPath::Link,
+            "circuit" => CreditPath::Circuit,
+            path => unknown(path),
+        },
+        with_clients: view.flag("client_participates"),
+        active: consensus.n23,
+    };
+    if config.adapt.is_some() && !(LEAST_N3..=MOST_N3).contains(&config.n3) {
+        let message = format!(
+            "{} is what an adaptive N3 starts at; it must be from {LEAST_N3} to {MOST_N3} cells",
+            config.n3
+        );
+        return Err(view.wrong("n3", message));
+    }
+    if config.most() > queue_most {
+        let message = format!(
+            "a circuit's queue may hold {} cells, N2 and the greatest N3, and is closed at circuit_queue_most, {queue_most}; \
+             that must be as many at least",
+            config.most()
+        );
+        return Err(view.wrong("n3", message));
+    }
+    Ok(config)
+}
+
+/// How N3 adapts, if it does.
+fn adapt(view: View<'_>) -> Result<Option<AdaptConfig>, Mistake> {
+    let Some(table) = view.table["adapt"].table() else { return Ok(None) };
+    let path = format!("{}.adapt", view.path);
+    let view = View { table, path: &path };
+    let threshold = view.span_unless("threshold", "auto");
+    let scale = view.span_unless("scale", "auto");
+    let step = view.whole_unless("step", "auto").map(|step| step as u32);
+    let pool = view.whole_unless("pool", "auto").map(|pool| pool as u32);
+    let (law, foreign) = match view.text("law") {
+        "exponential" => {
+            let default = ExponentialConfig::default();
+            let law = ExponentialConfig {
+                threshold: threshold.unwrap_or(default.threshold),
+                scale: scale.unwrap_or(default.scale),
+                step: step.unwrap_or(default.step),
+            };
+            (LawConfig::Exponential(law), vec![("pool", pool.is_some())])
+        }
+        "kung94" => {
+            let law = Kung94Config { pool: pool.unwrap_or(Kung94Config::default().pool) };
+            let foreign =
+                [("threshold", threshold.is_some()), ("scale", scale.is_some()), ("step", step.is_some())];
+            (LawConfig::Kung94(law), foreign.to_vec())
+        }
+        law => unknown(law),
+    };
+    if let Some((key, _)) = foreign.into_iter().find(|(_, given)| *given) {
+        let message = format!("the law {:?} has no {key}; leave it out", view.text("law"));
+        return Err(view.wrong(key, message));
+    }
+    Ok(Some(AdaptConfig { interval: view.span("interval"), kernel: view.flag("kernel"), law }))
 }
 
 fn throttle(view: View<'_>) -> ThrottleConfig {

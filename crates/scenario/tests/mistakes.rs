@@ -146,7 +146,7 @@ mistakes! {
         "x.toml:29: variant \"50KiB\": relay.edge_control.circuit_window: 1001 is out of range; it must be a whole number [cell] from 100 to 1000";
     an_unknown_key_names_its_variant:
         "relay.edge_control.circuit_window\"" => "relay.edge_control.window\"",
-        "x.toml:29: variant \"50KiB\": relay.edge_control.window: this key is unknown; the kind \"windows\" takes kind, circuit_window, stream_window, sendme_bug_101, early_sendmes";
+        "x.toml:29: variant \"50KiB\": relay.edge_control.window: this key is unknown; the kind \"windows\" takes kind, circuit_window, stream_window, sendme_bug_101, early_sendmes, ends";
     a_variant_cannot_make_a_relay_by_a_slip_of_the_pen:
         "\"relay.edge_control.circuit_window\" = 100" => "\"relays.midle.link\" = \"1 MiB/s\"",
         "x.toml:29: variant \"50KiB\": relays.midle: there is no \"midle\" to override; [relays] has entry, exit, middle";

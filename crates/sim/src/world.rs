@@ -348,19 +348,23 @@ impl<'a> World<'a> {
     fn heed_news(&mut self) {
         let now = self.net.now();
         for (rank, news) in std::mem::take(&mut self.net.news) {
-            let peer_is_client = |peer: Rank| matches!(self.nodes[peer as usize].role, Role::Client(_));
-            let to_client = match news {
-                News::Accepted(_, peer) => peer_is_client(peer),
-                _ => false,
+            let is_client = |rank: Rank| matches!(self.nodes[rank as usize].role, Role::Client(_));
+            let (to_client, offer) = match news {
+                News::Opened(_, peer) | News::Accepted(_, peer) => {
+                    let with_client = is_client(rank) || is_client(peer);
+                    let theirs = self.nodes[peer as usize].tor.as_ref();
+                    (is_client(peer), theirs.and_then(|tor| tor.hop_offer(with_client)))
+                }
+                _ => (false, None),
             };
             let Some(tor) = &mut self.nodes[rank as usize].tor else { continue };
             let mut kernel = HostKernel::new(&mut self.net, rank);
             match news {
-                News::Opened(channel) => tor.on_channel_open(now, channel, &mut kernel),
+                News::Opened(channel, _) => tor.on_channel_open(now, channel, offer, &mut kernel),
                 News::Accepted(sock, peer) => {
                     let channel = tor.accept_channel(now, PeerId(peer), to_client);
                     self.net.adopt(sock, channel);
-                    tor.on_channel_open(now, channel, &mut HostKernel::new(&mut self.net, rank));
+                    tor.on_channel_open(now, channel, offer, &mut HostKernel::new(&mut self.net, rank));
                 }
                 News::Connected(stream) => tor.on_stream_connected(now, stream, &mut kernel),
                 News::ChannelBroke(channel) => {
@@ -446,9 +450,11 @@ impl World<'_> {
             self.net.tracker.trace(number, workload.clone(), nodes);
             self.traced.insert(number, Traced { client: name, workload, places });
         }
+        // The consensus says of every relay what it knows.
+        let controlled = path.iter().all(|relay| scenario.relays[*relay].config.hop_control.is_active());
         let tor = self.nodes[rank as usize].tor.as_mut().expect("every client has an onion proxy");
         let rest = relays[1..].iter().map(|relay| PeerId(*relay));
-        let index = tor.open_circuit(now, PeerId(relays[0]), rest);
+        let index = tor.open_circuit(now, PeerId(relays[0]), rest, controlled);
         let own = SimHandshake { circuit: number, hop: 0, congestion: Negotiation::Nothing };
         self.place(rank, index, own);
         if let Some(client) = self.client(rank) {

@@ -4,16 +4,19 @@
 //! cells may still leave, at the delivering end it says when a SENDME is owed. A [`StreamControl`]
 //! does the same for one stream. The two compose with [`HopControl`](crate::hop_control::HopControl).
 //!
-//! Vegas is used on circuits whose two ends agreed on it ([`Negotiation`]); all others have windows.
+//! Vegas is used on circuits whose two ends agreed on it ([`Negotiation`]), and where all hops are controlled ends may
+//! agree that nothing limits them ([`Ends`]); all others have windows.
 
 mod dynamic;
 mod negotiation;
+mod open;
 mod vegas;
 mod windows;
 mod xon_xoff;
 
 pub use dynamic::{Adjust, DynamicConfig, DynamicWindow};
-pub use negotiation::Negotiation;
+pub use negotiation::{Agreement, Negotiation};
+pub use open::{Ends, OpenCircuit, OpenStream};
 pub use vegas::{Vegas, VegasConfig, VegasWindow};
 pub use windows::{CircuitWindow, StreamWindow, WindowsConfig};
 pub use xon_xoff::{XonXoff, XonXoffConfig};
@@ -49,7 +52,12 @@ pub trait EdgeControl: fmt::Debug + Send {
     fn on_deliver(&mut self, now: Instant) -> Result<bool, Violation>;
     /// A circuit SENDME arrived. On a [`Violation`] the circuit must close.
     fn on_sendme(&mut self, now: Instant, signals: Signals) -> Result<(), Violation>;
-    /// What this end may have outstanding in all [cell], for the record.
+    /// Whether circuit and stream SENDMEs change what the two ends do. Where they do not, none needs a proof, and the
+    /// relay leaves out those that it has no room for.
+    fn heeds_sendmes(&self) -> bool {
+        true
+    }
+    /// What this end may have outstanding in all [cell], for the record; the largest number is no limit.
     fn window(&self) -> Cells;
     /// The last round-trip time this end measured, for the record; `None` if it measures none.
     fn rtt(&self) -> Option<penstock_units::Duration> {
@@ -136,15 +144,23 @@ impl EdgeControlConfig {
         }
     }
 
-    /// The control of one end of a circuit, whose ends agreed on so many cells per SENDME or on nothing.
-    pub fn build_circuit(&self, agreed: Option<NonZeroU8>) -> AnyEdgeControl {
+    /// Whether this end wants no windows where every hop is controlled.
+    fn opens_ends(&self) -> bool {
+        matches!(self, EdgeControlConfig::Windows(config) if config.ends != Ends::Enforced)
+    }
+
+    /// The control of one end of a circuit, whose ends agreed on this.
+    pub fn build_circuit(&self, agreed: Agreement) -> AnyEdgeControl {
         match (self, agreed) {
+            (EdgeControlConfig::Windows(config), Agreement::OpenEnds) => {
+                AnyEdgeControl::Open(OpenCircuit::new(config.ends))
+            }
             (EdgeControlConfig::Windows(config), _) => AnyEdgeControl::Windows(CircuitWindow::new(*config)),
             (EdgeControlConfig::Dynamic(config), _) => AnyEdgeControl::Dynamic(DynamicWindow::new(*config)),
-            (EdgeControlConfig::Vegas(config), Some(inc)) => {
+            (EdgeControlConfig::Vegas(config), Agreement::Congestion(inc)) => {
                 AnyEdgeControl::Vegas(Box::new(VegasWindow::new(config.with_increment(inc))))
             }
-            (EdgeControlConfig::Vegas(config), None) => {
+            (EdgeControlConfig::Vegas(config), _) => {
                 AnyEdgeControl::Windows(CircuitWindow::new(config.windows))
             }
             (EdgeControlConfig::Custom { circuit, .. }, _) => AnyEdgeControl::Custom(circuit.build()),
@@ -152,16 +168,19 @@ impl EdgeControlConfig {
     }
 
     /// The control of one end of a stream, on such a circuit.
-    pub fn build_stream(&self, agreed: Option<NonZeroU8>) -> AnyStreamControl {
+    pub fn build_stream(&self, agreed: Agreement) -> AnyStreamControl {
         match (self, agreed) {
+            (EdgeControlConfig::Windows(config), Agreement::OpenEnds) => {
+                AnyStreamControl::Open(OpenStream::new(config.ends))
+            }
             (EdgeControlConfig::Windows(config), _) => AnyStreamControl::Windows(StreamWindow::new(*config)),
             (EdgeControlConfig::Dynamic(config), _) => {
                 AnyStreamControl::Windows(StreamWindow::new(config.windows))
             }
-            (EdgeControlConfig::Vegas(config), Some(_)) => {
+            (EdgeControlConfig::Vegas(config), Agreement::Congestion(_)) => {
                 AnyStreamControl::XonXoff(XonXoff::new(config.streams))
             }
-            (EdgeControlConfig::Vegas(config), None) => {
+            (EdgeControlConfig::Vegas(config), _) => {
                 AnyStreamControl::Windows(StreamWindow::new(config.windows))
             }
             (EdgeControlConfig::Custom { stream, .. }, _) => AnyStreamControl::Custom(stream.build()),
@@ -178,6 +197,8 @@ pub enum AnyEdgeControl {
     Dynamic(DynamicWindow),
     /// [`VegasWindow`].
     Vegas(Box<VegasWindow>),
+    /// [`OpenCircuit`].
+    Open(OpenCircuit),
     /// An algorithm from outside.
     Custom(Box<dyn EdgeControl>),
 }
@@ -189,6 +210,8 @@ pub enum AnyStreamControl {
     Windows(StreamWindow),
     /// [`XonXoff`].
     XonXoff(XonXoff),
+    /// [`OpenStream`].
+    Open(OpenStream),
     /// An algorithm from outside.
     Custom(Box<dyn StreamControl>),
 }
@@ -203,13 +226,13 @@ macro_rules! each {
 
 macro_rules! each_circuit {
     ($self:ident, $control:ident => $call:expr) => {
-        each!(AnyEdgeControl { Windows, Dynamic, Vegas, Custom }, $self, $control => $call)
+        each!(AnyEdgeControl { Windows, Dynamic, Vegas, Open, Custom }, $self, $control => $call)
     };
 }
 
 macro_rules! each_stream {
     ($self:ident, $control:ident => $call:expr) => {
-        each!(AnyStreamControl { Windows, XonXoff, Custom }, $self, $control => $call)
+        each!(AnyStreamControl { Windows, XonXoff, Open, Custom }, $self, $control => $call)
     };
 }
 
@@ -225,6 +248,9 @@ impl EdgeControl for AnyEdgeControl {
     }
     fn on_sendme(&mut self, now: Instant, signals: Signals) -> Result<(), Violation> {
         each_circuit!(self, control => control.on_sendme(now, signals))
+    }
+    fn heeds_sendmes(&self) -> bool {
+        each_circuit!(self, control => control.heeds_sendmes())
     }
     fn window(&self) -> Cells {
         each_circuit!(self, control => control.window())

@@ -1,13 +1,14 @@
-//! How the two ends of a circuit agree on congestion control.
+//! How the two ends of a circuit agree on congestion control, or on ends without windows.
 
 use super::EdgeControlConfig;
 use crate::error::Violation;
 use std::num::NonZeroU8;
 
-/// What a handshake says of congestion control, beside its keys.
+/// What a handshake says of congestion control and windows, beside its keys.
 ///
 /// The client asks the last hop that it adds; a relay that knows congestion control answers how many cells
-/// each SENDME acknowledges, and one that does not says nothing.
+/// each SENDME acknowledges, and one that does not says nothing. In the same way a client whose path has credits at
+/// each hop asks that no window limits the circuit's ends; the relay agrees if it wants the same.
 ///
 /// Source: proposal 324 §10.3; C tor `congestion_control_build_ext_request()`,
 /// `congestion_control_build_ext_response()` (extensions 1 and 2 of ntor-v3).
@@ -21,18 +22,52 @@ pub enum Negotiation {
     Asked,
     /// The relay answers: one SENDME for so many cells.
     Agreed(NonZeroU8),
+    /// The client asks for ends without windows.
+    OpenEndsAsked,
+    /// The relay answers: so be it.
+    OpenEndsAgreed,
+}
+
+/// What the two ends of a circuit agreed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Agreement {
+    /// Nothing: each has its windows.
+    #[default]
+    Nothing,
+    /// Congestion control, with so many cells per SENDME.
+    Congestion(NonZeroU8),
+    /// Nothing limits what is under way but the hops' credits ([`Ends`](super::Ends)).
+    OpenEnds,
+}
+
+impl Negotiation {
+    /// What the relay that says this has agreed on.
+    pub(crate) fn agreement(self) -> Agreement {
+        match self {
+            Negotiation::Agreed(inc) => Agreement::Congestion(inc),
+            Negotiation::OpenEndsAgreed => Agreement::OpenEnds,
+            Negotiation::Nothing | Negotiation::Asked | Negotiation::OpenEndsAsked => Agreement::Nothing,
+        }
+    }
 }
 
 impl EdgeControlConfig {
-    /// What a client says to the last hop of a circuit.
-    pub(crate) fn ask(&self) -> Negotiation {
-        self.sendme_inc().map_or(Negotiation::Nothing, |_| Negotiation::Asked)
+    /// What a client says to the last hop of a circuit, of which all hops are `controlled` or not.
+    pub(crate) fn ask(&self, controlled: bool) -> Negotiation {
+        if self.sendme_inc().is_some() {
+            Negotiation::Asked
+        } else if controlled && self.opens_ends() {
+            Negotiation::OpenEndsAsked
+        } else {
+            Negotiation::Nothing
+        }
     }
 
-    /// What a relay answers to `asked`.
-    pub(crate) fn answer(&self, asked: Negotiation) -> Negotiation {
+    /// What a relay answers to `asked`, whose own hops are `controlled` or not.
+    pub(crate) fn answer(&self, asked: Negotiation, controlled: bool) -> Negotiation {
         match (asked, self.sendme_inc()) {
             (Negotiation::Asked, Some(inc)) => Negotiation::Agreed(inc),
+            (Negotiation::OpenEndsAsked, _) if controlled && self.opens_ends() => Negotiation::OpenEndsAgreed,
             _ => Negotiation::Nothing,
         }
     }
@@ -40,17 +75,14 @@ impl EdgeControlConfig {
     /// What a client that said `asked` makes of the relay's answer.
     ///
     /// Source: C tor `congestion_control_validate_sendme_increment()`.
-    pub(crate) fn accept(
-        &self,
-        asked: Negotiation,
-        answer: Negotiation,
-    ) -> Result<Option<NonZeroU8>, Violation> {
+    pub(crate) fn accept(&self, asked: Negotiation, answer: Negotiation) -> Result<Agreement, Violation> {
         match (asked, answer, self.sendme_inc()) {
-            (_, Negotiation::Nothing, _) => Ok(None),
+            (_, Negotiation::Nothing, _) => Ok(Agreement::Nothing),
+            (Negotiation::OpenEndsAsked, Negotiation::OpenEndsAgreed, _) => Ok(Agreement::OpenEnds),
             (Negotiation::Asked, Negotiation::Agreed(theirs), Some(ours))
                 if theirs.get().abs_diff(ours.get()) <= 1 =>
             {
-                Ok(Some(theirs))
+                Ok(Agreement::Congestion(theirs))
             }
             _ => Err(Violation::UnwantedAgreement),
         }
@@ -59,7 +91,7 @@ impl EdgeControlConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::super::VegasConfig;
+    use super::super::{Ends, VegasConfig, WindowsConfig};
     use super::*;
 
     fn vegas(sendme_inc: u8) -> EdgeControlConfig {
@@ -68,8 +100,34 @@ mod tests {
     }
 
     fn outcome(client: &EdgeControlConfig, relay: &EdgeControlConfig) -> Result<Option<u8>, Violation> {
-        let asked = client.ask();
-        client.accept(asked, relay.answer(asked)).map(|agreed| agreed.map(NonZeroU8::get))
+        let asked = client.ask(true);
+        let agreed = client.accept(asked, relay.answer(asked, true))?;
+        Ok(if let Agreement::Congestion(inc) = agreed { Some(inc.get()) } else { None })
+    }
+
+    fn ends(ends: Ends) -> EdgeControlConfig {
+        EdgeControlConfig::Windows(WindowsConfig { ends, ..WindowsConfig::default() })
+    }
+
+    #[test]
+    fn ends_open_if_both_want_it_and_know_that_hops_are_controlled() {
+        let open = |client: &EdgeControlConfig, path: bool, relay: &EdgeControlConfig, own: bool| {
+            let asked = client.ask(path);
+            let answer = relay.answer(asked, own);
+            assert_eq!(client.accept(asked, answer), Ok(answer.agreement()), "both know the same");
+            answer.agreement() == Agreement::OpenEnds
+        };
+        let [enforced, ignored, suppressed] = [Ends::Enforced, Ends::Ignored, Ends::Suppressed].map(ends);
+        assert!(open(&ignored, true, &ignored, true));
+        assert!(open(&ignored, true, &suppressed, true), "each decides for itself what SENDMEs it makes");
+        assert!(!open(&enforced, true, &ignored, true));
+        assert!(!open(&ignored, true, &enforced, true));
+        assert!(!open(&ignored, false, &ignored, true), "some relay of the path does not control its hops");
+        assert!(!open(&ignored, true, &ignored, false));
+        assert!(!open(&vegas(31), true, &ignored, true));
+        assert!(!open(&ignored, true, &vegas(31), true));
+        let unwanted = enforced.accept(enforced.ask(true), Negotiation::OpenEndsAgreed);
+        assert_eq!(unwanted, Err(Violation::UnwantedAgreement));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Fixed SENDME windows, as stock Tor has them.
 
-use super::{Backlog, EdgeControl, Signals, StreamControl, StreamFeedback};
+use super::{Backlog, EdgeControl, Ends, Signals, StreamControl, StreamFeedback};
 use crate::error::Violation;
 use penstock_units::{Bytes, Cells, Instant};
 
@@ -24,6 +24,8 @@ pub struct WindowsConfig {
     /// Source: DefenestraTor §4.1, footnote 5, which says no more than that it is possible. A lead that never
     /// changes makes every round trip shorter alike, and Eq. 1 compares them with each other only: so it grows.
     pub early_sendmes: u32,
+    /// Whether these windows hold where every hop of a circuit is controlled and its other end wants the same.
+    pub ends: Ends,
 }
 
 impl Default for WindowsConfig {
@@ -39,6 +41,7 @@ impl WindowsConfig {
         stream_window: STREAM.start,
         sendme_bug_101: false,
         early_sendmes: 0,
+        ends: Ends::Enforced,
     };
     /// Least and most that `circuit_window` may be (C tor `circwindow`) [cell].
     pub const CIRCUIT_RANGE: (u32, u32) = (CIRCUIT.increment, CIRCUIT.start);
@@ -56,7 +59,7 @@ pub(super) struct Layer {
 }
 
 pub(super) const CIRCUIT: Layer = Layer { start: 1000, increment: 100 };
-const STREAM: Layer = Layer { start: 500, increment: 50 };
+pub(super) const STREAM: Layer = Layer { start: 500, increment: 50 };
 
 /// The receiving end of a layer: how much may still come, and when a SENDME is owed.
 #[derive(Clone, Copy, Debug)]
@@ -194,7 +197,7 @@ pub struct StreamWindow {
 }
 
 /// C tor withholds stream SENDMEs while more than this waits for the application [cell].
-const STREAM_BUFFERED_TOO_MUCH: u64 = 10;
+pub(super) const STREAM_BUFFERED_TOO_MUCH: u64 = 10;
 
 impl StreamWindow {
     /// Both windows of a new stream.

@@ -2,10 +2,21 @@
 //!
 //! One object per circuit and direction at one relay. It sees both sides of the relay: what it
 //! may forward to the next hop (its credit), and what it owes the hop before for what it forwarded.
+//! So at the first node of a direction there is no hop before, and at the last one none after.
+//!
+//! A hop is controlled if both its nodes know how: they say so when their channel opens ([`HopOffer`]).
+//! All others carry whatever comes, so a path may be half upgraded.
 
+mod n23;
+mod none;
+
+pub use n23::{AdaptConfig, ExponentialConfig, Kung94Config, LEAST_N3, LawConfig, MOST_N3, N23, N23Config};
+pub use none::NoHopControl;
+
+use crate::error::Violation;
 use crate::factory::Factory;
-use crate::keys::Direction;
-use penstock_units::{Cells, Instant};
+use crate::keys::{ChannelKey, Direction};
+use penstock_units::{Cells, Duration, Instant};
 use std::fmt;
 
 /// What one hop tells the one before it: a credit. Its cell is made by the relay.
@@ -13,49 +24,157 @@ use std::fmt;
 pub struct Feedback {
     /// The direction of the data that this is about.
     pub direction: Direction,
-    /// Data cells forwarded so far, modulo 2³² [cell].
+    /// RELAY cells that came over the hop and were forwarded or delivered so far, modulo 2³² [cell].
     pub forwarded: u32,
-    /// The algorithm's own number, such as N3 [cell].
+    /// How many more than these may be sent in all [cell]: N2 + N3.
     pub allowance: u32,
 }
 
-/// Flow control over one hop of one circuit, in one direction.
+/// What a node says of its hop control when a channel is opened, in the link's handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HopOffer {
+    /// Credits ([`N23`]): how many cells of each circuit and direction it takes before its first one, and how many
+    /// it will ever let be outstanding [cell].
+    Credits {
+        /// At first.
+        start: u32,
+        /// At most.
+        most: u32,
+    },
+    /// An algorithm from outside, by a number of its own.
+    Custom(u32),
+}
+
+impl HopOffer {
+    /// What a node that says `ours` makes of `theirs`: the peer's offer, if both speak of the same.
+    pub fn agree(ours: Option<HopOffer>, theirs: Option<HopOffer>) -> Option<HopOffer> {
+        let same = match (ours?, theirs?) {
+            (HopOffer::Credits { .. }, HopOffer::Credits { .. }) => true,
+            (HopOffer::Custom(one), HopOffer::Custom(other)) => one == other,
+            _ => false,
+        };
+        theirs.filter(|_| same)
+    }
+}
+
+/// Where a neighbour is, seen along the cells' way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Cells come from it.
+    Before,
+    /// Cells go to it.
+    After,
+}
+
+/// The node on one side, as soon as the channel to it is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Which side.
+    pub side: Side,
+    /// Which way the cells travel that the control is for.
+    pub direction: Direction,
+    /// The channel to it.
+    pub channel: ChannelKey,
+    /// What it offered, if this node knows the same: otherwise the hop is not controlled.
+    pub agreed: Option<HopOffer>,
+}
+
+/// Who made a cell that leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The hop before, which waits to hear that it is gone.
+    Before,
+    /// This node.
+    Here,
+}
+
+/// How feedback travels to the hop before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CreditPath {
+    /// As the link's own business: behind what is in the output buffer, before all circuits.
+    #[default]
+    Link,
+    /// At the end of the circuit's queue of the other direction; past RELAY cells only while these lack credit.
+    Circuit,
+}
+
+/// How a channel's delay is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DelayConfig {
+    /// Until the kernel has sent a cell, instead of until it took it from the output buffer.
+    pub kernel: bool,
+}
+
+/// What a control may see when time passes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HopSignals {
+    /// RELAY cells that wait in the circuit's queue [cell].
+    pub queue: Cells,
+    /// The channel on which they go; all zero where there is none.
+    pub link: LinkSignals,
+}
+
+/// A channel, as all circuits that send on it see it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkSignals {
+    /// How much longer than at best cells wait in its output buffer of late; zero while nothing does.
+    pub delay: Duration,
+    /// What waits in the queues of all these circuits [cell].
+    pub queued: Cells,
+    /// How many these circuits are [1].
+    pub circuits: u32,
+    /// What all of them moved to the output buffer since the last tick [cell].
+    pub moved: Cells,
+}
+
+/// What a tick brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ticked {
+    /// Feedback for the hop before that cannot wait.
+    pub feedback: Option<Feedback>,
+    /// Another tick is wanted, even if no cell comes.
+    pub again: bool,
+}
+
+/// Flow control over the hops before and after one node, for one circuit in one direction.
 ///
-/// The relay calls `on_sent` for each RELAY cell that leaves the circuit's queue for the output
-/// buffer, or is delivered to a stream at the end of the path; a returned [`Feedback`] goes to the
-/// hop the cell came from, if it came from one.
+/// For a RELAY cell that comes from a neighbour the relay calls `on_received`, then either `on_sent` when the cell
+/// leaves the circuit's queue for the output buffer, or `on_delivered` when it was taken at the end of the path; for
+/// one that is made here, `on_sent` alone. Cells of the link itself, CREATE and feedback among them, are not counted
+/// and need no credit. A returned [`Feedback`] goes to the hop before; the relay fills in its direction.
+///
+/// What a circuit has in no queue is unknown to the relay: a control that must hold cells back for longer, or wants
+/// a smaller loop, has to say so by `credit`.
 pub trait HopControl: fmt::Debug + Send {
-    /// How many more cells may leave the circuit's queue now [cell].
+    /// The channel to the node on one side is open. Before that no RELAY cell crosses it.
+    fn on_neighbour(&mut self, neighbour: Neighbour);
+    /// How many more RELAY cells may leave the circuit's queue now [cell].
     fn credit(&self) -> Cells;
-    /// A cell left the circuit's queue for the next hop.
-    fn on_sent(&mut self, now: Instant) -> Option<Feedback>;
-    /// A cell was delivered here, at the end of the path.
+    /// A RELAY cell came from the hop before. On a [`Violation`] the circuit must close.
+    fn on_received(&mut self, now: Instant) -> Result<(), Violation>;
+    /// A RELAY cell left the circuit's queue for the next hop.
+    fn on_sent(&mut self, now: Instant, source: Source) -> Option<Feedback>;
+    /// A RELAY cell was taken here, at the end of its path: its stream's socket has it, or nobody wants it.
     fn on_delivered(&mut self, now: Instant) -> Option<Feedback>;
-    /// The next hop sent feedback; true if the circuit may have become eligible.
-    fn on_feedback(&mut self, now: Instant, feedback: Feedback) -> bool;
+    /// The next hop sent feedback; true if the circuit had no credit and has some now. On a [`Violation`] the
+    /// circuit must close.
+    fn on_feedback(&mut self, now: Instant, feedback: Feedback) -> Result<bool, Violation>;
     /// How long the circuit's queue may get at the packaging edge [cell]; `None` leaves the
     /// edge's own watermarks in force.
     fn edge_queue_limit(&self) -> Option<Cells> {
         None
     }
-}
-
-/// No control: the hop carries whatever the edges allow.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoHopControl;
-
-impl HopControl for NoHopControl {
-    fn credit(&self) -> Cells {
-        Cells::new(u64::MAX)
+    /// How its feedback travels.
+    fn credit_path(&self) -> CreditPath {
+        CreditPath::Link
     }
-    fn on_sent(&mut self, _now: Instant) -> Option<Feedback> {
+    /// How often it wants to be told that time passed; `None` is never.
+    fn period(&self) -> Option<Duration> {
         None
     }
-    fn on_delivered(&mut self, _now: Instant) -> Option<Feedback> {
-        None
-    }
-    fn on_feedback(&mut self, _now: Instant, _feedback: Feedback) -> bool {
-        false
+    /// A period passed. Ticks begin with the circuit's first cell, and stop when no control wants another.
+    fn on_tick(&mut self, _now: Instant, _signals: HopSignals) -> Ticked {
+        Ticked::default()
     }
 }
 
@@ -65,8 +184,17 @@ pub enum HopControlConfig {
     /// [`NoHopControl`].
     #[default]
     None,
+    /// [`N23`].
+    N23(N23Config),
     /// Whatever this builds: the way in for algorithms outside this workspace.
-    Custom(Factory<dyn HopControl>),
+    Custom {
+        /// For a circuit and direction.
+        control: Factory<dyn HopControl>,
+        /// What nodes must both say for it to run between them.
+        offer: u32,
+        /// How its channels' delays are measured, if it wants to know.
+        delay: Option<DelayConfig>,
+    },
 }
 
 impl HopControlConfig {
@@ -74,16 +202,49 @@ impl HopControlConfig {
     pub fn build(&self) -> AnyHopControl {
         match self {
             HopControlConfig::None => AnyHopControl::None(NoHopControl),
-            HopControlConfig::Custom(factory) => AnyHopControl::Custom(factory.build()),
+            HopControlConfig::N23(config) => AnyHopControl::N23(Box::new(N23::new(*config))),
+            HopControlConfig::Custom { control, .. } => AnyHopControl::Custom(control.build()),
+        }
+    }
+
+    /// What a node says when a channel opens; `with_client` if a client is at one of its ends.
+    pub fn offer(&self, with_client: bool) -> Option<HopOffer> {
+        match self {
+            HopControlConfig::None => None,
+            HopControlConfig::N23(config) => config.offer(with_client),
+            HopControlConfig::Custom { offer, .. } => Some(HopOffer::Custom(*offer)),
+        }
+    }
+
+    /// Whether a node controls the hops to other relays, as the consensus knows it.
+    pub fn is_active(&self) -> bool {
+        self.offer(false).is_some()
+    }
+
+    /// What the consensus says of N23: whether who knows it uses it. Nothing else is asked of the consensus.
+    pub fn set_active(&mut self, active: bool) {
+        if let HopControlConfig::N23(config) = self {
+            config.active = active;
+        }
+    }
+
+    /// How the delays of this node's channels are to be measured; `None` measures nothing.
+    pub(crate) fn delay(&self) -> Option<DelayConfig> {
+        match self {
+            HopControlConfig::None => None,
+            HopControlConfig::N23(config) => config.delay(),
+            HopControlConfig::Custom { delay, .. } => *delay,
         }
     }
 }
 
-/// A built-in control without an allocation, or anyone's.
+/// A built-in control, or anyone's. Those with a memory are boxed: most circuits have none.
 #[derive(Debug)]
 pub enum AnyHopControl {
     /// [`NoHopControl`].
     None(NoHopControl),
+    /// [`N23`].
+    N23(Box<N23>),
     /// An algorithm from outside.
     Custom(Box<dyn HopControl>),
 }
@@ -92,25 +253,58 @@ macro_rules! each {
     ($self:ident, $control:ident => $call:expr) => {
         match $self {
             AnyHopControl::None($control) => $call,
+            AnyHopControl::N23($control) => $call,
             AnyHopControl::Custom($control) => $call,
         }
     };
 }
 
 impl HopControl for AnyHopControl {
+    fn on_neighbour(&mut self, neighbour: Neighbour) {
+        each!(self, control => control.on_neighbour(neighbour));
+    }
     fn credit(&self) -> Cells {
         each!(self, control => control.credit())
     }
-    fn on_sent(&mut self, now: Instant) -> Option<Feedback> {
-        each!(self, control => control.on_sent(now))
+    fn on_received(&mut self, now: Instant) -> Result<(), Violation> {
+        each!(self, control => control.on_received(now))
+    }
+    fn on_sent(&mut self, now: Instant, source: Source) -> Option<Feedback> {
+        each!(self, control => control.on_sent(now, source))
     }
     fn on_delivered(&mut self, now: Instant) -> Option<Feedback> {
         each!(self, control => control.on_delivered(now))
     }
-    fn on_feedback(&mut self, now: Instant, feedback: Feedback) -> bool {
+    fn on_feedback(&mut self, now: Instant, feedback: Feedback) -> Result<bool, Violation> {
         each!(self, control => control.on_feedback(now, feedback))
     }
     fn edge_queue_limit(&self) -> Option<Cells> {
         each!(self, control => control.edge_queue_limit())
+    }
+    fn credit_path(&self) -> CreditPath {
+        each!(self, control => control.credit_path())
+    }
+    fn period(&self) -> Option<Duration> {
+        each!(self, control => control.period())
+    }
+    fn on_tick(&mut self, now: Instant, signals: HopSignals) -> Ticked {
+        each!(self, control => control.on_tick(now, signals))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_nodes_agree_if_they_speak_of_the_same() {
+        let credits = |start| Some(HopOffer::Credits { start, most: 510 });
+        assert_eq!(HopOffer::agree(credits(90), credits(510)), credits(510), "the peer's number counts");
+        assert_eq!(HopOffer::agree(None, credits(90)), None);
+        assert_eq!(HopOffer::agree(credits(90), None), None);
+        assert_eq!(HopOffer::agree(credits(90), Some(HopOffer::Custom(1))), None);
+        let custom = |number| Some(HopOffer::Custom(number));
+        assert_eq!(HopOffer::agree(custom(1), custom(1)), custom(1));
+        assert_eq!(HopOffer::agree(custom(1), custom(2)), None);
     }
 }

@@ -3,7 +3,7 @@
 use super::{Node, Relay};
 use crate::cell::Cell;
 use crate::edge_control::{EdgeControl, StreamControl};
-use crate::hop_control::{HopControl, HopControlConfig};
+use crate::hop_control::HopControlConfig;
 use crate::keys::Direction;
 use penstock_units::Cells;
 
@@ -34,7 +34,7 @@ impl<C: Cell> Node<C> {
             && self.circuits.iter().any(|(_, circuit)| {
                 [Direction::Forward, Direction::Backward].into_iter().any(|direction| {
                     let lane = circuit.lane(direction);
-                    !lane.queue.is_empty() && lane.hop.credit() == Cells::ZERO
+                    !lane.queue.is_empty() && !lane.may_send()
                 })
             })
     }

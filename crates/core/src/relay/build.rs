@@ -1,6 +1,6 @@
 //! Circuits are built hop by hop, with CREATE and EXTEND.
 
-use super::{Node, Relay};
+use super::{Ends, Node, Relay};
 use crate::Violation;
 use crate::cell::{Cell, Message, PeerId, StreamId};
 use crate::circuit::{Circuit, End, Leg, Origin};
@@ -12,19 +12,21 @@ use std::collections::VecDeque;
 
 /// The client's side.
 impl<C: Cell> Relay<C> {
-    /// Begins a circuit whose first hop is `first`, to be extended to each of `rest` in turn.
+    /// Begins a circuit whose first hop is `first`, to be extended to each of `rest` in turn. `controlled` says that
+    /// by the consensus each of them controls its hops, so that the circuit's ends need no windows.
     pub fn open_circuit(
         &mut self,
         now: Instant,
         first: PeerId,
         rest: impl IntoIterator<Item = C::LinkSpec>,
+        controlled: bool,
     ) -> CircuitIndex {
         let to_extend: VecDeque<_> = rest.into_iter().collect();
         let layers = Vec::with_capacity(to_extend.len() + 1);
-        let ask = self.node.ask(to_extend.is_empty());
-        let circuit =
-            self.node.new_circuit(End::Origin(Box::new(Origin { to_extend, layers, built: false })));
-        self.node.join(now, circuit, first);
+        let ask = self.node.ask(to_extend.is_empty(), controlled);
+        let origin = Origin { to_extend, layers, built: false, controlled };
+        let circuit = self.node.new_circuit(End::Origin(Box::new(origin)));
+        self.node.join(now, circuit, first, true);
         self.node.events.push_back(Event::HandshakeNeeded { circuit, hop: 0, ask });
         circuit
     }
@@ -64,9 +66,9 @@ impl<C: Cell> Relay<C> {
         let Some(state) = self.node.circuits.get_mut(circuit.0 as usize) else { return };
         let End::Origin(origin) = &mut state.end else { return };
         origin.layers.push(layer);
-        let (hop, left) = (origin.layers.len(), origin.to_extend.len());
+        let (hop, left, controlled) = (origin.layers.len(), origin.to_extend.len(), origin.controlled);
         origin.built = left == 0;
-        let asked = self.node.ask(left == 0);
+        let asked = self.node.ask(left == 0, controlled);
         match self.node.config.edge_control.accept(asked, answer) {
             Ok(agreed) => self.node.circuit(circuit).agreed = agreed,
             Err(violation) => {
@@ -78,7 +80,7 @@ impl<C: Cell> Relay<C> {
         let next = if left == 0 {
             Event::CircuitBuilt { circuit }
         } else {
-            Event::HandshakeNeeded { circuit, hop, ask: self.node.ask(left == 1) }
+            Event::HandshakeNeeded { circuit, hop, ask: self.node.ask(left == 1, controlled) }
         };
         self.node.events.push_back(next);
     }
@@ -86,9 +88,10 @@ impl<C: Cell> Relay<C> {
 
 /// A relay's side.
 impl<C: Cell> Relay<C> {
-    /// What to answer a client that said `asked` of congestion control.
+    /// What to answer a client that said `asked` of congestion control and windows.
     pub fn agree(&self, asked: Negotiation) -> Negotiation {
-        self.node.config.edge_control.answer(asked)
+        let config = &self.node.config;
+        config.edge_control.answer(asked, config.hop_control.is_active())
     }
 
     /// Answers the CREATE that [`Event::HandshakeRequested`] brought; `reply` has `answer` in it, which
@@ -108,9 +111,7 @@ impl<C: Cell> Relay<C> {
             return;
         }
         state.end = End::Relay(layer);
-        if let Negotiation::Agreed(sendme_inc) = answer {
-            state.agreed = Some(sendme_inc);
-        }
+        state.agreed = answer.agreement();
         self.node.counters.made += 1;
         self.node.enqueue(now, circuit, Direction::Backward, C::created(leg.id, reply));
         self.settle(now, kernel);
@@ -129,7 +130,7 @@ impl<C: Cell> Relay<C> {
         if state.lane(Direction::Forward).to.is_some() {
             self.close(now, circuit, None, Some(Violation::UnexpectedCell), kernel);
         } else {
-            let leg = self.node.join(now, circuit, peer);
+            let leg = self.node.join(now, circuit, peer, false);
             self.node.circuit(circuit).extending = true;
             self.node.send_create(now, circuit, leg, handshake);
         }
@@ -143,26 +144,29 @@ impl<C: Cell> Node<C> {
         CircuitIndex(self.circuits.insert(Circuit::new(end, hops)) as u32)
     }
 
-    /// What a client's handshake with a circuit's last hop, or an earlier one, says of congestion control.
-    fn ask(&self, is_last: bool) -> Negotiation {
-        if is_last { self.config.edge_control.ask() } else { Negotiation::Nothing }
+    /// What a client's handshake with a circuit's last hop, or an earlier one, says of congestion control, and of
+    /// windows if the path's hops are `controlled`.
+    fn ask(&self, is_last: bool, controlled: bool) -> Negotiation {
+        let controlled = controlled && self.config.hop_control.is_active();
+        if is_last { self.config.edge_control.ask(controlled) } else { Negotiation::Nothing }
     }
 
-    /// Gives `circuit` its forward leg, over a channel that may still have to be opened.
-    fn join(&mut self, now: Instant, circuit: CircuitIndex, peer: PeerId) -> Leg {
-        let channel = self.channel_to(now, peer);
+    /// Gives `circuit` its forward leg, over a channel that may still have to be opened; `own` if it begins here.
+    fn join(&mut self, now: Instant, circuit: CircuitIndex, peer: PeerId, own: bool) -> Leg {
+        let channel = self.channel_to(now, peer, own);
         let id = self.channel(channel).circuits.allocate(circuit);
         let leg = Leg { channel, id };
         self.circuit(circuit).lane_mut(Direction::Forward).to = Some(leg);
+        self.introduce(circuit, Direction::Forward);
         leg
     }
 
-    fn channel_to(&mut self, now: Instant, peer: PeerId) -> ChannelKey {
+    fn channel_to(&mut self, now: Instant, peer: PeerId, with_client: bool) -> ChannelKey {
         let existing = self.by_peer.get(&peer).map_or(&[][..], Vec::as_slice);
         if let Some(channel) = self.channel_map.choose(peer, existing) {
             return channel;
         }
-        let channel = self.add_channel(peer, false, true, now);
+        let channel = self.add_channel(peer, Ends { to_client: false, with_client, initiator: true }, now);
         self.events.push_back(Event::Connect { channel, peer });
         channel
     }

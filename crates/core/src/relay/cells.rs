@@ -6,7 +6,7 @@ use crate::circuit::{End, Leg};
 use crate::edge_control::StreamFeedback;
 use crate::error::{Closes, Violation};
 use crate::event::{Event, Station};
-use crate::hop_control::HopControl;
+use crate::hop_control::{HopControl, Source};
 use crate::kernel::Kernel;
 use crate::keys::{ChannelKey, CircuitIndex, Direction};
 use penstock_units::Instant;
@@ -45,7 +45,7 @@ impl<C: Cell> Relay<C> {
                 self.close(now, circuit, Some(from), None, kernel);
                 Ok(())
             }
-            (Command::Feedback, Some(circuit)) => self.on_feedback(now, channel, circuit, &cell),
+            (Command::Feedback, Some(circuit)) => self.node.on_feedback(now, channel, circuit, &cell),
             (Command::Class, Some(circuit)) => self.node.on_class(now, channel, circuit, &cell),
         };
         if let Err(violation) = outcome {
@@ -70,6 +70,7 @@ impl<C: Cell> Relay<C> {
         let circuit = self.node.new_circuit(End::Opening);
         self.node.circuit(circuit).lane_mut(Direction::Backward).to = Some(Leg { channel, id });
         self.node.channel(channel).circuits.insert(id, circuit);
+        self.node.introduce(circuit, Direction::Backward);
         self.node.events.push_back(Event::HandshakeRequested { circuit, handshake });
         Ok(())
     }
@@ -96,26 +97,6 @@ impl<C: Cell> Relay<C> {
                 self.node.send_relay(now, circuit, None, Message::Extended(handshake));
             }
             End::Origin(_) | End::Opening => return Err(Violation::UnexpectedCell),
-        }
-        Ok(())
-    }
-
-    fn on_feedback(
-        &mut self,
-        now: Instant,
-        channel: ChannelKey,
-        circuit: CircuitIndex,
-        cell: &C,
-    ) -> Result<(), Violation> {
-        self.node.counters.consumed += 1;
-        let feedback = cell.as_feedback().ok_or(Violation::UnexpectedCell)?;
-        let state = self.node.circuit(circuit);
-        // Feedback about a direction comes from where that direction's cells go.
-        if state.arriving(channel, cell.circ_id()) == feedback.direction {
-            return Err(Violation::UnexpectedCell);
-        }
-        if state.lane_mut(feedback.direction).hop.on_feedback(now, feedback) {
-            self.node.make_ready(now, circuit, feedback.direction);
         }
         Ok(())
     }
@@ -161,12 +142,16 @@ impl<C: Cell> Relay<C> {
             self.node.counters.consumed += 1;
             return Err(Violation::QueueExceeded);
         }
+        if let Err(violation) = self.node.circuit(index).lane_mut(direction).hop.on_received(now) {
+            self.node.counters.consumed += 1;
+            return Err(violation);
+        }
         self.node.track(now, &cell, index, direction, Station::Parsed);
         match (digest, onward) {
             (Some(digest), _) => self.on_message(now, index, cell, digest, kernel),
             (None, Some(leg)) => {
                 cell.set_circ_id(leg.id);
-                self.node.enqueue(now, index, direction, cell);
+                self.node.enqueue_from(now, index, direction, cell, Source::Before);
                 Ok(())
             }
             (None, None) => {

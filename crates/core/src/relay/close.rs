@@ -82,7 +82,7 @@ impl<C: Cell> Node<C> {
     /// Drops what waits in one direction, and tells the next hop if `tell`.
     fn cut(&mut self, now: Instant, circuit: CircuitIndex, direction: Direction, tell: bool) {
         let lane = self.circuit(circuit).lane_mut(direction);
-        let waiting = std::mem::take(&mut lane.queue).len() as u64;
+        let waiting = lane.clear();
         let Some(leg) = lane.to.take() else { return };
         self.counters.dropped += waiting;
         let channel = self.channel(leg.channel);
@@ -90,7 +90,7 @@ impl<C: Cell> Node<C> {
         channel.policy.on_close(circuit.key(direction));
         channel.circuits.remove(leg.id);
         if tell && channel.open {
-            self.send_control(leg.channel, C::destroy(leg.id));
+            self.send_control(now, leg.channel, C::destroy(leg.id));
         }
     }
 }

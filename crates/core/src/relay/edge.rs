@@ -8,7 +8,7 @@ use crate::circuit::{Edge, End};
 use crate::edge_control::{EdgeControl, Signals, StreamControl, StreamFeedback};
 use crate::error::Violation;
 use crate::event::Event;
-use crate::hop_control::{Feedback, HopControl};
+use crate::hop_control::HopControl;
 use crate::kernel::{Interest, Kernel, StreamRead};
 use crate::keys::{CircuitIndex, Direction, StreamKey};
 use crate::stream::Stream;
@@ -86,17 +86,23 @@ impl<C: Cell> Relay<C> {
 impl<C: Cell> Node<C> {
     /// How many DATA cells the circuit's edge may package now: the window, and room in the queue.
     fn package_room(&mut self, circuit: CircuitIndex) -> u64 {
-        let high = u64::from(self.config.edge_queue.high);
+        let (high, _) = self.edge_marks(circuit);
         let state = self.circuit(circuit);
-        let lane = state.lane(state.outward());
-        let queue = lane.queue.len() as u64;
+        let queue = state.lane(state.outward()).queue.len() as u64;
         let Some(edge) = &state.edge else { return 0 };
-        let room = match lane.hop.edge_queue_limit() {
-            Some(limit) => limit.get().saturating_sub(queue),
-            None if edge.queue_full => 0,
-            None => high.saturating_sub(queue),
-        };
+        let room = if edge.queue_full { 0 } else { high.saturating_sub(queue) };
         room.min(edge.control.package_window().get())
+    }
+
+    /// How long the circuit's queue may get until its edge stops, and how short it must be for the edge to go on:
+    /// a controlled hop's own limit, or the edge's watermarks.
+    fn edge_marks(&self, circuit: CircuitIndex) -> (u64, u64) {
+        let state = &self.circuits[circuit.0 as usize];
+        let marks = self.config.edge_queue;
+        match state.lane(state.outward()).hop.edge_queue_limit() {
+            Some(limit) => (limit.get(), limit.get().saturating_sub(1)),
+            None => (marks.high.into(), marks.low.into()),
+        }
     }
 
     /// What of that room one stream may take before the others had their turn.
@@ -105,14 +111,24 @@ impl<C: Cell> Node<C> {
         self.package_room(circuit).div_ceil(streams.max(1) as u64)
     }
 
-    /// Whether the queue has fallen to where its edge reads again.
-    pub(super) fn edge_queue_has_drained(&mut self, circuit: CircuitIndex) -> bool {
-        let low = u64::from(self.config.edge_queue.low);
-        let state = self.circuit(circuit);
-        let Some(edge) = &state.edge else { return false };
-        let lane = state.lane(state.outward());
-        let queue = lane.queue.len() as u64;
-        lane.hop.edge_queue_limit().map_or(edge.queue_full && queue <= low, |limit| queue < limit.get())
+    /// Whether the queue got full and has fallen to where its edge reads again.
+    fn edge_queue_has_drained(&self, circuit: CircuitIndex) -> bool {
+        let state = &self.circuits[circuit.0 as usize];
+        let full = state.edge.as_ref().is_some_and(|edge| edge.queue_full);
+        full && state.lane(state.outward()).queue.len() as u64 <= self.edge_marks(circuit).1
+    }
+
+    /// Has the edge read its streams again if its queue has drained, and nothing else has it do so.
+    pub(super) fn resume_if_drained(&mut self, circuit: CircuitIndex) {
+        if self.edge_queue_has_drained(circuit) && self.edge(circuit).resuming == 0 {
+            self.resume(circuit);
+        }
+    }
+
+    /// Has the edge read its streams before the present call is over.
+    fn resume(&mut self, circuit: CircuitIndex) {
+        self.edge(circuit).resuming += 1;
+        self.resume.push_back(circuit);
     }
 
     /// Packages at most `most` cells of a stream, as far as windows, queue and buckets allow; returns how many.
@@ -154,7 +170,7 @@ impl<C: Cell> Node<C> {
         let signals = self.signals(circuit);
         let is_acknowledged = self.edge(circuit).control.on_package(now, signals);
         let digest = self.send_relay(now, circuit, Some(id), Message::Data(payload));
-        if is_acknowledged && self.config.authenticated_sendmes {
+        if is_acknowledged && self.config.authenticated_sendmes && self.heeds_sendmes(circuit) {
             self.edge(circuit).unproven.extend(digest);
         }
     }
@@ -163,10 +179,12 @@ impl<C: Cell> Node<C> {
     ///
     /// Source: C tor `append_cell_to_circuit_queue()`.
     pub(super) fn note_edge_queue(&mut self, circuit: CircuitIndex, direction: Direction) {
-        let high = self.config.edge_queue.high as usize;
-        let state = self.circuit(circuit);
-        let full = direction == state.outward() && state.lane(direction).queue.len() >= high;
-        if full && let Some(edge) = &mut state.edge {
+        let state = &self.circuits[circuit.0 as usize];
+        if direction != state.outward() || state.edge.is_none() {
+            return;
+        }
+        let full = state.lane(direction).queue.len() as u64 >= self.edge_marks(circuit).0;
+        if full && let Some(edge) = &mut self.circuit(circuit).edge {
             edge.queue_full = true;
         }
     }
@@ -196,6 +214,7 @@ impl<C: Cell> Node<C> {
         if !self.circuits.contains(circuit.0 as usize) {
             return;
         }
+        self.edge(circuit).resuming -= 1;
         if self.edge_queue_has_drained(circuit) {
             self.edge(circuit).queue_full = false;
         }
@@ -260,8 +279,7 @@ impl<C: Cell> Node<C> {
     ) -> Result<(), Violation> {
         self.counters.data_delivered += 1;
         if self.edge(circuit).control.on_deliver(now)? {
-            self.counters.sendmes += 1;
-            self.send_relay(now, circuit, None, Message::Sendme(Some(digest)));
+            self.send_sendme(now, circuit, None, Some(digest));
         }
         // Data of a stream that was closed meanwhile is counted and dropped.
         let Some(stream) = self.stream_of(circuit, id) else {
@@ -328,7 +346,10 @@ impl<C: Cell> Node<C> {
         let (circuit, id) = (state.circuit, state.id);
         while let Some(feedback) = self.streams[stream.0 as usize].control.take_feedback() {
             let message = match feedback {
-                StreamFeedback::Sendme => Message::Sendme(None),
+                StreamFeedback::Sendme => {
+                    self.send_sendme(now, circuit, Some(id), None);
+                    continue;
+                }
                 StreamFeedback::Xoff => {
                     self.counters.xoffs += 1;
                     Message::Xoff
@@ -342,15 +363,24 @@ impl<C: Cell> Node<C> {
         }
     }
 
-    /// Cells of a circuit reached their application: the hop before may be owed feedback.
-    pub(super) fn hop_delivered(&mut self, now: Instant, circuit: CircuitIndex, cells: usize) {
-        let state = self.circuit(circuit);
-        let direction = state.outward().opposite();
-        for _ in 0..cells {
-            if let Some(feedback) = self.circuit(circuit).lane_mut(direction).hop.on_delivered(now) {
-                self.send_feedback(circuit, Feedback { direction, ..feedback });
-            }
+    /// Acknowledges cells of a stream, or of the circuit, if anyone waits for it or there is room for it.
+    fn send_sendme(
+        &mut self,
+        now: Instant,
+        circuit: CircuitIndex,
+        stream: Option<StreamId>,
+        proof: Option<C::Digest>,
+    ) {
+        if !self.heeds_sendmes(circuit) && self.edge(circuit).queue_full {
+            return;
         }
+        self.counters.sendmes += u64::from(stream.is_none());
+        self.counters.stream_sendmes += u64::from(stream.is_some());
+        self.send_relay(now, circuit, stream, Message::Sendme(proof));
+    }
+
+    fn heeds_sendmes(&mut self, circuit: CircuitIndex) -> bool {
+        self.edge(circuit).control.heeds_sendmes()
     }
 
     pub(super) fn on_circuit_sendme(
@@ -360,14 +390,14 @@ impl<C: Cell> Node<C> {
         proof: Option<C::Digest>,
     ) -> Result<(), Violation> {
         let signals = self.signals(circuit);
-        if self.config.authenticated_sendmes {
+        if self.config.authenticated_sendmes && self.heeds_sendmes(circuit) {
             let arrived = self.edge(circuit).unproven.pop_front().ok_or(Violation::UnexpectedSendme)?;
             if proof != Some(arrived) {
                 return Err(Violation::ForgedSendme);
             }
         }
         self.edge(circuit).control.on_sendme(now, signals)?;
-        self.resume.push_back(circuit);
+        self.resume(circuit);
         Ok(())
     }
 
@@ -443,6 +473,7 @@ impl<C: Cell> Node<C> {
                 waiting: 0,
                 turn: 0,
                 queue_full: false,
+                resuming: 0,
                 next_stream_id: 1,
             })
         })

@@ -2,9 +2,10 @@
 
 use super::Node;
 use crate::cell::{Cell, Command};
+use crate::circuit::Queued;
 use crate::circuit_policy::{CircuitPolicy, Priority};
 use crate::event::{Event, Station};
-use crate::hop_control::{Feedback, HopControl};
+use crate::hop_control::{HopControl, Source};
 use crate::kernel::{Kernel, SocketInfo};
 use crate::keys::{ChannelKey, CircuitIndex, Direction};
 use crate::scheduler::{Flushed, Host};
@@ -23,14 +24,28 @@ impl<C: Cell> Node<C> {
         Lend { node: self, kernel, now }
     }
 
-    /// Puts a cell at the end of a circuit's queue.
+    /// Puts a cell of this node at the end of a circuit's queue.
     pub(super) fn enqueue(&mut self, now: Instant, circuit: CircuitIndex, direction: Direction, cell: C) {
+        self.enqueue_from(now, circuit, direction, cell, Source::Here);
+    }
+
+    /// Puts a cell at the end of a circuit's queue.
+    pub(super) fn enqueue_from(
+        &mut self,
+        now: Instant,
+        circuit: CircuitIndex,
+        direction: Direction,
+        cell: C,
+        source: Source,
+    ) {
         self.track(now, &cell, circuit, direction, Station::Queued);
         let lane = self.circuit(circuit).lane_mut(direction);
-        lane.queue.push_back(cell);
-        let length = lane.queue.len() as u64;
+        let could_send = lane.may_send();
+        lane.push(Queued { cell, source });
+        let (length, period) = (lane.queue.len() as u64, lane.hop.period());
         self.counters.longest_queue = self.counters.longest_queue.max(length);
-        if length == 1 {
+        self.await_hop_tick(now, period);
+        if !could_send {
             self.make_ready(now, circuit, direction);
         }
         self.note_edge_queue(circuit, direction);
@@ -40,7 +55,7 @@ impl<C: Cell> Node<C> {
     pub(super) fn make_ready(&mut self, now: Instant, circuit: CircuitIndex, direction: Direction) {
         let lane = self.circuit(circuit).lane(direction);
         let Some(leg) = lane.to else { return };
-        if lane.queue.is_empty() || lane.hop.credit() == Cells::ZERO {
+        if !lane.may_send() {
             return;
         }
         self.channel(leg.channel).policy.on_ready(now, circuit.key(direction));
@@ -48,22 +63,15 @@ impl<C: Cell> Node<C> {
     }
 
     /// A cell that bypasses circuit queues: the link's own business.
-    pub(super) fn send_control(&mut self, channel: ChannelKey, cell: C) {
+    pub(super) fn send_control(&mut self, now: Instant, channel: ChannelKey, cell: C) {
         self.counters.made += 1;
         let most = self.config.limits.outbuf;
         let state = self.channel(channel);
-        state.outbuf.push_back(cell);
+        state.push(now, cell);
         if state.outbuf_len() > most {
             self.doomed.push(channel);
         }
         self.ready.push_back(channel);
-    }
-
-    /// Hands a hop's feedback to the hop that sends us cells in its direction.
-    pub(super) fn send_feedback(&mut self, circuit: CircuitIndex, feedback: Feedback) {
-        if let Some(leg) = self.circuit(circuit).lane(feedback.direction.opposite()).to {
-            self.send_control(leg.channel, C::feedback(leg.id, feedback));
-        }
     }
 
     pub(super) fn track(
@@ -101,24 +109,26 @@ impl<C: Cell, K: Kernel<C>> Host for Lend<'_, C, K> {
         let circuit = node.circuit(index);
         let (outward, class) = (circuit.outward(), circuit.class);
         let lane = circuit.lane_mut(direction);
-        let cell = lane.queue.pop_front().expect("a policy serves only circuits that have cells");
-        let left = lane.queue.len() as u64;
-        let feedback = if cell.command() == Command::Relay { lane.hop.on_sent(now) } else { None };
-        let exhausted = left == 0 || lane.hop.credit() == Cells::ZERO;
+        let Queued { cell, source } = lane.pop().expect("a policy serves only circuits that may send");
+        let is_relay = cell.command() == Command::Relay;
+        let feedback = if is_relay { lane.hop.on_sent(now, source) } else { None };
+        let exhausted = !lane.may_send();
         node.track(now, &cell, index, direction, Station::Outbuf);
         let weight = node.config.priority_factor.weight(class);
         let state = node.channel(channel);
-        state.outbuf.push_back(cell);
+        state.push(now, cell);
+        if let Some(delay) = &mut state.delay {
+            delay.on_moved();
+        }
         state.policy.on_flush(now, key, Cells::new(1), weight);
         if exhausted {
             state.policy.on_blocked(now, key);
         }
         if let Some(feedback) = feedback {
-            node.send_feedback(index, Feedback { direction, ..feedback });
+            node.send_feedback(now, index, direction, feedback);
         }
-        let drained = direction == outward && node.edge_queue_has_drained(index);
-        if drained && !node.resume.contains(&index) {
-            node.resume.push_back(index);
+        if direction == outward {
+            node.resume_if_drained(index);
         }
         true
     }
@@ -135,6 +145,9 @@ impl<C: Cell, K: Kernel<C>> Host for Lend<'_, C, K> {
         let bytes = self.kernel.write(channel, &mut state.outbuf, limit);
         let cells = (before - state.outbuf.len()) as u64;
         let refused = !state.outbuf.is_empty() && bytes < limit;
+        if let Some(delay) = &mut state.delay {
+            delay.on_flushed(self.now, cells, bytes, || self.kernel.socket_info(channel).not_sent);
+        }
         self.node.charge_write(channel, bytes, cells);
         Flushed { bytes, refused, throttled: false }
     }

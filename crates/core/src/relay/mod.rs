@@ -5,7 +5,7 @@
 //! Rooms: [`flow`](self) moves cells from circuit queues to the kernel, `cells` takes what
 //! arrives, `edge` packages and delivers streams, `build` makes circuits, `close` ends them,
 //! `buckets` limits the rate,
-//! `class` passes on whose traffic can wait.
+//! `class` passes on whose traffic can wait, `hops` is where hop control meets its neighbours.
 
 mod bounds;
 mod buckets;
@@ -15,6 +15,7 @@ mod class;
 mod close;
 mod edge;
 mod flow;
+mod hops;
 
 pub use bounds::Bounds;
 
@@ -24,8 +25,9 @@ use crate::channel_map::ChannelMap;
 use crate::circuit::Circuit;
 use crate::circuit_policy::{CircuitPolicy, CircuitPolicyConfig};
 use crate::config::RelayConfig;
+use crate::delay::Delay;
 use crate::event::Event;
-use crate::hop_control::HopControl;
+use crate::hop_control::HopOffer;
 use crate::kernel::{Interest, Kernel};
 use crate::keys::{ChannelKey, CircuitIndex, Direction, StreamKey};
 use crate::scheduler::{AnyScheduler, Scheduler};
@@ -62,6 +64,8 @@ struct Node<C: Cell> {
     throttle: Option<Box<dyn Throttle>>,
     channel_map: Box<dyn ChannelMap>,
     waiting: Waiting,
+    /// When controls of hops are told next that time passed.
+    hop_tick: Option<Instant>,
     /// Channels that must close: their peers do not read what they cause.
     doomed: Vec<ChannelKey>,
     /// Circuits whose edges may read their streams again.
@@ -96,10 +100,14 @@ pub struct Counters {
     pub written_bytes: Bytes,
     /// Circuit SENDMEs made here.
     pub sendmes: u64,
+    /// Stream SENDMEs made here.
+    pub stream_sendmes: u64,
     /// XOFFs made here.
     pub xoffs: u64,
     /// XONs made here.
     pub xons: u64,
+    /// Feedback of hops made here: credits.
+    pub credits: u64,
     /// Most cells that ever waited in one direction of one circuit [cell].
     pub longest_queue: u64,
     /// DATA cells delivered here.
@@ -108,6 +116,17 @@ pub struct Counters {
     pub data_packaged: u64,
     /// Circuits that policies looked at to choose ([`CircuitPolicy::looks`]).
     pub looks: u64,
+}
+
+/// Who is at the ends of a new channel.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    /// The peer is a client.
+    to_client: bool,
+    /// The peer is a client, or this node is.
+    with_client: bool,
+    /// This node opened it.
+    initiator: bool,
 }
 
 impl<C: Cell> Relay<C> {
@@ -123,6 +142,7 @@ impl<C: Cell> Relay<C> {
             throttle: config.throttle.build(),
             channel_map: config.channel_map.build(),
             waiting: Waiting::default(),
+            hop_tick: None,
             doomed: Vec::new(),
             resume: VecDeque::new(),
             turns: Vec::new(),
@@ -143,13 +163,21 @@ impl<C: Cell> Relay<C> {
     ///
     /// Once the driver knows the connection by this key, it calls [`on_channel_open`](Self::on_channel_open).
     pub fn accept_channel(&mut self, now: Instant, peer: PeerId, to_client: bool) -> ChannelKey {
-        self.node.add_channel(peer, to_client, false, now)
+        self.node.add_channel(peer, Ends { to_client, with_client: to_client, initiator: false }, now)
     }
 
-    /// The connection that [`Event::Connect`] asked for, or of an accepted channel, is ready.
-    pub fn on_channel_open(&mut self, now: Instant, channel: ChannelKey, kernel: &mut impl Kernel<C>) {
+    /// The connection that [`Event::Connect`] asked for, or of an accepted channel, is ready. `offer` is what the
+    /// peer said of the control of hops: its [`hop_offer`](Self::hop_offer).
+    pub fn on_channel_open(
+        &mut self,
+        now: Instant,
+        channel: ChannelKey,
+        offer: Option<HopOffer>,
+        kernel: &mut impl Kernel<C>,
+    ) {
         let Some(state) = self.node.channels.get_mut(channel.0 as usize) else { return };
         state.open = true;
+        self.node.meet(channel, offer);
         self.node.set_interest(channel, kernel, |interest| interest.readable = true);
         self.node.ready.push_back(channel);
         self.settle(now, kernel);
@@ -187,6 +215,7 @@ impl<C: Cell> Relay<C> {
     /// The time that [`poll_timeout`](Self::poll_timeout) asked for came; early or repeated calls are harmless.
     pub fn on_timer(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         self.on_refill(now, kernel);
+        self.on_hop_tick(now, kernel);
         if self.scheduler.poll_timeout().is_some_and(|due| due <= now) {
             self.scheduler.on_timer(now, &mut self.node.lend(now, kernel));
         }
@@ -218,8 +247,7 @@ impl<C: Cell> Relay<C> {
             for direction in [Direction::Forward, Direction::Backward] {
                 let lane = circuit.lane(direction);
                 if let Some(leg) = lane.to
-                    && !lane.queue.is_empty()
-                    && lane.hop.credit() > Cells::ZERO
+                    && lane.may_send()
                 {
                     let key = CircuitIndex(index as u32).key(direction);
                     node.channels[leg.channel.0 as usize].policy.on_ready(now, key);
@@ -237,7 +265,7 @@ impl<C: Cell> Relay<C> {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let refill = self.node.waiting.due();
         let schedule = self.scheduler.poll_timeout();
-        [refill, schedule].into_iter().flatten().min()
+        [refill, schedule, self.node.hop_tick].into_iter().flatten().min()
     }
 
     /// Finishes what a call set in motion: streams that may be read again, channels that may write.
@@ -291,11 +319,12 @@ impl<C: Cell> Relay<C> {
         Some(Cells::new(circuit.lane(direction).queue.len() as u64))
     }
 
-    /// What the edge of `circuit` may have outstanding, and the round-trip time it measured.
+    /// What the edge of `circuit` may have outstanding, if anything limits it, and the round-trip time it measured.
     pub fn circuit_window(&self, circuit: CircuitIndex) -> Option<(Cells, Option<Duration>)> {
         use crate::edge_control::EdgeControl as _;
         let edge = self.node.circuits.get(circuit.0 as usize)?.edge.as_deref()?;
-        Some((edge.control.window(), edge.control.rtt()))
+        let window = edge.control.window();
+        (window < Cells::new(u64::MAX)).then(|| (window, edge.control.rtt()))
     }
 
     /// Channels that wait for a token bucket.
@@ -326,13 +355,17 @@ impl<C: Cell> Relay<C> {
 }
 
 impl<C: Cell> Node<C> {
-    fn add_channel(&mut self, peer: PeerId, to_client: bool, initiator: bool, now: Instant) -> ChannelKey {
+    fn add_channel(&mut self, peer: PeerId, ends: Ends, now: Instant) -> ChannelKey {
+        let Ends { to_client, with_client, initiator } = ends;
         let own = self.config.per_connection;
         let buckets = own.map(|bandwidth| Buckets::new(bandwidth, now));
         let key = self.channels.insert(Channel {
             peer,
             to_client,
+            with_client,
             open: false,
+            hops: None,
+            delay: self.config.hop_control.delay().map(|config| Box::new(Delay::new(config))),
             outbuf: VecDeque::new(),
             policy: self.config.circuit_policy.build(),
             circuits: CircIds::new(initiator),

@@ -315,7 +315,7 @@ fn keys_of_closed_circuits_and_channels_are_ignored() {
         relay.close_circuit(now, circuit, host);
         relay.close_stream(now, stream, host);
         relay.on_channel_closed(now, channel, host);
-        relay.on_channel_open(now, channel, host);
+        relay.on_channel_open(now, channel, None, host);
         relay.on_readable(now, channel, host);
         relay.on_writable(now, channel, host);
         relay.on_stream_readable(now, stream, host);

@@ -167,7 +167,11 @@ impl Net {
     /// Begins a circuit.
     pub(super) fn open_circuit(&mut self, client: usize, relays: &[usize]) -> CircuitIndex {
         let peers: Vec<_> = relays.iter().map(|node| PeerId(*node as u32)).collect();
-        self.call(client, |relay, now, _| relay.open_circuit(now, peers[0], peers[1..].iter().copied()))
+        // Who controls its hops says so to the network.
+        let controlled = relays.iter().all(|node| self.nodes[*node].relay.hop_offer(false).is_some());
+        self.call(client, |relay, now, _| {
+            relay.open_circuit(now, peers[0], peers[1..].iter().copied(), controlled)
+        })
     }
 
     /// Begins a circuit and drives until it is built.
@@ -400,8 +404,10 @@ impl Net {
             let end = End { wire, side, send_buffer: link.send_buffer, sending, arrived };
             self.nodes[node].host.ends.insert(channel, end);
         }
-        self.call(node, |relay, now, host| relay.on_channel_open(now, channel, host));
-        self.call(peer, |relay, now, host| relay.on_channel_open(now, accepted, host));
+        let with_client = [node, peer].iter().any(|end| self.nodes[*end].is_client);
+        let [ours, theirs] = [node, peer].map(|end| self.nodes[end].relay.hop_offer(with_client));
+        self.call(node, |relay, now, host| relay.on_channel_open(now, channel, theirs, host));
+        self.call(peer, |relay, now, host| relay.on_channel_open(now, accepted, ours, host));
     }
 }
 

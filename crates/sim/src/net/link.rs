@@ -46,7 +46,7 @@ impl Net {
             let news = match here.owner {
                 Owner::Linking(Some(channel)) => {
                     here.owner = Owner::Channel(channel);
-                    News::Opened(channel)
+                    News::Opened(channel, peer)
                 }
                 _ => News::Accepted(sock, peer),
             };

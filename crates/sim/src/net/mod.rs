@@ -67,8 +67,8 @@ pub(crate) struct Net {
 /// What a host's loop must hear about beside readiness.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum News {
-    /// A channel we opened is set up.
-    Opened(penstock_core::ChannelKey),
+    /// A channel that we opened to a peer is set up.
+    Opened(penstock_core::ChannelKey, Rank),
     /// A peer opened a channel to us.
     Accepted(SockRef, Rank),
     /// An exit's stream is connected to its server.

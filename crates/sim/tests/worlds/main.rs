@@ -4,6 +4,7 @@ mod buckets;
 mod changes;
 mod clients;
 mod conservation;
+mod credits;
 mod defenestrator;
 mod determinism;
 mod links;

@@ -103,7 +103,7 @@ impl<'a> Run<'a> {
     fn drive(mut self) -> Findings {
         let hops: Vec<_> = (1..=self.plan.hops).map(|place| PeerId(place as u32)).collect();
         let at = self.now();
-        self.nodes[0].relay.open_circuit(at, hops[0], hops[1..].iter().copied());
+        self.nodes[0].relay.open_circuit(at, hops[0], hops[1..].iter().copied(), false);
         self.events(0);
         while !self.is_done() {
             for ready in self.wait() {
@@ -198,7 +198,7 @@ impl<'a> Run<'a> {
                     let peer = self.callers[&address];
                     let channel = relay.accept_channel(at, PeerId(peer as u32), peer == 0);
                     attach(kernel, channel, socket, &self.plan);
-                    relay.on_channel_open(at, channel, kernel);
+                    relay.on_channel_open(at, channel, None, kernel);
                 }
             }
             Ready::Channel(_, channel) => {
@@ -273,7 +273,7 @@ impl<'a> Run<'a> {
         let at = self.now();
         let Node { relay, kernel, .. } = &mut self.nodes[place];
         attach(kernel, channel, socket, &self.plan);
-        relay.on_channel_open(at, channel, kernel);
+        relay.on_channel_open(at, channel, None, kernel);
     }
 
     /// The circuit is there: every application opens its stream.

@@ -1,0 +1,215 @@
+//! How long cells wait in a channel's output buffer.
+
+use crate::hop_control::DelayConfig;
+use penstock_units::{Bytes, Duration, Instant};
+use std::collections::VecDeque;
+
+/// Weight of the newest cell in the mean.
+const GAIN: f64 = 0.25;
+/// How long a least delay is remembered.
+const MEMORY: u64 = 60;
+
+/// The delay of one channel, from a cell's way into the output buffer to its way out of it, or out of the kernel.
+///
+/// Each cell that left is a sample of an exponentially weighted mean; the least sample of the last minute is what
+/// nobody can help. What waits now and has waited for longer than the mean counts as it is: a connection that stands
+/// still gives no samples.
+#[derive(Debug)]
+pub(crate) struct Delay {
+    config: DelayConfig,
+    /// Since when each cell of the output buffer is there.
+    waiting: VecDeque<Instant>,
+    /// What the kernel took and has not sent: up to which byte of all, and since when it waits.
+    in_kernel: VecDeque<(u64, Instant)>,
+    /// Bytes that the kernel took in all.
+    written: u64,
+    /// [ns]; none before the first sample.
+    mean: Option<f64>,
+    least: Least,
+    /// Samples since the last look.
+    fresh: bool,
+    /// Cells of circuits that moved to the output buffer since the last look.
+    moved: u64,
+}
+
+impl Delay {
+    pub(crate) fn new(config: DelayConfig) -> Self {
+        Delay {
+            config,
+            waiting: VecDeque::new(),
+            in_kernel: VecDeque::new(),
+            written: 0,
+            mean: None,
+            least: Least::default(),
+            fresh: false,
+            moved: 0,
+        }
+    }
+
+    /// A cell entered the output buffer.
+    pub(crate) fn on_queued(&mut self, now: Instant) {
+        self.waiting.push_back(now);
+    }
+
+    /// It came from a circuit's queue.
+    pub(crate) fn on_moved(&mut self) {
+        self.moved += 1;
+    }
+
+    /// The kernel took so many cells from the output buffer, as so many bytes; `not_sent` says what of all bytes so
+    /// far it has not sent, if anyone wants to know.
+    pub(crate) fn on_flushed(
+        &mut self,
+        now: Instant,
+        cells: u64,
+        bytes: Bytes,
+        not_sent: impl FnOnce() -> Bytes,
+    ) {
+        for place in 1..=cells {
+            let Some(since) = self.waiting.pop_front() else { break };
+            if self.config.kernel {
+                self.in_kernel.push_back((self.written + bytes.get() * place / cells, since));
+            } else {
+                self.sample(now, since);
+            }
+        }
+        self.written += bytes.get();
+        self.look(now, not_sent);
+    }
+
+    /// Notes what the kernel has sent by now.
+    pub(crate) fn look(&mut self, now: Instant, not_sent: impl FnOnce() -> Bytes) {
+        if self.in_kernel.is_empty() {
+            return;
+        }
+        let sent = self.written.saturating_sub(not_sent().get());
+        while let Some((until, since)) = self.in_kernel.front().copied()
+            && until <= sent
+        {
+            self.in_kernel.pop_front();
+            self.sample(now, since);
+        }
+    }
+
+    fn sample(&mut self, now: Instant, since: Instant) {
+        let sample = now.since(since);
+        let nanos = sample.as_nanos() as f64;
+        self.mean = Some(self.mean.map_or(nanos, |mean| mean + GAIN * (nanos - mean)));
+        self.least.add(now, sample);
+        self.fresh = true;
+    }
+
+    /// How much longer than at best cells wait; zero if none left since the last time and none waits. Ends the
+    /// period; returns what moved in it, too.
+    pub(crate) fn take_period(&mut self, now: Instant) -> (Duration, u64) {
+        let oldest = self.in_kernel.front().map(|(_, since)| since).or(self.waiting.front());
+        let age = oldest.map(|since| now.since(*since));
+        let fresh = std::mem::take(&mut self.fresh);
+        let delay = match (self.mean, self.least.get(now)) {
+            (Some(mean), Some(least)) if fresh || age.is_some() => {
+                Duration::from_nanos(mean as u64).max(age.unwrap_or_default()).saturating_sub(least)
+            }
+            _ => Duration::ZERO,
+        };
+        (delay, std::mem::take(&mut self.moved))
+    }
+}
+
+/// The least of the samples of the last minute, to a second: what began in the same second is forgotten together.
+#[derive(Debug, Default)]
+struct Least {
+    /// Seconds, and the least delay of each that is less than those of all later ones; both grow.
+    seconds: VecDeque<(u64, Duration)>,
+}
+
+impl Least {
+    fn add(&mut self, now: Instant, sample: Duration) {
+        let second = now.as_nanos() / 1_000_000_000;
+        while self.seconds.back().is_some_and(|(_, least)| *least >= sample) {
+            self.seconds.pop_back();
+        }
+        if self.seconds.back().is_none_or(|(known, _)| *known < second) {
+            self.seconds.push_back((second, sample));
+        }
+        self.forget(second);
+    }
+
+    fn forget(&mut self, second: u64) {
+        while self.seconds.front().is_some_and(|(known, _)| *known + MEMORY < second) {
+            self.seconds.pop_front();
+        }
+    }
+
+    fn get(&mut self, now: Instant) -> Option<Duration> {
+        self.forget(now.as_nanos() / 1_000_000_000);
+        self.seconds.front().map(|(_, least)| *least)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MS: fn(u64) -> Instant = Instant::from_millis;
+
+    fn delay(kernel: bool) -> Delay {
+        Delay::new(DelayConfig { kernel })
+    }
+
+    fn none() -> Bytes {
+        panic!("nobody wants to know")
+    }
+
+    #[test]
+    fn the_delay_is_what_lies_above_the_least() {
+        let mut delay = delay(false);
+        for (entered, left) in [(0, 5), (10, 15), (20, 65)] {
+            delay.on_queued(MS(entered));
+            delay.on_flushed(MS(left), 1, Bytes::new(512), none);
+        }
+        // 5 + 0.25 (45 - 5) = 15 ms, of which 5 ms are the least.
+        assert_eq!(delay.take_period(MS(65)).0, Duration::from_millis(10));
+        assert_eq!(delay.take_period(MS(165)).0, Duration::ZERO, "nothing waits, and nothing left");
+    }
+
+    #[test]
+    fn a_connection_that_stands_still_is_as_late_as_its_oldest_cell() {
+        let mut delay = delay(false);
+        delay.on_queued(MS(0));
+        assert_eq!(delay.take_period(MS(300)).0, Duration::ZERO, "what is normal is not known");
+        delay.on_flushed(MS(300), 1, Bytes::new(512), none);
+        delay.on_queued(MS(400));
+        delay.on_queued(MS(600));
+        assert_eq!(delay.take_period(MS(1000)).0, Duration::from_millis(300));
+    }
+
+    #[test]
+    fn with_the_kernel_a_cell_waits_until_its_last_byte_is_sent() {
+        let mut delay = delay(true);
+        (0..4).for_each(|_| delay.on_queued(MS(0)));
+        delay.on_flushed(MS(0), 4, Bytes::new(2048), || Bytes::new(1536));
+        delay.look(MS(40), || Bytes::new(1));
+        // One at once, two more after 40 ms; the last still waits.
+        assert_eq!(delay.mean, Some(17_500_000.0));
+        assert_eq!(delay.take_period(MS(90)).0, Duration::from_millis(90));
+    }
+
+    proptest! {
+        #[test]
+        fn the_least_is_that_of_the_last_minute(
+            samples in proptest::collection::vec((0u64..4000, 0u64..1000), 1..200),
+        ) {
+            let (mut least, mut now, mut all) = (Least::default(), 0, Vec::new());
+            for (pause, sample) in samples {
+                now += pause;
+                least.add(MS(now), Duration::from_millis(sample));
+                all.push((now / 1000, sample));
+                let expected = all.iter().filter(|(second, _)| second + MEMORY >= now / 1000);
+                let expected = expected.map(|(_, sample)| Duration::from_millis(*sample)).min();
+                prop_assert_eq!(least.get(MS(now)), expected);
+                prop_assert!(least.seconds.len() <= MEMORY as usize + 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! N3 falls by a factor that the delay decides, and grows by a step.
+
+use penstock_units::{Duration, math};
+
+/// N3 becomes N3 · e^(−delay / scale), rounded down, if the delay exceeds the threshold, and grows by a step if not.
+///
+/// The delay is how much longer than at best cells wait in the connection's output buffer of late. A small excess
+/// costs little, a large one nearly all at once; so a queue that formed within a period is answered within it.
+///
+/// Source: DefenestraTor §4.2 says that N3 "is reduced when there is downstream congestion" and "can increase again"
+/// and no more. Deviation: all numbers are ours.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExponentialConfig {
+    /// A delay up to this is no congestion [ns].
+    pub threshold: Duration,
+    /// The delay that leaves 1/e of N3 [ns]; more than zero.
+    pub scale: Duration,
+    /// What a period without congestion adds [cell].
+    pub step: u32,
+}
+
+impl Default for ExponentialConfig {
+    fn default() -> Self {
+        ExponentialConfig { threshold: Duration::from_millis(20), scale: Duration::from_millis(50), step: 1 }
+    }
+}
+
+impl ExponentialConfig {
+    pub(super) fn adjust(&self, n3: u64, delay: Duration) -> u64 {
+        if delay <= self.threshold {
+            return n3 + u64::from(self.step);
+        }
+        let left = math::exp(-delay.as_secs_f64() / self.scale.as_secs_f64());
+        (n3 as f64 * left) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delay_above_the_threshold_takes_a_part_and_one_below_brings_a_step() {
+        let law = ExponentialConfig::default();
+        let after = |millis| law.adjust(500, Duration::from_millis(millis));
+        assert_eq!([0, 20].map(after), [501, 501]);
+        // 500 e^(-21/50), 500/e and 500/e²
+        assert_eq!([21, 50, 100].map(after), [328, 183, 67]);
+    }
+}

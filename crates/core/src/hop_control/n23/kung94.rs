@@ -1,0 +1,64 @@
+//! A pool of buffers, shared by what each circuit used of late.
+
+use super::super::LinkSignals;
+
+/// N3 is the circuit's share of half a pool, less what waits, in proportion to what it moved in the last period.
+///
+/// Of a pool of M cells for each outgoing connection, with Q cells waiting in the queues of its N circuits, of which
+/// this one moved V of T cells: N3 = (M/2 − Q − N) · V/T + 1. A connection that moved nothing leaves it as it is.
+///
+/// Source: Kung, Blackwell, Chapman, SIGCOMM 1994, adaptive credit allocation at the receiver, from a summary of it.
+/// Deviation: the pool is one for each connection on which circuits leave, as the delay of DefenestraTor §4.2 is, not
+/// for each on which they come; DefenestraTor's bounds of 100 and 500 cells hold for each circuit, so that very many
+/// of them may be granted more than the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kung94Config {
+    /// M [cell].
+    pub pool: u32,
+}
+
+impl Default for Kung94Config {
+    fn default() -> Self {
+        Kung94Config { pool: 2000 }
+    }
+}
+
+impl Kung94Config {
+    pub(super) fn adjust(&self, n3: u64, moved: u64, link: LinkSignals) -> u64 {
+        if link.moved.get() == 0 {
+            return n3;
+        }
+        let half = u64::from(self.pool / 2);
+        let free = half.saturating_sub(link.queued.get()).saturating_sub(link.circuits.into());
+        free * moved / link.moved.get() + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_units::Cells;
+
+    fn link(queued: u64, circuits: u32, moved: u64) -> LinkSignals {
+        LinkSignals {
+            queued: Cells::new(queued),
+            circuits,
+            moved: Cells::new(moved),
+            ..LinkSignals::default()
+        }
+    }
+
+    #[test]
+    fn the_pool_is_shared_by_use() {
+        let law = Kung94Config::default();
+        assert_eq!(law.adjust(500, 50, link(90, 10, 50)), 901, "one alone has all that is free");
+        assert_eq!(
+            law.adjust(500, 30, link(90, 10, 120)),
+            226,
+            "a quarter of the use is a quarter of the rest"
+        );
+        assert_eq!(law.adjust(500, 0, link(90, 10, 120)), 1);
+        assert_eq!(law.adjust(300, 0, link(0, 10, 0)), 300, "nothing moved, nothing is known");
+        assert_eq!(law.adjust(300, 5, link(5000, 10, 5)), 1, "more waits than there is");
+    }
+}

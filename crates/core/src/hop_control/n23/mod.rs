@@ -1,0 +1,206 @@
+//! N23: credits at each hop of a circuit.
+
+mod credit;
+mod exponential;
+mod grant;
+mod kung94;
+mod law;
+
+pub use exponential::ExponentialConfig;
+pub use kung94::Kung94Config;
+pub use law::{AdaptConfig, LawConfig};
+
+use super::{
+    CreditPath, DelayConfig, Feedback, HopControl, HopOffer, HopSignals, Neighbour, Side, Source, Ticked,
+};
+use crate::error::Violation;
+use crate::keys::Direction;
+use credit::Credit;
+use grant::Grant;
+use law::Law;
+use penstock_units::{Cells, Duration, Instant};
+
+/// The least that an adaptive N3 becomes [cell] (DefenestraTor §4.2).
+pub const LEAST_N3: u32 = 100;
+/// The most that an adaptive N3 becomes [cell] (DefenestraTor §4.2).
+pub const MOST_N3: u32 = 500;
+
+/// How a node gives and takes credits.
+///
+/// Source: DefenestraTor §4.2 and §5.1, which names N2 = 10 and N3 = 500 as typical.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct N23Config {
+    /// N2, the steady buffer: one credit for so many forwarded cells [cell]; at least 1.
+    pub n2: u32,
+    /// N3, the excess buffer [cell]; if it adapts, what it is at first.
+    pub n3: u32,
+    /// How N3 follows congestion; `None` is a constant N3.
+    pub adapt: Option<AdaptConfig>,
+    /// How credits travel.
+    pub credit_path: CreditPath,
+    /// Hops with a client at one end are controlled too.
+    pub with_clients: bool,
+    /// The consensus says that who knows N23 uses it (DefenestraTor §6.3); otherwise this node does as if it did not.
+    pub active: bool,
+}
+
+impl Default for N23Config {
+    fn default() -> Self {
+        N23Config {
+            n2: 10,
+            n3: 500,
+            adapt: None,
+            credit_path: CreditPath::Link,
+            with_clients: true,
+            active: true,
+        }
+    }
+}
+
+impl N23Config {
+    /// The most cells that a neighbour may have outstanding: N2 + N3, with the greatest N3 that there can be [cell].
+    pub fn most(&self) -> u32 {
+        self.n2 + if self.adapt.is_some() { self.n3.max(MOST_N3) } else { self.n3 }
+    }
+
+    pub(super) fn offer(&self, with_client: bool) -> Option<HopOffer> {
+        let offers = self.active && (self.with_clients || !with_client);
+        offers.then(|| HopOffer::Credits { start: self.n2 + self.n3, most: self.most() })
+    }
+
+    pub(super) fn delay(&self) -> Option<DelayConfig> {
+        let adapt = self.adapt.filter(|_| self.active)?;
+        Some(DelayConfig { kernel: adapt.kernel })
+    }
+}
+
+/// Credits at the hops before and after a node, for one circuit in one direction.
+///
+/// A node may send the next one as many RELAY cells as it has credit for, N2 + N3 at first. The next one counts what
+/// leaves its circuit's queue, and says so after each N2 cells; the sender then has N2 + N3 again, less what it sent
+/// that was not forwarded by then. So no queue of the circuit behind the first node holds more than N2 + N3 cells.
+/// The first node reads its streams only while its own queue is shorter than that.
+///
+/// Source: DefenestraTor §4.2 and figure 3; Kung, Blackwell, Chapman, SIGCOMM 1994.
+/// Deviation: a credit says how many cells were forwarded in all, as in Kung's credit update protocol, where the
+/// paper's text adds to a balance; over a reliable channel both are the same while N3 is constant. The number in a
+/// credit is N2 + N3 and not N3 alone, so that the sender needs no N2 of its own.
+#[derive(Debug)]
+pub struct N23 {
+    config: N23Config,
+    /// N3 now [cell].
+    n3: u64,
+    law: Law,
+    /// What counts begin with: zero, but for those who want to see them wrap.
+    counted: u64,
+    /// Towards the next hop; `None` while it is not known, or if it is not controlled.
+    after: Option<Credit>,
+    /// Towards the hop before, likewise.
+    before: Option<Grant>,
+    /// Cells that left since the last tick.
+    moved: u64,
+}
+
+impl N23 {
+    /// For a new circuit and direction.
+    pub fn new(config: N23Config) -> Self {
+        N23::counting_from(config, 0)
+    }
+
+    /// The same, with counts that begin at `counted` on both sides of every hop.
+    pub(crate) fn counting_from(config: N23Config, counted: u64) -> Self {
+        N23 {
+            config,
+            n3: config.n3.into(),
+            law: Law::new(config.adapt),
+            counted,
+            after: None,
+            before: None,
+            moved: 0,
+        }
+    }
+
+    /// N2 + N3 now [cell].
+    fn allowance(&self) -> u64 {
+        u64::from(self.config.n2) + self.n3
+    }
+
+    /// A cell of the hop before is gone.
+    fn on_forwarded(&mut self) -> Option<Feedback> {
+        let owed = self.before.as_mut()?.on_forwarded(self.config.n2.into());
+        if owed { self.tell() } else { None }
+    }
+
+    fn tell(&mut self) -> Option<Feedback> {
+        let allowance = self.allowance();
+        let forwarded = self.before.as_mut()?.tell(allowance);
+        // The relay knows the direction.
+        Some(Feedback { direction: Direction::Forward, forwarded, allowance: allowance as u32 })
+    }
+}
+
+impl HopControl for N23 {
+    fn on_neighbour(&mut self, neighbour: Neighbour) {
+        let Some(HopOffer::Credits { start, most }) = neighbour.agreed else { return };
+        match neighbour.side {
+            Side::After => self.after = Some(Credit::new(self.counted, start, most)),
+            // What this node offered itself.
+            Side::Before => {
+                let start = u64::from(self.config.n2) + u64::from(self.config.n3);
+                self.before = Some(Grant::new(self.counted, start));
+            }
+        }
+    }
+
+    fn credit(&self) -> Cells {
+        Cells::new(self.after.map_or(u64::MAX, |credit| credit.left()))
+    }
+
+    fn on_received(&mut self, _now: Instant) -> Result<(), Violation> {
+        self.before.as_mut().map_or(Ok(()), Grant::on_received)
+    }
+
+    fn on_sent(&mut self, _now: Instant, source: Source) -> Option<Feedback> {
+        self.moved += 1;
+        if let Some(credit) = &mut self.after {
+            credit.on_sent();
+        }
+        if source == Source::Before { self.on_forwarded() } else { None }
+    }
+
+    fn on_delivered(&mut self, _now: Instant) -> Option<Feedback> {
+        self.moved += 1;
+        self.on_forwarded()
+    }
+
+    fn on_feedback(&mut self, _now: Instant, feedback: Feedback) -> Result<bool, Violation> {
+        // A node that was not asked speaks of credits: nobody listens, as to any cell that is unknown.
+        self.after.as_mut().map_or(Ok(false), |credit| credit.on_feedback(feedback))
+    }
+
+    fn edge_queue_limit(&self) -> Option<Cells> {
+        self.after.map(|_| Cells::new(self.allowance()))
+    }
+
+    fn credit_path(&self) -> CreditPath {
+        self.config.credit_path
+    }
+
+    fn period(&self) -> Option<Duration> {
+        if self.after.is_none() && self.before.is_none() {
+            return None;
+        }
+        self.config.adapt.map(|adapt| adapt.interval)
+    }
+
+    fn on_tick(&mut self, _now: Instant, signals: HopSignals) -> Ticked {
+        let moved = std::mem::take(&mut self.moved);
+        self.n3 = self.law.adjust(self.n3, moved, &signals);
+        let busy = moved > 0 || signals.queue > Cells::ZERO;
+        // Who fell by N2 or more says so at once, if the hop before has a use for it.
+        let (allowance, n2) = (self.allowance(), u64::from(self.config.n2));
+        let fell = self.before.is_some_and(|grant| grant.allowance() >= allowance + n2);
+        let feedback = if busy && fell { self.tell() } else { None };
+        Ticked { feedback, again: busy || self.law.recovers(self.n3) }
+    }
+}

@@ -1,0 +1,75 @@
+//! G-20 to G-25: N23, as whole worlds show it.
+
+use crate::util::{Lab, assert_conserved, cells_at, complete, node, queue_of};
+use penstock_record::Position;
+use penstock_sim::Outcome;
+
+const END: u64 = 40_000_000_000;
+const HOPS: [(Position, &str); 3] =
+    [(Position::Exit, "exit"), (Position::Middle, "middle"), (Position::Guard, "entry")];
+
+/// Credits at every hop, and ends as `ends` says.
+fn credits(n2: u32, n3: u32, ends: &str) -> Lab {
+    let hop_control = format!("{{ kind = 'n23', n2 = {n2}, n3 = {n3} }}");
+    let edge_control = format!("{{ kind = 'windows', ends = '{ends}' }}");
+    ["relay", "client"].iter().fold(Lab::path(), |lab, nodes| {
+        lab.set(&format!("{nodes}.hop_control"), &hop_control)
+            .set(&format!("{nodes}.edge_control"), &edge_control)
+    })
+}
+
+fn longest_queue(outcome: &Outcome, workload: &str, hop: Position) -> i64 {
+    let cells = cells_at(outcome, workload, hop);
+    queue_of(cells.iter().filter_map(|row| Some((row.queued_ns?, row.outbuf_ns))), END).0
+}
+
+#[test]
+fn no_queue_of_a_circuit_is_longer_than_n2_and_n3() {
+    for (n2, n3) in [(20, 70), (10, 100), (10, 500), (1, 0)] {
+        let outcome = credits(n2, n3, "ignored").run(1);
+        assert_conserved(&outcome);
+        let most = i64::from(n2 + n3);
+        for (hop, name) in HOPS {
+            for workload in ["web", "bulk"] {
+                let longest = longest_queue(&outcome, workload, hop);
+                assert!(longest <= most, "{n2}/{n3}: {longest} cells of {workload} at the {name}");
+            }
+            let longest = node(&outcome, name).counters.longest_queue;
+            assert!(longest <= most as u64, "{n2}/{n3}: {longest} at the {name}");
+        }
+        if (n2, n3) == (20, 70) {
+            assert!(
+                longest_queue(&outcome, "bulk", Position::Exit) == most,
+                "the bottleneck fills the queue"
+            );
+        }
+        assert!(complete(&outcome, "web").len() > 5, "{n2}/{n3}");
+        assert_eq!(complete(&outcome, "bulk").is_empty(), n2 == 1, "{n2}/{n3}");
+    }
+}
+
+/// G-22 in the large, and the paper's 10 % and 5 % (section 5.1).
+#[test]
+fn a_credit_goes_back_for_each_n2_cells() {
+    for (n2, path) in [(10, "link"), (20, "link"), (20, "circuit")] {
+        let outcome = credits(n2, 100, "suppressed")
+            .set("relay.hop_control.credit_path", path)
+            .set("client.hop_control.credit_path", path)
+            .run(1);
+        assert_conserved(&outcome);
+        // Only the slow middle has credits to give for what came from the exit, and the client for what the entry sent.
+        let delivered = node(&outcome, "bulk").counters.data_delivered;
+        let owed = delivered as f64 / f64::from(n2);
+        let credits = node(&outcome, "bulk").counters.credits as f64;
+        assert!((credits / owed - 1.0).abs() < 0.02, "{credits} credits for {delivered} cells");
+        assert_eq!(node(&outcome, "bulk").counters.sendmes, 0);
+    }
+}
+
+#[test]
+fn a_network_whose_consensus_says_no_is_one_without_credits() {
+    let with = |lab: Lab| format!("{:?}", lab.run(1).tables.transfers);
+    let off = with(credits(20, 70, "ignored").set("network.consensus_n23", "false"));
+    assert_eq!(off, with(Lab::path()));
+    assert_ne!(off, with(credits(20, 70, "ignored")));
+}
