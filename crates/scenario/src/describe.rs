@@ -7,6 +7,7 @@ use crate::model::{Client, Host, Path, Relay, Scenario};
 use crate::print;
 use crate::tree::{Node, Value};
 use penstock_core::config::RelayConfig;
+use penstock_core::throttle::{StaticRateConfig, ThrottleConfig};
 use penstock_units::{DataRate, parse::show_duration};
 use std::fmt::Write as _;
 
@@ -113,7 +114,12 @@ fn limits(config: &RelayConfig) -> String {
         };
         bandwidth.map(say).unwrap_or_default()
     };
-    bucket("bandwidth", config.bandwidth) + &bucket("each connection", config.per_connection)
+    let throttled = match config.throttle {
+        ThrottleConfig::Static(StaticRateConfig { rate }) => Some(rate),
+        _ => None,
+    };
+    let each = |rate| penstock_core::config::Bandwidth { rate, burst: config.client_buckets.burst };
+    bucket("bandwidth", config.bandwidth) + &bucket("each client", throttled.map(each))
 }
 
 fn paths(out: &mut Lines, scenario: &Scenario) {

@@ -6,6 +6,7 @@
 
 use penstock_core::circuit_policy::CircuitPolicyConfig;
 use penstock_core::config::RelayConfig;
+use penstock_core::throttle::{ClientBuckets, ThrottleConfig};
 use penstock_units::{Bytes, DataRate, Duration, Rng};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,8 +45,17 @@ pub struct Change {
     pub at: Duration,
     /// Index of the relay.
     pub relay: usize,
-    /// Which circuit of a channel sends next from then on.
-    pub circuit_policy: CircuitPolicyConfig,
+    /// What it is from then on.
+    pub to: Switch,
+}
+
+/// What an operator can change without a restart.
+#[derive(Clone, Debug)]
+pub enum Switch {
+    /// Which circuit of a channel sends next.
+    CircuitPolicy(CircuitPolicyConfig),
+    /// At what rate each client is served, and from what.
+    Throttle(ThrottleConfig, ClientBuckets),
 }
 
 /// Which paper, section and figure a scenario stands for. Results do not depend on it.

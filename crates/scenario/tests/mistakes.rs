@@ -77,10 +77,10 @@ mistakes! {
         "x.toml:26: variants.0.nam: this key is unknown; [[variants]] takes name, label, set";
     a_change_of_what_cannot_change_is_refused:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relays.middle.link\" = \"1 MiB/s\" }\n[[variants]]\nname = \"stock\"",
-        "x.toml:27: relays.middle.link: this cannot change in a run; only circuit_policy of [relay] and [relays.NAME] can";
+        "x.toml:27: relays.middle.link: this cannot change in a run; only circuit_policy and throttle of [relay] and [relays.NAME] can";
     a_change_of_the_network_is_refused:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"network.rtt\" = \"1 s\" }\n[[variants]]\nname = \"stock\"",
-        "x.toml:27: network.rtt: this cannot change in a run; only circuit_policy of [relay] and [relays.NAME] can";
+        "x.toml:27: network.rtt: this cannot change in a run; only circuit_policy and throttle of [relay] and [relays.NAME] can";
     a_change_after_the_end_is_refused:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"10 min\"\nset = { \"relay.circuit_policy\" = \"ewma\" }\n[[variants]]\nname = \"stock\"",
         "x.toml:26: changes.0.at: \"10 min\" is not within the run; it must be shorter than run.duration, \"10 min\"";
@@ -89,10 +89,28 @@ mistakes! {
         "x.toml:29: changes.1.at: \"4 s\" is before the change above it; changes must be in the order of time";
     a_change_that_changes_nothing_is_refused:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relay.circuit_policy\" = \"round-robin\" }\n[[variants]]\nname = \"stock\"",
-        "x.toml:27: changes.0.set: this changes nothing; it must set a circuit_policy that not all of these relays have already";
+        "x.toml:27: changes.0.set: this changes nothing; it must set a circuit_policy or throttle that not all of these relays have already";
     a_change_of_an_unknown_relay_is_refused:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relays.midle.circuit_policy\" = \"ewma\" }\n[[variants]]\nname = \"stock\"",
         "x.toml:27: relays.midle: there is no \"midle\" to override; [relays] has entry, exit, middle";
+    a_throttle_without_a_bandwidth_to_divide_is_refused:
+        "[relays.entry]" => "[relays.entry]\nthrottle = \"bit-splitting\"",
+        "x.toml:14: relays.entry.throttle.kind: \"bit-splitting\" divides the relay's bandwidth_rate, which is \"none\"; set it too";
+    a_static_throttle_without_a_rate_is_refused:
+        "[relays.entry]" => "[relays.entry]\nthrottle = \"static\"",
+        "x.toml:14: relays.entry.throttle.rate: this key is missing; it must be a rate with its unit, like \"10 MiB/s\"";
+    a_throttle_with_anothers_key_is_refused:
+        "[relays.entry]" => "[relays.entry]\nthrottle = { kind = \"static\", rate = \"5 KiB/s\", penalty = 0.5 }",
+        "x.toml:14: relays.entry.throttle.penalty: this key is unknown; the kind \"static\" takes kind, rate, burst, aggregate";
+    a_client_bucket_too_small_for_a_refill_is_refused:
+        "[relays.entry]" => "[relays.entry]\nthrottle = { kind = \"threshold\", burst = \"4 KiB\" }",
+        "x.toml:14: relays.entry.throttle.burst: \"4 KiB\" is less than one refill brings: \"5 KiB/s\" in \"1 s\"; it must be at least \"5 KiB\"";
+    a_threshold_for_all_is_refused:
+        "[relays.entry]" => "[relays.entry]\nthrottle = { kind = \"threshold\", fraction = 1.0 }",
+        "x.toml:14: relays.entry.throttle.fraction: 1 is a number and out of range; it must be a fraction from 0 to below 1, like 0.01";
+    a_change_to_a_throttle_that_cannot_be_is_refused:
+        "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relay.throttle\" = \"flagging\" }\n[[variants]]\nname = \"stock\"",
+        "x.toml:27: relays.entry.throttle.kind: \"flagging\" divides the relay's bandwidth_rate, which is \"none\"; set it too";
     a_wrong_type_is_refused:
         "size = \"300 KiB\"" => "size = true",
         "x.toml:19: workloads.web.size: true is a boolean; it must be a size like \"300 KiB\" or \"uniform(100 KiB, 500 KiB)\"";

@@ -7,7 +7,7 @@ use penstock_core::scheduler::{
     GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
 };
 use penstock_scenario::Document;
-use penstock_scenario::model::{Amount, Buffer, Path, Phase, Scenario, Span};
+use penstock_scenario::model::{Amount, Buffer, Path, Phase, Scenario, Span, Switch};
 use penstock_units::{Bytes, DataRate, Duration, Seed};
 
 fn shipped(name: &str) -> Document {
@@ -248,9 +248,9 @@ fn changes_follow_each_other_over_what_relays_have() {
         .iter()
         .map(|change| {
             let name = &scenario.relays[change.relay].host.name;
-            let (form, ewma) = match &change.circuit_policy {
-                CircuitPolicyConfig::EwmaHeap(ewma) => ("heap", ewma),
-                CircuitPolicyConfig::EwmaList(ewma) => ("list", ewma),
+            let (form, ewma) = match &change.to {
+                Switch::CircuitPolicy(CircuitPolicyConfig::EwmaHeap(ewma)) => ("heap", ewma),
+                Switch::CircuitPolicy(CircuitPolicyConfig::EwmaList(ewma)) => ("list", ewma),
                 other => panic!("{other:?}"),
             };
             format!("{:?} {name} {form} {:?}", change.at, ewma.half_life)
@@ -272,6 +272,55 @@ fn changes_follow_each_other_over_what_relays_have() {
         text.contains("  from \"20 s\" on: { \"relays.g.circuit_policy.half_life\" = \"1 s\" }\n"),
         "{text}"
     );
+}
+
+const THROTTLES: &str = r#"
+    [relay]
+    bandwidth_rate = "200 KiB/s"
+    throttle = { kind = "static", rate = "5 KiB/s" }
+    [client]
+    channel_map = "per-circuit"
+    [relays.s]
+    throttle = "bit-splitting"
+    [relays.f]
+    throttle = { kind = "flagging", rate = "7 KiB/s", penalty = 0.25, half_life = "9 s", unflag = "frozen", count = "clients", burst = "1 MiB" }
+    [relays.t]
+    throttle = { kind = "threshold", fraction = 0.2, refresh = "30 s", floor = "3 KiB/s", throughput = "written", order = "ascending", lift_zero = false, aggregate = "address" }
+    [[changes]]
+    at = "10 s"
+    set = { "relays.a.throttle" = "none", "relays.f.throttle.count" = "all" }
+"#;
+
+#[test]
+fn throttles_are_what_the_keys_say() {
+    let scenario = small(THROTTLES, &[]);
+    let said = |name: &str| {
+        let relay = scenario.relays.iter().find(|relay| relay.host.name == name).unwrap();
+        format!("{:?} {:?}", relay.config.throttle, relay.config.client_buckets)
+    };
+    let buckets =
+        |burst: u64, aggregate: &str| format!("ClientBuckets {{ burst: {burst} B, aggregate: {aggregate} }}");
+    assert_eq!(
+        said("a"),
+        format!("Static(StaticRateConfig {{ rate: 5120 B/s }}) {}", buckets(2 << 20, "Connection"))
+    );
+    assert_eq!(
+        said("s"),
+        format!("BitSplitting(BitSplittingConfig {{ count: All }}) {}", buckets(2 << 20, "Connection"))
+    );
+    let flagging =
+        "FlaggingConfig { rate: 7168 B/s, penalty: 0.25, half_life: 9s, unflag: Frozen, count: Clients }";
+    assert_eq!(said("f"), format!("Flagging({flagging}) {}", buckets(1 << 20, "Connection")));
+    let threshold = "ThresholdConfig { fraction: 0.2, refresh: 30s, floor: 3072 B/s, half_life: 30s, throughput: Written, order: Ascending, lift_zero: false }";
+    assert_eq!(said("t"), format!("Threshold({threshold}) {}", buckets(2 << 20, "Address")));
+    let changes: Vec<_> = scenario.changes.iter().map(|change| format!("{:?}", change.to)).collect();
+    let off = format!("Throttle(None, {})", buckets(2 << 20, "Connection"));
+    let all = format!(
+        "Throttle(Flagging({}), {})",
+        flagging.replace("Clients", "All"),
+        buckets(1 << 20, "Connection")
+    );
+    assert_eq!(changes, [off, all]);
 }
 
 #[test]

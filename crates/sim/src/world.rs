@@ -23,7 +23,7 @@ use penstock_core::edge_control::Negotiation;
 use penstock_core::{CircuitIndex, Counters, Event, Relay, StreamKey};
 use penstock_record::tables::Name;
 use penstock_record::{Outcome, Position, RunStats};
-use penstock_scenario::model::{self, Phase as RefillPhase, Scenario};
+use penstock_scenario::model::{self, Phase as RefillPhase, Scenario, Switch};
 use penstock_units::{Bytes, Cells, Instant, Seed};
 use std::collections::BTreeMap;
 
@@ -207,7 +207,12 @@ impl<'a> World<'a> {
         let change = &self.scenario.changes[self.changed];
         let rank = self.relay_ranks[change.relay];
         let tor = self.nodes[rank as usize].tor.as_mut().expect("every relay has its Tor");
-        tor.set_circuit_policy(self.net.now(), change.circuit_policy.clone());
+        let now = self.net.now();
+        match change.to.clone() {
+            Switch::CircuitPolicy(policy) => tor.set_circuit_policy(now, policy),
+            Switch::Throttle(throttle, buckets) => tor.set_throttle(now, throttle, buckets),
+        }
+        self.arm_timer(rank);
         self.changed += 1;
     }
 

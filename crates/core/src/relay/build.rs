@@ -15,7 +15,7 @@ impl<C: Cell> Relay<C> {
     /// Begins a circuit whose first hop is `first`, to be extended to each of `rest` in turn.
     pub fn open_circuit(
         &mut self,
-        now: Instant,
+        _now: Instant,
         first: PeerId,
         rest: impl IntoIterator<Item = C::LinkSpec>,
     ) -> CircuitIndex {
@@ -24,7 +24,7 @@ impl<C: Cell> Relay<C> {
         let ask = self.node.ask(to_extend.is_empty());
         let circuit =
             self.node.new_circuit(End::Origin(Box::new(Origin { to_extend, layers, built: false })));
-        self.node.join(now, circuit, first);
+        self.node.join(circuit, first);
         self.node.events.push_back(Event::HandshakeNeeded { circuit, hop: 0, ask });
         circuit
     }
@@ -129,7 +129,7 @@ impl<C: Cell> Relay<C> {
         if state.lane(Direction::Forward).to.is_some() {
             self.close(now, circuit, None, Some(Violation::UnexpectedCell), kernel);
         } else {
-            let leg = self.node.join(now, circuit, peer);
+            let leg = self.node.join(circuit, peer);
             self.node.circuit(circuit).extending = true;
             self.node.send_create(now, circuit, leg, handshake);
         }
@@ -149,20 +149,20 @@ impl<C: Cell> Node<C> {
     }
 
     /// Gives `circuit` its forward leg, over a channel that may still have to be opened.
-    fn join(&mut self, now: Instant, circuit: CircuitIndex, peer: PeerId) -> Leg {
-        let channel = self.channel_to(now, peer);
+    fn join(&mut self, circuit: CircuitIndex, peer: PeerId) -> Leg {
+        let channel = self.channel_to(peer);
         let id = self.channel(channel).circuits.allocate(circuit);
         let leg = Leg { channel, id };
         self.circuit(circuit).lane_mut(Direction::Forward).to = Some(leg);
         leg
     }
 
-    fn channel_to(&mut self, now: Instant, peer: PeerId) -> ChannelKey {
+    fn channel_to(&mut self, peer: PeerId) -> ChannelKey {
         let existing = self.by_peer.get(&peer).map_or(&[][..], Vec::as_slice);
         if let Some(channel) = self.channel_map.choose(peer, existing) {
             return channel;
         }
-        let channel = self.add_channel(peer, false, true, now);
+        let channel = self.add_channel(peer, false, true);
         self.events.push_back(Event::Connect { channel, peer });
         channel
     }

@@ -40,9 +40,7 @@ impl<C: Cell> Relay<C> {
         }
         self.node.ready.retain(|other| *other != channel);
         self.scheduler.on_close(channel);
-        if let Some(throttle) = &mut self.node.throttle {
-            throttle.on_close(channel);
-        }
+        self.node.leave_client(state.client);
         self.settle(now, kernel);
     }
 

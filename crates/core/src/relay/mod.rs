@@ -4,7 +4,7 @@
 //!
 //! Rooms: [`flow`](self) moves cells from circuit queues to the kernel, `cells` takes what
 //! arrives, `edge` packages and delivers streams, `build` makes circuits, `close` ends them,
-//! `buckets` limits the rate,
+//! `buckets` limits the rate, `clients` that of each client,
 //! `class` passes on whose traffic can wait.
 
 mod bounds;
@@ -12,6 +12,7 @@ mod buckets;
 mod build;
 mod cells;
 mod class;
+mod clients;
 mod close;
 mod edge;
 mod flow;
@@ -30,8 +31,8 @@ use crate::kernel::{Interest, Kernel};
 use crate::keys::{ChannelKey, CircuitIndex, Direction, StreamKey};
 use crate::scheduler::{AnyScheduler, Scheduler};
 use crate::stream::Stream;
-use crate::throttle::Throttle;
 use buckets::Waiting;
+use clients::Clients;
 use penstock_units::{Bytes, Cells, Duration, Instant};
 use slab::Slab;
 use std::collections::{BTreeMap, VecDeque};
@@ -59,7 +60,8 @@ struct Node<C: Cell> {
     circuits: Slab<Circuit<C>>,
     streams: Slab<Stream<C>>,
     buckets: Option<Buckets>,
-    throttle: Option<Box<dyn Throttle>>,
+    /// Where clients are throttled.
+    clients: Option<Box<Clients>>,
     channel_map: Box<dyn ChannelMap>,
     waiting: Waiting,
     /// Channels that must close: their peers do not read what they cause.
@@ -120,7 +122,7 @@ impl<C: Cell> Relay<C> {
             circuits: Slab::new(),
             streams: Slab::new(),
             buckets,
-            throttle: config.throttle.build(),
+            clients: Clients::new(&config.throttle, config.client_buckets),
             channel_map: config.channel_map.build(),
             waiting: Waiting::default(),
             doomed: Vec::new(),
@@ -133,23 +135,25 @@ impl<C: Cell> Relay<C> {
         };
         let scheduler = node.config.scheduler.build();
         let mut relay = Relay { scheduler, node, inbuf: VecDeque::new(), woken: Waiting::default() };
-        if relay.node.throttle.is_some() {
+        if relay.node.clients.is_some() {
             relay.node.await_refill(now);
         }
         relay
     }
 
-    /// A peer connected to us. `to_client` says that it is no relay.
+    /// A peer connected to us. `to_client` says that it is no relay: then `peer` is its address, which several
+    /// connections may have.
     ///
     /// Once the driver knows the connection by this key, it calls [`on_channel_open`](Self::on_channel_open).
-    pub fn accept_channel(&mut self, now: Instant, peer: PeerId, to_client: bool) -> ChannelKey {
-        self.node.add_channel(peer, to_client, false, now)
+    pub fn accept_channel(&mut self, _now: Instant, peer: PeerId, to_client: bool) -> ChannelKey {
+        self.node.add_channel(peer, to_client, false)
     }
 
     /// The connection that [`Event::Connect`] asked for, or of an accepted channel, is ready.
     pub fn on_channel_open(&mut self, now: Instant, channel: ChannelKey, kernel: &mut impl Kernel<C>) {
         let Some(state) = self.node.channels.get_mut(channel.0 as usize) else { return };
         state.open = true;
+        self.node.enter_client(now, channel);
         self.node.set_interest(channel, kernel, |interest| interest.readable = true);
         self.node.ready.push_back(channel);
         self.settle(now, kernel);
@@ -326,9 +330,7 @@ impl<C: Cell> Relay<C> {
 }
 
 impl<C: Cell> Node<C> {
-    fn add_channel(&mut self, peer: PeerId, to_client: bool, initiator: bool, now: Instant) -> ChannelKey {
-        let own = self.config.per_connection;
-        let buckets = own.map(|bandwidth| Buckets::new(bandwidth, now));
+    fn add_channel(&mut self, peer: PeerId, to_client: bool, initiator: bool) -> ChannelKey {
         let key = self.channels.insert(Channel {
             peer,
             to_client,
@@ -337,8 +339,7 @@ impl<C: Cell> Node<C> {
             policy: self.config.circuit_policy.build(),
             circuits: CircIds::new(initiator),
             interest: Interest::default(),
-            buckets,
-            recent: (0, 0),
+            client: None,
         });
         let key = ChannelKey(key as u32);
         self.by_peer.entry(peer).or_default().push(key);
