@@ -489,9 +489,31 @@ pub(crate) const SERVERS: Section = Section { title: "[servers.NAME]", groups: &
 pub(crate) const WORKLOADS: Section = Section {
     title: "[workloads.NAME]",
     groups: &[&[
-        key("size", Form::Amounts, Required, "what a download delivers"),
-        key("pause", Form::Spans, Default("'0 s'"), "from the last byte to the next request"),
-        key("start", Form::Spans, Default("'0 s'"), "when a client's first download starts"),
+        key(
+            "size",
+            Form::Or("none", &Form::Amounts),
+            Default("'none'"),
+            "what a download delivers; a workload has this or hold",
+        ),
+        key(
+            "hold",
+            Form::Or("none", &Form::Spans),
+            Default("'none'"),
+            "instead of downloading, a client opens a circuit, and closes it and its connection so much later",
+        ),
+        key(
+            "circuits",
+            Form::Whole { least: 1, most: 1000, unit: "" },
+            Default("1"),
+            "so many at once, each with downloads or holds of its own",
+        ),
+        key(
+            "pause",
+            Form::Spans,
+            Default("'0 s'"),
+            "from the last byte, or the end of a hold, to the next one",
+        ),
+        key("start", Form::Spans, Default("'0 s'"), "when a client begins"),
         key("fresh_circuit", Form::Flag, Default("false"), "every download gets a circuit of its own"),
         key(
             "timeout",

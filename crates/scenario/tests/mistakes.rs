@@ -68,7 +68,7 @@ fn the_good_one_is_good() {
 mistakes! {
     an_unknown_key_is_refused_with_the_known_ones:
         "pause =" => "paus =",
-        "x.toml:20: workloads.web.paus: this key is unknown; [workloads.NAME] takes size, pause, start, fresh_circuit, timeout, request";
+        "x.toml:20: workloads.web.paus: this key is unknown; [workloads.NAME] takes size, hold, circuits, pause, start, fresh_circuit, timeout, request";
     an_unknown_section_is_refused_with_the_known_ones:
         "[network]" => "[netwrk]",
         "x.toml:8: netwrk: this section is unknown; there are scenario, run, trace, tcp, network, relay, relays, client, clients, server, servers, workloads, changes, variants";
@@ -113,7 +113,26 @@ mistakes! {
         "x.toml:27: relays.entry.throttle.kind: \"flagging\" divides the relay's bandwidth_rate, which is \"none\"; set it too";
     a_wrong_type_is_refused:
         "size = \"300 KiB\"" => "size = true",
-        "x.toml:19: workloads.web.size: true is a boolean; it must be a size like \"300 KiB\" or \"uniform(100 KiB, 500 KiB)\"";
+        "x.toml:19: workloads.web.size: true is a boolean; it must be a size like \"300 KiB\" or \"uniform(100 KiB, 500 KiB)\"; or \"none\"";
+    a_workload_that_does_nothing_is_refused:
+        "size = \"300 KiB\"" => "",
+        "x.toml:18: workloads.web: this workload does nothing; set size, what a download delivers, or hold";
+    a_workload_that_does_two_things_is_refused:
+        "size = \"300 KiB\"" => "size = \"300 KiB\"\nhold = \"1 s\"",
+        "x.toml:20: workloads.web.hold: this workload has a size, too; it must download or hold, not both";
+    a_run_that_waits_for_downloads_of_holders_is_refused:
+        "size = \"300 KiB\"" => "hold = \"1 s\"",
+        "x.toml:7: run.stop.workload: \"web\" holds circuits and downloads nothing";
+    a_log_normal_pause_with_its_median_above_its_end_is_refused:
+        "\"uniform(1 s, 3 s)\"" => "\"lognormal(10 s, 1, 3 s)\"",
+        "x.toml:20: workloads.web.pause: \"lognormal(10 s, 1, 3 s)\" has its median above its end; it must be \"lognormal(MEDIAN, SIGMA, MOST)\"";
+    a_log_normal_pause_with_a_wrong_deviation_is_refused:
+        "\"uniform(1 s, 3 s)\"" => "\"lognormal(10 s, 1 s, 30 s)\"",
+        "x.toml:20: workloads.web.pause: \"1 s\" is no deviation of the logarithm; it must be a number from 0 to 5, as in \"lognormal(10 s, 1.0, 120 s)\"";
+    a_client_without_tor_that_uses_several_circuits_is_refused:
+        "pause = \"uniform(1 s, 3 s)\"\n[clients.web]\nworkload = \"web\"\npath = [\"entry\", \"middle\", \"exit\"]" =>
+            "circuits = 2\n[clients.web]\nworkload = \"web\"\npath = []",
+        "x.toml:23: clients.web.path: a client without Tor has no circuits, and \"web\" is about circuits; it must have a path, or a workload of downloads, one at a time";
     a_section_is_a_section:
         "[scenario]" => "relay = 3\n[scenario]",
         "x.toml:11: this is not TOML: duplicate key";

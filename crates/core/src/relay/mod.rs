@@ -248,8 +248,7 @@ impl<C: Cell> Relay<C> {
     fn settle(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         loop {
             if let Some(channel) = self.node.doomed.pop() {
-                kernel.close(channel);
-                self.on_channel_closed(now, channel, kernel);
+                self.close_channel(now, channel, kernel);
             } else if let Some(channel) = self.node.ready.pop_front() {
                 if self.node.channels.get(channel.0 as usize).is_some_and(|state| state.open) {
                     self.scheduler.on_ready(now, channel, &mut self.node.lend(now, kernel));

@@ -6,6 +6,7 @@ mod clients;
 mod conservation;
 mod defenestrator;
 mod determinism;
+mod errands;
 mod links;
 mod plain;
 mod random;
