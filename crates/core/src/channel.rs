@@ -5,7 +5,7 @@ use crate::circuit_policy::AnyCircuitPolicy;
 use crate::delay::Delay;
 use crate::hop_control::HopOffer;
 use crate::kernel::Interest;
-use crate::keys::CircuitIndex;
+use crate::keys::{CircuitIndex, ClientKey};
 use crate::token_bucket::TokenBucket;
 use penstock_units::{Bytes, Instant};
 use std::collections::{BTreeMap, VecDeque};
@@ -15,7 +15,7 @@ use std::num::NonZeroU32;
 #[derive(Debug)]
 pub(crate) struct Channel<C> {
     pub(crate) peer: PeerId,
-    /// The peer is a client: it may be throttled.
+    /// The peer is no relay: it may be throttled.
     pub(crate) to_client: bool,
     /// A client is at one of its ends.
     pub(crate) with_client: bool,
@@ -29,12 +29,11 @@ pub(crate) struct Channel<C> {
     pub(crate) policy: AnyCircuitPolicy,
     pub(crate) circuits: CircIds,
     pub(crate) interest: Interest,
-    pub(crate) buckets: Option<Buckets>,
-    /// Cells sent and received since the last refill [cell].
-    pub(crate) recent: (u64, u64),
+    /// Which of the relay's clients this is a connection of, once it is open and if they are throttled.
+    pub(crate) client: Option<ClientKey>,
 }
 
-/// Read and write buckets of one channel, or of the whole relay.
+/// Read and write buckets of one client, or of the whole relay.
 #[derive(Clone, Debug)]
 pub(crate) struct Buckets {
     pub(crate) read: TokenBucket,

@@ -25,12 +25,26 @@ impl ChannelMap for Shared {
     }
 }
 
+/// A channel of its own for every circuit.
+///
+/// Source: throttling §5.3, what a client may do to elude a guard that throttles connections.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PerCircuit;
+
+impl ChannelMap for PerCircuit {
+    fn choose(&self, _peer: PeerId, _existing: &[ChannelKey]) -> Option<ChannelKey> {
+        None
+    }
+}
+
 /// Builds a [`ChannelMap`].
 #[derive(Clone, Debug, Default)]
 pub enum ChannelMapConfig {
     /// [`Shared`].
     #[default]
     Shared,
+    /// [`PerCircuit`].
+    PerCircuit,
     /// Whatever this builds: the way in for algorithms outside this workspace.
     Custom(Factory<dyn ChannelMap>),
 }
@@ -40,6 +54,7 @@ impl ChannelMapConfig {
     pub fn build(&self) -> Box<dyn ChannelMap> {
         match self {
             ChannelMapConfig::Shared => Box::new(Shared),
+            ChannelMapConfig::PerCircuit => Box::new(PerCircuit),
             ChannelMapConfig::Custom(factory) => factory.build(),
         }
     }

@@ -5,15 +5,15 @@ use crate::circuit_policy::{CircuitPolicyConfig, PriorityClass, PriorityFactor};
 use crate::edge_control::EdgeControlConfig;
 use crate::hop_control::HopControlConfig;
 use crate::scheduler::SchedulerConfig;
-use crate::throttle::ThrottleConfig;
+use crate::throttle::{ClientBuckets, ThrottleConfig};
 use penstock_units::{Bytes, DataRate, Duration};
 
 /// A token bucket's rate and depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bandwidth {
-    /// What is refilled [B/s] (torrc `BandwidthRate`, `PerConnBWRate`).
+    /// What is refilled [B/s] (torrc `BandwidthRate`).
     pub rate: DataRate,
-    /// The most that a full bucket holds [B] (torrc `BandwidthBurst`, `PerConnBWBurst`).
+    /// The most that a full bucket holds [B] (torrc `BandwidthBurst`).
     pub burst: Bytes,
 }
 
@@ -22,8 +22,6 @@ pub struct Bandwidth {
 pub struct RelayConfig {
     /// Global read and write buckets; `None` limits nothing.
     pub bandwidth: Option<Bandwidth>,
-    /// Read and write buckets of every channel; `None` limits nothing.
-    pub per_connection: Option<Bandwidth>,
     /// When buckets are refilled.
     pub refill: Refill,
     /// Which circuit of a channel sends next.
@@ -38,8 +36,10 @@ pub struct RelayConfig {
     pub edge_control: EdgeControlConfig,
     /// What a hop may have outstanding.
     pub hop_control: HopControlConfig,
-    /// At what rate a client's channel is served.
+    /// At what rate each client is served.
     pub throttle: ThrottleConfig,
+    /// What it is served from, if it is throttled.
+    pub client_buckets: ClientBuckets,
     /// Which channel a circuit takes.
     pub channel_map: ChannelMapConfig,
     /// When the edge stops reading its streams.

@@ -4,6 +4,10 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelKey(pub u32);
 
+/// A client of this relay: one connection whose other end is no relay, or all of one address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientKey(pub u32);
+
 /// One direction of a circuit at this relay: a queue of cells for one channel.
 ///
 /// The low bit is the direction, see [`CircuitKey::direction`].

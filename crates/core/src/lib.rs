@@ -52,5 +52,5 @@ pub use error::Violation;
 pub use event::{Event, Station};
 pub use factory::Factory;
 pub use kernel::{Kernel, SocketInfo, StreamRead};
-pub use keys::{ChannelKey, CircuitIndex, CircuitKey, Direction, StreamKey};
+pub use keys::{ChannelKey, CircuitIndex, CircuitKey, ClientKey, Direction, StreamKey};
 pub use relay::{Bounds, Counters, Relay};

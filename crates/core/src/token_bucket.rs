@@ -275,4 +275,99 @@ mod tests {
             prop_assert!(fast <= medium && medium <= slow, "{} {} {}", fast, medium, slow);
         }
     }
+
+    /// What a relay does with a bucket: it refills before it uses or changes one.
+    #[derive(Clone, Copy, Debug)]
+    enum Operation {
+        Wait(u64),
+        Look,
+        Use(u64),
+        SetRate(u64),
+        Adjust(u64, u64),
+    }
+
+    fn operation() -> impl Strategy<Value = Operation> {
+        prop_oneof![
+            4 => (0u64..3000).prop_map(Operation::Wait),
+            2 => Just(Operation::Look),
+            4 => (0u64..40_000).prop_map(Operation::Use),
+            1 => (1u64..500_000).prop_map(Operation::SetRate),
+            1 => (1u64..500_000, 0u64..500_000).prop_map(|(rate, burst)| Operation::Adjust(rate, burst)),
+        ]
+    }
+
+    /// Tokens at the end, from all that happened: each refill between two looks is made by itself.
+    fn reference(refill: Refill, start: Bandwidth, happened: &[(Instant, Operation)]) -> i64 {
+        let (mut bandwidth, mut tokens, mut looked) = (start, start.burst.get() as i64, Instant::ZERO);
+        let per_step = |rate: u64, step: u64| {
+            (u128::from(rate) * refill.interval.as_nanos() * u128::from(step) / 1_000_000_000) as i64
+        };
+        for (at, operation) in happened {
+            let rate = bandwidth.rate.bytes_per_sec();
+            if refill.unblock.is_some() {
+                while *at >= looked + refill.interval {
+                    tokens += per_step(rate, 1).max(1);
+                    looked += refill.interval;
+                    if *at < looked + refill.interval {
+                        looked = *at;
+                    }
+                }
+            } else {
+                let mut next = refill.next_after(looked);
+                while next <= *at {
+                    let tick = refill.ticks_at(next);
+                    tokens += per_step(rate, tick) - per_step(rate, tick - 1);
+                    next = refill.next_after(next);
+                }
+                looked = *at;
+            }
+            tokens = tokens.min(bandwidth.burst.get() as i64);
+            match *operation {
+                Operation::Use(bytes) => tokens -= bytes as i64,
+                Operation::SetRate(rate) => bandwidth.rate = DataRate::new(rate).unwrap(),
+                Operation::Adjust(rate, burst) => {
+                    bandwidth = Bandwidth { rate: DataRate::new(rate).unwrap(), burst: Bytes::new(burst) };
+                    tokens = tokens.min(burst as i64);
+                }
+                Operation::Wait(_) | Operation::Look => {}
+            }
+        }
+        tokens
+    }
+
+    proptest! {
+        /// Anything in any order leaves what a plain list of it says.
+        #[test]
+        fn tokens_are_what_the_list_says(
+            operations in proptest::collection::vec(operation(), 0..120),
+            millis in 1u64..1500,
+            phase in 0u64..1500,
+            lazy in any::<bool>(),
+            start in (1u64..500_000, 0u64..500_000),
+        ) {
+            let unblock = lazy.then(|| Duration::from_millis(100));
+            let refill = Refill { phase: Duration::from_millis(phase % millis), unblock, ..refill(millis) };
+            let start = Bandwidth { rate: DataRate::new(start.0).unwrap(), burst: Bytes::new(start.1) };
+            let mut bucket = TokenBucket::new(start, Instant::ZERO);
+            let (mut now, mut happened) = (Instant::ZERO, Vec::new());
+            for operation in operations {
+                if let Operation::Wait(millis) = operation {
+                    now += Duration::from_millis(millis);
+                    continue;
+                }
+                bucket.refill(refill, now);
+                match operation {
+                    Operation::Use(bytes) => bucket.consume(Bytes::new(bytes)),
+                    Operation::SetRate(rate) => bucket.set_rate(DataRate::new(rate).unwrap()),
+                    Operation::Adjust(rate, burst) => {
+                        let rate = DataRate::new(rate).unwrap();
+                        bucket.adjust(Bandwidth { rate, burst: Bytes::new(burst) });
+                    }
+                    Operation::Wait(_) | Operation::Look => {}
+                }
+                happened.push((now, operation));
+                prop_assert_eq!(bucket.tokens, reference(refill, start, &happened), "{:?}", happened);
+            }
+        }
+    }
 }

@@ -2,10 +2,10 @@
 //! how keys fit each other.
 
 use crate::error::{Mistake, listed_briefly};
-use crate::form::{bounds, read};
+use crate::form::{bounds, log_normal, read};
 use crate::model::{
-    Amount, Buffer, Client, Congestion, Costs, Head, Host, Network, Path, Relay, Run, Scenario, Server, Span,
-    Stop, Tcp, TcpProfile, Trace, Variant, Wire, Workload,
+    Activity, Amount, Buffer, Client, Congestion, Costs, Head, Host, Network, Path, Relay, Run, Scenario,
+    Server, Span, Stop, Tcp, TcpProfile, Trace, Variant, Wire, Workload,
 };
 use crate::tor::{self, Consensus};
 use crate::tree::{Node, Table, Value};
@@ -125,7 +125,7 @@ pub(crate) fn seeds(root: &Table) -> Vec<u64> {
 
 /// What a resolved tree says, without its changes.
 pub(crate) fn scenario(root: &Table, variant: Variant) -> Result<Scenario, Mistake> {
-    let workloads = workloads(root);
+    let workloads = workloads(root)?;
     let tcp = tcp(View::section(root, "tcp"));
     let mut nodes = Nodes::default();
     let consensus = Consensus { n23: View::section(root, "network").flag("consensus_n23") };
@@ -183,6 +183,10 @@ fn run(view: View<'_>, workloads: &[Workload], clients: &[Client]) -> Result<Run
             let stop = View { table, path: "run.stop" };
             let workload = find_workload(workloads, stop.text("workload"))
                 .map_err(|message| stop.wrong("workload", message))?;
+            if let Activity::Hold(_) = workloads[workload].does {
+                let message = format!("{:?} holds circuits and downloads nothing", stop.text("workload"));
+                return Err(stop.wrong("workload", message));
+            }
             if clients.iter().all(|client| client.workload != workload) {
                 let message = format!("no client has the workload {:?}", stop.text("workload"));
                 return Err(stop.wrong("workload", message));
@@ -221,26 +225,43 @@ fn tcp(view: View<'_>) -> Tcp {
     }
 }
 
-fn workloads(root: &Table) -> Vec<Workload> {
+fn workloads(root: &Table) -> Result<Vec<Workload>, Mistake> {
     let one = |(name, node): (&String, &Node)| {
-        let view = View { table: table(node), path: "" };
-        Workload {
+        let path = format!("workloads.{name}");
+        let view = View { table: table(node), path: &path };
+        Ok(Workload {
             name: name.clone(),
-            size: match bounds(view.text("size")) {
-                None => Amount::Fixed(view.size("size")),
-                Some((low, high)) => Amount::Uniform(read(low), read(high)),
-            },
+            does: activity(view, node)?,
+            circuits: view.whole("circuits") as u32,
             pause: spans(view.text("pause")),
             start: spans(view.text("start")),
             fresh_circuit: view.flag("fresh_circuit"),
             timeout: view.span_unless("timeout", "none"),
             request: view.size("request"),
-        }
+        })
     };
     table(&root["workloads"]).iter().map(one).collect()
 }
 
+fn activity(view: View<'_>, node: &Node) -> Result<Activity, Mistake> {
+    match (view.text("size"), view.text("hold")) {
+        ("none", "none") => {
+            let message = "this workload does nothing; set size, what a download delivers, or hold";
+            Err(Mistake::new(node.at, view.path, message))
+        }
+        ("none", hold) => Ok(Activity::Hold(spans(hold))),
+        (size, "none") => Ok(Activity::Download(match bounds(size) {
+            None => Amount::Fixed(read(size)),
+            Some((low, high)) => Amount::Uniform(read(low), read(high)),
+        })),
+        _ => Err(view.wrong("hold", "this workload has a size, too; it must download or hold, not both")),
+    }
+}
+
 fn spans(text: &str) -> Span {
+    if let Some([median, sigma, most]) = log_normal(text) {
+        return Span::LogNormal(duration(median), read(sigma), duration(most));
+    }
     match bounds(text) {
         None => Span::Fixed(duration(text)),
         Some((low, high)) => Span::Uniform(duration(low), duration(high)),
@@ -399,6 +420,14 @@ impl Lookup<'_> {
         let workload = find_workload(self.workloads, view.text("workload"))
             .map_err(|message| view.wrong("workload", message))?;
         let path = self.path(&view.texts("path")).map_err(|message| view.wrong("path", message))?;
+        let does = &self.workloads[workload];
+        if path == Path::Direct && (does.circuits > 1 || matches!(does.does, Activity::Hold(_))) {
+            let message = format!(
+                "a client without Tor has no circuits, and {:?} is about circuits; it must have a path, or a workload of downloads, one at a time",
+                does.name
+            );
+            return Err(view.wrong("path", message));
+        }
         let servers = self.servers(&view.texts("server")).map_err(|message| view.wrong("server", message))?;
         Ok(Client { host, config, refill_phase, workload, path, servers })
     }

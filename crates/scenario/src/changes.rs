@@ -2,7 +2,7 @@
 
 use crate::build::View;
 use crate::error::Mistake;
-use crate::model::{Change, Scenario};
+use crate::model::{Change, Scenario, Switch};
 use crate::overrides;
 use crate::print;
 use crate::resolve::{Resolved, resolve};
@@ -35,19 +35,32 @@ pub(crate) fn changes(
         let before = changes.len();
         for (relay, model) in scenario.relays.iter().enumerate() {
             let [was, is] = [&full, &next].map(|full| table(&table(&full["relays"])[&model.host.group]));
-            let said = |table: &Table| print::value(&table["circuit_policy"]);
-            if said(was) != said(is) {
-                let circuit_policy = tor::circuit_policy(View { table: is, path: "" });
-                changes.push(Change { at: last, relay, circuit_policy });
+            let path = format!("relays.{}", model.host.group);
+            let view = View { table: is, path: &path };
+            for key in CAN_CHANGE {
+                if print::value(&was[key]) != print::value(&is[key]) {
+                    changes.push(Change { at: last, relay, to: switch(key, view)? });
+                }
             }
         }
         if changes.len() == before {
-            let message = "this changes nothing; it must set a circuit_policy that not all of these relays have already";
+            let message = "this changes nothing; it must set a circuit_policy or throttle that not all of these relays have already";
             return Err(view.wrong("set", message));
         }
         full = next;
     }
     Ok(changes)
+}
+
+/// What an operator can change without a restart.
+const CAN_CHANGE: [&str; 2] = ["circuit_policy", "throttle"];
+
+fn switch(key: &str, view: View<'_>) -> Result<Switch, Mistake> {
+    if key == "throttle" {
+        let (throttle, buckets) = tor::throttle(view)?;
+        return Ok(Switch::Throttle(throttle, buckets));
+    }
+    Ok(Switch::CircuitPolicy(tor::circuit_policy(view)))
 }
 
 fn table(node: &Node) -> &Table {
@@ -81,12 +94,12 @@ fn refuse_the_rest(overlay: &Table) -> Result<(), Mistake> {
             Some("relays") => keys.next().is_some(),
             _ => false,
         };
-        of_relays && keys.next() == Some("circuit_policy")
+        of_relays && keys.next().is_some_and(|key| CAN_CHANGE.contains(&key))
     };
     match overrides::leaves(overlay).into_iter().find(|(key, _)| !can_change(key)) {
         None => Ok(()),
         Some((key, node)) => {
-            let message = "this cannot change in a run; only circuit_policy of [relay] and [relays.NAME] can";
+            let message = "this cannot change in a run; only circuit_policy and throttle of [relay] and [relays.NAME] can";
             Err(Mistake::new(node.at, key, message))
         }
     }

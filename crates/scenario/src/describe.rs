@@ -7,6 +7,7 @@ use crate::model::{Client, Host, Path, Relay, Scenario};
 use crate::print;
 use crate::tree::{Node, Value};
 use penstock_core::config::RelayConfig;
+use penstock_core::throttle::{StaticRateConfig, ThrottleConfig};
 use penstock_units::{DataRate, parse::show_duration};
 use std::fmt::Write as _;
 
@@ -113,7 +114,12 @@ fn limits(config: &RelayConfig) -> String {
         };
         bandwidth.map(say).unwrap_or_default()
     };
-    bucket("bandwidth", config.bandwidth) + &bucket("each connection", config.per_connection)
+    let throttled = match config.throttle {
+        ThrottleConfig::Static(StaticRateConfig { rate }) => Some(rate),
+        _ => None,
+    };
+    let each = |rate| penstock_core::config::Bandwidth { rate, burst: config.client_buckets.burst };
+    bucket("bandwidth", config.bandwidth) + &bucket("each client", throttled.map(each))
 }
 
 fn paths(out: &mut Lines, scenario: &Scenario) {
@@ -167,7 +173,7 @@ fn narrowest(scenario: &Scenario, path: &[usize]) -> String {
 }
 
 fn workloads(out: &mut Lines, scenario: &Scenario) {
-    use crate::model::{Amount, Span};
+    use crate::model::{Activity, Amount, Span};
     let amount = |amount| match amount {
         Amount::Fixed(size) => size.to_string(),
         Amount::Uniform(low, high) => format!("{low} to {high}"),
@@ -175,14 +181,24 @@ fn workloads(out: &mut Lines, scenario: &Scenario) {
     let span = |span| match span {
         Span::Fixed(span) => show_duration(span),
         Span::Uniform(low, high) => format!("{} to {}", show_duration(low), show_duration(high)),
+        Span::LogNormal(median, _, most) => {
+            format!("{} in the median and at most {}", show_duration(median), show_duration(most))
+        }
     };
     out.title("workloads");
     for workload in &scenario.workloads {
         let circuit = if workload.fresh_circuit { ", a fresh circuit each" } else { "" };
+        let does = match workload.does {
+            Activity::Download(size) => format!("downloads {}", amount(size)),
+            Activity::Hold(hold) => format!("holds a circuit for {}", span(hold)),
+        };
+        let does = match workload.circuits {
+            1 => does,
+            many => format!("{does} on each of {many} circuits"),
+        };
         out.line(format_args!(
-            "  {:<8} downloads {}, pauses {}, starts after {}{circuit}",
+            "  {:<8} {does}, pauses {}, starts after {}{circuit}",
             workload.name,
-            amount(workload.size),
             span(workload.pause),
             span(workload.start),
         ));

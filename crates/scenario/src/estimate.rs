@@ -6,7 +6,7 @@
 //! cycles follow downloads a second, the end by `run.stop`, cells, and from these time and memory
 //! by the constants below.
 
-use crate::model::{Client, Path, Relay, Scenario};
+use crate::model::{Activity, Client, Path, Relay, Scenario};
 use penstock_core::edge_control::{EdgeControlConfig, WindowsConfig};
 use penstock_units::Duration;
 
@@ -50,7 +50,9 @@ pub(crate) fn estimate(scenario: &Scenario) -> Estimate {
     for client in &scenario.clients {
         let workload = &scenario.workloads[client.workload];
         let rtt = base_rtt(scenario, client).as_secs_f64();
-        let size = workload.size.mean().get() as f64;
+        let Activity::Download(size) = workload.does else { continue };
+        // As if each circuit were a client of its own.
+        let (size, circuits) = (size.mean().get() as f64, f64::from(workload.circuits));
         let of_relays = match &client.path {
             Path::Fixed(path) => path.iter().map(|relay| share(*relay)).fold(f64::INFINITY, f64::min),
             Path::Weighted { .. } => of_weighted,
@@ -58,8 +60,8 @@ pub(crate) fn estimate(scenario: &Scenario) -> Estimate {
         };
         let rate = rate(scenario, client, of_relays, rtt);
         let cycle = 2.0 * rtt + size / rate + workload.pause.mean().as_secs_f64();
-        rates[client.workload] += 1.0 / cycle;
-        cell_hop_rate += size / PAYLOAD / cycle * (hops(client) + 1) as f64;
+        rates[client.workload] += circuits / cycle;
+        cell_hop_rate += circuits * size / PAYLOAD / cycle * (hops(client) + 1) as f64;
     }
     let longest = scenario.run.duration.as_secs_f64();
     let simulated = match scenario.run.stop {

@@ -31,7 +31,7 @@ pub(crate) enum Form {
     Span { zero: bool },
     /// A size, or `uniform(SIZE, SIZE)`.
     Amounts,
-    /// A duration, or `uniform(DURATION, DURATION)`.
+    /// A duration, `uniform(DURATION, DURATION)`, or `lognormal(MEDIAN, SIGMA, MOST)`.
     Spans,
     /// One of these words.
     Choice(&'static [&'static str]),
@@ -72,7 +72,9 @@ impl Form {
             Form::Size { .. } => "a size with its unit, like \"32 KiB\"".to_owned(),
             Form::Span { .. } => "a duration with its unit, like \"80 ms\"".to_owned(),
             Form::Amounts => "a size like \"300 KiB\" or \"uniform(100 KiB, 500 KiB)\"".to_owned(),
-            Form::Spans => "a duration like \"2 s\" or \"uniform(1 s, 3 s)\"".to_owned(),
+            Form::Spans => {
+                "a duration like \"2 s\", \"uniform(1 s, 3 s)\" or \"lognormal(10 s, 1.0, 120 s)\"".to_owned()
+            }
             Form::Choice(words) => format!("one of {}", listed(words.iter().copied())),
             Form::Or(word, form) => format!("\"{word}\" or {}", form.describe()),
             Form::Algorithm(algorithm) => {
@@ -147,6 +149,9 @@ impl Form {
             Form::Amounts => {
                 let show = |size: Bytes| size.to_string();
                 Value::Text(uniform(text()?, |text| size(text, 1, MOST_SIZE), show).map_err(wrong)?)
+            }
+            Form::Spans if log_normal(text()?).is_some() => {
+                Value::Text(canonical_log_normal(text()?).map_err(wrong)?)
             }
             Form::Spans => {
                 Value::Text(uniform(text()?, |text| span(text, true), parse::show_duration).map_err(wrong)?)
@@ -280,6 +285,28 @@ fn uniform<T: PartialOrd + Copy>(
 pub(crate) fn bounds(text: &str) -> Option<(&str, &str)> {
     let inside = text.trim().strip_prefix("uniform(")?.strip_suffix(')')?;
     inside.split_once(',').map(|(low, high)| (low.trim(), high.trim()))
+}
+
+/// Median, sigma and most of `lognormal(median, sigma, most)`.
+pub(crate) fn log_normal(text: &str) -> Option<[&str; 3]> {
+    let inside = text.trim().strip_prefix("lognormal(")?.strip_suffix(')')?;
+    let parts: Vec<&str> = inside.split(',').map(str::trim).collect();
+    parts.try_into().ok()
+}
+
+fn canonical_log_normal(text: &str) -> Result<String, String> {
+    let [median, sigma, most] = log_normal(text).expect("it was asked whether it is one");
+    let deviation = sigma.parse::<f64>().ok().filter(|sigma| (0.0..=5.0).contains(sigma)).ok_or_else(|| {
+        format!("{sigma:?} is no deviation of the logarithm; it must be a number from 0 to 5, as in \"lognormal(10 s, 1.0, 120 s)\"")
+    })?;
+    let (median, most) = (span(median, false)?, span(most, false)?);
+    if median > most {
+        return Err(format!(
+            "{text:?} has its median above its end; it must be \"lognormal(MEDIAN, SIGMA, MOST)\""
+        ));
+    }
+    let [median, most] = [median, most].map(parse::show_duration);
+    Ok(format!("lognormal({median}, {deviation:?}, {most})"))
 }
 
 /// What a canonical string says; panics if it is not one.

@@ -6,7 +6,8 @@
 
 use penstock_core::circuit_policy::CircuitPolicyConfig;
 use penstock_core::config::RelayConfig;
-use penstock_units::{Bytes, DataRate, Duration, Rng};
+use penstock_core::throttle::{ClientBuckets, ThrottleConfig};
+use penstock_units::{Bytes, DataRate, Duration, Rng, math};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -44,8 +45,17 @@ pub struct Change {
     pub at: Duration,
     /// Index of the relay.
     pub relay: usize,
-    /// Which circuit of a channel sends next from then on.
-    pub circuit_policy: CircuitPolicyConfig,
+    /// What it is from then on.
+    pub to: Switch,
+}
+
+/// What an operator can change without a restart.
+#[derive(Clone, Debug)]
+pub enum Switch {
+    /// Which circuit of a channel sends next.
+    CircuitPolicy(CircuitPolicyConfig),
+    /// At what rate each client is served, and from what.
+    Throttle(ThrottleConfig, ClientBuckets),
 }
 
 /// Which paper, section and figure a scenario stands for. Results do not depend on it.
@@ -326,16 +336,18 @@ pub struct Server {
     pub host: Host,
 }
 
-/// What a client does, in a closed loop: request, first byte, last byte, pause, again.
+/// What a client does on each of its circuits, in a closed loop: download or hold, pause, again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     /// Its name in output: `web`, `bulk`, or the scenario's own.
     pub name: String,
-    /// What a download delivers [B]; above zero.
-    pub size: Amount,
-    /// From the last byte of a download to the next request.
+    /// What it does between two pauses.
+    pub does: Activity,
+    /// So many circuits at once, each with a loop of its own [1]; above zero.
+    pub circuits: u32,
+    /// From the last byte of a download, or the end of a hold, to the next one.
     pub pause: Span,
-    /// When a client's first download starts.
+    /// When a client begins.
     pub start: Span,
     /// Every download gets a circuit of its own.
     pub fresh_circuit: bool,
@@ -343,6 +355,15 @@ pub struct Workload {
     pub timeout: Option<Duration>,
     /// Size of the request that asks for the file [B]; above zero.
     pub request: Bytes,
+}
+
+/// What a client does between two pauses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Activity {
+    /// It downloads so much [B]; above zero.
+    Download(Amount),
+    /// It opens a circuit, sends nothing, and closes the circuit and its connection so long after it began.
+    Hold(Span),
 }
 
 /// How much, each time.
@@ -373,12 +394,14 @@ impl Amount {
 }
 
 /// How long, each time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Span {
     /// Always the same.
     Fixed(Duration),
     /// Any whole number of nanoseconds from the first to the second, both included.
     Uniform(Duration, Duration),
+    /// The logarithm is normal: around this median, with this deviation, and never more than the last.
+    LogNormal(Duration, f64, Duration),
 }
 
 impl Span {
@@ -388,6 +411,11 @@ impl Span {
         match self {
             Span::Fixed(span) => span,
             Span::Uniform(low, high) => Duration::from_nanos(rng.between(nanos(low), nanos(high))),
+            Span::LogNormal(median, sigma, most) => {
+                let factor = math::exp(sigma * rng.normal());
+                // Saturates far above any duration that a scenario may have.
+                Duration::from_nanos((nanos(median) as f64 * factor) as u64).min(most)
+            }
         }
     }
 
@@ -396,6 +424,10 @@ impl Span {
         match self {
             Span::Fixed(span) => span,
             Span::Uniform(low, high) => low + (high - low) / 2,
+            // Without what the greatest one takes away.
+            Span::LogNormal(median, sigma, most) => {
+                Duration::from_secs_f64(median.as_secs_f64() * math::exp(sigma * sigma / 2.0)).min(most)
+            }
         }
     }
 }

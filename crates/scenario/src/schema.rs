@@ -207,7 +207,12 @@ const CPU: Section = Section {
         key("call", Form::Span { zero: true }, Default("'0 s'"), "each system call that reads or writes"),
         key("record", Form::Span { zero: true }, Default("'0 s'"), "each TLS record read or written"),
         key("look", Form::Span { zero: true }, Default("'0 s'"), "each circuit that the policy looks at"),
-        key("query", Form::Span { zero: true }, Default("'0 s'"), "each time the scheduler asks about a socket; KIST measured 0.914 us"),
+        key(
+            "query",
+            Form::Span { zero: true },
+            Default("'0 s'"),
+            "each time the scheduler asks about a socket; KIST measured 0.914 us",
+        ),
     ]],
 };
 
@@ -368,18 +373,6 @@ const TOR: &[Key] = &[
         "their depth (torrc BandwidthBurst); \"auto\" is a second of bandwidth_rate",
     ),
     key(
-        "connection_rate",
-        Form::Or("none", &Form::Rate),
-        Default("'none'"),
-        "refill of every channel's read and write buckets (torrc PerConnBWRate)",
-    ),
-    key(
-        "connection_burst",
-        Form::Or("auto", &SIZE),
-        Default("'auto'"),
-        "their depth (torrc PerConnBWBurst); \"auto\" is a second of connection_rate",
-    ),
-    key(
         "refill",
         Form::Span { zero: false },
         Default("'1 s'"),
@@ -417,7 +410,7 @@ const TOR: &[Key] = &[
         "what a circuit may have outstanding, where it packages",
     ),
     key("hop_control", Form::Algorithm(&HOP_CONTROL), Default("{}"), "what one hop may have outstanding"),
-    key("throttle", Form::Algorithm(&THROTTLE), Default("{}"), "at what rate a client's channel is served"),
+    key("throttle", Form::Algorithm(&THROTTLE), Default("{}"), "at what rate each client is served"),
     key("channel_map", Form::Algorithm(&CHANNEL_MAP), Default("{}"), "which channel a circuit takes"),
     key(
         "authenticated_sendmes",
@@ -508,9 +501,31 @@ pub(crate) const SERVERS: Section = Section { title: "[servers.NAME]", groups: &
 pub(crate) const WORKLOADS: Section = Section {
     title: "[workloads.NAME]",
     groups: &[&[
-        key("size", Form::Amounts, Required, "what a download delivers"),
-        key("pause", Form::Spans, Default("'0 s'"), "from the last byte to the next request"),
-        key("start", Form::Spans, Default("'0 s'"), "when a client's first download starts"),
+        key(
+            "size",
+            Form::Or("none", &Form::Amounts),
+            Default("'none'"),
+            "what a download delivers; a workload has this or hold",
+        ),
+        key(
+            "hold",
+            Form::Or("none", &Form::Spans),
+            Default("'none'"),
+            "instead of downloading, a client opens a circuit, and closes it and its connection so much later",
+        ),
+        key(
+            "circuits",
+            Form::Whole { least: 1, most: 1000, unit: "" },
+            Default("1"),
+            "so many at once, each with downloads or holds of its own",
+        ),
+        key(
+            "pause",
+            Form::Spans,
+            Default("'0 s'"),
+            "from the last byte, or the end of a hold, to the next one",
+        ),
+        key("start", Form::Spans, Default("'0 s'"), "when a client begins"),
         key("fresh_circuit", Form::Flag, Default("false"), "every download gets a circuit of its own"),
         key(
             "timeout",
@@ -535,7 +550,7 @@ pub(crate) const CHANGES: Section = Section {
             "set",
             Form::Overrides,
             Required,
-            "what it sets: circuit_policy of relays, like \"relays.middle.circuit_policy.half_life\"",
+            "what it sets: circuit_policy or throttle of relays, like \"relays.middle.circuit_policy.half_life\"",
         ),
     ]],
 };
@@ -979,19 +994,135 @@ const ADAPT: Section = Section {
     ]],
 };
 
+const CLIENT_BURST: Key = key(
+    "burst",
+    SIZE,
+    Default("'2 MiB'"),
+    "depth of each client's read and write buckets (torrc PerConnBWBurst)",
+);
+const AGGREGATE: Key = key(
+    "aggregate",
+    Form::Choice(&["connection", "address"]),
+    Default("'connection'"),
+    "what counts as one client and has a pair of buckets: each connection, or all of one address (throttling section 5.3)",
+);
+const COUNTED: Key = key(
+    "count",
+    Form::Choice(&["all", "clients"]),
+    Default("'all'"),
+    "among which open connections the bandwidth is divided: all, or those to clients",
+);
+const CLIENT_HALF_LIFE: Key = key(
+    "half_life",
+    Form::Span { zero: false },
+    Default("'30 s'"),
+    "what a client was sent counts half after this long",
+);
+
 pub(crate) const THROTTLE: Algorithm = Algorithm {
     name: "Throttle",
-    kinds: &[Kind { name: "none", meaning: "no client is throttled", source: "C tor", keys: &[] }],
+    kinds: &[
+        Kind { name: "none", meaning: "no client is throttled", source: "C tor", keys: &[] },
+        Kind {
+            name: "static",
+            meaning: "one rate for every client",
+            source: "throttling section 3.1; C tor connection_or_update_token_buckets_helper()",
+            keys: &[
+                key("rate", Form::Rate, Required, "refill of each client's buckets (torrc PerConnBWRate)"),
+                CLIENT_BURST,
+                AGGREGATE,
+            ],
+        },
+        Kind {
+            name: "bit-splitting",
+            meaning: "the relay's bandwidth_rate, divided equally",
+            source: "throttling section 3.2, algorithm 1",
+            keys: &[COUNTED, CLIENT_BURST, AGGREGATE],
+        },
+        Kind {
+            name: "flagging",
+            meaning: "who was sent more than the fair share of late is slowed down to one rate",
+            source: "throttling section 3.2, algorithm 2",
+            keys: &[
+                key(
+                    "rate",
+                    Form::Rate,
+                    Default("'5 KiB/s'"),
+                    "refill of a flagged client's buckets (flagRate)",
+                ),
+                key(
+                    "penalty",
+                    Form::Fraction,
+                    Default("0.5"),
+                    "the flag goes when the client's count is below this part of the fair one (P); 0 is never",
+                ),
+                CLIENT_HALF_LIFE,
+                key(
+                    "unflag",
+                    Form::Choice(&["current", "frozen"]),
+                    Default("'current'"),
+                    "of the fair count now, or when the client was last above it, as in the authors' prototype",
+                ),
+                COUNTED,
+                CLIENT_BURST,
+                AGGREGATE,
+            ],
+        },
+        Kind {
+            name: "threshold",
+            meaning: "the loudest clients get what the last of them had",
+            source: "throttling section 3.2, algorithm 3",
+            keys: &[
+                key("fraction", Form::Fraction, Default("0.1"), "the part of clients that is throttled (T)"),
+                key(
+                    "refresh",
+                    Form::Span { zero: false },
+                    Default("'60 s'"),
+                    "from one choice to the next, and over how long throughput is measured (R)",
+                ),
+                key("floor", Form::Rate, Default("'5 KiB/s'"), "nobody is throttled below (F)"),
+                CLIENT_HALF_LIFE,
+                key(
+                    "throughput",
+                    Form::Choice(&["mean", "written"]),
+                    Default("'mean'"),
+                    "half of what was written and read, as in the authors' prototype, or what was written",
+                ),
+                key(
+                    "order",
+                    Form::Choice(&["descending", "ascending"]),
+                    Default("'descending'"),
+                    "\"ascending\" throttles all but that part, at the rate of the quietest of them, as the authors' prototype does",
+                ),
+                key(
+                    "lift_zero",
+                    Form::Flag,
+                    Default("true"),
+                    "the floor lifts a throughput of zero, too; false leaves it, as the authors' prototype does",
+                ),
+                CLIENT_BURST,
+                AGGREGATE,
+            ],
+        },
+    ],
 };
 
 pub(crate) const CHANNEL_MAP: Algorithm = Algorithm {
     name: "ChannelMap",
-    kinds: &[Kind {
-        name: "shared",
-        meaning: "one channel between two relays, shared by all their circuits",
-        source: "C tor; DefenestraTor section 3.1; KIST section 5.1",
-        keys: &[],
-    }],
+    kinds: &[
+        Kind {
+            name: "shared",
+            meaning: "one channel between two relays, shared by all their circuits",
+            source: "C tor; DefenestraTor section 3.1; KIST section 5.1",
+            keys: &[],
+        },
+        Kind {
+            name: "per-circuit",
+            meaning: "a channel of its own for every circuit that this node begins or extends",
+            source: "throttling section 5.3",
+            keys: &[],
+        },
+    ],
 };
 
 /// Every trait, by its key.

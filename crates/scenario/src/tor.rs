@@ -17,7 +17,10 @@ use penstock_core::scheduler::{
     GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
     VanillaConfig,
 };
-use penstock_core::throttle::ThrottleConfig;
+use penstock_core::throttle::{
+    Aggregate, BitSplittingConfig, ClientBuckets, Count, FlaggingConfig, Order, StaticRateConfig,
+    ThresholdConfig, ThrottleConfig, Throughput, Unflag,
+};
 use penstock_units::{Duration, parse};
 use std::num::NonZeroU8;
 
@@ -46,9 +49,9 @@ pub(crate) fn config(view: View<'_>, consensus: Consensus) -> Result<(RelayConfi
     let fixed = if let Phase::Fixed(phase) = phase { phase } else { Duration::ZERO };
     let unblock = view.span_unless("refill_unblock", "none");
     let longest = unblock.unwrap_or_default().max(interval);
+    let (throttle, client_buckets) = throttle(view)?;
     let config = RelayConfig {
         bandwidth: bandwidth(view, "bandwidth_rate", "bandwidth_burst", longest)?,
-        per_connection: bandwidth(view, "connection_rate", "connection_burst", longest)?,
         refill: Refill { interval, phase: fixed, unblock },
         circuit_policy: circuit_policy(view),
         priority_factor: PriorityFactor(view.whole("priority_factor") as f64),
@@ -56,7 +59,8 @@ pub(crate) fn config(view: View<'_>, consensus: Consensus) -> Result<(RelayConfi
         scheduler: scheduler(view)?,
         edge_control: edge_control(view)?,
         hop_control: hop_control(view, consensus)?,
-        throttle: throttle(view),
+        throttle,
+        client_buckets,
         channel_map: channel_map(view),
         edge_queue: edge_queue(view)?,
         optimistic_data: view.table.contains_key("optimistic_data") && view.flag("optimistic_data"),
@@ -354,16 +358,85 @@ fn adapt(view: View<'_>) -> Result<Option<AdaptConfig>, Mistake> {
     Ok(Some(AdaptConfig { interval: view.span("interval"), kernel: view.flag("kernel"), law }))
 }
 
-fn throttle(view: View<'_>) -> ThrottleConfig {
-    match algorithm(view, "throttle", "").1 {
-        "none" => ThrottleConfig::None,
+/// A throttle, and the buckets of those whom it throttles.
+pub(crate) fn throttle(node: View<'_>) -> Result<(ThrottleConfig, ClientBuckets), Mistake> {
+    let path = format!("{}.throttle", node.path);
+    let (view, kind) = algorithm(node, "throttle", &path);
+    let config = match kind {
+        "none" => return Ok((ThrottleConfig::None, ClientBuckets::default())),
+        "static" => ThrottleConfig::Static(StaticRateConfig { rate: view.rate("rate") }),
+        "bit-splitting" => ThrottleConfig::BitSplitting(BitSplittingConfig { count: counted(view) }),
+        "flagging" => ThrottleConfig::Flagging(FlaggingConfig {
+            rate: view.rate("rate"),
+            penalty: view.share("penalty"),
+            half_life: view.span("half_life"),
+            unflag: match view.text("unflag") {
+                "current" => Unflag::Current,
+                "frozen" => Unflag::Frozen,
+                unflag => unknown(unflag),
+            },
+            count: counted(view),
+        }),
+        "threshold" => ThrottleConfig::Threshold(ThresholdConfig {
+            fraction: view.share("fraction"),
+            refresh: view.span("refresh"),
+            floor: view.rate("floor"),
+            half_life: view.span("half_life"),
+            throughput: match view.text("throughput") {
+                "mean" => Throughput::Mean,
+                "written" => Throughput::Written,
+                throughput => unknown(throughput),
+            },
+            order: match view.text("order") {
+                "descending" => Order::Descending,
+                "ascending" => Order::Ascending,
+                order => unknown(order),
+            },
+            lift_zero: view.flag("lift_zero"),
+        }),
         kind => unknown(kind),
+    };
+    if matches!(kind, "bit-splitting" | "flagging") && node.rate_unless("bandwidth_rate", "none").is_none() {
+        let message = format!("{kind:?} divides the relay's bandwidth_rate, which is \"none\"; set it too");
+        return Err(view.wrong("kind", message));
+    }
+    holds_a_refill(node, view)?;
+    let aggregate = match view.text("aggregate") {
+        "connection" => Aggregate::Connection,
+        "address" => Aggregate::Address,
+        aggregate => unknown(aggregate),
+    };
+    Ok((config, ClientBuckets { burst: view.size("burst"), aggregate }))
+}
+
+/// As for [`bandwidth`], for the rates that are known.
+fn holds_a_refill(node: View<'_>, view: View<'_>) -> Result<(), Mistake> {
+    let refill = node.span_unless("refill_unblock", "none").unwrap_or_default().max(node.span("refill"));
+    let burst = view.size("burst");
+    let key = ["rate", "floor"].into_iter().find(|key| view.table.contains_key(*key));
+    let Some(rate) = key.map(|key| view.rate(key)).filter(|rate| rate.bytes_in(refill) > burst) else {
+        return Ok(());
+    };
+    let message = format!(
+        "\"{burst}\" is less than one refill brings: \"{rate}\" in \"{}\"; it must be at least \"{}\"",
+        parse::show_duration(refill),
+        rate.bytes_in(refill)
+    );
+    Err(view.wrong("burst", message))
+}
+
+fn counted(view: View<'_>) -> Count {
+    match view.text("count") {
+        "all" => Count::All,
+        "clients" => Count::Clients,
+        count => unknown(count),
     }
 }
 
 fn channel_map(view: View<'_>) -> ChannelMapConfig {
     match algorithm(view, "channel_map", "").1 {
         "shared" => ChannelMapConfig::Shared,
+        "per-circuit" => ChannelMapConfig::PerCircuit,
         kind => unknown(kind),
     }
 }

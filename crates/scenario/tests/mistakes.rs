@@ -68,7 +68,7 @@ fn the_good_one_is_good() {
 mistakes! {
     an_unknown_key_is_refused_with_the_known_ones:
         "pause =" => "paus =",
-        "x.toml:20: workloads.web.paus: this key is unknown; [workloads.NAME] takes size, pause, start, fresh_circuit, timeout, request";
+        "x.toml:20: workloads.web.paus: this key is unknown; [workloads.NAME] takes size, hold, circuits, pause, start, fresh_circuit, timeout, request";
     an_unknown_section_is_refused_with_the_known_ones:
         "[network]" => "[netwrk]",
         "x.toml:8: netwrk: this section is unknown; there are scenario, run, trace, tcp, network, relay, relays, client, clients, server, servers, workloads, changes, variants";
@@ -77,10 +77,10 @@ mistakes! {
         "x.toml:26: variants.0.nam: this key is unknown; [[variants]] takes name, label, set";
     a_change_of_what_cannot_change_is_refused:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relays.middle.link\" = \"1 MiB/s\" }\n[[variants]]\nname = \"stock\"",
-        "x.toml:27: relays.middle.link: this cannot change in a run; only circuit_policy of [relay] and [relays.NAME] can";
+        "x.toml:27: relays.middle.link: this cannot change in a run; only circuit_policy and throttle of [relay] and [relays.NAME] can";
     a_change_of_the_network_is_refused:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"network.rtt\" = \"1 s\" }\n[[variants]]\nname = \"stock\"",
-        "x.toml:27: network.rtt: this cannot change in a run; only circuit_policy of [relay] and [relays.NAME] can";
+        "x.toml:27: network.rtt: this cannot change in a run; only circuit_policy and throttle of [relay] and [relays.NAME] can";
     a_change_after_the_end_is_refused:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"10 min\"\nset = { \"relay.circuit_policy\" = \"ewma\" }\n[[variants]]\nname = \"stock\"",
         "x.toml:26: changes.0.at: \"10 min\" is not within the run; it must be shorter than run.duration, \"10 min\"";
@@ -89,13 +89,50 @@ mistakes! {
         "x.toml:29: changes.1.at: \"4 s\" is before the change above it; changes must be in the order of time";
     a_change_that_changes_nothing_is_refused:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relay.circuit_policy\" = \"round-robin\" }\n[[variants]]\nname = \"stock\"",
-        "x.toml:27: changes.0.set: this changes nothing; it must set a circuit_policy that not all of these relays have already";
+        "x.toml:27: changes.0.set: this changes nothing; it must set a circuit_policy or throttle that not all of these relays have already";
     a_change_of_an_unknown_relay_is_refused:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relays.midle.circuit_policy\" = \"ewma\" }\n[[variants]]\nname = \"stock\"",
         "x.toml:27: relays.midle: there is no \"midle\" to override; [relays] has entry, exit, middle";
+    a_throttle_without_a_bandwidth_to_divide_is_refused:
+        "[relays.entry]" => "[relays.entry]\nthrottle = \"bit-splitting\"",
+        "x.toml:14: relays.entry.throttle.kind: \"bit-splitting\" divides the relay's bandwidth_rate, which is \"none\"; set it too";
+    a_static_throttle_without_a_rate_is_refused:
+        "[relays.entry]" => "[relays.entry]\nthrottle = \"static\"",
+        "x.toml:14: relays.entry.throttle.rate: this key is missing; it must be a rate with its unit, like \"10 MiB/s\"";
+    a_throttle_with_anothers_key_is_refused:
+        "[relays.entry]" => "[relays.entry]\nthrottle = { kind = \"static\", rate = \"5 KiB/s\", penalty = 0.5 }",
+        "x.toml:14: relays.entry.throttle.penalty: this key is unknown; the kind \"static\" takes kind, rate, burst, aggregate";
+    a_client_bucket_too_small_for_a_refill_is_refused:
+        "[relays.entry]" => "[relays.entry]\nthrottle = { kind = \"threshold\", burst = \"4 KiB\" }",
+        "x.toml:14: relays.entry.throttle.burst: \"4 KiB\" is less than one refill brings: \"5 KiB/s\" in \"1 s\"; it must be at least \"5 KiB\"";
+    a_threshold_for_all_is_refused:
+        "[relays.entry]" => "[relays.entry]\nthrottle = { kind = \"threshold\", fraction = 1.0 }",
+        "x.toml:14: relays.entry.throttle.fraction: 1 is a number and out of range; it must be a fraction from 0 to below 1, like 0.01";
+    a_change_to_a_throttle_that_cannot_be_is_refused:
+        "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relay.throttle\" = \"flagging\" }\n[[variants]]\nname = \"stock\"",
+        "x.toml:27: relays.entry.throttle.kind: \"flagging\" divides the relay's bandwidth_rate, which is \"none\"; set it too";
     a_wrong_type_is_refused:
         "size = \"300 KiB\"" => "size = true",
-        "x.toml:19: workloads.web.size: true is a boolean; it must be a size like \"300 KiB\" or \"uniform(100 KiB, 500 KiB)\"";
+        "x.toml:19: workloads.web.size: true is a boolean; it must be a size like \"300 KiB\" or \"uniform(100 KiB, 500 KiB)\"; or \"none\"";
+    a_workload_that_does_nothing_is_refused:
+        "size = \"300 KiB\"" => "",
+        "x.toml:18: workloads.web: this workload does nothing; set size, what a download delivers, or hold";
+    a_workload_that_does_two_things_is_refused:
+        "size = \"300 KiB\"" => "size = \"300 KiB\"\nhold = \"1 s\"",
+        "x.toml:20: workloads.web.hold: this workload has a size, too; it must download or hold, not both";
+    a_run_that_waits_for_downloads_of_holders_is_refused:
+        "size = \"300 KiB\"" => "hold = \"1 s\"",
+        "x.toml:7: run.stop.workload: \"web\" holds circuits and downloads nothing";
+    a_log_normal_pause_with_its_median_above_its_end_is_refused:
+        "\"uniform(1 s, 3 s)\"" => "\"lognormal(10 s, 1, 3 s)\"",
+        "x.toml:20: workloads.web.pause: \"lognormal(10 s, 1, 3 s)\" has its median above its end; it must be \"lognormal(MEDIAN, SIGMA, MOST)\"";
+    a_log_normal_pause_with_a_wrong_deviation_is_refused:
+        "\"uniform(1 s, 3 s)\"" => "\"lognormal(10 s, 1 s, 30 s)\"",
+        "x.toml:20: workloads.web.pause: \"1 s\" is no deviation of the logarithm; it must be a number from 0 to 5, as in \"lognormal(10 s, 1.0, 120 s)\"";
+    a_client_without_tor_that_uses_several_circuits_is_refused:
+        "pause = \"uniform(1 s, 3 s)\"\n[clients.web]\nworkload = \"web\"\npath = [\"entry\", \"middle\", \"exit\"]" =>
+            "circuits = 2\n[clients.web]\nworkload = \"web\"\npath = []",
+        "x.toml:23: clients.web.path: a client without Tor has no circuits, and \"web\" is about circuits; it must have a path, or a workload of downloads, one at a time";
     a_section_is_a_section:
         "[scenario]" => "relay = 3\n[scenario]",
         "x.toml:11: this is not TOML: duplicate key";

@@ -7,7 +7,7 @@ use penstock_core::scheduler::{
     GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
 };
 use penstock_scenario::Document;
-use penstock_scenario::model::{Amount, Buffer, Path, Phase, Scenario, Span};
+use penstock_scenario::model::{Activity, Amount, Buffer, Path, Phase, Scenario, Span, Switch, Workload};
 use penstock_units::{Bytes, DataRate, Duration, Seed};
 
 fn shipped(name: &str) -> Document {
@@ -60,6 +60,13 @@ fn small(more: &str, sets: &[&str]) -> Scenario {
     document.unwrap_or_else(|error| panic!("{error}")).scenario("default").unwrap().clone()
 }
 
+fn size(workload: &Workload) -> Amount {
+    match workload.does {
+        Activity::Download(size) => size,
+        Activity::Hold(_) => panic!("{workload:?} does not download"),
+    }
+}
+
 fn circuit_window(config: &RelayConfig) -> u32 {
     match config.edge_control {
         EdgeControlConfig::Windows(windows) => windows.circuit_window,
@@ -82,7 +89,7 @@ fn the_scenarios_of_plain_tcp_are_kists_figures_2a_and_2b() {
             assert!(scenario.relays.is_empty());
             let [client] = &scenario.clients[..] else { panic!("one client") };
             assert_eq!((&client.path, client.host.link_down), (&Path::Direct, link));
-            assert_eq!(scenario.workloads[0].size, Amount::Fixed(Bytes::mib(100)));
+            assert_eq!(size(&scenario.workloads[0]), Amount::Fixed(Bytes::mib(100)));
             assert_eq!(scenario.network.default.rtt, Duration::from_millis(10));
             if link == DataRate::mib(10) {
                 let percent = if percent > 10 { percent - 10 } else { percent };
@@ -115,7 +122,7 @@ fn the_shipped_scenarios_are_figure_4() {
             assert!(scenario.relays.iter().all(|relay| circuit_window(&relay.config) == window));
             assert!(scenario.clients.iter().all(|client| client.path == Path::Fixed(vec![0, 2, 1])));
             let sizes: Vec<_> =
-                scenario.workloads.iter().map(|workload| (workload.name.as_str(), workload.size)).collect();
+                scenario.workloads.iter().map(|workload| (workload.name.as_str(), size(workload))).collect();
             assert_eq!(
                 sizes,
                 [("bulk", Amount::Fixed(Bytes::mib(5))), ("web", Amount::Fixed(Bytes::kib(300)))]
@@ -248,9 +255,9 @@ fn changes_follow_each_other_over_what_relays_have() {
         .iter()
         .map(|change| {
             let name = &scenario.relays[change.relay].host.name;
-            let (form, ewma) = match &change.circuit_policy {
-                CircuitPolicyConfig::EwmaHeap(ewma) => ("heap", ewma),
-                CircuitPolicyConfig::EwmaList(ewma) => ("list", ewma),
+            let (form, ewma) = match &change.to {
+                Switch::CircuitPolicy(CircuitPolicyConfig::EwmaHeap(ewma)) => ("heap", ewma),
+                Switch::CircuitPolicy(CircuitPolicyConfig::EwmaList(ewma)) => ("list", ewma),
                 other => panic!("{other:?}"),
             };
             format!("{:?} {name} {form} {:?}", change.at, ewma.half_life)
@@ -272,6 +279,86 @@ fn changes_follow_each_other_over_what_relays_have() {
         text.contains("  from \"20 s\" on: { \"relays.g.circuit_policy.half_life\" = \"1 s\" }\n"),
         "{text}"
     );
+}
+
+const THROTTLES: &str = r#"
+    [relay]
+    bandwidth_rate = "200 KiB/s"
+    throttle = { kind = "static", rate = "5 KiB/s" }
+    [client]
+    channel_map = "per-circuit"
+    [relays.split]
+    throttle = "bit-splitting"
+    [relays.f]
+    throttle = { kind = "flagging", rate = "7 KiB/s", penalty = 0.25, half_life = "9 s", unflag = "frozen", count = "clients", burst = "1 MiB" }
+    [relays.t]
+    throttle = { kind = "threshold", fraction = 0.2, refresh = "30 s", floor = "3 KiB/s", throughput = "written", order = "ascending", lift_zero = false, aggregate = "address" }
+    [[changes]]
+    at = "10 s"
+    set = { "relays.a.throttle" = "none", "relays.f.throttle.count" = "all" }
+"#;
+
+#[test]
+fn a_think_time_may_be_log_normal() {
+    let more = "[workloads.x]\nsize = '1 KiB'\npause = ' lognormal( 10 s,1,120 s) '\n";
+    let scenario = small(more, &[]);
+    let pause = scenario.workloads[1].pause;
+    assert_eq!(pause, Span::LogNormal(Duration::from_secs(10), 1.0, Duration::from_secs(120)));
+    let mut rng = Seed(3).stream("x/pause");
+    let mut draws: Vec<f64> = (0..20_000).map(|_| pause.draw(&mut rng).as_secs_f64()).collect();
+    draws.sort_by(f64::total_cmp);
+    let quantile = |q: f64| draws[(q * 20_000.0) as usize];
+    assert!((quantile(0.5) / 10.0 - 1.0).abs() < 0.04, "{}", quantile(0.5));
+    // e^1.2816 times the median.
+    assert!((quantile(0.9) / 36.02 - 1.0).abs() < 0.05, "{}", quantile(0.9));
+    assert_eq!(draws.last(), Some(&120.0));
+    // The mean of the whole distribution is 16.5 s; the end takes little of it away.
+    assert!((pause.mean().as_secs_f64() - 16.49).abs() < 0.01);
+}
+
+#[test]
+fn a_workload_may_hold_circuits_instead() {
+    let more = "[workloads.x]\nhold = '10 s'\npause = '20 s'\ncircuits = 3\n[clients.x]\nworkload = 'x'\npath = ['a']\n";
+    let scenario = small(more, &[]);
+    let hold = Activity::Hold(Span::Fixed(Duration::from_secs(10)));
+    assert_eq!((scenario.workloads[1].does, scenario.workloads[1].circuits), (hold, 3));
+    let text = Document::parse(&format!("{SMALL}{more}"), "x.toml", &[]).unwrap().describe();
+    assert!(
+        text.contains("  x        holds a circuit for 10 s on each of 3 circuits, pauses 20 s"),
+        "{text}"
+    );
+}
+
+#[test]
+fn throttles_are_what_the_keys_say() {
+    let scenario = small(THROTTLES, &[]);
+    let said = |name: &str| {
+        let relay = scenario.relays.iter().find(|relay| relay.host.name == name).unwrap();
+        format!("{:?} {:?}", relay.config.throttle, relay.config.client_buckets)
+    };
+    let buckets =
+        |burst: u64, aggregate: &str| format!("ClientBuckets {{ burst: {burst} B, aggregate: {aggregate} }}");
+    assert_eq!(
+        said("a"),
+        format!("Static(StaticRateConfig {{ rate: 5120 B/s }}) {}", buckets(2 << 20, "Connection"))
+    );
+    assert_eq!(
+        said("split"),
+        format!("BitSplitting(BitSplittingConfig {{ count: All }}) {}", buckets(2 << 20, "Connection"))
+    );
+    let flagging =
+        "FlaggingConfig { rate: 7168 B/s, penalty: 0.25, half_life: 9s, unflag: Frozen, count: Clients }";
+    assert_eq!(said("f"), format!("Flagging({flagging}) {}", buckets(1 << 20, "Connection")));
+    let threshold = "ThresholdConfig { fraction: 0.2, refresh: 30s, floor: 3072 B/s, half_life: 30s, throughput: Written, order: Ascending, lift_zero: false }";
+    assert_eq!(said("t"), format!("Threshold({threshold}) {}", buckets(2 << 20, "Address")));
+    let changes: Vec<_> = scenario.changes.iter().map(|change| format!("{:?}", change.to)).collect();
+    let off = format!("Throttle(None, {})", buckets(2 << 20, "Connection"));
+    let all = format!(
+        "Throttle(Flagging({}), {})",
+        flagging.replace("Clients", "All"),
+        buckets(1 << 20, "Connection")
+    );
+    assert_eq!(changes, [off, all]);
 }
 
 #[test]
@@ -525,12 +612,12 @@ fn distributions_draw_within_their_bounds() {
     let scenario = small("", &["workloads.web.pause=uniform(1 s, 3 s)"]);
     let mut rng = Seed(1).stream("web/think");
     for _ in 0..1000 {
-        let size = scenario.workloads[0].size.draw(&mut rng);
+        let size = size(&scenario.workloads[0]).draw(&mut rng);
         assert!((Bytes::kib(100)..=Bytes::kib(500)).contains(&size));
         let pause = scenario.workloads[0].pause.draw(&mut rng);
         assert!((Duration::from_secs(1)..=Duration::from_secs(3)).contains(&pause));
     }
-    assert_eq!(scenario.workloads[0].size.mean(), Bytes::kib(300));
+    assert_eq!(size(&scenario.workloads[0]).mean(), Bytes::kib(300));
     assert_eq!(scenario.workloads[0].pause.mean(), Duration::from_secs(2));
 }
 

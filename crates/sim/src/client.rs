@@ -1,4 +1,4 @@
-//! A client: request, first byte, last byte, pause, again.
+//! A client: request, first byte, last byte, pause, again; or a circuit that is held and closed, again and again.
 //!
 //! Source: DefenestraTor §5 and §5.1. The clock of a download starts when the application
 //! opens its stream (BEGIN is sent), so that the time to the first byte is two circuit round trips.
@@ -8,7 +8,7 @@ use penstock_core::{CircuitIndex, StreamKey};
 use penstock_scenario::model;
 use penstock_units::{Bytes, Duration, Instant, Rng, Seed};
 
-/// One client of the run.
+/// One client of the run, or one errand of a client that uses several circuits at once.
 #[derive(Debug)]
 pub(crate) struct Client {
     /// Its index in the scenario.
@@ -43,6 +43,8 @@ pub(crate) enum Phase {
     Building,
     /// Downloads.
     Downloading(Download),
+    /// Keeps its circuit open.
+    Holding,
 }
 
 /// A download under way.
@@ -66,8 +68,12 @@ pub(crate) struct Chance {
 }
 
 impl Client {
-    pub(crate) fn new(index: usize, name: &str, seed: Seed) -> Self {
-        let stream = |purpose: &str| seed.stream(&format!("{name}/{purpose}"));
+    /// The `errand`-th of client `name`: the first one draws as if there were no other.
+    pub(crate) fn new(index: usize, name: &str, errand: u32, seed: Seed) -> Self {
+        let stream = |purpose: &str| match errand {
+            0 => seed.stream(&format!("{name}/{purpose}")),
+            _ => seed.stream(&format!("{name}/{errand}/{purpose}")),
+        };
         Client {
             index,
             circuit: None,
@@ -85,11 +91,11 @@ impl Client {
     }
 
     /// The client begins a circuit.
-    pub(crate) fn use_circuit(&mut self, circuit: Circuit) {
+    pub(crate) fn use_circuit(&mut self, circuit: Circuit, phase: Phase) {
         self.number = circuit.number;
         self.circuit = Some(circuit);
         self.streams = 0;
-        self.phase = Phase::Building;
+        self.phase = phase;
         self.episode += 1;
     }
 
@@ -102,8 +108,12 @@ impl Client {
         workload.pause.draw(&mut self.chance.pause)
     }
 
-    pub(crate) fn draw_size(&mut self, workload: &model::Workload) -> Bytes {
-        workload.size.draw(&mut self.chance.size)
+    pub(crate) fn draw_size(&mut self, size: model::Amount) -> Bytes {
+        size.draw(&mut self.chance.size)
+    }
+
+    pub(crate) fn draw_hold(&mut self, hold: model::Span) -> Duration {
+        hold.draw(&mut self.chance.size)
     }
 
     pub(crate) fn draw_server(&mut self, client: &model::Client) -> usize {

@@ -13,8 +13,8 @@ pub(crate) enum Due {
     Relay,
     /// The processor is free.
     Cpu,
-    /// A client's pause is over, or its patience; of this episode of its life.
-    Client(u32),
+    /// A pause is over, or a hold, or a client's patience: of this errand, and this episode of its life.
+    Client(u32, u32),
 }
 
 /// The next thing that happens to a host.

@@ -66,6 +66,8 @@ pub struct NodeReport {
 pub struct NetworkReport {
     /// Cells written to a kernel and not read from the other one yet.
     pub cells: Cells,
+    /// Cells that nobody read: their connections were closed.
+    pub lost: Cells,
     /// Connections that are not closed on both sides.
     pub connections: usize,
     /// Packets under way.

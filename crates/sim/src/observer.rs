@@ -155,7 +155,8 @@ impl Observer {
     pub(crate) fn into_tables(self, cells: Vec<CellRow>) -> Tables {
         let Observer { mut tables, begun, ended } = self;
         let mut order: Vec<usize> = (0..begun.len()).collect();
-        order.sort_unstable_by_key(|circuit| begun[*circuit]);
+        // A client may begin several at once, in the order of its errands.
+        order.sort_by_key(|circuit| begun[*circuit]);
         let mut numbers = vec![0; begun.len()];
         for (number, circuit) in order.iter().enumerate() {
             numbers[*circuit] = number as u64;

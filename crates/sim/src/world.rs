@@ -23,7 +23,7 @@ use penstock_core::edge_control::Negotiation;
 use penstock_core::{CircuitIndex, Counters, Event, Relay, StreamKey};
 use penstock_record::tables::Name;
 use penstock_record::{Outcome, Position, RunStats};
-use penstock_scenario::model::{self, Phase as RefillPhase, Scenario};
+use penstock_scenario::model::{self, Activity, Phase as RefillPhase, Scenario, Switch};
 use penstock_units::{Bytes, Cells, Instant, Seed};
 use std::collections::BTreeMap;
 
@@ -79,7 +79,8 @@ struct Node {
 #[derive(Debug)]
 enum Role {
     Relay,
-    Client(Box<Client>),
+    /// What it does on each of its circuits at once; never empty.
+    Client(Vec<Client>),
     Server,
 }
 
@@ -95,9 +96,9 @@ impl<'a> World<'a> {
     pub(crate) fn new(scenario: &'a Scenario, seed: Seed) -> Self {
         let mut builders: Vec<Builder<'a>> = Vec::new();
         builders.extend(scenario.relays.iter().map(Builder::Relay));
-        builders.extend(
-            scenario.clients.iter().enumerate().map(|(index, client)| Builder::Client(index, client)),
-        );
+        builders.extend(scenario.clients.iter().enumerate().map(|(index, client)| {
+            Builder::Client(index, client, scenario.workloads[client.workload].circuits)
+        }));
         builders.extend(scenario.servers.iter().map(Builder::Server));
         // The rank is the order of names: independent of how the scenario lists its nodes.
         builders.sort_by(|one, other| one.host().name.cmp(&other.host().name));
@@ -137,10 +138,12 @@ impl<'a> World<'a> {
     fn schedule_beginning(&mut self) {
         let scenario = self.scenario;
         for rank in 0..self.nodes.len() as Rank {
-            if let Role::Client(client) = &mut self.nodes[rank as usize].role {
-                let workload = &scenario.workloads[scenario.clients[client.index].workload];
-                let at = Instant::ZERO + client.draw_start(workload);
-                self.net.set_timer(rank, at, Due::Client(0));
+            if let Role::Client(errands) = &mut self.nodes[rank as usize].role {
+                for (errand, client) in (0..).zip(errands) {
+                    let workload = &scenario.workloads[scenario.clients[client.index].workload];
+                    let at = Instant::ZERO + client.draw_start(workload);
+                    self.net.set_timer(rank, at, Due::Client(errand, 0));
+                }
             }
             self.arm_timer(rank);
         }
@@ -207,7 +210,12 @@ impl<'a> World<'a> {
         let change = &self.scenario.changes[self.changed];
         let rank = self.relay_ranks[change.relay];
         let tor = self.nodes[rank as usize].tor.as_mut().expect("every relay has its Tor");
-        tor.set_circuit_policy(self.net.now(), change.circuit_policy.clone());
+        let now = self.net.now();
+        match change.to.clone() {
+            Switch::CircuitPolicy(policy) => tor.set_circuit_policy(now, policy),
+            Switch::Throttle(throttle, buckets) => tor.set_throttle(now, throttle, buckets),
+        }
+        self.arm_timer(rank);
         self.changed += 1;
     }
 
@@ -239,10 +247,10 @@ impl<'a> World<'a> {
                 Step::Due(Due::NicDrained) => self.net.on_nic_drained(rank),
                 Step::Due(Due::Relay) => self.on_relay_timer(rank),
                 Step::Due(Due::Cpu) => self.net.on_cpu_free(rank),
-                Step::Due(Due::Client(episode)) => self.on_client_timer(rank, episode),
+                Step::Due(Due::Client(errand, episode)) => self.on_client_timer(rank, errand, episode),
             }
             // Most packets concern nobody above TCP.
-            if matches!(step, Step::Due(Due::Relay | Due::Client(_))) || self.net.has_work(rank) {
+            if matches!(step, Step::Due(Due::Relay | Due::Client(..))) || self.net.has_work(rank) {
                 self.process(rank);
             }
         }
@@ -255,7 +263,7 @@ impl<'a> World<'a> {
             self.heed_news();
             self.net.fetched = false;
             // A finished download may close its circuit, which the relay then has something to say of.
-            self.check_download(rank);
+            self.check_downloads(rank);
             self.drain(rank);
             if self.net.awaits_cpu(rank) {
                 break;
@@ -328,7 +336,7 @@ impl<'a> World<'a> {
                     let answer = handshake.congestion;
                     tor.finish_handshake(now, circuit, SimLayer::default(), answer, &mut kernel);
                 }
-                Event::CircuitBuilt { .. } => self.on_circuit_built(rank),
+                Event::CircuitBuilt { circuit } => self.on_circuit_built(rank, circuit),
                 Event::CircuitClosed { circuit, .. } => self.on_circuit_closed(rank, circuit),
                 Event::StreamRequested { stream, target } => {
                     let circuit = tor.circuit_of(stream).map(|circuit| circuit.0 as usize);
@@ -410,33 +418,55 @@ impl<'a> World<'a> {
 
 /// What clients do.
 impl World<'_> {
-    fn client(&mut self, rank: Rank) -> Option<&mut Client> {
+    fn client(&mut self, rank: Rank, errand: u32) -> Option<&mut Client> {
         match &mut self.nodes[rank as usize].role {
-            Role::Client(client) => Some(client),
+            Role::Client(errands) => errands.get_mut(errand as usize),
             Role::Relay | Role::Server => None,
         }
     }
 
-    fn on_client_timer(&mut self, rank: Rank, episode: u32) {
-        let Some(client) = self.client(rank).filter(|client| client.episode == episode) else { return };
-        match client.phase {
-            Phase::Pausing => self.begin(rank),
-            // The client's patience is over.
-            Phase::Building => {}
-            Phase::Downloading(_) => self.end_download(rank, Outcome::Timeout),
+    /// The errand of a client that is the one asked for.
+    fn errand(&self, rank: Rank, is_it: impl Fn(&Client) -> bool) -> Option<u32> {
+        match &self.nodes[rank as usize].role {
+            Role::Client(errands) => errands.iter().position(is_it).map(|errand| errand as u32),
+            Role::Relay | Role::Server => None,
         }
     }
 
-    /// A pause is over: downloads, over a circuit that may still have to be built.
-    fn begin(&mut self, rank: Rank) {
+    fn errand_with(&self, rank: Rank, circuit: CircuitIndex) -> Option<u32> {
+        let uses = |client: &Client| client.circuit.as_ref().is_some_and(|own| own.index == circuit);
+        self.errand(rank, uses)
+    }
+
+    fn errand_on(&self, rank: Rank, stream: StreamKey) -> Option<u32> {
+        let is_on =
+            |client: &Client| matches!(&client.phase, Phase::Downloading(own) if own.stream == stream);
+        self.errand(rank, is_on)
+    }
+
+    fn on_client_timer(&mut self, rank: Rank, errand: u32, episode: u32) {
+        let Some(client) = self.client(rank, errand).filter(|client| client.episode == episode) else {
+            return;
+        };
+        match client.phase {
+            Phase::Pausing => self.begin(rank, errand),
+            // The client's patience is over.
+            Phase::Building => {}
+            Phase::Downloading(_) => self.end_download(rank, errand, Outcome::Timeout),
+            Phase::Holding => self.let_go(rank, errand),
+        }
+    }
+
+    /// A pause is over: downloads or holds, over a circuit that may still have to be built.
+    fn begin(&mut self, rank: Rank, errand: u32) {
         let without_tor = self.nodes[rank as usize].tor.is_none();
-        if without_tor || self.client(rank).is_some_and(|client| client.circuit.is_some()) {
-            self.download(rank);
+        if without_tor || self.client(rank, errand).is_some_and(|client| client.circuit.is_some()) {
+            self.download(rank, errand);
             return;
         }
         let now = self.net.now();
         let scenario = self.scenario;
-        let Role::Client(client) = &mut self.nodes[rank as usize].role else { return };
+        let Some(client) = self.client(rank, errand) else { return };
         let model = &scenario.clients[client.index];
         let path = client.draw_path(model, &scenario.relays);
         let relays: Vec<Rank> = path.iter().map(|relay| self.relay_ranks[*relay]).collect();
@@ -457,9 +487,32 @@ impl World<'_> {
         let index = tor.open_circuit(now, PeerId(relays[0]), rest, controlled);
         let own = SimHandshake { circuit: number, hop: 0, congestion: Negotiation::Nothing };
         self.place(rank, index, own);
-        if let Some(client) = self.client(rank) {
-            client.use_circuit(Circuit { index, number, relays, begun: now });
+        let Some(client) = self.client(rank, errand) else { return };
+        let circuit = Circuit { index, number, relays, begun: now };
+        match scenario.workloads[model.workload].does {
+            Activity::Download(_) => client.use_circuit(circuit, Phase::Building),
+            Activity::Hold(hold) => {
+                client.use_circuit(circuit, Phase::Holding);
+                let (until, episode) = (now + client.draw_hold(hold), client.episode);
+                self.net.set_timer(rank, until, Due::Client(errand, episode));
+            }
         }
+    }
+
+    /// A hold is over: closes its circuit, and the connection that it was on.
+    fn let_go(&mut self, rank: Rank, errand: u32) {
+        let now = self.net.now();
+        if let Some(circuit) = self.client(rank, errand).and_then(|client| client.circuit.take())
+            && let Some(tor) = &mut self.nodes[rank as usize].tor
+        {
+            let mut kernel = HostKernel::new(&mut self.net, rank);
+            let leg = tor.leg(circuit.index, TO_CLIENT.opposite());
+            tor.close_circuit(now, circuit.index, &mut kernel);
+            if let Some((channel, _)) = leg {
+                tor.close_channel(now, channel, &mut kernel);
+            }
+        }
+        self.pause(rank, errand);
     }
 
     /// Notes where a circuit of the run is at a node.
@@ -477,27 +530,32 @@ impl World<'_> {
         }
     }
 
-    fn on_circuit_built(&mut self, rank: Rank) {
+    fn on_circuit_built(&mut self, rank: Rank, circuit: CircuitIndex) {
         let now = self.net.now();
-        let Role::Client(client) = &self.nodes[rank as usize].role else { return };
-        let Some(circuit) = client.circuit.clone() else { return };
+        let Some(errand) = self.errand_with(rank, circuit) else { return };
+        let Some(circuit) = self.client(rank, errand).and_then(|client| client.circuit.clone()) else {
+            return;
+        };
         for (hop, relay) in circuit.relays.iter().enumerate() {
             let position = position(hop + 1, circuit.relays.len() + 1);
             let place = POSITIONS.iter().position(|known| *known == position).expect("no relay is a client");
             self.nodes[*relay as usize].served[place] += 1;
         }
         self.observer.circuit_built(&circuit, now);
-        self.download(rank);
+        self.download(rank, errand);
     }
 
-    fn download(&mut self, rank: Rank) {
+    /// Nothing for a client that holds its circuit.
+    fn download(&mut self, rank: Rank, errand: u32) {
         let now = self.net.now();
         let scenario = self.scenario;
         let node = &mut self.nodes[rank as usize];
-        let Role::Client(client) = &mut node.role else { return };
+        let Role::Client(errands) = &mut node.role else { return };
+        let client = &mut errands[errand as usize];
         let model = &scenario.clients[client.index];
         let workload = &scenario.workloads[model.workload];
-        let size = client.draw_size(workload);
+        let Activity::Download(size) = workload.does else { return };
+        let size = client.draw_size(size);
         let server = self.server_ranks[client.draw_server(model)];
         let stream = match (&mut node.tor, &client.circuit) {
             (Some(tor), Some(circuit)) => {
@@ -532,14 +590,15 @@ impl World<'_> {
         });
         if let Some(timeout) = workload.timeout {
             let episode = client.episode;
-            self.net.set_timer(rank, now + timeout, Due::Client(episode));
+            self.net.set_timer(rank, now + timeout, Due::Client(errand, episode));
         }
     }
 
     fn on_stream_connected(&mut self, rank: Rank, stream: StreamKey) {
         let now = self.net.now();
         let scenario = self.scenario;
-        let Role::Client(client) = &mut self.nodes[rank as usize].role else { return };
+        let Some(errand) = self.errand_on(rank, stream) else { return };
+        let Some(client) = self.client(rank, errand) else { return };
         let index = client.index;
         let Some(download) = client.download_on(stream) else { return };
         download.connected = Some(now);
@@ -555,11 +614,12 @@ impl World<'_> {
     }
 
     fn on_stream_closed(&mut self, rank: Rank, stream: StreamKey) {
-        let download = self.client(rank).and_then(|client| client.download_on(stream).cloned());
-        if let Some(download) = download {
+        if let Some(errand) = self.errand_on(rank, stream) {
+            let size =
+                self.client(rank, errand).and_then(|client| client.download_on(stream)).map(|own| own.size);
             let app = self.net.hosts[rank as usize].app(stream);
-            let complete = app.is_some_and(|app| app.received >= download.size.get());
-            self.end_download(rank, if complete { Outcome::Ok } else { Outcome::Failed });
+            let complete = app.is_some_and(|app| size.is_some_and(|size| app.received >= size.get()));
+            self.end_download(rank, errand, if complete { Outcome::Ok } else { Outcome::Failed });
         }
         self.net.hosts[rank as usize].set_stream(stream, None);
     }
@@ -576,35 +636,38 @@ impl World<'_> {
                 .filter(|place| **place == Some((rank, circuit)))
                 .for_each(|place| *place = None);
         }
-        let Some(client) = self.client(rank) else { return };
-        if client.circuit.as_ref().is_some_and(|current| current.index == circuit) {
-            let building = matches!(client.phase, Phase::Building);
-            client.circuit = None;
-            if building {
-                self.pause(rank);
-            }
+        let Some(errand) = self.errand_with(rank, circuit) else { return };
+        let Some(client) = self.client(rank, errand) else { return };
+        let building = matches!(client.phase, Phase::Building);
+        client.circuit = None;
+        if building {
+            self.pause(rank, errand);
         }
     }
 
     /// A download is complete when its last byte has reached the application; one of nothing ends with
     /// its stream.
-    fn check_download(&mut self, rank: Rank) {
-        let Some(client) = self.client(rank) else { return };
-        let Phase::Downloading(Download { stream, size, .. }) = client.phase else { return };
-        let app = self.net.hosts[rank as usize].app(stream);
-        if app.is_some_and(|app| app.received >= size.get().max(1)) {
-            self.end_download(rank, Outcome::Ok);
-        } else if self.nodes[rank as usize].tor.is_none() && !self.net.has_plain(rank) {
-            self.end_download(rank, Outcome::Failed);
+    fn check_downloads(&mut self, rank: Rank) {
+        let Role::Client(errands) = &self.nodes[rank as usize].role else { return };
+        for errand in 0..errands.len() as u32 {
+            let Some(client) = self.client(rank, errand) else { return };
+            let Phase::Downloading(Download { stream, size, .. }) = client.phase else { continue };
+            let app = self.net.hosts[rank as usize].app(stream);
+            if app.is_some_and(|app| app.received >= size.get().max(1)) {
+                self.end_download(rank, errand, Outcome::Ok);
+            } else if self.nodes[rank as usize].tor.is_none() && !self.net.has_plain(rank) {
+                self.end_download(rank, errand, Outcome::Failed);
+            }
         }
     }
 
-    fn end_download(&mut self, rank: Rank, outcome: Outcome) {
+    fn end_download(&mut self, rank: Rank, errand: u32, outcome: Outcome) {
         let now = self.net.now();
         let scenario = self.scenario;
-        self.record_download(rank, outcome);
+        self.record_download(rank, errand, outcome);
         let node = &mut self.nodes[rank as usize];
-        let Role::Client(client) = &mut node.role else { return };
+        let Role::Client(errands) = &mut node.role else { return };
+        let client = &mut errands[errand as usize];
         let index = scenario.clients[client.index].workload;
         let Phase::Downloading(download) = std::mem::replace(&mut client.phase, Phase::Pausing) else {
             return;
@@ -623,26 +686,27 @@ impl World<'_> {
         } else {
             self.net.close_plain(rank);
         }
-        self.pause(rank);
+        self.pause(rank, errand);
     }
 
-    fn pause(&mut self, rank: Rank) {
+    fn pause(&mut self, rank: Rank, errand: u32) {
         let now = self.net.now();
         let scenario = self.scenario;
-        let Some(client) = self.client(rank) else { return };
+        let Some(client) = self.client(rank, errand) else { return };
         let pause = client.draw_pause(&scenario.workloads[scenario.clients[client.index].workload]);
         client.phase = Phase::Pausing;
         client.episode += 1;
         let episode = client.episode;
-        self.net.set_timer(rank, now + pause, Due::Client(episode));
+        self.net.set_timer(rank, now + pause, Due::Client(errand, episode));
     }
 }
 
 /// What is written down.
 impl World<'_> {
-    fn record_download(&mut self, rank: Rank, outcome: Outcome) {
+    fn record_download(&mut self, rank: Rank, errand: u32, outcome: Outcome) {
         let node = &self.nodes[rank as usize];
-        let Role::Client(client) = &node.role else { return };
+        let Role::Client(errands) = &node.role else { return };
+        let client = &errands[errand as usize];
         let Phase::Downloading(download) = &client.phase else { return };
         let app = self.net.hosts[rank as usize].app(download.stream).cloned();
         let app = app.unwrap_or_else(|| App::new(0, download.size.get()));
@@ -721,8 +785,8 @@ impl World<'_> {
     fn trace_plain(&mut self) {
         let trace = &self.scenario.trace;
         for (rank, node) in self.nodes.iter().enumerate() {
-            if let (Role::Client(client), None) = (&node.role, &node.tor)
-                && trace.workloads.contains(&self.scenario.clients[client.index].workload)
+            if let (Role::Client(errands), None) = (&node.role, &node.tor)
+                && trace.workloads.contains(&self.scenario.clients[errands[0].index].workload)
             {
                 self.traced_plain.push(rank as Rank);
             }
@@ -733,8 +797,8 @@ impl World<'_> {
     fn sample_plain(&mut self, now: Instant) {
         for rank in &self.traced_plain {
             let node = &self.nodes[*rank as usize];
-            let Role::Client(client) = &node.role else { continue };
-            let workload = self.scenario.clients[client.index].workload;
+            let Role::Client(errands) = &node.role else { continue };
+            let workload = self.scenario.clients[errands[0].index].workload;
             if let Some(info) = self.net.plain_server(*rank) {
                 self.observer.circuit(CircuitSample {
                     circuit: None,
@@ -752,7 +816,9 @@ impl World<'_> {
 
     fn finish(mut self, end: Instant) -> crate::Outcome {
         for rank in 0..self.nodes.len() as Rank {
-            self.record_download(rank, Outcome::Unfinished);
+            let Role::Client(errands) = &self.nodes[rank as usize].role else { continue };
+            (0..errands.len() as u32)
+                .for_each(|errand| self.record_download(rank, errand, Outcome::Unfinished));
         }
         let reports = self.nodes.iter().zip(0..);
         let nodes: Vec<_> = reports.filter_map(|(node, rank)| node.report(self.net.carried(rank))).collect();
@@ -794,7 +860,8 @@ impl Node {
 /// A node of the scenario, to be built.
 enum Builder<'a> {
     Relay(&'a model::Relay),
-    Client(usize, &'a model::Client),
+    /// With its index, and how many circuits it uses at once.
+    Client(usize, &'a model::Client, u32),
     Server(&'a model::Server),
 }
 
@@ -802,7 +869,7 @@ impl<'a> Builder<'a> {
     fn host(&self) -> &'a model::Host {
         match self {
             Builder::Relay(relay) => &relay.host,
-            Builder::Client(_, client) => &client.host,
+            Builder::Client(_, client, _) => &client.host,
             Builder::Server(server) => &server.host,
         }
     }
@@ -817,8 +884,9 @@ impl<'a> Builder<'a> {
         };
         let (role, tor) = match self {
             Builder::Relay(relay) => (Role::Relay, Some(tor(&relay.config, relay.refill_phase))),
-            Builder::Client(index, client) => {
-                let role = Role::Client(Box::new(Client::new(*index, name, seed)));
+            Builder::Client(index, client, circuits) => {
+                let errands = (0..*circuits).map(|errand| Client::new(*index, name, errand, seed));
+                let role = Role::Client(errands.collect());
                 let has_tor = client.path != model::Path::Direct;
                 (role, has_tor.then(|| tor(&client.config, client.refill_phase)))
             }

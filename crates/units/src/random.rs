@@ -8,6 +8,7 @@
 //! name) and ns-3 `AssignStreams`. The hash here is 64-bit FNV-1a over the UTF-8 bytes,
 //! finished by SplitMix64, both fixed for ever; the generator is PCG-64-MCG (XSL-RR 128/64).
 
+use crate::math;
 use rand_core::Rng as _;
 use rand_pcg::Pcg64Mcg;
 
@@ -60,6 +61,17 @@ impl Rng {
         }
     }
 
+    /// From the standard normal distribution, by Marsaglia's polar method.
+    pub fn normal(&mut self) -> f64 {
+        loop {
+            let (x, y) = (2.0 * self.unit() - 1.0, 2.0 * self.unit() - 1.0);
+            let square = x * x + y * y;
+            if square > 0.0 && square < 1.0 {
+                return x * math::sqrt(-2.0 * math::ln(square) / square);
+            }
+        }
+    }
+
     /// True with probability `p`.
     pub fn chance(&mut self, p: f64) -> bool {
         p > 0.0 && self.unit() < p
@@ -103,5 +115,16 @@ mod tests {
         assert!(seen.iter().all(|n| (900..1100).contains(n)), "{seen:?}");
         let mean = (0..10_000).map(|_| rng.unit()).sum::<f64>() / 10_000.0;
         assert!((mean - 0.5).abs() < 0.02, "{mean}");
+    }
+
+    #[test]
+    fn normal_draws_have_their_mean_and_deviation() {
+        let mut rng = Seed(7).stream("x");
+        let draws: Vec<f64> = (0..20_000).map(|_| rng.normal()).collect();
+        let mean = draws.iter().sum::<f64>() / draws.len() as f64;
+        let square = draws.iter().map(|draw| draw * draw).sum::<f64>() / draws.len() as f64;
+        let beyond = draws.iter().filter(|draw| draw.abs() > 1.96).count() as f64 / draws.len() as f64;
+        assert!(mean.abs() < 0.02 && (square - 1.0).abs() < 0.03, "{mean}, {square}");
+        assert!((beyond - 0.05).abs() < 0.01, "{beyond}");
     }
 }

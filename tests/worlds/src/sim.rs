@@ -3,7 +3,10 @@
 use crate::{Findings, NodeFindings, Plan, World};
 use penstock_core::cell::MAX_PAYLOAD;
 use penstock_record::{CellRow, Outcome, Position};
-use penstock_scenario::{Document, Scenario, model::Amount};
+use penstock_scenario::{
+    Document, Scenario,
+    model::{Activity, Amount},
+};
 use penstock_sim::{Control, run};
 use penstock_units::Bytes;
 
@@ -106,7 +109,7 @@ fn scenario(plan: &Plan) -> Scenario {
     let document = Document::parse(&text, "the plan", &[]).expect("a plan makes a scenario");
     let mut scenario = document.scenario("default").expect("it has one variant").clone();
     // A scenario file asks for a byte at least, and for a request; a plan may have neither.
-    scenario.workloads[0].size = Amount::Fixed(Bytes::new(Plan::bytes(plan.download)));
+    scenario.workloads[0].does = Activity::Download(Amount::Fixed(Bytes::new(Plan::bytes(plan.download))));
     scenario.workloads[0].request = Bytes::new(Plan::bytes(plan.upload));
     scenario
 }

@@ -8,9 +8,8 @@ use crate::edge_control::StreamControl;
 use crate::kernel::Kernel;
 use crate::keys::{ChannelKey, StreamKey};
 use crate::scheduler::Scheduler;
-use crate::throttle::{ClientSignals, ThrottleSignals};
 use crate::token_bucket::{TokenBucket, quantum};
-use penstock_units::{Bytes, Cells, Duration, Instant};
+use penstock_units::{Bytes, Duration, Instant};
 
 /// The unit of a channel's I/O quantum [B] (C tor: `get_cell_network_size()`).
 const CELL_BASE: u64 = 512;
@@ -60,40 +59,38 @@ impl Buckets {
         Buckets { read: bucket.clone(), write: bucket }
     }
 
-    fn refill(&mut self, refill: Refill, now: Instant) {
+    pub(super) fn refill(&mut self, refill: Refill, now: Instant) {
         self.read.refill(refill, now);
         self.write.refill(refill, now);
     }
 }
 
 impl<C: Cell> Node<C> {
-    fn refill(&mut self, now: Instant, channel: Option<ChannelKey>) {
+    /// The relay's own buckets are refilled when someone looks; clients' when the throttle was asked.
+    fn refill(&mut self, now: Instant) {
         let refill = self.config.refill;
         if let Some(global) = &mut self.buckets {
             global.refill(refill, now);
-        }
-        if let Some(own) = channel.and_then(|channel| self.channel(channel).buckets.as_mut()) {
-            own.refill(refill, now);
         }
     }
 
     /// What may be read from `channel` in one go.
     pub(super) fn read_quantum(&mut self, now: Instant, channel: ChannelKey) -> Bytes {
-        self.refill(now, Some(channel));
-        let own = self.channels[channel.0 as usize].buckets.as_ref();
+        self.refill(now);
+        let own = self.own_buckets(channel);
         quantum(self.buckets.as_ref().map(|all| &all.read), own.map(|own| &own.read), CELL_BASE)
     }
 
     /// What may be written to `channel` in one go.
     pub(super) fn write_quantum(&mut self, now: Instant, channel: ChannelKey) -> Bytes {
-        self.refill(now, Some(channel));
-        let own = self.channels[channel.0 as usize].buckets.as_ref();
+        self.refill(now);
+        let own = self.own_buckets(channel);
         quantum(self.buckets.as_ref().map(|all| &all.write), own.map(|own| &own.write), CELL_BASE)
     }
 
     /// What may be read from an edge stream in one go, if it has no rate of its own.
     pub(super) fn edge_read_quantum(&mut self, now: Instant) -> Bytes {
-        self.refill(now, None);
+        self.refill(now);
         quantum(self.buckets.as_ref().map(|all| &all.read), None, MAX_PAYLOAD.into())
     }
 
@@ -102,7 +99,7 @@ impl<C: Cell> Node<C> {
     /// Source: C tor 0.4.9 `connection_bucket_read_limit()`.
     /// Deviation: a client's stream gets no more at once than an exit's.
     pub(super) fn stream_read_quantum(&mut self, now: Instant, stream: StreamKey) -> Bytes {
-        self.refill(now, None);
+        self.refill(now);
         let refill = self.config.refill;
         let own = self.streams[stream.0 as usize].bucket.as_mut();
         let own = own.map(|own| {
@@ -131,28 +128,20 @@ impl<C: Cell> Node<C> {
 
     /// What may be written to an edge stream in one go.
     pub(super) fn stream_write_quantum(&mut self, now: Instant) -> Bytes {
-        self.refill(now, None);
+        self.refill(now);
         quantum(self.buckets.as_ref().map(|all| &all.write), None, MAX_PAYLOAD.into())
     }
 
     pub(super) fn charge_read(&mut self, channel: ChannelKey, bytes: Bytes, cells: u64) {
         self.counters.received += cells;
         self.charge_stream_read(bytes);
-        let state = self.channel(channel);
-        state.recent.1 += cells;
-        if let Some(own) = &mut state.buckets {
-            own.read.consume(bytes);
-        }
+        self.charge_client_read(channel, bytes);
     }
 
     pub(super) fn charge_write(&mut self, channel: ChannelKey, bytes: Bytes, cells: u64) {
         self.counters.sent += cells;
         self.charge_stream_write(bytes);
-        let state = self.channel(channel);
-        state.recent.0 += cells;
-        if let Some(own) = &mut state.buckets {
-            own.write.consume(bytes);
-        }
+        self.charge_client_write(channel, bytes, cells);
     }
 
     /// Charges the stream's own bucket, and the relay's.
@@ -213,39 +202,6 @@ impl<C: Cell> Node<C> {
     pub(super) fn stream_waits_to_write(&self, stream: StreamKey) -> bool {
         self.waiting.stream_writes.contains(&stream)
     }
-
-    /// Asks the throttle for every client's rate, before the tokens are added.
-    fn throttle_clients(&mut self, now: Instant) {
-        let Some(mut throttle) = self.throttle.take() else { return };
-        let clients: Vec<_> = self
-            .channels
-            .iter_mut()
-            .filter(|(_, channel)| channel.open && channel.to_client)
-            .map(|(key, channel)| {
-                let (sent, received) = std::mem::take(&mut channel.recent);
-                let channel = ChannelKey(key as u32);
-                ClientSignals { channel, sent: Cells::new(sent), received: Cells::new(received) }
-            })
-            .collect();
-        let (bandwidth, refill) = (self.config.bandwidth, self.config.refill);
-        let signals = ThrottleSignals {
-            clients: &clients,
-            channels: self.channels.len() as u32,
-            bandwidth: bandwidth.map(|bandwidth| bandwidth.rate),
-        };
-        throttle.on_refill(now, &signals);
-        // Unlimited is the relay's own rate, as in C tor, where PerConnBWRate defaults to BandwidthRate.
-        for client in &clients {
-            let unlimited = self.config.per_connection.or(bandwidth).map(|bandwidth| bandwidth.rate);
-            let rate = throttle.rate(client.channel).or(unlimited);
-            if let (Some(rate), Some(own)) = (rate, &mut self.channel(client.channel).buckets) {
-                own.read.set_rate(rate);
-                own.write.set_rate(rate);
-                own.refill(refill, now);
-            }
-        }
-        self.throttle = Some(throttle);
-    }
 }
 
 impl<C: Cell> Relay<C> {
@@ -254,11 +210,11 @@ impl<C: Cell> Relay<C> {
         if self.node.waiting.due.is_none_or(|due| due > now) {
             return;
         }
-        self.node.throttle_clients(now);
+        self.node.refill_clients(now);
         // Who has to wait again is noted in the list that was emptied the last time.
         let mut waiting = std::mem::replace(&mut self.node.waiting, std::mem::take(&mut self.woken));
         waiting.due = None;
-        if self.node.throttle.is_some() {
+        if self.node.clients.is_some() {
             self.node.await_refill(now);
         }
         for channel in waiting.reads.drain(..) {

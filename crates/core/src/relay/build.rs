@@ -16,7 +16,7 @@ impl<C: Cell> Relay<C> {
     /// by the consensus each of them controls its hops, so that the circuit's ends need no windows.
     pub fn open_circuit(
         &mut self,
-        now: Instant,
+        _now: Instant,
         first: PeerId,
         rest: impl IntoIterator<Item = C::LinkSpec>,
         controlled: bool,
@@ -26,7 +26,7 @@ impl<C: Cell> Relay<C> {
         let ask = self.node.ask(to_extend.is_empty(), controlled);
         let origin = Origin { to_extend, layers, built: false, controlled };
         let circuit = self.node.new_circuit(End::Origin(Box::new(origin)));
-        self.node.join(now, circuit, first, true);
+        self.node.join(circuit, first, true);
         self.node.events.push_back(Event::HandshakeNeeded { circuit, hop: 0, ask });
         circuit
     }
@@ -130,7 +130,7 @@ impl<C: Cell> Relay<C> {
         if state.lane(Direction::Forward).to.is_some() {
             self.close(now, circuit, None, Some(Violation::UnexpectedCell), kernel);
         } else {
-            let leg = self.node.join(now, circuit, peer, false);
+            let leg = self.node.join(circuit, peer, false);
             self.node.circuit(circuit).extending = true;
             self.node.send_create(now, circuit, leg, handshake);
         }
@@ -152,8 +152,8 @@ impl<C: Cell> Node<C> {
     }
 
     /// Gives `circuit` its forward leg, over a channel that may still have to be opened; `own` if it begins here.
-    fn join(&mut self, now: Instant, circuit: CircuitIndex, peer: PeerId, own: bool) -> Leg {
-        let channel = self.channel_to(now, peer, own);
+    fn join(&mut self, circuit: CircuitIndex, peer: PeerId, own: bool) -> Leg {
+        let channel = self.channel_to(peer, own);
         let id = self.channel(channel).circuits.allocate(circuit);
         let leg = Leg { channel, id };
         self.circuit(circuit).lane_mut(Direction::Forward).to = Some(leg);
@@ -161,12 +161,12 @@ impl<C: Cell> Node<C> {
         leg
     }
 
-    fn channel_to(&mut self, now: Instant, peer: PeerId, with_client: bool) -> ChannelKey {
+    fn channel_to(&mut self, peer: PeerId, with_client: bool) -> ChannelKey {
         let existing = self.by_peer.get(&peer).map_or(&[][..], Vec::as_slice);
         if let Some(channel) = self.channel_map.choose(peer, existing) {
             return channel;
         }
-        let channel = self.add_channel(peer, Ends { to_client: false, with_client, initiator: true }, now);
+        let channel = self.add_channel(peer, Ends { to_client: false, with_client, initiator: true });
         self.events.push_back(Event::Connect { channel, peer });
         channel
     }

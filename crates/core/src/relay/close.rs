@@ -19,6 +19,14 @@ impl<C: Cell> Relay<C> {
         }
     }
 
+    /// Closes a channel from here, and all its circuits.
+    pub fn close_channel(&mut self, now: Instant, channel: ChannelKey, kernel: &mut impl Kernel<C>) {
+        if self.node.channels.contains(channel.0 as usize) {
+            kernel.close(channel);
+            self.on_channel_closed(now, channel, kernel);
+        }
+    }
+
     /// The channel's connection is gone, and all its circuits with it.
     pub fn on_channel_closed(&mut self, now: Instant, channel: ChannelKey, kernel: &mut impl Kernel<C>) {
         let Some(state) = self.node.channels.get_mut(channel.0 as usize) else { return };
@@ -40,9 +48,7 @@ impl<C: Cell> Relay<C> {
         }
         self.node.ready.retain(|other| *other != channel);
         self.scheduler.on_close(channel);
-        if let Some(throttle) = &mut self.node.throttle {
-            throttle.on_close(channel);
-        }
+        self.node.leave_client(state.client);
         self.settle(now, kernel);
     }
 

@@ -4,7 +4,7 @@
 //!
 //! Rooms: [`flow`](self) moves cells from circuit queues to the kernel, `cells` takes what
 //! arrives, `edge` packages and delivers streams, `build` makes circuits, `close` ends them,
-//! `buckets` limits the rate,
+//! `buckets` limits the rate, `clients` that of each client,
 //! `class` passes on whose traffic can wait, `hops` is where hop control meets its neighbours.
 
 mod bounds;
@@ -12,6 +12,7 @@ mod buckets;
 mod build;
 mod cells;
 mod class;
+mod clients;
 mod close;
 mod edge;
 mod flow;
@@ -32,8 +33,8 @@ use crate::kernel::{Interest, Kernel};
 use crate::keys::{ChannelKey, CircuitIndex, Direction, StreamKey};
 use crate::scheduler::{AnyScheduler, Scheduler};
 use crate::stream::Stream;
-use crate::throttle::Throttle;
 use buckets::Waiting;
+use clients::Clients;
 use penstock_units::{Bytes, Cells, Duration, Instant};
 use slab::Slab;
 use std::collections::{BTreeMap, VecDeque};
@@ -61,7 +62,8 @@ struct Node<C: Cell> {
     circuits: Slab<Circuit<C>>,
     streams: Slab<Stream<C>>,
     buckets: Option<Buckets>,
-    throttle: Option<Box<dyn Throttle>>,
+    /// Where clients are throttled.
+    clients: Option<Box<Clients>>,
     channel_map: Box<dyn ChannelMap>,
     waiting: Waiting,
     /// When controls of hops are told next that time passed.
@@ -139,7 +141,7 @@ impl<C: Cell> Relay<C> {
             circuits: Slab::new(),
             streams: Slab::new(),
             buckets,
-            throttle: config.throttle.build(),
+            clients: Clients::new(&config.throttle, config.client_buckets),
             channel_map: config.channel_map.build(),
             waiting: Waiting::default(),
             hop_tick: None,
@@ -153,17 +155,18 @@ impl<C: Cell> Relay<C> {
         };
         let scheduler = node.config.scheduler.build();
         let mut relay = Relay { scheduler, node, inbuf: VecDeque::new(), woken: Waiting::default() };
-        if relay.node.throttle.is_some() {
+        if relay.node.clients.is_some() {
             relay.node.await_refill(now);
         }
         relay
     }
 
-    /// A peer connected to us. `to_client` says that it is no relay.
+    /// A peer connected to us. `to_client` says that it is no relay: then `peer` is its address, which several
+    /// connections may have.
     ///
     /// Once the driver knows the connection by this key, it calls [`on_channel_open`](Self::on_channel_open).
-    pub fn accept_channel(&mut self, now: Instant, peer: PeerId, to_client: bool) -> ChannelKey {
-        self.node.add_channel(peer, Ends { to_client, with_client: to_client, initiator: false }, now)
+    pub fn accept_channel(&mut self, _now: Instant, peer: PeerId, to_client: bool) -> ChannelKey {
+        self.node.add_channel(peer, Ends { to_client, with_client: to_client, initiator: false })
     }
 
     /// The connection that [`Event::Connect`] asked for, or of an accepted channel, is ready. `offer` is what the
@@ -178,6 +181,7 @@ impl<C: Cell> Relay<C> {
         let Some(state) = self.node.channels.get_mut(channel.0 as usize) else { return };
         state.open = true;
         self.node.meet(channel, offer);
+        self.node.enter_client(now, channel);
         self.node.set_interest(channel, kernel, |interest| interest.readable = true);
         self.node.ready.push_back(channel);
         self.settle(now, kernel);
@@ -272,8 +276,7 @@ impl<C: Cell> Relay<C> {
     fn settle(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         loop {
             if let Some(channel) = self.node.doomed.pop() {
-                kernel.close(channel);
-                self.on_channel_closed(now, channel, kernel);
+                self.close_channel(now, channel, kernel);
             } else if let Some(channel) = self.node.ready.pop_front() {
                 if self.node.channels.get(channel.0 as usize).is_some_and(|state| state.open) {
                     self.scheduler.on_ready(now, channel, &mut self.node.lend(now, kernel));
@@ -355,10 +358,8 @@ impl<C: Cell> Relay<C> {
 }
 
 impl<C: Cell> Node<C> {
-    fn add_channel(&mut self, peer: PeerId, ends: Ends, now: Instant) -> ChannelKey {
+    fn add_channel(&mut self, peer: PeerId, ends: Ends) -> ChannelKey {
         let Ends { to_client, with_client, initiator } = ends;
-        let own = self.config.per_connection;
-        let buckets = own.map(|bandwidth| Buckets::new(bandwidth, now));
         let key = self.channels.insert(Channel {
             peer,
             to_client,
@@ -370,8 +371,7 @@ impl<C: Cell> Node<C> {
             policy: self.config.circuit_policy.build(),
             circuits: CircIds::new(initiator),
             interest: Interest::default(),
-            buckets,
-            recent: (0, 0),
+            client: None,
         });
         let key = ChannelKey(key as u32);
         self.by_peer.entry(peer).or_default().push(key);

@@ -2,7 +2,7 @@
 //!
 //! [`cell`] is what travels, [`host`] a node's kernel, `lawless` an edge without windows, [`util`] the world they are in. The rest are
 //! tests: `path` (cells arrive, G-01, G-02), `windows` (G-10 to G-14), `sharing` (G-32, G-40),
-//! `selfish` (early SENDMEs), `vegas` (congestion control and XON/XOFF), `schedulers` (KIST and its kin), `classes`, `violations`,
+//! `selfish` (early SENDMEs), `vegas` (congestion control and XON/XOFF), `schedulers` (KIST and its kin), `throttles`, `classes`, `violations`,
 //! `seams` (algorithms from outside) and `operations` (anything in any order).
 
 mod cell;
@@ -15,6 +15,7 @@ mod schedulers;
 mod seams;
 mod selfish;
 mod sharing;
+mod throttles;
 mod util;
 mod vegas;
 mod violations;

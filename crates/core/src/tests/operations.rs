@@ -10,6 +10,10 @@ use crate::cell::{Cell, CircId, Command};
 use crate::config::{Bandwidth, Refill};
 use crate::edge_control::{EdgeControlConfig, VegasConfig};
 use crate::scheduler::SchedulerConfig;
+use crate::throttle::{
+    Aggregate, BitSplittingConfig, ClientBuckets, FlaggingConfig, StaticRateConfig, ThresholdConfig,
+    ThrottleConfig,
+};
 use crate::{CircuitIndex, RelayConfig};
 use penstock_units::{Bytes, DataRate, Duration, Seed};
 use proptest::prelude::*;
@@ -56,6 +60,12 @@ enum Operation {
         command: usize,
         id: u32,
     },
+    /// An operator throttles a node's clients, in another way, or not at all.
+    Throttle {
+        node: usize,
+        how: usize,
+        aggregate: bool,
+    },
     Wait {
         millis: u64,
     },
@@ -78,6 +88,8 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => node.clone().prop_map(Operation::Timer),
         1 => (node.clone(), node, 0usize..6, 0u32..6)
             .prop_map(|(from, to, command, id)| Operation::Forge { from, to, command, id }),
+        2 => (2usize..5, 0usize..5, any::<bool>())
+            .prop_map(|(node, how, aggregate)| Operation::Throttle { node, how, aggregate }),
         4 => (1u64..400).prop_map(|millis| Operation::Wait { millis }),
         4 => (1usize..3000).prop_map(|steps| Operation::Step { steps }),
     ]
@@ -158,12 +170,34 @@ fn perform(net: &mut Net, made: &mut Vec<Made>, operation: &Operation) {
         Operation::Disconnect { from, to } if from != to => net.disconnect(from, to),
         Operation::Timer(node) => net.call(node, |relay, now, host| relay.on_timer(now, host)),
         Operation::Forge { from, to, command, id } if from != to => forge(net, from, to, command, id),
+        Operation::Throttle { node, how, aggregate } => throttle(net, node, how, aggregate),
         Operation::Wait { millis } => net.drive_for(Duration::from_millis(millis)),
         Operation::Step { steps } => (0..steps).for_each(|_| {
             net.step();
         }),
         _ => {}
     }
+}
+
+/// With buckets so small that they matter.
+fn throttle(net: &mut Net, node: usize, how: usize, aggregate: bool) {
+    let (half_life, rate) = (Duration::from_millis(300), DataRate::kib(20));
+    let throttle = match how {
+        0 => ThrottleConfig::None,
+        1 => ThrottleConfig::Static(StaticRateConfig { rate }),
+        2 => ThrottleConfig::BitSplitting(BitSplittingConfig::default()),
+        3 => ThrottleConfig::Flagging(FlaggingConfig { rate, half_life, ..FlaggingConfig::default() }),
+        _ => ThrottleConfig::Threshold(ThresholdConfig {
+            fraction: 0.5,
+            refresh: half_life,
+            half_life,
+            floor: rate,
+            ..ThresholdConfig::default()
+        }),
+    };
+    let aggregate = if aggregate { Aggregate::Address } else { Aggregate::Connection };
+    let buckets = ClientBuckets { burst: Bytes::kib(30), aggregate };
+    net.call(node, |relay, now, _| relay.set_throttle(now, throttle, buckets));
 }
 
 fn forge(net: &mut Net, from: usize, to: usize, command: usize, id: u32) {
@@ -193,6 +227,8 @@ proptest! {
             net.stall(transfer, Side::Client, false);
             net.stall(transfer, Side::Server, false);
         }
+        // A relay that throttles never rests.
+        (2..5).for_each(|node| throttle(&mut net, node, 0, false));
         net.drive();
         for Made { client, circuit, transfers } in made {
             let closed = net.nodes[client].closed.iter().any(|(other, _)| *other == circuit);

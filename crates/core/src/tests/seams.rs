@@ -10,8 +10,8 @@ use crate::edge_control::{EdgeControl, EdgeControlConfig, Signals, StreamControl
 use crate::hop_control::{Feedback, HopControl, HopControlConfig, HopOffer, Neighbour, Side, Source};
 use crate::keys::CircuitKey;
 use crate::scheduler::{Host, Scheduler, SchedulerConfig};
-use crate::throttle::{Throttle, ThrottleConfig, ThrottleSignals};
-use crate::{ChannelKey, Direction, Factory, RelayConfig, Violation};
+use crate::throttle::{ClientBuckets, Throttle, ThrottleConfig, ThrottleSignals};
+use crate::{ChannelKey, ClientKey, Direction, Factory, RelayConfig, Violation};
 use penstock_units::{Bytes, Cells, DataRate, Duration, Instant};
 use std::collections::BTreeSet;
 
@@ -295,19 +295,21 @@ struct Late(bool);
 impl Throttle for Late {
     fn on_refill(&mut self, now: Instant, signals: &ThrottleSignals<'_>) {
         self.0 = now >= Instant::from_secs(10);
-        assert_eq!((signals.clients.len(), signals.channels), (2, 3), "two clients and a relay");
+        assert_eq!((signals.clients.len(), signals.relays), (2, 1), "two clients and a relay");
+        assert_eq!(signals.bandwidth, Some(DataRate::kib(200)));
     }
-    fn rate(&self, _channel: ChannelKey) -> Option<DataRate> {
+    fn rate(&self, _client: ClientKey) -> Option<DataRate> {
         self.0.then_some(DataRate::kib(20))
     }
-    fn on_close(&mut self, _channel: ChannelKey) {}
+    fn on_close(&mut self, _client: ClientKey) {}
 }
 
 #[test]
 fn a_throttle_from_outside_sets_the_clients_rate() {
     let own = Bandwidth { rate: DataRate::kib(200), burst: Bytes::kib(200) };
     let config = RelayConfig {
-        per_connection: Some(own),
+        bandwidth: Some(own),
+        client_buckets: ClientBuckets { burst: Bytes::kib(200), ..ClientBuckets::default() },
         throttle: ThrottleConfig::Custom(Factory::<dyn Throttle>::new(|| Box::new(Late::default()))),
         ..RelayConfig::default()
     };

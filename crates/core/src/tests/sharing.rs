@@ -186,22 +186,6 @@ fn an_exit_charges_its_streams_to_the_same_buckets() {
     }
 }
 
-#[test]
-fn a_channels_own_bucket_leaves_the_others_alone() {
-    let mut net = Net::path(3, &RelayConfig::default());
-    let own = Bandwidth { rate: DataRate::kib(20), burst: Bytes::kib(20) };
-    net.configure(1, RelayConfig { per_connection: Some(own), ..RelayConfig::default() });
-    let other = net.add(true, RelayConfig::default());
-    let slow = net.build(0, &[1, 2, 3]);
-    let fast = net.build(other, &[2, 3]);
-    let slow = net.transfer(0, slow, 10_000_000, 0);
-    let fast = net.transfer(other, fast, 10_000_000, 0);
-    net.drive_for(Duration::from_secs(20));
-    let rate = |transfer: usize| net.at(transfer).download.received as f64 / 20.0 / 1024.0;
-    assert!((18.0..22.0).contains(&rate(slow)), "{}", rate(slow));
-    assert!(rate(fast) > 300.0, "{}", rate(fast));
-}
-
 /// A bucket smaller than a cell still moves cells, on credit.
 #[test]
 fn a_tiny_bucket_is_slow_and_not_dead() {

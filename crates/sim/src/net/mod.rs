@@ -54,6 +54,8 @@ pub(crate) struct Net {
     /// Connections that neither side needs, to be removed at the next barrier.
     finished: Vec<u32>,
     wires: Wires,
+    /// Cells whose connections were closed before anybody read them.
+    lost: u64,
     /// Packets delivered to a kernel.
     pub(crate) delivered: u64,
     /// Packets and timers handled.
@@ -132,6 +134,7 @@ impl Net {
             longest_train: u32::MAX,
             finished: Vec::new(),
             wires,
+            lost: 0,
             delivered: 0,
             handled: 0,
             fetched: false,
@@ -548,7 +551,7 @@ impl Net {
         let conn = &mut self.conns[sock.conn as usize];
         let [here, there] = sides(conn, sock);
         while there.sent.front().is_some_and(|(end, _)| *end <= here.tcp.received_end()) {
-            there.sent.pop_front();
+            self.lost += u64::from(matches!(there.sent.pop_front(), Some((_, Item::Cell(_)))));
         }
         let readable = here.tcp.readable();
         if readable > 0 {
@@ -601,7 +604,8 @@ impl Net {
         for side in &conn.sides {
             self.hosts[side.host as usize].nic_waiters.retain(|waiter| waiter.conn != index);
         }
-        self.conns.remove(index as usize);
+        let conn = self.conns.remove(index as usize);
+        self.lost += conn.sides.iter().map(Side::cells).sum::<u64>();
         true
     }
 
@@ -676,10 +680,10 @@ impl Net {
     /// What is between the hosts now.
     pub(crate) fn report(&self) -> crate::NetworkReport {
         let sides = || self.conns.iter().flat_map(|(_, conn)| &conn.sides);
-        let is_cell = |item: &&(u64, Item)| matches!(item, (_, Item::Cell(_)));
-        let cells = sides().map(|side| side.sent.iter().filter(is_cell).count() as u64).sum();
+        let cells = sides().map(Side::cells).sum();
         crate::NetworkReport {
             cells: Cells::new(cells),
+            lost: Cells::new(self.lost),
             connections: self.conns.iter().filter(|(_, conn)| !conn.finished).count(),
             packets: sides().flat_map(|side| &side.inbound).map(Flight::packets).sum(),
         }

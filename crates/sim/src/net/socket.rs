@@ -218,6 +218,11 @@ impl Side {
         }
     }
 
+    /// Cells that it sent and the other one has not read.
+    pub(crate) fn cells(&self) -> u64 {
+        self.sent.iter().filter(|item| matches!(item, (_, Item::Cell(_)))).count() as u64
+    }
+
     /// Whether the host needs it no more.
     pub(crate) fn is_done(&self) -> bool {
         self.owner == Owner::Gone && self.tcp.is_closed()

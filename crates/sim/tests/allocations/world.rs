@@ -46,7 +46,11 @@ fn a_world_in_its_stride_asks_the_heap_for_nothing() {
         &["relay.edge_control.circuit_window=100", "relay.circuit_policy=ewma"],
         &["relay.edge_control=dynamic-windows", "relay.authenticated_sendmes=true"],
         &["relay.edge_control.circuit_window=100", "relays.middle.bandwidth_rate=200 KiB/s"],
-        &["relay.edge_control.circuit_window=100", "relays.exit.connection_rate=200 KiB/s"],
+        &[
+            "relay.edge_control.circuit_window=100",
+            "relay.throttle={ kind = 'threshold', fraction = 0.5, refresh = '1 s' }",
+            "relays.entry.throttle={ kind = 'static', rate = '200 KiB/s', burst = '200 KiB' }",
+        ],
     ];
     for set in settings {
         // Until the buffers are as large as they become, and queues with them.

@@ -45,16 +45,22 @@ fn a_relay_never_beats_its_bucket_and_reaches_its_rate() {
 }
 
 #[test]
-fn a_bucket_for_each_connection_limits_each_of_them() {
-    let outcome = Lab::bulk_alone()
-        .set("relays.middle.link", "10 MiB/s")
-        .set("relays.middle.connection_rate", "64 KiB/s")
-        .set("relays.middle.refill", "100 ms")
-        .run(1);
-    // Cells arrive over one connection and leave over the other: either bucket is the bottleneck.
-    let sent = node(&outcome, "bulk").counters.read_bytes.get() as f64;
-    let rate = sent / 40.0;
-    assert!((0.93..1.03).contains(&(rate / 65536.0)), "{rate} B/s");
+fn a_throttle_limits_clients_at_their_entry_and_nobody_elsewhere() {
+    let throttle = r#"{ kind = "static", rate = "64 KiB/s", burst = "64 KiB" }"#;
+    for relay in ["entry", "middle", "exit"] {
+        let outcome = Lab::bulk_alone()
+            .set("relays.middle.link", "10 MiB/s")
+            .set(&format!("relays.{relay}.throttle"), throttle)
+            .set("relay.refill", "100 ms")
+            .run(1);
+        let read = node(&outcome, "bulk").counters.read_bytes.get() as f64;
+        let rate = read / 40.0 / 65536.0;
+        if relay == "entry" {
+            assert!((0.93..1.06).contains(&rate), "{rate} of the rate");
+        } else {
+            assert!(rate > 4.0, "{relay}: {rate} of the rate");
+        }
+    }
 }
 
 #[test]

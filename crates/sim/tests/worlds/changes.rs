@@ -65,3 +65,21 @@ fn a_change_to_the_same_policy_in_another_form_leaves_downloads_running() {
         .filter(|row| row.start_s < 10.0 && row.start_s + row.ttlb_s.unwrap_or(0.0) > 10.0);
     assert!(late.count() > 0, "a download goes on over the change");
 }
+
+/// The bulk client beside it has its throttle from 10 s on.
+#[test]
+fn a_throttle_may_be_switched_on_while_downloads_run() {
+    let text = "[[changes]]\nat = \"10 s\"\nset = { \"relays.entry.throttle\" = { kind = \"static\", rate = \"5 KiB/s\", burst = \"20 KiB\" } }\n";
+    let outcome = Lab::bulk_alone().with(text).set("run.duration", "30 s").run(3);
+    assert_conserved(&outcome);
+    let written = |from: f64, to: f64| -> u64 {
+        let entry = outcome.tables.relays.iter().filter(|row| &*row.relay == "entry");
+        entry.filter(|row| row.t_s > from && row.t_s <= to).map(|row| row.written_bytes).sum()
+    };
+    let (before, after) = (written(0.0, 10.0), written(12.0, 30.0));
+    assert!(before > 2_000_000, "{before} B");
+    // What it writes to the client, and a little to the middle.
+    assert!((after as f64 / 18.0 / 5120.0 - 1.0).abs() < 0.12, "{after} B");
+    let path = outcome.tables.paths.len();
+    assert_eq!(path, 1, "the circuit stays");
+}

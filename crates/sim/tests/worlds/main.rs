@@ -7,6 +7,7 @@ mod conservation;
 mod credits;
 mod defenestrator;
 mod determinism;
+mod errands;
 mod links;
 mod plain;
 mod random;

@@ -14,13 +14,22 @@ const SCHEDULERS: [&str; 6] = [
     "kist-lite",
 ];
 
+/// With buckets so small that they matter.
+const THROTTLES: [&str; 5] = [
+    "none",
+    "{ kind = 'static', rate = '30 KiB/s', burst = '50 KiB' }",
+    "{ kind = 'bit-splitting', burst = '50 KiB', aggregate = 'address' }",
+    "{ kind = 'flagging', rate = '30 KiB/s', half_life = '1 s', burst = '50 KiB' }",
+    "{ kind = 'threshold', fraction = 0.5, refresh = '1 s', half_life = '1 s', burst = '50 KiB' }",
+];
+
 #[derive(Clone, Debug)]
 struct Plan {
     rtt_ms: u64,
     loss: f64,
     links: [u64; 3],
     bucket: Option<(u64, u64)>,
-    connection_bucket: Option<u64>,
+    throttle: usize,
     window: u32,
     /// Clients and relays have Vegas.
     vegas: [bool; 2],
@@ -47,7 +56,7 @@ fn plan() -> impl Strategy<Value = Plan> {
         [20u64..4000, 20u64..4000, 20u64..4000],
         3000u64..100_000,
     );
-    let buckets = (proptest::option::of((20u64..2000, 1u64..1500)), proptest::option::of(20u64..2000));
+    let buckets = (proptest::option::of((20u64..2000, 1u64..1500)), 0..THROTTLES.len());
     let buffer = || proptest::option::of(4096u64..300_000);
     let client = (proptest::option::of(50u64..8000), any::<bool>(), 0u64..2000, 1u64..200_000, 1u32..6);
     let knows = ([any::<bool>(), any::<bool>()], any::<bool>());
@@ -59,7 +68,8 @@ fn plan() -> impl Strategy<Value = Plan> {
             links: network.2,
             queue: network.3,
             bucket: buckets.0,
-            connection_bucket: buckets.1,
+            // Two of them divide the relay's bandwidth, and need one.
+            throttle: if buckets.0.is_none() { buckets.1 % 2 } else { buckets.1 },
             buffers,
             timeout_ms: client.0,
             fresh: client.1,
@@ -115,9 +125,7 @@ impl Plan {
                 lab = lab.set("relay.refill_unblock", "100 ms");
             }
         }
-        if let Some(rate) = self.connection_bucket {
-            lab = lab.set("relay.connection_rate", &format!("{rate} KiB/s"));
-        }
+        lab = lab.set("relay.throttle", THROTTLES[self.throttle]);
         for (key, size) in [("tcp.send_buffer", self.buffers.0), ("tcp.receive_buffer", self.buffers.1)] {
             lab = size.into_iter().fold(lab, |lab, size| lab.set(key, &format!("{size} B")));
         }

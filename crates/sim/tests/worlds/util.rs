@@ -142,7 +142,7 @@ pub(crate) fn assert_conserved(outcome: &Outcome) {
         assert_eq!(counters.received + counters.made, out, "{node:?}");
     }
     let sum = |count: fn(&NodeReport) -> u64| outcome.nodes.iter().map(count).sum::<u64>();
-    let under_way = outcome.network.cells.get();
+    let under_way = outcome.network.cells.get() + outcome.network.lost.get();
     assert_eq!(sum(|node| node.counters.sent), sum(|node| node.counters.received) + under_way);
     for row in outcome.tables.transfers.iter().filter(|row| row.outcome == Ending::Ok) {
         assert_eq!(row.bytes_received, row.bytes, "{row:?}");

@@ -1,0 +1,201 @@
+//! Throttles at work in a guard (VD-14, VD-15): clients' buckets, and nobody else's.
+
+use super::host::Moved;
+use super::util::Net;
+use crate::channel_map::ChannelMapConfig;
+use crate::config::{Bandwidth, Refill};
+use crate::throttle::{
+    Aggregate, BitSplittingConfig, ClientBuckets, Count, FlaggingConfig, StaticRateConfig, ThresholdConfig,
+    ThrottleConfig,
+};
+use crate::{ChannelKey, RelayConfig};
+use penstock_units::{Bytes, DataRate, Duration, time::nanos};
+
+/// More than any rate here brings in a second.
+const BURST: Bytes = Bytes::kib(250);
+const SLOW: ThrottleConfig = ThrottleConfig::Static(StaticRateConfig { rate: DataRate::kib(20) });
+
+fn guard(throttle: ThrottleConfig, aggregate: Aggregate) -> RelayConfig {
+    let client_buckets = ClientBuckets { burst: BURST, aggregate };
+    let bandwidth = Some(Bandwidth { rate: DataRate::kib(400), burst: Bytes::kib(400) });
+    RelayConfig { throttle, client_buckets, bandwidth, ..RelayConfig::default() }
+}
+
+/// A client, a guard that throttles, two more relays.
+fn path(config: RelayConfig) -> Net {
+    let mut net = Net::path(3, &RelayConfig::default());
+    net.configure(1, config);
+    net
+}
+
+/// What one channel moved in any span is at most the burst, the rate for the span and a refill, and a quantum.
+fn assert_within(
+    moved: &[Moved],
+    channel: ChannelKey,
+    rate: DataRate,
+    interval: Duration,
+    what: &str,
+) -> u64 {
+    let of_channel = moved.iter().filter(|moved| moved.channel == channel);
+    let sizes: Vec<_> = of_channel.map(|moved| (moved.at, moved.ids.len() as u64 * 512)).collect();
+    for (first, (start, _)) in sizes.iter().enumerate() {
+        let mut sum = 0;
+        for (at, bytes) in &sizes[first..] {
+            sum += bytes;
+            let refilled = rate.bytes_per_sec() * nanos(*at - *start + interval) / 1_000_000_000;
+            assert!(sum <= BURST.get() + refilled + (16 << 10), "{what}: {sum} B in {:?}", *at - *start);
+        }
+    }
+    sizes.iter().map(|(_, bytes)| bytes).sum()
+}
+
+/// VD-14, for each direction, for a fixed rate and for one that all clients together make.
+#[test]
+fn a_client_gets_its_burst_and_its_rate_and_no_more() {
+    for millis in [1000, 100, 7] {
+        let interval = Duration::from_millis(millis);
+        let refill = Refill { interval, phase: interval / 3, unblock: None };
+        let split = ThrottleConfig::BitSplitting(BitSplittingConfig { count: Count::All });
+        // Two clients and a relay share 400 KiB/s.
+        for (throttle, rate) in [(SLOW, DataRate::kib(20)), (split, DataRate::kib(134))] {
+            for (download, upload) in [(50_000_000, 0), (0, 50_000_000)] {
+                let mut net = path(RelayConfig { refill, ..guard(throttle.clone(), Aggregate::Connection) });
+                let other = net.add(true, RelayConfig::default());
+                net.build(other, &[1, 2, 3]);
+                let circuit = net.build(0, &[1, 2, 3]);
+                (0..3).for_each(|_| _ = net.transfer(0, circuit, download, upload));
+                net.drive_for(Duration::from_secs(60));
+                let channel = net.channel(1, 0).expect("the client is connected");
+                let host = &net.nodes[1].host;
+                let written = assert_within(&host.writes, channel, rate, interval, "written");
+                let read = assert_within(&host.reads, channel, rate, interval, "read");
+                let most = written.max(read) as f64 / 60.0;
+                let floor = rate.bytes_per_sec() as f64 * 0.95;
+                assert!(
+                    most > floor,
+                    "the rate is there to be used: {most} B/s of {rate}, every {millis} ms"
+                );
+            }
+        }
+    }
+}
+
+/// VD-15: a middle relay that throttles its clients has none, and leaves channels to relays alone.
+#[test]
+fn relays_are_never_throttled() {
+    let rate = |node: usize| {
+        let mut net = Net::path(3, &RelayConfig::default());
+        net.configure(node, guard(SLOW, Aggregate::Connection));
+        let circuit = net.build(0, &[1, 2, 3]);
+        let transfer = net.transfer(0, circuit, 50_000_000, 0);
+        net.drive_for(Duration::from_secs(30));
+        net.at(transfer).download.received / 30 / 1024
+    };
+    let [at_guard, at_middle, at_exit] = [1, 2, 3].map(rate);
+    // 250 KiB of burst in 30 s are 8 KiB/s.
+    assert!((24..29).contains(&at_guard), "{at_guard} KiB/s");
+    assert!(at_middle > 300 && at_exit > 150, "{at_middle} and {at_exit} KiB/s");
+}
+
+/// A relay that takes its clients' circuits at the middle, too, throttles the clients alone.
+#[test]
+fn one_relay_throttles_its_clients_and_not_those_of_others() {
+    let mut net = Net::path(3, &RelayConfig::default());
+    net.configure(2, guard(SLOW, Aggregate::Connection));
+    let second = net.add(true, RelayConfig::default());
+    let circuits = [net.build(0, &[1, 2, 3]), net.build(second, &[2, 3])];
+    let through = net.transfer(0, circuits[0], 50_000_000, 0);
+    let own = net.transfer(second, circuits[1], 50_000_000, 0);
+    net.drive_for(Duration::from_secs(30));
+    let rate = |transfer: usize| net.at(transfer).download.received / 30 / 1024;
+    assert!((24..29).contains(&rate(own)) && rate(through) > 250, "{} and {}", rate(own), rate(through));
+}
+
+/// Four connections elude a throttle that counts connections, and not one that counts addresses.
+#[test]
+fn several_connections_of_one_address_count_together() {
+    let rate = |aggregate: Aggregate| {
+        let mut net = path(guard(SLOW, aggregate));
+        net.configure(0, RelayConfig { channel_map: ChannelMapConfig::PerCircuit, ..RelayConfig::default() });
+        let circuits = [0; 4].map(|_| net.build(0, &[1, 2, 3]));
+        assert_eq!(net.nodes[0].relay.population()[0], 4, "four connections");
+        let transfers = circuits.map(|circuit| net.transfer(0, circuit, 50_000_000, 0));
+        net.drive_for(Duration::from_secs(60));
+        transfers.map(|transfer| net.at(transfer).download.received).iter().sum::<u64>() / 60 / 1024
+    };
+    let [each, together] = [Aggregate::Connection, Aggregate::Address].map(rate);
+    assert!((90..98).contains(&each), "{each} KiB/s");
+    assert!((22..25).contains(&together), "{together} KiB/s");
+}
+
+/// Once its last connection is gone, an address is forgotten: its next one has a full bucket.
+#[test]
+fn an_address_is_forgotten_with_its_last_connection() {
+    let mut net = path(guard(SLOW, Aggregate::Address));
+    for round in 0..3 {
+        let circuit = net.build(0, &[1, 2, 3]);
+        let transfer = net.transfer(0, circuit, 50_000_000, 0);
+        net.drive_for(Duration::from_secs(2));
+        let received = net.at(transfer).download.received;
+        assert!(received > 230_000, "round {round}: {received} B");
+        net.disconnect(0, 1);
+        net.drive_for(Duration::from_secs(1));
+    }
+}
+
+/// An operator switches throttling on, to another one, and off again: all connections and circuits stay.
+#[test]
+fn a_throttle_changed_at_run_time_keeps_connections_and_applies_from_then_on() {
+    let mut net = path(guard(ThrottleConfig::None, Aggregate::Connection));
+    let circuit = net.build(0, &[1, 2, 3]);
+    let transfer = net.transfer(0, circuit, 500_000_000, 0);
+    let buckets = ClientBuckets { burst: BURST, aggregate: Aggregate::Connection };
+    let mut phase = |throttle: ThrottleConfig| {
+        net.call(1, |relay, now, _| relay.set_throttle(now, throttle, buckets));
+        // The burst is spent at first.
+        net.drive_for(Duration::from_secs(10));
+        let before = net.at(transfer).download.received;
+        net.drive_for(Duration::from_secs(20));
+        (net.at(transfer).download.received - before) / 20 / 1024
+    };
+    let free = phase(ThrottleConfig::None);
+    let slow = phase(SLOW);
+    let split = phase(ThrottleConfig::BitSplitting(BitSplittingConfig::default()));
+    let again = phase(ThrottleConfig::None);
+    assert!(free > 300 && again > 300, "{free} and {again} KiB/s");
+    assert!((18..=20).contains(&slow), "{slow} KiB/s");
+    // Of 200 KiB/s a part are headers and SENDMEs; a client and a relay share 400.
+    assert!((180..=200).contains(&split), "{split} KiB/s");
+    assert_eq!(net.nodes[1].relay.population()[..2], [2, 1]);
+}
+
+/// Both adaptive throttles in a guard: the bulk client is found, the other one is not.
+#[test]
+fn the_loud_client_is_throttled_and_the_quiet_one_is_not() {
+    let half_life = Duration::from_secs(5);
+    let flagging = FlaggingConfig { half_life, rate: DataRate::kib(10), ..FlaggingConfig::default() };
+    let threshold = ThresholdConfig {
+        fraction: 0.34,
+        refresh: Duration::from_secs(10),
+        floor: DataRate::kib(10),
+        half_life,
+        ..ThresholdConfig::default()
+    };
+    for throttle in [ThrottleConfig::Flagging(flagging), ThrottleConfig::Threshold(threshold)] {
+        let mut net = path(guard(throttle, Aggregate::Connection));
+        let others = [0; 2].map(|_| net.add(true, RelayConfig::default()));
+        let loud = net.build(0, &[1, 2, 3]);
+        let quiet = others.map(|other| (other, net.build(other, &[1, 2, 3])));
+        let bulk = net.transfer(0, loud, 500_000_000, 0);
+        net.drive_for(Duration::from_secs(40));
+        let before = net.at(bulk).download.received;
+        let mut pages = Vec::new();
+        for _ in 0..10 {
+            pages.extend(quiet.map(|(other, circuit)| net.transfer(other, circuit, 100_000, 0)));
+            net.drive_for(Duration::from_secs(6));
+        }
+        assert!(pages.iter().all(|page| net.at(*page).is_complete()));
+        let rate = (net.at(bulk).download.received - before) / 60 / 1024;
+        assert!(rate < 100, "{rate} KiB/s, where 350 were free");
+    }
+}

@@ -1,0 +1,112 @@
+//! Who was sent more than the fair share of late is slowed down.
+
+use super::average::{Averages, CELL};
+use super::{Count, Throttle, ThrottleSignals};
+use crate::keys::ClientKey;
+use penstock_units::{DataRate, Duration, Instant};
+use std::collections::BTreeMap;
+
+/// Parameters of [`Flagging`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FlaggingConfig {
+    /// Refill of a flagged client's buckets [B/s] (`flagRate`).
+    pub rate: DataRate,
+    /// The flag goes when the client's count falls below this part of the fair one, P [1]; in `[0, 1)`, 0 is never.
+    pub penalty: f64,
+    /// What was sent counts half after this long, H [ns].
+    pub half_life: Duration,
+    /// Of which fair count P is the part.
+    pub unflag: Unflag,
+    /// What N counts.
+    pub count: Count,
+}
+
+/// With which fair count a flagged client is compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unflag {
+    /// The present one (algorithm 2, line 13).
+    #[default]
+    Current,
+    /// That of the last refill at which the client was above it, as in the authors' prototype.
+    Frozen,
+}
+
+impl Default for FlaggingConfig {
+    /// Source: the rate of throttling §5.1, the half-life of the prototype; P is ours.
+    fn default() -> Self {
+        FlaggingConfig {
+            rate: DataRate::kib(5),
+            penalty: 0.5,
+            half_life: Duration::from_secs(30),
+            unflag: Unflag::default(),
+            count: Count::default(),
+        }
+    }
+}
+
+/// Flags a client whose count C exceeds M, the count of one that is always sent its fair share, and throttles it at one
+/// rate until C is below P·M.
+///
+/// M ← M·2^(−δ/H) + (B/N)·(1 − 2^(−δ/H))·H/ln 2 every refill, δ after the last one, in cells, as C of who is sent B/N.
+/// A relay without a configured rate throttles nobody.
+///
+/// Source: throttling §3.2, algorithm 2.
+/// Deviation: M begins at its steady value, B·H/(N·512 B·ln 2), not at zero, which would flag whoever comes first. At a
+/// refill with N = 0 it stays as it is.
+#[derive(Clone, Debug)]
+pub struct Flagging {
+    config: FlaggingConfig,
+    averages: Averages,
+    /// M [cell].
+    fair: Option<f64>,
+    /// Below which count each flag goes [cell].
+    flagged: BTreeMap<ClientKey, f64>,
+}
+
+impl Flagging {
+    /// Nobody is flagged.
+    pub fn new(config: FlaggingConfig) -> Self {
+        let averages = Averages::new(config.half_life);
+        Flagging { config, averages, fair: None, flagged: BTreeMap::new() }
+    }
+
+    /// M, once there was a connection [cell].
+    pub fn fair(&self) -> Option<f64> {
+        self.fair
+    }
+}
+
+impl Throttle for Flagging {
+    fn on_refill(&mut self, now: Instant, signals: &ThrottleSignals<'_>) {
+        let step = self.averages.on_refill(now, signals.clients);
+        let connections = signals.connections(self.config.count);
+        let Some(bandwidth) = signals.bandwidth.filter(|_| connections > 0) else { return };
+        let split = bandwidth.bytes_per_sec() as f64 / f64::from(connections) / CELL;
+        let steady = split * self.averages.memory();
+        let fair = self.fair.map_or(steady, |fair| fair * step.kept + split * step.gain);
+        self.fair = Some(fair);
+        for client in signals.clients {
+            let count = self.averages.of(client.client);
+            if count > fair {
+                self.flagged.insert(client.client, self.config.penalty * fair);
+            } else if let Some(then) = self.flagged.get(&client.client) {
+                let below = match self.config.unflag {
+                    Unflag::Current => self.config.penalty * fair,
+                    Unflag::Frozen => *then,
+                };
+                if count < below {
+                    self.flagged.remove(&client.client);
+                }
+            }
+        }
+    }
+
+    fn rate(&self, client: ClientKey) -> Option<DataRate> {
+        self.flagged.contains_key(&client).then_some(self.config.rate)
+    }
+
+    fn on_close(&mut self, client: ClientKey) {
+        self.averages.forget(client);
+        self.flagged.remove(&client);
+    }
+}

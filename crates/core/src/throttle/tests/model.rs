@@ -1,0 +1,184 @@
+//! The reference: rates from a plain list of what happened, by the paper's formulas and not by steps.
+
+use super::all::{Case, Seen};
+use crate::ClientKey;
+use crate::throttle::{
+    Averages, CELL, Count, FlaggingConfig, Order, ThresholdConfig, ThrottleConfig, Throughput, Unflag,
+};
+use penstock_units::{DataRate, Duration, Instant};
+use std::collections::BTreeMap;
+
+/// Whoever came and went under a key is one of its own.
+pub(super) type Who = usize;
+
+/// What a throttle must say at each refill; `None` where two counts are too close to tell apart.
+pub(super) type Expected = Vec<Option<BTreeMap<Who, Option<DataRate>>>>;
+
+pub(super) fn expected(config: &ThrottleConfig, case: &Case, seen: &Seen) -> Expected {
+    let each = |rate: &dyn Fn(usize) -> Option<DataRate>| {
+        let all = |at: usize| case.refills[at].clients.iter().map(|client| (client.who, rate(at))).collect();
+        (0..case.refills.len()).map(|at| Some(all(at))).collect()
+    };
+    match config {
+        ThrottleConfig::None => each(&|_| None),
+        ThrottleConfig::Static(config) => each(&|_| Some(config.rate)),
+        ThrottleConfig::BitSplitting(config) => each(&|at| {
+            let bandwidth = case.refills[at].bandwidth?.bytes_per_sec();
+            DataRate::new(bandwidth.checked_div(among(case, at, config.count))?.max(1))
+        }),
+        ThrottleConfig::Flagging(config) => flagging(*config, case, seen),
+        ThrottleConfig::Threshold(config) => threshold(*config, case),
+        ThrottleConfig::Custom(_) => unreachable!("the suite has built-ins only"),
+    }
+}
+
+fn among(case: &Case, at: usize, count: Count) -> u64 {
+    let refill = &case.refills[at];
+    let relays = if count == Count::All { refill.relays } else { 0 };
+    refill.clients.len() as u64 + u64::from(relays)
+}
+
+/// What of a cell a second, sent from `start` to `end`, is left at `now` [s].
+fn left(half_life: Duration, start: Instant, end: Instant, now: Instant) -> f64 {
+    let at = |then: Instant| (-now.since(then).as_secs_f64() / half_life.as_secs_f64()).exp2();
+    (at(end) - at(start)) * half_life.as_secs_f64() / std::f64::consts::LN_2
+}
+
+/// C of one client at a refill: all it was ever sent, each part decayed from its own time.
+fn count(case: &Case, at: usize, who: Who, half_life: Duration) -> f64 {
+    let now = case.refills[at].at;
+    let parts = (0..=at).filter_map(|part| {
+        let refill = &case.refills[part];
+        let sent = refill.clients.iter().find(|client| client.who == who)?.sent as f64;
+        Some(match part.checked_sub(1).map(|before| case.refills[before].at) {
+            None => sent * (-now.since(refill.at).as_secs_f64() / half_life.as_secs_f64()).exp2(),
+            Some(before) => {
+                let span = refill.at.since(before).as_secs_f64();
+                sent / span * left(half_life, before, refill.at, now)
+            }
+        })
+    });
+    parts.sum()
+}
+
+/// M at a refill: time stands still while there is no connection.
+fn fair(case: &Case, at: usize, config: FlaggingConfig) -> Option<f64> {
+    let split = |part: usize| {
+        let bandwidth = case.refills[part].bandwidth?.bytes_per_sec() as f64;
+        let among = among(case, part, config.count);
+        (among > 0).then(|| bandwidth / among as f64 / CELL)
+    };
+    let parts: Vec<usize> = (0..=at).filter(|part| split(*part).is_some()).collect();
+    let first = *parts.first()?;
+    // When each part began and ended, in the time that counts.
+    let (mut spans, mut clock) = (Vec::new(), Instant::ZERO);
+    for part in &parts[1..] {
+        let begun = clock;
+        clock += case.refills[*part].at.since(case.refills[part - 1].at);
+        spans.push((begun, clock, split(*part).expect("they were chosen by it")));
+    }
+    let memory = config.half_life.as_secs_f64() / std::f64::consts::LN_2;
+    let decayed = (-clock.as_secs_f64() / config.half_life.as_secs_f64()).exp2();
+    let begun = split(first).expect("they were chosen by it") * memory * decayed;
+    let since =
+        spans.iter().map(|(begun, ended, split)| split * left(config.half_life, *begun, *ended, clock));
+    Some(begun + since.sum::<f64>())
+}
+
+fn close(one: f64, other: f64) -> bool {
+    (one - other).abs() <= 1e-9 * (1.0 + one.abs())
+}
+
+/// Where a count is at the very limit, whatever was done is right.
+fn flagging(config: FlaggingConfig, case: &Case, seen: &Seen) -> Expected {
+    let mut flagged: BTreeMap<Who, f64> = BTreeMap::new();
+    let mut expected = Expected::new();
+    for (at, refill) in case.refills.iter().enumerate() {
+        let moves = refill.bandwidth.is_some() && among(case, at, config.count) > 0;
+        if let Some(fair) = fair(case, at, config).filter(|_| moves) {
+            for who in refill.clients.iter().map(|client| client.who) {
+                let count = count(case, at, who, config.half_life);
+                let limit = match (flagged.get(&who), config.unflag) {
+                    (Some(then), Unflag::Frozen) => *then,
+                    _ => config.penalty * fair,
+                };
+                let flag = if close(count, fair) || (flagged.contains_key(&who) && close(count, limit)) {
+                    seen[at][&who].is_some()
+                } else {
+                    count > fair || (flagged.contains_key(&who) && count >= limit)
+                };
+                if count > fair && flag {
+                    flagged.insert(who, config.penalty * fair);
+                } else if !flag {
+                    flagged.remove(&who);
+                }
+            }
+        }
+        let rate = |who: Who| flagged.contains_key(&who).then_some(config.rate);
+        expected.push(Some(refill.clients.iter().map(|client| (client.who, rate(client.who))).collect()));
+    }
+    expected
+}
+
+fn threshold(config: ThresholdConfig, case: &Case) -> Expected {
+    let (mut throttled, mut rate): (Vec<Who>, _) = (Vec::new(), None);
+    let (mut last, mut since) = (None, 0);
+    let mut expected = Expected::new();
+    for (at, refill) in case.refills.iter().enumerate() {
+        let elapsed = refill.at.since(*last.get_or_insert(refill.at));
+        let mut told_apart = true;
+        if elapsed >= config.refresh {
+            let mut order: Vec<(f64, ClientKey, Who)> = refill
+                .clients
+                .iter()
+                .map(|client| (count(case, at, client.who, config.half_life), client.key, client.who))
+                .collect();
+            order.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
+            told_apart = order.windows(2).all(|pair| pair[0].0 == pair[1].0 || !close(pair[0].0, pair[1].0));
+            let share = (config.fraction * order.len() as f64).floor() as usize;
+            let loud = if config.order == Order::Descending { share } else { order.len() - share };
+            throttled = order[..loud].iter().map(|(_, _, who)| *who).collect();
+            if let Some(quietest) = throttled.last() {
+                let parts = case.refills[since..=at].iter().flat_map(|refill| &refill.clients);
+                let twice: u64 = parts
+                    .filter(|client| client.who == *quietest)
+                    .map(|client| match config.throughput {
+                        Throughput::Mean => client.written + client.read,
+                        Throughput::Written => 2 * client.written,
+                    })
+                    .sum();
+                let had = (u128::from(twice) * 1_000_000_000 / 2 / elapsed.as_nanos()) as u64;
+                let floor = if had > 0 || config.lift_zero { config.floor.bytes_per_sec() } else { 1 };
+                rate = DataRate::new(had.max(floor));
+            }
+            (last, since) = (Some(refill.at), at + 1);
+        }
+        let rate = |who: Who| rate.filter(|_| throttled.contains(&who));
+        let all = refill.clients.iter().map(|client| (client.who, rate(client.who))).collect();
+        if !told_apart {
+            // From here on either order would do.
+            expected.resize(case.refills.len(), None);
+            return expected;
+        }
+        expected.push(Some(all));
+    }
+    expected
+}
+
+/// The steps of [`Averages`] against the closed form.
+#[test]
+fn a_steady_sender_has_its_rate_times_the_half_life_over_ln_2() {
+    use crate::throttle::ClientSignals;
+    use penstock_units::{Bytes, Cells};
+    for millis in [10, 100, 1000] {
+        let mut averages = Averages::new(Duration::from_secs(30));
+        let client = ClientKey(0);
+        for tick in 0..(1_000_000 / millis) {
+            let sent = Cells::new(if tick == 0 { 0 } else { millis / 10 });
+            let signals = ClientSignals { client, sent, written: Bytes::ZERO, read: Bytes::ZERO };
+            averages.on_refill(Instant::from_millis(tick * millis), &[signals]);
+        }
+        let steady = 100.0 * 30.0 / std::f64::consts::LN_2;
+        assert!((averages.of(client) / steady - 1.0).abs() < 1e-6, "every {millis} ms");
+    }
+}
