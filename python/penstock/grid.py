@@ -19,16 +19,16 @@ _COLUMNS = {"variant", "workload", "seeds", "downloads", "ttfb", "ttlb"}
 
 @dataclass(frozen=True)
 class Axis:
-    """A key and what it is set to."""
+    """A key and what it is set to, or keys that are always set to the same."""
 
-    key: str
+    keys: tuple[str, ...]
     values: tuple[str, ...]
     """As they were typed."""
 
     @property
     def typed(self) -> str:
         """The argument of `--param`."""
-        return f"{self.key}={','.join(self.values)}"
+        return f"{'+'.join(self.keys)}={','.join(self.values)}"
 
 
 class Point(NamedTuple):
@@ -52,11 +52,11 @@ class Grid:
 
     @classmethod
     def of(cls, params: Sequence[str], only: Sequence[str] = ()) -> Grid:
-        """The grid of `--param` arguments, `key=value,value`; the values are those of `--set`."""
+        """The grid of `--param` arguments, `key=value,value` or `key+key=value,value`, with the values of `--set`."""
         axes = tuple(_axis(param) for param in params)
         if not axes:
             raise ScenarioError("a sweep takes at least one --param KEY=VALUE,VALUE")
-        keys = [axis.key for axis in axes]
+        keys = [key for axis in axes for key in axis.keys]
         for key in keys:
             if keys.count(key) > 1:
                 raise ScenarioError(f"--param {key} is there twice; it takes all values at once, like {key}=1,2")
@@ -64,11 +64,11 @@ class Grid:
 
     @property
     def names(self) -> list[str]:
-        """What each axis is called for short: the end of its key, or all of it where ends are alike."""
-        ends = [axis.key.rpartition(".")[2] for axis in self.axes]
+        """What each axis is called for short: the end of its (first) key, or all of it where ends are alike."""
+        ends = [axis.keys[0].rpartition(".")[2] for axis in self.axes]
         count = Counter(ends)
         taken = [end in _COLUMNS or count[end] > 1 for end in ends]
-        return [axis.key if long else end for axis, end, long in zip(self.axes, ends, taken, strict=True)]
+        return [axis.keys[0] if long else end for axis, end, long in zip(self.axes, ends, taken, strict=True)]
 
     def places(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """The name and the values of every combination, the last axis first."""
@@ -77,8 +77,10 @@ class Grid:
 
     def sets(self) -> list[tuple[str, list[str]]]:
         """Name and `key=value`s of every combination, as `Document.sweep` takes them."""
-        keys = [axis.key for axis in self.axes]
-        return [(name, [f"{k}={v}" for k, v in zip(keys, at, strict=True)]) for name, at in self.places()]
+        return [
+            (name, [f"{key}={value}" for axis, value in zip(self.axes, at, strict=True) for key in axis.keys])
+            for name, at in self.places()
+        ]
 
     def points(self, variants: Sequence[str]) -> list[Point]:
         """The points, given the names of all variants of the swept document, in its order."""
@@ -100,18 +102,18 @@ def of(result: Result) -> Grid | None:
 
 def _axis(param: str) -> Axis:
     key, equals, text = param.partition("=")
-    key = key.strip()
-    if not equals or not key:
+    keys = tuple(each.strip() for each in key.split("+"))
+    if not equals or not all(keys):
         raise ScenarioError(f"--param {param}: it must be key=value,value, like network.rtt=40 ms,80 ms")
-    if key == "run.seeds":
+    if "run.seeds" in keys:
         raise ScenarioError("--param run.seeds: every point meets the same seeds; --seed and --runs say which")
     values = tuple(split(text))
     if not all(values):
-        raise ScenarioError(f"--param {param}: a value is missing; values stand between commas, like {key}=1,2")
+        raise ScenarioError(f"--param {param}: a value is missing; values stand between commas, like {keys[0]}=1,2")
     twice = [value for value in values if values.count(value) > 1]
     if twice:
         raise ScenarioError(f"--param {param}: the value {twice[0]} is there twice")
-    return Axis(key, values)
+    return Axis(keys, values)
 
 
 def split(text: str) -> list[str]:

@@ -33,6 +33,16 @@ def test_an_axis_is_called_by_the_end_of_its_key_unless_that_is_not_its_own() ->
     assert Grid.of(["clients.web.workload=web,bulk"]).names == ["clients.web.workload"]
 
 
+def test_keys_that_are_set_together_are_one_axis() -> None:
+    grid = Grid.of(["relay.link+client.link=1 MiB/s,2 MiB/s", "network.rtt=1 ms"])
+    assert grid.names == ["link", "rtt"]
+    assert [sets for _, sets in grid.sets()] == [
+        ["relay.link=1 MiB/s", "client.link=1 MiB/s", "network.rtt=1 ms"],
+        ["relay.link=2 MiB/s", "client.link=2 MiB/s", "network.rtt=1 ms"],
+    ]
+    assert Grid.of(grid.describe()["params"]) == grid
+
+
 def test_a_sweep_is_every_combination_and_ends_in_a_table_and_maps(penstock: Command, small: Path) -> None:
     done = penstock("sweep", small, "--param", LINKS, "--param", WINDOWS, "--variant", "stock")
     assert done.status == 0, done.err
@@ -95,6 +105,8 @@ def test_one_axis_is_drawn_as_a_line_and_one_seed_has_no_interval(penstock: Comm
         ([], "Missing option '--param'"),
         (["--param", "network.rtt"], "--param network.rtt: it must be key=value,value"),
         (["--param", "=1"], "it must be key=value,value"),
+        (["--param", "network.rtt+=40 ms"], "it must be key=value,value"),
+        (["--param", "relay.link+relay.link=1 MiB/s"], "relay.link is there twice"),
         (["--param", "network.rtt=40 ms,,80 ms"], "a value is missing"),
         (["--param", "network.rtt=40 ms,40 ms"], "the value 40 ms is there twice"),
         (["--param", "network.rtt=1 ms", "--param", "network.rtt=2 ms"], "network.rtt is there twice"),
