@@ -26,7 +26,17 @@ TABLES = ("transfers", "paths", "relays", "circuits", "cells")
 """The tables of a run, each a Parquet file."""
 
 
-COSTS = ("sim_seconds", "wall_seconds", "cpu_seconds", "events", "packets", "cells", "peak_heap_bytes")
+COSTS = (
+    "sim_seconds",
+    "wall_seconds",
+    "cpu_seconds",
+    "events",
+    "packets",
+    "cells",
+    "data_cells",
+    "sendmes",
+    "peak_heap_bytes",
+)
 """What the manifest says of a run beside which it is."""
 
 

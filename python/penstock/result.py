@@ -98,6 +98,11 @@ class Result:
         return sorted({run["seed"] for run in self.manifest["runs"]})
 
     @cached_property
+    def runs(self) -> pl.DataFrame:
+        """One row per run: what it cost, and what its nodes counted in all."""
+        return pl.DataFrame(self.manifest["runs"])
+
+    @cached_property
     def transfers(self) -> pl.DataFrame:
         """One row per download."""
         return self._table("transfers")
