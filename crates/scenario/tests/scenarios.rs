@@ -31,6 +31,10 @@ const SHIPPED: &[&str] = &[
     "kist/interval",
     "kist/vegas",
     "defenestrator/ewma",
+    "defenestrator/n23-bottleneck",
+    "defenestrator/n23-non-bottleneck",
+    "defenestrator/n23-ewma",
+    "defenestrator/larger",
     "ewma/bulk-and-small",
     "ewma/bulk",
     "ewma/cpu",
@@ -586,6 +590,57 @@ fn a_whole_network_is_read_in_a_moment() {
     assert!(scenario.clients.is_sorted_by(|one, other| one.host.name < other.host.name));
     let text = document.describe();
     assert!(text.contains("the first 12 of 3603 relays by name:") && text.lines().count() < 120, "{text}");
+}
+
+/// What is calibrated is calibrated without N23: its scenarios have the paths of those without.
+#[test]
+fn the_scenarios_of_n23_differ_from_those_of_windows_in_hop_control_alone() {
+    for (with, without) in [
+        ("defenestrator/n23-bottleneck", "defenestrator/bottleneck"),
+        ("defenestrator/n23-non-bottleneck", "defenestrator/non-bottleneck"),
+        ("defenestrator/n23-ewma", "defenestrator/bottleneck"),
+    ] {
+        let (with, without) = (shipped(with), shipped(without));
+        let stock = without.scenario("stock").unwrap();
+        for variant in with.variants() {
+            let scenario = with.scenario(&variant.name).unwrap();
+            let (run, stop) = (&scenario.run, &stock.run);
+            assert_eq!((run.duration, &run.stop), (stop.duration, &stop.stop));
+            assert_eq!((&scenario.tcp, &scenario.network), (&stock.tcp, &stock.network));
+            assert_eq!((&scenario.servers, &scenario.workloads), (&stock.servers, &stock.workloads));
+            for (relay, other) in scenario.relays.iter().zip(&stock.relays) {
+                assert_eq!(relay.host, other.host);
+                assert_eq!(relay.config.bandwidth, other.config.bandwidth);
+                let of = |relay: &penstock_scenario::model::Relay| format!("{:?}", relay.config.scheduler);
+                assert_eq!(of(relay), of(other));
+                assert_eq!(circuit_window(&relay.config), 1000);
+            }
+        }
+    }
+}
+
+/// DefenestraTor, section 5.2.
+#[test]
+fn the_larger_network_is_figure_11() {
+    let document = shipped("defenestrator/larger");
+    for variant in document.variants() {
+        let scenario = document.scenario(&variant.name).unwrap();
+        let count = |workload: &str| {
+            let of = scenario.workloads.iter().position(|each| each.name == workload).unwrap();
+            scenario.clients.iter().filter(|client| client.workload == of).count()
+        };
+        assert_eq!((scenario.relays.len(), count("web"), count("bulk")), (20, 190, 10));
+        let slow = DataRate::kib(128);
+        let limits = scenario.relays.iter().map(|relay| relay.config.bandwidth.unwrap().rate);
+        assert_eq!(limits.filter(|rate| *rate <= slow).count(), 10);
+        assert_eq!(scenario.network.default.rtt, Duration::from_millis(80));
+        assert!(
+            scenario
+                .relays
+                .iter()
+                .all(|relay| matches!(relay.config.circuit_policy, CircuitPolicyConfig::RoundRobin))
+        );
+    }
 }
 
 #[test]
