@@ -6,7 +6,7 @@
     print(result.summary())
     result.transfers  # a polars data frame, one row per download
 
-`run` takes what the command `penstock run` takes; `load` opens an output directory that is already there.
+`run` and `sweep` take what the commands of their names take; `load` opens an output directory that is already there.
 """
 
 from __future__ import annotations
@@ -17,16 +17,26 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock.errors import Cancelled, OutputError, PenstockError, ScenarioError
     from penstock.result import Result, load
-    from penstock.runs import run
+    from penstock.runs import run, sweep
 
     __version__: str
 
-__all__ = ["Cancelled", "OutputError", "PenstockError", "Result", "ScenarioError", "__version__", "load", "run"]
+__all__ = [
+    "Cancelled",
+    "OutputError",
+    "PenstockError",
+    "Result",
+    "ScenarioError",
+    "__version__",
+    "load",
+    "run",
+    "sweep",
+]
 
 _WHERE = {
     **dict.fromkeys(("Cancelled", "OutputError", "PenstockError", "ScenarioError"), "penstock.errors"),
     **dict.fromkeys(("Result", "load"), "penstock.result"),
-    "run": "penstock.runs",
+    **dict.fromkeys(("run", "sweep"), "penstock.runs"),
 }
 
 

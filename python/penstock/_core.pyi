@@ -40,6 +40,12 @@ class Document:
     def __new__(cls, text: str, name: str, sets: Sequence[str] = ...) -> Document:
         """Parse `text`; `name` is what errors call it; `sets` are `key=value` with TOML values."""
 
+    @staticmethod
+    def sweep(
+        text: str, name: str, sets: Sequence[str], only: Sequence[str], points: Sequence[tuple[str, Sequence[str]]]
+    ) -> Document:
+        """The variants `only` (all if it is empty) at each of `points`: what it is called, and its `key=value`s."""
+
     def variants(self) -> list[tuple[str, str]]:
         """Name and label of each variant, in the order of the file."""
 

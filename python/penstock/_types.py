@@ -23,5 +23,9 @@ class RunStats(TypedDict):
     """Data segments, ACKs and datagrams, counted once at delivery."""
     cells: int
     """Cells written, counted at each hop."""
+    data_cells: int
+    """DATA cells delivered, at clients and exits."""
+    sendmes: int
+    """SENDMEs made, those of circuits and those of streams."""
     peak_heap_bytes: int
     """Largest heap of the run's thread, above what it held before [B]."""

@@ -49,13 +49,18 @@ def find(scenario: str | Path) -> tuple[str, Path]:
     raise ScenarioError(f"there is no scenario {asked!r}: it is neither a file nor a shipped name; {hint}")
 
 
-def load(scenario: str | Path, sets: tuple[str, ...] = ()) -> tuple[str, Document]:
-    """The name of a scenario and its parsed document, with the overrides `sets` (`key=value`)."""
+def read(scenario: str | Path) -> tuple[str, Path, str]:
+    """The name, the file and the text of a scenario."""
     name, path = find(scenario)
     with naming(path, "read"):
         data = path.read_bytes()
     try:
-        text = data.decode("utf-8")
+        return name, path, data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ScenarioError(f"{path} is not a text file in UTF-8 (byte {error.start})") from error
+
+
+def load(scenario: str | Path, sets: tuple[str, ...] = ()) -> tuple[str, Document]:
+    """The name of a scenario and its parsed document, with the overrides `sets` (`key=value`)."""
+    name, path, text = read(scenario)
     return name, Document(text, str(path), sets)

@@ -26,7 +26,17 @@ TABLES = ("transfers", "paths", "relays", "circuits", "cells")
 """The tables of a run, each a Parquet file."""
 
 
-COSTS = ("sim_seconds", "wall_seconds", "cpu_seconds", "events", "packets", "cells", "peak_heap_bytes")
+COSTS = (
+    "sim_seconds",
+    "wall_seconds",
+    "cpu_seconds",
+    "events",
+    "packets",
+    "cells",
+    "data_cells",
+    "sendmes",
+    "peak_heap_bytes",
+)
 """What the manifest says of a run beside which it is."""
 
 
@@ -52,6 +62,8 @@ class Origin:
     sets: tuple[str, ...]
     typed: str
     """The scenario as the user named it."""
+    sweep: dict[str, Any] | None = None
+    """The grid whose points are the variants, as the manifest holds it; none without one."""
 
     @property
     def version(self) -> str:
@@ -102,8 +114,8 @@ class OutputDir:
 
     @classmethod
     def fresh(cls, origin: Origin, jobs: Iterable[Job], under: Path = Path("runs")) -> OutputDir:
-        """A directory that is not there yet: `runs/<scenario>-<n>`."""
-        stem = origin.name.replace("/", "-")
+        """A directory that is not there yet: `runs/<scenario>-<n>`, `runs/sweep-<scenario>-<n>`."""
+        stem = ("sweep-" if origin.sweep else "") + origin.name.replace("/", "-")
         n = 1
         with naming(under / f"{stem}-{n}", "make"):
             while (under / f"{stem}-{n}").exists():
@@ -131,9 +143,15 @@ class OutputDir:
                 f"{self.path} exists and is finished: choose another --out, or read it with penstock report {self.path}"
             )
         scenario = manifest.get("scenario", {})
-        if scenario.get("fingerprint") != self.origin.document.fingerprint():
+        same = manifest.get("sweep") == self.origin.sweep
+        if not same or scenario.get("fingerprint") != self.origin.document.fingerprint():
             was = scenario.get("name", "?")
-            what = "the same scenario with other contents or --set" if was == self.origin.name else f"scenario {was}"
+            if was != self.origin.name:
+                what = f"scenario {was}"
+            elif same:
+                what = "the same scenario with other contents or --set"
+            else:
+                what = "the same scenario, " + ("as another sweep" if manifest.get("sweep") else "which were no sweep")
             raise OutputError(f"{self.path} exists and holds unfinished runs of {what}: choose another --out")
         if manifest.get("version") != self.origin.version:
             raise OutputError(
@@ -222,6 +240,7 @@ class OutputDir:
                 "variants": list(dict.fromkeys(job.variant for job in self.asked)),
                 "seeds": sorted(self._seeds),
             },
+            **({"sweep": self.origin.sweep} if self.origin.sweep else {}),
             "scenario": self.origin.describe(),
             "runs": list(self.finished().values()),
             "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,

@@ -67,8 +67,12 @@ class Result:
     def command(self) -> str:
         """The command that makes the same tables again; for an unfinished directory, the one that finishes it."""
         asked = self.asked
-        words = ["penstock", "run", asked["scenario"]]
-        if asked["variants"] != [each["name"] for each in self.scenario["variants"]]:
+        sweep = self.manifest.get("sweep")
+        words = ["penstock", "sweep" if sweep else "run", asked["scenario"]]
+        if sweep:
+            words += [word for param in sweep["params"] for word in ("--param", param)]
+            words += [word for name in sweep["variants"] for word in ("--variant", name)]
+        elif asked["variants"] != [each["name"] for each in self.scenario["variants"]]:
             words += [word for name in asked["variants"] for word in ("--variant", name)]
         sets = [each for each in self.scenario["sets"] if each.partition("=")[0].strip() != "run.seeds"]
         seeds = asked["seeds"]
@@ -92,6 +96,11 @@ class Result:
     def seeds(self) -> list[int]:
         """The seeds that were run, in order."""
         return sorted({run["seed"] for run in self.manifest["runs"]})
+
+    @cached_property
+    def runs(self) -> pl.DataFrame:
+        """One row per run: what it cost, and what its nodes counted in all."""
+        return pl.DataFrame(self.manifest["runs"])
 
     @cached_property
     def transfers(self) -> pl.DataFrame:

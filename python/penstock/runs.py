@@ -10,6 +10,7 @@ from pathlib import Path
 
 from penstock import _core, catalog
 from penstock.errors import Cancelled, ScenarioError
+from penstock.grid import Grid
 from penstock.output import Job, Origin, OutputDir, missing
 from penstock.progress import Silent, Watch
 from penstock.result import Result
@@ -53,11 +54,56 @@ def run(
         Cancelled: on Ctrl-C; finished runs are kept.
     """
     name, document = catalog.load(scenario, tuple(sets))
-    todo = plan(document, variants, seed, runs)
+    origin = Origin(name, document, tuple(sets), str(scenario))
+    return _run(origin, plan(document, variants, seed, runs), out, jobs, watch)
+
+
+def sweep(
+    scenario: str | Path,
+    params: Sequence[str],
+    *,
+    variants: Sequence[str] | None = None,
+    sets: Sequence[str] = (),
+    seed: int | None = None,
+    runs: int | None = None,
+    out: str | Path | None = None,
+    jobs: int | None = None,
+    watch: Watch | None = None,
+) -> Result:
+    """Run a scenario at every point of a grid and return what it left behind, with the table of points.
+
+    Args:
+        scenario: a file, or the name of a shipped one.
+        params: the grid, `key=value,value` for each key, with the values that overrides take.
+        variants: which of its variants take part; all of them if none are named.
+        sets: overrides at all points; a point's values go over them.
+        seed: the first seed; the scenario's own if there is none.
+        runs: how many seeds, from the first upwards.
+        out: the directory to write; a fresh `runs/sweep-<scenario>-<n>` if there is none.
+        jobs: runs at the same time; one for each core if there is no number.
+        watch: told how far the runs are.
+
+    Raises:
+        ScenarioError: if the scenario, the grid or what is asked for is wrong.
+        OutputError: if the directory is refused or a file cannot be written; finished runs are kept.
+        Cancelled: on Ctrl-C; finished runs are kept.
+    """
+    grid = Grid.of(params, variants or ())
+    name, path, text = catalog.read(scenario)
+    document = _core.Document.sweep(text, str(path), sets, grid.only, grid.sets())
+    origin = Origin(name, document, tuple(sets), str(scenario), grid.describe())
+    result = _run(origin, plan(document, None, seed, runs), out, jobs, watch)
+    from penstock import points
+
+    points.write(result)
+    return result
+
+
+def _run(origin: Origin, todo: Sequence[Job], out: str | Path | None, jobs: int | None, watch: Watch | None) -> Result:
+    """Do the runs of `todo` into a directory."""
     threads = default_jobs() if jobs is None else jobs
     if threads < 1:
         raise ScenarioError(f"--jobs is {threads}; it takes at least one")
-    origin = Origin(name, document, tuple(sets), str(scenario))
     output = OutputDir.fresh(origin, todo) if out is None else OutputDir(Path(out), origin, todo)
     try:
         execute(output, todo, threads, watch or Silent())

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
 from penstock import summary
 from penstock.result import Result
+
+if TYPE_CHECKING:
+    import polars as pl
 
 LOG_WIDTH = 120
 """Columns of the tables where there is no terminal to say how many it has."""
@@ -27,7 +30,10 @@ def console() -> Console:
 
 
 def show(result: Result, footer: str, to: Console) -> None:
-    """What each variant gave, how it differs from the first, and where to read on."""
+    """What each variant (of a sweep, each point) gave, how it differs from the first, and where to read on."""
+    if "sweep" in result.manifest:
+        show_points(result, footer, to)
+        return
     rows = result.summary()
     if rows.is_empty():
         to.print(f"No download finished after the warm-up.\n{footer}")
@@ -38,6 +44,54 @@ def show(result: Result, footer: str, to: Console) -> None:
         to.print(_differences_table(result, differences.iter_rows(named=True)))
         to.print(f" {pairs_remark(differences['pairs'].to_list())}\n", soft_wrap=True)
     to.print(footer, soft_wrap=True)
+
+
+def show_points(result: Result, footer: str, to: Console) -> None:
+    """What each point of a sweep gave, and where to read on."""
+    from penstock import points
+
+    rows = points.table(result)
+    if rows.is_empty():
+        to.print(f"No download finished after the warm-up.\n{footer}")
+        return
+    table = Table(title=result.scenario["title"] or result.scenario["name"], title_justify="left", box=None)
+    table.title_style = "bold"
+    for name in point_columns(rows):
+        table.add_column(name)
+    table.add_column("downloads", justify="right")
+    for metric in summary.METRICS:
+        table.add_column(metric.short, justify="right")
+        table.add_column("95 % interval", justify="right")
+    for row in rows.iter_rows(named=True):
+        told = [str(row[name]) for name in point_columns(rows)]
+        table.add_row(*told, str(row["downloads"]), *point_times(row))
+    to.print(table)
+    to.print(f" Means over seeds of the median of a run's downloads. {points_remark(rows['seeds'].to_list())}\n")
+    to.print(footer, soft_wrap=True)
+
+
+def point_columns(rows: pl.DataFrame) -> list[str]:
+    """The columns that say which row of a sweep's table it is; the variant is left out where one takes part."""
+    keys = rows.columns[: rows.columns.index("seeds")]
+    return [name for name in keys if name != "variant" or rows["variant"].n_unique() > 1]
+
+
+def point_times(row: Mapping[str, Any]) -> list[str]:
+    """Each time of a point [s], and its interval."""
+    told = []
+    for metric in summary.METRICS:
+        short = metric.column.removesuffix("_s")
+        mean, low, high = row[f"{short}_s"], row[f"{short}_low_s"], row[f"{short}_high_s"]
+        told += ["-" if mean is None else seconds(mean), "-" if low is None else f"{seconds(low)} to {seconds(high)}"]
+    return told
+
+
+def points_remark(seeds: Sequence[int]) -> str:
+    """On what the intervals of points rest."""
+    if max(seeds) < 2:
+        return "One seed: no interval is possible; --runs 5 gives one."
+    fewest, most = min(seeds), max(seeds)
+    return f"Intervals are t intervals of {most if fewest == most else f'{fewest} to {most}'} seeds."
 
 
 def _summary_table(result: Result, rows: Iterable[dict[str, Any]]) -> Table:

@@ -96,6 +96,38 @@ def run(
 
 
 @app.command()
+def sweep(
+    scenario: Scenario,
+    params: Annotated[
+        list[str],
+        typer.Option("--param", help="A key and its values; every combination is run.", metavar="KEY=VALUE,VALUE"),
+    ],
+    variant: Annotated[
+        list[str] | None, typer.Option(help="Sweep only this variant; may be repeated.", metavar="NAME")
+    ] = None,
+    sets: Sets = None,
+    seed: Annotated[int | None, typer.Option(help="The first seed.", metavar="N")] = None,
+    runs: Annotated[int | None, typer.Option(help="How many seeds, from the first upwards.", metavar="N")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write; a fresh folder under runs/ if left out.", metavar="DIR")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Runs at the same time; one for each core if left out.", metavar="N")
+    ] = None,
+    report: Annotated[bool, typer.Option(help="Whether to draw pictures and write a report.")] = True,
+) -> None:
+    """Run a scenario at every point of a grid, then draw and report."""
+    from penstock import runs as runner
+    from penstock.progress import Shown
+
+    with raised(), Shown(scenario) as watch:
+        result = runner.sweep(
+            scenario, params, variants=variant, sets=sets or (), seed=seed, runs=runs, out=out, jobs=jobs, watch=watch
+        )
+    _tell(result.directory, report=report)
+
+
+@app.command()
 def paper(
     name: Annotated[
         str, typer.Argument(help="A paper of `list papers`, or a folder with a claims.toml.", metavar="NAME")

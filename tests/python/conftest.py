@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,9 @@ label = "50 KiB windows"
 set = { "relay.edge_control.circuit_window" = 100 }
 """
 
+ENDLESS = SMALL + '\n[[variants]]\nname = "endless"\nset = { "run.duration" = "100000 h", "run.sample" = "1 h" }\n'
+"""With a variant more, which does not end before tomorrow."""
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -89,6 +93,25 @@ class Command:
         pipe = subprocess.PIPE
         words = self.words(*arguments)
         return subprocess.Popen(words, cwd=self.directory, env=self.env, stdout=pipe, stderr=pipe, text=True)
+
+
+def sentence(done: Finished) -> str:
+    """The one sentence that a mistake ends in."""
+    assert done.status == 2, done
+    assert done.out == ""
+    lines = done.err.splitlines()
+    assert len(lines) == 1, done.err
+    assert lines[0].startswith("penstock: ")
+    return lines[0]
+
+
+def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
+    """Until `path` is there."""
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, f"{path} never came"
+        time.sleep(0.02)
 
 
 @pytest.fixture

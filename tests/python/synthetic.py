@@ -122,6 +122,7 @@ def _relay() -> dict[str, object]:
     return {
         "relay": "middle", "position": "middle", "t_s": 1.0, "read_bytes": 131_072, "written_bytes": 131_072,
         "circuit_queue_cells": 0, "outbuf_bytes": 0, "kernel_out_bytes": 0, "throttled_conns": 0, "bound_by": "link",
+        "written_cells": 21_000, "credits": 1_000,
     }  # fmt: skip
 
 
@@ -132,7 +133,8 @@ def _path() -> dict[str, object]:
 
 def _cost() -> dict[str, object]:
     spent = {"sim_seconds": 600.0, "wall_seconds": 1.5, "cpu_seconds": 1.4}
-    return {**spent, "events": 1_000_000, "packets": 400_000, "cells": 200_000, "peak_heap_bytes": 4_000_000}
+    return {**spent, "events": 1_000_000, "packets": 400_000, "cells": 200_000, "data_cells": 60_000, "sendmes": 1_800,
+            "peak_heap_bytes": 4_000_000}  # fmt: skip
 
 
 def _write_manifest(

@@ -11,22 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import SMALL, Command
+from conftest import ENDLESS, SMALL, Command, wait_for
 
 import penstock as package
 from penstock import _core
 from penstock.output import TABLES
-
-ENDLESS = SMALL + '\n[[variants]]\nname = "endless"\nset = { "run.duration" = "100000 h", "run.sample" = "1 h" }\n'
-
-
-def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
-    """Until `path` is there."""
-    deadline = time.monotonic() + 60
-    while not path.exists():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline, f"{path} never came"
-        time.sleep(0.02)
 
 
 @pytest.fixture

@@ -5,17 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import SMALL, Command, Finished
-
-
-def sentence(done: Finished) -> str:
-    """The one sentence that a mistake ends in."""
-    assert done.status == 2, done
-    assert done.out == ""
-    lines = done.err.splitlines()
-    assert len(lines) == 1, done.err
-    assert lines[0].startswith("penstock: ")
-    return lines[0]
+from conftest import SMALL, Command, sentence
 
 
 @pytest.mark.parametrize(

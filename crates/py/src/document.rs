@@ -1,6 +1,7 @@
 //! A scenario file, parsed and checked.
 
 use crate::error::{Error, PyError};
+use penstock_scenario::Point;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -21,6 +22,19 @@ impl Document {
     fn new(text: &str, name: &str, sets: Vec<String>) -> Result<Self, PyError> {
         let document = penstock_scenario::Document::parse(text, name, &sets).map_err(Error::Scenario)?;
         Ok(Self(document))
+    }
+
+    #[staticmethod]
+    fn sweep(
+        text: &str,
+        name: &str,
+        sets: Vec<String>,
+        only: Vec<String>,
+        points: Vec<(String, Vec<String>)>,
+    ) -> Result<Self, PyError> {
+        let points: Vec<Point> = points.into_iter().map(|(name, sets)| Point { name, sets }).collect();
+        let document = penstock_scenario::Document::sweep(text, name, &sets, &only, &points);
+        Ok(Self(document.map_err(Error::Scenario)?))
     }
 
     fn variants(&self) -> Vec<(&str, &str)> {

@@ -56,6 +56,8 @@ fn run<'py>(
     dict.set_item("events", stats.events)?;
     dict.set_item("packets", stats.packets)?;
     dict.set_item("cells", stats.cells)?;
+    dict.set_item("data_cells", stats.data_cells)?;
+    dict.set_item("sendmes", stats.sendmes)?;
     dict.set_item("peak_heap_bytes", peak_heap_bytes)?;
     Ok(dict)
 }

@@ -15,6 +15,10 @@ pub struct RunStats {
     pub packets: u64,
     /// Cells, counted once for each hop that wrote them.
     pub cells: u64,
+    /// DATA cells delivered, at clients and exits.
+    pub data_cells: u64,
+    /// SENDMEs made, of circuits and of streams.
+    pub sendmes: u64,
     /// Largest heap that the run's thread held [B].
     pub peak_heap_bytes: u64,
 }

@@ -168,6 +168,10 @@ pub struct RelayRow {
     pub throttled_conns: u64,
     /// What kept the relay busy for most of the interval: link, bucket, TCP window, circuit window or credit.
     pub bound_by: Option<Name>,
+    /// Cells written to channels during the interval [cell].
+    pub written_cells: u64,
+    /// Credits of N23 made during the interval [cell].
+    pub credits: u64,
 }
 
 /// A traced circuit at one hop, at one moment; or a download without Tor at its server.

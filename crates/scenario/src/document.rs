@@ -21,6 +21,27 @@ pub struct Document {
     versions: Vec<Version>,
 }
 
+/// A point of a grid: what it is called, and what it sets over `--set`, as `key=value`.
+#[derive(Clone, Debug, Default)]
+pub struct Point {
+    /// Empty for the one point of a file that is not swept.
+    pub name: String,
+    /// Later ones go over earlier ones.
+    pub sets: Vec<String>,
+}
+
+impl Point {
+    /// What a variant is called at this point; `alone` if there is no other one there.
+    fn of(&self, variant: &Variant, alone: bool) -> Variant {
+        let called = |own: &str| match (self.name.is_empty(), alone) {
+            (true, _) => own.to_owned(),
+            (false, true) => self.name.clone(),
+            (false, false) => format!("{own}, {}", self.name),
+        };
+        Variant { name: called(&variant.name), label: called(&variant.label) }
+    }
+}
+
 /// One variant of a document.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
@@ -36,37 +57,77 @@ impl Document {
     /// `name` is what messages call the file; `sets` are `key=value`, where the value is TOML, or
     /// plain words that cannot be mistaken for it.
     pub fn parse(text: &str, name: &str, sets: &[String]) -> Result<Document, ScenarioError> {
-        let mut names = Vec::new();
-        Document::read(text, name, sets, &mut names)
-            .map_err(|mistake| Places { file: name, variants: &names, sets }.error(mistake))
+        Document::sweep(text, name, sets, &[], &[Point::default()])
     }
 
-    fn read(text: &str, name: &str, sets: &[String], names: &mut Vec<String>) -> Result<Document, Mistake> {
+    /// Reads a scenario at each point of a grid: its variants are those of the file at each of them.
+    ///
+    /// `only` are the variants that take part, all if it is empty: what a point sets may have no place
+    /// in the others. A variant is called `variant, point`, and `point` where one takes part.
+    pub fn sweep(
+        text: &str,
+        name: &str,
+        sets: &[String],
+        only: &[String],
+        points: &[Point],
+    ) -> Result<Document, ScenarioError> {
+        let (mut names, mut said) = (Vec::new(), sets.to_vec());
+        Document::read(text, name, (sets.len(), only), points, &mut names, &mut said)
+            .map_err(|mistake| {
+                Places { file: name, variants: &names, said: &said, sets: sets.len() }.error(mistake)
+            })?
+            .ok_or_else(|| {
+                let known = listed(names.iter().map(String::as_str));
+                let wrong = only.iter().find(|each| !names.contains(each));
+                let wrong = wrong.expect("variants that are all there leave one that takes part");
+                ScenarioError::of_caller(name, format!("there is no variant {wrong:?}; there are {known}"))
+            })
+    }
+
+    /// Nothing, if one of `only` is not there. `said` begins with the `--set`s; each point's follow in its turn.
+    fn read(
+        text: &str,
+        name: &str,
+        (sets, only): (usize, &[String]),
+        points: &[Point],
+        names: &mut Vec<String>,
+        said: &mut Vec<String>,
+    ) -> Result<Option<Document>, Mistake> {
         let mut file = tree::parse(text)?;
-        let entries = variants(file.remove("variants"))?;
+        let mut entries = variants(file.remove("variants"))?;
         names.extend(entries.iter().map(|entry| entry.variant.name.clone()));
-        let sets_overlay = overrides::of_sets(sets)?;
-        overrides::check_names(&file, &sets_overlay)?;
+        if !only.iter().all(|each| names.contains(each)) {
+            return Ok(None);
+        }
+        entries.retain(|entry| only.is_empty() || only.contains(&entry.variant.name));
         let mut document = Document {
             name: name.to_owned(),
-            sets: sets.to_vec(),
-            variants: entries.iter().map(|entry| entry.variant.clone()).collect(),
+            sets: said.clone(),
+            variants: Vec::new(),
             versions: Vec::new(),
         };
-        for (index, Entry { variant, set }) in entries.into_iter().enumerate() {
-            let overlay = overrides::of_variant(&set, index)?;
-            overrides::check_names(&file, &overlay)?;
-            let mut root = file.clone();
-            overrides::merge(&mut root, &overlay);
-            overrides::merge(&mut root, &sets_overlay);
-            let resolved = resolve(&root)?;
-            let mut scenario = build::scenario(&resolved.full, variant)?;
-            scenario.changes = changes(&root, &resolved, &scenario)?;
-            let leaves = overrides::leaves(&overlay).into_iter();
-            let overrides = leaves.map(|(key, node)| (key, print::value(node))).collect();
-            document.versions.push(Version { resolved, scenario, overrides });
+        for point in points {
+            said.truncate(sets);
+            said.extend_from_slice(&point.sets);
+            let sets_overlay = overrides::of_sets(said)?;
+            overrides::check_names(&file, &sets_overlay)?;
+            for Entry { variant, set, index } in &entries {
+                let overlay = overrides::of_variant(set, *index)?;
+                overrides::check_names(&file, &overlay)?;
+                let mut root = file.clone();
+                overrides::merge(&mut root, &overlay);
+                overrides::merge(&mut root, &sets_overlay);
+                let resolved = resolve(&root)?;
+                let variant = point.of(variant, entries.len() == 1);
+                let mut scenario = build::scenario(&resolved.full, variant.clone())?;
+                scenario.changes = changes(&root, &resolved, &scenario)?;
+                let leaves = overrides::leaves(&overlay).into_iter();
+                let overrides = leaves.map(|(key, node)| (key, print::value(node))).collect();
+                document.variants.push(variant);
+                document.versions.push(Version { resolved, scenario, overrides });
+            }
         }
-        Ok(document)
+        Ok(Some(document))
     }
 
     /// What messages call the file.
@@ -148,12 +209,15 @@ impl Document {
 struct Entry {
     variant: Variant,
     set: Table,
+    /// Its place in the file, from 0.
+    index: usize,
 }
 
 fn variants(node: Option<Node>) -> Result<Vec<Entry>, Mistake> {
     let only = || Entry {
         variant: Variant { name: "default".to_owned(), label: "default".to_owned() },
         set: Table::new(),
+        index: 0,
     };
     let Some(node) = node else { return Ok(vec![only()]) };
     let form = crate::form::Form::Sections(&schema::VARIANTS);
@@ -172,7 +236,7 @@ fn variants(node: Option<Node>) -> Result<Vec<Entry>, Mistake> {
             return Err(Mistake::new(name.at, format!("variants.{index}.name"), message));
         }
         let Value::Table(set) = set.value else { unreachable!("the form checked that it is a table") };
-        entries.push(Entry { variant, set });
+        entries.push(Entry { variant, set, index });
     }
     match entries.is_empty() {
         true => {

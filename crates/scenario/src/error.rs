@@ -69,7 +69,10 @@ impl Mistake {
 pub(crate) struct Places<'a> {
     pub(crate) file: &'a str,
     pub(crate) variants: &'a [String],
-    pub(crate) sets: &'a [String],
+    /// What goes over the file and its variants, as `key=value`: first the `--set`s, then a point's `--param`s.
+    pub(crate) said: &'a [String],
+    /// How many of them are `--set`s.
+    pub(crate) sets: usize,
 }
 
 impl Places<'_> {
@@ -84,7 +87,8 @@ impl Places<'_> {
                 (format!("{file}:{line}: variant {name:?}"), Some(line))
             }
             Origin::Set(index) => {
-                (format!("--set {}", self.sets.get(index as usize).map_or("", String::as_str)), None)
+                let option = if (index as usize) < self.sets { "--set" } else { "--param" };
+                (format!("{option} {}", self.said.get(index as usize).map_or("", String::as_str)), None)
             }
         };
         ScenarioError { place, line, key, message }

@@ -50,7 +50,7 @@ mod schema;
 mod tor;
 mod tree;
 
-pub use document::Document;
+pub use document::{Document, Point};
 pub use error::ScenarioError;
 pub use model::Scenario;
 pub use reference::{algorithms, presets, sections, workload_kinds};

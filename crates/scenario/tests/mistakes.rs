@@ -1,6 +1,6 @@
 //! Every mistake is one sentence with the file, the line, the key, and what would be right.
 
-use penstock_scenario::{Document, ScenarioError};
+use penstock_scenario::{Document, Point, ScenarioError};
 
 /// A good scenario; each test spoils one line of it.
 const GOOD: &str = r#"[scenario]
@@ -364,4 +364,23 @@ fn no_input_makes_it_panic() {
             let _ = parse(&GOOD.replace(line, &format!("{key} = {value}")), &[]);
         }
     }
+}
+
+#[test]
+fn a_point_of_a_grid_is_refused_with_what_it_sets() {
+    let sweep = |only: &[&str], said: &str| {
+        let only: Vec<String> = only.iter().map(|name| (*name).to_owned()).collect();
+        let good = Point { name: "good".to_owned(), sets: vec!["relays.middle.link=1 MiB/s".to_owned()] };
+        let point = Point { name: "point".to_owned(), sets: vec![said.to_owned()] };
+        let sets = ["network.rtt=20 ms".to_owned()];
+        Document::sweep(GOOD, "x.toml", &sets, &only, &[good, point]).unwrap_err().to_string()
+    };
+    assert_eq!(
+        sweep(&[], "relays.midle.link=1 MiB/s"),
+        "--param relays.midle.link=1 MiB/s: relays.midle: there is no \"midle\" to override; [relays] has entry, exit, middle"
+    );
+    assert_eq!(
+        sweep(&["large"], "relays.middle.link=2 MiB/s"),
+        "x.toml: there is no variant \"large\"; there are stock, 50KiB"
+    );
 }

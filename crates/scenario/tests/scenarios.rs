@@ -6,8 +6,8 @@ use penstock_core::edge_control::{EdgeControlConfig, VegasConfig};
 use penstock_core::scheduler::{
     GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
 };
-use penstock_scenario::Document;
 use penstock_scenario::model::{Activity, Amount, Buffer, Path, Phase, Scenario, Span, Switch, Workload};
+use penstock_scenario::{Document, Point};
 use penstock_units::{Bytes, DataRate, Duration, Seed};
 
 fn shipped(name: &str) -> Document {
@@ -31,6 +31,10 @@ const SHIPPED: &[&str] = &[
     "kist/interval",
     "kist/vegas",
     "defenestrator/ewma",
+    "defenestrator/n23-bottleneck",
+    "defenestrator/n23-non-bottleneck",
+    "defenestrator/n23-ewma",
+    "defenestrator/larger",
     "ewma/bulk-and-small",
     "ewma/bulk",
     "ewma/cpu",
@@ -673,4 +677,96 @@ fn a_whole_network_is_read_in_a_moment() {
     assert!(scenario.clients.is_sorted_by(|one, other| one.host.name < other.host.name));
     let text = document.describe();
     assert!(text.contains("the first 12 of 3603 relays by name:") && text.lines().count() < 120, "{text}");
+}
+
+/// What is calibrated is calibrated without N23: its scenarios have the paths of those without.
+#[test]
+fn the_scenarios_of_n23_differ_from_those_of_windows_in_hop_control_alone() {
+    for (with, without) in [
+        ("defenestrator/n23-bottleneck", "defenestrator/bottleneck"),
+        ("defenestrator/n23-non-bottleneck", "defenestrator/non-bottleneck"),
+        ("defenestrator/n23-ewma", "defenestrator/bottleneck"),
+    ] {
+        let (with, without) = (shipped(with), shipped(without));
+        let stock = without.scenario("stock").unwrap();
+        for variant in with.variants() {
+            let scenario = with.scenario(&variant.name).unwrap();
+            let (run, stop) = (&scenario.run, &stock.run);
+            assert_eq!((run.duration, &run.stop), (stop.duration, &stop.stop));
+            assert_eq!((&scenario.tcp, &scenario.network), (&stock.tcp, &stock.network));
+            assert_eq!((&scenario.servers, &scenario.workloads), (&stock.servers, &stock.workloads));
+            for (relay, other) in scenario.relays.iter().zip(&stock.relays) {
+                assert_eq!(relay.host, other.host);
+                assert_eq!(relay.config.bandwidth, other.config.bandwidth);
+                let of = |relay: &penstock_scenario::model::Relay| format!("{:?}", relay.config.scheduler);
+                assert_eq!(of(relay), of(other));
+                assert_eq!(circuit_window(&relay.config), 1000);
+            }
+        }
+    }
+}
+
+/// DefenestraTor, section 5.2.
+#[test]
+fn the_larger_network_is_figure_11() {
+    let document = shipped("defenestrator/larger");
+    for variant in document.variants() {
+        let scenario = document.scenario(&variant.name).unwrap();
+        let count = |workload: &str| {
+            let of = scenario.workloads.iter().position(|each| each.name == workload).unwrap();
+            scenario.clients.iter().filter(|client| client.workload == of).count()
+        };
+        assert_eq!((scenario.relays.len(), count("web"), count("bulk")), (20, 190, 10));
+        let slow = DataRate::kib(128);
+        let limits = scenario.relays.iter().map(|relay| relay.config.bandwidth.unwrap().rate);
+        assert_eq!(limits.filter(|rate| *rate <= slow).count(), 10);
+        assert_eq!(scenario.network.default.rtt, Duration::from_millis(80));
+        assert!(
+            scenario
+                .relays
+                .iter()
+                .all(|relay| matches!(relay.config.circuit_policy, CircuitPolicyConfig::RoundRobin))
+        );
+    }
+}
+
+#[test]
+fn a_sweep_has_each_variant_at_each_point() {
+    let text = format!(
+        "{SMALL}[relay]\nlink = '1 MiB/s'\n[[variants]]\nname = 'plain'\n[[variants]]\nname = 'slow'\n\
+         label = 'a slow link'\nset = {{ 'relay.link' = '9 KiB/s' }}\n"
+    );
+    let point = |name: &str, set: &str| Point { name: name.to_owned(), sets: vec![set.to_owned()] };
+    let points = [point("40 ms", "network.rtt=40 ms"), point("60 ms", "network.rtt=60 ms")];
+    let sets = ["network.rtt=20 ms".to_owned(), "relay.refill=10 ms".to_owned()];
+    let all = Document::sweep(&text, "x.toml", &sets, &[], &points).unwrap();
+    let names: Vec<_> = all.variants().iter().map(|each| (each.name.as_str(), each.label.as_str())).collect();
+    assert_eq!(
+        names,
+        [
+            ("plain, 40 ms", "plain, 40 ms"),
+            ("slow, 40 ms", "a slow link, 40 ms"),
+            ("plain, 60 ms", "plain, 60 ms"),
+            ("slow, 60 ms", "a slow link, 60 ms"),
+        ]
+    );
+    let slow = all.scenario("slow, 60 ms").unwrap();
+    assert_eq!(slow.variant.label, "a slow link, 60 ms");
+    assert_eq!(slow.network.default.rtt, Duration::from_millis(60), "a point goes over --set");
+    assert_eq!(slow.relays[0].host.link_up, DataRate::kib(9));
+    let alone = Document::sweep(&text, "x.toml", &sets, &["slow".to_owned()], &points).unwrap();
+    let names: Vec<_> = alone.variants().iter().map(|each| each.name.as_str()).collect();
+    assert_eq!(names, ["40 ms", "60 ms"]);
+    assert_ne!(all.fingerprint(), alone.fingerprint());
+}
+
+#[test]
+fn what_a_point_sets_need_not_fit_variants_that_take_no_part() {
+    let text = format!(
+        "{SMALL}[relay.edge_control]\nkind = 'windows'\n[[variants]]\nname = 'windows'\n[[variants]]\n\
+         name = 'dynamic'\nset = {{ 'relay.edge_control' = {{ kind = 'dynamic-windows' }} }}\n"
+    );
+    let points = [Point { name: "0.5".to_owned(), sets: vec!["relay.edge_control.alpha=0.5".to_owned()] }];
+    assert!(Document::sweep(&text, "x.toml", &[], &[], &points).is_err());
+    Document::sweep(&text, "x.toml", &[], &["dynamic".to_owned()], &points).unwrap();
 }

@@ -131,6 +131,8 @@ impl Observer {
             kernel_out_bytes: sample.kernel_out,
             throttled_conns: sample.throttled.into(),
             bound_by: sample.bound.map(|bound| bound.name().into()),
+            written_cells: sample.after.sent - sample.before.sent,
+            credits: sample.after.credits - sample.before.credits,
         });
     }
 

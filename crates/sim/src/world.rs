@@ -827,6 +827,8 @@ impl World<'_> {
             events: self.net.handled,
             packets: self.net.delivered,
             cells: nodes.iter().map(|node| node.counters.sent).sum(),
+            data_cells: nodes.iter().map(|node| node.counters.data_delivered).sum(),
+            sendmes: nodes.iter().map(|node| node.counters.sendmes + node.counters.stream_sendmes).sum(),
             ..RunStats::default()
         };
         let tables = self.observer.into_tables(self.net.tracker.rows());

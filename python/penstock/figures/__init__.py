@@ -10,7 +10,7 @@ from typing import Any
 import matplotlib as mpl
 
 from penstock.errors import naming
-from penstock.figures import downloads, life_cycle, queues, stations, sweep, waits
+from penstock.figures import downloads, grid, life_cycle, queues, stations, sweep, waits
 from penstock.figures.picture import Picture, Saved
 from penstock.figures.style import RC
 from penstock.result import Result
@@ -26,7 +26,7 @@ FIGURES: tuple[Callable[[Result], Picture | None], ...] = (
     waits.draw,
     life_cycle.draw,
 )
-"""What can be drawn, in the order of the report."""
+"""What can be drawn, in the order of the report. Of a sweep, with a curve for each point, nothing but its grid."""
 
 
 def draw(result: Result) -> list[Saved]:
@@ -39,5 +39,5 @@ def draw(result: Result) -> list[Saved]:
     with mpl.rc_context(style), warnings.catch_warnings():
         # A letter that the font lacks is drawn as a box.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
-        pictures = [make(result) for make in FIGURES]
+        pictures = [make(result) for make in ((grid.draw,) if "sweep" in result.manifest else FIGURES)]
         return [picture.save(folder) for picture in pictures if picture]

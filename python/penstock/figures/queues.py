@@ -41,7 +41,7 @@ def draw_length(result: Result) -> Picture | None:
     figure.supylabel("queue length [cells]", fontsize=9.5, color="#333333")
     caption = (
         f"Cells in the circuit queue of a {workload} client at the exit while its first download lasts, in the "
-        "first seed. What stands here speeds nobody up: the window let it in before the path could "
+        "first seed. What stands here speeds nobody up: windows or credits let it in before the path could "
         "carry it away."
     )
     return Picture("circuit-queue", f"The {workload} client's circuit queue at the exit", caption, figure)

@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock import catalog
 from penstock.errors import PenstockError, naming
-from penstock.paper.measures import MEASURES, SHARE, STATISTICS
+from penstock.paper.measures import EVERYWHERE, MEASURES, SHARE, STATISTICS
 
 COMPARES = {"value": 1, "difference": 2, "ratio": 2, "change": 2, "gain": 3, "ks": 2}
 """How a claim makes one number of its sides, and how many sides that takes."""
@@ -193,7 +193,7 @@ class _Reader:
         if gate is None and not common["why"]:
             raise self._wrong("why", "is missing: a claim that is not gated says why")
         hop = self._text(entry, "hop", "")
-        if (MEASURES[measure].table != "transfers") != bool(hop):
+        if (MEASURES[measure].table not in EVERYWHERE) != bool(hop):
             raise self._wrong("hop", "goes with what is measured at a hop, and with nothing else")
         sides = self._sides(entry, COMPARES[compare], needs_statistic=compare != "ks")
         if ("above" in entry) != any(side.statistic == SHARE for side in sides):

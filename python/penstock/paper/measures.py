@@ -8,7 +8,7 @@ from typing import NamedTuple
 import polars as pl
 
 from penstock import summary
-from penstock.paper import sawtooth, waits
+from penstock.paper import overhead, sawtooth, waits
 from penstock.result import Result
 
 PAIR_SCHEMA = {"network": pl.String(), "seed": pl.Int64()}
@@ -24,8 +24,8 @@ class Measure(NamedTuple):
     figures: tuple[str, ...]
     of_epoch: Callable[[sawtooth.Epoch], float] | None = None
     """The value of an epoch of a flow's window; NaN if it has none."""
-    of_cells: Callable[[pl.DataFrame, str], pl.DataFrame] | None = None
-    """The values of a workload's cells at a hop. Without either the values are the table's column."""
+    of_rows: Callable[[pl.DataFrame, str], pl.DataFrame] | None = None
+    """The values of a table's rows at a hop. Without either the values are the table's column."""
 
 
 MEASURES = {
@@ -34,6 +34,8 @@ MEASURES = {
     "ttlb_s": Measure("transfers", "s", ("downloads", "sweep")),
     "bytes_received": Measure("transfers", "B", ("downloads",)),
     "written_bytes": Measure("relays", "B", ()),
+    "credit_share": Measure("relays", "", (), of_rows=overhead.of_credits),
+    "sendme_share": Measure("runs", "", (), of_rows=overhead.of_sendmes),
     "queue_cells": Measure("circuits", "cells", ("circuit-queue",)),
     "window_kept": Measure("circuits", "", (), sawtooth.Epoch.kept),
     "epoch_length": Measure("circuits", "", (), sawtooth.Epoch.length),
@@ -43,12 +45,15 @@ MEASURES = {
     "circuit_queue_s": Measure("cells", "s", ("stations", "queue-delay", "life-cycle")),
     "outbuf_s": Measure("cells", "s", ("stations", "life-cycle")),
     "kernel_out_s": Measure("cells", "s", ("stations", "waits")),
-    "tor_s": Measure("cells", "s", ("waits",), of_cells=waits.in_tor),
-    "tor_at_10_ms": Measure("cells", "", ("waits",), of_cells=waits.at_timer),
-    "circuit_wait_s": Measure("cells", "s", ("waits",), of_cells=waits.of_circuit),
-    "kernel_out_share": Measure("cells", "", ("stations",), of_cells=waits.kernel_out_share),
+    "tor_s": Measure("cells", "s", ("waits",), of_rows=waits.in_tor),
+    "tor_at_10_ms": Measure("cells", "", ("waits",), of_rows=waits.at_timer),
+    "circuit_wait_s": Measure("cells", "s", ("waits",), of_rows=waits.of_circuit),
+    "kernel_out_share": Measure("cells", "", ("stations",), of_rows=waits.kernel_out_share),
 }
-"""What a claim may be about: downloads after the warm-up, queues, the sawtooth of a window, tracked cells."""
+"""What a claim may be about: downloads after the warm-up, queues, a window's sawtooth, tracked cells, whole runs."""
+
+EVERYWHERE = ("transfers", "runs")
+"""Tables of no hop."""
 
 EVERY = "*"
 """All workloads together."""
@@ -67,16 +72,16 @@ STATISTICS = (*_QUANTILES, "mean", "min", "max", "sum", SHARE)
 
 def sample(result: Result, measure: str, variant: str, workload: str, hop: str) -> pl.DataFrame:
     """Every value of a measure under one variant: columns `network`, `seed`, `value`."""
-    table, _, _, of_epoch, of_cells = MEASURES[measure]
+    table, _, _, of_epoch, of_rows = MEASURES[measure]
     mine = pl.col("variant") == variant
-    if table != "relays" and workload != EVERY:
+    if table not in ("relays", "runs") and workload != EVERY:
         mine &= pl.col("workload") == workload
     if table == "transfers":
         whole = pl.lit(measure in _OF_ALL) | (pl.col("outcome") == "ok")
         rows = summary.after_warmup(result.transfers).filter(whole)
-    elif of_cells is not None:
+    elif of_rows is not None:
         return (
-            of_cells(result.cells.filter(mine), hop)
+            of_rows(getattr(result, table).filter(mine), hop)
             .select("network", pl.col("seed").cast(pl.Int64), "value")
             .drop_nulls()
         )

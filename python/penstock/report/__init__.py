@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jinja2
+import polars as pl
 
-from penstock import figures, summary, tables
+from penstock import figures, points, summary, tables
 from penstock.errors import naming
 from penstock.result import Result
 
@@ -71,18 +72,32 @@ def _claims(outcome: Outcome) -> dict[str, Any]:
 
 def _section(result: Result) -> dict[str, Any]:
     """What the template says of one output directory."""
-    differences = result.differences()
+    sweep = _points(result) if "sweep" in result.manifest else None
+    differences = pl.DataFrame() if sweep else result.differences()
     return {
         "result": result,
         "scenario": result.scenario,
         "source": _source(result.scenario),
         "runs": result.manifest["runs"],
-        "summary": result.summary().rows(named=True),
+        "sweep": sweep,
+        "summary": [] if sweep else result.summary().rows(named=True),
         "differences": differences.rows(named=True),
         "baseline": next(iter(result.variants.values()), ""),
         "figures": [(picture, _data_uri(picture.svg)) for picture in figures.draw(result)],
         "pairs": differences["pairs"].to_list() if differences.height else [],
     }
+
+
+def _points(result: Result) -> dict[str, Any]:
+    """What the template says of the points of a sweep; their table is written anew beside the page's figures."""
+    table = points.write(result)
+    columns = tables.point_columns(table) if table.height else []
+    rows = [
+        {"told": [row[name] for name in columns], "downloads": row["downloads"], "times": tables.point_times(row)}
+        for row in table.iter_rows(named=True)
+    ]
+    remark = tables.points_remark(table["seeds"].to_list()) if table.height else ""
+    return {"columns": columns, "rows": rows, "remark": remark}
 
 
 def _source(scenario: dict[str, Any]) -> str:

@@ -36,7 +36,7 @@ pub(super) fn paths() -> [Column<PathRow>; 7] {
 }
 
 /// One row per relay and interval.
-pub(super) fn relays() -> [Column<RelayRow>; 10] {
+pub(super) fn relays() -> [Column<RelayRow>; 12] {
     [
         Column("relay", Value::Text(|row| &row.relay)),
         Column("position", Value::Text(|row| row.position.as_str())),
@@ -48,6 +48,8 @@ pub(super) fn relays() -> [Column<RelayRow>; 10] {
         Column("kernel_out_bytes", Value::Count(|row| row.kernel_out_bytes)),
         Column("throttled_conns", Value::Count(|row| row.throttled_conns)),
         Column("bound_by", Value::MaybeText(|row| row.bound_by.as_deref())),
+        Column("written_cells", Value::Count(|row| row.written_cells)),
+        Column("credits", Value::Count(|row| row.credits)),
     ]
 }
 

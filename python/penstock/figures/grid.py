@@ -1,0 +1,157 @@
+"""Times over the grid of a sweep: lines against its one axis, or maps of its first two."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from penstock import grid, points, summary
+from penstock.figures.picture import Picture
+from penstock.figures.style import COLOURS, LINES, grid_of, legend_above
+from penstock.figures.sweep import WIDE
+from penstock.result import Result
+from penstock.summary import METRICS, Metric
+from penstock.tables import seconds
+
+MOST_WRITTEN = 12
+"""Fields beside each other in which numbers still have room."""
+
+_QUANTITY = re.compile(r"[\"']?(-?\d+(?:\.\d+)?)\s*([^\"'\d]*)[\"']?")
+
+
+class Slice(NamedTuple):
+    """What two axes leave open: a variant, and values of further axes."""
+
+    label: str
+    rows: pl.DataFrame
+
+
+def draw(result: Result) -> Picture | None:
+    """Means over seeds of a run's median times; none if there is no sweep, or no download finished."""
+    swept = grid.of(result)
+    table = points.table(result) if swept else pl.DataFrame()
+    if swept is None or table.is_empty():
+        return None
+    done = set(table.filter(pl.col("downloads") > 0)["workload"])
+    workloads = [name for name in summary.workloads(result.transfers) if name in done]
+    if not workloads:
+        return None
+    names = swept.names
+    # What was typed is what an axis says; numbers of the table may be written otherwise.
+    columns = {name: pl.col(name).cast(pl.String) for name in names}
+    slices = _slices(table.with_columns(**columns), names[2:])
+    values = [[str(value) for value in table[name].unique(maintain_order=True)] for name in names]
+    if len(names) == 1:
+        figure = _lines(slices, workloads, names[0], values[0])
+        words = "Means over seeds of the median of a run's downloads; bars are the means' 95 % t intervals."
+        return Picture("line", f"Times against {names[0]}", words, figure)
+    figure = _maps(slices, workloads, names, values)
+    words = (
+        "Each field is a point of the grid: the mean over seeds of the median of a run's downloads [s]. Panels of one "
+        "workload and one time share their colours, and darker is slower. A dash: no whole download."
+    )
+    return Picture("heat-map", f"Times over {names[0]} and {names[1]}", words, figure)
+
+
+def _slices(table: pl.DataFrame, further: Sequence[str]) -> list[Slice]:
+    """The rows of each variant and each combination of further axes."""
+    several = table["variant"].n_unique() > 1
+    found = []
+    for (variant, *values), rows in table.group_by(["variant", *further], maintain_order=True):
+        told = [f"{name}={value}" for name, value in zip(further, values, strict=True)]
+        found.append(Slice(", ".join([str(variant)] * several + told), rows))
+    return found
+
+
+def _lines(slices: Sequence[Slice], workloads: Sequence[str], name: str, values: Sequence[str]) -> Figure:
+    """One row of panels per workload, a curve for each variant."""
+    figure, panels = grid_of(len(workloads), len(METRICS), 3.9, 2.75, sharex=True)
+    x, unit = _quantities(values)
+    for axes, workload, metric, title in _walk(panels, workloads):
+        for i, each in enumerate(slices):
+            rows = each.rows.filter(workload=workload)
+            y, low, high = (
+                rows[f"{metric.column.removesuffix('_s')}{end}_s"].to_numpy() for end in ("", "_low", "_high")
+            )
+            look: dict[str, Any] = {"color": COLOURS[i % len(COLOURS)], "linestyle": LINES[i % len(LINES)]}
+            axes.plot(x, y, marker="o", markersize=3.5, linewidth=1.5, label=each.label, **look)
+            axes.vlines(x, low, high, color=look["color"], linewidth=1.2)
+        axes.set_title(title)
+        axes.set_ylim(bottom=0)
+        if unit is None or (min(x) > 0 and max(x) / min(x) > WIDE):
+            axes.set_xscale("linear" if unit is None else "log")
+            axes.set_xticks(x, [value.strip("\"'") for value in values])
+            axes.minorticks_off()
+    for row in panels:
+        row[0].set_ylabel("time [s]")
+    for axes in panels[-1]:
+        axes.set_xlabel(f"{name} [{unit}]" if unit else name)
+    if len(slices) > 1:
+        legend_above(figure, *panels[0][0].get_legend_handles_labels())
+    return figure
+
+
+def _maps(
+    slices: Sequence[Slice], workloads: Sequence[str], names: Sequence[str], values: Sequence[Sequence[str]]
+) -> Figure:
+    """One row of panels per workload and slice; the first axis goes to the right, the second one upwards."""
+    across, up = values[:2]
+    rows = [(workload, each) for workload in workloads for each in slices]
+    width, height = max(3.9, 0.62 * len(across) + 1.4), max(1.9, 0.34 * len(up) + 1.1)
+    figure, panels = grid_of(len(rows), len(METRICS), width, height, sharex=True, sharey=True)
+    letters = _letters()
+    for (workload, each), row in zip(rows, panels, strict=True):
+        for metric, axes in zip(METRICS, row, strict=True):
+            column = metric.column
+            everyone = pl.concat([s.rows for s in slices]).filter(workload=workload)[column].drop_nulls()
+            of = each.rows.filter(workload=workload)
+            at = {(a, b): time for a, b, time in of.select(*names[:2], column).iter_rows()}
+            field = np.array([[at.get((a, b)) for a in across] for b in up], dtype=np.float64)
+            _map(axes, field, float(everyone.min() or 0), float(everyone.max() or 0))  # type: ignore[arg-type]
+            told = f", {each.label}" if each.label else ""
+            axes.set_title(f"({next(letters)}) {workload}{told}: {metric.title}")
+            axes.set_xticks(range(len(across)), [value.strip("\"'") for value in across])
+            axes.set_yticks(range(len(up)), [value.strip("\"'") for value in up])
+        row[0].set_ylabel(names[1])
+    for axes in panels[-1]:
+        axes.set_xlabel(names[0])
+    return figure
+
+
+def _map(axes: Axes, field: Any, least: float, most: float) -> None:
+    """A panel's fields, with their numbers where there is room."""
+    axes.imshow(field, cmap="Blues", vmin=least, vmax=most, origin="lower", aspect="auto")
+    axes.grid(visible=False)
+    if field.shape[1] > MOST_WRITTEN:
+        return
+    for (row, column), time in np.ndenumerate(field):
+        # What is not there compares as not dark.
+        colour = "white" if time > least + 0.6 * (most - least) else "#222222"
+        text = seconds(time).removesuffix(" s")
+        axes.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)
+
+
+def _walk(panels: list[list[Axes]], workloads: Sequence[str]) -> Iterator[tuple[Axes, str, Metric, str]]:
+    letters = _letters()
+    for workload, row in zip(workloads, panels, strict=True):
+        for metric, axes in zip(METRICS, row, strict=True):
+            yield axes, workload, metric, f"({next(letters)}) {workload}: {metric.title}"
+
+
+def _letters() -> Iterator[str]:
+    return iter("abcdefghijklmnopqrstuvwxyz" * 40)
+
+
+def _quantities(values: Sequence[str]) -> tuple[list[float], str | None]:
+    """The numbers of an axis and their unit; places and no unit if the values are not numbers of one unit."""
+    found = [_QUANTITY.fullmatch(value) for value in values]
+    units = {match[2].strip() for match in found if match}
+    if len(units) != 1 or not all(found):
+        return [float(place) for place in range(len(values))], None
+    return [float(match[1]) for match in found if match], units.pop()

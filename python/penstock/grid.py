@@ -1,0 +1,133 @@
+"""What a sweep steps through: keys of a scenario, each with its values, and every combination of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple
+
+from penstock.errors import ScenarioError
+from penstock.result import Result
+
+_OPENING, _CLOSING, _QUOTES = "([{", ")]}", "\"'"
+
+_COLUMNS = {"variant", "workload", "seeds", "downloads", "ttfb", "ttlb"}
+"""What a column of a key must not be called."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A key and what it is set to, or keys that are always set to the same."""
+
+    keys: tuple[str, ...]
+    values: tuple[str, ...]
+    """As they were typed."""
+
+    @property
+    def typed(self) -> str:
+        """The argument of `--param`."""
+        return f"{'+'.join(self.keys)}={','.join(self.values)}"
+
+
+class Point(NamedTuple):
+    """A variant of the file at one place of the grid."""
+
+    variant: str
+    """Its name in tables."""
+    of: str
+    """The variant of the file; empty if it takes part alone."""
+    values: tuple[str, ...]
+    """A value for each axis."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """All combinations of the values of some keys."""
+
+    axes: tuple[Axis, ...]
+    only: tuple[str, ...] = ()
+    """The variants of the file that take part; all if there are none."""
+
+    @classmethod
+    def of(cls, params: Sequence[str], only: Sequence[str] = ()) -> Grid:
+        """The grid of `--param` arguments, `key=value,value` or `key+key=value,value`, with the values of `--set`."""
+        axes = tuple(_axis(param) for param in params)
+        if not axes:
+            raise ScenarioError("a sweep takes at least one --param KEY=VALUE,VALUE")
+        keys = [key for axis in axes for key in axis.keys]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise ScenarioError(f"--param {key} is there twice; it takes all values at once, like {key}=1,2")
+        return cls(axes, tuple(dict.fromkeys(only)))
+
+    @property
+    def names(self) -> list[str]:
+        """What each axis is called for short: the end of its (first) key, or all of it where ends are alike."""
+        ends = [axis.keys[0].rpartition(".")[2] for axis in self.axes]
+        count = Counter(ends)
+        taken = [end in _COLUMNS or count[end] > 1 for end in ends]
+        return [axis.keys[0] if long else end for axis, end, long in zip(self.axes, ends, taken, strict=True)]
+
+    def places(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """The name and the values of every combination, the last axis first."""
+        for values in product(*(axis.values for axis in self.axes)):
+            yield ", ".join(f"{name}={value}" for name, value in zip(self.names, values, strict=True)), values
+
+    def sets(self) -> list[tuple[str, list[str]]]:
+        """Name and `key=value`s of every combination, as `Document.sweep` takes them."""
+        return [
+            (name, [f"{key}={value}" for axis, value in zip(self.axes, at, strict=True) for key in axis.keys])
+            for name, at in self.places()
+        ]
+
+    def points(self, variants: Sequence[str]) -> list[Point]:
+        """The points, given the names of all variants of the swept document, in its order."""
+        places = list(self.places())
+        each = len(variants) // len(places)
+        names = [(variants[i], *places[i // each]) for i in range(len(variants))]
+        return [Point(name, name.removesuffix(place).removesuffix(", "), at) for name, place, at in names]
+
+    def describe(self) -> dict[str, Any]:
+        """What the manifest says of it."""
+        return {"params": [axis.typed for axis in self.axes], "variants": list(self.only)}
+
+
+def of(result: Result) -> Grid | None:
+    """The grid of an output directory; none if it is not a sweep's."""
+    swept = result.manifest.get("sweep")
+    return Grid.of(swept["params"], swept["variants"]) if swept else None
+
+
+def _axis(param: str) -> Axis:
+    key, equals, text = param.partition("=")
+    keys = tuple(each.strip() for each in key.split("+"))
+    if not equals or not all(keys):
+        raise ScenarioError(f"--param {param}: it must be key=value,value, like network.rtt=40 ms,80 ms")
+    if "run.seeds" in keys:
+        raise ScenarioError("--param run.seeds: every point meets the same seeds; --seed and --runs say which")
+    values = tuple(split(text))
+    if not all(values):
+        raise ScenarioError(f"--param {param}: a value is missing; values stand between commas, like {keys[0]}=1,2")
+    twice = [value for value in values if values.count(value) > 1]
+    if twice:
+        raise ScenarioError(f"--param {param}: the value {twice[0]} is there twice")
+    return Axis(keys, values)
+
+
+def split(text: str) -> list[str]:
+    """The pieces between commas that are in no brackets and no quotes."""
+    pieces, depth, quote = [""], 0, ""
+    for letter in text:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in _QUOTES:
+            quote = letter
+        else:
+            depth += (letter in _OPENING) - (letter in _CLOSING)
+        if letter == "," and depth == 0 and not quote:
+            pieces.append("")
+        else:
+            pieces[-1] += letter
+    return [piece.strip() for piece in pieces]

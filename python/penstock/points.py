@@ -1,0 +1,68 @@
+"""The table of a sweep: what each point of its grid gave."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from penstock import grid, stats, summary
+from penstock.errors import OutputError, naming
+from penstock.result import Result
+
+FILE = "points"
+"""The table's name, `points.parquet` and `points.csv`."""
+
+
+def table(result: Result) -> pl.DataFrame:
+    """One row for each point and workload of a sweep.
+
+    `variant` is that of the file, empty if one takes part; then a column for each key, numbers if all of its values
+    are. `downloads` are the whole ones after the warm-up, of all seeds. `ttfb_s` and `ttlb_s` are means over `seeds`
+    of a run's median [s], from `_low_s` to `_high_s` their 95 % t interval; null without a number.
+    """
+    swept = grid.of(result)
+    if swept is None:
+        raise OutputError(f"{result.directory} holds no sweep")
+    counted = summary.counted(result.transfers)
+    workloads = summary.workloads(result.transfers)
+    everyone = [each["name"] for each in result.scenario["variants"]]
+    rows = [
+        {"variant": point.of, **dict(zip(swept.names, point.values, strict=True)), "workload": workload, **numbers}
+        for point in swept.points(everyone)
+        if point.variant in result.variants
+        for workload in workloads
+        for numbers in [_numbers(counted.filter(variant=point.variant, workload=workload))]
+    ]
+    whole = pl.DataFrame(rows, infer_schema_length=None)
+    return whole.with_columns(_as_numbers(whole[name]) for name in swept.names) if rows else whole
+
+
+def _numbers(downloads: pl.DataFrame) -> dict[str, int | float | None]:
+    """The numbers of a point from its whole downloads."""
+    found: dict[str, int | float | None] = {"seeds": downloads["seed"].n_unique(), "downloads": downloads.height}
+    for metric in summary.METRICS:
+        medians = downloads.group_by("network", "seed").agg(pl.col(metric.column).median()).drop_nulls()
+        short = metric.column.removesuffix("_s")
+        three = stats.mean_interval(medians.sort("network", "seed")[metric.column].to_numpy())
+        for name, value in zip(("", "_low", "_high"), three, strict=True):
+            found[f"{short}{name}_s"] = None if value != value else value
+    return found
+
+
+def _as_numbers(column: pl.Series) -> pl.Series:
+    for kind in (pl.Int64, pl.Float64):
+        numbers = column.cast(kind, strict=False)
+        if numbers.null_count() == 0:
+            return numbers
+    return column
+
+
+def write(result: Result) -> pl.DataFrame:
+    """Put the table of points into the directory of a sweep, as Parquet and as CSV."""
+    rows = table(result)
+    for end, writing in (("parquet", rows.write_parquet), ("csv", rows.write_csv)):
+        path = result.directory / f"{FILE}.{end}"
+        temporary = path.with_name(f"{path.name}.tmp")
+        with naming(path):
+            writing(temporary)
+            temporary.replace(path)
+    return rows
