@@ -7,6 +7,8 @@
 //! A hop is controlled if both its nodes know how: they say so when their channel opens ([`HopOffer`]).
 //! All others carry whatever comes, so a path may be half upgraded.
 
+#[cfg(test)]
+mod contract;
 mod n23;
 mod none;
 
@@ -156,9 +158,8 @@ pub trait HopControl: fmt::Debug + Send {
     fn on_sent(&mut self, now: Instant, source: Source) -> Option<Feedback>;
     /// A RELAY cell was taken here, at the end of its path: its stream's socket has it, or nobody wants it.
     fn on_delivered(&mut self, now: Instant) -> Option<Feedback>;
-    /// The next hop sent feedback; true if the circuit had no credit and has some now. On a [`Violation`] the
-    /// circuit must close.
-    fn on_feedback(&mut self, now: Instant, feedback: Feedback) -> Result<bool, Violation>;
+    /// The next hop sent feedback, which may give credit or take some. On a [`Violation`] the circuit must close.
+    fn on_feedback(&mut self, now: Instant, feedback: Feedback) -> Result<(), Violation>;
     /// How long the circuit's queue may get at the packaging edge [cell]; `None` leaves the
     /// edge's own watermarks in force.
     fn edge_queue_limit(&self) -> Option<Cells> {
@@ -275,7 +276,7 @@ impl HopControl for AnyHopControl {
     fn on_delivered(&mut self, now: Instant) -> Option<Feedback> {
         each!(self, control => control.on_delivered(now))
     }
-    fn on_feedback(&mut self, now: Instant, feedback: Feedback) -> Result<bool, Violation> {
+    fn on_feedback(&mut self, now: Instant, feedback: Feedback) -> Result<(), Violation> {
         each!(self, control => control.on_feedback(now, feedback))
     }
     fn edge_queue_limit(&self) -> Option<Cells> {

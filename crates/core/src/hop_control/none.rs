@@ -22,7 +22,7 @@ impl HopControl for NoHopControl {
     fn on_delivered(&mut self, _now: Instant) -> Option<Feedback> {
         None
     }
-    fn on_feedback(&mut self, _now: Instant, _feedback: Feedback) -> Result<bool, Violation> {
-        Ok(false)
+    fn on_feedback(&mut self, _now: Instant, _feedback: Feedback) -> Result<(), Violation> {
+        Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Node, Relay};
 use crate::cell::Cell;
+use crate::circuit_policy::CircuitPolicy;
 use crate::error::Violation;
 use crate::hop_control::{
     CreditPath, Feedback, HopControl, HopOffer, HopSignals, LinkSignals, Neighbour, Side,
@@ -110,10 +111,24 @@ impl<C: Cell> Node<C> {
         if state.arriving(channel, cell.circ_id()) == direction {
             return Err(Violation::UnexpectedCell);
         }
-        if state.lane_mut(direction).hop.on_feedback(now, feedback)? {
-            self.make_ready(now, circuit, direction);
-        }
+        let lane = state.lane_mut(direction);
+        let could_send = lane.may_send();
+        lane.hop.on_feedback(now, feedback)?;
+        self.review_credit(now, circuit, direction, could_send);
         Ok(())
+    }
+
+    /// Tells the circuit policy if a circuit that could send, or not, now cannot, or can.
+    fn review_credit(&mut self, now: Instant, circuit: CircuitIndex, direction: Direction, could_send: bool) {
+        let lane = self.circuit(circuit).lane(direction);
+        let Some(leg) = lane.to else { return };
+        match (could_send, lane.may_send()) {
+            (false, true) => self.make_ready(now, circuit, direction),
+            (true, false) => {
+                self.channel(leg.channel).policy.on_blocked(now, circuit.key(direction));
+            }
+            _ => {}
+        }
     }
 }
 
@@ -136,7 +151,9 @@ impl<C: Cell> Node<C> {
                 let Some(period) = lane.hop.period() else { continue };
                 let queue = Cells::new(lane.queue.len() as u64);
                 let link = lane.to.and_then(|leg| links[leg.channel.0 as usize]).unwrap_or_default();
+                let could_send = lane.may_send();
                 let ticked = lane.hop.on_tick(now, HopSignals { queue, link });
+                self.review_credit(now, circuit, direction, could_send);
                 if let Some(feedback) = ticked.feedback {
                     self.send_feedback(now, circuit, direction, feedback);
                 }

@@ -28,7 +28,7 @@ use crate::circuit_policy::{CircuitPolicy, CircuitPolicyConfig};
 use crate::config::RelayConfig;
 use crate::delay::Delay;
 use crate::event::Event;
-use crate::hop_control::HopOffer;
+use crate::hop_control::{HopControl, HopOffer};
 use crate::kernel::{Interest, Kernel};
 use crate::keys::{ChannelKey, CircuitIndex, Direction, StreamKey};
 use crate::scheduler::{AnyScheduler, Scheduler};
@@ -320,6 +320,12 @@ impl<C: Cell> Relay<C> {
     pub fn circuit_queue(&self, circuit: CircuitIndex, direction: Direction) -> Option<Cells> {
         let circuit = self.node.circuits.get(circuit.0 as usize)?;
         Some(Cells::new(circuit.lane(direction).queue.len() as u64))
+    }
+
+    /// How long the queue of `circuit` may get in `direction` if it is packaged here: N2 + N3 under credits. `None`
+    /// if its next hop is not controlled.
+    pub fn edge_queue_limit(&self, circuit: CircuitIndex, direction: Direction) -> Option<Cells> {
+        self.node.circuits.get(circuit.0 as usize)?.lane(direction).hop.edge_queue_limit()
     }
 
     /// What the edge of `circuit` may have outstanding, if anything limits it, and the round-trip time it measured.

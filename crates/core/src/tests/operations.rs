@@ -8,7 +8,8 @@ use super::schedulers::schedulers;
 use super::util::Net;
 use crate::cell::{Cell, CircId, Command};
 use crate::config::{Bandwidth, Refill};
-use crate::edge_control::{EdgeControlConfig, VegasConfig};
+use crate::edge_control::{EdgeControlConfig, Ends, VegasConfig, WindowsConfig};
+use crate::hop_control::{AdaptConfig, CreditPath, HopControlConfig, N23Config};
 use crate::scheduler::SchedulerConfig;
 use crate::throttle::{
     Aggregate, BitSplittingConfig, ClientBuckets, FlaggingConfig, StaticRateConfig, ThresholdConfig,
@@ -99,22 +100,43 @@ fn operation() -> impl Strategy<Value = Operation> {
 fn network(seed: u64, scheduler: &SchedulerConfig) -> Net {
     let mut net = Net::path(0, &RelayConfig::default());
     net.shuffle = Some(Seed(seed).stream("ready"));
-    // Any of them may know congestion control or not.
-    let edge_control = |node: u64| match seed >> node & 1 {
-        0 => EdgeControlConfig::default(),
+    // Any of them may know congestion control or not, or want no windows.
+    let edge_control = |node: u64| match (seed >> node & 1, seed >> 6 & 1) {
+        (0, 0) => EdgeControlConfig::default(),
+        (0, _) => {
+            EdgeControlConfig::Windows(WindowsConfig { ends: Ends::Ignored, ..WindowsConfig::default() })
+        }
         _ => EdgeControlConfig::Vegas(VegasConfig::default()),
     };
-    net.configure(0, RelayConfig { edge_control: edge_control(0), ..RelayConfig::default() });
-    net.add(true, RelayConfig { edge_control: edge_control(1), ..RelayConfig::default() });
+    // Any of them may know credits or not, of one kind or another; or all do.
+    let hop_control = |node: u64| match (seed >> (8 + 2 * node) & 3) | (seed >> 7 & 1) {
+        0 => HopControlConfig::None,
+        1 => HopControlConfig::N23(N23Config { n2: 5, n3: 20, ..N23Config::default() }),
+        2 => HopControlConfig::N23(N23Config {
+            n3: 0,
+            credit_path: CreditPath::Circuit,
+            ..N23Config::default()
+        }),
+        _ => HopControlConfig::N23(N23Config { adapt: Some(AdaptConfig::default()), ..N23Config::default() }),
+    };
+    let client = |node: u64| RelayConfig {
+        edge_control: edge_control(node),
+        hop_control: hop_control(node),
+        ..RelayConfig::default()
+    };
+    net.configure(0, client(0));
+    net.add(true, client(1));
     for relay in 0..3 {
         let bandwidth =
             (relay == 1).then_some(Bandwidth { rate: DataRate::kib(150), burst: Bytes::kib(100) });
-        let edge_control = edge_control(2 + relay);
+        let (edge_control, hop_control) = (edge_control(2 + relay), hop_control(2 + relay));
         let refill =
             Refill { interval: Duration::from_millis(100), phase: Duration::from_millis(20), unblock: None };
         let refill = if seed >> 5 & 1 == 0 { refill } else { Refill::TOR_0_4_9 };
         let scheduler = scheduler.clone();
-        net.add(false, RelayConfig { bandwidth, refill, edge_control, scheduler, ..RelayConfig::default() });
+        let config =
+            RelayConfig { bandwidth, refill, edge_control, hop_control, scheduler, ..RelayConfig::default() };
+        net.add(false, config);
     }
     net
 }

@@ -157,10 +157,9 @@ impl HopControl for Credit {
     fn on_delivered(&mut self, _now: Instant) -> Option<Feedback> {
         self.forward()
     }
-    fn on_feedback(&mut self, _now: Instant, feedback: Feedback) -> Result<bool, Violation> {
-        let had = self.limit > self.sent;
+    fn on_feedback(&mut self, _now: Instant, feedback: Feedback) -> Result<(), Violation> {
         self.limit = self.limit.max(u64::from(feedback.forwarded) + u64::from(feedback.allowance));
-        Ok(!had && self.limit > self.sent)
+        Ok(())
     }
     fn edge_queue_limit(&self) -> Option<Cells> {
         Some(Cells::new(N2 + N3))

@@ -40,20 +40,18 @@ impl Credit {
         self.check();
     }
 
-    /// True if there was no credit and is some now.
-    pub(super) fn on_feedback(&mut self, feedback: Feedback) -> Result<bool, Violation> {
+    pub(super) fn on_feedback(&mut self, feedback: Feedback) -> Result<(), Violation> {
         // How far ahead of the newest one it is, in serial arithmetic (RFC 1982).
         let ahead = feedback.forwarded.wrapping_sub(self.forwarded as u32).cast_signed();
-        let Ok(ahead) = u64::try_from(ahead) else { return Ok(false) };
+        let Ok(ahead) = u64::try_from(ahead) else { return Ok(()) };
         let forwarded = self.forwarded + ahead;
         if forwarded > self.sent || u64::from(feedback.allowance) > self.most {
             return Err(Violation::ForgedCredit);
         }
-        let had = self.left();
         self.forwarded = forwarded;
         self.limit = forwarded + u64::from(feedback.allowance);
         self.check();
-        Ok(had == 0 && self.left() > 0)
+        Ok(())
     }
 
     /// What left this node's queue and not the next one's is at most N2 and the greatest N3. While N3 is constant

@@ -18,6 +18,13 @@ pub struct AdaptConfig {
     pub law: LawConfig,
 }
 
+impl Default for AdaptConfig {
+    fn default() -> Self {
+        let law = LawConfig::Exponential(ExponentialConfig::default());
+        AdaptConfig { interval: Duration::from_millis(100), kernel: false, law }
+    }
+}
+
 /// One of the laws.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LawConfig {

@@ -173,9 +173,9 @@ impl HopControl for N23 {
         self.on_forwarded()
     }
 
-    fn on_feedback(&mut self, _now: Instant, feedback: Feedback) -> Result<bool, Violation> {
+    fn on_feedback(&mut self, _now: Instant, feedback: Feedback) -> Result<(), Violation> {
         // A node that was not asked speaks of credits: nobody listens, as to any cell that is unknown.
-        self.after.as_mut().map_or(Ok(false), |credit| credit.on_feedback(feedback))
+        self.after.as_mut().map_or(Ok(()), |credit| credit.on_feedback(feedback))
     }
 
     fn edge_queue_limit(&self) -> Option<Cells> {
@@ -202,5 +202,82 @@ impl HopControl for N23 {
         let fell = self.before.is_some_and(|grant| grant.allowance() >= allowance + n2);
         let feedback = if busy && fell { self.tell() } else { None };
         Ticked { feedback, again: busy || self.law.recovers(self.n3) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::LinkSignals;
+    use super::*;
+    use crate::keys::ChannelKey;
+
+    const T: Instant = Instant::ZERO;
+
+    /// A middle relay's control that has received as many cells as it may.
+    fn middle(config: N23Config) -> N23 {
+        let mut control = N23::new(config);
+        for side in [Side::Before, Side::After] {
+            let agreed = config.offer(false);
+            let (direction, channel) = (Direction::Forward, ChannelKey(0));
+            control.on_neighbour(Neighbour { side, direction, channel, agreed });
+        }
+        (0..config.n2 + config.n3).for_each(|_| control.on_received(T).unwrap());
+        control
+    }
+
+    fn adaptive() -> N23Config {
+        let law = LawConfig::Exponential(ExponentialConfig::default());
+        let adapt = Some(AdaptConfig { interval: Duration::from_millis(100), kernel: false, law });
+        N23Config { adapt, ..N23Config::default() }
+    }
+
+    fn slow(queue: u64, delay: u64) -> HopSignals {
+        let link = LinkSignals { delay: Duration::from_millis(delay), ..LinkSignals::default() };
+        HopSignals { queue: Cells::new(queue), link }
+    }
+
+    #[test]
+    fn every_n2nd_cell_that_came_and_left_brings_a_credit_and_own_ones_do_not() {
+        let mut control = middle(N23Config { n2: 3, n3: 5, ..N23Config::default() });
+        let mut told = |source| control.on_sent(T, source).map(|credit| (credit.forwarded, credit.allowance));
+        let sources = [Source::Before, Source::Here, Source::Before, Source::Before, Source::Here];
+        assert_eq!(sources.map(&mut told), [None, None, None, Some((3, 8)), None]);
+        assert_eq!([Source::Before; 3].map(told), [None, None, Some((6, 8))]);
+        assert_eq!(control.credit(), Cells::ZERO, "own cells use it, too");
+    }
+
+    #[test]
+    fn an_n3_that_fell_by_n2_is_told_at_once_and_a_little_less_with_the_next_credit() {
+        let mut control = middle(adaptive());
+        (0..4).for_each(|_| assert_eq!(control.on_sent(T, Source::Before), None));
+        // 500 e^(-2) = 67
+        let credit = control.on_tick(T, slow(506, 100)).feedback.expect("it fell by far");
+        assert_eq!((credit.forwarded, credit.allowance), (4, 110));
+        assert_eq!(
+            control.on_tick(T, slow(506, 100)),
+            Ticked { feedback: None, again: true },
+            "it is the least"
+        );
+        // It grows by one at each tick, which can wait, and falls by less than N2, which can, too.
+        (0..9).for_each(|_| assert_eq!(control.on_tick(T, slow(506, 0)).feedback, None));
+        assert_eq!(control.on_tick(T, slow(506, 21)).feedback, None);
+        let credits: Vec<_> = (0..10).filter_map(|_| control.on_sent(T, Source::Before)).collect();
+        assert_eq!(
+            credits.iter().map(|credit| (credit.forwarded, credit.allowance)).collect::<Vec<_>>(),
+            [(14, 110)]
+        );
+    }
+
+    #[test]
+    fn an_idle_circuit_says_nothing_until_it_is_used() {
+        let mut control = middle(adaptive());
+        assert_eq!(control.on_tick(T, slow(0, 100)), Ticked { feedback: None, again: true });
+        (0..10).for_each(|_| _ = control.on_sent(T, Source::Before));
+        let told = control.before.map(|grant| grant.allowance());
+        assert_eq!(told, Some(110), "the next credit says it");
+        for tick in 1..=401 {
+            let again = control.on_tick(T, slow(0, 0)).again;
+            assert_eq!(again, tick < 400, "after forty seconds it is as it was: {tick}");
+        }
     }
 }

@@ -1,0 +1,435 @@
+//! N23 on a path (G-20 to G-25): queues are bounded, everything arrives, whoever knows it and whoever does not.
+
+use super::cell::TestCell;
+use super::host::Side;
+use super::util::{Link, Net};
+use crate::cell::{Cell, CircId, Command};
+use crate::config::Limits;
+use crate::edge_control::{EdgeControlConfig, Ends, VegasConfig, WindowsConfig};
+use crate::hop_control::{
+    AdaptConfig, CreditPath, ExponentialConfig, Feedback, HopControlConfig, Kung94Config, LawConfig,
+    N23Config,
+};
+use crate::{CircuitIndex, Direction, RelayConfig, Violation};
+use penstock_units::{DataRate, Duration, Seed};
+use proptest::prelude::*;
+use std::num::NonZeroU32;
+
+fn windows(ends: Ends) -> EdgeControlConfig {
+    EdgeControlConfig::Windows(WindowsConfig { ends, ..WindowsConfig::default() })
+}
+
+fn credits(n23: N23Config, ends: Ends) -> RelayConfig {
+    RelayConfig {
+        hop_control: HopControlConfig::N23(n23),
+        edge_control: windows(ends),
+        ..RelayConfig::default()
+    }
+}
+
+fn constant(n2: u32, n3: u32) -> N23Config {
+    N23Config { n2, n3, ..N23Config::default() }
+}
+
+fn adaptive(law: LawConfig) -> N23Config {
+    let adapt = AdaptConfig { interval: Duration::from_millis(100), kernel: false, law };
+    N23Config { adapt: Some(adapt), ..N23Config::default() }
+}
+
+fn exponential() -> N23Config {
+    adaptive(LawConfig::Exponential(ExponentialConfig::default()))
+}
+
+/// A link that is slow, with a small buffer before it.
+fn slow(kib: u64) -> Link {
+    Link { rate: DataRate::kib(kib), send_buffer: 4 << 10, ..Link::default() }
+}
+
+/// Whether windows limit the circuit at the client and at the exit.
+fn are_limited(net: &Net, circuit: CircuitIndex) -> [bool; 2] {
+    let exit = net.circuit_at(0, circuit, 3).expect("the circuit is there");
+    [(0, circuit), (3, exit)].map(|(node, circuit)| net.nodes[node].relay.circuit_window(circuit).is_some())
+}
+
+fn credits_made(net: &Net) -> [u64; 4] {
+    [0, 1, 2, 3].map(|node| net.nodes[node].relay.counters().credits)
+}
+
+fn assert_nothing_closed(net: &Net) {
+    assert!(net.nodes.iter().all(|node| node.closed.is_empty()), "no circuit is closed");
+}
+
+/// D-51 and G-24: every subset of client, entry, middle and exit knows N23 and wants no windows.
+#[test]
+fn every_half_upgraded_path_carries_bulk_and_web_both_ways() {
+    for subset in 0u32..16 {
+        for active in [true, false] {
+            let speaks = |node: usize| subset >> node & 1 == 1;
+            let mut net = Net::path(3, &RelayConfig::default());
+            for node in (0..4).filter(|node| speaks(*node)) {
+                net.configure(node, credits(N23Config { active, ..constant(20, 70) }, Ends::Ignored));
+            }
+            net.set_link(1, 2, slow(60));
+            let circuit = net.build(0, &[1, 2, 3]);
+            net.transfer(0, circuit, 300_000, 150_000);
+            for page in [10_000, 20_000] {
+                let page = net.transfer(0, circuit, page, 500);
+                net.drive_until(|net| net.at(page).is_complete());
+            }
+            let limited = are_limited(&net, circuit);
+            net.drive();
+            assert!((0..net.transfers()).all(|at| net.at(at).is_complete()), "{subset:04b}, {active}");
+            assert_nothing_closed(&net);
+            // Windows are off if, and only if, everyone knows it and the consensus says so.
+            assert_eq!(limited, [subset != 15 || !active; 2], "{subset:04b}, {active}");
+            // A hop has credits if both its nodes know them: each gives some for one of the two directions.
+            let credits = credits_made(&net);
+            for node in 0..4 {
+                let beside = |other: usize| active && speaks(node) && speaks(other);
+                let expected = node > 0 && beside(node - 1) || node < 3 && beside(node + 1);
+                assert_eq!(credits[node] > 0, expected, "{subset:04b}, {active}: {credits:?}");
+            }
+        }
+    }
+}
+
+/// Vegas beside credits, and windows beside credits, where ends do not agree.
+#[test]
+fn credits_stand_beside_any_edge_control() {
+    let vegas = EdgeControlConfig::Vegas(VegasConfig::default());
+    for (client, exit) in [
+        (vegas.clone(), vegas.clone()),
+        (vegas, windows(Ends::Ignored)),
+        (windows(Ends::Enforced), windows(Ends::Ignored)),
+        (windows(Ends::Suppressed), windows(Ends::Enforced)),
+    ] {
+        let base = credits(constant(10, 30), Ends::Enforced);
+        let mut net = Net::path(3, &base);
+        net.configure(0, RelayConfig { edge_control: client, ..base.clone() });
+        net.configure(3, RelayConfig { edge_control: exit, ..base });
+        net.set_link(1, 2, slow(60));
+        let circuit = net.build(0, &[1, 2, 3]);
+        let transfers = [0; 2].map(|_| net.transfer(0, circuit, 300_000, 150_000));
+        assert!(net.drive_until(|net| net.at(transfers[0]).download.received > 50_000));
+        assert_eq!(are_limited(&net, circuit), [true; 2]);
+        net.drive();
+        assert!(transfers.iter().all(|at| net.at(*at).is_complete()));
+        assert_nothing_closed(&net);
+    }
+}
+
+#[test]
+fn a_client_that_takes_no_part_has_no_credits_and_no_windows() {
+    for who in 0..2 {
+        let mut net = Net::path(3, &credits(constant(10, 30), Ends::Suppressed));
+        let alone = N23Config { with_clients: false, ..constant(10, 30) };
+        net.configure(who, credits(alone, Ends::Suppressed));
+        net.set_link(0, 1, slow(60));
+        let circuit = net.build(0, &[1, 2, 3]);
+        let transfer = net.transfer(0, circuit, 200_000, 100_000);
+        assert!(net.drive_until(|net| net.at(transfer).download.received > 50_000));
+        assert_eq!(are_limited(&net, circuit), [false; 2]);
+        net.stall(transfer, Side::Client, true);
+        net.drive();
+        let packaged = net.nodes[3].relay.counters().data_packaged;
+        assert_eq!(
+            packaged,
+            200_000u64.div_ceil(498),
+            "nothing stops what goes to a client that does not read"
+        );
+        net.stall(transfer, Side::Client, false);
+        net.drive();
+        assert!(net.at(transfer).is_complete());
+        let [client, entry, _, exit] = credits_made(&net);
+        assert!(client == 0 && entry > 0 && exit > 0);
+        assert!((1..=2).all(|node| net.nodes[node].peak_queue[1] <= 40));
+    }
+}
+
+/// G-23, on a hop whose round trip is all that limits.
+#[test]
+fn a_hop_carries_a_credits_worth_in_a_round_trip() {
+    for (n2, n3) in [(10, 90), (20, 60), (5, 20)] {
+        let mut net = Net::path(3, &credits(constant(n2, n3), Ends::Suppressed));
+        let latency = Duration::from_millis(100);
+        net.link.latency = Duration::from_millis(1);
+        net.set_link(2, 3, Link { latency, ..Link::default() });
+        let circuit = net.build(0, &[1, 2, 3]);
+        let transfer = net.transfer(0, circuit, 100_000_000, 0);
+        net.drive_for(Duration::from_secs(5));
+        let before = net.at(transfer).download.received;
+        net.drive_for(Duration::from_secs(20));
+        let cells = (net.at(transfer).download.received - before) / 498;
+        let cell = 512.0 / (10.0 * 1024.0 * 1024.0);
+        let bound = 20.0 * f64::from(n2 + n3) / (0.2 + f64::from(n2) * cell);
+        let share = cells as f64 / bound;
+        assert!((0.9..=1.005).contains(&share), "{n2}/{n3}: {cells} cells of {bound:.0}");
+    }
+}
+
+/// What waits of a circuit beside DATA at the edge: a CONNECTED, or an END from outside, of each stream.
+fn assert_bounded(net: &Net, bound: u64, streams: u64) {
+    for node in 0..4 {
+        let more = if node == 0 || node == 3 { streams } else { 0 };
+        let peak = net.nodes[node].peak_queue;
+        assert!(peak.iter().all(|cells| *cells <= bound + more), "{peak:?} at node {node}, {bound} allowed");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// G-20 by the assertions in the core, G-21, G-22 and G-24: behind any bottleneck, with sinks that stall.
+    #[test]
+    fn queues_keep_the_bound_and_everything_arrives(
+        seed in any::<u64>(),
+        n2 in 1u32..=50,
+        n3 in 0u32..=500,
+        bottleneck in 0usize..4,
+        circuit_path in any::<bool>(),
+        stalls in proptest::collection::vec((0usize..4, any::<bool>(), any::<bool>(), 1u64..600), 0..12),
+    ) {
+        let credit_path = if circuit_path { CreditPath::Circuit } else { CreditPath::Link };
+        let mut net = Net::path(3, &credits(N23Config { credit_path, ..constant(n2, n3) }, Ends::Ignored));
+        net.shuffle = Some(Seed(seed).stream("ready"));
+        if bottleneck < 3 {
+            net.set_link(bottleneck, bottleneck + 1, slow(100));
+        }
+        let circuits = [0; 2].map(|_| net.build(0, &[1, 2, 3]));
+        let transfers = [0, 1, 0, 1].map(|which| net.transfer(0, circuits[which], 120_000, 60_000));
+        for (which, server, stalled, millis) in stalls {
+            let side = if server { Side::Server } else { Side::Client };
+            net.stall(transfers[which], side, stalled);
+            net.drive_for(Duration::from_millis(millis));
+        }
+        for transfer in transfers {
+            [Side::Client, Side::Server].into_iter().for_each(|side| net.stall(transfer, side, false));
+        }
+        net.drive();
+        prop_assert!(transfers.iter().all(|at| net.at(*at).is_complete()));
+        assert_nothing_closed(&net);
+        // In a circuit's queue credits wait beside the cells: no more than there can be unheard.
+        let beside = if circuit_path { u64::from((n2 + n3) / n2) } else { 0 };
+        let streams = 2 + beside;
+        if !circuit_path {
+            assert_bounded(&net, u64::from(n2 + n3), streams);
+        }
+        for node in 0..4 {
+            let peak = net.nodes[node].peak_queue;
+            prop_assert!(peak.iter().all(|cells| *cells <= u64::from(n2 + n3) + streams), "{:?}", peak);
+        }
+        // The client's credits for downloads: one for each N2 cells of each circuit.
+        let cells = 2 * 120_000u64.div_ceil(498) + 2 * (1 + 2 * 2) + 60_000 / 498;
+        let made = credits_made(&net)[0];
+        prop_assert!(made <= 2 * cells / u64::from(n2) + 2, "{} credits", made);
+    }
+
+    /// Nothing is stuck, lost or killed while N3 moves, and it comes to rest where it may.
+    #[test]
+    fn everything_arrives_while_n3_adapts(
+        seed in any::<u64>(),
+        pool in any::<bool>(),
+        kernel in any::<bool>(),
+        n2 in 1u32..=50,
+        bottleneck in 0usize..4,
+        stalls in proptest::collection::vec((0usize..3, any::<bool>(), any::<bool>(), 1u64..900), 0..8),
+    ) {
+        let law = match pool {
+            true => LawConfig::Kung94(Kung94Config::default()),
+            false => LawConfig::Exponential(ExponentialConfig::default()),
+        };
+        let mut n23 = N23Config { n2, ..adaptive(law) };
+        n23.adapt.as_mut().expect("it is adaptive").kernel = kernel;
+        let mut net = Net::path(3, &credits(n23, Ends::Ignored));
+        net.shuffle = Some(Seed(seed).stream("ready"));
+        if bottleneck < 3 {
+            net.set_link(bottleneck, bottleneck + 1, slow(100));
+        }
+        let circuits = [0; 2].map(|_| net.build(0, &[1, 2, 3]));
+        let transfers = [0, 1, 0].map(|which| net.transfer(0, circuits[which], 250_000, 100_000));
+        for (which, server, stalled, millis) in stalls {
+            let side = if server { Side::Server } else { Side::Client };
+            net.stall(transfers[which], side, stalled);
+            net.drive_for(Duration::from_millis(millis));
+        }
+        for transfer in transfers {
+            [Side::Client, Side::Server].into_iter().for_each(|side| net.stall(transfer, side, false));
+        }
+        // It ends, so all timers stop.
+        net.drive();
+        prop_assert!(transfers.iter().all(|at| net.at(*at).is_complete()));
+        assert_nothing_closed(&net);
+        assert_bounded(&net, u64::from(n2) + 500, 2);
+    }
+}
+
+/// G-25: who does not read stops who sends, and goes on where it stopped.
+#[test]
+fn a_sink_that_stalls_freezes_the_source() {
+    let (n2, n3) = (20, 70);
+    for upload in [false, true] {
+        let mut net = Net::path(3, &credits(constant(n2, n3), Ends::Suppressed));
+        let circuit = net.build(0, &[1, 2, 3]);
+        let (bytes, side) = (10_000_000, if upload { Side::Server } else { Side::Client });
+        let transfer = net.transfer(0, circuit, u64::from(!upload) * bytes, u64::from(upload) * bytes);
+        net.drive_for(Duration::from_secs(1));
+        net.stall(transfer, side, true);
+        net.drive();
+        let frozen = |net: &Net| {
+            let (client, exit) = (net.nodes[0].relay.counters(), net.nodes[3].relay.counters());
+            let (source, at) = (if upload { client } else { exit }, net.at(transfer));
+            let received = if upload { at.upload.received } else { at.download.received };
+            source.data_packaged - received / 498
+        };
+        // Three hops, and the queue of the source; each hop keeps less than N2 to itself.
+        let bound = 4 * u64::from(n2 + n3);
+        let least = bound - 3 * u64::from(n2 - 1) - 1;
+        assert!((least..=bound).contains(&frozen(&net)), "{} of {bound} cells", frozen(&net));
+        net.stall(transfer, side, false);
+        net.drive();
+        assert!(net.at(transfer).is_complete());
+    }
+}
+
+/// A download goes on while an upload of the same circuit stands still, and its SENDMEs fill no queue.
+#[test]
+fn sendmes_that_nobody_heeds_do_not_pile_up() {
+    let limits = Limits { circuit_queue: 60, ..Limits::default() };
+    for authenticated_sendmes in [false, true] {
+        let config =
+            RelayConfig { limits, authenticated_sendmes, ..credits(constant(10, 30), Ends::Ignored) };
+        let mut net = Net::path(3, &config);
+        let circuit = net.build(0, &[1, 2, 3]);
+        let upload = net.transfer(0, circuit, 0, 1_000_000);
+        net.stall(upload, Side::Server, true);
+        let download = net.transfer(0, circuit, 4_000_000, 0);
+        net.drive();
+        assert_eq!(net.at(download).download.received, 4_000_000);
+        assert!(net.at(upload).upload.received == 0 && net.nodes[0].peak_queue[0] >= 40, "it stood still");
+        net.stall(upload, Side::Server, false);
+        net.drive();
+        assert!(net.at(upload).is_complete());
+        assert_nothing_closed(&net);
+        assert_eq!(net.nodes[0].relay.counters().sendmes, 0, "there was never room for one");
+        let another = net.transfer(0, circuit, 498 * 1000, 0);
+        net.drive();
+        assert!(net.at(another).is_complete());
+        assert_eq!(net.nodes[0].relay.counters().sendmes, 10);
+    }
+}
+
+#[test]
+fn n3_falls_when_cells_wait_in_the_output_buffer_and_recovers_later() {
+    for (kernel, send_buffer, falls) in
+        [(false, 4 << 10, true), (false, 64 << 10, false), (true, 64 << 10, true)]
+    {
+        let mut n23 = exponential();
+        n23.adapt.as_mut().expect("it is adaptive").kernel = kernel;
+        let mut net = Net::path(3, &credits(n23, Ends::Suppressed));
+        // Cells wait for 0.3 s in what is before the link: the output buffer, or a kernel that takes them at once.
+        net.set_link(2, 3, Link { rate: DataRate::kib(100), send_buffer, ..Link::default() });
+        if send_buffer > 4 << 10 {
+            // Whatever there is fits into the kernel: a window of 100 cells.
+            let edge_control =
+                EdgeControlConfig::Windows(WindowsConfig { circuit_window: 100, ..WindowsConfig::default() });
+            net.configure(3, RelayConfig { edge_control, ..credits(n23, Ends::Suppressed) });
+        }
+        let circuit = net.build(0, &[1, 2, 3]);
+        let transfer = net.transfer(0, circuit, 1_000_000, 0);
+        net.drive_for(Duration::from_secs(1));
+        let exit = net.circuit_at(0, circuit, 3).expect("the circuit is there");
+        let limit = |net: &Net| net.nodes[3].relay.edge_queue_limit(exit, Direction::Backward);
+        assert_eq!(limit(&net).map(|cells| cells.get() < 200), Some(falls), "{:?}", limit(&net));
+        net.drive_for(Duration::from_secs(3));
+        assert!(!net.at(transfer).is_complete());
+        net.nodes[3].peak_queue = [0; 2];
+        net.drive_for(Duration::from_secs(2));
+        assert!(!falls || net.nodes[3].peak_queue[1] <= 120, "{:?}", net.nodes[3].peak_queue);
+        net.drive();
+        assert!(net.at(transfer).is_complete());
+        assert_eq!(limit(&net).map(|cells| cells.get()), Some(510), "after forty seconds of peace");
+        assert_eq!(net.nodes[3].relay.poll_timeout(), None, "and then nobody asks for more time");
+    }
+}
+
+#[test]
+fn a_relay_whose_next_channel_is_slow_soon_holds_less() {
+    let mut net = Net::path(3, &credits(exponential(), Ends::Suppressed));
+    net.set_link(1, 2, slow(60));
+    let circuit = net.build(0, &[1, 2, 3]);
+    let transfer = net.transfer(0, circuit, 3_000_000, 0);
+    net.drive_for(Duration::from_secs(1));
+    // 510 cells were let come at first; now the middle keeps no more than 110 of them.
+    let middle = net.circuit_at(0, circuit, 2).expect("the circuit is there");
+    let waiting =
+        |net: &Net| net.nodes[2].relay.circuit_queue(middle, Direction::Backward).expect("it is there");
+    let first = waiting(&net).get();
+    net.drive_for(Duration::from_secs(4));
+    let later = waiting(&net).get();
+    assert!(first > 300 && later <= 120, "{first}, then {later} cells");
+    net.drive();
+    assert!(net.at(transfer).is_complete());
+}
+
+#[test]
+fn a_circuit_that_is_closed_in_the_middle_leaves_nothing_behind() {
+    for node in 0..4 {
+        let mut net = Net::path(3, &credits(exponential(), Ends::Ignored));
+        net.set_link(1, 2, slow(60));
+        let circuits = [0; 2].map(|_| net.build(0, &[1, 2, 3]));
+        net.transfer(0, circuits[0], 3_000_000, 1_000_000);
+        let other = net.transfer(0, circuits[1], 300_000, 100_000);
+        net.drive_for(Duration::from_secs(2));
+        let there = net.circuit_at(0, circuits[0], node).expect("the circuit is there");
+        net.call(node, |relay, now, host| relay.close_circuit(now, there, host));
+        net.drive();
+        assert!(net.at(other).is_complete(), "credits for a circuit that is gone disturb nobody");
+        for node in &net.nodes {
+            assert_eq!(node.relay.population()[1], 1);
+            assert_eq!((node.relay.queued().get(), node.relay.outbuf_cells().get()), (0, 0));
+        }
+    }
+}
+
+/// A neighbour that gives too much credit, or uses more than it has, loses the circuit, and nobody else does.
+#[test]
+fn a_neighbour_that_cheats_loses_the_circuit() {
+    let forged = |forwarded, allowance| {
+        move |id| {
+            let direction = Direction::Backward;
+            vec![TestCell::feedback(id, Feedback { direction, forwarded, allowance })]
+        }
+    };
+    let flood = |id| (0..200).map(|_| TestCell::malformed(id, Command::Relay)).collect();
+    assert_eq!(cheat(forged(1_000_000, 40)), Some((3, Violation::ForgedCredit)));
+    assert_eq!(cheat(flood), Some((2, Violation::CreditExceeded)));
+    // What is old, or true, harms nobody; nor does what is said of a circuit that is not there.
+    assert_eq!(cheat(forged(u32::MAX, 40)), None);
+    assert_eq!(cheat(|_| vec![TestCell::feedback(CircId(NonZeroU32::MAX), NOTHING)]), None);
+}
+
+const NOTHING: Feedback = Feedback { direction: Direction::Backward, forwarded: 9, allowance: 9 };
+
+/// What comes of cells between middle and exit that one of them did not send: to the exit, if they are feedback, or
+/// from it. They are made from the circuit's id on that channel.
+fn cheat(cells: impl Fn(CircId) -> Vec<TestCell>) -> Option<(usize, Violation)> {
+    let mut net = Net::path(3, &credits(constant(10, 30), Ends::Suppressed));
+    net.set_link(1, 2, slow(60));
+    let circuits = [0; 2].map(|_| net.build(0, &[1, 2, 3]));
+    let transfers = circuits.map(|circuit| net.transfer(0, circuit, 200_000, 0));
+    net.drive_for(Duration::from_millis(500));
+    let exit = net.circuit_at(0, circuits[0], 3).expect("the circuit is there");
+    let (_, id) = net.nodes[3].relay.leg(exit, Direction::Backward).expect("it has a leg");
+    for cell in cells(id) {
+        let (from, to) = if cell.command() == Command::Feedback { (2, 3) } else { (3, 2) };
+        net.inject(from, to, cell);
+    }
+    net.drive();
+    assert!(net.at(transfers[1]).is_complete(), "the other circuit is not disturbed");
+    let closed = (0..4).flat_map(|node| net.nodes[node].closed.iter().map(move |(_, why)| (node, *why)));
+    let mut reasons = closed.filter_map(|(node, why)| Some((node, why?)));
+    let reason = reasons.next();
+    assert_eq!(reasons.next(), None);
+    assert_eq!(net.at(transfers[0]).is_complete(), reason.is_none());
+    reason
+}
