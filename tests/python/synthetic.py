@@ -122,7 +122,7 @@ def _relay() -> dict[str, object]:
     return {
         "relay": "middle", "position": "middle", "t_s": 1.0, "read_bytes": 131_072, "written_bytes": 131_072,
         "circuit_queue_cells": 0, "outbuf_bytes": 0, "kernel_out_bytes": 0, "throttled_conns": 0, "bound_by": "link",
-        "written_cells": 21_000, "credits": 1_000,
+        "written_cells": 21_000, "credits": 1_000, "longest_queue_cells": 90,
     }  # fmt: skip
 
 

@@ -172,6 +172,8 @@ pub struct RelayRow {
     pub written_cells: u64,
     /// Credits of N23 made during the interval [cell].
     pub credits: u64,
+    /// The longest that any circuit's queue was, in one direction, since the run began [cell].
+    pub longest_queue_cells: u64,
 }
 
 /// A traced circuit at one hop, at one moment; or a download without Tor at its server.

@@ -133,6 +133,7 @@ pub(crate) mod tests {
                 bound_by: None,
                 written_cells: 6,
                 credits: 7,
+                longest_queue_cells: 90,
             }],
             circuits: vec![CircuitRow {
                 circuit: Some(7),
@@ -194,7 +195,7 @@ pub(crate) mod tests {
             (
                 "relays",
                 "relay: \"m\", position: \"middle\", t_s: 1.0, read_bytes: 1, written_bytes: 2, \
-                 circuit_queue_cells: 3, outbuf_bytes: 4, kernel_out_bytes: 5, throttled_conns: 0, bound_by: null, written_cells: 6, credits: 7",
+                 circuit_queue_cells: 3, outbuf_bytes: 4, kernel_out_bytes: 5, throttled_conns: 0, bound_by: null, written_cells: 6, credits: 7, longest_queue_cells: 90",
             ),
             (
                 "circuits",

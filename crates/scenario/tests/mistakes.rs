@@ -223,6 +223,24 @@ mistakes! {
     a_burst_below_what_a_wait_brings_is_refused:
         "[relays.middle]" => "[relays.middle]\nbandwidth_rate = \"1 MiB/s\"\nbandwidth_burst = \"64 KiB\"\nrefill = \"16 ms\"\nrefill_unblock = \"100 ms\"",
         "x.toml:16: relays.middle.bandwidth_burst: \"64 KiB\" is less than one refill brings: \"1 MiB/s\" in \"100 ms\"; it must be at least \"104857 B\"";
+    credits_that_say_nothing_are_refused:
+        "[relays.middle]" => "[relays.middle]\nhop_control = { kind = \"n23\", n2 = 0 }",
+        "x.toml:15: relays.middle.hop_control.n2: 0 is out of range; it must be a whole number [cell] from 1 to 100000";
+    an_adaptive_n3_that_starts_out_of_its_range_is_refused:
+        "[relays.middle]" => "[relays.middle]\nhop_control = { kind = \"n23\", n3 = 70, adapt = { law = \"exponential\" } }",
+        "x.toml:15: relays.middle.hop_control.n3: 70 is what an adaptive N3 starts at; it must be from 100 to 500 cells";
+    credits_for_more_than_a_queue_may_hold_are_refused:
+        "[relays.middle]" => "[relays.middle]\nhop_control = { kind = \"n23\", n2 = 10, n3 = 2491 }",
+        "x.toml:15: relays.middle.hop_control.n3: a circuit's queue may hold 2501 cells, N2 and the greatest N3, and is closed at circuit_queue_most, 2500; that must be as many at least";
+    a_key_of_another_law_is_refused:
+        "[relays.middle]" => "[relays.middle]\nhop_control = { kind = \"n23\", adapt = { law = \"kung94\", step = 3 } }",
+        "x.toml:15: relays.middle.hop_control.adapt.step: the law \"kung94\" has no step; leave it out";
+    an_unknown_law_is_refused_with_the_known_ones:
+        "[relays.middle]" => "[relays.middle]\nhop_control = { kind = \"n23\", adapt = { law = \"halving\" } }",
+        "x.toml:15: relays.middle.hop_control.adapt.law: \"halving\" is unknown; it must be one of exponential, kung94";
+    ends_that_are_neither_are_refused:
+        "circuit_window = 1000 }" => "circuit_window = 1000, ends = \"off\" }",
+        "x.toml:12: relay.edge_control.ends: \"off\" is unknown; it must be one of enforced, ignored, suppressed";
     a_missing_key_is_refused:
         "duration = \"10 min\"\n" => "",
         "x.toml:3: run.duration: this key is missing; it must be a duration with its unit, like \"80 ms\"";

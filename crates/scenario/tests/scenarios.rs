@@ -2,7 +2,10 @@
 
 use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig, PriorityClass};
 use penstock_core::config::{Bandwidth, EdgeQueue, Limits, Refill, RelayConfig};
-use penstock_core::edge_control::{EdgeControlConfig, VegasConfig};
+use penstock_core::edge_control::{EdgeControlConfig, Ends, VegasConfig};
+use penstock_core::hop_control::{
+    AdaptConfig, CreditPath, ExponentialConfig, HopControlConfig, Kung94Config, LawConfig, N23Config,
+};
 use penstock_core::scheduler::{
     GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
 };
@@ -769,4 +772,46 @@ fn what_a_point_sets_need_not_fit_variants_that_take_no_part() {
     let points = [Point { name: "0.5".to_owned(), sets: vec!["relay.edge_control.alpha=0.5".to_owned()] }];
     assert!(Document::sweep(&text, "x.toml", &[], &[], &points).is_err());
     Document::sweep(&text, "x.toml", &[], &["dynamic".to_owned()], &points).unwrap();
+}
+
+#[test]
+fn credits_are_what_each_node_says_and_the_consensus_decides_whether_they_are_used() {
+    let n23 = |config: &RelayConfig| match config.hop_control {
+        HopControlConfig::N23(config) => Some(config),
+        _ => None,
+    };
+    let text = "
+        [relay]
+        hop_control = { kind = 'n23', n2 = 20, n3 = 120, credit_path = 'circuit', adapt = { step = 5, kernel = true } }
+        edge_control = { kind = 'windows', ends = 'suppressed' }
+        [relays.d]
+        hop_control = { kind = 'n23', client_participates = false, adapt = { law = 'kung94', pool = 900, interval = '1 s' } }
+        [client]
+        hop_control = 'n23'
+    ";
+    for active in [true, false] {
+        let sets = [format!("network.consensus_n23={active}")];
+        let document = Document::parse(&format!("{SMALL}{text}"), "x.toml", &sets).unwrap();
+        let scenario = document.scenario("default").unwrap();
+        let law = LawConfig::Exponential(ExponentialConfig { step: 5, ..ExponentialConfig::default() });
+        let adapt = AdaptConfig { kernel: true, law, ..AdaptConfig::default() };
+        let credit_path = CreditPath::Circuit;
+        let expected =
+            N23Config { n2: 20, n3: 120, adapt: Some(adapt), credit_path, active, ..N23Config::default() };
+        assert_eq!(n23(&scenario.relays[0].config), Some(expected));
+        let law = LawConfig::Kung94(Kung94Config { pool: 900 });
+        let adapt = AdaptConfig { interval: Duration::from_secs(1), law, kernel: false };
+        let expected = N23Config { adapt: Some(adapt), with_clients: false, active, ..N23Config::default() };
+        assert_eq!(n23(&scenario.relays[3].config), Some(expected));
+        let client = &scenario.clients[0].config;
+        assert_eq!(n23(client), Some(N23Config { active, ..N23Config::default() }));
+        let ends = [&scenario.relays[0].config, client].map(|config| match config.edge_control {
+            EdgeControlConfig::Windows(windows) => windows.ends,
+            _ => panic!("{config:?}"),
+        });
+        assert_eq!(ends, [Ends::Suppressed, Ends::Enforced]);
+        let again = Document::parse(&document.resolved_toml("default").unwrap(), "again.toml", &[]).unwrap();
+        assert_eq!(format!("{:?}", again.scenario("default").unwrap()), format!("{scenario:?}"));
+    }
+    assert_eq!(n23(&small("", &[]).relays[0].config), None);
 }

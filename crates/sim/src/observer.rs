@@ -133,6 +133,7 @@ impl Observer {
             bound_by: sample.bound.map(|bound| bound.name().into()),
             written_cells: sample.after.sent - sample.before.sent,
             credits: sample.after.credits - sample.before.credits,
+            longest_queue_cells: sample.after.longest_queue,
         });
     }
 

@@ -828,7 +828,7 @@ impl World<'_> {
             packets: self.net.delivered,
             cells: nodes.iter().map(|node| node.counters.sent).sum(),
             data_cells: nodes.iter().map(|node| node.counters.data_delivered).sum(),
-            sendmes: nodes.iter().map(|node| node.counters.sendmes + node.counters.stream_sendmes).sum(),
+            sendmes: nodes.iter().map(|node| node.counters.all_sendmes()).sum(),
             ..RunStats::default()
         };
         let tables = self.observer.into_tables(self.net.tracker.rows());

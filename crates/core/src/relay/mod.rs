@@ -291,6 +291,13 @@ impl<C: Cell> Relay<C> {
 }
 
 /// What instruments may see.
+impl Counters {
+    /// SENDMEs of circuits and streams made here.
+    pub fn all_sendmes(&self) -> u64 {
+        self.sendmes + self.stream_sendmes
+    }
+}
+
 impl<C: Cell> Relay<C> {
     /// Counts since the start.
     pub fn counters(&self) -> Counters {

@@ -36,7 +36,7 @@ pub(super) fn paths() -> [Column<PathRow>; 7] {
 }
 
 /// One row per relay and interval.
-pub(super) fn relays() -> [Column<RelayRow>; 12] {
+pub(super) fn relays() -> [Column<RelayRow>; 13] {
     [
         Column("relay", Value::Text(|row| &row.relay)),
         Column("position", Value::Text(|row| row.position.as_str())),
@@ -50,6 +50,7 @@ pub(super) fn relays() -> [Column<RelayRow>; 12] {
         Column("bound_by", Value::MaybeText(|row| row.bound_by.as_deref())),
         Column("written_cells", Value::Count(|row| row.written_cells)),
         Column("credits", Value::Count(|row| row.credits)),
+        Column("longest_queue_cells", Value::Count(|row| row.longest_queue_cells)),
     ]
 }
 

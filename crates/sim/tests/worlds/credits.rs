@@ -10,9 +10,13 @@ const HOPS: [(Position, &str); 3] =
 
 /// Credits at every hop, and ends as `ends` says.
 fn credits(n2: u32, n3: u32, ends: &str) -> Lab {
+    credits_of(&["relay", "client"], n2, n3, ends)
+}
+
+fn credits_of(who: &[&str], n2: u32, n3: u32, ends: &str) -> Lab {
     let hop_control = format!("{{ kind = 'n23', n2 = {n2}, n3 = {n3} }}");
     let edge_control = format!("{{ kind = 'windows', ends = '{ends}' }}");
-    ["relay", "client"].iter().fold(Lab::path(), |lab, nodes| {
+    who.iter().fold(Lab::path(), |lab, nodes| {
         lab.set(&format!("{nodes}.hop_control"), &hop_control)
             .set(&format!("{nodes}.edge_control"), &edge_control)
     })
@@ -72,4 +76,77 @@ fn a_network_whose_consensus_says_no_is_one_without_credits() {
     let off = with(credits(20, 70, "ignored").set("network.consensus_n23", "false"));
     assert_eq!(off, with(Lab::path()));
     assert_ne!(off, with(credits(20, 70, "ignored")));
+}
+
+/// DefenestraTor section 5.1: one SENDME for 100 cells of a circuit and one for 50 of a stream, 3 % in all.
+#[test]
+fn stock_acknowledges_three_cells_of_a_hundred() {
+    let outcome = Lab::bulk_alone().run(1);
+    let counters = node(&outcome, "bulk").counters;
+    let share = counters.all_sendmes() as f64 / counters.data_delivered as f64;
+    assert!((0.027..=0.03).contains(&share), "{share}");
+    let ignored = credits(10, 500, "ignored").run(1);
+    let counters = node(&ignored, "bulk").counters;
+    let share = counters.all_sendmes() as f64 / counters.data_delivered as f64;
+    assert!((0.027..=0.03).contains(&share), "who ignores them costs as much: {share}");
+}
+
+/// Circuits without credit are nobody's turn: the bound holds and downloads go on under any order.
+#[test]
+fn credits_go_with_every_policy_and_scheduler() {
+    for policy in ["'round-robin'", "'ewma'", "{ kind = 'ewma', form = 'tick' }"] {
+        for scheduler in ["'vanilla'", "'global'", "'kist'", "'kist-deployed'", "'kist-lite'"] {
+            let outcome = credits(20, 70, "ignored")
+                .set("relay.circuit_policy", policy)
+                .set("relay.scheduler", scheduler)
+                .set("run.duration", "20 s")
+                .run(1);
+            assert_conserved(&outcome);
+            for (hop, name) in HOPS {
+                let longest = longest_queue(&outcome, "bulk", hop);
+                assert!(longest <= 90, "{policy}, {scheduler}: {longest} cells at the {name}");
+            }
+            assert!(complete(&outcome, "web").len() > 5 && !complete(&outcome, "bulk").is_empty());
+        }
+    }
+}
+
+/// Before a slow link cells wait in output buffers, and N3 falls.
+#[test]
+fn an_adaptive_n3_shortens_the_queue_before_a_bottleneck() {
+    let queue_at_exit = |adapt: &str| {
+        let lab = credits(10, 500, "ignored").set("relay.hop_control.adapt", adapt);
+        let outcome = lab.run(1);
+        assert_conserved(&outcome);
+        assert!(complete(&outcome, "bulk").len() > 3 && complete(&outcome, "web").len() > 5, "{adapt}");
+        let here = outcome.tables.circuits.iter().filter(|row| row.hop == Position::Exit && row.t_s > 10.0);
+        let queues: Vec<u64> =
+            here.filter(|row| &*row.workload == "bulk").map(|row| row.queue_cells).collect();
+        queues.iter().sum::<u64>() as f64 / queues.len() as f64
+    };
+    let constant = queue_at_exit("'none'");
+    assert!(constant > 200.0, "{constant} cells");
+    // Half of 400 cells less what waits is what may wait: a hundred.
+    for adapt in ["{ law = 'exponential' }", "{ law = 'kung94', pool = 400 }"] {
+        let queue = queue_at_exit(adapt);
+        assert!(queue < 120.0, "{adapt}: {queue} cells instead of {constant}");
+    }
+}
+
+/// A relay of each kind beside the other: whatever the middle knows, downloads are whole.
+#[test]
+fn half_upgraded_networks_carry_downloads() {
+    for old in ["relays.entry", "relays.middle", "relays.exit", "client"] {
+        let everyone = ["relays.entry", "relays.middle", "relays.exit", "client"];
+        let new: Vec<_> = everyone.into_iter().filter(|name| *name != old).collect();
+        let outcome = credits_of(&new, 20, 70, "ignored").run(1);
+        assert_conserved(&outcome);
+        assert!(complete(&outcome, "web").len() > 5 && complete(&outcome, "bulk").len() > 3, "{old}");
+        // Windows hold again: they are never more than 1000 cells.
+        let at_exit = outcome.tables.circuits.iter().filter(|row| row.hop == Position::Exit);
+        let windows: Vec<_> = at_exit.filter_map(|row| row.window_cells).collect();
+        assert!(!windows.is_empty() && windows.iter().all(|window| *window == 1000), "{old}");
+    }
+    let outcome = credits(20, 70, "ignored").run(1);
+    assert!(outcome.tables.circuits.iter().all(|row| row.window_cells.is_none()), "nothing limits the ends");
 }
