@@ -34,6 +34,7 @@ MEASURES = {
     "ttlb_s": Measure("transfers", "s", ("downloads", "sweep")),
     "bytes_received": Measure("transfers", "B", ("downloads",)),
     "written_bytes": Measure("relays", "B", ()),
+    "longest_queue_cells": Measure("relays", "cells", ()),
     "credit_share": Measure("relays", "", (), of_rows=overhead.of_credits),
     "sendme_share": Measure("runs", "", (), of_rows=overhead.of_sendmes),
     "queue_cells": Measure("circuits", "cells", ("circuit-queue",)),
