@@ -13,6 +13,9 @@ from penstock.result import Result
 
 _OPENING, _CLOSING, _QUOTES = "([{", ")]}", "\"'"
 
+_NAMED = ("relays", "clients", "servers", "workloads")
+"""Sections whose keys begin with a name."""
+
 _COLUMNS = {"variant", "workload", "seeds", "downloads", "ttfb", "ttlb"}
 """What a column of a key must not be called."""
 
@@ -64,8 +67,8 @@ class Grid:
 
     @property
     def names(self) -> list[str]:
-        """What each axis is called for short: the end of its (first) key, or all of it where ends are alike."""
-        ends = [axis.keys[0].rpartition(".")[2] for axis in self.axes]
+        """What each axis is called: whose it is and the end of its (first) key, or the key where two are alike."""
+        ends = [_short(axis.keys[0]) for axis in self.axes]
         count = Counter(ends)
         taken = [end in _COLUMNS or count[end] > 1 for end in ends]
         return [axis.keys[0] if long else end for axis, end, long in zip(self.axes, ends, taken, strict=True)]
@@ -98,6 +101,14 @@ def of(result: Result) -> Grid | None:
     """The grid of an output directory; none if it is not a sweep's."""
     swept = result.manifest.get("sweep")
     return Grid.of(swept["params"], swept["variants"]) if swept else None
+
+
+def _short(key: str) -> str:
+    """`n2` for `relay.hop_control.n2`, and `middle.link` for `relays.middle.link`."""
+    section, _, rest = key.partition(".")
+    whose, named, _ = rest.partition(".")
+    end = key.rpartition(".")[2]
+    return f"{whose}.{end}" if section in _NAMED and named else end
 
 
 def _axis(param: str) -> Axis:

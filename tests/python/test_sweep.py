@@ -29,8 +29,9 @@ def test_values_stand_between_commas_outside_of_brackets_and_quotes() -> None:
 
 def test_an_axis_is_called_by_the_end_of_its_key_unless_that_is_not_its_own() -> None:
     assert Grid.of(["relay.hop_control.n2=1,2", "network.rtt=1 ms"]).names == ["n2", "rtt"]
-    assert Grid.of(["relays.a.link=1", "relays.b.link=1"]).names == ["relays.a.link", "relays.b.link"]
-    assert Grid.of(["clients.web.workload=web,bulk"]).names == ["clients.web.workload"]
+    assert Grid.of(["relays.a.link=1", "relays.b.link=1"]).names == ["a.link", "b.link"]
+    assert Grid.of(["relay.link=1", "client.link=1"]).names == ["relay.link", "client.link"]
+    assert Grid.of(["run.stop.workload=web,bulk"]).names == ["run.stop.workload"]
 
 
 def test_keys_that_are_set_together_are_one_axis() -> None:
@@ -52,13 +53,13 @@ def test_a_sweep_is_every_combination_and_ends_in_a_table_and_maps(penstock: Com
     out = penstock.directory / "runs" / "sweep-small-1"
     result = package.load(out)
     assert list(result.variants) == [
-        "link=128 KiB/s, circuit_window=100",
-        "link=128 KiB/s, circuit_window=1000",
-        "link=256 KiB/s, circuit_window=100",
-        "link=256 KiB/s, circuit_window=1000",
+        "middle.link=128 KiB/s, circuit_window=100",
+        "middle.link=128 KiB/s, circuit_window=1000",
+        "middle.link=256 KiB/s, circuit_window=100",
+        "middle.link=256 KiB/s, circuit_window=1000",
     ]
     table = pl.read_parquet(out / "points.parquet")
-    assert table.select("link", "circuit_window", "workload", "seeds").rows() == [
+    assert table.select("middle.link", "circuit_window", "workload", "seeds").rows() == [
         ("128 KiB/s", 100, "web", 2),
         ("128 KiB/s", 1000, "web", 2),
         ("256 KiB/s", 100, "web", 2),
@@ -66,7 +67,7 @@ def test_a_sweep_is_every_combination_and_ends_in_a_table_and_maps(penstock: Com
     ]
     assert pl.read_csv(out / "points.csv").columns == table.columns
     page = (out / "report.html").read_text()
-    for word in ("What each point gave", "Times over link and circuit_window", "penstock sweep"):
+    for word in ("What each point gave", "Times over middle.link and circuit_window", "penstock sweep"):
         assert word in page
     assert {path.name for path in (out / "figures").iterdir()} == {"heat-map.svg", "heat-map.png"}
 
@@ -87,7 +88,7 @@ def test_a_point_is_what_a_run_with_its_values_is(penstock: Command, small: Path
     swept = package.sweep(small, [LINKS], runs=1, out=penstock.directory / "swept")
     alone = package.run(small, sets=["relays.middle.link=128 KiB/s"], runs=1, out=penstock.directory / "alone")
     for name in ("stock", "small"):
-        one = swept.transfers.filter(variant=f"{name}, link=128 KiB/s").drop("variant")
+        one = swept.transfers.filter(variant=f"{name}, middle.link=128 KiB/s").drop("variant")
         assert one.height
         assert one.equals(alone.transfers.filter(variant=name).drop("variant"))
 
