@@ -10,7 +10,7 @@ from typing import Any
 import matplotlib as mpl
 
 from penstock.errors import naming
-from penstock.figures import downloads, grid, life_cycle, queues, stations, sweep, waits
+from penstock.figures import attacks, downloads, grid, life_cycle, queues, stations, sweep, waits
 from penstock.figures.picture import Picture, Saved
 from penstock.figures.style import RC
 from penstock.result import Result
@@ -25,6 +25,8 @@ FIGURES: tuple[Callable[[Result], Picture | None], ...] = (
     stations.draw,
     waits.draw,
     life_cycle.draw,
+    attacks.draw_probe,
+    attacks.draw_wave,
 )
 """What can be drawn, in the order of the report. Of a sweep, with a curve for each point, nothing but its grid."""
 

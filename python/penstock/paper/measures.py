@@ -8,6 +8,7 @@ from typing import NamedTuple
 import polars as pl
 
 from penstock import summary
+from penstock.attacks import probe, wave
 from penstock.paper import overhead, sawtooth, waits
 from penstock.result import Result
 
@@ -25,7 +26,17 @@ class Measure(NamedTuple):
     of_epoch: Callable[[sawtooth.Epoch], float] | None = None
     """The value of an epoch of a flow's window; NaN if it has none."""
     of_rows: Callable[[pl.DataFrame, str], pl.DataFrame] | None = None
-    """The values of a table's rows at a hop. Without either the values are the table's column."""
+    """The values of a table's rows at a hop."""
+    of_runs: Callable[[Result, str, str, str], pl.DataFrame] | None = None
+    """The values of a variant and workload at a hop. Without any of these the values are the table's column."""
+
+
+def byte_share(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
+    """Which part of all bytes that downloads brought after the warm-up is a workload's: one number for each run."""
+    rows = summary.after_warmup(result.transfers).filter(pl.col("variant") == variant)
+    of_workload = pl.col("bytes_received").filter(pl.col("workload") == workload).sum()
+    share = rows.group_by("network", "seed").agg(value=of_workload / pl.col("bytes_received").sum())
+    return share.cast({"seed": pl.Int64}).sort("network", "seed")
 
 
 MEASURES = {
@@ -33,6 +44,7 @@ MEASURES = {
     "ttfb_s": Measure("transfers", "s", ("downloads", "sweep")),
     "ttlb_s": Measure("transfers", "s", ("downloads", "sweep")),
     "bytes_received": Measure("transfers", "B", ("downloads",)),
+    "byte_share": Measure("transfers", "", ("downloads",), of_runs=byte_share),
     "written_bytes": Measure("relays", "B", ()),
     "longest_queue_cells": Measure("relays", "cells", ()),
     "credit_share": Measure("relays", "", (), of_rows=overhead.of_credits),
@@ -50,8 +62,13 @@ MEASURES = {
     "tor_at_10_ms": Measure("cells", "", ("waits",), of_rows=waits.at_timer),
     "circuit_wait_s": Measure("cells", "s", ("waits",), of_rows=waits.of_circuit),
     "kernel_out_share": Measure("cells", "", ("stations",), of_rows=waits.kernel_out_share),
+    "probe_rate": Measure("cells", "B/s", ("probe",), of_rows=probe.rate),
+    "probe_onset": Measure("cells", "B", ("probe",), of_rows=probe.onset),
+    "wave_confirmed": Measure("cells", "", ("wave",), of_runs=wave.confirmed),
+    "wave_correlation": Measure("cells", "", ("wave",), of_runs=wave.correlation),
 }
-"""What a claim may be about: downloads after the warm-up, queues, a window's sawtooth, tracked cells, whole runs."""
+"""What a claim may be about: downloads after the warm-up, queues, a window's sawtooth, tracked cells, attacks, whole
+runs."""
 
 EVERYWHERE = ("transfers", "runs")
 """Tables of no hop."""
@@ -73,7 +90,9 @@ STATISTICS = (*_QUANTILES, "mean", "min", "max", "sum", SHARE)
 
 def sample(result: Result, measure: str, variant: str, workload: str, hop: str) -> pl.DataFrame:
     """Every value of a measure under one variant: columns `network`, `seed`, `value`."""
-    table, _, _, of_epoch, of_rows = MEASURES[measure]
+    table, _, _, of_epoch, of_rows, of_runs = MEASURES[measure]
+    if of_runs is not None:
+        return of_runs(result, variant, workload, hop)
     mine = pl.col("variant") == variant
     if table not in ("relays", "runs") and workload != EVERY:
         mine &= pl.col("workload") == workload

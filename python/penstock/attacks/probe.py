@@ -1,0 +1,69 @@
+"""Probing a guard: a client downloads without end and sees at what rate, once its burst is spent.
+
+Source: throttling section 5.1, equations 1 and 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+BURST = 2 << 20
+"""What a client gets unthrottled, beta [B] (throttling section 3.2, footnote 3)."""
+PAYLOAD, CELL, RECORD, CELLS_OF_RECORD = 498, 512, 29, 8
+"""Of a full DATA cell, of a cell and of what TLS adds to a record [B]; cells that share a record at most."""
+
+
+def rate(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
+    """The estimate of the rate: payload from the first 2 MiB of it on, over the time that it took [B/s].
+
+    Source: throttling equation 2.
+    """
+    return _of_circuits(cells, hop, _rate)
+
+
+def onset(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
+    """How much had crossed the wire when the client was slowed down, without what the bucket got meanwhile [B].
+
+    The moment is where the curve of what arrived lies farthest above its chord: for a fast part and a slow one, their
+    corner. What crossed the wire are cells and what TLS adds to a record of them.
+    """
+    return _of_circuits(cells, hop, _onset)
+
+
+def arrivals(cells: pl.DataFrame, hop: str) -> NDArray[np.float64]:
+    """When the DATA cells of one circuit arrived [s]."""
+    return cells.filter(pl.col("hop") == hop)["nic_in_ns"].drop_nulls().sort().to_numpy().astype(np.float64) / 1e9
+
+
+def _of_circuits(cells: pl.DataFrame, hop: str, estimate: Callable[[NDArray[np.float64]], float]) -> pl.DataFrame:
+    """One number for each circuit that got more than a burst."""
+    rows = []
+    for (network, seed, _), circuit in cells.group_by("network", "seed", "circuit", maintain_order=True):
+        times = arrivals(circuit, hop)
+        if len(times) * PAYLOAD > BURST:
+            rows.append((network, int(str(seed)), estimate(times)))
+    return pl.DataFrame(rows, {"network": pl.String(), "seed": pl.Int64(), "value": pl.Float64()}, orient="row")
+
+
+def _rate(times: NDArray[np.float64]) -> float:
+    first = -(-BURST // PAYLOAD)
+    return float((len(times) - first) * PAYLOAD / (times[-1] - times[first - 1]))
+
+
+def _onset(times: NDArray[np.float64]) -> float:
+    corner = _corner(times)
+    # Cells of a record arrive together.
+    _, together = np.unique(times[: corner + 1], return_counts=True)
+    wire = (corner + 1) * CELL + int(np.sum(-(-together // CELLS_OF_RECORD))) * RECORD
+    slow = (len(times) - 1 - corner) * (CELL + RECORD / CELLS_OF_RECORD) / (times[-1] - times[corner])
+    return float(wire - slow * (times[corner] - times[0]))
+
+
+def _corner(times: NDArray[np.float64]) -> int:
+    of_cells = np.arange(len(times)) / (len(times) - 1)
+    of_time = (times - times[0]) / (times[-1] - times[0])
+    return int(np.argmax(of_cells - of_time))

@@ -1,0 +1,96 @@
+"""Confirming a guard: connections that open and close in a square wave, and a target whose throughput follows.
+
+Source: throttling section 5.2, attack 4. Where the paper says "consistent with the adversary's behavior", here the
+throughput of half a period is correlated with the wave.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy import stats as scipy_stats
+
+from penstock.result import Result
+
+ATTACKER = "attacker"
+"""How the names of clients begin that make the wave: open for the first half of a period, closed for the second."""
+SIGNIFICANT = 0.01
+"""A guard is confirmed below this p."""
+FEWEST = 3
+"""So many whole periods say something."""
+
+
+class Wave(NamedTuple):
+    """When the attackers' connections were open."""
+
+    begins: NDArray[np.float64]
+    """The beginning of each period [s]."""
+    period: float
+    """How long one is [s]."""
+
+
+def find(paths: pl.DataFrame) -> Wave | None:
+    """The wave that the attackers of one run made; none without attackers."""
+    theirs = paths.filter(pl.col("client").str.starts_with(ATTACKER)).drop_nulls("built_s")
+    begun = theirs.select(at=(pl.col("built_s") - pl.col("build_time_s")).round(3))["at"].unique().sort().to_numpy()
+    return Wave(begun, float(np.median(np.diff(begun)))) if len(begun) > FEWEST else None
+
+
+def halves(times: NDArray[np.float64], wave: Wave) -> NDArray[np.float64]:
+    """How many cells of a target passed in each half period, open and closed in turn; whole periods alone."""
+    whole = wave.begins[wave.begins + wave.period <= (times[-1] if len(times) else 0.0)]
+    edges = [at for begin in whole for at in (begin, begin + wave.period / 2)]
+    counts = [int(np.sum((times >= at) & (times < at + wave.period / 2))) for at in edges]
+    return np.asarray(counts, dtype=np.float64)
+
+
+def confirm(counts: NDArray[np.float64]) -> tuple[float, float]:
+    """The correlation of throughput with closed connections, and the one-sided p that it is not above zero."""
+    if len(counts) < 2 * FEWEST or np.ptp(counts) == 0:
+        return 0.0, 1.0
+    closed = np.tile([0.0, 1.0], len(counts) // 2)
+    found = scipy_stats.pearsonr(closed, counts, alternative="greater")
+    return float(found.statistic), float(found.pvalue)
+
+
+def targets(result: Result, variant: str, workload: str, hop: str) -> list[tuple[str, int, float, float]]:
+    """Network, seed, correlation and p of each traced circuit of a workload."""
+    paths, cells = result.paths.filter(pl.col("variant") == variant), result.cells.filter(variant=variant)
+    waves = _waves(result, paths)
+    rows = []
+    mine = cells.filter((pl.col("workload") == workload) & (pl.col("hop") == hop))
+    for (network, seed, _), circuit in mine.group_by("network", "seed", "circuit", maintain_order=True):
+        wave = waves.get((network, seed))
+        if wave is not None:
+            times = circuit["nic_in_ns"].drop_nulls().sort().to_numpy().astype(np.float64) / 1e9
+            rows.append((str(network), int(str(seed)), *confirm(halves(times, wave))))
+    return rows
+
+
+def _waves(result: Result, paths: pl.DataFrame) -> dict[Any, Wave]:
+    """The wave of each run. Without attackers, as a control, it is that of the same seed in another variant."""
+    waves = {}
+    for source in (result.paths, paths):
+        for (variant, network, seed), run in source.group_by("variant", "network", "seed", maintain_order=True):
+            del variant
+            wave = find(run)
+            if wave is not None:
+                waves[network, seed] = wave
+    return waves
+
+
+def confirmed(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
+    """Whether the guard of each target was confirmed [0 or 1]."""
+    return _frame([(n, seed, float(p < SIGNIFICANT)) for n, seed, _, p in targets(result, variant, workload, hop)])
+
+
+def correlation(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
+    """How each target's throughput correlates with the wave."""
+    return _frame([(n, seed, r) for n, seed, r, _ in targets(result, variant, workload, hop)])
+
+
+def _frame(rows: list[tuple[str, int, float]]) -> pl.DataFrame:
+    return pl.DataFrame(rows, {"network": pl.String(), "seed": pl.Int64(), "value": pl.Float64()}, orient="row")

@@ -1,0 +1,100 @@
+"""What attackers see: a probe's throughput, as figure 4(a) of the throttling paper, and that of a modulated target."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from matplotlib.artist import Artist
+from numpy.typing import NDArray
+
+from penstock.attacks import probe, wave
+from penstock.figures.picture import Picture
+from penstock.figures.style import grid_of, legend_above, looks
+from penstock.result import Result
+
+PROBE = "probe"
+"""The workload that probes."""
+TARGET = "target"
+"""The workload whose throughput is modulated."""
+PROBE_BIN, TARGET_BIN = 5.0, 1.0
+"""Throughput is that of so long a time; refills once a second do not show in the first [s]."""
+SHOWN = 6
+"""So many periods of a wave are shown."""
+
+
+def draw_probe(result: Result) -> Picture | None:
+    """Throughput over time of the first seed's probe under each variant."""
+    cells = result.cells.filter((pl.col("workload") == PROBE) & (pl.col("hop") == "client"))
+    if cells.is_empty():
+        return None
+    figure, [[axes]] = grid_of(1, 1, 7.2, 3.2)
+    handles: list[Artist] = []
+    styles = looks(result.variants)
+    for name, look in styles.items():
+        at, rate = _throughput(cells, name, PROBE_BIN)
+        handles += axes.step(at, rate, where="post", color=look.colour, linestyle=look.line, linewidth=1.5)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.set_ylim(bottom=1)
+    axes.set_xlabel("time [s]")
+    axes.set_ylabel("throughput [KiB/s]")
+    legend_above(figure, handles, [look.label for look in styles.values()])
+    caption = (
+        f"Payload that reached the probing client, in intervals of {PROBE_BIN:g} s, in the first seed; logarithmic. "
+        "Until the burst of 2 MiB is spent nothing is throttled."
+    )
+    return Picture("probe", "What a probe of a guard sees", caption, figure)
+
+
+def draw_wave(result: Result) -> Picture | None:
+    """A target's throughput beside the attackers' wave in the first seed, and how often its guard is confirmed."""
+    cells = result.cells.filter((pl.col("workload") == TARGET) & (pl.col("hop") == "client"))
+    paths = result.paths.filter(pl.col("seed") == result.paths["seed"].min())
+    made = [wave.find(run) for _, run in paths.group_by("variant", "network", maintain_order=True)]
+    there = next((each for each in made if each is not None), None)
+    if cells.is_empty() or there is None:
+        return None
+    styles = looks(result.variants)
+    names = list(styles)
+    of_all = {name: wave.targets(result, name, TARGET, "client") for name in names}
+    follows = {name: sum(r for *_, r, _ in rows) / max(len(rows), 1) for name, rows in of_all.items()}
+    shown = list(dict.fromkeys([names[0], max(names, key=lambda name: follows[name])]))
+    figure, [[over_time, found]] = grid_of(1, 2, 5.2, 3.4)
+    handles: list[Artist] = []
+    begin, most = float(there.begins[0]), 0.0
+    for name in shown:
+        at, rate = _throughput(cells, name, TARGET_BIN)
+        look = styles[name]
+        handles += over_time.step(at, rate, where="post", color=look.colour, linestyle=look.line, linewidth=1.3)
+        most = max(most, float(np.quantile(rate[at > begin], 0.99, method="higher")) if (at > begin).any() else 0.0)
+    for k in range(SHOWN):
+        on = begin + k * there.period
+        over_time.axvspan(on, on + there.period / 2, color="#eeeeee", zorder=0)
+    over_time.set_xlim(begin - there.period / 2, begin + SHOWN * there.period)
+    over_time.set_ylim(0, 1.15 * most)
+    over_time.set_xlabel("time [s]")
+    over_time.set_ylabel("throughput [KiB/s]")
+    over_time.set_title("(a) the target; grey: connections open")
+    share = [sum(p < wave.SIGNIFICANT for *_, p in of_all[name]) / max(len(of_all[name]), 1) for name in names]
+    found.barh(range(len(names)), share, color=[styles[name].colour for name in names], height=0.6)
+    found.set_yticks(range(len(names)), [styles[name].label for name in names])
+    found.invert_yaxis()
+    found.set_xlim(0, 1)
+    found.set_xlabel("fraction of seeds, p < 0.01")
+    found.set_title("(b) the guard is confirmed")
+    legend_above(figure, handles, [styles[name].label for name in shown])
+    caption = (
+        "(a) Payload that reached the target each second, in the first seed, under the first variant and the one "
+        "that follows the wave most. (b) How often throughput in half periods correlates with the wave; "
+        "without connections it is compared with the wave of the others."
+    )
+    return Picture("wave", "A guard modulated with connections", caption, figure)
+
+
+def _throughput(cells: pl.DataFrame, variant: str, width: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What arrived in each interval of so many seconds, in the first seed: its beginnings [s], and rates [KiB/s]."""
+    first = (pl.col("variant") == variant) & (pl.col("seed") == pl.col("seed").min())
+    times = probe.arrivals(cells.filter(first), "client")
+    edges = np.arange(0.0, (times[-1] if len(times) else 0.0) + width, width)
+    counts, _ = np.histogram(times, edges)
+    return edges[:-1], counts * probe.PAYLOAD / width / 1024
