@@ -111,6 +111,10 @@ impl<C: Cell> Relay<C> {
     ) -> Result<(), Violation> {
         let circuit = self.node.circuit(index);
         let direction = circuit.arriving(channel, cell.circ_id());
+        if let Err(violation) = circuit.lane_mut(direction).hop.on_received(now) {
+            self.node.counters.consumed += 1;
+            return Err(violation);
+        }
         let digest = match &mut circuit.end {
             End::Opening => {
                 self.node.counters.consumed += 1;
@@ -141,10 +145,6 @@ impl<C: Cell> Relay<C> {
         if self.node.circuit(index).lane(lane).queue.len() >= most {
             self.node.counters.consumed += 1;
             return Err(Violation::QueueExceeded);
-        }
-        if let Err(violation) = self.node.circuit(index).lane_mut(direction).hop.on_received(now) {
-            self.node.counters.consumed += 1;
-            return Err(violation);
         }
         self.node.track(now, &cell, index, direction, Station::Parsed);
         match (digest, onward) {

@@ -4,7 +4,8 @@
 
 use super::{Node, Relay};
 use crate::cell::{Cell, MAX_PAYLOAD, Message, Payload, StreamId};
-use crate::circuit::{Edge, End};
+use crate::circuit::{Edge, End, Lane};
+use crate::config::EdgeQueue;
 use crate::edge_control::{EdgeControl, Signals, StreamControl, StreamFeedback};
 use crate::error::Violation;
 use crate::event::Event;
@@ -82,27 +83,26 @@ impl<C: Cell> Relay<C> {
     }
 }
 
+/// How short a queue must be for its edge to go on, and how long it may get until the edge stops: a controlled hop's
+/// own limit, or the edge's watermarks.
+fn edge_marks<C>(marks: EdgeQueue, lane: &Lane<C>) -> (u64, u64) {
+    match lane.hop.edge_queue_limit() {
+        Some(limit) => (limit.get().saturating_sub(1), limit.get()),
+        None => (marks.low.into(), marks.high.into()),
+    }
+}
+
 /// Packaging.
 impl<C: Cell> Node<C> {
     /// How many DATA cells the circuit's edge may package now: the window, and room in the queue.
     fn package_room(&mut self, circuit: CircuitIndex) -> u64 {
-        let (high, _) = self.edge_marks(circuit);
+        let marks = self.config.edge_queue;
         let state = self.circuit(circuit);
-        let queue = state.lane(state.outward()).queue.len() as u64;
+        let lane = state.lane(state.outward());
+        let (high, queue) = (edge_marks(marks, lane).1, lane.queue.len() as u64);
         let Some(edge) = &state.edge else { return 0 };
         let room = if edge.queue_full { 0 } else { high.saturating_sub(queue) };
         room.min(edge.control.package_window().get())
-    }
-
-    /// How long the circuit's queue may get until its edge stops, and how short it must be for the edge to go on:
-    /// a controlled hop's own limit, or the edge's watermarks.
-    fn edge_marks(&self, circuit: CircuitIndex) -> (u64, u64) {
-        let state = &self.circuits[circuit.0 as usize];
-        let marks = self.config.edge_queue;
-        match state.lane(state.outward()).hop.edge_queue_limit() {
-            Some(limit) => (limit.get(), limit.get().saturating_sub(1)),
-            None => (marks.high.into(), marks.low.into()),
-        }
     }
 
     /// What of that room one stream may take before the others had their turn.
@@ -115,7 +115,8 @@ impl<C: Cell> Node<C> {
     fn edge_queue_has_drained(&self, circuit: CircuitIndex) -> bool {
         let state = &self.circuits[circuit.0 as usize];
         let full = state.edge.as_ref().is_some_and(|edge| edge.queue_full);
-        full && state.lane(state.outward()).queue.len() as u64 <= self.edge_marks(circuit).1
+        let lane = state.lane(state.outward());
+        full && lane.queue.len() as u64 <= edge_marks(self.config.edge_queue, lane).0
     }
 
     /// Has the edge read its streams again if its queue has drained, and nothing else has it do so.
@@ -179,12 +180,14 @@ impl<C: Cell> Node<C> {
     ///
     /// Source: C tor `append_cell_to_circuit_queue()`.
     pub(super) fn note_edge_queue(&mut self, circuit: CircuitIndex, direction: Direction) {
-        let state = &self.circuits[circuit.0 as usize];
-        if direction != state.outward() || state.edge.is_none() {
+        let marks = self.config.edge_queue;
+        let state = self.circuit(circuit);
+        if direction != state.outward() {
             return;
         }
-        let full = state.lane(direction).queue.len() as u64 >= self.edge_marks(circuit).0;
-        if full && let Some(edge) = &mut self.circuit(circuit).edge {
+        let lane = state.lane(direction);
+        let full = lane.queue.len() as u64 >= edge_marks(marks, lane).1;
+        if full && let Some(edge) = &mut state.edge {
             edge.queue_full = true;
         }
     }
