@@ -12,6 +12,7 @@ import synthetic
 
 from penstock import catalog
 from penstock.attacks import probe, wave
+from penstock.figures import loads
 from penstock.paper import measures
 from penstock.result import Result
 
@@ -117,3 +118,10 @@ def test_a_share_of_bytes_is_that_of_all_workloads(tmp_path: Path) -> None:
     assert web["seed"].to_list() == [1, 2]
     assert (web["value"] + bulk["value"]).to_list() == pytest.approx([1.0, 1.0])
     assert web["value"][0] == pytest.approx(60 * 307_200 / (60 * 307_200 + 8 * (5 << 20)), rel=0.2)
+
+
+def test_loads_are_found_where_each_algorithm_has_each() -> None:
+    named = {"a-x": "A, x", "a-y": "A, y", "b-x": "B, x", "b-y": "B, y"}
+    assert loads.find(named) == ({"a": "A", "b": "B"}, ["x", "y"])
+    assert loads.find({**named, "b-z": "B, z"}) is None
+    assert loads.find({"stock": "stock", "50KiB": "50 KiB"}) is None

@@ -10,7 +10,7 @@ from typing import Any
 import matplotlib as mpl
 
 from penstock.errors import naming
-from penstock.figures import attacks, downloads, grid, life_cycle, queues, stations, sweep, waits
+from penstock.figures import attacks, downloads, grid, life_cycle, loads, queues, stations, sweep, waits
 from penstock.figures.picture import Picture, Saved
 from penstock.figures.style import RC
 from penstock.result import Result
@@ -20,6 +20,7 @@ __all__ = ["Picture", "Saved", "draw"]
 FIGURES: tuple[Callable[[Result], Picture | None], ...] = (
     downloads.draw,
     sweep.draw,
+    loads.draw,
     queues.draw_length,
     queues.draw_delays,
     stations.draw,

@@ -44,7 +44,7 @@ MEASURES = {
     "ttfb_s": Measure("transfers", "s", ("downloads", "sweep")),
     "ttlb_s": Measure("transfers", "s", ("downloads", "sweep")),
     "bytes_received": Measure("transfers", "B", ("downloads",)),
-    "byte_share": Measure("transfers", "", ("downloads",), of_runs=byte_share),
+    "byte_share": Measure("transfers", "", ("loads",), of_runs=byte_share),
     "written_bytes": Measure("relays", "B", ()),
     "longest_queue_cells": Measure("relays", "cells", ()),
     "credit_share": Measure("relays", "", (), of_rows=overhead.of_credits),
