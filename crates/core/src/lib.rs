@@ -41,6 +41,7 @@ mod channel;
 mod circuit;
 mod delay;
 mod factory;
+mod least;
 mod stream;
 
 #[cfg(test)]
