@@ -31,7 +31,8 @@ pub enum Violation {
     CreditExceeded,
     /// An acknowledgement, at a hop, of cells that were never sent.
     ForgedAcknowledgement,
-    /// More cells of a circuit without acknowledgement than may be under way over a hop.
+    /// More cells of a circuit without acknowledgement than may be under way over a hop, or none of them acknowledged
+    /// for too long.
     Unacknowledged,
     /// A cell so far beyond the last that arrived that it cannot be under way.
     TooFarAhead,
@@ -86,9 +87,7 @@ impl fmt::Display for Violation {
             }
             Violation::CreditExceeded => "the peer sent more cells of a circuit than its credit allows",
             Violation::ForgedAcknowledgement => "the next hop acknowledged cells that were never sent",
-            Violation::Unacknowledged => {
-                "the next hop leaves more cells unacknowledged than may be under way"
-            }
+            Violation::Unacknowledged => "the next hop does not acknowledge what is sent to it",
             Violation::TooFarAhead => "the peer sent a cell far beyond what it may have under way",
             Violation::BufferExceeded => {
                 "the peer sent more than may wait for the applications of its streams"

@@ -1,23 +1,28 @@
 //! Cells over datagrams: packed, numbered, acknowledged and sent again, at each hop.
 //!
-//! What a channel over TCP leaves to the kernel happens here. For each
-//! circuit of a channel there is a [`Sender`] and a [`Receiver`]. How many cells may be on their way is not decided here but by
+//! What a channel over TCP leaves to the kernel happens here. One [`Association`] for each channel of datagrams; for
+//! each of its circuits a [`Sender`] and a [`Receiver`]. How many cells may be on their way is not decided here but by
 //! the control of hops, which hears what was forwarded and how long that took.
 //!
-//! Layers, in order: [`Message`] and its bytes ([`encode`], [`decode`]), [`Sender`] and [`Receiver`].
+//! Layers, in order: [`Message`] and its bytes ([`encode`], [`decode`]), [`Sender`] and [`Receiver`], the packer of an
+//! association.
 //!
 //! Source: BackTap as "Congestion Control in TOR" (2018) describes it: reliability and congestion control hop by hop in
 //! the application, and FWD feedback only when a cell has left the relay; nstor, its simulator, for what that leaves
 //! open. docs/datagrams.md has the readings.
 
+mod association;
 mod codec;
 mod message;
+mod packer;
 mod receiver;
 mod sender;
 #[cfg(test)]
 mod tests;
 mod timeout;
 
+pub(crate) use association::{Association, Note};
+pub use association::{DatagramConfig, DatagramCounters};
 pub use codec::{CellBody, DecodeError, decode, encode};
 pub use message::{Message, Onward};
 pub use receiver::Receiver;
