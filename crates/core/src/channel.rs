@@ -7,6 +7,7 @@ use crate::hop_control::HopOffer;
 use crate::kernel::Interest;
 use crate::keys::{CircuitIndex, ClientKey};
 use crate::token_bucket::TokenBucket;
+use crate::transport::Transport;
 use penstock_units::{Bytes, Instant};
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
@@ -26,6 +27,10 @@ pub(crate) struct Channel<C> {
     pub(crate) delay: Option<Box<Delay>>,
     /// Cells that left their circuit queues.
     pub(crate) outbuf: VecDeque<C>,
+    /// What takes them from there.
+    pub(crate) transport: Transport<C>,
+    /// When that is to be told that time passed.
+    pub(crate) due: Option<Instant>,
     pub(crate) policy: AnyCircuitPolicy,
     pub(crate) circuits: CircIds,
     pub(crate) interest: Interest,
@@ -54,6 +59,11 @@ impl<C: Cell> Channel<C> {
         let size = self.outbuf.front().map_or(0, Cell::wire_size);
         Bytes::new(self.outbuf.len() as u64 * u64::from(size))
     }
+
+    /// What could be written now: the output buffer, and what datagrams have to say beside it.
+    pub(crate) fn to_write(&self) -> Bytes {
+        self.outbuf_len() + self.transport.ready()
+    }
 }
 
 /// The circuits of a channel by their ids on it.
@@ -62,24 +72,37 @@ pub(crate) struct CircIds {
     by_id: BTreeMap<CircId, CircuitIndex>,
     initiator: bool,
     next: u32,
+    /// Our own ids are below this.
+    end: u32,
+    /// How many of them are in use.
+    own: u32,
 }
 
 const INITIATOR: u32 = 1 << 31;
+/// Datagrams name a circuit with 16 bits.
+const NARROW: u32 = 1 << 15;
 
 impl CircIds {
-    /// For the side that opened the channel, or the other one.
-    pub(crate) fn new(initiator: bool) -> Self {
-        CircIds { by_id: BTreeMap::new(), initiator, next: 1 }
+    /// For the side that opened the channel, or the other one; `narrow` if datagrams may have to name them.
+    pub(crate) fn new(initiator: bool, narrow: bool) -> Self {
+        let end = if narrow { NARROW } else { INITIATOR };
+        CircIds { by_id: BTreeMap::new(), initiator, next: 1, end, own: 0 }
     }
 
-    /// A free id of our half of the space for `circuit`.
+    /// Whether all ids of our half of the space are in use.
+    pub(crate) fn is_full(&self) -> bool {
+        self.own + 1 >= self.end
+    }
+
+    /// A free id of our half of the space for `circuit`; there is one.
     pub(crate) fn allocate(&mut self, circuit: CircuitIndex) -> CircId {
         loop {
             let low = self.next;
-            self.next = if low + 1 < INITIATOR { low + 1 } else { 1 };
+            self.next = if low + 1 < self.end { low + 1 } else { 1 };
             let id = low | if self.initiator { INITIATOR } else { 0 };
             let id = CircId(NonZeroU32::new(id).expect("ids count from one"));
             if self.insert(id, circuit) {
+                self.own += 1;
                 return id;
             }
         }
@@ -106,7 +129,9 @@ impl CircIds {
     }
 
     pub(crate) fn remove(&mut self, id: CircId) {
-        self.by_id.remove(&id);
+        if self.by_id.remove(&id).is_some() && !self.is_peers(id) {
+            self.own -= 1;
+        }
     }
 
     pub(crate) fn len(&self) -> usize {

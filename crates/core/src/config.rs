@@ -2,6 +2,7 @@
 
 use crate::channel_map::ChannelMapConfig;
 use crate::circuit_policy::{CircuitPolicyConfig, PriorityClass, PriorityFactor};
+use crate::datagram::DatagramConfig;
 use crate::edge_control::EdgeControlConfig;
 use crate::hop_control::HopControlConfig;
 use crate::scheduler::SchedulerConfig;
@@ -36,6 +37,8 @@ pub struct RelayConfig {
     pub edge_control: EdgeControlConfig,
     /// What a hop may have outstanding.
     pub hop_control: HopControlConfig,
+    /// Channels to nodes that can as well are datagrams instead of TLS over TCP; `None` speaks none.
+    pub datagrams: Option<DatagramConfig>,
     /// At what rate each client is served.
     pub throttle: ThrottleConfig,
     /// What it is served from, if it is throttled.

@@ -1,12 +1,13 @@
 //! How long cells wait in a channel's output buffer.
 
 use crate::hop_control::DelayConfig;
+use crate::least::Least;
 use penstock_units::{Bytes, Duration, Instant};
 use std::collections::VecDeque;
 
 /// Weight of the newest cell in the mean.
 const GAIN: f64 = 0.25;
-/// How long a least delay is remembered.
+/// How long a least delay is remembered [s].
 const MEMORY: u64 = 60;
 
 /// The delay of one channel, from a cell's way into the output buffer to its way out of it, or out of the kernel.
@@ -40,7 +41,7 @@ impl Delay {
             in_kernel: VecDeque::new(),
             written: 0,
             mean: None,
-            least: Least::default(),
+            least: Least::over(MEMORY),
             fresh: false,
             moved: 0,
         }
@@ -115,41 +116,9 @@ impl Delay {
     }
 }
 
-/// The least of the samples of the last minute, to a second: what began in the same second is forgotten together.
-#[derive(Debug, Default)]
-struct Least {
-    /// Seconds, and the least delay of each that is less than those of all later ones; both grow.
-    seconds: VecDeque<(u64, Duration)>,
-}
-
-impl Least {
-    fn add(&mut self, now: Instant, sample: Duration) {
-        let second = now.as_nanos() / 1_000_000_000;
-        while self.seconds.back().is_some_and(|(_, least)| *least >= sample) {
-            self.seconds.pop_back();
-        }
-        if self.seconds.back().is_none_or(|(known, _)| *known < second) {
-            self.seconds.push_back((second, sample));
-        }
-        self.forget(second);
-    }
-
-    fn forget(&mut self, second: u64) {
-        while self.seconds.front().is_some_and(|(known, _)| *known + MEMORY < second) {
-            self.seconds.pop_front();
-        }
-    }
-
-    fn get(&mut self, now: Instant) -> Option<Duration> {
-        self.forget(now.as_nanos() / 1_000_000_000);
-        self.seconds.front().map(|(_, least)| *least)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     const MS: fn(u64) -> Instant = Instant::from_millis;
 
@@ -193,23 +162,5 @@ mod tests {
         // One at once, two more after 40 ms; the last still waits.
         assert_eq!(delay.mean, Some(17_500_000.0));
         assert_eq!(delay.take_period(MS(90)).0, Duration::from_millis(90));
-    }
-
-    proptest! {
-        #[test]
-        fn the_least_is_that_of_the_last_minute(
-            samples in proptest::collection::vec((0u64..4000, 0u64..1000), 1..200),
-        ) {
-            let (mut least, mut now, mut all) = (Least::default(), 0, Vec::new());
-            for (pause, sample) in samples {
-                now += pause;
-                least.add(MS(now), Duration::from_millis(sample));
-                all.push((now / 1000, sample));
-                let expected = all.iter().filter(|(second, _)| second + MEMORY >= now / 1000);
-                let expected = expected.map(|(_, sample)| Duration::from_millis(*sample)).min();
-                prop_assert_eq!(least.get(MS(now)), expected);
-                prop_assert!(least.seconds.len() <= MEMORY as usize + 1);
-            }
-        }
     }
 }

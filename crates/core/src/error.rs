@@ -29,6 +29,13 @@ pub enum Violation {
     ForgedCredit,
     /// More cells of a circuit than its credits allow.
     CreditExceeded,
+    /// An acknowledgement, at a hop, of cells that were never sent.
+    ForgedAcknowledgement,
+    /// More cells of a circuit without acknowledgement than may be under way over a hop, or none of them acknowledged
+    /// for too long.
+    Unacknowledged,
+    /// A cell so far beyond the last that arrived that it cannot be under way.
+    TooFarAhead,
     /// A CREATE with a circuit id that is in use or not the peer's to choose, or one too many.
     CircIdInUse,
     /// More cells of a circuit wait than may ([`Limits::circuit_queue`](crate::config::Limits)).
@@ -55,6 +62,9 @@ impl Violation {
             | Violation::UnwantedAgreement
             | Violation::ForgedCredit
             | Violation::CreditExceeded
+            | Violation::ForgedAcknowledgement
+            | Violation::Unacknowledged
+            | Violation::TooFarAhead
             | Violation::BufferExceeded
             | Violation::UnexpectedCell
             | Violation::QueueExceeded
@@ -76,6 +86,9 @@ impl fmt::Display for Violation {
                 "the peer gave credit for cells that were never sent, or too much of it"
             }
             Violation::CreditExceeded => "the peer sent more cells of a circuit than its credit allows",
+            Violation::ForgedAcknowledgement => "the next hop acknowledged cells that were never sent",
+            Violation::Unacknowledged => "the next hop does not acknowledge what is sent to it",
+            Violation::TooFarAhead => "the peer sent a cell far beyond what it may have under way",
             Violation::BufferExceeded => {
                 "the peer sent more than may wait for the applications of its streams"
             }

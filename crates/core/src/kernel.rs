@@ -4,6 +4,7 @@
 //! It is pulled, because vanilla Tor writes until the kernel refuses and KIST asks again after writing.
 
 use crate::cell::Cell;
+use crate::datagram::Message;
 use crate::keys::{ChannelKey, StreamKey};
 use penstock_units::{Bytes, Duration};
 use std::collections::VecDeque;
@@ -52,6 +53,17 @@ pub trait Kernel<C: Cell> {
     /// or exceeded by less than a record [B]; returns what was written to the socket for them, TLS
     /// included [B].
     fn write(&mut self, channel: ChannelKey, cells: &mut VecDeque<C>, limit: Bytes) -> Bytes;
+
+    /// Sends the messages as one datagram of a channel of datagrams, over DTLS; returns what it took [B], overhead
+    /// included. Nobody says what becomes of it. A host without datagrams need not know how.
+    fn send(&mut self, _channel: ChannelKey, _messages: &[Message<&C>]) -> Bytes {
+        Bytes::ZERO
+    }
+
+    /// Takes the messages of the next datagram that arrived; returns what it took [B], zero if there is none.
+    fn receive(&mut self, _channel: ChannelKey, _into: &mut Vec<Message<C>>) -> Bytes {
+        Bytes::ZERO
+    }
 
     /// What the kernel knows of the channel's socket.
     fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo;

@@ -5,6 +5,7 @@
 //! The same code runs under a test, under a simulated network and on Linux sockets.
 //!
 //! Layers, in order: [`cell`] (what travels), [`kernel`] (what the host says and does),
+//! [`datagram`] (cells without TCP),
 //! [`token_bucket`], the algorithms, one question each ([`circuit_policy`], [`scheduler`],
 //! [`edge_control`], [`hop_control`], [`throttle`], [`channel_map`]), and [`relay`], which owns
 //! channels, circuits and streams and asks them.
@@ -26,6 +27,7 @@ pub mod cell;
 pub mod channel_map;
 pub mod circuit_policy;
 pub mod config;
+pub mod datagram;
 pub mod edge_control;
 pub mod error;
 pub mod event;
@@ -41,7 +43,9 @@ mod channel;
 mod circuit;
 mod delay;
 mod factory;
+mod least;
 mod stream;
+mod transport;
 
 #[cfg(test)]
 mod tests;

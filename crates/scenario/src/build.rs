@@ -330,7 +330,12 @@ impl Nodes {
     }
 
     fn network(&self, view: View<'_>) -> Result<Network, Mistake> {
-        let wire = |view: View<'_>| Wire { rtt: view.span("rtt"), loss: view.share("loss") };
+        let wire = |view: View<'_>| Wire {
+            rtt: view.span("rtt"),
+            loss: view.share("loss"),
+            reorder: view.share("reorder"),
+            duplicate: view.share("duplicate"),
+        };
         let mut exceptions = BTreeMap::new();
         for (index, node) in view.list("pairs").iter().enumerate() {
             let path = format!("network.pairs.{index}");

@@ -196,6 +196,10 @@ pub struct Wire {
     pub rtt: Duration,
     /// Probability that a packet is lost on its way, in each direction, in `[0, 1)`.
     pub loss: f64,
+    /// Probability that a datagram takes up to a round trip longer, so that others overtake it.
+    pub reorder: f64,
+    /// Probability that a datagram comes twice.
+    pub duplicate: f64,
 }
 
 /// What a node has below Tor: a name, an access link and a kernel.

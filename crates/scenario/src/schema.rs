@@ -289,6 +289,13 @@ const PAIR: Section = Section {
             Like("network.loss"),
             "probability that a packet between the two is lost",
         ),
+        key("reorder", Form::Fraction, Like("network.reorder"), "probability that a datagram is overtaken"),
+        key(
+            "duplicate",
+            Form::Fraction,
+            Like("network.duplicate"),
+            "probability that a datagram comes twice",
+        ),
     ]],
 };
 
@@ -304,6 +311,18 @@ const NETWORK_KEYS: &[Key] = &[
         Form::Fraction,
         Default("0.0"),
         "probability that a packet is lost on its way, in each direction",
+    ),
+    key(
+        "reorder",
+        Form::Fraction,
+        Default("0.0"),
+        "probability that a datagram takes longer, by up to a round trip, so that others overtake it; segments of TCP keep their order",
+    ),
+    key(
+        "duplicate",
+        Form::Fraction,
+        Default("0.0"),
+        "probability that a datagram comes twice; no segment of TCP does",
     ),
     // How much FIFO stands in front of the bottleneck decides TTFB; to be calibrated.
     key(
@@ -410,6 +429,24 @@ const TOR: &[Key] = &[
         "what a circuit may have outstanding, where it packages",
     ),
     key("hop_control", Form::Algorithm(&HOP_CONTROL), Default("{}"), "what one hop may have outstanding"),
+    key(
+        "transport",
+        Form::Choice(&["tcp", "datagram"]),
+        Default("'tcp'"),
+        "what channels to nodes that have the same are: TLS over TCP, or datagrams that are acknowledged at each hop; others are over TCP",
+    ),
+    key(
+        "datagram_hold",
+        Form::Span { zero: true },
+        Default("'1 ms'"),
+        "how long a message that is alone waits for company in a datagram",
+    ),
+    key(
+        "datagram_timeout",
+        Form::Span { zero: false },
+        Default("'1 s'"),
+        "the least timeout after which a cell without acknowledgement is sent again",
+    ),
     key("throttle", Form::Algorithm(&THROTTLE), Default("{}"), "at what rate each client is served"),
     key("channel_map", Form::Algorithm(&CHANNEL_MAP), Default("{}"), "which channel a circuit takes"),
     key(
@@ -948,8 +985,101 @@ pub(crate) const HOP_CONTROL: Algorithm = Algorithm {
                 ),
             ],
         },
+        Kind {
+            name: "backtap",
+            meaning: "over datagrams: a window for each circuit and hop, by how many of its cells wait at the next node",
+            source: "Tschorsch and Scheuermann 2016, by the slides of Ojha and Sharma 2018 and nstor",
+            keys: &[ALPHA, BETA, START, SLOW_START, CAP, BASE_MEMORY],
+        },
+        Kind {
+            name: "marut",
+            meaning: "over datagrams: the window of a circuit's first node follows the worst hop of all",
+            source: "Ojha and Sharma 2018",
+            keys: &[
+                ALPHA,
+                BETA,
+                START,
+                SLOW_START,
+                CAP,
+                BASE_MEMORY,
+                key(
+                    "mode",
+                    Form::Choice(&["hop", "e2e"]),
+                    Default("'hop'"),
+                    "the window counts cells that the next node, or the last one, is not known to have forwarded; all nodes of a path must have the same",
+                ),
+                key(
+                    "middle",
+                    Form::Or("own", &Form::Whole { least: 1, most: 2000, unit: "cell" }),
+                    Default("1024"),
+                    "what the other nodes let be outstanding on their hops; \"own\" is a window as BackTap's",
+                ),
+                key(
+                    "occupancy",
+                    Form::Choice(&["measured", "window"]),
+                    Default("'measured'"),
+                    "what a hop's congestion is a part of: the most cells that were outstanding in the round, or the window",
+                ),
+                key(
+                    "interval",
+                    Form::Choice(&["circuit", "hop"]),
+                    Default("'circuit'"),
+                    "the window changes no oftener than once in a round trip of the circuit, or of the first hop",
+                ),
+                key(
+                    "interval_hops",
+                    Form::Whole { least: 1, most: 10, unit: "" },
+                    Default("3"),
+                    "in mode \"hop\" a circuit's round trip is not measured, but so many times that of the first hop",
+                ),
+                key(
+                    "quantum",
+                    Form::Whole { least: 1, most: 65535, unit: "1/64 cell" },
+                    Default("1"),
+                    "a node rounds its own congestion down to whole numbers of this; coarse ones tell a spy less",
+                ),
+                key(
+                    "memory",
+                    Form::Or("none", &Form::Whole { least: 1, most: 1000, unit: "round trip" }),
+                    Default("2"),
+                    "what was heard of congestion fades after so many round trips of the circuit; \"none\" never does",
+                ),
+                key(
+                    "queue_cap",
+                    Form::Or("none", &CELLS),
+                    Default("2000"),
+                    "a node in the middle in whose queue more waits tells nothing of what it forwards",
+                ),
+            ],
+        },
     ],
 };
+
+/// The slides leave all of these open but the first two's names.
+const ALPHA: Key =
+    key("alpha", CELLS, Default("3"), "a window grows by a cell if fewer than this wait (alpha); nstor's");
+const BETA: Key =
+    key("beta", CELLS, Default("6"), "and shrinks by one if more than this wait (beta); nstor's");
+const START: Key =
+    key("start", Form::Whole { least: 1, most: 2000, unit: "cell" }, Default("2"), "the first window");
+const SLOW_START: Key = key(
+    "slow_start",
+    Form::Or("none", &CELLS),
+    Default("'none'"),
+    "the window doubles in each round until more than this wait (CircuitStart: 2); \"none\" grows by a cell from the start",
+);
+const CAP: Key = key(
+    "cap",
+    Form::Flag,
+    Default("true"),
+    "no window is greater than what bandwidth_rate carries in a base round trip, if there is a rate",
+);
+const BASE_MEMORY: Key = key(
+    "base_memory",
+    Form::Or("none", &Form::Span { zero: false }),
+    Default("'none'"),
+    "a least round trip to a neighbour is forgotten after this, in whole seconds; \"none\" never forgets",
+);
 
 const ADAPT: Section = Section {
     title: "hop_control.adapt",

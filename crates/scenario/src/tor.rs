@@ -6,12 +6,13 @@ use crate::model::Phase;
 use penstock_core::channel_map::ChannelMapConfig;
 use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig, PriorityClass, PriorityFactor};
 use penstock_core::config::{Bandwidth, EdgeQueue, Limits, Refill, RelayConfig};
+use penstock_core::datagram::DatagramConfig;
 use penstock_core::edge_control::{
     Adjust, DynamicConfig, EdgeControlConfig, Ends, VegasConfig, WindowsConfig, XonXoffConfig,
 };
 use penstock_core::hop_control::{
-    AdaptConfig, CreditPath, ExponentialConfig, HopControlConfig, Kung94Config, LEAST_N3, LawConfig, MOST_N3,
-    N23Config,
+    AdaptConfig, ControlInterval, Counts, CreditPath, ExponentialConfig, HopControlConfig, Kung94Config,
+    LEAST_N3, LawConfig, MOST_N3, MarutConfig, MiddleWindow, N23Config, Occupancy, WindowConfig,
 };
 use penstock_core::scheduler::{
     GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
@@ -59,6 +60,7 @@ pub(crate) fn config(view: View<'_>, consensus: Consensus) -> Result<(RelayConfi
         scheduler: scheduler(view)?,
         edge_control: edge_control(view)?,
         hop_control: hop_control(view, consensus)?,
+        datagrams: datagrams(view)?,
         throttle,
         client_buckets,
         channel_map: channel_map(view),
@@ -289,8 +291,83 @@ fn hop_control(node: View<'_>, consensus: Consensus) -> Result<HopControlConfig,
     match kind {
         "none" => Ok(HopControlConfig::None),
         "n23" => n23(view, node.whole("circuit_queue_most") as u32, consensus).map(HopControlConfig::N23),
+        "backtap" => window(view, node).map(HopControlConfig::BackTap),
+        "marut" => marut(view, node).map(HopControlConfig::Marut),
         kind => unknown(kind),
     }
+}
+
+/// Channels of datagrams, if this node has them.
+fn datagrams(node: View<'_>) -> Result<Option<DatagramConfig>, Mistake> {
+    let path = format!("{}.hop_control", node.path);
+    let (view, kind) = algorithm(node, "hop_control", &path);
+    let needs_them = matches!(kind, "backtap" | "marut");
+    if node.text("transport") == "tcp" {
+        if needs_them {
+            let message = format!("{kind:?} is for datagrams; set transport = \"datagram\" as well");
+            return Err(view.wrong("kind", message));
+        }
+        return Ok(None);
+    }
+    let memory = if needs_them { view.span_unless("base_memory", "none") } else { None };
+    Ok(Some(DatagramConfig {
+        hold: node.span("datagram_hold"),
+        least_timeout: node.span("datagram_timeout"),
+        base_memory: memory.map(|memory| memory.as_secs().max(1)),
+    }))
+}
+
+fn window(view: View<'_>, node: View<'_>) -> Result<WindowConfig, Mistake> {
+    let cells = |key| view.whole(key) as u32;
+    let config = WindowConfig {
+        alpha: cells("alpha"),
+        beta: cells("beta"),
+        start: cells("start"),
+        slow_start: view.whole_unless("slow_start", "none").map(|cells| cells as u32),
+        cap: node.rate_unless("bandwidth_rate", "none").filter(|_| view.flag("cap")),
+    };
+    if config.beta < config.alpha {
+        let message =
+            format!("{} is less than alpha, {}; it must be as much at least", config.beta, config.alpha);
+        return Err(view.wrong("beta", message));
+    }
+    Ok(config)
+}
+
+fn marut(view: View<'_>, node: View<'_>) -> Result<MarutConfig, Mistake> {
+    let queue_most = node.whole("circuit_queue_most");
+    let queue_cap = view.whole_unless("queue_cap", "none");
+    if let Some(cap) = queue_cap.filter(|cap| *cap >= queue_most) {
+        let message = format!(
+            "{cap} cells never wait: a circuit is closed at circuit_queue_most, {queue_most}; it must be less"
+        );
+        return Err(view.wrong("queue_cap", message));
+    }
+    Ok(MarutConfig {
+        window: window(view, node)?,
+        counts: match view.text("mode") {
+            "hop" => Counts::Hop,
+            "e2e" => Counts::Path,
+            mode => unknown(mode),
+        },
+        middle: match view.whole_unless("middle", "own") {
+            None => MiddleWindow::Own,
+            Some(cells) => MiddleWindow::Fixed(cells as u32),
+        },
+        occupancy: match view.text("occupancy") {
+            "measured" => Occupancy::Measured,
+            "window" => Occupancy::Window,
+            occupancy => unknown(occupancy),
+        },
+        interval: match view.text("interval") {
+            "circuit" => ControlInterval::Circuit { hops: view.whole("interval_hops") as u32 },
+            "hop" => ControlInterval::Hop,
+            interval => unknown(interval),
+        },
+        quantum: view.whole("quantum") as u16,
+        memory: view.whole_unless("memory", "none").map(|trips| trips as u32),
+        queue_cap: queue_cap.map(|cells| cells as u32),
+    })
 }
 
 fn n23(view: View<'_>, queue_most: u32, consensus: Consensus) -> Result<N23Config, Mistake> {

@@ -402,3 +402,29 @@ fn a_point_of_a_grid_is_refused_with_what_it_sets() {
         "x.toml: there is no variant \"large\"; there are stock, 50KiB"
     );
 }
+
+/// The sentence for a good file with these overrides.
+fn sets(sets: &[&str]) -> String {
+    parse(GOOD, sets).expect_err("one of them is a mistake").to_string()
+}
+
+#[test]
+fn a_window_over_tcp_is_refused() {
+    for kind in ["backtap", "marut"] {
+        let sentence = sets(&[&format!("relay.hop_control={{ kind = '{kind}' }}")]);
+        let expected = format!("{kind:?} is for datagrams; set transport = \"datagram\" as well");
+        assert!(sentence.contains("hop_control.kind") && sentence.ends_with(&expected), "{sentence}");
+    }
+}
+
+#[test]
+fn windows_that_make_no_sense_are_refused() {
+    let refused = |hop_control: &str, key: &str, expected: &str| {
+        let sentence = sets(&["relay.transport=datagram", &format!("relay.hop_control={hop_control}")]);
+        assert!(sentence.contains(key) && sentence.ends_with(expected), "{sentence}");
+    };
+    let backwards = "3 is less than alpha, 4; it must be as much at least";
+    refused("{ kind = 'backtap', alpha = 4, beta = 3 }", "hop_control.beta", backwards);
+    let never = "2500 cells never wait: a circuit is closed at circuit_queue_most, 2500; it must be less";
+    refused("{ kind = 'marut', queue_cap = 2500 }", "hop_control.queue_cap", never);
+}

@@ -44,6 +44,7 @@ const SHIPPED: &[&str] = &[
     "ewma/cpu-crowd",
     "ewma/half-life",
     "ewma/outbuf",
+    "marut/smoke",
 ];
 
 const SMALL: &str = r#"

@@ -1,6 +1,6 @@
 //! What can happen to a host.
 
-use crate::net::SockRef;
+use crate::net::{Packet, SockRef};
 
 /// A timer of a host.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,7 @@ pub(crate) enum Due {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     /// A packet is in its kernel.
-    Landed(SockRef),
+    Landed(Packet),
     /// A timer is due.
     Due(Due),
 }

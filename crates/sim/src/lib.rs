@@ -27,6 +27,7 @@ mod world;
 pub use control::{Control, Error};
 
 use penstock_core::Counters;
+pub use penstock_core::datagram::DatagramCounters;
 use penstock_record::{RunStats, Tables};
 use penstock_scenario::Scenario;
 use penstock_units::{Bytes, Cells, Seed};
@@ -59,6 +60,10 @@ pub struct NodeReport {
     pub population: [usize; 3],
     /// What its access link sent and received, headers included [B].
     pub link_bytes: [Bytes; 2],
+    /// What it counted of its datagrams.
+    pub datagrams: DatagramCounters,
+    /// Cells that left in datagrams and are not acknowledged.
+    pub unacknowledged: Cells,
 }
 
 /// What is between the nodes at the end of a run.

@@ -20,6 +20,7 @@ use crate::tracker::position;
 use penstock_core::cell::PeerId;
 use penstock_core::config::RelayConfig;
 use penstock_core::edge_control::Negotiation;
+use penstock_core::hop_control::HopOffer;
 use penstock_core::{CircuitIndex, Counters, Event, Relay, StreamKey};
 use penstock_record::tables::Name;
 use penstock_record::{Outcome, Position, RunStats};
@@ -242,7 +243,7 @@ impl<'a> World<'a> {
         self.net.admit(rank, horizon);
         while let Some(step) = self.net.step(rank, horizon) {
             match step {
-                Step::Landed(sock) => self.net.on_landed(sock),
+                Step::Landed(packet) => self.net.on_landed(packet),
                 Step::Due(Due::Tcp(sock, generation)) => self.net.on_tcp_timer(sock, generation),
                 Step::Due(Due::NicDrained) => self.net.on_nic_drained(rank),
                 Step::Due(Due::Relay) => self.on_relay_timer(rank),
@@ -357,20 +358,29 @@ impl<'a> World<'a> {
         let now = self.net.now();
         for (rank, news) in std::mem::take(&mut self.net.news) {
             let is_client = |rank: Rank| matches!(self.nodes[rank as usize].role, Role::Client(_));
-            let (to_client, offer) = match news {
+            let (to_client, offer, datagrams) = match news {
                 News::Opened(_, peer) | News::Accepted(_, peer) => {
                     let with_client = is_client(rank) || is_client(peer);
                     let theirs = self.nodes[peer as usize].tor.as_ref();
-                    (is_client(peer), theirs.and_then(|tor| tor.hop_offer(with_client)))
+                    let datagrams = theirs.is_some_and(Relay::speaks_datagrams);
+                    (is_client(peer), theirs.and_then(|tor| tor.hop_offer(with_client)), datagrams)
                 }
-                _ => (false, None),
+                _ => (false, None, false),
             };
             let Some(tor) = &mut self.nodes[rank as usize].tor else { continue };
             let mut kernel = HostKernel::new(&mut self.net, rank);
             match news {
-                News::Opened(channel, _) => tor.on_channel_open(now, channel, offer, &mut kernel),
+                News::Opened(channel, _) => {
+                    if datagrams {
+                        tor.use_datagrams(channel);
+                    }
+                    tor.on_channel_open(now, channel, offer, &mut kernel);
+                }
                 News::Accepted(sock, peer) => {
                     let channel = tor.accept_channel(now, PeerId(peer), to_client);
+                    if datagrams {
+                        tor.use_datagrams(channel);
+                    }
                     self.net.adopt(sock, channel);
                     tor.on_channel_open(now, channel, offer, &mut HostKernel::new(&mut self.net, rank));
                 }
@@ -481,7 +491,10 @@ impl World<'_> {
             self.traced.insert(number, Traced { client: name, workload, places });
         }
         // The consensus says of every relay what it knows.
-        let controlled = path.iter().all(|relay| scenario.relays[*relay].config.hop_control.is_active());
+        let offers: Vec<_> =
+            path.iter().map(|relay| scenario.relays[*relay].config.hop_control.offer(false)).collect();
+        let first = offers.first().is_some_and(Option::is_some);
+        let controlled = first && offers.windows(2).all(|pair| HopOffer::agree(pair[0], pair[1]).is_some());
         let tor = self.nodes[rank as usize].tor.as_mut().expect("every client has an onion proxy");
         let rest = relays[1..].iter().map(|relay| PeerId(*relay));
         let index = tor.open_circuit(now, PeerId(relays[0]), rest, controlled);
@@ -772,7 +785,9 @@ impl World<'_> {
                         hop: position(place, traced.places.len()),
                         at: now,
                         queue,
-                        window: tor.circuit_window(*circuit),
+                        window: tor
+                            .circuit_window(*circuit)
+                            .or(tor.hop_window(*circuit, TO_CLIENT).map(|window| (window, None))),
                         tcp: sock.map(|sock| self.net.tcp_info(sock)),
                     });
                 }
@@ -855,6 +870,8 @@ impl Node {
             held: tor.queued() + tor.outbuf_cells(),
             population: tor.population(),
             link_bytes,
+            datagrams: tor.datagram_counters(),
+            unacknowledged: Cells::new(tor.unacknowledged()),
         })
     }
 }

@@ -234,7 +234,8 @@ impl World {
                         "no queue has more than N2 + N3 of the hop before (G-21)"
                     );
                 }
-                Some(HopOffer::Custom(_)) => {}
+                // Windows have a contract of their own (`windows`).
+                Some(HopOffer::BackTap | HopOffer::Marut { .. } | HopOffer::Custom(_)) => {}
             }
         }
     }

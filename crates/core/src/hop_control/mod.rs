@@ -7,14 +7,21 @@
 //! A hop is controlled if both its nodes know how: they say so when their channel opens ([`HopOffer`]).
 //! All others carry whatever comes, so a path may be half upgraded.
 
+mod backtap;
 #[cfg(test)]
 mod contract;
+mod marut;
 mod n23;
 mod none;
+#[cfg(test)]
+mod windows;
 
+pub use backtap::{BackTap, MOST_WINDOW, WindowConfig};
+pub use marut::{ControlInterval, Counts, Marut, MarutConfig, MiddleWindow, Occupancy};
 pub use n23::{AdaptConfig, ExponentialConfig, Kung94Config, LEAST_N3, LawConfig, MOST_N3, N23, N23Config};
 pub use none::NoHopControl;
 
+use crate::datagram::{Onward, RoundTrips};
 use crate::error::Violation;
 use crate::factory::Factory;
 use crate::keys::{ChannelKey, Direction};
@@ -43,6 +50,13 @@ pub enum HopOffer {
         /// At most.
         most: u32,
     },
+    /// A window by the delay of what is forwarded ([`BackTap`]); over datagrams alone.
+    BackTap,
+    /// The same by the congestion of all the way ([`Marut`]); over datagrams alone.
+    Marut {
+        /// Windows count what the last node has not ([`Counts::Path`]).
+        path: bool,
+    },
     /// An algorithm from outside, by a number of its own.
     Custom(u32),
 }
@@ -52,10 +66,25 @@ impl HopOffer {
     pub fn agree(ours: Option<HopOffer>, theirs: Option<HopOffer>) -> Option<HopOffer> {
         let same = match (ours?, theirs?) {
             (HopOffer::Credits { .. }, HopOffer::Credits { .. }) => true,
+            (HopOffer::BackTap, HopOffer::BackTap) => true,
+            (HopOffer::Marut { path: one }, HopOffer::Marut { path: other }) => one == other,
             (HopOffer::Custom(one), HopOffer::Custom(other)) => one == other,
             _ => false,
         };
         theirs.filter(|_| same)
+    }
+
+    /// Whether it needs a channel of datagrams.
+    pub fn needs_datagrams(self) -> bool {
+        matches!(self, HopOffer::BackTap | HopOffer::Marut { .. })
+    }
+
+    /// Whether a node that agreed on it says what it forwards in its acknowledgements.
+    pub(crate) fn round_trips(agreed: Option<HopOffer>) -> RoundTrips {
+        match agreed {
+            Some(HopOffer::BackTap | HopOffer::Marut { .. } | HopOffer::Custom(_)) => RoundTrips::Forwarded,
+            Some(HopOffer::Credits { .. }) | None => RoundTrips::Unknown,
+        }
     }
 }
 
@@ -98,6 +127,17 @@ pub enum CreditPath {
     Link,
     /// At the end of the circuit's queue of the other direction; past RELAY cells only while these lack credit.
     Circuit,
+    /// With the acknowledgements of a channel of datagrams; its allowance is not carried.
+    Acknowledgement,
+}
+
+/// How long a RELAY cell took to the next node and out of it again, as word of it came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoundTrip {
+    /// This one [ns].
+    pub rtt: Duration,
+    /// The least that was measured of any circuit to the same neighbour [ns].
+    pub base: Duration,
 }
 
 /// How a channel's delay is measured.
@@ -160,6 +200,21 @@ pub trait HopControl: fmt::Debug + Send {
     fn on_delivered(&mut self, now: Instant) -> Option<Feedback>;
     /// The next hop sent feedback, which may give credit or take some. On a [`Violation`] the circuit must close.
     fn on_feedback(&mut self, now: Instant, feedback: Feedback) -> Result<(), Violation>;
+    /// Over datagrams: a round trip was measured; before the `on_feedback` that brought it.
+    fn on_round_trip(&mut self, _now: Instant, _trip: RoundTrip) {}
+    /// Over datagrams: what the next hop said of the way beyond it, before its `on_feedback`. Returned feedback goes to
+    /// the hop before once that is done.
+    fn on_onward(&mut self, _now: Instant, _onward: Onward) -> Option<Feedback> {
+        None
+    }
+    /// Over datagrams: what to say of the way beyond this node, with any feedback.
+    fn onward(&self, _now: Instant) -> Onward {
+        Onward::default()
+    }
+    /// How many RELAY cells may be outstanding on the next hop, if a window says so [cell]; for instruments.
+    fn window(&self) -> Option<Cells> {
+        None
+    }
     /// How long the circuit's queue may get at the packaging edge [cell]; `None` leaves the
     /// edge's own watermarks in force.
     fn edge_queue_limit(&self) -> Option<Cells> {
@@ -187,6 +242,10 @@ pub enum HopControlConfig {
     None,
     /// [`N23`].
     N23(N23Config),
+    /// [`BackTap`].
+    BackTap(WindowConfig),
+    /// [`Marut`].
+    Marut(MarutConfig),
     /// Whatever this builds: the way in for algorithms outside this workspace.
     Custom {
         /// For a circuit and direction.
@@ -204,6 +263,8 @@ impl HopControlConfig {
         match self {
             HopControlConfig::None => AnyHopControl::None(NoHopControl),
             HopControlConfig::N23(config) => AnyHopControl::N23(Box::new(N23::new(*config))),
+            HopControlConfig::BackTap(config) => AnyHopControl::BackTap(Box::new(BackTap::new(*config))),
+            HopControlConfig::Marut(config) => AnyHopControl::Marut(Box::new(Marut::new(*config))),
             HopControlConfig::Custom { control, .. } => AnyHopControl::Custom(control.build()),
         }
     }
@@ -213,6 +274,8 @@ impl HopControlConfig {
         match self {
             HopControlConfig::None => None,
             HopControlConfig::N23(config) => config.offer(with_client),
+            HopControlConfig::BackTap(_) => Some(HopOffer::BackTap),
+            HopControlConfig::Marut(config) => Some(HopOffer::Marut { path: config.counts == Counts::Path }),
             HopControlConfig::Custom { offer, .. } => Some(HopOffer::Custom(*offer)),
         }
     }
@@ -232,7 +295,7 @@ impl HopControlConfig {
     /// How the delays of this node's channels are to be measured; `None` measures nothing.
     pub(crate) fn delay(&self) -> Option<DelayConfig> {
         match self {
-            HopControlConfig::None => None,
+            HopControlConfig::None | HopControlConfig::BackTap(_) | HopControlConfig::Marut(_) => None,
             HopControlConfig::N23(config) => config.delay(),
             HopControlConfig::Custom { delay, .. } => *delay,
         }
@@ -246,6 +309,10 @@ pub enum AnyHopControl {
     None(NoHopControl),
     /// [`N23`].
     N23(Box<N23>),
+    /// [`BackTap`].
+    BackTap(Box<BackTap>),
+    /// [`Marut`].
+    Marut(Box<Marut>),
     /// An algorithm from outside.
     Custom(Box<dyn HopControl>),
 }
@@ -255,6 +322,8 @@ macro_rules! each {
         match $self {
             AnyHopControl::None($control) => $call,
             AnyHopControl::N23($control) => $call,
+            AnyHopControl::BackTap($control) => $call,
+            AnyHopControl::Marut($control) => $call,
             AnyHopControl::Custom($control) => $call,
         }
     };
@@ -278,6 +347,18 @@ impl HopControl for AnyHopControl {
     }
     fn on_feedback(&mut self, now: Instant, feedback: Feedback) -> Result<(), Violation> {
         each!(self, control => control.on_feedback(now, feedback))
+    }
+    fn on_round_trip(&mut self, now: Instant, trip: RoundTrip) {
+        each!(self, control => control.on_round_trip(now, trip));
+    }
+    fn on_onward(&mut self, now: Instant, onward: Onward) -> Option<Feedback> {
+        each!(self, control => control.on_onward(now, onward))
+    }
+    fn onward(&self, now: Instant) -> Onward {
+        each!(self, control => control.onward(now))
+    }
+    fn window(&self) -> Option<Cells> {
+        each!(self, control => control.window())
     }
     fn edge_queue_limit(&self) -> Option<Cells> {
         each!(self, control => control.edge_queue_limit())

@@ -163,7 +163,9 @@ impl<C: Cell> Node<C> {
 
     fn channel_to(&mut self, peer: PeerId, with_client: bool) -> ChannelKey {
         let existing = self.by_peer.get(&peer).map_or(&[][..], Vec::as_slice);
-        if let Some(channel) = self.channel_map.choose(peer, existing) {
+        let chosen = self.channel_map.choose(peer, existing);
+        if let Some(channel) = chosen.filter(|channel| !self.channels[channel.0 as usize].circuits.is_full())
+        {
             return channel;
         }
         let channel = self.add_channel(peer, Ends { to_client: false, with_client, initiator: true });

@@ -37,7 +37,10 @@ impl<C: Cell> Relay<C> {
                 self.close(now, circuit, None, None, kernel);
             }
         }
+        self.node.set_datagram_timer(channel, None);
         let state = self.node.channels.remove(channel.0 as usize);
+        self.node.closed_datagrams = self.node.closed_datagrams.plus(state.transport.counters());
+        self.node.failed.retain(|(other, _)| *other != channel);
         self.node.counters.dropped += state.outbuf.len() as u64;
         self.node.waiting.forget_channel(channel);
         if let Some(channels) = self.node.by_peer.get_mut(&state.peer) {
@@ -97,6 +100,8 @@ impl<C: Cell> Node<C> {
         channel.circuits.remove(leg.id);
         if tell && channel.open {
             self.send_control(now, leg.channel, C::destroy(leg.id));
+        } else {
+            channel.transport.forget(leg.id);
         }
     }
 }

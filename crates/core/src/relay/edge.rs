@@ -83,12 +83,12 @@ impl<C: Cell> Relay<C> {
     }
 }
 
-/// How short a queue must be for its edge to go on, and how long it may get until the edge stops: a controlled hop's
+/// Below which length a queue lets its edge go on, and how long it may get until the edge stops: a controlled hop's
 /// own limit, or the edge's watermarks.
 fn edge_marks<C>(marks: EdgeQueue, lane: &Lane<C>) -> (u64, u64) {
     match lane.hop.edge_queue_limit() {
-        Some(limit) => (limit.get().saturating_sub(1), limit.get()),
-        None => (marks.low.into(), marks.high.into()),
+        Some(limit) => (limit.get(), limit.get()),
+        None => (u64::from(marks.low) + 1, marks.high.into()),
     }
 }
 
@@ -105,6 +105,21 @@ impl<C: Cell> Node<C> {
         room.min(edge.control.package_window().get())
     }
 
+    /// How many cells the edge may package now, if those are what travels in `direction`.
+    pub(super) fn room_at_edge(&mut self, circuit: CircuitIndex, direction: Direction) -> u64 {
+        let packages = self.circuit(circuit).outward() == direction;
+        if packages { self.package_room(circuit) } else { 0 }
+    }
+
+    /// What the circuit's queue may hold may have changed since there was so much room.
+    pub(super) fn review_edge(&mut self, circuit: CircuitIndex, direction: Direction, room: u64) {
+        self.note_edge_queue(circuit, direction);
+        let more = room == 0 && self.room_at_edge(circuit, direction) > 0;
+        if direction == self.circuit(circuit).outward() && (more || self.edge_queue_has_drained(circuit)) {
+            self.resume_once(circuit);
+        }
+    }
+
     /// What of that room one stream may take before the others had their turn.
     fn fair_share(&mut self, circuit: CircuitIndex) -> u64 {
         let streams = self.circuit(circuit).edge.as_ref().map_or(0, |edge| edge.streams.len());
@@ -116,12 +131,18 @@ impl<C: Cell> Node<C> {
         let state = &self.circuits[circuit.0 as usize];
         let full = state.edge.as_ref().is_some_and(|edge| edge.queue_full);
         let lane = state.lane(state.outward());
-        full && lane.queue.len() as u64 <= edge_marks(self.config.edge_queue, lane).0
+        full && (lane.queue.len() as u64) < edge_marks(self.config.edge_queue, lane).0
     }
 
     /// Has the edge read its streams again if its queue has drained, and nothing else has it do so.
     pub(super) fn resume_if_drained(&mut self, circuit: CircuitIndex) {
-        if self.edge_queue_has_drained(circuit) && self.edge(circuit).resuming == 0 {
+        if self.edge_queue_has_drained(circuit) {
+            self.resume_once(circuit);
+        }
+    }
+
+    fn resume_once(&mut self, circuit: CircuitIndex) {
+        if self.edge(circuit).resuming == 0 {
             self.resume(circuit);
         }
     }

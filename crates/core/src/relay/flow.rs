@@ -68,7 +68,7 @@ impl<C: Cell> Node<C> {
         let most = self.config.limits.outbuf;
         let state = self.channel(channel);
         state.push(now, cell);
-        if state.outbuf_len() > most {
+        if state.to_write() > most {
             self.doomed.push(channel);
         }
         self.ready.push_back(channel);
@@ -90,7 +90,7 @@ impl<C: Cell> Node<C> {
 
 impl<C: Cell, K: Kernel<C>> Host for Lend<'_, C, K> {
     fn outbuf(&self, channel: ChannelKey) -> Bytes {
-        self.node.channels[channel.0 as usize].outbuf_len()
+        self.node.channels[channel.0 as usize].to_write()
     }
 
     fn head(&self, channel: ChannelKey) -> Option<Priority> {
@@ -142,18 +142,19 @@ impl<C: Cell, K: Kernel<C>> Host for Lend<'_, C, K> {
         let limit = limit.min(allowed);
         let state = self.node.channel(channel);
         let before = state.outbuf.len();
-        let bytes = self.kernel.write(channel, &mut state.outbuf, limit);
+        let bytes = state.transport.write(self.now, channel, &mut state.outbuf, limit, self.kernel);
         let cells = (before - state.outbuf.len()) as u64;
         let refused = !state.outbuf.is_empty() && bytes < limit;
         if let Some(delay) = &mut state.delay {
             delay.on_flushed(self.now, cells, bytes, || self.kernel.socket_info(channel).not_sent);
         }
         self.node.charge_write(channel, bytes, cells);
+        self.node.review_transport(channel);
         Flushed { bytes, refused, throttled: false }
     }
 
     fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo {
-        self.kernel.socket_info(channel)
+        self.node.channels[channel.0 as usize].transport.socket_info(channel, self.kernel)
     }
 
     fn want_writable(&mut self, channel: ChannelKey, wanted: bool) {

@@ -1,11 +1,13 @@
 //! Hop control at work: who the neighbours are, what is owed to them and what they say, and time that passes.
 
 use super::{Node, Relay};
-use crate::cell::Cell;
+use crate::cell::{Cell, CircId};
 use crate::circuit_policy::CircuitPolicy;
+use crate::datagram::Onward;
 use crate::error::Violation;
 use crate::hop_control::{
-    CreditPath, Feedback, HopControl, HopOffer, HopSignals, LinkSignals, Neighbour, Side,
+    AnyHopControl, CreditPath, Feedback, HopControl, HopOffer, HopSignals, LinkSignals, Neighbour, RoundTrip,
+    Side,
 };
 use crate::kernel::Kernel;
 use crate::keys::{ChannelKey, CircuitIndex, Direction};
@@ -34,7 +36,9 @@ impl<C: Cell> Node<C> {
         let with_client = self.channel(channel).with_client;
         let ours = self.config.hop_control.offer(with_client);
         let state = self.channel(channel);
-        state.hops = HopOffer::agree(ours, theirs);
+        let usable = |offer: &HopOffer| state.transport.is_datagrams() || !offer.needs_datagrams();
+        state.hops = HopOffer::agree(ours, theirs).filter(usable);
+        state.transport.expect(HopOffer::round_trips(state.hops));
         for circuit in state.circuits.all() {
             for direction in [Direction::Forward, Direction::Backward] {
                 if self.circuit(circuit).lane(direction).to.is_some_and(|leg| leg.channel == channel) {
@@ -71,16 +75,23 @@ impl<C: Cell> Node<C> {
     ) {
         let feedback = Feedback { direction, ..feedback };
         let state = self.circuit(circuit);
-        let path = state.lane(direction).hop.credit_path();
+        let hop = &state.lane(direction).hop;
+        let (path, onward) = (hop.credit_path(), hop.onward(now));
         let back = direction.opposite();
         let Some(leg) = state.lane(back).to else { return };
-        self.counters.credits += 1;
-        let cell = C::feedback(leg.id, feedback);
         match path {
-            CreditPath::Link => self.send_control(now, leg.channel, cell),
+            CreditPath::Link => {
+                self.counters.credits += 1;
+                self.send_control(now, leg.channel, C::feedback(leg.id, feedback));
+            }
             CreditPath::Circuit => {
+                self.counters.credits += 1;
                 self.counters.made += 1;
-                self.enqueue(now, circuit, back, cell);
+                self.enqueue(now, circuit, back, C::feedback(leg.id, feedback));
+            }
+            CreditPath::Acknowledgement => {
+                self.channel(leg.channel).transport.tell(now, leg.id, feedback.forwarded, onward);
+                self.review_transport(leg.channel);
             }
         }
     }
@@ -111,10 +122,50 @@ impl<C: Cell> Node<C> {
         if state.arriving(channel, cell.circ_id()) == direction {
             return Err(Violation::UnexpectedCell);
         }
-        let lane = state.lane_mut(direction);
+        self.heed(now, circuit, direction, |hop| hop.on_feedback(now, feedback))
+    }
+
+    /// The next hop of a circuit says in its acknowledgements what it forwarded, how long that took and what lies beyond.
+    pub(super) fn on_forwarded(
+        &mut self,
+        now: Instant,
+        channel: ChannelKey,
+        id: CircId,
+        count: u32,
+        trip: Option<(Duration, Duration)>,
+        onward: Onward,
+    ) -> Result<(), Violation> {
+        let known = self.channels.get(channel.0 as usize).and_then(|channel| channel.circuits.get(id));
+        let Some(circuit) = known else { return Ok(()) };
+        let direction = self.circuit(circuit).arriving(channel, id).opposite();
+        let mut owed = None;
+        self.heed(now, circuit, direction, |hop| {
+            if let Some((rtt, base)) = trip {
+                hop.on_round_trip(now, RoundTrip { rtt, base });
+            }
+            owed = hop.on_onward(now, onward);
+            hop.on_feedback(now, Feedback { direction, forwarded: count, allowance: 0 })
+        })?;
+        if let Some(feedback) = owed {
+            self.send_feedback(now, circuit, direction, feedback);
+        }
+        Ok(())
+    }
+
+    /// A control hears of the next hop; what it then allows may be more than before, or less.
+    fn heed(
+        &mut self,
+        now: Instant,
+        circuit: CircuitIndex,
+        direction: Direction,
+        tell: impl FnOnce(&mut AnyHopControl) -> Result<(), Violation>,
+    ) -> Result<(), Violation> {
+        let room = self.room_at_edge(circuit, direction);
+        let lane = self.circuit(circuit).lane_mut(direction);
         let could_send = lane.may_send();
-        lane.hop.on_feedback(now, feedback)?;
+        tell(&mut lane.hop)?;
         self.review_credit(now, circuit, direction, could_send);
+        self.review_edge(circuit, direction, room);
         Ok(())
     }
 
@@ -152,17 +203,15 @@ impl<C: Cell> Node<C> {
                 let queue = Cells::new(lane.queue.len() as u64);
                 let link = lane.to.and_then(|leg| links[leg.channel.0 as usize]).unwrap_or_default();
                 let could_send = lane.may_send();
+                let room = self.room_at_edge(circuit, direction);
+                let lane = self.circuit(circuit).lane_mut(direction);
                 let ticked = lane.hop.on_tick(now, HopSignals { queue, link });
                 self.review_credit(now, circuit, direction, could_send);
                 if let Some(feedback) = ticked.feedback {
                     self.send_feedback(now, circuit, direction, feedback);
                 }
                 self.await_hop_tick(now, ticked.again.then_some(period));
-                // What the edge's queue may hold may have changed.
-                self.note_edge_queue(circuit, direction);
-                if direction == self.circuit(circuit).outward() {
-                    self.resume_if_drained(circuit);
-                }
+                self.review_edge(circuit, direction, room);
             }
         }
     }

@@ -4,7 +4,7 @@
 //!
 //! Rooms: [`flow`](self) moves cells from circuit queues to the kernel, `cells` takes what
 //! arrives, `edge` packages and delivers streams, `build` makes circuits, `close` ends them,
-//! `buckets` limits the rate, `clients` that of each client,
+//! `buckets` limits the rate, `clients` that of each client, `datagrams` is for channels without TCP,
 //! `class` passes on whose traffic can wait, `hops` is where hop control meets its neighbours.
 
 mod bounds;
@@ -14,6 +14,7 @@ mod cells;
 mod class;
 mod clients;
 mod close;
+mod datagrams;
 mod edge;
 mod flow;
 mod hops;
@@ -26,6 +27,7 @@ use crate::channel_map::ChannelMap;
 use crate::circuit::Circuit;
 use crate::circuit_policy::{CircuitPolicy, CircuitPolicyConfig};
 use crate::config::RelayConfig;
+use crate::datagram::{DatagramCounters, Note};
 use crate::delay::Delay;
 use crate::event::Event;
 use crate::hop_control::{HopControl, HopOffer};
@@ -33,11 +35,12 @@ use crate::kernel::{Interest, Kernel};
 use crate::keys::{ChannelKey, CircuitIndex, Direction, StreamKey};
 use crate::scheduler::{AnyScheduler, Scheduler};
 use crate::stream::Stream;
+use crate::transport::Transport;
 use buckets::Waiting;
 use clients::Clients;
 use penstock_units::{Bytes, Cells, Duration, Instant};
 use slab::Slab;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// One node of an onion-routing network.
 ///
@@ -48,6 +51,8 @@ pub struct Relay<C: Cell> {
     node: Node<C>,
     /// Cells just taken from the kernel; kept for its memory.
     inbuf: VecDeque<C>,
+    /// What came beside them.
+    notes: Vec<Note>,
     /// Who waited for the last refill: empty, kept for its memory.
     woken: Waiting,
 }
@@ -68,6 +73,12 @@ struct Node<C: Cell> {
     waiting: Waiting,
     /// When controls of hops are told next that time passed.
     hop_tick: Option<Instant>,
+    /// When channels of datagrams are told next that time passed.
+    datagram_timers: BTreeSet<(Instant, ChannelKey)>,
+    /// Circuits whose peers did not answer, or left too much unacknowledged.
+    failed: VecDeque<(ChannelKey, Note)>,
+    /// What channels counted that are gone.
+    closed_datagrams: DatagramCounters,
     /// Channels that must close: their peers do not read what they cause.
     doomed: Vec<ChannelKey>,
     /// Circuits whose edges may read their streams again.
@@ -145,6 +156,9 @@ impl<C: Cell> Relay<C> {
             channel_map: config.channel_map.build(),
             waiting: Waiting::default(),
             hop_tick: None,
+            datagram_timers: BTreeSet::new(),
+            failed: VecDeque::new(),
+            closed_datagrams: DatagramCounters::default(),
             doomed: Vec::new(),
             resume: VecDeque::new(),
             turns: Vec::new(),
@@ -154,7 +168,8 @@ impl<C: Cell> Relay<C> {
             config,
         };
         let scheduler = node.config.scheduler.build();
-        let mut relay = Relay { scheduler, node, inbuf: VecDeque::new(), woken: Waiting::default() };
+        let mut relay =
+            Relay { scheduler, node, inbuf: VecDeque::new(), notes: Vec::new(), woken: Waiting::default() };
         if relay.node.clients.is_some() {
             relay.node.await_refill(now);
         }
@@ -199,12 +214,18 @@ impl<C: Cell> Relay<C> {
             return;
         }
         let mut inbuf = std::mem::take(&mut self.inbuf);
-        let bytes = kernel.read(channel, limit, &mut inbuf);
+        let mut notes = std::mem::take(&mut self.notes);
+        let transport = &mut self.node.channel(channel).transport;
+        let bytes = transport.read(now, channel, limit, kernel, &mut inbuf, &mut notes);
         self.node.charge_read(channel, bytes, inbuf.len() as u64);
+        self.node.review_transport(channel);
         for cell in inbuf.drain(..) {
             self.on_cell(now, channel, cell, kernel);
         }
-        self.inbuf = inbuf;
+        for note in notes.drain(..) {
+            self.on_note(now, channel, note, kernel);
+        }
+        (self.inbuf, self.notes) = (inbuf, notes);
         self.settle(now, kernel);
     }
 
@@ -220,6 +241,7 @@ impl<C: Cell> Relay<C> {
     pub fn on_timer(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         self.on_refill(now, kernel);
         self.on_hop_tick(now, kernel);
+        self.on_datagram_timer(now);
         if self.scheduler.poll_timeout().is_some_and(|due| due <= now) {
             self.scheduler.on_timer(now, &mut self.node.lend(now, kernel));
         }
@@ -269,7 +291,8 @@ impl<C: Cell> Relay<C> {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let refill = self.node.waiting.due();
         let schedule = self.scheduler.poll_timeout();
-        [refill, schedule, self.node.hop_tick].into_iter().flatten().min()
+        let datagrams = self.node.datagram_timers.first().map(|(due, _)| *due);
+        [refill, schedule, self.node.hop_tick, datagrams].into_iter().flatten().min()
     }
 
     /// Finishes what a call set in motion: streams that may be read again, channels that may write.
@@ -277,6 +300,8 @@ impl<C: Cell> Relay<C> {
         loop {
             if let Some(channel) = self.node.doomed.pop() {
                 self.close_channel(now, channel, kernel);
+            } else if let Some((channel, note)) = self.node.failed.pop_front() {
+                self.on_failed(now, channel, note, kernel);
             } else if let Some(channel) = self.node.ready.pop_front() {
                 if self.node.channels.get(channel.0 as usize).is_some_and(|state| state.open) {
                     self.scheduler.on_ready(now, channel, &mut self.node.lend(now, kernel));
@@ -335,6 +360,11 @@ impl<C: Cell> Relay<C> {
         self.node.circuits.get(circuit.0 as usize)?.lane(direction).hop.edge_queue_limit()
     }
 
+    /// How many cells of `circuit` may be outstanding on its next hop in `direction`, if a window says so.
+    pub fn hop_window(&self, circuit: CircuitIndex, direction: Direction) -> Option<Cells> {
+        self.node.circuits.get(circuit.0 as usize)?.lane(direction).hop.window()
+    }
+
     /// What the edge of `circuit` may have outstanding, if anything limits it, and the round-trip time it measured.
     pub fn circuit_window(&self, circuit: CircuitIndex) -> Option<(Cells, Option<Duration>)> {
         use crate::edge_control::EdgeControl as _;
@@ -381,8 +411,10 @@ impl<C: Cell> Node<C> {
             hops: None,
             delay: self.config.hop_control.delay().map(|config| Box::new(Delay::new(config))),
             outbuf: VecDeque::new(),
+            transport: Transport::Stream,
+            due: None,
             policy: self.config.circuit_policy.build(),
-            circuits: CircIds::new(initiator),
+            circuits: CircIds::new(initiator, self.config.datagrams.is_some()),
             interest: Interest::default(),
             client: None,
         });

@@ -31,6 +31,38 @@ enum Body {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Skin(u32, u64);
 
+/// Datagrams may carry a cell more than once; whoever takes it twice is found out by its layers.
+impl Clone for TestCell {
+    fn clone(&self) -> Self {
+        let body = match &self.body {
+            Body::Create(hello) => Body::Create(*hello),
+            Body::Created(hello) => Body::Created(*hello),
+            Body::Destroy => Body::Destroy,
+            Body::Feedback(feedback) => Body::Feedback(*feedback),
+            Body::Class(class) => Body::Class(*class),
+            Body::Relay(skins, stream, message) => {
+                let message = message.as_ref().map(|message| Box::new(repeat(message)));
+                Body::Relay(skins.clone(), *stream, message)
+            }
+        };
+        TestCell { id: self.id, body }
+    }
+}
+
+fn repeat(message: &Message<TestCell>) -> Message<TestCell> {
+    match message {
+        Message::Begin(target) => Message::Begin(*target),
+        Message::Connected => Message::Connected,
+        Message::Data(piece) => Message::Data(*piece),
+        Message::End => Message::End,
+        Message::Sendme(proof) => Message::Sendme(*proof),
+        Message::Xoff => Message::Xoff,
+        Message::Xon(rate) => Message::Xon(*rate),
+        Message::Extend(peer, hello) => Message::Extend(*peer, *hello),
+        Message::Extended(hello) => Message::Extended(*hello),
+    }
+}
+
 const GARBLED: Skin = Skin(u32::MAX, 0);
 
 /// One hop's key for one circuit, at one of its ends.

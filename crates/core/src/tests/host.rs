@@ -2,6 +2,7 @@
 
 use super::cell::{Piece, TestCell};
 use crate::cell::Cell;
+use crate::datagram::Message;
 use crate::kernel::{Interest, Kernel, SocketInfo, StreamRead};
 use crate::{ChannelKey, CircId, StreamKey};
 use penstock_units::{Bytes, Duration, Instant};
@@ -17,6 +18,17 @@ pub(super) struct End {
     pub(super) send_buffer: u64,
     pub(super) sending: VecDeque<TestCell>,
     pub(super) arrived: VecDeque<TestCell>,
+    /// Datagrams that were sent in this call, and that arrived.
+    pub(super) letters: Vec<Letter>,
+    pub(super) mail: VecDeque<Letter>,
+}
+
+/// A datagram.
+pub(super) type Letter = Vec<Message<TestCell>>;
+
+/// What one takes, with all that is around it [B].
+pub(super) fn letter_size(letter: &Letter) -> u64 {
+    letter.iter().map(Message::wire_size).sum::<usize>() as u64 + 65
 }
 
 impl End {
@@ -116,7 +128,7 @@ pub(super) struct Host {
 impl Host {
     pub(super) fn is_readable(&self, channel: ChannelKey) -> bool {
         self.interests.get(&channel).is_some_and(|interest| interest.readable)
-            && self.ends.get(&channel).is_some_and(|end| !end.arrived.is_empty())
+            && self.ends.get(&channel).is_some_and(|end| !end.arrived.is_empty() || !end.mail.is_empty())
     }
 
     pub(super) fn is_writable(&self, channel: ChannelKey) -> bool {
@@ -177,6 +189,23 @@ impl Kernel<TestCell> for Host {
         let bytes = Bytes::new(moved.ids.len() as u64 * 512);
         self.writes.push(moved);
         bytes
+    }
+
+    fn send(&mut self, channel: ChannelKey, messages: &[Message<&TestCell>]) -> Bytes {
+        let end = self.ends.get_mut(&channel).expect("an open channel has a socket");
+        let letter: Letter = messages.iter().map(|message| message.clone().map(TestCell::clone)).collect();
+        let bytes = letter_size(&letter);
+        assert!(bytes <= 1465, "a datagram has at most 1400 B of messages: {bytes}");
+        end.letters.push(letter);
+        Bytes::new(bytes)
+    }
+
+    fn receive(&mut self, channel: ChannelKey, into: &mut Vec<Message<TestCell>>) -> Bytes {
+        let end = self.ends.get_mut(&channel).expect("an open channel has a socket");
+        let Some(letter) = end.mail.pop_front() else { return Bytes::ZERO };
+        let bytes = letter_size(&letter);
+        into.extend(letter);
+        Bytes::new(bytes)
     }
 
     fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo {

@@ -8,6 +8,7 @@
 mod cell;
 mod classes;
 mod credits;
+mod datagrams;
 mod host;
 mod lawless;
 mod operations;

@@ -4,11 +4,11 @@
 //! room is known to the sender at once. After every call the node that was called must conserve its cells (G-02).
 
 use super::cell::{Hello, Layer, TestCell};
-use super::host::{End, Flow, Host, Side, Transfer, size};
+use super::host::{End, Flow, Host, Letter, Side, Transfer, letter_size, size};
 use crate::cell::PeerId;
 use crate::edge_control::Negotiation;
 use crate::{ChannelKey, CircuitIndex, Direction, Event, Relay, RelayConfig, StreamKey, Violation};
-use penstock_units::{Bytes, DataRate, Duration, Instant, Rng};
+use penstock_units::{Bytes, DataRate, Duration, Instant, Rng, Seed};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -30,6 +30,23 @@ impl Default for Link {
             send_buffer: 64 << 10,
             receive_buffer: 256 << 10,
         }
+    }
+}
+
+/// What happens to datagrams on every link.
+#[derive(Debug)]
+pub(super) struct Weather {
+    pub(super) loss: f64,
+    /// How likely one takes up to five times as long.
+    pub(super) late: f64,
+    /// How likely one comes twice.
+    pub(super) twice: f64,
+    pub(super) chance: Rng,
+}
+
+impl Default for Weather {
+    fn default() -> Self {
+        Weather { loss: 0.0, late: 0.0, twice: 0.0, chance: Seed(1).stream("weather") }
     }
 }
 
@@ -72,6 +89,7 @@ enum Due {
     Connected(usize, ChannelKey, usize),
     Free(usize, usize),
     Arrives(usize, usize),
+    Letter(usize, usize, u64),
     PeerClosed(usize, ChannelKey, usize),
     StreamConnected(usize, StreamKey, usize),
     Timer(usize),
@@ -95,6 +113,9 @@ pub(super) struct Net {
     pub(super) answer: Option<Negotiation>,
     /// Serves ready sockets in random order instead of in turn.
     pub(super) shuffle: Option<Rng>,
+    /// What happens to datagrams.
+    pub(super) weather: Weather,
+    letters: BTreeMap<u64, Letter>,
 }
 
 /// Making a world.
@@ -115,6 +136,8 @@ impl Net {
             transfers: Rc::default(),
             answer: None,
             shuffle: None,
+            weather: Weather::default(),
+            letters: BTreeMap::new(),
         };
         net.add(true, config.clone());
         (0..relays).for_each(|_| {
@@ -367,6 +390,18 @@ impl Net {
                 }
                 self.notify(node);
             }
+            Due::Letter(wire, side, letter) => {
+                let letter = self.letters.remove(&letter).expect("each arrives once");
+                let room = self.wires[wire].link.receive_buffer;
+                let (node, channel) = self.wires[wire].ends[1 - side];
+                if let Some(end) = self.nodes[node].host.ends.get_mut(&channel)
+                    && end.wire == wire
+                    && end.mail.iter().map(letter_size).sum::<u64>() < room
+                {
+                    end.mail.push_back(letter);
+                }
+                self.notify(node);
+            }
             Due::PeerClosed(node, channel, wire) => {
                 if self.nodes[node].host.ends.get(&channel).is_none_or(|end| end.wire != wire) {
                     return;
@@ -401,8 +436,13 @@ impl Net {
         });
         for (side, (node, channel)) in [(node, channel), (peer, accepted)].into_iter().enumerate() {
             let (sending, arrived) = (VecDeque::new(), VecDeque::new());
-            let end = End { wire, side, send_buffer: link.send_buffer, sending, arrived };
+            let (letters, mail) = (Vec::new(), VecDeque::new());
+            let end = End { wire, side, send_buffer: link.send_buffer, sending, arrived, letters, mail };
             self.nodes[node].host.ends.insert(channel, end);
+        }
+        if [node, peer].iter().all(|end| self.nodes[*end].relay.speaks_datagrams()) {
+            self.nodes[node].relay.use_datagrams(channel);
+            self.nodes[peer].relay.use_datagrams(accepted);
         }
         let with_client = [node, peer].iter().any(|end| self.nodes[*end].is_client);
         let [ours, theirs] = [node, peer].map(|end| self.nodes[end].relay.hop_offer(with_client));
@@ -433,6 +473,7 @@ impl Net {
         for (wire, side) in ends.values().map(|end| (end.wire, end.side)).collect::<Vec<_>>() {
             self.pump(wire, side);
             self.pump(wire, 1 - side);
+            self.post(wire, side);
         }
         self.schedule_timer(node);
         self.notify(node);
@@ -516,6 +557,38 @@ impl Net {
         self.plan(free, Due::Free(wire, side));
         self.plan(arrives, Due::Arrives(wire, side));
         self.notify(node);
+    }
+
+    /// Sends datagrams, behind each other at the link's rate; what finds its buffer full is lost.
+    fn post(&mut self, wire: usize, side: usize) {
+        let state = &mut self.wires[wire];
+        let (node, channel) = state.ends[side];
+        let Some(end) = self.nodes[node].host.ends.get_mut(&channel) else { return };
+        for letter in std::mem::take(&mut end.letters) {
+            let Weather { loss, late, twice, .. } = self.weather;
+            let chance = &mut self.weather.chance;
+            let state = &mut self.wires[wire];
+            let start = state.busy_until[side].max(self.now);
+            if state.link.rate.bytes_in(start.since(self.now)).get() > state.link.send_buffer
+                || chance.chance(loss)
+            {
+                continue;
+            }
+            let free = start + Bytes::new(letter_size(&letter)) / state.link.rate;
+            state.busy_until[side] = free;
+            let latency = state.link.latency;
+            let mut times = Vec::new();
+            let copies = if chance.chance(twice) { 2 } else { 1 };
+            for _ in 0..copies {
+                let slow = if chance.chance(late) { chance.below(4 * latency.as_nanos() as u64) } else { 0 };
+                times.push(free + latency + Duration::from_nanos(slow));
+            }
+            for at in times {
+                self.count += 1;
+                self.letters.insert(self.count, letter.clone());
+                self.plan(at, Due::Letter(wire, side, self.count));
+            }
+        }
     }
 
     fn hang_up(&mut self, node: usize, channel: ChannelKey) {

@@ -43,7 +43,7 @@ pub(crate) struct Host {
     pub(crate) drain_scheduled: bool,
 }
 
-/// The first of a connection's packets that is on its way to a host.
+/// The first of a connection's segments that is on its way to a host, or any datagram.
 ///
 /// Those of one instant come in the order of their senders' names, then as they were sent.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,16 @@ pub(crate) struct Arrival {
     pub(crate) at: Instant,
     pub(crate) from: Rank,
     pub(crate) count: u64,
-    pub(crate) sock: SockRef,
+    pub(crate) what: Packet,
+}
+
+/// What travels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Packet {
+    /// The next segment of a connection's.
+    Segment(SockRef),
+    /// The datagram in this place.
+    Letter(u32),
 }
 
 impl Arrival {
@@ -83,7 +92,7 @@ impl Ord for Arrival {
 pub(crate) struct Landing {
     /// When it is in the kernel.
     pub(crate) at: Instant,
-    pub(crate) sock: SockRef,
+    pub(crate) what: Packet,
 }
 
 /// What is ready.

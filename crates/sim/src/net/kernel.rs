@@ -6,6 +6,7 @@ use super::{Net, Owner, Ready, StreamSock, sides};
 use crate::cell::{CELL_BYTES, Request, SimCell, SimPayload};
 use crate::queue::Rank;
 use penstock_core::cell::Cell;
+use penstock_core::datagram::Message;
 use penstock_core::kernel::{Interest, Kernel, SocketInfo, StreamRead};
 use penstock_core::{ChannelKey, StreamKey};
 use penstock_units::Bytes;
@@ -102,6 +103,21 @@ impl Kernel<SimCell> for HostKernel<'_> {
             self.net.pump(sock);
         }
         Bytes::new(accepted)
+    }
+
+    fn send(&mut self, channel: ChannelKey, messages: &[Message<&SimCell>]) -> Bytes {
+        let Some(sock) = self.channel(channel) else { return Bytes::ZERO };
+        // What a descriptor stands for is not copied.
+        let messages: Vec<_> = messages.iter().map(|message| message.clone().map(|cell| *cell)).collect();
+        self.net.charge(self.rank, mail_work(&messages));
+        self.net.post(sock, messages)
+    }
+
+    fn receive(&mut self, channel: ChannelKey, into: &mut Vec<Message<SimCell>>) -> Bytes {
+        let Some(sock) = self.channel(channel) else { return Bytes::ZERO };
+        let bytes = self.net.collect_mail(sock, into);
+        self.net.charge(self.rank, mail_work(into));
+        bytes
     }
 
     fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo {
@@ -232,6 +248,12 @@ impl Kernel<SimCell> for HostKernel<'_> {
             self.net.close(sock);
         }
     }
+}
+
+/// A datagram is a system call and a record.
+fn mail_work(messages: &[Message<SimCell>]) -> Work {
+    let is_cell = |message: &&Message<SimCell>| matches!(message, Message::Data { .. });
+    Work { calls: 1, cells: messages.iter().filter(is_cell).count() as u64, records: 1, ..Work::default() }
 }
 
 /// Applications of clients.

@@ -6,6 +6,7 @@
 //! is admitted at once, since nothing else can come between.
 
 mod cpu;
+mod datagrams;
 mod host;
 mod kernel;
 mod link;
@@ -13,7 +14,7 @@ mod nic;
 mod plain;
 mod socket;
 
-pub(crate) use host::{App, Host, Ready, StreamSock};
+pub(crate) use host::{App, Host, Packet, Ready, StreamSock};
 pub(crate) use kernel::HostKernel;
 pub(crate) use plain::PLAIN;
 pub(crate) use socket::{Owner, SockRef};
@@ -25,10 +26,11 @@ use crate::queue::Rank;
 use crate::tcp::{Info, Train};
 use crate::tracker::Tracker;
 use cpu::Work;
+use datagrams::Letter;
 use host::{Arrival, Landing};
 use penstock_core::kernel::Interest;
-use penstock_scenario::model::Scenario;
-use penstock_units::{Bytes, Cells, Duration, Instant, Rng, Seed};
+use penstock_scenario::model::{Scenario, Wire};
+use penstock_units::{Bytes, Cells, Duration, Instant, Rng, Seed, time::nanos};
 use slab::Slab;
 use socket::{Conn, Flight, Item, Side};
 use std::collections::BTreeMap;
@@ -48,6 +50,8 @@ pub(crate) struct Net {
     pub(crate) hosts: Vec<Host>,
     pub(crate) tracker: Tracker,
     conns: Slab<Conn>,
+    /// Datagrams on their way.
+    letters: Slab<Letter>,
     generations: u32,
     /// Most segments that travel as one train [segment].
     longest_train: u32,
@@ -87,8 +91,10 @@ struct Wires {
     seed: Seed,
     names: Vec<penstock_scenario::model::Host>,
     network: penstock_scenario::model::Network,
-    /// One stream for each ordered pair that loses packets.
+    /// One stream for each ordered pair that loses packets, and for each that does more to datagrams.
     chance: BTreeMap<(Rank, Rank), Rng>,
+    repeats: BTreeMap<(Rank, Rank), Rng>,
+    lateness: BTreeMap<(Rank, Rank), Rng>,
 }
 
 /// The least that any packet takes: what all times differ by.
@@ -103,15 +109,38 @@ impl Wires {
     }
 
     fn loses(&mut self, from: Rank, to: Rank, loss: f64) -> bool {
-        if loss == 0.0 {
-            return false;
-        }
-        let rng = self.chance.entry((from, to)).or_insert_with(|| {
-            let (from, to) = (&self.names[from as usize].name, &self.names[to as usize].name);
-            self.seed.stream(&format!("{from}->{to}/loss"))
-        });
-        rng.chance(loss)
+        loss > 0.0 && draw(&mut self.chance, self.seed, &self.names, (from, to), "loss").chance(loss)
     }
+
+    /// Whether a datagram comes twice.
+    fn repeats(&mut self, from: Rank, to: Rank, duplicate: f64) -> bool {
+        let (repeats, ends) = (&mut self.repeats, (from, to));
+        duplicate > 0.0 && draw(repeats, self.seed, &self.names, ends, "duplicate").chance(duplicate)
+    }
+
+    /// How much later than others a datagram comes: up to a round trip, if it is to be overtaken.
+    fn lateness(&mut self, from: Rank, to: Rank, wire: Wire) -> Duration {
+        if wire.reorder == 0.0 {
+            return Duration::ZERO;
+        }
+        let rng = draw(&mut self.lateness, self.seed, &self.names, (from, to), "reorder");
+        let late = rng.chance(wire.reorder);
+        if late { Duration::from_nanos(rng.below(nanos(wire.rtt).max(1))) } else { Duration::ZERO }
+    }
+}
+
+/// The stream of chance of what happens to packets between two hosts.
+fn draw<'a>(
+    streams: &'a mut BTreeMap<(Rank, Rank), Rng>,
+    seed: Seed,
+    names: &[penstock_scenario::model::Host],
+    (from, to): (Rank, Rank),
+    purpose: &str,
+) -> &'a mut Rng {
+    streams.entry((from, to)).or_insert_with(|| {
+        let (from, to) = (&names[from as usize].name, &names[to as usize].name);
+        seed.stream(&format!("{from}->{to}/{purpose}"))
+    })
 }
 
 impl Net {
@@ -122,6 +151,8 @@ impl Net {
             names: hosts.iter().map(|host| (*host).clone()).collect(),
             network: scenario.network.clone(),
             chance: BTreeMap::new(),
+            repeats: BTreeMap::new(),
+            lateness: BTreeMap::new(),
         };
         Net {
             now: Instant::ZERO,
@@ -130,6 +161,7 @@ impl Net {
             hosts: hosts.iter().map(|host| Host::new(host, &scenario.tcp)).collect(),
             tracker: Tracker::default(),
             conns: Slab::new(),
+            letters: Slab::new(),
             generations: 0,
             longest_train: u32::MAX,
             finished: Vec::new(),
@@ -162,10 +194,23 @@ impl Net {
     /// the link's drop-tail queue.
     pub(crate) fn admit(&mut self, rank: Rank, horizon: Instant) {
         let host = &mut self.hosts[rank as usize];
-        while let Some(Arrival { mut at, from, sock, .. }) = host.inbox.peek().copied() {
+        while let Some(Arrival { mut at, from, what, .. }) = host.inbox.peek().copied() {
             if at >= horizon {
                 break;
             }
+            let sock = match what {
+                Packet::Segment(sock) => sock,
+                Packet::Letter(letter) => {
+                    host.inbox.pop();
+                    let bytes = self.letters[letter as usize].wire_bytes();
+                    if host.down.has_room(at, bytes) {
+                        host.landings.push_back(Landing { at: host.down.send(at, bytes), what });
+                    } else {
+                        self.letters.remove(letter as usize);
+                    }
+                    continue;
+                }
+            };
             // Only these two can be next after the first.
             let others = &host.inbox.as_slice()[1..];
             let second = others.iter().take(2).map(Arrival::key).min();
@@ -174,7 +219,7 @@ impl Net {
             let next = loop {
                 let bytes = side.inbound[side.admitted].train.first.wire_bytes();
                 if host.down.has_room(at, bytes) {
-                    host.landings.push_back(Landing { at: host.down.send(at, bytes), sock });
+                    host.landings.push_back(Landing { at: host.down.send(at, bytes), what });
                     side.admit();
                 } else {
                     side.drop_next();
@@ -206,7 +251,7 @@ impl Net {
         self.now = at;
         self.handled += 1;
         if landing <= timer {
-            host.landings.pop_front().map(|landing| Step::Landed(landing.sock))
+            host.landings.pop_front().map(|landing| Step::Landed(landing.what))
         } else {
             host.timers.pop().map(Step::Due)
         }
@@ -284,8 +329,7 @@ impl Net {
         self.generations += 1;
         let conn = self.conns.insert(Conn {
             generation: self.generations,
-            delay: wire.rtt / 2,
-            loss: wire.loss,
+            wire,
             finished: false,
             sides: [Side::new(from, owner), Side::new(to, accepting)],
         });
@@ -339,7 +383,8 @@ impl Net {
         let side = &mut conn.sides[sock.side as usize];
         let rank = side.host;
         let host = &mut self.hosts[rank as usize];
-        let most = if conn.loss > 0.0 || !side.tracked.is_empty() { 1 } else { most.min(self.longest_train) };
+        let most =
+            if conn.wire.loss > 0.0 || !side.tracked.is_empty() { 1 } else { most.min(self.longest_train) };
         let Some(train) = side.tcp.poll_train(&host.tcp, now, most) else { return false };
         let Train { first: segment, count: segments } = train;
         let (left, gap) = host.up.send_train(now, segment.wire_bytes(), segments);
@@ -352,13 +397,13 @@ impl Net {
         }
         let count = host.sent + 1;
         host.sent += u64::from(segments);
-        if !self.wires.loses(rank, far, conn.loss) {
-            let at = (left + conn.delay).max(now + TICK);
+        if !self.wires.loses(rank, far, conn.wire.loss) {
+            let at = (left + conn.wire.rtt / 2).max(now + TICK);
             let inbound = &mut conn.sides[to.side as usize].inbound;
             inbound.push_back(Flight { at, gap, count, train, admitted: 0, landed: 0 });
             if inbound.len() == conn.sides[to.side as usize].admitted + 1 {
                 let host = &mut self.hosts[far as usize];
-                host.inbox.push(Arrival { at, from: rank, count, sock: to });
+                host.inbox.push(Arrival { at, from: rank, count, what: Packet::Segment(to) });
                 if host.landings.is_empty() {
                     self.agenda.advance(far, at);
                 }
@@ -392,7 +437,14 @@ impl Net {
     }
 
     /// A packet is in the receiver's kernel.
-    pub(crate) fn on_landed(&mut self, to: SockRef) {
+    pub(crate) fn on_landed(&mut self, what: Packet) {
+        match what {
+            Packet::Segment(to) => self.on_segment(to),
+            Packet::Letter(letter) => self.on_letter(letter),
+        }
+    }
+
+    fn on_segment(&mut self, to: SockRef) {
         let now = self.now();
         let [here, there] = sides(&mut self.conns[to.conn as usize], to);
         let segment = here.land();
@@ -685,7 +737,8 @@ impl Net {
             cells: Cells::new(cells),
             lost: Cells::new(self.lost),
             connections: self.conns.iter().filter(|(_, conn)| !conn.finished).count(),
-            packets: sides().flat_map(|side| &side.inbound).map(Flight::packets).sum(),
+            packets: sides().flat_map(|side| &side.inbound).map(Flight::packets).sum::<usize>()
+                + self.letters.len(),
         }
     }
 }
@@ -699,7 +752,10 @@ fn sides(conn: &mut Conn, sock: SockRef) -> [&mut Side; 2] {
 /// Whether the owner of `here` would read something, or learn of the end.
 fn has_input(here: &Side, there: &Side) -> bool {
     match here.owner {
-        Owner::Channel(_) => there.sent.front().is_some_and(|(end, _)| *end <= here.tcp.received_end()),
+        Owner::Channel(_) => {
+            let read = there.sent.front().is_some_and(|(end, _)| *end <= here.tcp.received_end());
+            read || !here.mail.is_empty()
+        }
         Owner::Stream(_) => here.tcp.readable() > 0 || here.tcp.receive_closed(),
         Owner::Linking(_) | Owner::Server(_) | Owner::Plain | Owner::Gone => false,
     }

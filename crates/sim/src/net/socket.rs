@@ -3,10 +3,12 @@
 use crate::cell::{Request, SimCell};
 use crate::queue::Rank;
 use crate::tcp::{Endpoint, Segment, Train};
-use penstock_core::cell::Tag;
+use penstock_core::cell::{Cell as _, Tag};
+use penstock_core::datagram::Message;
 use penstock_core::kernel::Interest;
 use penstock_core::{ChannelKey, StreamKey};
-use penstock_units::{Duration, Instant};
+use penstock_scenario::model::Wire;
+use penstock_units::Instant;
 use std::collections::VecDeque;
 
 /// One end of a connection.
@@ -30,10 +32,8 @@ impl SockRef {
 pub(crate) struct Conn {
     /// Tells this connection from an earlier one in the same slot.
     pub(crate) generation: u32,
-    /// One way, without serialisation and queues.
-    pub(crate) delay: Duration,
-    /// Probability that a packet is lost.
-    pub(crate) loss: f64,
+    /// What lies between its hosts.
+    pub(crate) wire: Wire,
     /// Neither side needs it.
     pub(crate) finished: bool,
     pub(crate) sides: [Side; 2],
@@ -49,6 +49,8 @@ pub(crate) struct Side {
     pub(crate) inbound: VecDeque<Flight>,
     /// How many of these are with all their segments in the access link's queue.
     pub(crate) admitted: usize,
+    /// Datagrams that arrived and were not read.
+    pub(crate) mail: VecDeque<Mail>,
     /// Messages this side sent that the other one has not read, by the byte after their last.
     pub(crate) sent: VecDeque<(u64, Item)>,
     pub(crate) interest: Interest,
@@ -154,6 +156,24 @@ impl Side {
     }
 }
 
+/// What is in a datagram.
+#[derive(Clone, Debug)]
+pub(crate) struct Mail {
+    /// DTLS included [B].
+    pub(crate) bytes: u64,
+    pub(crate) messages: Vec<Message<SimCell>>,
+}
+
+impl Mail {
+    /// Its cells that are tracked.
+    pub(crate) fn tags(&self) -> impl Iterator<Item = Tag> + '_ {
+        self.messages.iter().filter_map(|message| match message {
+            Message::Data { body, .. } => body.tag(),
+            _ => None,
+        })
+    }
+}
+
 /// A tracked message of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tracked {
@@ -207,6 +227,7 @@ impl Side {
             tcp: Endpoint::new(),
             inbound: VecDeque::new(),
             admitted: 0,
+            mail: VecDeque::new(),
             sent: VecDeque::new(),
             interest: Interest::default(),
             ready: Interest::default(),

@@ -5,6 +5,7 @@ mod changes;
 mod clients;
 mod conservation;
 mod credits;
+mod datagrams;
 mod defenestrator;
 mod determinism;
 mod errands;

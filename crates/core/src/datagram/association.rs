@@ -1,0 +1,502 @@
+//! The datagrams between two nodes: all circuits of one channel.
+
+use super::message::{HEADER, Message, Onward, SEQ};
+use super::packer::{Packer, Pending};
+use super::receiver::{Arrival, Receiver};
+use super::sender::{Repair, RoundTrips, Sender};
+use super::{MAX_DATAGRAM, message};
+use crate::cell::{Cell, CircId, Command};
+use crate::error::Violation;
+use crate::least::Least;
+use penstock_units::{Bytes, Duration, Instant};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::num::NonZeroU32;
+
+/// How datagrams are packed and repaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatagramConfig {
+    /// How long a message that is alone waits for company [ns] (nstor: 1 ms).
+    pub hold: Duration,
+    /// The least retransmission timeout [ns] (nstor and RFC 6298: 1 s).
+    pub least_timeout: Duration,
+    /// After how long a least round trip to a neighbour is forgotten [s]; `None` is never, as nstor has it.
+    pub base_memory: Option<u64>,
+}
+
+impl Default for DatagramConfig {
+    fn default() -> Self {
+        DatagramConfig {
+            hold: Duration::from_millis(1),
+            least_timeout: Duration::from_secs(1),
+            base_memory: None,
+        }
+    }
+}
+
+/// What a relay counted of its datagrams since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DatagramCounters {
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Datagrams received.
+    pub received: u64,
+    /// FEEDBACK messages sent.
+    pub feedback: u64,
+    /// Cells sent another time.
+    pub again: u64,
+    /// Cells received another time.
+    pub repeated: u64,
+    /// Questions for FEEDBACK.
+    pub probes: u64,
+}
+
+impl DatagramCounters {
+    /// Both together.
+    pub(crate) fn plus(self, other: DatagramCounters) -> DatagramCounters {
+        DatagramCounters {
+            sent: self.sent + other.sent,
+            received: self.received + other.received,
+            feedback: self.feedback + other.feedback,
+            again: self.again + other.again,
+            repeated: self.repeated + other.repeated,
+            probes: self.probes + other.probes,
+        }
+    }
+}
+
+/// What a datagram brought beside cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Note {
+    /// The next hop said what it forwarded of a circuit.
+    Forwarded {
+        id: CircId,
+        /// RELAY cells in all, modulo 2³² [cell].
+        count: u32,
+        /// How long the last of them took, and the least that any did to this neighbour [ns].
+        trip: Option<(Duration, Duration)>,
+        onward: Onward,
+    },
+    /// The circuit must close: for what the peer did or did not do, or because it does not know it.
+    Failed { id: CircId, violation: Option<Violation> },
+}
+
+/// One circuit of the channel, in both directions.
+#[derive(Debug)]
+struct Lane<C> {
+    sender: Sender<C>,
+    receiver: Receiver<C>,
+    /// What the control of hops last had to say for the peer.
+    forwarded: u32,
+    onward: Onward,
+    /// How many FEEDBACKs wait to go: plain ones, and for cells beyond a hole.
+    owed: bool,
+    holes: u8,
+    /// The circuit is closed here: once the peer knows it, this goes too.
+    closing: bool,
+    /// When the timer is set for; never later than the sender wants.
+    timer: Option<Instant>,
+}
+
+/// How many FEEDBACKs of a circuit for cells beyond a hole may wait to go [1]: more than three tell nothing new.
+const MOST_HOLES: u8 = 3;
+/// How many answers about unknown circuits may wait to go [1]: a peer that wants one will ask again.
+const MOST_STRANGERS: usize = 64;
+
+/// Cells of one channel, over datagrams.
+///
+/// Takes cells from the channel's output buffer and makes datagrams of them; takes datagrams and makes cells of them, in
+/// order within each circuit. Each circuit has a number of 16 bits, half of them for each side to choose.
+///
+/// A circuit begins with the CREATE, which has number zero, and ends with the DESTROY: its sender keeps it until it is
+/// acknowledged, or until it hears GONE, which is what a node answers that does not know a circuit.
+#[derive(Debug)]
+pub(crate) struct Association<C> {
+    config: DatagramConfig,
+    round_trips: RoundTrips,
+    lanes: BTreeMap<u16, Lane<C>>,
+    packer: Packer,
+    /// One entry for each lane whose timer is set.
+    timers: BinaryHeap<Reverse<(Instant, u16)>>,
+    /// The least round trip of all circuits to this neighbour.
+    base: Least,
+    /// Answers about unknown circuits that wait to go.
+    strangers: usize,
+    /// Circuits whose peers leave too much unacknowledged, or do not answer.
+    failed: Vec<Note>,
+    /// The messages of a datagram in the making; kept for its memory.
+    batch: Vec<Pending>,
+    pub(crate) counters: DatagramCounters,
+}
+
+impl<C: Cell> Association<C> {
+    pub(crate) fn new(config: DatagramConfig) -> Self {
+        Association {
+            config,
+            round_trips: RoundTrips::Unknown,
+            lanes: BTreeMap::new(),
+            packer: Packer::new(config.hold),
+            timers: BinaryHeap::new(),
+            base: Least::over(config.base_memory.unwrap_or(u64::MAX)),
+            strangers: 0,
+            failed: Vec::new(),
+            batch: Vec::new(),
+            counters: DatagramCounters::default(),
+        }
+    }
+
+    /// Whether the peer says what it forwards; before the first cell.
+    pub(crate) fn expect(&mut self, round_trips: RoundTrips) {
+        self.round_trips = round_trips;
+    }
+
+    /// What could be sent now, beside the output buffer [B].
+    pub(crate) fn ready(&self) -> Bytes {
+        Bytes::new(self.packer.ready() as u64)
+    }
+
+    /// Cells that were taken and not acknowledged [cell].
+    pub(crate) fn unacknowledged(&self) -> u64 {
+        self.lanes.values().map(|lane| lane.sender.len()).sum()
+    }
+
+    /// Sends datagrams with what is owed and the cells of `outbuf` until `limit` is reached or exceeded by less than a
+    /// datagram [B], or what is left is better sent later. `send` says what each took [B].
+    pub(crate) fn flush(
+        &mut self,
+        now: Instant,
+        outbuf: &mut VecDeque<C>,
+        limit: Bytes,
+        mut send: impl FnMut(&[Message<&C>]) -> Bytes,
+    ) -> Bytes {
+        let mut written = Bytes::ZERO;
+        while written < limit {
+            while !self.packer.is_full()
+                && let Some(cell) = outbuf.pop_front()
+            {
+                self.take(now, cell);
+            }
+            if self.packer.ready() == 0 {
+                break;
+            }
+            written += self.send_one(now, &mut send);
+        }
+        written
+    }
+
+    fn take(&mut self, now: Instant, cell: C) {
+        let id = cell.circ_id();
+        let circuit = number(id);
+        let is_last = cell.command() == Command::Destroy;
+        let counts = cell.command() == Command::Relay;
+        let (config, round_trips) = (self.config, self.round_trips);
+        let lane = self.lanes.entry(circuit).or_insert_with(|| Lane::new(config, round_trips));
+        // Nothing follows a DESTROY: the circuit was closed from both sides at once.
+        if lane.closing {
+            return;
+        }
+        lane.closing = is_last;
+        match lane.sender.push(cell, counts) {
+            Ok(seq) => self.packer.push(now, Pending::Data(circuit, seq), HEADER + SEQ + message::BODY),
+            Err(violation) => self.failed.push(Note::Failed { id, violation: Some(violation) }),
+        }
+    }
+
+    fn send_one(&mut self, now: Instant, send: &mut impl FnMut(&[Message<&C>]) -> Bytes) -> Bytes {
+        let mut batch = std::mem::take(&mut self.batch);
+        self.packer.pack(now, &mut batch);
+        batch.retain_mut(|pending| self.prepare(now, pending));
+        let mut written = Bytes::ZERO;
+        if !batch.is_empty() {
+            let messages: Vec<_> = batch.iter().map(|pending| self.message(*pending)).collect();
+            written = send(&messages);
+            self.counters.sent += 1;
+        }
+        for pending in batch.drain(..) {
+            if let Pending::Data(circuit, _) = pending {
+                self.arm(circuit);
+            }
+        }
+        self.batch = batch;
+        written
+    }
+
+    /// A message goes out; false if there is no more to say.
+    fn prepare(&mut self, now: Instant, pending: &mut Pending) -> bool {
+        match *pending {
+            Pending::Data(circuit, seq) => {
+                let sender = self.lanes.get_mut(&circuit).map(|lane| &mut lane.sender);
+                sender.is_some_and(|sender| sender.on_packed(now, seq))
+            }
+            Pending::Feedback(circuit) | Pending::Hole(circuit) => {
+                match self.lanes.get_mut(&circuit) {
+                    Some(lane) if matches!(pending, Pending::Hole(_)) => {
+                        lane.holes = lane.holes.saturating_sub(1)
+                    }
+                    Some(lane) => lane.owed = false,
+                    // The circuit closed meanwhile, and the peer may not know that its DESTROY came.
+                    None => *pending = Pending::Gone(circuit),
+                }
+                self.counters.feedback += 1;
+                true
+            }
+            Pending::Gone(_) => {
+                self.strangers -= 1;
+                true
+            }
+            Pending::Probe(circuit) => self.lanes.contains_key(&circuit),
+        }
+    }
+
+    fn message(&self, pending: Pending) -> Message<&C> {
+        match pending {
+            Pending::Data(circuit, seq) => {
+                let body = self.lanes[&circuit].sender.cell(seq);
+                let body = body.expect("a cell that was prepared is not acknowledged yet");
+                Message::Data { circuit, seq: seq as u32, body }
+            }
+            Pending::Feedback(circuit) | Pending::Hole(circuit) => {
+                let lane = &self.lanes[&circuit];
+                Message::Feedback {
+                    circuit,
+                    ack: lane.receiver.ack(),
+                    forwarded: lane.forwarded,
+                    hole: matches!(pending, Pending::Hole(_)),
+                    onward: lane.onward,
+                }
+            }
+            Pending::Probe(circuit) => Message::Probe { circuit },
+            Pending::Gone(circuit) => Message::Gone { circuit },
+        }
+    }
+}
+
+/// What arrives.
+impl<C: Cell> Association<C> {
+    /// A datagram came; its cells that are in order now go to `cells`, the rest to `notes`.
+    pub(crate) fn on_datagram(
+        &mut self,
+        now: Instant,
+        messages: impl IntoIterator<Item = Message<C>>,
+        cells: &mut VecDeque<C>,
+        notes: &mut Vec<Note>,
+    ) {
+        self.counters.received += 1;
+        // Number zero is nobody's.
+        for message in messages.into_iter().filter(|message| message.circuit() != 0) {
+            match message {
+                Message::Data { circuit, seq, body } => self.on_data(now, circuit, seq, body, cells, notes),
+                Message::Feedback { circuit, ack, forwarded, hole, onward } => {
+                    let outcome = self.on_feedback(now, circuit, ack, forwarded, hole, onward);
+                    match outcome {
+                        Ok(note) => notes.extend(note),
+                        Err(violation) => self.fail(circuit, Some(violation), notes),
+                    }
+                }
+                Message::Probe { circuit } => self.owe(now, circuit, false),
+                Message::Gone { circuit } => {
+                    let lane = self.lanes.remove(&circuit);
+                    if lane.is_some_and(|lane| !lane.closing) {
+                        self.fail(circuit, None, notes);
+                    }
+                }
+            }
+        }
+    }
+
+    fn on_data(
+        &mut self,
+        now: Instant,
+        circuit: u16,
+        seq: u32,
+        cell: C,
+        cells: &mut VecDeque<C>,
+        notes: &mut Vec<Note>,
+    ) {
+        // A circuit begins with its CREATE, whatever overtakes it.
+        if !self.lanes.contains_key(&circuit) {
+            if seq != 0 || cell.command() != Command::Create {
+                self.owe(now, circuit, false);
+                return;
+            }
+            self.lanes.insert(circuit, Lane::new(self.config, self.round_trips));
+        }
+        let lane = self.lanes.get_mut(&circuit).expect("it was just found or made");
+        // Who closed the circuit wants none of them, but the peer may wait for its own DESTROY to arrive.
+        let closing = lane.closing;
+        let hand_on = |cell| {
+            if !closing {
+                cells.push_back(cell);
+            }
+        };
+        match lane.receiver.on_data(seq, cell, hand_on) {
+            Ok(arrival) => {
+                let beyond = lane.receiver.has_hole();
+                self.counters.repeated += u64::from(arrival == Arrival::Again);
+                self.owe(now, circuit, beyond);
+            }
+            Err(violation) => self.fail(circuit, Some(violation), notes),
+        }
+    }
+
+    fn on_feedback(
+        &mut self,
+        now: Instant,
+        circuit: u16,
+        ack: u32,
+        forwarded: u32,
+        hole: bool,
+        onward: Onward,
+    ) -> Result<Option<Note>, Violation> {
+        let Some(lane) = self.lanes.get_mut(&circuit) else { return Ok(None) };
+        let heard = lane.sender.on_feedback(now, ack, forwarded, hole, onward)?;
+        if lane.closing && lane.sender.is_empty() {
+            self.lanes.remove(&circuit);
+            return Ok(None);
+        }
+        let closing = lane.closing;
+        let trip = heard.rtt.map(|rtt| {
+            self.base.add(now, rtt);
+            (rtt, self.base.get(now).unwrap_or(rtt))
+        });
+        self.send_again(now, circuit);
+        self.arm(circuit);
+        let id = circ_id(circuit);
+        Ok(heard.forwarded.filter(|_| !closing).map(|count| Note::Forwarded { id, count, trip, onward }))
+    }
+
+    fn fail(&mut self, circuit: u16, violation: Option<Violation>, notes: &mut Vec<Note>) {
+        notes.push(Note::Failed { id: circ_id(circuit), violation });
+    }
+
+    /// FEEDBACK of a circuit is to go; about one that is unknown, that it is.
+    fn owe(&mut self, now: Instant, circuit: u16, hole: bool) {
+        let Some(lane) = self.lanes.get_mut(&circuit) else {
+            if self.strangers < MOST_STRANGERS {
+                self.strangers += 1;
+                self.packer.push(now, Pending::Gone(circuit), HEADER);
+            }
+            return;
+        };
+        let size =
+            Message::<C>::Feedback { circuit, ack: 0, forwarded: 0, hole, onward: lane.onward }.wire_size();
+        if hole && lane.holes < MOST_HOLES {
+            lane.holes += 1;
+            self.packer.push(now, Pending::Hole(circuit), size);
+        } else if !hole && !std::mem::replace(&mut lane.owed, true) {
+            self.packer.push(now, Pending::Feedback(circuit), size);
+        }
+    }
+}
+
+/// What the node decides, and time that passes.
+impl<C: Cell> Association<C> {
+    /// The control of hops tells the hop before of what it forwarded.
+    pub(crate) fn tell(&mut self, now: Instant, id: CircId, forwarded: u32, onward: Onward) {
+        let circuit = number(id);
+        if let Some(lane) = self.lanes.get_mut(&circuit).filter(|lane| !lane.closing) {
+            (lane.forwarded, lane.onward) = (forwarded, onward);
+            self.owe(now, circuit, false);
+        }
+    }
+
+    /// The peer closed the circuit.
+    pub(crate) fn forget(&mut self, id: CircId) {
+        self.lanes.remove(&number(id));
+    }
+
+    /// When [`on_timer`](Self::on_timer) is to be called.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let timer = self.timers.peek().map(|Reverse((at, _))| *at);
+        [timer, self.packer.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// Time passed.
+    pub(crate) fn on_timer(&mut self, now: Instant) {
+        self.packer.on_timer(now);
+        while let Some(Reverse((at, circuit))) = self.timers.peek().copied()
+            && at <= now
+        {
+            self.timers.pop();
+            let Some(lane) = self.lanes.get_mut(&circuit).filter(|lane| lane.timer == Some(at)) else {
+                continue;
+            };
+            lane.timer = None;
+            match lane.sender.on_timer(now) {
+                Repair::Nothing => {}
+                Repair::Again => self.send_again(now, circuit),
+                Repair::Probe => {
+                    self.counters.probes += 1;
+                    self.packer.push(now, Pending::Probe(circuit), HEADER);
+                }
+                Repair::GiveUp => {
+                    // Nobody is left to tell that the circuit is closed.
+                    if lane.closing {
+                        self.lanes.remove(&circuit);
+                    }
+                    let violation = Some(Violation::Unacknowledged);
+                    self.failed.push(Note::Failed { id: circ_id(circuit), violation });
+                }
+            }
+            self.arm(circuit);
+        }
+    }
+
+    /// Circuits that must close for what did not happen.
+    pub(crate) fn take_failed(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.failed)
+    }
+
+    fn send_again(&mut self, now: Instant, circuit: u16) {
+        let Some(lane) = self.lanes.get_mut(&circuit) else { return };
+        while let Some(seq) = lane.sender.poll_again() {
+            self.counters.again += 1;
+            self.packer.push(now, Pending::Data(circuit, seq), HEADER + SEQ + message::BODY);
+        }
+    }
+
+    /// Has the timer come no later than the sender wants.
+    fn arm(&mut self, circuit: u16) {
+        let Some(lane) = self.lanes.get_mut(&circuit) else { return };
+        if let Some(due) = lane.sender.poll_timeout()
+            && lane.timer.is_none_or(|timer| due < timer)
+        {
+            lane.timer = Some(due);
+            self.timers.push(Reverse((due, circuit)));
+        }
+    }
+}
+
+impl<C> Lane<C> {
+    fn new(config: DatagramConfig, round_trips: RoundTrips) -> Self {
+        Lane {
+            sender: Sender::new(0, config.least_timeout, round_trips),
+            receiver: Receiver::new(0),
+            forwarded: 0,
+            onward: Onward::default(),
+            owed: false,
+            holes: 0,
+            closing: false,
+            timer: None,
+        }
+    }
+}
+
+const INITIATOR: u32 = 1 << 31;
+
+/// A circuit's number in its association.
+fn number(id: CircId) -> u16 {
+    let low = id.0.get() & !INITIATOR;
+    let low = u16::try_from(low).ok().filter(|low| *low < 1 << 15);
+    let low = low.expect("a node that speaks datagrams counts its circuits with 15 bits");
+    low | if id.0.get() & INITIATOR != 0 { 1 << 15 } else { 0 }
+}
+
+/// And the other way round.
+fn circ_id(circuit: u16) -> CircId {
+    let low = u32::from(circuit & 0x7fff);
+    let id = low | if circuit >> 15 == 1 { INITIATOR } else { 0 };
+    CircId(NonZeroU32::new(id).expect("what has number zero is thrown away when it comes"))
+}
+
+const _: () = assert!(2 * (HEADER + SEQ + message::BODY) <= MAX_DATAGRAM);

@@ -1,0 +1,252 @@
+//! Messages as bytes.
+//!
+//! A datagram is a sequence of messages and nothing else. Numbers are big-endian.
+//!
+//! ```text
+//! every message   circuit u16, type u8, flags u8
+//! type 0          FEEDBACK: ack u32, forwarded u32; flags say what follows: 1 a hole (nothing),
+//!                 2 c_diff u16, 4 ended u32
+//! type 1, 2       PROBE, GONE: nothing; no flags
+//! type 128 to 255 DATA: seq u32, a cell's body of 509 B; the lower seven bits are the cell's command; no flags
+//! ```
+
+use super::MAX_DATAGRAM;
+use super::message::{BODY, Message, Onward};
+use std::fmt;
+
+/// A cell as bytes, without its circuit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellBody {
+    /// Below 128.
+    pub command: u8,
+    /// The cell's payload.
+    pub payload: Box<[u8; BODY]>,
+}
+
+/// Why bytes are no datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// It is longer than a datagram may be.
+    TooLong,
+    /// It ends within a message.
+    Truncated,
+    /// A message is of no known type.
+    UnknownType(u8),
+    /// A message has flags that make no sense with its type.
+    UnknownFlags(u8),
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DecodeError::TooLong => write!(f, "the datagram is longer than {MAX_DATAGRAM} B"),
+            DecodeError::Truncated => f.write_str("the datagram ends within a message"),
+            DecodeError::UnknownType(number) => write!(f, "the datagram has a message of type {number}"),
+            DecodeError::UnknownFlags(flags) => write!(f, "the datagram has a message with flags {flags:#x}"),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+const FEEDBACK: u8 = 0;
+const PROBE: u8 = 1;
+const GONE: u8 = 2;
+const DATA: u8 = 128;
+
+const HOLE: u8 = 1;
+const WITH_CONGESTION: u8 = 2;
+const WITH_ENDED: u8 = 4;
+
+/// Appends a message to a datagram.
+pub fn encode(message: &Message<&CellBody>, into: &mut Vec<u8>) {
+    into.extend(message.circuit().to_be_bytes());
+    match message {
+        Message::Data { seq, body, .. } => {
+            debug_assert!(body.command < DATA, "a command has seven bits");
+            into.extend([DATA | body.command, 0]);
+            into.extend(seq.to_be_bytes());
+            into.extend(*body.payload);
+        }
+        Message::Feedback { ack, forwarded, hole, onward, .. } => {
+            let hole = if *hole { HOLE } else { 0 };
+            let congestion = onward.congestion.map_or(0, |_| WITH_CONGESTION);
+            let ended = onward.ended.map_or(0, |_| WITH_ENDED);
+            into.extend([FEEDBACK, hole | congestion | ended]);
+            into.extend(ack.to_be_bytes());
+            into.extend(forwarded.to_be_bytes());
+            into.extend(onward.congestion.map(u16::to_be_bytes).into_iter().flatten());
+            into.extend(onward.ended.map(u32::to_be_bytes).into_iter().flatten());
+        }
+        Message::Probe { .. } => into.extend([PROBE, 0]),
+        Message::Gone { .. } => into.extend([GONE, 0]),
+    }
+}
+
+/// The messages of a datagram; one that is not wholly understood has none.
+pub fn decode(datagram: &[u8]) -> Result<Vec<Message<CellBody>>, DecodeError> {
+    if datagram.len() > MAX_DATAGRAM {
+        return Err(DecodeError::TooLong);
+    }
+    let mut rest = Rest(datagram);
+    let mut messages = Vec::new();
+    while !rest.0.is_empty() {
+        messages.push(rest.message()?);
+    }
+    Ok(messages)
+}
+
+/// What is not decoded yet.
+struct Rest<'a>(&'a [u8]);
+
+impl Rest<'_> {
+    fn take<const N: usize>(&mut self) -> Result<&[u8; N], DecodeError> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(DecodeError::Truncated)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn u16(&mut self) -> Result<u16, DecodeError> {
+        self.take().copied().map(u16::from_be_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, DecodeError> {
+        self.take().copied().map(u32::from_be_bytes)
+    }
+
+    fn message(&mut self) -> Result<Message<CellBody>, DecodeError> {
+        let circuit = self.u16()?;
+        let [kind, flags] = *self.take()?;
+        let known = if kind == FEEDBACK { HOLE | WITH_CONGESTION | WITH_ENDED } else { 0 };
+        if flags & !known != 0 {
+            return Err(DecodeError::UnknownFlags(flags));
+        }
+        Ok(match kind {
+            FEEDBACK => {
+                let (ack, forwarded) = (self.u32()?, self.u32()?);
+                let congestion = if flags & WITH_CONGESTION != 0 { Some(self.u16()?) } else { None };
+                let ended = if flags & WITH_ENDED != 0 { Some(self.u32()?) } else { None };
+                let onward = Onward { congestion, ended };
+                Message::Feedback { circuit, ack, forwarded, hole: flags & HOLE != 0, onward }
+            }
+            PROBE => Message::Probe { circuit },
+            GONE => Message::Gone { circuit },
+            DATA.. => {
+                let seq = self.u32()?;
+                let payload = Box::new(*self.take()?);
+                Message::Data { circuit, seq, body: CellBody { command: kind & !DATA, payload } }
+            }
+            _ => return Err(DecodeError::UnknownType(kind)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bytes(messages: &[Message<CellBody>]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for message in messages {
+            let before = bytes.len();
+            let message = match message {
+                Message::Data { circuit, seq, body } => Message::Data { circuit: *circuit, seq: *seq, body },
+                other => other.clone().map(|_| unreachable!("only DATA has a body")),
+            };
+            encode(&message, &mut bytes);
+            assert_eq!(bytes.len() - before, message.wire_size());
+        }
+        bytes
+    }
+
+    fn body(command: u8, byte: u8) -> CellBody {
+        CellBody { command, payload: Box::new([byte; BODY]) }
+    }
+
+    fn message() -> impl Strategy<Value = Message<CellBody>> {
+        let onward = (any::<Option<u16>>(), any::<Option<u32>>())
+            .prop_map(|(congestion, ended)| Onward { congestion, ended });
+        prop_oneof![
+            (any::<u16>(), any::<u32>(), 0u8..128, any::<u8>()).prop_map(|(circuit, seq, command, byte)| {
+                Message::Data { circuit, seq, body: body(command, byte) }
+            }),
+            (any::<u16>(), any::<u32>(), any::<u32>(), any::<bool>(), onward).prop_map(
+                |(circuit, ack, forwarded, hole, onward)| Message::Feedback {
+                    circuit,
+                    ack,
+                    forwarded,
+                    hole,
+                    onward
+                }
+            ),
+            any::<u16>().prop_map(|circuit| Message::Probe { circuit }),
+            any::<u16>().prop_map(|circuit| Message::Gone { circuit }),
+        ]
+    }
+
+    fn feedback(onward: Onward) -> Message<CellBody> {
+        Message::Feedback { circuit: 1, ack: 2, forwarded: 3, hole: false, onward }
+    }
+
+    /// G-56.
+    #[test]
+    fn two_cells_and_thirty_feedbacks_share_a_datagram() {
+        let data = || Message::Data { circuit: 1, seq: 0, body: body(3, 0) };
+        let full = |each: Onward, count| {
+            let mut messages = vec![data(), data()];
+            messages.extend(std::iter::repeat_with(|| feedback(each)).take(count));
+            bytes(&messages).len()
+        };
+        let marut = Onward { congestion: Some(64), ended: None };
+        assert_eq!([full(Onward::default(), 0), full(Onward::default(), 30)], [1034, 1394]);
+        assert_eq!(full(marut, 26), 1398);
+        assert!(full(Onward::default(), 31) > MAX_DATAGRAM && full(marut, 27) > MAX_DATAGRAM);
+    }
+
+    #[test]
+    fn what_is_no_datagram_is_refused_for_what_is_wrong_with_it() {
+        assert_eq!(decode(&[]), Ok(Vec::new()));
+        assert_eq!(decode(&[0, 1, 1]), Err(DecodeError::Truncated));
+        assert_eq!(decode(&[0, 1, FEEDBACK, 0, 0, 0, 0, 1]), Err(DecodeError::Truncated));
+        assert_eq!(decode(&[0, 1, 3, 0]), Err(DecodeError::UnknownType(3)));
+        assert_eq!(decode(&[0, 1, PROBE, HOLE]), Err(DecodeError::UnknownFlags(HOLE)));
+        assert_eq!(decode(&[0, 1, FEEDBACK, 8, 0, 0, 0, 0]), Err(DecodeError::UnknownFlags(8)));
+        assert_eq!(decode(&[0, 1, DATA | 3, 2]), Err(DecodeError::UnknownFlags(2)));
+        assert_eq!(decode(&vec![0; MAX_DATAGRAM + 1]), Err(DecodeError::TooLong));
+    }
+
+    proptest! {
+        #[test]
+        fn messages_survive_their_bytes(messages in proptest::collection::vec(message(), 0..6)) {
+            let wire = bytes(&messages);
+            prop_assume!(wire.len() <= MAX_DATAGRAM);
+            prop_assert_eq!(decode(&wire), Ok(messages));
+        }
+
+        #[test]
+        fn any_bytes_are_refused_or_have_no_other_form(wire in proptest::collection::vec(any::<u8>(), 0..1500)) {
+            if let Ok(messages) = decode(&wire) {
+                prop_assert_eq!(bytes(&messages), wire);
+            }
+        }
+
+        /// Nearly right: whole messages with a few bytes changed, or cut off.
+        #[test]
+        fn tampered_bytes_are_refused_or_have_no_other_form(
+            messages in proptest::collection::vec(message(), 1..6),
+            changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let mut wire = bytes(&messages);
+            for (place, byte) in changes {
+                let place = place.index(wire.len());
+                wire[place] = byte;
+            }
+            wire.truncate(cut.index(wire.len()) + 1);
+            if let Ok(messages) = decode(&wire) {
+                prop_assert_eq!(bytes(&messages), wire);
+            }
+        }
+    }
+}

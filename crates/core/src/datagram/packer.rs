@@ -1,0 +1,129 @@
+//! What waits to go into datagrams, and when one goes.
+
+use super::MAX_DATAGRAM;
+use penstock_units::{Duration, Instant};
+use std::collections::VecDeque;
+
+/// A message that waits; what it says is decided when it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pending {
+    /// The cell of a circuit with this number.
+    Data(u16, u64),
+    /// What arrived and was forwarded of a circuit.
+    Feedback(u16),
+    /// The same, as an answer to a cell beyond a hole.
+    Hole(u16),
+    /// A question.
+    Probe(u16),
+    /// The circuit is unknown.
+    Gone(u16),
+}
+
+/// Packs messages into datagrams in the order in which they came.
+///
+/// Two of them go at once; one alone waits for company, at most for `hold`.
+///
+/// Source: nstor: a FIFO for each channel, flushed when two messages wait or after 1 ms.
+#[derive(Debug)]
+pub(super) struct Packer {
+    hold: Duration,
+    fifo: VecDeque<(Pending, usize)>,
+    /// What they take [B].
+    bytes: usize,
+    /// Since when the first one waits.
+    since: Instant,
+    /// It waited long enough.
+    ripe: bool,
+}
+
+impl Packer {
+    pub(super) fn new(hold: Duration) -> Self {
+        Packer { hold, fifo: VecDeque::new(), bytes: 0, since: Instant::ZERO, ripe: false }
+    }
+
+    /// A message of so many bytes.
+    pub(super) fn push(&mut self, now: Instant, pending: Pending, bytes: usize) {
+        if self.fifo.is_empty() {
+            self.since = now;
+        }
+        self.fifo.push_back((pending, bytes));
+        self.bytes += bytes;
+    }
+
+    /// Whether there is enough for a datagram.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes >= MAX_DATAGRAM
+    }
+
+    /// What may go now [B]; zero while a message waits for company.
+    pub(super) fn ready(&self) -> usize {
+        if self.fifo.len() > 1 || self.ripe { self.bytes } else { 0 }
+    }
+
+    /// When a message that is alone has waited long enough.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        (self.fifo.len() == 1 && !self.ripe).then(|| self.since + self.hold)
+    }
+
+    /// Time passed.
+    pub(super) fn on_timer(&mut self, now: Instant) {
+        self.ripe |= self.poll_timeout().is_some_and(|due| due <= now);
+    }
+
+    /// Takes the messages of the next datagram.
+    pub(super) fn pack(&mut self, now: Instant, into: &mut Vec<Pending>) {
+        let mut room = MAX_DATAGRAM;
+        while let Some((pending, bytes)) = self.fifo.front().copied()
+            && bytes <= room
+        {
+            self.fifo.pop_front();
+            room -= bytes;
+            self.bytes -= bytes;
+            into.push(pending);
+        }
+        self.ripe = false;
+        self.since = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Instant = Instant::from_millis;
+
+    fn pack(packer: &mut Packer) -> Vec<Pending> {
+        let mut packed = Vec::new();
+        packer.pack(MS(9), &mut packed);
+        packed
+    }
+
+    #[test]
+    fn two_messages_go_at_once_and_one_alone_after_a_while() {
+        let mut packer = Packer::new(Duration::from_millis(1));
+        packer.push(MS(3), Pending::Feedback(1), 12);
+        assert_eq!((packer.ready(), packer.poll_timeout()), (0, Some(MS(4))));
+        packer.on_timer(MS(3));
+        assert_eq!(packer.ready(), 0);
+        packer.push(MS(3), Pending::Data(1, 0), 517);
+        assert_eq!((packer.ready(), packer.poll_timeout()), (529, None));
+        assert_eq!(pack(&mut packer), [Pending::Feedback(1), Pending::Data(1, 0)]);
+        packer.push(MS(9), Pending::Probe(1), 4);
+        packer.on_timer(MS(10));
+        assert_eq!(packer.ready(), 4);
+        assert_eq!(pack(&mut packer), [Pending::Probe(1)]);
+        assert_eq!((packer.ready(), packer.poll_timeout()), (0, None));
+    }
+
+    #[test]
+    fn a_datagram_has_two_cells_and_what_fits_beside_them() {
+        let mut packer = Packer::new(Duration::from_millis(1));
+        for seq in 0..5 {
+            packer.push(MS(0), Pending::Data(7, seq), 517);
+            packer.push(MS(0), Pending::Feedback(7), 12);
+        }
+        assert!(packer.is_full());
+        let counts: Vec<_> = (0..4).map(|_| pack(&mut packer).len()).collect();
+        assert_eq!(counts, [4, 4, 2, 0]);
+    }
+}

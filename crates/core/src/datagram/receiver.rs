@@ -1,0 +1,112 @@
+//! The receiving half of a hop: cells of one circuit come in order, once.
+
+use super::{MOST_UNDER_WAY, ahead};
+use crate::error::Violation;
+use std::collections::BTreeMap;
+
+/// Puts the cells of one circuit in order.
+///
+/// What comes early waits, at most [`MOST_UNDER_WAY`] cells of it; what comes again is thrown away.
+#[derive(Debug)]
+pub struct Receiver<B> {
+    /// All cells before this number have arrived.
+    tail: u64,
+    early: BTreeMap<u64, B>,
+}
+
+/// What became of a cell that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It was missing, or came early.
+    New,
+    /// It had come before.
+    Again,
+}
+
+impl<B> Receiver<B> {
+    /// One that expects the cell with number `first` next.
+    pub fn new(first: u64) -> Self {
+        Receiver { tail: first, early: BTreeMap::new() }
+    }
+
+    /// The cell with this number came; hands on all that are in order now. One that is too far ahead is a
+    /// [`Violation`]: no sender has so much under way.
+    pub fn on_data(&mut self, seq: u32, body: B, mut onward: impl FnMut(B)) -> Result<Arrival, Violation> {
+        let Ok(distance) = u64::try_from(ahead(seq, self.tail)) else { return Ok(Arrival::Again) };
+        if distance >= MOST_UNDER_WAY {
+            return Err(Violation::TooFarAhead);
+        }
+        if distance > 0 {
+            let seq = self.tail + distance;
+            if self.early.contains_key(&seq) {
+                return Ok(Arrival::Again);
+            }
+            self.early.insert(seq, body);
+            return Ok(Arrival::New);
+        }
+        self.tail += 1;
+        onward(body);
+        while let Some(next) = self.early.remove(&self.tail) {
+            self.tail += 1;
+            onward(next);
+        }
+        Ok(Arrival::New)
+    }
+
+    /// What to acknowledge: all cells before this number have arrived, modulo 2³².
+    pub fn ack(&self) -> u32 {
+        self.tail as u32
+    }
+
+    /// Something came beyond a cell that is missing.
+    pub fn has_hole(&self) -> bool {
+        !self.early.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_comes_early_waits_and_what_comes_again_is_thrown_away() {
+        let mut receiver = Receiver::new(u64::from(u32::MAX) - 1);
+        let mut taken = Vec::new();
+        let mut come = |seq: u32, body| {
+            let arrival = receiver.on_data(seq, body, |body| taken.push(body));
+            (arrival, receiver.ack(), receiver.has_hole())
+        };
+        assert_eq!(come(u32::MAX - 1, 'a'), (Ok(Arrival::New), u32::MAX, false));
+        assert_eq!(come(0, 'c'), (Ok(Arrival::New), u32::MAX, true), "numbers wrap");
+        assert_eq!(come(0, 'c'), (Ok(Arrival::Again), u32::MAX, true));
+        assert_eq!(come(u32::MAX, 'b'), (Ok(Arrival::New), 1, false));
+        assert_eq!(come(u32::MAX, 'b'), (Ok(Arrival::Again), 1, false));
+        assert_eq!(taken, ['a', 'b', 'c']);
+    }
+
+    #[test]
+    fn nobody_fills_memory_with_what_is_far_ahead() {
+        let mut receiver = Receiver::new(7);
+        let most = MOST_UNDER_WAY as u32;
+        assert_eq!(receiver.on_data(7 + most, (), |()| {}), Err(Violation::TooFarAhead));
+        assert_eq!(receiver.on_data(6 + most, (), |()| {}), Ok(Arrival::New));
+    }
+
+    proptest! {
+        #[test]
+        fn any_order_becomes_the_right_one(
+            first in any::<u32>(),
+            order in proptest::collection::vec(0u32..60, 0..200),
+        ) {
+            let mut receiver = Receiver::new(first.into());
+            let mut taken = Vec::new();
+            for seq in order.into_iter().chain(0..60) {
+                receiver.on_data(first.wrapping_add(seq), seq, |body| taken.push(body)).expect("none is far ahead");
+                prop_assert_eq!(receiver.ack(), first.wrapping_add(taken.len() as u32));
+            }
+            prop_assert_eq!(taken, (0..60).collect::<Vec<_>>());
+            prop_assert!(!receiver.has_hole());
+        }
+    }
+}

@@ -1,0 +1,459 @@
+//! The sending half of a hop: cells of one circuit wait until they are acknowledged, and go again if they are not.
+
+use super::message::Onward;
+use super::timeout::Timeout;
+use super::{MOST_UNDER_WAY, ahead};
+use crate::error::Violation;
+use penstock_units::{Duration, Instant};
+use std::collections::VecDeque;
+
+/// So many duplicate ACKs show that a cell is lost [1] (RFC 5681 §3.2).
+const DUPLICATES: u32 = 3;
+/// After so many timeouts in a row the peer is taken for gone [1]: half an hour with a floor of 1 s. A network that
+/// loses 30 % each way makes half of them, so that thirteen in a row were seen to happen.
+const GIVE_UP: u32 = 30;
+/// How many cells go again for each ACK that brings something, after a timeout [cell]: as slow start would.
+const AGAIN_PER_ACK: u32 = 2;
+
+/// How round trips of cells are measured that were sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoundTrips {
+    /// The peer says what it forwards.
+    Forwarded,
+    /// It does not: nobody measures.
+    Unknown,
+}
+
+/// Keeps the cells of one circuit until the next node has them, and knows what that node forwarded.
+///
+/// A cell goes again after three duplicate ACKs, at most once in a round trip, or when the timeout passes. Then all that
+/// was under way counts as lost and goes again, as ACKs come (go-back-N). When all cells have arrived but not all are
+/// known to be forwarded for as long as a timeout, the peer is asked: the last word on a burst may have been lost.
+///
+/// Source: nstor's `seqQueue` and its slides: cumulative ACK, three duplicates, timeout with go-back-N; Karn and
+/// Partridge, SIGCOMM 1987.
+/// Deviation: an ACK is a duplicate if it answers a cell beyond a hole, which it says, and not by its number alone: every
+/// FEEDBACK has both counts here, so most that report a forwarded cell repeat the ACK. What waited behind a cell that
+/// went again gives no round trip either: it says how long the repair took. And where nstor stalls, a small question is
+/// asked instead of a cell sent again, which the sender no longer has.
+#[derive(Debug)]
+pub struct Sender<B> {
+    round_trips: RoundTrips,
+    /// What is not acknowledged, the cell with number `head` first.
+    cells: VecDeque<Sent<B>>,
+    head: u64,
+    /// Cells before this number were sent at least once.
+    next: u64,
+    /// RELAY cells sent, those of them that were forwarded, and, where it is said, taken by the last node.
+    counted: u64,
+    forwarded: u64,
+    ended: Option<u64>,
+    /// When each that was not forwarded was sent; unknown for those whose round trip says nothing.
+    times: VecDeque<Option<Instant>>,
+    duplicates: u32,
+    /// Cells before this number were under way when the last loss was noticed.
+    recover: u64,
+    /// After a timeout: the next cell to go again, before `recover`.
+    cursor: u64,
+    /// How many of these may go now.
+    again: u32,
+    /// The first one is to go again.
+    head_again: bool,
+    /// For ACKs, and for FWDs; since when it runs.
+    timeout: Timeout,
+    acked_at: Instant,
+    patience: Timeout,
+    forwarded_at: Instant,
+}
+
+#[derive(Debug)]
+struct Sent<B> {
+    body: B,
+    /// It is a RELAY cell.
+    counts: bool,
+    /// When it was sent last; `None` if it waits to be.
+    at: Option<Instant>,
+    again: bool,
+}
+
+/// What FEEDBACK brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Acknowledgement {
+    /// How many RELAY cells are forwarded in all, if it is no older than what was known, modulo 2³² [cell].
+    pub forwarded: Option<u32>,
+    /// From the sending of the last of them to now, if it says anything [ns].
+    pub rtt: Option<Duration>,
+}
+
+/// What to do about a timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repair {
+    /// It was too early.
+    Nothing,
+    /// Send what [`Sender::poll_again`] says.
+    Again,
+    /// Ask the peer for FEEDBACK.
+    Probe,
+    /// The peer has not answered for so long that it never will.
+    GiveUp,
+}
+
+impl<B> Sender<B> {
+    /// One whose first cell has number `first`, as has the first RELAY cell; with a least timeout.
+    pub fn new(first: u64, floor: Duration, round_trips: RoundTrips) -> Self {
+        Sender {
+            round_trips,
+            cells: VecDeque::new(),
+            head: first,
+            next: first,
+            counted: first,
+            forwarded: first,
+            ended: None,
+            times: VecDeque::new(),
+            duplicates: 0,
+            recover: first,
+            cursor: first,
+            again: 0,
+            head_again: false,
+            timeout: Timeout::new(floor),
+            acked_at: Instant::ZERO,
+            patience: Timeout::new(floor),
+            forwarded_at: Instant::ZERO,
+        }
+    }
+
+    /// Takes a cell that is to be sent; returns its number. A peer that leaves more than [`MOST_UNDER_WAY`]
+    /// unacknowledged breaks the protocol.
+    pub fn push(&mut self, body: B, counts: bool) -> Result<u64, Violation> {
+        if self.cells.len() as u64 >= MOST_UNDER_WAY {
+            return Err(Violation::Unacknowledged);
+        }
+        self.cells.push_back(Sent { body, counts, at: None, again: false });
+        Ok(self.head + self.cells.len() as u64 - 1)
+    }
+
+    /// The cell with this number goes out, the first or another time; false if it need not any more.
+    pub fn on_packed(&mut self, now: Instant, seq: u64) -> bool {
+        let Some(place) = seq.checked_sub(self.head) else { return false };
+        let Some(cell) = self.cells.get_mut(place as usize) else { return false };
+        if cell.at.replace(now).is_some() {
+            cell.again = true;
+            // Whatever was sent since waits behind it.
+            let since = self.cells.range(place as usize..).filter(|cell| cell.counts && cell.at.is_some());
+            let waiting = since.count().min(self.times.len());
+            let behind = self.times.len() - waiting;
+            self.times.range_mut(behind..).for_each(|time| *time = None);
+            return true;
+        }
+        debug_assert_eq!(seq, self.next, "cells are sent in order");
+        if self.next == self.head {
+            self.acked_at = now;
+        }
+        self.next += 1;
+        if cell.counts && self.round_trips == RoundTrips::Forwarded {
+            if self.counted == self.forwarded {
+                self.forwarded_at = now;
+            }
+            self.counted += 1;
+            self.times.push_back(Some(now));
+        }
+        true
+    }
+
+    /// The cell with this number, if it is not acknowledged.
+    pub fn cell(&self, seq: u64) -> Option<&B> {
+        let place = seq.checked_sub(self.head)?;
+        self.cells.get(place as usize).map(|sent| &sent.body)
+    }
+
+    /// How many cells wait to be sent or acknowledged [cell].
+    pub fn len(&self) -> u64 {
+        self.cells.len() as u64
+    }
+
+    /// Whether there is nothing to send or to be acknowledged.
+    pub fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
+    /// FEEDBACK came. Counts of what was never sent are a [`Violation`]; old ones say nothing.
+    pub fn on_feedback(
+        &mut self,
+        now: Instant,
+        ack: u32,
+        forwarded: u32,
+        hole: bool,
+        onward: Onward,
+    ) -> Result<Acknowledgement, Violation> {
+        let acked = ahead(ack, self.head);
+        if acked > (self.next - self.head) as i64 {
+            return Err(Violation::ForgedAcknowledgement);
+        }
+        let told = match self.round_trips {
+            RoundTrips::Forwarded => ahead(forwarded, self.forwarded),
+            RoundTrips::Unknown => -1,
+        };
+        if told > self.times.len() as i64 {
+            return Err(Violation::ForgedAcknowledgement);
+        }
+        if let Ok(acked) = u64::try_from(acked) {
+            self.on_ack(now, acked, hole);
+        }
+        let Ok(told) = u64::try_from(told) else { return Ok(Acknowledgement::default()) };
+        let rtt = self.on_forwarded(now, told);
+        if let Some(ended) = onward.ended {
+            self.on_ended(now, ended)?;
+        }
+        Ok(Acknowledgement { forwarded: Some(self.forwarded as u32), rtt })
+    }
+
+    fn on_ack(&mut self, now: Instant, acked: u64, hole: bool) {
+        if acked > 0 {
+            let mut sample = None;
+            let mut clean = true;
+            for cell in self.cells.drain(..acked as usize) {
+                clean &= !cell.again;
+                sample = cell.at;
+            }
+            if let Some(at) = sample.filter(|_| clean) {
+                self.timeout.sample(now.since(at));
+                self.patience.sample(now.since(at));
+            }
+            self.head += acked;
+            self.timeout.reset();
+            self.acked_at = now;
+            self.duplicates = 0;
+            self.head_again = false;
+            // What was lost with the cell that is now there comes next.
+            if self.cursor < self.recover {
+                self.again = AGAIN_PER_ACK;
+            }
+        }
+        self.duplicates += u32::from(hole);
+        let lost = self.duplicates >= DUPLICATES || (hole && acked > 0 && self.head < self.recover);
+        if lost && self.head < self.next && self.head_has_rested(now) {
+            self.duplicates = 0;
+            self.head_again = true;
+            (self.recover, self.cursor, self.again) = (self.next, self.next, 0);
+        }
+    }
+
+    /// Whether the first cell was sent long enough ago for its ACK to have come.
+    fn head_has_rested(&self, now: Instant) -> bool {
+        let sent = self.cells.front().and_then(|cell| cell.at);
+        let trip = self.timeout.smooth().unwrap_or_default();
+        sent.is_some_and(|sent| now >= sent + trip)
+    }
+
+    fn on_forwarded(&mut self, now: Instant, told: u64) -> Option<Duration> {
+        if told == 0 {
+            return None;
+        }
+        self.forwarded += told;
+        self.patience.reset();
+        self.forwarded_at = now;
+        let last = self.times.drain(..told as usize).next_back().flatten();
+        last.map(|at| now.since(at))
+    }
+
+    fn on_ended(&mut self, now: Instant, ended: u32) -> Result<(), Violation> {
+        let beyond = ahead(ended, self.forwarded);
+        if beyond > 0 {
+            return Err(Violation::ForgedAcknowledgement);
+        }
+        let ended = self.forwarded.saturating_add_signed(beyond);
+        if self.ended.is_none_or(|known| known < ended) {
+            self.ended = Some(ended);
+            self.patience.reset();
+            self.forwarded_at = now;
+        }
+        Ok(())
+    }
+
+    /// A cell that is to go again now, as long as there is one.
+    pub fn poll_again(&mut self) -> Option<u64> {
+        if std::mem::take(&mut self.head_again) {
+            return Some(self.head);
+        }
+        self.cursor = self.cursor.max(self.head);
+        if self.again == 0 || self.cursor >= self.recover {
+            return None;
+        }
+        self.again -= 1;
+        self.cursor += 1;
+        Some(self.cursor - 1)
+    }
+
+    /// When [`on_timer`](Self::on_timer) is to be called; nothing if nothing is waited for.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.head < self.next {
+            return Some(self.acked_at + self.timeout.span());
+        }
+        let waits = self.forwarded < self.counted || self.ended.is_some_and(|ended| ended < self.counted);
+        waits.then(|| self.forwarded_at + self.patience.span())
+    }
+
+    /// Time passed.
+    pub fn on_timer(&mut self, now: Instant) -> Repair {
+        if self.poll_timeout().is_none_or(|due| due > now) {
+            return Repair::Nothing;
+        }
+        if self.head == self.next {
+            self.patience.expired();
+            self.forwarded_at = now;
+            return Repair::Probe;
+        }
+        self.acked_at = now;
+        self.duplicates = 0;
+        (self.recover, self.cursor, self.again) = (self.next, self.head, 1);
+        if self.timeout.expired() >= GIVE_UP { Repair::GiveUp } else { Repair::Again }
+    }
+
+    /// The timeout for ACKs as it is now [ns].
+    pub fn timeout(&self) -> Duration {
+        self.timeout.span()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Instant = Instant::from_millis;
+    const NOTHING: Onward = Onward { congestion: None, ended: None };
+
+    /// A sender that sent so many RELAY cells, one each millisecond from the first on.
+    fn sender(cells: u64) -> Sender<u64> {
+        let mut sender = Sender::new(0, Duration::from_secs(1), RoundTrips::Forwarded);
+        for cell in 0..cells {
+            assert_eq!(sender.push(cell, true), Ok(cell));
+            assert!(sender.on_packed(MS(cell), cell));
+        }
+        sender
+    }
+
+    fn again(sender: &mut Sender<u64>) -> Vec<u64> {
+        std::iter::from_fn(|| sender.poll_again()).collect()
+    }
+
+    #[test]
+    fn an_ack_frees_cells_and_a_fwd_gives_a_round_trip() {
+        let mut sender = sender(4);
+        let heard = sender.on_feedback(MS(50), 3, 0, false, NOTHING).unwrap();
+        assert_eq!(heard, Acknowledgement { forwarded: Some(0), rtt: None });
+        assert_eq!((sender.len(), sender.cell(3), sender.cell(2)), (1, Some(&3), None));
+        let heard = sender.on_feedback(MS(72), 4, 2, false, NOTHING).unwrap();
+        let trip = Some(Duration::from_millis(71));
+        assert_eq!(heard, Acknowledgement { forwarded: Some(2), rtt: trip }, "the second was sent at 1 ms");
+        let old = sender.on_feedback(MS(80), 3, 1, false, NOTHING).unwrap();
+        assert_eq!(old, Acknowledgement::default());
+    }
+
+    #[test]
+    fn three_answers_to_cells_beyond_a_hole_bring_the_missing_one_once() {
+        let mut sender = sender(9);
+        sender.on_feedback(MS(20), 1, 0, false, NOTHING).unwrap();
+        for (at, expected) in
+            [(21, vec![]), (22, vec![]), (23, vec![1]), (24, vec![]), (25, vec![]), (26, vec![])]
+        {
+            sender.on_feedback(MS(at), 1, 1, true, NOTHING).unwrap();
+            let lost = again(&mut sender);
+            assert_eq!(lost, expected, "at {at} ms");
+            lost.into_iter().for_each(|seq| assert!(sender.on_packed(MS(at), seq)));
+        }
+        // Two were lost: the ACK that shows the second one brings it.
+        sender.on_feedback(MS(45), 5, 1, true, NOTHING).unwrap();
+        assert_eq!(again(&mut sender), [5]);
+    }
+
+    #[test]
+    fn a_fwd_that_repeats_the_ack_is_no_duplicate() {
+        let mut sender = sender(9);
+        for forwarded in 0..5 {
+            sender.on_feedback(MS(20), 5, forwarded, false, NOTHING).unwrap();
+            assert_eq!(again(&mut sender), [0; 0]);
+        }
+    }
+
+    #[test]
+    fn what_went_again_and_what_waited_behind_it_gives_no_round_trip() {
+        let mut sender = sender(4);
+        assert!(sender.on_packed(MS(30), 1));
+        let mut trips = Vec::new();
+        for forwarded in 1..=4 {
+            trips.push(sender.on_feedback(MS(60), 4, forwarded, false, NOTHING).unwrap().rtt);
+        }
+        assert_eq!(trips, [Some(Duration::from_millis(60)), None, None, None]);
+        assert_eq!(sender.timeout(), Duration::from_secs(1), "Karn: the ACK gave none either");
+    }
+
+    #[test]
+    fn after_a_timeout_all_goes_again_as_acks_come() {
+        let mut sender = sender(6);
+        assert_eq!(sender.on_timer(MS(999)), Repair::Nothing);
+        assert_eq!(sender.poll_timeout(), Some(MS(1000)));
+        assert_eq!(sender.on_timer(MS(1000)), Repair::Again);
+        assert_eq!(again(&mut sender), [0]);
+        assert_eq!(sender.poll_timeout(), Some(MS(3000)), "it doubled");
+        sender.on_feedback(MS(1020), 1, 0, false, NOTHING).unwrap();
+        assert_eq!(again(&mut sender), [1, 2]);
+        // The fourth had arrived.
+        sender.on_feedback(MS(1040), 4, 0, false, NOTHING).unwrap();
+        assert_eq!(again(&mut sender), [4, 5]);
+        sender.on_feedback(MS(1060), 6, 6, false, NOTHING).unwrap();
+        assert_eq!((again(&mut sender), sender.poll_timeout()), (vec![], None));
+    }
+
+    #[test]
+    fn who_heard_of_no_forwarding_asks_and_asks_less_and_less_often() {
+        let mut sender = sender(2);
+        sender.on_feedback(MS(20), 2, 1, false, NOTHING).unwrap();
+        assert_eq!(sender.on_timer(MS(1020)), Repair::Probe);
+        assert_eq!(sender.on_timer(MS(2000)), Repair::Nothing);
+        assert_eq!(sender.on_timer(MS(3020)), Repair::Probe);
+        sender.on_feedback(MS(3040), 2, 2, false, NOTHING).unwrap();
+        assert_eq!(sender.poll_timeout(), None);
+        // The same if the last node's count is missing.
+        let ended = |ended| Onward { ended: Some(ended), ..NOTHING };
+        sender.on_feedback(MS(3050), 2, 2, false, ended(1)).unwrap();
+        assert_eq!(sender.on_timer(MS(4050)), Repair::Probe);
+        sender.on_feedback(MS(4060), 2, 2, false, ended(2)).unwrap();
+        assert_eq!(sender.poll_timeout(), None);
+    }
+
+    #[test]
+    fn counts_of_what_was_never_sent_are_forged() {
+        let forged = Err(Violation::ForgedAcknowledgement);
+        let mut sender = sender(3);
+        sender.push(3, true).unwrap();
+        assert_eq!(sender.on_feedback(MS(9), 4, 0, false, NOTHING), forged, "the fourth was not sent yet");
+        assert_eq!(sender.on_feedback(MS(9), 3, 4, false, NOTHING), forged);
+        let onward = Onward { ended: Some(3), ..NOTHING };
+        assert_eq!(
+            sender.on_feedback(MS(9), 3, 2, false, onward),
+            forged,
+            "nobody ends what nobody forwarded"
+        );
+        assert_eq!(sender.on_feedback(MS(9), 3, 3, false, onward).map(|_| ()), Ok(()));
+    }
+
+    #[test]
+    fn a_peer_that_never_answers_is_given_up_and_holds_no_more_than_it_may() {
+        let mut sender = sender(1);
+        let mut waits = Vec::new();
+        let end = loop {
+            let due = sender.poll_timeout().expect("a cell is not acknowledged");
+            waits.push(due);
+            match sender.on_timer(due) {
+                Repair::Again => assert_eq!(again(&mut sender), [0]),
+                other => break other,
+            }
+        };
+        assert_eq!((end, waits.len()), (Repair::GiveUp, 30));
+        assert_eq!(waits[29], Instant::from_secs(127 + 23 * 64));
+        for cell in 1..MOST_UNDER_WAY {
+            assert_eq!(sender.push(cell, true), Ok(cell));
+        }
+        assert_eq!(sender.push(0, true), Err(Violation::Unacknowledged));
+    }
+}

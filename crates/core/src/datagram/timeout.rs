@@ -1,0 +1,83 @@
+//! When what was not acknowledged is taken for lost.
+
+use penstock_units::Duration;
+
+/// A timeout grows to this and no further.
+const MOST: Duration = Duration::from_secs(64);
+/// How often it can be doubled before it is there, from any floor [1].
+const MOST_DOUBLINGS: u32 = 30;
+
+/// The retransmission timeout of one circuit over one hop.
+///
+/// Source: nstor: 1 s at least, SRTT + 4 · RTTVAR with gains of 1/8 and 1/4 (RFC 6298); slides, "ACK, RTO".
+/// Deviation: it doubles with each timeout in a row, up to 64 s, as RFC 6298 §5.5 wants; nstor's does not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timeout {
+    floor: Duration,
+    /// Smoothed round trip and its variation; none before the first sample.
+    measured: Option<(Duration, Duration)>,
+    /// Timeouts in a row [1].
+    doublings: u32,
+}
+
+impl Timeout {
+    pub(super) fn new(floor: Duration) -> Self {
+        Timeout { floor, measured: None, doublings: 0 }
+    }
+
+    /// A round trip was measured.
+    pub(super) fn sample(&mut self, rtt: Duration) {
+        self.measured = Some(match self.measured {
+            None => (rtt, rtt / 2),
+            Some((smooth, variation)) => ((smooth * 7 + rtt) / 8, (variation * 3 + smooth.abs_diff(rtt)) / 4),
+        });
+    }
+
+    /// Something arrived that was waited for.
+    pub(super) fn reset(&mut self) {
+        self.doublings = 0;
+    }
+
+    /// It passed without; how many times in a row [1].
+    pub(super) fn expired(&mut self) -> u32 {
+        self.doublings = (self.doublings + 1).min(MOST_DOUBLINGS);
+        self.doublings
+    }
+
+    /// The smoothed round trip, if any was measured.
+    pub(super) fn smooth(&self) -> Option<Duration> {
+        self.measured.map(|(smooth, _)| smooth)
+    }
+
+    /// How long to wait now.
+    pub(super) fn span(&self) -> Duration {
+        let normal = self.measured.map_or(Duration::ZERO, |(smooth, variation)| smooth + variation * 4);
+        normal.max(self.floor).saturating_mul(1 << self.doublings).min(MOST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_follows_the_round_trip_above_its_floor_and_doubles_up_to_its_end() {
+        let millis = Duration::from_millis;
+        let mut timeout = Timeout::new(millis(1000));
+        assert_eq!(timeout.span(), millis(1000));
+        timeout.sample(millis(400));
+        assert_eq!((timeout.smooth(), timeout.span()), (Some(millis(400)), millis(1200)));
+        timeout.sample(millis(800));
+        // SRTT 450 ms, RTTVAR 250 ms
+        assert_eq!(timeout.span(), millis(1450));
+        let spans: Vec<_> = (0..7)
+            .map(|_| {
+                timeout.expired();
+                timeout.span()
+            })
+            .collect();
+        assert_eq!(spans, [2900, 5800, 11600, 23200, 46400, 64000, 64000].map(millis));
+        timeout.reset();
+        assert_eq!(timeout.span(), millis(1450));
+    }
+}

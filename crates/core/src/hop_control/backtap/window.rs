@@ -1,0 +1,181 @@
+//! The congestion window of one circuit over one hop, by the delay of what it holds.
+
+use penstock_units::{DataRate, Duration};
+
+/// Fewer round trips than this say nothing of a round [1] (nstor).
+const LEAST_SAMPLES: u32 = 3;
+/// No window is greater [cell]: what may be under way over a hop, less what the link itself may have there.
+pub const MOST_WINDOW: u32 = 2000;
+/// What a cell carries of a stream [B].
+const PAYLOAD: u64 = 498;
+
+/// How many cells a window lets wait, and how it changes.
+///
+/// Source: slides, "BackTap Congestion Control": + 1 if diff < α, − 1 if diff > β. They give no numbers: 3 and 6 are
+/// nstor's; 2 and 4 are Vegas's own (Brakmo and Peterson 1995), as Linux has them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WindowConfig {
+    /// α [cell].
+    pub alpha: u32,
+    /// β [cell]; at least α.
+    pub beta: u32,
+    /// The first window [cell].
+    pub start: u32,
+    /// γ [cell]: the window doubles each round until diff is above it (CircuitStart); `None` grows by one from the start.
+    pub slow_start: Option<u32>,
+    /// The node's own rate: a window above what that carries in a base round trip cannot be used [B/s]. `None` is no cap.
+    pub cap: Option<DataRate>,
+}
+
+impl Default for WindowConfig {
+    fn default() -> Self {
+        WindowConfig { alpha: 3, beta: 6, start: 2, slow_start: None, cap: None }
+    }
+}
+
+/// Round trips of one round.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in super::super) struct Trips {
+    least: Option<Duration>,
+    base: Duration,
+    samples: u32,
+}
+
+impl Trips {
+    /// One more; `base` is the least of all circuits to this neighbour.
+    pub(in super::super) fn add(&mut self, rtt: Duration, base: Duration) {
+        self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
+        self.base = base;
+        self.samples += 1;
+    }
+
+    /// diff = `cells` · (actualRtt / baseRtt − 1): how many of them wait [cell]; nothing if too little was measured.
+    pub(in super::super) fn diff(&self, cells: u64) -> Option<f64> {
+        let least = self.least.filter(|_| self.samples >= LEAST_SAMPLES && !self.base.is_zero())?;
+        let longer = least.saturating_sub(self.base).as_secs_f64() / self.base.as_secs_f64();
+        Some(cells as f64 * longer)
+    }
+
+    /// The least of the round.
+    pub(in super::super) fn least(&self) -> Option<Duration> {
+        self.least
+    }
+
+    pub(in super::super) fn base(&self) -> Duration {
+        self.base
+    }
+}
+
+/// A window that is adjusted once in a round.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Window {
+    config: WindowConfig,
+    cwnd: u64,
+    /// In slow start: the cell that was sent last when the window doubled last.
+    doubled_at: Option<u64>,
+}
+
+impl Window {
+    pub(in super::super) fn new(config: WindowConfig) -> Self {
+        let cwnd = u64::from(config.start.clamp(1, MOST_WINDOW));
+        Window { config, cwnd, doubled_at: config.slow_start.map(|_| 0) }
+    }
+
+    /// [cell].
+    pub(in super::super) fn get(&self) -> u64 {
+        self.cwnd
+    }
+
+    /// The most that it may be with this base round trip [cell].
+    pub(in super::super) fn most(&self, base: Duration) -> u64 {
+        let carried =
+            self.config.cap.filter(|_| !base.is_zero()).map(|rate| rate.bytes_in(base).get() / PAYLOAD);
+        carried.map_or(MOST_WINDOW.into(), |cells| cells.clamp(1, MOST_WINDOW.into()))
+    }
+
+    /// So many cells wait, if that is known. Slow start is over as soon as there are too many: the window is what was forwarded since it doubled.
+    ///
+    /// Source: CircuitStart, of the authors of BackTap: overshooting is compensated by the count of what came through.
+    pub(in super::super) fn on_forwarded(&mut self, diff: Option<f64>, forwarded: u64) {
+        let (Some(gamma), Some(doubled_at)) = (self.config.slow_start, self.doubled_at) else { return };
+        if diff.is_some_and(|diff| diff > f64::from(gamma)) {
+            self.cwnd = forwarded.saturating_sub(doubled_at).clamp(1, self.cwnd);
+            self.doubled_at = None;
+        }
+    }
+
+    /// A round is over in which so many cells waited; `sent` is the last cell so far.
+    pub(in super::super) fn on_round(&mut self, diff: f64, sent: u64, base: Duration) {
+        let most = self.most(base);
+        if self.doubled_at.is_some() {
+            self.cwnd = (self.cwnd * 2).min(most);
+            self.doubled_at = (self.cwnd < most).then_some(sent);
+            return;
+        }
+        if diff < f64::from(self.config.alpha) {
+            self.cwnd += 1;
+        } else if diff > f64::from(self.config.beta) {
+            self.cwnd -= 1;
+        }
+        self.cwnd = self.cwnd.clamp(1, most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLIS: fn(u64) -> Duration = Duration::from_millis;
+
+    fn trips(samples: &[u64], base: u64) -> Trips {
+        let mut trips = Trips::default();
+        samples.iter().for_each(|rtt| trips.add(MILLIS(*rtt), MILLIS(base)));
+        trips
+    }
+
+    #[test]
+    fn diff_is_what_waits_by_the_least_round_trip_of_the_round() {
+        let waits = trips(&[150, 120, 130], 100).diff(10).expect("three are enough");
+        assert!((waits - 2.0).abs() < 1e-9, "{waits}");
+        assert_eq!(trips(&[100, 120, 130], 100).diff(10), Some(0.0));
+        assert_eq!(trips(&[120, 130], 100).diff(10), None, "two say nothing");
+        assert_eq!(trips(&[90, 90, 90], 100).diff(10), Some(0.0), "it is never negative");
+    }
+
+    #[test]
+    fn the_window_changes_by_one_between_its_bounds() {
+        let mut window = Window::new(WindowConfig::default());
+        let mut seen = vec![window.get()];
+        for diff in [0.0, 2.9, 3.0, 6.0, 6.1, 9.0, 50.0, 50.0] {
+            window.on_round(diff, 0, MILLIS(100));
+            seen.push(window.get());
+        }
+        assert_eq!(seen, [2, 3, 4, 4, 4, 3, 2, 1, 1]);
+    }
+
+    #[test]
+    fn the_cap_is_what_the_node_carries_in_a_base_round_trip() {
+        let cap = DataRate::new(49_800);
+        let mut window = Window::new(WindowConfig { cap, ..WindowConfig::default() });
+        (0..20).for_each(|_| window.on_round(0.0, 0, MILLIS(50)));
+        assert_eq!(window.get(), 5);
+        window.on_round(0.0, 0, MILLIS(1));
+        assert_eq!(window.get(), 1);
+    }
+
+    #[test]
+    fn slow_start_doubles_until_cells_wait_and_keeps_what_came_through() {
+        let mut window = Window::new(WindowConfig { slow_start: Some(2), ..WindowConfig::default() });
+        let idle = trips(&[100, 100, 100], 100);
+        for (sent, expected) in [(10, 4), (14, 8), (22, 16)] {
+            window.on_forwarded(idle.diff(window.get()), sent);
+            window.on_round(0.0, sent, MILLIS(100));
+            assert_eq!(window.get(), expected);
+        }
+        // 16 · 0.2 = 3.2 cells wait; eleven were forwarded since the 22nd.
+        window.on_forwarded(trips(&[120, 120, 120], 100).diff(window.get()), 33);
+        assert_eq!(window.get(), 11);
+        window.on_round(0.0, 40, MILLIS(100));
+        assert_eq!(window.get(), 12, "from then on by one");
+    }
+}

@@ -1,0 +1,451 @@
+//! What windows must do (G-52, G-53, G-55): alone, at a bottleneck that several circuits share, and along a path.
+
+use super::*;
+use crate::datagram::Onward;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, VecDeque};
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+const AT: fn(u64) -> Instant = Instant::from_millis;
+
+/// A control whose neighbours on these sides speak the same.
+fn control(config: &HopControlConfig, sides: &[Side]) -> AnyHopControl {
+    let mut control = config.build();
+    for side in sides {
+        let (direction, channel) = (Direction::Forward, ChannelKey(0));
+        control.on_neighbour(Neighbour { side: *side, direction, channel, agreed: config.offer(false) });
+    }
+    control
+}
+
+fn forwarded(count: u64) -> Feedback {
+    Feedback { direction: Direction::Forward, forwarded: count as u32, allowance: 0 }
+}
+
+fn window(control: &AnyHopControl) -> u64 {
+    control.window().expect("the hop is controlled").get()
+}
+
+fn marut(change: impl FnOnce(&mut MarutConfig)) -> HopControlConfig {
+    let mut config = MarutConfig::default();
+    change(&mut config);
+    HopControlConfig::Marut(config)
+}
+
+fn backtap() -> HopControlConfig {
+    HopControlConfig::BackTap(WindowConfig::default())
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Due {
+    Arrives(usize),
+    Served(usize),
+    /// Word of so many cells.
+    Heard(usize, u64),
+}
+
+/// One node that several circuits leave for: it serves one cell at a time, in turn, and each has always more to send.
+struct Bottleneck {
+    controls: Vec<AnyHopControl>,
+    /// When the cells of each circuit were sent that are not forwarded.
+    times: Vec<VecDeque<Instant>>,
+    queues: Vec<u64>,
+    served: Vec<u64>,
+    turn: usize,
+    busy: bool,
+    now: Instant,
+    base: Option<Duration>,
+    agenda: BTreeMap<(Instant, u64), Due>,
+    count: u64,
+    /// Cells that wait, integrated over time [cell ns].
+    waited: u128,
+}
+
+const LATENCY: Duration = Duration::from_millis(10);
+const SERVICE: Duration = Duration::from_millis(1);
+
+impl Bottleneck {
+    fn new(config: &HopControlConfig, circuits: usize) -> Self {
+        Bottleneck {
+            controls: (0..circuits).map(|_| control(config, &[Side::After])).collect(),
+            times: vec![VecDeque::new(); circuits],
+            queues: vec![0; circuits],
+            served: vec![0; circuits],
+            turn: 0,
+            busy: false,
+            now: Instant::ZERO,
+            base: None,
+            agenda: BTreeMap::new(),
+            count: 0,
+            waited: 0,
+        }
+    }
+
+    fn plan(&mut self, after: Duration, due: Due) {
+        self.count += 1;
+        self.agenda.insert((self.now + after, self.count), due);
+    }
+
+    fn send(&mut self, circuit: usize) {
+        while self.controls[circuit].credit() > Cells::ZERO {
+            assert_eq!(self.controls[circuit].on_sent(self.now, Source::Here), None);
+            self.times[circuit].push_back(self.now);
+            self.plan(LATENCY, Due::Arrives(circuit));
+        }
+    }
+
+    fn serve(&mut self) {
+        if self.busy {
+            return;
+        }
+        let circuits = self.queues.len();
+        let next = (0..circuits).map(|step| (self.turn + step) % circuits).find(|one| self.queues[*one] > 0);
+        if let Some(circuit) = next {
+            (self.turn, self.busy) = (circuit + 1, true);
+            self.plan(SERVICE, Due::Served(circuit));
+        }
+    }
+
+    /// Runs until then.
+    fn run(&mut self, until: Instant) {
+        (0..self.controls.len()).for_each(|circuit| self.send(circuit));
+        while let Some(((at, _), due)) = self.agenda.pop_first() {
+            let waiting: u64 = self.queues.iter().sum();
+            self.waited += u128::from(waiting) * at.since(self.now).as_nanos();
+            self.now = at;
+            match due {
+                Due::Arrives(circuit) => self.queues[circuit] += 1,
+                Due::Served(circuit) => {
+                    self.busy = false;
+                    self.queues[circuit] -= 1;
+                    self.served[circuit] += 1;
+                    self.plan(LATENCY, Due::Heard(circuit, self.served[circuit]));
+                }
+                Due::Heard(circuit, count) => self.hear(circuit, count),
+            }
+            self.serve();
+            if at >= until {
+                return;
+            }
+        }
+    }
+
+    fn hear(&mut self, circuit: usize, count: u64) {
+        let sent = self.times[circuit].pop_front().expect("a cell that is served was sent");
+        let rtt = self.now.since(sent);
+        let base = self.base.map_or(rtt, |base| base.min(rtt));
+        self.base = Some(base);
+        let before = window(&self.controls[circuit]);
+        self.controls[circuit].on_round_trip(self.now, RoundTrip { rtt, base });
+        let told = Onward { congestion: Some(0), ended: Some(count as u32) };
+        assert_eq!(self.controls[circuit].on_onward(self.now, told), None);
+        self.controls[circuit].on_feedback(self.now, forwarded(count)).expect("it was sent");
+        let after = window(&self.controls[circuit]);
+        assert!(after >= 1 && after.abs_diff(before) <= 1, "{before} became {after} (G-52)");
+        self.send(circuit);
+    }
+}
+
+/// G-53: Vegas's law, at a bottleneck that is otherwise idle.
+#[test]
+fn in_equilibrium_as_many_cells_wait_as_alpha_and_beta_say() {
+    let tight = WindowConfig { alpha: 2, beta: 4, ..WindowConfig::default() };
+    let configs = [
+        (backtap(), 3.0, 6.0),
+        (HopControlConfig::BackTap(tight), 2.0, 4.0),
+        (marut(|config| config.interval = ControlInterval::Hop), 3.0, 6.0),
+        (marut(|config| config.counts = Counts::Path), 3.0, 6.0),
+    ];
+    for (config, alpha, beta) in configs {
+        let mut bottleneck = Bottleneck::new(&config, 1);
+        bottleneck.run(AT(20_000));
+        let (waited, from) = (bottleneck.waited, bottleneck.now);
+        bottleneck.run(AT(40_000));
+        let mean = (bottleneck.waited - waited) as f64 / bottleneck.now.since(from).as_nanos() as f64;
+        // The cell that is served waits, too, but not for anybody.
+        assert!((alpha..=beta + 2.0).contains(&mean), "{mean} cells wait with {config:?}");
+        let backlog = mean - 1.0;
+        assert!((alpha - 1.0..=beta + 1.0).contains(&backlog), "a backlog of {backlog} with {config:?}");
+    }
+}
+
+#[test]
+fn equal_circuits_get_equal_shares() {
+    for config in [backtap(), marut(|config| config.interval = ControlInterval::Hop)] {
+        for circuits in [2, 3, 5] {
+            let mut bottleneck = Bottleneck::new(&config, circuits);
+            bottleneck.run(AT(20_000));
+            let before = bottleneck.served.clone();
+            bottleneck.run(AT(60_000));
+            let shares: Vec<_> = bottleneck.served.iter().zip(before).map(|(now, then)| now - then).collect();
+            let fair = shares.iter().sum::<u64>() / circuits as u64;
+            for share in &shares {
+                assert!(share.abs_diff(fair) * 10 <= fair, "{shares:?} with {config:?}");
+            }
+            assert!(fair * circuits as u64 >= 38_000, "the bottleneck is in use: {shares:?}");
+        }
+    }
+}
+
+#[test]
+fn only_a_neighbour_that_speaks_the_same_is_controlled() {
+    let every = [backtap(), marut(|_| {}), marut(|config| config.counts = Counts::Path)];
+    for (one, ours) in every.iter().enumerate() {
+        for (other, theirs) in every.iter().enumerate() {
+            let agreed = HopOffer::agree(ours.offer(false), theirs.offer(false));
+            assert_eq!(agreed.is_some(), one == other);
+            let mut control = ours.build();
+            let (side, direction, channel) = (Side::After, Direction::Forward, ChannelKey(0));
+            control.on_neighbour(Neighbour { side, direction, channel, agreed });
+            let credit = if one == other { 2 } else { u64::MAX };
+            assert_eq!(control.credit(), Cells::new(credit));
+        }
+    }
+}
+
+/// A round of three cells at a control, of which each takes so long; one is always left. Returns what was told upstream.
+fn round(
+    control: &mut AnyHopControl,
+    at: u64,
+    rtt: u64,
+    count: &mut u64,
+    heard: Onward,
+    source: Source,
+) -> Vec<u32> {
+    let mut told = Vec::new();
+    let cells = if *count == 0 { 4 } else { 3 };
+    for _ in 0..cells {
+        if source == Source::Before {
+            control.on_received(AT(at)).unwrap();
+        }
+        told.extend(control.on_sent(AT(at), source).map(|feedback| feedback.forwarded));
+    }
+    for _ in 0..3 {
+        *count += 1;
+        control.on_round_trip(AT(at + rtt), RoundTrip { rtt: MS(rtt), base: MS(100) });
+        control.on_onward(AT(at + rtt), heard);
+        control.on_feedback(AT(at + rtt), forwarded(*count)).unwrap();
+    }
+    told
+}
+
+fn congestion(cells: f64) -> Onward {
+    Onward { congestion: Some((cells * 64.0) as u16), ended: None }
+}
+
+/// G-55.
+#[test]
+fn a_middle_tells_the_greater_of_its_own_and_what_it_heard_and_never_changes_its_window() {
+    let (mut middle, mut count) = (control(&marut(|_| {}), &[Side::Before, Side::After]), 0);
+    assert_eq!(middle.onward(AT(0)).congestion, Some(0));
+    // Four cells are out at most in a round: so many of them wait as their round trip is longer than the least.
+    let rounds = [(0, 200, 0.0, 4.0), (1000, 200, 9.0, 9.0), (2000, 150, 1.0, 2.0), (3000, 100, 3.5, 3.5)];
+    for (at, rtt, heard, expected) in rounds {
+        let told = round(&mut middle, at, rtt, &mut count, congestion(heard), Source::Before);
+        assert_eq!(told.last().map(|last| u64::from(*last)), Some(count + 1), "each cell that is forwarded");
+        let said = middle.onward(AT(at + rtt)).congestion.unwrap();
+        assert_eq!(f64::from(said) / 64.0, expected);
+        assert_eq!(window(&middle), 1024);
+    }
+}
+
+#[test]
+fn the_first_node_follows_the_worst_hop_and_the_last_one_has_none() {
+    let config = marut(|config| config.interval = ControlInterval::Hop);
+    let windows = |heard: f64| {
+        let (mut first, mut count) = (control(&config, &[Side::After]), 0);
+        (0..8)
+            .map(|step| {
+                round(&mut first, step * 1000, 100, &mut count, congestion(heard), Source::Here);
+                window(&first)
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(windows(0.0), [3, 4, 5, 6, 7, 8, 9, 10], "nothing waits anywhere");
+    assert_eq!(windows(4.0), [2; 8], "enough waits somewhere");
+    assert_eq!(windows(7.0), [1; 8], "too much waits somewhere");
+    let mut last = control(&config, &[Side::Before]);
+    last.on_received(AT(0)).unwrap();
+    assert_eq!(last.on_delivered(AT(0)), Some(forwarded(1)));
+    assert_eq!(last.onward(AT(0)).congestion, Some(0));
+    assert_eq!(last.credit(), Cells::new(u64::MAX));
+}
+
+#[test]
+fn the_window_changes_no_oftener_than_its_interval() {
+    let config = marut(|config| config.interval = ControlInterval::Circuit { hops: 3 });
+    let (mut first, mut count) = (control(&config, &[Side::After]), 0);
+    let mut windows = Vec::new();
+    // Rounds of 100 ms, one after the other: the circuit's round trip is taken for 300 ms.
+    for step in 0..9 {
+        round(&mut first, step * 100, 100, &mut count, congestion(0.0), Source::Here);
+        windows.push(window(&first));
+    }
+    assert_eq!(windows, [2, 2, 3, 3, 3, 4, 4, 4, 5]);
+}
+
+#[test]
+fn what_was_heard_fades() {
+    let faded = |config: HopControlConfig, after: u64| {
+        let (mut first, mut count) = (control(&config, &[Side::Before, Side::After]), 0);
+        round(&mut first, 0, 100, &mut count, congestion(8.0), Source::Before);
+        first.onward(AT(100 + after)).congestion.map(|said| said / 64)
+    };
+    // Two round trips of a circuit, of 300 ms each, and as long again.
+    assert_eq!([0, 600, 900, 1199, 5000].map(|after| faded(marut(|_| {}), after)), [8, 8, 4, 0, 0].map(Some));
+    assert_eq!(faded(marut(|config| config.memory = None), 100_000), Some(8));
+}
+
+#[test]
+fn coarse_steps_round_down() {
+    let config = marut(|config| config.quantum = 64);
+    let (mut middle, mut count) = (control(&config, &[Side::Before, Side::After]), 0);
+    round(&mut middle, 0, 170, &mut count, congestion(0.0), Source::Before);
+    assert_eq!(middle.onward(AT(170)).congestion, Some(128), "2.8 cells");
+}
+
+#[test]
+fn whose_queue_is_too_long_tells_nothing_until_it_is_short_enough() {
+    let config = marut(|config| config.queue_cap = Some(3));
+    let mut middle = control(&config, &[Side::Before, Side::After]);
+    (0..6).for_each(|_| middle.on_received(AT(0)).unwrap());
+    let told: Vec<_> =
+        (0..6).map(|_| middle.on_sent(AT(0), Source::Before).map(|told| told.forwarded)).collect();
+    assert_eq!(told, [None, None, Some(3), Some(4), Some(5), Some(6)]);
+    let AnyHopControl::Marut(middle) = middle else { panic!("it is Marut") };
+    assert_eq!(middle.silent(), 2);
+}
+
+/// The last node's count, in the counts of each hop: some cells end before it, and some begin after the first.
+#[test]
+fn what_the_last_node_has_is_known_at_the_first_in_its_own_count() {
+    let config = marut(|config| config.counts = Counts::Path);
+    let ended = |count: u32| Onward { ended: Some(count), congestion: Some(0) };
+    let mut middle = control(&config, &[Side::Before, Side::After]);
+    // An EXTEND ends here, which makes one cell of its own; five are passed on.
+    (0..6).for_each(|_| middle.on_received(AT(0)).unwrap());
+    middle.on_delivered(AT(0));
+    middle.on_sent(AT(0), Source::Here);
+    (0..5).for_each(|_| _ = middle.on_sent(AT(0), Source::Before));
+    assert_eq!(middle.onward(AT(0)).ended, Some(0));
+    assert_eq!(
+        middle.on_onward(AT(1), ended(1)).map(|told| told.forwarded),
+        Some(6),
+        "the EXTEND has ended, too"
+    );
+    assert_eq!(middle.onward(AT(1)).ended, Some(1));
+    assert_eq!(middle.on_onward(AT(2), ended(1)), None, "nothing new");
+    assert_eq!(middle.on_onward(AT(3), ended(6)).map(|told| told.forwarded), Some(6));
+    assert_eq!(middle.onward(AT(3)).ended, Some(6), "all of it");
+    let mut first = control(&config, &[Side::After]);
+    (0..2).for_each(|_| _ = first.on_sent(AT(0), Source::Here));
+    assert_eq!(first.credit(), Cells::ZERO);
+    first.on_feedback(AT(1), forwarded(2)).unwrap();
+    assert_eq!(first.credit(), Cells::ZERO, "forwarded is not enough");
+    first.on_onward(AT(2), ended(1));
+    assert_eq!(first.credit(), Cells::new(1));
+}
+
+/// What happens to a control.
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    Send(bool),
+    Take,
+    Hear { count: u64, rtt: u64, congestion: u16, ended: u64 },
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    prop_oneof![
+        4 => any::<bool>().prop_map(Operation::Send),
+        1 => Just(Operation::Take),
+        4 => (0u64..6, 10u64..500, any::<u16>(), 0u64..6)
+            .prop_map(|(count, rtt, congestion, ended)| Operation::Hear { count, rtt, congestion, ended }),
+    ]
+}
+
+fn configs() -> Vec<HopControlConfig> {
+    let tight = WindowConfig { alpha: 2, beta: 4, start: 10, ..WindowConfig::default() };
+    vec![
+        backtap(),
+        HopControlConfig::BackTap(tight),
+        marut(|_| {}),
+        marut(|config| config.interval = ControlInterval::Hop),
+        marut(|config| (config.counts, config.quantum) = (Counts::Path, 64)),
+        marut(|config| config.middle = MiddleWindow::Own),
+    ]
+}
+
+proptest! {
+    /// G-51, G-52, G-55 under anything that neighbours may say; a count ahead of what was sent closes the circuit.
+    #[test]
+    fn windows_keep_their_contract(
+        config in proptest::sample::select(configs()),
+        is_first in any::<bool>(),
+        operations in proptest::collection::vec(operation(), 1..300),
+    ) {
+        let sides: &[Side] = if is_first { &[Side::After] } else { &[Side::Before, Side::After] };
+        let mut control = control(&config, sides);
+        let fixed = matches!(&config, HopControlConfig::Marut(MarutConfig { middle: MiddleWindow::Fixed(_), .. })) && !is_first;
+        let path = is_first && matches!(&config, HopControlConfig::Marut(MarutConfig { counts: Counts::Path, .. }));
+        let (mut sent, mut known, mut ended, mut told, mut ends) = (0u64, 0u64, 0u64, 0u32, 0u32);
+        let (mut now, mut base, mut changed) = (0, 500, 0);
+        for operation in operations {
+            let before = window(&control);
+            match operation {
+                Operation::Send(own) if control.credit() > Cells::ZERO => {
+                    let source = if own || is_first { Source::Here } else { Source::Before };
+                    if source == Source::Before {
+                        control.on_received(AT(now)).unwrap();
+                    }
+                    sent += 1;
+                    let feedback = control.on_sent(AT(now), source);
+                    prop_assert_eq!(feedback.is_some(), source == Source::Before);
+                    told += feedback.map_or(0, |feedback| feedback.forwarded - told);
+                }
+                Operation::Send(_) => {}
+                Operation::Take if !is_first => {
+                    control.on_received(AT(now)).unwrap();
+                    told += 1;
+                    prop_assert_eq!(control.on_delivered(AT(now)), Some(forwarded(told.into())));
+                }
+                Operation::Take => {}
+                Operation::Hear { count, rtt, congestion, ended: more } => {
+                    now += rtt;
+                    base = base.min(rtt);
+                    if known + count > sent {
+                        prop_assert_eq!(
+                            control.on_feedback(AT(now), forwarded(known + count)),
+                            Err(Violation::ForgedCredit)
+                        );
+                        return Ok(());
+                    }
+                    known += count;
+                    ended = (ended + more).min(known);
+                    control.on_round_trip(AT(now), RoundTrip { rtt: MS(rtt), base: MS(base) });
+                    control.on_onward(AT(now), Onward { congestion: Some(congestion), ended: Some(ended as u32) });
+                    prop_assert!(control.on_feedback(AT(now), forwarded(known)).is_ok());
+                    // What is old says nothing.
+                    let window = control.window();
+                    prop_assert!(control.on_feedback(AT(now), forwarded(known.wrapping_sub(1))).is_ok());
+                    prop_assert_eq!(control.window(), window);
+                    let said = control.onward(AT(now));
+                    prop_assert!(said.congestion.is_none_or(|said| said >= congestion), "it grows towards the source");
+                    if let Some(said) = said.ended {
+                        prop_assert!(is_first || (ends <= said && said <= told), "{said} of {told} ended, {ends} before");
+                        ends = said;
+                    }
+                }
+            }
+            let after = window(&control);
+            prop_assert!(after >= 1 && after.abs_diff(before) <= 1);
+            if after != before {
+                prop_assert!(!fixed, "a middle never changes its window");
+                let through = if path { ended } else { known };
+                prop_assert!(through > changed, "once in a round: {through} of {changed}");
+                changed = sent;
+            }
+            let outstanding = sent - if path { ended } else { known };
+            prop_assert_eq!(control.credit().get(), after.saturating_sub(outstanding));
+        }
+    }
+}

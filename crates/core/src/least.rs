@@ -1,0 +1,74 @@
+//! The least of a quantity, as far back as it is remembered.
+
+use penstock_units::{Duration, Instant};
+use std::collections::VecDeque;
+
+/// The least of the samples of the last so many seconds, to a second: what began in the same second is forgotten
+/// together.
+#[derive(Debug)]
+pub(crate) struct Least {
+    /// [s].
+    memory: u64,
+    /// Seconds, and the least sample of each that is less than those of all later ones; both grow.
+    seconds: VecDeque<(u64, Duration)>,
+}
+
+impl Least {
+    /// One that remembers for so many seconds; `u64::MAX` is for ever.
+    pub(crate) fn over(memory: u64) -> Self {
+        Least { memory, seconds: VecDeque::new() }
+    }
+
+    /// A sample.
+    pub(crate) fn add(&mut self, now: Instant, sample: Duration) {
+        let second = now.as_nanos() / 1_000_000_000;
+        while self.seconds.back().is_some_and(|(_, least)| *least >= sample) {
+            self.seconds.pop_back();
+        }
+        // Without an end to its memory the first is the least until there is a lesser one.
+        let never = self.memory == u64::MAX && !self.seconds.is_empty();
+        if !never && self.seconds.back().is_none_or(|(known, _)| *known < second) {
+            self.seconds.push_back((second, sample));
+        }
+        self.forget(second);
+    }
+
+    fn forget(&mut self, second: u64) {
+        while self.seconds.front().is_some_and(|(known, _)| known.saturating_add(self.memory) < second) {
+            self.seconds.pop_front();
+        }
+    }
+
+    /// The least that is remembered.
+    pub(crate) fn get(&mut self, now: Instant) -> Option<Duration> {
+        self.forget(now.as_nanos() / 1_000_000_000);
+        self.seconds.front().map(|(_, least)| *least)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MS: fn(u64) -> Instant = Instant::from_millis;
+
+    proptest! {
+        #[test]
+        fn the_least_is_that_of_what_is_remembered(
+            samples in proptest::collection::vec((0u64..4000, 0u64..1000), 1..200),
+            memory in prop_oneof![Just(u64::MAX), 1u64..100],
+        ) {
+            let (mut least, mut now, mut all) = (Least::over(memory), 0, Vec::new());
+            for (pause, sample) in samples {
+                now += pause;
+                least.add(MS(now), Duration::from_millis(sample));
+                all.push((now / 1000, sample));
+                let expected = all.iter().filter(|(second, _)| second.saturating_add(memory) >= now / 1000);
+                let expected = expected.map(|(_, sample)| Duration::from_millis(*sample)).min();
+                prop_assert_eq!(least.get(MS(now)), expected);
+                prop_assert!((least.seconds.len() as u64) <= memory.saturating_add(1).min(200));
+            }
+        }
+    }
+}

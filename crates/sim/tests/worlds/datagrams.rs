@@ -1,0 +1,132 @@
+//! G-01, G-02, G-50, G-54: cells over datagrams, as whole worlds show it.
+
+use crate::util::{Lab, assert_conserved, cells_at, complete, node};
+use penstock_record::Position;
+use penstock_sim::{Control, Outcome};
+
+/// Everybody speaks datagrams under this control of hops, and ends have no windows.
+fn over_datagrams(hop_control: &str) -> Lab {
+    ["relay", "client"].iter().fold(Lab::path(), |lab, nodes| {
+        lab.set(&format!("{nodes}.transport"), "datagram")
+            .set(&format!("{nodes}.hop_control"), hop_control)
+            .set(&format!("{nodes}.edge_control"), "{ kind = 'windows', ends = 'suppressed' }")
+            .set(
+                &format!("{nodes}.scheduler"),
+                "{ kind = 'vanilla', outbuf_low = '1 KiB', outbuf_high = '1 KiB' }",
+            )
+    })
+}
+
+const CONTROLS: [&str; 5] = [
+    "{ kind = 'backtap' }",
+    "{ kind = 'backtap', alpha = 2, beta = 4, slow_start = 2 }",
+    "{ kind = 'marut' }",
+    "{ kind = 'marut', mode = 'e2e' }",
+    "{ kind = 'n23' }",
+];
+
+/// A network that loses, reorders and repeats.
+fn bad(lab: Lab, loss: &str) -> Lab {
+    lab.set("network.loss", loss).set("network.reorder", "0.05").set("network.duplicate", "0.02")
+}
+
+fn counted(outcome: &Outcome, count: fn(&penstock_sim::DatagramCounters) -> u64) -> u64 {
+    outcome.nodes.iter().map(|node| count(&node.datagrams)).sum()
+}
+
+#[test]
+fn every_cell_is_accounted_for_whatever_the_network_does() {
+    for control in CONTROLS {
+        for loss in ["0.0", "0.02", "0.1"] {
+            let outcome = bad(over_datagrams(control), loss).run(1);
+            assert_conserved(&outcome);
+            assert!(complete(&outcome, "web").len() >= 3, "{control} {loss}");
+            assert!(counted(&outcome, |of| of.again) > 0, "{control} {loss}");
+            assert!(
+                outcome.tables.transfers.iter().all(|row| row.outcome != penstock_record::Outcome::Failed)
+            );
+        }
+    }
+}
+
+#[test]
+fn every_packaged_cell_is_delivered_once_and_in_order() {
+    for control in CONTROLS {
+        for loss in ["0.0", "0.05"] {
+            let lab = bad(over_datagrams(control), loss)
+                .set("workloads.web.start", "10 min")
+                .set("run.duration", "9 min")
+                .set("run.stop", "{ workload = 'bulk', downloads = 1 }");
+            let outcome = lab.run(1);
+            assert_eq!(complete(&outcome, "bulk").len(), 1, "{control} {loss}");
+            let packaged = node(&outcome, "exit").counters.data_packaged;
+            assert_eq!(packaged, node(&outcome, "bulk").counters.data_delivered);
+            for hop in [Position::Exit, Position::Middle, Position::Guard, Position::Client] {
+                let cells = cells_at(&outcome, "bulk", hop);
+                assert_eq!(cells.len() as u64, packaged, "{control} {hop:?}");
+                assert!(cells.iter().enumerate().all(|(number, row)| row.cell == number as u64));
+                if hop != Position::Client {
+                    assert!(cells.is_sorted_by_key(|row| row.outbuf_ns.expect("it went on")), "{hop:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn without_loss_nothing_goes_again_and_windows_keep_queues_short() {
+    for control in &CONTROLS[..4] {
+        let outcome = over_datagrams(control).set("network.link_queue", "1 MB").run(1);
+        assert_conserved(&outcome);
+        assert_eq!(counted(&outcome, |of| of.again), 0, "{control}");
+        assert!(complete(&outcome, "bulk").len() >= 2, "{control}: {}", complete(&outcome, "bulk").len());
+        // Stock windows let 500 cells wait in front of the slow middle.
+        for relay in ["entry", "middle", "exit"] {
+            let longest = node(&outcome, relay).counters.longest_queue;
+            assert!(longest < 150, "{control}: {longest} cells at the {relay}");
+        }
+    }
+}
+
+#[test]
+fn circuits_come_and_go_without_a_trace() {
+    let lab = bad(over_datagrams("{ kind = 'backtap' }"), "0.05")
+        .set("workloads.web.fresh_circuit", "true")
+        .set("workloads.bulk.fresh_circuit", "true")
+        .set("workloads.bulk.timeout", "3 s");
+    let outcome = lab.run(2);
+    for node in &outcome.nodes {
+        let counters = &node.counters;
+        let out = counters.sent + counters.consumed + counters.dropped + node.held.get();
+        assert_eq!(counters.received + counters.made, out, "{node:?}");
+        // Two clients and the next relay; the circuits of both, and those that are closing.
+        assert!(node.population[0] <= 3 && node.population[1] <= 4, "{node:?}");
+    }
+    assert!(complete(&outcome, "web").len() > 5);
+}
+
+/// Look-ahead and trains are shortcuts: they change no time, of datagrams either.
+#[test]
+fn hosts_that_run_ahead_of_others_see_the_same() {
+    let lab = bad(over_datagrams("{ kind = 'marut' }"), "0.02").set("run.duration", "10 s");
+    let document = lab.document();
+    let scenario = document.scenario("stock").expect("the variant is in the text");
+    let one = penstock_sim::run(scenario, 1, &Control::one_by_one()).expect("nobody cancels");
+    let ahead = lab.run(1);
+    assert_eq!(format!("{:?}", one.tables), format!("{:?}", ahead.tables));
+    assert_eq!(one.nodes, ahead.nodes);
+}
+
+/// Who speaks no datagrams gets a stream; a mixed path works in both directions.
+#[test]
+fn a_relay_that_speaks_only_tcp_is_reached_by_tcp() {
+    let lab = over_datagrams("{ kind = 'backtap' }")
+        .set("relays.middle.transport", "tcp")
+        .set("relays.middle.hop_control", "{ kind = 'none' }");
+    let outcome = lab.run(1);
+    assert_conserved(&outcome);
+    let sent = |name: &str| node(&outcome, name).datagrams.sent;
+    assert!(sent("entry") > 0 && sent("bulk") > 0);
+    assert_eq!((sent("middle"), sent("exit")), (0, 0));
+    assert!(complete(&outcome, "bulk").len() >= 2);
+}
