@@ -285,7 +285,17 @@ fn a_sink_that_stalls_freezes_the_source() {
         let bound = 4 * u64::from(n2 + n3);
         let least = bound - 3 * u64::from(n2 - 1) - 1;
         assert!((least..=bound).contains(&frozen(&net)), "{} of {bound} cells", frozen(&net));
+        // Space that appears is felt a hop's round trip later at each hop: the credits' way back and N2 cells.
+        let since = net.now;
         net.stall(transfer, side, false);
+        let packaged = |net: &Net| {
+            let (client, exit) = (net.nodes[0].relay.counters(), net.nodes[3].relay.counters());
+            client.data_packaged.max(exit.data_packaged)
+        };
+        let already = packaged(&net);
+        assert!(net.drive_until(|net| packaged(net) > already));
+        let took = (net.now - since).as_millis();
+        assert!(took <= 3 * 20 + 3, "{took} ms for three hops of 20 ms");
         net.drive();
         assert!(net.at(transfer).is_complete());
     }
