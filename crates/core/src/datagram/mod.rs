@@ -21,6 +21,8 @@ mod sender;
 mod tests;
 mod timeout;
 
+#[cfg(test)]
+pub(crate) use association::MOST_EARLY;
 pub(crate) use association::{Association, Note};
 pub use association::{DatagramConfig, DatagramCounters};
 pub use codec::{CellBody, DecodeError, decode, encode};
