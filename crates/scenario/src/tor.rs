@@ -12,7 +12,7 @@ use penstock_core::edge_control::{
 };
 use penstock_core::hop_control::{
     AdaptConfig, ControlInterval, Counts, CreditPath, ExponentialConfig, HopControlConfig, Kung94Config,
-    LEAST_N3, LawConfig, MOST_N3, MarutConfig, MiddleWindow, N23Config, Occupancy, WindowConfig,
+    LEAST_N3, LawConfig, MOST_N3, MOST_WINDOW, MarutConfig, MiddleWindow, N23Config, Occupancy, WindowConfig,
 };
 use penstock_core::scheduler::{
     GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
@@ -51,6 +51,17 @@ pub(crate) fn config(view: View<'_>, consensus: Consensus) -> Result<(RelayConfi
     let unblock = view.span_unless("refill_unblock", "none");
     let longest = unblock.unwrap_or_default().max(interval);
     let (throttle, client_buckets) = throttle(view)?;
+    let hop_control = hop_control(view, consensus)?;
+    let datagrams = datagrams(view)?;
+    if let (HopControlConfig::N23(n23), Some(_)) = (&hop_control, datagrams)
+        && n23.most() > MOST_WINDOW
+    {
+        let message = format!(
+            "{} cells, N2 and the greatest N3, are more than a hop of datagrams holds; it must be {MOST_WINDOW} at most",
+            n23.most()
+        );
+        return Err(view.wrong("hop_control", message));
+    }
     let config = RelayConfig {
         bandwidth: bandwidth(view, "bandwidth_rate", "bandwidth_burst", longest)?,
         refill: Refill { interval, phase: fixed, unblock },
@@ -59,8 +70,8 @@ pub(crate) fn config(view: View<'_>, consensus: Consensus) -> Result<(RelayConfi
         priority_class: priority_class(view),
         scheduler: scheduler(view)?,
         edge_control: edge_control(view)?,
-        hop_control: hop_control(view, consensus)?,
-        datagrams: datagrams(view)?,
+        hop_control,
+        datagrams,
         throttle,
         client_buckets,
         channel_map: channel_map(view),

@@ -427,4 +427,7 @@ fn windows_that_make_no_sense_are_refused() {
     refused("{ kind = 'backtap', alpha = 4, beta = 3 }", "hop_control.beta", backwards);
     let never = "2500 cells never wait: a circuit is closed at circuit_queue_most, 2500; it must be less";
     refused("{ kind = 'marut', queue_cap = 2500 }", "hop_control.queue_cap", never);
+    let many =
+        "2410 cells, N2 and the greatest N3, are more than a hop of datagrams holds; it must be 2000 at most";
+    refused("{ kind = 'n23', n3 = 2400 }", "hop_control", many);
 }

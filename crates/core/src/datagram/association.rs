@@ -102,6 +102,8 @@ struct Lane<C> {
 const MOST_HOLES: u8 = 3;
 /// How many answers about unknown circuits may wait to go [1]: a peer that wants one will ask again.
 const MOST_STRANGERS: usize = 64;
+/// How many cells of all circuits may wait for others that are missing [cell]; what is more counts as lost.
+pub(crate) const MOST_EARLY: usize = 16_384;
 
 /// Cells of one channel, over datagrams.
 ///
@@ -115,6 +117,8 @@ pub(crate) struct Association<C> {
     config: DatagramConfig,
     round_trips: RoundTrips,
     lanes: BTreeMap<u16, Lane<C>>,
+    /// Cells of all of them that wait for others that are missing.
+    early: usize,
     packer: Packer,
     /// One entry for each lane whose timer is set.
     timers: BinaryHeap<Reverse<(Instant, u16)>>,
@@ -135,6 +139,7 @@ impl<C: Cell> Association<C> {
             config,
             round_trips: RoundTrips::Unknown,
             lanes: BTreeMap::new(),
+            early: 0,
             packer: Packer::new(config.hold),
             timers: BinaryHeap::new(),
             base: Least::over(config.base_memory.unwrap_or(u64::MAX)),
@@ -295,7 +300,7 @@ impl<C: Cell> Association<C> {
                 }
                 Message::Probe { circuit } => self.owe(now, circuit, false),
                 Message::Gone { circuit } => {
-                    let lane = self.lanes.remove(&circuit);
+                    let lane = self.end(circuit);
                     if lane.is_some_and(|lane| !lane.closing) {
                         self.fail(circuit, None, notes);
                     }
@@ -329,8 +334,13 @@ impl<C: Cell> Association<C> {
                 cells.push_back(cell);
             }
         };
+        if self.early >= MOST_EARLY && seq != lane.receiver.ack() {
+            return;
+        }
+        let before = lane.receiver.early();
         match lane.receiver.on_data(seq, cell, hand_on) {
             Ok(arrival) => {
+                self.early = self.early + lane.receiver.early() - before;
                 let beyond = lane.receiver.has_hole();
                 self.counters.repeated += u64::from(arrival == Arrival::Again);
                 self.owe(now, circuit, beyond);
@@ -351,7 +361,7 @@ impl<C: Cell> Association<C> {
         let Some(lane) = self.lanes.get_mut(&circuit) else { return Ok(None) };
         let heard = lane.sender.on_feedback(now, ack, forwarded, hole, onward)?;
         if lane.closing && lane.sender.is_empty() {
-            self.lanes.remove(&circuit);
+            self.end(circuit);
             return Ok(None);
         }
         let closing = lane.closing;
@@ -402,7 +412,7 @@ impl<C: Cell> Association<C> {
 
     /// The peer closed the circuit.
     pub(crate) fn forget(&mut self, id: CircId) {
-        self.lanes.remove(&number(id));
+        self.end(number(id));
     }
 
     /// When [`on_timer`](Self::on_timer) is to be called.
@@ -432,7 +442,7 @@ impl<C: Cell> Association<C> {
                 Repair::GiveUp => {
                     // Nobody is left to tell that the circuit is closed.
                     if lane.closing {
-                        self.lanes.remove(&circuit);
+                        self.end(circuit);
                     }
                     let violation = Some(Violation::Unacknowledged);
                     self.failed.push(Note::Failed { id: circ_id(circuit), violation });
@@ -445,6 +455,19 @@ impl<C: Cell> Association<C> {
     /// Circuits that must close for what did not happen.
     pub(crate) fn take_failed(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.failed)
+    }
+
+    /// Cells that wait for others that are missing [cell].
+    #[cfg(test)]
+    pub(crate) fn early(&self) -> usize {
+        self.early
+    }
+
+    /// Forgets a circuit.
+    fn end(&mut self, circuit: u16) -> Option<Lane<C>> {
+        let lane = self.lanes.remove(&circuit)?;
+        self.early -= lane.receiver.early();
+        Some(lane)
     }
 
     fn send_again(&mut self, now: Instant, circuit: u16) {

@@ -1,6 +1,6 @@
 //! Cells over datagrams: packed, numbered, acknowledged and sent again, at each hop.
 //!
-//! What a channel over TCP leaves to the kernel happens here. One [`Association`] for each channel of datagrams; for
+//! What a channel over TCP leaves to the kernel happens here. One `Association` for each channel of datagrams; for
 //! each of its circuits a [`Sender`] and a [`Receiver`]. How many cells may be on their way is not decided here but by
 //! the control of hops, which hears what was forwarded and how long that took.
 //!
@@ -21,6 +21,8 @@ mod sender;
 mod tests;
 mod timeout;
 
+#[cfg(test)]
+pub(crate) use association::MOST_EARLY;
 pub(crate) use association::{Association, Note};
 pub use association::{DatagramConfig, DatagramCounters};
 pub use codec::{CellBody, DecodeError, decode, encode};

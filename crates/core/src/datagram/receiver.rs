@@ -58,6 +58,11 @@ impl<B> Receiver<B> {
         self.tail as u32
     }
 
+    /// How many cells wait for one that is missing [cell].
+    pub fn early(&self) -> usize {
+        self.early.len()
+    }
+
     /// Something came beyond a cell that is missing.
     pub fn has_hole(&self) -> bool {
         !self.early.is_empty()

@@ -5,7 +5,7 @@ use super::util::{Link, Net, Weather};
 use crate::cell::{CircId, Command};
 use crate::circuit_policy::CircuitPolicyConfig;
 use crate::config::Bandwidth;
-use crate::datagram::{DatagramConfig, Message, Onward};
+use crate::datagram::{Association, DatagramConfig, MOST_EARLY, Message, Onward};
 use crate::edge_control::{EdgeControlConfig, Ends, WindowsConfig};
 use crate::hop_control::{
     ControlInterval, Counts, HopControlConfig, MarutConfig, MiddleWindow, N23Config, Occupancy, WindowConfig,
@@ -13,8 +13,10 @@ use crate::hop_control::{
 use crate::scheduler::{GlobalConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig};
 use crate::tests::cell::TestCell;
 use crate::{Direction, RelayConfig, Violation};
-use penstock_units::{Bytes, DataRate, Duration, Seed};
+use penstock_units::{Bytes, DataRate, Duration, Instant, Seed};
 use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
 
 /// Over datagrams, without windows between the ends.
 fn over_datagrams(hop_control: HopControlConfig) -> RelayConfig {
@@ -204,7 +206,7 @@ fn a_peer_that_lies_loses_the_circuit_and_no_more() {
     let feedback = |ack, forwarded| {
         move |circuit| Message::Feedback { circuit, ack, forwarded, hole: false, onward: Onward::default() }
     };
-    let id = CircId(std::num::NonZeroU32::new(1 << 31 | 1).unwrap());
+    let id = CircId(NonZeroU32::new(1 << 31 | 1).unwrap());
     let far =
         move |circuit| Message::Data { circuit, seq: 5000, body: TestCell::malformed(id, Command::Relay) };
     type Lie = Box<dyn Fn(u16) -> Message<TestCell>>;
@@ -234,7 +236,7 @@ fn nonsense_about_circuits_that_are_not_there_fills_no_memory() {
     let mut net = Net::path(2, &over_datagrams(backtap()));
     net.build(0, &[1, 2]);
     let channel = net.channel(1, 0).unwrap();
-    let id = CircId(std::num::NonZeroU32::new(77).unwrap());
+    let id = CircId(NonZeroU32::new(77).unwrap());
     for round in 0..200u16 {
         let end = net.nodes[1].host.ends.get_mut(&channel).unwrap();
         let data = |circuit| Message::Data { circuit, seq: 3, body: TestCell::malformed(id, Command::Relay) };
@@ -258,6 +260,29 @@ fn nonsense_about_circuits_that_are_not_there_fills_no_memory() {
     let said = net.nodes[1].relay.datagram_counters().sent - before;
     assert!((1..100).contains(&said), "{said} datagrams for 400");
     assert_eq!(net.nodes[1].relay.population()[1], 1, "the honest circuit stays");
+}
+
+/// What waits for missing cells is bounded for a circuit and for all of a channel, and gone with its circuit.
+#[test]
+fn cells_that_come_early_fill_no_memory() {
+    let mut association: Association<TestCell> = Association::new(DatagramConfig::default());
+    let (mut cells, mut notes) = (VecDeque::new(), Vec::new());
+    let id = |circuit: u32| CircId(NonZeroU32::new(circuit).unwrap());
+    for circuit in 1..=10u16 {
+        let body = || TestCell::malformed(id(circuit.into()), Command::Relay);
+        let create = TestCell::malformed(id(circuit.into()), Command::Create);
+        let first = Message::Data { circuit, seq: 0, body: create };
+        let early = (2..=2000).map(|seq| Message::Data { circuit, seq, body: body() });
+        let messages = std::iter::once(first).chain(early);
+        association.on_datagram(Instant::ZERO, messages, &mut cells, &mut notes);
+    }
+    assert_eq!((association.early(), cells.len(), notes.len()), (MOST_EARLY, 10, 0));
+    // The one that is missing is taken all the same, and all behind it.
+    let missing = Message::Data { circuit: 1, seq: 1, body: TestCell::malformed(id(1), Command::Relay) };
+    association.on_datagram(Instant::ZERO, [missing], &mut cells, &mut notes);
+    assert_eq!((association.early(), cells.len()), (MOST_EARLY - 1999, 10 + 2000));
+    (1..=10).for_each(|circuit| association.forget(id(circuit)));
+    assert_eq!(association.early(), 0);
 }
 
 proptest! {

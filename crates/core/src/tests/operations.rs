@@ -5,11 +5,14 @@
 use super::cell::{Hello, TestCell};
 use super::host::Side;
 use super::schedulers::schedulers;
-use super::util::Net;
+use super::util::{Net, Weather};
 use crate::cell::{Cell, CircId, Command};
 use crate::config::{Bandwidth, Refill};
+use crate::datagram::{DatagramConfig, Message, Onward};
 use crate::edge_control::{EdgeControlConfig, Ends, VegasConfig, WindowsConfig};
-use crate::hop_control::{AdaptConfig, CreditPath, HopControlConfig, N23Config};
+use crate::hop_control::{
+    AdaptConfig, Counts, CreditPath, HopControlConfig, MarutConfig, N23Config, WindowConfig,
+};
 use crate::scheduler::SchedulerConfig;
 use crate::throttle::{
     Aggregate, BitSplittingConfig, ClientBuckets, FlaggingConfig, StaticRateConfig, ThresholdConfig,
@@ -87,7 +90,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => (0usize..16, any::<bool>()).prop_map(|(transfer, server)| Operation::Resume { transfer, server }),
         1 => (node.clone(), node.clone()).prop_map(|(from, to)| Operation::Disconnect { from, to }),
         1 => node.clone().prop_map(Operation::Timer),
-        1 => (node.clone(), node, 0usize..6, 0u32..6)
+        1 => (node.clone(), node, 0usize..6, any::<u32>())
             .prop_map(|(from, to, command, id)| Operation::Forge { from, to, command, id }),
         2 => (2usize..5, 0usize..5, any::<bool>())
             .prop_map(|(node, how, aggregate)| Operation::Throttle { node, how, aggregate }),
@@ -119,9 +122,23 @@ fn network(seed: u64, scheduler: &SchedulerConfig) -> Net {
         }),
         _ => HopControlConfig::N23(N23Config { adapt: Some(AdaptConfig::default()), ..N23Config::default() }),
     };
+    // Any of them may speak datagrams, or all do, over a good network or a bad one; then some have windows.
+    let datagrams = |node: u64| ((seed >> (20 + node) | seed >> 26) & 1 == 1).then(DatagramConfig::default);
+    let hop_control = |node: u64| match seed >> 28 & 3 {
+        1 if datagrams(node).is_some() => HopControlConfig::BackTap(WindowConfig::default()),
+        2 if datagrams(node).is_some() => HopControlConfig::Marut(MarutConfig::default()),
+        3 if datagrams(node).is_some() => {
+            HopControlConfig::Marut(MarutConfig { counts: Counts::Path, ..MarutConfig::default() })
+        }
+        _ => hop_control(node),
+    };
+    if seed >> 27 & 1 == 1 {
+        net.weather = Weather { loss: 0.1, late: 0.2, twice: 0.1, ..Weather::default() };
+    }
     let client = |node: u64| RelayConfig {
         edge_control: edge_control(node),
         hop_control: hop_control(node),
+        datagrams: datagrams(node),
         ..RelayConfig::default()
     };
     net.configure(0, client(0));
@@ -130,12 +147,20 @@ fn network(seed: u64, scheduler: &SchedulerConfig) -> Net {
         let bandwidth =
             (relay == 1).then_some(Bandwidth { rate: DataRate::kib(150), burst: Bytes::kib(100) });
         let (edge_control, hop_control) = (edge_control(2 + relay), hop_control(2 + relay));
+        let datagrams = datagrams(2 + relay);
         let refill =
             Refill { interval: Duration::from_millis(100), phase: Duration::from_millis(20), unblock: None };
         let refill = if seed >> 5 & 1 == 0 { refill } else { Refill::TOR_0_4_9 };
         let scheduler = scheduler.clone();
-        let config =
-            RelayConfig { bandwidth, refill, edge_control, hop_control, scheduler, ..RelayConfig::default() };
+        let config = RelayConfig {
+            bandwidth,
+            refill,
+            edge_control,
+            hop_control,
+            datagrams,
+            scheduler,
+            ..RelayConfig::default()
+        };
         net.add(false, config);
     }
     net
@@ -223,12 +248,39 @@ fn throttle(net: &mut Net, node: usize, how: usize, aggregate: bool) {
 }
 
 fn forge(net: &mut Net, from: usize, to: usize, command: usize, id: u32) {
-    if net.channel(to, from).is_some() {
-        let id = (id / 2 + 1) | (id % 2) << 31;
+    if [from, to].iter().all(|node| net.nodes[*node].relay.speaks_datagrams()) {
+        forge_letter(net, from, to, command, id);
+    } else if net.channel(to, from).is_some() {
+        // Few circuits have other ids.
+        let id = (id / 2 % 3 + 1) | (id % 2) << 31;
         let id = CircId(NonZeroU32::new(id).expect("ids count from one"));
         net.inject(from, to, TestCell::malformed(id, COMMANDS[command]));
         net.inject(from, to, TestCell::create(id, Hello::new(1)));
     }
+}
+
+/// Whatever a datagram may say of any circuit, but for lies that cannot be told from the truth.
+fn forge_letter(net: &mut Net, from: usize, to: usize, command: usize, number: u32) {
+    let (low, top) = (number / 2 % 3 + 1, number % 2);
+    let id = CircId(NonZeroU32::new(low | top << 31).expect("ids count from one"));
+    let circuit = (low | top << 15) as u16;
+    let cell = TestCell::malformed(id, COMMANDS[command]);
+    // Who acknowledges what was sent and did not arrive harms nobody but the circuit, which then stands still.
+    let feedback = Message::Feedback {
+        circuit,
+        ack: number | 1 << 20,
+        forwarded: number >> 12 & 15,
+        hole: number >> 16 & 1 == 1,
+        onward: Onward { congestion: Some(number as u16), ended: Some(number >> 17 & 15) },
+    };
+    let letter = match number >> 4 & 7 {
+        0 => vec![Message::Gone { circuit }, Message::Data { circuit, seq: 0, body: cell }],
+        1 => vec![Message::Data { circuit, seq: number, body: cell }],
+        2 => vec![feedback, Message::Probe { circuit }],
+        3 => vec![Message::Data { circuit, seq: 0, body: TestCell::create(id, Hello::new(1)) }],
+        _ => vec![Message::Probe { circuit }, Message::Data { circuit, seq: number >> 8 & 7, body: cell }],
+    };
+    net.deliver(from, to, letter);
 }
 
 proptest! {

@@ -263,6 +263,14 @@ impl Net {
         self.notify(node);
     }
 
+    /// A datagram arrives at `node` as if `from` had sent it, if they are connected.
+    pub(super) fn deliver(&mut self, from: usize, node: usize, letter: Letter) {
+        let Some(channel) = self.channel(node, from) else { return };
+        let end = self.nodes[node].host.ends.get_mut(&channel).expect("the channel was just found");
+        end.mail.push_back(letter);
+        self.notify(node);
+    }
+
     /// Several cells arrive at once.
     pub(super) fn inject_all(&mut self, from: usize, node: usize, cells: impl IntoIterator<Item = TestCell>) {
         cells.into_iter().for_each(|cell| self.inject(from, node, cell));
