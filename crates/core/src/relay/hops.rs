@@ -81,6 +81,11 @@ impl<C: Cell> Node<C> {
             CreditPath::Circuit => {
                 self.counters.made += 1;
                 self.enqueue(now, circuit, back, cell);
+                // Beside what the hop may have here in cells, no honest one leaves as many credits unread.
+                let most = 2 * self.config.limits.circuit_queue as usize;
+                if self.circuit(circuit).lane(back).queue.len() > most {
+                    self.doomed.push(leg.channel);
+                }
             }
         }
     }
