@@ -88,6 +88,11 @@ impl<C: Cell> Node<C> {
                 self.counters.credits += 1;
                 self.counters.made += 1;
                 self.enqueue(now, circuit, back, C::feedback(leg.id, feedback));
+                // Beside what the hop may have here in cells, no honest one leaves as many credits unread.
+                let most = 2 * self.config.limits.circuit_queue as usize;
+                if self.circuit(circuit).lane(back).queue.len() > most {
+                    self.doomed.push(leg.channel);
+                }
             }
             CreditPath::Acknowledgement => {
                 self.channel(leg.channel).transport.tell(now, leg.id, feedback.forwarded, onward);

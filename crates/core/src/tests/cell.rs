@@ -4,6 +4,7 @@ use crate::cell::{Cell, CircId, Command, Message, Payload, PeerId, StreamId, Tag
 use crate::circuit_policy::PriorityClass;
 use crate::edge_control::Negotiation;
 use crate::hop_control::Feedback;
+use std::num::NonZeroU16;
 
 /// A cell without bytes: its layers are counted, its payload is a place in a transfer.
 #[derive(Debug)]
@@ -126,6 +127,15 @@ impl TestCell {
             Command::Class => Body::Class(None),
         };
         TestCell { id, body }
+    }
+
+    /// DATA of no stream that is there, for the last of those who have these keys, nearest first; each says the
+    /// how-manieth cell of its it is.
+    pub(super) fn unwanted(id: CircId, layers: &[(u32, u64)]) -> Self {
+        let skins = layers.iter().rev().map(|(key, place)| Skin(*key, *place)).collect();
+        let message = Message::Data(Piece { transfer: 0, download: false, offset: 0, len: 1 });
+        let stream = Some(StreamId(NonZeroU16::MAX));
+        TestCell { id, body: Body::Relay(skins, stream, Some(Box::new(message))) }
     }
 
     /// Replaces the message, under whatever layers there are, by another one or by nonsense.

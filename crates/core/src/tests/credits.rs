@@ -11,7 +11,7 @@ use crate::hop_control::{
     N23Config,
 };
 use crate::{CircuitIndex, Direction, RelayConfig, Violation};
-use penstock_units::{DataRate, Duration, Seed};
+use penstock_units::{Bytes, DataRate, Duration, Seed};
 use proptest::prelude::*;
 use std::num::NonZeroU32;
 
@@ -362,6 +362,26 @@ fn n3_falls_when_cells_wait_in_the_output_buffer_and_recovers_later() {
     }
 }
 
+/// Of a pool a circuit that moves nothing has the least, and one that moves has what is not filled.
+#[test]
+fn a_pool_is_shared_by_what_circuits_move_and_what_waits() {
+    let law = LawConfig::Kung94(Kung94Config { pool: 600 });
+    let mut net = Net::path(3, &credits(adaptive(law), Ends::Suppressed));
+    net.set_link(2, 3, slow(100));
+    let circuits = [0; 2].map(|_| net.build(0, &[1, 2, 3]));
+    let pages = circuits.map(|circuit| net.transfer(0, circuit, 20_000, 0));
+    assert!(net.drive_until(|net| pages.iter().all(|page| net.at(*page).is_complete())));
+    net.transfer(0, circuits[0], 3_000_000, 0);
+    net.drive_for(Duration::from_secs(10));
+    let limits = circuits.map(|circuit| {
+        let exit = net.circuit_at(0, circuit, 3).expect("the circuit is there");
+        net.nodes[3].relay.edge_queue_limit(exit, Direction::Backward).map(|cells| cells.get())
+    });
+    assert_eq!(limits[1], Some(110), "it moves nothing");
+    // Of half the pool, 300 cells, at least 110 wait, and there are two circuits.
+    assert!(limits[0].is_some_and(|cells| (110..=200).contains(&cells)), "{limits:?}");
+}
+
 #[test]
 fn a_relay_whose_next_channel_is_slow_soon_holds_less() {
     let mut net = Net::path(3, &credits(exponential(), Ends::Suppressed));
@@ -442,4 +462,57 @@ fn cheat(cells: impl Fn(CircId) -> Vec<TestCell>) -> Option<(usize, Violation)> 
     assert_eq!(reasons.next(), None);
     assert_eq!(net.at(transfers[0]).is_complete(), reason.is_none());
     reason
+}
+
+/// Who sends and does not read has credits pile up for it, and soon loses the channel: both ways of credits are bounded.
+#[test]
+fn credits_that_nobody_reads_fill_no_memory() {
+    for credit_path in [CreditPath::Link, CreditPath::Circuit] {
+        let limits = Limits { circuit_queue: 100, outbuf: Bytes::kib(64), ..Limits::default() };
+        let n23 = N23Config { credit_path, ..constant(1, 30) };
+        let mut net = Net::path(2, &RelayConfig { limits, ..credits(n23, Ends::Suppressed) });
+        // The way back to the client carries next to nothing.
+        net.set_link(0, 1, Link { rate: DataRate::kib(1), send_buffer: 4 << 10, ..Link::default() });
+        let circuit = net.build(0, &[1, 2]);
+        let entry = net.circuit_at(0, circuit, 1).expect("the circuit is there");
+        let (_, id) = net.nodes[1].relay.leg(entry, Direction::Backward).expect("it has a leg");
+        // The first cell of the entry's was the EXTEND.
+        for place in 1..=2000 {
+            net.inject(0, 1, TestCell::unwanted(id, &[(1, place + 1), (2, place)]));
+            net.drive_for(Duration::from_millis(25));
+            if net.channel(1, 0).is_none() {
+                break;
+            }
+            // The client, which has sent nothing itself, would object.
+            net.under_way(1, 0).for_each(|cell| cell.set_circ_id(CircId(NonZeroU32::MAX)));
+        }
+        let peak = net.nodes[1].peak_queue[1];
+        assert!(peak <= 201, "{peak} cells in the queue with {credit_path:?}");
+        assert!(net.channel(1, 0).is_none(), "the channel is closed with {credit_path:?}");
+    }
+}
+
+/// A stream that closes with data that nobody took gives its hop the room back: the next stream is not held up.
+#[test]
+fn a_closed_stream_gives_back_what_it_kept() {
+    for upload in [false, true] {
+        let mut net = Net::path(3, &credits(constant(10, 30), Ends::Suppressed));
+        let circuit = net.build(0, &[1, 2, 3]);
+        let (side, node) = if upload { (Side::Server, 3) } else { (Side::Client, 0) };
+        for _ in 0..10 {
+            let size = 1_000_000;
+            let stuck = net.transfer(0, circuit, u64::from(!upload) * size, u64::from(upload) * size);
+            net.stall(stuck, side, true);
+            net.drive();
+            let mut sockets = net.nodes[node].host.sockets.iter();
+            let (stream, _) = sockets.find(|(_, at)| **at == (stuck, side)).expect("it is open");
+            let stream = *stream;
+            net.call(node, |relay, now, host| relay.close_stream(now, stream, host));
+            net.drive();
+        }
+        let next = net.transfer(0, circuit, 50_000, 50_000);
+        net.drive();
+        assert!(net.at(next).is_complete(), "upload {upload}");
+        assert_nothing_closed(&net);
+    }
 }

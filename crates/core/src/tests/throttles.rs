@@ -199,3 +199,50 @@ fn the_loud_client_is_throttled_and_the_quiet_one_is_not() {
         assert!(rate < 100, "{rate} KiB/s, where 350 were free");
     }
 }
+
+/// A flag is its client's and goes with it: whoever comes next, and has its key, is free.
+#[test]
+fn a_flag_does_not_outlive_its_client() {
+    let flagging = FlaggingConfig {
+        half_life: Duration::from_secs(5),
+        rate: DataRate::kib(10),
+        penalty: 0.0,
+        ..FlaggingConfig::default()
+    };
+    let mut net = path(guard(ThrottleConfig::Flagging(flagging), Aggregate::Connection));
+    let other = net.add(true, RelayConfig::default());
+    let circuit = net.build(0, &[1, 2, 3]);
+    let bulk = net.transfer(0, circuit, 500_000_000, 0);
+    net.drive_for(Duration::from_secs(50));
+    let before = net.at(bulk).download.received;
+    net.drive_for(Duration::from_secs(10));
+    let rate = (net.at(bulk).download.received - before) / 10 / 1024;
+    assert!(rate <= 10, "it is flagged: {rate} KiB/s");
+    net.disconnect(0, 1);
+    net.drive_for(Duration::from_secs(1));
+    let circuit = net.build(other, &[1, 2, 3]);
+    let page = net.transfer(other, circuit, 400_000, 0);
+    net.drive_for(Duration::from_secs(8));
+    assert!(net.at(page).is_complete(), "more than the burst, and less than is loud");
+}
+
+/// What a client sends counts in its throughput: an upload goes on at half of what it was.
+#[test]
+fn the_threshold_counts_what_clients_send() {
+    let threshold = ThresholdConfig {
+        fraction: 0.6,
+        refresh: Duration::from_secs(10),
+        floor: DataRate::kib(10),
+        ..ThresholdConfig::default()
+    };
+    let mut net = path(guard(ThrottleConfig::Threshold(threshold), Aggregate::Connection));
+    let idle = net.add(true, RelayConfig::default());
+    net.build(idle, &[1, 2, 3]);
+    let circuit = net.build(0, &[1, 2, 3]);
+    let upload = net.transfer(0, circuit, 0, 500_000_000);
+    net.drive_for(Duration::from_secs(12));
+    let before = net.at(upload).upload.received;
+    net.drive_for(Duration::from_secs(7));
+    let rate = (net.at(upload).upload.received - before) / 7 / 1024;
+    assert!((100..250).contains(&rate), "{rate} KiB/s");
+}
