@@ -433,6 +433,9 @@ fn a_neighbour_that_cheats_loses_the_circuit() {
     let flood = |id| (0..200).map(|_| TestCell::malformed(id, Command::Relay)).collect();
     assert_eq!(cheat(forged(1_000_000, 40)), Some((3, Violation::ForgedCredit)));
     assert_eq!(cheat(flood), Some((2, Violation::CreditExceeded)));
+    // The exit's cells of the other direction do not go to the middle, which has no say in their credit.
+    let backwards = Feedback { direction: Direction::Forward, forwarded: 0, allowance: 40 };
+    assert_eq!(cheat(|id| vec![TestCell::feedback(id, backwards)]), Some((3, Violation::UnexpectedCell)));
     // What is old, or true, harms nobody; nor does what is said of a circuit that is not there.
     assert_eq!(cheat(forged(u32::MAX, 40)), None);
     assert_eq!(cheat(|_| vec![TestCell::feedback(CircId(NonZeroU32::MAX), NOTHING)]), None);
