@@ -401,11 +401,13 @@ fn n23(view: View<'_>, queue_most: u32, consensus: Consensus) -> Result<N23Confi
         );
         return Err(view.wrong("n3", message));
     }
-    if config.most() > queue_most {
+    // In a queue of the other direction wait as many credits as a node can owe.
+    let credits = if config.credit_path == CreditPath::Circuit { config.most() / config.n2 + 1 } else { 0 };
+    if config.most() + credits > queue_most {
         let message = format!(
-            "a circuit's queue may hold {} cells, N2 and the greatest N3, and is closed at circuit_queue_most, {queue_most}; \
-             that must be as many at least",
-            config.most()
+            "a circuit's queue may hold {} cells, N2 and the greatest N3 and credits that travel in it, and is closed at \
+             circuit_queue_most, {queue_most}; that must be as many at least",
+            config.most() + credits
         );
         return Err(view.wrong("n3", message));
     }
@@ -489,6 +491,10 @@ pub(crate) fn throttle(node: View<'_>) -> Result<(ThrottleConfig, ClientBuckets)
         return Err(view.wrong("kind", message));
     }
     holds_a_refill(node, view)?;
+    if kind == "threshold" && view.span("refresh") < node.span("refill") {
+        let message = "clients are chosen at refills, so it must be at least as long as refill".to_owned();
+        return Err(view.wrong("refresh", message));
+    }
     let aggregate = match view.text("aggregate") {
         "connection" => Aggregate::Connection,
         "address" => Aggregate::Address,

@@ -105,6 +105,9 @@ mistakes! {
     a_client_bucket_too_small_for_a_refill_is_refused:
         "[relays.entry]" => "[relays.entry]\nthrottle = { kind = \"threshold\", burst = \"4 KiB\" }",
         "x.toml:14: relays.entry.throttle.burst: \"4 KiB\" is less than one refill brings: \"5 KiB/s\" in \"1 s\"; it must be at least \"5 KiB\"";
+    a_threshold_that_is_chosen_more_often_than_buckets_are_refilled_is_refused:
+        "[relays.entry]" => "[relays.entry]\nthrottle = { kind = \"threshold\", refresh = \"1 ms\" }",
+        "x.toml:14: relays.entry.throttle.refresh: clients are chosen at refills, so it must be at least as long as refill";
     a_threshold_for_all_is_refused:
         "[relays.entry]" => "[relays.entry]\nthrottle = { kind = \"threshold\", fraction = 1.0 }",
         "x.toml:14: relays.entry.throttle.fraction: 1 is a number and out of range; it must be a fraction from 0 to below 1, like 0.01";
@@ -231,7 +234,10 @@ mistakes! {
         "x.toml:15: relays.middle.hop_control.n3: 70 is what an adaptive N3 starts at; it must be from 100 to 500 cells";
     credits_for_more_than_a_queue_may_hold_are_refused:
         "[relays.middle]" => "[relays.middle]\nhop_control = { kind = \"n23\", n2 = 10, n3 = 2491 }",
-        "x.toml:15: relays.middle.hop_control.n3: a circuit's queue may hold 2501 cells, N2 and the greatest N3, and is closed at circuit_queue_most, 2500; that must be as many at least";
+        "x.toml:15: relays.middle.hop_control.n3: a circuit's queue may hold 2501 cells, N2 and the greatest N3 and credits that travel in it, and is closed at circuit_queue_most, 2500; that must be as many at least";
+    credits_that_share_a_full_queue_are_refused:
+        "[relays.middle]" => "[relays.middle]\nhop_control = { kind = \"n23\", n2 = 10, n3 = 2480, credit_path = \"circuit\" }",
+        "x.toml:15: relays.middle.hop_control.n3: a circuit's queue may hold 2740 cells, N2 and the greatest N3 and credits that travel in it, and is closed at circuit_queue_most, 2500; that must be as many at least";
     a_key_of_another_law_is_refused:
         "[relays.middle]" => "[relays.middle]\nhop_control = { kind = \"n23\", adapt = { law = \"kung94\", step = 3 } }",
         "x.toml:15: relays.middle.hop_control.adapt.step: the law \"kung94\" has no step; leave it out";

@@ -88,10 +88,13 @@ impl<C: Cell> Relay<C> {
 
 /// A relay's side.
 impl<C: Cell> Relay<C> {
-    /// What to answer a client that said `asked` of congestion control and windows.
-    pub fn agree(&self, asked: Negotiation) -> Negotiation {
-        let config = &self.node.config;
-        config.edge_control.answer(asked, config.hop_control.is_active())
+    /// What to answer the client of `circuit` that said `asked` of congestion control and windows. Windows are off only if
+    /// the hop by which the circuit comes is controlled, whatever the client says of its path.
+    pub fn agree(&self, circuit: CircuitIndex, asked: Negotiation) -> Negotiation {
+        let leg = self.leg(circuit, Direction::Backward);
+        let controlled =
+            leg.is_some_and(|(channel, _)| self.node.channels[channel.0 as usize].hops.is_some());
+        self.node.config.edge_control.answer(asked, controlled)
     }
 
     /// Answers the CREATE that [`Event::HandshakeRequested`] brought; `reply` has `answer` in it, which

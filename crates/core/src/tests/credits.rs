@@ -3,7 +3,7 @@
 use super::cell::TestCell;
 use super::host::Side;
 use super::util::{Link, Net};
-use crate::cell::{Cell, CircId, Command};
+use crate::cell::{Cell, CircId, Command, PeerId};
 use crate::config::Limits;
 use crate::edge_control::{EdgeControlConfig, Ends, VegasConfig, WindowsConfig};
 use crate::hop_control::{
@@ -91,6 +91,21 @@ fn every_half_upgraded_path_carries_bulk_and_web_both_ways() {
             }
         }
     }
+}
+
+/// A client that says that all hops have credits, where the exit's own has none.
+#[test]
+fn an_exit_keeps_its_windows_whatever_a_client_says_of_its_path() {
+    let mut net = Net::path(3, &RelayConfig::default());
+    for node in [0, 1, 3] {
+        net.configure(node, credits(constant(20, 70), Ends::Ignored));
+    }
+    net.call(0, |relay, now, _| relay.open_circuit(now, PeerId(1), [2, 3].map(PeerId), true));
+    assert!(net.drive_until(|net| !net.nodes[0].built.is_empty()));
+    let circuit = net.nodes[0].built[0];
+    let page = net.transfer(0, circuit, 200_000, 100_000);
+    assert!(net.drive_until(|net| net.at(page).is_complete()));
+    assert_eq!(are_limited(&net, circuit), [true; 2]);
 }
 
 /// Vegas beside credits, and windows beside credits, where ends do not agree.

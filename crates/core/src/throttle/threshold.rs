@@ -122,7 +122,7 @@ impl Threshold {
             averages.of(*other).total_cmp(&averages.of(*one)).then_with(|| one.cmp(other))
         });
         let all = self.sorted.len();
-        let share = (self.config.fraction * all as f64) as usize;
+        let share = part(self.config.fraction, all);
         let loud = match self.config.order {
             Order::Descending => share,
             Order::Ascending => all - share,
@@ -169,5 +169,21 @@ impl Throttle for Threshold {
             *throttled = false;
             self.transferred[client.0 as usize] = 0;
         }
+    }
+}
+
+/// ⌊`fraction` · `all`⌋. A decimal fraction is rarely a binary one, so what misses a whole number by less than a billionth is one.
+fn part(fraction: f64, all: usize) -> usize {
+    (fraction * all as f64 + 1e-9) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_that_of_the_decimal_fraction() {
+        let parts = [(0.29, 100), (0.58, 50), (0.1, 10), (0.1, 19), (0.999, 1000), (0.0, 5)];
+        assert_eq!(parts.map(|(fraction, all)| part(fraction, all)), [29, 29, 1, 1, 999, 0]);
     }
 }
