@@ -194,12 +194,12 @@ impl<C: Cell> Association<C> {
         let circuit = number(id);
         let is_last = cell.command() == Command::Destroy;
         let counts = cell.command() == Command::Relay;
-        let (config, round_trips) = (self.config, self.round_trips);
-        let lane = self.lanes.entry(circuit).or_insert_with(|| Lane::new(config, round_trips));
-        // Nothing follows a DESTROY: the circuit was closed from both sides at once.
-        if lane.closing {
-            return;
+        if cell.command() == Command::Create {
+            self.end(circuit);
+            self.lanes.insert(circuit, Lane::new(self.config, self.round_trips));
         }
+        // What the peer closed while this waited for the kernel is over, and nothing follows a DESTROY.
+        let Some(lane) = self.lanes.get_mut(&circuit).filter(|lane| !lane.closing) else { return };
         lane.closing = is_last;
         match lane.sender.push(cell, counts) {
             Ok(seq) => self.packer.push(now, Pending::Data(circuit, seq), HEADER + SEQ + message::BODY),
@@ -440,10 +440,8 @@ impl<C: Cell> Association<C> {
                     self.packer.push(now, Pending::Probe(circuit), HEADER);
                 }
                 Repair::GiveUp => {
-                    // Nobody is left to tell that the circuit is closed.
-                    if lane.closing {
-                        self.end(circuit);
-                    }
+                    // Nobody is left to tell that the circuit is closed; should somebody speak of it, it is GONE.
+                    self.end(circuit);
                     let violation = Some(Violation::Unacknowledged);
                     self.failed.push(Note::Failed { id: circ_id(circuit), violation });
                 }

@@ -262,6 +262,30 @@ fn nonsense_about_circuits_that_are_not_there_fills_no_memory() {
     assert_eq!(net.nodes[1].relay.population()[1], 1, "the honest circuit stays");
 }
 
+/// Cells that wait for the kernel when the peer closes their circuit make no new one of its number.
+#[test]
+fn what_is_left_of_a_circuit_that_the_peer_closed_is_not_sent() {
+    let mut association: Association<TestCell> = Association::new(DatagramConfig::default());
+    let id = CircId(NonZeroU32::new(1).unwrap());
+    let cell = |command| TestCell::malformed(id, command);
+    let mut outbuf = VecDeque::from([cell(Command::Create), cell(Command::Relay)]);
+    let mut sent = 0;
+    let mut flush = |association: &mut Association<TestCell>, outbuf: &mut VecDeque<TestCell>| {
+        association.flush(Instant::ZERO, outbuf, Bytes::mib(1), |messages| {
+            sent += messages.len();
+            Bytes::new(1000)
+        });
+        std::mem::take(&mut sent)
+    };
+    assert_eq!(flush(&mut association, &mut outbuf), 2);
+    association.forget(id);
+    outbuf.extend([cell(Command::Relay), cell(Command::Relay), cell(Command::Destroy)]);
+    assert_eq!(flush(&mut association, &mut outbuf), 0);
+    assert_eq!((outbuf.len(), association.unacknowledged(), association.early()), (0, 0, 0));
+    outbuf.extend([cell(Command::Create), cell(Command::Relay)]);
+    assert_eq!(flush(&mut association, &mut outbuf), 2, "the number is free again");
+}
+
 /// What waits for missing cells is bounded for a circuit and for all of a channel, and gone with its circuit.
 #[test]
 fn cells_that_come_early_fill_no_memory() {
