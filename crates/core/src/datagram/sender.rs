@@ -204,8 +204,10 @@ impl<B> Sender<B> {
         }
         let Ok(told) = u64::try_from(told) else { return Ok(Acknowledgement::default()) };
         let rtt = self.on_forwarded(now, told);
-        if let Some(ended) = onward.ended {
-            self.on_ended(now, ended)?;
+        match onward.ended {
+            Some(ended) => self.on_ended(now, ended)?,
+            // Who does not count it is not asked for it.
+            None => self.ended = None,
         }
         Ok(Acknowledgement { forwarded: Some(self.forwarded as u32), rtt })
     }
@@ -421,6 +423,11 @@ mod tests {
         sender.on_feedback(MS(3050), 2, 2, false, ended(1)).unwrap();
         assert_eq!(sender.on_timer(MS(4050)), Repair::Probe);
         sender.on_feedback(MS(4060), 2, 2, false, ended(2)).unwrap();
+        assert_eq!(sender.poll_timeout(), None);
+        // Who speaks of it no more is not asked.
+        sender.push(2, true).unwrap();
+        assert!(sender.on_packed(MS(4070), 2));
+        sender.on_feedback(MS(4090), 3, 3, false, NOTHING).unwrap();
         assert_eq!(sender.poll_timeout(), None);
     }
 
