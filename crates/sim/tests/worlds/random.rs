@@ -20,7 +20,7 @@ const THROTTLES: [&str; 5] = [
     "{ kind = 'static', rate = '30 KiB/s', burst = '50 KiB' }",
     "{ kind = 'bit-splitting', burst = '50 KiB', aggregate = 'address' }",
     "{ kind = 'flagging', rate = '30 KiB/s', half_life = '1 s', burst = '50 KiB' }",
-    "{ kind = 'threshold', fraction = 0.5, refresh = '1 s', half_life = '1 s', burst = '50 KiB' }",
+    "{ kind = 'threshold', fraction = 0.5, refresh = '2 s', half_life = '1 s', burst = '50 KiB' }",
 ];
 
 #[derive(Clone, Debug)]
