@@ -43,6 +43,13 @@ Sets = Annotated[
     list[str] | None,
     typer.Option("--set", help="Override a key, with a TOML value; may be repeated.", metavar="KEY=VALUE"),
 ]
+Seed = Annotated[int | None, typer.Option(help="The first seed.", metavar="N")]
+Runs = Annotated[int | None, typer.Option(help="How many seeds, from the first upwards.", metavar="N")]
+Out = Annotated[
+    Path | None, typer.Option(help="Where to write; a fresh folder under runs/ if left out.", metavar="DIR")
+]
+Jobs = Annotated[int | None, typer.Option(help="Runs at the same time; one for each core if left out.", metavar="N")]
+Report = Annotated[bool, typer.Option(help="Whether to draw pictures and write a report.")]
 
 
 @app.command("list")
@@ -71,16 +78,12 @@ def run(
         list[str] | None, typer.Option(help="Run only this variant; may be repeated.", metavar="NAME")
     ] = None,
     sets: Sets = None,
-    seed: Annotated[int | None, typer.Option(help="The first seed.", metavar="N")] = None,
-    runs: Annotated[int | None, typer.Option(help="How many seeds, from the first upwards.", metavar="N")] = None,
+    seed: Seed = None,
+    runs: Runs = None,
     world: Annotated[World, typer.Option(help="Where to run it.")] = World.sim,
-    out: Annotated[
-        Path | None, typer.Option(help="Where to write; a fresh folder under runs/ if left out.", metavar="DIR")
-    ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(help="Runs at the same time; one for each core if left out.", metavar="N")
-    ] = None,
-    report: Annotated[bool, typer.Option(help="Whether to draw pictures and write a report.")] = True,
+    out: Out = None,
+    jobs: Jobs = None,
+    report: Report = True,
 ) -> None:
     """Run every variant with every seed, then draw and report."""
     if world is World.testbed:
@@ -106,15 +109,11 @@ def sweep(
         list[str] | None, typer.Option(help="Sweep only this variant; may be repeated.", metavar="NAME")
     ] = None,
     sets: Sets = None,
-    seed: Annotated[int | None, typer.Option(help="The first seed.", metavar="N")] = None,
-    runs: Annotated[int | None, typer.Option(help="How many seeds, from the first upwards.", metavar="N")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Where to write; a fresh folder under runs/ if left out.", metavar="DIR")
-    ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(help="Runs at the same time; one for each core if left out.", metavar="N")
-    ] = None,
-    report: Annotated[bool, typer.Option(help="Whether to draw pictures and write a report.")] = True,
+    seed: Seed = None,
+    runs: Runs = None,
+    out: Out = None,
+    jobs: Jobs = None,
+    report: Report = True,
 ) -> None:
     """Run a scenario at every point of a grid, then draw and report."""
     from penstock import runs as runner
@@ -140,9 +139,7 @@ def paper(
         float, typer.Option(help="Do so much of each experiment: 0.1 is a tenth of the downloads.", metavar="S")
     ] = 1.0,
     runs: Annotated[int, typer.Option(help="How many seeds, from each scenario's first upwards.", metavar="N")] = 5,
-    out: Annotated[
-        Path | None, typer.Option(help="Where to write; a fresh folder under runs/ if left out.", metavar="DIR")
-    ] = None,
+    out: Out = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="End with status 1 if a gated claim was not shown to hold.")
     ] = False,

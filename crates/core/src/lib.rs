@@ -44,6 +44,7 @@ mod circuit;
 mod delay;
 mod factory;
 mod least;
+mod serial;
 mod stream;
 mod transport;
 

@@ -248,11 +248,12 @@ fn medians(world: &str, sets: &[&str], repeats: usize) -> Result<Vec<f64>, Box<d
 }
 
 /// What valgrind counts in one run of a world for so long [instructions, packets, data segments, cells].
-fn counted(world: &str, seconds: u32) -> Option<[f64; 4]> {
+fn counted(world: &str, sets: &[String], seconds: u32) -> Option<[f64; 4]> {
     let child = std::process::Command::new("valgrind")
         .args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"])
         .arg(std::env::current_exe().ok()?)
         .args(["--world", world, &format!("run.duration=\"{seconds} s\"")])
+        .args(sets)
         .output()
         .ok()?;
     let said = String::from_utf8(child.stderr).ok()?;
@@ -264,8 +265,8 @@ fn counted(world: &str, seconds: u32) -> Option<[f64; 4]> {
 }
 
 /// Prints instructions from one time of a world to a later one, so that its beginning does not count.
-fn report_instructions(world: &str, from: u32, until: u32) {
-    let (Some(first), Some(second)) = (counted(world, from), counted(world, until)) else {
+fn report_instructions(world: &str, sets: &[String], from: u32, until: u32) {
+    let (Some(first), Some(second)) = (counted(world, sets, from), counted(world, sets, until)) else {
         return println!("  no instructions counted: valgrind is missing");
     };
     let [instructions, packets, segments, cells] = std::array::from_fn(|i| second[i] - first[i]);
@@ -329,22 +330,28 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     {
         return measure(world, sets);
     }
+    if let [flag, world, from, until, sets @ ..] = args.as_slice()
+        && flag == "--count"
+    {
+        report_instructions(world, sets, from.parse()?, until.parse()?);
+        return Ok(());
+    }
     let repeats = args.first().map_or(Ok(3), |repeats| repeats.parse())?;
     println!("medians of {repeats} runs, one core each");
     report("one TCP flow without Tor, hosts running ahead", &medians("plain", &[], repeats)?);
-    report_instructions("plain", 2, 6);
+    report_instructions("plain", &[], 2, 6);
     report("the same, one event at a time", &medians("plain+alone", &[], repeats)?);
     report("50,000 connections without Tor", &medians("crowd", &[], repeats)?);
     report(
         "one bulk flow: server to exit in segments, exit to client in cells",
         &medians("flow", &[], repeats)?,
     );
-    report_instructions("flow", 2, 6);
+    report_instructions("flow", &[], 2, 6);
     report(
         "a smoke network: 500 relays, 1800 web and 200 bulk clients, 20 servers",
         &medians("smoke", &[], repeats)?,
     );
-    report_instructions("smoke", 3, 4);
+    report_instructions("smoke", &[], 3, 4);
     for scheduler in SCHEDULERS {
         let set = format!("relay={{ circuit_policy = 'ewma', scheduler = {scheduler} }}");
         report(&format!("the same with EWMA and {scheduler}"), &medians("smoke", &[&set], repeats)?);

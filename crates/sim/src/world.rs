@@ -493,8 +493,7 @@ impl World<'_> {
         // The consensus says of every relay what it knows.
         let relays_of_path = path.iter().map(|relay| &scenario.relays[*relay].config);
         let nodes = std::iter::once(&model.config).chain(relays_of_path);
-        let offers: Vec<_> = nodes.map(|config| config.hop_control.offer(false)).collect();
-        let controlled = offers.windows(2).all(|pair| HopOffer::agree(pair[0], pair[1]).is_some());
+        let controlled = HopOffer::all_along(nodes.map(|config| config.hop_control.offer(false)));
         let tor = self.nodes[rank as usize].tor.as_mut().expect("every client has an onion proxy");
         let rest = relays[1..].iter().map(|relay| PeerId(*relay));
         let index = tor.open_circuit(now, PeerId(relays[0]), rest, controlled);

@@ -13,6 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy import stats as scipy_stats
 
+from penstock.attacks.probe import arrivals
 from penstock.result import Result
 
 ATTACKER = "attacker"
@@ -65,8 +66,7 @@ def targets(result: Result, variant: str, workload: str, hop: str) -> list[tuple
     for (network, seed, _), circuit in mine.group_by("network", "seed", "circuit", maintain_order=True):
         wave = waves.get((network, seed))
         if wave is not None:
-            times = circuit["nic_in_ns"].drop_nulls().sort().to_numpy().astype(np.float64) / 1e9
-            rows.append((str(network), int(str(seed)), *confirm(halves(times, wave))))
+            rows.append((str(network), int(str(seed)), *confirm(halves(arrivals(circuit, hop), wave))))
     return rows
 
 
@@ -74,8 +74,7 @@ def _waves(result: Result, paths: pl.DataFrame) -> dict[Any, Wave]:
     """The wave of each run. Without attackers, as a control, it is that of the same seed in another variant."""
     waves = {}
     for source in (result.paths, paths):
-        for (variant, network, seed), run in source.group_by("variant", "network", "seed", maintain_order=True):
-            del variant
+        for (_, network, seed), run in source.group_by("variant", "network", "seed", maintain_order=True):
             wave = find(run)
             if wave is not None:
                 waves[network, seed] = wave

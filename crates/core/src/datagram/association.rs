@@ -1,10 +1,10 @@
 //! The datagrams between two nodes: all circuits of one channel.
 
-use super::message::{HEADER, Message, Onward, SEQ};
+use super::MAX_DATAGRAM;
+use super::message::{DATA, HEADER, Message, Onward};
 use super::packer::{Packer, Pending};
 use super::receiver::{Arrival, Receiver};
 use super::sender::{Repair, RoundTrips, Sender};
-use super::{MAX_DATAGRAM, message};
 use crate::cell::{Cell, CircId, Command};
 use crate::error::Violation;
 use crate::least::Least;
@@ -202,7 +202,7 @@ impl<C: Cell> Association<C> {
         let Some(lane) = self.lanes.get_mut(&circuit).filter(|lane| !lane.closing) else { return };
         lane.closing = is_last;
         match lane.sender.push(cell, counts) {
-            Ok(seq) => self.packer.push(now, Pending::Data(circuit, seq), HEADER + SEQ + message::BODY),
+            Ok(seq) => self.packer.push(now, Pending::Data(circuit, seq), DATA),
             Err(violation) => self.failed.push(Note::Failed { id, violation: Some(violation) }),
         }
     }
@@ -472,7 +472,7 @@ impl<C: Cell> Association<C> {
         let Some(lane) = self.lanes.get_mut(&circuit) else { return };
         while let Some(seq) = lane.sender.poll_again() {
             self.counters.again += 1;
-            self.packer.push(now, Pending::Data(circuit, seq), HEADER + SEQ + message::BODY);
+            self.packer.push(now, Pending::Data(circuit, seq), DATA);
         }
     }
 
@@ -520,4 +520,4 @@ fn circ_id(circuit: u16) -> CircId {
     CircId(NonZeroU32::new(id).expect("what has number zero is thrown away when it comes"))
 }
 
-const _: () = assert!(2 * (HEADER + SEQ + message::BODY) <= MAX_DATAGRAM);
+const _: () = assert!(2 * DATA <= MAX_DATAGRAM);

@@ -53,9 +53,11 @@ pub struct Onward {
 /// Circuit, type and flags [B].
 pub(super) const HEADER: usize = 4;
 /// The number of a DATA [B].
-pub(super) const SEQ: usize = 4;
+const SEQ: usize = 4;
 /// A cell without circuit id and command [B].
 pub(super) const BODY: usize = 509;
+/// A DATA [B].
+pub(super) const DATA: usize = HEADER + SEQ + BODY;
 /// ACK and FWD of a FEEDBACK [B].
 pub(super) const COUNTS: usize = 8;
 /// c_diff [B].
@@ -67,7 +69,7 @@ impl<B> Message<B> {
     /// What it takes in a datagram [B].
     pub fn wire_size(&self) -> usize {
         match self {
-            Message::Data { .. } => HEADER + SEQ + BODY,
+            Message::Data { .. } => DATA,
             Message::Feedback { onward, .. } => {
                 let congestion = if onward.congestion.is_some() { CONGESTION } else { 0 };
                 let ended = if onward.ended.is_some() { ENDED } else { 0 };

@@ -37,8 +37,3 @@ pub const MAX_DATAGRAM: usize = 1400;
 ///
 /// Both ends know it, so that neither keeps more. No window comes near.
 pub const MOST_UNDER_WAY: u64 = 2048;
-
-/// How far `wire` is ahead of `count`, of which it is the lower half: serial arithmetic (RFC 1982).
-fn ahead(wire: u32, count: u64) -> i64 {
-    i64::from(wire.wrapping_sub(count as u32).cast_signed())
-}

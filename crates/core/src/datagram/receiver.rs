@@ -1,7 +1,8 @@
 //! The receiving half of a hop: cells of one circuit come in order, once.
 
-use super::{MOST_UNDER_WAY, ahead};
+use super::MOST_UNDER_WAY;
 use crate::error::Violation;
+use crate::serial::ahead;
 use std::collections::BTreeMap;
 
 /// Puts the cells of one circuit in order.

@@ -1,9 +1,10 @@
 //! The sending half of a hop: cells of one circuit wait until they are acknowledged, and go again if they are not.
 
+use super::MOST_UNDER_WAY;
 use super::message::Onward;
 use super::timeout::Timeout;
-use super::{MOST_UNDER_WAY, ahead};
 use crate::error::Violation;
+use crate::serial::ahead;
 use penstock_units::{Duration, Instant};
 use std::collections::VecDeque;
 

@@ -4,6 +4,7 @@ use super::backtap::{Outstanding, Trips, Window, WindowConfig, told};
 use super::{CreditPath, Feedback, HopControl, HopOffer, Neighbour, RoundTrip, Side, Source};
 use crate::datagram::Onward;
 use crate::error::Violation;
+use crate::serial::ahead;
 use penstock_units::{Cells, Duration, Instant};
 
 /// How a node runs Marut.
@@ -331,8 +332,7 @@ impl HopControl for Marut {
             after.heard = (congestion, now);
         }
         let ended = onward.ended.filter(|_| self.config.counts == Counts::Path)?;
-        let ahead = ended.wrapping_sub(after.ended as u32).cast_signed();
-        let ended = after.ended + u64::try_from(ahead).ok()?;
+        let ended = after.ended + u64::try_from(ahead(ended, after.ended)).ok()?;
         after.ended = ended.min(after.cells.sent);
         if let Some((_, at)) = after.timed.take_if(|(cell, _)| *cell <= after.ended) {
             after.circuit_trip = Some(now.since(at));

@@ -74,6 +74,13 @@ impl HopOffer {
         theirs.filter(|_| same)
     }
 
+    /// Whether every hop of a path is controlled whose nodes say this, the client first: neighbours agree.
+    pub fn all_along(path: impl IntoIterator<Item = Option<HopOffer>>) -> bool {
+        let mut nodes = path.into_iter();
+        let first = nodes.next().flatten();
+        nodes.try_fold(first, |before, node| HopOffer::agree(before, node).map(Some)).is_some()
+    }
+
     /// Whether it needs a channel of datagrams.
     pub fn needs_datagrams(self) -> bool {
         matches!(self, HopOffer::BackTap | HopOffer::Marut { .. })
@@ -377,6 +384,15 @@ impl HopControl for AnyHopControl {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_is_controlled_if_all_of_it_speaks_of_the_same() {
+        let (credits, backtap) = (Some(HopOffer::Credits { start: 90, most: 510 }), Some(HopOffer::BackTap));
+        assert!(HopOffer::all_along([credits; 4]));
+        assert!(!HopOffer::all_along([None, credits, credits, credits]), "the client is one of them");
+        assert!(!HopOffer::all_along([credits, credits, None, credits]));
+        assert!(!HopOffer::all_along([credits, credits, backtap, backtap]));
+    }
 
     #[test]
     fn two_nodes_agree_if_they_speak_of_the_same() {

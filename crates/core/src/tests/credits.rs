@@ -55,6 +55,19 @@ fn credits_made(net: &Net) -> [u64; 4] {
     [0, 1, 2, 3].map(|node| net.nodes[node].relay.counters().credits)
 }
 
+/// Each is a transfer, the server's side or the client's, whether it stands still from then on, and how long until the next
+/// [ms]. In the end all of them read again.
+fn stall_for_a_while(net: &mut Net, transfers: &[usize], stalls: Vec<(usize, bool, bool, u64)>) {
+    for (which, server, stalled, millis) in stalls {
+        let side = if server { Side::Server } else { Side::Client };
+        net.stall(transfers[which], side, stalled);
+        net.drive_for(Duration::from_millis(millis));
+    }
+    for transfer in transfers {
+        [Side::Client, Side::Server].into_iter().for_each(|side| net.stall(*transfer, side, false));
+    }
+}
+
 fn assert_nothing_closed(net: &Net) {
     assert!(net.nodes.iter().all(|node| node.closed.is_empty()), "no circuit is closed");
 }
@@ -212,14 +225,7 @@ proptest! {
         }
         let circuits = [0; 2].map(|_| net.build(0, &[1, 2, 3]));
         let transfers = [0, 1, 0, 1].map(|which| net.transfer(0, circuits[which], 120_000, 60_000));
-        for (which, server, stalled, millis) in stalls {
-            let side = if server { Side::Server } else { Side::Client };
-            net.stall(transfers[which], side, stalled);
-            net.drive_for(Duration::from_millis(millis));
-        }
-        for transfer in transfers {
-            [Side::Client, Side::Server].into_iter().for_each(|side| net.stall(transfer, side, false));
-        }
+        stall_for_a_while(&mut net, &transfers, stalls);
         net.drive();
         prop_assert!(transfers.iter().all(|at| net.at(*at).is_complete()));
         assert_nothing_closed(&net);
@@ -262,14 +268,7 @@ proptest! {
         }
         let circuits = [0; 2].map(|_| net.build(0, &[1, 2, 3]));
         let transfers = [0, 1, 0].map(|which| net.transfer(0, circuits[which], 250_000, 100_000));
-        for (which, server, stalled, millis) in stalls {
-            let side = if server { Side::Server } else { Side::Client };
-            net.stall(transfers[which], side, stalled);
-            net.drive_for(Duration::from_millis(millis));
-        }
-        for transfer in transfers {
-            [Side::Client, Side::Server].into_iter().for_each(|side| net.stall(transfer, side, false));
-        }
+        stall_for_a_while(&mut net, &transfers, stalls);
         // It ends, so all timers stop.
         net.drive();
         prop_assert!(transfers.iter().all(|at| net.at(*at).is_complete()));

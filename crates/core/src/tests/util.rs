@@ -7,6 +7,7 @@ use super::cell::{Hello, Layer, TestCell};
 use super::host::{End, Flow, Host, Letter, Side, Transfer, letter_size, size};
 use crate::cell::PeerId;
 use crate::edge_control::Negotiation;
+use crate::hop_control::HopOffer;
 use crate::{ChannelKey, CircuitIndex, Direction, Event, Relay, RelayConfig, StreamKey, Violation};
 use penstock_units::{Bytes, DataRate, Duration, Instant, Rng, Seed};
 use std::cell::RefCell;
@@ -191,7 +192,8 @@ impl Net {
     pub(super) fn open_circuit(&mut self, client: usize, relays: &[usize]) -> CircuitIndex {
         let peers: Vec<_> = relays.iter().map(|node| PeerId(*node as u32)).collect();
         // Who controls its hops says so to the network.
-        let controlled = relays.iter().all(|node| self.nodes[*node].relay.hop_offer(false).is_some());
+        let path = std::iter::once(&client).chain(relays);
+        let controlled = HopOffer::all_along(path.map(|node| self.nodes[*node].relay.hop_offer(false)));
         self.call(client, |relay, now, _| {
             relay.open_circuit(now, peers[0], peers[1..].iter().copied(), controlled)
         })

@@ -66,20 +66,16 @@ impl Net {
         if self.wires.repeats(rank, far, wire.duplicate) {
             let again = Letter { mail: letter.mail.clone(), ..letter };
             let late = self.wires.lateness(rank, far, wire);
-            self.fly(rank, far, at + late, count, again);
+            self.carry(rank, far, at + late, count, again);
         }
         let late = self.wires.lateness(rank, far, wire);
-        self.fly(rank, far, at + late, count, letter);
+        self.carry(rank, far, at + late, count, letter);
         Bytes::new(bytes)
     }
 
-    fn fly(&mut self, from: Rank, far: Rank, at: Instant, count: u64, letter: Letter) {
+    fn carry(&mut self, from: Rank, far: Rank, at: Instant, count: u64, letter: Letter) {
         let what = Packet::Letter(self.letters.insert(letter) as u32);
-        let host = &mut self.hosts[far as usize];
-        host.inbox.push(Arrival { at, from, count, what });
-        if host.landings.is_empty() {
-            self.agenda.advance(far, at);
-        }
+        self.fly(far, Arrival { at, from, count, what });
     }
 
     /// A datagram is in the receiver's kernel.

@@ -402,14 +402,20 @@ impl Net {
             let inbound = &mut conn.sides[to.side as usize].inbound;
             inbound.push_back(Flight { at, gap, count, train, admitted: 0, landed: 0 });
             if inbound.len() == conn.sides[to.side as usize].admitted + 1 {
-                let host = &mut self.hosts[far as usize];
-                host.inbox.push(Arrival { at, from: rank, count, what: Packet::Segment(to) });
-                if host.landings.is_empty() {
-                    self.agenda.advance(far, at);
-                }
+                self.fly(far, Arrival { at, from: rank, count, what: Packet::Segment(to) });
             }
         }
         true
+    }
+
+    /// A packet is on its way to a host.
+    fn fly(&mut self, far: Rank, arrival: Arrival) {
+        let host = &mut self.hosts[far as usize];
+        let at = arrival.at;
+        host.inbox.push(arrival);
+        if host.landings.is_empty() {
+            self.agenda.advance(far, at);
+        }
     }
 
     fn arm_tcp_timer(&mut self, sock: SockRef) {

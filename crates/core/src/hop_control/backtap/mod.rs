@@ -8,6 +8,7 @@ pub(super) use window::{Trips, Window};
 use super::{CreditPath, Feedback, HopControl, HopOffer, Neighbour, RoundTrip, Side, Source};
 use crate::error::Violation;
 use crate::keys::Direction;
+use crate::serial::ahead;
 use penstock_units::{Cells, Instant};
 
 /// What was sent to the next node and what of it that node forwarded.
@@ -25,8 +26,7 @@ impl Outstanding {
 
     /// The next node forwarded so many in all, modulo 2³²; false if that is old.
     pub(super) fn on_forwarded(&mut self, forwarded: u32) -> Result<bool, Violation> {
-        let ahead = forwarded.wrapping_sub(self.forwarded as u32).cast_signed();
-        let Ok(ahead) = u64::try_from(ahead) else { return Ok(false) };
+        let Ok(ahead) = u64::try_from(ahead(forwarded, self.forwarded)) else { return Ok(false) };
         if self.forwarded + ahead > self.sent {
             return Err(Violation::ForgedCredit);
         }

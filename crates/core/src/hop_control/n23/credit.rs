@@ -2,6 +2,7 @@
 
 use super::super::Feedback;
 use crate::error::Violation;
+use crate::serial::ahead;
 
 /// What the next hop lets this node send, as its newest credit says.
 ///
@@ -41,9 +42,7 @@ impl Credit {
     }
 
     pub(super) fn on_feedback(&mut self, feedback: Feedback) -> Result<(), Violation> {
-        // How far ahead of the newest one it is, in serial arithmetic (RFC 1982).
-        let ahead = feedback.forwarded.wrapping_sub(self.forwarded as u32).cast_signed();
-        let Ok(ahead) = u64::try_from(ahead) else { return Ok(()) };
+        let Ok(ahead) = u64::try_from(ahead(feedback.forwarded, self.forwarded)) else { return Ok(()) };
         let forwarded = self.forwarded + ahead;
         if forwarded > self.sent || u64::from(feedback.allowance) > self.most {
             return Err(Violation::ForgedCredit);
