@@ -1,15 +1,16 @@
 //! From a resolved tree to the typed model. Forms were checked before; what is checked here is
 //! how keys fit each other.
 
+use crate::drawn::{DrawnRates, Dumbbell, Place, Quantiles};
 use crate::error::{Mistake, listed_briefly};
-use crate::form::{bounds, log_normal, read};
+use crate::form::{bounds, log_normal, quantiles, read};
 use crate::model::{
     Activity, Amount, Buffer, Client, Congestion, Costs, Head, Host, Network, Path, Relay, Run, Scenario,
     Server, Span, Stop, Tcp, TcpProfile, Trace, Variant, Wire, Workload,
 };
 use crate::tor::{self, Consensus};
 use crate::tree::{Node, Table, Value};
-use penstock_units::{Bytes, DataRate, Duration, parse};
+use penstock_units::{Bytes, DataRate, Duration, parse, time::nanos};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -35,12 +36,27 @@ impl<'a> View<'a> {
         (text != word).then_some(text)
     }
 
+    /// A rate, or the median of those that it is drawn from.
     pub(crate) fn rate(&self, key: &str) -> DataRate {
-        read(self.text(key))
+        rate(self.text(key))
     }
 
     pub(crate) fn rate_unless(&self, key: &str, word: &str) -> Option<DataRate> {
-        self.unless(key, word).map(read)
+        self.unless(key, word).map(rate)
+    }
+
+    /// What a rate is drawn from, if it is drawn [B/s].
+    pub(crate) fn drawn_rate(&self, key: &str) -> Option<Quantiles> {
+        let values = quantiles(self.text(key))?;
+        Quantiles::new(values.into_iter().map(|value| read::<DataRate>(value).bytes_per_sec()).collect())
+    }
+
+    /// What a delay is drawn from; always the same if it is not drawn [ns].
+    fn drawn_span(&self, key: &str) -> Quantiles {
+        let text = self.text(key);
+        let values = quantiles(text).unwrap_or_else(|| vec![text, text]);
+        let values = values.into_iter().map(|value| nanos(duration(value))).collect();
+        Quantiles::new(values).expect("the schema lets only growing quantiles through here")
     }
 
     pub(crate) fn size(&self, key: &str) -> Bytes {
@@ -110,6 +126,14 @@ fn list(node: &Node) -> &[Node] {
     }
 }
 
+/// A rate, or the median of its quantiles.
+fn rate(text: &str) -> DataRate {
+    let Some(values) = quantiles(text) else { return read(text) };
+    let values = values.into_iter().map(|value| read::<DataRate>(value).bytes_per_sec()).collect();
+    let median = Quantiles::new(values).expect("the schema lets only growing quantiles through here").at(0.5);
+    DataRate::new(median).expect("a rate is above zero")
+}
+
 fn duration(text: &str) -> Duration {
     parse::duration(text).unwrap_or_else(|error| panic!("the schema let {text:?} through: {error}"))
 }
@@ -132,8 +156,9 @@ pub(crate) fn scenario(root: &Table, variant: Variant) -> Result<Scenario, Mista
     let mut relays = nodes.expand(root, "relays", |host, view| {
         let (config, refill_phase) = tor::config(view, consensus)?;
         let bucket = config.bandwidth.map(|bandwidth| bandwidth.rate);
-        let weight = view.rate_unless("weight", "auto").or(bucket).unwrap_or(host.link_up);
-        Ok(Relay { host, weight, config, refill_phase })
+        let given = view.rate_unless("weight", "auto");
+        let weight = given.or(bucket).unwrap_or(host.link_up);
+        Ok(Relay { host, weight, weight_follows: given.is_none(), config, refill_phase })
     })?;
     relays.sort_by(|a, b| a.host.name.cmp(&b.host.name));
     let mut servers = nodes.expand(root, "servers", |host, _| Ok(Server { host }))?;
@@ -356,7 +381,18 @@ impl Nodes {
                 return Err(pair.wrong("between", format!("{one:?} and {other:?} are a pair twice")));
             }
         }
-        Ok(Network { default: wire(view), exceptions })
+        let latency = view.table["latency"].table().map(dumbbell);
+        Ok(Network { default: wire(view), latency, trunk: Duration::ZERO, exceptions })
+    }
+}
+
+fn dumbbell(table: &Table) -> Dumbbell {
+    let view = View { table, path: "network.latency" };
+    Dumbbell {
+        near: view.drawn_span("near"),
+        far: view.drawn_span("far"),
+        far_share: view.share("far_share"),
+        across: view.drawn_span("across"),
     }
 }
 
@@ -391,6 +427,16 @@ fn host(name: &str, view: View<'_>) -> Host {
         send_buffer: buffer("send_buffer"),
         receive_buffer: buffer("receive_buffer"),
         cpu: view.table.get("cpu").and_then(costs),
+        drawn: DrawnRates {
+            link_up: view.drawn_rate("link_up"),
+            link_down: view.drawn_rate("link_down"),
+            bandwidth: view
+                .table
+                .contains_key("bandwidth_rate")
+                .then(|| view.drawn_rate("bandwidth_rate"))
+                .flatten(),
+        },
+        place: Place::default(),
     }
 }
 
@@ -414,8 +460,6 @@ struct Lookup<'a> {
     all_servers: Arc<[usize]>,
 }
 
-/// Hops of a weighted path.
-const WEIGHTED_HOPS: usize = 3;
 /// Tor lets a circuit be extended by RELAY_EARLY cells, of which it gets eight.
 const MOST_HOPS: usize = 8;
 
@@ -424,7 +468,8 @@ impl Lookup<'_> {
         let (config, refill_phase) = tor::config(view, self.consensus)?;
         let workload = find_workload(self.workloads, view.text("workload"))
             .map_err(|message| view.wrong("workload", message))?;
-        let path = self.path(&view.texts("path")).map_err(|message| view.wrong("path", message))?;
+        let hops = view.whole("hops") as usize;
+        let path = self.path(&view.texts("path"), hops).map_err(|message| view.wrong("path", message))?;
         let does = &self.workloads[workload];
         if path == Path::Direct && (does.circuits > 1 || matches!(does.does, Activity::Hold(_))) {
             let message = format!(
@@ -437,15 +482,13 @@ impl Lookup<'_> {
         Ok(Client { host, config, refill_phase, workload, path, servers })
     }
 
-    fn path(&self, names: &[&str]) -> Result<Path, String> {
+    fn path(&self, names: &[&str], hops: usize) -> Result<Path, String> {
         if names == ["weighted"] {
             let relays = self.relays.len();
-            return match relays {
-                0..WEIGHTED_HOPS => {
-                    Err(format!("a weighted path takes {WEIGHTED_HOPS} relays; there are {relays}"))
-                }
-                _ => Ok(Path::Weighted { hops: WEIGHTED_HOPS }),
-            };
+            if relays < hops {
+                return Err(format!("a weighted path takes {hops} relays; there are {relays}"));
+            }
+            return Ok(Path::Weighted { hops });
         }
         if names.is_empty() {
             return Ok(Path::Direct);

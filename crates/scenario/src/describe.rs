@@ -1,6 +1,7 @@
 //! What `penstock check` says of a scenario.
 
 use crate::document::{Document, Version};
+use crate::drawn::DrawnRates;
 use crate::error::listed;
 use crate::estimate::{base_rtt, capacity, estimate};
 use crate::model::{Client, Host, Path, Relay, Scenario};
@@ -91,7 +92,13 @@ fn nodes(out: &mut Lines, scenario: &Scenario) {
     }
     let wire = scenario.network.default;
     let loss = if wire.loss > 0.0 { format!(", loss {}", wire.loss) } else { String::new() };
-    out.line(format_args!("  between any two: round trip {}{loss}", show_duration(wire.rtt)));
+    let rtt = match &scenario.network.latency {
+        None => show_duration(wire.rtt),
+        Some(_) => {
+            format!("drawn for each seed, {} in the middle", show_duration(scenario.network.typical_rtt()))
+        }
+    };
+    out.line(format_args!("  between any two: round trip {rtt}{loss}"));
     for ((one, other), wire) in &scenario.network.exceptions {
         let rtt = show_duration(wire.rtt);
         out.line(format_args!("  between {one} and {other}: round trip {rtt}, loss {}", wire.loss));
@@ -99,11 +106,16 @@ fn nodes(out: &mut Lines, scenario: &Scenario) {
 }
 
 fn node<T>(out: &mut Lines, what: &str, group: &[T], host: &Host, more: &str) {
+    let drawn = if host.drawn == DrawnRates::default() {
+        ""
+    } else {
+        ", rates drawn for each seed, these are medians"
+    };
     let link = match (host.link_up, host.link_down) {
         (up, down) if up == down => format!("link {}", rate(up)),
         (up, down) => format!("link {} up, {} down", rate(up), rate(down)),
     };
-    out.line(format_args!("  {what:<7} {:<16} {link}{more}", times(&host.group, group.len())));
+    out.line(format_args!("  {what:<7} {:<16} {link}{more}{drawn}", times(&host.group, group.len())));
 }
 
 fn limits(config: &RelayConfig) -> String {

@@ -87,7 +87,7 @@ pub(crate) fn base_rtt(scenario: &Scenario, client: &Client) -> Duration {
     let path = match &client.path {
         Path::Fixed(path) => &path[..],
         Path::Direct => &[],
-        Path::Weighted { hops } => return network.default.rtt * (*hops as u32 + 1),
+        Path::Weighted { hops } => return network.typical_rtt() * (*hops as u32 + 1),
     };
     let relays = path.iter().map(|relay| &scenario.relays[*relay].host);
     let server = client.servers.first().map(|server| &scenario.servers[*server].host);

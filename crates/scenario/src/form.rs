@@ -3,7 +3,7 @@
 use crate::error::{Mistake, listed};
 use crate::schema::{Algorithm, Section};
 use crate::tree::{Node, Table, Value, join};
-use penstock_units::{Bytes, DataRate, Duration, parse};
+use penstock_units::{Bytes, DataRate, Duration, parse, time::nanos};
 use std::fmt::Display;
 
 /// What a value may look like.
@@ -25,6 +25,8 @@ pub(crate) enum Form {
     Fraction,
     /// A rate such as `10 MiB/s`.
     Rate,
+    /// A rate or a duration, or `quantiles(LEAST, ..., GREATEST)` of them.
+    Drawn(&'static Form),
     /// A size such as `32 KiB`, in a range [B].
     Size { least: u64, most: u64 },
     /// A duration such as `80 ms`, which may be zero or not.
@@ -69,6 +71,9 @@ impl Form {
             }
             Form::Fraction => "a fraction from 0 to below 1, like 0.01".to_owned(),
             Form::Rate => "a rate with its unit, like \"10 MiB/s\"".to_owned(),
+            Form::Drawn(form) => {
+                format!("{}, or \"quantiles(LEAST, ..., GREATEST)\" of such", form.describe())
+            }
             Form::Size { .. } => "a size with its unit, like \"32 KiB\"".to_owned(),
             Form::Span { .. } => "a duration with its unit, like \"80 ms\"".to_owned(),
             Form::Amounts => "a size like \"300 KiB\" or \"uniform(100 KiB, 500 KiB)\"".to_owned(),
@@ -96,7 +101,7 @@ impl Form {
             Form::Rate => "B/s",
             Form::Size { .. } | Form::Amounts => "B",
             Form::Span { .. } | Form::Spans => "s",
-            Form::Or(_, form) => form.unit(),
+            Form::Or(_, form) | Form::Drawn(form) => form.unit(),
             _ => "",
         }
     }
@@ -146,6 +151,10 @@ impl Form {
                 Value::Text(size(text()?, *least, *most).map_err(wrong)?.to_string())
             }
             Form::Span { zero } => Value::Text(parse::show_duration(span(text()?, *zero).map_err(wrong)?)),
+            Form::Drawn(form) => match quantiles(text()?) {
+                None => return form.check(node, path, root),
+                Some(values) => Value::Text(form.canonical_quantiles(node, &values, path, root)?),
+            },
             Form::Amounts => {
                 let show = |size: Bytes| size.to_string();
                 Value::Text(uniform(text()?, |text| size(text, 1, MOST_SIZE), show).map_err(wrong)?)
@@ -187,6 +196,40 @@ impl Form {
             Form::Overrides => Value::Table(node.table().ok_or_else(not_this)?.clone()),
         };
         Ok(Node { value, at })
+    }
+
+    /// `quantiles(...)` of rates or durations, in canonical form.
+    fn canonical_quantiles(
+        &self,
+        node: &Node,
+        values: &[&str],
+        path: &str,
+        root: &Table,
+    ) -> Result<String, Mistake> {
+        let wrong = |why: String| Mistake::new(node.at, path, why);
+        let check = |value: &&str| {
+            let checked =
+                self.check(&Node { value: Value::Text((*value).to_owned()), at: node.at }, path, root)?;
+            let text = checked.as_text().expect("rates and durations are strings").to_owned();
+            let number = match self {
+                Form::Rate => read::<DataRate>(&text).bytes_per_sec(),
+                _ => nanos(parse::duration(&text).expect("it was checked")),
+            };
+            Ok((number, text))
+        };
+        let (numbers, texts): (Vec<u64>, Vec<String>) =
+            values.iter().map(check).collect::<Result<Vec<_>, Mistake>>()?.into_iter().unzip();
+        if numbers.len() < 2 {
+            return Err(wrong("quantiles need two values at least, the least and the greatest".to_owned()));
+        }
+        if let Some(at) = numbers.windows(2).position(|pair| pair[0] > pair[1]) {
+            return Err(wrong(format!(
+                "quantiles must grow; \"{}\" is above \"{}\"",
+                texts[at],
+                texts[at + 1]
+            )));
+        }
+        Ok(format!("quantiles({})", texts.join(", ")))
     }
 
     fn seeds(&self, node: &Node, path: &str) -> Result<Vec<Node>, Mistake> {
@@ -285,6 +328,12 @@ fn uniform<T: PartialOrd + Copy>(
 pub(crate) fn bounds(text: &str) -> Option<(&str, &str)> {
     let inside = text.trim().strip_prefix("uniform(")?.strip_suffix(')')?;
     inside.split_once(',').map(|(low, high)| (low.trim(), high.trim()))
+}
+
+/// The values of `quantiles(least, ..., greatest)`.
+pub(crate) fn quantiles(text: &str) -> Option<Vec<&str>> {
+    let inside = text.trim().strip_prefix("quantiles(")?.strip_suffix(')')?;
+    Some(inside.split(',').map(str::trim).collect())
 }
 
 /// Median, sigma and most of `lognormal(median, sigma, most)`.

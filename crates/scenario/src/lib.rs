@@ -37,6 +37,7 @@ mod build;
 mod changes;
 mod describe;
 mod document;
+pub mod drawn;
 pub mod error;
 mod estimate;
 mod form;

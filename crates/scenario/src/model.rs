@@ -4,6 +4,7 @@
 //! everything else by index: relays, clients, servers and workloads are in the order of their
 //! names, which is also their rank in the order of events.
 
+use crate::drawn::{DrawnRates, Dumbbell, Place};
 use penstock_core::circuit_policy::CircuitPolicyConfig;
 use penstock_core::config::RelayConfig;
 use penstock_core::throttle::{ClientBuckets, ThrottleConfig};
@@ -162,8 +163,13 @@ pub enum Buffer {
 /// What lies between the nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Network {
-    /// Between any two nodes that [`exceptions`](Self::exceptions) does not name.
+    /// Between any two nodes that [`exceptions`](Self::exceptions) does not name; its round trip where there is no
+    /// [`latency`](Self::latency).
     pub default: Wire,
+    /// Where the nodes' delays come from, if not all are the same.
+    pub latency: Option<Dumbbell>,
+    /// The way between the points of a dumbbell, there and back; zero until it is drawn.
+    pub trunk: Duration,
     /// Between these nodes or groups, in both directions; each pair in alphabetical order.
     pub exceptions: BTreeMap<(String, String), Wire>,
 }
@@ -172,8 +178,9 @@ impl Network {
     /// What lies between two nodes, whichever way: an exception of the two nodes themselves goes
     /// before one of a node and a group, and that before one of two groups.
     pub fn between(&self, one: &Host, other: &Host) -> Wire {
+        let usual = || Wire { rtt: self.default_rtt(one, other), ..self.default };
         if self.exceptions.is_empty() {
-            return self.default;
+            return usual();
         }
         let pairs = [
             (&one.name, &other.name),
@@ -185,7 +192,7 @@ impl Network {
             if a <= b { (a.clone(), b.clone()) } else { (b.clone(), a.clone()) }
         };
         let found = pairs.into_iter().find_map(|pair| self.exceptions.get(&sorted(pair)));
-        found.copied().unwrap_or(self.default)
+        found.copied().unwrap_or_else(usual)
     }
 }
 
@@ -221,6 +228,10 @@ pub struct Host {
     pub receive_buffer: Buffer,
     /// What its Tor costs its processor; nothing if absent.
     pub cpu: Option<Costs>,
+    /// Which of its rates are drawn anew for each seed; until then they are medians.
+    pub drawn: DrawnRates,
+    /// Where it is; nowhere until that is drawn.
+    pub place: Place,
 }
 
 /// How long a processor takes for the work of a Tor.
@@ -245,6 +256,8 @@ pub struct Relay {
     pub host: Host,
     /// Its share in bandwidth-weighted paths [B/s].
     pub weight: DataRate,
+    /// That share is what the relay's bandwidth is, or its link if it has none.
+    pub weight_follows: bool,
     /// Its Tor. `refill.phase` is zero where [`refill_phase`](Self::refill_phase) is random.
     pub config: RelayConfig,
     /// When its buckets are refilled first.

@@ -299,12 +299,42 @@ const PAIR: Section = Section {
     ]],
 };
 
+/// Rates that may be drawn.
+const RATES: Form = Form::Drawn(&Form::Rate);
+const DELAYS: Form = Form::Drawn(&Form::Span { zero: false });
+
+const LATENCY: Section = Section {
+    title: "network.latency",
+    groups: &[&[
+        key("near", DELAYS, Required, "what a node on the near side adds to all its round trips"),
+        key("far", DELAYS, Like("near"), "what a node on the far side adds"),
+        key(
+            "far_share",
+            Form::Fraction,
+            Default("0.0"),
+            "probability that a node is on the far side; with 0 the network is a star",
+        ),
+        key(
+            "across",
+            DELAYS,
+            Like("near"),
+            "round trip from one side to the other, of which the way between them takes what one node of each leaves, 2 ms at least",
+        ),
+    ]],
+};
+
 const NETWORK_KEYS: &[Key] = &[
     key(
         "rtt",
         Form::Span { zero: false },
         Default("'80 ms'"),
         "round trip between any two nodes, without queues and serialisation",
+    ),
+    key(
+        "latency",
+        Form::Or("even", &Form::Section(&LATENCY)),
+        Default("'even'"),
+        "\"even\": all are network.rtt apart; or a dumbbell: nodes hang at two points, at delays that are drawn for each seed",
     ),
     key(
         "loss",
@@ -352,9 +382,9 @@ pub(crate) const NETWORK_AND_PAIRS: Section = Section {
 macro_rules! host {
     ($link:literal) => {
         &[
-            key("link", Form::Rate, Default($link), "access link, each direction"),
-            key("link_up", Form::Rate, Like("link"), "what the access link sends"),
-            key("link_down", Form::Rate, Like("link"), "what the access link receives"),
+            key("link", RATES, Default($link), "access link, each direction"),
+            key("link_up", RATES, Like("link"), "what the access link sends"),
+            key("link_down", RATES, Like("link"), "what the access link receives"),
             key("link_queue", QUEUE, Like("network.link_queue"), "queue in front of the receiving link"),
             key("send_buffer", BUFFER, Like("tcp.send_buffer"), "send buffer of its sockets"),
             key("receive_buffer", BUFFER, Like("tcp.receive_buffer"), "receive buffer of its sockets"),
@@ -381,7 +411,7 @@ const TOR: &[Key] = &[
     ),
     key(
         "bandwidth_rate",
-        Form::Or("none", &Form::Rate),
+        Form::Or("none", &RATES),
         Default("'none'"),
         "refill of the global read and write buckets (torrc BandwidthRate)",
     ),
@@ -510,7 +540,13 @@ const PATH: &[Key] = &[
         "path",
         Form::Texts,
         Default("'weighted'"),
-        "relays from the entry to the exit; \"weighted\" draws three different ones by weight, `[]` is plain TCP without Tor",
+        "relays from the entry to the exit; \"weighted\" draws different ones by weight, `[]` is plain TCP without Tor",
+    ),
+    key(
+        "hops",
+        Form::Whole { least: 1, most: 8, unit: "" },
+        Default("3"),
+        "how many relays a weighted path has",
     ),
     key(
         "optimistic_data",
@@ -620,7 +656,7 @@ pub(crate) const SECTIONS: &[(&str, &Section)] = &[
 ];
 
 /// Sections of no list, for the reference.
-pub(crate) const INNER_SECTIONS: &[&Section] = &[&STOP, &CPU, &PAIR, &ADAPT];
+pub(crate) const INNER_SECTIONS: &[&Section] = &[&STOP, &CPU, &LATENCY, &PAIR, &ADAPT];
 
 pub(crate) const CIRCUIT_POLICY: Algorithm = Algorithm {
     name: "CircuitPolicy",
@@ -989,7 +1025,7 @@ pub(crate) const HOP_CONTROL: Algorithm = Algorithm {
             name: "backtap",
             meaning: "over datagrams: a window for each circuit and hop, by how many of its cells wait at the next node",
             source: "Tschorsch and Scheuermann 2016, by the slides of Ojha and Sharma 2018 and nstor",
-            keys: &[ALPHA, BETA, START, SLOW_START, CAP, BASE_MEMORY],
+            keys: &[ALPHA, BETA, START, SLOW_START, SAMPLES, CAP, BASE_MEMORY],
         },
         Kind {
             name: "marut",
@@ -1000,6 +1036,7 @@ pub(crate) const HOP_CONTROL: Algorithm = Algorithm {
                 BETA,
                 START,
                 SLOW_START,
+                SAMPLES,
                 CAP,
                 BASE_MEMORY,
                 key(
@@ -1010,15 +1047,15 @@ pub(crate) const HOP_CONTROL: Algorithm = Algorithm {
                 ),
                 key(
                     "middle",
-                    Form::Or("own", &Form::Whole { least: 1, most: 2000, unit: "cell" }),
+                    Form::Or("own", &Form::Or("open", &Form::Whole { least: 1, most: 2000, unit: "cell" })),
                     Default("1024"),
-                    "what the other nodes let be outstanding on their hops; \"own\" is a window as BackTap's",
+                    "what the other nodes let be outstanding on their hops; \"own\" is a window as BackTap's, \"open\" all that datagrams hold",
                 ),
                 key(
                     "occupancy",
                     Form::Choice(&["measured", "window"]),
                     Default("'measured'"),
-                    "what a hop's congestion is a part of: the most cells that were outstanding in the round, or the window",
+                    "what a hop's congestion is a part of: the most cells that were outstanding in the round, or the node's own window, which stays at start in the middle",
                 ),
                 key(
                     "interval",
@@ -1067,6 +1104,12 @@ const SLOW_START: Key = key(
     Form::Or("none", &CELLS),
     Default("'none'"),
     "the window doubles in each round until more than this wait (CircuitStart: 2); \"none\" grows by a cell from the start",
+);
+const SAMPLES: Key = key(
+    "samples",
+    Form::Whole { least: 1, most: 1000, unit: "" },
+    Default("3"),
+    "a round with fewer round trips than this goes on: nstor's; 1 is as Marut's authors have it",
 );
 const CAP: Key = key(
     "cap",

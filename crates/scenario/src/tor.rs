@@ -302,7 +302,7 @@ fn hop_control(node: View<'_>, consensus: Consensus) -> Result<HopControlConfig,
     match kind {
         "none" => Ok(HopControlConfig::None),
         "n23" => n23(view, node.whole("circuit_queue_most") as u32, consensus).map(HopControlConfig::N23),
-        "backtap" => window(view, node).map(HopControlConfig::BackTap),
+        "backtap" => window(view).map(HopControlConfig::BackTap),
         "marut" => marut(view, node).map(HopControlConfig::Marut),
         kind => unknown(kind),
     }
@@ -328,14 +328,15 @@ fn datagrams(node: View<'_>) -> Result<Option<DatagramConfig>, Mistake> {
     }))
 }
 
-fn window(view: View<'_>, node: View<'_>) -> Result<WindowConfig, Mistake> {
+fn window(view: View<'_>) -> Result<WindowConfig, Mistake> {
     let cells = |key| view.whole(key) as u32;
     let config = WindowConfig {
         alpha: cells("alpha"),
         beta: cells("beta"),
         start: cells("start"),
         slow_start: view.whole_unless("slow_start", "none").map(|cells| cells as u32),
-        cap: node.rate_unless("bandwidth_rate", "none").filter(|_| view.flag("cap")),
+        samples: cells("samples"),
+        cap: view.flag("cap"),
     };
     if config.beta < config.alpha {
         let message =
@@ -355,15 +356,16 @@ fn marut(view: View<'_>, node: View<'_>) -> Result<MarutConfig, Mistake> {
         return Err(view.wrong("queue_cap", message));
     }
     Ok(MarutConfig {
-        window: window(view, node)?,
+        window: window(view)?,
         counts: match view.text("mode") {
             "hop" => Counts::Hop,
             "e2e" => Counts::Path,
             mode => unknown(mode),
         },
-        middle: match view.whole_unless("middle", "own") {
-            None => MiddleWindow::Own,
-            Some(cells) => MiddleWindow::Fixed(cells as u32),
+        middle: match view.table["middle"].as_text() {
+            Some("own") => MiddleWindow::Own,
+            Some(_) => MiddleWindow::Open,
+            None => MiddleWindow::Fixed(view.whole("middle") as u32),
         },
         occupancy: match view.text("occupancy") {
             "measured" => Occupancy::Measured,

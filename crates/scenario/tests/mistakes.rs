@@ -141,7 +141,7 @@ mistakes! {
         "x.toml:11: this is not TOML: duplicate key";
     a_missing_unit_is_refused:
         "link = \"128 KiB/s\"" => "link = 128",
-        "x.toml:15: relays.middle.link: 128 is an integer; it must be a rate with its unit, like \"10 MiB/s\"";
+        "x.toml:15: relays.middle.link: 128 is an integer; it must be a rate with its unit, like \"10 MiB/s\", or \"quantiles(LEAST, ..., GREATEST)\" of such";
     a_missing_unit_in_a_string_is_refused:
         "link = \"128 KiB/s\"" => "link = \"128\"",
         "x.toml:15: relays.middle.link: \"128\" is no rate: the unit is missing; write it like \"128 KiB/s\" (B/s, kB/s, KiB/s, MB/s, MiB/s, GiB/s, kbit/s, Mbit/s, Gbit/s)";
@@ -157,6 +157,15 @@ mistakes! {
     a_zero_round_trip_is_refused:
         "rtt = \"80 ms\"" => "rtt = \"0 s\"",
         "x.toml:9: network.rtt: \"0 s\" is zero; it must be longer, like \"100 ms\"";
+    quantiles_that_fall_are_refused:
+        "[network]" => "[network]\nlatency = { near = \"quantiles(20 ms, 10 ms)\" }",
+        "x.toml:9: network.latency.near: quantiles must grow; \"20 ms\" is above \"10 ms\"";
+    one_quantile_is_refused:
+        "[network]" => "[network]\nlatency = { near = \"quantiles(20 ms)\" }",
+        "x.toml:9: network.latency.near: quantiles need two values at least, the least and the greatest";
+    a_quantile_without_its_unit_is_refused:
+        "[network]" => "[network]\nlatency = { near = \"quantiles(10 ms, 20)\" }",
+        "x.toml:9: network.latency.near: \"20\" is no duration: the unit is missing; write it like \"80 ms\" (ns, us, ms, s, min, h)";
     a_path_through_a_missing_relay_is_refused:
         "\"middle\", \"exit\"]" => "\"midle\", \"exit\"]",
         "x.toml:23: clients.web.path: the path goes through \"midle\", which is no relay; there are entry, exit, middle";

@@ -565,6 +565,59 @@ fn an_exception_of_a_node_goes_before_one_of_its_group() {
 }
 
 #[test]
+fn a_dumbbell_and_rates_are_drawn_for_each_seed_and_from_names_alone() {
+    let latency = "near = '20 ms', far = 'quantiles(30 ms, 50 ms)', far_share = 0.5, across = '130 ms'";
+    let more = |count: u32| {
+        format!(
+            "count = 40\n[network]\nlatency = {{ {latency} }}\n[relays.fast]\ncount = {count}\nlink = 'quantiles(1 MB/s, 2 MB/s, 10 MB/s)'\nbandwidth_rate = 'quantiles(100 kB/s, 200 kB/s, 1 MB/s)'\n"
+        )
+    };
+    let scenario = small(&more(8), &[]);
+    let (drawn, other) = (scenario.drawn(Seed(7)), scenario.drawn(Seed(8)));
+    assert_eq!(drawn.relays[5].host, scenario.drawn(Seed(7)).relays[5].host);
+    let fast = |scenario: &Scenario| -> Vec<_> {
+        let of = |relay: &penstock_scenario::model::Relay| {
+            let bandwidth = relay.config.bandwidth.expect("it has one");
+            assert_eq!(relay.weight, bandwidth.rate);
+            let seconds = bandwidth.burst.get() as f64 / bandwidth.rate.bytes_per_sec() as f64;
+            assert!((seconds - 1.0).abs() < 1e-3, "a bucket of a second stays one");
+            (relay.host.link_up.bytes_per_sec(), bandwidth.rate.bytes_per_sec())
+        };
+        scenario.relays.iter().filter(|relay| relay.host.group == "fast").map(of).collect()
+    };
+    assert_ne!(fast(&drawn), fast(&other));
+    assert_eq!(fast(&drawn), fast(&small(&more(12), &[]).drawn(Seed(7)))[..8], "more relays change none");
+    let mut both = fast(&drawn);
+    both.sort_unstable();
+    assert!(both.is_sorted_by_key(|(_, bucket)| *bucket), "a fast link has a high bandwidth");
+    let hosts: Vec<_> = drawn.clients.iter().map(|client| &client.host).collect();
+    let far = hosts.iter().filter(|host| host.place.far).count();
+    assert!((10..=30).contains(&far), "{far} of 40");
+    for [one, two] in hosts.as_chunks::<2>().0 {
+        let rtt = drawn.network.between(one, two).rtt;
+        let across = if one.place.far == two.place.far { Duration::ZERO } else { drawn.network.trunk };
+        assert_eq!(rtt, one.place.access + two.place.access + across);
+        assert!(rtt >= drawn.network.shortest_rtt());
+    }
+    assert!((60..=80).contains(&drawn.network.trunk.as_millis()), "130 ms less 20 ms and 30 to 50 ms");
+}
+
+#[test]
+fn a_scenario_without_chance_is_drawn_as_it_is() {
+    let scenario = small("count = 3\n", &[]);
+    assert!(matches!(scenario.drawn(Seed(1)), std::borrow::Cow::Borrowed(_)));
+}
+
+#[test]
+fn weighted_paths_have_as_many_hops_as_asked() {
+    for hops in [1, 2, 3] {
+        let scenario = small(&format!("hops = {hops}\n"), &[]);
+        let path = scenario.clients[0].path.draw(&scenario.relays, &mut Seed(1).stream("web/path"));
+        assert_eq!(path.len(), hops);
+    }
+}
+
+#[test]
 fn weighted_paths_are_different_relays_by_weight() {
     let scenario = small("[relays.big]\nweight = '100 MiB/s'\n", &[]);
     let mut rng = Seed(1).stream("web/path");

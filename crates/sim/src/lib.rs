@@ -83,5 +83,6 @@ pub struct NetworkReport {
 ///
 /// Returns [`Error::Cancelled`] if `control` asked for that; nothing else goes wrong.
 pub fn run(scenario: &Scenario, seed: u64, control: &Control) -> Result<Outcome, Error> {
-    world::World::new(scenario, Seed(seed)).run(control)
+    let seed = Seed(seed);
+    world::World::new(&scenario.drawn(seed), seed).run(control)
 }

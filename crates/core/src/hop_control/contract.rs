@@ -78,7 +78,7 @@ impl World {
             HopControlConfig::N23(config) => {
                 AnyHopControl::N23(Box::new(N23::counting_from(*config, counted)))
             }
-            other => other.build(),
+            other => other.build(None),
         });
         let mut world = World {
             constant: !matches!(config, HopControlConfig::N23(N23Config { adapt: Some(_), .. })),

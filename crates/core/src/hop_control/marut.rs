@@ -1,11 +1,11 @@
 //! Marut: how much waits on the worst hop travels to the circuit's first node, whose window alone follows it.
 
-use super::backtap::{Outstanding, Trips, Window, WindowConfig, told};
+use super::backtap::{MOST_WINDOW, Outstanding, Trips, Window, WindowConfig, told};
 use super::{CreditPath, Feedback, HopControl, HopOffer, Neighbour, RoundTrip, Side, Source};
 use crate::datagram::Onward;
 use crate::error::Violation;
 use crate::serial::ahead;
-use penstock_units::{Cells, Duration, Instant};
+use penstock_units::{Cells, DataRate, Duration, Instant};
 
 /// How a node runs Marut.
 ///
@@ -63,6 +63,8 @@ pub enum Counts {
 pub enum MiddleWindow {
     /// So many cells [cell], or what its rate carries, if that caps windows. It never changes.
     Fixed(u32),
+    /// As much as datagrams hold, whatever the rate carries: Marut's authors ask no window there.
+    Open,
     /// A window of its own, by its own diff: this is BackTap with Marut's word to the first node.
     Own,
 }
@@ -73,7 +75,7 @@ pub enum Occupancy {
     /// The most that were outstanding in the round.
     #[default]
     Measured,
-    /// What may be outstanding.
+    /// The node's own window, which at nodes in the middle stays at its first value, as Marut's authors have it.
     Window,
 }
 
@@ -103,6 +105,7 @@ const PER_CELL: f64 = 64.0;
 #[derive(Debug)]
 pub struct Marut {
     config: MarutConfig,
+    rate: Option<DataRate>,
     /// Towards the next hop; `None` while it is not known, or if it is not controlled.
     after: Option<After>,
     /// From the hop before; `None` likewise.
@@ -149,9 +152,9 @@ struct Before {
 }
 
 impl Marut {
-    /// For a new circuit and direction.
-    pub fn new(config: MarutConfig) -> Self {
-        Marut { config, after: None, before: None }
+    /// For a new circuit and direction of a node with this rate.
+    pub fn new(config: MarutConfig, rate: Option<DataRate>) -> Self {
+        Marut { config, rate, after: None, before: None }
     }
 
     fn offer(&self) -> HopOffer {
@@ -168,6 +171,7 @@ impl Marut {
             MiddleWindow::Fixed(cells) if self.before.is_some() => {
                 u64::from(cells).min(after.window.most(after.base))
             }
+            MiddleWindow::Open if self.before.is_some() => MOST_WINDOW.into(),
             _ => after.window.get(),
         }
     }
@@ -202,16 +206,17 @@ impl Marut {
         let Outstanding { sent, forwarded } = after.cells;
         let cells = match self.config.occupancy {
             Occupancy::Measured => after.most,
-            Occupancy::Window => self.limit(&after),
+            Occupancy::Window => after.window.get(),
         };
-        if forwarded > after.round_end
-            && let Some(diff) = after.trips.diff(cells)
-        {
-            (after.own, after.fresh) = (diff, true);
-            (after.trip, after.base) = (after.trips.least().unwrap_or_default(), after.trips.base());
-            after.trips = Trips::default();
+        if forwarded > after.round_end {
             after.round_end = sent;
-            after.most = after.cells.cells();
+            // Too few of them count with those of the next round.
+            if let Some(diff) = after.trips.diff(cells, self.config.window.samples) {
+                (after.own, after.fresh) = (diff, true);
+                (after.trip, after.base) = (after.trips.least().unwrap_or_default(), after.trips.base());
+                after.trips = Trips::default();
+                after.most = after.cells.cells();
+            }
         }
         if after.cells.cells() == 0 {
             after.own = 0.0;
@@ -228,7 +233,7 @@ impl Marut {
             Counts::Hop => after.cells.forwarded,
             Counts::Path => after.ended,
         };
-        let waits = after.trips.diff(after.most).map(|diff| diff.max(beyond));
+        let waits = after.trips.diff(after.most, self.config.window.samples).map(|diff| diff.max(beyond));
         after.window.on_forwarded(waits, through);
         let pause = match self.config.interval {
             ControlInterval::Hop => Duration::ZERO,
@@ -270,7 +275,7 @@ impl HopControl for Marut {
             Side::Before => self.before = Some(Before::default()),
             Side::After => {
                 self.after = Some(After {
-                    window: Window::new(self.config.window),
+                    window: Window::new(self.config.window, self.rate),
                     cells: Outstanding::default(),
                     here: 0,
                     ended: 0,

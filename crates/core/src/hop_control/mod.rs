@@ -25,7 +25,7 @@ use crate::datagram::{Onward, RoundTrips};
 use crate::error::Violation;
 use crate::factory::Factory;
 use crate::keys::{ChannelKey, Direction};
-use penstock_units::{Cells, Duration, Instant};
+use penstock_units::{Cells, DataRate, Duration, Instant};
 use std::fmt;
 
 /// What one hop tells the one before it: a credit. Its cell is made by the relay.
@@ -265,13 +265,15 @@ pub enum HopControlConfig {
 }
 
 impl HopControlConfig {
-    /// The control of one circuit in one direction.
-    pub fn build(&self) -> AnyHopControl {
+    /// The control of one circuit in one direction, at a node with this rate.
+    pub fn build(&self, rate: Option<DataRate>) -> AnyHopControl {
         match self {
             HopControlConfig::None => AnyHopControl::None(NoHopControl),
             HopControlConfig::N23(config) => AnyHopControl::N23(Box::new(N23::new(*config))),
-            HopControlConfig::BackTap(config) => AnyHopControl::BackTap(Box::new(BackTap::new(*config))),
-            HopControlConfig::Marut(config) => AnyHopControl::Marut(Box::new(Marut::new(*config))),
+            HopControlConfig::BackTap(config) => {
+                AnyHopControl::BackTap(Box::new(BackTap::new(*config, rate)))
+            }
+            HopControlConfig::Marut(config) => AnyHopControl::Marut(Box::new(Marut::new(*config, rate))),
             HopControlConfig::Custom { control, .. } => AnyHopControl::Custom(control.build()),
         }
     }

@@ -143,7 +143,8 @@ impl<C: Cell> Relay<C> {
 
 impl<C: Cell> Node<C> {
     pub(super) fn new_circuit(&mut self, end: End<C>) -> CircuitIndex {
-        let hops = [self.config.hop_control.build(), self.config.hop_control.build()];
+        let rate = self.config.bandwidth.map(|bandwidth| bandwidth.rate);
+        let hops = [self.config.hop_control.build(rate), self.config.hop_control.build(rate)];
         CircuitIndex(self.circuits.insert(Circuit::new(end, hops)) as u32)
     }
 

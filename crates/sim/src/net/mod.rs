@@ -103,9 +103,7 @@ pub(crate) const TICK: Duration = Duration::from_nanos(1);
 impl Wires {
     /// The shortest way between two hosts.
     fn shortest(&self) -> Duration {
-        let exceptions = self.network.exceptions.values();
-        let ways = exceptions.chain([&self.network.default]).map(|wire| wire.rtt / 2);
-        ways.min().unwrap_or_default().max(TICK)
+        (self.network.shortest_rtt() / 2).max(TICK)
     }
 
     fn loses(&mut self, from: Rank, to: Rank, loss: f64) -> bool {

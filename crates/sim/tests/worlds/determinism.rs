@@ -59,6 +59,15 @@ fn saturated() -> Lab {
         .set("run.duration", "10 s")
 }
 
+/// Rates and delays are drawn: a dumbbell with a trunk.
+fn drawn() -> Lab {
+    let latency =
+        "{ near = \"quantiles(8 ms, 40 ms)\", far_share = 0.5, across = \"quantiles(60 ms, 120 ms)\" }";
+    weighted()
+        .set("network.latency", latency)
+        .set("relay.bandwidth_rate", "quantiles(100 KiB/s, 200 KiB/s, 2 MiB/s)")
+}
+
 /// Clients that draw paths, circuits and servers.
 fn weighted() -> Lab {
     Lab::path()
@@ -86,6 +95,7 @@ fn a_run_one_event_at_a_time_leaves_the_same_bytes() {
     let labs = [
         ("lossy", lossy()),
         ("weighted", weighted()),
+        ("drawn", drawn()),
         ("crowded", crowded()),
         ("saturated", saturated()),
         ("stopped", stopped),

@@ -9,7 +9,7 @@ use super::{CreditPath, Feedback, HopControl, HopOffer, Neighbour, RoundTrip, Si
 use crate::error::Violation;
 use crate::keys::Direction;
 use crate::serial::ahead;
-use penstock_units::{Cells, Instant};
+use penstock_units::{Cells, DataRate, Instant};
 
 /// What was sent to the next node and what of it that node forwarded.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,8 +38,8 @@ impl Outstanding {
 /// A window towards the next node, adjusted once in a round trip, and word to the node before of each cell forwarded.
 ///
 /// At most cwnd cells are sent that the next node is not known to have forwarded. A round ends when a cell is forwarded
-/// that was sent after the last round's end. If it has three round trips or more, diff = cwnd · (actualRtt / baseRtt − 1)
-/// says how many of these cells wait, where actualRtt is the least of the round and baseRtt the least of all circuits to
+/// that was sent after the last round's end. If three round trips or more are known since the window was looked at, diff = cwnd · (actualRtt / baseRtt − 1)
+/// says how many of these cells wait, where actualRtt is the least of them and baseRtt the least of all circuits to
 /// that neighbour; diff < α adds a cell to the window, diff > β takes one. The first node of a circuit reads its streams
 /// only for what the window has room for.
 ///
@@ -51,6 +51,7 @@ pub struct BackTap {
     /// Towards the next hop; `None` while it is not known, or if it is not controlled.
     after: Option<After>,
     config: WindowConfig,
+    rate: Option<DataRate>,
     /// What of the hop before was forwarded; `None` likewise.
     before: Option<u64>,
 }
@@ -65,9 +66,9 @@ struct After {
 }
 
 impl BackTap {
-    /// For a new circuit and direction.
-    pub fn new(config: WindowConfig) -> Self {
-        BackTap { after: None, config, before: None }
+    /// For a new circuit and direction of a node with this rate.
+    pub fn new(config: WindowConfig, rate: Option<DataRate>) -> Self {
+        BackTap { after: None, config, rate, before: None }
     }
 
     fn on_forwarded(&mut self) -> Option<Feedback> {
@@ -91,7 +92,7 @@ impl HopControl for BackTap {
             Side::Before => self.before = Some(0),
             Side::After => {
                 self.after = Some(After {
-                    window: Window::new(self.config),
+                    window: Window::new(self.config, self.rate),
                     cells: Outstanding::default(),
                     trips: Trips::default(),
                     round_end: 0,
@@ -132,13 +133,15 @@ impl HopControl for BackTap {
             return Ok(());
         }
         let Outstanding { sent, forwarded } = after.cells;
-        after.window.on_forwarded(after.trips.diff(after.window.get()), forwarded);
-        if forwarded > after.round_end
-            && let Some(diff) = after.trips.diff(after.window.get())
-        {
-            after.window.on_round(diff, sent, after.trips.base());
-            after.trips = Trips::default();
+        let diff = after.trips.diff(after.window.get(), self.config.samples);
+        after.window.on_forwarded(diff, forwarded);
+        if forwarded > after.round_end {
             after.round_end = sent;
+            // Too few of them count with those of the next round.
+            if let Some(diff) = after.trips.diff(after.window.get(), self.config.samples) {
+                after.window.on_round(diff, sent, after.trips.base());
+                after.trips = Trips::default();
+            }
         }
         Ok(())
     }

@@ -2,8 +2,6 @@
 
 use penstock_units::{DataRate, Duration};
 
-/// Fewer round trips than this say nothing of a round [1] (nstor).
-const LEAST_SAMPLES: u32 = 3;
 /// No window is greater [cell]: what may be under way over a hop, less what the link itself may have there.
 pub const MOST_WINDOW: u32 = 2000;
 /// What a cell carries of a stream [B].
@@ -23,13 +21,15 @@ pub struct WindowConfig {
     pub start: u32,
     /// γ [cell]: the window doubles each round until diff is above it (CircuitStart); `None` grows by one from the start.
     pub slow_start: Option<u32>,
-    /// The node's own rate: a window above what that carries in a base round trip cannot be used [B/s]. `None` is no cap.
-    pub cap: Option<DataRate>,
+    /// Fewer round trips than this say nothing of a round [1]; nstor has 3, Marut's authors go without.
+    pub samples: u32,
+    /// No window is above what the node's own rate carries in a base round trip, if there is a rate.
+    pub cap: bool,
 }
 
 impl Default for WindowConfig {
     fn default() -> Self {
-        WindowConfig { alpha: 3, beta: 6, start: 2, slow_start: None, cap: None }
+        WindowConfig { alpha: 3, beta: 6, start: 2, slow_start: None, samples: 3, cap: true }
     }
 }
 
@@ -49,9 +49,9 @@ impl Trips {
         self.samples += 1;
     }
 
-    /// diff = `cells` · (actualRtt / baseRtt − 1): how many of them wait [cell]; nothing if too little was measured.
-    pub(in super::super) fn diff(&self, cells: u64) -> Option<f64> {
-        let least = self.least.filter(|_| self.samples >= LEAST_SAMPLES && !self.base.is_zero())?;
+    /// diff = `cells` · (actualRtt / baseRtt − 1): how many of them wait [cell]; nothing if there are fewer than `samples`.
+    pub(in super::super) fn diff(&self, cells: u64, samples: u32) -> Option<f64> {
+        let least = self.least.filter(|_| self.samples >= samples && !self.base.is_zero())?;
         let longer = least.saturating_sub(self.base).as_secs_f64() / self.base.as_secs_f64();
         Some(cells as f64 * longer)
     }
@@ -70,15 +70,18 @@ impl Trips {
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Window {
     config: WindowConfig,
+    /// Above what this carries in a base round trip no window can be used.
+    rate: Option<DataRate>,
     cwnd: u64,
     /// In slow start: the cell that was sent last when the window doubled last.
     doubled_at: Option<u64>,
 }
 
 impl Window {
-    pub(in super::super) fn new(config: WindowConfig) -> Self {
+    /// `rate` is the node's own.
+    pub(in super::super) fn new(config: WindowConfig, rate: Option<DataRate>) -> Self {
         let cwnd = u64::from(config.start.clamp(1, MOST_WINDOW));
-        Window { config, cwnd, doubled_at: config.slow_start.map(|_| 0) }
+        Window { config, rate: rate.filter(|_| config.cap), cwnd, doubled_at: config.slow_start.map(|_| 0) }
     }
 
     /// [cell].
@@ -88,8 +91,7 @@ impl Window {
 
     /// The most that it may be with this base round trip [cell].
     pub(in super::super) fn most(&self, base: Duration) -> u64 {
-        let carried =
-            self.config.cap.filter(|_| !base.is_zero()).map(|rate| rate.bytes_in(base).get() / PAYLOAD);
+        let carried = self.rate.filter(|_| !base.is_zero()).map(|rate| rate.bytes_in(base).get() / PAYLOAD);
         carried.map_or(MOST_WINDOW.into(), |cells| cells.clamp(1, MOST_WINDOW.into()))
     }
 
@@ -135,16 +137,16 @@ mod tests {
 
     #[test]
     fn diff_is_what_waits_by_the_least_round_trip_of_the_round() {
-        let waits = trips(&[150, 120, 130], 100).diff(10).expect("three are enough");
+        let waits = trips(&[150, 120, 130], 100).diff(10, 3).expect("three are enough");
         assert!((waits - 2.0).abs() < 1e-9, "{waits}");
-        assert_eq!(trips(&[100, 120, 130], 100).diff(10), Some(0.0));
-        assert_eq!(trips(&[120, 130], 100).diff(10), None, "two say nothing");
-        assert_eq!(trips(&[90, 90, 90], 100).diff(10), Some(0.0), "it is never negative");
+        assert_eq!(trips(&[100, 120, 130], 100).diff(10, 3), Some(0.0));
+        assert_eq!(trips(&[120, 130], 100).diff(10, 3), None, "two say nothing");
+        assert_eq!(trips(&[90, 90, 90], 100).diff(10, 3), Some(0.0), "it is never negative");
     }
 
     #[test]
     fn the_window_changes_by_one_between_its_bounds() {
-        let mut window = Window::new(WindowConfig::default());
+        let mut window = Window::new(WindowConfig::default(), None);
         let mut seen = vec![window.get()];
         for diff in [0.0, 2.9, 3.0, 6.0, 6.1, 9.0, 50.0, 50.0] {
             window.on_round(diff, 0, MILLIS(100));
@@ -155,8 +157,7 @@ mod tests {
 
     #[test]
     fn the_cap_is_what_the_node_carries_in_a_base_round_trip() {
-        let cap = DataRate::new(49_800);
-        let mut window = Window::new(WindowConfig { cap, ..WindowConfig::default() });
+        let mut window = Window::new(WindowConfig::default(), DataRate::new(49_800));
         (0..20).for_each(|_| window.on_round(0.0, 0, MILLIS(50)));
         assert_eq!(window.get(), 5);
         window.on_round(0.0, 0, MILLIS(1));
@@ -165,15 +166,15 @@ mod tests {
 
     #[test]
     fn slow_start_doubles_until_cells_wait_and_keeps_what_came_through() {
-        let mut window = Window::new(WindowConfig { slow_start: Some(2), ..WindowConfig::default() });
+        let mut window = Window::new(WindowConfig { slow_start: Some(2), ..WindowConfig::default() }, None);
         let idle = trips(&[100, 100, 100], 100);
         for (sent, expected) in [(10, 4), (14, 8), (22, 16)] {
-            window.on_forwarded(idle.diff(window.get()), sent);
+            window.on_forwarded(idle.diff(window.get(), 3), sent);
             window.on_round(0.0, sent, MILLIS(100));
             assert_eq!(window.get(), expected);
         }
         // 16 · 0.2 = 3.2 cells wait; eleven were forwarded since the 22nd.
-        window.on_forwarded(trips(&[120, 120, 120], 100).diff(window.get()), 33);
+        window.on_forwarded(trips(&[120, 120, 120], 100).diff(window.get(), 3), 33);
         assert_eq!(window.get(), 11);
         window.on_round(0.0, 40, MILLIS(100));
         assert_eq!(window.get(), 12, "from then on by one");

@@ -1,0 +1,183 @@
+//! What a scenario leaves to chance: drawn anew for each seed, before anything happens.
+//!
+//! A rate or a delay may be `quantiles(a, b, ..., z)`. Each node has one place between 0 and 1 for all of its rates, so
+//! that a node whose link is fast has a high bandwidth too; and one for its delay.
+
+use crate::model::{Client, Host, Network, Relay, Scenario, Server};
+use penstock_core::config::Bandwidth;
+use penstock_units::{DataRate, Duration, Rng, Seed};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// A distribution by its quantiles, at equal steps of probability from the least value to the greatest; straight
+/// between two. At least two values, none less than the one before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quantiles(Arc<[u64]>);
+
+impl Quantiles {
+    /// Of these values; `None` if they are no distribution.
+    pub fn new(values: Vec<u64>) -> Option<Self> {
+        (values.len() >= 2 && values.is_sorted()).then(|| Quantiles(values.into()))
+    }
+
+    /// The value below which a share `place` of all is, in `[0, 1)`.
+    pub fn at(&self, place: f64) -> u64 {
+        let steps = (self.0.len() - 1) as f64;
+        let step = (place * steps) as usize;
+        let [low, high] = [self.0[step], self.0[(step + 1).min(self.0.len() - 1)]];
+        low + ((high - low) as f64 * (place * steps - step as f64)) as u64
+    }
+}
+
+/// Which of a node's rates are drawn.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DrawnRates {
+    /// What its access link sends [B/s].
+    pub link_up: Option<Quantiles>,
+    /// What it receives [B/s].
+    pub link_down: Option<Quantiles>,
+    /// Refill of its Tor's buckets [B/s].
+    pub bandwidth: Option<Quantiles>,
+}
+
+/// Delays of nodes that all hang at two points, with one way between these.
+///
+/// Source: nstor's dumbbell. A star is a dumbbell with nothing on its far side.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dumbbell {
+    /// What a node on the near side adds to all its round trips [ns].
+    pub near: Quantiles,
+    /// What one on the far side adds [ns].
+    pub far: Quantiles,
+    /// Probability that a node is on the far side.
+    pub far_share: f64,
+    /// A round trip from one side to the other [ns]; the way between the points takes what is left of it.
+    pub across: Quantiles,
+}
+
+/// The way between the points takes so long at least, there and back (nstor: 1 ms each).
+const LEAST_TRUNK: Duration = Duration::from_millis(2);
+
+impl Dumbbell {
+    /// The way between its points, there and back.
+    ///
+    /// Source: nstor, which takes one node's delay of each side off.
+    fn trunk(&self, seed: Seed) -> Duration {
+        let mut rng = seed.stream("network/trunk");
+        let [across, near, far] = [&self.across, &self.near, &self.far].map(|delays| delays.at(rng.unit()));
+        Duration::from_nanos(across.saturating_sub(near + far)).max(LEAST_TRUNK)
+    }
+
+    /// Where a node is: whether on the far side, and what that adds to its round trips.
+    fn place(&self, rng: &mut Rng) -> Place {
+        let far = rng.unit() < self.far_share;
+        let delays = if far { &self.far } else { &self.near };
+        Place { far, access: Duration::from_nanos(delays.at(rng.unit())) }
+    }
+
+    /// A round trip with a probability of one half, and the least of all.
+    pub(crate) fn typical(&self) -> [Duration; 2] {
+        let least = 2 * self.near.at(0.0).min(self.far.at(0.0));
+        [self.near.at(0.5) + self.far.at(0.5), least].map(Duration::from_nanos)
+    }
+}
+
+/// Where a node is in its network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// On the far side of a dumbbell.
+    pub far: bool,
+    /// What its own way to the others adds to a round trip.
+    pub access: Duration,
+}
+
+impl Scenario {
+    /// The scenario as it is with one seed: everything that it leaves to chance is drawn.
+    pub fn drawn(&self, seed: Seed) -> Cow<'_, Scenario> {
+        let hosts = || self.relays.iter().map(|relay| &relay.host);
+        let clients = self.clients.iter().map(|client| &client.host);
+        let all = hosts().chain(clients).chain(self.servers.iter().map(|server| &server.host));
+        if self.network.latency.is_none() && all.clone().all(|host| host.drawn == DrawnRates::default()) {
+            return Cow::Borrowed(self);
+        }
+        let mut drawn = self.clone();
+        let network = &mut drawn.network;
+        network.trunk = network.latency.as_ref().map(|latency| latency.trunk(seed)).unwrap_or_default();
+        for Relay { host, weight, weight_follows, config, .. } in &mut drawn.relays {
+            draw(host, network, &mut config.bandwidth, seed);
+            if *weight_follows {
+                *weight = config.bandwidth.map_or(host.link_up, |bandwidth| bandwidth.rate);
+            }
+        }
+        for Client { host, config, .. } in &mut drawn.clients {
+            draw(host, network, &mut config.bandwidth, seed);
+        }
+        for Server { host } in &mut drawn.servers {
+            draw(host, network, &mut None, seed);
+        }
+        Cow::Owned(drawn)
+    }
+}
+
+fn draw(host: &mut Host, network: &Network, bandwidth: &mut Option<Bandwidth>, seed: Seed) {
+    let rank = seed.stream(&format!("{}/rates", host.name)).unit();
+    let rate = |quantiles: &Option<Quantiles>| DataRate::new(quantiles.as_ref()?.at(rank));
+    host.link_up = rate(&host.drawn.link_up).unwrap_or(host.link_up);
+    host.link_down = rate(&host.drawn.link_down).unwrap_or(host.link_down);
+    if let (Some(rate), Some(bandwidth)) = (rate(&host.drawn.bandwidth), bandwidth) {
+        let burst = bandwidth.burst.get() as u128 * u128::from(rate.bytes_per_sec());
+        // The bucket holds as long as before; rates and bursts are far below what a product could lose.
+        let burst = (burst / u128::from(bandwidth.rate.bytes_per_sec())) as u64;
+        *bandwidth = Bandwidth { rate, burst: penstock_units::Bytes::new(burst.max(1)) };
+    }
+    if let Some(latency) = &network.latency {
+        host.place = latency.place(&mut seed.stream(&format!("{}/place", host.name)));
+    }
+}
+
+impl Network {
+    /// A round trip between two nodes that no exception names.
+    pub(crate) fn default_rtt(&self, one: &Host, other: &Host) -> Duration {
+        if self.latency.is_none() {
+            return self.default.rtt;
+        }
+        let trunk = if one.place.far == other.place.far { Duration::ZERO } else { self.trunk };
+        (one.place.access + other.place.access + trunk).max(Duration::from_nanos(2))
+    }
+
+    /// No two nodes have a shorter round trip.
+    pub fn shortest_rtt(&self) -> Duration {
+        let usual = self.latency.as_ref().map_or(self.default.rtt, |latency| latency.typical()[1]);
+        let exceptions = self.exceptions.values().map(|wire| wire.rtt);
+        exceptions.chain([usual]).min().expect("there is one at least")
+    }
+
+    /// A round trip between any two nodes, about.
+    pub(crate) fn typical_rtt(&self) -> Duration {
+        self.latency.as_ref().map_or(self.default.rtt, |latency| latency.typical()[0])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn between_two_quantiles_it_is_straight() {
+        let quantiles = Quantiles::new(vec![10, 20, 40, 80, 160]).unwrap();
+        let at = [0.0, 0.125, 0.25, 0.5, 0.625, 0.999_999_9].map(|place| quantiles.at(place));
+        assert_eq!(at, [10, 15, 20, 40, 60, 159]);
+        assert_eq!(Quantiles::new(vec![7, 7]).unwrap().at(0.3), 7);
+        assert_eq!(Quantiles::new(vec![1]), None);
+        assert_eq!(Quantiles::new(vec![2, 1]), None);
+    }
+
+    #[test]
+    fn the_trunk_takes_what_the_sides_leave_and_two_milliseconds_at_least() {
+        let fixed = |value| Quantiles::new(vec![value, value]).unwrap();
+        let [near, far, across] = [20_000_000, 30_000_000, 130_000_000].map(fixed);
+        let dumbbell = |across| Dumbbell { near: near.clone(), far: far.clone(), far_share: 0.5, across };
+        assert_eq!(dumbbell(across).trunk(Seed(1)), Duration::from_millis(80));
+        assert_eq!(dumbbell(fixed(10)).trunk(Seed(1)), LEAST_TRUNK);
+    }
+}
