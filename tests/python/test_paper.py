@@ -52,15 +52,15 @@ def claimed(tmp_path: Path) -> Callable[..., Claims]:
 def test_the_claims_of_a_shipped_paper_fit_its_scenarios(name: str) -> None:
     claims = load(name)
     assert claims.paper == name
-    used = {claim.scenario for claim in claims.claims if claims.has(claim.scenario)}
+    used = {scenario for claim in claims.claims for scenario in claim.scenarios if claims.has(scenario)}
     for scenario in used:
         _, document = catalog.load(claims.scenario(scenario))
         text = {variant: document.resolved(variant) for variant, _ in document.variants()}
         for claim in claims.claims:
-            if claim.scenario != scenario:
-                continue
-            assert set(claim.variants) <= set(text), claim.id
+            assert claim.variants_in(scenario) <= set(text), claim.id
             for side in claim.sides:
+                if side.scenario != scenario:
+                    continue
                 workload = "" if side.workload == EVERY else side.workload
                 assert f"[workloads.{workload}" in text[side.variants[0]], claim.id
         # What --scale scales is what the scenario says, or scaling by 1 would change it.
@@ -171,13 +171,48 @@ DIFFERENCE = {"compare": '"difference"', "variants": '["small", "stock"]'}
 def test_what_is_measured_is_the_mean_of_the_seeds_numbers(
     claimed: Callable[..., Claims], known: Result, changes: dict[str, str], measured: float
 ) -> None:
-    judged = judge(claimed(entry(**{**changes, "gate": "false", "why": '"no number"'})).claims[0], known)
+    judged = judge(claimed(entry(**{**changes, "gate": "false", "why": '"no number"'})).claims[0], {"small": known})
     assert judged.measured == pytest.approx(measured, abs=1e-12)
     assert (judged.verdict, judged.missed) == (NOT_GATED, False)
 
 
+def test_sides_may_be_of_several_scenarios(claimed: Callable[..., Claims], known: Result, made_up: Path) -> None:
+    both = {"scenario": '["small", "large"]', "compare": '"difference"', "gate": "false", "why": '"no number"'}
+    claim = claimed(entry(**both)).claims[0]
+    assert (claim.scenarios, claim.variants_in("large")) == (["small", "large"], {"stock"})
+    assert judge(claim, {"small": known, "large": known}).measured == 0
+    other = judge(claim, {"small": known, "large": Result(made_up)})
+    assert other.n == 3, "the seeds that both have"
+    assert other.measured != 0
+
+
+@pytest.mark.parametrize(
+    ("compare", "variants", "measured"),
+    [
+        # Seeds have 4, 5, 6 with stock and 1, 1, 1 with small.
+        ("ratio-change", '["stock", "small", "small", "stock"]', (16 + 25 + 36) / 3 - 1),
+        ("mean-ratio", '["stock", "small", "stock", "small", "small", "stock"]',
+         ((4 + 4 + 1 / 4) + (5 + 5 + 1 / 5) + (6 + 6 + 1 / 6)) / 9),
+    ],
+)  # fmt: skip
+def test_several_ratios_are_compared_or_averaged(
+    claimed: Callable[..., Claims], known: Result, compare: str, variants: str, measured: float
+) -> None:
+    many = {"compare": f'"{compare}"', "variants": variants, "gate": "false", "why": '"no number"'}
+    table = claimed_sides(many, variants)
+    judged = judge(claimed(entry(**table)).claims[0], {"small": known, "large": known, "third": known})
+    assert judged.measured == pytest.approx(measured)
+
+
+def claimed_sides(keys: dict[str, str], variants: str) -> dict[str, str]:
+    """Each pair of sides is of a scenario of its own."""
+    names = ["small", "large", "third"]
+    count = variants.count(",") + 1
+    return {**keys, "scenario": json.dumps([names[i // 2] for i in range(count)])}
+
+
 def test_an_interval_is_that_of_the_seeds(claimed: Callable[..., Claims], known: Result) -> None:
-    judged = judge(claimed(entry()).claims[0], known)
+    judged = judge(claimed(entry()).claims[0], {"small": known})
     # Student's t for 2 degrees of freedom, two-sided 95 %: 4.302653; the standard deviation of 4, 5, 6 is 1.
     half = 4.302653 / math.sqrt(3)
     assert (judged.low, judged.high) == pytest.approx((5 - half, 5 + half), rel=1e-6)
@@ -185,7 +220,7 @@ def test_an_interval_is_that_of_the_seeds(claimed: Callable[..., Claims], known:
 
 
 def test_what_was_not_measured_is_undecided_and_missed(claimed: Callable[..., Claims], known: Result) -> None:
-    nobody = judge(claimed(entry(workload='"mail"')).claims[0], known)
+    nobody = judge(claimed(entry(workload='"mail"')).claims[0], {"small": known})
     assert (nobody.verdict, nobody.missed) == (UNDECIDED, True)
 
 
@@ -194,19 +229,19 @@ def test_queues_and_waits_are_measured_at_a_hop(claimed: Callable[..., Claims], 
     at_exit = {"hop": '"exit"', "workload": '"bulk"', "gate": '{ at_most = 101, by = "every-seed" }'}
     for variant, verdict in (("stock", FAILS), ("small", HOLDS)):
         claim = entry(**{**at_exit, "measure": '"queue_cells"', "statistic": '"max"', "variants": f'["{variant}"]'})
-        judged = judge(claimed(claim).claims[0], result)
+        judged = judge(claimed(claim).claims[0], {"small": result})
         assert (judged.verdict, judged.n) == (verdict, 5)
     wait = entry(**{**at_exit, "measure": '"circuit_queue_s"', "statistic": '"mean"'})
     mean = result.cells.filter(variant="stock", workload="bulk", hop="exit")["circuit_queue_s"].mean()
-    assert judge(claimed(wait).claims[0], result).measured == pytest.approx(mean)
+    assert judge(claimed(wait).claims[0], {"small": result}).measured == pytest.approx(mean)
 
 
 def test_a_claim_waits_for_its_scenario_or_a_network(claimed: Callable[..., Claims]) -> None:
     network, other = entry(needs='"network"'), entry(id='"two"', needs='"hidden services"')
     claims = claimed(network, other, entry(id='"three"'))
-    verdicts = [cannot_be_judged(claim, there=False) for claim in claims.claims]
+    verdicts = [cannot_be_judged(claim, lambda _: False) for claim in claims.claims]
     assert [each.verdict for each in verdicts if each] == [NEEDS_NETWORK, NOT_YET, NOT_YET]
-    assert cannot_be_judged(claims.claims[2], there=True) is None
+    assert cannot_be_judged(claims.claims[2], lambda _: True) is None
 
 
 def test_a_figure_means_its_parts(claimed: Callable[..., Claims]) -> None:

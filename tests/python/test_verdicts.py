@@ -46,9 +46,9 @@ def ask(tmp_path: Path) -> Asked:
         times = {(variant, seed): numbers[variant][seed - 1] for variant, seed in runs}
         rows = [row(*run, time) for run, time in times.items() if time is not None]
         pl.DataFrame(rows).write_parquet(directory / "transfers.parquet")
-        about = tuple(Side(tuple(side), "web", "median" if compare != "ks" else "") for side in sides)
+        about = tuple(Side(tuple(side), "web", "median" if compare != "ks" else "", "one") for side in sides)
         claim = Claim("one", "it is so", "1", sides=about, measure="ttfb_s", compare=compare, gate=gate, why="so")
-        return judge(claim, Result(directory))
+        return judge(claim, {"one": Result(directory)})
 
     return asked
 

@@ -15,7 +15,16 @@ from penstock import catalog
 from penstock.errors import PenstockError, naming
 from penstock.paper.measures import EVERYWHERE, MEASURES, SHARE, STATISTICS
 
-COMPARES = {"value": 1, "difference": 2, "ratio": 2, "change": 2, "gain": 3, "ks": 2}
+COMPARES = {
+    "value": 1,
+    "difference": 2,
+    "ratio": 2,
+    "change": 2,
+    "gain": 3,
+    "ratio-change": 4,
+    "mean-ratio": 6,
+    "ks": 2,
+}
 """How a claim makes one number of its sides, and how many sides that takes."""
 
 DIRECTIONS = ("above", "below")
@@ -61,6 +70,8 @@ class Side:
     workload: str
     statistic: str
     """How a run's many values become one number."""
+    scenario: str
+    """Name of a file beside the claims, without its end."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +82,6 @@ class Claim:
     says: str
     section: str
     figure: str = ""
-    scenario: str = ""
-    """Name of a file beside the claims, without its end."""
     sides: tuple[Side, ...] = ()
     measure: str = ""
     hop: str = ""
@@ -88,6 +97,15 @@ class Claim:
     def variants(self) -> list[str]:
         """Every variant that takes part, each once."""
         return list(dict.fromkeys(name for side in self.sides for name in side.variants))
+
+    @property
+    def scenarios(self) -> list[str]:
+        """Every scenario that takes part, each once, the first side's first."""
+        return list(dict.fromkeys(side.scenario for side in self.sides))
+
+    def variants_in(self, scenario: str) -> set[str]:
+        """The variants that take part in one of them."""
+        return {name for side in self.sides if side.scenario == scenario for name in side.variants}
 
     @property
     def is_share(self) -> bool:
@@ -182,10 +200,10 @@ class _Reader:
         known = {"id", "says", "section", "figure", "scenario", "variants", "workload", "measure", "hop"}
         self._only(entry, known | {"statistic", "above", "compare", "gate", "why", "needs"})
         common: dict[str, Any] = {key: self._text(entry, key) for key in ("id", "says", "section")}
-        common |= {key: self._text(entry, key, "") for key in ("figure", "scenario", "why", "needs")}
+        common |= {key: self._text(entry, key, "") for key in ("figure", "why", "needs")}
         if common["needs"]:
             return Claim(**common)
-        if not common["scenario"]:
+        if not entry.get("scenario"):
             raise self._wrong("scenario", "is missing: the name of a file beside this one, without .toml")
         compare = self._one_of(entry, "compare", COMPARES, "value")
         measure = self._one_of(entry, "measure", MEASURES)
@@ -209,10 +227,14 @@ class _Reader:
         workloads = self._each(entry, "workload", count)
         if not all(isinstance(name, str) for name in workloads):
             raise self._wrong("workload", "takes names")
+        scenarios = self._each(entry, "scenario", count)
+        if not all(isinstance(name, str) for name in scenarios):
+            raise self._wrong("scenario", "takes names")
         statistics = self._each(entry, "statistic", count) if needs_statistic else [""] * count
         if needs_statistic and not all(statistic in STATISTICS for statistic in statistics):
             raise self._wrong("statistic", f"takes {', '.join(STATISTICS)}")
-        sides = tuple(Side(tuple(group), *of) for group, *of in zip(groups, workloads, statistics, strict=True))
+        several = zip(groups, workloads, statistics, scenarios, strict=True)
+        sides = tuple(Side(tuple(group), *of) for group, *of in several)
         if len(set(sides)) != count:
             raise self._wrong("variants", "compares something with itself")
         return sides
@@ -244,7 +266,7 @@ class _Reader:
                 raise self._wrong("gate.by", f"is missing: what keeps the bounds, one of {', '.join(DECIDERS)}")
             by = self._one_of(given, "by", DECIDERS, prefix="gate.")
             return Gate(by, bounds.get("at_least"), bounds.get("at_most"))
-        if compare not in ("difference", "change"):
+        if compare not in ("difference", "change", "ratio-change"):
             raise self._wrong("gate.direction", "is that of a difference or change")
         if "by" in given:
             raise self._wrong("gate.by", "goes with bounds: a direction is shown by the interval")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan, sqrt
 from typing import Any
@@ -54,20 +54,21 @@ class Judged:
         return self.verdict in (FAILS, UNDECIDED)
 
 
-def cannot_be_judged(claim: Claim, *, there: bool) -> Judged | None:
+def cannot_be_judged(claim: Claim, has: Callable[[str], bool]) -> Judged | None:
     """The verdict on a claim that no run can decide today; none if one can."""
     if claim.needs == NETWORK:
         return Judged(claim, NEEDS_NETWORK, claim.why)
     if claim.needs:
         return Judged(claim, NOT_YET, f"needs {claim.needs}")
-    if not there:
-        return Judged(claim, NOT_YET, f"there is no scenario {claim.scenario} yet")
+    for scenario in claim.scenarios:
+        if not has(scenario):
+            return Judged(claim, NOT_YET, f"there is no scenario {scenario} yet")
     return None
 
 
-def judge(claim: Claim, result: Result) -> Judged:
-    """Measure a claim in an output of its scenario."""
-    pairs, lacking = _pairs(claim, result)
+def judge(claim: Claim, results: Mapping[str, Result]) -> Judged:
+    """Measure a claim in the outputs of its scenarios."""
+    pairs, lacking = _pairs(claim, results)
     if pairs.is_empty():
         return Judged(claim, *_undecided(claim, "no whole download, no trace, or no whole epoch", *lacking))
     sides = [_best(pairs, i, side) for i, side in enumerate(claim.sides)]
@@ -108,13 +109,16 @@ def _numbers(compare: str, sides: Sequence[Sequence[Any]]) -> list[float]:
     return [_number(compare, *row) for row in zip(*sides, strict=True)]
 
 
-def _number(compare: str, a: Any, b: Any = None) -> float:
+def _number(compare: str, a: Any, b: Any = None, *more: Any) -> float:
     if compare == "value":
         return float(a)
     if compare == "ks":
         return stats.ks_distance(a, b)
     if compare == "difference":
         return float(a - b)
+    if more:
+        ratios = [over / under if under else nan for over, under in zip((a, *more[::2]), (b, *more[1::2]), strict=True)]
+        return float(stats.mean(ratios) if compare == "mean-ratio" else ratios[0] / ratios[1] - 1)
     over, under = {"ratio": (a, b), "change": (a - b, b)}[compare]
     return float(over / under) if under else nan
 
@@ -160,14 +164,19 @@ def _largest_distance(numbers: Sequence[float], sides: Sequence[Sequence[Any]]) 
     return f"at most {numbers[at]:.3f} in a seed; 5 % value of {n} and {m}: {1.358 * sqrt((n + m) / (n * m)):.3f}"
 
 
-def _pairs(claim: Claim, result: Result) -> tuple[pl.DataFrame, list[str]]:
+def _pairs(claim: Claim, results: Mapping[str, Result]) -> tuple[pl.DataFrame, list[str]]:
     """The numbers of each seed that all variants have, in columns `0:stock`, `1:small`; and who has none in which."""
-    runs = [(run["network"], run["seed"]) for run in result.manifest["runs"] if run["variant"] in claim.variants]
+    runs = [
+        (run["network"], run["seed"])
+        for scenario in claim.scenarios
+        for run in results[scenario].manifest["runs"]
+        if run["variant"] in claim.variants_in(scenario)
+    ]
     asked = pl.DataFrame(sorted(set(runs)), PAIR_SCHEMA, orient="row")
     joined, lacking = asked, []
     for i, side in enumerate(claim.sides):
         for variant in side.variants:
-            values = sample(result, claim.measure, variant, side.workload, claim.hop)
+            values = sample(results[side.scenario], claim.measure, variant, side.workload, claim.hop)
             every = values.group_by(PAIR).agg("value")  # what a distance takes
             found = each_seed(values, side.statistic, claim.above) if side.statistic else every
             joined = joined.join(found.rename({"value": f"{i}:{variant}"}), on=PAIR)

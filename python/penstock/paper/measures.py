@@ -9,7 +9,7 @@ import polars as pl
 
 from penstock import summary
 from penstock.attacks import probe, wave
-from penstock.paper import overhead, sawtooth, waits
+from penstock.paper import overhead, rates, sawtooth, waits
 from penstock.result import Result
 
 PAIR_SCHEMA = {"network": pl.String(), "seed": pl.Int64()}
@@ -43,6 +43,10 @@ MEASURES = {
     "connect_s": Measure("transfers", "s", ("downloads",)),
     "ttfb_s": Measure("transfers", "s", ("downloads", "sweep")),
     "ttlb_s": Measure("transfers", "s", ("downloads", "sweep")),
+    "rate_of_mean": Measure("transfers", "kB/s", ("downloads",), of_runs=rates.of_mean),
+    "download_rate": Measure("transfers", "kB/s", ("downloads",), of_runs=rates.each),
+    "completed": Measure("transfers", "", ("downloads",), of_runs=rates.completed),
+    "completed_of_expected": Measure("transfers", "", ("downloads",), of_runs=rates.of_expected),
     "bytes_received": Measure("transfers", "B", ("downloads",)),
     "byte_share": Measure("transfers", "", ("loads",), of_runs=byte_share),
     "written_bytes": Measure("relays", "B", ()),

@@ -70,18 +70,19 @@ def run(
     """
     claims = load(name)
     chosen = claims.of(figure)
-    first = {claim.id: cannot_be_judged(claim, there=claims.has(claim.scenario)) for claim in chosen}
+    first = {claim.id: cannot_be_judged(claim, claims.has) for claim in chosen}
     needed: dict[str, list[Claim]] = {}
     for claim in chosen:
         if first[claim.id] is None:
-            needed.setdefault(claim.scenario, []).append(claim)
+            for scenario in claim.scenarios:
+                needed.setdefault(scenario, []).append(claim)
     sets = {scenario: scaled(claims, scenario, scale) for scenario in needed}
     for scenario, about in needed.items():
         _check_variants(claims, scenario, about)
     directory = _directory(claims, out, scale)
     results = {}
     for scenario, about in needed.items():
-        wanted = {variant for claim in about for variant in claim.variants}
+        wanted = {variant for claim in about for variant in claim.variants_in(scenario)}
         where = directory / scenario
         with (watching or _nobody)(claims.scenario(scenario)) as watch:
             try:
@@ -90,7 +91,7 @@ def run(
                 raise Cancelled(
                     f"stopped: finished runs are kept, and the same command with --out {directory} does the rest"
                 ) from None
-    judged = [first[claim.id] or judge(claim, results[claim.scenario]) for claim in chosen]
+    judged = [first[claim.id] or judge(claim, results) for claim in chosen]
     return Outcome(claims, directory, judged, results, scale, figure)
 
 
@@ -129,7 +130,7 @@ def _check_variants(claims: Claims, scenario: str, about: Sequence[Claim]) -> No
     _, document = catalog.load(claims.scenario(scenario))
     known = [name for name, _ in document.variants()]
     for claim in about:
-        for variant in claim.variants:
+        for variant in sorted(claim.variants_in(scenario)):
             if variant not in known:
                 raise PenstockError(
                     f"claim {claim.id}: {claims.scenario(scenario)} has no variant {variant!r}; "
@@ -184,11 +185,12 @@ def _head(claims: Claims, scale: float) -> dict[str, Any]:
 
 def _evidence(claim: Claim, outcome: Outcome) -> tuple[str, ...]:
     """The table that a claim was measured in and the figures that show it, as far as they are there."""
-    if claim.needs or claim.scenario not in outcome.results:
+    there = [scenario for scenario in claim.scenarios if scenario in outcome.results]
+    if not there:
         return ()
     measure = MEASURES[claim.measure]
     files = [f"{measure.table}.parquet", *(f"figures/{name}.png" for name in measure.figures)]
-    paths = [f"{claim.scenario}/{file}" for file in files]
+    paths = [f"{scenario}/{file}" for scenario in there for file in files]
     return tuple(path for path in paths if (outcome.directory / path).is_file())
 
 
@@ -200,7 +202,7 @@ def _entry(judged: Judged) -> dict[str, Any]:
         "figure": claim.figure,
         "section": claim.section,
         "says": claim.says,
-        "scenario": claim.scenario,
+        "scenario": " ".join(claim.scenarios),
         "variants": claim.variants,
         "measured": _finite(judged.measured),
         "unit": unit_of(claim),

@@ -77,7 +77,7 @@ def _bound(claim: Claim, value: float) -> str:
 
 def _number(claim: Claim, value: float, *, unit: bool = True) -> str:
     """Three digits that matter, with a sign where it is a difference."""
-    sign = "+" if claim.compare in ("difference", "change") else ""
+    sign = "+" if claim.compare in ("difference", "change", "ratio-change") else ""
     if _in_percent(claim):
         return f"{100 * value:{sign}.1f}" + (" %" if unit else "")
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 0.1 else 3
@@ -85,4 +85,4 @@ def _number(claim: Claim, value: float, *, unit: bool = True) -> str:
 
 
 def _in_percent(claim: Claim) -> bool:
-    return claim.compare in ("change", "gain") or claim.is_share
+    return claim.compare in ("change", "gain", "ratio-change") or claim.is_share

@@ -1,0 +1,69 @@
+"""Average rates of downloads, as the slides' tables give them, and how many a closed loop completes."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from penstock import summary
+from penstock.result import Result
+
+RUN = ("network", "seed")
+KB = 1000
+
+
+def of_mean(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
+    """Size divided by the mean download time [kB/s]: one number for each run.
+
+    Deviation: the slides say neither how they average nor in what; their counts of downloads fit this.
+    """
+    return _each_run(_whole(result, variant, workload), pl.col("bytes").mean() / pl.col("ttlb_s").mean() / KB)
+
+
+def each(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
+    """The rate of each download [kB/s]; their mean is the other reading of an average rate."""
+    rows = _whole(result, variant, workload)
+    return rows.select("network", pl.col("seed").cast(pl.Int64), value=pl.col("bytes") / pl.col("ttlb_s") / KB)
+
+
+def completed(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
+    """How many downloads were completed: one number for each run."""
+    return _each_run(_whole(result, variant, workload), pl.len().cast(pl.Float64))
+
+
+def of_expected(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
+    """Completed downloads as a part of what the loop allows: one number for each run.
+
+    Each client has from its beginning to the end of the run for rounds of a mean download and a mean pause.
+    """
+    mine = (pl.col("variant") == variant) & (pl.col("workload") == workload)
+    rows = summary.after_warmup(result.transfers).filter(mine).sort(*RUN, "client", "start_s")
+    end = pl.col("start_s") + pl.col("ttlb_s")
+    pauses = rows.with_columns(pause=pl.col("start_s").shift(-1).over(*RUN, "client") - end)
+    ends = pl.DataFrame(
+        [
+            (run["network"], run["seed"], run["sim_seconds"])
+            for run in result.manifest["runs"]
+            if run["variant"] == variant
+        ],
+        {"network": pl.String(), "seed": rows.schema["seed"], "end_s": pl.Float64()},
+        orient="row",
+    )
+    begun = rows.group_by(*RUN, "client").agg(begun_s=pl.col("start_s").min()).join(ends, on=RUN)
+    time = begun.group_by(*RUN).agg(time_s=(pl.col("end_s") - pl.col("begun_s")).sum())
+    rounds = pauses.group_by(*RUN).agg(
+        round_s=pl.col("ttlb_s").mean() + pl.col("pause").mean().fill_null(0.0),
+        count=(pl.col("outcome") == "ok").sum(),
+    )
+    both = rounds.join(time, on=RUN)
+    return both.select(
+        "network", pl.col("seed").cast(pl.Int64), value=pl.col("count") / (pl.col("time_s") / pl.col("round_s"))
+    ).sort(*RUN)
+
+
+def _whole(result: Result, variant: str, workload: str) -> pl.DataFrame:
+    mine = (pl.col("variant") == variant) & (pl.col("workload") == workload) & (pl.col("outcome") == "ok")
+    return summary.after_warmup(result.transfers).filter(mine)
+
+
+def _each_run(rows: pl.DataFrame, value: pl.Expr) -> pl.DataFrame:
+    return rows.group_by(*RUN).agg(value=value).cast({"seed": pl.Int64}).sort(*RUN)
