@@ -19,6 +19,8 @@ pub struct Parameter {
     pub form: String,
     /// What it means.
     pub meaning: &'static str,
+    /// The keys in it, if it may be a table.
+    pub keys: Vec<Parameter>,
 }
 
 /// One implementation of one of the core's traits.
@@ -36,7 +38,7 @@ pub struct AlgorithmInfo {
     pub parameters: Vec<Parameter>,
     /// Where it is described.
     pub source: &'static str,
-    /// What it does not go with.
+    /// What of its node it does not go with; everything else it does.
     pub partners: Vec<PartnerInfo>,
 }
 
@@ -133,6 +135,7 @@ fn parameter(key: &Key) -> Parameter {
         unit: key.form.unit(),
         form: key.form.describe(),
         meaning: key.meaning,
+        keys: key.form.section().into_iter().flat_map(|section| section.keys()).map(parameter).collect(),
     }
 }
 
