@@ -9,7 +9,7 @@ SETUP := .venv/setup
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test bench judge-linux judge-ns3 judges clean tools
+.PHONY: help setup run test matrix bench judge-linux judge-ns3 judges clean tools
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ run: setup ## run the scenario "quickstart": a table, a report and pictures in r
 test: PARTS := rustfmt clippy-driver
 test: setup ## run every check that CI runs
 	@.ci/test
+
+matrix: tools ## run every combination of algorithms there is for a few simulated seconds, and count cells; TIME
+	cargo test --release --locked --package penstock-sim --test worlds -- --ignored --nocapture every_combination
 
 bench: tools ## print packets a second and core, and the heap, for a flow and for a network; and what a cell costs EWMA
 	cargo run --release --locked --package penstock-sim --example bench

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import final
 
-from penstock._types import Head, RunStats
+from penstock._types import Algorithm, Head, RunStats
 
 __all__ = [
     "Cancelled",
@@ -81,8 +81,8 @@ def run(document: Document, variant: str, seed: int, part_dir: str | PathLike[st
 def merge(parts: Sequence[str | PathLike[str]], out_dir: str | PathLike[str]) -> None:
     """Join the tables of `parts`, in this order, into the five tables of `out_dir`; releases the GIL."""
 
-def algorithms() -> list[tuple[str, str, str]]:
-    """The key that chooses it, name and one line of description of every algorithm."""
+def algorithms() -> list[Algorithm]:
+    """What is known of every algorithm."""
 
 def workload_kinds() -> list[tuple[str, str]]:
     """Name and one line of description of everything that a client can do."""

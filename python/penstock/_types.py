@@ -3,6 +3,20 @@
 from typing import TypedDict
 
 
+class Algorithm(TypedDict):
+    """One of the algorithms of a relay or client."""
+
+    key: str
+    """The key that chooses it, such as `hop_control`."""
+    kind: str
+    meaning: str
+    source: str
+    parameters: list[tuple[str, str, str, str]]
+    """Name, default in TOML (empty if there is none), unit and meaning of each."""
+    partners: list[tuple[str, str, bool, str]]
+    """What it does not go with: another key, its value, whether a scenario with both is refused, and why."""
+
+
 class Head(TypedDict):
     """Which paper, section and figures a scenario stands for; empty where it says nothing."""
 

@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock import _core, catalog
+from penstock._types import Algorithm
+from penstock.errors import PenstockError
 
 
 def lines(what: str) -> list[str]:
     """The lines of one list: a name and what it is."""
     return LISTS[what]()
+
+
+def details(what: str, name: str | None) -> list[str]:
+    """All that is known of what a list names, or of one of them; a line each where there is no more."""
+    if what == "algorithms":
+        return _algorithms_in_full(name)
+    if name is not None:
+        raise PenstockError(f"only algorithms can be listed one at a time; leave {name!r} out")
+    return lines(what)
 
 
 def scenarios() -> list[str]:
@@ -27,7 +38,42 @@ def papers() -> list[str]:
 
 def algorithms() -> list[str]:
     """The algorithms with the key that chooses them."""
-    return _columns((f"{key} = {name}", meaning) for key, name, meaning in _core.algorithms())
+    return _columns((_choice(each), each["meaning"]) for each in _core.algorithms())
+
+
+def _choice(algorithm: Algorithm) -> str:
+    return f"{algorithm['key']} = {algorithm['kind']}"
+
+
+def _algorithms_in_full(name: str | None) -> list[str]:
+    """Each with its parameters, their defaults and units, its source, and what it does not go with."""
+    known = _core.algorithms()
+    chosen = [each for each in known if name is None or name in (each["kind"], each["key"])]
+    if not chosen:
+        names = ", ".join(dict.fromkeys(each["kind"] for each in known))
+        raise PenstockError(f"there is no algorithm {name!r}; there are {names}")
+    blocks = [_block(each) for each in chosen]
+    return [line for block in blocks for line in ["", *block]][1:]
+
+
+def _block(algorithm: Algorithm) -> list[str]:
+    notes = [("source", algorithm["source"])]
+    for key, other, refused, why in algorithm["partners"]:
+        notes.append(("not with" if refused else "in vain with", f"{key} = {other}: it {why}"))
+    if not algorithm["partners"]:
+        notes.append(("goes with", "everything"))
+    values = [f"{default or 'required'}{f' [{unit}]' if unit else ''}" for _, default, unit, _ in algorithm["parameters"]]
+    width = max(map(len, values), default=0)
+    table = _columns(
+        (name, f"{value:<{width}}  {meaning}")
+        for (name, _, _, meaning), value in zip(algorithm["parameters"], values, strict=True)
+    )
+    return [
+        _choice(algorithm),
+        f"  {algorithm['meaning']}",
+        *(f"  {word}: {text}" for word, text in notes),
+        *(f"    {line}" for line in table),
+    ]
 
 
 def presets() -> list[str]:

@@ -53,15 +53,22 @@ Report = Annotated[bool, typer.Option(help="Whether to draw pictures and write a
 
 
 @app.command("list")
-def list_(what: Annotated[What | None, typer.Argument(help="What to list; everything if left out.")] = None) -> None:
-    """Say what there is, a line each."""
+def list_(
+    what: Annotated[What | None, typer.Argument(help="What to list; everything if left out, a line each.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Only this algorithm, or those of this key.", metavar="NAME")
+    ] = None,
+) -> None:
+    """Say what there is; of algorithms also parameters, defaults, units, sources and partners."""
     from penstock import listing
 
-    for each in [what] if what else list(What):
-        if what is None:
-            print(f"{each}:")
+    if what is not None:
+        print("\n".join(listing.details(what, name)))
+        return
+    for each in What:
+        print(f"{each}:")
         for line in listing.lines(each):
-            print(line if what else f"  {line}")
+            print(f"  {line}")
 
 
 @app.command()

@@ -36,6 +36,14 @@ def test_a_probe_finds_the_rate_in_payload() -> None:
     assert found == pytest.approx(SLOW * 498 / 512, rel=0.01)
 
 
+def test_a_probe_counts_498_bytes_a_cell_from_the_one_that_completes_2_mib() -> None:
+    first = 4212  # 2 MiB are 4211.1 cells' payload.
+    times = np.concatenate([np.zeros(first), np.arange(1.0, 101.0)])
+    assert probe.rate(cells(times), "client")["value"].item() == 498.0
+    late = np.concatenate([times[: first - 1], times[first - 1 :] + 10.0])
+    assert probe.rate(cells(late), "client")["value"].item() == 498.0
+
+
 @pytest.mark.parametrize("burst", [1 << 20, 2 << 20, 3 << 20])
 def test_a_probe_finds_the_end_of_the_burst(burst: int) -> None:
     # Each cell comes in a record of its own here, and brings 29 B more.

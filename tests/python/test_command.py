@@ -27,6 +27,36 @@ def test_list_has_a_line_for_each_thing(penstock: Command) -> None:
         assert f"{what}:\n" in everything.out
 
 
+def test_algorithms_are_listed_with_all_that_is_known_of_them(penstock: Command) -> None:
+    lines = penstock("list", "algorithms", "backtap").out.splitlines()
+    assert lines[0] == "hop_control = backtap"
+    assert any(line.startswith("  source: Tschorsch and Scheuermann 2016") for line in lines)
+    assert '  not with: transport = tcp: it is for datagrams; set transport = "datagram" as well' in lines
+    assert any(line.split()[:3] == ["alpha", "3", "[cell]"] for line in lines)
+    n23 = [line.split() for line in penstock("list", "algorithms", "n23").out.splitlines()]
+    assert ["goes", "with:", "everything"] in n23
+    assert any(line[:3] == ["adapt.interval", '"100', 'ms"'] for line in n23)
+    static = penstock("list", "algorithms", "static").out
+    assert "rate       required [B/s]" in static
+    schedulers = penstock("list", "algorithms", "scheduler").out
+    assert schedulers.count("scheduler = ") == 5
+    assert "  in vain with: transport = datagram: it asks the kernel" in schedulers
+    everything = penstock("list", "algorithms").out
+    assert schedulers in everything
+    assert all(f"\n{line}\n" in f"\n{everything}" for line in ("edge_control = vegas", "throttle = none"))
+
+
+def test_a_list_of_one_thing_that_is_not_there_is_refused(penstock: Command) -> None:
+    done = penstock("list", "algorithms", "backtrap")
+    assert done.status == 2
+    assert done.err.startswith("penstock: there is no algorithm 'backtrap'; there are round-robin, ewma, ")
+    done = penstock("list", "scenarios", "quickstart")
+    assert (done.status, done.err) == (
+        2,
+        "penstock: only algorithms can be listed one at a time; leave 'quickstart' out\n",
+    )
+
+
 @pytest.mark.parametrize("name", catalog.shipped())
 def test_every_shipped_scenario_is_right_and_explained(penstock: Command, name: str) -> None:
     done = penstock("check", name)

@@ -29,6 +29,7 @@ use control::Control;
 use document::Document;
 use error::{Error, PyError};
 use penstock_record::RunKey;
+use penstock_scenario::reference::{AlgorithmInfo, Parameter};
 use pyo3::types::PyDict;
 use std::path::PathBuf;
 
@@ -68,10 +69,31 @@ fn merge(py: Python<'_>, parts: Vec<PathBuf>, out_dir: PathBuf) -> Result<(), Py
     py.detach(|| penstock_record::merge(&parts, &out_dir)).map_err(|error| Error::Merge(error).into())
 }
 
-/// Key, name and description of every algorithm.
+/// What is known of every algorithm.
 #[pyfunction]
-fn algorithms() -> Vec<(&'static str, &'static str, &'static str)> {
-    penstock_scenario::algorithms().into_iter().map(|each| (each.key, each.kind, each.meaning)).collect()
+fn algorithms(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    let dict = |each: AlgorithmInfo| {
+        let dict = PyDict::new(py);
+        dict.set_item("key", each.key)?;
+        dict.set_item("kind", each.kind)?;
+        dict.set_item("meaning", each.meaning)?;
+        dict.set_item("source", each.source)?;
+        dict.set_item("parameters", parameters("", &each.parameters))?;
+        let partners = each.partners.iter().map(|other| (other.key, other.not, other.refused, other.why));
+        dict.set_item("partners", partners.collect::<Vec<_>>())?;
+        Ok(dict)
+    };
+    penstock_scenario::algorithms().into_iter().map(dict).collect()
+}
+
+/// Name, default in TOML, unit and meaning of each; those of a table in it after it, with its name before theirs.
+fn parameters(before: &str, of: &[Parameter]) -> Vec<(String, String, &'static str, &'static str)> {
+    let with_inner = |each: &Parameter| {
+        let name = format!("{before}{}", each.key);
+        let inner = parameters(&format!("{name}."), &each.keys);
+        [(name, each.default.clone(), each.unit, each.meaning)].into_iter().chain(inner).collect::<Vec<_>>()
+    };
+    of.iter().flat_map(with_inner).collect()
 }
 
 /// Name and description of every kind of workload.

@@ -60,7 +60,7 @@ fn switch(key: &str, view: View<'_>) -> Result<Switch, Mistake> {
         let (throttle, buckets) = tor::throttle(view)?;
         return Ok(Switch::Throttle(throttle, buckets));
     }
-    Ok(Switch::CircuitPolicy(tor::circuit_policy(view)))
+    Ok(Switch::CircuitPolicy(tor::circuit_policy(view)?))
 }
 
 fn table(node: &Node) -> &Table {

@@ -57,6 +57,15 @@ pub(crate) const MOST_SIZE: u64 = 1 << 50;
 const MOST_SPAN: Duration = Duration::from_secs(100_000 * 3600);
 
 impl Form {
+    /// The keys of the table that it is or may be, if it is one of known keys.
+    pub(crate) fn section(&self) -> Option<&'static Section> {
+        match self {
+            Form::Section(section) => Some(section),
+            Form::Or(_, form) => form.section(),
+            _ => None,
+        }
+    }
+
     /// What would be right, as it continues "it must be".
     pub(crate) fn describe(&self) -> String {
         match self {

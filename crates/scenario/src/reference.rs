@@ -1,5 +1,6 @@
 //! What there is: algorithms, workloads, presets, and every key of a scenario file.
 
+use crate::partners::{self, PartnerInfo};
 use crate::presets::{self, PRESETS};
 use crate::print;
 use crate::schema::{ALGORITHMS, Algorithm, Fallback, INNER_SECTIONS, Key, Kind, SECTIONS, WORKLOADS};
@@ -18,6 +19,8 @@ pub struct Parameter {
     pub form: String,
     /// What it means.
     pub meaning: &'static str,
+    /// The keys in it, if it may be a table.
+    pub keys: Vec<Parameter>,
 }
 
 /// One implementation of one of the core's traits.
@@ -35,6 +38,8 @@ pub struct AlgorithmInfo {
     pub parameters: Vec<Parameter>,
     /// Where it is described.
     pub source: &'static str,
+    /// What of its node it does not go with; everything else it does.
+    pub partners: Vec<PartnerInfo>,
 }
 
 /// Something a client can do.
@@ -72,13 +77,14 @@ pub struct SectionInfo {
 pub fn algorithms() -> Vec<AlgorithmInfo> {
     let info = |(key, algorithm): &(&'static str, &'static Algorithm)| {
         let (key, trait_name) = (*key, algorithm.name);
-        algorithm.kinds.iter().map(move |Kind { name, meaning, source, keys }| AlgorithmInfo {
+        algorithm.kinds.iter().map(move |Kind { name, meaning, source, partners, keys }| AlgorithmInfo {
             trait_name,
             key,
             kind: name,
             meaning,
             parameters: keys.iter().map(parameter).collect(),
             source,
+            partners: partners::info(partners),
         })
     };
     ALGORITHMS.iter().flat_map(info).collect()
@@ -129,6 +135,7 @@ fn parameter(key: &Key) -> Parameter {
         unit: key.form.unit(),
         form: key.form.describe(),
         meaning: key.meaning,
+        keys: key.form.section().into_iter().flat_map(|section| section.keys()).map(parameter).collect(),
     }
 }
 

@@ -109,7 +109,28 @@ pub(crate) struct Kind {
     pub(crate) name: &'static str,
     pub(crate) meaning: &'static str,
     pub(crate) source: &'static str,
+    pub(crate) partners: &'static [Partner],
     pub(crate) keys: &'static [Key],
+}
+
+/// What a kind cannot do, or does in vain, beside a value of another key of its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Partner {
+    pub(crate) key: &'static str,
+    /// What that key must not be; of an algorithm its kind.
+    pub(crate) not: &'static str,
+    pub(crate) verdict: Verdict,
+    /// As it continues the kind's name.
+    pub(crate) why: &'static str,
+}
+
+/// What becomes of a node that has both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// There is no such node.
+    Refused,
+    /// It runs, but one of them has no effect.
+    InVain,
 }
 
 impl Algorithm {
@@ -665,12 +686,14 @@ pub(crate) const CIRCUIT_POLICY: Algorithm = Algorithm {
             name: "round-robin",
             meaning: "circuits take turns, a cell each",
             source: "C tor 0.2.3; DefenestraTor section 3.1",
+            partners: &[],
             keys: &[],
         },
         Kind {
             name: "ewma",
             meaning: "the circuit that sent least of late goes first",
             source: "EWMA sections 2.3 and 3.5; C tor circuitmux_ewma.c",
+            partners: &[],
             keys: &[
                 key(
                     "half_life",
@@ -702,6 +725,13 @@ const RUN_INTERVAL: Key = key(
     "least time between two runs (KISTSchedRunInterval); the consensus may lower it, 2 ms today",
 );
 
+const ASKS_THE_KERNEL: Partner = Partner {
+    key: "transport",
+    not: "datagram",
+    verdict: Verdict::InVain,
+    why: "asks the kernel, and hears of a socket that takes everything: no socket limits it",
+};
+
 pub(crate) const SCHEDULER: Algorithm = Algorithm {
     name: "Scheduler",
     kinds: &[
@@ -709,6 +739,7 @@ pub(crate) const SCHEDULER: Algorithm = Algorithm {
             name: "vanilla",
             meaning: "one socket at a time, as the kernel reports them writable",
             source: "C tor 0.2.3; DefenestraTor section 3.1; KIST section 5.1",
+            partners: &[],
             keys: &[
                 key(
                     "outbuf_low",
@@ -723,12 +754,14 @@ pub(crate) const SCHEDULER: Algorithm = Algorithm {
             name: "global",
             meaning: "all channels together, best circuit first, as much as the kernel takes",
             source: "KIST sections 5.2 and 5.3, without write limits",
+            partners: &[],
             keys: &[GLOBAL_WRITE_TIMEOUT],
         },
         Kind {
             name: "kist",
             meaning: "global scheduling, and no more than the kernel can send at once",
             source: "KIST section 5.2, algorithms 1 and 2, equations 1 and 2",
+            partners: &[ASKS_THE_KERNEL],
             keys: &[
                 GLOBAL_WRITE_TIMEOUT,
                 key(
@@ -755,12 +788,14 @@ pub(crate) const SCHEDULER: Algorithm = Algorithm {
             name: "kist-deployed",
             meaning: "KIST as C tor has it: congestion windows limit, nothing else does",
             source: "C tor scheduler_kist.c",
+            partners: &[ASKS_THE_KERNEL],
             keys: &[RUN_INTERVAL],
         },
         Kind {
             name: "kist-lite",
             meaning: "C tor's KIST without asking the kernel: output buffers limit",
             source: "C tor scheduler_kist.c, channeltls.c",
+            partners: &[],
             keys: &[RUN_INTERVAL],
         },
     ],
@@ -794,6 +829,7 @@ pub(crate) const EDGE_CONTROL: Algorithm = Algorithm {
             name: "windows",
             meaning: "fixed SENDME windows of circuits and streams",
             source: "tor-spec section 7.4; DefenestraTor sections 3.1 and 4.1",
+            partners: &[],
             keys: &[
                 key(
                     "circuit_window",
@@ -821,6 +857,7 @@ pub(crate) const EDGE_CONTROL: Algorithm = Algorithm {
             name: "dynamic-windows",
             meaning: "a circuit window that follows the round-trip time",
             source: "DefenestraTor section 4.1, equations 1 and 2",
+            partners: &[],
             keys: &[
                 key(
                     "alpha",
@@ -854,6 +891,7 @@ pub(crate) const EDGE_CONTROL: Algorithm = Algorithm {
             name: "vegas",
             meaning: "congestion control and XON/XOFF on circuits whose client and last relay both have it; else SENDME windows",
             source: "proposal 324; RFC 3742; C tor 0.4.9 and 0.4.7",
+            partners: &[],
             keys: VEGAS,
         },
     ],
@@ -988,11 +1026,18 @@ const VEGAS: &[Key] = &[
 pub(crate) const HOP_CONTROL: Algorithm = Algorithm {
     name: "HopControl",
     kinds: &[
-        Kind { name: "none", meaning: "a hop carries whatever the edges allow", source: "C tor", keys: &[] },
+        Kind {
+            name: "none",
+            meaning: "a hop carries whatever the edges allow",
+            source: "C tor",
+            partners: &[],
+            keys: &[],
+        },
         Kind {
             name: "n23",
             meaning: "credits at each hop whose nodes both have them: no queue of a circuit holds more than N2 + N3 cells",
             source: "DefenestraTor section 4.2 and figure 3; Kung, Blackwell, Chapman 1994",
+            partners: &[],
             keys: &[
                 key("n2", CELLS, Default("10"), "one credit for so many forwarded cells (N2)"),
                 key(
@@ -1025,12 +1070,14 @@ pub(crate) const HOP_CONTROL: Algorithm = Algorithm {
             name: "backtap",
             meaning: "over datagrams: a window for each circuit and hop, by how many of its cells wait at the next node",
             source: "Tschorsch and Scheuermann 2016, by the slides of Ojha and Sharma 2018 and nstor",
+            partners: &[NEEDS_DATAGRAMS],
             keys: &[ALPHA, BETA, START, SLOW_START, SAMPLES, CAP, BASE_MEMORY],
         },
         Kind {
             name: "marut",
             meaning: "over datagrams: the window of a circuit's first node follows the worst hop of all",
             source: "Ojha and Sharma 2018",
+            partners: &[NEEDS_DATAGRAMS],
             keys: &[
                 ALPHA,
                 BETA,
@@ -1090,6 +1137,13 @@ pub(crate) const HOP_CONTROL: Algorithm = Algorithm {
             ],
         },
     ],
+};
+
+const NEEDS_DATAGRAMS: Partner = Partner {
+    key: "transport",
+    not: "tcp",
+    verdict: Verdict::Refused,
+    why: "is for datagrams; set transport = \"datagram\" as well",
 };
 
 /// The slides leave all of these open but the first two's names.
@@ -1167,6 +1221,12 @@ const ADAPT: Section = Section {
     ]],
 };
 
+const NEEDS_A_RATE: Partner = Partner {
+    key: "bandwidth_rate",
+    not: "none",
+    verdict: Verdict::Refused,
+    why: "divides the relay's bandwidth_rate, which is \"none\"; set it too",
+};
 const CLIENT_BURST: Key = key(
     "burst",
     SIZE,
@@ -1195,11 +1255,12 @@ const CLIENT_HALF_LIFE: Key = key(
 pub(crate) const THROTTLE: Algorithm = Algorithm {
     name: "Throttle",
     kinds: &[
-        Kind { name: "none", meaning: "no client is throttled", source: "C tor", keys: &[] },
+        Kind { name: "none", meaning: "no client is throttled", source: "C tor", partners: &[], keys: &[] },
         Kind {
             name: "static",
             meaning: "one rate for every client",
             source: "throttling section 3.1; C tor connection_or_update_token_buckets_helper()",
+            partners: &[],
             keys: &[
                 key("rate", Form::Rate, Required, "refill of each client's buckets (torrc PerConnBWRate)"),
                 CLIENT_BURST,
@@ -1210,12 +1271,14 @@ pub(crate) const THROTTLE: Algorithm = Algorithm {
             name: "bit-splitting",
             meaning: "the relay's bandwidth_rate, divided equally",
             source: "throttling section 3.2, algorithm 1",
+            partners: &[NEEDS_A_RATE],
             keys: &[COUNTED, CLIENT_BURST, AGGREGATE],
         },
         Kind {
             name: "flagging",
             meaning: "who was sent more than the fair share of late is slowed down to one rate",
             source: "throttling section 3.2, algorithm 2",
+            partners: &[NEEDS_A_RATE],
             keys: &[
                 key(
                     "rate",
@@ -1245,6 +1308,7 @@ pub(crate) const THROTTLE: Algorithm = Algorithm {
             name: "threshold",
             meaning: "the loudest clients get what the last of them had",
             source: "throttling section 3.2, algorithm 3",
+            partners: &[],
             keys: &[
                 key("fraction", Form::Fraction, Default("0.1"), "the part of clients that is throttled (T)"),
                 key(
@@ -1287,12 +1351,14 @@ pub(crate) const CHANNEL_MAP: Algorithm = Algorithm {
             name: "shared",
             meaning: "one channel between two relays, shared by all their circuits",
             source: "C tor; DefenestraTor section 3.1; KIST section 5.1",
+            partners: &[],
             keys: &[],
         },
         Kind {
             name: "per-circuit",
             meaning: "a channel of its own for every circuit that this node begins or extends",
             source: "throttling section 5.3",
+            partners: &[],
             keys: &[],
         },
     ],

@@ -3,6 +3,7 @@
 use crate::build::View;
 use crate::error::Mistake;
 use crate::model::Phase;
+use crate::partners;
 use penstock_core::channel_map::ChannelMapConfig;
 use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig, PriorityClass, PriorityFactor};
 use penstock_core::config::{Bandwidth, EdgeQueue, Limits, Refill, RelayConfig};
@@ -65,7 +66,7 @@ pub(crate) fn config(view: View<'_>, consensus: Consensus) -> Result<(RelayConfi
     let config = RelayConfig {
         bandwidth: bandwidth(view, "bandwidth_rate", "bandwidth_burst", longest)?,
         refill: Refill { interval, phase: fixed, unblock },
-        circuit_policy: circuit_policy(view),
+        circuit_policy: circuit_policy(view)?,
         priority_factor: PriorityFactor(view.whole("priority_factor") as f64),
         priority_class: priority_class(view),
         scheduler: scheduler(view)?,
@@ -74,7 +75,7 @@ pub(crate) fn config(view: View<'_>, consensus: Consensus) -> Result<(RelayConfi
         datagrams,
         throttle,
         client_buckets,
-        channel_map: channel_map(view),
+        channel_map: channel_map(view)?,
         edge_queue: edge_queue(view)?,
         optimistic_data: view.table.contains_key("optimistic_data") && view.flag("optimistic_data"),
         authenticated_sendmes: view.flag("authenticated_sendmes"),
@@ -114,20 +115,23 @@ fn bandwidth(
     }
 }
 
-/// The table of an algorithm, and its kind.
-fn algorithm<'a>(view: View<'a>, key: &str, path: &'a str) -> (View<'a>, &'a str) {
-    let table = view.table[key].table().expect("the schema lets only tables through here");
+/// The table of an algorithm, and its kind, which goes with what else the node has.
+fn algorithm<'a>(node: View<'a>, key: &str, path: &'a str) -> Result<(View<'a>, &'a str), Mistake> {
+    let table = node.table[key].table().expect("the schema lets only tables through here");
     let view = View { table, path };
-    (view, view.text("kind"))
+    let kind = view.text("kind");
+    partners::refuse(node, key, view, kind)?;
+    Ok((view, kind))
 }
 
 fn unknown(kind: &str) -> ! {
     unreachable!("the schema let the kind {kind:?} through")
 }
 
-pub(crate) fn circuit_policy(view: View<'_>) -> CircuitPolicyConfig {
-    let (view, kind) = algorithm(view, "circuit_policy", "");
-    match kind {
+pub(crate) fn circuit_policy(node: View<'_>) -> Result<CircuitPolicyConfig, Mistake> {
+    let path = format!("{}.circuit_policy", node.path);
+    let (view, kind) = algorithm(node, "circuit_policy", &path)?;
+    Ok(match kind {
         "round-robin" => CircuitPolicyConfig::RoundRobin,
         "ewma" => {
             let config = EwmaConfig { half_life: view.span("half_life") };
@@ -139,7 +143,7 @@ pub(crate) fn circuit_policy(view: View<'_>) -> CircuitPolicyConfig {
             }
         }
         kind => unknown(kind),
-    }
+    })
 }
 
 /// Of a client; relays have no circuits of their own.
@@ -156,7 +160,7 @@ fn priority_class(view: View<'_>) -> PriorityClass {
 
 fn scheduler(view: View<'_>) -> Result<SchedulerConfig, Mistake> {
     let path = format!("{}.scheduler", view.path);
-    let (view, kind) = algorithm(view, "scheduler", &path);
+    let (view, kind) = algorithm(view, "scheduler", &path)?;
     match kind {
         "vanilla" => {
             let config =
@@ -205,7 +209,7 @@ fn global_limit(view: View<'_>) -> Result<GlobalLimitConfig, Mistake> {
 
 fn edge_control(view: View<'_>) -> Result<EdgeControlConfig, Mistake> {
     let path = format!("{}.edge_control", view.path);
-    let (view, kind) = algorithm(view, "edge_control", &path);
+    let (view, kind) = algorithm(view, "edge_control", &path)?;
     Ok(match kind {
         "windows" => EdgeControlConfig::Windows(WindowsConfig {
             circuit_window: view.whole("circuit_window") as u32,
@@ -298,7 +302,7 @@ fn vegas(view: View<'_>) -> Result<VegasConfig, Mistake> {
 
 fn hop_control(node: View<'_>, consensus: Consensus) -> Result<HopControlConfig, Mistake> {
     let path = format!("{}.hop_control", node.path);
-    let (view, kind) = algorithm(node, "hop_control", &path);
+    let (view, kind) = algorithm(node, "hop_control", &path)?;
     match kind {
         "none" => Ok(HopControlConfig::None),
         "n23" => n23(view, node.whole("circuit_queue_most") as u32, consensus).map(HopControlConfig::N23),
@@ -311,16 +315,12 @@ fn hop_control(node: View<'_>, consensus: Consensus) -> Result<HopControlConfig,
 /// Channels of datagrams, if this node has them.
 fn datagrams(node: View<'_>) -> Result<Option<DatagramConfig>, Mistake> {
     let path = format!("{}.hop_control", node.path);
-    let (view, kind) = algorithm(node, "hop_control", &path);
-    let needs_them = matches!(kind, "backtap" | "marut");
+    let (view, _) = algorithm(node, "hop_control", &path)?;
     if node.text("transport") == "tcp" {
-        if needs_them {
-            let message = format!("{kind:?} is for datagrams; set transport = \"datagram\" as well");
-            return Err(view.wrong("kind", message));
-        }
         return Ok(None);
     }
-    let memory = if needs_them { view.span_unless("base_memory", "none") } else { None };
+    let has_memory = view.table.contains_key("base_memory");
+    let memory = if has_memory { view.span_unless("base_memory", "none") } else { None };
     Ok(Some(DatagramConfig {
         hold: node.span("datagram_hold"),
         least_timeout: node.span("datagram_timeout"),
@@ -453,7 +453,7 @@ fn adapt(view: View<'_>) -> Result<Option<AdaptConfig>, Mistake> {
 /// A throttle, and the buckets of those whom it throttles.
 pub(crate) fn throttle(node: View<'_>) -> Result<(ThrottleConfig, ClientBuckets), Mistake> {
     let path = format!("{}.throttle", node.path);
-    let (view, kind) = algorithm(node, "throttle", &path);
+    let (view, kind) = algorithm(node, "throttle", &path)?;
     let config = match kind {
         "none" => return Ok((ThrottleConfig::None, ClientBuckets::default())),
         "static" => ThrottleConfig::Static(StaticRateConfig { rate: view.rate("rate") }),
@@ -488,10 +488,6 @@ pub(crate) fn throttle(node: View<'_>) -> Result<(ThrottleConfig, ClientBuckets)
         }),
         kind => unknown(kind),
     };
-    if matches!(kind, "bit-splitting" | "flagging") && node.rate_unless("bandwidth_rate", "none").is_none() {
-        let message = format!("{kind:?} divides the relay's bandwidth_rate, which is \"none\"; set it too");
-        return Err(view.wrong("kind", message));
-    }
     holds_a_refill(node, view)?;
     if kind == "threshold" && view.span("refresh") < node.span("refill") {
         let message = "clients are chosen at refills, so it must be at least as long as refill".to_owned();
@@ -529,10 +525,11 @@ fn counted(view: View<'_>) -> Count {
     }
 }
 
-fn channel_map(view: View<'_>) -> ChannelMapConfig {
-    match algorithm(view, "channel_map", "").1 {
-        "shared" => ChannelMapConfig::Shared,
-        "per-circuit" => ChannelMapConfig::PerCircuit,
+fn channel_map(node: View<'_>) -> Result<ChannelMapConfig, Mistake> {
+    let path = format!("{}.channel_map", node.path);
+    match algorithm(node, "channel_map", &path)?.1 {
+        "shared" => Ok(ChannelMapConfig::Shared),
+        "per-circuit" => Ok(ChannelMapConfig::PerCircuit),
         kind => unknown(kind),
     }
 }

@@ -1,11 +1,12 @@
 //! `docs/scenarios.md` says what the parser goes by: every section, every key, every default.
 
+use penstock_scenario::partners::PartnerInfo;
 use penstock_scenario::reference::Parameter;
 use penstock_scenario::{algorithms, presets, sections};
 use std::path::Path;
 
 fn row(parameter: &Parameter) -> String {
-    let Parameter { key, default, unit, form, meaning } = parameter;
+    let Parameter { key, default, unit, form, meaning, .. } = parameter;
     let default = match (default.as_str(), default.strip_prefix("as ")) {
         ("", _) => "required".to_owned(),
         (_, Some(other)) => format!("as `{other}`"),
@@ -14,11 +15,23 @@ fn row(parameter: &Parameter) -> String {
     format!("| `{key}` | {default} | {unit} | {form} | {meaning} |")
 }
 
+/// What an algorithm does not go with.
+fn line(partner: &PartnerInfo) -> String {
+    let PartnerInfo { key, not, refused, why } = partner;
+    let verdict = if *refused { "Not" } else { "In vain" };
+    format!("{verdict} with `{key} = \"{not}\"`: it {why}.")
+}
+
 /// The rows of the table below a heading.
 fn rows<'a>(page: &'a str, heading: &str) -> Vec<&'a str> {
+    below(page, heading).filter(|line| line.starts_with("| `")).collect()
+}
+
+/// What is below a heading, up to the next one.
+fn below<'a>(page: &'a str, heading: &str) -> impl Iterator<Item = &'a str> {
     let heading = format!("### `{heading}`");
-    let below = page.lines().skip_while(|line| *line != heading).skip(1);
-    below.take_while(|line| !line.starts_with('#')).filter(|line| line.starts_with("| `")).collect()
+    let below = page.lines().skip_while(move |line| *line != heading).skip(1);
+    below.take_while(|line| !line.starts_with('#'))
 }
 
 #[test]
@@ -44,6 +57,10 @@ fn the_reference_page_has_every_key_with_its_default() {
             algorithm.parameters.iter().map(row).collect::<Vec<_>>(),
             "{heading}"
         );
+        let partners: Vec<&str> = below(&page, &heading)
+            .filter(|line| line.starts_with("Not with") || line.starts_with("In vain"))
+            .collect();
+        assert_eq!(partners, algorithm.partners.iter().map(line).collect::<Vec<_>>(), "{heading}");
     }
     let headings = page.lines().filter(|line| line.starts_with("### `")).count();
     assert_eq!(headings, all.len() + algorithms().len(), "the page lists something that is not there");

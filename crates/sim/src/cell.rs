@@ -81,11 +81,14 @@ enum Body {
 /// One cell.
 ///
 /// Layers of encryption are counted: sealed is one, each hop nearer to the client adds one, and a
-/// cell is readable where the last one is peeled.
+/// cell is readable where the last one is peeled. There it must be the next one of its layer: where real Tor
+/// would find a wrong digest, a run ends, for none but a bug of ours can have lost, doubled or overtaken it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SimCell {
     id: CircId,
     tag: Option<Tag>,
+    /// How many its layer had sealed with it: what real cells have a running digest for.
+    number: u32,
     stream: Option<StreamId>,
     layers: u8,
     body: Body,
@@ -93,7 +96,7 @@ pub(crate) struct SimCell {
 
 impl SimCell {
     fn link(id: CircId, body: Body) -> Self {
-        SimCell { id, tag: None, stream: None, layers: 0, body }
+        SimCell { id, tag: None, number: 0, stream: None, layers: 0, body }
     }
 }
 
@@ -177,7 +180,7 @@ impl Cell for SimCell {
             Message::Extend(peer, handshake) => Body::Extend(peer, handshake),
             Message::Extended(handshake) => Body::Extended(handshake),
         };
-        SimCell { id, tag, stream, layers: 0, body }
+        SimCell { id, tag, number: 0, stream, layers: 0, body }
     }
     fn into_message(self) -> Option<(Option<StreamId>, Message<Self>)> {
         let message = match self.body {
@@ -200,6 +203,7 @@ impl Cell for SimCell {
     fn seal(&mut self, layer: &mut SimLayer) -> u32 {
         self.layers = 1;
         layer.sealed = layer.sealed.wrapping_add(1);
+        self.number = layer.sealed;
         layer.sealed
     }
     fn wrap(&mut self, _layer: &mut SimLayer) {
@@ -211,6 +215,11 @@ impl Cell for SimCell {
             return None;
         }
         layer.peeled = layer.peeled.wrapping_add(1);
+        assert_eq!(
+            self.number, layer.peeled,
+            "a circuit keeps its cells and their order: every queue on the way is first in, first out, and every hop repeats \
+             what it loses"
+        );
         Some(layer.peeled)
     }
 }
@@ -231,6 +240,45 @@ pub(crate) const TO_CLIENT: Direction = Direction::Backward;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Four cells that are sealed one after the other.
+    fn sealed() -> [SimCell; 4] {
+        let mut layer = SimLayer::default();
+        let id = CircId(NonZeroU32::MIN);
+        std::array::from_fn(|_| {
+            let mut cell = SimCell::relay(id, None, Message::Sendme(None));
+            cell.seal(&mut layer);
+            cell
+        })
+    }
+
+    fn peel(order: &[usize]) -> Vec<Option<u32>> {
+        let (cells, mut layer) = (sealed(), SimLayer::default());
+        order.iter().map(|cell| { cells[*cell] }.peel(&mut layer)).collect()
+    }
+
+    #[test]
+    fn cells_are_peeled_as_they_were_sealed() {
+        assert_eq!(peel(&[0, 1, 2, 3]), [1, 2, 3, 4].map(Some));
+    }
+
+    #[test]
+    #[should_panic(expected = "keeps its cells and their order")]
+    fn a_lost_cell_ends_a_run() {
+        peel(&[0, 2]);
+    }
+
+    #[test]
+    #[should_panic(expected = "keeps its cells and their order")]
+    fn a_doubled_cell_ends_a_run() {
+        peel(&[0, 0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "keeps its cells and their order")]
+    fn cells_in_another_order_end_a_run() {
+        peel(&[0, 2, 1]);
+    }
 
     #[test]
     fn a_descriptor_stays_small() {

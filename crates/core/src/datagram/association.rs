@@ -49,6 +49,10 @@ pub struct DatagramCounters {
     pub repeated: u64,
     /// Questions for FEEDBACK.
     pub probes: u64,
+    /// Cells whose circuit ended before they were acknowledged; some of them have arrived.
+    pub given_up: u64,
+    /// Cells that arrived for circuits which are closed here.
+    pub unwanted: u64,
 }
 
 impl DatagramCounters {
@@ -61,6 +65,8 @@ impl DatagramCounters {
             again: self.again + other.again,
             repeated: self.repeated + other.repeated,
             probes: self.probes + other.probes,
+            given_up: self.given_up + other.given_up,
+            unwanted: self.unwanted + other.unwanted,
         }
     }
 }
@@ -199,11 +205,17 @@ impl<C: Cell> Association<C> {
             self.lanes.insert(circuit, Lane::new(self.config, self.round_trips));
         }
         // What the peer closed while this waited for the kernel is over, and nothing follows a DESTROY.
-        let Some(lane) = self.lanes.get_mut(&circuit).filter(|lane| !lane.closing) else { return };
+        let Some(lane) = self.lanes.get_mut(&circuit).filter(|lane| !lane.closing) else {
+            self.counters.given_up += 1;
+            return;
+        };
         lane.closing = is_last;
         match lane.sender.push(cell, counts) {
             Ok(seq) => self.packer.push(now, Pending::Data(circuit, seq), DATA),
-            Err(violation) => self.failed.push(Note::Failed { id, violation: Some(violation) }),
+            Err(violation) => {
+                self.counters.given_up += 1;
+                self.failed.push(Note::Failed { id, violation: Some(violation) });
+            }
         }
     }
 
@@ -329,8 +341,11 @@ impl<C: Cell> Association<C> {
         let lane = self.lanes.get_mut(&circuit).expect("it was just found or made");
         // Who closed the circuit wants none of them, but the peer may wait for its own DESTROY to arrive.
         let closing = lane.closing;
+        let unwanted = &mut self.counters.unwanted;
         let hand_on = |cell| {
-            if !closing {
+            if closing {
+                *unwanted += 1;
+            } else {
                 cells.push_back(cell);
             }
         };
@@ -465,6 +480,7 @@ impl<C: Cell> Association<C> {
     fn end(&mut self, circuit: u16) -> Option<Lane<C>> {
         let lane = self.lanes.remove(&circuit)?;
         self.early -= lane.receiver.early();
+        self.counters.given_up += lane.sender.len();
         Some(lane)
     }
 

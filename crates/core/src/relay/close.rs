@@ -39,7 +39,9 @@ impl<C: Cell> Relay<C> {
         }
         self.node.set_datagram_timer(channel, None);
         let state = self.node.channels.remove(channel.0 as usize);
-        self.node.closed_datagrams = self.node.closed_datagrams.plus(state.transport.counters());
+        let mut counted = state.transport.counters();
+        counted.given_up += state.transport.unacknowledged();
+        self.node.closed_datagrams = self.node.closed_datagrams.plus(counted);
         self.node.failed.retain(|(other, _)| *other != channel);
         self.node.counters.dropped += state.outbuf.len() as u64;
         self.node.waiting.forget_channel(channel);

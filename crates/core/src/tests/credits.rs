@@ -4,14 +4,15 @@ use super::cell::TestCell;
 use super::host::Side;
 use super::util::{Link, Net};
 use crate::cell::{Cell, CircId, Command, PeerId};
+use crate::circuit::{Circuit, End, Queued};
 use crate::config::Limits;
 use crate::edge_control::{EdgeControlConfig, Ends, VegasConfig, WindowsConfig};
 use crate::hop_control::{
-    AdaptConfig, CreditPath, ExponentialConfig, Feedback, HopControlConfig, Kung94Config, LawConfig,
-    N23Config,
+    self, AdaptConfig, CreditPath, ExponentialConfig, Feedback, HopControl, HopControlConfig, Kung94Config,
+    LawConfig, N23Config, Neighbour, Source,
 };
-use crate::{CircuitIndex, Direction, RelayConfig, Violation};
-use penstock_units::{Bytes, DataRate, Duration, Seed};
+use crate::{ChannelKey, CircuitIndex, Direction, RelayConfig, Violation};
+use penstock_units::{Bytes, DataRate, Duration, Instant, Seed};
 use proptest::prelude::*;
 use std::num::NonZeroU32;
 
@@ -396,6 +397,41 @@ fn a_pool_is_shared_by_what_circuits_move_and_what_waits() {
     assert!(limits[0].is_some_and(|cells| (110..=200).contains(&cells)), "{limits:?}");
 }
 
+/// Of half the pool each circuit of the channel takes a cell for itself, whether it moves anything or not.
+#[test]
+fn idle_circuits_take_a_cell_each_out_of_a_pool() {
+    let n3 = |idle: usize| {
+        let law = LawConfig::Kung94(Kung94Config { pool: 1000 });
+        let mut net = Net::path(3, &credits(adaptive(law), Ends::Suppressed));
+        let circuit = net.build(0, &[1, 2, 3]);
+        (0..idle).for_each(|_| _ = net.build(0, &[1, 2, 3]));
+        net.transfer(0, circuit, 3_000_000, 0);
+        net.drive();
+        let exit = net.circuit_at(0, circuit, 3).expect("the circuit is there");
+        net.nodes[3].relay.edge_queue_limit(exit, Direction::Backward).expect("it has credits").get() - 10
+    };
+    // When the last cells went nothing was left in any queue: (500 − 0 − N) · 1 + 1.
+    assert_eq!([0, 40, 200].map(n3), [500, 460, 300]);
+}
+
+/// What an adaptive N3 grows by, the edge reads, even if nothing else happens to the circuit any more.
+#[test]
+fn an_edge_reads_as_n3_grows_though_the_hop_stands_still() {
+    let mut net = Net::path(3, &credits(exponential(), Ends::Suppressed));
+    net.set_link(2, 3, slow(100));
+    let circuit = net.build(0, &[1, 2, 3]);
+    let transfer = net.transfer(0, circuit, 3_000_000, 0);
+    net.drive_for(Duration::from_secs(3));
+    let exit = net.circuit_at(0, circuit, 3).expect("the circuit is there");
+    let waiting =
+        |net: &Net| net.nodes[3].relay.circuit_queue(exit, Direction::Backward).expect("it is there").get();
+    assert!(waiting(&net) <= 150, "{} cells", waiting(&net));
+    net.stall(transfer, Side::Client, true);
+    net.drive_for(Duration::from_secs(60));
+    let limit = net.nodes[3].relay.edge_queue_limit(exit, Direction::Backward).expect("it has credits");
+    assert_eq!((limit.get(), waiting(&net)), (510, 510));
+}
+
 #[test]
 fn a_relay_whose_next_channel_is_slow_soon_holds_less() {
     let mut net = Net::path(3, &credits(exponential(), Ends::Suppressed));
@@ -479,6 +515,35 @@ fn cheat(cells: impl Fn(CircId) -> Vec<TestCell>) -> Option<(usize, Violation)> 
     assert_eq!(reasons.next(), None);
     assert_eq!(net.at(transfers[0]).is_complete(), reason.is_none());
     reason
+}
+
+/// Credits in a circuit's queue wait behind the cells that may leave, and go past those that may not.
+#[test]
+fn credits_in_the_queue_keep_their_place_while_there_is_credit_for_what_is_before_them() {
+    let n23 = N23Config { credit_path: CreditPath::Circuit, ..constant(1, 1) };
+    let config = HopControlConfig::N23(n23);
+    let mut circuit = Circuit::<TestCell>::new(End::Opening, [config.build(None), config.build(None)]);
+    let lane = circuit.lane_mut(Direction::Backward);
+    let (direction, channel, agreed) = (Direction::Backward, ChannelKey(0), config.offer(false));
+    lane.hop.on_neighbour(Neighbour { side: hop_control::Side::After, direction, channel, agreed });
+    let id = CircId(NonZeroU32::MIN);
+    let cell = || TestCell::malformed(id, Command::Relay);
+    let credit = || TestCell::feedback(id, NOTHING);
+    for cell in [cell(), credit(), cell(), cell(), credit(), credit(), cell()] {
+        lane.push(Queued { cell, source: Source::Here });
+    }
+    // There is credit for two cells: in front of the third stand none but what needs none.
+    let mut left = Vec::new();
+    while lane.may_send() {
+        let command = lane.pop().expect("something may leave").cell.command();
+        if command == Command::Relay {
+            lane.hop.on_sent(Instant::ZERO, Source::Here);
+        }
+        left.push(command);
+    }
+    use Command::{Feedback, Relay};
+    assert_eq!(left, [Relay, Feedback, Relay, Feedback, Feedback]);
+    assert_eq!(lane.queue.len(), 2);
 }
 
 /// Who sends and does not read has credits pile up for it, and soon loses the channel: both ways of credits are bounded.

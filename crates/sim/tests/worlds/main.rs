@@ -10,6 +10,7 @@ mod defenestrator;
 mod determinism;
 mod errands;
 mod links;
+mod matrix;
 mod plain;
 mod random;
 mod stations;

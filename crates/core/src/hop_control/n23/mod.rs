@@ -269,6 +269,15 @@ mod tests {
     }
 
     #[test]
+    fn a_circuit_that_only_waits_says_at_once_that_it_fell() {
+        let mut control = middle(adaptive());
+        let ticked = control.on_tick(T, slow(510, 100));
+        let credit = ticked.feedback.expect("it fell by far, and cells wait for it");
+        assert_eq!((credit.forwarded, credit.allowance), (0, 110));
+        assert!(ticked.again);
+    }
+
+    #[test]
     fn an_idle_circuit_says_nothing_until_it_is_used() {
         let mut control = middle(adaptive());
         assert_eq!(control.on_tick(T, slow(0, 100)), Ticked { feedback: None, again: true });
