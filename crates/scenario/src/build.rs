@@ -152,7 +152,7 @@ pub(crate) fn scenario(root: &Table, variant: Variant) -> Result<Scenario, Mista
     let workloads = workloads(root)?;
     let tcp = tcp(View::section(root, "tcp"));
     let mut nodes = Nodes::default();
-    let consensus = Consensus { n23: View::section(root, "network").flag("consensus_n23") };
+    let consensus = Consensus::of(root);
     let mut relays = nodes.expand(root, "relays", |host, view| {
         let (config, refill_phase) = tor::config(view, consensus)?;
         let bucket = config.bandwidth.map(|bandwidth| bandwidth.rate);

@@ -2,12 +2,13 @@
 
 use crate::build::View;
 use crate::error::Mistake;
-use crate::model::{Change, Scenario, Switch};
+use crate::model::{Change, Host, Path, Scenario, Switch, TorNode};
 use crate::overrides;
 use crate::print;
 use crate::resolve::{Resolved, resolve};
-use crate::tor;
+use crate::tor::{self, Consensus};
 use crate::tree::{Node, Table, Value};
+use penstock_core::config::RelayConfig;
 use penstock_units::Duration;
 
 /// The changes of one variant, in the order of time.
@@ -33,18 +34,23 @@ pub(crate) fn changes(
         overrides::merge(&mut root, &overlay);
         let next = resolve(&root)?.full;
         let before = changes.len();
-        for (relay, model) in scenario.relays.iter().enumerate() {
-            let [was, is] = [&full, &next].map(|full| table(&table(&full["relays"])[&model.host.group]));
-            let path = format!("relays.{}", model.host.group);
-            let view = View { table: is, path: &path };
-            for key in CAN_CHANGE {
-                if print::value(&was[key]) != print::value(&is[key]) {
-                    changes.push(Change { at: last, relay, to: switch(key, view)? });
-                }
+        let consensus = Consensus::of(&next);
+        for (node, section, host) in tors(scenario) {
+            let [was, is] = [&full, &next].map(|full| table(&table(&full[section])[&host.group]));
+            let differs = |key: &&str| print::value(&was[*key]) != print::value(&is[*key]);
+            let mut switches = CAN_CHANGE
+                .iter()
+                .filter(|(keys, _)| keys.iter().any(differs))
+                .map(|(_, switch)| switch)
+                .peekable();
+            if switches.peek().is_some() {
+                let path = format!("{section}.{}", host.group);
+                let (config, _) = tor::config(View { table: is, path: &path }, consensus)?;
+                changes.extend(switches.map(|switch| Change { at: last, node, to: switch(&config) }));
             }
         }
         if changes.len() == before {
-            let message = "this changes nothing; it must set a circuit_policy or throttle that not all of these relays have already";
+            let message = "this changes nothing; it must set what not all of these nodes have already";
             return Err(view.wrong("set", message));
         }
         full = next;
@@ -52,15 +58,23 @@ pub(crate) fn changes(
     Ok(changes)
 }
 
-/// What an operator can change without a restart.
-const CAN_CHANGE: [&str; 2] = ["circuit_policy", "throttle"];
+/// Keys that say one thing, and how a running Tor is told of it.
+type Changeable = (&'static [&'static str], fn(&RelayConfig) -> Switch);
 
-fn switch(key: &str, view: View<'_>) -> Result<Switch, Mistake> {
-    if key == "throttle" {
-        let (throttle, buckets) = tor::throttle(view)?;
-        return Ok(Switch::Throttle(throttle, buckets));
-    }
-    Ok(Switch::CircuitPolicy(tor::circuit_policy(view)?))
+/// What an operator can change without a restart.
+const CAN_CHANGE: [Changeable; 3] = [
+    (&["bandwidth_rate", "bandwidth_burst"], |config| Switch::Bandwidth(config.bandwidth)),
+    (&["circuit_policy"], |config| Switch::CircuitPolicy(config.circuit_policy.clone())),
+    (&["throttle"], |config| Switch::Throttle(config.throttle.clone(), config.client_buckets)),
+];
+
+/// Every node with a Tor, and the section that its table is in.
+fn tors(scenario: &Scenario) -> impl Iterator<Item = (TorNode, &'static str, &Host)> {
+    let relays = scenario.relays.iter().enumerate();
+    let clients = scenario.clients.iter().enumerate().filter(|(_, client)| client.path != Path::Direct);
+    relays
+        .map(|(index, relay)| (TorNode::Relay(index), "relays", &relay.host))
+        .chain(clients.map(|(index, client)| (TorNode::Client(index), "clients", &client.host)))
 }
 
 fn table(node: &Node) -> &Table {
@@ -85,21 +99,25 @@ fn time(view: View<'_>, end: Duration, last: Duration) -> Result<Duration, Mista
     Ok(at)
 }
 
-/// Refuses what no operator of a running relay can change.
+/// Refuses what no operator of a running Tor can change.
 fn refuse_the_rest(overlay: &Table) -> Result<(), Mistake> {
     let can_change = |key: &str| {
         let mut keys = key.split('.');
-        let of_relays = match keys.next() {
-            Some("relay") => true,
-            Some("relays") => keys.next().is_some(),
+        let of_tors = match keys.next() {
+            Some("relay" | "client") => true,
+            Some("relays" | "clients") => keys.next().is_some(),
             _ => false,
         };
-        of_relays && keys.next().is_some_and(|key| CAN_CHANGE.contains(&key))
+        of_tors && keys.next().is_some_and(|key| CAN_CHANGE.iter().any(|(keys, _)| keys.contains(&key)))
     };
     match overrides::leaves(overlay).into_iter().find(|(key, _)| !can_change(key)) {
         None => Ok(()),
         Some((key, node)) => {
-            let message = "this cannot change in a run; only circuit_policy and throttle of [relay] and [relays.NAME] can";
+            let all: Vec<_> = CAN_CHANGE.iter().flat_map(|(keys, _)| *keys).copied().collect();
+            let message = format!(
+                "this cannot change in a run; only {} of [relay], [relays.NAME], [client] and [clients.NAME] can",
+                all.join(", ")
+            );
             Err(Mistake::new(node.at, key, message))
         }
     }

@@ -6,7 +6,7 @@
 
 use crate::drawn::{DrawnRates, Dumbbell, Place};
 use penstock_core::circuit_policy::CircuitPolicyConfig;
-use penstock_core::config::RelayConfig;
+use penstock_core::config::{Bandwidth, RelayConfig};
 use penstock_core::throttle::{ClientBuckets, ThrottleConfig};
 use penstock_units::{Bytes, DataRate, Duration, Rng, math};
 use std::collections::BTreeMap;
@@ -39,20 +39,31 @@ pub struct Scenario {
     pub changes: Vec<Change>,
 }
 
-/// What the operator of a relay changes while it runs.
+/// What the operator of a Tor changes while it runs.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// When, from the beginning of the run; above zero and below its duration.
     pub at: Duration,
-    /// Index of the relay.
-    pub relay: usize,
+    /// Whose.
+    pub node: TorNode,
     /// What it is from then on.
     pub to: Switch,
+}
+
+/// A node with a Tor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TorNode {
+    /// Index of the relay.
+    Relay(usize),
+    /// Index of the client, which has a path.
+    Client(usize),
 }
 
 /// What an operator can change without a restart.
 #[derive(Clone, Debug)]
 pub enum Switch {
+    /// What it may read and write at all; `None` is no limit.
+    Bandwidth(Option<Bandwidth>),
     /// Which circuit of a channel sends next.
     CircuitPolicy(CircuitPolicyConfig),
     /// At what rate each client is served, and from what.

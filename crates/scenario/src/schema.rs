@@ -644,7 +644,7 @@ pub(crate) const CHANGES: Section = Section {
             "set",
             Form::Overrides,
             Required,
-            "what it sets: circuit_policy or throttle of relays, like \"relays.middle.circuit_policy.half_life\"",
+            "what it sets: bandwidth_rate, bandwidth_burst, circuit_policy or throttle of relays and clients, like \"relays.middle.circuit_policy.half_life\"",
         ),
     ]],
 };

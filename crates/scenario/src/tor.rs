@@ -4,6 +4,7 @@ use crate::build::View;
 use crate::error::Mistake;
 use crate::model::Phase;
 use crate::partners;
+use crate::tree::Table;
 use penstock_core::channel_map::ChannelMapConfig;
 use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig, PriorityClass, PriorityFactor};
 use penstock_core::config::{Bandwidth, EdgeQueue, Limits, Refill, RelayConfig};
@@ -31,6 +32,13 @@ use std::num::NonZeroU8;
 pub(crate) struct Consensus {
     /// Who knows N23 uses it.
     pub(crate) n23: bool,
+}
+
+impl Consensus {
+    /// Of a filled-in file.
+    pub(crate) fn of(root: &Table) -> Self {
+        Consensus { n23: View::section(root, "network").flag("consensus_n23") }
+    }
 }
 
 /// The configuration of a relay or an onion proxy.
@@ -128,7 +136,7 @@ fn unknown(kind: &str) -> ! {
     unreachable!("the schema let the kind {kind:?} through")
 }
 
-pub(crate) fn circuit_policy(node: View<'_>) -> Result<CircuitPolicyConfig, Mistake> {
+fn circuit_policy(node: View<'_>) -> Result<CircuitPolicyConfig, Mistake> {
     let path = format!("{}.circuit_policy", node.path);
     let (view, kind) = algorithm(node, "circuit_policy", &path)?;
     Ok(match kind {
@@ -451,7 +459,7 @@ fn adapt(view: View<'_>) -> Result<Option<AdaptConfig>, Mistake> {
 }
 
 /// A throttle, and the buckets of those whom it throttles.
-pub(crate) fn throttle(node: View<'_>) -> Result<(ThrottleConfig, ClientBuckets), Mistake> {
+fn throttle(node: View<'_>) -> Result<(ThrottleConfig, ClientBuckets), Mistake> {
     let path = format!("{}.throttle", node.path);
     let (view, kind) = algorithm(node, "throttle", &path)?;
     let config = match kind {

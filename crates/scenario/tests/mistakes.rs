@@ -77,10 +77,10 @@ mistakes! {
         "x.toml:26: variants.0.nam: this key is unknown; [[variants]] takes name, label, set";
     a_change_of_what_cannot_change_is_refused:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relays.middle.link\" = \"1 MiB/s\" }\n[[variants]]\nname = \"stock\"",
-        "x.toml:27: relays.middle.link: this cannot change in a run; only circuit_policy and throttle of [relay] and [relays.NAME] can";
+        "x.toml:27: relays.middle.link: this cannot change in a run; only bandwidth_rate, bandwidth_burst, circuit_policy, throttle of [relay], [relays.NAME], [client] and [clients.NAME] can";
     a_change_of_the_network_is_refused:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"network.rtt\" = \"1 s\" }\n[[variants]]\nname = \"stock\"",
-        "x.toml:27: network.rtt: this cannot change in a run; only circuit_policy and throttle of [relay] and [relays.NAME] can";
+        "x.toml:27: network.rtt: this cannot change in a run; only bandwidth_rate, bandwidth_burst, circuit_policy, throttle of [relay], [relays.NAME], [client] and [clients.NAME] can";
     a_change_after_the_end_is_refused:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"10 min\"\nset = { \"relay.circuit_policy\" = \"ewma\" }\n[[variants]]\nname = \"stock\"",
         "x.toml:26: changes.0.at: \"10 min\" is not within the run; it must be shorter than run.duration, \"10 min\"";
@@ -89,7 +89,10 @@ mistakes! {
         "x.toml:29: changes.1.at: \"4 s\" is before the change above it; changes must be in the order of time";
     a_change_that_changes_nothing_is_refused:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relay.circuit_policy\" = \"round-robin\" }\n[[variants]]\nname = \"stock\"",
-        "x.toml:27: changes.0.set: this changes nothing; it must set a circuit_policy or throttle that not all of these relays have already";
+        "x.toml:27: changes.0.set: this changes nothing; it must set what not all of these nodes have already";
+    a_change_to_no_rate_below_what_divides_it_is_refused:
+        "[relays.middle]" => "[[changes]]\nat = \"5 s\"\nset = { \"relays.middle.bandwidth_rate\" = \"none\" }\n[relays.middle]\nbandwidth_rate = \"1 MiB/s\"\nthrottle = \"bit-splitting\"",
+        "x.toml:19: relays.middle.throttle.kind: \"bit-splitting\" divides the relay's bandwidth_rate, which is \"none\"; set it too";
     a_change_of_an_unknown_relay_is_refused:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relays.midle.circuit_policy\" = \"ewma\" }\n[[variants]]\nname = \"stock\"",
         "x.toml:27: relays.midle: there is no \"midle\" to override; [relays] has entry, exit, middle";

@@ -9,7 +9,9 @@ use penstock_core::hop_control::{
 use penstock_core::scheduler::{
     GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
 };
-use penstock_scenario::model::{Activity, Amount, Buffer, Path, Phase, Scenario, Span, Switch, Workload};
+use penstock_scenario::model::{
+    Activity, Amount, Buffer, Path, Phase, Scenario, Span, Switch, TorNode, Workload,
+};
 use penstock_scenario::{Document, Point};
 use penstock_units::{Bytes, DataRate, Duration, Seed};
 
@@ -262,7 +264,8 @@ fn changes_follow_each_other_over_what_relays_have() {
         .changes
         .iter()
         .map(|change| {
-            let name = &scenario.relays[change.relay].host.name;
+            let TorNode::Relay(relay) = change.node else { panic!("{change:?}") };
+            let name = &scenario.relays[relay].host.name;
             let (form, ewma) = match &change.to {
                 Switch::CircuitPolicy(CircuitPolicyConfig::EwmaHeap(ewma)) => ("heap", ewma),
                 Switch::CircuitPolicy(CircuitPolicyConfig::EwmaList(ewma)) => ("list", ewma),
@@ -367,6 +370,40 @@ fn throttles_are_what_the_keys_say() {
         buckets(1 << 20, "Connection")
     );
     assert_eq!(changes, [off, all]);
+}
+
+#[test]
+fn rates_of_relays_and_clients_change_with_what_depends_on_them() {
+    let changes = r#"
+        [relays.g]
+        bandwidth_rate = "1 MiB/s"
+        throttle = "bit-splitting"
+        [[changes]]
+        at = "10 s"
+        set = { "relays.g.bandwidth_rate" = "100 KiB/s", "client.bandwidth_rate" = "10 KiB/s", "client.bandwidth_burst" = "20 KiB" }
+        [[changes]]
+        at = "11 s"
+        set = { "relay.bandwidth_rate" = "50 KiB/s", "client.bandwidth_rate" = "none", "client.bandwidth_burst" = "auto" }
+    "#;
+    let scenario = small(changes, &[]);
+    let said: Vec<String> = scenario
+        .changes
+        .iter()
+        .map(|change| {
+            let host = match change.node {
+                TorNode::Relay(relay) => &scenario.relays[relay].host,
+                TorNode::Client(client) => &scenario.clients[client].host,
+            };
+            let Switch::Bandwidth(bandwidth) = &change.to else { panic!("{change:?}") };
+            let said = bandwidth.map(|of| (of.rate.bytes_per_sec() / 1024, of.burst.get() / 1024));
+            format!("{:?} {} {said:?}", change.at, host.name)
+        })
+        .collect();
+    // The relay named g keeps a rate of its own.
+    let first = ["10s g Some((100, 100))", "10s web Some((10, 20))"];
+    let then = ["a", "b", "c"].map(|relay| format!("11s {relay} Some((50, 50))"));
+    let expected = first.map(str::to_owned).into_iter().chain(then).chain(["11s web None".to_owned()]);
+    assert_eq!(said, expected.collect::<Vec<_>>());
 }
 
 #[test]

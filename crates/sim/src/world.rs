@@ -24,7 +24,7 @@ use penstock_core::hop_control::HopOffer;
 use penstock_core::{CircuitIndex, Counters, Event, Relay, StreamKey};
 use penstock_record::tables::Name;
 use penstock_record::{Outcome, Position, RunStats};
-use penstock_scenario::model::{self, Activity, Phase as RefillPhase, Scenario, Switch};
+use penstock_scenario::model::{self, Activity, Phase as RefillPhase, Scenario, Switch, TorNode};
 use penstock_units::{Bytes, Cells, Instant, Seed};
 use std::collections::BTreeMap;
 
@@ -38,8 +38,9 @@ pub(crate) struct World<'a> {
     net: Net,
     /// By rank: the order of their names.
     nodes: Vec<Node>,
-    /// Rank of each relay and server of the scenario.
+    /// Rank of each relay, client and server of the scenario.
     relay_ranks: Vec<Rank>,
+    client_ranks: Vec<Rank>,
     server_ranks: Vec<Rank>,
     workload_names: Vec<Name>,
     /// Where each traced circuit is, by its number.
@@ -115,6 +116,7 @@ impl<'a> World<'a> {
             scenario,
             net,
             relay_ranks: scenario.relays.iter().map(|relay| ranks[relay.host.name.as_str()]).collect(),
+            client_ranks: scenario.clients.iter().map(|client| ranks[client.host.name.as_str()]).collect(),
             server_ranks: scenario.servers.iter().map(|server| ranks[server.host.name.as_str()]).collect(),
             nodes: builders.iter().map(|node| node.build(seed)).collect(),
             workload_names: scenario.workloads.iter().map(|workload| workload.name.as_str().into()).collect(),
@@ -200,7 +202,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// When the operator of a relay changes something next.
+    /// When the operator of a Tor changes something next.
     fn next_change(&self) -> Instant {
         let next = self.scenario.changes.get(self.changed);
         next.map_or(Instant::FAR_FUTURE, |change| Instant::ZERO + change.at)
@@ -209,10 +211,14 @@ impl<'a> World<'a> {
     /// Makes the next change.
     fn change(&mut self) {
         let change = &self.scenario.changes[self.changed];
-        let rank = self.relay_ranks[change.relay];
-        let tor = self.nodes[rank as usize].tor.as_mut().expect("every relay has its Tor");
+        let rank = match change.node {
+            TorNode::Relay(relay) => self.relay_ranks[relay],
+            TorNode::Client(client) => self.client_ranks[client],
+        };
+        let tor = self.nodes[rank as usize].tor.as_mut().expect("who is changed has a Tor");
         let now = self.net.now();
         match change.to.clone() {
+            Switch::Bandwidth(bandwidth) => tor.set_bandwidth(now, bandwidth),
             Switch::CircuitPolicy(policy) => tor.set_circuit_policy(now, policy),
             Switch::Throttle(throttle, buckets) => tor.set_throttle(now, throttle, buckets),
         }

@@ -135,6 +135,8 @@ struct After {
     /// A cell whose way to the last node is timed, and what the last one's took.
     timed: Option<(u64, Instant)>,
     circuit_trip: Option<Duration>,
+    /// The least of these.
+    circuit_base: Option<Duration>,
     /// The window changed then, and this was the last cell sent.
     changed: (Instant, u64),
 }
@@ -242,7 +244,12 @@ impl Marut {
         if after.fresh && through > after.changed.1 && now >= after.changed.0 + pause {
             after.fresh = false;
             after.changed = (now, after.cells.sent);
-            after.window.on_round(beyond, after.cells.sent, after.base);
+            // What a rate carries while the cells are under way that the window counts.
+            let base = match self.config.counts {
+                Counts::Hop => after.base,
+                Counts::Path => after.circuit_base.unwrap_or_default(),
+            };
+            after.window.on_round(beyond, after.cells.sent, base);
         }
         self.after = Some(after);
     }
@@ -289,9 +296,17 @@ impl HopControl for Marut {
                     heard: (0, Instant::ZERO),
                     timed: None,
                     circuit_trip: None,
+                    circuit_base: None,
                     changed: (Instant::ZERO, 0),
                 });
             }
+        }
+    }
+
+    fn set_rate(&mut self, rate: Option<DataRate>) {
+        self.rate = rate;
+        if let Some(after) = &mut self.after {
+            after.window.set_rate(rate);
         }
     }
 
@@ -340,7 +355,9 @@ impl HopControl for Marut {
         let ended = after.ended + u64::try_from(ahead(ended, after.ended)).ok()?;
         after.ended = ended.min(after.cells.sent);
         if let Some((_, at)) = after.timed.take_if(|(cell, _)| *cell <= after.ended) {
-            after.circuit_trip = Some(now.since(at));
+            let trip = now.since(at);
+            after.circuit_trip = Some(trip);
+            after.circuit_base = Some(after.circuit_base.map_or(trip, |base| base.min(trip)));
         }
         // In the count of the hop before: without what was made here, and with what was taken here.
         let ended = after.ended.saturating_sub(after.here);

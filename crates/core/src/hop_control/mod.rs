@@ -197,6 +197,8 @@ pub struct Ticked {
 pub trait HopControl: fmt::Debug + Send {
     /// The channel to the node on one side is open. Before that no RELAY cell crosses it.
     fn on_neighbour(&mut self, neighbour: Neighbour);
+    /// The operator changed the node's own rate; `None` is none.
+    fn set_rate(&mut self, _rate: Option<DataRate>) {}
     /// How many more RELAY cells may leave the circuit's queue now [cell].
     fn credit(&self) -> Cells;
     /// A RELAY cell came from the hop before. On a [`Violation`] the circuit must close.
@@ -341,6 +343,9 @@ macro_rules! each {
 impl HopControl for AnyHopControl {
     fn on_neighbour(&mut self, neighbour: Neighbour) {
         each!(self, control => control.on_neighbour(neighbour));
+    }
+    fn set_rate(&mut self, rate: Option<DataRate>) {
+        each!(self, control => control.set_rate(rate));
     }
     fn credit(&self) -> Cells {
         each!(self, control => control.credit())

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::datagram::Onward;
+use penstock_units::DataRate;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -327,6 +328,35 @@ fn the_window_changes_no_oftener_than_its_interval() {
         windows.push(window(&first));
     }
     assert_eq!(windows, [2, 2, 3, 3, 3, 4, 4, 4, 5]);
+}
+
+/// In mode `e2e` a window counts cells of the whole path, and so does what the rate carries.
+#[test]
+fn the_cap_of_a_window_is_of_the_way_that_it_counts() {
+    // 4980 B in a round trip of the hop, 14,940 in one of the circuit.
+    let rate = DataRate::new(49_800);
+    let capped = |counts: Counts, late: u64| {
+        let config = marut(|config| (config.counts, config.interval) = (counts, ControlInterval::Hop));
+        let (mut first, mut count) = (config.build(rate), 0);
+        let (side, direction, channel) = (Side::After, Direction::Forward, ChannelKey(0));
+        first.on_neighbour(Neighbour { side, direction, channel, agreed: config.offer(false) });
+        for step in 0..60 {
+            let at = AT(1000 * step);
+            (0..3).for_each(|_| _ = first.on_sent(at, Source::Here));
+            count += 3;
+            for _ in 0..3 {
+                first.on_round_trip(at + MS(100), RoundTrip { rtt: MS(100), base: MS(100) });
+            }
+            first.on_feedback(at + MS(100), forwarded(count)).unwrap();
+            first.on_onward(at + MS(late), Onward { congestion: Some(0), ended: Some(count as u32) });
+            first.on_feedback(at + MS(late), forwarded(count)).unwrap();
+        }
+        window(&first)
+    };
+    assert_eq!(
+        [capped(Counts::Hop, 300), capped(Counts::Path, 300), capped(Counts::Path, 500)],
+        [10, 30, 50]
+    );
 }
 
 #[test]

@@ -5,8 +5,9 @@ use crate::cell::{Cell, MAX_PAYLOAD};
 use crate::channel::Buckets;
 use crate::config::{Bandwidth, Refill};
 use crate::edge_control::StreamControl;
+use crate::hop_control::HopControl;
 use crate::kernel::Kernel;
-use crate::keys::{ChannelKey, StreamKey};
+use crate::keys::{ChannelKey, Direction, StreamKey};
 use crate::scheduler::Scheduler;
 use crate::token_bucket::{TokenBucket, quantum};
 use penstock_units::{Bytes, Duration, Instant};
@@ -62,6 +63,11 @@ impl Buckets {
     pub(super) fn refill(&mut self, refill: Refill, now: Instant) {
         self.read.refill(refill, now);
         self.write.refill(refill, now);
+    }
+
+    fn adjust(&mut self, bandwidth: Bandwidth) {
+        self.read.adjust(bandwidth);
+        self.write.adjust(bandwidth);
     }
 }
 
@@ -205,6 +211,28 @@ impl<C: Cell> Node<C> {
 }
 
 impl<C: Cell> Relay<C> {
+    /// The operator chose another rate, or none. What the buckets hold stays, as far as they are deep enough; new ones
+    /// are full. Who waits for a refill goes on to wait for the next one.
+    ///
+    /// The driver asks for [`poll_timeout`](Self::poll_timeout) afterwards, as after any call.
+    ///
+    /// Source: C tor `options_act()` and `token_bucket_rw_adjust()`.
+    pub fn set_bandwidth(&mut self, now: Instant, bandwidth: Option<Bandwidth>) {
+        let node = &mut self.node;
+        node.refill(now);
+        match (bandwidth, &mut node.buckets) {
+            (Some(bandwidth), Some(buckets)) => buckets.adjust(bandwidth),
+            (bandwidth, buckets) => *buckets = bandwidth.map(|bandwidth| Buckets::new(bandwidth, now)),
+        }
+        node.config.bandwidth = bandwidth;
+        let rate = bandwidth.map(|bandwidth| bandwidth.rate);
+        for (_, circuit) in &mut node.circuits {
+            for direction in [Direction::Forward, Direction::Backward] {
+                circuit.lane_mut(direction).hop.set_rate(rate);
+            }
+        }
+    }
+
     /// Wakes those who waited for a refill.
     pub(super) fn on_refill(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         if self.node.waiting.due.is_none_or(|due| due > now) {

@@ -246,3 +246,27 @@ fn the_threshold_counts_what_clients_send() {
     let rate = (net.at(upload).upload.received - before) / 7 / 1024;
     assert!((100..250).contains(&rate), "{rate} KiB/s");
 }
+
+/// An operator sets another rate, none, and one again: all connections and circuits stay.
+#[test]
+fn a_rate_changed_at_run_time_keeps_connections_and_applies_from_then_on() {
+    let slow = Bandwidth { rate: DataRate::kib(50), burst: Bytes::kib(50) };
+    let fast = Bandwidth { rate: DataRate::kib(200), burst: Bytes::kib(200) };
+    let mut net = path(RelayConfig { bandwidth: Some(slow), ..RelayConfig::default() });
+    let circuit = net.build(0, &[1, 2, 3]);
+    let transfer = net.transfer(0, circuit, 500_000_000, 0);
+    let mut phase = |bandwidth: Option<Bandwidth>| {
+        net.call(1, |relay, now, _| relay.set_bandwidth(now, bandwidth));
+        // What waits for the last rate does so no longer than for a refill.
+        net.drive_for(Duration::from_secs(5));
+        let before = net.at(transfer).download.received;
+        net.drive_for(Duration::from_secs(20));
+        (net.at(transfer).download.received - before) / 20 / 1024
+    };
+    let rates = [Some(slow), Some(fast), None, Some(slow)].map(&mut phase);
+    let [first, second, free, back] = rates;
+    assert!((45..50).contains(&first) && (45..50).contains(&back), "{rates:?} KiB/s");
+    assert!((180..200).contains(&second), "{rates:?} KiB/s");
+    assert!(free > 1000, "{rates:?} KiB/s");
+    assert_eq!(net.nodes[1].relay.population(), [2, 1, 0]);
+}

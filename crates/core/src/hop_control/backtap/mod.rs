@@ -101,6 +101,13 @@ impl HopControl for BackTap {
         }
     }
 
+    fn set_rate(&mut self, rate: Option<DataRate>) {
+        self.rate = rate;
+        if let Some(after) = &mut self.after {
+            after.window.set_rate(rate);
+        }
+    }
+
     fn credit(&self) -> Cells {
         let left = |after: After| after.window.get().saturating_sub(after.cells.cells());
         Cells::new(self.after.map_or(u64::MAX, left))

@@ -84,6 +84,11 @@ impl Window {
         Window { config, rate: rate.filter(|_| config.cap), cwnd, doubled_at: config.slow_start.map(|_| 0) }
     }
 
+    /// The node's own rate is another one: the next round heeds it.
+    pub(in super::super) fn set_rate(&mut self, rate: Option<DataRate>) {
+        self.rate = rate.filter(|_| self.config.cap);
+    }
+
     /// [cell].
     pub(in super::super) fn get(&self) -> u64 {
         self.cwnd
@@ -157,11 +162,22 @@ mod tests {
 
     #[test]
     fn the_cap_is_what_the_node_carries_in_a_base_round_trip() {
-        let mut window = Window::new(WindowConfig::default(), DataRate::new(49_800));
-        (0..20).for_each(|_| window.on_round(0.0, 0, MILLIS(50)));
-        assert_eq!(window.get(), 5);
+        let (slow, fast) = (DataRate::new(49_800), DataRate::new(99_600));
+        let mut window = Window::new(WindowConfig::default(), slow);
+        let grown = |window: &mut Window| {
+            (0..20).for_each(|_| window.on_round(0.0, 0, MILLIS(50)));
+            window.get()
+        };
+        assert_eq!(grown(&mut window), 5);
+        window.set_rate(fast);
+        assert_eq!(grown(&mut window), 10);
+        window.set_rate(None);
+        assert_eq!(grown(&mut window), 30);
+        window.set_rate(slow);
         window.on_round(0.0, 0, MILLIS(1));
         assert_eq!(window.get(), 1);
+        let uncapped = WindowConfig { cap: false, ..WindowConfig::default() };
+        assert_eq!(grown(&mut Window::new(uncapped, slow)), 22);
     }
 
     #[test]
