@@ -212,7 +212,7 @@ fn run(view: View<'_>, workloads: &[Workload], clients: &[Client]) -> Result<Run
                 let message = format!("{:?} holds circuits and downloads nothing", stop.text("workload"));
                 return Err(stop.wrong("workload", message));
             }
-            if clients.iter().all(|client| client.workload != workload) {
+            if clients.iter().all(|client| !client.workloads.contains(&workload)) {
                 let message = format!("no client has the workload {:?}", stop.text("workload"));
                 return Err(stop.wrong("workload", message));
             }
@@ -466,20 +466,47 @@ const MOST_HOPS: usize = 8;
 impl Lookup<'_> {
     fn client(&self, host: Host, view: View<'_>) -> Result<Client, Mistake> {
         let (config, refill_phase) = tor::config(view, self.consensus)?;
-        let workload = find_workload(self.workloads, view.text("workload"))
-            .map_err(|message| view.wrong("workload", message))?;
+        let (workloads, isolate) = (self.client_workloads(view)?, view.flag("isolate_workloads"));
         let hops = view.whole("hops") as usize;
         let path = self.path(&view.texts("path"), hops).map_err(|message| view.wrong("path", message))?;
-        let does = &self.workloads[workload];
-        if path == Path::Direct && (does.circuits > 1 || matches!(does.does, Activity::Hold(_))) {
+        let does = || workloads.iter().map(|workload| &self.workloads[*workload]);
+        let about_circuits = |does: &&Workload| does.circuits > 1 || matches!(does.does, Activity::Hold(_));
+        if path == Path::Direct && workloads.len() > 1 {
+            let message =
+                "a client without Tor downloads one file at a time; it must have a path, or one workload";
+            return Err(view.wrong("path", message));
+        }
+        if path == Path::Direct
+            && let Some(own) = does().find(about_circuits)
+        {
             let message = format!(
                 "a client without Tor has no circuits, and {:?} is about circuits; it must have a path, or a workload of downloads, one at a time",
-                does.name
+                own.name
             );
             return Err(view.wrong("path", message));
         }
+        if workloads.len() > 1
+            && !isolate
+            && let Some(own) = does().find(|does| about_circuits(does) || does.fresh_circuit)
+        {
+            let message = format!(
+                "{:?} has circuits of its own, where several workloads share one; set isolate_workloads = true",
+                own.name
+            );
+            return Err(view.wrong("workload", message));
+        }
         let servers = self.servers(&view.texts("server")).map_err(|message| view.wrong("server", message))?;
-        Ok(Client { host, config, refill_phase, workload, path, servers })
+        Ok(Client { host, config, refill_phase, workloads, isolate, path, servers })
+    }
+
+    fn client_workloads(&self, view: View<'_>) -> Result<Vec<usize>, Mistake> {
+        let find =
+            |name| find_workload(self.workloads, name).map_err(|message| view.wrong("workload", message));
+        let workloads: Vec<_> = view.texts("workload").into_iter().map(find).collect::<Result<_, _>>()?;
+        if workloads.is_empty() {
+            return Err(view.wrong("workload", "the list is empty; it must be a workload, or several"));
+        }
+        Ok(workloads)
     }
 
     fn path(&self, names: &[&str], hops: usize) -> Result<Path, String> {

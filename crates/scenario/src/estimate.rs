@@ -48,20 +48,22 @@ pub(crate) fn estimate(scenario: &Scenario) -> Estimate {
     let of_weighted: f64 = shares.iter().enumerate().map(|(relay, weight)| weight * share(relay)).sum();
     let (mut rates, mut cell_hop_rate) = (vec![0.0; scenario.workloads.len()], 0.0);
     for client in &scenario.clients {
-        let workload = &scenario.workloads[client.workload];
         let rtt = base_rtt(scenario, client).as_secs_f64();
-        let Activity::Download(size) = workload.does else { continue };
-        // As if each circuit were a client of its own.
-        let (size, circuits) = (size.mean().get() as f64, f64::from(workload.circuits));
-        let of_relays = match &client.path {
-            Path::Fixed(path) => path.iter().map(|relay| share(*relay)).fold(f64::INFINITY, f64::min),
-            Path::Weighted { .. } => of_weighted,
-            Path::Direct => f64::INFINITY,
-        };
-        let rate = rate(scenario, client, of_relays, rtt);
-        let cycle = 2.0 * rtt + size / rate + workload.pause.mean().as_secs_f64();
-        rates[client.workload] += circuits / cycle;
-        cell_hop_rate += circuits * size / PAYLOAD / cycle * (hops(client) + 1) as f64;
+        for index in &client.workloads {
+            let workload = &scenario.workloads[*index];
+            let Activity::Download(size) = workload.does else { continue };
+            // As if each circuit were a client of its own.
+            let (size, circuits) = (size.mean().get() as f64, f64::from(workload.circuits));
+            let of_relays = match &client.path {
+                Path::Fixed(path) => path.iter().map(|relay| share(*relay)).fold(f64::INFINITY, f64::min),
+                Path::Weighted { .. } => of_weighted,
+                Path::Direct => f64::INFINITY,
+            };
+            let rate = rate(scenario, client, of_relays, rtt);
+            let cycle = 2.0 * rtt + size / rate + workload.pause.mean().as_secs_f64();
+            rates[*index] += circuits / cycle;
+            cell_hop_rate += circuits * size / PAYLOAD / cycle * (hops(client) + 1) as f64;
+        }
     }
     let longest = scenario.run.duration.as_secs_f64();
     let simulated = match scenario.run.stop {

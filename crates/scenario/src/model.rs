@@ -303,13 +303,22 @@ pub struct Client {
     pub config: RelayConfig,
     /// When its buckets are refilled first.
     pub refill_phase: Phase,
-    /// Index of what it does.
-    pub workload: usize,
+    /// Indices of what it does, all of it at once; never empty.
+    pub workloads: Vec<usize>,
+    /// Each of several workloads has circuits of its own, instead of all sharing one.
+    pub isolate: bool,
     /// Through which relays.
     pub path: Path,
     /// Indices of the servers it downloads from, one drawn for each download; never empty. Shared:
     /// thousands of clients may use thousands of servers.
     pub servers: Arc<[usize]>,
+}
+
+impl Client {
+    /// Whether streams of several workloads share the client's only circuit.
+    pub fn shares_circuit(&self) -> bool {
+        self.workloads.len() > 1 && !self.isolate
+    }
 }
 
 /// Through which relays a client's circuits go, if any.

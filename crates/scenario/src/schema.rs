@@ -553,7 +553,20 @@ pub(crate) const CLIENTS: Section = Section {
         TOR,
         PATH,
         COUNT,
-        &[key("workload", Form::Text, Required, "what it does: the NAME of a [workloads.NAME]")],
+        &[
+            key(
+                "workload",
+                Form::Texts,
+                Required,
+                "what it does: the NAME of a [workloads.NAME], or several names for all of them at once, whose streams share its circuit",
+            ),
+            key(
+                "isolate_workloads",
+                Form::Flag,
+                Default("false"),
+                "each of several workloads has circuits of its own (torrc SocksPort, its isolation flags)",
+            ),
+        ],
     ],
 };
 const PATH: &[Key] = &[

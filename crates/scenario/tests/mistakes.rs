@@ -93,6 +93,15 @@ mistakes! {
     a_change_to_no_rate_below_what_divides_it_is_refused:
         "[relays.middle]" => "[[changes]]\nat = \"5 s\"\nset = { \"relays.middle.bandwidth_rate\" = \"none\" }\n[relays.middle]\nbandwidth_rate = \"1 MiB/s\"\nthrottle = \"bit-splitting\"",
         "x.toml:19: relays.middle.throttle.kind: \"bit-splitting\" divides the relay's bandwidth_rate, which is \"none\"; set it too";
+    a_client_that_does_nothing_is_refused:
+        "workload = \"web\"\npath" => "workload = []\npath",
+        "x.toml:22: clients.web.workload: the list is empty; it must be a workload, or several";
+    a_shared_circuit_cannot_be_fresh_for_each_download:
+        "[clients.web]\nworkload = \"web\"" => "[workloads.bulk]\nsize = \"5 MiB\"\nfresh_circuit = true\n[clients.web]\nworkload = [\"web\", \"bulk\"]",
+        "x.toml:25: clients.web.workload: \"bulk\" has circuits of its own, where several workloads share one; set isolate_workloads = true";
+    a_client_without_tor_does_one_thing_at_a_time:
+        "workload = \"web\"\npath = [\"entry\", \"middle\", \"exit\"]" => "workload = [\"web\", \"web\"]\npath = []",
+        "x.toml:23: clients.web.path: a client without Tor downloads one file at a time; it must have a path, or one workload";
     a_change_of_an_unknown_relay_is_refused:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relays.midle.circuit_policy\" = \"ewma\" }\n[[variants]]\nname = \"stock\"",
         "x.toml:27: relays.midle: there is no \"midle\" to override; [relays] has entry, exit, middle";

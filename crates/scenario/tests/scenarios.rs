@@ -808,7 +808,7 @@ fn the_larger_network_is_figure_11() {
         let scenario = document.scenario(&variant.name).unwrap();
         let count = |workload: &str| {
             let of = scenario.workloads.iter().position(|each| each.name == workload).unwrap();
-            scenario.clients.iter().filter(|client| client.workload == of).count()
+            scenario.clients.iter().filter(|client| client.workloads.contains(&of)).count()
         };
         assert_eq!((scenario.relays.len(), count("web"), count("bulk")), (20, 190, 10));
         let slow = DataRate::kib(128);

@@ -8,20 +8,23 @@ use penstock_core::{CircuitIndex, StreamKey};
 use penstock_scenario::model;
 use penstock_units::{Bytes, Duration, Instant, Rng, Seed};
 
-/// One client of the run, or one errand of a client that uses several circuits at once.
+/// One client of the run, or one errand of a client that does several things at once.
 #[derive(Debug)]
 pub(crate) struct Client {
     /// Its index in the scenario.
     pub(crate) index: usize,
+    /// Index of what it does.
+    pub(crate) workload: usize,
+    /// The errand of the same client whose circuit it uses: itself, or the first if all share one.
+    pub(crate) home: u32,
+    /// Of an errand that is its own home.
     pub(crate) circuit: Option<Circuit>,
     pub(crate) phase: Phase,
     /// Tells a timer from one of an earlier phase.
     pub(crate) episode: u32,
     pub(crate) chance: Chance,
-    /// Streams opened so far on the present circuit.
-    pub(crate) streams: u64,
-    /// The run's number of the last circuit.
-    number: u32,
+    /// The run's number of the circuit that the present or last download used.
+    pub(crate) number: u32,
 }
 
 /// The circuit a client uses.
@@ -32,6 +35,9 @@ pub(crate) struct Circuit {
     /// Its relays, from the entry to the exit.
     pub(crate) relays: Vec<Rank>,
     pub(crate) begun: Instant,
+    pub(crate) is_built: bool,
+    /// Streams opened on it so far.
+    pub(crate) streams: u64,
 }
 
 /// What a client is about.
@@ -68,14 +74,31 @@ pub(crate) struct Chance {
 }
 
 impl Client {
+    /// All that a client does at once, in the order of its workloads.
+    pub(crate) fn all(index: usize, scenario: &model::Scenario, seed: Seed) -> Vec<Self> {
+        let client = &scenario.clients[index];
+        let circuits = |workload: &usize| scenario.workloads[*workload].circuits;
+        let each = client.workloads.iter().flat_map(|workload| (0..circuits(workload)).map(|_| *workload));
+        let shares = client.shares_circuit();
+        (0..)
+            .zip(each)
+            .map(|(errand, workload)| {
+                let home = if shares { 0 } else { errand };
+                Client { workload, home, ..Client::new(index, &client.host.name, errand, seed) }
+            })
+            .collect()
+    }
+
     /// The `errand`-th of client `name`: the first one draws as if there were no other.
-    pub(crate) fn new(index: usize, name: &str, errand: u32, seed: Seed) -> Self {
+    fn new(index: usize, name: &str, errand: u32, seed: Seed) -> Self {
         let stream = |purpose: &str| match errand {
             0 => seed.stream(&format!("{name}/{purpose}")),
             _ => seed.stream(&format!("{name}/{errand}/{purpose}")),
         };
         Client {
             index,
+            workload: 0,
+            home: errand,
             circuit: None,
             phase: Phase::Pausing,
             episode: 0,
@@ -85,16 +108,11 @@ impl Client {
                 server: stream("server"),
                 path: stream("path"),
             },
-            streams: 0,
             number: 0,
         }
     }
 
-    /// The client begins a circuit.
-    pub(crate) fn use_circuit(&mut self, circuit: Circuit, phase: Phase) {
-        self.number = circuit.number;
-        self.circuit = Some(circuit);
-        self.streams = 0;
+    pub(crate) fn enter(&mut self, phase: Phase) {
         self.phase = phase;
         self.episode += 1;
     }
@@ -123,11 +141,6 @@ impl Client {
 
     pub(crate) fn draw_path(&mut self, client: &model::Client, relays: &[model::Relay]) -> Vec<usize> {
         client.path.draw(relays, &mut self.chance.path)
-    }
-
-    /// The run's number of the circuit that the present or last download used.
-    pub(crate) fn circuit_number(&self) -> u32 {
-        self.number
     }
 
     /// The download on this stream, if that is what the client is about.

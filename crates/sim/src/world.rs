@@ -81,7 +81,7 @@ struct Node {
 #[derive(Debug)]
 enum Role {
     Relay,
-    /// What it does on each of its circuits at once; never empty.
+    /// What it does at once; never empty.
     Client(Vec<Client>),
     Server,
 }
@@ -98,9 +98,7 @@ impl<'a> World<'a> {
     pub(crate) fn new(scenario: &'a Scenario, seed: Seed) -> Self {
         let mut builders: Vec<Builder<'a>> = Vec::new();
         builders.extend(scenario.relays.iter().map(Builder::Relay));
-        builders.extend(scenario.clients.iter().enumerate().map(|(index, client)| {
-            Builder::Client(index, client, scenario.workloads[client.workload].circuits)
-        }));
+        builders.extend((0..scenario.clients.len()).map(|index| Builder::Client(index, scenario)));
         builders.extend(scenario.servers.iter().map(Builder::Server));
         // The rank is the order of names: independent of how the scenario lists its nodes.
         builders.sort_by(|one, other| one.host().name.cmp(&other.host().name));
@@ -143,7 +141,7 @@ impl<'a> World<'a> {
         for rank in 0..self.nodes.len() as Rank {
             if let Role::Client(errands) = &mut self.nodes[rank as usize].role {
                 for (errand, client) in (0..).zip(errands) {
-                    let workload = &scenario.workloads[scenario.clients[client.index].workload];
+                    let workload = &scenario.workloads[client.workload];
                     let at = Instant::ZERO + client.draw_start(workload);
                     self.net.set_timer(rank, at, Due::Client(errand, 0));
                 }
@@ -476,21 +474,45 @@ impl World<'_> {
     /// A pause is over: downloads or holds, over a circuit that may still have to be built.
     fn begin(&mut self, rank: Rank, errand: u32) {
         let without_tor = self.nodes[rank as usize].tor.is_none();
-        if without_tor || self.client(rank, errand).is_some_and(|client| client.circuit.is_some()) {
+        let Some(home) = self.client(rank, errand).map(|client| client.home) else { return };
+        let circuit = self.client(rank, home).and_then(|home| home.circuit.as_ref());
+        let is_built = circuit.map(|circuit| circuit.is_built);
+        if without_tor || is_built == Some(true) {
             self.download(rank, errand);
             return;
+        }
+        if is_built.is_none() {
+            self.build(rank, home);
         }
         let now = self.net.now();
         let scenario = self.scenario;
         let Some(client) = self.client(rank, errand) else { return };
+        match scenario.workloads[client.workload].does {
+            Activity::Download(_) => client.enter(Phase::Building),
+            Activity::Hold(hold) => {
+                client.enter(Phase::Holding);
+                let (until, episode) = (now + client.draw_hold(hold), client.episode);
+                self.net.set_timer(rank, until, Due::Client(errand, episode));
+            }
+        }
+    }
+
+    /// Begins the circuit of an errand, and of all whose home it is.
+    fn build(&mut self, rank: Rank, errand: u32) {
+        let now = self.net.now();
+        let scenario = self.scenario;
+        let Some(client) = self.client(rank, errand) else { return };
+        let workload = client.workload;
         let model = &scenario.clients[client.index];
         let path = client.draw_path(model, &scenario.relays);
         let relays: Vec<Rank> = path.iter().map(|relay| self.relay_ranks[*relay]).collect();
         let names: Vec<Name> = relays.iter().map(|rank| self.nodes[*rank as usize].name.clone()).collect();
         let name = self.nodes[rank as usize].name.clone();
         let number = self.observer.circuit_begun(now, rank, name.clone(), &names);
-        if scenario.trace.workloads.contains(&model.workload) {
-            let workload = self.workload_names[model.workload].clone();
+        let shared = model.workloads.iter().filter(|_| model.shares_circuit());
+        if shared.chain([&workload]).any(|each| scenario.trace.workloads.contains(each)) {
+            // One that several share goes by the first of them.
+            let workload = self.workload_names[workload].clone();
             let nodes: Vec<Rank> = std::iter::once(rank).chain(relays.iter().copied()).collect();
             let places = vec![None; nodes.len()];
             self.net.tracker.trace(number, workload.clone(), nodes);
@@ -505,16 +527,17 @@ impl World<'_> {
         let index = tor.open_circuit(now, PeerId(relays[0]), rest, controlled);
         let own = SimHandshake { circuit: number, hop: 0, congestion: Negotiation::Nothing };
         self.place(rank, index, own);
-        let Some(client) = self.client(rank, errand) else { return };
-        let circuit = Circuit { index, number, relays, begun: now };
-        match scenario.workloads[model.workload].does {
-            Activity::Download(_) => client.use_circuit(circuit, Phase::Building),
-            Activity::Hold(hold) => {
-                client.use_circuit(circuit, Phase::Holding);
-                let (until, episode) = (now + client.draw_hold(hold), client.episode);
-                self.net.set_timer(rank, until, Due::Client(errand, episode));
-            }
+        let circuit = Circuit { index, number, relays, begun: now, is_built: false, streams: 0 };
+        if let Some(client) = self.client(rank, errand) {
+            client.circuit = Some(circuit);
         }
+    }
+
+    /// The errands that use the circuit of one of them and wait for it.
+    fn waiting(&self, rank: Rank, home: u32) -> Vec<u32> {
+        let Role::Client(errands) = &self.nodes[rank as usize].role else { return Vec::new() };
+        let waits = |client: &Client| client.home == home && matches!(client.phase, Phase::Building);
+        (0..).zip(errands).filter(|(_, client)| waits(client)).map(|(errand, _)| errand).collect()
     }
 
     /// A hold is over: closes its circuit, and the connection that it was on.
@@ -551,16 +574,20 @@ impl World<'_> {
     fn on_circuit_built(&mut self, rank: Rank, circuit: CircuitIndex) {
         let now = self.net.now();
         let Some(errand) = self.errand_with(rank, circuit) else { return };
-        let Some(circuit) = self.client(rank, errand).and_then(|client| client.circuit.clone()) else {
+        let Some(circuit) = self.client(rank, errand).and_then(|client| client.circuit.as_mut()) else {
             return;
         };
+        circuit.is_built = true;
+        let circuit = circuit.clone();
         for (hop, relay) in circuit.relays.iter().enumerate() {
             let position = position(hop + 1, circuit.relays.len() + 1);
             let place = POSITIONS.iter().position(|known| *known == position).expect("no relay is a client");
             self.nodes[*relay as usize].served[place] += 1;
         }
         self.observer.circuit_built(&circuit, now);
-        self.download(rank, errand);
+        for errand in self.waiting(rank, errand) {
+            self.download(rank, errand);
+        }
     }
 
     /// Nothing for a client that holds its circuit.
@@ -569,16 +596,21 @@ impl World<'_> {
         let scenario = self.scenario;
         let node = &mut self.nodes[rank as usize];
         let Role::Client(errands) = &mut node.role else { return };
+        let (index, home) = (errands[errand as usize].workload, errands[errand as usize].home);
+        let workload = &scenario.workloads[index];
+        let Activity::Download(size) = workload.does else { return };
+        let circuit = errands[home as usize].circuit.as_mut().map(|circuit| {
+            circuit.streams += 1;
+            (circuit.index, circuit.number, circuit.streams)
+        });
         let client = &mut errands[errand as usize];
         let model = &scenario.clients[client.index];
-        let workload = &scenario.workloads[model.workload];
-        let Activity::Download(size) = workload.does else { return };
         let size = client.draw_size(size);
         let server = self.server_ranks[client.draw_server(model)];
-        let stream = match (&mut node.tor, &client.circuit) {
-            (Some(tor), Some(circuit)) => {
+        let stream = match (&mut node.tor, circuit) {
+            (Some(tor), Some((circuit, ..))) => {
                 let mut kernel = HostKernel::new(&mut self.net, rank);
-                let opened = tor.open_stream(now, circuit.index, server, &mut kernel);
+                let opened = tor.open_stream(now, circuit, server, &mut kernel);
                 let stream = opened.expect("a client downloads over a built circuit");
                 // The application speaks when its stream is there, or says at once what it will say.
                 let optimistic = model.config.optimistic_data;
@@ -596,16 +628,16 @@ impl World<'_> {
                 PLAIN
             }
         };
-        client.streams += 1;
-        client.episode += 1;
-        client.phase = Phase::Downloading(Download {
+        let (circuit_number, number) = circuit.map_or((0, 0), |(_, circuit, stream)| (circuit, stream));
+        client.number = circuit_number;
+        client.enter(Phase::Downloading(Download {
             stream,
-            number: client.streams,
+            number,
             size,
             request: workload.request,
             start: now,
             connected: None,
-        });
+        }));
         if let Some(timeout) = workload.timeout {
             let episode = client.episode;
             self.net.set_timer(rank, now + timeout, Due::Client(errand, episode));
@@ -656,9 +688,8 @@ impl World<'_> {
         }
         let Some(errand) = self.errand_with(rank, circuit) else { return };
         let Some(client) = self.client(rank, errand) else { return };
-        let building = matches!(client.phase, Phase::Building);
         client.circuit = None;
-        if building {
+        for errand in self.waiting(rank, errand) {
             self.pause(rank, errand);
         }
     }
@@ -686,7 +717,7 @@ impl World<'_> {
         let node = &mut self.nodes[rank as usize];
         let Role::Client(errands) = &mut node.role else { return };
         let client = &mut errands[errand as usize];
-        let index = scenario.clients[client.index].workload;
+        let index = client.workload;
         let Phase::Downloading(download) = std::mem::replace(&mut client.phase, Phase::Pausing) else {
             return;
         };
@@ -711,7 +742,7 @@ impl World<'_> {
         let now = self.net.now();
         let scenario = self.scenario;
         let Some(client) = self.client(rank, errand) else { return };
-        let pause = client.draw_pause(&scenario.workloads[scenario.clients[client.index].workload]);
+        let pause = client.draw_pause(&scenario.workloads[client.workload]);
         client.phase = Phase::Pausing;
         client.episode += 1;
         let episode = client.episode;
@@ -730,8 +761,8 @@ impl World<'_> {
         let app = app.unwrap_or_else(|| App::new(0, download.size.get()));
         let ending = Ending {
             client: node.name.clone(),
-            workload: self.workload_names[self.scenario.clients[client.index].workload].clone(),
-            circuit: node.tor.as_ref().map(|_| client.circuit_number()),
+            workload: self.workload_names[client.workload].clone(),
+            circuit: node.tor.as_ref().map(|_| client.number),
             connected: app.connected,
             received: app.received,
             first_byte: app.first_byte,
@@ -806,7 +837,7 @@ impl World<'_> {
         let trace = &self.scenario.trace;
         for (rank, node) in self.nodes.iter().enumerate() {
             if let (Role::Client(errands), None) = (&node.role, &node.tor)
-                && trace.workloads.contains(&self.scenario.clients[errands[0].index].workload)
+                && trace.workloads.contains(&errands[0].workload)
             {
                 self.traced_plain.push(rank as Rank);
             }
@@ -818,7 +849,7 @@ impl World<'_> {
         for rank in &self.traced_plain {
             let node = &self.nodes[*rank as usize];
             let Role::Client(errands) = &node.role else { continue };
-            let workload = self.scenario.clients[errands[0].index].workload;
+            let workload = errands[0].workload;
             if let Some(info) = self.net.plain_server(*rank) {
                 self.observer.circuit(CircuitSample {
                     circuit: None,
@@ -884,8 +915,8 @@ impl Node {
 /// A node of the scenario, to be built.
 enum Builder<'a> {
     Relay(&'a model::Relay),
-    /// With its index, and how many circuits it uses at once.
-    Client(usize, &'a model::Client, u32),
+    /// By its index.
+    Client(usize, &'a Scenario),
     Server(&'a model::Server),
 }
 
@@ -893,7 +924,7 @@ impl<'a> Builder<'a> {
     fn host(&self) -> &'a model::Host {
         match self {
             Builder::Relay(relay) => &relay.host,
-            Builder::Client(_, client, _) => &client.host,
+            Builder::Client(index, scenario) => &scenario.clients[*index].host,
             Builder::Server(server) => &server.host,
         }
     }
@@ -908,9 +939,9 @@ impl<'a> Builder<'a> {
         };
         let (role, tor) = match self {
             Builder::Relay(relay) => (Role::Relay, Some(tor(&relay.config, relay.refill_phase))),
-            Builder::Client(index, client, circuits) => {
-                let errands = (0..*circuits).map(|errand| Client::new(*index, name, errand, seed));
-                let role = Role::Client(errands.collect());
+            Builder::Client(index, scenario) => {
+                let client = &scenario.clients[*index];
+                let role = Role::Client(Client::all(*index, scenario, seed));
                 let has_tor = client.path != model::Path::Direct;
                 (role, has_tor.then(|| tor(&client.config, client.refill_phase)))
             }

@@ -65,3 +65,55 @@ fn several_circuits_download_at_once_and_share_a_channel_or_not() {
         assert_eq!(circuits.len(), 4, "{map}: each has downloads of its own");
     }
 }
+
+/// One client that browses and downloads in bulk.
+fn both(isolate: bool) -> Lab {
+    Lab::path()
+        .with("[clients.both]\nworkload = [\"web\", \"bulk\"]\n")
+        .set("clients.both.isolate_workloads", if isolate { "true" } else { "false" })
+        .set("clients.web.workload", "rest")
+        .set("clients.bulk.workload", "rest")
+        .with("[workloads.rest]\nsize = \"1 B\"\nstart = \"1 h\"\n")
+}
+
+#[test]
+fn several_workloads_share_a_circuit_or_have_one_each() {
+    let started = |isolate: bool| {
+        let outcome = both(isolate).run(1);
+        assert_conserved(&outcome);
+        let circuits = outcome.tables.paths.len();
+        let [web, bulk] = ["web", "bulk"].map(|workload| {
+            let rows = complete(&outcome, "both").into_iter().filter(|row| &*row.workload == workload);
+            rows.map(|row| (row.circuit, row.stream, row.bytes, row.start_s)).collect::<Vec<_>>()
+        });
+        assert!(web.len() > 5 && bulk.len() > 3, "{} and {}", web.len(), bulk.len());
+        let mut streams: Vec<_> = web.iter().chain(&bulk).map(|row| (row.0, row.1)).collect();
+        streams.sort_unstable();
+        let of_first = streams.iter().filter(|stream| stream.0 == streams[0].0).count();
+        // Numbered on their circuit, none twice.
+        streams.dedup();
+        assert_eq!(streams.len(), web.len() + bulk.len());
+        assert_eq!(of_first == streams.len(), !isolate, "{streams:?}");
+        (circuits, [web[0].3, bulk[0].3], web[0].2)
+    };
+    let (together, apart) = (started(false), started(true));
+    assert_eq!([together.0, apart.0], [1, 2]);
+    assert_eq!(together.2, apart.2, "they draw the same sizes");
+    // Who begins second finds the circuit there, instead of building one.
+    assert!(
+        together.1.iter().zip(apart.1).filter(|(one, other)| **one < *other).count() == 1,
+        "{together:?} {apart:?}"
+    );
+}
+
+/// Both wait for it if it is not built; and it is built again when it has gone.
+#[test]
+fn a_shared_circuit_is_built_for_whoever_begins_first() {
+    let lab = both(false).set("workloads.web.start", "1 s").set("workloads.bulk.start", "1 s");
+    let outcome = lab.set("client.bandwidth_rate", "20 KiB/s").run(1);
+    assert_conserved(&outcome);
+    let first: Vec<_> = outcome.tables.transfers.iter().filter(|row| row.stream <= Some(2)).collect();
+    assert_eq!(first.len(), 2);
+    assert_eq!(first[0].start_s, first[1].start_s, "at once, when it is built");
+    assert_eq!(outcome.tables.paths.len(), 1);
+}
