@@ -14,6 +14,7 @@ mod matrix;
 mod plain;
 mod random;
 mod stations;
+mod steps;
 mod util;
 mod vegas;
 mod windows;
