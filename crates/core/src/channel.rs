@@ -29,8 +29,9 @@ pub(crate) struct Channel<C> {
     pub(crate) outbuf: VecDeque<C>,
     /// What takes them from there.
     pub(crate) transport: Transport<C>,
-    /// When that is to be told that time passed.
+    /// When that is to be told that time passed: what is in the node's lists.
     pub(crate) due: Option<Instant>,
+    pub(crate) held: Option<Instant>,
     pub(crate) policy: AnyCircuitPolicy,
     pub(crate) circuits: CircIds,
     pub(crate) interest: Interest,

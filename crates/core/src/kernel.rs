@@ -56,7 +56,7 @@ pub trait Kernel<C: Cell> {
 
     /// Sends the messages as one datagram of a channel of datagrams, over DTLS; returns what it took [B], overhead
     /// included. Nobody says what becomes of it. A host without datagrams need not know how.
-    fn send(&mut self, _channel: ChannelKey, _messages: &[Message<&C>]) -> Bytes {
+    fn send(&mut self, _channel: ChannelKey, _messages: &mut dyn Iterator<Item = Message<&C>>) -> Bytes {
         Bytes::ZERO
     }
 

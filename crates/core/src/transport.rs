@@ -77,7 +77,7 @@ impl<C: Cell> Transport<C> {
     ) -> Bytes {
         let Transport::Datagrams(association) = self else { return kernel.read(channel, limit, cells) };
         let mut read = Bytes::ZERO;
-        let mut messages = Vec::new();
+        let mut messages = std::mem::take(&mut association.inbox);
         while read < limit {
             let bytes = kernel.receive(channel, &mut messages);
             if bytes == Bytes::ZERO {
@@ -86,6 +86,7 @@ impl<C: Cell> Transport<C> {
             read += bytes;
             association.on_datagram(now, messages.drain(..), cells, notes);
         }
+        association.inbox = messages;
         read
     }
 
@@ -102,11 +103,9 @@ impl<C: Cell> Transport<C> {
         }
     }
 
-    /// Tells the peer what of its cells was forwarded.
-    pub(crate) fn tell(&mut self, now: Instant, id: CircId, forwarded: u32, onward: Onward) {
-        if let Some(association) = self.association() {
-            association.tell(now, id, forwarded, onward);
-        }
+    /// Tells the peer what of its cells was forwarded; false if that changes nothing about what is to be written.
+    pub(crate) fn tell(&mut self, now: Instant, id: CircId, forwarded: u32, onward: Onward) -> bool {
+        self.association().is_some_and(|association| association.tell(now, id, forwarded, onward))
     }
 
     /// The peer closed a circuit.
@@ -116,8 +115,14 @@ impl<C: Cell> Transport<C> {
         }
     }
 
+    /// When [`on_timer`](Self::on_timer) is to be called: for what is not acknowledged.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         if let Transport::Datagrams(association) = self { association.poll_timeout() } else { None }
+    }
+
+    /// When it is to be called for a message that waits for company: as long after it came for every channel of a node.
+    pub(crate) fn held_until(&self) -> Option<Instant> {
+        if let Transport::Datagrams(association) = self { association.held_until() } else { None }
     }
 
     pub(crate) fn on_timer(&mut self, now: Instant) {
@@ -126,9 +131,14 @@ impl<C: Cell> Transport<C> {
         }
     }
 
-    /// Circuits that must close for what did not happen.
-    pub(crate) fn take_failed(&mut self) -> Vec<Note> {
-        self.association().map(Association::take_failed).unwrap_or_default()
+    /// Whether there are circuits that must close for what did not happen.
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self, Transport::Datagrams(association) if association.has_failed())
+    }
+
+    /// Those circuits.
+    pub(crate) fn take_failed(&mut self) -> impl Iterator<Item = Note> + '_ {
+        self.association().into_iter().flat_map(Association::take_failed)
     }
 
     pub(crate) fn counters(&self) -> DatagramCounters {

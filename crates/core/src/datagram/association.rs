@@ -10,6 +10,7 @@ use crate::error::Violation;
 use crate::least::Least;
 use penstock_units::{Bytes, Duration, Instant};
 use std::cmp::Reverse;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::num::NonZeroU32;
 
@@ -134,8 +135,9 @@ pub(crate) struct Association<C> {
     strangers: usize,
     /// Circuits whose peers leave too much unacknowledged, or do not answer.
     failed: Vec<Note>,
-    /// The messages of a datagram in the making; kept for its memory.
+    /// The messages of a datagram in the making, and of one that came; kept for their memory.
     batch: Vec<Pending>,
+    pub(crate) inbox: Vec<Message<C>>,
     pub(crate) counters: DatagramCounters,
 }
 
@@ -152,6 +154,7 @@ impl<C: Cell> Association<C> {
             strangers: 0,
             failed: Vec::new(),
             batch: Vec::new(),
+            inbox: Vec::new(),
             counters: DatagramCounters::default(),
         }
     }
@@ -178,7 +181,7 @@ impl<C: Cell> Association<C> {
         now: Instant,
         outbuf: &mut VecDeque<C>,
         limit: Bytes,
-        mut send: impl FnMut(&[Message<&C>]) -> Bytes,
+        mut send: impl FnMut(&mut dyn Iterator<Item = Message<&C>>) -> Bytes,
     ) -> Bytes {
         let mut written = Bytes::ZERO;
         while written < limit {
@@ -219,19 +222,26 @@ impl<C: Cell> Association<C> {
         }
     }
 
-    fn send_one(&mut self, now: Instant, send: &mut impl FnMut(&[Message<&C>]) -> Bytes) -> Bytes {
+    fn send_one(
+        &mut self,
+        now: Instant,
+        send: &mut impl FnMut(&mut dyn Iterator<Item = Message<&C>>) -> Bytes,
+    ) -> Bytes {
         let mut batch = std::mem::take(&mut self.batch);
         self.packer.pack(now, &mut batch);
         batch.retain_mut(|pending| self.prepare(now, pending));
         let mut written = Bytes::ZERO;
         if !batch.is_empty() {
-            let messages: Vec<_> = batch.iter().map(|pending| self.message(*pending)).collect();
-            written = send(&messages);
+            written = send(&mut batch.iter().map(|pending| self.message(*pending)));
             self.counters.sent += 1;
         }
+        let mut armed = None;
         for pending in batch.drain(..) {
-            if let Pending::Data(circuit, _) = pending {
+            if let Pending::Data(circuit, _) = pending
+                && armed != Some(circuit)
+            {
                 self.arm(circuit);
+                armed = Some(circuit);
             }
         }
         self.batch = batch;
@@ -331,14 +341,13 @@ impl<C: Cell> Association<C> {
         notes: &mut Vec<Note>,
     ) {
         // A circuit begins with its CREATE, whatever overtakes it.
-        if !self.lanes.contains_key(&circuit) {
-            if seq != 0 || cell.command() != Command::Create {
-                self.owe(now, circuit, false);
-                return;
+        let lane = match self.lanes.entry(circuit) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) if seq == 0 && cell.command() == Command::Create => {
+                new.insert(Lane::new(self.config, self.round_trips))
             }
-            self.lanes.insert(circuit, Lane::new(self.config, self.round_trips));
-        }
-        let lane = self.lanes.get_mut(&circuit).expect("it was just found or made");
+            Entry::Vacant(_) => return self.answer(now, circuit),
+        };
         // Who closed the circuit wants none of them, but the peer may wait for its own DESTROY to arrive.
         let closing = lane.closing;
         let unwanted = &mut self.counters.unwanted;
@@ -358,7 +367,7 @@ impl<C: Cell> Association<C> {
                 self.early = self.early + lane.receiver.early() - before;
                 let beyond = lane.receiver.has_hole();
                 self.counters.repeated += u64::from(arrival == Arrival::Again);
-                self.owe(now, circuit, beyond);
+                lane.owe(now, circuit, beyond, &mut self.packer);
             }
             Err(violation) => self.fail(circuit, Some(violation), notes),
         }
@@ -384,8 +393,8 @@ impl<C: Cell> Association<C> {
             self.base.add(now, rtt);
             (rtt, self.base.get(now).unwrap_or(rtt))
         });
-        self.send_again(now, circuit);
-        self.arm(circuit);
+        self.counters.again += lane.send_again(now, circuit, &mut self.packer);
+        lane.arm(circuit, &mut self.timers);
         let id = circ_id(circuit);
         Ok(heard.forwarded.filter(|_| !closing).map(|count| Note::Forwarded { id, count, trip, onward }))
     }
@@ -396,33 +405,33 @@ impl<C: Cell> Association<C> {
 
     /// FEEDBACK of a circuit is to go; about one that is unknown, that it is.
     fn owe(&mut self, now: Instant, circuit: u16, hole: bool) {
-        let Some(lane) = self.lanes.get_mut(&circuit) else {
-            if self.strangers < MOST_STRANGERS {
-                self.strangers += 1;
-                self.packer.push(now, Pending::Gone(circuit), HEADER);
-            }
-            return;
-        };
-        let size =
-            Message::<C>::Feedback { circuit, ack: 0, forwarded: 0, hole, onward: lane.onward }.wire_size();
-        if hole && lane.holes < MOST_HOLES {
-            lane.holes += 1;
-            self.packer.push(now, Pending::Hole(circuit), size);
-        } else if !hole && !std::mem::replace(&mut lane.owed, true) {
-            self.packer.push(now, Pending::Feedback(circuit), size);
+        match self.lanes.get_mut(&circuit) {
+            Some(lane) => lane.owe(now, circuit, hole, &mut self.packer),
+            None => self.answer(now, circuit),
+        }
+    }
+
+    /// Somebody spoke of a circuit that is unknown here.
+    fn answer(&mut self, now: Instant, circuit: u16) {
+        if self.strangers < MOST_STRANGERS {
+            self.strangers += 1;
+            self.packer.push(now, Pending::Gone(circuit), HEADER);
         }
     }
 }
 
 /// What the node decides, and time that passes.
 impl<C: Cell> Association<C> {
-    /// The control of hops tells the hop before of what it forwarded.
-    pub(crate) fn tell(&mut self, now: Instant, id: CircId, forwarded: u32, onward: Onward) {
+    /// The control of hops tells the hop before of what it forwarded; false if a FEEDBACK that waits already will say it.
+    pub(crate) fn tell(&mut self, now: Instant, id: CircId, forwarded: u32, onward: Onward) -> bool {
         let circuit = number(id);
-        if let Some(lane) = self.lanes.get_mut(&circuit).filter(|lane| !lane.closing) {
-            (lane.forwarded, lane.onward) = (forwarded, onward);
-            self.owe(now, circuit, false);
+        let Some(lane) = self.lanes.get_mut(&circuit).filter(|lane| !lane.closing) else { return false };
+        (lane.forwarded, lane.onward) = (forwarded, onward);
+        if lane.owed {
+            return false;
         }
+        lane.owe(now, circuit, false, &mut self.packer);
+        true
     }
 
     /// The peer closed the circuit.
@@ -430,10 +439,14 @@ impl<C: Cell> Association<C> {
         self.end(number(id));
     }
 
-    /// When [`on_timer`](Self::on_timer) is to be called.
+    /// When [`on_timer`](Self::on_timer) is to be called for circuits.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        let timer = self.timers.peek().map(|Reverse((at, _))| *at);
-        [timer, self.packer.poll_timeout()].into_iter().flatten().min()
+        self.timers.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// When it is to be called for a message that waits for company.
+    pub(crate) fn held_until(&self) -> Option<Instant> {
+        self.packer.poll_timeout()
     }
 
     /// Time passed.
@@ -449,7 +462,7 @@ impl<C: Cell> Association<C> {
             lane.timer = None;
             match lane.sender.on_timer(now) {
                 Repair::Nothing => {}
-                Repair::Again => self.send_again(now, circuit),
+                Repair::Again => self.counters.again += lane.send_again(now, circuit, &mut self.packer),
                 Repair::Probe => {
                     self.counters.probes += 1;
                     self.packer.push(now, Pending::Probe(circuit), HEADER);
@@ -465,9 +478,14 @@ impl<C: Cell> Association<C> {
         }
     }
 
-    /// Circuits that must close for what did not happen.
-    pub(crate) fn take_failed(&mut self) -> Vec<Note> {
-        std::mem::take(&mut self.failed)
+    /// Whether there are circuits that must close for what did not happen.
+    pub(crate) fn has_failed(&self) -> bool {
+        !self.failed.is_empty()
+    }
+
+    /// Those circuits.
+    pub(crate) fn take_failed(&mut self) -> impl Iterator<Item = Note> + '_ {
+        self.failed.drain(..)
     }
 
     /// Cells that wait for others that are missing [cell].
@@ -484,22 +502,10 @@ impl<C: Cell> Association<C> {
         Some(lane)
     }
 
-    fn send_again(&mut self, now: Instant, circuit: u16) {
-        let Some(lane) = self.lanes.get_mut(&circuit) else { return };
-        while let Some(seq) = lane.sender.poll_again() {
-            self.counters.again += 1;
-            self.packer.push(now, Pending::Data(circuit, seq), DATA);
-        }
-    }
-
-    /// Has the timer come no later than the sender wants.
+    /// Has the circuit's timer come no later than its sender wants.
     fn arm(&mut self, circuit: u16) {
-        let Some(lane) = self.lanes.get_mut(&circuit) else { return };
-        if let Some(due) = lane.sender.poll_timeout()
-            && lane.timer.is_none_or(|timer| due < timer)
-        {
-            lane.timer = Some(due);
-            self.timers.push(Reverse((due, circuit)));
+        if let Some(lane) = self.lanes.get_mut(&circuit) {
+            lane.arm(circuit, &mut self.timers);
         }
     }
 }
@@ -515,6 +521,41 @@ impl<C> Lane<C> {
             holes: 0,
             closing: false,
             timer: None,
+        }
+    }
+
+    /// FEEDBACK is to go, unless enough of it waits already.
+    fn owe(&mut self, now: Instant, circuit: u16, hole: bool, packer: &mut Packer) {
+        let pending = if hole && self.holes < MOST_HOLES {
+            self.holes += 1;
+            Pending::Hole(circuit)
+        } else if !hole && !std::mem::replace(&mut self.owed, true) {
+            Pending::Feedback(circuit)
+        } else {
+            return;
+        };
+        let onward = self.onward;
+        let size = Message::<C>::Feedback { circuit, ack: 0, forwarded: 0, hole, onward }.wire_size();
+        packer.push(now, pending, size);
+    }
+
+    /// Cells go again that are to; returns how many.
+    fn send_again(&mut self, now: Instant, circuit: u16, packer: &mut Packer) -> u64 {
+        let mut again = 0;
+        while let Some(seq) = self.sender.poll_again() {
+            again += 1;
+            packer.push(now, Pending::Data(circuit, seq), DATA);
+        }
+        again
+    }
+
+    /// Has the timer come no later than the sender wants.
+    fn arm(&mut self, circuit: u16, timers: &mut BinaryHeap<Reverse<(Instant, u16)>>) {
+        if let Some(due) = self.sender.poll_timeout()
+            && self.timer.is_none_or(|timer| due < timer)
+        {
+            self.timer = Some(due);
+            timers.push(Reverse((due, circuit)));
         }
     }
 }

@@ -13,6 +13,8 @@ const MOST_DOUBLINGS: u32 = 30;
 /// Deviation: it doubles with each timeout in a row, up to 64 s, as RFC 6298 §5.5 wants; nstor's does not.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeout {
+    /// Without doublings.
+    normal: Duration,
     floor: Duration,
     /// Smoothed round trip and its variation; none before the first sample.
     measured: Option<(Duration, Duration)>,
@@ -22,15 +24,17 @@ pub(super) struct Timeout {
 
 impl Timeout {
     pub(super) fn new(floor: Duration) -> Self {
-        Timeout { floor, measured: None, doublings: 0 }
+        Timeout { normal: floor, floor, measured: None, doublings: 0 }
     }
 
     /// A round trip was measured.
     pub(super) fn sample(&mut self, rtt: Duration) {
-        self.measured = Some(match self.measured {
+        let (smooth, variation) = match self.measured {
             None => (rtt, rtt / 2),
             Some((smooth, variation)) => ((smooth * 7 + rtt) / 8, (variation * 3 + smooth.abs_diff(rtt)) / 4),
-        });
+        };
+        self.measured = Some((smooth, variation));
+        self.normal = (smooth + variation * 4).max(self.floor);
     }
 
     /// Something arrived that was waited for.
@@ -51,8 +55,10 @@ impl Timeout {
 
     /// How long to wait now.
     pub(super) fn span(&self) -> Duration {
-        let normal = self.measured.map_or(Duration::ZERO, |(smooth, variation)| smooth + variation * 4);
-        normal.max(self.floor).saturating_mul(1 << self.doublings).min(MOST)
+        // Nearly always there are none.
+        let span =
+            if self.doublings == 0 { self.normal } else { self.normal.saturating_mul(1 << self.doublings) };
+        span.min(MOST)
     }
 }
 

@@ -33,14 +33,40 @@ impl<C: Cell> Relay<C> {
         self.node.channels.iter().map(|(_, channel)| channel.transport.unacknowledged()).sum()
     }
 
-    /// Tells channels of datagrams that time passed, if they wait for it.
+    /// Tells channels of datagrams that time passed, if they wait for it: the one first that waited for the earlier
+    /// time, and of two for the same one that with the smaller key.
     pub(super) fn on_datagram_timer(&mut self, now: Instant) {
-        while let Some((due, channel)) = self.node.datagram_timers.first().copied()
+        let node = &mut self.node;
+        let mut fired = std::mem::take(&mut node.fired);
+        while let Some((due, channel)) = node.datagram_timers.first().copied()
             && due <= now
         {
-            self.node.channel(channel).transport.on_timer(now);
-            self.node.review_transport(channel);
+            node.set_datagram_timer(channel, None);
+            fired.push((due, channel));
         }
+        while let Some(held) = node.holds.front().copied()
+            && held.0 <= now
+        {
+            node.holds.pop_front();
+            fired.push(held);
+        }
+        fired.sort_unstable();
+        for (_, channel) in fired.drain(..) {
+            let Some(state) = node.channels.get_mut(channel.0 as usize) else { continue };
+            let times = [state.transport.poll_timeout(), state.transport.held_until()];
+            if times.into_iter().flatten().any(|due| due <= now) {
+                state.transport.on_timer(now);
+            }
+            node.review_transport(channel);
+        }
+        node.fired = fired;
+    }
+
+    /// When channels of datagrams want to be told that time passed.
+    pub(super) fn poll_datagrams(&self) -> Option<Instant> {
+        let timer = self.node.datagram_timers.first().map(|(due, _)| *due);
+        let held = self.node.holds.front().map(|(due, _)| *due);
+        [timer, held].into_iter().flatten().min()
     }
 
     /// What a datagram said beside cells.
@@ -83,25 +109,38 @@ impl<C: Cell> Relay<C> {
 impl<C: Cell> Node<C> {
     /// Something changed in how a channel's cells travel: it may have something to send, now or later.
     pub(super) fn review_transport(&mut self, channel: ChannelKey) {
-        let state = self.channel(channel);
+        let state = self.channels.get_mut(channel.0 as usize).expect("it has just read, written or waited");
         if !state.transport.is_datagrams() {
             return;
         }
-        let failed = state.transport.take_failed();
-        let due = state.transport.poll_timeout();
+        if state.transport.has_failed() {
+            self.failed.extend(state.transport.take_failed().map(|note| (channel, note)));
+        }
+        let (due, armed) = (state.transport.poll_timeout(), state.due);
+        let held = state.transport.held_until();
+        if held != std::mem::replace(&mut state.held, held) {
+            self.holds.extend(held.map(|held| (held, channel)));
+        }
+        // Those in front that found company.
+        while let Some((due, channel)) = self.holds.front()
+            && self.channels.get(channel.0 as usize).is_none_or(|state| state.held != Some(*due))
+        {
+            self.holds.pop_front();
+        }
+        let state = &self.channels[channel.0 as usize];
         if state.transport.ready() > Bytes::ZERO {
             self.ready.push_back(channel);
         }
-        self.failed.extend(failed.into_iter().map(|note| (channel, note)));
-        self.set_datagram_timer(channel, due);
+        // A timer that is early finds nothing to do, and is set anew; most are not needed when they come.
+        if due.is_some_and(|due| armed.is_none_or(|armed| due < armed)) {
+            self.set_datagram_timer(channel, due);
+        }
     }
 
-    /// When the channel is to be told next that time passed.
+    /// When the channel is to be told next that time passed, if not sooner.
     pub(super) fn set_datagram_timer(&mut self, channel: ChannelKey, due: Option<Instant>) {
         let before = std::mem::replace(&mut self.channel(channel).due, due);
-        if before != due {
-            before.map(|before| self.datagram_timers.remove(&(before, channel)));
-            due.map(|due| self.datagram_timers.insert((due, channel)));
-        }
+        before.map(|before| self.datagram_timers.remove(&(before, channel)));
+        due.map(|due| self.datagram_timers.insert((due, channel)));
     }
 }

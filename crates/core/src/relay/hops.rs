@@ -95,8 +95,10 @@ impl<C: Cell> Node<C> {
                 }
             }
             CreditPath::Acknowledgement => {
-                self.channel(leg.channel).transport.tell(now, leg.id, feedback.forwarded, onward);
-                self.review_transport(leg.channel);
+                let transport = &mut self.channel(leg.channel).transport;
+                if transport.tell(now, leg.id, feedback.forwarded, onward) {
+                    self.review_transport(leg.channel);
+                }
             }
         }
     }

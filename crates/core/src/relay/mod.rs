@@ -73,8 +73,12 @@ struct Node<C: Cell> {
     waiting: Waiting,
     /// When controls of hops are told next that time passed.
     hop_tick: Option<Instant>,
-    /// When channels of datagrams are told next that time passed.
+    /// When channels of datagrams are told next that time passed, if nothing is acknowledged meanwhile.
     datagram_timers: BTreeSet<(Instant, ChannelKey)>,
+    /// When messages that wait for company go alone, the first one in front: all wait equally long. Some have gone.
+    holds: VecDeque<(Instant, ChannelKey)>,
+    /// Those whose time has come; kept for its memory.
+    fired: Vec<(Instant, ChannelKey)>,
     /// Circuits whose peers did not answer, or left too much unacknowledged.
     failed: VecDeque<(ChannelKey, Note)>,
     /// What channels counted that are gone.
@@ -157,6 +161,8 @@ impl<C: Cell> Relay<C> {
             waiting: Waiting::default(),
             hop_tick: None,
             datagram_timers: BTreeSet::new(),
+            holds: VecDeque::new(),
+            fired: Vec::new(),
             failed: VecDeque::new(),
             closed_datagrams: DatagramCounters::default(),
             doomed: Vec::new(),
@@ -291,8 +297,7 @@ impl<C: Cell> Relay<C> {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let refill = self.node.waiting.due();
         let schedule = self.scheduler.poll_timeout();
-        let datagrams = self.node.datagram_timers.first().map(|(due, _)| *due);
-        [refill, schedule, self.node.hop_tick, datagrams].into_iter().flatten().min()
+        [refill, schedule, self.node.hop_tick, self.poll_datagrams()].into_iter().flatten().min()
     }
 
     /// Finishes what a call set in motion: streams that may be read again, channels that may write.
@@ -413,6 +418,7 @@ impl<C: Cell> Node<C> {
             outbuf: VecDeque::new(),
             transport: Transport::Stream,
             due: None,
+            held: None,
             policy: self.config.circuit_policy.build(),
             circuits: CircIds::new(initiator, self.config.datagrams.is_some()),
             interest: Interest::default(),

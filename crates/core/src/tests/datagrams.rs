@@ -272,7 +272,7 @@ fn what_is_left_of_a_circuit_that_the_peer_closed_is_not_sent() {
     let mut sent = 0;
     let mut flush = |association: &mut Association<TestCell>, outbuf: &mut VecDeque<TestCell>| {
         association.flush(Instant::ZERO, outbuf, Bytes::mib(1), |messages| {
-            sent += messages.len();
+            sent += messages.count();
             Bytes::new(1000)
         });
         std::mem::take(&mut sent)

@@ -191,9 +191,9 @@ impl Kernel<TestCell> for Host {
         bytes
     }
 
-    fn send(&mut self, channel: ChannelKey, messages: &[Message<&TestCell>]) -> Bytes {
+    fn send(&mut self, channel: ChannelKey, messages: &mut dyn Iterator<Item = Message<&TestCell>>) -> Bytes {
         let end = self.ends.get_mut(&channel).expect("an open channel has a socket");
-        let letter: Letter = messages.iter().map(|message| message.clone().map(TestCell::clone)).collect();
+        let letter: Letter = messages.map(|message| message.map(TestCell::clone)).collect();
         let bytes = letter_size(&letter);
         assert!(bytes <= 1465, "a datagram has at most 1400 B of messages: {bytes}");
         end.letters.push(letter);

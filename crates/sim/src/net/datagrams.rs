@@ -17,6 +17,9 @@ const HEADERS: u64 = 8 + 20 + 14;
 /// What a socket holds that is not read [B]: Linux's `net.core.rmem_default`.
 const RECEIVE_BUFFER: u64 = 212_992;
 
+/// How many empty envelopes are kept for later [1]: more are not under way where nothing is amiss.
+const MOST_ENVELOPES: usize = 4096;
+
 /// A datagram between two hosts.
 #[derive(Debug)]
 pub(crate) struct Letter {
@@ -50,6 +53,7 @@ impl Net {
         let on_wire = letter.wire_bytes();
         let host = &mut self.hosts[rank as usize];
         if !host.up.has_room(now, on_wire) {
+            self.keep(letter.mail.messages);
             return Bytes::new(bytes);
         }
         let left = host.up.send(now, on_wire);
@@ -60,6 +64,7 @@ impl Net {
             self.tracker.nic_out(tag, rank, left);
         }
         if self.wires.loses(rank, far, wire.loss) {
+            self.keep(letter.mail.messages);
             return Bytes::new(bytes);
         }
         let at = (left + wire.rtt / 2).max(now + TICK);
@@ -71,6 +76,14 @@ impl Net {
         let late = self.wires.lateness(rank, far, wire);
         self.carry(rank, far, at + late, count, letter);
         Bytes::new(bytes)
+    }
+
+    /// Keeps what held messages for the next ones: its memory.
+    fn keep(&mut self, mut envelope: Vec<Message<SimCell>>) {
+        if self.envelopes.len() < MOST_ENVELOPES {
+            envelope.clear();
+            self.envelopes.push(envelope);
+        }
     }
 
     fn carry(&mut self, from: Rank, far: Rank, at: Instant, count: u64, letter: Letter) {
@@ -85,13 +98,14 @@ impl Net {
         self.delivered += 1;
         let conn = self.conns.get_mut(to.conn as usize).filter(|conn| conn.generation == generation);
         let Some(side) = conn.map(|conn| &mut conn.sides[to.side as usize]) else { return };
-        let waiting: u64 = side.mail.iter().map(|mail| mail.bytes).sum();
-        if waiting + mail.bytes > RECEIVE_BUFFER {
+        if side.mail_bytes + mail.bytes > RECEIVE_BUFFER {
+            self.keep(mail.messages);
             return;
         }
         for tag in mail.tags() {
             self.tracker.nic_in(tag, side.host, now);
         }
+        side.mail_bytes += mail.bytes;
         side.mail.push_back(mail);
         self.refresh(to);
     }
@@ -101,11 +115,13 @@ impl Net {
         let now = self.now();
         let side = self.side(sock);
         let rank = side.host;
-        let Some(mail) = side.mail.pop_front() else { return Bytes::ZERO };
+        let Some(mut mail) = side.mail.pop_front() else { return Bytes::ZERO };
+        side.mail_bytes -= mail.bytes;
         for tag in mail.tags() {
             self.tracker.read(tag, rank, now);
         }
-        into.extend(mail.messages);
+        into.append(&mut mail.messages);
+        self.keep(mail.messages);
         Bytes::new(mail.bytes)
     }
 }

@@ -105,12 +105,13 @@ impl Kernel<SimCell> for HostKernel<'_> {
         Bytes::new(accepted)
     }
 
-    fn send(&mut self, channel: ChannelKey, messages: &[Message<&SimCell>]) -> Bytes {
+    fn send(&mut self, channel: ChannelKey, messages: &mut dyn Iterator<Item = Message<&SimCell>>) -> Bytes {
         let Some(sock) = self.channel(channel) else { return Bytes::ZERO };
+        let mut envelope = self.net.envelopes.pop().unwrap_or_default();
         // What a descriptor stands for is not copied.
-        let messages: Vec<_> = messages.iter().map(|message| message.clone().map(|cell| *cell)).collect();
-        self.net.charge(self.rank, mail_work(&messages));
-        self.net.post(sock, messages)
+        envelope.extend(messages.map(|message| message.map(|cell| *cell)));
+        self.net.charge(self.rank, mail_work(&envelope));
+        self.net.post(sock, envelope)
     }
 
     fn receive(&mut self, channel: ChannelKey, into: &mut Vec<Message<SimCell>>) -> Bytes {

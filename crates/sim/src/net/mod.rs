@@ -21,6 +21,7 @@ pub(crate) use socket::{Owner, SockRef};
 
 use crate::agenda::Agenda;
 use crate::bound::Below;
+use crate::cell::SimCell;
 use crate::event::{Due, Step};
 use crate::queue::Rank;
 use crate::tcp::{Info, Train};
@@ -28,6 +29,7 @@ use crate::tracker::Tracker;
 use cpu::Work;
 use datagrams::Letter;
 use host::{Arrival, Landing};
+use penstock_core::datagram::Message;
 use penstock_core::kernel::Interest;
 use penstock_scenario::model::{Scenario, Wire};
 use penstock_units::{Bytes, Cells, Duration, Instant, Rng, Seed, time::nanos};
@@ -52,6 +54,8 @@ pub(crate) struct Net {
     conns: Slab<Conn>,
     /// Datagrams on their way.
     letters: Slab<Letter>,
+    /// Empty, for the messages of letters.
+    envelopes: Vec<Vec<Message<SimCell>>>,
     generations: u32,
     /// Most segments that travel as one train [segment].
     longest_train: u32,
@@ -160,6 +164,7 @@ impl Net {
             tracker: Tracker::default(),
             conns: Slab::new(),
             letters: Slab::new(),
+            envelopes: Vec::new(),
             generations: 0,
             longest_train: u32::MAX,
             finished: Vec::new(),

@@ -51,6 +51,8 @@ pub(crate) struct Side {
     pub(crate) admitted: usize,
     /// Datagrams that arrived and were not read.
     pub(crate) mail: VecDeque<Mail>,
+    /// What they take together [B].
+    pub(crate) mail_bytes: u64,
     /// Messages this side sent that the other one has not read, by the byte after their last.
     pub(crate) sent: VecDeque<(u64, Item)>,
     pub(crate) interest: Interest,
@@ -228,6 +230,7 @@ impl Side {
             inbound: VecDeque::new(),
             admitted: 0,
             mail: VecDeque::new(),
+            mail_bytes: 0,
             sent: VecDeque::new(),
             interest: Interest::default(),
             ready: Interest::default(),
