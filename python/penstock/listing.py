@@ -62,11 +62,11 @@ def _block(algorithm: Algorithm) -> list[str]:
         notes.append(("not with" if refused else "in vain with", f"{key} = {other}: it {why}"))
     if not algorithm["partners"]:
         notes.append(("goes with", "everything"))
-    values = [f"{default or 'required'}{f' [{unit}]' if unit else ''}" for _, default, unit, _ in algorithm["parameters"]]
+    parameters = algorithm["parameters"]
+    values = [(default or "required") + (f" [{unit}]" if unit else "") for _, default, unit, _ in parameters]
     width = max(map(len, values), default=0)
     table = _columns(
-        (name, f"{value:<{width}}  {meaning}")
-        for (name, _, _, meaning), value in zip(algorithm["parameters"], values, strict=True)
+        (name, f"{value:<{width}}  {meaning}") for (name, _, _, meaning), value in zip(parameters, values, strict=True)
     )
     return [
         _choice(algorithm),
