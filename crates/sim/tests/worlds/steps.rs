@@ -10,8 +10,8 @@ const ONSET: f64 = 45.0;
 const SAMPLE: f64 = 0.002;
 
 /// A download without end through an exit of 800 KiB/s, until its client takes no more than 200 KiB/s. Relays of
-/// 4 MiB/s let windows grow far beyond what the exit needs, those of 800 KiB/s do not.
-fn step(hop_control: &str, others: &str) -> Outcome {
+/// 2 MiB/s let windows grow far beyond what the exit needs, those of 800 KiB/s do not.
+fn step(hop_control: &str, others: &str, seed: u64) -> Outcome {
     let lab = ["relay", "client"].iter().fold(Lab::bulk_alone(), |lab, nodes| {
         lab.set(&format!("{nodes}.transport"), "datagram")
             .set(&format!("{nodes}.hop_control"), hop_control)
@@ -29,9 +29,9 @@ fn step(hop_control: &str, others: &str) -> Outcome {
         .set("network.rtt", "60 ms")
         .set("relay.scheduler", "{ kind = 'vanilla', outbuf_low = '1 KiB', outbuf_high = '1 KiB' }")
         .set("trace.interval", "2 ms")
-        .set("trace.cells", "20")
+        .set("trace.cells", "0")
         .set("run.duration", "60 s")
-        .run(1)
+        .run(seed)
 }
 
 fn rows(outcome: &Outcome, hop: Position) -> Vec<&CircuitRow> {
@@ -39,27 +39,18 @@ fn rows(outcome: &Outcome, hop: Position) -> Vec<&CircuitRow> {
     outcome.tables.circuits.iter().filter(of_hop).collect()
 }
 
-/// How long after the change the exit's window shrinks first [s].
-fn first_decrease(outcome: &Outcome) -> f64 {
-    let exit = rows(outcome, Position::Exit);
-    let shrinks = exit.windows(2).find(|pair| pair[1].window_cells < pair[0].window_cells);
-    shrinks.expect("the exit hears of it").as_ref()[1].t_s - ONSET
-}
-
-/// The round trip of the first cell that is made after the change: what it waits, and the way back without waits [s].
-fn round_trip(outcome: &Outcome) -> f64 {
-    let at = |hop: Position| outcome.tables.cells.iter().filter(move |row| row.hop == hop);
-    let made = at(Position::Exit).find(|row| row.queued_ns.is_some_and(|at| at as f64 / 1e9 > ONSET));
-    let made = made.expect("the download goes on");
-    let arrived = at(Position::Client).find(|row| row.cell == made.cell).expect("it arrives");
-    (arrived.parsed_ns.unwrap() - made.queued_ns.unwrap()) as f64 / 1e9 + 0.09
+/// How long after the change the window at a hop shrinks first [s].
+fn first_decrease(outcome: &Outcome, hop: Position) -> f64 {
+    let there = rows(outcome, hop);
+    let shrinks = there.windows(2).find(|pair| pair[1].window_cells < pair[0].window_cells);
+    shrinks.expect("it hears of it")[1].t_s - ONSET
 }
 
 fn peak(outcome: &Outcome, hop: Position) -> u64 {
     rows(outcome, hop).iter().map(|row| row.queue_cells).max().unwrap()
 }
 
-const WIDE: &str = "4 MiB/s";
+const WIDE: &str = "2 MiB/s";
 const TIGHT: &str = "800 KiB/s";
 
 /// VF-10: a queue is never longer than the window before it, at any time.
@@ -74,27 +65,39 @@ fn assert_below_windows(outcome: &Outcome) {
     }
 }
 
+/// VF-09, first half: from the node that measures it the word comes to the first one in a circuit's round trip and a round
+/// of its hop. That lasts until the 99 cells that its window lets be under way are forwarded, at 200 KiB/s by then.
 #[test]
-fn windows_beyond_what_is_used_keep_the_news_from_the_first_node() {
-    let marut = step("{ kind = 'marut' }", WIDE);
-    let [wide, tight] = [WIDE, TIGHT].map(|others| step("{ kind = 'backtap' }", others));
-    for outcome in [&wide, &tight] {
-        assert_below_windows(outcome);
+fn the_first_node_of_marut_hears_what_the_last_relay_knows() {
+    for seed in 1..=3 {
+        let outcome = step("{ kind = 'marut', middle = 'own', interval = 'hop' }", WIDE, seed);
+        let [guard, exit] = [Position::Guard, Position::Exit].map(|hop| first_decrease(&outcome, hop));
+        assert!(exit <= guard + 0.18 + 0.25 + SAMPLE, "seed {seed}: {guard} and {exit} s");
     }
-    // VF-09, in round trips as they are then: one for the word, and one in which the window may change once.
-    assert!(first_decrease(&marut) <= 2.0 * round_trip(&marut) + SAMPLE);
-    // Three hops' rounds later, of 60 ms at least.
-    assert!(first_decrease(&wide) - first_decrease(&marut) >= 3.0 * 0.06);
-    assert!(first_decrease(&tight) < first_decrease(&wide), "this is of windows, not of hops");
+}
+
+/// The slides' first complaint about BackTap is one about windows that nobody uses: they fill before anyone hears.
+#[test]
+fn backtap_hears_sooner_where_no_window_is_greater_than_it_needs_to_be() {
+    for seed in 1..=3 {
+        let [wide, tight] = [WIDE, TIGHT].map(|others| step("{ kind = 'backtap' }", others, seed));
+        assert_below_windows(&wide);
+        assert_below_windows(&tight);
+        let [wide, tight] = [&wide, &tight].map(|outcome| first_decrease(outcome, Position::Exit));
+        assert!(tight < wide, "seed {seed}: {tight} and {wide} s");
+    }
 }
 
 /// VF-10. In mode `hop` nothing but Marut's word bounds what is under way beyond the first hop.
 #[test]
 fn what_is_counted_to_the_end_waits_in_no_queue() {
     let [backtap, hop, path] = ["backtap' }", "marut' }", "marut', mode = 'e2e' }"]
-        .map(|kind| step(&format!("{{ kind = '{kind}"), WIDE));
+        .map(|kind| step(&format!("{{ kind = '{kind}"), WIDE, 1));
     let peaks = |outcome: &Outcome| [Position::Middle, Position::Guard].map(|hop| peak(outcome, hop));
     let [backtap, hop, path] = [&backtap, &hop, &path].map(peaks);
-    assert!(path.iter().max() < Some(&backtap.iter().sum::<u64>()), "{path:?} {backtap:?}");
-    assert!(hop.iter().sum::<u64>() > backtap.iter().sum(), "{hop:?} {backtap:?}");
+    let sum = backtap.iter().sum::<u64>();
+    assert!(path.iter().sum::<u64>() * 2 < sum, "{path:?} {backtap:?}");
+    assert!(hop.iter().max() < Some(&sum), "{hop:?} {backtap:?}");
+    // Neither hears before what is allowed there has filled the queues.
+    assert!(hop.iter().sum::<u64>() * 2 > sum, "{hop:?} {backtap:?}");
 }
