@@ -10,7 +10,7 @@ from typing import Any
 import matplotlib as mpl
 
 from penstock.errors import naming
-from penstock.figures import attacks, downloads, grid, life_cycle, loads, queues, stations, sweep, waits
+from penstock.figures import attacks, downloads, grid, life_cycle, loads, queues, stations, step, sweep, waits
 from penstock.figures.picture import Picture, Saved
 from penstock.figures.style import RC
 from penstock.result import Result
@@ -28,6 +28,7 @@ FIGURES: tuple[Callable[[Result], Picture | None], ...] = (
     life_cycle.draw,
     attacks.draw_probe,
     attacks.draw_wave,
+    step.draw,
 )
 """What can be drawn, in the order of the report. Of a sweep, with a curve for each point, nothing but its grid."""
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from penstock import summary
 from penstock.attacks import probe, wave
-from penstock.paper import overhead, rates, sawtooth, waits
+from penstock.paper import overhead, rates, sawtooth, shares, steps, waits
 from penstock.result import Result
 
 PAIR_SCHEMA = {"network": pl.String(), "seed": pl.Int64()}
@@ -53,6 +53,15 @@ MEASURES = {
     "longest_queue_cells": Measure("relays", "cells", ()),
     "credit_share": Measure("relays", "", (), of_rows=overhead.of_credits),
     "sendme_share": Measure("runs", "", (), of_rows=overhead.of_sendmes),
+    "jain_circuits": Measure("transfers", "", (), of_runs=shares.of_circuits),
+    "jain_users": Measure("transfers", "", (), of_runs=shares.of_users),
+    "equal_share": Measure("cells", "", (), of_rows=shares.of_equals),
+    "backlog_cells": Measure("cells", "cells", (), of_rows=shares.backlog),
+    "decrease_s": Measure("circuits", "s", ("step",), of_runs=steps.decrease),
+    "decrease_after_s": Measure("circuits", "s", ("step",), of_runs=steps.decrease_after),
+    "decrease_trips": Measure("circuits", "round trips", ("step",), of_runs=steps.decrease_trips),
+    "queue_peaks_cells": Measure("circuits", "cells", ("step",), of_runs=steps.queue_peaks),
+    "over_window_cells": Measure("circuits", "cells", ("step",), of_runs=steps.over_window),
     "queue_cells": Measure("circuits", "cells", ("circuit-queue",)),
     "window_kept": Measure("circuits", "", (), sawtooth.Epoch.kept),
     "epoch_length": Measure("circuits", "", (), sawtooth.Epoch.length),

@@ -1,0 +1,73 @@
+"""How circuits and users share a path.
+
+Source: slides of Ojha and Sharma, "Problems with Bktap Design" (throughput unfairness); R. Jain, D. Chiu, W. Hawe: A
+Quantitative Measure of Fairness and Discrimination, DEC TR-301, 1984.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from penstock import summary
+from penstock.paper import waits
+from penstock.result import Result
+
+RUN = ["network", "seed"]
+CIRCUIT = [*RUN, "client", "circuit"]
+LATE = 0.5
+"""Circuits are looked at from this part of a run on, when windows have had time to settle [1]."""
+
+
+def of_circuits(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
+    """Jain's index of circuits, by what they brought while they downloaded: one number for each run."""
+    rates = _rates(result, variant, workload)
+    return _index(rates)
+
+
+def of_users(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
+    """The same of clients, each with all its circuits."""
+    users = _rates(result, variant, workload).group_by(*RUN, "client").agg(pl.col("rate").sum())
+    return _index(users)
+
+
+def of_equals(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
+    """What each circuit brings to a hop in the late part of a run, over the mean of all: one for each circuit [1]."""
+    rates = _late(cells, hop).group_by(*RUN, "circuit").agg(rate=_RATE)
+    return rates.select(*RUN, value=pl.col("rate") / pl.col("rate").mean().over(RUN))
+
+
+def backlog(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
+    """How many cells of each circuit wait at a hop in the late part of a run, on average [cell].
+
+    By Little's law: what passes in a second times how long each waits, beyond what the luckiest does.
+    """
+    late = _late(cells, hop).with_columns(wait=waits.IN_RELAY)
+    over = pl.col("wait").mean() - pl.col("least").first()
+    late = late.with_columns(least=pl.col("wait").min().over(RUN))
+    return late.group_by(*RUN, "circuit").agg(value=_RATE * over).select(*RUN, "value")
+
+
+_RATE = (pl.col("cell").max() - pl.col("cell").min()) / ((pl.col("parsed_ns").max() - pl.col("parsed_ns").min()) / 1e9)
+"""Cells of a circuit that come in a second, by the numbers of the tracked ones."""
+
+
+def _late(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
+    there = cells.filter(pl.col("hop") == hop).drop_nulls("parsed_ns")
+    return there.filter(pl.col("parsed_ns") > LATE * pl.col("parsed_ns").max().over(RUN))
+
+
+def _whole(result: Result, variant: str) -> pl.DataFrame:
+    mine = pl.col("variant") == variant
+    rows = summary.after_warmup(result.transfers).filter(mine, pl.col("outcome") == "ok")
+    return rows.cast({"seed": pl.Int64})
+
+
+def _rates(result: Result, variant: str, workload: str) -> pl.DataFrame:
+    rows = _whole(result, variant).filter((pl.col("workload") == workload) | pl.lit(workload == "*"))
+    return rows.group_by(CIRCUIT).agg(rate=pl.col("bytes").sum() / pl.col("ttlb_s").sum())
+
+
+def _index(rates: pl.DataFrame) -> pl.DataFrame:
+    rate = pl.col("rate")
+    index = rate.sum() ** 2 / (pl.len() * (rate**2).sum())
+    return rates.group_by(RUN).agg(value=index).sort(RUN)
