@@ -222,7 +222,7 @@ impl Matrix {
         })
     }
 
-    fn judge_all<'a>(&self, combinations: impl Iterator<Item = Combination>) {
+    fn judge_all(&self, combinations: impl Iterator<Item = Combination>) {
         let (mut ran, mut wrong) = (0, Vec::new());
         for combination in combinations {
             ran += 1;
