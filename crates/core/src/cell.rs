@@ -56,9 +56,14 @@ pub enum Message<C: Cell> {
     Data(C::Payload),
     /// The stream is closed.
     End,
-    /// On a stream: 50 more cells of it may come. Without a stream: 100 more of the circuit, with the
-    /// digest of the cell that it acknowledges (proposal 289), or without one as before Tor 0.4.1.
-    Sendme(Option<C::Digest>),
+    /// On a stream: 50 more cells of it may come. Without a stream: 100 more of the circuit.
+    Sendme {
+        /// Of the circuit: the digest of the cell that it acknowledges (proposal 289), or none as before Tor 0.4.1.
+        proof: Option<C::Digest>,
+        /// Of the circuit: how many of the cells that it acknowledges were [marked](Cell::mark) [cell]; unknown to
+        /// C tor.
+        marked: u8,
+    },
     /// On a stream: no more of it may come until an XON (proposal 324 §4).
     Xoff,
     /// On a stream: more may come, at this rate [kB/s, of 1000 B] or at any.
@@ -113,6 +118,13 @@ pub trait Cell: Sized + fmt::Debug {
     fn command(&self) -> Command;
     /// Whether its way is recorded.
     fn tag(&self) -> Option<Tag>;
+    /// Notes on a RELAY cell that it met congestion: a bit beside the circuit's id, outside of all layers, which any
+    /// node may set and none clears. Unknown to C tor.
+    ///
+    /// Source: RFC 3168 section 5 (Congestion Experienced).
+    fn mark(&mut self);
+    /// Whether any node noted so.
+    fn is_marked(&self) -> bool;
 
     /// A CREATE.
     fn create(id: CircId, handshake: Self::Handshake) -> Self;

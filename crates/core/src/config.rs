@@ -45,6 +45,11 @@ pub struct RelayConfig {
     pub client_buckets: ClientBuckets,
     /// Which channel a circuit takes.
     pub channel_map: ChannelMapConfig,
+    /// A RELAY cell that joins a circuit's queue with more than so many cells is [marked](crate::Cell::mark) [cell];
+    /// `None` marks none.
+    ///
+    /// Source: Alizadeh et al. 2010 section 3.1 (the threshold K).
+    pub mark_above: Option<u32>,
     /// When the edge stops reading its streams.
     pub edge_queue: EdgeQueue,
     /// As a client: what the application says leaves right after BEGIN, before CONNECTED is back.

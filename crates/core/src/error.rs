@@ -21,6 +21,8 @@ pub enum Violation {
     UnexpectedSendme,
     /// A SENDME without the digest of the cell that it acknowledges, where one must have it.
     ForgedSendme,
+    /// A SENDME that says that more cells met congestion than it acknowledges.
+    ForgedMarks,
     /// An XON or XOFF, or a stream's SENDME, where none can be or oftener than what was sent allows.
     UnexpectedFlowControl,
     /// Congestion control that was not asked for, or with far more or fewer cells for a SENDME than here.
@@ -58,6 +60,7 @@ impl Violation {
             Violation::WindowExceeded
             | Violation::UnexpectedSendme
             | Violation::ForgedSendme
+            | Violation::ForgedMarks
             | Violation::UnexpectedFlowControl
             | Violation::UnwantedAgreement
             | Violation::ForgedCredit
@@ -80,6 +83,7 @@ impl fmt::Display for Violation {
             Violation::WindowExceeded => "the peer sent more cells than its window allows",
             Violation::UnexpectedSendme => "the peer acknowledged cells that were never sent",
             Violation::ForgedSendme => "the peer acknowledged a cell without proof that it had arrived",
+            Violation::ForgedMarks => "the peer says that more cells met congestion than it acknowledges",
             Violation::UnexpectedFlowControl => "the peer's flow control of a stream makes no sense",
             Violation::UnwantedAgreement => "the peer agreed on congestion control as nobody asked for it",
             Violation::ForgedCredit => {

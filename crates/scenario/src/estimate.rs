@@ -147,6 +147,8 @@ fn rate(scenario: &Scenario, client: &Client, of_relays: f64, rtt: f64) -> f64 {
         EdgeControlConfig::Windows(windows) => windows.circuit_window.min(windows.stream_window),
         EdgeControlConfig::Dynamic(dynamic) => dynamic.windows.stream_window,
         EdgeControlConfig::Vegas(vegas) => vegas.cwnd_max,
+        EdgeControlConfig::Dctcp(dctcp) => dctcp.bounds.cwnd_max,
+        EdgeControlConfig::Timely(timely) => timely.bounds.cwnd_max,
         EdgeControlConfig::Custom { .. } => WindowsConfig::CIRCUIT_RANGE.1,
     };
     (of_relays.min(of_link) * GOODPUT).min(f64::from(window) * PAYLOAD / rtt)

@@ -519,6 +519,12 @@ const TOR: &[Key] = &[
         "streams are no longer read when the circuit's queue is so long",
     ),
     key(
+        "mark_above",
+        Form::Or("none", &Form::Whole { least: 0, most: 100_000, unit: "cell" }),
+        Default("'none'"),
+        "a RELAY cell that joins a circuit's queue with more cells is marked, for `edge_control = \"dctcp\"`; 20 is DCTCP's K",
+    ),
+    key(
         "circuit_queue_most",
         CELLS,
         Default("2500"),
@@ -907,8 +913,81 @@ pub(crate) const EDGE_CONTROL: Algorithm = Algorithm {
             partners: &[],
             keys: VEGAS,
         },
+        Kind {
+            name: "dctcp",
+            meaning: "a congestion window that follows the share of cells that relays marked, and XON/XOFF, on circuits whose client and last relay both have it; else SENDME windows",
+            source: "Alizadeh et al. 2010 section 3; RFC 8257",
+            partners: &[],
+            keys: DCTCP,
+        },
+        Kind {
+            name: "timely",
+            meaning: "a rate that follows the gradient of the round trip, as a window, and XON/XOFF, on circuits whose client and last relay both have it; else SENDME windows",
+            source: "Mittal et al. 2015 section 4.3, algorithm 1",
+            partners: &[],
+            keys: TIMELY,
+        },
     ],
 };
+
+const SENDME_INC: Form = Form::Whole { least: 1, most: 254, unit: "cell" };
+const SENDME_INC_MEANING: &str = "DATA cells that one circuit SENDME acknowledges, as the relay says; the client refuses it if its own is farther away than 1";
+const CWND_MAX_KEY: Key = key(
+    "cwnd_max",
+    Form::Whole { least: 1, most: i32::MAX as i64, unit: "cell" },
+    Default("1000"),
+    "greatest congestion window",
+);
+const FALLBACK_WINDOW_KEY: Key = key(
+    "circuit_window",
+    CIRCUIT_WINDOW,
+    Default("1000"),
+    "circuits whose other end does not have it have this window",
+);
+
+const DCTCP: &[Key] = &[
+    key("sendme_inc", SENDME_INC, Default("10"), SENDME_INC_MEANING),
+    key("cwnd_init", CELLS, Default("20"), "congestion window of a new circuit"),
+    key("cwnd_min", CELLS, Default("20"), "least congestion window"),
+    CWND_MAX_KEY,
+    key(
+        "g",
+        Form::Fraction,
+        Default("0.0625"),
+        "weight of the newest window in the average share of marked cells",
+    ),
+    FALLBACK_WINDOW_KEY,
+    STREAM_WINDOW_KEY,
+];
+
+const TIMELY: &[Key] = &[
+    key("sendme_inc", SENDME_INC, Default("31"), SENDME_INC_MEANING),
+    key("cwnd_init", CELLS, Default("124"), "congestion window of a new circuit"),
+    key("cwnd_min", CELLS, Default("62"), "least congestion window"),
+    CWND_MAX_KEY,
+    key(
+        "t_low",
+        Form::Span { zero: true },
+        Default("'10 ms'"),
+        "the rate grows while the round trip is less than so much above the circuit's least one",
+    ),
+    key("t_high", Form::Span { zero: false }, Default("'100 ms'"), "it falls while it is more above it"),
+    key("delta", Form::Rate, Default("'10 KiB/s'"), "what the rate gains in a round trip, in bytes of cells"),
+    key(
+        "beta",
+        Form::Fraction,
+        Default("0.8"),
+        "how much of a gradient, or of what exceeds t_high, it loses",
+    ),
+    key(
+        "alpha",
+        Form::Fraction,
+        Default("0.875"),
+        "weight of the newest difference of two round trips in the gradient",
+    ),
+    FALLBACK_WINDOW_KEY,
+    STREAM_WINDOW_KEY,
+];
 
 const VEGAS: &[Key] = &[
     key(
@@ -917,12 +996,7 @@ const VEGAS: &[Key] = &[
         Default("'0.4.9'"),
         "C tor's version, whose constants the keys that say \"version\" take",
     ),
-    key(
-        "sendme_inc",
-        Form::Whole { least: 1, most: 254, unit: "cell" },
-        Default("31"),
-        "DATA cells that one circuit SENDME acknowledges, as the relay says; the client refuses it if its own is farther away than 1",
-    ),
+    key("sendme_inc", SENDME_INC, Default("31"), SENDME_INC_MEANING),
     key("cwnd_init", CELLS, Default("124"), "congestion window of a new circuit"),
     key("cwnd_min", CELLS, Default("124"), "least congestion window"),
     key(

@@ -10,7 +10,8 @@ use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig, PriorityCla
 use penstock_core::config::{Bandwidth, EdgeQueue, Limits, Refill, RelayConfig};
 use penstock_core::datagram::DatagramConfig;
 use penstock_core::edge_control::{
-    Adjust, DynamicConfig, EdgeControlConfig, Ends, VegasConfig, WindowsConfig, XonXoffConfig,
+    Adjust, CwndBounds, DctcpConfig, DynamicConfig, EdgeControlConfig, Ends, TimelyConfig, VegasConfig,
+    WindowsConfig, XonXoffConfig,
 };
 use penstock_core::hop_control::{
     AdaptConfig, ControlInterval, Counts, CreditPath, ExponentialConfig, HopControlConfig, Kung94Config,
@@ -84,6 +85,7 @@ pub(crate) fn config(view: View<'_>, consensus: Consensus) -> Result<(RelayConfi
         throttle,
         client_buckets,
         channel_map: channel_map(view)?,
+        mark_above: view.whole_unless("mark_above", "none").map(|cells| cells as u32),
         edge_queue: edge_queue(view)?,
         optimistic_data: view.table.contains_key("optimistic_data") && view.flag("optimistic_data"),
         authenticated_sendmes: view.flag("authenticated_sendmes"),
@@ -247,6 +249,8 @@ fn edge_control(view: View<'_>) -> Result<EdgeControlConfig, Mistake> {
             peer_bug_101: view.flag("peer_bug_101"),
         }),
         "vegas" => EdgeControlConfig::Vegas(vegas(view)?),
+        "dctcp" => EdgeControlConfig::Dctcp(dctcp(view)?),
+        "timely" => EdgeControlConfig::Timely(timely(view)?),
         kind => unknown(kind),
     })
 }
@@ -259,24 +263,12 @@ fn vegas(view: View<'_>) -> Result<VegasConfig, Mistake> {
     };
     let whole = |key| view.whole(key) as u32;
     let of_version = |key, constant| view.whole_unless(key, "version").map_or(constant, |given| given as u32);
-    let sendme_inc = view.whole("sendme_inc");
-    for key in ["cwnd_init", "cwnd_min"] {
-        if view.whole(key) < sendme_inc {
-            let message = format!(
-                "{} is less than sendme_inc, {sendme_inc}: no SENDME would ever come; it must be at least as many",
-                view.whole(key)
-            );
-            return Err(view.wrong(key, message));
-        }
-    }
+    let CwndBounds { sendme_inc, cwnd_init, cwnd_min, cwnd_max } = cwnd_bounds(view)?;
     Ok(VegasConfig {
-        sendme_inc: u8::try_from(sendme_inc)
-            .ok()
-            .and_then(NonZeroU8::new)
-            .expect("the schema lets 1 to 254 through"),
-        cwnd_init: whole("cwnd_init"),
-        cwnd_min: whole("cwnd_min"),
-        cwnd_max: whole("cwnd_max"),
+        sendme_inc,
+        cwnd_init,
+        cwnd_min,
+        cwnd_max,
         cwnd_inc: whole("cwnd_inc"),
         cwnd_inc_rate: whole("cwnd_inc_rate"),
         cwnd_inc_pct_ss: whole("cwnd_inc_pct_ss"),
@@ -300,11 +292,66 @@ fn vegas(view: View<'_>) -> Result<VegasConfig, Mistake> {
             xon_change_pct: whole("xon_change_pct"),
             xon_ewma_cnt: whole("xon_ewma_cnt"),
         },
-        windows: WindowsConfig {
-            circuit_window: whole("circuit_window"),
-            stream_window: whole("stream_window"),
-            ..version.windows
-        },
+        windows: fallback(view),
+    })
+}
+
+/// A window's bounds, between which there is room for a SENDME.
+fn cwnd_bounds(view: View<'_>) -> Result<CwndBounds, Mistake> {
+    let (inc, most) = (view.whole("sendme_inc"), view.whole("cwnd_max"));
+    for key in ["cwnd_init", "cwnd_min"] {
+        let cells = view.whole(key);
+        if cells < inc {
+            let message = format!(
+                "{cells} is less than sendme_inc, {inc}: no SENDME would ever come; it must be at least as many"
+            );
+            return Err(view.wrong(key, message));
+        }
+        if cells > most {
+            let message = format!("{cells} is more than cwnd_max, {most}; it must be as many at most");
+            return Err(view.wrong(key, message));
+        }
+    }
+    let cells = |key| view.whole(key) as u32;
+    Ok(CwndBounds {
+        sendme_inc: u8::try_from(inc)
+            .ok()
+            .and_then(NonZeroU8::new)
+            .expect("the schema lets 1 to 254 through"),
+        cwnd_init: cells("cwnd_init"),
+        cwnd_min: cells("cwnd_min"),
+        cwnd_max: cells("cwnd_max"),
+    })
+}
+
+/// The windows of circuits whose other end does not know the congestion control.
+fn fallback(view: View<'_>) -> WindowsConfig {
+    WindowsConfig {
+        circuit_window: view.whole("circuit_window") as u32,
+        stream_window: view.whole("stream_window") as u32,
+        ..WindowsConfig::STOCK
+    }
+}
+
+fn dctcp(view: View<'_>) -> Result<DctcpConfig, Mistake> {
+    let (bounds, windows) = (cwnd_bounds(view)?, fallback(view));
+    Ok(DctcpConfig { bounds, g: view.share("g"), windows, ..DctcpConfig::default() })
+}
+
+fn timely(view: View<'_>) -> Result<TimelyConfig, Mistake> {
+    let (t_low, t_high) = (view.span("t_low"), view.span("t_high"));
+    if t_low >= t_high {
+        return Err(upside_down(view, "t_low", "t_high"));
+    }
+    Ok(TimelyConfig {
+        bounds: cwnd_bounds(view)?,
+        t_low,
+        t_high,
+        delta: view.rate("delta"),
+        beta: view.share("beta"),
+        alpha: view.share("alpha"),
+        windows: fallback(view),
+        ..TimelyConfig::default()
     })
 }
 

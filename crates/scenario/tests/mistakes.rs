@@ -234,13 +234,19 @@ mistakes! {
         "x.toml:28: variants.1.name: the variant \"stock\" is there twice; every variant needs its own name";
     an_unknown_kind_is_refused_with_the_known_ones:
         "kind = \"windows\"" => "kind = \"cubic\"",
-        "x.toml:12: relay.edge_control.kind: \"cubic\" is unknown; the kind must be one of windows, dynamic-windows, vegas";
+        "x.toml:12: relay.edge_control.kind: \"cubic\" is unknown; the kind must be one of windows, dynamic-windows, vegas, dctcp, timely";
     a_version_of_vegas_that_is_not_known_is_refused:
         "kind = \"windows\", circuit_window = 1000" => "kind = \"vegas\", version = \"0.4.8\"",
         "x.toml:12: relay.edge_control.version: \"0.4.8\" is unknown; it must be one of 0.4.9, 0.4.7";
     a_congestion_window_that_waits_for_ever_is_refused:
         "kind = \"windows\", circuit_window = 1000" => "kind = \"vegas\", cwnd_min = 30",
         "x.toml:12: relays.entry.edge_control.cwnd_min: 30 is less than sendme_inc, 31: no SENDME would ever come; it must be at least as many";
+    a_congestion_window_beyond_its_greatest_is_refused:
+        "kind = \"windows\", circuit_window = 1000" => "kind = \"dctcp\", cwnd_init = 1001",
+        "x.toml:12: relays.entry.edge_control.cwnd_init: 1001 is more than cwnd_max, 1000; it must be as many at most";
+    a_t_low_above_t_high_is_refused:
+        "kind = \"windows\", circuit_window = 1000" => "kind = \"timely\", t_low = \"200 ms\"",
+        "x.toml:12: relays.entry.edge_control.t_low: t_low is \"200 ms\" and t_high is \"100 ms\"; the low mark must be below the high one";
     a_threshold_that_is_no_number_is_refused:
         "kind = \"windows\", circuit_window = 1000" => "kind = \"vegas\", alpha = \"many\"",
         "x.toml:12: relay.edge_control.alpha: \"many\" is a string; it must be a whole number [cell] from 0 to 100000; or \"version\"";

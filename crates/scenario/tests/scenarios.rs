@@ -2,7 +2,7 @@
 
 use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig, PriorityClass};
 use penstock_core::config::{Bandwidth, EdgeQueue, Limits, Refill, RelayConfig};
-use penstock_core::edge_control::{EdgeControlConfig, Ends, VegasConfig};
+use penstock_core::edge_control::{DctcpConfig, EdgeControlConfig, Ends, TimelyConfig, VegasConfig};
 use penstock_core::hop_control::{
     AdaptConfig, CreditPath, ExponentialConfig, HopControlConfig, Kung94Config, LawConfig, N23Config,
 };
@@ -46,6 +46,7 @@ const SHIPPED: &[&str] = &[
     "ewma/cpu-crowd",
     "ewma/half-life",
     "ewma/outbuf",
+    "marut/comparators",
     "marut/smoke",
 ];
 
@@ -80,9 +81,7 @@ fn size(workload: &Workload) -> Amount {
 fn circuit_window(config: &RelayConfig) -> u32 {
     match config.edge_control {
         EdgeControlConfig::Windows(windows) => windows.circuit_window,
-        EdgeControlConfig::Dynamic(_) | EdgeControlConfig::Vegas(_) | EdgeControlConfig::Custom { .. } => {
-            panic!("these have other windows")
-        }
+        ref other => panic!("{other:?} has other windows"),
     }
 }
 
@@ -703,6 +702,36 @@ fn vegas_has_the_constants_of_its_version() {
     assert_eq!(config.refill, Refill { phase: config.refill.phase, ..Refill::TOR_0_4_9 });
     assert_eq!((config.edge_queue.low, config.edge_queue.high, config.limits.circuit_queue), (10, 256, 2000));
     assert_eq!(small("", &[]).relays[0].config.limits, Limits::default());
+}
+
+/// What the keys of the comparators make of nothing, and of each key set.
+#[test]
+fn comparators_have_their_defaults_and_take_their_keys() {
+    let relay = |more: &str| small(&format!("[relay]\n{more}\n"), &[]).relays[0].config.clone();
+    let dctcp = |more: &str| match relay(more).edge_control {
+        EdgeControlConfig::Dctcp(dctcp) => dctcp,
+        other => panic!("{other:?}"),
+    };
+    let timely = |more: &str| match relay(more).edge_control {
+        EdgeControlConfig::Timely(timely) => timely,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(dctcp("edge_control = 'dctcp'"), DctcpConfig::default());
+    assert_eq!(timely("edge_control = 'timely'"), TimelyConfig::default());
+    let bounds = "sendme_inc = 7, cwnd_init = 8, cwnd_min = 9, cwnd_max = 10";
+    let windows = "circuit_window = 300, stream_window = 60";
+    let own = dctcp(&format!("edge_control = {{ kind = 'dctcp', {bounds}, {windows}, g = 0.5 }}"));
+    let cells = |b: penstock_core::edge_control::CwndBounds| {
+        (b.sendme_inc.get(), b.cwnd_init, b.cwnd_min, b.cwnd_max)
+    };
+    assert_eq!((cells(own.bounds), own.g), ((7, 8, 9, 10), 0.5));
+    assert_eq!((own.windows.circuit_window, own.windows.stream_window), (300, 60));
+    let keys = "t_low = '1 ms', t_high = '2 ms', delta = '3 KiB/s', beta = 0.4, alpha = 0.5";
+    let own = timely(&format!("edge_control = {{ kind = 'timely', {bounds}, {windows}, {keys} }}"));
+    assert_eq!((cells(own.bounds), own.windows.circuit_window), ((7, 8, 9, 10), 300));
+    assert_eq!((own.t_low, own.t_high), (Duration::from_millis(1), Duration::from_millis(2)));
+    assert_eq!((own.delta, own.beta, own.alpha), (DataRate::kib(3), 0.4, 0.5));
+    assert_eq!([relay("").mark_above, relay("mark_above = 0").mark_above], [None, Some(0)]);
 }
 
 #[test]

@@ -71,12 +71,17 @@ enum Body {
     Connected,
     Data { len: u16, request: Option<Request> },
     End,
-    Sendme(Option<u32>),
+    Sendme { proof: Option<u32>, marked: u8 },
     Xoff,
     Xon(Option<NonZeroU32>),
     Extend(PeerId, SimHandshake),
     Extended(SimHandshake),
 }
+
+/// The cell met congestion.
+const MARKED: u8 = 1;
+/// What one layer counts.
+const LAYER: u8 = 2;
 
 /// One cell.
 ///
@@ -90,6 +95,7 @@ pub(crate) struct SimCell {
     /// How many its layer had sealed with it: what real cells have a running digest for.
     number: u32,
     stream: Option<StreamId>,
+    /// [`LAYER`] for each, and [`MARKED`]: one field more would make every copy of a cell dearer.
     layers: u8,
     body: Body,
 }
@@ -129,6 +135,12 @@ impl Cell for SimCell {
     }
     fn tag(&self) -> Option<Tag> {
         self.tag
+    }
+    fn mark(&mut self) {
+        self.layers |= MARKED;
+    }
+    fn is_marked(&self) -> bool {
+        self.layers & MARKED != 0
     }
 
     fn create(id: CircId, handshake: SimHandshake) -> Self {
@@ -174,7 +186,7 @@ impl Cell for SimCell {
                 Body::Data { len: payload.len, request: payload.request }
             }
             Message::End => Body::End,
-            Message::Sendme(proof) => Body::Sendme(proof),
+            Message::Sendme { proof, marked } => Body::Sendme { proof, marked },
             Message::Xoff => Body::Xoff,
             Message::Xon(rate) => Body::Xon(rate),
             Message::Extend(peer, handshake) => Body::Extend(peer, handshake),
@@ -188,7 +200,7 @@ impl Cell for SimCell {
             Body::Connected => Message::Connected,
             Body::Data { len, request } => Message::Data(SimPayload { len, tag: self.tag, request }),
             Body::End => Message::End,
-            Body::Sendme(proof) => Message::Sendme(proof),
+            Body::Sendme { proof, marked } => Message::Sendme { proof, marked },
             Body::Xoff => Message::Xoff,
             Body::Xon(rate) => Message::Xon(rate),
             Body::Extend(peer, handshake) => Message::Extend(peer, handshake),
@@ -201,17 +213,17 @@ impl Cell for SimCell {
     }
 
     fn seal(&mut self, layer: &mut SimLayer) -> u32 {
-        self.layers = 1;
+        self.layers = LAYER;
         layer.sealed = layer.sealed.wrapping_add(1);
         self.number = layer.sealed;
         layer.sealed
     }
     fn wrap(&mut self, _layer: &mut SimLayer) {
-        self.layers += 1;
+        self.layers += LAYER;
     }
     fn peel(&mut self, layer: &mut SimLayer) -> Option<u32> {
-        self.layers = self.layers.checked_sub(1).expect("a relay cell is sealed before it travels");
-        if self.layers > 0 {
+        self.layers = self.layers.checked_sub(LAYER).expect("a relay cell is sealed before it travels");
+        if self.layers >= LAYER {
             return None;
         }
         layer.peeled = layer.peeled.wrapping_add(1);
@@ -246,7 +258,7 @@ mod tests {
         let mut layer = SimLayer::default();
         let id = CircId(NonZeroU32::MIN);
         std::array::from_fn(|_| {
-            let mut cell = SimCell::relay(id, None, Message::Sendme(None));
+            let mut cell = SimCell::relay(id, None, Message::Sendme { proof: None, marked: 0 });
             cell.seal(&mut layer);
             cell
         })

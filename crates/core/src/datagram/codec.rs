@@ -7,7 +7,8 @@
 //! type 0          FEEDBACK: ack u32, forwarded u32; flags say what follows: 1 a hole (nothing),
 //!                 2 c_diff u16, 4 ended u32
 //! type 1, 2       PROBE, GONE: nothing; no flags
-//! type 128 to 255 DATA: seq u32, a cell's body of 509 B; the lower seven bits are the cell's command; no flags
+//! type 128 to 255 DATA: seq u32, a cell's body of 509 B; the lower seven bits are the cell's command; flag 1: the cell
+//!                 met congestion
 //! ```
 
 use super::MAX_DATAGRAM;
@@ -19,6 +20,8 @@ use std::fmt;
 pub struct CellBody {
     /// Below 128.
     pub command: u8,
+    /// Whether the cell was marked ([`Cell::mark`](crate::Cell::mark)).
+    pub marked: bool,
     /// The cell's payload.
     pub payload: Box<[u8; BODY]>,
 }
@@ -57,6 +60,7 @@ const DATA: u8 = 128;
 const HOLE: u8 = 1;
 const WITH_CONGESTION: u8 = 2;
 const WITH_ENDED: u8 = 4;
+const MARKED: u8 = 1;
 
 /// Appends a message to a datagram.
 pub fn encode(message: &Message<&CellBody>, into: &mut Vec<u8>) {
@@ -64,7 +68,7 @@ pub fn encode(message: &Message<&CellBody>, into: &mut Vec<u8>) {
     match message {
         Message::Data { seq, body, .. } => {
             debug_assert!(body.command < DATA, "a command has seven bits");
-            into.extend([DATA | body.command, 0]);
+            into.extend([DATA | body.command, if body.marked { MARKED } else { 0 }]);
             into.extend(seq.to_be_bytes());
             into.extend(*body.payload);
         }
@@ -117,7 +121,11 @@ impl Rest<'_> {
     fn message(&mut self) -> Result<Message<CellBody>, DecodeError> {
         let circuit = self.u16()?;
         let [kind, flags] = *self.take()?;
-        let known = if kind == FEEDBACK { HOLE | WITH_CONGESTION | WITH_ENDED } else { 0 };
+        let known = match kind {
+            FEEDBACK => HOLE | WITH_CONGESTION | WITH_ENDED,
+            DATA.. => MARKED,
+            _ => 0,
+        };
         if flags & !known != 0 {
             return Err(DecodeError::UnknownFlags(flags));
         }
@@ -134,7 +142,8 @@ impl Rest<'_> {
             DATA.. => {
                 let seq = self.u32()?;
                 let payload = Box::new(*self.take()?);
-                Message::Data { circuit, seq, body: CellBody { command: kind & !DATA, payload } }
+                let marked = flags & MARKED != 0;
+                Message::Data { circuit, seq, body: CellBody { command: kind & !DATA, marked, payload } }
             }
             _ => return Err(DecodeError::UnknownType(kind)),
         })
@@ -161,7 +170,7 @@ mod tests {
     }
 
     fn body(command: u8, byte: u8) -> CellBody {
-        CellBody { command, payload: Box::new([byte; BODY]) }
+        CellBody { command, marked: byte > 127, payload: Box::new([byte; BODY]) }
     }
 
     fn message() -> impl Strategy<Value = Message<CellBody>> {

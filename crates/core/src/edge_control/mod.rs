@@ -4,19 +4,25 @@
 //! cells may still leave, at the delivering end it says when a SENDME is owed. A [`StreamControl`]
 //! does the same for one stream. The two compose with [`HopControl`](crate::hop_control::HopControl).
 //!
-//! Vegas is used on circuits whose two ends agreed on it ([`Negotiation`]), and where all hops are controlled ends may
+//! Congestion control is used on circuits whose two ends agreed on one ([`Negotiation`]), and where all hops are controlled ends may
 //! agree that nothing limits them ([`Ends`]); all others have windows.
 
+mod dctcp;
 mod dynamic;
 mod negotiation;
 mod open;
+mod sendmes;
+mod timely;
 mod vegas;
 mod windows;
 mod xon_xoff;
 
+pub use dctcp::{Dctcp, DctcpConfig, DctcpWindow};
 pub use dynamic::{Adjust, DynamicConfig, DynamicWindow};
-pub use negotiation::{Agreement, Negotiation};
+pub use negotiation::{Agreement, Congestion, Negotiation};
 pub use open::{Ends, OpenCircuit, OpenStream};
+pub use sendmes::CwndBounds;
+pub use timely::{Timely, TimelyConfig, TimelyWindow};
 pub use vegas::{Vegas, VegasConfig, VegasWindow};
 pub use windows::{CircuitWindow, StreamWindow, WindowsConfig};
 pub use xon_xoff::{XonXoff, XonXoffConfig};
@@ -38,6 +44,8 @@ pub struct Signals {
     ///
     /// Source: C tor `circuit_blocked_on_p_chan`, `circuit_blocked_on_n_chan`.
     pub blocked: bool,
+    /// When a SENDME comes: how many of the cells that it acknowledges met congestion, as it says [cell]; else 0.
+    pub marked: u8,
 }
 
 /// End-to-end control of one circuit at one of its ends.
@@ -50,6 +58,12 @@ pub trait EdgeControl: fmt::Debug + Send {
     ///
     /// On a [`Violation`] the circuit must close.
     fn on_deliver(&mut self, now: Instant) -> Result<bool, Violation>;
+    /// The DATA cell that is delivered next was [marked](crate::Cell::mark) on its way.
+    fn on_mark(&mut self) {}
+    /// How many marked cells the SENDME that is owed shall speak of [cell]. Called once for each.
+    fn take_marks(&mut self) -> u8 {
+        0
+    }
     /// A circuit SENDME arrived. On a [`Violation`] the circuit must close.
     fn on_sendme(&mut self, now: Instant, signals: Signals) -> Result<(), Violation>;
     /// Whether circuit and stream SENDMEs change what the two ends do. Where they do not, none needs a proof, and the
@@ -118,6 +132,10 @@ pub enum EdgeControlConfig {
     Dynamic(DynamicConfig),
     /// Vegas and XON/XOFF on circuits whose other end has them too; SENDME windows on the others.
     Vegas(VegasConfig),
+    /// A window that follows the share of marked cells, and XON/XOFF, likewise.
+    Dctcp(DctcpConfig),
+    /// A rate that follows the gradient of the round trip, and XON/XOFF, likewise.
+    Timely(TimelyConfig),
     /// Whatever these build: the way in for algorithms outside this workspace. They negotiate nothing.
     Custom {
         /// For a circuit.
@@ -134,10 +152,12 @@ impl Default for EdgeControlConfig {
 }
 
 impl EdgeControlConfig {
-    /// Cells per SENDME that this end asks for or offers; `None` if it knows no congestion control.
-    fn sendme_inc(&self) -> Option<NonZeroU8> {
+    /// The congestion control that this end asks for or offers, with how many cells a SENDME; `None` if it knows none.
+    fn congestion(&self) -> Option<(Congestion, NonZeroU8)> {
         match self {
-            EdgeControlConfig::Vegas(config) => Some(config.sendme_inc),
+            EdgeControlConfig::Vegas(config) => Some((Congestion::Vegas, config.sendme_inc)),
+            EdgeControlConfig::Dctcp(config) => Some((Congestion::Dctcp, config.bounds.sendme_inc)),
+            EdgeControlConfig::Timely(config) => Some((Congestion::Timely, config.bounds.sendme_inc)),
             EdgeControlConfig::Windows(_)
             | EdgeControlConfig::Dynamic(_)
             | EdgeControlConfig::Custom { .. } => None,
@@ -160,9 +180,18 @@ impl EdgeControlConfig {
             (EdgeControlConfig::Vegas(config), Agreement::Congestion(inc)) => {
                 AnyEdgeControl::Vegas(Box::new(VegasWindow::new(config.with_increment(inc))))
             }
-            (EdgeControlConfig::Vegas(config), _) => {
-                AnyEdgeControl::Windows(CircuitWindow::new(config.windows))
+            (EdgeControlConfig::Dctcp(config), Agreement::Congestion(inc)) => {
+                AnyEdgeControl::Dctcp(Box::new(DctcpWindow::new(config.with_increment(inc))))
             }
+            (EdgeControlConfig::Timely(config), Agreement::Congestion(inc)) => {
+                AnyEdgeControl::Timely(Box::new(TimelyWindow::new(config.with_increment(inc))))
+            }
+            (
+                EdgeControlConfig::Vegas(VegasConfig { windows, .. })
+                | EdgeControlConfig::Dctcp(DctcpConfig { windows, .. })
+                | EdgeControlConfig::Timely(TimelyConfig { windows, .. }),
+                _,
+            ) => AnyEdgeControl::Windows(CircuitWindow::new(*windows)),
             (EdgeControlConfig::Custom { circuit, .. }, _) => AnyEdgeControl::Custom(circuit.build()),
         }
     }
@@ -177,12 +206,18 @@ impl EdgeControlConfig {
             (EdgeControlConfig::Dynamic(config), _) => {
                 AnyStreamControl::Windows(StreamWindow::new(config.windows))
             }
-            (EdgeControlConfig::Vegas(config), Agreement::Congestion(_)) => {
-                AnyStreamControl::XonXoff(XonXoff::new(config.streams))
-            }
-            (EdgeControlConfig::Vegas(config), _) => {
-                AnyStreamControl::Windows(StreamWindow::new(config.windows))
-            }
+            (
+                EdgeControlConfig::Vegas(VegasConfig { streams, .. })
+                | EdgeControlConfig::Dctcp(DctcpConfig { streams, .. })
+                | EdgeControlConfig::Timely(TimelyConfig { streams, .. }),
+                Agreement::Congestion(_),
+            ) => AnyStreamControl::XonXoff(XonXoff::new(*streams)),
+            (
+                EdgeControlConfig::Vegas(VegasConfig { windows, .. })
+                | EdgeControlConfig::Dctcp(DctcpConfig { windows, .. })
+                | EdgeControlConfig::Timely(TimelyConfig { windows, .. }),
+                _,
+            ) => AnyStreamControl::Windows(StreamWindow::new(*windows)),
             (EdgeControlConfig::Custom { stream, .. }, _) => AnyStreamControl::Custom(stream.build()),
         }
     }
@@ -197,6 +232,10 @@ pub enum AnyEdgeControl {
     Dynamic(DynamicWindow),
     /// [`VegasWindow`].
     Vegas(Box<VegasWindow>),
+    /// [`DctcpWindow`].
+    Dctcp(Box<DctcpWindow>),
+    /// [`TimelyWindow`].
+    Timely(Box<TimelyWindow>),
     /// [`OpenCircuit`].
     Open(OpenCircuit),
     /// An algorithm from outside.
@@ -226,7 +265,7 @@ macro_rules! each {
 
 macro_rules! each_circuit {
     ($self:ident, $control:ident => $call:expr) => {
-        each!(AnyEdgeControl { Windows, Dynamic, Vegas, Open, Custom }, $self, $control => $call)
+        each!(AnyEdgeControl { Windows, Dynamic, Vegas, Dctcp, Timely, Open, Custom }, $self, $control => $call)
     };
 }
 
@@ -245,6 +284,12 @@ impl EdgeControl for AnyEdgeControl {
     }
     fn on_deliver(&mut self, now: Instant) -> Result<bool, Violation> {
         each_circuit!(self, control => control.on_deliver(now))
+    }
+    fn on_mark(&mut self) {
+        each_circuit!(self, control => control.on_mark());
+    }
+    fn take_marks(&mut self) -> u8 {
+        each_circuit!(self, control => control.take_marks())
     }
     fn on_sendme(&mut self, now: Instant, signals: Signals) -> Result<(), Violation> {
         each_circuit!(self, control => control.on_sendme(now, signals))

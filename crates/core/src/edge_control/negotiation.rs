@@ -6,8 +6,8 @@ use std::num::NonZeroU8;
 
 /// What a handshake says of congestion control and windows, beside its keys.
 ///
-/// The client asks the last hop that it adds; a relay that knows congestion control answers how many cells
-/// each SENDME acknowledges, and one that does not says nothing. In the same way a client whose path has credits at
+/// The client asks the last hop that it adds for the congestion control that it knows; a relay that knows the same answers
+/// how many cells each SENDME acknowledges, and one that does not says nothing. In the same way a client whose path has credits at
 /// each hop asks that no window limits the circuit's ends; the relay agrees if it wants the same.
 ///
 /// Source: proposal 324 §10.3; C tor `congestion_control_build_ext_request()`,
@@ -18,14 +18,25 @@ pub enum Negotiation {
     /// Nothing: the circuit has SENDME windows.
     #[default]
     Nothing,
-    /// The client asks for it.
-    Asked,
-    /// The relay answers: one SENDME for so many cells.
-    Agreed(NonZeroU8),
+    /// The client asks for this one.
+    Asked(Congestion),
+    /// The relay answers: this one, and a SENDME for so many cells.
+    Agreed(Congestion, NonZeroU8),
     /// The client asks for ends without windows.
     OpenEndsAsked,
     /// The relay answers: so be it.
     OpenEndsAgreed,
+}
+
+/// Which congestion control. C tor knows Vegas alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Congestion {
+    /// [`VegasWindow`](super::VegasWindow).
+    Vegas,
+    /// [`DctcpWindow`](super::DctcpWindow).
+    Dctcp,
+    /// [`TimelyWindow`](super::TimelyWindow).
+    Timely,
 }
 
 /// What the two ends of a circuit agreed on.
@@ -34,7 +45,7 @@ pub enum Agreement {
     /// Nothing: each has its windows.
     #[default]
     Nothing,
-    /// Congestion control, with so many cells per SENDME.
+    /// The congestion control that both know, with so many cells per SENDME.
     Congestion(NonZeroU8),
     /// Nothing limits what is under way but the hops' credits ([`Ends`](super::Ends)).
     OpenEnds,
@@ -44,9 +55,9 @@ impl Negotiation {
     /// What the relay that says this has agreed on.
     pub(crate) fn agreement(self) -> Agreement {
         match self {
-            Negotiation::Agreed(inc) => Agreement::Congestion(inc),
+            Negotiation::Agreed(_, inc) => Agreement::Congestion(inc),
             Negotiation::OpenEndsAgreed => Agreement::OpenEnds,
-            Negotiation::Nothing | Negotiation::Asked | Negotiation::OpenEndsAsked => Agreement::Nothing,
+            Negotiation::Nothing | Negotiation::Asked(_) | Negotiation::OpenEndsAsked => Agreement::Nothing,
         }
     }
 }
@@ -54,8 +65,8 @@ impl Negotiation {
 impl EdgeControlConfig {
     /// What a client says to the last hop of a circuit, of which all hops are `controlled` or not.
     pub(crate) fn ask(&self, controlled: bool) -> Negotiation {
-        if self.sendme_inc().is_some() {
-            Negotiation::Asked
+        if let Some((congestion, _)) = self.congestion() {
+            Negotiation::Asked(congestion)
         } else if controlled && self.opens_ends() {
             Negotiation::OpenEndsAsked
         } else {
@@ -65,8 +76,10 @@ impl EdgeControlConfig {
 
     /// What a relay answers to `asked`, whose own hops are `controlled` or not.
     pub(crate) fn answer(&self, asked: Negotiation, controlled: bool) -> Negotiation {
-        match (asked, self.sendme_inc()) {
-            (Negotiation::Asked, Some(inc)) => Negotiation::Agreed(inc),
+        match (asked, self.congestion()) {
+            (Negotiation::Asked(theirs), Some((ours, inc))) if theirs == ours => {
+                Negotiation::Agreed(ours, inc)
+            }
             (Negotiation::OpenEndsAsked, _) if controlled && self.opens_ends() => Negotiation::OpenEndsAgreed,
             _ => Negotiation::Nothing,
         }
@@ -76,13 +89,13 @@ impl EdgeControlConfig {
     ///
     /// Source: C tor `congestion_control_validate_sendme_increment()`.
     pub(crate) fn accept(&self, asked: Negotiation, answer: Negotiation) -> Result<Agreement, Violation> {
-        match (asked, answer, self.sendme_inc()) {
+        match (asked, answer, self.congestion()) {
             (_, Negotiation::Nothing, _) => Ok(Agreement::Nothing),
             (Negotiation::OpenEndsAsked, Negotiation::OpenEndsAgreed, _) => Ok(Agreement::OpenEnds),
-            (Negotiation::Asked, Negotiation::Agreed(theirs), Some(ours))
-                if theirs.get().abs_diff(ours.get()) <= 1 =>
+            (Negotiation::Asked(_), Negotiation::Agreed(theirs, inc), Some((ours, own)))
+                if theirs == ours && inc.get().abs_diff(own.get()) <= 1 =>
             {
-                Ok(Agreement::Congestion(theirs))
+                Ok(Agreement::Congestion(inc))
             }
             _ => Err(Violation::UnwantedAgreement),
         }
@@ -91,7 +104,7 @@ impl EdgeControlConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Ends, VegasConfig, WindowsConfig};
+    use super::super::{DctcpConfig, Ends, TimelyConfig, VegasConfig, WindowsConfig};
     use super::*;
 
     fn vegas(sendme_inc: u8) -> EdgeControlConfig {
@@ -140,6 +153,24 @@ mod tests {
     }
 
     #[test]
+    fn both_ends_must_know_the_same_congestion_control() {
+        let all = [
+            (vegas(31), 31),
+            (EdgeControlConfig::Dctcp(DctcpConfig::default()), 10),
+            (EdgeControlConfig::Timely(TimelyConfig::default()), 31),
+        ];
+        for (client, inc) in &all {
+            for (relay, _) in &all {
+                let same = std::mem::discriminant(client) == std::mem::discriminant(relay);
+                assert_eq!(outcome(client, relay), Ok(same.then_some(*inc)));
+            }
+        }
+        let other = Negotiation::Agreed(Congestion::Timely, NonZeroU8::new(31).unwrap());
+        let (asked, unwanted) = (Negotiation::Asked(Congestion::Vegas), Err(Violation::UnwantedAgreement));
+        assert_eq!(vegas(31).accept(asked, other), unwanted, "not the one that was asked for");
+    }
+
+    #[test]
     fn the_relay_chooses_the_increment_within_one_of_the_clients() {
         assert_eq!(outcome(&vegas(31), &vegas(30)), Ok(Some(30)));
         assert_eq!(outcome(&vegas(31), &vegas(32)), Ok(Some(32)));
@@ -149,19 +180,14 @@ mod tests {
 
     #[test]
     fn an_answer_that_nobody_asked_for_is_refused() {
-        let agreed = Negotiation::Agreed(NonZeroU8::new(31).unwrap());
+        let agreed = Negotiation::Agreed(Congestion::Vegas, NonZeroU8::new(31).unwrap());
+        let asked = Negotiation::Asked(Congestion::Vegas);
         assert_eq!(
             vegas(31).accept(Negotiation::Nothing, agreed),
             Err(Violation::UnwantedAgreement),
             "of a hop before the last"
         );
-        assert_eq!(
-            EdgeControlConfig::default().accept(Negotiation::Asked, agreed),
-            Err(Violation::UnwantedAgreement)
-        );
-        assert_eq!(
-            vegas(31).accept(Negotiation::Asked, Negotiation::Asked),
-            Err(Violation::UnwantedAgreement)
-        );
+        assert_eq!(EdgeControlConfig::default().accept(asked, agreed), Err(Violation::UnwantedAgreement));
+        assert_eq!(vegas(31).accept(asked, asked), Err(Violation::UnwantedAgreement));
     }
 }

@@ -171,6 +171,7 @@ impl<C: Cell> Relay<C> {
         kernel: &mut impl Kernel<C>,
     ) -> Result<(), Violation> {
         self.node.counters.consumed += 1;
+        let marked = cell.is_marked();
         let (id, message) = cell.into_message().ok_or(Violation::UnexpectedCell)?;
         // DATA is delivered when the stream's connection has taken it.
         if !matches!(message, Message::Data(_)) {
@@ -187,10 +188,15 @@ impl<C: Cell> Relay<C> {
         }
         match (message, id) {
             (Message::Data(payload), Some(id)) => {
+                if marked {
+                    self.node.note_mark(circuit);
+                }
                 self.node.deliver(now, circuit, id, payload, digest, kernel)
             }
-            (Message::Sendme(proof), None) => self.node.on_circuit_sendme(now, circuit, proof),
-            (Message::Sendme(_), Some(id)) => {
+            (Message::Sendme { proof, marked }, None) => {
+                self.node.on_circuit_sendme(now, circuit, proof, marked)
+            }
+            (Message::Sendme { .. }, Some(id)) => {
                 self.node.on_stream_feedback(now, circuit, id, StreamFeedback::Sendme, kernel)
             }
             (Message::Xoff, Some(id)) => {

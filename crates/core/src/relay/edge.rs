@@ -220,7 +220,7 @@ impl<C: Cell> Node<C> {
         let channel = lane.to.map(|leg| &self.channels[leg.channel.0 as usize]);
         let outbuf = channel.map_or(Bytes::ZERO, |channel| channel.outbuf_len());
         let blocked = state.edge.as_ref().is_some_and(|edge| edge.queue_full);
-        Signals { queue, outbuf, blocked }
+        Signals { queue, outbuf, blocked, marked: 0 }
     }
 
     /// The circuit may package again: shares its room among its streams, then lets the kernel report.
@@ -292,6 +292,11 @@ impl<C: Cell> Node<C> {
 
 /// Delivering, and what the other edge says.
 impl<C: Cell> Node<C> {
+    /// The DATA cell that is delivered next met congestion.
+    pub(super) fn note_mark(&mut self, circuit: CircuitIndex) {
+        self.edge(circuit).control.on_mark();
+    }
+
     pub(super) fn deliver(
         &mut self,
         now: Instant,
@@ -400,7 +405,8 @@ impl<C: Cell> Node<C> {
         }
         self.counters.sendmes += u64::from(stream.is_none());
         self.counters.stream_sendmes += u64::from(stream.is_some());
-        self.send_relay(now, circuit, stream, Message::Sendme(proof));
+        let marked = if stream.is_none() { self.edge(circuit).control.take_marks() } else { 0 };
+        self.send_relay(now, circuit, stream, Message::Sendme { proof, marked });
     }
 
     fn heeds_sendmes(&mut self, circuit: CircuitIndex) -> bool {
@@ -412,8 +418,9 @@ impl<C: Cell> Node<C> {
         now: Instant,
         circuit: CircuitIndex,
         proof: Option<C::Digest>,
+        marked: u8,
     ) -> Result<(), Violation> {
-        let signals = self.signals(circuit);
+        let signals = Signals { marked, ..self.signals(circuit) };
         if self.config.authenticated_sendmes && self.heeds_sendmes(circuit) {
             let arrived = self.edge(circuit).unproven.pop_front().ok_or(Violation::UnexpectedSendme)?;
             if proof != Some(arrived) {

@@ -44,11 +44,25 @@ impl<C: Cell> Node<C> {
         lane.push(Queued { cell, source });
         let (length, period) = (lane.queue.len() as u64, lane.hop.period());
         self.counters.longest_queue = self.counters.longest_queue.max(length);
+        if let Some(most) = self.config.mark_above {
+            self.mark_newest(circuit, direction, most);
+        }
         self.await_hop_tick(now, period);
         if !could_send {
             self.make_ready(now, circuit, direction);
         }
         self.note_edge_queue(circuit, direction);
+    }
+
+    /// Marks the cell that joined a queue of more than so many.
+    #[cold]
+    fn mark_newest(&mut self, circuit: CircuitIndex, direction: Direction, most: u32) {
+        let queue = &mut self.circuit(circuit).lane_mut(direction).queue;
+        let before = queue.len() - 1;
+        let newest = &mut queue[before].cell;
+        if before > most as usize && newest.command() == Command::Relay {
+            newest.mark();
+        }
     }
 
     /// Tells policy and scheduler of a circuit that has cells and credit.

@@ -10,6 +10,7 @@ use std::num::NonZeroU16;
 #[derive(Debug)]
 pub(super) struct TestCell {
     id: CircId,
+    marked: bool,
     body: Body,
 }
 
@@ -46,7 +47,7 @@ impl Clone for TestCell {
                 Body::Relay(skins.clone(), *stream, message)
             }
         };
-        TestCell { id: self.id, body }
+        TestCell { id: self.id, marked: self.marked, body }
     }
 }
 
@@ -56,7 +57,7 @@ fn repeat(message: &Message<TestCell>) -> Message<TestCell> {
         Message::Connected => Message::Connected,
         Message::Data(piece) => Message::Data(*piece),
         Message::End => Message::End,
-        Message::Sendme(proof) => Message::Sendme(*proof),
+        Message::Sendme { proof, marked } => Message::Sendme { proof: *proof, marked: *marked },
         Message::Xoff => Message::Xoff,
         Message::Xon(rate) => Message::Xon(*rate),
         Message::Extend(peer, hello) => Message::Extend(*peer, *hello),
@@ -126,7 +127,7 @@ impl TestCell {
             Command::Feedback => Body::Feedback(None),
             Command::Class => Body::Class(None),
         };
-        TestCell { id, body }
+        TestCell { id, marked: false, body }
     }
 
     /// DATA of no stream that is there, for the last of those who have these keys, nearest first; each says the
@@ -135,7 +136,7 @@ impl TestCell {
         let skins = layers.iter().rev().map(|(key, place)| Skin(*key, *place)).collect();
         let message = Message::Data(Piece { transfer: 0, download: false, offset: 0, len: 1 });
         let stream = Some(StreamId(NonZeroU16::MAX));
-        TestCell { id, body: Body::Relay(skins, stream, Some(Box::new(message))) }
+        TestCell { id, marked: false, body: Body::Relay(skins, stream, Some(Box::new(message))) }
     }
 
     /// Replaces the message, under whatever layers there are, by another one or by nonsense.
@@ -184,11 +185,18 @@ impl Cell for TestCell {
     fn tag(&self) -> Option<Tag> {
         None
     }
+    fn mark(&mut self) {
+        assert!(matches!(self.body, Body::Relay(..)), "only RELAY cells are marked");
+        self.marked = true;
+    }
+    fn is_marked(&self) -> bool {
+        self.marked
+    }
     fn create(id: CircId, handshake: Hello) -> Self {
-        TestCell { id, body: Body::Create(Some(handshake)) }
+        TestCell { id, marked: false, body: Body::Create(Some(handshake)) }
     }
     fn created(id: CircId, handshake: Hello) -> Self {
-        TestCell { id, body: Body::Created(Some(handshake)) }
+        TestCell { id, marked: false, body: Body::Created(Some(handshake)) }
     }
     fn into_handshake(self) -> Option<Hello> {
         match self.body {
@@ -197,10 +205,10 @@ impl Cell for TestCell {
         }
     }
     fn destroy(id: CircId) -> Self {
-        TestCell { id, body: Body::Destroy }
+        TestCell { id, marked: false, body: Body::Destroy }
     }
     fn feedback(id: CircId, feedback: Feedback) -> Self {
-        TestCell { id, body: Body::Feedback(Some(feedback)) }
+        TestCell { id, marked: false, body: Body::Feedback(Some(feedback)) }
     }
     fn as_feedback(&self) -> Option<Feedback> {
         match self.body {
@@ -209,13 +217,13 @@ impl Cell for TestCell {
         }
     }
     fn class(id: CircId, class: PriorityClass) -> Self {
-        TestCell { id, body: Body::Class(Some(class)) }
+        TestCell { id, marked: false, body: Body::Class(Some(class)) }
     }
     fn as_class(&self) -> Option<PriorityClass> {
         if let Body::Class(class) = self.body { class } else { None }
     }
     fn relay(id: CircId, stream: Option<StreamId>, message: Message<Self>) -> Self {
-        TestCell { id, body: Body::Relay(Vec::new(), stream, Some(Box::new(message))) }
+        TestCell { id, marked: false, body: Body::Relay(Vec::new(), stream, Some(Box::new(message))) }
     }
     fn into_message(self) -> Option<(Option<StreamId>, Message<Self>)> {
         let Body::Relay(skins, stream, message) = self.body else { panic!("a relay reads only RELAY cells") };

@@ -108,6 +108,66 @@ fn an_edge_control_from_outside_decides_what_is_outstanding() {
     }
 }
 
+/// Forty cells, or ten since relays marked some; acknowledged by tens, with how many of them were.
+#[derive(Debug)]
+struct Shy {
+    window: u64,
+    in_flight: u64,
+    unacknowledged: u64,
+    marks: u8,
+}
+
+impl EdgeControl for Shy {
+    fn package_window(&self) -> Cells {
+        Cells::new(self.window.saturating_sub(self.in_flight))
+    }
+    fn on_package(&mut self, _now: Instant, signals: Signals) -> bool {
+        assert_eq!(signals.marked, 0, "only SENDMEs speak of marks");
+        self.in_flight += 1;
+        self.in_flight.is_multiple_of(10)
+    }
+    fn on_deliver(&mut self, _now: Instant) -> Result<bool, Violation> {
+        self.unacknowledged = (self.unacknowledged + 1) % 10;
+        assert!(self.marks <= 10, "no SENDME is asked for its marks twice, or never");
+        Ok(self.unacknowledged == 0)
+    }
+    fn on_mark(&mut self) {
+        self.marks += 1;
+    }
+    fn take_marks(&mut self) -> u8 {
+        assert_eq!(self.unacknowledged, 0, "a SENDME is owed");
+        std::mem::take(&mut self.marks)
+    }
+    fn on_sendme(&mut self, _now: Instant, signals: Signals) -> Result<(), Violation> {
+        self.in_flight = self.in_flight.checked_sub(10).ok_or(Violation::UnexpectedSendme)?;
+        self.window = if signals.marked > 0 { 10 } else { 40 };
+        Ok(())
+    }
+    fn window(&self) -> Cells {
+        Cells::new(self.window)
+    }
+}
+
+#[test]
+fn an_edge_control_from_outside_hears_of_marks() {
+    for (mark_above, expected) in [(None, 40), (Some(20), 40), (Some(5), 10)] {
+        let edge_control = EdgeControlConfig::Custom {
+            circuit: Factory::<dyn EdgeControl>::new(|| {
+                Box::new(Shy { window: 10, in_flight: 0, unacknowledged: 0, marks: 0 })
+            }),
+            stream: Factory::<dyn StreamControl>::new(|| Box::new(Lawless(false))),
+        };
+        let mut net = Net::path(3, &RelayConfig { edge_control, mark_above, ..RelayConfig::default() });
+        let circuit = net.build(0, &[1, 2, 3]);
+        let transfer = net.transfer(0, circuit, 100_000, 0);
+        net.drive();
+        assert!(net.at(transfer).is_complete());
+        let exit = net.circuit_at(0, circuit, 3).expect("the circuit is there");
+        let window = net.nodes[3].relay.circuit_window(exit).expect("it has an edge").0;
+        assert_eq!(window.get(), expected, "marks above {mark_above:?} cells");
+    }
+}
+
 /// A simple credit scheme, as N23 with constant N3.
 #[derive(Debug)]
 struct Credit {

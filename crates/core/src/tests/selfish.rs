@@ -121,9 +121,9 @@ fn a_sendme_without_a_digest_is_refused_only_where_one_is_asked_for() {
         let mut replaced = false;
         while !replaced && download.net.step() {
             let is_circuits =
-                |cell: &&mut TestCell| matches!(cell.message(), Some((None, Message::Sendme(_))));
+                |cell: &&mut TestCell| matches!(cell.message(), Some((None, Message::Sendme { .. })));
             if let Some(cell) = download.net.under_way(0, 1).find(is_circuits) {
-                cell.replace(None, Some(Message::Sendme(None)));
+                cell.replace(None, Some(Message::Sendme { proof: None, marked: 0 }));
                 replaced = true;
             }
         }

@@ -5,7 +5,7 @@ use super::host::Side;
 use super::util::{Link, Net};
 use crate::cell::{Cell, CircId, Message, StreamId};
 use crate::config::{Bandwidth, Limits, Refill};
-use crate::edge_control::{EdgeControlConfig, Negotiation, VegasConfig, WindowsConfig};
+use crate::edge_control::{Congestion, EdgeControlConfig, Negotiation, VegasConfig, WindowsConfig};
 use crate::{CircuitIndex, Direction, RelayConfig, Violation};
 use penstock_units::{Bytes, Cells, DataRate, Duration};
 use proptest::prelude::*;
@@ -100,12 +100,12 @@ fn circuits_of_any_length_have_it() {
 
 #[test]
 fn an_answer_that_nobody_asked_for_closes_the_circuit() {
-    let agreed = |inc| Negotiation::Agreed(NonZeroU8::new(inc).unwrap());
+    let agreed = |inc| Negotiation::Agreed(Congestion::Vegas, NonZeroU8::new(inc).unwrap());
     for (client, answer) in [
         // The first hop, of which nobody asked anything.
         (vegas(), agreed(31)),
         (RelayConfig::default(), agreed(31)),
-        (vegas(), Negotiation::Asked),
+        (vegas(), Negotiation::Asked(Congestion::Vegas)),
     ] {
         let mut net = Net::path(3, &RelayConfig::default());
         net.configure(0, client);
@@ -250,7 +250,11 @@ impl Puppet {
         let mut net = Net::path(1, &relay);
         net.build(0, &[1]);
         let id = CircId(NonZeroU32::new(1 << 31 | 77).unwrap());
-        net.inject(0, 1, TestCell::create(id, Hello { key: 7, congestion: Negotiation::Asked }));
+        net.inject(
+            0,
+            1,
+            TestCell::create(id, Hello { key: 7, congestion: Negotiation::Asked(Congestion::Vegas) }),
+        );
         assert!(net.drive_until(|net| net.nodes[1].relay.population()[1] == 2));
         Puppet { net, id, layer: Layer::new(7) }
     }
@@ -289,7 +293,7 @@ impl Puppet {
 fn flow_control_that_makes_no_sense_closes_the_circuit() {
     let xon = || Message::Xon(NonZeroU32::new(9));
     let messages: [Vec<Message<TestCell>>; 5] = [
-        vec![Message::Sendme(None)],
+        vec![Message::Sendme { proof: None, marked: 0 }],
         vec![xon()],
         vec![Message::Xoff, Message::Xoff],
         // 62,000 B are sent and not acknowledged: too little for an XOFF.
@@ -435,7 +439,7 @@ proptest! {
                     let rate = [0, 1, 2, 300, 100_000, u32::MAX][number as usize];
                     puppet.say(Some(stream), Message::Xon(NonZeroU32::new(rate)));
                 }
-                (3, _) if number == 0 => puppet.say(Some(stream), Message::Sendme(None)),
+                (3, _) if number == 0 => puppet.say(Some(stream), Message::Sendme { proof: None, marked: 0 }),
                 (4, Some(_)) => {
                     puppet.say(Some(stream), Message::End);
                     open[place] = None;
@@ -453,7 +457,7 @@ proptest! {
                 (8, Some((transfer, _))) => puppet.net.stall(*transfer, Side::Server, number > 2),
                 _ => {
                     let owed = puppet.net.nodes[1].relay.counters().data_packaged / 31 - acknowledged;
-                    (0..owed).for_each(|_| puppet.say(None, Message::Sendme(None)));
+                    (0..owed).for_each(|_| puppet.say(None, Message::Sendme { proof: None, marked: 0 }));
                     acknowledged += owed;
                 }
             }

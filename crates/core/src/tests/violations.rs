@@ -334,7 +334,7 @@ fn extend_twice_closes_the_circuit() {
 fn sendmes_for_nothing_close_the_circuit() {
     let mut attack = Attack::new();
     let mut puppet = Puppet::new(&mut attack);
-    let cell = puppet.say(None, Message::Sendme(None));
+    let cell = puppet.say(None, Message::Sendme { proof: None, marked: 0 });
     attack.net.inject(0, 1, cell);
     attack.drive();
     assert_eq!(
@@ -344,8 +344,10 @@ fn sendmes_for_nothing_close_the_circuit() {
 
     let mut attack = Attack::new();
     let mut puppet = Puppet::new(&mut attack);
-    let cells =
-        [puppet.say(stream(9), Message::Begin(attack.witness)), puppet.say(stream(9), Message::Sendme(None))];
+    let cells = [
+        puppet.say(stream(9), Message::Begin(attack.witness)),
+        puppet.say(stream(9), Message::Sendme { proof: None, marked: 0 }),
+    ];
     attack.net.inject_all(0, 1, cells);
     attack.drive();
     assert_eq!(
@@ -362,7 +364,7 @@ fn streams_that_are_not_there_harm_nobody() {
     let piece = Piece { transfer: 0, download: false, offset: 0, len: 1 };
     for _ in 0..300 {
         let cells = [
-            puppet.say(stream(3), Message::Sendme(None)),
+            puppet.say(stream(3), Message::Sendme { proof: None, marked: 0 }),
             puppet.say(stream(3), Message::End),
             puppet.say(stream(3), Message::Data(piece)),
         ];

@@ -45,6 +45,8 @@ impl Layer {
 const BODY: usize = 5;
 const MARK: [u8; 4] = [0x5e, 0x17, 0xa3, 0x88];
 const DATA: usize = BODY + 9;
+/// Beside the command: the cell met congestion.
+const MARKED: u8 = 0x80;
 
 impl LinuxCell {
     fn new(id: CircId, command: u8) -> Self {
@@ -97,7 +99,7 @@ impl Cell for LinuxCell {
         self.0[..4].copy_from_slice(&id.0.get().to_be_bytes());
     }
     fn command(&self) -> Command {
-        match self.0[4] {
+        match self.0[4] & !MARKED {
             1 => Command::Create,
             2 => Command::Created,
             3 => Command::Relay,
@@ -108,6 +110,12 @@ impl Cell for LinuxCell {
     }
     fn tag(&self) -> Option<Tag> {
         None
+    }
+    fn mark(&mut self) {
+        self.0[4] |= MARKED;
+    }
+    fn is_marked(&self) -> bool {
+        self.0[4] & MARKED != 0
     }
     fn create(id: CircId, handshake: u32) -> Self {
         LinuxCell::new(id, 1).put(BODY, handshake)
@@ -143,7 +151,10 @@ impl Cell for LinuxCell {
             Message::Data(body) => (2, body.0),
             Message::End => (3, Vec::new()),
             Message::Connected => (4, Vec::new()),
-            Message::Sendme(proof) => (5, proof.map_or(Vec::new(), |digest| digest.to_be_bytes().to_vec())),
+            Message::Sendme { proof, marked } => {
+                let proof = proof.map_or(Vec::new(), |digest| digest.to_be_bytes().to_vec());
+                (5, [vec![marked], proof].concat())
+            }
             Message::Xoff => (8, Vec::new()),
             Message::Xon(rate) => (9, rate.map_or(0, NonZeroU32::get).to_be_bytes().to_vec()),
             Message::Extend(to, handshake) => (6, [to.0.to_be_bytes(), handshake.to_be_bytes()].concat()),
@@ -166,8 +177,10 @@ impl Cell for LinuxCell {
             2 if len <= MAX_PAYLOAD => Message::Data(Body(self.0[DATA..DATA + usize::from(len)].to_vec())),
             3 => Message::End,
             4 => Message::Connected,
-            5 if len == 0 => Message::Sendme(None),
-            5 => Message::Sendme(Some(u64::from(self.get(DATA)) << 32 | u64::from(self.get(DATA + 4)))),
+            5 => {
+                let digest = u64::from(self.get(DATA + 1)) << 32 | u64::from(self.get(DATA + 5));
+                Message::Sendme { proof: (len > 1).then_some(digest), marked: self.0[DATA] }
+            }
             6 => Message::Extend(PeerId(self.get(DATA)), self.get(DATA + 4)),
             7 => Message::Extended(self.get(DATA)),
             8 => Message::Xoff,

@@ -69,10 +69,9 @@ impl Vegas {
         self.rtt.last
     }
 
-    /// A DATA cell was sent; true if its arrival triggers a SENDME.
-    pub fn on_sent(&mut self) -> bool {
+    /// A DATA cell was sent.
+    pub fn on_sent(&mut self) {
         self.in_flight += 1;
-        self.in_flight.is_multiple_of(self.inc)
     }
 
     /// A SENDME came `rtt` after the cell that triggered it. `blocked` and `queue` [cell] are those of the

@@ -9,10 +9,10 @@ mod vectors;
 pub use algorithm::Vegas;
 pub use config::VegasConfig;
 
+use super::sendmes::Sendmes;
 use super::{EdgeControl, Signals};
 use crate::error::Violation;
 use penstock_units::{Cells, Duration, Instant};
-use std::collections::VecDeque;
 
 /// [`Vegas`] at one end of a circuit, and the SENDMEs that the other end's Vegas needs.
 ///
@@ -22,22 +22,13 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub struct VegasWindow {
     vegas: Vegas,
-    /// When the cells were sent whose arrival triggers a SENDME.
-    stamps: VecDeque<Instant>,
-    sendme_inc: u32,
-    /// Cells delivered here since the last SENDME.
-    unacknowledged: u32,
+    sendmes: Sendmes,
 }
 
 impl VegasWindow {
     /// For a new circuit.
     pub fn new(config: VegasConfig) -> Self {
-        VegasWindow {
-            vegas: Vegas::new(config),
-            stamps: VecDeque::new(),
-            sendme_inc: config.sendme_inc.get().into(),
-            unacknowledged: 0,
-        }
+        VegasWindow { vegas: Vegas::new(config), sendmes: Sendmes::each(config.sendme_inc) }
     }
 }
 
@@ -47,21 +38,17 @@ impl EdgeControl for VegasWindow {
     }
 
     fn on_package(&mut self, now: Instant, _signals: Signals) -> bool {
-        let triggers = self.vegas.on_sent();
-        if triggers {
-            self.stamps.push_back(now);
-        }
-        triggers
+        self.vegas.on_sent();
+        self.sendmes.on_package(now)
     }
 
     fn on_deliver(&mut self, _now: Instant) -> Result<bool, Violation> {
-        self.unacknowledged = (self.unacknowledged + 1) % self.sendme_inc;
-        Ok(self.unacknowledged == 0)
+        Ok(self.sendmes.on_deliver())
     }
 
     fn on_sendme(&mut self, now: Instant, signals: Signals) -> Result<(), Violation> {
-        let sent = self.stamps.pop_front().ok_or(Violation::UnexpectedSendme)?;
-        self.vegas.on_sendme(now - sent, signals.blocked, signals.queue.get());
+        let rtt = self.sendmes.on_sendme(now)?;
+        self.vegas.on_sendme(rtt, signals.blocked, signals.queue.get());
         Ok(())
     }
 

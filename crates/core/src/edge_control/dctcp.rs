@@ -1,0 +1,311 @@
+//! A congestion window that follows the share of cells that met a long queue.
+
+use super::sendmes::{CwndBounds, Sendmes};
+use super::{EdgeControl, Signals, WindowsConfig, XonXoffConfig};
+use crate::error::Violation;
+use penstock_units::{Cells, Duration, Instant};
+use std::num::NonZeroU8;
+
+/// Parameters of [`Dctcp`].
+///
+/// Source: Alizadeh et al. 2010 §3.4; RFC 8257 §4.2 (g = 1/16). Linux `tcp_dctcp.c` (the least window is two segments).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DctcpConfig {
+    /// Of the window, in cells. Ten cells to a SENDME, not 31: what one SENDME lets go, 20 cells in slow start, should not
+    /// by itself be more than the queue K = 20 above which cells are marked (Alizadeh et al. 2010 §3.5 on bursts). At
+    /// first two SENDMEs' worth, which is also the least; at most 1000 cells, as windows allow, since nothing else ends
+    /// its growth where no relay marks.
+    pub bounds: CwndBounds,
+    /// Weight of the newest window in `alpha`, in [0, 1).
+    pub g: f64,
+    /// What streams of such circuits have.
+    pub streams: XonXoffConfig,
+    /// What circuits have whose other end does not know it.
+    pub windows: WindowsConfig,
+}
+
+impl DctcpConfig {
+    /// With what the two ends agreed on.
+    pub(super) fn with_increment(self, sendme_inc: NonZeroU8) -> Self {
+        DctcpConfig { bounds: self.bounds.with_increment(sendme_inc), ..self }
+    }
+}
+
+impl Default for DctcpConfig {
+    fn default() -> Self {
+        let sendme_inc = NonZeroU8::new(10).expect("10 is not zero");
+        DctcpConfig {
+            bounds: CwndBounds { sendme_inc, cwnd_init: 20, cwnd_min: 20, cwnd_max: 1000 },
+            g: 0.0625,
+            streams: XonXoffConfig::TOR_0_4_9,
+            windows: WindowsConfig::STOCK,
+        }
+    }
+}
+
+/// The congestion window of one end of a circuit.
+///
+/// A window's worth of cells is over when a SENDME acknowledges a cell that was sent after the last one was over. Then
+/// F is the share of its cells that were marked, alpha becomes (1 - g) alpha + g F, and the window changes once: to
+/// cwnd (1 - alpha / 2) if any cell was marked, else by the cells of one SENDME, as TCP's by one segment. Until the first
+/// mark each SENDME adds its cells (slow start). A window that is not full does not grow.
+///
+/// Source: Alizadeh et al. 2010 §3.1, equations 1 and 2; RFC 8257 §3.3; RFC 5681 §3.1 (growth, with a SENDME's cells for a
+/// segment). Alpha begins at one, as in Linux (`dctcp_alpha_on_init`).
+/// Deviation: SENDMEs say how many cells were marked, so that no state of the receiver has to be told (RFC 8257 §3.2);
+/// and nothing answers loss (§3.4 and 3.5), since channels lose no cell.
+#[derive(Clone, Debug)]
+pub struct Dctcp {
+    config: DctcpConfig,
+    cwnd: u64,
+    slow_start: bool,
+    alpha: f64,
+    /// Cells acknowledged so far, and with which count the present window's worth is over.
+    acknowledged: u64,
+    window_end: u64,
+    /// Of the present window's worth.
+    acked: u64,
+    marked: u64,
+    full: bool,
+}
+
+impl Dctcp {
+    /// The window of a new circuit.
+    pub fn new(config: DctcpConfig) -> Self {
+        Dctcp {
+            config,
+            cwnd: config.bounds.clamp(config.bounds.cwnd_init.into()),
+            slow_start: true,
+            alpha: 1.0,
+            acknowledged: 0,
+            window_end: 0,
+            acked: 0,
+            marked: 0,
+            full: false,
+        }
+    }
+
+    /// The congestion window [cell].
+    pub fn cwnd(&self) -> u64 {
+        self.cwnd
+    }
+
+    /// The share of marked cells, averaged over windows.
+    pub fn alpha(&self) -> f64 {
+        self.alpha
+    }
+
+    /// A SENDME came, of whose cells so many were marked, and leaves so many in flight; `full` says that the window had
+    /// no room for another SENDME's cells before.
+    pub fn on_sendme(&mut self, marked: u64, in_flight: u64, full: bool) {
+        let inc = u64::from(self.config.bounds.sendme_inc.get());
+        self.acknowledged += inc;
+        self.acked += inc;
+        self.marked += marked;
+        self.full |= full;
+        self.slow_start &= marked == 0;
+        if self.slow_start && full {
+            self.cwnd += inc;
+        }
+        if self.acknowledged > self.window_end {
+            self.end_window(inc, in_flight);
+        }
+        self.cwnd = self.config.bounds.clamp(self.cwnd);
+    }
+
+    fn end_window(&mut self, inc: u64, in_flight: u64) {
+        let share = self.marked as f64 / self.acked as f64;
+        self.alpha = (1.0 - self.config.g) * self.alpha + self.config.g * share;
+        if self.marked > 0 {
+            self.cwnd = (self.cwnd as f64 * (1.0 - self.alpha / 2.0)) as u64;
+        } else if !self.slow_start && self.full {
+            self.cwnd += inc;
+        }
+        self.window_end = self.acknowledged + in_flight;
+        (self.acked, self.marked, self.full) = (0, 0, false);
+    }
+}
+
+/// [`Dctcp`] at one end of a circuit, and at the other one the count of marks that its SENDMEs echo.
+#[derive(Debug)]
+pub struct DctcpWindow {
+    dctcp: Dctcp,
+    sendmes: Sendmes,
+    /// Marked cells that no SENDME has spoken of.
+    marks: u8,
+    rtt: Option<Duration>,
+}
+
+impl DctcpWindow {
+    /// For a new circuit.
+    pub fn new(config: DctcpConfig) -> Self {
+        let sendmes = Sendmes::each(config.bounds.sendme_inc);
+        DctcpWindow { dctcp: Dctcp::new(config), sendmes, marks: 0, rtt: None }
+    }
+}
+
+impl EdgeControl for DctcpWindow {
+    fn package_window(&self) -> Cells {
+        // A window that shrank below what is in flight waits until that has drained.
+        Cells::new(self.dctcp.cwnd().saturating_sub(self.sendmes.in_flight()))
+    }
+    fn on_package(&mut self, now: Instant, _signals: Signals) -> bool {
+        self.sendmes.on_package(now)
+    }
+    fn on_deliver(&mut self, _now: Instant) -> Result<bool, Violation> {
+        Ok(self.sendmes.on_deliver())
+    }
+    fn on_mark(&mut self) {
+        self.marks += 1;
+    }
+    fn take_marks(&mut self) -> u8 {
+        std::mem::take(&mut self.marks)
+    }
+    fn on_sendme(&mut self, now: Instant, signals: Signals) -> Result<(), Violation> {
+        let full = self.sendmes.is_full(self.dctcp.cwnd());
+        self.rtt = Some(self.sendmes.on_sendme(now)?);
+        let marked = u64::from(signals.marked);
+        if marked > self.sendmes.inc() {
+            return Err(Violation::ForgedMarks);
+        }
+        self.dctcp.on_sendme(marked, self.sendmes.in_flight(), full);
+        Ok(())
+    }
+    fn window(&self) -> Cells {
+        Cells::new(self.dctcp.cwnd())
+    }
+    fn rtt(&self) -> Option<Duration> {
+        self.rtt
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Has one SENDME come, with so many marks, to an end that always sends what it may.
+    fn sendme(control: &mut DctcpWindow, marked: u8) -> u64 {
+        while control.package_window() > Cells::ZERO {
+            control.on_package(Instant::ZERO, Signals::default());
+        }
+        let signals = Signals { marked, ..Signals::default() };
+        control.on_sendme(Instant::from_millis(100), signals).unwrap();
+        control.dctcp.cwnd()
+    }
+
+    #[test]
+    fn slow_start_doubles_the_window_each_round_trip_until_the_first_mark() {
+        let mut control = DctcpWindow::new(DctcpConfig::default());
+        let windows: Vec<u64> = [2, 4, 8]
+            .map(|sendmes| {
+                (0..sendmes).for_each(|_| _ = sendme(&mut control, 0));
+                control.dctcp.cwnd()
+            })
+            .to_vec();
+        assert_eq!(windows, [40, 80, 160]);
+        let after = [0, 1, 0, 0].map(|marked| sendme(&mut control, marked));
+        assert_eq!(after, [170; 4], "slow start is over, and the window's worth is not");
+    }
+
+    #[test]
+    fn a_window_without_marks_adds_the_cells_of_one_sendme() {
+        let mut control = DctcpWindow::new(DctcpConfig::default());
+        sendme(&mut control, 10);
+        assert_eq!((control.dctcp.cwnd(), control.dctcp.alpha()), (20, 1.0), "no less than its least");
+        let windows: Vec<u64> = (0..12).map(|_| sendme(&mut control, 0)).collect();
+        // The next windows' worth are what was in flight when they began: 20, 20, 30 and 40 cells.
+        assert_eq!(windows, [20, 30, 30, 40, 40, 40, 50, 50, 50, 50, 60, 60]);
+    }
+
+    #[test]
+    fn a_window_that_is_not_used_does_not_grow() {
+        let mut control = DctcpWindow::new(DctcpConfig::default());
+        for _ in 0..50 {
+            (0..10).for_each(|_| _ = control.on_package(Instant::ZERO, Signals::default()));
+            control.on_sendme(Instant::from_millis(100), Signals::default()).unwrap();
+        }
+        assert_eq!(control.dctcp.cwnd(), 20, "ten cells do not fill it");
+    }
+
+    #[test]
+    fn what_was_marked_is_echoed_once_with_the_sendme_of_its_cells() {
+        let mut control = DctcpWindow::new(DctcpConfig::default());
+        let echoes: Vec<u8> = (0..40u32)
+            .filter_map(|cell| {
+                if cell.is_multiple_of(3) || cell > 29 {
+                    control.on_mark();
+                }
+                control.on_deliver(Instant::ZERO).unwrap().then(|| control.take_marks())
+            })
+            .collect();
+        assert_eq!(echoes, [4, 3, 3, 10]);
+    }
+
+    #[test]
+    fn more_marks_than_cells_and_a_sendme_for_nothing_are_violations() {
+        let mut control = DctcpWindow::new(DctcpConfig::default());
+        (0..20).for_each(|_| _ = control.on_package(Instant::ZERO, Signals::default()));
+        let say = |control: &mut DctcpWindow, marked| {
+            control.on_sendme(Instant::from_secs(1), Signals { marked, ..Signals::default() })
+        };
+        assert_eq!(say(&mut control, 10), Ok(()));
+        assert_eq!(say(&mut control, 11), Err(Violation::ForgedMarks));
+        assert_eq!(say(&mut control, 0), Err(Violation::UnexpectedSendme));
+    }
+
+    /// Windows of a sender that always sends what it may, by the definition: what was in flight when a window's worth
+    /// began is acknowledged, one SENDME more ends it, and then everything is summed up.
+    fn by_definition(g: f64, inc: u64, least: u64, most: u64, start: u64, marks: &[u64]) -> Vec<(u64, f64)> {
+        let (mut cwnd, mut alpha, mut slow) = (start, 1.0, true);
+        let (mut sent, mut first, mut until) = (0, 0, 0);
+        let mut rows = Vec::new();
+        for row in 0..marks.len() {
+            let acked = row as u64 * inc;
+            // In flight is cwnd, or what was before it shrank.
+            sent = (acked + cwnd).max(sent);
+            let full = sent - acked + inc > cwnd;
+            assert!(full, "it always sends what it may");
+            slow = slow && marks[row] == 0;
+            cwnd += if slow { inc } else { 0 };
+            if acked + inc > until {
+                let of_window = &marks[first..=row];
+                let (marked, cells) = (of_window.iter().sum::<u64>(), of_window.len() as u64 * inc);
+                alpha = (1.0 - g) * alpha + g * (marked as f64 / cells as f64);
+                cwnd = match marked {
+                    0 if slow => cwnd,
+                    0 => cwnd + inc,
+                    _ => (cwnd as f64 * (1.0 - alpha / 2.0)) as u64,
+                };
+                (first, until) = (row + 1, sent);
+            }
+            cwnd = cwnd.clamp(least, most);
+            rows.push((cwnd, alpha));
+        }
+        rows
+    }
+
+    proptest! {
+        #[test]
+        fn windows_are_those_of_the_definition_row_by_row(
+            inc in 1u8..=40,
+            marks in proptest::collection::vec(prop_oneof![3 => Just(0u8), 1 => 0u8..=40], 1..300),
+            g in 0.01f64..0.99,
+            most in 200u32..2000,
+        ) {
+            let marks: Vec<u8> = marks.into_iter().map(|marked| marked.min(inc)).collect();
+            let sendme_inc = NonZeroU8::new(inc).unwrap();
+            let least = 2 * u32::from(inc);
+            let bounds = CwndBounds { sendme_inc, cwnd_init: least, cwnd_min: least, cwnd_max: most };
+            let mut control = DctcpWindow::new(DctcpConfig { bounds, g, ..DctcpConfig::default() });
+            let wide: Vec<u64> = marks.iter().map(|marked| u64::from(*marked)).collect();
+            let expected = by_definition(g, inc.into(), least.into(), most.into(), least.into(), &wide);
+            for (row, (marked, expected)) in marks.iter().zip(expected).enumerate() {
+                let found = (sendme(&mut control, *marked), control.dctcp.alpha());
+                prop_assert_eq!(found, expected, "row {}", row);
+                prop_assert!((0.0..=1.0).contains(&found.1));
+                prop_assert!((u64::from(least)..=u64::from(most)).contains(&found.0));
+            }
+        }
+    }
+}
