@@ -9,7 +9,7 @@ use super::util::{Net, Weather};
 use crate::cell::{Cell, CircId, Command};
 use crate::config::{Bandwidth, Refill};
 use crate::datagram::{DatagramConfig, Message, Onward};
-use crate::edge_control::{EdgeControlConfig, Ends, VegasConfig, WindowsConfig};
+use crate::edge_control::{DctcpConfig, EdgeControlConfig, Ends, TimelyConfig, VegasConfig, WindowsConfig};
 use crate::hop_control::{
     AdaptConfig, Counts, CreditPath, HopControlConfig, MarutConfig, N23Config, WindowConfig,
 };
@@ -109,7 +109,11 @@ fn network(seed: u64, scheduler: &SchedulerConfig) -> Net {
         (0, _) => {
             EdgeControlConfig::Windows(WindowsConfig { ends: Ends::Ignored, ..WindowsConfig::default() })
         }
-        _ => EdgeControlConfig::Vegas(VegasConfig::default()),
+        _ => match seed >> 30 & 3 {
+            0 => EdgeControlConfig::Dctcp(DctcpConfig::default()),
+            1 => EdgeControlConfig::Timely(TimelyConfig::default()),
+            _ => EdgeControlConfig::Vegas(VegasConfig::default()),
+        },
     };
     // Any of them may know credits or not, of one kind or another; or all do.
     let hop_control = |node: u64| match (seed >> (8 + 2 * node) & 3) | (seed >> 7 & 1) {
@@ -159,6 +163,7 @@ fn network(seed: u64, scheduler: &SchedulerConfig) -> Net {
             hop_control,
             datagrams,
             scheduler,
+            mark_above: (seed >> (32 + relay) & 1 == 1).then_some(3),
             ..RelayConfig::default()
         };
         net.add(false, config);

@@ -3,6 +3,7 @@
 mod buckets;
 mod changes;
 mod clients;
+mod comparators;
 mod conservation;
 mod credits;
 mod datagrams;

@@ -14,6 +14,9 @@ const SCHEDULERS: [&str; 6] = [
     "kist-lite",
 ];
 
+/// All but the first are used where client and exit have the same.
+const EDGES: [&str; 4] = ["windows", "vegas", "dctcp", "timely"];
+
 /// With buckets so small that they matter.
 const THROTTLES: [&str; 5] = [
     "none",
@@ -31,8 +34,8 @@ struct Plan {
     bucket: Option<(u64, u64)>,
     throttle: usize,
     window: u32,
-    /// Clients and relays have Vegas.
-    vegas: [bool; 2],
+    /// What clients and relays have at the ends of circuits.
+    edges: [usize; 2],
     /// Buckets are refilled lazily.
     lazy: bool,
     buffers: (Option<u64>, Option<u64>),
@@ -59,7 +62,8 @@ fn plan() -> impl Strategy<Value = Plan> {
     let buckets = (proptest::option::of((20u64..2000, 1u64..1500)), 0..THROTTLES.len());
     let buffer = || proptest::option::of(4096u64..300_000);
     let client = (proptest::option::of(50u64..8000), any::<bool>(), 0u64..2000, 1u64..200_000, 1u32..6);
-    let knows = ([any::<bool>(), any::<bool>()], any::<bool>());
+    let edges = prop_oneof![[0..EDGES.len(), 0..EDGES.len()], (0..EDGES.len()).prop_map(|both| [both; 2])];
+    let knows = (edges, any::<bool>());
     let tor = (100u32..=1000, (1u64..40_000, 0u64..40_000), 0..SCHEDULERS.len(), knows);
     (network, buckets, (buffer(), buffer()), client, tor, (88u64..9000, any::<bool>()), any::<u32>())
         .prop_map(|(network, buckets, buffers, client, tor, tcp, seed)| Plan {
@@ -79,7 +83,7 @@ fn plan() -> impl Strategy<Value = Plan> {
             window: tor.0,
             outbuf: (tor.1.0, tor.1.0 + tor.1.1),
             scheduler: tor.2,
-            vegas: tor.3.0,
+            edges: tor.3.0,
             lazy: tor.3.1,
             mss: tcp.0,
             reno: tcp.1,
@@ -101,6 +105,7 @@ impl Plan {
             .set("relay.edge_control.circuit_window", &self.window.to_string())
             .set("relay.scheduler", SCHEDULERS[self.scheduler])
             .set("relay.circuit_policy", "ewma")
+            .set("relay.mark_above", "20")
             .set("clients.web.priority_class", "worse")
             .set("tcp.mss", &format!("{} B", self.mss))
             .set("tcp.congestion", if self.reno { "reno" } else { "cubic" })
@@ -114,9 +119,8 @@ impl Plan {
         for (relay, rate) in ["entry", "middle", "exit"].iter().zip(self.links) {
             lab = lab.set(&format!("relays.{relay}.link"), &format!("{rate} KiB/s"));
         }
-        for (node, vegas) in ["client", "relay"].iter().zip(self.vegas) {
-            let kind = if vegas { "vegas" } else { "windows" };
-            lab = lab.set(&format!("{node}.edge_control.kind"), kind);
+        for (node, edge) in ["client", "relay"].iter().zip(self.edges) {
+            lab = lab.set(&format!("{node}.edge_control.kind"), EDGES[edge]);
         }
         if let Some((rate, refill)) = self.bucket {
             lab = lab.set("relay.bandwidth_rate", &format!("{rate} KiB/s"));
@@ -146,7 +150,7 @@ proptest! {
         let outcome = plan.lab().run(plan.seed);
         assert_conserved(&outcome);
         let longest = outcome.tables.circuits.iter().map(|row| row.queue_cells).max().unwrap_or(0);
-        let most = if plan.vegas == [true; 2] { 2500 } else { 1010 };
+        let most = if plan.edges == [1; 2] { 2500 } else { 1010 };
         prop_assert!(longest <= most, "{} cells in a queue", longest);
         for row in &outcome.tables.transfers {
             prop_assert!(row.bytes_received <= row.bytes, "{:?}", row);

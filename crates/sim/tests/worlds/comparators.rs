@@ -1,0 +1,61 @@
+//! DCTCP and TIMELY, as whole worlds show them.
+
+use crate::util::{Lab, assert_conserved, complete, node};
+use penstock_record::Position;
+
+/// Who has it: all of them with these keys set.
+fn with(kind: &str, nodes: &[&str]) -> Lab {
+    nodes
+        .iter()
+        .fold(Lab::path(), |lab, node| lab.set(&format!("{node}.edge_control.kind"), kind))
+        .set("relay.mark_above", "20")
+}
+
+#[test]
+fn no_cell_is_lost_over_tcp_or_datagrams_and_each_run_is_the_same() {
+    for (kind, inc) in [("dctcp", 10), ("timely", 31)] {
+        for (transport, loss) in [("tcp", "0.0"), ("tcp", "0.02"), ("datagram", "0.02")] {
+            let lab = with(kind, &["client", "relay"])
+                .set("relay.transport", transport)
+                .set("client.transport", transport)
+                .set("network.loss", loss);
+            let outcome = lab.run(1);
+            assert_conserved(&outcome);
+            assert!(complete(&outcome, "bulk").len() > 2, "{kind} {transport} {loss}");
+            assert!(outcome.tables == lab.run(1).tables);
+            let client = node(&outcome, "bulk").counters;
+            let (acknowledged, delivered) = (client.sendmes * inc, client.data_delivered);
+            assert!(acknowledged <= delivered && acknowledged * 10 > delivered * 9, "{kind}: {client:?}");
+        }
+    }
+}
+
+#[test]
+fn a_network_of_which_half_has_one_behaves_as_if_none_had() {
+    let stock = Lab::path().run(1);
+    for kind in ["dctcp", "timely"] {
+        for nodes in [&["client"][..], &["relay"], &["client", "relays.entry", "relays.middle"]] {
+            assert!(with(kind, nodes).run(1).tables == stock.tables, "{kind} {nodes:?}");
+        }
+    }
+}
+
+/// The middle, which carries 512 cells a second, holds 64 KiB in its socket: 128 cells, and K or what T_high allows above.
+#[test]
+fn windows_stay_short_and_the_slow_middle_is_as_busy() {
+    let bulk = |lab: Lab| {
+        let lab = lab.set("relay.send_buffer", "64 KiB").set("workloads.web.start", "10 min");
+        let lab = lab.set("workloads.bulk.size", "1 GiB").set("run.duration", "60 s");
+        let outcome = lab.run(1);
+        let at_exit =
+            outcome.tables.circuits.iter().filter(|row| row.hop == Position::Exit && row.t_s > 20.0);
+        let most = at_exit.filter_map(|row| row.window_cells).max().expect("it is sampled");
+        (most, node(&outcome, "bulk").counters.data_delivered)
+    };
+    let (stock, carried) = bulk(Lab::path());
+    for kind in ["dctcp", "timely"] {
+        let (window, delivered) = bulk(with(kind, &["client", "relay"]));
+        assert!(window < stock / 2, "{kind}: {window} of {stock} cells");
+        assert!(delivered * 100 > carried * 95, "{kind}: {delivered} of {carried} cells");
+    }
+}
