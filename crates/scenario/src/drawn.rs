@@ -75,10 +75,18 @@ impl Dumbbell {
         Place { far, access: Duration::from_nanos(delays.at(rng.unit())) }
     }
 
-    /// A round trip with a probability of one half, and the least of all.
-    pub(crate) fn typical(&self) -> [Duration; 2] {
-        let least = 2 * self.near.at(0.0).min(self.far.at(0.0));
-        [self.near.at(0.5) + self.far.at(0.5), least].map(Duration::from_nanos)
+    /// A round trip of two nodes whose delays are medians, each on the sides that are drawn: the mean of that.
+    fn typical(&self) -> Duration {
+        let [near, far, across] = [&self.near, &self.far, &self.across].map(|delays| delays.at(0.5) as f64);
+        let trunk = (across - near - far).max(LEAST_TRUNK.as_nanos() as f64);
+        let (far_share, near_share) = (self.far_share, 1.0 - self.far_share);
+        let mean = 2.0 * (near_share * near + far_share * far) + 2.0 * near_share * far_share * trunk;
+        Duration::from_nanos(mean as u64)
+    }
+
+    /// No round trip is shorter.
+    fn least(&self) -> Duration {
+        Duration::from_nanos(2 * self.near.at(0.0).min(self.far.at(0.0)))
     }
 }
 
@@ -136,25 +144,25 @@ fn draw(host: &mut Host, network: &Network, bandwidth: &mut Option<Bandwidth>, s
 }
 
 impl Network {
-    /// A round trip between two nodes that no exception names.
+    /// A round trip between two nodes that no exception names; about what it is, until that is drawn.
     pub(crate) fn default_rtt(&self, one: &Host, other: &Host) -> Duration {
-        if self.latency.is_none() {
-            return self.default.rtt;
+        if self.latency.is_none() || one.place.access.is_zero() {
+            return self.typical_rtt();
         }
         let trunk = if one.place.far == other.place.far { Duration::ZERO } else { self.trunk };
-        (one.place.access + other.place.access + trunk).max(Duration::from_nanos(2))
+        one.place.access + other.place.access + trunk
     }
 
     /// No two nodes have a shorter round trip.
     pub fn shortest_rtt(&self) -> Duration {
-        let usual = self.latency.as_ref().map_or(self.default.rtt, |latency| latency.typical()[1]);
+        let usual = self.latency.as_ref().map_or(self.default.rtt, Dumbbell::least);
         let exceptions = self.exceptions.values().map(|wire| wire.rtt);
         exceptions.chain([usual]).min().expect("there is one at least")
     }
 
     /// A round trip between any two nodes, about.
     pub(crate) fn typical_rtt(&self) -> Duration {
-        self.latency.as_ref().map_or(self.default.rtt, |latency| latency.typical()[0])
+        self.latency.as_ref().map_or(self.default.rtt, Dumbbell::typical)
     }
 }
 
@@ -179,5 +187,12 @@ mod tests {
         let dumbbell = |across| Dumbbell { near: near.clone(), far: far.clone(), far_share: 0.5, across };
         assert_eq!(dumbbell(across).trunk(Seed(1)), Duration::from_millis(80));
         assert_eq!(dumbbell(fixed(10)).trunk(Seed(1)), LEAST_TRUNK);
+        assert_eq!(dumbbell(fixed(10)).typical(), Duration::from_millis(51));
+        let star = Dumbbell { far_share: 0.0, ..dumbbell(fixed(10)) };
+        assert_eq!([star.typical(), star.least()], [Duration::from_millis(40); 2]);
+        assert!(
+            (0..50).all(|seed| !star.place(&mut Seed(seed).stream("a/place")).far),
+            "a star has one side"
+        );
     }
 }

@@ -83,13 +83,19 @@ pub(crate) fn estimate(scenario: &Scenario) -> Estimate {
     }
 }
 
-/// Round trip of a client's circuit and its server without queues; the mean of a weighted path's default.
+/// Round trip of a client's circuit and its server without queues; of a weighted path as if it began and ended at the
+/// first relay of all, and of delays that are drawn about the mean.
 pub(crate) fn base_rtt(scenario: &Scenario, client: &Client) -> Duration {
     let network = &scenario.network;
     let path = match &client.path {
         Path::Fixed(path) => &path[..],
         Path::Direct => &[],
-        Path::Weighted { hops } => return network.typical_rtt() * (*hops as u32 + 1),
+        Path::Weighted { hops } => {
+            let relay = &scenario.relays[0].host;
+            let server = &scenario.servers[client.servers[0]].host;
+            let between = network.typical_rtt() * (*hops as u32 - 1);
+            return network.between(&client.host, relay).rtt + between + network.between(relay, server).rtt;
+        }
     };
     let relays = path.iter().map(|relay| &scenario.relays[*relay].host);
     let server = client.servers.first().map(|server| &scenario.servers[*server].host);

@@ -917,7 +917,7 @@ pub(crate) const EDGE_CONTROL: Algorithm = Algorithm {
             name: "dctcp",
             meaning: "a congestion window that follows the share of cells that relays marked, and XON/XOFF, on circuits whose client and last relay both have it; else SENDME windows",
             source: "Alizadeh et al. 2010 section 3; RFC 8257",
-            partners: &[],
+            partners: &[NEEDS_MARKS],
             keys: DCTCP,
         },
         Kind {
@@ -1226,6 +1226,12 @@ pub(crate) const HOP_CONTROL: Algorithm = Algorithm {
     ],
 };
 
+const NEEDS_MARKS: Partner = Partner {
+    key: "mark_above",
+    not: "none",
+    verdict: Verdict::InVain,
+    why: "goes by marks: its window only grows where no relay sets any",
+};
 const NEEDS_DATAGRAMS: Partner = Partner {
     key: "transport",
     not: "tcp",

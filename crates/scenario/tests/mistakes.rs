@@ -102,6 +102,9 @@ mistakes! {
     a_client_without_tor_does_one_thing_at_a_time:
         "workload = \"web\"\npath = [\"entry\", \"middle\", \"exit\"]" => "workload = [\"web\", \"web\"]\npath = []",
         "x.toml:23: clients.web.path: a client without Tor downloads one file at a time; it must have a path, or one workload";
+    a_change_of_a_rate_that_is_drawn_is_refused:
+        "[relays.middle]" => "[[changes]]\nat = \"5 s\"\nset = { \"relays.middle.bandwidth_burst\" = \"8 MiB\" }\n[relays.middle]\nbandwidth_rate = \"quantiles(1 MiB/s, 2 MiB/s)\"",
+        "x.toml:16: changes.0.set: the bandwidth_rate of \"middle\" is drawn for each seed, and such a rate cannot change in a run; write one rate";
     a_change_of_an_unknown_relay_is_refused:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relays.midle.circuit_policy\" = \"ewma\" }\n[[variants]]\nname = \"stock\"",
         "x.toml:27: relays.midle: there is no \"midle\" to override; [relays] has entry, exit, middle";

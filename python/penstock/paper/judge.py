@@ -118,7 +118,7 @@ def _number(compare: str, a: Any, b: Any = None, *more: Any) -> float:
         return float(a - b)
     if more:
         ratios = [over / under if under else nan for over, under in zip((a, *more[::2]), (b, *more[1::2]), strict=True)]
-        return float(stats.mean(ratios) if compare == "mean-ratio" else ratios[0] / ratios[1] - 1)
+        return float(stats.mean(ratios) if compare == "mean-ratio" else ratios[0] / ratios[1] - 1 if ratios[1] else nan)
     over, under = {"ratio": (a, b), "change": (a - b, b)}[compare]
     return float(over / under) if under else nan
 

@@ -10,9 +10,12 @@ from penstock.result import Result
 RUN = ("network", "seed")
 KB = 1000
 
+MEAN_PAUSE_S = 10.5
+"""Of the slides' web clients, who pause for 1 to 20 s, all times alike."""
+
 
 def of_mean(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
-    """Size divided by the mean download time [kB/s]: one number for each run.
+    """Size divided by the mean download time [kB/s]: one number for each run. What the end cut off does not count.
 
     Deviation: the slides say neither how they average nor in what; their counts of downloads fit this.
     """
@@ -26,38 +29,32 @@ def each(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame
 
 
 def completed(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
-    """How many downloads were completed: one number for each run."""
-    return _each_run(_whole(result, variant, workload), pl.len().cast(pl.Float64))
+    """How many downloads were completed: one number for each run, zero where none was."""
+    counts = _each_run(_whole(result, variant, workload), pl.len().cast(pl.Float64))
+    runs = [(run["network"], run["seed"]) for run in result.manifest["runs"] if run["variant"] == variant]
+    every = pl.DataFrame(sorted(set(runs)), {"network": pl.String(), "seed": pl.Int64()}, orient="row")
+    return every.join(counts, on=RUN, how="left").with_columns(pl.col("value").fill_null(0.0)).sort(*RUN)
 
 
 def of_expected(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
     """Completed downloads as a part of what the loop allows: one number for each run.
 
-    Each client has from its beginning to the end of the run for rounds of a mean download and a mean pause.
+    Each client has from its beginning to the end of the run for rounds of a mean download and the slides' mean pause.
     """
     mine = (pl.col("variant") == variant) & (pl.col("workload") == workload)
-    rows = summary.after_warmup(result.transfers).filter(mine).sort(*RUN, "client", "start_s")
-    end = pl.col("start_s") + pl.col("ttlb_s")
-    pauses = rows.with_columns(pause=pl.col("start_s").shift(-1).over(*RUN, "client") - end)
+    rows = summary.after_warmup(result.transfers).filter(mine)
+    runs = [run for run in result.manifest["runs"] if run["variant"] == variant]
     ends = pl.DataFrame(
-        [
-            (run["network"], run["seed"], run["sim_seconds"])
-            for run in result.manifest["runs"]
-            if run["variant"] == variant
-        ],
+        [(run["network"], run["seed"], run["sim_seconds"]) for run in runs],
         {"network": pl.String(), "seed": rows.schema["seed"], "end_s": pl.Float64()},
         orient="row",
     )
     begun = rows.group_by(*RUN, "client").agg(begun_s=pl.col("start_s").min()).join(ends, on=RUN)
     time = begun.group_by(*RUN).agg(time_s=(pl.col("end_s") - pl.col("begun_s")).sum())
-    rounds = pauses.group_by(*RUN).agg(
-        round_s=pl.col("ttlb_s").mean() + pl.col("pause").mean().fill_null(0.0),
-        count=(pl.col("outcome") == "ok").sum(),
-    )
-    both = rounds.join(time, on=RUN)
-    return both.select(
-        "network", pl.col("seed").cast(pl.Int64), value=pl.col("count") / (pl.col("time_s") / pl.col("round_s"))
-    ).sort(*RUN)
+    whole = pl.col("ttlb_s").filter(pl.col("outcome") == "ok")
+    rounds = rows.group_by(*RUN).agg(round_s=whole.mean() + MEAN_PAUSE_S, count=whole.len())
+    both = rounds.join(time, on=RUN).cast({"seed": pl.Int64}).sort(*RUN)
+    return both.select(*RUN, value=pl.col("count") / (pl.col("time_s") / pl.col("round_s"))).drop_nulls()
 
 
 def _whole(result: Result, variant: str, workload: str) -> pl.DataFrame:

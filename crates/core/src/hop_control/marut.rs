@@ -202,14 +202,19 @@ impl Marut {
         (own as u16).max(self.received(now))
     }
 
+    /// Of how many cells a hop's diff is a part.
+    fn occupied(&self, after: &After) -> u64 {
+        match self.config.occupancy {
+            Occupancy::Measured => after.most,
+            Occupancy::Window => after.window.get(),
+        }
+    }
+
     /// The end of a hop's round, if it is one: what waits there.
     fn measure(&mut self) {
         let Some(mut after) = self.after else { return };
         let Outstanding { sent, forwarded } = after.cells;
-        let cells = match self.config.occupancy {
-            Occupancy::Measured => after.most,
-            Occupancy::Window => after.window.get(),
-        };
+        let cells = self.occupied(&after);
         if forwarded > after.round_end {
             after.round_end = sent;
             // Too few of them count with those of the next round.
@@ -235,7 +240,8 @@ impl Marut {
             Counts::Hop => after.cells.forwarded,
             Counts::Path => after.ended,
         };
-        let waits = after.trips.diff(after.most, self.config.window.samples).map(|diff| diff.max(beyond));
+        let occupied = self.occupied(&after);
+        let waits = after.trips.diff(occupied, self.config.window.samples).map(|diff| diff.max(beyond));
         after.window.on_forwarded(waits, through);
         let pause = match self.config.interval {
             ControlInterval::Hop => Duration::ZERO,

@@ -163,7 +163,7 @@ pub(crate) fn assert_conserved(outcome: &Outcome) {
 /// In every queue of a traced circuit wait the cells that entered and did not leave, whenever it was looked at.
 ///
 /// Beside DATA, of which each is stamped, a queue towards the client may hold a few cells that are not.
-pub(crate) fn assert_queues_are_what_went_in_and_not_out(outcome: &Outcome) {
+pub(crate) fn assert_queues_are_what_went_in_and_not_out(outcome: &Outcome) -> usize {
     const OTHERS: u64 = 8;
     type Span = (u64, Option<u64>);
     let mut queues: BTreeMap<(u64, u8), Vec<Span>> = BTreeMap::new();
@@ -171,6 +171,7 @@ pub(crate) fn assert_queues_are_what_went_in_and_not_out(outcome: &Outcome) {
         let span = row.queued_ns.map(|queued| (queued, row.outbuf_ns));
         queues.entry((row.circuit, row.hop as u8)).or_default().extend(span);
     }
+    let mut compared = 0;
     for row in &outcome.tables.circuits {
         let queue = row.circuit.and_then(|circuit| queues.get(&(circuit, row.hop as u8)));
         let Some(queue) = queue.filter(|_| row.hop != Position::Client) else { continue };
@@ -178,7 +179,9 @@ pub(crate) fn assert_queues_are_what_went_in_and_not_out(outcome: &Outcome) {
         let there = |span: &&Span| span.0 <= at && span.1.is_none_or(|left| left > at);
         let data = queue.iter().filter(there).count() as u64;
         assert!((data..=data + OTHERS).contains(&row.queue_cells), "{data} DATA cells, {row:?}");
+        compared += 1;
     }
+    compared
 }
 
 /// Tracked cells of one circuit at one hop, in the order in which they were packaged.

@@ -38,10 +38,11 @@ impl Outstanding {
 /// A window towards the next node, adjusted once in a round trip, and word to the node before of each cell forwarded.
 ///
 /// At most cwnd cells are sent that the next node is not known to have forwarded. A round ends when a cell is forwarded
-/// that was sent after the last round's end. If three round trips or more are known since the window was looked at, diff = cwnd · (actualRtt / baseRtt − 1)
-/// says how many of these cells wait, where actualRtt is the least of them and baseRtt the least of all circuits to
-/// that neighbour; diff < α adds a cell to the window, diff > β takes one. The first node of a circuit reads its streams
-/// only for what the window has room for.
+/// that was sent after the last round's end. If three round trips or more were measured in it,
+/// diff = cwnd · (actualRtt / baseRtt − 1) says how many of these cells wait, where actualRtt is the least of them and
+/// baseRtt the least of all circuits to that neighbour; diff < α adds a cell to the window, diff > β takes one. Fewer
+/// round trips count with those of the next round. The first node of a circuit reads its streams only for what the window
+/// has room for.
 ///
 /// Source: slides, "BackTap Congestion Control" and "Bktap Queue Management"; nstor for rounds and numbers.
 /// Deviation: see [`WindowConfig`] for what the slides leave open. A cell counts as sent when it leaves the circuit's

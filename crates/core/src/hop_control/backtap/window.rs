@@ -100,7 +100,8 @@ impl Window {
         carried.map_or(MOST_WINDOW.into(), |cells| cells.clamp(1, MOST_WINDOW.into()))
     }
 
-    /// So many cells wait, if that is known. Slow start is over as soon as there are too many: the window is what was forwarded since it doubled.
+    /// So many cells wait, if that is known. Slow start is over as soon as there are too many: the window is what was
+    /// forwarded since it doubled.
     ///
     /// Source: CircuitStart, of the authors of BackTap: overshooting is compensated by the count of what came through.
     pub(in super::super) fn on_forwarded(&mut self, diff: Option<f64>, forwarded: u64) {
