@@ -1,0 +1,182 @@
+//! What two circuits of a network have in common: relays, connections, sockets.
+//!
+//! Two circuits can only be weighed against each other by a relay where they leave through one socket. KIST asks how
+//! often that is (section 5.1, with TorPS).
+
+use crate::error::Error;
+use crate::select::Selector;
+use penstock_units::{Rng, Seed};
+
+/// A network in which so many circuits in a row cannot be built has too few relays that go together.
+const PATIENCE: u32 = 1000;
+
+/// Of how many pairs of circuits something was true.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pairs {
+    /// All.
+    pub drawn: u64,
+    /// Both have the same guard.
+    pub guard: u64,
+    /// The same middle.
+    pub middle: u64,
+    /// The same exit.
+    pub exit: u64,
+    /// Some relay is on both, at whatever position.
+    pub relay: u64,
+    /// At some relay both leave through the same socket, when both download or both upload: same relay, same next one.
+    pub socket: u64,
+    /// Some connection between two relays is on both, in whatever direction: one's download and the other's upload leave
+    /// through the same socket.
+    pub connection: u64,
+}
+
+impl Pairs {
+    /// Count two circuits, of different clients: no connection to a client or a server is on both.
+    fn count(&mut self, one: [usize; 3], other: [usize; 3]) {
+        let hops = |[guard, middle, exit]: [usize; 3]| [[guard, middle], [middle, exit]];
+        let back = |[from, to]: [usize; 2]| [to, from];
+        let (mine, theirs) = (hops(one), hops(other));
+        let same_way = mine.iter().any(|hop| theirs.contains(hop));
+        let shared = |position: usize| u64::from(one[position] == other[position]);
+        self.drawn += 1;
+        self.guard += shared(0);
+        self.middle += shared(1);
+        self.exit += shared(2);
+        self.relay += u64::from(one.iter().any(|relay| other.contains(relay)));
+        self.socket += u64::from(same_way);
+        self.connection += u64::from(same_way || mine.iter().any(|hop| theirs.contains(&back(*hop))));
+    }
+}
+
+/// Draws pairs of circuits, as many at a time as one likes.
+#[derive(Clone, Debug)]
+pub struct Sampler {
+    selector: Selector,
+    rng: Rng,
+    pairs: Pairs,
+    failures: u64,
+}
+
+impl Sampler {
+    /// All circuits of one seed.
+    pub fn new(selector: Selector, seed: Seed) -> Self {
+        Sampler { selector, rng: seed.stream("paths"), pairs: Pairs::default(), failures: 0 }
+    }
+
+    /// Draw so many pairs more; `name` is what the error calls the network if there are no three relays that go together.
+    pub fn advance(&mut self, pairs: u64, name: &str) -> Result<(), Error> {
+        for _ in 0..pairs {
+            let (one, other) = (self.circuit(name)?, self.circuit(name)?);
+            self.pairs.count(one, other);
+        }
+        Ok(())
+    }
+
+    /// What was seen so far.
+    pub fn pairs(&self) -> Pairs {
+        self.pairs
+    }
+
+    /// How many circuits had to be begun anew, because nothing went together with what was chosen first.
+    pub fn failures(&self) -> u64 {
+        self.failures
+    }
+
+    fn circuit(&mut self, name: &str) -> Result<[usize; 3], Error> {
+        for _ in 0..PATIENCE {
+            if let Some(circuit) = self.selector.draw(&mut self.rng, &[]) {
+                return Ok(circuit);
+            }
+            self.failures += 1;
+        }
+        let reason = "of one network (/16) or family";
+        Err(Error::of(
+            name,
+            format!("{PATIENCE} circuits in a row found no three relays of which no two are {reason}"),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::{Flags, Relay};
+    use crate::weights::PositionWeights;
+
+    fn counted(one: [usize; 3], other: [usize; 3]) -> [u64; 6] {
+        let mut pairs = Pairs::default();
+        pairs.count(one, other);
+        let Pairs { drawn, guard, middle, exit, relay, socket, connection } = pairs;
+        assert_eq!(drawn, 1);
+        [guard, middle, exit, relay, socket, connection]
+    }
+
+    #[test]
+    fn two_circuits_share_what_both_have() {
+        assert_eq!(counted([1, 2, 3], [4, 5, 6]), [0, 0, 0, 0, 0, 0]);
+        assert_eq!(counted([1, 2, 3], [1, 5, 6]), [1, 0, 0, 1, 0, 0]);
+        assert_eq!(counted([1, 2, 3], [4, 5, 1]), [0, 0, 0, 1, 0, 0]);
+        assert_eq!(counted([1, 2, 3], [1, 5, 3]), [1, 0, 1, 1, 0, 0]);
+        assert_eq!(counted([1, 2, 3], [1, 2, 6]), [1, 1, 0, 1, 1, 1]);
+        assert_eq!(counted([1, 2, 3], [4, 2, 3]), [0, 1, 1, 1, 1, 1]);
+        assert_eq!(counted([1, 2, 3], [1, 2, 3]), [1, 1, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_socket_has_a_direction_and_a_connection_has_none() {
+        // Exit to middle on one, middle to guard on the other: 3 writes to 2 for both.
+        assert_eq!(counted([1, 2, 3], [2, 3, 6]), [0, 0, 0, 1, 1, 1]);
+        // 3 writes to 2 for the one, 2 to 3 for the other.
+        assert_eq!(counted([1, 2, 3], [3, 2, 6]), [0, 1, 0, 1, 0, 1]);
+    }
+
+    fn relays(count: usize) -> Vec<Relay> {
+        let flags = Flags {
+            guard: true,
+            exit: true,
+            bad_exit: false,
+            fast: true,
+            stable: true,
+            running: true,
+            valid: true,
+        };
+        let relay = |place| {
+            let name = format!("relay{place}");
+            Relay { name, weight: 7, flags, address: None, family: Vec::new(), exits: true }
+        };
+        (0..count).map(relay).collect()
+    }
+
+    #[test]
+    fn of_equal_relays_each_share_is_that_of_counting() {
+        let n = 20.0;
+        let selector = Selector::new(&relays(20), &PositionWeights::even(), "a test").unwrap();
+        let mut sampler = Sampler::new(selector, Seed(3));
+        sampler.advance(150_000, "a test").unwrap();
+        sampler.advance(50_000, "a test").unwrap();
+        let pairs = sampler.pairs();
+        // Two hops of one circuit, two of the other, of n (n - 1); the same circuit twice counts once.
+        let both = 1.0 / (n * (n - 1.0) * (n - 2.0));
+        let disjoint = (n - 3.0) * (n - 4.0) * (n - 5.0) * both;
+        let socket = 4.0 / (n * (n - 1.0)) - both;
+        for (seen, chance) in [(pairs.guard, 1.0 / n), (pairs.middle, 1.0 / n), (pairs.exit, 1.0 / n)]
+            .into_iter()
+            .chain([(pairs.relay, 1.0 - disjoint), (pairs.socket, socket)])
+        {
+            let all = pairs.drawn as f64;
+            let off = (seen as f64 - chance * all).abs() / (chance * (1.0 - chance) * all).sqrt();
+            assert!(off < 4.5, "{seen} of {all}, not {chance}");
+        }
+        assert_eq!((pairs.drawn, sampler.failures()), (200_000, 0));
+    }
+
+    #[test]
+    fn a_network_without_three_that_go_together_is_a_sentence() {
+        let mut relays = relays(5);
+        let address = std::net::Ipv4Addr::new(10, 0, 0, 1);
+        relays.iter_mut().skip(1).for_each(|relay| relay.address = Some(address));
+        let selector = Selector::new(&relays, &PositionWeights::even(), "net").unwrap();
+        let said = Sampler::new(selector, Seed(1)).advance(1, "net").unwrap_err().to_string();
+        assert!(said.starts_with("net: 1000 circuits in a row"), "{said}");
+    }
+}

@@ -1,0 +1,146 @@
+//! What path selection knows of a relay.
+
+use std::net::Ipv4Addr;
+
+/// What the directory authorities say of a relay. Those flags that path selection asks for.
+///
+/// Source: dir-spec, "s" lines. Flags not named here are not asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// May be the first relay of a circuit.
+    pub guard: bool,
+    /// Useful as the last one.
+    pub exit: bool,
+    /// Must not be the last one, whatever else it says.
+    pub bad_exit: bool,
+    /// Has bandwidth enough for circuits that carry traffic.
+    pub fast: bool,
+    /// Stays up.
+    pub stable: bool,
+    /// Was up.
+    pub running: bool,
+    /// Is no impostor.
+    pub valid: bool,
+}
+
+/// A relay as a client sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relay {
+    /// Unique in its network; of a consensus the `$FINGERPRINT~nickname` of Tor's control protocol.
+    pub name: String,
+    /// Consensus weight [kB/s]; only its share counts.
+    pub weight: u32,
+    /// What the authorities say.
+    pub flags: Flags,
+    /// Two relays whose first 16 bits are the same share no circuit. One without an address shares them with nobody.
+    pub address: Option<Ipv4Addr>,
+    /// The relays that say they belong to it and to which it says so, as places in the list of relays.
+    pub family: Vec<u32>,
+    /// Connects to port 443 of anybody.
+    pub exits: bool,
+}
+
+/// A relay's place on a circuit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// The first relay, which knows the client.
+    Guard,
+    /// In between.
+    Middle,
+    /// The last relay, which knows the destination.
+    Exit,
+}
+
+impl Position {
+    /// In the order of a circuit.
+    pub const ALL: [Position; 3] = [Position::Guard, Position::Middle, Position::Exit];
+}
+
+/// Which position weight goes for a relay.
+///
+/// Source: dir-spec section 3.8.3 (G, M, E, D); C tor `compute_weighted_bandwidths()`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Neither guard nor exit: M.
+    Plain,
+    /// Guard alone: G.
+    Guard,
+    /// Exit alone: E.
+    Exit,
+    /// Both: D.
+    Both,
+}
+
+impl Relay {
+    /// Its class; a bad exit is none.
+    pub fn class(&self) -> Class {
+        match (self.flags.guard, self.flags.exit && !self.flags.bad_exit) {
+            (false, false) => Class::Plain,
+            (true, false) => Class::Guard,
+            (false, true) => Class::Exit,
+            (true, true) => Class::Both,
+        }
+    }
+
+    /// Whether it may stand at a position at all.
+    ///
+    /// Source: C tor `node_is_possible_guard()`, `router_add_running_nodes_to_smartlist()`,
+    /// `choose_good_exit_server_general()`, for a circuit with capacity and for a port that is not long-lived.
+    ///
+    /// Deviation: guards need no V2Dir, which C tor asks for since 0.3.0 alone.
+    pub fn may_be(&self, position: Position) -> bool {
+        let Flags { guard, bad_exit, fast, stable, running, valid, .. } = self.flags;
+        let usable = running && valid && fast;
+        match position {
+            Position::Guard => usable && guard && stable,
+            Position::Middle => usable,
+            Position::Exit => usable && self.exits && !bad_exit,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const USABLE: Flags = Flags {
+        guard: false,
+        exit: false,
+        bad_exit: false,
+        fast: true,
+        stable: true,
+        running: true,
+        valid: true,
+    };
+
+    fn relay(flags: Flags, exits: bool) -> Relay {
+        Relay { name: "x".to_owned(), weight: 1, flags, address: None, family: Vec::new(), exits }
+    }
+
+    #[test]
+    fn a_relay_stands_where_its_flags_let_it() {
+        let places = |flags, exits| Position::ALL.map(|position| relay(flags, exits).may_be(position));
+        assert_eq!(places(USABLE, false), [false, true, false]);
+        assert_eq!(places(Flags { guard: true, ..USABLE }, false), [true, true, false]);
+        assert_eq!(places(Flags { guard: true, stable: false, ..USABLE }, true), [false, true, true]);
+        assert_eq!(places(Flags { exit: true, ..USABLE }, true), [false, true, true]);
+        assert_eq!(places(Flags { exit: true, bad_exit: true, ..USABLE }, true), [false, true, false]);
+        assert_eq!(places(Flags { exit: true, ..USABLE }, false), [false, true, false]);
+        for flags in [
+            Flags { fast: false, guard: true, exit: true, ..USABLE },
+            Flags { running: false, guard: true, exit: true, ..USABLE },
+            Flags { valid: false, guard: true, exit: true, ..USABLE },
+        ] {
+            assert_eq!(places(flags, true), [false; 3]);
+        }
+    }
+
+    #[test]
+    fn a_bad_exit_counts_as_none() {
+        let class = |guard, exit, bad_exit| relay(Flags { guard, exit, bad_exit, ..USABLE }, true).class();
+        assert_eq!(class(false, true, true), Class::Plain);
+        assert_eq!(class(true, true, true), Class::Guard);
+        assert_eq!(class(true, true, false), Class::Both);
+        assert_eq!(class(false, true, false), Class::Exit);
+    }
+}

@@ -1,0 +1,440 @@
+//! Circuits of three relays, drawn as C tor draws them.
+//!
+//! Exit first, then guard, then middle, each by its consensus weight times its position weight among those that go
+//! together with what is chosen already: no relay twice, no two of one /16, no two of one family.
+//!
+//! A draw is one number and one look into an alias table (Walker 1977, as Vose 1991 builds it); relays that do not fit
+//! are drawn anew, which leaves the shares of the others as they are. Only where nearly nothing fits are all relays
+//! looked at.
+
+use crate::error::Error;
+use crate::relay::{Position, Relay};
+use crate::weights::PositionWeights;
+use penstock_units::Rng;
+
+/// So many misfits in a row, and all relays are looked at instead.
+const PATIENCE: u32 = 64;
+
+/// Chooses circuits through one network; made once, for all its clients.
+///
+/// Source: path-spec section 2.2; C tor `onion_pick_cpath_exit()`, `onion_extend_cpath()`,
+/// `node_sl_choose_by_bandwidth()`.
+#[derive(Clone, Debug)]
+pub struct Selector {
+    /// Of each relay, what no two relays of a circuit share.
+    networks: Vec<u32>,
+    /// Of each relay, its family in `kin[family[i]..family[i + 1]]`.
+    family: Vec<u32>,
+    kin: Vec<u32>,
+    /// By position.
+    tables: [Table; 3],
+}
+
+impl Selector {
+    /// For these relays; `name` is what errors call the network.
+    ///
+    /// Fails if a position has no relay that may take it. A relay of a family that is no place in the list counts not.
+    pub fn new(relays: &[Relay], weights: &PositionWeights, name: &str) -> Result<Self, Error> {
+        let networks = (0u32..).zip(relays).map(|(place, relay)| match relay.address {
+            Some(address) => u32::from(address) >> 16,
+            // Beyond all networks, and each its own.
+            None => (1 << 16) + place,
+        });
+        let mut family = vec![0];
+        let mut kin = Vec::new();
+        for relay in relays {
+            kin.extend_from_slice(&relay.family);
+            family.push(kin.len() as u32);
+        }
+        let table = |position: Position| {
+            let candidates = (0u32..).zip(relays).filter(|(_, relay)| relay.may_be(position));
+            let weighed = candidates.map(|(place, relay)| {
+                (place, f64::from(relay.weight) * weights.share(position, relay.class()))
+            });
+            Table::new(weighed.collect()).ok_or_else(|| Error::of(name, missing(position)))
+        };
+        let tables = [table(Position::Guard)?, table(Position::Middle)?, table(Position::Exit)?];
+        Ok(Selector { networks: networks.collect(), family, kin, tables })
+    }
+
+    /// A circuit: its guard, middle and exit, as places in the list of relays.
+    ///
+    /// The guard is the first of `guards` that goes together with the exit. With no such guard, or none at all, it is
+    /// drawn as the others are. `None` if no relay goes together with those that were drawn before it: a circuit that
+    /// C tor gives up as well, to begin another one. Allocates nothing.
+    pub fn draw(&self, rng: &mut Rng, guards: &[usize]) -> Option<[usize; 3]> {
+        let exit = self.tables[Position::Exit as usize].draw(rng);
+        let own = guards.iter().copied().find(|guard| self.go_together(*guard, exit));
+        let guard = own.or_else(|| self.pick(Position::Guard, rng, &[exit]))?;
+        let middle = self.pick(Position::Middle, rng, &[exit, guard])?;
+        Some([guard, middle, exit])
+    }
+
+    /// A client's guards, in the order of its preference: `count` of them, or all that there are.
+    ///
+    /// Source: guard-spec section 4.1; C tor `entry_guards_expand_sample()`, which does not mind families either.
+    pub fn guards(&self, rng: &mut Rng, count: usize) -> Vec<usize> {
+        let table = &self.tables[Position::Guard as usize];
+        let mut guards: Vec<usize> = Vec::with_capacity(count.min(table.slots.len()));
+        while guards.len() < count {
+            let Some(guard) = table.pick(rng, |guard| !guards.contains(&guard)) else { break };
+            guards.push(guard);
+        }
+        guards
+    }
+
+    /// How many relays may take a position.
+    pub fn candidates(&self, position: Position) -> usize {
+        self.tables[position as usize].slots.len()
+    }
+
+    /// Whether two relays may be on one circuit.
+    ///
+    /// Source: path-spec section 2.2; C tor `nodes_in_same_family()`.
+    fn go_together(&self, one: usize, other: usize) -> bool {
+        // Who is the same relay is in the same network.
+        self.networks[one] != self.networks[other] && !self.kin_of(one).contains(&(other as u32))
+    }
+
+    fn kin_of(&self, relay: usize) -> &[u32] {
+        &self.kin[self.family[relay] as usize..self.family[relay + 1] as usize]
+    }
+
+    fn pick(&self, position: Position, rng: &mut Rng, chosen: &[usize]) -> Option<usize> {
+        let fits = |relay| chosen.iter().all(|other| self.go_together(*other, relay));
+        self.tables[position as usize].pick(rng, fits)
+    }
+}
+
+fn missing(position: Position) -> &'static str {
+    match position {
+        Position::Guard => {
+            "no relay can be a guard: one needs the flags Guard, Fast, Stable, Running and Valid, and a weight"
+        }
+        Position::Middle => "no relay can be a middle: one needs the flags Fast, Running and Valid",
+        Position::Exit => {
+            "no relay can be an exit: one needs the flags Fast, Running and Valid, none that says BadExit, and a policy \
+             that accepts port 443"
+        }
+    }
+}
+
+/// The relays of one position, by weight.
+#[derive(Clone, Debug)]
+struct Table {
+    slots: Vec<Slot>,
+    /// The same relays with their weights, for when nearly none fits.
+    weighed: Vec<(u32, f64)>,
+}
+
+/// A share of 1/n of all draws, for one relay or two.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// What of the slot is the first one's, in 2^-64.
+    keep: u64,
+    relay: u32,
+    other: u32,
+}
+
+impl Table {
+    /// `None` without relays. If all weights are zero, all relays are alike, as in C tor.
+    fn new(mut weighed: Vec<(u32, f64)>) -> Option<Self> {
+        if weighed.is_empty() {
+            return None;
+        }
+        let mut total: f64 = weighed.iter().map(|(_, weight)| weight).sum();
+        if total == 0.0 {
+            weighed.iter_mut().for_each(|(_, weight)| *weight = 1.0);
+            total = weighed.len() as f64;
+        }
+        let count = weighed.len() as f64;
+        let mut slots: Vec<Slot> =
+            weighed.iter().map(|(relay, _)| Slot { keep: u64::MAX, relay: *relay, other: *relay }).collect();
+        let mut left: Vec<f64> = weighed.iter().map(|(_, weight)| weight * count / total).collect();
+        let (mut small, mut large): (Vec<usize>, Vec<usize>) =
+            (0..left.len()).partition(|slot| left[*slot] < 1.0);
+        while let (Some(lesser), Some(greater)) = (small.pop(), large.last().copied()) {
+            // Below 1, so that the product fits.
+            slots[lesser].keep = (left[lesser] * 2f64.powi(64)) as u64;
+            slots[lesser].other = slots[greater].relay;
+            left[greater] -= 1.0 - left[lesser];
+            if left[greater] < 1.0 {
+                large.pop();
+                small.push(greater);
+            }
+        }
+        // Whoever is left over has a slot of its own, but for rounding.
+        Some(Table { slots, weighed })
+    }
+
+    fn draw(&self, rng: &mut Rng) -> usize {
+        // The high half of the product is uniform below n, the low half uniform within the slot.
+        let product = u128::from(rng.bits()) * self.slots.len() as u128;
+        let slot = self.slots[(product >> 64) as usize];
+        (if (product as u64) < slot.keep { slot.relay } else { slot.other }) as usize
+    }
+
+    /// One that fits, by weight among those that do.
+    fn pick(&self, rng: &mut Rng, fits: impl Fn(usize) -> bool) -> Option<usize> {
+        for _ in 0..PATIENCE {
+            let relay = self.draw(rng);
+            if fits(relay) {
+                return Some(relay);
+            }
+        }
+        self.pick_among_all(rng, fits)
+    }
+
+    /// The same by looking at all of them; without weight among those that fit, each is as good as the other.
+    fn pick_among_all(&self, rng: &mut Rng, fits: impl Fn(usize) -> bool) -> Option<usize> {
+        let fitting = || self.weighed.iter().filter(|(relay, _)| fits(*relay as usize));
+        let total: f64 = fitting().map(|(_, weight)| weight).sum();
+        if total == 0.0 {
+            let count = fitting().count();
+            let lot = if count > 0 { rng.below(count as u64) } else { return None };
+            return fitting().nth(lot as usize).map(|(relay, _)| *relay as usize);
+        }
+        let mut left = rng.unit() * total;
+        let mut last = None;
+        for (relay, weight) in fitting().filter(|(_, weight)| *weight > 0.0) {
+            last = Some(*relay as usize);
+            left -= weight;
+            if left < 0.0 {
+                break;
+            }
+        }
+        last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::{Class, Flags};
+    use penstock_units::Seed;
+    use proptest::prelude::*;
+    use std::net::Ipv4Addr;
+
+    fn relay(place: usize, weight: u32, class: Class) -> Relay {
+        let (guard, exit) = match class {
+            Class::Plain => (false, false),
+            Class::Guard => (true, false),
+            Class::Exit => (false, true),
+            Class::Both => (true, true),
+        };
+        Relay {
+            name: format!("relay{place}"),
+            weight,
+            flags: Flags {
+                guard,
+                exit,
+                bad_exit: false,
+                fast: true,
+                stable: true,
+                running: true,
+                valid: true,
+            },
+            address: Some(Ipv4Addr::new(10, place as u8, 0, 1)),
+            family: Vec::new(),
+            exits: exit,
+        }
+    }
+
+    fn network(relays: &[(u32, Class)]) -> Vec<Relay> {
+        relays.iter().enumerate().map(|(place, (weight, class))| relay(place, *weight, *class)).collect()
+    }
+
+    fn selector(relays: &[Relay]) -> Selector {
+        Selector::new(relays, &PositionWeights::even(), "a test").unwrap()
+    }
+
+    fn rng() -> Rng {
+        Seed(1).stream("paths")
+    }
+
+    /// Circuits and their probabilities, by going through all that there are.
+    fn exact(relays: &[Relay], weights: &PositionWeights) -> Vec<([usize; 3], f64)> {
+        let weigh = |place: usize, position| {
+            let relay: &Relay = &relays[place];
+            let share = weights.share(position, relay.class());
+            if relay.may_be(position) { f64::from(relay.weight) * share } else { 0.0 }
+        };
+        let apart = |one: usize, other: usize| {
+            let network = |place: usize| relays[place].address.map(|address| u32::from(address) >> 16);
+            one != other && network(one) != network(other) && !relays[one].family.contains(&(other as u32))
+        };
+        let all = 0..relays.len();
+        let mut circuits = Vec::new();
+        let exits: f64 = all.clone().map(|exit| weigh(exit, Position::Exit)).sum();
+        for exit in all.clone() {
+            let fit = |guard: &usize| apart(*guard, exit);
+            let guards: f64 = all.clone().filter(fit).map(|guard| weigh(guard, Position::Guard)).sum();
+            for guard in all.clone().filter(fit) {
+                let fit = |middle: &usize| apart(*middle, exit) && apart(*middle, guard);
+                let middles: f64 =
+                    all.clone().filter(fit).map(|middle| weigh(middle, Position::Middle)).sum();
+                for middle in all.clone().filter(fit) {
+                    let chance = weigh(exit, Position::Exit) / exits * weigh(guard, Position::Guard) / guards
+                        * weigh(middle, Position::Middle)
+                        / middles;
+                    circuits.push(([guard, middle, exit], chance));
+                }
+            }
+        }
+        circuits
+    }
+
+    /// The greatest difference to the exact probabilities, in standard errors.
+    fn worst(relays: &[Relay], weights: &PositionWeights, draws: u32) -> f64 {
+        let (selector, mut rng) = (Selector::new(relays, weights, "a test").unwrap(), rng());
+        let drawn: Vec<[usize; 3]> = (0..draws).filter_map(|_| selector.draw(&mut rng, &[])).collect();
+        assert_eq!(drawn.len(), draws as usize);
+        let circuits = exact(relays, weights);
+        assert!(
+            drawn
+                .iter()
+                .all(|path| circuits.iter().any(|(circuit, chance)| circuit == path && *chance > 0.0))
+        );
+        let off = circuits.iter().filter(|(_, chance)| *chance > 0.0).map(|(circuit, chance)| {
+            let seen = drawn.iter().filter(|path| *path == circuit).count() as f64;
+            let mean = chance * f64::from(draws);
+            (seen - mean).abs() / (mean * (1.0 - chance)).sqrt()
+        });
+        off.fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn circuits_come_as_often_as_their_weights_say() {
+        let mut relays = network(&[
+            (100, Class::Guard),
+            (300, Class::Guard),
+            (50, Class::Both),
+            (70, Class::Both),
+            (400, Class::Exit),
+            (10, Class::Plain),
+            (90, Class::Plain),
+        ]);
+        // The first and the fifth are of one family, the second and the seventh of one network.
+        relays[0].family = vec![4];
+        relays[4].family = vec![0];
+        relays[6].address = Some(Ipv4Addr::new(10, 1, 200, 7));
+        for weights in [PositionWeights::even(), PositionWeights::computed(&relays, 10_000).unwrap()] {
+            let worst = worst(&relays, &weights, 200_000);
+            assert!(worst < 4.5, "{worst} standard errors");
+        }
+    }
+
+    #[test]
+    fn where_nearly_nothing_fits_the_shares_stay() {
+        // All guards but the last two are in the network of the only exit.
+        let mut relays = network(&[(1_000_000, Class::Guard), (1_000_000, Class::Guard), (1, Class::Exit)]);
+        relays.extend([relay(3, 3, Class::Guard), relay(4, 1, Class::Guard), relay(5, 5, Class::Plain)]);
+        for near in [0, 1] {
+            relays[near].address = relays[2].address;
+        }
+        let worst = worst(&relays, &PositionWeights::even(), 20_000);
+        assert!(worst < 4.5, "{worst} standard errors");
+    }
+
+    #[test]
+    fn a_client_keeps_its_guard_where_the_exit_lets_it() {
+        let mut relays = network(&[
+            (5, Class::Guard),
+            (5, Class::Guard),
+            (9, Class::Guard),
+            (5, Class::Exit),
+            (5, Class::Exit),
+            (5, Class::Plain),
+        ]);
+        relays[0].family = vec![3];
+        relays[3].family = vec![0];
+        let (selector, mut rng) = (selector(&relays), rng());
+        for _ in 0..200 {
+            let [guard, _, exit] = selector.draw(&mut rng, &[0, 1]).unwrap();
+            assert_eq!(guard, if exit == 3 { 1 } else { 0 });
+            let [guard, _, exit] = selector.draw(&mut rng, &[0]).unwrap();
+            assert!(if exit == 3 { [1, 2].contains(&guard) } else { guard == 0 });
+        }
+    }
+
+    #[test]
+    fn a_client_s_guards_are_different_and_by_weight() {
+        let relays = network(&[
+            (80, Class::Guard),
+            (15, Class::Guard),
+            (5, Class::Both),
+            (9, Class::Exit),
+            (9, Class::Plain),
+        ]);
+        let (selector, mut rng) = (selector(&relays), rng());
+        let mut first = [0; 5];
+        for _ in 0..2000 {
+            let mut guards = selector.guards(&mut rng, 3);
+            first[guards[0]] += 1;
+            guards.sort_unstable();
+            assert_eq!(guards, [0, 1, 2]);
+        }
+        assert!((1520..1680).contains(&first[0]), "{first:?}");
+        assert_eq!(selector.guards(&mut rng, 9).len(), 3);
+        assert_eq!(selector.guards(&mut rng, 0), []);
+    }
+
+    #[test]
+    fn relays_without_weight_are_all_alike() {
+        let relays = network(&[(0, Class::Guard), (0, Class::Guard), (0, Class::Exit), (0, Class::Plain)]);
+        let (selector, mut rng) = (selector(&relays), rng());
+        let firsts = (0..1000).filter(|_| selector.draw(&mut rng, &[]).unwrap()[0] == 0).count();
+        assert!((400..600).contains(&firsts), "{firsts}");
+    }
+
+    #[test]
+    fn a_circuit_that_cannot_be_is_none() {
+        let mut relays = network(&[(1, Class::Guard), (1, Class::Exit), (1, Class::Plain)]);
+        relays[2].address = relays[0].address;
+        assert_eq!(selector(&relays).draw(&mut rng(), &[]), None);
+        relays[2].address = None;
+        assert_eq!(selector(&relays).draw(&mut rng(), &[]), Some([0, 2, 1]));
+    }
+
+    #[test]
+    fn a_position_that_nobody_takes_is_a_sentence() {
+        let said = |relays: &[Relay]| {
+            Selector::new(relays, &PositionWeights::even(), "net").unwrap_err().to_string()
+        };
+        assert!(
+            said(&network(&[(1, Class::Exit), (1, Class::Plain)]))
+                .starts_with("net: no relay can be a guard")
+        );
+        assert!(said(&network(&[(1, Class::Guard)])).starts_with("net: no relay can be an exit"));
+        assert!(said(&[]).starts_with("net: no relay can be a guard"));
+    }
+
+    #[test]
+    fn the_same_stream_draws_the_same_circuits() {
+        let relays = network(&[(5, Class::Both), (7, Class::Both), (11, Class::Both), (13, Class::Both)]);
+        let circuits = || {
+            let (selector, mut rng) = (selector(&relays), rng());
+            (0..100).map(|_| selector.draw(&mut rng, &[])).collect::<Vec<_>>()
+        };
+        assert_eq!(circuits(), circuits());
+    }
+
+    proptest! {
+        /// Whatever the weights are, the alias table gives each relay its share.
+        #[test]
+        fn a_table_holds_the_shares(weights in prop::collection::vec(0u32.., 1..50)) {
+            let weighed: Vec<(u32, f64)> = (0u32..).zip(weights.iter().map(|weight| f64::from(*weight))).collect();
+            let table = Table::new(weighed).unwrap();
+            let total: f64 = table.weighed.iter().map(|(_, weight)| weight).sum();
+            let mut shares = vec![0.0; weights.len()];
+            for slot in &table.slots {
+                let kept = slot.keep as f64 / 2f64.powi(64);
+                shares[slot.relay as usize] += kept / weights.len() as f64;
+                shares[slot.other as usize] += (1.0 - kept) / weights.len() as f64;
+            }
+            for ((_, weight), share) in table.weighed.iter().zip(&shares) {
+                prop_assert!((weight / total - share).abs() < 1e-9, "{weight} of {total}: {share}");
+            }
+        }
+    }
+}
