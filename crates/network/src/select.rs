@@ -83,9 +83,9 @@ impl Selector {
         guards
     }
 
-    /// How many relays may take a position.
+    /// How many relays are drawn for a position: those that may take it and have a weight there.
     pub fn candidates(&self, position: Position) -> usize {
-        self.tables[position as usize].slots.len()
+        self.tables[position as usize].weighed.iter().filter(|(_, weight)| *weight > 0.0).count()
     }
 
     /// Whether two relays may be on one circuit.
@@ -211,8 +211,8 @@ impl Table {
 mod tests {
     use super::*;
     use crate::relay::{Class, Flags};
-    use penstock_units::Seed;
-    use proptest::prelude::*;
+    use penstock_units::{Rng, Seed};
+    use proptest::prelude::{prop, prop_assert, proptest};
     use std::net::Ipv4Addr;
 
     fn relay(place: usize, weight: u32, class: Class) -> Relay {
@@ -383,6 +383,7 @@ mod tests {
     fn relays_without_weight_are_all_alike() {
         let relays = network(&[(0, Class::Guard), (0, Class::Guard), (0, Class::Exit), (0, Class::Plain)]);
         let (selector, mut rng) = (selector(&relays), rng());
+        assert_eq!(Position::ALL.map(|position| selector.candidates(position)), [2, 4, 1]);
         let firsts = (0..1000).filter(|_| selector.draw(&mut rng, &[]).unwrap()[0] == 0).count();
         assert!((400..600).contains(&firsts), "{firsts}");
     }
