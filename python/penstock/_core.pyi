@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import final
 
-from penstock._types import Algorithm, Head, RunStats
+from penstock._types import Algorithm, Head, NetworkFacts, PairCounts, RunStats
 
 __all__ = [
     "Cancelled",
     "Control",
     "Document",
     "OutputError",
+    "Paths",
     "PenstockError",
     "ScenarioError",
     "algorithms",
@@ -74,6 +75,22 @@ class Control:
 
     def progress(self) -> tuple[float, float]:
         """Simulated time so far [s], and the finished share of the run in [0, 1]."""
+
+@final
+class Paths:
+    """Pairs of circuits through the network of a consensus document."""
+
+    def __new__(cls, text: bytes, name: str, seed: int) -> Paths:
+        """Read the document `text`; `name` is what errors call it; `seed` is of all circuits."""
+
+    def network(self) -> NetworkFacts:
+        """What the document says, and how many relays are drawn for each position."""
+
+    def advance(self, pairs: int) -> None:
+        """Draw so many pairs more; releases the GIL."""
+
+    def counts(self) -> PairCounts:
+        """Of how many pairs so far something was true."""
 
 def run(document: Document, variant: str, seed: int, part_dir: str | PathLike[str], control: Control) -> RunStats:
     """Run one variant with one seed and write its five tables into `part_dir`, which exists; releases the GIL."""

@@ -43,3 +43,36 @@ class RunStats(TypedDict):
     """SENDMEs made, those of circuits and those of streams."""
     peak_heap_bytes: int
     """Largest heap of the run's thread, above what it held before [B]."""
+
+
+class NetworkFacts(TypedDict):
+    """What a consensus document says, in short."""
+
+    flavor: str
+    """`ns` or `microdesc`."""
+    valid_after: str
+    """UTC."""
+    relays: int
+    guards: int
+    """Relays that are drawn as the first of a circuit."""
+    middles: int
+    exits: int
+    weights: str
+    """Where position weights are from: `document`, `computed`, or `even` for none."""
+
+
+class PairCounts(TypedDict):
+    """Of how many pairs of circuits something was true."""
+
+    pairs: int
+    guard: int
+    middle: int
+    exit: int
+    relay: int
+    """Some relay is on both, at whatever position."""
+    socket: int
+    """Some relay sends both through one socket, if both download or both upload."""
+    connection: int
+    """Some connection is on both, in whatever direction."""
+    failures: int
+    """Circuits that were begun anew, since nothing went together with what was chosen first."""

@@ -186,6 +186,23 @@ def report_(
 
 
 @app.command()
+def paths(
+    consensus: Annotated[
+        Path, typer.Argument(help="A consensus document, plain or with microdescriptors; also as .xz.", metavar="FILE")
+    ],
+    pairs: Annotated[
+        int, typer.Option(help="How many pairs of circuits to draw.", metavar="N", min=1, max=2**63 - 1)
+    ] = 10_000_000,
+    seed: Annotated[int, typer.Option(help="The seed of all circuits.", metavar="N", min=0, max=2**63 - 1)] = 1,
+) -> None:
+    """Draw circuits as clients of a consensus do, and say what two of them share."""
+    from penstock import paths as drawing
+    from penstock.tables import console
+
+    drawing.show(consensus, seed, drawing.sample(consensus, pairs, seed), console())
+
+
+@app.command()
 def version() -> None:
     """Print the version."""
     print(f"penstock {_core.version()}")

@@ -14,6 +14,8 @@ create_exception!(_core, Cancelled, PenstockError, "A run that was stopped befor
 pub(crate) enum Error {
     /// The scenario is wrong; the text names the place, the key and what would be right.
     Scenario(penstock_scenario::ScenarioError),
+    /// A network, or the document that it is read from, is wrong; the text names the file.
+    Network(penstock_network::Error),
     /// A run has no outcome.
     Run(penstock_sim::Error),
     /// A table cannot be written; the text names the file.
@@ -29,6 +31,7 @@ impl From<Error> for PyError {
     fn from(error: Error) -> Self {
         Self(match error {
             Error::Scenario(error) => ScenarioError::new_err(error.to_string()),
+            Error::Network(error) => PenstockError::new_err(error.to_string()),
             Error::Run(error @ penstock_sim::Error::Cancelled) => Cancelled::new_err(error.to_string()),
             Error::Run(error) => PenstockError::new_err(error.to_string()),
             Error::Output(error) => OutputError::new_err(format!("cannot write {error}")),

@@ -1,7 +1,7 @@
 //! The extension module `penstock._core`: conversions and nothing else.
 //!
 //! Layers, in order: `error` (which Python exception an error becomes), `heap` (how much memory a run takes),
-//! `document` and `control` (the two classes), and here the functions. What takes time releases the interpreter's
+//! `document`, `control` and `paths` (the classes), and here the functions. What takes time releases the interpreter's
 //! lock, so that runs in Python's threads use all cores. Types and documentation are in
 //! `python/penstock/_core.pyi`.
 
@@ -9,6 +9,7 @@ mod control;
 mod document;
 mod error;
 mod heap;
+mod paths;
 
 use pyo3::prelude::*;
 
@@ -21,6 +22,8 @@ mod core {
     use crate::document::Document;
     #[pymodule_export]
     use crate::error::{Cancelled, OutputError, PenstockError, ScenarioError};
+    #[pymodule_export]
+    use crate::paths::Paths;
     #[pymodule_export]
     use crate::{algorithms, merge, presets, run, version, workload_kinds};
 }

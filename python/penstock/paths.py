@@ -1,0 +1,150 @@
+"""What two circuits of a network have in common: TorPS's question in section 5.1 of the KIST paper."""
+
+from __future__ import annotations
+
+import lzma
+import math
+import time
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from penstock import _core
+from penstock._types import NetworkFacts, PairCounts
+from penstock.errors import PenstockError, naming
+
+AT_LEAST = 99.775
+"""KIST section 5.1: so many pairs of paths share no outgoing socket [%]."""
+
+LARGEST = 256 << 20
+"""Larger documents are refused [B]; consensuses have some 3 MiB."""
+
+STEP = 100_000
+"""Pairs between two looks at Ctrl-C; some hundredths of a second."""
+
+WEIGHTS = {
+    "document": "position weights of the document",
+    "computed": "position weights computed as authorities do, since the document has none",
+    "even": "no position weights: the document has none, and none can be computed",
+}
+
+
+Way = Literal["socket", "connection"]
+What = Literal["guard", "middle", "exit", "relay", "socket", "connection"]
+"""What two circuits may share, as `PairCounts` has it."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """A probability as it was estimated."""
+
+    count: int
+    of: int
+
+    @property
+    def percent(self) -> float:
+        """The estimate [%]; not a number without any trial."""
+        return 100 * self.count / self.of if self.of else math.nan
+
+    @property
+    def error(self) -> float:
+        """Its standard error [%], of independent trials."""
+        share = self.count / self.of if self.of else math.nan
+        return 100 * math.sqrt(share * (1 - share) / self.of) if self.of else math.nan
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Pairs of circuits through one network."""
+
+    network: NetworkFacts
+    counts: PairCounts
+    seconds: float
+    """What drawing and counting took [s]."""
+
+    def sharing(self, what: What) -> Share:
+        """How often two circuits share it."""
+        return Share(self.counts[what], self.counts["pairs"])
+
+    def unshared(self, what: Way, *, given_a_relay: bool) -> Share:
+        """How often they do not: of all pairs, or of those with a relay in common."""
+        of = self.counts["relay"] if given_a_relay else self.counts["pairs"]
+        return Share(of - self.counts[what], of)
+
+
+def read(path: Path) -> bytes:
+    """A document, which may be compressed with xz."""
+    try:
+        with naming(path, "read"), path.open("rb") as raw:
+            data = raw.read(LARGEST + 1)
+        if data.startswith(b"\xfd7zXZ\x00"):
+            with lzma.open(BytesIO(data)) as packed:
+                data = packed.read(LARGEST + 1)
+    except (lzma.LZMAError, EOFError) as error:
+        raise PenstockError(f"{path}: its xz compression is damaged or cut short") from error
+    if len(data) > LARGEST:
+        raise PenstockError(f"{path}: it has more than {LARGEST >> 20} MiB, and a consensus some 3 MiB")
+    return data
+
+
+def sample(path: Path, pairs: int, seed: int) -> Outcome:
+    """Draw pairs of circuits through the network of a consensus."""
+    drawing = _core.Paths(read(path), str(path), seed)
+    began = time.perf_counter()
+    for start in range(0, pairs, STEP):
+        drawing.advance(min(STEP, pairs - start))
+    return Outcome(drawing.network(), drawing.counts(), time.perf_counter() - began)
+
+
+def show(path: Path, seed: int, outcome: Outcome, to: Console) -> None:
+    """Print what was found."""
+    network, counts = outcome.network, outcome.counts
+    to.print(
+        f"{path}: {network['flavor']} consensus, valid after {network['valid_after']} UTC\n"
+        f"{network['relays']} relays, of which {network['guards']} are drawn as guards, "
+        f"{network['middles']} as middles and {network['exits']} as exits; {WEIGHTS[network['weights']]}\n"
+        f"{counts['pairs']:,} pairs of circuits with seed {seed} in {outcome.seconds:.1f} s"
+        + (f"; {counts['failures']:,} circuits had to be begun anew" if counts["failures"] else "")
+        + "\n",
+        soft_wrap=True,
+    )
+    to.print(_sharing(outcome))
+    to.print(_unshared(outcome))
+    to.print(
+        f"\nKIST, section 5.1: at least {AT_LEAST} % of all pairs, or of those that share a relay, share no outgoing "
+        "socket. ± is one standard error.",
+        soft_wrap=True,
+    )
+
+
+def _sharing(outcome: Outcome) -> Table:
+    table = Table(box=None, title="Two circuits share", title_justify="left", title_style="bold")
+    for heading in ("", "share [%]", "±"):
+        table.add_column(heading, justify="right" if heading else "left")
+    rows: list[tuple[What, str]] = [
+        ("guard", "the guard"),
+        ("middle", "the middle"),
+        ("exit", "the exit"),
+        ("relay", "a relay, at any position"),
+        ("socket", "an outgoing socket (both download or both upload)"),
+        ("connection", "a connection (in any direction)"),
+    ]
+    for what, words in rows:
+        share = outcome.sharing(what)
+        table.add_row(words, f"{share.percent:.5f}", f"{share.error:.5f}")
+    return table
+
+
+def _unshared(outcome: Outcome) -> Table:
+    table = Table(box=None, title="\nThey share none", title_justify="left", title_style="bold")
+    for heading in ("", "of all pairs [%]", "±", "of those that share a relay [%]", "±"):
+        table.add_column(heading, justify="right" if heading else "left")
+    rows: list[tuple[Way, str]] = [("socket", "no outgoing socket"), ("connection", "no connection")]
+    for what, words in rows:
+        shares = [outcome.unshared(what, given_a_relay=given) for given in (False, True)]
+        table.add_row(words, *(cell for each in shares for cell in (f"{each.percent:.5f}", f"{each.error:.5f}")))
+    return table
