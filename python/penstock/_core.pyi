@@ -59,6 +59,9 @@ class Document:
     def resolved(self, variant: str) -> str:
         """One variant as TOML with every default filled in."""
 
+    def changes(self, variant: str) -> list[float]:
+        """When something changes while a variant runs [s], in the order of time; a node each."""
+
     def fingerprint(self) -> str:
         """A name for everything that results depend on, apart from seeds and version."""
 

@@ -14,11 +14,28 @@ from penstock.result import Result
 RUN = {"variant": "it", "network": "", "seed": 1}
 
 
+STILL = """
+[scenario]
+title = "one path"
+[run]
+duration = "10 s"
+[relays.entry]
+[relays.exit]
+[servers.destination]
+[workloads.bulk]
+size = "1 MiB"
+[clients.bulk]
+workload = "bulk"
+path = ["entry", "exit"]
+"""
+CHANGED = STILL + '[[changes]]\nat = "1000 ms"\nset = { "relay.bandwidth_rate" = "1 MiB/s" }\n'
+
+
 def result(**tables: list[dict[str, Any]]) -> Result:
     """What the measures look at of a result, with a change at one second."""
     frames = {name: pl.DataFrame([RUN | row for row in rows]) for name, rows in tables.items()}
-    resolved = '[[changes]]\nat = "1000 ms"\nset = { "relay.bandwidth_rate" = "1 MiB/s" }\n'
-    manifest = {"scenario": {"variants": [{"name": "it", "resolved": resolved}, {"name": "still", "resolved": ""}]}}
+    variants = [{"name": "it", "resolved": CHANGED}, {"name": "still", "resolved": STILL}]
+    manifest = {"scenario": {"variants": variants}}
     return cast(Result, SimpleNamespace(manifest=manifest, **frames))
 
 

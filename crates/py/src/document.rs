@@ -60,6 +60,11 @@ impl Document {
         Ok(self.0.resolved_toml(variant).map_err(Error::Scenario)?)
     }
 
+    fn changes(&self, variant: &str) -> Result<Vec<f64>, PyError> {
+        let scenario = self.0.scenario(variant).map_err(Error::Scenario)?;
+        Ok(scenario.changes.iter().map(|change| change.at.as_secs_f64()).collect())
+    }
+
     fn fingerprint(&self) -> String {
         self.0.fingerprint()
     }

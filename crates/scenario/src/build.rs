@@ -47,16 +47,14 @@ impl<'a> View<'a> {
 
     /// What a rate is drawn from, if it is drawn [B/s].
     pub(crate) fn drawn_rate(&self, key: &str) -> Option<Quantiles> {
-        let values = quantiles(self.text(key))?;
-        Quantiles::new(values.into_iter().map(|value| read::<DataRate>(value).bytes_per_sec()).collect())
+        drawn_rates(self.text(key))
     }
 
     /// What a delay is drawn from; always the same if it is not drawn [ns].
     fn drawn_span(&self, key: &str) -> Quantiles {
         let text = self.text(key);
         let values = quantiles(text).unwrap_or_else(|| vec![text, text]);
-        let values = values.into_iter().map(|value| nanos(duration(value))).collect();
-        Quantiles::new(values).expect("the schema lets only growing quantiles through here")
+        distribution(values, |value| nanos(duration(value)))
     }
 
     pub(crate) fn size(&self, key: &str) -> Bytes {
@@ -126,12 +124,19 @@ fn list(node: &Node) -> &[Node] {
     }
 }
 
+fn distribution(values: Vec<&str>, number: impl Fn(&str) -> u64) -> Quantiles {
+    let numbers = values.into_iter().map(number).collect();
+    Quantiles::new(numbers).expect("the schema lets only growing quantiles through here")
+}
+
+fn drawn_rates(text: &str) -> Option<Quantiles> {
+    Some(distribution(quantiles(text)?, |value| read::<DataRate>(value).bytes_per_sec()))
+}
+
 /// A rate, or the median of its quantiles.
 fn rate(text: &str) -> DataRate {
-    let Some(values) = quantiles(text) else { return read(text) };
-    let values = values.into_iter().map(|value| read::<DataRate>(value).bytes_per_sec()).collect();
-    let median = Quantiles::new(values).expect("the schema lets only growing quantiles through here").at(0.5);
-    DataRate::new(median).expect("a rate is above zero")
+    let Some(drawn) = drawn_rates(text) else { return read(text) };
+    DataRate::new(drawn.at(0.5)).expect("a rate is above zero")
 }
 
 fn duration(text: &str) -> Duration {
@@ -430,11 +435,8 @@ fn host(name: &str, view: View<'_>) -> Host {
         drawn: DrawnRates {
             link_up: view.drawn_rate("link_up"),
             link_down: view.drawn_rate("link_down"),
-            bandwidth: view
-                .table
-                .contains_key("bandwidth_rate")
-                .then(|| view.drawn_rate("bandwidth_rate"))
-                .flatten(),
+            // A server has no Tor, and none.
+            bandwidth: view.table.get("bandwidth_rate").and_then(|_| view.drawn_rate("bandwidth_rate")),
         },
         place: Place::default(),
     }

@@ -2,7 +2,6 @@
 
 use crate::build::View;
 use crate::error::Mistake;
-use crate::form::quantiles;
 use crate::model::{Change, Host, Path, Scenario, Switch, TorNode};
 use crate::overrides;
 use crate::print;
@@ -45,7 +44,8 @@ pub(crate) fn changes(
                 .map(|(_, switch)| switch)
                 .peekable();
             if switches.peek().is_some() {
-                let drawn = |table: &Table| is_drawn(table["bandwidth_rate"].as_text());
+                let path = format!("{section}.{}", host.group);
+                let drawn = |table| View { table, path: &path }.drawn_rate("bandwidth_rate").is_some();
                 if ["bandwidth_rate", "bandwidth_burst"].iter().any(differs) && (drawn(was) || drawn(is)) {
                     let message = format!(
                         "the bandwidth_rate of {:?} is drawn for each seed, and such a rate cannot change in a run; write one rate",
@@ -53,7 +53,6 @@ pub(crate) fn changes(
                     );
                     return Err(view.wrong("set", message));
                 }
-                let path = format!("{section}.{}", host.group);
                 let (config, _) = tor::config(View { table: is, path: &path }, consensus)?;
                 changes.extend(switches.map(|switch| Change { at: last, node, to: switch(&config) }));
             }
@@ -106,10 +105,6 @@ fn time(view: View<'_>, end: Duration, last: Duration) -> Result<Duration, Mista
         return Err(view.wrong("at", message));
     }
     Ok(at)
-}
-
-fn is_drawn(rate: Option<&str>) -> bool {
-    rate.is_some_and(|rate| quantiles(rate).is_some())
 }
 
 /// Refuses what no operator of a running Tor can change.

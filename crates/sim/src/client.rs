@@ -73,6 +73,22 @@ pub(crate) struct Chance {
     path: Rng,
 }
 
+impl Chance {
+    /// Of the `errand`-th of client `name`: the first one draws as if there were no other.
+    fn new(name: &str, errand: u32, seed: Seed) -> Self {
+        let stream = |purpose: &str| match errand {
+            0 => seed.stream(&format!("{name}/{purpose}")),
+            _ => seed.stream(&format!("{name}/{errand}/{purpose}")),
+        };
+        Chance {
+            pause: stream("pause"),
+            size: stream("size"),
+            server: stream("server"),
+            path: stream("path"),
+        }
+    }
+}
+
 impl Client {
     /// All that a client does at once, in the order of its workloads.
     pub(crate) fn all(index: usize, scenario: &model::Scenario, seed: Seed) -> Vec<Self> {
@@ -82,36 +98,20 @@ impl Client {
         let shares = client.shares_circuit();
         (0..)
             .zip(each)
-            .map(|(errand, workload)| {
-                let home = if shares { 0 } else { errand };
-                Client { workload, home, ..Client::new(index, &client.host.name, errand, seed) }
+            .map(|(errand, workload)| Client {
+                index,
+                workload,
+                home: if shares { 0 } else { errand },
+                circuit: None,
+                phase: Phase::Pausing,
+                episode: 0,
+                chance: Chance::new(&client.host.name, errand, seed),
+                number: 0,
             })
             .collect()
     }
 
-    /// The `errand`-th of client `name`: the first one draws as if there were no other.
-    fn new(index: usize, name: &str, errand: u32, seed: Seed) -> Self {
-        let stream = |purpose: &str| match errand {
-            0 => seed.stream(&format!("{name}/{purpose}")),
-            _ => seed.stream(&format!("{name}/{errand}/{purpose}")),
-        };
-        Client {
-            index,
-            workload: 0,
-            home: errand,
-            circuit: None,
-            phase: Phase::Pausing,
-            episode: 0,
-            chance: Chance {
-                pause: stream("pause"),
-                size: stream("size"),
-                server: stream("server"),
-                path: stream("path"),
-            },
-            number: 0,
-        }
-    }
-
+    /// The client is about something else: what its timers were set for is over.
     pub(crate) fn enter(&mut self, phase: Phase) {
         self.phase = phase;
         self.episode += 1;

@@ -31,9 +31,8 @@ def each(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame
 def completed(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
     """How many downloads were completed: one number for each run, zero where none was."""
     counts = _each_run(_whole(result, variant, workload), pl.len().cast(pl.Float64))
-    runs = [(run["network"], run["seed"]) for run in result.manifest["runs"] if run["variant"] == variant]
-    every = pl.DataFrame(sorted(set(runs)), {"network": pl.String(), "seed": pl.Int64()}, orient="row")
-    return every.join(counts, on=RUN, how="left").with_columns(pl.col("value").fill_null(0.0)).sort(*RUN)
+    every = _runs(result, variant).join(counts, on=RUN, how="left").sort(*RUN)
+    return every.select(*RUN, pl.col("value").fill_null(0.0))
 
 
 def of_expected(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
@@ -42,19 +41,20 @@ def of_expected(result: Result, variant: str, workload: str, _hop: str) -> pl.Da
     Each client has from its beginning to the end of the run for rounds of a mean download and the slides' mean pause.
     """
     mine = (pl.col("variant") == variant) & (pl.col("workload") == workload)
-    rows = summary.after_warmup(result.transfers).filter(mine)
-    runs = [run for run in result.manifest["runs"] if run["variant"] == variant]
-    ends = pl.DataFrame(
-        [(run["network"], run["seed"], run["sim_seconds"]) for run in runs],
-        {"network": pl.String(), "seed": rows.schema["seed"], "end_s": pl.Float64()},
-        orient="row",
-    )
-    begun = rows.group_by(*RUN, "client").agg(begun_s=pl.col("start_s").min()).join(ends, on=RUN)
+    rows = summary.after_warmup(result.transfers).filter(mine).cast({"seed": pl.Int64})
+    begun = rows.group_by(*RUN, "client").agg(begun_s=pl.col("start_s").min()).join(_runs(result, variant), on=RUN)
     time = begun.group_by(*RUN).agg(time_s=(pl.col("end_s") - pl.col("begun_s")).sum())
     whole = pl.col("ttlb_s").filter(pl.col("outcome") == "ok")
     rounds = rows.group_by(*RUN).agg(round_s=whole.mean() + MEAN_PAUSE_S, count=whole.len())
-    both = rounds.join(time, on=RUN).cast({"seed": pl.Int64}).sort(*RUN)
+    both = rounds.join(time, on=RUN).sort(*RUN)
     return both.select(*RUN, value=pl.col("count") / (pl.col("time_s") / pl.col("round_s"))).drop_nulls()
+
+
+def _runs(result: Result, variant: str) -> pl.DataFrame:
+    """All runs of a variant, with their ends [s]."""
+    runs = [run for run in result.manifest["runs"] if run["variant"] == variant]
+    ends = [(run["network"], run["seed"], run["sim_seconds"]) for run in runs]
+    return pl.DataFrame(ends, {"network": pl.String(), "seed": pl.Int64(), "end_s": pl.Float64()}, orient="row")
 
 
 def _whole(result: Result, variant: str, workload: str) -> pl.DataFrame:

@@ -7,15 +7,12 @@ Source: slides of Ojha and Sharma, "Problems with Bktap Design" and "Marut: Desi
 
 from __future__ import annotations
 
-import tomllib
-
 import polars as pl
 
+from penstock import _core
 from penstock.result import Result
 
 RUN = ["network", "seed"]
-UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-"""What durations are written in [s]."""
 
 ALONG = ("exit", "middle", "guard")
 """Relays in the order in which a download's cells come to them."""
@@ -24,11 +21,9 @@ ALONG = ("exit", "middle", "guard")
 def onset(result: Result, variant: str) -> float | None:
     """When the first change of a variant happens [s]; none if nothing changes."""
     of = next(each for each in result.manifest["scenario"]["variants"] if each["name"] == variant)
-    changes = tomllib.loads(of["resolved"]).get("changes", [])
-    if not changes:
-        return None
-    number, unit = changes[0]["at"].split()
-    return float(number) * UNITS[unit]
+    document = _core.Document(of["resolved"], variant)
+    (name, _) = document.variants()[0]
+    return next(iter(document.changes(name)), None)
 
 
 def decrease(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:

@@ -4,8 +4,8 @@
 //! cells may still leave, at the delivering end it says when a SENDME is owed. A [`StreamControl`]
 //! does the same for one stream. The two compose with [`HopControl`](crate::hop_control::HopControl).
 //!
-//! Congestion control is used on circuits whose two ends agreed on one ([`Negotiation`]), and where all hops are controlled ends may
-//! agree that nothing limits them ([`Ends`]); all others have windows.
+//! Congestion control is used on circuits whose two ends agreed on one ([`Negotiation`]), and where all hops are
+//! controlled ends may agree that nothing limits them ([`Ends`]); all others have windows.
 
 mod dctcp;
 mod dynamic;

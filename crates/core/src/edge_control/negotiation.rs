@@ -6,9 +6,9 @@ use std::num::NonZeroU8;
 
 /// What a handshake says of congestion control and windows, beside its keys.
 ///
-/// The client asks the last hop that it adds for the congestion control that it knows; a relay that knows the same answers
-/// how many cells each SENDME acknowledges, and one that does not says nothing. In the same way a client whose path has credits at
-/// each hop asks that no window limits the circuit's ends; the relay agrees if it wants the same.
+/// The client asks the last hop that it adds for the congestion control that it knows; a relay that knows the same
+/// answers how many cells each SENDME acknowledges, and one that does not says nothing. In the same way a client whose
+/// path has credits at each hop asks that no window limits the circuit's ends; the relay agrees if it wants the same.
 ///
 /// Source: proposal 324 §10.3; C tor `congestion_control_build_ext_request()`,
 /// `congestion_control_build_ext_response()` (extensions 1 and 2 of ntor-v3).

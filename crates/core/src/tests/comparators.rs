@@ -8,7 +8,7 @@ use crate::edge_control::{
     Congestion, DctcpConfig, EdgeControlConfig, Negotiation, TimelyConfig, VegasConfig,
 };
 use crate::scheduler::{SchedulerConfig, VanillaConfig};
-use crate::{Direction, RelayConfig, Violation};
+use crate::{RelayConfig, Violation};
 use penstock_units::{Bytes, Cells, DataRate, Duration};
 use std::num::{NonZeroU16, NonZeroU32};
 
@@ -62,22 +62,11 @@ fn bottleneck(config: &RelayConfig) -> Net {
 /// Bytes of two downloads in ten seconds, the median of the middle's queue in them and the exit's window after them.
 fn download(config: &RelayConfig) -> (u64, u64, u64) {
     let mut net = bottleneck(config);
-    let circuit = net.build(0, &[1, 2, 3]);
-    let transfers = [0; 2].map(|_| net.transfer(0, circuit, 20_000_000, 0));
-    let received = |net: &Net| transfers.iter().map(|at| net.at(*at).download.received).sum::<u64>();
-    net.drive_for(Duration::from_secs(10));
-    let middle = net.circuit_at(0, circuit, 2).expect("the circuit is there");
-    let (before, mut queues) = (received(&net), Vec::new());
-    for _ in 0..100 {
-        net.drive_for(Duration::from_millis(100));
-        let queue = net.nodes[2].relay.circuit_queue(middle, Direction::Backward).unwrap().get();
-        queues.push(queue);
-    }
-    queues.sort_unstable();
+    let (circuit, received, queue) = net.two_downloads();
     let exit = net.circuit_at(0, circuit, 3).expect("the circuit is there");
     let window = net.nodes[3].relay.circuit_window(exit).expect("it has an edge").0.get();
     assert!(net.nodes.iter().all(|node| node.closed.is_empty()));
-    (received(&net) - before, queues[50], window)
+    (received, queue, window)
 }
 
 fn over_datagrams(config: RelayConfig) -> RelayConfig {

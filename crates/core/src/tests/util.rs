@@ -340,6 +340,24 @@ impl Net {
         self.now = end;
     }
 
+    /// Two downloads without end over a path of three relays: the circuit, what they bring in ten seconds once they
+    /// are under way [B], and the median of the circuit's queue at the middle meanwhile [cell].
+    pub(super) fn two_downloads(&mut self) -> (CircuitIndex, u64, u64) {
+        let circuit = self.build(0, &[1, 2, 3]);
+        let transfers = [0; 2].map(|_| self.transfer(0, circuit, 20_000_000, 0));
+        let received = |net: &Net| transfers.iter().map(|at| net.at(*at).download.received).sum::<u64>();
+        self.drive_for(Duration::from_secs(10));
+        let middle = self.circuit_at(0, circuit, 2).expect("the circuit is there");
+        let (before, mut queues) = (received(self), Vec::new());
+        for _ in 0..100 {
+            self.drive_for(Duration::from_millis(100));
+            let queue = self.nodes[2].relay.circuit_queue(middle, Direction::Backward).unwrap().get();
+            queues.push(queue);
+        }
+        queues.sort_unstable();
+        (circuit, received(self) - before, queues[50])
+    }
+
     /// One notification, or if there is none, whatever happens next.
     pub(super) fn step(&mut self) -> bool {
         if let Some(ready) = self.next_ready() {

@@ -6,7 +6,7 @@ use super::util::{Link, Net};
 use crate::cell::{Cell, CircId, Message, StreamId};
 use crate::config::{Bandwidth, Limits, Refill};
 use crate::edge_control::{Congestion, EdgeControlConfig, Negotiation, VegasConfig, WindowsConfig};
-use crate::{CircuitIndex, Direction, RelayConfig, Violation};
+use crate::{CircuitIndex, RelayConfig, Violation};
 use penstock_units::{Bytes, Cells, DataRate, Duration};
 use proptest::prelude::*;
 use std::num::{NonZeroU8, NonZeroU16, NonZeroU32};
@@ -131,23 +131,8 @@ fn bottleneck(config: &RelayConfig) -> Net {
 
 #[test]
 fn vegas_keeps_queues_short_where_windows_fill_them_and_is_as_fast() {
-    let download = |config: &RelayConfig| {
-        let mut net = bottleneck(config);
-        let circuit = net.build(0, &[1, 2, 3]);
-        let transfers = [0; 2].map(|_| net.transfer(0, circuit, 20_000_000, 0));
-        let received = |net: &Net| transfers.iter().map(|at| net.at(*at).download.received).sum::<u64>();
-        net.drive_for(Duration::from_secs(10));
-        let middle = net.circuit_at(0, circuit, 2).expect("the circuit is there");
-        let (before, mut queues) = (received(&net), Vec::new());
-        for _ in 0..100 {
-            net.drive_for(Duration::from_millis(100));
-            let queue = net.nodes[2].relay.circuit_queue(middle, Direction::Backward).unwrap().get();
-            queues.push(queue);
-        }
-        queues.sort_unstable();
-        (received(&net) - before, queues[50])
-    };
-    let ((fast, queue), (stock, stock_queue)) = (download(&vegas()), download(&RelayConfig::default()));
+    let [(_, fast, queue), (_, stock, stock_queue)] =
+        [vegas(), RelayConfig::default()].map(|config| bottleneck(&config).two_downloads());
     assert!(fast * 100 >= stock * 95, "{fast} against {stock} bytes in ten seconds");
     assert!(queue < 310, "{queue} cells are no more than delta");
     assert!(stock_queue > 2 * queue, "{stock_queue} cells are what the windows allow");
