@@ -3,6 +3,21 @@
 //! The standard library calls the platform's, whose last bits differ; a simulation that must
 //! give the same bytes everywhere may not.
 
+/// The angle whose sine is `x` [rad].
+pub fn asin(x: f64) -> f64 {
+    libm::asin(x)
+}
+
+/// The cosine of `x` [rad].
+pub fn cos(x: f64) -> f64 {
+    libm::cos(x)
+}
+
+/// The sine of `x` [rad].
+pub fn sin(x: f64) -> f64 {
+    libm::sin(x)
+}
+
 /// The cube root.
 pub fn cbrt(x: f64) -> f64 {
     libm::cbrt(x)

@@ -1,0 +1,229 @@
+//! Where nodes are, and how long a round trip between two places takes.
+//!
+//! A node is somewhere in a disc around the place where its country's people live. Between two nodes light needs the
+//! way along the surface, and routes, queues and detours make of that about 4/9 of its speed in the open.
+//!
+//! Source: Katz-Bassett et al., Towards IP geolocation using delay and topology measurements (IMC 2006), for 4/9 of
+//! the speed of light. With 11 ms for the access of each end, the medians are those of the round trips that nstor has
+//! from RIPE Atlas: 37 ms in Europe, 45 ms in North America, 132 ms across the Atlantic (docs/networks.md).
+
+use penstock_units::{Duration, Rng, math};
+
+/// The Earth's mean radius [km].
+const EARTH: f64 = 6371.0;
+/// What a way costs there and back, at 4/9 of the speed of light [ns/km].
+const NANOS_PER_KM: f64 = 2.0 / (4.0 / 9.0 * 299_792.458) * 1e9;
+
+/// A country with nodes.
+#[derive(Debug, PartialEq)]
+pub struct Country {
+    /// ISO 3166-1, two letters.
+    pub code: &'static str,
+    /// About where its people live [degree north].
+    latitude: f64,
+    /// [degree east].
+    longitude: f64,
+    /// Of the disc that holds most of them [km].
+    radius: f64,
+}
+
+/// A place on Earth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spot {
+    /// [degree north]
+    latitude: f64,
+    /// [degree east]
+    longitude: f64,
+}
+
+impl Country {
+    /// The country with a code, if it is one of [`COUNTRIES`].
+    pub fn of(code: &str) -> Option<&'static Country> {
+        COUNTRIES.iter().find(|country| country.code == code)
+    }
+
+    /// A place in it, anywhere in its disc alike.
+    pub fn spot(&self, rng: &mut Rng) -> Spot {
+        let away = self.radius * math::sqrt(rng.unit());
+        let (north, east) = loop {
+            let (x, y) = (2.0 * rng.unit() - 1.0, 2.0 * rng.unit() - 1.0);
+            let length = math::sqrt(x * x + y * y);
+            if length > 0.0 && length <= 1.0 {
+                break (away * y / length, away * x / length);
+            }
+        };
+        let degree = EARTH.to_radians();
+        // A flat map will do for a country; near a pole there is none.
+        let shrink = math::cos(self.latitude.to_radians()).max(0.1);
+        Spot { latitude: self.latitude + north / degree, longitude: self.longitude + east / degree / shrink }
+    }
+}
+
+/// The round trip of the way between two places, without the access of either end.
+pub fn way(one: Spot, other: Spot) -> Duration {
+    let [a, b] = [one, other].map(|spot| spot.latitude.to_radians());
+    let turn = (one.longitude - other.longitude).to_radians();
+    let half = |angle: f64| math::sin(angle / 2.0) * math::sin(angle / 2.0);
+    let chord = half(a - b) + math::cos(a) * math::cos(b) * half(turn);
+    let distance = 2.0 * EARTH * math::asin(math::sqrt(chord.min(1.0)));
+    Duration::from_nanos((distance * NANOS_PER_KM) as u64)
+}
+
+/// Draws one of these, each as often as its number says.
+pub fn draw(shares: &[(&str, u32)], rng: &mut Rng) -> &'static Country {
+    let total = shares.iter().map(|(_, share)| u64::from(*share)).sum();
+    let mut left = rng.below(total);
+    let (code, _) = shares
+        .iter()
+        .find(|(_, share)| {
+            let here = left < u64::from(*share);
+            left = left.saturating_sub(u64::from(*share));
+            here
+        })
+        .expect("what was drawn is below the sum of the shares");
+    Country::of(code).expect("every table of countries has known ones")
+}
+
+/// Where Tor's users are: mean daily users that connect directly, in hundreds, June to August of 2013.
+///
+/// Source: Tor Metrics, top ten countries by directly connecting users, 2013-05-30 to 2013-09-05; these are 56 % of all.
+pub const USERS: &[(&str, u32)] = &[
+    ("US", 3474),
+    ("DE", 2418),
+    ("BR", 1769),
+    ("FR", 1755),
+    ("ES", 1328),
+    ("IT", 1196),
+    ("GB", 1008),
+    ("PL", 986),
+    ("RU", 954),
+    ("IN", 831),
+];
+
+/// All that are known: those of relays of 2012 to 2022, of users, and some more.
+pub const COUNTRIES: &[Country] = &[
+    Country { code: "AL", latitude: 41.0, longitude: 20.0, radius: 100.0 },
+    Country { code: "AR", latitude: -34.0, longitude: -60.0, radius: 600.0 },
+    Country { code: "AT", latitude: 48.0, longitude: 15.0, radius: 200.0 },
+    Country { code: "AU", latitude: -34.0, longitude: 148.0, radius: 900.0 },
+    Country { code: "BE", latitude: 51.0, longitude: 4.0, radius: 90.0 },
+    Country { code: "BG", latitude: 43.0, longitude: 25.0, radius: 200.0 },
+    Country { code: "BR", latitude: -21.0, longitude: -46.0, radius: 900.0 },
+    Country { code: "BY", latitude: 54.0, longitude: 28.0, radius: 250.0 },
+    Country { code: "CA", latitude: 45.0, longitude: -77.0, radius: 900.0 },
+    Country { code: "CH", latitude: 47.0, longitude: 8.0, radius: 120.0 },
+    Country { code: "CL", latitude: -34.0, longitude: -71.0, radius: 500.0 },
+    Country { code: "CN", latitude: 32.0, longitude: 114.0, radius: 900.0 },
+    Country { code: "CR", latitude: 10.0, longitude: -84.0, radius: 100.0 },
+    Country { code: "CZ", latitude: 50.0, longitude: 15.0, radius: 180.0 },
+    Country { code: "DE", latitude: 51.0, longitude: 10.0, radius: 320.0 },
+    Country { code: "DK", latitude: 56.0, longitude: 11.0, radius: 130.0 },
+    Country { code: "DZ", latitude: 36.0, longitude: 3.0, radius: 300.0 },
+    Country { code: "EE", latitude: 59.0, longitude: 26.0, radius: 110.0 },
+    Country { code: "EG", latitude: 30.0, longitude: 31.0, radius: 200.0 },
+    Country { code: "ES", latitude: 40.0, longitude: -4.0, radius: 400.0 },
+    Country { code: "FI", latitude: 61.0, longitude: 25.0, radius: 250.0 },
+    Country { code: "FR", latitude: 47.0, longitude: 3.0, radius: 400.0 },
+    Country { code: "GB", latitude: 52.0, longitude: -1.0, radius: 250.0 },
+    Country { code: "GR", latitude: 38.0, longitude: 23.0, radius: 250.0 },
+    Country { code: "HK", latitude: 22.0, longitude: 114.0, radius: 30.0 },
+    Country { code: "HR", latitude: 45.0, longitude: 16.0, radius: 150.0 },
+    Country { code: "HU", latitude: 47.0, longitude: 19.0, radius: 150.0 },
+    Country { code: "ID", latitude: -7.0, longitude: 109.0, radius: 600.0 },
+    Country { code: "IE", latitude: 53.0, longitude: -7.0, radius: 140.0 },
+    Country { code: "IL", latitude: 32.0, longitude: 35.0, radius: 90.0 },
+    Country { code: "IN", latitude: 22.0, longitude: 79.0, radius: 900.0 },
+    Country { code: "IR", latitude: 34.0, longitude: 52.0, radius: 500.0 },
+    Country { code: "IS", latitude: 64.0, longitude: -22.0, radius: 60.0 },
+    Country { code: "IT", latitude: 43.0, longitude: 12.0, radius: 400.0 },
+    Country { code: "JP", latitude: 35.0, longitude: 138.0, radius: 400.0 },
+    Country { code: "KR", latitude: 37.0, longitude: 127.0, radius: 170.0 },
+    Country { code: "LT", latitude: 55.0, longitude: 24.0, radius: 130.0 },
+    Country { code: "LU", latitude: 50.0, longitude: 6.0, radius: 30.0 },
+    Country { code: "LV", latitude: 57.0, longitude: 24.0, radius: 130.0 },
+    Country { code: "MD", latitude: 47.0, longitude: 29.0, radius: 100.0 },
+    Country { code: "MX", latitude: 20.0, longitude: -100.0, radius: 600.0 },
+    Country { code: "MY", latitude: 3.0, longitude: 102.0, radius: 250.0 },
+    Country { code: "NL", latitude: 52.0, longitude: 5.0, radius: 110.0 },
+    Country { code: "NO", latitude: 60.0, longitude: 10.0, radius: 250.0 },
+    Country { code: "NZ", latitude: -39.0, longitude: 175.0, radius: 400.0 },
+    Country { code: "PA", latitude: 9.0, longitude: -80.0, radius: 120.0 },
+    Country { code: "PL", latitude: 52.0, longitude: 19.0, radius: 300.0 },
+    Country { code: "PT", latitude: 40.0, longitude: -8.0, radius: 200.0 },
+    Country { code: "RO", latitude: 45.0, longitude: 25.0, radius: 250.0 },
+    Country { code: "RU", latitude: 55.0, longitude: 42.0, radius: 1000.0 },
+    Country { code: "SA", latitude: 24.0, longitude: 45.0, radius: 500.0 },
+    Country { code: "SC", latitude: -5.0, longitude: 55.0, radius: 20.0 },
+    Country { code: "SE", latitude: 59.0, longitude: 16.0, radius: 300.0 },
+    Country { code: "SG", latitude: 1.0, longitude: 104.0, radius: 20.0 },
+    Country { code: "SK", latitude: 49.0, longitude: 19.0, radius: 150.0 },
+    Country { code: "TH", latitude: 14.0, longitude: 101.0, radius: 350.0 },
+    Country { code: "TR", latitude: 40.0, longitude: 32.0, radius: 450.0 },
+    Country { code: "TW", latitude: 24.0, longitude: 121.0, radius: 130.0 },
+    Country { code: "UA", latitude: 49.0, longitude: 31.0, radius: 400.0 },
+    Country { code: "US", latitude: 39.0, longitude: -92.0, radius: 1770.0 },
+    Country { code: "VN", latitude: 16.0, longitude: 107.0, radius: 500.0 },
+    Country { code: "ZA", latitude: -28.0, longitude: 28.0, radius: 450.0 },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_units::Seed;
+
+    fn median(ones: &[&str], others: &[&str]) -> f64 {
+        let mut rng = Seed(1).stream("geo");
+        let mut pick = |codes: &[&str]| {
+            let code = codes[rng.below(codes.len() as u64) as usize];
+            Country::of(code).unwrap().spot(&mut rng)
+        };
+        let mut ways: Vec<Duration> = (0..4001).map(|_| way(pick(ones), pick(others))).collect();
+        ways.sort_unstable();
+        ways[2000].as_secs_f64() * 1e3 + 2.0 * 11.0
+    }
+
+    #[test]
+    fn codes_are_in_order_and_different() {
+        assert!(COUNTRIES.windows(2).all(|pair| pair[0].code < pair[1].code));
+        assert!(USERS.iter().all(|(code, _)| Country::of(code).is_some()));
+    }
+
+    #[test]
+    fn known_distances_are_right() {
+        let spot = |latitude, longitude| Spot { latitude, longitude };
+        // Berlin to New York: 6385 km; at 133,241 km/s there and back 95.8 ms.
+        let berlin = way(spot(52.52, 13.405), spot(40.713, -74.006));
+        assert!((berlin.as_secs_f64() - 0.0958).abs() < 0.0005, "{berlin:?}");
+        assert_eq!(way(spot(1.0, 2.0), spot(1.0, 2.0)), Duration::ZERO);
+        let antipodes = way(spot(0.0, 0.0), spot(0.0, 180.0));
+        assert!((antipodes.as_secs_f64() - 0.3004).abs() < 0.0005, "{antipodes:?}");
+    }
+
+    /// Medians of round trips that nstor has: 37 ms in Europe, 45 ms in North America, 132 ms between the two.
+    #[test]
+    fn the_medians_are_those_that_were_measured() {
+        let europe = ["DE", "FR", "GB", "NL", "SE", "CZ", "PL", "IT", "ES", "CH", "AT", "RO"];
+        let america = ["US"];
+        for (ones, others, measured) in
+            [(&europe[..], &europe[..], 37.0), (&america, &america, 45.0), (&europe, &america, 132.0)]
+        {
+            let median = median(ones, others);
+            assert!((median / measured - 1.0f64).abs() < 0.15, "{median} ms for {measured} ms");
+        }
+    }
+
+    #[test]
+    fn a_spot_is_in_its_country_s_disc() {
+        let (country, mut rng) = (Country::of("DE").unwrap(), Seed(3).stream("x"));
+        let middle = Spot { latitude: country.latitude, longitude: country.longitude };
+        let edge = Duration::from_nanos((country.radius * NANOS_PER_KM * 1.02) as u64);
+        assert!((0..1000).all(|_| way(country.spot(&mut rng), middle) <= edge));
+    }
+
+    #[test]
+    fn countries_come_as_often_as_their_shares_say() {
+        let mut rng = Seed(5).stream("x");
+        let germans = (0..4000).filter(|_| draw(&[("DE", 1), ("FR", 3)], &mut rng).code == "DE").count();
+        assert!((900..1100).contains(&germans), "{germans}");
+    }
+}
