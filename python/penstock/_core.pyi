@@ -53,6 +53,9 @@ class Document:
     def seeds(self) -> list[int]:
         """The seeds that the file lists."""
 
+    def networks(self) -> list[int]:
+        """Seeds of the networks that each run is done in; none if each seed draws its own."""
+
     def head(self) -> Head:
         """What the scenario stands for."""
 
@@ -95,8 +98,13 @@ class Paths:
     def counts(self) -> PairCounts:
         """Of how many pairs so far something was true."""
 
-def run(document: Document, variant: str, seed: int, part_dir: str | PathLike[str], control: Control) -> RunStats:
-    """Run one variant with one seed and write its five tables into `part_dir`, which exists; releases the GIL."""
+def run(
+    document: Document, variant: str, network: int | None, seed: int, part_dir: str | PathLike[str], control: Control
+) -> RunStats:
+    """Run one variant with one seed and write its five tables into `part_dir`, which exists; releases the GIL.
+
+    The network is drawn by the seed `network`, or without one by the run's own.
+    """
 
 def merge(parts: Sequence[str | PathLike[str]], out_dir: str | PathLike[str]) -> None:
     """Join the tables of `parts`, in this order, into the five tables of `out_dir`; releases the GIL."""

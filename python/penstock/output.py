@@ -1,7 +1,7 @@
 """An output directory: how it comes to be, resumes, and is closed.
 
 A run is written into `parts/<variant>-<seed>.tmp` and renamed to `parts/<variant>-<seed>` when all of it is there, so
-that whatever has its final name is whole. `manifest.json` says `"finished": false` until every run is there that was
+that whatever has its final name is whole; with networks of their own seeds it is `<variant>-<network>-<seed>`. `manifest.json` says `"finished": false` until every run is there that was
 asked for so far; until then runs and tables are read from the parts alone, and afterwards from the merged tables.
 """
 
@@ -12,7 +12,7 @@ import json
 import os
 import resource
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,15 +42,27 @@ COSTS = (
 
 @dataclass(frozen=True, order=True)
 class Job:
-    """One run: a variant and a seed."""
+    """One run: a variant, the seed of its network, or -1 if its own seed draws that, and its own seed."""
 
     variant: str
+    network: int
     seed: int
 
     @property
     def folder(self) -> str:
         """The name of its part, with whatever a file name must not hold escaped."""
-        return f"{quote(self.variant, safe=' ,+=')}-{self.seed}"
+        network = f"{self.network}-" if self.network >= 0 else ""
+        return f"{quote(self.variant, safe=' ,+=')}-{network}{self.seed}"
+
+    @property
+    def column(self) -> str:
+        """What tables have as its network."""
+        return str(self.network) if self.network >= 0 else ""
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Job:
+        """The run that a record of the manifest is of."""
+        return cls(record["variant"], int(record["network"] or -1), record["seed"])
 
 
 @dataclass(frozen=True)
@@ -91,7 +103,7 @@ class OutputDir:
     def __init__(self, path: Path, origin: Origin, jobs: Iterable[Job]) -> None:
         """Make `path`, or take up an unfinished directory of the same origin; refuse any other.
 
-        What was asked for grows by `jobs`: all variants that were asked for so far, with all seeds.
+        What was asked for grows by `jobs`: all variants that were asked for so far, in all networks, with all seeds.
         """
         self.path = path
         self.origin = origin
@@ -103,6 +115,7 @@ class OutputDir:
         try:
             earlier = self._check_resumable() if existed else {}
             self._variants = {*earlier.get("variants", ()), *(job.variant for job in jobs)}
+            self._networks = {*earlier.get("networks", ()), *(job.network for job in jobs)}
             self._seeds = {*earlier.get("seeds", ()), *(job.seed for job in jobs)}
             with naming(self.parts, "make"):
                 self.parts.mkdir(exist_ok=True)
@@ -130,8 +143,9 @@ class OutputDir:
     @property
     def asked(self) -> list[Job]:
         """Every run that was asked for so far, in the order of the final tables."""
-        order = (name for name, _ in self.origin.document.variants())
-        return [Job(name, seed) for name in order if name in self._variants for seed in sorted(self._seeds)]
+        variants = [name for name, _ in self.origin.document.variants() if name in self._variants]
+        networks, seeds = sorted(self._networks), sorted(self._seeds)
+        return [Job(name, network, seed) for name in variants for network in networks for seed in seeds]
 
     def _check_resumable(self) -> dict[str, Any]:
         """What was asked for earlier, if the directory may be taken up."""
@@ -189,7 +203,7 @@ class OutputDir:
         """Keep a run whose tables are all written."""
         part = self.parts / f"{job.folder}.tmp"
         costs = {name: stats[name] for name in COSTS}
-        write_json(part / "run.json", {"variant": job.variant, "network": "", "seed": job.seed, **costs})
+        write_json(part / "run.json", {"variant": job.variant, "network": job.column, "seed": job.seed, **costs})
         with naming(part, "rename"):
             part.rename(self.parts / job.folder)
 
@@ -200,7 +214,7 @@ class OutputDir:
     def finished(self) -> dict[Job, dict[str, Any]]:
         """The runs that are there, in the order of the final tables, with what they cost."""
         order = [name for name, _ in self.origin.document.variants()]
-        return {Job(record["variant"], record["seed"]): record for record, _ in finished_parts(self.path, order)}
+        return {Job.of(record): record for record, _ in finished_parts(self.path, order)}
 
     def missing(self) -> list[Job]:
         """The runs that were asked for and are not there."""
@@ -232,12 +246,14 @@ class OutputDir:
 
     def write_manifest(self, *, finished: bool) -> None:
         """Say what this directory holds."""
+        networks = sorted(network for network in self._networks if network >= 0)
         manifest = {
             "version": self.origin.version,
             "finished": finished,
             "asked": {
                 "scenario": self.origin.typed,
                 "variants": list(dict.fromkeys(job.variant for job in self.asked)),
+                **({"networks": networks} if networks else {}),
                 "seeds": sorted(self._seeds),
             },
             **({"sweep": self.origin.sweep} if self.origin.sweep else {}),
@@ -262,7 +278,7 @@ def finished_parts(directory: Path, variants: Sequence[str]) -> list[tuple[dict[
     files = [path for path in (directory / "parts").glob("*/run.json") if path.parent.suffix != ".tmp"]
     found = [(read_json(path), path.parent) for path in files]
     order = {name: rank for rank, name in enumerate(variants)}
-    return sorted(found, key=lambda part: (order[part[0]["variant"]], part[0]["seed"]))
+    return sorted(found, key=lambda part: (order[part[0]["variant"]], Job.of(part[0])))
 
 
 def read_json(path: Path) -> dict[str, Any]:

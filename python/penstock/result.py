@@ -74,11 +74,12 @@ class Result:
             words += [word for name in sweep["variants"] for word in ("--variant", name)]
         elif asked["variants"] != [each["name"] for each in self.scenario["variants"]]:
             words += [word for name in asked["variants"] for word in ("--variant", name)]
-        sets = [each for each in self.scenario["sets"] if each.partition("=")[0].strip() != "run.seeds"]
-        seeds = asked["seeds"]
+        seeds, networks = asked["seeds"], asked.get("networks", [])
         together = seeds == list(range(seeds[0], seeds[0] + len(seeds))) if seeds else True
-        if not together:
-            sets.append(f"run.seeds={json.dumps(seeds, separators=(',', ':'))}")
+        lists = ({} if together else {"run.seeds": seeds}) | ({"run.networks": networks} if networks else {})
+        named = {"run.seeds"} | ({"run.networks"} if networks else set())
+        sets = [each for each in self.scenario["sets"] if each.partition("=")[0].strip() not in named]
+        sets += [f"{key}={json.dumps(values, separators=(',', ':'))}" for key, values in lists.items()]
         words += [word for override in sets for word in ("--set", override)]
         if seeds and together:
             words += ["--seed", str(seeds[0]), "--runs", str(len(seeds))]

@@ -32,6 +32,7 @@ def run(
     sets: Sequence[str] = (),
     seed: int | None = None,
     runs: int | None = None,
+    networks: int | None = None,
     out: str | Path | None = None,
     jobs: int | None = None,
     watch: Watch | None = None,
@@ -44,6 +45,8 @@ def run(
         sets: overrides, `key=value` with TOML values.
         seed: the first seed; the scenario's own if there is none.
         runs: how many seeds, from the first upwards.
+        networks: how many networks, from the first of the scenario's upwards, or from 1; each with every seed. If
+            neither this nor the scenario says it, each seed draws a network of its own.
         out: the directory to write; a fresh `runs/<scenario>-<n>` if there is none.
         jobs: runs at the same time; one for each core if there is no number.
         watch: told how far the runs are.
@@ -55,7 +58,7 @@ def run(
     """
     name, document = catalog.load(scenario, tuple(sets))
     origin = Origin(name, document, tuple(sets), str(scenario))
-    return _run(origin, plan(document, variants, seed, runs), out, jobs, watch)
+    return _run(origin, plan(document, variants, seed, runs, networks), out, jobs, watch)
 
 
 def sweep(
@@ -114,25 +117,40 @@ def _run(origin: Origin, todo: Sequence[Job], out: str | Path | None, jobs: int 
     return Result(output.path)
 
 
-def plan(document: _core.Document, variants: Sequence[str] | None, seed: int | None, runs: int | None) -> list[Job]:
-    """The runs that were asked for: for each seed every variant, so that pairs are complete as early as can be."""
+def plan(
+    document: _core.Document,
+    variants: Sequence[str] | None,
+    seed: int | None,
+    runs: int | None,
+    networks: int | None = None,
+) -> list[Job]:
+    """The runs that were asked for: with each seed every variant, so that pairs are complete as early as can be."""
     known = [name for name, _ in document.variants()]
     for name in variants or ():
         if name not in known:
             raise ScenarioError(f"there is no variant {name!r}; this scenario has {', '.join(known)}")
     if runs is not None and runs < 1:
         raise ScenarioError(f"--runs is {runs}; it takes at least one")
+    if networks is not None and networks < 1:
+        raise ScenarioError(f"--networks is {networks}; it takes at least one")
     listed = document.seeds()
     if seed is None and runs is None:
         seeds = listed
     else:
-        first, count = listed[0] if seed is None else seed, runs or 1
-        if not 0 <= first <= LAST_SEED - (count - 1):
-            which = "the scenario's first seed" if seed is None else "--seed"
-            raise ScenarioError(f"{which} is {first}; seeds are whole numbers, and the last one at most 2^63 - 1")
-        seeds = list(range(first, first + count))
+        first = listed[0] if seed is None else seed
+        seeds = _count(first, runs or 1, "the scenario's first seed" if seed is None else "--seed")
+    drawn = document.networks()
+    if networks is not None:
+        drawn = _count(drawn[0] if drawn else 1, networks, "the scenario's first network")
     chosen = [name for name in known if not variants or name in variants]
-    return [Job(variant, each) for each in seeds for variant in chosen]
+    return [Job(variant, network, each) for network in drawn or [-1] for each in seeds for variant in chosen]
+
+
+def _count(first: int, count: int, which: str) -> list[int]:
+    """So many seeds, from the first upwards."""
+    if not 0 <= first <= LAST_SEED - (count - 1):
+        raise ScenarioError(f"{which} is {first}; seeds are whole numbers, and the last one at most 2^63 - 1")
+    return list(range(first, first + count))
 
 
 def default_jobs() -> int:
@@ -207,7 +225,9 @@ class _Crew:
         try:
             part = self._output.begin(job)
             wall, cpu = time.perf_counter(), time.thread_time()
-            stats = _core.run(self._output.origin.document, job.variant, job.seed, part, self._controls[job])
+            network = job.network if job.network >= 0 else None
+            document, control = self._output.origin.document, self._controls[job]
+            stats = _core.run(document, job.variant, network, job.seed, part, control)
             wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
             self._output.commit(job, {**stats, "wall_seconds": wall, "cpu_seconds": cpu})
         except BaseException:

@@ -45,6 +45,10 @@ Sets = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option(help="The first seed.", metavar="N")]
 Runs = Annotated[int | None, typer.Option(help="How many seeds, from the first upwards.", metavar="N")]
+Networks = Annotated[
+    int | None,
+    typer.Option(help="How many networks, each with every seed; by default each seed draws its own.", metavar="N"),
+]
 Out = Annotated[
     Path | None, typer.Option(help="Where to write; a fresh folder under runs/ if left out.", metavar="DIR")
 ]
@@ -87,6 +91,7 @@ def run(
     sets: Sets = None,
     seed: Seed = None,
     runs: Runs = None,
+    networks: Networks = None,
     world: Annotated[World, typer.Option(help="Where to run it.")] = World.sim,
     out: Out = None,
     jobs: Jobs = None,
@@ -100,7 +105,15 @@ def run(
 
     with raised(), Shown(scenario) as watch:
         result = runner.run(
-            scenario, variants=variant, sets=sets or (), seed=seed, runs=runs, out=out, jobs=jobs, watch=watch
+            scenario,
+            variants=variant,
+            sets=sets or (),
+            seed=seed,
+            runs=runs,
+            networks=networks,
+            out=out,
+            jobs=jobs,
+            watch=watch,
         )
     _tell(result.directory, report=report)
 
@@ -222,7 +235,8 @@ def _tell(directory: Path, *, to: Path | None = None, report: bool = True) -> No
         pictures = ", ".join(path.name for path in sorted((directory / "figures").glob("*.png")))
         footer = f"report:   {page}\npictures: {directory / 'figures'} ({pictures or 'none'})"
     if not result.finished:
-        whole = len(result.asked["variants"]) * len(result.asked["seeds"])
+        asked = result.asked
+        whole = len(asked["variants"]) * len(asked.get("networks", [""])) * len(asked["seeds"])
         there = f"{len(result.manifest['runs'])} of {whole} runs that were asked for are there"
         footer = f"{footer}\nunfinished: {there}; the rest: {result.command}"
     tables.show(result, footer, tables.console())

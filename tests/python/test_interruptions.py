@@ -76,7 +76,7 @@ def leave_half(directory: Path, whole: Path, scenario: Path) -> None:
     parts = directory / "parts"
     (parts / "stock-1").mkdir(parents=True)
     document = _core.Document(scenario.read_text(), str(scenario))
-    stats = _core.run(document, "stock", 1, parts / "stock-1", _core.Control())
+    stats = _core.run(document, "stock", None, 1, parts / "stock-1", _core.Control())
     record = {"variant": "stock", "network": "", "seed": 1, **stats, "wall_seconds": 4321.0, "cpu_seconds": 1.0}
     (parts / "stock-1" / "run.json").write_text(json.dumps(record))
     (parts / "small-1.tmp").mkdir()
@@ -208,7 +208,7 @@ def test_what_a_kill_leaves_can_be_read_and_finished(penstock: Command, small: P
     for run in manifest["runs"][:left]:
         part = out / "parts" / f"{run['variant']}-{run['seed']}"
         part.mkdir()
-        _core.run(document, run["variant"], run["seed"], part, _core.Control())
+        _core.run(document, run["variant"], None, run["seed"], part, _core.Control())
         (part / "run.json").write_text(json.dumps(run))
     (out / "manifest.json").write_text(json.dumps({**manifest, "finished": False, "runs": []}))
     for torn in ("transfers.parquet", "paths.parquet", "cells.parquet.tmp"):

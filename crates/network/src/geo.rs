@@ -100,6 +100,17 @@ pub const USERS: &[(&str, u32)] = &[
     ("IN", 831),
 ];
 
+/// The codes of [`COUNTRIES`].
+pub const CODES: &[&str; COUNTRIES.len()] = &{
+    let mut codes = [""; COUNTRIES.len()];
+    let mut place = 0;
+    while place < codes.len() {
+        codes[place] = COUNTRIES[place].code;
+        place += 1;
+    }
+    codes
+};
+
 /// All that are known: those of relays of 2012 to 2022, of users, and some more.
 pub const COUNTRIES: &[Country] = &[
     Country { code: "AL", latitude: 41.0, longitude: 20.0, radius: 100.0 },

@@ -45,6 +45,10 @@ impl Document {
         self.0.seeds()
     }
 
+    fn networks(&self) -> Vec<u64> {
+        self.0.networks()
+    }
+
     fn head<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let head = self.0.head();
         let dict = PyDict::new(py);

@@ -36,12 +36,13 @@ use penstock_scenario::reference::{AlgorithmInfo, Parameter};
 use pyo3::types::PyDict;
 use std::path::PathBuf;
 
-/// Run one variant with one seed and write its five tables into `part_dir`.
+/// Run one variant with one seed, in a network of its own or of another seed, and write its five tables into `part_dir`.
 #[pyfunction]
 fn run<'py>(
     py: Python<'py>,
     document: &Document,
     variant: String,
+    network: Option<u64>,
     seed: u64,
     part_dir: PathBuf,
     control: &Control,
@@ -49,8 +50,10 @@ fn run<'py>(
     let scenario = document.inner().scenario(&variant).map_err(Error::Scenario)?;
     let (outcome, peak_heap_bytes) = py.detach(|| {
         heap::peak_of(|| {
-            let outcome = penstock_sim::run(scenario, seed, control.inner()).map_err(Error::Run)?;
-            outcome.tables.write(&part_dir, &RunKey::new(variant, seed)).map_err(Error::Output)?;
+            let drawn = network.unwrap_or(seed);
+            let outcome = penstock_sim::run_in(scenario, drawn, seed, control.inner()).map_err(Error::Run)?;
+            let network = network.map(|network| network.to_string()).unwrap_or_default();
+            outcome.tables.write(&part_dir, &RunKey { variant, network, seed }).map_err(Error::Output)?;
             Ok::<_, Error>(outcome.stats)
         })
     });

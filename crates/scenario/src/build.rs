@@ -1,7 +1,8 @@
 //! From a resolved tree to the typed model. Forms were checked before; what is checked here is
 //! how keys fit each other.
 
-use crate::drawn::{DrawnRates, Dumbbell, Place, Quantiles};
+use crate::drawn::{DrawnRates, Dumbbell, Latency, Place, Quantiles};
+use crate::era::Generated;
 use crate::error::{Mistake, listed_briefly};
 use crate::form::{bounds, log_normal, quantiles, read};
 use crate::model::{
@@ -10,7 +11,8 @@ use crate::model::{
 };
 use crate::tor::{self, Consensus};
 use crate::tree::{Node, Table, Value};
-use penstock_units::{Bytes, DataRate, Duration, parse, time::nanos};
+use penstock_network::{Country, Era};
+use penstock_units::{Bytes, DataRate, Duration, Seed, parse, time::nanos};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -95,11 +97,15 @@ impl<'a> View<'a> {
         }
     }
 
+    pub(crate) fn share_unless(&self, key: &str, word: &str) -> Option<f64> {
+        (self.table[key].as_text() != Some(word)).then(|| self.share(key))
+    }
+
     fn list(&self, key: &str) -> &'a [Node] {
         list(&self.table[key])
     }
 
-    fn texts(&self, key: &str) -> Vec<&'a str> {
+    pub(crate) fn texts(&self, key: &str) -> Vec<&'a str> {
         self.list(key).iter().map(text).collect()
     }
 
@@ -145,11 +151,23 @@ fn duration(text: &str) -> Duration {
 
 /// The seeds of a resolved tree.
 pub(crate) fn seeds(root: &Table) -> Vec<u64> {
-    let seed = |node: &Node| match node.value {
+    View::section(root, "run").list("seeds").iter().map(seed).collect()
+}
+
+/// The seeds of its networks; empty if each seed draws a network of its own.
+pub(crate) fn networks(root: &Table) -> Vec<u64> {
+    let view = View::section(root, "run");
+    match view.table["networks"].as_text() {
+        Some(_) => Vec::new(),
+        None => view.list("networks").iter().map(seed).collect(),
+    }
+}
+
+fn seed(node: &Node) -> u64 {
+    match node.value {
         Value::Integer(number) => number as u64,
         ref other => panic!("the schema let {other:?} through as a seed"),
-    };
-    View::section(root, "run").list("seeds").iter().map(seed).collect()
+    }
 }
 
 /// What a resolved tree says, without its changes.
@@ -163,9 +181,12 @@ pub(crate) fn scenario(root: &Table, variant: Variant) -> Result<Scenario, Mista
         let bucket = config.bandwidth.map(|bandwidth| bandwidth.rate);
         let given = view.rate_unless("weight", "auto");
         let weight = given.or(bucket).unwrap_or(host.link_up);
-        Ok(Relay { host, weight, weight_follows: given.is_none(), config, refill_phase })
+        let [guard, exit] = flags(view)?;
+        let weight_follows = given.is_none() && view.text("era") == "none";
+        Ok(Relay { host, weight, weight_follows, guard, exit, config, refill_phase })
     })?;
     relays.sort_by(|a, b| a.host.name.cmp(&b.host.name));
+    let generated = generated(root, &mut relays)?;
     let mut servers = nodes.expand(root, "servers", |host, _| Ok(Server { host }))?;
     servers.sort_by(|a, b| a.host.name.cmp(&b.host.name));
     let all_servers = (0..servers.len()).collect();
@@ -179,9 +200,80 @@ pub(crate) fn scenario(root: &Table, variant: Variant) -> Result<Scenario, Mista
     let network = nodes.network(View::section(root, "network"))?;
     let run = run(View::section(root, "run"), &workloads, &clients)?;
     let trace = trace(View::section(root, "trace"), &workloads)?;
-    let head = head(root);
-    let changes = Vec::new();
-    Ok(Scenario { head, variant, run, trace, tcp, network, relays, clients, servers, workloads, changes })
+    let mut scenario = Scenario {
+        head: head(root),
+        variant,
+        run,
+        trace,
+        tcp,
+        network,
+        relays,
+        generated,
+        deployments: Vec::new(),
+        selector: None,
+        clients,
+        servers,
+        workloads,
+        changes: Vec::new(),
+    };
+    let impossible = |why: String| Mistake::new(root["clients"].at, "clients", why);
+    scenario.selector =
+        scenario.select().map_err(|error| impossible(format!("a path \"tor\" cannot be: {error}")))?;
+    if let Some(selector) = &scenario.selector {
+        let mut rng = Seed(0).stream("paths");
+        if (0..TRIES).all(|_| selector.draw(&mut rng, &[]).is_none()) {
+            let why = "a path \"tor\" cannot be: there are no three different relays of which one is a guard and one an exit";
+            return Err(impossible(why.to_owned()));
+        }
+    }
+    Ok(scenario)
+}
+
+/// So many circuits are tried before it is said that there are none.
+const TRIES: usize = 1000;
+
+/// Whether a relay may be a guard, and an exit.
+fn flags(view: View<'_>) -> Result<[bool; 2], Mistake> {
+    let flags = view.texts("flags");
+    match flags.iter().find(|flag| !["guard", "exit"].contains(flag)) {
+        None => Ok(["guard", "exit"].map(|flag| flags.contains(&flag))),
+        Some(unknown) => {
+            let message =
+                format!("{unknown:?} is no flag; it must be a list of \"guard\" and \"exit\", or []");
+            Err(view.wrong("flags", message))
+        }
+    }
+}
+
+/// What the era of a relay decides.
+const OF_ERA: [&str; 7] =
+    ["link", "link_up", "link_down", "bandwidth_rate", "bandwidth_burst", "weight", "flags"];
+
+/// The groups of relays that have an era; until they are drawn, they are what they are in some network.
+fn generated(root: &Table, relays: &mut [Relay]) -> Result<Vec<Generated>, Mistake> {
+    let mut groups = Vec::new();
+    for (name, node) in table(&root["relays"]) {
+        let path = format!("relays.{name}");
+        let view = View { table: table(node), path: &path };
+        let Some(era) = Era::of(view.text("era")) else { continue };
+        if let Some(key) = OF_ERA.iter().find(|key| view.table[**key].is_written()) {
+            return Err(view.wrong(key, format!("the era of [{path}] draws this; set one of the two")));
+        }
+        if view.table["count"].as_text().is_some() {
+            return Err(view.wrong("era", "an era is for several relays; set count"));
+        }
+        let of_group = (0..relays.len()).filter(|index| relays[*index].host.group == *name).collect();
+        let group = Generated { era, group: name.clone(), relays: of_group };
+        group.prepare(relays);
+        group.draw(relays, Seed(0));
+        groups.push(group);
+    }
+    // Where a relay is, is not known before its network is drawn.
+    for group in &groups {
+        let given = Country::of(View::section(table(&root["relays"]), &group.group).text("country"));
+        group.relays.iter().for_each(|index| relays[*index].host.country = given);
+    }
+    Ok(groups)
 }
 
 pub(crate) fn head(root: &Table) -> Head {
@@ -234,7 +326,8 @@ fn trace(view: View<'_>, workloads: &[Workload]) -> Result<Trace, Mistake> {
     traced.sort_unstable();
     traced.dedup();
     let cells = view.whole("cells") as u32;
-    Ok(Trace { workloads: traced, interval: view.span("interval"), cells })
+    let share = view.share_unless("share", "all").unwrap_or(1.0);
+    Ok(Trace { workloads: traced, share, interval: view.span("interval"), cells })
 }
 
 fn tcp(view: View<'_>) -> Tcp {
@@ -341,7 +434,7 @@ impl Nodes {
     }
 
     fn take(&mut self, name: &str, node: &Node, path: &str) -> Result<(), Mistake> {
-        if matches!(name, "weighted" | "any") {
+        if matches!(name, "weighted" | "tor" | "any") {
             return Err(Mistake::new(
                 node.at,
                 path,
@@ -386,7 +479,11 @@ impl Nodes {
                 return Err(pair.wrong("between", format!("{one:?} and {other:?} are a pair twice")));
             }
         }
-        let latency = view.table["latency"].table().map(dumbbell);
+        let latency = match view.table["latency"].table() {
+            Some(table) => Latency::Dumbbell(dumbbell(table)),
+            None if view.text("latency") == "geographic" => Latency::Geographic(view.drawn_span("access")),
+            None => Latency::Even,
+        };
         Ok(Network { default: wire(view), latency, trunk: Duration::ZERO, exceptions })
     }
 }
@@ -438,6 +535,7 @@ fn host(name: &str, view: View<'_>) -> Host {
             // A server has no Tor, and none.
             bandwidth: view.table.get("bandwidth_rate").and_then(|_| view.drawn_rate("bandwidth_rate")),
         },
+        country: Country::of(view.text("country")),
         place: Place::default(),
     }
 }
@@ -462,6 +560,13 @@ struct Lookup<'a> {
     all_servers: Arc<[usize]>,
 }
 
+/// C tor's default of MaxCircuitDirtiness.
+const MAX_CIRCUIT_DIRTINESS: Duration = Duration::from_secs(600);
+/// C tor's CircuitBuildTimeout before it has learned one.
+///
+/// Deviation: C tor learns it from its circuits, such that 80 % are built in time.
+const CIRCUIT_BUILD_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Tor lets a circuit be extended by RELAY_EARLY cells, of which it gets eight.
 const MOST_HOPS: usize = 8;
 
@@ -469,8 +574,7 @@ impl Lookup<'_> {
     fn client(&self, host: Host, view: View<'_>) -> Result<Client, Mistake> {
         let (config, refill_phase) = tor::config(view, self.consensus)?;
         let (workloads, isolate) = (self.client_workloads(view)?, view.flag("isolate_workloads"));
-        let hops = view.whole("hops") as usize;
-        let path = self.path(&view.texts("path"), hops).map_err(|message| view.wrong("path", message))?;
+        let path = self.path(view).map_err(|message| view.wrong("path", message))?;
         let does = || workloads.iter().map(|workload| &self.workloads[*workload]);
         let about_circuits = |does: &&Workload| does.circuits > 1 || matches!(does.does, Activity::Hold(_));
         if path == Path::Direct && workloads.len() > 1 {
@@ -498,7 +602,24 @@ impl Lookup<'_> {
             return Err(view.wrong("workload", message));
         }
         let servers = self.servers(&view.texts("server")).map_err(|message| view.wrong("server", message))?;
-        Ok(Client { host, config, refill_phase, workloads, isolate, path, servers })
+        let of_tor = |key, auto| match view.text(key) {
+            "auto" => matches!(path, Path::Tor { .. }).then_some(auto),
+            "none" => None,
+            given => Some(duration(given)),
+        };
+        let circuit_lifetime = of_tor("circuit_lifetime", MAX_CIRCUIT_DIRTINESS);
+        let build_timeout = of_tor("build_timeout", CIRCUIT_BUILD_TIMEOUT);
+        Ok(Client {
+            host,
+            config,
+            refill_phase,
+            workloads,
+            isolate,
+            path,
+            circuit_lifetime,
+            build_timeout,
+            servers,
+        })
     }
 
     fn client_workloads(&self, view: View<'_>) -> Result<Vec<usize>, Mistake> {
@@ -511,9 +632,13 @@ impl Lookup<'_> {
         Ok(workloads)
     }
 
-    fn path(&self, names: &[&str], hops: usize) -> Result<Path, String> {
+    fn path(&self, view: View<'_>) -> Result<Path, String> {
+        let names = view.texts("path");
+        if names == ["tor"] {
+            return Ok(Path::Tor { guards: view.whole("guards") as usize });
+        }
         if names == ["weighted"] {
-            let relays = self.relays.len();
+            let (relays, hops) = (self.relays.len(), view.whole("hops") as usize);
             if relays < hops {
                 return Err(format!("a weighted path takes {hops} relays; there are {relays}"));
             }

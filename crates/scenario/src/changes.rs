@@ -22,6 +22,10 @@ pub(crate) fn changes(
     let Value::List(list) = &resolved.full["changes"].value else {
         unreachable!("the schema lets only a list through here")
     };
+    if !list.is_empty() && !scenario.deployments.is_empty() {
+        let message = "deployments and changes do not go together yet: a change would undo the deployment; leave one of them out";
+        return Err(Mistake::new(list[0].at, "changes", message));
+    }
     let (mut root, mut full) = (root.clone(), resolved.full.clone());
     let (mut changes, mut last) = (Vec::new(), Duration::ZERO);
     for (index, node) in list.iter().enumerate() {
@@ -45,7 +49,10 @@ pub(crate) fn changes(
                 .peekable();
             if switches.peek().is_some() {
                 let path = format!("{section}.{}", host.group);
-                let drawn = |table| View { table, path: &path }.drawn_rate("bandwidth_rate").is_some();
+                let drawn = |table: &Table| {
+                    let of_era = table.get("era").is_some_and(|era| era.as_text() != Some("none"));
+                    of_era || View { table, path: &path }.drawn_rate("bandwidth_rate").is_some()
+                };
                 if ["bandwidth_rate", "bandwidth_burst"].iter().any(differs) && (drawn(was) || drawn(is)) {
                     let message = format!(
                         "the bandwidth_rate of {:?} is drawn for each seed, and such a rate cannot change in a run; write one rate",

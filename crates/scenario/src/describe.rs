@@ -1,7 +1,7 @@
 //! What `penstock check` says of a scenario.
 
 use crate::document::{Document, Version};
-use crate::drawn::DrawnRates;
+use crate::drawn::{DrawnRates, Latency};
 use crate::error::listed;
 use crate::estimate::{base_rtt, capacity, estimate};
 use crate::model::{Client, Host, Path, Relay, Scenario};
@@ -92,11 +92,11 @@ fn nodes(out: &mut Lines, scenario: &Scenario) {
     }
     let wire = scenario.network.default;
     let loss = if wire.loss > 0.0 { format!(", loss {}", wire.loss) } else { String::new() };
+    let typical = show_duration(scenario.network.typical_rtt());
     let rtt = match &scenario.network.latency {
-        None => show_duration(wire.rtt),
-        Some(_) => {
-            format!("drawn for each seed, {} in the middle", show_duration(scenario.network.typical_rtt()))
-        }
+        Latency::Even => typical,
+        Latency::Geographic(_) => format!("by the way between their countries, about {typical}"),
+        Latency::Dumbbell(_) => format!("drawn for each seed, {typical} in the middle"),
     };
     out.line(format_args!("  between any two: round trip {rtt}{loss}"));
     for ((one, other), wire) in &scenario.network.exceptions {
@@ -144,7 +144,7 @@ fn paths(out: &mut Lines, scenario: &Scenario) {
         let narrowest = match &client.path {
             Path::Fixed(path) => narrowest(scenario, path),
             Path::Direct => ", without Tor".to_owned(),
-            Path::Weighted { .. } => String::new(),
+            Path::Weighted { .. } | Path::Tor { .. } => String::new(),
         };
         out.line(format_args!("    base round trip {rtt}{narrowest}"));
     }
@@ -160,6 +160,10 @@ fn relays(scenario: &Scenario, client: &Client) -> String {
             names.join(" -> ") + " -> "
         }
         Path::Weighted { hops } => format!("({hops} of {} relays, by weight) -> ", scenario.relays.len()),
+        Path::Tor { guards } => {
+            let kept = if *guards == 1 { "1 guard".to_owned() } else { format!("{guards} guards") };
+            format!("(as Tor draws them among {} relays, {kept} kept) -> ", scenario.relays.len())
+        }
     }
 }
 

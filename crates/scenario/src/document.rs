@@ -2,6 +2,7 @@
 
 use crate::build;
 use crate::changes::changes;
+use crate::deploy::deployments;
 use crate::error::{Mistake, Places, ScenarioError, listed};
 use crate::model::{Head, Scenario, Variant};
 use crate::overrides;
@@ -120,6 +121,7 @@ impl Document {
                 let resolved = resolve(&root)?;
                 let variant = point.of(variant, entries.len() == 1);
                 let mut scenario = build::scenario(&resolved.full, variant.clone())?;
+                scenario.deployments = deployments(&root, &resolved, &scenario.relays)?;
                 scenario.changes = changes(&root, &resolved, &scenario)?;
                 let leaves = overrides::leaves(&overlay).into_iter();
                 let overrides = leaves.map(|(key, node)| (key, print::value(node))).collect();
@@ -150,6 +152,11 @@ impl Document {
         build::seeds(&self.versions[0].resolved.full)
     }
 
+    /// The seeds of networks, the same for all variants; none if each seed draws a network of its own.
+    pub fn networks(&self) -> Vec<u64> {
+        build::networks(&self.versions[0].resolved.full)
+    }
+
     /// One variant, ready to be run.
     pub fn scenario(&self, variant: &str) -> Result<&Scenario, ScenarioError> {
         Ok(&self.version(variant)?.scenario)
@@ -163,8 +170,8 @@ impl Document {
     /// A stable hash of what the scenario does, as 16 hexadecimal digits.
     ///
     /// 64-bit FNV-1a over each variant's name and [resolved TOML](Self::resolved_toml), in the order
-    /// of the file. Seeds and the head `[scenario]` stay out: a directory may get more seeds later,
-    /// and a better title changes no result.
+    /// of the file. Seeds, networks and the head `[scenario]` stay out: a directory may get more seeds
+    /// later, and a better title changes no result.
     pub fn fingerprint(&self) -> String {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         let mut add = |text: &str| {
@@ -178,6 +185,7 @@ impl Document {
             root.remove("scenario");
             if let Some(Node { value: Value::Table(run), .. }) = root.get_mut("run") {
                 run.remove("seeds");
+                run.remove("networks");
             }
             add(&variant.name);
             add(&print::file(&root));

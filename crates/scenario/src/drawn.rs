@@ -1,10 +1,13 @@
 //! What a scenario leaves to chance: drawn anew for each seed, before anything happens.
 //!
+//! Relays of an era are drawn first, then which relays a deployment reaches, then all else, then how paths are drawn.
+//!
 //! A rate or a delay may be `quantiles(a, b, ..., z)`. Each node has one place between 0 and 1 for all of its rates, so
 //! that a node whose link is fast has a high bandwidth too; and one for its delay.
 
-use crate::model::{Client, Host, Network, Relay, Scenario, Server};
+use crate::model::{Client, Host, Network, Path, Relay, Scenario, Server};
 use penstock_core::config::Bandwidth;
+use penstock_network::geo::{self, Spot};
 use penstock_units::{DataRate, Duration, Rng, Seed};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -40,6 +43,17 @@ pub struct DrawnRates {
     pub bandwidth: Option<Quantiles>,
 }
 
+/// Where the nodes' delays come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Latency {
+    /// All are the same way apart.
+    Even,
+    /// By the way between the places where they are, and what each adds to its round trips [ns].
+    Geographic(Quantiles),
+    /// By their delays to the points where they hang.
+    Dumbbell(Dumbbell),
+}
+
 /// Delays of nodes that all hang at two points, with one way between these.
 ///
 /// Source: nstor's dumbbell. A star is a dumbbell with nothing on its far side.
@@ -54,6 +68,9 @@ pub struct Dumbbell {
     /// A round trip from one side to the other [ns]; the way between the points takes what is left of it.
     pub across: Quantiles,
 }
+
+/// About what a way across the world's networks takes there and back, where many are in Europe and North America.
+const TYPICAL_WAY: Duration = Duration::from_millis(60);
 
 /// The way between the points takes so long at least, there and back (nstor: 1 ms each).
 const LEAST_TRUNK: Duration = Duration::from_millis(2);
@@ -72,7 +89,7 @@ impl Dumbbell {
     fn place(&self, rng: &mut Rng) -> Place {
         let far = rng.unit() < self.far_share;
         let delays = if far { &self.far } else { &self.near };
-        Place { far, access: Duration::from_nanos(delays.at(rng.unit())) }
+        Place { far, access: Duration::from_nanos(delays.at(rng.unit())), spot: None }
     }
 
     /// A round trip of two nodes whose delays are medians, each on the sides that are drawn: the mean of that.
@@ -91,26 +108,50 @@ impl Dumbbell {
 }
 
 /// Where a node is in its network.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Place {
     /// On the far side of a dumbbell.
     pub far: bool,
     /// What its own way to the others adds to a round trip.
     pub access: Duration,
+    /// Where on Earth, if that matters.
+    pub spot: Option<Spot>,
+}
+
+impl Latency {
+    fn place(&self, host: &Host, rng: &mut Rng) -> Place {
+        match self {
+            Latency::Even => Place::default(),
+            Latency::Dumbbell(dumbbell) => dumbbell.place(rng),
+            Latency::Geographic(access) => {
+                let country = host.country.unwrap_or_else(|| geo::draw(geo::USERS, rng));
+                let spot = Some(country.spot(rng));
+                Place { far: false, access: Duration::from_nanos(access.at(rng.unit())), spot }
+            }
+        }
+    }
 }
 
 impl Scenario {
-    /// The scenario as it is with one seed: everything that it leaves to chance is drawn.
+    /// The scenario as it is in one network: everything that it leaves to that is drawn.
     pub fn drawn(&self, seed: Seed) -> Cow<'_, Scenario> {
         let hosts = || self.relays.iter().map(|relay| &relay.host);
         let clients = self.clients.iter().map(|client| &client.host);
-        let all = hosts().chain(clients).chain(self.servers.iter().map(|server| &server.host));
-        if self.network.latency.is_none() && all.clone().all(|host| host.drawn == DrawnRates::default()) {
+        let mut all = hosts().chain(clients).chain(self.servers.iter().map(|server| &server.host));
+        let is_given =
+            self.network.latency == Latency::Even && self.generated.is_empty() && self.deployments.is_empty();
+        let paths_are_given = self.clients.iter().all(|client| !matches!(client.path, Path::Tor { .. }));
+        if is_given && paths_are_given && all.all(|host| host.drawn == DrawnRates::default()) {
             return Cow::Borrowed(self);
         }
         let mut drawn = self.clone();
+        drawn.generated.iter().for_each(|generated| generated.draw(&mut drawn.relays, seed));
+        drawn.deployments.iter().for_each(|deployment| deployment.deploy(&mut drawn.relays, seed));
         let network = &mut drawn.network;
-        network.trunk = network.latency.as_ref().map(|latency| latency.trunk(seed)).unwrap_or_default();
+        network.trunk = match &network.latency {
+            Latency::Dumbbell(dumbbell) => dumbbell.trunk(seed),
+            Latency::Even | Latency::Geographic(_) => Duration::ZERO,
+        };
         for Relay { host, weight, weight_follows, config, .. } in &mut drawn.relays {
             draw(host, network, &mut config.bandwidth, seed);
             if *weight_follows {
@@ -123,6 +164,7 @@ impl Scenario {
         for Server { host } in &mut drawn.servers {
             draw(host, network, &mut None, seed);
         }
+        drawn.selector = drawn.select().ok().flatten();
         Cow::Owned(drawn)
     }
 }
@@ -138,31 +180,43 @@ fn draw(host: &mut Host, network: &Network, bandwidth: &mut Option<Bandwidth>, s
         let burst = (burst / u128::from(bandwidth.rate.bytes_per_sec())) as u64;
         *bandwidth = Bandwidth { rate, burst: penstock_units::Bytes::new(burst.max(1)) };
     }
-    if let Some(latency) = &network.latency {
-        host.place = latency.place(&mut seed.stream(&format!("{}/place", host.name)));
+    if network.latency != Latency::Even {
+        host.place = network.latency.place(host, &mut seed.stream(&format!("{}/place", host.name)));
     }
 }
 
 impl Network {
     /// A round trip between two nodes that no exception names; about what it is, until that is drawn.
     pub(crate) fn default_rtt(&self, one: &Host, other: &Host) -> Duration {
-        if self.latency.is_none() || one.place.access.is_zero() {
+        if self.latency == Latency::Even || one.place.access.is_zero() {
             return self.typical_rtt();
         }
-        let trunk = if one.place.far == other.place.far { Duration::ZERO } else { self.trunk };
-        one.place.access + other.place.access + trunk
+        let way = match (one.place.spot, other.place.spot) {
+            (Some(one), Some(other)) => geo::way(one, other),
+            _ if one.place.far == other.place.far => Duration::ZERO,
+            _ => self.trunk,
+        };
+        one.place.access + other.place.access + way
     }
 
     /// No two nodes have a shorter round trip.
     pub fn shortest_rtt(&self) -> Duration {
-        let usual = self.latency.as_ref().map_or(self.default.rtt, Dumbbell::least);
+        let usual = match &self.latency {
+            Latency::Even => self.default.rtt,
+            Latency::Geographic(access) => Duration::from_nanos(2 * access.at(0.0)),
+            Latency::Dumbbell(dumbbell) => dumbbell.least(),
+        };
         let exceptions = self.exceptions.values().map(|wire| wire.rtt);
         exceptions.chain([usual]).min().expect("there is one at least")
     }
 
     /// A round trip between any two nodes, about.
     pub(crate) fn typical_rtt(&self) -> Duration {
-        self.latency.as_ref().map_or(self.default.rtt, Dumbbell::typical)
+        match &self.latency {
+            Latency::Even => self.default.rtt,
+            Latency::Geographic(access) => Duration::from_nanos(2 * access.at(0.5)) + TYPICAL_WAY,
+            Latency::Dumbbell(dumbbell) => dumbbell.typical(),
+        }
     }
 }
 

@@ -56,13 +56,13 @@ pub(crate) fn estimate(scenario: &Scenario) -> Estimate {
             let (size, circuits) = (size.mean().get() as f64, f64::from(workload.circuits));
             let of_relays = match &client.path {
                 Path::Fixed(path) => path.iter().map(|relay| share(*relay)).fold(f64::INFINITY, f64::min),
-                Path::Weighted { .. } => of_weighted,
+                Path::Weighted { .. } | Path::Tor { .. } => of_weighted,
                 Path::Direct => f64::INFINITY,
             };
             let rate = rate(scenario, client, of_relays, rtt);
             let cycle = 2.0 * rtt + size / rate + workload.pause.mean().as_secs_f64();
             rates[*index] += circuits / cycle;
-            cell_hop_rate += circuits * size / PAYLOAD / cycle * (hops(client) + 1) as f64;
+            cell_hop_rate += circuits * size / PAYLOAD / cycle * (client.path.hops() + 1) as f64;
         }
     }
     let longest = scenario.run.duration.as_secs_f64();
@@ -90,10 +90,10 @@ pub(crate) fn base_rtt(scenario: &Scenario, client: &Client) -> Duration {
     let path = match &client.path {
         Path::Fixed(path) => &path[..],
         Path::Direct => &[],
-        Path::Weighted { hops } => {
+        Path::Weighted { .. } | Path::Tor { .. } => {
             let relay = &scenario.relays[0].host;
             let server = &scenario.servers[client.servers[0]].host;
-            let between = network.typical_rtt() * (*hops as u32 - 1);
+            let between = network.typical_rtt() * (client.path.hops() as u32 - 1);
             return network.between(&client.host, relay).rtt + between + network.between(relay, server).rtt;
         }
     };
@@ -110,15 +110,6 @@ pub(crate) fn capacity(relay: &Relay) -> u64 {
     link.min(bucket).bytes_per_sec()
 }
 
-/// How many relays a client's circuits have.
-pub(crate) fn hops(client: &Client) -> usize {
-    match &client.path {
-        Path::Direct => 0,
-        Path::Fixed(path) => path.len(),
-        Path::Weighted { hops } => *hops,
-    }
-}
-
 /// How many clients go through each relay, on average [1].
 fn load(scenario: &Scenario, shares: &[f64]) -> Vec<f64> {
     let mut load = vec![0.0; scenario.relays.len()];
@@ -126,7 +117,7 @@ fn load(scenario: &Scenario, shares: &[f64]) -> Vec<f64> {
     for client in &scenario.clients {
         match &client.path {
             Path::Fixed(path) => path.iter().for_each(|relay| load[*relay] += 1.0),
-            Path::Weighted { hops } => weighted += *hops as f64,
+            Path::Weighted { .. } | Path::Tor { .. } => weighted += client.path.hops() as f64,
             Path::Direct => {}
         }
     }
@@ -147,7 +138,7 @@ fn rate(scenario: &Scenario, client: &Client, of_relays: f64, rtt: f64) -> f64 {
     let exit = match &client.path {
         Path::Direct => return of_link * GOODPUT,
         Path::Fixed(path) => *path.last().expect("a path is never empty"),
-        Path::Weighted { .. } => 0,
+        Path::Weighted { .. } | Path::Tor { .. } => 0,
     };
     let window = match &scenario.relays[exit].config.edge_control {
         EdgeControlConfig::Windows(windows) => windows.circuit_window.min(windows.stream_window),

@@ -3,7 +3,7 @@
 //! Layers, in order: [`error`] (one sentence for each mistake), `tree` (TOML whose values know
 //! their line), `form` (what a value may look like), `schema` (every key, its default and its
 //! meaning), `overrides` (what goes over what), `presets` (versions of Tor), `resolve` (fills defaults in), [`partners`] (which algorithms go
-//! together), `build` and `tor` (from the tree to the types, and how keys fit each other), `changes` (what is different later), [`model`] (what every world runs),
+//! together), `build` and `tor` (from the tree to the types, and how keys fit each other), `changes` (what is different later), [`deploy`] (what some relays have and others do not), [`era`] (relays as they were), [`drawn`] (what chance decides), [`model`] (what every world runs),
 //! `print`, [`reference`](mod@reference) and `describe` (what a user reads).
 //!
 //! ```
@@ -35,9 +35,11 @@
 
 mod build;
 mod changes;
+pub mod deploy;
 mod describe;
 mod document;
 pub mod drawn;
+pub mod era;
 pub mod error;
 mod estimate;
 mod form;

@@ -4,11 +4,14 @@
 //! everything else by index: relays, clients, servers and workloads are in the order of their
 //! names, which is also their rank in the order of events.
 
-use crate::drawn::{DrawnRates, Dumbbell, Place};
+use crate::deploy::Deployment;
+use crate::drawn::{DrawnRates, Latency, Place};
+use crate::era::Generated;
 use penstock_core::circuit_policy::CircuitPolicyConfig;
 use penstock_core::config::{Bandwidth, RelayConfig};
 use penstock_core::throttle::{ClientBuckets, ThrottleConfig};
-use penstock_units::{Bytes, DataRate, Duration, Rng, math};
+use penstock_network::{Country, Selector};
+use penstock_units::{Bytes, DataRate, Duration, Rng, Seed, math};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -29,6 +32,12 @@ pub struct Scenario {
     pub network: Network,
     /// Relays, in the order of their names.
     pub relays: Vec<Relay>,
+    /// Which of them are drawn as they were in some year.
+    pub generated: Vec<Generated>,
+    /// Which of them have other software, in the order in which it is laid over.
+    pub deployments: Vec<Deployment>,
+    /// How circuits on paths [`Path::Tor`] are drawn; there if some client has such a path.
+    pub selector: Option<Arc<Selector>>,
     /// Clients with their onion proxies, in the order of their names.
     pub clients: Vec<Client>,
     /// Servers, in the order of their names.
@@ -121,10 +130,20 @@ pub struct Stop {
 pub struct Trace {
     /// Indices of the workloads whose circuits are traced, in order.
     pub workloads: Vec<usize>,
+    /// Probability that a client is one whose circuits are traced, in `[0, 1]`.
+    pub share: f64,
     /// Interval of the traced circuits' records; above zero.
     pub interval: Duration,
     /// One of every so many DATA cells of a traced circuit is followed through its stations; 0 is none [cell].
     pub cells: u32,
+}
+
+impl Trace {
+    /// Whether circuits of a client with these workloads are traced. Who is in a small share is in a larger one too.
+    pub fn follows(&self, client: &str, mut workloads: impl Iterator<Item = usize>, seed: Seed) -> bool {
+        let is_chosen = || self.share >= 1.0 || seed.stream(&format!("{client}/trace")).unit() < self.share;
+        workloads.any(|workload| self.workloads.contains(&workload)) && is_chosen()
+    }
 }
 
 /// The kernels' TCP. Buffers are on each [`Host`].
@@ -174,11 +193,11 @@ pub enum Buffer {
 /// What lies between the nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Network {
-    /// Between any two nodes that [`exceptions`](Self::exceptions) does not name; its round trip where there is no
-    /// [`latency`](Self::latency).
+    /// Between any two nodes that [`exceptions`](Self::exceptions) does not name; its round trip if
+    /// [`latency`](Self::latency) is even.
     pub default: Wire,
-    /// Where the nodes' delays come from, if not all are the same.
-    pub latency: Option<Dumbbell>,
+    /// Where the nodes' delays come from.
+    pub latency: Latency,
     /// The way between the points of a dumbbell, there and back; zero until it is drawn.
     pub trunk: Duration,
     /// Between these nodes or groups, in both directions; each pair in alphabetical order.
@@ -221,7 +240,7 @@ pub struct Wire {
 }
 
 /// What a node has below Tor: a name, an access link and a kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Host {
     /// Unique among all nodes: `entry`, or `web0001` if its group has a `count`.
     pub name: String,
@@ -241,6 +260,8 @@ pub struct Host {
     pub cpu: Option<Costs>,
     /// Which of its rates are drawn anew for each seed; until then they are medians.
     pub drawn: DrawnRates,
+    /// The country that it is in, if one is given.
+    pub country: Option<&'static Country>,
     /// Where it is; nowhere until that is drawn.
     pub place: Place,
 }
@@ -269,6 +290,10 @@ pub struct Relay {
     pub weight: DataRate,
     /// That share is what the relay's bandwidth is, or its link if it has none.
     pub weight_follows: bool,
+    /// May be the first relay on paths [`Path::Tor`].
+    pub guard: bool,
+    /// May be the last one.
+    pub exit: bool,
     /// Its Tor. `refill.phase` is zero where [`refill_phase`](Self::refill_phase) is random.
     pub config: RelayConfig,
     /// When its buckets are refilled first.
@@ -309,6 +334,10 @@ pub struct Client {
     pub isolate: bool,
     /// Through which relays.
     pub path: Path,
+    /// A circuit whose first stream began so long ago gets no new one.
+    pub circuit_lifetime: Option<Duration>,
+    /// A circuit that is not built so long after it was begun is given up.
+    pub build_timeout: Option<Duration>,
     /// Indices of the servers it downloads from, one drawn for each download; never empty. Shared:
     /// thousands of clients may use thousands of servers.
     pub servers: Arc<[usize]>,
@@ -333,18 +362,61 @@ pub enum Path {
         /// How many relays [1].
         hops: usize,
     },
+    /// A guard, a middle and an exit, as Tor's clients draw them.
+    Tor {
+        /// How many guards the client keeps [1]; above zero.
+        guards: usize,
+    },
 }
 
 impl Path {
+    /// How many relays it has.
+    pub fn hops(&self) -> usize {
+        match self {
+            Path::Direct => 0,
+            Path::Fixed(path) => path.len(),
+            Path::Weighted { hops } => *hops,
+            Path::Tor { .. } => 3,
+        }
+    }
+
+    /// The guards that a client keeps for a run; none if its paths need none.
+    pub fn draw_guards(&self, scenario: &Scenario, rng: &mut Rng) -> Vec<usize> {
+        match (self, &scenario.selector) {
+            (Path::Tor { guards }, Some(selector)) => selector.guards(rng, *guards),
+            _ => Vec::new(),
+        }
+    }
+
     /// The relays of one circuit, from the entry to the exit; none without Tor.
-    pub fn draw(&self, relays: &[Relay], rng: &mut Rng) -> Vec<usize> {
+    ///
+    /// A client with several guards takes one of them at random, or if it does not go together with the exit, the next.
+    ///
+    /// Source: path-spec section 2.2; C tor 0.2.3 `choose_random_entry()`.
+    pub fn draw(&self, scenario: &Scenario, guards: &[usize], rng: &mut Rng) -> Vec<usize> {
         match self {
             Path::Direct => Vec::new(),
             Path::Fixed(path) => path.clone(),
-            Path::Weighted { hops } => draw_weighted(relays, *hops, rng),
+            Path::Weighted { hops } => draw_weighted(&scenario.relays, *hops, rng),
+            Path::Tor { .. } => {
+                let selector = scenario.selector.as_ref().expect("a scenario with such paths has a selector");
+                let mut guards = guards.to_vec();
+                if !guards.is_empty() {
+                    let first = rng.below(guards.len() as u64) as usize;
+                    guards.rotate_left(first);
+                }
+                // A circuit that cannot be completed is begun anew, as C tor does.
+                let mut draws = (0..MOST_DRAWS).map(|_| selector.draw(rng, &guards));
+                let path =
+                    draws.find_map(|path| path).expect("there are circuits: that was tried when it was read");
+                path.to_vec()
+            }
         }
     }
 }
+
+/// So many circuits in a row cannot be completed only where there are none at all.
+const MOST_DRAWS: usize = 10_000;
 
 /// Draws `hops` relays without replacement; integers only, so that it repeats to the bit.
 fn draw_weighted(relays: &[Relay], hops: usize, rng: &mut Rng) -> Vec<usize> {
@@ -367,7 +439,7 @@ fn draw_weighted(relays: &[Relay], hops: usize, rng: &mut Rng) -> Vec<usize> {
 }
 
 /// A server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Server {
     /// Its name, link and kernel.
     pub host: Host,

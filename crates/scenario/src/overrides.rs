@@ -56,6 +56,7 @@ pub(crate) fn of_variant(set: &Table, index: usize) -> Result<Table, Mistake> {
         ("scenario", None, "a variant does not change what the scenario stands for"),
         ("variants", None, "a variant does not change variants"),
         ("run", Some("seeds"), "all variants meet the same seeds: set them in [run]"),
+        ("run", Some("networks"), "all variants meet the same networks: set them in [run]"),
     ] {
         let found = overlay.get(key).and_then(|node| match below {
             None => Some((node.at, key.to_owned())),

@@ -57,12 +57,14 @@ pub(crate) fn resolve(root: &Table) -> Result<Resolved, Mistake> {
         full.insert(name.to_owned(), Node { value: Value::Table(all), at });
         written.insert(name.to_owned(), Node { value: Value::Table(said), at });
     }
-    let changes = match root.get("changes") {
-        None => Node { value: Value::List(Vec::new()), at: Origin::Default },
-        Some(node) => Form::Sections(&schema::CHANGES).check(node, "changes", &full)?,
-    };
-    full.insert("changes".to_owned(), changes.clone());
-    written.insert("changes".to_owned(), changes);
+    for (name, section) in [("deployments", &schema::DEPLOYMENTS), ("changes", &schema::CHANGES)] {
+        let list = match root.get(name) {
+            None => Node { value: Value::List(Vec::new()), at: Origin::Default },
+            Some(node) => Form::Sections(section).check(node, name, &full)?,
+        };
+        full.insert(name.to_owned(), list.clone());
+        written.insert(name.to_owned(), list);
+    }
     Ok(Resolved { full, written })
 }
 

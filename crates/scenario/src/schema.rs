@@ -5,6 +5,7 @@ use crate::form::{Form, MOST_SIZE};
 use crate::presets;
 use crate::tree::{Node, Origin, Table, Value, join, parse_value};
 use penstock_core::edge_control::WindowsConfig;
+use penstock_network::{Era, geo};
 
 /// One key of a table.
 #[derive(Debug)]
@@ -204,6 +205,12 @@ pub(crate) const RUN: Section = Section {
     title: "[run]",
     groups: &[&[
         key("seeds", Form::Seeds, Default("[1]"), "one run for each; seeds are the same in all variants"),
+        key(
+            "networks",
+            Form::Or("none", &Form::Seeds),
+            Default("'none'"),
+            "seeds of networks, a run for each of them and of seeds; \"none\": each of seeds draws a network of its own",
+        ),
         key("duration", Form::Span { zero: false }, Required, "latest end of simulated time"),
         key(
             "warmup",
@@ -245,6 +252,12 @@ pub(crate) const TRACE: Section = Section {
             Form::Texts,
             Default("[]"),
             "circuits of these workloads' clients go to circuits.parquet",
+        ),
+        key(
+            "share",
+            Form::Or("all", &Form::Fraction),
+            Default("'all'"),
+            "probability that a client is one whose circuits are traced, drawn for each seed",
         ),
         key("interval", Form::Span { zero: false }, Default("'100 ms'"), "interval of circuits.parquet"),
         key(
@@ -353,9 +366,15 @@ const NETWORK_KEYS: &[Key] = &[
     ),
     key(
         "latency",
-        Form::Or("even", &Form::Section(&LATENCY)),
+        Form::Or("even", &Form::Or("geographic", &Form::Section(&LATENCY))),
         Default("'even'"),
-        "\"even\": all are network.rtt apart; or a dumbbell: nodes hang at two points, at delays that are drawn for each seed",
+        "\"even\": all are network.rtt apart; \"geographic\": by the way between their countries; or a dumbbell: nodes hang at two points, at delays that are drawn for each seed",
+    ),
+    key(
+        "access",
+        DELAYS,
+        Default("'11 ms'"),
+        "what a node adds to all its round trips where latency is \"geographic\"",
     ),
     key(
         "loss",
@@ -409,6 +428,12 @@ macro_rules! host {
             key("link_queue", QUEUE, Like("network.link_queue"), "queue in front of the receiving link"),
             key("send_buffer", BUFFER, Like("tcp.send_buffer"), "send buffer of its sockets"),
             key("receive_buffer", BUFFER, Like("tcp.receive_buffer"), "receive buffer of its sockets"),
+            key(
+                "country",
+                Form::Or("any", &Form::Choice(geo::CODES)),
+                Default("'any'"),
+                "where it is, for network.latency = \"geographic\"; \"any\" draws one for each node, of relays as those of their era were, of the others as Tor's users are",
+            ),
         ]
     };
 }
@@ -417,7 +442,7 @@ const RELAY_HOST: &[Key] = host!("'10 MiB/s'");
 const CLIENT_HOST: &[Key] = host!("'10 MiB/s'");
 const SERVER_HOST: &[Key] = host!("'100 MiB/s'");
 
-const TOR: &[Key] = &[
+pub(crate) const TOR: &[Key] = &[
     key(
         presets::KEY,
         Form::Or("none", &Form::Choice(presets::NAMES)),
@@ -532,11 +557,27 @@ const TOR: &[Key] = &[
     ),
 ];
 
-const WEIGHT: &[Key] = &[key(
-    "weight",
-    Form::Or("auto", &Form::Rate),
-    Default("'auto'"),
-    "share in bandwidth-weighted paths; \"auto\" is bandwidth_rate, or what the link sends",
+const WEIGHT: &[Key] = &[
+    key(
+        "weight",
+        Form::Or("auto", &Form::Rate),
+        Default("'auto'"),
+        "share in bandwidth-weighted paths; \"auto\" is bandwidth_rate, or what the link sends",
+    ),
+    key(
+        "flags",
+        Form::Texts,
+        Default("['guard', 'exit']"),
+        "where it may stand on paths \"tor\" beside the middle: \"guard\", \"exit\", both or none",
+    ),
+];
+
+/// Relays as they were: only where relays are named.
+const ERA: &[Key] = &[key(
+    "era",
+    Form::Or("none", &Form::Choice(&Era::YEARS)),
+    Default("'none'"),
+    "draws link, bandwidth_rate, bandwidth_burst, weight, flags and country of these relays as they were in that year, anew for each network",
 )];
 
 /// Copies of a node: only where nodes are named.
@@ -549,7 +590,7 @@ const COUNT: &[Key] = &[key(
 
 pub(crate) const RELAY: Section = Section { title: "[relay]", groups: &[RELAY_HOST, TOR, WEIGHT] };
 pub(crate) const RELAYS: Section =
-    Section { title: "[relays.NAME]", groups: &[RELAY_HOST, TOR, WEIGHT, COUNT] };
+    Section { title: "[relays.NAME]", groups: &[RELAY_HOST, TOR, WEIGHT, COUNT, ERA] };
 
 pub(crate) const CLIENT: Section = Section { title: "[client]", groups: &[CLIENT_HOST, TOR, PATH] };
 pub(crate) const CLIENTS: Section = Section {
@@ -580,13 +621,31 @@ const PATH: &[Key] = &[
         "path",
         Form::Texts,
         Default("'weighted'"),
-        "relays from the entry to the exit; \"weighted\" draws different ones by weight, `[]` is plain TCP without Tor",
+        "relays from the entry to the exit; \"weighted\" draws different ones by weight, \"tor\" a guard, a middle and an exit as Tor's clients do, `[]` is plain TCP without Tor",
     ),
     key(
         "hops",
         Form::Whole { least: 1, most: 8, unit: "" },
         Default("3"),
         "how many relays a weighted path has",
+    ),
+    key(
+        "guards",
+        Form::Whole { least: 1, most: 100, unit: "" },
+        Default("3"),
+        "how many guards a client keeps, of which each circuit takes one, on a path \"tor\" (torrc NumEntryGuards; 3 until Tor 0.2.4)",
+    ),
+    key(
+        "circuit_lifetime",
+        Form::Or("auto", &Form::Or("none", &Form::Span { zero: false })),
+        Default("'auto'"),
+        "a circuit whose first stream is older gets no new one: the next download has a new circuit (torrc MaxCircuitDirtiness); \"auto\" is 10 min on paths \"tor\", and none on others",
+    ),
+    key(
+        "build_timeout",
+        Form::Or("auto", &Form::Or("none", &Form::Span { zero: false })),
+        Default("'auto'"),
+        "a circuit that is not built by then is given up, and another one begun (torrc CircuitBuildTimeout); \"auto\" is 60 s on paths \"tor\", and none on others",
     ),
     key(
         "optimistic_data",
@@ -668,6 +727,31 @@ pub(crate) const CHANGES: Section = Section {
     ]],
 };
 
+pub(crate) const DEPLOYMENTS: Section = Section {
+    title: "[[deployments]]",
+    groups: &[&[
+        key("relays", Form::Texts, Default("'any'"), "relays or groups of relays; \"any\" is all"),
+        key(
+            "position",
+            Form::Choice(&["any", "guard", "middle", "exit"]),
+            Default("'any'"),
+            "which of them, by their flags: \"exit\" has exit, \"guard\" has guard alone, \"middle\" neither",
+        ),
+        key(
+            "share",
+            Form::Or("all", &Form::Fraction),
+            Default("'all'"),
+            "which part of those, drawn for each network; who is in a small share is in a larger one too",
+        ),
+        key(
+            "set",
+            Form::Overrides,
+            Required,
+            "keys of [relay] that these relays' software has, like { scheduler = \"kist\" }",
+        ),
+    ]],
+};
+
 pub(crate) const VARIANTS: Section = Section {
     title: "[[variants]]",
     groups: &[&[
@@ -691,6 +775,7 @@ pub(crate) const SECTIONS: &[(&str, &Section)] = &[
     ("server", &SERVER),
     ("servers", &SERVERS),
     ("workloads", &WORKLOADS),
+    ("deployments", &DEPLOYMENTS),
     ("changes", &CHANGES),
     ("variants", &VARIANTS),
 ];

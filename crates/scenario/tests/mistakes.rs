@@ -71,7 +71,7 @@ mistakes! {
         "x.toml:20: workloads.web.paus: this key is unknown; [workloads.NAME] takes size, hold, circuits, pause, start, fresh_circuit, timeout, request";
     an_unknown_section_is_refused_with_the_known_ones:
         "[network]" => "[netwrk]",
-        "x.toml:8: netwrk: this section is unknown; there are scenario, run, trace, tcp, network, relay, relays, client, clients, server, servers, workloads, changes, variants";
+        "x.toml:8: netwrk: this section is unknown; there are scenario, run, trace, tcp, network, relay, relays, client, clients, server, servers, workloads, deployments, changes, variants";
     an_unknown_key_of_a_variant_is_refused:
         "name = \"stock\"" => "nam = \"stock\"",
         "x.toml:26: variants.0.nam: this key is unknown; [[variants]] takes name, label, set";

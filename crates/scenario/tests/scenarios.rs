@@ -648,7 +648,7 @@ fn a_scenario_without_chance_is_drawn_as_it_is() {
 fn weighted_paths_have_as_many_hops_as_asked() {
     for hops in [1, 2, 3] {
         let scenario = small(&format!("hops = {hops}\n"), &[]);
-        let path = scenario.clients[0].path.draw(&scenario.relays, &mut Seed(1).stream("web/path"));
+        let path = scenario.clients[0].path.draw(&scenario, &[], &mut Seed(1).stream("web/path"));
         assert_eq!(path.len(), hops);
     }
 }
@@ -659,7 +659,7 @@ fn weighted_paths_are_different_relays_by_weight() {
     let mut rng = Seed(1).stream("web/path");
     let mut first = [0; 4];
     for _ in 0..2000 {
-        let path = scenario.clients[0].path.draw(&scenario.relays, &mut rng);
+        let path = scenario.clients[0].path.draw(&scenario, &[], &mut rng);
         let mut sorted = path.clone();
         sorted.sort_unstable();
         sorted.dedup();

@@ -7,6 +7,7 @@ use crate::queue::Rank;
 use penstock_core::{CircuitIndex, StreamKey};
 use penstock_scenario::model;
 use penstock_units::{Bytes, Duration, Instant, Rng, Seed};
+use std::sync::Arc;
 
 /// One client of the run, or one errand of a client that does several things at once.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub(crate) struct Client {
     pub(crate) chance: Chance,
     /// The run's number of the circuit that the present or last download used.
     pub(crate) number: u32,
+    /// The relays that it may begin its circuits at; none if any will do.
+    guards: Arc<[usize]>,
 }
 
 /// The circuit a client uses.
@@ -36,6 +39,8 @@ pub(crate) struct Circuit {
     pub(crate) relays: Vec<Rank>,
     pub(crate) begun: Instant,
     pub(crate) is_built: bool,
+    /// When its first stream was opened.
+    pub(crate) dirty: Option<Instant>,
     /// Streams opened on it so far.
     pub(crate) streams: u64,
 }
@@ -96,6 +101,8 @@ impl Client {
         let circuits = |workload: &usize| scenario.workloads[*workload].circuits;
         let each = client.workloads.iter().flat_map(|workload| (0..circuits(workload)).map(|_| *workload));
         let shares = client.shares_circuit();
+        let mut rng = seed.stream(&format!("{}/guards", client.host.name));
+        let guards: Arc<[usize]> = client.path.draw_guards(scenario, &mut rng).into();
         (0..)
             .zip(each)
             .map(|(errand, workload)| Client {
@@ -107,6 +114,7 @@ impl Client {
                 episode: 0,
                 chance: Chance::new(&client.host.name, errand, seed),
                 number: 0,
+                guards: guards.clone(),
             })
             .collect()
     }
@@ -139,8 +147,8 @@ impl Client {
         client.servers[choice as usize]
     }
 
-    pub(crate) fn draw_path(&mut self, client: &model::Client, relays: &[model::Relay]) -> Vec<usize> {
-        client.path.draw(relays, &mut self.chance.path)
+    pub(crate) fn draw_path(&mut self, scenario: &model::Scenario) -> Vec<usize> {
+        scenario.clients[self.index].path.draw(scenario, &self.guards, &mut self.chance.path)
     }
 
     /// The download on this stream, if that is what the client is about.

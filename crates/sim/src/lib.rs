@@ -79,10 +79,15 @@ pub struct NetworkReport {
     pub packets: usize,
 }
 
-/// Runs one variant of a scenario with one seed.
+/// Runs one variant of a scenario with one seed, which draws its network, too.
 ///
 /// Returns [`Error::Cancelled`] if `control` asked for that; nothing else goes wrong.
 pub fn run(scenario: &Scenario, seed: u64, control: &Control) -> Result<Outcome, Error> {
-    let seed = Seed(seed);
-    world::World::new(&scenario.drawn(seed), seed).run(control)
+    run_in(scenario, seed, seed, control)
+}
+
+/// The same in the network of another seed: relays, rates, places and who has what software are drawn from `network`,
+/// what clients do from `seed`.
+pub fn run_in(scenario: &Scenario, network: u64, seed: u64, control: &Control) -> Result<Outcome, Error> {
+    world::World::new(&scenario.drawn(Seed(network)), Seed(seed)).run(control)
 }

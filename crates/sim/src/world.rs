@@ -35,6 +35,7 @@ const STEPS_PER_LOOK: u64 = 4096;
 #[derive(Debug)]
 pub(crate) struct World<'a> {
     scenario: &'a Scenario,
+    seed: Seed,
     net: Net,
     /// By rank: the order of their names.
     nodes: Vec<Node>,
@@ -112,6 +113,7 @@ impl<'a> World<'a> {
         net.tracker.every = scenario.trace.cells;
         let mut world = World {
             scenario,
+            seed,
             net,
             relay_ranks: scenario.relays.iter().map(|relay| ranks[relay.host.name.as_str()]).collect(),
             client_ranks: scenario.clients.iter().map(|client| ranks[client.host.name.as_str()]).collect(),
@@ -464,8 +466,8 @@ impl World<'_> {
         };
         match client.phase {
             Phase::Pausing => self.begin(rank, errand),
+            Phase::Building => self.give_up_building(rank, errand),
             // The client's patience is over.
-            Phase::Building => {}
             Phase::Downloading(_) => self.end_download(rank, errand, Outcome::Timeout),
             Phase::Holding => self.let_go(rank, errand),
         }
@@ -475,6 +477,7 @@ impl World<'_> {
     fn begin(&mut self, rank: Rank, errand: u32) {
         let without_tor = self.nodes[rank as usize].tor.is_none();
         let Some(home) = self.client(rank, errand).map(|client| client.home) else { return };
+        self.retire(rank, home);
         let circuit = self.client(rank, home).and_then(|home| home.circuit.as_ref());
         let is_built = circuit.map(|circuit| circuit.is_built);
         if without_tor || is_built == Some(true) {
@@ -488,13 +491,71 @@ impl World<'_> {
         let scenario = self.scenario;
         let Some(client) = self.client(rank, errand) else { return };
         match scenario.workloads[client.workload].does {
-            Activity::Download(_) => client.enter(Phase::Building),
+            Activity::Download(_) => self.wait_for_circuit(rank, errand),
             Activity::Hold(hold) => {
                 client.enter(Phase::Holding);
                 let (until, episode) = (now + client.draw_hold(hold), client.episode);
                 self.net.set_timer(rank, until, Due::Client(errand, episode));
             }
         }
+    }
+
+    /// Closes a circuit that is too old for another stream, unless it still has one.
+    fn retire(&mut self, rank: Rank, home: u32) {
+        let now = self.net.now();
+        let scenario = self.scenario;
+        let Some(Client { circuit: Some(circuit), index, .. }) = self.client(rank, home) else { return };
+        let (own, dirty, index) = (circuit.index, circuit.dirty, *index);
+        let is_old = scenario.clients[index]
+            .circuit_lifetime
+            .is_some_and(|lifetime| dirty.is_some_and(|dirty| now >= dirty + lifetime));
+        let is_in_use =
+            |client: &Client| client.home == home && matches!(client.phase, Phase::Downloading(_));
+        if is_old && self.errand(rank, is_in_use).is_none() {
+            self.drop_circuit(rank, home, own);
+        }
+    }
+
+    /// Waits for a circuit, for as long as the client is ready to.
+    fn wait_for_circuit(&mut self, rank: Rank, errand: u32) {
+        let now = self.net.now();
+        let scenario = self.scenario;
+        let Some(client) = self.client(rank, errand) else { return };
+        client.enter(Phase::Building);
+        let episode = client.episode;
+        if let Some(timeout) = scenario.clients[client.index].build_timeout {
+            self.net.set_timer(rank, now + timeout, Due::Client(errand, episode));
+        }
+    }
+
+    /// A circuit takes too long to be built: another one, over other relays.
+    fn give_up_building(&mut self, rank: Rank, errand: u32) {
+        let now = self.net.now();
+        let scenario = self.scenario;
+        let Some(home) = self.client(rank, errand).map(|client| client.home) else { return };
+        let Some(Client { circuit, index, .. }) = self.client(rank, home) else { return };
+        let timeout = scenario.clients[*index].build_timeout.unwrap_or_default();
+        // Of several that wait for it the first one gives it up.
+        if let Some(late) = circuit.as_ref().filter(|circuit| now >= circuit.begun + timeout) {
+            let late = late.index;
+            self.drop_circuit(rank, home, late);
+        }
+        if self.client(rank, home).is_some_and(|home| home.circuit.is_none()) {
+            self.build(rank, home);
+        }
+        self.wait_for_circuit(rank, errand);
+    }
+
+    fn drop_circuit(&mut self, rank: Rank, home: u32, circuit: CircuitIndex) {
+        let now = self.net.now();
+        if let Some(client) = self.client(rank, home) {
+            client.circuit = None;
+        }
+        if let Some(tor) = &mut self.nodes[rank as usize].tor {
+            tor.close_circuit(now, circuit, &mut HostKernel::new(&mut self.net, rank));
+        }
+        // The next circuit may get its place at once, and must not be taken for it.
+        self.drain(rank);
     }
 
     /// Begins the circuit of an errand, and of all whose home it is.
@@ -504,13 +565,14 @@ impl World<'_> {
         let Some(client) = self.client(rank, errand) else { return };
         let workload = client.workload;
         let model = &scenario.clients[client.index];
-        let path = client.draw_path(model, &scenario.relays);
+        let path = client.draw_path(scenario);
         let relays: Vec<Rank> = path.iter().map(|relay| self.relay_ranks[*relay]).collect();
         let names: Vec<Name> = relays.iter().map(|rank| self.nodes[*rank as usize].name.clone()).collect();
         let name = self.nodes[rank as usize].name.clone();
         let number = self.observer.circuit_begun(now, rank, name.clone(), &names);
         let shared = model.workloads.iter().filter(|_| model.shares_circuit());
-        if shared.chain([&workload]).any(|each| scenario.trace.workloads.contains(each)) {
+        let workloads = shared.chain([&workload]).copied();
+        if scenario.trace.follows(&model.host.name, workloads, self.seed) {
             // One that several share goes by the first of them.
             let workload = self.workload_names[workload].clone();
             let nodes: Vec<Rank> = std::iter::once(rank).chain(relays.iter().copied()).collect();
@@ -527,7 +589,7 @@ impl World<'_> {
         let index = tor.open_circuit(now, PeerId(relays[0]), rest, controlled);
         let own = SimHandshake { circuit: number, hop: 0, congestion: Negotiation::Nothing };
         self.place(rank, index, own);
-        let circuit = Circuit { index, number, relays, begun: now, is_built: false, streams: 0 };
+        let circuit = Circuit { index, number, relays, begun: now, is_built: false, dirty: None, streams: 0 };
         if let Some(client) = self.client(rank, errand) {
             client.circuit = Some(circuit);
         }
@@ -601,6 +663,7 @@ impl World<'_> {
         let Activity::Download(size) = workload.does else { return };
         let circuit = errands[home as usize].circuit.as_mut().map(|circuit| {
             circuit.streams += 1;
+            circuit.dirty.get_or_insert(now);
             (circuit.index, circuit.number, circuit.streams)
         });
         let client = &mut errands[errand as usize];
@@ -837,7 +900,7 @@ impl World<'_> {
         let trace = &self.scenario.trace;
         for (rank, node) in self.nodes.iter().enumerate() {
             if let (Role::Client(errands), None) = (&node.role, &node.tor)
-                && trace.workloads.contains(&errands[0].workload)
+                && trace.follows(&node.name, [errands[0].workload].into_iter(), self.seed)
             {
                 self.traced_plain.push(rank as Rank);
             }

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock import _core, catalog, runs
 from penstock.errors import Cancelled, OutputError, PenstockError, naming
-from penstock.output import read_json, read_manifest, write_json
+from penstock.output import Job, read_json, read_manifest, write_json
 from penstock.paper.claims import Claim, Claims, load
 from penstock.paper.judge import Judged, cannot_be_judged, judge, unit_of
 from penstock.paper.measures import MEASURES
@@ -142,15 +142,21 @@ def _one(name: str, variants: set[str], sets: tuple[str, ...], seeds: int, where
     """The output of one scenario: as it is if it is finished, else with what is missing."""
     manifest = read_manifest(where)
     if manifest is None or not manifest["finished"]:
-        return runs.run(name, variants=sorted(variants), sets=sets, runs=seeds, out=where, watch=watch)
+        many = _many(catalog.load(name, sets)[1], seeds)
+        return runs.run(name, variants=sorted(variants), sets=sets, out=where, watch=watch, **many)
     _, document = catalog.load(name, sets)
-    jobs = runs.plan(document, sorted(variants), None, seeds)
+    jobs = runs.plan(document, sorted(variants), None, **_many(document, seeds))
     same = manifest["scenario"]["fingerprint"] == document.fingerprint() and manifest["version"] == _core.version()
-    there = {(run["variant"], run["seed"]) for run in manifest["runs"]}
-    if not same or not all((job.variant, job.seed) in there for job in jobs):
+    there = {Job.of(run) for run in manifest["runs"]}
+    if not same or not all(job in there for job in jobs):
         what = "fewer variants or seeds" if same else "another scenario, scale or version"
         raise OutputError(f"{where} is finished, with {what} than now asked for: choose another --out")
     return Result(where)
+
+
+def _many(document: _core.Document, units: int) -> dict[str, int | None]:
+    """So many independent runs: networks where the scenario has some, each with the first seed, and else seeds."""
+    return {"networks": units, "runs": 1} if document.networks() else {"networks": None, "runs": units}
 
 
 def _directory(claims: Claims, out: str | Path | None, scale: float) -> Path:

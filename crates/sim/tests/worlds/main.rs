@@ -12,6 +12,7 @@ mod determinism;
 mod errands;
 mod links;
 mod matrix;
+mod networks;
 mod plain;
 mod random;
 mod stations;

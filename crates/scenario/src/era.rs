@@ -1,0 +1,84 @@
+//! Relays that are drawn as they were in some year.
+
+use crate::model::{Relay, Scenario};
+use penstock_core::config::Bandwidth;
+use penstock_network::{Class, Era, Error, Flags, PositionWeights, Selector, era};
+use penstock_units::{Bytes, DataRate, Seed};
+use std::sync::Arc;
+
+/// A group of relays of one era.
+#[derive(Clone, Debug)]
+pub struct Generated {
+    /// When they were.
+    pub era: &'static Era,
+    /// The group, whose name the draws are keyed by.
+    pub group: String,
+    /// Indices of its relays, in the order of their names.
+    pub relays: Vec<usize>,
+}
+
+impl Generated {
+    /// What all networks have in common: who may stand where.
+    pub(crate) fn prepare(&self, relays: &mut [Relay]) {
+        for (index, class) in self.relays.iter().zip(self.era.classes(self.relays.len())) {
+            (relays[*index].guard, relays[*index].exit) = flags(class);
+        }
+    }
+
+    /// Draws the group's relays for one network.
+    pub(crate) fn draw(&self, relays: &mut [Relay], seed: Seed) {
+        let mut rng = seed.stream(&format!("{}/relays", self.group));
+        for (index, drawn) in self.relays.iter().zip(self.era.draw(self.relays.len(), &mut rng)) {
+            take(&mut relays[*index], &drawn);
+        }
+    }
+}
+
+fn flags(class: Class) -> (bool, bool) {
+    (matches!(class, Class::Guard | Class::Both), matches!(class, Class::Exit | Class::Both))
+}
+
+fn take(relay: &mut Relay, drawn: &era::Drawn) {
+    let rate = |bytes: u64| DataRate::new(bytes).expect("an era draws no rate of zero");
+    (relay.guard, relay.exit) = flags(drawn.class);
+    (relay.host.link_up, relay.host.link_down) = (rate(drawn.link), rate(drawn.link));
+    relay.host.country = relay.host.country.or(Some(drawn.country));
+    relay.weight = rate(drawn.weight);
+    let interval = relay.config.refill.interval.max(relay.config.refill.unblock.unwrap_or_default());
+    relay.config.bandwidth = drawn.bandwidth.map(|(bytes, burst)| {
+        // A bucket holds what one refill brings at least.
+        let least = rate(bytes).bytes_in(interval);
+        Bandwidth { rate: rate(bytes), burst: Bytes::new(burst).max(least) }
+    });
+}
+
+impl Scenario {
+    /// How paths are drawn among the relays as they are, if some client draws them; the error says why that cannot be.
+    pub(crate) fn select(&self) -> Result<Option<Arc<Selector>>, Error> {
+        if !self.clients.iter().any(|client| matches!(client.path, crate::model::Path::Tor { .. })) {
+            return Ok(None);
+        }
+        let relay = |relay: &Relay| penstock_network::Relay {
+            name: relay.host.name.clone(),
+            // Only shares count, so any unit will do.
+            weight: u32::try_from(relay.weight.bytes_per_sec() / 128).unwrap_or(u32::MAX).max(1),
+            flags: Flags {
+                guard: relay.guard,
+                exit: relay.exit,
+                bad_exit: false,
+                fast: true,
+                stable: true,
+                running: true,
+                valid: true,
+            },
+            address: None,
+            family: Vec::new(),
+            exits: relay.exit,
+        };
+        let relays: Vec<_> = self.relays.iter().map(relay).collect();
+        let weights = PositionWeights::computed(&relays, PositionWeights::SCALE);
+        let selector =
+            Selector::new(&relays, &weights.unwrap_or_else(PositionWeights::even), "the scenario")?;
+        Ok(Some(Arc::new(selector)))
+    }
+}

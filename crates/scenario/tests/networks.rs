@@ -1,0 +1,227 @@
+//! Networks that are drawn: relays of an era, who stands where, what runs on whom, and how far nodes are apart.
+
+use penstock_scenario::model::Relay;
+use penstock_scenario::{Document, Scenario, ScenarioError};
+use penstock_units::{Duration, Seed};
+
+const TEXT: &str = r#"[scenario]
+title = "test"
+[run]
+duration = "1 min"
+[network]
+latency = "geographic"
+[relay]
+circuit_policy = { kind = "ewma", half_life = "30 s" }
+[relays.relay]
+count = 40
+era = "2014"
+[client]
+path = "tor"
+[servers.server]
+country = "US"
+[workloads.web]
+size = "320 KiB"
+[clients.web]
+count = 50
+workload = "web"
+"#;
+
+fn parse(text: &str) -> Result<Document, ScenarioError> {
+    Document::parse(text, "x.toml", &[])
+}
+
+fn scenario(more: &str) -> Scenario {
+    parse(&format!("{TEXT}{more}")).unwrap().scenario("default").unwrap().clone()
+}
+
+/// The sentence for the text with one piece replaced.
+fn sentence(from: &str, to: &str) -> String {
+    assert_eq!(TEXT.matches(from).count(), 1, "{from:?} must be there once");
+    parse(&TEXT.replace(from, to)).unwrap_err().to_string()
+}
+
+fn is_kist(relay: &Relay) -> bool {
+    format!("{:?}", relay.config.scheduler).starts_with("Kist")
+}
+
+#[test]
+fn relays_of_an_era_are_drawn_for_each_network_and_keep_their_places() {
+    let scenario = scenario("");
+    let (one, again, other) = (scenario.drawn(Seed(1)), scenario.drawn(Seed(1)), scenario.drawn(Seed(2)));
+    let rates = |scenario: &Scenario| -> Vec<_> {
+        let of = |relay: &Relay| {
+            (relay.host.link_up, relay.config.bandwidth.map(|bucket| bucket.rate), relay.weight)
+        };
+        scenario.relays.iter().map(of).collect()
+    };
+    assert_eq!(rates(&one), rates(&again));
+    assert_ne!(rates(&one), rates(&other));
+    let places = |scenario: &Scenario| -> Vec<_> {
+        scenario.relays.iter().map(|relay| (relay.guard, relay.exit)).collect()
+    };
+    assert_eq!(places(&one), places(&other));
+    assert_eq!(places(&one), places(&scenario));
+    let count = |guard, exit| places(&one).iter().filter(|place| **place == (guard, exit)).count();
+    assert_eq!(
+        [count(false, false), count(true, false), count(false, true), count(true, true)],
+        [21, 10, 6, 3]
+    );
+}
+
+#[test]
+fn clients_go_through_guards_and_exits_and_keep_their_guards() {
+    let scenario = scenario("guards = 3\n");
+    let drawn = scenario.drawn(Seed(4));
+    let client = &drawn.clients[0];
+    let guards = client.path.draw_guards(&drawn, &mut Seed(4).stream("web0001/guards"));
+    assert_eq!(guards.len(), 3);
+    let mut rng = Seed(4).stream("web0001/path");
+    let mut seen = [0; 3];
+    for _ in 0..600 {
+        let path = client.path.draw(&drawn, &guards, &mut rng);
+        let [guard, middle, exit] = path[..] else { panic!("{path:?} has three relays") };
+        assert!(guard != middle && middle != exit && guard != exit);
+        assert!(drawn.relays[guard].guard && drawn.relays[exit].exit);
+        seen[guards.iter().position(|own| *own == guard).expect("it is one of its guards")] += 1;
+    }
+    assert!(seen.iter().all(|count| (100..300).contains(count)), "each is used about alike: {seen:?}");
+}
+
+#[test]
+fn a_smaller_share_is_among_a_larger_one_and_positions_are_respected() {
+    let reached = |deployment: &str, seed| -> Vec<usize> {
+        let scenario = scenario(&format!("[[deployments]]\n{deployment}\nset = {{ scheduler = 'kist' }}\n"));
+        let drawn = scenario.drawn(Seed(seed));
+        (0..drawn.relays.len()).filter(|index| is_kist(&drawn.relays[*index])).collect()
+    };
+    let (quarter, half, all) = (reached("share = 0.25", 1), reached("share = 0.5", 1), reached("", 1));
+    assert_eq!([quarter.len(), half.len(), all.len()], [10, 20, 40]);
+    assert!(quarter.iter().all(|relay| half.contains(relay)));
+    assert_ne!(quarter, reached("share = 0.25", 2), "another network draws others");
+    let scenario = scenario("");
+    for (position, count) in [("guard", 10), ("middle", 21), ("exit", 9)] {
+        let reached = reached(&format!("position = '{position}'"), 1);
+        assert_eq!(reached.len(), count, "{position}");
+        let stands = |relay: &Relay| match position {
+            "guard" => relay.guard && !relay.exit,
+            "exit" => relay.exit,
+            _ => !relay.guard && !relay.exit,
+        };
+        assert!(reached.iter().all(|index| stands(&scenario.relays[*index])));
+    }
+    assert_eq!(reached("relays = ['relay0002', 'relay0040']", 1), [1, 39]);
+}
+
+#[test]
+fn a_deployment_changes_software_and_nothing_else() {
+    let plain = scenario("").drawn(Seed(1)).into_owned();
+    let kist = scenario("[[deployments]]\nset = { scheduler = 'kist' }\n").drawn(Seed(1)).into_owned();
+    for (one, other) in plain.relays.iter().zip(&kist.relays) {
+        assert_eq!(one.host, other.host);
+        assert_eq!((one.weight, one.config.bandwidth), (other.weight, other.config.bandwidth));
+        assert_eq!(format!("{:?}", one.config.circuit_policy), format!("{:?}", other.config.circuit_policy));
+        assert!(!is_kist(one) && is_kist(other));
+    }
+}
+
+#[test]
+fn round_trips_are_those_of_the_places_and_none_is_shorter_than_the_shortest() {
+    let drawn = scenario("").drawn(Seed(1)).into_owned();
+    let hosts: Vec<_> = drawn
+        .relays
+        .iter()
+        .map(|relay| &relay.host)
+        .chain(drawn.clients.iter().map(|client| &client.host))
+        .collect();
+    let mut rtts = Vec::new();
+    for one in &hosts {
+        for other in &hosts {
+            let rtt = drawn.network.between(one, other).rtt;
+            assert_eq!(rtt, drawn.network.between(other, one).rtt);
+            assert!(rtt >= drawn.network.shortest_rtt());
+            rtts.push(rtt);
+        }
+    }
+    rtts.sort_unstable();
+    let median = rtts[rtts.len() / 2];
+    // "The median inter-relay round trip was about 80 ms" (DefenestraTor, footnote 9).
+    assert!((Duration::from_millis(50)..Duration::from_millis(120)).contains(&median), "{median:?}");
+    assert_eq!(drawn.network.shortest_rtt(), Duration::from_millis(22));
+}
+
+#[test]
+fn networks_are_listed_and_leave_the_fingerprint_alone() {
+    let listed = parse(&TEXT.replace("[network]", "networks = [3, 4]\n[network]")).unwrap();
+    let plain = parse(TEXT).unwrap();
+    assert_eq!((listed.networks(), plain.networks()), (vec![3, 4], vec![]));
+    assert_eq!(listed.fingerprint(), plain.fingerprint());
+}
+
+#[test]
+fn mistakes_are_sentences() {
+    let said = [
+        (
+            sentence("count = 40\n", ""),
+            "x.toml:10: relays.relay.era: an era is for several relays; set count",
+        ),
+        (
+            sentence("era = \"2014\"", "era = \"2014\"\nlink = \"1 MiB/s\""),
+            "x.toml:12: relays.relay.link: the era of [relays.relay] draws this; set one of the two",
+        ),
+        (
+            sentence("[relay]\n", "[relay]\nbandwidth_rate = \"1 MiB/s\"\n"),
+            "x.toml:8: relays.relay.bandwidth_rate: the era of [relays.relay] draws this; set one of the two",
+        ),
+        (
+            sentence("era = \"2014\"", "flags = [\"Guard\"]"),
+            "x.toml:11: relays.relay.flags: \"Guard\" is no flag; it must be a list of \"guard\" and \"exit\", or []",
+        ),
+        (
+            sentence("era = \"2014\"", "flags = [\"guard\"]"),
+            "x.toml:18: clients: a path \"tor\" cannot be: the scenario: no relay can be an exit: one needs the flags Fast, Running and Valid, none that says BadExit, and a policy that accepts port 443",
+        ),
+        (
+            sentence("count = 40\nera = \"2014\"", "count = 2"),
+            "x.toml:17: clients: a path \"tor\" cannot be: there are no three different relays of which one is a guard and one an exit",
+        ),
+        (
+            sentence("[relays.relay]", "[relays.tor]"),
+            "x.toml:9: relays.tor: \"tor\" has a meaning of its own and names no node",
+        ),
+    ];
+    for (said, right) in said {
+        assert_eq!(said, right);
+    }
+    assert!(
+        sentence("2014", "2013")
+            .contains("\"2013\" is unknown; it must be one of 2012, 2014, 2017, 2018, 2022")
+    );
+    let deployment =
+        |lines: &str| parse(&format!("{TEXT}[[deployments]]\n{lines}\n")).unwrap_err().to_string();
+    for (lines, right) in [
+        (
+            "relays = 'x'\nset = { scheduler = 'kist' }",
+            "x.toml:22: deployments.0.relays: there is no relay \"x\"; [relays] has relay",
+        ),
+        (
+            "share = 1.5\nset = { scheduler = 'kist' }",
+            "x.toml:22: deployments.0.share: 1.5 is a number and out of range; it must be a fraction from 0 to below 1, like 0.01; or \"all\"",
+        ),
+        (
+            "set = {}",
+            "x.toml:22: deployments.0.set: it sets nothing; write keys of [relay], like { scheduler = \"kist\" }",
+        ),
+    ] {
+        assert_eq!(deployment(lines), right);
+    }
+    assert!(deployment("set = { link = '1 MiB/s' }").starts_with(
+        "x.toml:22: deployments.0.set: \"link\" is no software of a relay; a deployment sets preset, refill"
+    ));
+    assert!(
+        deployment("set = { scheduler = 'none' }")
+            .starts_with("x.toml:22: relays.relay.scheduler.kind: \"none\" is unknown")
+    );
+    let both = "[[deployments]]\nset = { scheduler = 'kist' }\n[[changes]]\nat = '1 s'\nset = { relay.circuit_policy = 'round-robin' }\n";
+    let said = parse(&format!("{TEXT}{both}")).unwrap_err().to_string();
+    assert!(said.contains("deployments and changes do not go together yet"), "{said}");
+}

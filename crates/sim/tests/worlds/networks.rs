@@ -1,0 +1,189 @@
+//! Small networks of an era, with clients as Tor's.
+
+use crate::util::{Lab, assert_conserved, complete};
+use penstock_sim::{Control, Outcome};
+use std::collections::BTreeSet;
+
+/// Sixty relays as in 2014 and thirty clients.
+const NETWORK: &str = r#"
+[scenario]
+title = "a test"
+
+[run]
+duration = "60 s"
+
+[trace]
+workloads = ["web", "bulk"]
+share = 0.5
+interval = "1 s"
+cells = 10
+
+[network]
+latency = "geographic"
+
+[relay]
+refill = "100 ms"
+circuit_policy = { kind = "ewma", half_life = "30 s" }
+
+[relays.relay]
+count = 60
+era = "2014"
+
+[client]
+path = "tor"
+link = "10 Mbit/s"
+
+[servers.server]
+count = 5
+country = "US"
+
+[workloads.web]
+size = "320 KiB"
+pause = "uniform(1 ms, 10 s)"
+start = "uniform(0 s, 5 s)"
+
+[workloads.bulk]
+size = "5 MiB"
+
+[clients.web]
+count = 25
+workload = "web"
+
+[clients.bulk]
+count = 5
+workload = "bulk"
+
+[[variants]]
+name = "stock"
+
+[[variants]]
+name = "kist"
+set = { "relay.scheduler" = { kind = "kist" } }
+
+[[variants]]
+name = "half"
+set = { deployments = [{ share = 0.5, set = { scheduler = "kist" } }] }
+"#;
+
+fn network() -> Lab {
+    Lab::of(NETWORK)
+}
+
+fn in_network(lab: &Lab, network: u64, seed: u64) -> Outcome {
+    let document = lab.document();
+    let scenario = document.scenario("stock").expect("the variant is in the text");
+    penstock_sim::run_in(scenario, network, seed, &Control::new()).expect("nobody cancels")
+}
+
+#[test]
+fn every_cell_comes_through_a_network_whatever_its_relays_run() {
+    for variant in ["stock", "kist", "half"] {
+        let outcome = network().run_variant(variant, 1);
+        assert_conserved(&outcome);
+        let done = outcome.tables.transfers.iter().filter(|row| row.ttlb_s.is_some()).count();
+        assert!(done > 50, "{variant}: {done} downloads");
+    }
+}
+
+#[test]
+fn a_network_one_event_at_a_time_leaves_the_same_tables() {
+    for variant in ["stock", "half"] {
+        let document = network().set("run.duration", "20 s").document();
+        let scenario = document.scenario(variant).expect("the variant is in the text");
+        let fast = penstock_sim::run(scenario, 2, &Control::new()).expect("nobody cancels");
+        let slow = penstock_sim::run(scenario, 2, &Control::one_by_one()).expect("nobody cancels");
+        assert!(fast.tables == slow.tables, "{variant}: the tables differ");
+        assert!(fast.tables.cells.len() > 100, "{variant} shows something");
+    }
+}
+
+/// The network is one thing, what clients do in it is another.
+#[test]
+fn a_network_and_a_seed_are_drawn_apart() {
+    let lab = network().set("run.duration", "20 s");
+    let (one, seed, other) = (in_network(&lab, 1, 1), in_network(&lab, 1, 2), in_network(&lab, 2, 1));
+    assert!(
+        one.tables == lab.run(1).tables,
+        "without a network of its own, a seed draws the one of its number"
+    );
+    assert!(one.tables.paths != seed.tables.paths);
+    let starts = |outcome: &Outcome| -> BTreeSet<u64> {
+        let web = outcome
+            .tables
+            .transfers
+            .iter()
+            .filter(|row| row.client.starts_with("web") && row.stream == Some(1));
+        web.map(|row| row.bytes).collect()
+    };
+    assert_eq!(starts(&one), starts(&other), "files are the seed's");
+    let carried =
+        |outcome: &Outcome| -> u64 { outcome.nodes.iter().map(|node| node.link_bytes[0].get()).sum() };
+    assert_ne!(carried(&one), carried(&other));
+}
+
+#[test]
+fn an_old_circuit_gets_no_new_stream() {
+    let lab = network().set("client.circuit_lifetime", "15 s").set("client.guards", "1");
+    let outcome = lab.run(3);
+    assert_conserved(&outcome);
+    let mut used = std::collections::BTreeMap::new();
+    for row in outcome.tables.transfers.iter().filter(|row| row.client.starts_with("web")) {
+        let (first, last) =
+            used.entry((row.client.clone(), row.circuit)).or_insert((row.start_s, row.start_s));
+        (*first, *last) = (first.min(row.start_s), last.max(row.start_s));
+    }
+    assert!(used.len() > 50, "{} circuits of 25 clients in a minute", used.len());
+    assert!(used.values().all(|(first, last)| last - first < 15.0));
+    // Whoever has one guard begins all its circuits there, unless that is the exit.
+    let of_client = |client: &str| -> Vec<_> {
+        let own = outcome.tables.paths.iter().filter(|row| &*row.client == client);
+        own.map(|row| row.guard.clone()).collect()
+    };
+    let usual = (1..=25).filter(|number| {
+        let guards = of_client(&format!("web{number:04}"));
+        guards.iter().filter(|guard| **guard == guards[0]).count() * 4 >= guards.len() * 3
+    });
+    assert!(usual.count() >= 20);
+}
+
+#[test]
+fn without_a_lifetime_a_client_keeps_its_circuit() {
+    let outcome = network().set("client.circuit_lifetime", "none").set("run.duration", "40 s").run(3);
+    let clients: BTreeSet<_> = outcome.tables.paths.iter().map(|row| row.client.clone()).collect();
+    assert_eq!((clients.len(), outcome.tables.paths.len()), (30, 30));
+}
+
+#[test]
+fn a_circuit_that_takes_too_long_to_build_is_given_up_for_another() {
+    // All circuits are slower than that, over their links alone.
+    let lab = network().set("client.build_timeout", "30 ms").set("run.duration", "5 s");
+    let outcome = lab.run(1);
+    assert_conserved(&outcome);
+    assert!(outcome.tables.transfers.is_empty() && outcome.tables.paths.len() > 1000);
+    // With half a second some are slow, and nearly everybody has a circuit in the end: some guards are too far away.
+    let lab = network().set("client.build_timeout", "500 ms");
+    let outcome = lab.run(1);
+    assert_conserved(&outcome);
+    let given_up = outcome.tables.paths.iter().filter(|row| row.built_s.is_none()).count();
+    assert!(given_up > 0, "{given_up} of {}", outcome.tables.paths.len());
+    let slowest = outcome.tables.paths.iter().filter_map(|row| row.build_time_s).fold(0.0, f64::max);
+    assert!(slowest <= 0.5, "{slowest} s");
+    let served = (1..=25).filter(|number| !complete(&outcome, &format!("web{number:04}")).is_empty()).count();
+    assert!(served >= 20, "{served} of 25");
+}
+
+#[test]
+fn a_share_of_the_clients_is_traced_and_the_others_are_not() {
+    let outcome = network().run(1);
+    let traced: BTreeSet<_> = outcome.tables.cells.iter().map(|row| row.circuit).collect();
+    let clients: BTreeSet<_> = outcome
+        .tables
+        .paths
+        .iter()
+        .filter(|row| traced.contains(&row.circuit))
+        .map(|row| row.client.clone())
+        .collect();
+    assert!((8..=22).contains(&clients.len()), "{} of 30 clients", clients.len());
+    let everybody = network().set("trace.share", "all").run(1);
+    assert!(everybody.tables.transfers == outcome.tables.transfers, "who is watched does not change");
+}
