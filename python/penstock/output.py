@@ -1,7 +1,8 @@
 """An output directory: how it comes to be, resumes, and is closed.
 
 A run is written into `parts/<variant>-<seed>.tmp` and renamed to `parts/<variant>-<seed>` when all of it is there, so
-that whatever has its final name is whole; with networks of their own seeds it is `<variant>-<network>-<seed>`. `manifest.json` says `"finished": false` until every run is there that was
+that whatever has its final name is whole; with networks of their own seeds it is `<variant>-<network>-<seed>`.
+`manifest.json` says `"finished": false` until every run is there that was
 asked for so far; until then runs and tables are read from the parts alone, and afterwards from the merged tables.
 """
 
