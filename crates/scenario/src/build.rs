@@ -3,10 +3,10 @@
 
 use crate::drawn::{DrawnRates, Dumbbell, Place, Quantiles};
 use crate::error::{Mistake, listed_briefly};
-use crate::form::{bounds, log_normal, quantiles, read};
+use crate::form::{bounds, log_normal, mix, quantiles, read};
 use crate::model::{
-    Activity, Amount, Buffer, Client, Congestion, Costs, Head, Host, Network, Path, Relay, Run, Scenario,
-    Server, Span, Stop, Tcp, TcpProfile, Trace, Variant, Wire, Workload,
+    Activity, Amount, Buffer, Client, Congestion, Costs, Head, Host, Mix, Network, Path, Relay, Run,
+    Scenario, Server, Span, Stop, Tcp, TcpProfile, Trace, Variant, Wire, Workload,
 };
 use crate::tor::{self, Consensus};
 use crate::tree::{Node, Table, Value};
@@ -280,15 +280,31 @@ fn activity(view: View<'_>, node: &Node) -> Result<Activity, Mistake> {
             Err(Mistake::new(node.at, view.path, message))
         }
         ("none", hold) => Ok(Activity::Hold(spans(hold))),
-        (size, "none") => Ok(Activity::Download(match bounds(size) {
-            None => Amount::Fixed(read(size)),
-            Some((low, high)) => Amount::Uniform(read(low), read(high)),
-        })),
+        (size, "none") => Ok(Activity::Download(amount(size))),
         _ => Err(view.wrong("hold", "this workload has a size, too; it must download or hold, not both")),
     }
 }
 
+fn amount(text: &str) -> Amount {
+    if let Some(sizes) = quantiles(text) {
+        let sizes = Quantiles::new(sizes.into_iter().map(|size| read::<Bytes>(size).get()).collect());
+        return Amount::Quantiles(sizes.expect("the schema lets only growing quantiles through here"));
+    }
+    if let Some(parts) = mix(text) {
+        let parts = parts.into_iter().map(|(weight, size)| (read(weight), read(size))).collect();
+        return Amount::Mix(Mix::new(parts).expect("the schema lets only weights above zero through here"));
+    }
+    match bounds(text) {
+        None => Amount::Fixed(read(text)),
+        Some((low, high)) => Amount::Uniform(read(low), read(high)),
+    }
+}
+
 fn spans(text: &str) -> Span {
+    if let Some(spans) = quantiles(text) {
+        let spans = Quantiles::new(spans.into_iter().map(|span| nanos(duration(span))).collect());
+        return Span::Quantiles(spans.expect("the schema lets only growing quantiles through here"));
+    }
     if let Some([median, sigma, most]) = log_normal(text) {
         return Span::LogNormal(duration(median), read(sigma), duration(most));
     }

@@ -9,7 +9,7 @@ use crate::print;
 use crate::tree::{Node, Value};
 use penstock_core::config::RelayConfig;
 use penstock_core::throttle::{StaticRateConfig, ThrottleConfig};
-use penstock_units::{DataRate, parse::show_duration};
+use penstock_units::{Bytes, DataRate, Duration, parse::show_duration};
 use std::fmt::Write as _;
 
 impl Document {
@@ -186,21 +186,34 @@ fn narrowest(scenario: &Scenario, path: &[usize]) -> String {
 
 fn workloads(out: &mut Lines, scenario: &Scenario) {
     use crate::model::{Activity, Amount, Span};
-    let amount = |amount| match amount {
+    let amount = |amount: &Amount| match amount {
         Amount::Fixed(size) => size.to_string(),
         Amount::Uniform(low, high) => format!("{low} to {high}"),
+        Amount::Quantiles(sizes) => {
+            let [least, most] = sizes.ends().map(Bytes::new);
+            format!("{} in the median, {least} to {most}", Bytes::new(sizes.at(0.5)))
+        }
+        Amount::Mix(mix) => {
+            let part = |(share, size): (f64, Bytes)| format!("{size} ({:.1} %)", 100.0 * share);
+            mix.shares().map(part).collect::<Vec<_>>().join(" or ")
+        }
     };
-    let span = |span| match span {
-        Span::Fixed(span) => show_duration(span),
-        Span::Uniform(low, high) => format!("{} to {}", show_duration(low), show_duration(high)),
+    let span = |span: &Span| match span {
+        Span::Fixed(span) => show_duration(*span),
+        Span::Uniform(low, high) => format!("{} to {}", show_duration(*low), show_duration(*high)),
         Span::LogNormal(median, _, most) => {
-            format!("{} in the median and at most {}", show_duration(median), show_duration(most))
+            format!("{} in the median and at most {}", show_duration(*median), show_duration(*most))
+        }
+        Span::Quantiles(spans) => {
+            let show = |nanos| show_duration(Duration::from_nanos(nanos));
+            let [least, most] = spans.ends().map(show);
+            format!("{} in the median, {least} to {most}", show(spans.at(0.5)))
         }
     };
     out.title("workloads");
     for workload in &scenario.workloads {
         let circuit = if workload.fresh_circuit { ", a fresh circuit each" } else { "" };
-        let does = match workload.does {
+        let does = match &workload.does {
             Activity::Download(size) => format!("downloads {}", amount(size)),
             Activity::Hold(hold) => format!("holds a circuit for {}", span(hold)),
         };
@@ -211,8 +224,8 @@ fn workloads(out: &mut Lines, scenario: &Scenario) {
         out.line(format_args!(
             "  {:<8} {does}, pauses {}, starts after {}{circuit}",
             workload.name,
-            span(workload.pause),
-            span(workload.start),
+            span(&workload.pause),
+            span(&workload.start),
         ));
     }
 }

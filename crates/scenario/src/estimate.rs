@@ -51,7 +51,7 @@ pub(crate) fn estimate(scenario: &Scenario) -> Estimate {
         let rtt = base_rtt(scenario, client).as_secs_f64();
         for index in &client.workloads {
             let workload = &scenario.workloads[*index];
-            let Activity::Download(size) = workload.does else { continue };
+            let Activity::Download(size) = &workload.does else { continue };
             // As if each circuit were a client of its own.
             let (size, circuits) = (size.mean().get() as f64, f64::from(workload.circuits));
             let of_relays = match &client.path {

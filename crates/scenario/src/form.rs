@@ -31,9 +31,10 @@ pub(crate) enum Form {
     Size { least: u64, most: u64 },
     /// A duration such as `80 ms`, which may be zero or not.
     Span { zero: bool },
-    /// A size, or `uniform(SIZE, SIZE)`.
+    /// A size, `uniform(SIZE, SIZE)`, `quantiles(LEAST, ..., GREATEST)` of sizes, or `mix(WEIGHT: SIZE, ...)`.
     Amounts,
-    /// A duration, `uniform(DURATION, DURATION)`, or `lognormal(MEDIAN, SIGMA, MOST)`.
+    /// A duration, `uniform(DURATION, DURATION)`, `lognormal(MEDIAN, SIGMA, MOST)`,
+    /// `quantiles(LEAST, ..., GREATEST)` of durations, or a name of such a value.
     Spans,
     /// One of these words.
     Choice(&'static [&'static str]),
@@ -55,6 +56,13 @@ const MOST_RATE: DataRate = DataRate::mib(1 << 20);
 pub(crate) const MOST_SIZE: u64 = 1 << 50;
 /// Most that a duration may be.
 const MOST_SPAN: Duration = Duration::from_secs(100_000 * 3600);
+
+/// Think times that have a name, and what they stand for.
+///
+/// Source: "unc" takes the place of the think times of the throttling paper's web clients, which come from a data set
+/// of the University of North Carolina.
+/// Deviation: that data set is not to be had. Log-normal, its median and its end are a guess; docs/workloads.md.
+const NAMED_SPANS: &[(&str, &str)] = &[("unc", "lognormal(10 s, 1.0, 120 s)")];
 
 impl Form {
     /// The keys of the table that it is or may be, if it is one of known keys.
@@ -85,9 +93,11 @@ impl Form {
             }
             Form::Size { .. } => "a size with its unit, like \"32 KiB\"".to_owned(),
             Form::Span { .. } => "a duration with its unit, like \"80 ms\"".to_owned(),
-            Form::Amounts => "a size like \"300 KiB\" or \"uniform(100 KiB, 500 KiB)\"".to_owned(),
+            Form::Amounts => {
+                "a size like \"300 KiB\", \"uniform(100 KiB, 500 KiB)\", \"quantiles(LEAST, ..., GREATEST)\" or \"mix(0.9: 50 KiB, 0.1: 5 MiB)\"".to_owned()
+            }
             Form::Spans => {
-                "a duration like \"2 s\", \"uniform(1 s, 3 s)\" or \"lognormal(10 s, 1.0, 120 s)\"".to_owned()
+                "a duration like \"2 s\", \"uniform(1 s, 3 s)\", \"lognormal(10 s, 1.0, 120 s)\", \"quantiles(LEAST, ..., GREATEST)\" or \"unc\"".to_owned()
             }
             Form::Choice(words) => format!("one of {}", listed(words.iter().copied())),
             Form::Or(word, form) => format!("\"{word}\" or {}", form.describe()),
@@ -164,9 +174,17 @@ impl Form {
                 None => return form.check(node, path, root),
                 Some(values) => Value::Text(form.canonical_quantiles(node, &values, path, root)?),
             },
+            Form::Amounts | Form::Spans if quantiles(text()?).is_some() => {
+                let values = quantiles(text()?).expect("it was asked whether it is such");
+                Value::Text(self.one().canonical_quantiles(node, &values, path, root)?)
+            }
+            Form::Amounts if mix(text()?).is_some() => Value::Text(canonical_mix(text()?).map_err(wrong)?),
             Form::Amounts => {
                 let show = |size: Bytes| size.to_string();
                 Value::Text(uniform(text()?, |text| size(text, 1, MOST_SIZE), show).map_err(wrong)?)
+            }
+            Form::Spans if named_span(text()?).is_some() => {
+                Value::Text(named_span(text()?).expect("it was asked whether it is one").to_owned())
             }
             Form::Spans if log_normal(text()?).is_some() => {
                 Value::Text(canonical_log_normal(text()?).map_err(wrong)?)
@@ -207,7 +225,16 @@ impl Form {
         Ok(Node { value, at })
     }
 
-    /// `quantiles(...)` of rates or durations, in canonical form.
+    /// What each of the values is that a drawn one lies between.
+    fn one(&self) -> &'static Form {
+        match self {
+            Form::Amounts => &Form::Size { least: 1, most: MOST_SIZE },
+            Form::Spans => &Form::Span { zero: true },
+            other => unreachable!("{other:?} is no form of what is drawn each time"),
+        }
+    }
+
+    /// `quantiles(...)` of rates, sizes or durations, in canonical form.
     fn canonical_quantiles(
         &self,
         node: &Node,
@@ -219,9 +246,10 @@ impl Form {
         let check = |value: &&str| {
             let checked =
                 self.check(&Node { value: Value::Text((*value).to_owned()), at: node.at }, path, root)?;
-            let text = checked.as_text().expect("rates and durations are strings").to_owned();
+            let text = checked.as_text().expect("rates, sizes and durations are strings").to_owned();
             let number = match self {
                 Form::Rate => read::<DataRate>(&text).bytes_per_sec(),
+                Form::Size { .. } => read::<Bytes>(&text).get(),
                 _ => nanos(parse::duration(&text).expect("it was checked")),
             };
             Ok((number, text))
@@ -343,6 +371,31 @@ pub(crate) fn bounds(text: &str) -> Option<(&str, &str)> {
 pub(crate) fn quantiles(text: &str) -> Option<Vec<&str>> {
     let inside = text.trim().strip_prefix("quantiles(")?.strip_suffix(')')?;
     Some(inside.split(',').map(str::trim).collect())
+}
+
+/// The weights and sizes of `mix(weight: size, ...)`.
+pub(crate) fn mix(text: &str) -> Option<Vec<(&str, &str)>> {
+    let inside = text.trim().strip_prefix("mix(")?.strip_suffix(')')?;
+    // What has no colon has no weight, which is no number.
+    let parts = inside.split(',').map(|part| part.split_once(':').unwrap_or(("", part)));
+    Some(parts.map(|(weight, size)| (weight.trim(), size.trim())).collect())
+}
+
+fn canonical_mix(text: &str) -> Result<String, String> {
+    let parts = mix(text).expect("it was asked whether it is one");
+    let part = |(weight, value): (&str, &str)| {
+        let share = weight.parse::<f64>().ok().filter(|share| (1e-9..=1e9).contains(share)).ok_or_else(|| {
+            format!("{weight:?} is no weight of {value:?}; it must be a number above 0, as in \"mix(0.9: 50 KiB, 0.1: 5 MiB)\"")
+        })?;
+        Ok(format!("{share:?}: {}", size(value, 1, MOST_SIZE)?))
+    };
+    let parts = parts.into_iter().map(part).collect::<Result<Vec<_>, String>>()?;
+    Ok(format!("mix({})", parts.join(", ")))
+}
+
+/// What a named think time stands for.
+fn named_span(text: &str) -> Option<&'static str> {
+    NAMED_SPANS.iter().find(|(name, _)| *name == text.trim()).map(|(_, value)| *value)
 }
 
 /// Median, sigma and most of `lognormal(median, sigma, most)`.

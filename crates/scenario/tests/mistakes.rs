@@ -131,7 +131,7 @@ mistakes! {
         "x.toml:27: relays.entry.throttle.kind: \"flagging\" divides the relay's bandwidth_rate, which is \"none\"; set it too";
     a_wrong_type_is_refused:
         "size = \"300 KiB\"" => "size = true",
-        "x.toml:19: workloads.web.size: true is a boolean; it must be a size like \"300 KiB\" or \"uniform(100 KiB, 500 KiB)\"; or \"none\"";
+        "x.toml:19: workloads.web.size: true is a boolean; it must be a size like \"300 KiB\", \"uniform(100 KiB, 500 KiB)\", \"quantiles(LEAST, ..., GREATEST)\" or \"mix(0.9: 50 KiB, 0.1: 5 MiB)\"; or \"none\"";
     a_workload_that_does_nothing_is_refused:
         "size = \"300 KiB\"" => "",
         "x.toml:18: workloads.web: this workload does nothing; set size, what a download delivers, or hold";
@@ -283,6 +283,18 @@ mistakes! {
     what_is_not_toml_is_refused:
         "title = \"test\"" => "title = \"test",
         "x.toml:2: this is not TOML: invalid basic string, expected `\"`";
+    a_size_of_a_mix_without_a_weight_is_refused:
+        "size = \"300 KiB\"" => "size = \"mix(0.5: 50 KiB, 1 MiB)\"",
+        "x.toml:19: workloads.web.size: \"\" is no weight of \"1 MiB\"; it must be a number above 0, as in \"mix(0.9: 50 KiB, 0.1: 5 MiB)\"; or \"none\"";
+    a_negative_weight_is_refused:
+        "size = \"300 KiB\"" => "size = \"mix(-1: 50 KiB)\"",
+        "x.toml:19: workloads.web.size: \"-1\" is no weight of \"50 KiB\"; it must be a number above 0, as in \"mix(0.9: 50 KiB, 0.1: 5 MiB)\"; or \"none\"";
+    sizes_that_fall_are_refused:
+        "size = \"300 KiB\"" => "size = \"quantiles(2 KiB, 1 KiB)\"",
+        "x.toml:19: workloads.web.size: quantiles must grow; \"2 KiB\" is above \"1 KiB\"; or \"none\"";
+    pauses_that_fall_are_refused:
+        "uniform(1 s, 3 s)" => "quantiles(2 s, 1 s)",
+        "x.toml:20: workloads.web.pause: quantiles must grow; \"2 s\" is above \"1 s\"";
     uniform_bounds_in_the_wrong_order_are_refused:
         "uniform(1 s, 3 s)" => "uniform(3 s, 1 s)",
         "x.toml:20: workloads.web.pause: \"uniform(3 s, 1 s)\" starts above its end; it must be \"uniform(LOW, HIGH)\"";
@@ -414,6 +426,9 @@ fn no_input_makes_it_panic() {
             "2020-01-01",
             "\"99999999999 GiB/s\"",
             "\"uniform(,)\"",
+            "\"mix()\"",
+            "\"mix(NaN: 1 B, inf: 1 B)\"",
+            "\"quantiles(,)\"",
         ] {
             let _ = parse(&GOOD.replace(line, &format!("{key} = {value}")), &[]);
         }

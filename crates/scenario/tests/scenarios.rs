@@ -72,8 +72,8 @@ fn small(more: &str, sets: &[&str]) -> Scenario {
 }
 
 fn size(workload: &Workload) -> Amount {
-    match workload.does {
-        Activity::Download(size) => size,
+    match &workload.does {
+        Activity::Download(size) => size.clone(),
         Activity::Hold(_) => panic!("{workload:?} does not download"),
     }
 }
@@ -312,8 +312,8 @@ const THROTTLES: &str = r#"
 fn a_think_time_may_be_log_normal() {
     let more = "[workloads.x]\nsize = '1 KiB'\npause = ' lognormal( 10 s,1,120 s) '\n";
     let scenario = small(more, &[]);
-    let pause = scenario.workloads[1].pause;
-    assert_eq!(pause, Span::LogNormal(Duration::from_secs(10), 1.0, Duration::from_secs(120)));
+    let pause = &scenario.workloads[1].pause;
+    assert_eq!(*pause, Span::LogNormal(Duration::from_secs(10), 1.0, Duration::from_secs(120)));
     let mut rng = Seed(3).stream("x/pause");
     let mut draws: Vec<f64> = (0..20_000).map(|_| pause.draw(&mut rng).as_secs_f64()).collect();
     draws.sort_by(f64::total_cmp);
@@ -327,11 +327,49 @@ fn a_think_time_may_be_log_normal() {
 }
 
 #[test]
+fn a_think_time_may_be_empirical_or_have_a_name() {
+    let more = "[workloads.x]\nsize = '1 KiB'\npause = 'quantiles(1 s,2 s, 10 s)'\nstart = ' unc '\n";
+    let scenario = small(more, &[]);
+    let Workload { pause, start, .. } = &scenario.workloads[1];
+    let mut rng = Seed(3).stream("x/pause");
+    let mut draws: Vec<f64> = (0..20_000).map(|_| pause.draw(&mut rng).as_secs_f64()).collect();
+    draws.sort_by(f64::total_cmp);
+    let quantile = |q: f64| draws[(q * 20_000.0) as usize];
+    // A quarter of the way, half way, three quarters: straight between two values.
+    for (q, value) in [(0.25, 1.5), (0.5, 2.0), (0.75, 6.0)] {
+        assert!((quantile(q) / value - 1.0).abs() < 0.03, "{q}: {}", quantile(q));
+    }
+    assert_eq!(pause.mean(), Duration::from_millis(3750));
+    assert_eq!(*start, Span::LogNormal(Duration::from_secs(10), 1.0, Duration::from_secs(120)));
+    let text = Document::parse(&format!("{SMALL}{more}"), "x.toml", &[]).unwrap().describe();
+    assert!(text.contains("pauses 2 s in the median, 1 s to 10 s"), "{text}");
+}
+
+#[test]
+fn sizes_may_be_empirical_or_mixed() {
+    let more = "[workloads.x]\nsize = 'quantiles(1 KiB, 3 KiB)'\n[workloads.y]\nsize = 'mix(7: 50 KiB,2: 1 MiB, 1 : 5 MiB)'\n";
+    let scenario = small(more, &[]);
+    let [x, y] = [1, 2].map(|index| size(&scenario.workloads[index]));
+    let mut rng = Seed(3).stream("x/size");
+    let draws: Vec<u64> = (0..10_000).map(|_| x.draw(&mut rng).get()).collect();
+    assert!(draws.iter().all(|size| (1024..3072).contains(size)));
+    assert_eq!(x.mean(), Bytes::kib(2));
+    let draws: Vec<Bytes> = (0..20_000).map(|_| y.draw(&mut rng)).collect();
+    let share = |size| draws.iter().filter(|drawn| **drawn == size).count() as f64 / 20_000.0;
+    for (size, expected) in [(Bytes::kib(50), 0.7), (Bytes::mib(1), 0.2), (Bytes::mib(5), 0.1)] {
+        assert!((share(size) - expected).abs() < 0.012, "{size}: {}", share(size));
+    }
+    assert_eq!(y.mean().get(), (35.0 * 1024.0 + 0.7 * 1_048_576.0) as u64);
+    let text = Document::parse(&format!("{SMALL}{more}"), "x.toml", &[]).unwrap().describe();
+    assert!(text.contains("downloads 50 KiB (70.0 %) or 1 MiB (20.0 %) or 5 MiB (10.0 %)"), "{text}");
+}
+
+#[test]
 fn a_workload_may_hold_circuits_instead() {
     let more = "[workloads.x]\nhold = '10 s'\npause = '20 s'\ncircuits = 3\n[clients.x]\nworkload = 'x'\npath = ['a']\n";
     let scenario = small(more, &[]);
     let hold = Activity::Hold(Span::Fixed(Duration::from_secs(10)));
-    assert_eq!((scenario.workloads[1].does, scenario.workloads[1].circuits), (hold, 3));
+    assert_eq!((&scenario.workloads[1].does, scenario.workloads[1].circuits), (&hold, 3));
     let text = Document::parse(&format!("{SMALL}{more}"), "x.toml", &[]).unwrap().describe();
     assert!(
         text.contains("  x        holds a circuit for 10 s on each of 3 circuits, pauses 20 s"),

@@ -126,11 +126,11 @@ impl Client {
         workload.pause.draw(&mut self.chance.pause)
     }
 
-    pub(crate) fn draw_size(&mut self, size: model::Amount) -> Bytes {
+    pub(crate) fn draw_size(&mut self, size: &model::Amount) -> Bytes {
         size.draw(&mut self.chance.size)
     }
 
-    pub(crate) fn draw_hold(&mut self, hold: model::Span) -> Duration {
+    pub(crate) fn draw_hold(&mut self, hold: &model::Span) -> Duration {
         hold.draw(&mut self.chance.size)
     }
 

@@ -487,7 +487,7 @@ impl World<'_> {
         let now = self.net.now();
         let scenario = self.scenario;
         let Some(client) = self.client(rank, errand) else { return };
-        match scenario.workloads[client.workload].does {
+        match &scenario.workloads[client.workload].does {
             Activity::Download(_) => client.enter(Phase::Building),
             Activity::Hold(hold) => {
                 client.enter(Phase::Holding);
@@ -598,7 +598,7 @@ impl World<'_> {
         let Role::Client(errands) = &mut node.role else { return };
         let (index, home) = (errands[errand as usize].workload, errands[errand as usize].home);
         let workload = &scenario.workloads[index];
-        let Activity::Download(size) = workload.does else { return };
+        let Activity::Download(size) = &workload.does else { return };
         let circuit = errands[home as usize].circuit.as_mut().map(|circuit| {
             circuit.streams += 1;
             (circuit.index, circuit.number, circuit.streams)
