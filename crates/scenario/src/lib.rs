@@ -55,4 +55,4 @@ mod tree;
 pub use document::{Document, Point};
 pub use error::ScenarioError;
 pub use model::Scenario;
-pub use reference::{algorithms, presets, sections, workload_kinds};
+pub use reference::{algorithms, presets, sections, workload_kinds, workload_presets};

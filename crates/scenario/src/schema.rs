@@ -615,6 +615,12 @@ pub(crate) const WORKLOADS: Section = Section {
     title: "[workloads.NAME]",
     groups: &[&[
         key(
+            presets::KEY,
+            Form::Or("none", &Form::Choice(presets::WORKLOAD_NAMES)),
+            Default("'none'"),
+            "what a paper's clients do: it sets keys below what stands beside it",
+        ),
+        key(
             "size",
             Form::Or("none", &Form::Amounts),
             Default("'none'"),

@@ -68,7 +68,7 @@ fn the_good_one_is_good() {
 mistakes! {
     an_unknown_key_is_refused_with_the_known_ones:
         "pause =" => "paus =",
-        "x.toml:20: workloads.web.paus: this key is unknown; [workloads.NAME] takes size, hold, circuits, pause, start, fresh_circuit, timeout, request";
+        "x.toml:20: workloads.web.paus: this key is unknown; [workloads.NAME] takes preset, size, hold, circuits, pause, start, fresh_circuit, timeout, request";
     an_unknown_section_is_refused_with_the_known_ones:
         "[network]" => "[netwrk]",
         "x.toml:8: netwrk: this section is unknown; there are scenario, run, trace, tcp, network, relay, relays, client, clients, server, servers, workloads, changes, variants";
@@ -295,6 +295,9 @@ mistakes! {
     pauses_that_fall_are_refused:
         "uniform(1 s, 3 s)" => "quantiles(2 s, 1 s)",
         "x.toml:20: workloads.web.pause: quantiles must grow; \"2 s\" is above \"1 s\"";
+    a_version_of_tor_is_no_workload:
+        "size = \"300 KiB\"" => "preset = \"tor-0.2.3\"",
+        "x.toml:19: workloads.web.preset: \"tor-0.2.3\" is unknown; it must be one of web, bulk, perf50k, perf1m, perf5m, mix-2008; or \"none\"";
     uniform_bounds_in_the_wrong_order_are_refused:
         "uniform(1 s, 3 s)" => "uniform(3 s, 1 s)",
         "x.toml:20: workloads.web.pause: \"uniform(3 s, 1 s)\" starts above its end; it must be \"uniform(LOW, HIGH)\"";

@@ -365,6 +365,49 @@ fn sizes_may_be_empirical_or_mixed() {
 }
 
 #[test]
+fn named_workloads_are_kists_clients() {
+    let named = |preset: &str| {
+        let scenario = small(&format!("[workloads.x]\npreset = '{preset}'\nstart = '3 s'\n"), &[]);
+        scenario.workloads[1].clone()
+    };
+    let minute = Span::Fixed(Duration::from_secs(60));
+    for (preset, bytes, pause, fresh) in [
+        ("web", Bytes::kib(320), Span::Uniform(Duration::from_millis(1), Duration::from_secs(60)), false),
+        ("bulk", Bytes::mib(5), Span::Fixed(Duration::ZERO), false),
+        ("perf50k", Bytes::kib(50), minute.clone(), true),
+        ("perf1m", Bytes::mib(1), minute.clone(), true),
+        ("perf5m", Bytes::mib(5), minute, true),
+    ] {
+        let workload = named(preset);
+        assert_eq!((size(&workload), &workload.pause), (Amount::Fixed(bytes), &pause), "{preset}");
+        assert_eq!((workload.fresh_circuit, workload.start), (fresh, Span::Fixed(Duration::from_secs(3))));
+    }
+    // What stands beside the preset goes over it.
+    let more = "[workloads.x]\npreset = 'perf50k'\nsize = '60 KiB'\n";
+    let workload = small(more, &["workloads.x.pause=1 s"]).workloads[1].clone();
+    assert_eq!((size(&workload), workload.fresh_circuit), (Amount::Fixed(Bytes::kib(60)), true));
+    assert_eq!(workload.pause, Span::Fixed(Duration::from_secs(1)));
+}
+
+#[test]
+fn the_mix_of_2008_has_its_shares_of_connections_and_bytes() {
+    let scenario = small("[workloads.x]\npreset = 'mix-2008'\n", &[]);
+    let Amount::Mix(mix) = size(&scenario.workloads[1]) else { panic!("it is no mix") };
+    let mean: f64 = mix.shares().map(|(share, size)| share * size.get() as f64).sum();
+    let shares: Vec<_> =
+        mix.shares().map(|(share, size)| [share, share * size.get() as f64 / mean]).collect();
+    // The three that are named, without the rest.
+    let printed = [[92.45, 57.97], [4.06, 1.55], [3.33, 40.20]];
+    let sums = [0, 1].map(|what| printed.iter().map(|row| row[what]).sum::<f64>());
+    for (share, row) in shares.iter().zip(printed) {
+        for what in [0, 1] {
+            let expected = row[what] / sums[what];
+            assert!((share[what] / expected - 1.0).abs() < 0.005, "{share:?} {row:?}");
+        }
+    }
+}
+
+#[test]
 fn a_workload_may_hold_circuits_instead() {
     let more = "[workloads.x]\nhold = '10 s'\npause = '20 s'\ncircuits = 3\n[clients.x]\nworkload = 'x'\npath = ['a']\n";
     let scenario = small(more, &[]);
