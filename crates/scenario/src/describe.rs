@@ -4,6 +4,7 @@ use crate::document::{Document, Version};
 use crate::drawn::DrawnRates;
 use crate::error::listed;
 use crate::estimate::{base_rtt, capacity, estimate};
+use crate::markov::Markov;
 use crate::model::{Client, Host, Path, Relay, Scenario};
 use crate::print;
 use crate::tree::{Node, Value};
@@ -11,6 +12,7 @@ use penstock_core::config::RelayConfig;
 use penstock_core::throttle::{StaticRateConfig, ThrottleConfig};
 use penstock_units::{Bytes, DataRate, Duration, parse::show_duration};
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 impl Document {
     /// The scenario explained: nodes, paths, variants and what each overrides, and how much work it is.
@@ -209,12 +211,25 @@ fn workloads(out: &mut Lines, scenario: &Scenario) {
             let [least, most] = spans.ends().map(show);
             format!("{} in the median, {least} to {most}", show(spans.at(0.5)))
         }
+        Span::Exponential(mean) => format!("{} in the mean (exponential)", show_duration(*mean)),
+        Span::Normal(mean, _) => format!("{} in the mean (normal)", show_duration(*mean)),
+        Span::Pareto(least, _) => format!("{} at least (Pareto)", show_duration(*least)),
     };
     out.title("workloads");
     for workload in &scenario.workloads {
         let circuit = if workload.fresh_circuit { ", a fresh circuit each" } else { "" };
         let does = match &workload.does {
             Activity::Download(size) => format!("downloads {}", amount(size)),
+            Activity::Tgen(tgen) => {
+                let model = |name: &str, model: &Option<Arc<Markov>>| {
+                    model
+                        .as_ref()
+                        .map(|model| format!("{name} of {} states, ", model.len()))
+                        .unwrap_or_default()
+                };
+                let [flows, streams] = [model("flows", &tgen.flows), model("streams", &tgen.streams)];
+                format!("follows Markov models: {flows}{streams}packets of {} states", tgen.packets.len())
+            }
             Activity::Hold(hold) => format!("holds a circuit for {}", span(hold)),
         };
         let does = match workload.circuits {

@@ -5,6 +5,7 @@
 //! names, which is also their rank in the order of events.
 
 use crate::drawn::{DrawnRates, Dumbbell, Place, Quantiles};
+use crate::markov::Markov;
 use penstock_core::circuit_policy::CircuitPolicyConfig;
 use penstock_core::config::{Bandwidth, RelayConfig};
 use penstock_core::throttle::{ClientBuckets, ThrottleConfig};
@@ -399,8 +400,43 @@ pub struct Workload {
 pub enum Activity {
     /// It downloads so much [B]; above zero.
     Download(Amount),
+    /// Streams and packets as Markov models say.
+    Tgen(Tgen),
     /// It opens a circuit, sends nothing, and closes the circuit and its connection so long after it began.
     Hold(Span),
+}
+
+/// Traffic of Markov models: flows, each with a circuit of its own; in each of them streams, in each of these packets.
+///
+/// Source: tgen's actions `traffic`, `flow` and `stream`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tgen {
+    /// When flows begin; without it one after the other, with the workload's pause between.
+    pub flows: Option<Arc<Markov>>,
+    /// When streams of a flow begin; without it a flow is one stream.
+    pub streams: Option<Arc<Markov>>,
+    /// When packets of a stream leave, on either side.
+    pub packets: Arc<Markov>,
+    /// What a packet carries [B]; above zero.
+    pub packet: Bytes,
+}
+
+impl Tgen {
+    /// From one stream to the next [s], and what a stream carries both ways [B]: of a few walks, none of them long.
+    pub(crate) fn typical(&self, pause: f64) -> (f64, f64) {
+        let (packets, lasts) = self.packets.typical();
+        let stream = packets * self.packet.get() as f64;
+        let (streams, flow) = self.streams.as_ref().map_or((1.0, 0.0), |streams| streams.typical());
+        let flow = match &self.flows {
+            Some(flows) => {
+                let (count, time) = flows.typical();
+                time / count.max(1.0)
+            }
+            None => flow + lasts + pause,
+        };
+        // Never less than a microsecond, whatever a model says.
+        ((flow / streams.max(1.0)).max(1e-6), stream)
+    }
 }
 
 /// How much, each time.
@@ -474,6 +510,11 @@ impl Mix {
     }
 }
 
+/// So many nanoseconds, from zero to the longest.
+fn capped(nanos: f64) -> Duration {
+    Duration::from_nanos(nanos as u64).min(LONGEST)
+}
+
 /// How long, each time.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Span {
@@ -485,7 +526,16 @@ pub enum Span {
     LogNormal(Duration, f64, Duration),
     /// As these quantiles say [ns].
     Quantiles(Quantiles),
+    /// Exponential, with this mean.
+    Exponential(Duration),
+    /// Normal, with this mean and deviation; what is negative is zero.
+    Normal(Duration, Duration),
+    /// Pareto: the least, and the exponent with which the share above falls, above zero.
+    Pareto(Duration, f64),
 }
+
+/// No span is longer, so that the sums of many stay far from the largest integer.
+pub const LONGEST: Duration = Duration::from_secs(100_000 * 3600);
 
 impl Span {
     /// One span.
@@ -500,6 +550,14 @@ impl Span {
                 Duration::from_nanos((nanos(*median) as f64 * factor) as u64).min(*most)
             }
             Span::Quantiles(spans) => Duration::from_nanos(spans.at(rng.unit())),
+            // `1 - unit` lies in (0, 1]; what is negative or too much saturates.
+            Span::Exponential(mean) => capped(-math::ln(1.0 - rng.unit()) * nanos(*mean) as f64),
+            Span::Normal(mean, deviation) => {
+                capped(nanos(*mean) as f64 + nanos(*deviation) as f64 * rng.normal())
+            }
+            Span::Pareto(least, shape) => {
+                capped(nanos(*least) as f64 * math::pow(1.0 - rng.unit(), -1.0 / shape))
+            }
         }
     }
 
@@ -513,6 +571,12 @@ impl Span {
                 Duration::from_secs_f64(median.as_secs_f64() * math::exp(sigma * sigma / 2.0)).min(*most)
             }
             Span::Quantiles(spans) => Duration::from_nanos(spans.mean()),
+            Span::Exponential(mean) | Span::Normal(mean, _) => *mean,
+            Span::Pareto(least, shape) if *shape > 1.0 => {
+                capped(penstock_units::time::nanos(*least) as f64 * shape / (shape - 1.0))
+            }
+            // It has none.
+            Span::Pareto(..) => LONGEST,
         }
     }
 }

@@ -95,6 +95,10 @@ pub fn workload_kinds() -> Vec<WorkloadKind> {
             key: "size",
             meaning: "downloads in a closed loop: request, first byte, last byte, pause, again",
         },
+        WorkloadKind {
+            key: "tgen",
+            meaning: "streams begin and packets leave as tgen's Markov models say, whatever becomes of them",
+        },
         WorkloadKind { key: "hold", meaning: "circuits that carry nothing: open, close, pause, again" },
     ]
 }

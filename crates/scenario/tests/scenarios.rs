@@ -9,8 +9,9 @@ use penstock_core::hop_control::{
 use penstock_core::scheduler::{
     GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
 };
+use penstock_scenario::markov::Walk;
 use penstock_scenario::model::{
-    Activity, Amount, Buffer, Path, Phase, Scenario, Span, Switch, TorNode, Workload,
+    self, Activity, Amount, Buffer, Path, Phase, Scenario, Span, Switch, TorNode, Workload,
 };
 use penstock_scenario::{Document, Point};
 use penstock_units::{Bytes, DataRate, Duration, Seed};
@@ -74,7 +75,7 @@ fn small(more: &str, sets: &[&str]) -> Scenario {
 fn size(workload: &Workload) -> Amount {
     match &workload.does {
         Activity::Download(size) => size.clone(),
-        Activity::Hold(_) => panic!("{workload:?} does not download"),
+        _ => panic!("{workload:?} does not download"),
     }
 }
 
@@ -362,6 +363,66 @@ fn sizes_may_be_empirical_or_mixed() {
     assert_eq!(y.mean().get(), (35.0 * 1024.0 + 0.7 * 1_048_576.0) as u64);
     let text = Document::parse(&format!("{SMALL}{more}"), "x.toml", &[]).unwrap().describe();
     assert!(text.contains("downloads 50 KiB (70.0 %) or 1 MiB (20.0 %) or 5 MiB (10.0 %)"), "{text}");
+}
+
+const MARKOV: &str = r#"
+    [workloads.x]
+    pause = "5 s"
+    [workloads.x.tgen.streams]
+    transitions = ["start -> s: 1", "s -> s: 1"]
+    emissions = ["s -> +: 0.8 after exponential(2 s)", "s -> F: 0.2"]
+    [workloads.x.tgen.packets]
+    transitions = ["start -> p: 1", "p -> p: 1"]
+    emissions = ["p -> -: 0.9 after lognormal(1 ms, 1, 1 h)", "p -> +: 0.09 after pareto(1 ms, 1.5)", "p -> F: 0.01"]
+    [clients.x]
+    workload = "x"
+    path = ["a"]
+"#;
+
+#[test]
+fn traffic_may_follow_markov_models() {
+    let scenario = small(MARKOV, &["workloads.x.tgen.packet=1000 B"]);
+    let Activity::Tgen(tgen) = &scenario.workloads[1].does else { panic!("it follows none") };
+    assert_eq!((tgen.flows.is_none(), tgen.packet, tgen.packets.len()), (true, Bytes::new(1000), 2));
+    let text = Document::parse(&format!("{SMALL}{MARKOV}"), "x.toml", &[]).unwrap().describe();
+    assert!(
+        text.contains("follows Markov models: streams of 2 states, packets of 2 states, pauses 5 s"),
+        "{text}"
+    );
+    // Packets of a stream until it ends: 99 in the mean.
+    let walks = (0..2000).map(|seed| Walk::new(tgen.packets.clone(), Seed(seed).stream("x")));
+    let packets: usize = walks.map(|mut walk| std::iter::from_fn(|| walk.step()).count()).sum();
+    assert!((packets as f64 / 2000.0 / 99.0 - 1.0).abs() < 0.07, "{packets}");
+}
+
+#[test]
+fn the_tails_of_delays_are_those_of_their_distributions() {
+    let draws = |pause: &str| {
+        let scenario = small(&format!("[workloads.x]\nsize = '1 KiB'\npause = '{pause}'\n"), &[]);
+        let pause = scenario.workloads[1].pause.clone();
+        let mut rng = Seed(3).stream("x/pause");
+        let mut draws: Vec<f64> = (0..40_000).map(|_| pause.draw(&mut rng).as_secs_f64()).collect();
+        draws.sort_by(f64::total_cmp);
+        (draws, pause.mean().as_secs_f64())
+    };
+    let at = |draws: &[f64], q: f64| draws[(q * 40_000.0) as usize];
+    let near =
+        |value: f64, expected: f64| assert!((value / expected - 1.0).abs() < 0.04, "{value} {expected}");
+    let (exponential, mean) = draws("exponential(2 s)");
+    near(at(&exponential, 0.5), 2.0 * 2f64.ln());
+    near(at(&exponential, 0.95), 2.0 * 20f64.ln());
+    near(mean, 2.0);
+    let (normal, mean) = draws("normal(10 s, 3 s)");
+    near(at(&normal, 0.158_655), 7.0);
+    near(at(&normal, 0.841_345), 13.0);
+    near(mean, 10.0);
+    assert_eq!(draws("normal(1 ms, 3 s)").0[0], 0.0, "no time is negative");
+    let (pareto, mean) = draws("pareto(2 s, 1.5)");
+    near(at(&pareto, 0.0), 2.0);
+    near(at(&pareto, 0.9), 2.0 * 10f64.powf(1.0 / 1.5));
+    near(mean, 6.0);
+    let (heavy, _) = draws("pareto(2 s, 0.01)");
+    assert_eq!(heavy.last(), Some(&model::LONGEST.as_secs_f64()));
 }
 
 #[test]
