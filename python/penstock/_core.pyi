@@ -20,6 +20,7 @@ __all__ = [
     "run",
     "version",
     "workload_kinds",
+    "workload_presets",
 ]
 
 class PenstockError(Exception):
@@ -113,7 +114,10 @@ def algorithms() -> list[Algorithm]:
     """What is known of every algorithm."""
 
 def workload_kinds() -> list[tuple[str, str]]:
-    """Name and one line of description of everything that a client can do."""
+    """The key that chooses it and one line of description, of everything that a client can do."""
+
+def workload_presets() -> list[tuple[str, str]]:
+    """Name and one line of description of every named workload."""
 
 def presets() -> list[tuple[str, str]]:
     """Name and one line of description of every named bundle of settings."""

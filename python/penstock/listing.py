@@ -82,8 +82,9 @@ def presets() -> list[str]:
 
 
 def workloads() -> list[str]:
-    """What clients can do."""
-    return _columns(_core.workload_kinds())
+    """What clients can do, and workloads that have a name for a workload's `preset`."""
+    named = [(f"preset = {name}", meaning) for name, meaning in _core.workload_presets()]
+    return _columns([*_core.workload_kinds(), *named])
 
 
 def networks() -> list[str]:

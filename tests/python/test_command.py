@@ -21,6 +21,9 @@ def test_list_has_a_line_for_each_thing(penstock: Command) -> None:
     assert "edge_control = windows" in penstock("list", "algorithms").out
     presets = penstock("list", "presets").out.splitlines()
     assert [line.split()[0] for line in presets] == ["tor-0.2.2", "tor-0.2.3", "tor-0.4.9-noconflux"]
+    workloads = penstock("list", "workloads").out.splitlines()
+    torperf = [line.split()[2] for line in workloads if line.startswith("preset = perf")]
+    assert torperf == ["perf50k", "perf1m", "perf5m"]
     everything = penstock("list")
     assert everything.status == 0
     for what in ("scenarios", "papers", "algorithms", "presets", "workloads", "networks"):

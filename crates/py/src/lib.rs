@@ -25,7 +25,7 @@ mod core {
     #[pymodule_export]
     use crate::paths::Paths;
     #[pymodule_export]
-    use crate::{algorithms, merge, presets, run, version, workload_kinds};
+    use crate::{algorithms, merge, presets, run, version, workload_kinds, workload_presets};
 }
 
 use control::Control;
@@ -102,10 +102,16 @@ fn parameters(before: &str, of: &[Parameter]) -> Vec<(String, String, &'static s
     of.iter().flat_map(with_inner).collect()
 }
 
-/// Name and description of every kind of workload.
+/// Key and description of every kind of workload.
 #[pyfunction]
 fn workload_kinds() -> Vec<(&'static str, &'static str)> {
-    penstock_scenario::workload_kinds().into_iter().map(|each| (each.name, each.meaning)).collect()
+    penstock_scenario::workload_kinds().into_iter().map(|each| (each.key, each.meaning)).collect()
+}
+
+/// Name and description of every preset of a workload.
+#[pyfunction]
+fn workload_presets() -> Vec<(&'static str, &'static str)> {
+    penstock_scenario::workload_presets().into_iter().map(|each| (each.name, each.meaning)).collect()
 }
 
 /// Name and description of every preset.

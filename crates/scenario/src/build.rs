@@ -4,10 +4,11 @@
 use crate::drawn::{DrawnRates, Dumbbell, Latency, Place, Quantiles};
 use crate::era::Generated;
 use crate::error::{Mistake, listed_briefly};
-use crate::form::{bounds, log_normal, quantiles, read};
+use crate::form::{bounds, log_normal, mix, quantiles, read, two};
+use crate::markov::{self, Markov};
 use crate::model::{
-    Activity, Amount, Buffer, Client, Congestion, Costs, Head, Host, Network, Path, Relay, Run, Scenario,
-    Server, Span, Stop, Tcp, TcpProfile, Trace, Variant, Wire, Workload,
+    Activity, Amount, Buffer, Client, Congestion, Costs, Head, Host, Mix, Network, Path, Relay, Run,
+    Scenario, Server, Span, Stop, Tcp, TcpProfile, Tgen, Trace, Variant, Wire, Workload,
 };
 use crate::tor::{self, Consensus};
 use crate::tree::{Node, Table, Value};
@@ -367,21 +368,91 @@ fn workloads(root: &Table) -> Result<Vec<Workload>, Mistake> {
 }
 
 fn activity(view: View<'_>, node: &Node) -> Result<Activity, Mistake> {
-    match (view.text("size"), view.text("hold")) {
-        ("none", "none") => {
-            let message = "this workload does nothing; set size, what a download delivers, or hold";
+    let given: Vec<&str> = ["size", "hold", "tgen"]
+        .into_iter()
+        .filter(|key| view.table[*key].as_text() != Some("none"))
+        .collect();
+    match given[..] {
+        [] => {
+            let message = "this workload does nothing; set size, what a download delivers, or hold, or tgen";
             Err(Mistake::new(node.at, view.path, message))
         }
-        ("none", hold) => Ok(Activity::Hold(spans(hold))),
-        (size, "none") => Ok(Activity::Download(match bounds(size) {
-            None => Amount::Fixed(read(size)),
-            Some((low, high)) => Amount::Uniform(read(low), read(high)),
-        })),
-        _ => Err(view.wrong("hold", "this workload has a size, too; it must download or hold, not both")),
+        ["size"] => Ok(Activity::Download(amount(view.text("size")))),
+        ["hold"] => Ok(Activity::Hold(spans(view.text("hold")))),
+        ["tgen"] => {
+            let path = format!("{}.tgen", view.path);
+            tgen(View { table: table(&view.table["tgen"]), path: &path }).map(Activity::Tgen)
+        }
+        [one, other, ..] => {
+            let message = format!("this workload has a {one}, too; it must be one of size, hold and tgen");
+            Err(view.wrong(other, message))
+        }
+        [_] => unreachable!("these are all keys that were asked for"),
+    }
+}
+
+fn tgen(view: View<'_>) -> Result<Tgen, Mistake> {
+    // What begins streams must let time pass; packets wait for room.
+    let model = |key: &str, must_pause: bool| {
+        let Some(table) = view.table[key].table() else { return Ok(None) };
+        let path = format!("{}.{key}", view.path);
+        let model = markov(View { table, path: &path })?;
+        match model.endless().filter(|_| must_pause) {
+            None => Ok(Some(Arc::new(model))),
+            Some(state) => {
+                let message = format!("from the state {state:?} on no time passes, and it never ends");
+                Err(view.wrong(key, message))
+            }
+        }
+    };
+    Ok(Tgen {
+        flows: model("flows", true)?,
+        streams: model("streams", true)?,
+        packets: model("packets", false)?.expect("the schema requires it"),
+        packet: view.size("packet"),
+    })
+}
+
+fn markov(view: View<'_>) -> Result<Markov, Mistake> {
+    let transitions = view.texts("transitions").into_iter().map(markov::transition);
+    let transitions: Vec<_> = transitions.collect::<Result<_, _>>().expect("the schema read them");
+    let emissions = view.texts("emissions").into_iter().map(|line| {
+        let says = markov::emission(line).expect("the schema read it");
+        (says, says.delay.map_or(Span::Fixed(Duration::ZERO), spans))
+    });
+    let model = Markov::new(view.text("start"), &transitions, &emissions.collect::<Vec<_>>());
+    model.map_err(|message| view.wrong("transitions", message))
+}
+
+fn amount(text: &str) -> Amount {
+    if let Some(sizes) = quantiles(text) {
+        let sizes = Quantiles::new(sizes.into_iter().map(|size| read::<Bytes>(size).get()).collect());
+        return Amount::Quantiles(sizes.expect("the schema lets only growing quantiles through here"));
+    }
+    if let Some(parts) = mix(text) {
+        let parts = parts.into_iter().map(|(weight, size)| (read(weight), read(size))).collect();
+        return Amount::Mix(Mix::new(parts).expect("the schema lets only weights above zero through here"));
+    }
+    match bounds(text) {
+        None => Amount::Fixed(read(text)),
+        Some((low, high)) => Amount::Uniform(read(low), read(high)),
     }
 }
 
 fn spans(text: &str) -> Span {
+    if let Some(spans) = quantiles(text) {
+        let spans = Quantiles::new(spans.into_iter().map(|span| nanos(duration(span))).collect());
+        return Span::Quantiles(spans.expect("the schema lets only growing quantiles through here"));
+    }
+    if let Some([mean, _]) = two("exponential", text) {
+        return Span::Exponential(duration(mean));
+    }
+    if let Some([mean, deviation]) = two("normal", text) {
+        return Span::Normal(duration(mean), duration(deviation));
+    }
+    if let Some([least, shape]) = two("pareto", text) {
+        return Span::Pareto(duration(least), read(shape));
+    }
     if let Some([median, sigma, most]) = log_normal(text) {
         return Span::LogNormal(duration(median), read(sigma), duration(most));
     }
@@ -576,7 +647,9 @@ impl Lookup<'_> {
         let (workloads, isolate) = (self.client_workloads(view)?, view.flag("isolate_workloads"));
         let path = self.path(view).map_err(|message| view.wrong("path", message))?;
         let does = || workloads.iter().map(|workload| &self.workloads[*workload]);
-        let about_circuits = |does: &&Workload| does.circuits > 1 || matches!(does.does, Activity::Hold(_));
+        let about_circuits = |does: &&Workload| {
+            does.circuits > 1 || matches!(does.does, Activity::Hold(_) | Activity::Tgen(_))
+        };
         if path == Path::Direct && workloads.len() > 1 {
             let message =
                 "a client without Tor downloads one file at a time; it must have a path, or one workload";

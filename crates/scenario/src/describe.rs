@@ -4,13 +4,15 @@ use crate::document::{Document, Version};
 use crate::drawn::{DrawnRates, Latency};
 use crate::error::listed;
 use crate::estimate::{base_rtt, capacity, estimate};
+use crate::markov::Markov;
 use crate::model::{Client, Host, Path, Relay, Scenario};
 use crate::print;
 use crate::tree::{Node, Value};
 use penstock_core::config::RelayConfig;
 use penstock_core::throttle::{StaticRateConfig, ThrottleConfig};
-use penstock_units::{DataRate, parse::show_duration};
+use penstock_units::{Bytes, DataRate, Duration, parse::show_duration};
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 impl Document {
     /// The scenario explained: nodes, paths, variants and what each overrides, and how much work it is.
@@ -190,22 +192,48 @@ fn narrowest(scenario: &Scenario, path: &[usize]) -> String {
 
 fn workloads(out: &mut Lines, scenario: &Scenario) {
     use crate::model::{Activity, Amount, Span};
-    let amount = |amount| match amount {
+    let amount = |amount: &Amount| match amount {
         Amount::Fixed(size) => size.to_string(),
         Amount::Uniform(low, high) => format!("{low} to {high}"),
-    };
-    let span = |span| match span {
-        Span::Fixed(span) => show_duration(span),
-        Span::Uniform(low, high) => format!("{} to {}", show_duration(low), show_duration(high)),
-        Span::LogNormal(median, _, most) => {
-            format!("{} in the median and at most {}", show_duration(median), show_duration(most))
+        Amount::Quantiles(sizes) => {
+            let [least, most] = sizes.ends().map(Bytes::new);
+            format!("{} in the median, {least} to {most}", Bytes::new(sizes.at(0.5)))
         }
+        Amount::Mix(mix) => {
+            let part = |(share, size): (f64, Bytes)| format!("{size} ({:.1} %)", 100.0 * share);
+            mix.shares().map(part).collect::<Vec<_>>().join(" or ")
+        }
+    };
+    let span = |span: &Span| match span {
+        Span::Fixed(span) => show_duration(*span),
+        Span::Uniform(low, high) => format!("{} to {}", show_duration(*low), show_duration(*high)),
+        Span::LogNormal(median, _, most) => {
+            format!("{} in the median and at most {}", show_duration(*median), show_duration(*most))
+        }
+        Span::Quantiles(spans) => {
+            let show = |nanos| show_duration(Duration::from_nanos(nanos));
+            let [least, most] = spans.ends().map(show);
+            format!("{} in the median, {least} to {most}", show(spans.at(0.5)))
+        }
+        Span::Exponential(mean) => format!("{} in the mean (exponential)", show_duration(*mean)),
+        Span::Normal(mean, _) => format!("{} in the mean (normal)", show_duration(*mean)),
+        Span::Pareto(least, _) => format!("{} at least (Pareto)", show_duration(*least)),
     };
     out.title("workloads");
     for workload in &scenario.workloads {
         let circuit = if workload.fresh_circuit { ", a fresh circuit each" } else { "" };
-        let does = match workload.does {
+        let does = match &workload.does {
             Activity::Download(size) => format!("downloads {}", amount(size)),
+            Activity::Tgen(tgen) => {
+                let model = |name: &str, model: &Option<Arc<Markov>>| {
+                    model
+                        .as_ref()
+                        .map(|model| format!("{name} of {} states, ", model.len()))
+                        .unwrap_or_default()
+                };
+                let [flows, streams] = [model("flows", &tgen.flows), model("streams", &tgen.streams)];
+                format!("follows Markov models: {flows}{streams}packets of {} states", tgen.packets.len())
+            }
             Activity::Hold(hold) => format!("holds a circuit for {}", span(hold)),
         };
         let does = match workload.circuits {
@@ -215,8 +243,8 @@ fn workloads(out: &mut Lines, scenario: &Scenario) {
         out.line(format_args!(
             "  {:<8} {does}, pauses {}, starts after {}{circuit}",
             workload.name,
-            span(workload.pause),
-            span(workload.start),
+            span(&workload.pause),
+            span(&workload.start),
         ));
     }
 }

@@ -30,6 +30,19 @@ impl Quantiles {
         let [low, high] = [self.0[step], self.0[(step + 1).min(self.0.len() - 1)]];
         low + ((high - low) as f64 * (place * steps - step as f64)) as u64
     }
+
+    /// The mean of what is drawn from them.
+    pub fn mean(&self) -> u64 {
+        let steps = (self.0.len() - 1) as u128;
+        let twice: u128 = self.0.windows(2).map(|pair| u128::from(pair[0]) + u128::from(pair[1])).sum();
+        // No mean is above the greatest value.
+        (twice / (2 * steps)) as u64
+    }
+
+    /// The least and the greatest.
+    pub fn ends(&self) -> [u64; 2] {
+        [self.0[0], self.0[self.0.len() - 1]]
+    }
 }
 
 /// Which of a node's rates are drawn.
@@ -230,6 +243,7 @@ mod tests {
         let at = [0.0, 0.125, 0.25, 0.5, 0.625, 0.999_999_9].map(|place| quantiles.at(place));
         assert_eq!(at, [10, 15, 20, 40, 60, 159]);
         assert_eq!(Quantiles::new(vec![7, 7]).unwrap().at(0.3), 7);
+        assert_eq!((quantiles.mean(), quantiles.ends()), (56, [10, 160]));
         assert_eq!(Quantiles::new(vec![1]), None);
         assert_eq!(Quantiles::new(vec![2, 1]), None);
     }

@@ -51,16 +51,27 @@ pub(crate) fn estimate(scenario: &Scenario) -> Estimate {
         let rtt = base_rtt(scenario, client).as_secs_f64();
         for index in &client.workloads {
             let workload = &scenario.workloads[*index];
-            let Activity::Download(size) = workload.does else { continue };
             // As if each circuit were a client of its own.
-            let (size, circuits) = (size.mean().get() as f64, f64::from(workload.circuits));
+            let circuits = f64::from(workload.circuits);
             let of_relays = match &client.path {
                 Path::Fixed(path) => path.iter().map(|relay| share(*relay)).fold(f64::INFINITY, f64::min),
                 Path::Weighted { .. } | Path::Tor { .. } => of_weighted,
                 Path::Direct => f64::INFINITY,
             };
             let rate = rate(scenario, client, of_relays, rtt);
-            let cycle = 2.0 * rtt + size / rate + workload.pause.mean().as_secs_f64();
+            let pause = workload.pause.mean().as_secs_f64();
+            let (cycle, size) = match &workload.does {
+                Activity::Download(size) => {
+                    let size = size.mean().get() as f64;
+                    (2.0 * rtt + size / rate + pause, size)
+                }
+                Activity::Tgen(tgen) => {
+                    let (cycle, size) = tgen.typical(pause);
+                    // What the path does not carry waits.
+                    (cycle, size.min(rate * cycle))
+                }
+                Activity::Hold(_) => continue,
+            };
             rates[*index] += circuits / cycle;
             cell_hop_rate += circuits * size / PAYLOAD / cycle * (client.path.hops() + 1) as f64;
         }

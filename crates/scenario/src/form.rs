@@ -1,8 +1,10 @@
 //! What a value may look like: checks it, and writes it in the one canonical way.
 
 use crate::error::{Mistake, listed};
+use crate::markov;
+use crate::model::LONGEST;
 use crate::schema::{Algorithm, Section};
-use crate::tree::{Node, Table, Value, join};
+use crate::tree::{Node, Origin, Table, Value, join};
 use penstock_units::{Bytes, DataRate, Duration, parse, time::nanos};
 use std::fmt::Display;
 
@@ -31,10 +33,16 @@ pub(crate) enum Form {
     Size { least: u64, most: u64 },
     /// A duration such as `80 ms`, which may be zero or not.
     Span { zero: bool },
-    /// A size, or `uniform(SIZE, SIZE)`.
+    /// A size, `uniform(SIZE, SIZE)`, `quantiles(LEAST, ..., GREATEST)` of sizes, or `mix(WEIGHT: SIZE, ...)`.
     Amounts,
-    /// A duration, `uniform(DURATION, DURATION)`, or `lognormal(MEDIAN, SIGMA, MOST)`.
+    /// A duration, `uniform(DURATION, DURATION)`, `lognormal(MEDIAN, SIGMA, MOST)`,
+    /// `quantiles(LEAST, ..., GREATEST)` of durations, `exponential(MEAN)`, `normal(MEAN, DEVIATION)`,
+    /// `pareto(LEAST, SHAPE)`, or a name of such a value.
     Spans,
+    /// Transitions of a Markov model, `FROM -> TO: WEIGHT` each.
+    Transitions,
+    /// Emissions of one, `STATE -> OBSERVATION: WEIGHT after DELAY` each.
+    Emissions,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// This word, or the other form.
@@ -53,8 +61,13 @@ pub(crate) enum Form {
 const MOST_RATE: DataRate = DataRate::mib(1 << 20);
 /// Most that a size may be [B].
 pub(crate) const MOST_SIZE: u64 = 1 << 50;
-/// Most that a duration may be.
-const MOST_SPAN: Duration = Duration::from_secs(100_000 * 3600);
+
+/// Think times that have a name, and what they stand for.
+///
+/// Source: "unc" takes the place of the think times of the throttling paper's web clients, which come from a data set
+/// of the University of North Carolina.
+/// Deviation: that data set is not to be had. Log-normal, its median and its end are a guess; docs/workloads.md.
+const NAMED_SPANS: &[(&str, &str)] = &[("unc", "lognormal(10 s, 1.0, 120 s)")];
 
 impl Form {
     /// The keys of the table that it is or may be, if it is one of known keys.
@@ -85,9 +98,15 @@ impl Form {
             }
             Form::Size { .. } => "a size with its unit, like \"32 KiB\"".to_owned(),
             Form::Span { .. } => "a duration with its unit, like \"80 ms\"".to_owned(),
-            Form::Amounts => "a size like \"300 KiB\" or \"uniform(100 KiB, 500 KiB)\"".to_owned(),
+            Form::Amounts => {
+                "a size like \"300 KiB\", \"uniform(100 KiB, 500 KiB)\", \"quantiles(LEAST, ..., GREATEST)\" or \"mix(0.9: 50 KiB, 0.1: 5 MiB)\"".to_owned()
+            }
             Form::Spans => {
-                "a duration like \"2 s\", \"uniform(1 s, 3 s)\" or \"lognormal(10 s, 1.0, 120 s)\"".to_owned()
+                "a duration like \"2 s\", \"uniform(1 s, 3 s)\", \"lognormal(10 s, 1.0, 120 s)\", \"quantiles(LEAST, ..., GREATEST)\", \"exponential(MEAN)\", \"normal(MEAN, DEVIATION)\", \"pareto(LEAST, SHAPE)\" or \"unc\"".to_owned()
+            }
+            Form::Transitions => "a list of transitions, like [\"start -> a: 1\", \"a -> a: 0.9\"]".to_owned(),
+            Form::Emissions => {
+                "a list of emissions, like [\"a -> +: 0.5 after exponential(3 ms)\", \"a -> F: 0.1\"]; observations are +, - and F, the end".to_owned()
             }
             Form::Choice(words) => format!("one of {}", listed(words.iter().copied())),
             Form::Or(word, form) => format!("\"{word}\" or {}", form.describe()),
@@ -164,9 +183,24 @@ impl Form {
                 None => return form.check(node, path, root),
                 Some(values) => Value::Text(form.canonical_quantiles(node, &values, path, root)?),
             },
+            Form::Amounts | Form::Spans if quantiles(text()?).is_some() => {
+                let values = quantiles(text()?).expect("it was asked whether it is such");
+                Value::Text(self.one().canonical_quantiles(node, &values, path, root)?)
+            }
+            Form::Amounts if mix(text()?).is_some() => Value::Text(canonical_mix(text()?).map_err(wrong)?),
             Form::Amounts => {
                 let show = |size: Bytes| size.to_string();
                 Value::Text(uniform(text()?, |text| size(text, 1, MOST_SIZE), show).map_err(wrong)?)
+            }
+            Form::Spans if named_span(text()?).is_some() => {
+                Value::Text(named_span(text()?).expect("it was asked whether it is one").to_owned())
+            }
+            Form::Spans
+                if two("exponential", text()?).is_some()
+                    || two("normal", text()?).is_some()
+                    || two("pareto", text()?).is_some() =>
+            {
+                Value::Text(canonical_tail(text()?).map_err(wrong)?)
             }
             Form::Spans if log_normal(text()?).is_some() => {
                 Value::Text(canonical_log_normal(text()?).map_err(wrong)?)
@@ -174,6 +208,17 @@ impl Form {
             Form::Spans => {
                 Value::Text(uniform(text()?, |text| span(text, true), parse::show_duration).map_err(wrong)?)
             }
+            Form::Transitions => {
+                Value::List(self.lines(node, not_this, |line, _| {
+                    Ok(markov::transition(line).map_err(wrong)?.canonical())
+                })?)
+            }
+            Form::Emissions => Value::List(self.lines(node, not_this, |line, at| {
+                let says = markov::emission(line).map_err(wrong)?;
+                let delay = |delay: &str| Node { value: Value::Text(delay.to_owned()), at };
+                let delay = says.delay.map(|text| Form::Spans.check(&delay(text), path, root)).transpose()?;
+                Ok(says.canonical(delay.as_ref().and_then(Node::as_text)))
+            })?),
             Form::Choice(words) => match text()? {
                 word if words.contains(&word) => Value::Text(word.to_owned()),
                 word => {
@@ -207,7 +252,31 @@ impl Form {
         Ok(Node { value, at })
     }
 
-    /// `quantiles(...)` of rates or durations, in canonical form.
+    /// A list of strings, each in canonical form.
+    fn lines(
+        &self,
+        node: &Node,
+        not_this: impl Fn() -> Mistake,
+        canonical: impl Fn(&str, Origin) -> Result<String, Mistake>,
+    ) -> Result<Vec<Node>, Mistake> {
+        let Value::List(list) = &node.value else { return Err(not_this()) };
+        let one = |line: &Node| {
+            let text = canonical(line.as_text().ok_or_else(&not_this)?, line.at)?;
+            Ok(Node { value: Value::Text(text), at: line.at })
+        };
+        list.iter().map(one).collect()
+    }
+
+    /// What each of the values is that a drawn one lies between.
+    fn one(&self) -> &'static Form {
+        match self {
+            Form::Amounts => &Form::Size { least: 1, most: MOST_SIZE },
+            Form::Spans => &Form::Span { zero: true },
+            other => unreachable!("{other:?} is no form of what is drawn each time"),
+        }
+    }
+
+    /// `quantiles(...)` of rates, sizes or durations, in canonical form.
     fn canonical_quantiles(
         &self,
         node: &Node,
@@ -219,9 +288,10 @@ impl Form {
         let check = |value: &&str| {
             let checked =
                 self.check(&Node { value: Value::Text((*value).to_owned()), at: node.at }, path, root)?;
-            let text = checked.as_text().expect("rates and durations are strings").to_owned();
+            let text = checked.as_text().expect("rates, sizes and durations are strings").to_owned();
             let number = match self {
                 Form::Rate => read::<DataRate>(&text).bytes_per_sec(),
+                Form::Size { .. } => read::<Bytes>(&text).get(),
                 _ => nanos(parse::duration(&text).expect("it was checked")),
             };
             Ok((number, text))
@@ -303,7 +373,7 @@ fn size(text: &str, least: u64, most: u64) -> Result<Bytes, String> {
 
 fn span(text: &str, zero: bool) -> Result<Duration, String> {
     let span = parse::duration(text).map_err(|error| error.to_string())?;
-    if span > MOST_SPAN {
+    if span > LONGEST {
         return Err(format!("{text:?} is too long; a duration is at most \"100000 h\""));
     }
     if span.is_zero() && !zero {
@@ -345,6 +415,65 @@ pub(crate) fn quantiles(text: &str) -> Option<Vec<&str>> {
     Some(inside.split(',').map(str::trim).collect())
 }
 
+/// The weights and sizes of `mix(weight: size, ...)`.
+pub(crate) fn mix(text: &str) -> Option<Vec<(&str, &str)>> {
+    let inside = text.trim().strip_prefix("mix(")?.strip_suffix(')')?;
+    // What has no colon has no weight, which is no number.
+    let parts = inside.split(',').map(|part| part.split_once(':').unwrap_or(("", part)));
+    Some(parts.map(|(weight, size)| (weight.trim(), size.trim())).collect())
+}
+
+fn canonical_mix(text: &str) -> Result<String, String> {
+    let parts = mix(text).expect("it was asked whether it is one");
+    let part = |(weight, value): (&str, &str)| {
+        let share = weight.parse::<f64>().ok().filter(|share| (1e-9..=1e9).contains(share)).ok_or_else(|| {
+            format!("{weight:?} is no weight of {value:?}; it must be a number above 0, as in \"mix(0.9: 50 KiB, 0.1: 5 MiB)\"")
+        })?;
+        Ok(format!("{share:?}: {}", size(value, 1, MOST_SIZE)?))
+    };
+    let parts = parts.into_iter().map(part).collect::<Result<Vec<_>, String>>()?;
+    Ok(format!("mix({})", parts.join(", ")))
+}
+
+/// The parameters of `name(one)` or `name(one, other)`; the second is empty if there is none.
+pub(crate) fn two<'a>(name: &str, text: &'a str) -> Option<[&'a str; 2]> {
+    let inside = text.trim().strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')')?;
+    let (one, other) = inside.split_once(',').unwrap_or((inside, ""));
+    Some([one.trim(), other.trim()])
+}
+
+/// `exponential(mean)`, `normal(mean, deviation)` or `pareto(least, shape)`, in canonical form.
+fn canonical_tail(text: &str) -> Result<String, String> {
+    let show = |text: &str| span(text, true).map(parse::show_duration);
+    let like = |right: &str| Err(format!("{text:?} has other parameters; it must be {right:?}"));
+    if let Some(given) = two("exponential", text) {
+        return match given {
+            [mean, ""] => Ok(format!("exponential({})", show(mean)?)),
+            _ => like("exponential(MEAN)"),
+        };
+    }
+    if let Some(given) = two("normal", text) {
+        return match given {
+            [_, ""] => like("normal(MEAN, DEVIATION)"),
+            [mean, deviation] => Ok(format!("normal({}, {})", show(mean)?, show(deviation)?)),
+        };
+    }
+    let [least, shape] = two("pareto", text).expect("it was asked whether it is one of these");
+    if shape.is_empty() {
+        return like("pareto(LEAST, SHAPE)");
+    }
+    let exponent = shape.parse::<f64>().ok().filter(|shape| (0.01..=1000.0).contains(shape));
+    let exponent = exponent.ok_or_else(|| {
+        format!("{shape:?} is no shape of a Pareto distribution; it must be a number from 0.01 to 1000, as in \"pareto(1 s, 1.5)\"")
+    })?;
+    Ok(format!("pareto({}, {exponent:?})", show(least)?))
+}
+
+/// What a named think time stands for.
+fn named_span(text: &str) -> Option<&'static str> {
+    NAMED_SPANS.iter().find(|(name, _)| *name == text.trim()).map(|(_, value)| *value)
+}
+
 /// Median, sigma and most of `lognormal(median, sigma, most)`.
 pub(crate) fn log_normal(text: &str) -> Option<[&str; 3]> {
     let inside = text.trim().strip_prefix("lognormal(")?.strip_suffix(')')?;
@@ -354,8 +483,8 @@ pub(crate) fn log_normal(text: &str) -> Option<[&str; 3]> {
 
 fn canonical_log_normal(text: &str) -> Result<String, String> {
     let [median, sigma, most] = log_normal(text).expect("it was asked whether it is one");
-    let deviation = sigma.parse::<f64>().ok().filter(|sigma| (0.0..=5.0).contains(sigma)).ok_or_else(|| {
-        format!("{sigma:?} is no deviation of the logarithm; it must be a number from 0 to 5, as in \"lognormal(10 s, 1.0, 120 s)\"")
+    let deviation = sigma.parse::<f64>().ok().filter(|sigma| (0.0..=10.0).contains(sigma)).ok_or_else(|| {
+        format!("{sigma:?} is no deviation of the logarithm; it must be a number from 0 to 10, as in \"lognormal(10 s, 1.0, 120 s)\"")
     })?;
     let (median, most) = (span(median, false)?, span(most, false)?);
     if median > most {

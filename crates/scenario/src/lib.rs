@@ -3,7 +3,7 @@
 //! Layers, in order: [`error`] (one sentence for each mistake), `tree` (TOML whose values know
 //! their line), `form` (what a value may look like), `schema` (every key, its default and its
 //! meaning), `overrides` (what goes over what), `presets` (versions of Tor), `resolve` (fills defaults in), [`partners`] (which algorithms go
-//! together), `build` and `tor` (from the tree to the types, and how keys fit each other), `changes` (what is different later), [`deploy`] (what some relays have and others do not), [`era`] (relays as they were), [`drawn`] (what chance decides), [`model`] (what every world runs),
+//! together), `build` and `tor` (from the tree to the types, and how keys fit each other), `changes` (what is different later), [`deploy`] (what some relays have and others do not), [`era`] (relays as they were), [`drawn`] (what chance decides), [`model`] (what every world runs), [`markov`] (traffic that models draw),
 //! `print`, [`reference`](mod@reference) and `describe` (what a user reads).
 //!
 //! ```
@@ -43,6 +43,7 @@ pub mod era;
 pub mod error;
 mod estimate;
 mod form;
+pub mod markov;
 pub mod model;
 mod overrides;
 pub mod partners;
@@ -57,4 +58,4 @@ mod tree;
 pub use document::{Document, Point};
 pub use error::ScenarioError;
 pub use model::Scenario;
-pub use reference::{algorithms, presets, sections, workload_kinds};
+pub use reference::{algorithms, presets, sections, workload_kinds, workload_presets};

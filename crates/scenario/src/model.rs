@@ -5,8 +5,9 @@
 //! names, which is also their rank in the order of events.
 
 use crate::deploy::Deployment;
-use crate::drawn::{DrawnRates, Latency, Place};
+use crate::drawn::{DrawnRates, Latency, Place, Quantiles};
 use crate::era::Generated;
+use crate::markov::Markov;
 use penstock_core::circuit_policy::CircuitPolicyConfig;
 use penstock_core::config::{Bandwidth, RelayConfig};
 use penstock_core::throttle::{ClientBuckets, ThrottleConfig};
@@ -467,43 +468,127 @@ pub struct Workload {
 }
 
 /// What a client does between two pauses.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Activity {
     /// It downloads so much [B]; above zero.
     Download(Amount),
+    /// Streams and packets as Markov models say.
+    Tgen(Tgen),
     /// It opens a circuit, sends nothing, and closes the circuit and its connection so long after it began.
     Hold(Span),
 }
 
+/// Traffic of Markov models: flows, each with a circuit of its own; in each of them streams, in each of these packets.
+///
+/// Source: tgen's actions `traffic`, `flow` and `stream`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tgen {
+    /// When flows begin; without it one after the other, with the workload's pause between.
+    pub flows: Option<Arc<Markov>>,
+    /// When streams of a flow begin; without it a flow is one stream.
+    pub streams: Option<Arc<Markov>>,
+    /// When packets of a stream leave, on either side.
+    pub packets: Arc<Markov>,
+    /// What a packet carries [B]; above zero.
+    pub packet: Bytes,
+}
+
+impl Tgen {
+    /// From one stream to the next [s], and what a stream carries both ways [B]: of a few walks, none of them long.
+    pub(crate) fn typical(&self, pause: f64) -> (f64, f64) {
+        let (packets, lasts) = self.packets.typical();
+        let stream = packets * self.packet.get() as f64;
+        let (streams, flow) = self.streams.as_ref().map_or((1.0, 0.0), |streams| streams.typical());
+        let flow = match &self.flows {
+            Some(flows) => {
+                let (count, time) = flows.typical();
+                time / count.max(1.0)
+            }
+            None => flow + lasts + pause,
+        };
+        // Never less than a microsecond, whatever a model says.
+        ((flow / streams.max(1.0)).max(1e-6), stream)
+    }
+}
+
 /// How much, each time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Amount {
     /// Always the same [B].
     Fixed(Bytes),
     /// Any whole number of bytes from the first to the second, both included [B].
     Uniform(Bytes, Bytes),
+    /// As these quantiles say [B].
+    Quantiles(Quantiles),
+    /// One of several.
+    Mix(Mix),
 }
 
 impl Amount {
     /// The amount of one download.
-    pub fn draw(self, rng: &mut Rng) -> Bytes {
+    pub fn draw(&self, rng: &mut Rng) -> Bytes {
         match self {
-            Amount::Fixed(bytes) => bytes,
+            Amount::Fixed(bytes) => *bytes,
             Amount::Uniform(low, high) => Bytes::new(rng.between(low.get(), high.get())),
+            Amount::Quantiles(sizes) => Bytes::new(sizes.at(rng.unit())),
+            Amount::Mix(mix) => mix.draw(rng),
         }
     }
 
     /// Its mean, rounded down [B].
-    pub fn mean(self) -> Bytes {
+    pub fn mean(&self) -> Bytes {
         match self {
-            Amount::Fixed(bytes) => bytes,
+            Amount::Fixed(bytes) => *bytes,
             Amount::Uniform(low, high) => Bytes::new(low.get() + (high.get() - low.get()) / 2),
+            Amount::Quantiles(sizes) => Bytes::new(sizes.mean()),
+            Amount::Mix(mix) => mix.mean(),
         }
     }
 }
 
+/// Several sizes, each with the weight with which it is drawn; all above zero.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mix(Arc<[(f64, Bytes)]>);
+
+impl Mix {
+    /// Of these; `None` if there are none, or a weight is not above zero.
+    pub fn new(parts: Vec<(f64, Bytes)>) -> Option<Self> {
+        let right = |weight: f64| weight > 0.0 && weight.is_finite();
+        (!parts.is_empty() && parts.iter().all(|(weight, _)| right(*weight))).then(|| Mix(parts.into()))
+    }
+
+    /// Each size with its share of all draws, in `(0, 1]`.
+    pub fn shares(&self) -> impl Iterator<Item = (f64, Bytes)> {
+        let total = self.total();
+        self.0.iter().map(move |(weight, size)| (weight / total, *size))
+    }
+
+    fn total(&self) -> f64 {
+        self.0.iter().map(|(weight, _)| weight).sum()
+    }
+
+    fn draw(&self, rng: &mut Rng) -> Bytes {
+        let mut left = rng.unit() * self.total();
+        let found = self.0.iter().find(|(weight, _)| {
+            left -= weight;
+            left < 0.0
+        });
+        // Rounding may leave a little of the sum over: it is the last one's.
+        found.unwrap_or(&self.0[self.0.len() - 1]).1
+    }
+
+    fn mean(&self) -> Bytes {
+        Bytes::new(self.shares().map(|(share, size)| share * size.get() as f64).sum::<f64>() as u64)
+    }
+}
+
+/// So many nanoseconds, from zero to the longest.
+fn capped(nanos: f64) -> Duration {
+    Duration::from_nanos(nanos as u64).min(LONGEST)
+}
+
 /// How long, each time.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Span {
     /// Always the same.
     Fixed(Duration),
@@ -511,32 +596,59 @@ pub enum Span {
     Uniform(Duration, Duration),
     /// The logarithm is normal: around this median, with this deviation, and never more than the last.
     LogNormal(Duration, f64, Duration),
+    /// As these quantiles say [ns].
+    Quantiles(Quantiles),
+    /// Exponential, with this mean.
+    Exponential(Duration),
+    /// Normal, with this mean and deviation; what is negative is zero.
+    Normal(Duration, Duration),
+    /// Pareto: the least, and the exponent with which the share above falls, above zero.
+    Pareto(Duration, f64),
 }
+
+/// No span is longer, so that the sums of many stay far from the largest integer.
+pub const LONGEST: Duration = Duration::from_secs(100_000 * 3600);
 
 impl Span {
     /// One span.
-    pub fn draw(self, rng: &mut Rng) -> Duration {
+    pub fn draw(&self, rng: &mut Rng) -> Duration {
         use penstock_units::time::nanos;
         match self {
-            Span::Fixed(span) => span,
-            Span::Uniform(low, high) => Duration::from_nanos(rng.between(nanos(low), nanos(high))),
+            Span::Fixed(span) => *span,
+            Span::Uniform(low, high) => Duration::from_nanos(rng.between(nanos(*low), nanos(*high))),
             Span::LogNormal(median, sigma, most) => {
                 let factor = math::exp(sigma * rng.normal());
                 // Saturates far above any duration that a scenario may have.
-                Duration::from_nanos((nanos(median) as f64 * factor) as u64).min(most)
+                Duration::from_nanos((nanos(*median) as f64 * factor) as u64).min(*most)
+            }
+            Span::Quantiles(spans) => Duration::from_nanos(spans.at(rng.unit())),
+            // `1 - unit` lies in (0, 1]; what is negative or too much saturates.
+            Span::Exponential(mean) => capped(-math::ln(1.0 - rng.unit()) * nanos(*mean) as f64),
+            Span::Normal(mean, deviation) => {
+                capped(nanos(*mean) as f64 + nanos(*deviation) as f64 * rng.normal())
+            }
+            Span::Pareto(least, shape) => {
+                capped(nanos(*least) as f64 * math::pow(1.0 - rng.unit(), -1.0 / shape))
             }
         }
     }
 
     /// Its mean.
-    pub fn mean(self) -> Duration {
+    pub fn mean(&self) -> Duration {
         match self {
-            Span::Fixed(span) => span,
-            Span::Uniform(low, high) => low + (high - low) / 2,
+            Span::Fixed(span) => *span,
+            Span::Uniform(low, high) => *low + (*high - *low) / 2,
             // Without what the greatest one takes away.
             Span::LogNormal(median, sigma, most) => {
-                Duration::from_secs_f64(median.as_secs_f64() * math::exp(sigma * sigma / 2.0)).min(most)
+                Duration::from_secs_f64(median.as_secs_f64() * math::exp(sigma * sigma / 2.0)).min(*most)
             }
+            Span::Quantiles(spans) => Duration::from_nanos(spans.mean()),
+            Span::Exponential(mean) | Span::Normal(mean, _) => *mean,
+            Span::Pareto(least, shape) if *shape > 1.0 => {
+                capped(penstock_units::time::nanos(*least) as f64 * shape / (shape - 1.0))
+            }
+            // It has none.
+            Span::Pareto(..) => LONGEST,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Presets: what a version of Tor is, in keys of a relay or client.
+//! Presets: what a version of Tor is, in keys of a relay or client; what the papers' clients do, in keys of a workload.
 
 use crate::overrides::merge;
 use crate::schema::Section;
@@ -87,11 +87,89 @@ const TOR_0_4_9: Preset = Preset {
     "#,
 };
 
-/// All of them, oldest first.
+/// Those of relays and clients, oldest first.
 pub(crate) const PRESETS: [Preset; 3] = [TOR_0_2_2, TOR_0_2_3, TOR_0_4_9];
 
 /// Their names.
 pub(crate) const NAMES: &[&str] = &[TOR_0_2_2.name, TOR_0_2_3.name, TOR_0_4_9.name];
+
+/// The papers' web clients.
+///
+/// Source: KIST §3.
+const WEB: Preset = Preset {
+    name: "web",
+    meaning: "a page of 320 KiB, then a pause of up to a minute (KIST section 3)",
+    over: None,
+    keys: r#"
+        size = "320 KiB"
+        pause = "uniform(1 ms, 60 s)"
+        fresh_circuit = false
+    "#,
+};
+
+/// The papers' bulk clients.
+///
+/// Source: KIST §3.
+const BULK: Preset = Preset {
+    name: "bulk",
+    meaning: "5 MiB after 5 MiB, without a pause (KIST section 3)",
+    over: None,
+    keys: r#"
+        size = "5 MiB"
+        pause = "0 s"
+        fresh_circuit = false
+    "#,
+};
+
+/// TorPerf's clients of 50 KiB.
+///
+/// Source: KIST §3.
+/// Deviation: the pause follows a failure, too; what failed would fail again at once.
+const PERF_50K: Preset = Preset {
+    name: "perf50k",
+    meaning: "TorPerf: 50 KiB over a fresh circuit each minute (KIST section 3)",
+    over: None,
+    keys: r#"
+        size = "50 KiB"
+        pause = "60 s"
+        fresh_circuit = true
+    "#,
+};
+
+/// TorPerf's clients of 1 MiB; source and deviation as [`PERF_50K`].
+const PERF_1M: Preset = Preset {
+    name: "perf1m",
+    meaning: "TorPerf: 1 MiB over a fresh circuit each minute (KIST section 3)",
+    over: Some(&PERF_50K),
+    keys: r#"size = "1 MiB""#,
+};
+
+/// TorPerf's clients of 5 MiB; source and deviation as [`PERF_50K`].
+const PERF_5M: Preset = Preset {
+    name: "perf5m",
+    meaning: "TorPerf: 5 MiB over a fresh circuit each minute (KIST section 3)",
+    over: Some(&PERF_50K),
+    keys: r#"size = "5 MiB""#,
+};
+
+/// What left the exits of 2008, by connection: HTTP, SSL and BitTorrent.
+///
+/// Source: EWMA §3.1, which cites McCoy et al. 2008: 92.45, 4.06 and 3.33 % of connections, 57.97, 1.55 and 40.20 % of bytes.
+/// Deviation: sizes in the ratio of bytes to connections say how the bytes are shared, and not how many they are: that an HTTP
+/// connection brings 100 kB is a guess, and so is the pause, which is [`WEB`]'s. Within a kind all are of one size.
+const MIX_2008: Preset = Preset {
+    name: "mix-2008",
+    meaning: "HTTP, SSL and BitTorrent with the shares of connections and bytes of 2008 (EWMA section 3.1)",
+    over: Some(&WEB),
+    keys: r#"size = "mix(92.45: 100 kB, 4.06: 60.9 kB, 3.33: 1925 kB)""#,
+};
+
+/// Those of workloads.
+pub(crate) const WORKLOADS: [Preset; 6] = [WEB, BULK, PERF_50K, PERF_1M, PERF_5M, MIX_2008];
+
+/// Their names.
+pub(crate) const WORKLOAD_NAMES: &[&str] =
+    &[WEB.name, BULK.name, PERF_50K.name, PERF_1M.name, PERF_5M.name, MIX_2008.name];
 
 /// The key that names one.
 pub(crate) const KEY: &str = "preset";
@@ -102,7 +180,7 @@ pub(crate) const KEY: &str = "preset";
 /// somebody wrote.
 pub(crate) fn lay(base: &mut Table, given: &Table, section: &Section) -> Table {
     let name = given.get(KEY).and_then(Node::as_text);
-    let Some(preset) = PRESETS.iter().find(|preset| Some(preset.name) == name) else {
+    let Some(preset) = PRESETS.iter().chain(&WORKLOADS).find(|preset| Some(preset.name) == name) else {
         // "none", or what the schema will refuse.
         return Table::new();
     };
@@ -130,8 +208,11 @@ mod tests {
     /// Otherwise a relay that has one preset above another's would be of no version.
     #[test]
     fn all_presets_have_the_same_keys() {
-        let keys = PRESETS.map(|preset| preset.table().into_keys().collect::<Vec<_>>());
-        assert!(keys.iter().all(|some| *some == keys[0]), "{keys:?}");
+        for presets in [&PRESETS[..], &WORKLOADS] {
+            let keys = presets.iter().map(|preset| preset.table().into_keys().collect::<Vec<_>>());
+            let keys: Vec<_> = keys.collect();
+            assert!(keys.iter().all(|some| *some == keys[0]), "{keys:?}");
+        }
     }
 
     #[test]
@@ -142,10 +223,13 @@ mod tests {
             let relays = known(&schema::RELAY, key) && known(&schema::RELAYS, key);
             assert_eq!(relays, key != "optimistic_data", "{key}");
         }
+        assert!(WORKLOADS[0].table().keys().all(|key| known(&schema::WORKLOADS, key)));
     }
 
     #[test]
     fn the_names_are_those_of_the_presets() {
         assert_eq!(PRESETS.map(|preset| preset.name), NAMES);
+        assert_eq!(WORKLOADS.map(|preset| preset.name), WORKLOAD_NAMES);
+        assert!(!WORKLOAD_NAMES.iter().any(|name| NAMES.contains(name)), "a name is a preset of one kind");
     }
 }

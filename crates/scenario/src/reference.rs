@@ -3,7 +3,7 @@
 use crate::partners::{self, PartnerInfo};
 use crate::presets::{self, PRESETS};
 use crate::print;
-use crate::schema::{ALGORITHMS, Algorithm, Fallback, INNER_SECTIONS, Key, Kind, SECTIONS, WORKLOADS};
+use crate::schema::{ALGORITHMS, Algorithm, Fallback, INNER_SECTIONS, Key, Kind, SECTIONS};
 use crate::tree::{Node, parse_value};
 
 /// One key of a scenario file.
@@ -45,15 +45,13 @@ pub struct AlgorithmInfo {
 /// Something a client can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkloadKind {
-    /// Its name.
-    pub name: &'static str,
+    /// The key of `[workloads.NAME]` that chooses it.
+    pub key: &'static str,
     /// What it does, in a line.
     pub meaning: &'static str,
-    /// The keys of `[workloads.NAME]`.
-    pub parameters: Vec<Parameter>,
 }
 
-/// A version of Tor.
+/// A version of Tor, or what a paper's clients do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preset {
     /// Its name.
@@ -92,20 +90,32 @@ pub fn algorithms() -> Vec<AlgorithmInfo> {
 
 /// What clients can do.
 pub fn workload_kinds() -> Vec<WorkloadKind> {
-    vec![WorkloadKind {
-        name: "download",
-        meaning: "a closed loop: request, first byte, last byte, pause, again",
-        parameters: WORKLOADS.keys().map(parameter).collect(),
-    }]
+    vec![
+        WorkloadKind {
+            key: "size",
+            meaning: "downloads in a closed loop: request, first byte, last byte, pause, again",
+        },
+        WorkloadKind {
+            key: "tgen",
+            meaning: "streams begin and packets leave as tgen's Markov models say, whatever becomes of them",
+        },
+        WorkloadKind { key: "hold", meaning: "circuits that carry nothing: open, close, pause, again" },
+    ]
+}
+
+/// What the papers' clients do, as a workload's `preset` names it.
+pub fn workload_presets() -> Vec<Preset> {
+    presets::WORKLOADS.iter().map(preset).collect()
 }
 
 /// Versions of Tor, as a relay's or client's `preset` names them.
 pub fn presets() -> Vec<Preset> {
-    let info = |preset: &presets::Preset| {
-        let values = preset.table().into_iter().map(|(key, node)| (key, print::value(&node))).collect();
-        Preset { name: preset.name, meaning: preset.meaning, values }
-    };
-    PRESETS.iter().map(info).collect()
+    PRESETS.iter().map(preset).collect()
+}
+
+fn preset(preset: &presets::Preset) -> Preset {
+    let values = preset.table().into_iter().map(|(key, node)| (key, print::value(&node))).collect();
+    Preset { name: preset.name, meaning: preset.meaning, values }
 }
 
 /// Every key of a scenario file, section by section.

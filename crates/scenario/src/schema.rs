@@ -670,20 +670,71 @@ const PATH: &[Key] = &[
 pub(crate) const SERVER: Section = Section { title: "[server]", groups: &[SERVER_HOST] };
 pub(crate) const SERVERS: Section = Section { title: "[servers.NAME]", groups: &[SERVER_HOST, COUNT] };
 
+const MARKOV: Section = Section {
+    title: "workload.tgen.packets",
+    groups: &[&[
+        key("start", Form::Name, Default("'start'"), "the state before the first one"),
+        key("transitions", Form::Transitions, Required, "which state follows which, with weights"),
+        key(
+            "emissions",
+            Form::Emissions,
+            Required,
+            "what a state says when it is entered, with weights, and after which delay the next one is",
+        ),
+    ]],
+};
+
+const TGEN: Section = Section {
+    title: "workload.tgen",
+    groups: &[&[
+        key(
+            "flows",
+            Form::Or("none", &Form::Section(&MARKOV)),
+            Default("'none'"),
+            "when flows begin, each with a circuit of its own; \"none\" is one after the other, with pause between",
+        ),
+        key(
+            "streams",
+            Form::Or("none", &Form::Section(&MARKOV)),
+            Default("'none'"),
+            "when streams of a flow begin; \"none\" is one stream",
+        ),
+        key(
+            "packets",
+            Form::Section(&MARKOV),
+            Required,
+            "when packets of a stream leave: + the client's, - the server's",
+        ),
+        key("packet", Form::Size { least: 1, most: 1 << 16 }, Default("'1434 B'"), "what a packet carries"),
+    ]],
+};
+
 pub(crate) const WORKLOADS: Section = Section {
     title: "[workloads.NAME]",
     groups: &[&[
         key(
+            presets::KEY,
+            Form::Or("none", &Form::Choice(presets::WORKLOAD_NAMES)),
+            Default("'none'"),
+            "what a paper's clients do: it sets keys below what stands beside it",
+        ),
+        key(
             "size",
             Form::Or("none", &Form::Amounts),
             Default("'none'"),
-            "what a download delivers; a workload has this or hold",
+            "what a download delivers; a workload has this, hold or tgen",
         ),
         key(
             "hold",
             Form::Or("none", &Form::Spans),
             Default("'none'"),
             "instead of downloading, a client opens a circuit, and closes it and its connection so much later",
+        ),
+        key(
+            "tgen",
+            Form::Or("none", &Form::Section(&TGEN)),
+            Default("'none'"),
+            "instead of downloading in a loop, streams begin and packets leave as tgen's Markov models say",
         ),
         key(
             "circuits",
@@ -781,7 +832,7 @@ pub(crate) const SECTIONS: &[(&str, &Section)] = &[
 ];
 
 /// Sections of no list, for the reference.
-pub(crate) const INNER_SECTIONS: &[&Section] = &[&STOP, &CPU, &LATENCY, &PAIR, &ADAPT];
+pub(crate) const INNER_SECTIONS: &[&Section] = &[&STOP, &CPU, &LATENCY, &PAIR, &TGEN, &MARKOV, &ADAPT];
 
 pub(crate) const CIRCUIT_POLICY: Algorithm = Algorithm {
     name: "CircuitPolicy",

@@ -68,7 +68,7 @@ fn the_good_one_is_good() {
 mistakes! {
     an_unknown_key_is_refused_with_the_known_ones:
         "pause =" => "paus =",
-        "x.toml:20: workloads.web.paus: this key is unknown; [workloads.NAME] takes size, hold, circuits, pause, start, fresh_circuit, timeout, request";
+        "x.toml:20: workloads.web.paus: this key is unknown; [workloads.NAME] takes preset, size, hold, tgen, circuits, pause, start, fresh_circuit, timeout, request";
     an_unknown_section_is_refused_with_the_known_ones:
         "[network]" => "[netwrk]",
         "x.toml:8: netwrk: this section is unknown; there are scenario, run, trace, tcp, network, relay, relays, client, clients, server, servers, workloads, deployments, changes, variants";
@@ -131,13 +131,13 @@ mistakes! {
         "x.toml:27: relays.entry.throttle.kind: \"flagging\" divides the relay's bandwidth_rate, which is \"none\"; set it too";
     a_wrong_type_is_refused:
         "size = \"300 KiB\"" => "size = true",
-        "x.toml:19: workloads.web.size: true is a boolean; it must be a size like \"300 KiB\" or \"uniform(100 KiB, 500 KiB)\"; or \"none\"";
+        "x.toml:19: workloads.web.size: true is a boolean; it must be a size like \"300 KiB\", \"uniform(100 KiB, 500 KiB)\", \"quantiles(LEAST, ..., GREATEST)\" or \"mix(0.9: 50 KiB, 0.1: 5 MiB)\"; or \"none\"";
     a_workload_that_does_nothing_is_refused:
         "size = \"300 KiB\"" => "",
-        "x.toml:18: workloads.web: this workload does nothing; set size, what a download delivers, or hold";
+        "x.toml:18: workloads.web: this workload does nothing; set size, what a download delivers, or hold, or tgen";
     a_workload_that_does_two_things_is_refused:
         "size = \"300 KiB\"" => "size = \"300 KiB\"\nhold = \"1 s\"",
-        "x.toml:20: workloads.web.hold: this workload has a size, too; it must download or hold, not both";
+        "x.toml:20: workloads.web.hold: this workload has a size, too; it must be one of size, hold and tgen";
     a_run_that_waits_for_downloads_of_holders_is_refused:
         "size = \"300 KiB\"" => "hold = \"1 s\"",
         "x.toml:7: run.stop.workload: \"web\" holds circuits and downloads nothing";
@@ -146,7 +146,7 @@ mistakes! {
         "x.toml:20: workloads.web.pause: \"lognormal(10 s, 1, 3 s)\" has its median above its end; it must be \"lognormal(MEDIAN, SIGMA, MOST)\"";
     a_log_normal_pause_with_a_wrong_deviation_is_refused:
         "\"uniform(1 s, 3 s)\"" => "\"lognormal(10 s, 1 s, 30 s)\"",
-        "x.toml:20: workloads.web.pause: \"1 s\" is no deviation of the logarithm; it must be a number from 0 to 5, as in \"lognormal(10 s, 1.0, 120 s)\"";
+        "x.toml:20: workloads.web.pause: \"1 s\" is no deviation of the logarithm; it must be a number from 0 to 10, as in \"lognormal(10 s, 1.0, 120 s)\"";
     a_client_without_tor_that_uses_several_circuits_is_refused:
         "pause = \"uniform(1 s, 3 s)\"\n[clients.web]\nworkload = \"web\"\npath = [\"entry\", \"middle\", \"exit\"]" =>
             "circuits = 2\n[clients.web]\nworkload = \"web\"\npath = []",
@@ -283,12 +283,45 @@ mistakes! {
     what_is_not_toml_is_refused:
         "title = \"test\"" => "title = \"test",
         "x.toml:2: this is not TOML: invalid basic string, expected `\"`";
+    a_size_of_a_mix_without_a_weight_is_refused:
+        "size = \"300 KiB\"" => "size = \"mix(0.5: 50 KiB, 1 MiB)\"",
+        "x.toml:19: workloads.web.size: \"\" is no weight of \"1 MiB\"; it must be a number above 0, as in \"mix(0.9: 50 KiB, 0.1: 5 MiB)\"; or \"none\"";
+    a_negative_weight_is_refused:
+        "size = \"300 KiB\"" => "size = \"mix(-1: 50 KiB)\"",
+        "x.toml:19: workloads.web.size: \"-1\" is no weight of \"50 KiB\"; it must be a number above 0, as in \"mix(0.9: 50 KiB, 0.1: 5 MiB)\"; or \"none\"";
+    sizes_that_fall_are_refused:
+        "size = \"300 KiB\"" => "size = \"quantiles(2 KiB, 1 KiB)\"",
+        "x.toml:19: workloads.web.size: quantiles must grow; \"2 KiB\" is above \"1 KiB\"; or \"none\"";
+    pauses_that_fall_are_refused:
+        "uniform(1 s, 3 s)" => "quantiles(2 s, 1 s)",
+        "x.toml:20: workloads.web.pause: quantiles must grow; \"2 s\" is above \"1 s\"";
+    a_version_of_tor_is_no_workload:
+        "size = \"300 KiB\"" => "preset = \"tor-0.2.3\"",
+        "x.toml:19: workloads.web.preset: \"tor-0.2.3\" is unknown; it must be one of web, bulk, perf50k, perf1m, perf5m, mix-2008; or \"none\"";
+    a_model_without_a_start_is_refused:
+        "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"a -> a: 1\"], emissions = [\"a -> F: 1\"] } }",
+        "x.toml:19: workloads.web.tgen.packets.transitions: there is no state \"start\" to begin at";
+    a_state_that_says_nothing_is_refused:
+        "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"start -> a: 1\", \"a -> a: 1\"], emissions = [\"b -> F: 1\"] } }",
+        "x.toml:19: workloads.web.tgen.packets.transitions: the state \"a\" is entered and says nothing; it needs an emission";
+    a_negative_weight_of_a_transition_is_refused:
+        "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"start -> a: -1\"], emissions = [\"a -> F: 1\"] } }",
+        "x.toml:19: workloads.web.tgen.packets.transitions: \"-1\" is no weight; it must be a number from 0";
+    an_emission_without_a_delay_is_refused:
+        "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"start -> a: 1\"], emissions = [\"a -> +: 1\"] } }",
+        "x.toml:19: workloads.web.tgen.packets.emissions: \"a -> +: 1\" must say after which delay the next comes, unless it is the end; write it like \"a -> +: 0.5 after exponential(3 ms)\"";
+    a_delay_that_is_none_is_refused:
+        "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"start -> a: 1\"], emissions = [\"a -> +: 1 after pareto(1 s)\"] } }",
+        "x.toml:19: workloads.web.tgen.packets.emissions: \"pareto(1 s)\" has other parameters; it must be \"pareto(LEAST, SHAPE)\"";
+    streams_without_end_at_one_instant_are_refused:
+        "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"start -> a: 1\"], emissions = [\"a -> F: 1\"] }, streams = { transitions = [\"start -> a: 1\", \"a -> a: 1\"], emissions = [\"a -> +: 1 after 0 s\"] } }",
+        "x.toml:19: workloads.web.tgen.streams: from the state \"a\" on no time passes, and it never ends";
     uniform_bounds_in_the_wrong_order_are_refused:
         "uniform(1 s, 3 s)" => "uniform(3 s, 1 s)",
         "x.toml:20: workloads.web.pause: \"uniform(3 s, 1 s)\" starts above its end; it must be \"uniform(LOW, HIGH)\"";
     a_distribution_that_is_none_is_refused:
         "uniform(1 s, 3 s)" => "normal(1 s)",
-        "x.toml:20: workloads.web.pause: \"normal(1 s)\" is no duration: it does not start with a number; write it like \"80 ms\" (ns, us, ms, s, min, h), or \"uniform(LOW, HIGH)\"";
+        "x.toml:20: workloads.web.pause: \"normal(1 s)\" has other parameters; it must be \"normal(MEAN, DEVIATION)\"";
     an_impossible_loss_is_refused:
         "rtt = \"80 ms\"" => "loss = 1.5",
         "x.toml:9: network.loss: 1.5 is a number and out of range; it must be a fraction from 0 to below 1, like 0.01";
@@ -414,6 +447,12 @@ fn no_input_makes_it_panic() {
             "2020-01-01",
             "\"99999999999 GiB/s\"",
             "\"uniform(,)\"",
+            "\"mix()\"",
+            "\"mix(NaN: 1 B, inf: 1 B)\"",
+            "\"quantiles(,)\"",
+            "\"pareto(1 s, nan)\"",
+            "[\"a -> b: 1\"]",
+            "{ packets = 1 }",
         ] {
             let _ = parse(&GOOD.replace(line, &format!("{key} = {value}")), &[]);
         }

@@ -9,8 +9,9 @@ use penstock_core::hop_control::{
 use penstock_core::scheduler::{
     GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
 };
+use penstock_scenario::markov::Walk;
 use penstock_scenario::model::{
-    Activity, Amount, Buffer, Path, Phase, Scenario, Span, Switch, TorNode, Workload,
+    self, Activity, Amount, Buffer, Path, Phase, Scenario, Span, Switch, TorNode, Workload,
 };
 use penstock_scenario::{Document, Point};
 use penstock_units::{Bytes, DataRate, Duration, Seed};
@@ -72,9 +73,9 @@ fn small(more: &str, sets: &[&str]) -> Scenario {
 }
 
 fn size(workload: &Workload) -> Amount {
-    match workload.does {
-        Activity::Download(size) => size,
-        Activity::Hold(_) => panic!("{workload:?} does not download"),
+    match &workload.does {
+        Activity::Download(size) => size.clone(),
+        _ => panic!("{workload:?} does not download"),
     }
 }
 
@@ -312,8 +313,8 @@ const THROTTLES: &str = r#"
 fn a_think_time_may_be_log_normal() {
     let more = "[workloads.x]\nsize = '1 KiB'\npause = ' lognormal( 10 s,1,120 s) '\n";
     let scenario = small(more, &[]);
-    let pause = scenario.workloads[1].pause;
-    assert_eq!(pause, Span::LogNormal(Duration::from_secs(10), 1.0, Duration::from_secs(120)));
+    let pause = &scenario.workloads[1].pause;
+    assert_eq!(*pause, Span::LogNormal(Duration::from_secs(10), 1.0, Duration::from_secs(120)));
     let mut rng = Seed(3).stream("x/pause");
     let mut draws: Vec<f64> = (0..20_000).map(|_| pause.draw(&mut rng).as_secs_f64()).collect();
     draws.sort_by(f64::total_cmp);
@@ -327,11 +328,152 @@ fn a_think_time_may_be_log_normal() {
 }
 
 #[test]
+fn a_think_time_may_be_empirical_or_have_a_name() {
+    let more = "[workloads.x]\nsize = '1 KiB'\npause = 'quantiles(1 s,2 s, 10 s)'\nstart = ' unc '\n";
+    let scenario = small(more, &[]);
+    let Workload { pause, start, .. } = &scenario.workloads[1];
+    let mut rng = Seed(3).stream("x/pause");
+    let mut draws: Vec<f64> = (0..20_000).map(|_| pause.draw(&mut rng).as_secs_f64()).collect();
+    draws.sort_by(f64::total_cmp);
+    let quantile = |q: f64| draws[(q * 20_000.0) as usize];
+    // A quarter of the way, half way, three quarters: straight between two values.
+    for (q, value) in [(0.25, 1.5), (0.5, 2.0), (0.75, 6.0)] {
+        assert!((quantile(q) / value - 1.0).abs() < 0.03, "{q}: {}", quantile(q));
+    }
+    assert_eq!(pause.mean(), Duration::from_millis(3750));
+    assert_eq!(*start, Span::LogNormal(Duration::from_secs(10), 1.0, Duration::from_secs(120)));
+    let text = Document::parse(&format!("{SMALL}{more}"), "x.toml", &[]).unwrap().describe();
+    assert!(text.contains("pauses 2 s in the median, 1 s to 10 s"), "{text}");
+}
+
+#[test]
+fn sizes_may_be_empirical_or_mixed() {
+    let more = "[workloads.x]\nsize = 'quantiles(1 KiB, 3 KiB)'\n[workloads.y]\nsize = 'mix(7: 50 KiB,2: 1 MiB, 1 : 5 MiB)'\n";
+    let scenario = small(more, &[]);
+    let [x, y] = [1, 2].map(|index| size(&scenario.workloads[index]));
+    let mut rng = Seed(3).stream("x/size");
+    let draws: Vec<u64> = (0..10_000).map(|_| x.draw(&mut rng).get()).collect();
+    assert!(draws.iter().all(|size| (1024..3072).contains(size)));
+    assert_eq!(x.mean(), Bytes::kib(2));
+    let draws: Vec<Bytes> = (0..20_000).map(|_| y.draw(&mut rng)).collect();
+    let share = |size| draws.iter().filter(|drawn| **drawn == size).count() as f64 / 20_000.0;
+    for (size, expected) in [(Bytes::kib(50), 0.7), (Bytes::mib(1), 0.2), (Bytes::mib(5), 0.1)] {
+        assert!((share(size) - expected).abs() < 0.012, "{size}: {}", share(size));
+    }
+    assert_eq!(y.mean().get(), (35.0 * 1024.0 + 0.7 * 1_048_576.0) as u64);
+    let text = Document::parse(&format!("{SMALL}{more}"), "x.toml", &[]).unwrap().describe();
+    assert!(text.contains("downloads 50 KiB (70.0 %) or 1 MiB (20.0 %) or 5 MiB (10.0 %)"), "{text}");
+}
+
+const MARKOV: &str = r#"
+    [workloads.x]
+    pause = "5 s"
+    [workloads.x.tgen.streams]
+    transitions = ["start -> s: 1", "s -> s: 1"]
+    emissions = ["s -> +: 0.8 after exponential(2 s)", "s -> F: 0.2"]
+    [workloads.x.tgen.packets]
+    transitions = ["start -> p: 1", "p -> p: 1"]
+    emissions = ["p -> -: 0.9 after lognormal(1 ms, 1, 1 h)", "p -> +: 0.09 after pareto(1 ms, 1.5)", "p -> F: 0.01"]
+    [clients.x]
+    workload = "x"
+    path = ["a"]
+"#;
+
+#[test]
+fn traffic_may_follow_markov_models() {
+    let scenario = small(MARKOV, &["workloads.x.tgen.packet=1000 B"]);
+    let Activity::Tgen(tgen) = &scenario.workloads[1].does else { panic!("it follows none") };
+    assert_eq!((tgen.flows.is_none(), tgen.packet, tgen.packets.len()), (true, Bytes::new(1000), 2));
+    let text = Document::parse(&format!("{SMALL}{MARKOV}"), "x.toml", &[]).unwrap().describe();
+    assert!(
+        text.contains("follows Markov models: streams of 2 states, packets of 2 states, pauses 5 s"),
+        "{text}"
+    );
+    // Packets of a stream until it ends: 99 in the mean.
+    let walks = (0..2000).map(|seed| Walk::new(tgen.packets.clone(), Seed(seed).stream("x")));
+    let packets: usize = walks.map(|mut walk| std::iter::from_fn(|| walk.step()).count()).sum();
+    assert!((packets as f64 / 2000.0 / 99.0 - 1.0).abs() < 0.07, "{packets}");
+}
+
+#[test]
+fn the_tails_of_delays_are_those_of_their_distributions() {
+    let draws = |pause: &str| {
+        let scenario = small(&format!("[workloads.x]\nsize = '1 KiB'\npause = '{pause}'\n"), &[]);
+        let pause = scenario.workloads[1].pause.clone();
+        let mut rng = Seed(3).stream("x/pause");
+        let mut draws: Vec<f64> = (0..40_000).map(|_| pause.draw(&mut rng).as_secs_f64()).collect();
+        draws.sort_by(f64::total_cmp);
+        (draws, pause.mean().as_secs_f64())
+    };
+    let at = |draws: &[f64], q: f64| draws[(q * 40_000.0) as usize];
+    let near =
+        |value: f64, expected: f64| assert!((value / expected - 1.0).abs() < 0.04, "{value} {expected}");
+    let (exponential, mean) = draws("exponential(2 s)");
+    near(at(&exponential, 0.5), 2.0 * 2f64.ln());
+    near(at(&exponential, 0.95), 2.0 * 20f64.ln());
+    near(mean, 2.0);
+    let (normal, mean) = draws("normal(10 s, 3 s)");
+    near(at(&normal, 0.158_655), 7.0);
+    near(at(&normal, 0.841_345), 13.0);
+    near(mean, 10.0);
+    assert_eq!(draws("normal(1 ms, 3 s)").0[0], 0.0, "no time is negative");
+    let (pareto, mean) = draws("pareto(2 s, 1.5)");
+    near(at(&pareto, 0.0), 2.0);
+    near(at(&pareto, 0.9), 2.0 * 10f64.powf(1.0 / 1.5));
+    near(mean, 6.0);
+    let (heavy, _) = draws("pareto(2 s, 0.01)");
+    assert_eq!(heavy.last(), Some(&model::LONGEST.as_secs_f64()));
+}
+
+#[test]
+fn named_workloads_are_kists_clients() {
+    let named = |preset: &str| {
+        let scenario = small(&format!("[workloads.x]\npreset = '{preset}'\nstart = '3 s'\n"), &[]);
+        scenario.workloads[1].clone()
+    };
+    let minute = Span::Fixed(Duration::from_secs(60));
+    for (preset, bytes, pause, fresh) in [
+        ("web", Bytes::kib(320), Span::Uniform(Duration::from_millis(1), Duration::from_secs(60)), false),
+        ("bulk", Bytes::mib(5), Span::Fixed(Duration::ZERO), false),
+        ("perf50k", Bytes::kib(50), minute.clone(), true),
+        ("perf1m", Bytes::mib(1), minute.clone(), true),
+        ("perf5m", Bytes::mib(5), minute, true),
+    ] {
+        let workload = named(preset);
+        assert_eq!((size(&workload), &workload.pause), (Amount::Fixed(bytes), &pause), "{preset}");
+        assert_eq!((workload.fresh_circuit, workload.start), (fresh, Span::Fixed(Duration::from_secs(3))));
+    }
+    // What stands beside the preset goes over it.
+    let more = "[workloads.x]\npreset = 'perf50k'\nsize = '60 KiB'\n";
+    let workload = small(more, &["workloads.x.pause=1 s"]).workloads[1].clone();
+    assert_eq!((size(&workload), workload.fresh_circuit), (Amount::Fixed(Bytes::kib(60)), true));
+    assert_eq!(workload.pause, Span::Fixed(Duration::from_secs(1)));
+}
+
+#[test]
+fn the_mix_of_2008_has_its_shares_of_connections_and_bytes() {
+    let scenario = small("[workloads.x]\npreset = 'mix-2008'\n", &[]);
+    let Amount::Mix(mix) = size(&scenario.workloads[1]) else { panic!("it is no mix") };
+    let mean: f64 = mix.shares().map(|(share, size)| share * size.get() as f64).sum();
+    let shares: Vec<_> =
+        mix.shares().map(|(share, size)| [share, share * size.get() as f64 / mean]).collect();
+    // The three that are named, without the rest.
+    let printed = [[92.45, 57.97], [4.06, 1.55], [3.33, 40.20]];
+    let sums = [0, 1].map(|what| printed.iter().map(|row| row[what]).sum::<f64>());
+    for (share, row) in shares.iter().zip(printed) {
+        for what in [0, 1] {
+            let expected = row[what] / sums[what];
+            assert!((share[what] / expected - 1.0).abs() < 0.005, "{share:?} {row:?}");
+        }
+    }
+}
+
+#[test]
 fn a_workload_may_hold_circuits_instead() {
     let more = "[workloads.x]\nhold = '10 s'\npause = '20 s'\ncircuits = 3\n[clients.x]\nworkload = 'x'\npath = ['a']\n";
     let scenario = small(more, &[]);
     let hold = Activity::Hold(Span::Fixed(Duration::from_secs(10)));
-    assert_eq!((scenario.workloads[1].does, scenario.workloads[1].circuits), (hold, 3));
+    assert_eq!((&scenario.workloads[1].does, scenario.workloads[1].circuits), (&hold, 3));
     let text = Document::parse(&format!("{SMALL}{more}"), "x.toml", &[]).unwrap().describe();
     assert!(
         text.contains("  x        holds a circuit for 10 s on each of 3 circuits, pauses 20 s"),

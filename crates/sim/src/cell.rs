@@ -21,19 +21,44 @@ pub(crate) struct SimPayload {
     pub(crate) request: Option<Request>,
 }
 
-/// A request for so many bytes, perhaps none [B].
+/// A request for so many bytes, perhaps none [B], or for a part in a stream of a model.
 ///
 /// One more than the number is stored, so that "no request" costs no space in a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request(NonZeroU64);
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asks {
+    /// So much [B].
+    Bytes(u64),
+    /// The server's part, by the model of this workload, with this seed.
+    Part { workload: usize, seed: u64 },
+}
+
+/// The bit that tells a part from a size, which is far below it.
+const PART: u64 = 1 << 63;
+/// Bits of a part's seed; the workload is between.
+const SEED_BITS: u32 = 43;
 
 impl Request {
     pub(crate) fn of(bytes: u64) -> Self {
         Request(NonZeroU64::MIN.saturating_add(bytes))
     }
 
-    pub(crate) fn bytes(self) -> u64 {
-        self.0.get() - 1
+    /// For the server's part in a stream; of the seed, as many bits as there is room for.
+    pub(crate) fn part(workload: usize, seed: u64) -> Self {
+        assert!((workload as u64) + 1 < PART >> SEED_BITS, "no scenario has a million workloads");
+        Request::of(PART | ((workload as u64) << SEED_BITS) | (seed % (1 << SEED_BITS)))
+    }
+
+    pub(crate) fn asks(self) -> Asks {
+        let number = self.0.get() - 1;
+        if number < PART {
+            return Asks::Bytes(number);
+        }
+        let workload = ((number & !PART) >> SEED_BITS) as usize;
+        Asks::Part { workload, seed: number % (1 << SEED_BITS) }
     }
 }
 
@@ -290,6 +315,19 @@ mod tests {
     #[should_panic(expected = "keeps its cells and their order")]
     fn cells_in_another_order_end_a_run() {
         peel(&[0, 2, 1]);
+    }
+
+    #[test]
+    fn a_request_is_for_bytes_or_for_a_part() {
+        for bytes in [0, 1, 1 << 50] {
+            assert_eq!(Request::of(bytes).asks(), Asks::Bytes(bytes));
+        }
+        for (workload, seed) in [(0, 0), (7, 0xABCD_EF00), ((1 << 20) - 2, (1 << SEED_BITS) - 1)] {
+            assert_eq!(Request::part(workload, seed).asks(), Asks::Part { workload, seed });
+        }
+        // Of a longer seed both sides have the same bits.
+        let Asks::Part { seed, .. } = Request::part(1, u64::MAX).asks() else { panic!("it is a part") };
+        assert_eq!(seed, (1 << SEED_BITS) - 1);
     }
 
     #[test]

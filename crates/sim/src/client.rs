@@ -1,10 +1,14 @@
-//! A client: request, first byte, last byte, pause, again; or a circuit that is held and closed, again and again.
+//! A client: request, first byte, last byte, pause, again; a circuit that is held and closed, again and again; or streams
+//! that begin when a model says.
 //!
 //! Source: DefenestraTor §5 and §5.1. The clock of a download starts when the application
 //! opens its stream (BEGIN is sent), so that the time to the first byte is two circuit round trips.
 
+use crate::cell::Request;
 use crate::queue::Rank;
+use crate::script::Script;
 use penstock_core::{CircuitIndex, StreamKey};
+use penstock_scenario::markov::Walk;
 use penstock_scenario::model;
 use penstock_units::{Bytes, Duration, Instant, Rng, Seed};
 use std::sync::Arc;
@@ -27,7 +31,54 @@ pub(crate) struct Client {
     /// The run's number of the circuit that the present or last download used.
     pub(crate) number: u32,
     /// The relays that it may begin its circuits at; none if any will do.
-    guards: Arc<[usize]>,
+    pub(crate) guards: Arc<[usize]>,
+    pub(crate) task: Task,
+}
+
+/// What an errand is there for.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// A loop: download or hold, pause, again.
+    Loop,
+    /// It begins others, whatever becomes of them.
+    Source(Box<Source>),
+    /// One of the streams of a source.
+    Stream(Box<Stream>),
+    /// Nothing any more: another may take its place.
+    Spare,
+}
+
+/// What begins streams or flows.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) plan: Plan,
+    /// How many of those are not over.
+    pub(crate) open: u32,
+    /// Which source began it, if one did.
+    pub(crate) of: Option<u32>,
+}
+
+/// When a source begins what.
+#[derive(Debug)]
+pub(crate) enum Plan {
+    /// Flows, as a model says.
+    Flows(Walk),
+    /// Streams, as a model says.
+    Streams(Walk),
+    /// One stream at once.
+    One,
+    /// Nothing more.
+    Over,
+}
+
+/// A stream of a source.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) of: u32,
+    /// Index of its server in the scenario.
+    pub(crate) server: usize,
+    pub(crate) asks: Request,
+    pub(crate) script: Script,
 }
 
 /// The circuit a client uses.
@@ -65,6 +116,7 @@ pub(crate) struct Download {
     pub(crate) number: u64,
     pub(crate) size: Bytes,
     pub(crate) request: Bytes,
+    pub(crate) asks: Request,
     pub(crate) start: Instant,
     pub(crate) connected: Option<Instant>,
 }
@@ -92,6 +144,11 @@ impl Chance {
             path: stream("path"),
         }
     }
+
+    /// What an errand that this one begins draws from.
+    pub(crate) fn bits(&mut self) -> u64 {
+        self.size.bits()
+    }
 }
 
 impl Client {
@@ -115,8 +172,26 @@ impl Client {
                 chance: Chance::new(&client.host.name, errand, seed),
                 number: 0,
                 guards: guards.clone(),
+                task: Task::Loop,
             })
             .collect()
+    }
+
+    /// An errand of the same client that this one begins, with chances of its own; whose circuit it uses and what it is
+    /// for is still to be said.
+    pub(crate) fn child(&mut self) -> Self {
+        Client {
+            index: self.index,
+            workload: self.workload,
+            home: 0,
+            circuit: None,
+            phase: Phase::Pausing,
+            episode: 0,
+            chance: Chance::new("child", 0, Seed(self.chance.bits())),
+            number: 0,
+            guards: self.guards.clone(),
+            task: Task::Spare,
+        }
     }
 
     /// The client is about something else: what its timers were set for is over.
@@ -134,11 +209,11 @@ impl Client {
         workload.pause.draw(&mut self.chance.pause)
     }
 
-    pub(crate) fn draw_size(&mut self, size: model::Amount) -> Bytes {
+    pub(crate) fn draw_size(&mut self, size: &model::Amount) -> Bytes {
         size.draw(&mut self.chance.size)
     }
 
-    pub(crate) fn draw_hold(&mut self, hold: model::Span) -> Duration {
+    pub(crate) fn draw_hold(&mut self, hold: &model::Span) -> Duration {
         hold.draw(&mut self.chance.size)
     }
 

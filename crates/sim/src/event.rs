@@ -15,6 +15,10 @@ pub(crate) enum Due {
     Cpu,
     /// A pause is over, or a hold, or a client's patience: of this errand, and this episode of its life.
     Client(u32, u32),
+    /// A client's side of a stream has rested: of this errand, and this episode of its life.
+    Speak(u32, u32),
+    /// A server's side of a stream has rested, on this generation of the connection.
+    Part(SockRef, u32),
 }
 
 /// The next thing that happens to a host.

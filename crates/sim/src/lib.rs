@@ -2,7 +2,7 @@
 //!
 //! Layers, in order: [`tcp`] (one end of a connection, sans-IO), `queue` (what happens next, in
 //! one total order), `net` (hosts, interfaces, links, connections, and the [`Kernel`] that a
-//! relay sees), `client` (what a client does), `tracker` and `observer` (instruments), `world`
+//! relay sees), `script` (one side's part in a stream of a model), `client` (what a client does), `tracker` and `observer` (instruments), `world`
 //! (nodes and the loop that drives them).
 //!
 //! Same scenario, seed and version: same tables, byte for byte, on any machine, alone or beside
@@ -21,6 +21,7 @@ mod event;
 mod net;
 mod observer;
 mod queue;
+mod script;
 mod tracker;
 mod world;
 

@@ -8,9 +8,11 @@
 //! What looks at several hosts at once, samples and the end of the run, waits for a barrier, at
 //! which all have come to the same instant.
 
+mod open;
+
 use crate::bound::{ASKED_PER_SAMPLE, Answers, bound};
-use crate::cell::{SimCell, SimHandshake, SimLayer, TO_CLIENT};
-use crate::client::{Circuit, Client, Download, Phase};
+use crate::cell::{Request, SimCell, SimHandshake, SimLayer, TO_CLIENT};
+use crate::client::{Circuit, Client, Download, Phase, Task};
 use crate::control::{Control, Error};
 use crate::event::{Due, Step};
 use crate::net::{App, HostKernel, Net, News, Owner, PLAIN, Ready, StreamSock, TICK};
@@ -255,9 +257,13 @@ impl<'a> World<'a> {
                 Step::Due(Due::Relay) => self.on_relay_timer(rank),
                 Step::Due(Due::Cpu) => self.net.on_cpu_free(rank),
                 Step::Due(Due::Client(errand, episode)) => self.on_client_timer(rank, errand, episode),
+                Step::Due(Due::Speak(errand, episode)) => self.on_speak_timer(rank, errand, episode),
+                Step::Due(Due::Part(sock, generation)) => self.net.on_part_timer(sock, generation),
             }
             // Most packets concern nobody above TCP.
-            if matches!(step, Step::Due(Due::Relay | Due::Client(..))) || self.net.has_work(rank) {
+            if matches!(step, Step::Due(Due::Relay | Due::Client(..) | Due::Speak(..)))
+                || self.net.has_work(rank)
+            {
                 self.process(rank);
             }
         }
@@ -464,6 +470,10 @@ impl World<'_> {
         let Some(client) = self.client(rank, errand).filter(|client| client.episode == episode) else {
             return;
         };
+        if let Task::Source(_) = client.task {
+            self.go_on(rank, errand);
+            return;
+        }
         match client.phase {
             Phase::Pausing => self.begin(rank, errand),
             Phase::Building => self.give_up_building(rank, errand),
@@ -475,6 +485,13 @@ impl World<'_> {
 
     /// A pause is over: downloads or holds, over a circuit that may still have to be built.
     fn begin(&mut self, rank: Rank, errand: u32) {
+        let scenario = self.scenario;
+        if let Some(Client { task: Task::Loop, workload, .. }) = self.client(rank, errand)
+            && let Activity::Tgen(_) = scenario.workloads[*workload].does
+        {
+            self.begin_traffic(rank, errand);
+            return;
+        }
         let without_tor = self.nodes[rank as usize].tor.is_none();
         let Some(home) = self.client(rank, errand).map(|client| client.home) else { return };
         self.retire(rank, home);
@@ -488,10 +505,9 @@ impl World<'_> {
             self.build(rank, home);
         }
         let now = self.net.now();
-        let scenario = self.scenario;
         let Some(client) = self.client(rank, errand) else { return };
-        match scenario.workloads[client.workload].does {
-            Activity::Download(_) => self.wait_for_circuit(rank, errand),
+        match &scenario.workloads[client.workload].does {
+            Activity::Download(_) | Activity::Tgen(_) => self.wait_for_circuit(rank, errand),
             Activity::Hold(hold) => {
                 client.enter(Phase::Holding);
                 let (until, episode) = (now + client.draw_hold(hold), client.episode);
@@ -660,7 +676,9 @@ impl World<'_> {
         let Role::Client(errands) = &mut node.role else { return };
         let (index, home) = (errands[errand as usize].workload, errands[errand as usize].home);
         let workload = &scenario.workloads[index];
-        let Activity::Download(size) = workload.does else { return };
+        if let Activity::Hold(_) = workload.does {
+            return;
+        }
         let circuit = errands[home as usize].circuit.as_mut().map(|circuit| {
             circuit.streams += 1;
             circuit.dirty.get_or_insert(now);
@@ -668,8 +686,16 @@ impl World<'_> {
         });
         let client = &mut errands[errand as usize];
         let model = &scenario.clients[client.index];
-        let size = client.draw_size(size);
-        let server = self.server_ranks[client.draw_server(model)];
+        let (size, asks, server) = match (&client.task, &workload.does) {
+            (Task::Stream(stream), _) => (Bytes::ZERO, stream.asks, stream.server),
+            (_, Activity::Download(size)) => {
+                let size = client.draw_size(size);
+                (size, Request::of(size.get()), client.draw_server(model))
+            }
+            _ => unreachable!("who neither downloads nor is a stream has no circuit of its own"),
+        };
+        let server = self.server_ranks[server];
+        let mut app = App::new(size.get());
         let stream = match (&mut node.tor, circuit) {
             (Some(tor), Some((circuit, ..))) => {
                 let mut kernel = HostKernel::new(&mut self.net, rank);
@@ -677,9 +703,10 @@ impl World<'_> {
                 let stream = opened.expect("a client downloads over a built circuit");
                 // The application speaks when its stream is there, or says at once what it will say.
                 let optimistic = model.config.optimistic_data;
-                let request = if optimistic { workload.request.get() } else { 0 };
-                let app = StreamSock::App(App::new(request, size.get()));
-                self.net.hosts[rank as usize].set_stream(stream, Some(app));
+                if optimistic {
+                    app.ask(workload.request.get(), asks);
+                }
+                self.net.hosts[rank as usize].set_stream(stream, Some(StreamSock::App(app)));
                 if optimistic {
                     tor.on_stream_readable(now, stream, &mut HostKernel::new(&mut self.net, rank));
                 }
@@ -687,7 +714,8 @@ impl World<'_> {
             }
             (Some(_), None) => return,
             (None, _) => {
-                self.net.connect_plain(rank, server, App::new(workload.request.get(), size.get()));
+                app.ask(workload.request.get(), asks);
+                self.net.connect_plain(rank, server, app);
                 PLAIN
             }
         };
@@ -698,6 +726,7 @@ impl World<'_> {
             number,
             size,
             request: workload.request,
+            asks,
             start: now,
             connected: None,
         }));
@@ -719,19 +748,16 @@ impl World<'_> {
         if scenario.clients[index].config.optimistic_data {
             return;
         }
-        let request = download.request.get();
+        let (request, asks) = (download.request.get(), download.asks);
         if let Some(app) = self.net.hosts[rank as usize].app(stream) {
-            app.request = request;
+            app.ask(request, asks);
         }
         self.net.refresh_app(rank, stream);
     }
 
     fn on_stream_closed(&mut self, rank: Rank, stream: StreamKey) {
         if let Some(errand) = self.errand_on(rank, stream) {
-            let size =
-                self.client(rank, errand).and_then(|client| client.download_on(stream)).map(|own| own.size);
-            let app = self.net.hosts[rank as usize].app(stream);
-            let complete = app.is_some_and(|app| size.is_some_and(|size| app.received >= size.get()));
+            let complete = self.has_all(rank, errand, 0);
             self.end_download(rank, errand, if complete { Outcome::Ok } else { Outcome::Failed });
         }
         self.net.hosts[rank as usize].set_stream(stream, None);
@@ -762,15 +788,31 @@ impl World<'_> {
     fn check_downloads(&mut self, rank: Rank) {
         let Role::Client(errands) = &self.nodes[rank as usize].role else { return };
         for errand in 0..errands.len() as u32 {
+            self.speak(rank, errand);
             let Some(client) = self.client(rank, errand) else { return };
-            let Phase::Downloading(Download { stream, size, .. }) = client.phase else { continue };
-            let app = self.net.hosts[rank as usize].app(stream);
-            if app.is_some_and(|app| app.received >= size.get().max(1)) {
+            if !matches!(client.phase, Phase::Downloading(_)) {
+                continue;
+            }
+            if self.has_all(rank, errand, 1) {
                 self.end_download(rank, errand, Outcome::Ok);
             } else if self.nodes[rank as usize].tor.is_none() && !self.net.has_plain(rank) {
                 self.end_download(rank, errand, Outcome::Failed);
             }
         }
+    }
+
+    /// Whether a download has got all that it is to get, and so much at least [B]; and, where a model says what it sends,
+    /// has sent that.
+    fn has_all(&mut self, rank: Rank, errand: u32, least: u64) -> bool {
+        let Some(Client { task, phase: Phase::Downloading(download), .. }) = self.client(rank, errand) else {
+            return false;
+        };
+        let (stream, size) = (download.stream, download.size.get());
+        let script = if let Task::Stream(stream) = task { Some(stream.script.over) } else { None };
+        self.net.hosts[rank as usize].app(stream).is_some_and(|app| match script {
+            None => app.received >= size.max(least),
+            Some(is_over) => is_over && app.request == 0 && app.received >= size,
+        })
     }
 
     fn end_download(&mut self, rank: Rank, errand: u32, outcome: Outcome) {
@@ -787,7 +829,8 @@ impl World<'_> {
         self.finished[index] += u64::from(outcome == Outcome::Ok);
         if let Some(tor) = &mut node.tor {
             let mut kernel = HostKernel::new(&mut self.net, rank);
-            if outcome == Outcome::Timeout {
+            // Of a stream of a model the client closes its side; of others the server did.
+            if outcome == Outcome::Timeout || matches!(client.task, Task::Stream(_)) {
                 tor.close_stream(now, download.stream, &mut kernel);
             }
             if scenario.workloads[index].fresh_circuit
@@ -798,14 +841,21 @@ impl World<'_> {
         } else {
             self.net.close_plain(rank);
         }
-        self.pause(rank, errand);
+        if let Task::Stream(_) = client.task {
+            self.stream_ended(rank, errand);
+        } else {
+            self.pause(rank, errand);
+        }
     }
 
     fn pause(&mut self, rank: Rank, errand: u32) {
         let now = self.net.now();
         let scenario = self.scenario;
         let Some(client) = self.client(rank, errand) else { return };
-        let pause = client.draw_pause(&scenario.workloads[client.workload]);
+        let pause = match client.task {
+            Task::Stream(_) => open::RETRY,
+            _ => client.draw_pause(&scenario.workloads[client.workload]),
+        };
         client.phase = Phase::Pausing;
         client.episode += 1;
         let episode = client.episode;
@@ -821,7 +871,7 @@ impl World<'_> {
         let client = &errands[errand as usize];
         let Phase::Downloading(download) = &client.phase else { return };
         let app = self.net.hosts[rank as usize].app(download.stream).cloned();
-        let app = app.unwrap_or_else(|| App::new(0, download.size.get()));
+        let app = app.unwrap_or_else(|| App::new(download.size.get()));
         let ending = Ending {
             client: node.name.clone(),
             workload: self.workload_names[client.workload].clone(),

@@ -3,6 +3,7 @@
 use super::cpu::Cpu;
 use super::nic::Wire;
 use super::socket::SockRef;
+use crate::cell::Request;
 use crate::event::Due;
 use crate::queue::{Rank, Timers};
 use crate::tcp::{self, TcpConfig};
@@ -115,12 +116,14 @@ pub(crate) enum StreamSock {
     Plain { sock: Option<SockRef>, app: App },
 }
 
-/// A client's application: one request, one answer.
+/// A client's application: a request, an answer; or what it says and hears as a model has it.
 #[derive(Clone, Debug)]
 pub(crate) struct App {
-    /// Request still to be sent [B].
+    /// What it said and was not taken yet [B].
     pub(crate) request: u64,
-    /// What it asks for [B].
+    /// What it asks for, and after how many more bytes the question ends; until it is asked.
+    pub(crate) ask: Option<(u64, Request)>,
+    /// What it is to get [B].
     pub(crate) wants: u64,
     /// What arrived [B].
     pub(crate) received: u64,
@@ -133,9 +136,11 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(request: u64, wants: u64) -> Self {
+    /// One that has not asked yet.
+    pub(crate) fn new(wants: u64) -> Self {
         App {
-            request,
+            request: 0,
+            ask: None,
             wants,
             received: 0,
             connected: None,
@@ -144,6 +149,23 @@ impl App {
             readable_wanted: false,
             ready: false,
         }
+    }
+
+    /// Asks, in so many bytes [B].
+    pub(crate) fn ask(&mut self, bytes: u64, what: Request) {
+        self.request += bytes;
+        self.ask = Some((bytes, what));
+    }
+
+    /// So much of what it said is taken [B]: the question, if it ends in there.
+    pub(crate) fn take(&mut self, bytes: u64) -> Option<Request> {
+        self.request -= bytes;
+        let (left, what) = self.ask.take()?;
+        if left > bytes {
+            self.ask = Some((left - bytes, what));
+            return None;
+        }
+        Some(what)
     }
 
     /// Takes what arrived [B].

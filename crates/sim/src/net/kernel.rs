@@ -3,7 +3,7 @@
 use super::cpu::Work;
 use super::socket::{Item, SockRef, Tracked};
 use super::{Net, Owner, Ready, StreamSock, sides};
-use crate::cell::{CELL_BYTES, Request, SimCell, SimPayload};
+use crate::cell::{CELL_BYTES, SimCell, SimPayload};
 use crate::queue::Rank;
 use penstock_core::cell::Cell;
 use penstock_core::datagram::Message;
@@ -161,8 +161,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
                 if len == 0 {
                     return StreamRead::Blocked;
                 }
-                app.request -= len;
-                let request = (app.request == 0).then(|| Request::of(app.wants));
+                let request = app.take(len);
                 return StreamRead::Data(SimPayload { len: len as u16, tag: None, request });
             }
         };

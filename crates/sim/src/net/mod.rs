@@ -21,17 +21,19 @@ pub(crate) use socket::{Owner, SockRef};
 
 use crate::agenda::Agenda;
 use crate::bound::Below;
-use crate::cell::SimCell;
+use crate::cell::{Asks, SimCell};
 use crate::event::{Due, Step};
 use crate::queue::Rank;
-use crate::tcp::{Info, Train};
+use crate::script::Script;
+use crate::tcp::{Endpoint, Info, TcpConfig, Train};
 use crate::tracker::Tracker;
 use cpu::Work;
 use datagrams::Letter;
 use host::{Arrival, Landing};
 use penstock_core::datagram::Message;
 use penstock_core::kernel::Interest;
-use penstock_scenario::model::{Scenario, Wire};
+use penstock_scenario::markov::Observation;
+use penstock_scenario::model::{Activity, Scenario, Tgen, Wire, Workload};
 use penstock_units::{Bytes, Cells, Duration, Instant, Rng, Seed, time::nanos};
 use slab::Slab;
 use socket::{Conn, Flight, Item, Side};
@@ -62,6 +64,8 @@ pub(crate) struct Net {
     /// Connections that neither side needs, to be removed at the next barrier.
     finished: Vec<u32>,
     wires: Wires,
+    /// The models of those workloads that have some.
+    models: Vec<Option<Tgen>>,
     /// Cells whose connections were closed before anybody read them.
     lost: u64,
     /// Packets delivered to a kernel.
@@ -145,6 +149,40 @@ fn draw<'a>(
     })
 }
 
+/// A server's side of a stream writes what its model says until there is no room, or it rests: for how long.
+///
+/// `left` is what it said and could not write yet [B].
+fn play(
+    script: &mut Script,
+    endpoint: &mut Endpoint,
+    tcp: &TcpConfig,
+    now: Instant,
+    left: &mut u64,
+) -> Option<Duration> {
+    let mut rest = None;
+    loop {
+        let bytes = (*left).min(endpoint.write_space(tcp));
+        if bytes > 0 {
+            endpoint.write(tcp, now, bytes);
+            *left -= bytes;
+        }
+        if *left > 0 || script.over || script.rests {
+            return rest;
+        }
+        let train = script.train();
+        *left += train.bytes;
+        rest = train.rest;
+    }
+}
+
+/// The models of a workload that has some.
+fn model_of(workload: &Workload) -> Option<Tgen> {
+    match &workload.does {
+        Activity::Tgen(tgen) => Some(tgen.clone()),
+        _ => None,
+    }
+}
+
 impl Net {
     /// All hosts of a scenario, in the order of their names.
     pub(crate) fn new(scenario: &Scenario, hosts: &[&penstock_scenario::model::Host], seed: Seed) -> Self {
@@ -169,6 +207,7 @@ impl Net {
             longest_train: u32::MAX,
             finished: Vec::new(),
             wires,
+            models: scenario.workloads.iter().map(model_of).collect(),
             lost: 0,
             delivered: 0,
             handled: 0,
@@ -570,6 +609,7 @@ impl Net {
     fn serve(&mut self, sock: SockRef) {
         let now = self.now();
         let conn = &mut self.conns[sock.conn as usize];
+        let generation = conn.generation;
         let [here, there] = sides(conn, sock);
         let tcp = &self.hosts[here.host as usize].tcp;
         let Owner::Server(mut left) = here.owner else { return };
@@ -582,10 +622,24 @@ impl Net {
             && end <= here.tcp.received_end()
         {
             there.sent.pop_front();
-            left += request.bytes();
             asked = true;
+            match request.asks() {
+                Asks::Bytes(bytes) => left += bytes,
+                Asks::Part { workload, seed } => {
+                    let model = self.models[workload].as_ref().expect("who asks for a part has a model");
+                    here.script = Some(Box::new(Script::new(model, seed, Observation::ToOrigin)));
+                }
+            }
         }
-        if asked || (left > 0 && here.tcp.is_writable(tcp)) {
+        let mut rests_until = None;
+        if here.tcp.receive_closed() && here.script.take().is_some() {
+            // Nobody listens any more.
+            left = 0;
+        } else if let Some(script) = &mut here.script {
+            if left == 0 || here.tcp.is_writable(tcp) {
+                rests_until = play(script, &mut here.tcp, tcp, now, &mut left).map(|rest| now + rest);
+            }
+        } else if asked || (left > 0 && here.tcp.is_writable(tcp)) {
             let bytes = left.min(here.tcp.write_space(tcp));
             here.tcp.write(tcp, now, bytes);
             left -= bytes;
@@ -600,10 +654,24 @@ impl Net {
             here.tcp.shutdown(tcp, now);
             here.owner = Owner::Gone;
         }
+        let rank = here.host;
         self.pump(sock);
+        if let Some(until) = rests_until {
+            self.set_timer(rank, until, Due::Part(sock, generation));
+        }
         if done {
             self.collect(sock);
         }
+    }
+
+    /// A server's side of a stream has rested.
+    pub(crate) fn on_part_timer(&mut self, sock: SockRef, generation: u32) {
+        let conn = self.conns.get_mut(sock.conn as usize).filter(|conn| conn.generation == generation);
+        let Some(script) = conn.and_then(|conn| conn.sides[sock.side as usize].script.as_mut()) else {
+            return;
+        };
+        script.rests = false;
+        self.serve(sock);
     }
 
     /// Nobody reads this side any more.

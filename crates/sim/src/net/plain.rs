@@ -6,7 +6,6 @@
 use super::host::App;
 use super::socket::{Item, Owner, SockRef};
 use super::{Net, StreamSock, sides};
-use crate::cell::Request;
 use crate::queue::Rank;
 use crate::tcp::Info;
 use penstock_core::StreamKey;
@@ -35,9 +34,8 @@ impl Net {
             let written = app.request.min(here.tcp.write_space(tcp));
             if written > 0 {
                 here.tcp.write(tcp, now, written);
-                app.request -= written;
-                if app.request == 0 {
-                    here.sent.push_back((here.tcp.written_end(), Item::Request(Request::of(app.wants))));
+                if let Some(request) = app.take(written) {
+                    here.sent.push_back((here.tcp.written_end(), Item::Request(request)));
                 }
             }
         }

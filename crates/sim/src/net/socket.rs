@@ -2,6 +2,7 @@
 
 use crate::cell::{Request, SimCell};
 use crate::queue::Rank;
+use crate::script::Script;
 use crate::tcp::{Endpoint, Segment, Train};
 use penstock_core::cell::{Cell as _, Tag};
 use penstock_core::datagram::Message;
@@ -68,6 +69,8 @@ pub(crate) struct Side {
     pub(crate) tracked: VecDeque<Tracked>,
     /// As an exit of a traced circuit: its number, and which bytes arrived when.
     pub(crate) traced: Option<Box<Traced>>,
+    /// As a server: its part in a stream of a model.
+    pub(crate) script: Option<Box<Script>>,
 }
 
 /// A train on its way.
@@ -239,6 +242,7 @@ impl Side {
             awaits_nic: false,
             tracked: VecDeque::new(),
             traced: None,
+            script: None,
         }
     }
 

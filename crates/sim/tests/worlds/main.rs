@@ -11,6 +11,7 @@ mod defenestrator;
 mod determinism;
 mod errands;
 mod links;
+mod markov;
 mod matrix;
 mod networks;
 mod plain;

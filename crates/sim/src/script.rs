@@ -1,0 +1,161 @@
+//! One side's part in a stream whose packets follow a Markov model.
+//!
+//! Client and server walk through the same model with the same chance, each in its own time, so that each knows what the
+//! other is to send without being told.
+//!
+//! Source: tgen `tgen-stream.c`, as its 1.0 does it.
+
+use penstock_scenario::markov::{Observation, Walk};
+use penstock_scenario::model::Tgen;
+use penstock_units::{Duration, Seed};
+
+/// Who writes as much as this at once lets others write first [B].
+const MOST_AT_ONCE: u64 = 32 * 1024;
+/// Packets that are no further apart leave together.
+const TOGETHER: Duration = Duration::from_millis(10);
+/// So many steps without anything to send and without a pause are a pause [step]: a model may say for ever what the
+/// other side sends.
+const MOST_STEPS: u32 = 4096;
+
+/// How far one side has come.
+#[derive(Debug)]
+pub(crate) struct Script {
+    walk: Walk,
+    own: Observation,
+    packet: u64,
+    /// What the other side is to send, as far as this one has come [B].
+    pub(crate) theirs: u64,
+    /// It came to the end.
+    pub(crate) over: bool,
+    /// It waits for its timer.
+    pub(crate) rests: bool,
+}
+
+/// What one side sends at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Train {
+    /// So much, perhaps nothing [B].
+    pub(crate) bytes: u64,
+    /// How long it rests then, if it does.
+    pub(crate) rest: Option<Duration>,
+}
+
+impl Script {
+    /// The part of the side whose packets are `own`; both sides have the same seed.
+    pub(crate) fn new(model: &Tgen, seed: u64, own: Observation) -> Self {
+        let walk = Walk::new(model.packets.clone(), Seed(seed).stream("packets"));
+        Script { walk, own, packet: model.packet.get(), theirs: 0, over: false, rests: false }
+    }
+
+    /// Goes on until there is enough to send, a pause, or the end.
+    ///
+    /// The delay after the other side's packets counts for the next own one.
+    pub(crate) fn train(&mut self) -> Train {
+        let (mut bytes, mut gap) = (0, Duration::ZERO);
+        for _ in 0..MOST_STEPS {
+            if bytes >= MOST_AT_ONCE {
+                return Train { bytes, rest: None };
+            }
+            let Some((what, delay)) = self.walk.step() else {
+                self.over = true;
+                return Train { bytes, rest: None };
+            };
+            if what == self.own {
+                bytes += self.packet;
+                gap = delay;
+            } else {
+                self.theirs += self.packet;
+                gap += delay;
+            }
+            if gap > TOGETHER {
+                self.rests = true;
+                return Train { bytes, rest: Some(gap) };
+            }
+        }
+        self.rests = true;
+        Train { bytes, rest: Some(TOGETHER) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_scenario::Document;
+    use penstock_scenario::model::Activity;
+
+    fn model(emissions: &str) -> Tgen {
+        let text = format!(
+            r#"
+            [scenario]
+            title = "x"
+            [run]
+            duration = "1 s"
+            [relays.r]
+            [servers.s]
+            [workloads.x.tgen.packets]
+            transitions = ["start -> a: 1", "a -> a: 1"]
+            emissions = [{emissions}]
+            [clients.x]
+            workload = "x"
+            path = ["r"]
+            "#
+        );
+        let document = Document::parse(&text, "x.toml", &[]).unwrap_or_else(|error| panic!("{error}"));
+        match &document.scenario("default").unwrap().workloads[0].does {
+            Activity::Tgen(tgen) => tgen.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn all(script: &mut Script) -> Vec<Train> {
+        let mut trains = Vec::new();
+        while !script.over {
+            script.rests = false;
+            trains.push(script.train());
+        }
+        trains
+    }
+
+    #[test]
+    fn each_side_knows_what_the_other_sends() {
+        let model = model(
+            r#""a -> +: 1 after exponential(4 ms)", "a -> -: 3 after exponential(4 ms)", "a -> F: 0.05""#,
+        );
+        for seed in 0..100 {
+            let side = |own| Script::new(&model, seed, own);
+            let [mut client, mut server] = [Observation::ToServer, Observation::ToOrigin].map(side);
+            let [up, down] = [all(&mut client), all(&mut server)];
+            let sum = |trains: &[Train]| trains.iter().map(|train| train.bytes).sum::<u64>();
+            assert_eq!([sum(&up), sum(&down)], [server.theirs, client.theirs]);
+            // Whoever counts their rests has both waited for about the same time.
+            let rests =
+                |trains: &[Train]| trains.iter().filter_map(|train| train.rest).all(|rest| rest > TOGETHER);
+            assert!(rests(&up) && rests(&down));
+        }
+    }
+
+    #[test]
+    fn packets_leave_together_until_there_is_enough_or_a_pause() {
+        let mut dense = Script::new(&model(r#""a -> -: 1 after 0 s""#), 1, Observation::ToOrigin);
+        let train = dense.train();
+        assert_eq!(
+            (train.bytes, train.rest, dense.rests),
+            (23 * 1434, None, false),
+            "the first above 32 KiB"
+        );
+        let mut sparse = Script::new(&model(r#""a -> -: 1 after 11 ms""#), 1, Observation::ToOrigin);
+        assert_eq!(sparse.train(), Train { bytes: 1434, rest: Some(Duration::from_millis(11)) });
+        assert!(sparse.rests && !sparse.over);
+        // The client only hears, and its own first packet would come after all these delays.
+        let mut client = Script::new(&model(r#""a -> -: 1 after 4 ms""#), 1, Observation::ToServer);
+        assert_eq!(client.train(), Train { bytes: 0, rest: Some(Duration::from_millis(12)) });
+        assert_eq!(client.theirs, 3 * 1434);
+    }
+
+    #[test]
+    fn who_hears_for_ever_rests_now_and_then() {
+        let mut client = Script::new(&model(r#""a -> -: 1 after 0 s""#), 1, Observation::ToServer);
+        assert_eq!(client.train(), Train { bytes: 0, rest: Some(TOGETHER) });
+        assert_eq!(client.theirs, u64::from(MOST_STEPS) * 1434);
+    }
+}

@@ -1,0 +1,202 @@
+//! Open loops: streams that begin at their times whatever becomes of those before, and what the client says in them.
+//!
+//! A source is an errand that begins others: a flow begins streams on its own circuit, traffic begins flows.
+
+use super::{Role, World};
+use crate::cell::{Asks, Request};
+use crate::client::{Client, Download, Phase, Plan, Source, Stream, Task};
+use crate::event::Due;
+use crate::net::HostKernel;
+use crate::queue::Rank;
+use crate::script::Script;
+use penstock_scenario::markov::{Observation, Walk};
+use penstock_scenario::model::Activity;
+use penstock_units::{Bytes, Duration, Seed};
+
+/// After how long a stream whose circuit broke before it was built asks for another one.
+pub(super) const RETRY: Duration = Duration::from_secs(1);
+
+/// What a source does next.
+enum Next {
+    /// It begins a flow, or a stream, and goes on after the delay if there is one.
+    Begin {
+        flow: bool,
+        then: Option<Duration>,
+    },
+    Nothing,
+}
+
+impl World<'_> {
+    /// An errand of Markov models begins: as a flow, or as what begins flows.
+    pub(super) fn begin_traffic(&mut self, rank: Rank, errand: u32) {
+        let scenario = self.scenario;
+        let Some(client) = self.client(rank, errand) else { return };
+        let Activity::Tgen(tgen) = &scenario.workloads[client.workload].does else { return };
+        let mut walk = |model| Walk::new(model, Seed(client.chance.bits()).stream("walk"));
+        let plan = match (&tgen.flows, &tgen.streams) {
+            (Some(flows), _) => Plan::Flows(walk(flows.clone())),
+            (None, Some(streams)) => Plan::Streams(walk(streams.clone())),
+            (None, None) => Plan::One,
+        };
+        client.task = Task::Source(Box::new(Source { plan, open: 0, of: None }));
+        self.go_on(rank, errand);
+    }
+
+    /// A source begins what it is time for.
+    pub(super) fn go_on(&mut self, rank: Rank, errand: u32) {
+        let now = self.net.now();
+        let Some(client) = self.client(rank, errand) else { return };
+        client.episode += 1;
+        let episode = client.episode;
+        let Task::Source(source) = &mut client.task else { return };
+        let next = match &mut source.plan {
+            Plan::Flows(walk) => next(walk, true),
+            Plan::Streams(walk) => next(walk, false),
+            Plan::One => Next::Begin { flow: false, then: None },
+            Plan::Over => Next::Nothing,
+        };
+        let Next::Begin { flow, then } = next else {
+            source.plan = Plan::Over;
+            return self.check_over(rank, errand);
+        };
+        if then.is_none() {
+            source.plan = Plan::Over;
+        }
+        source.open += 1;
+        if flow {
+            self.begin_flow(rank, errand);
+        } else {
+            self.begin_stream(rank, errand);
+        }
+        if let Some(delay) = then {
+            self.net.set_timer(rank, now + delay, Due::Client(errand, episode));
+        }
+    }
+
+    /// A flow: it has a circuit and chances of its own.
+    fn begin_flow(&mut self, rank: Rank, of: u32) {
+        let scenario = self.scenario;
+        let Some(parent) = self.client(rank, of) else { return };
+        let Activity::Tgen(tgen) = &scenario.workloads[parent.workload].does else { return };
+        let mut child = parent.child();
+        let plan = match &tgen.streams {
+            Some(streams) => {
+                Plan::Streams(Walk::new(streams.clone(), Seed(child.chance.bits()).stream("walk")))
+            }
+            None => Plan::One,
+        };
+        child.task = Task::Source(Box::new(Source { plan, open: 0, of: Some(of) }));
+        let flow = self.add(rank, child, None);
+        self.go_on(rank, flow);
+    }
+
+    /// A stream on the circuit of its flow.
+    fn begin_stream(&mut self, rank: Rank, of: u32) {
+        let scenario = self.scenario;
+        let Some(parent) = self.client(rank, of) else { return };
+        let Activity::Tgen(tgen) = &scenario.workloads[parent.workload].does else { return };
+        let server = parent.draw_server(&scenario.clients[parent.index]);
+        let asks = Request::part(parent.workload, parent.chance.bits());
+        let Asks::Part { seed, .. } = asks.asks() else { unreachable!("it asks for a part") };
+        let script = Script::new(tgen, seed, Observation::ToServer);
+        let mut child = parent.child();
+        child.task = Task::Stream(Box::new(Stream { of, server, asks, script }));
+        let stream = self.add(rank, child, Some(of));
+        self.begin(rank, stream);
+    }
+
+    /// Another errand, in the place of one that is over if there is one.
+    fn add(&mut self, rank: Rank, mut child: Client, home: Option<u32>) -> u32 {
+        let Role::Client(errands) = &mut self.nodes[rank as usize].role else {
+            unreachable!("only clients have errands")
+        };
+        let place = errands.iter().position(|errand| matches!(errand.task, Task::Spare));
+        let place = place.unwrap_or(errands.len());
+        child.home = home.unwrap_or(place as u32);
+        match errands.get_mut(place) {
+            // A timer of the one that was there is none of this one's.
+            Some(spare) => *spare = Client { episode: spare.episode + 1, ..child },
+            None => errands.push(child),
+        }
+        place as u32
+    }
+
+    /// A stream is over, whatever became of it.
+    pub(super) fn stream_ended(&mut self, rank: Rank, errand: u32) {
+        let Some(client) = self.client(rank, errand) else { return };
+        client.enter(Phase::Pausing);
+        if let Task::Stream(stream) = std::mem::replace(&mut client.task, Task::Spare) {
+            self.one_less(rank, stream.of);
+        }
+    }
+
+    /// Something that a source began is over.
+    fn one_less(&mut self, rank: Rank, source: u32) {
+        if let Some(Client { task: Task::Source(source), .. }) = self.client(rank, source) {
+            source.open -= 1;
+        }
+        self.check_over(rank, source);
+    }
+
+    /// A source that begins nothing more, and of which all is over, closes its circuit.
+    fn check_over(&mut self, rank: Rank, errand: u32) {
+        let now = self.net.now();
+        let Some(client) = self.client(rank, errand) else { return };
+        let Task::Source(source) = &client.task else { return };
+        if source.open > 0 || !matches!(source.plan, Plan::Over) {
+            return;
+        }
+        let of = source.of;
+        client.task = if of.is_some() { Task::Spare } else { Task::Loop };
+        client.enter(Phase::Pausing);
+        if let Some(circuit) = client.circuit.take()
+            && let Some(tor) = &mut self.nodes[rank as usize].tor
+        {
+            tor.close_circuit(now, circuit.index, &mut HostKernel::new(&mut self.net, rank));
+        }
+        match of {
+            Some(parent) => self.one_less(rank, parent),
+            None => self.pause(rank, errand),
+        }
+    }
+
+    /// The client's side of a stream says what it has to, once all that it said before was taken.
+    pub(super) fn speak(&mut self, rank: Rank, errand: u32) {
+        let now = self.net.now();
+        let Role::Client(errands) = &mut self.nodes[rank as usize].role else { return };
+        let Client { task: Task::Stream(stream), phase: Phase::Downloading(download), episode, .. } =
+            &mut errands[errand as usize]
+        else {
+            return;
+        };
+        let (script, episode) = (&mut stream.script, *episode);
+        let Download { stream: key, connected, size, .. } = download;
+        let key = *key;
+        let Some(app) = self.net.hosts[rank as usize].app(key) else { return };
+        if connected.is_none() || script.over || script.rests || app.request > 0 {
+            return;
+        }
+        let train = script.train();
+        app.request += train.bytes;
+        *size = Bytes::new(script.theirs);
+        if let Some(rest) = train.rest {
+            self.net.set_timer(rank, now + rest, Due::Speak(errand, episode));
+        }
+        self.net.refresh_app(rank, key);
+    }
+
+    /// The client's side of a stream has rested.
+    pub(super) fn on_speak_timer(&mut self, rank: Rank, errand: u32, episode: u32) {
+        let Some(client) = self.client(rank, errand).filter(|client| client.episode == episode) else {
+            return;
+        };
+        if let Task::Stream(stream) = &mut client.task {
+            stream.script.rests = false;
+        }
+    }
+}
+
+fn next(walk: &mut Walk, flow: bool) -> Next {
+    // A stream is one, whichever side the model says begins it.
+    walk.step().map_or(Next::Nothing, |(_, delay)| Next::Begin { flow, then: Some(delay) })
+}
