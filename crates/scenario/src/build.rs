@@ -264,7 +264,8 @@ fn generated(root: &Table, relays: &mut [Relay]) -> Result<Vec<Generated>, Mista
             return Err(view.wrong("era", "an era is for several relays; set count"));
         }
         let of_group = (0..relays.len()).filter(|index| relays[*index].host.group == *name).collect();
-        let group = Generated { era, group: name.clone(), relays: of_group };
+        let group =
+            Generated { era, group: name.clone(), relays: of_group, buckets: view.flag("era_buckets") };
         group.prepare(relays);
         group.draw(relays, Seed(0));
         groups.push(group);

@@ -15,6 +15,8 @@ pub struct Generated {
     pub group: String,
     /// Indices of its relays, in the order of their names.
     pub relays: Vec<usize>,
+    /// They have token buckets; without, the smaller of link and rate is the link.
+    pub buckets: bool,
 }
 
 impl Generated {
@@ -29,13 +31,18 @@ impl Generated {
     pub(crate) fn draw(&self, relays: &mut [Relay], seed: Seed) {
         let mut rng = seed.stream(&format!("{}/relays", self.group));
         for (index, drawn) in self.relays.iter().zip(self.era.draw(self.relays.len(), &mut rng)) {
-            take(&mut relays[*index], &drawn);
+            take(&mut relays[*index], &if self.buckets { drawn } else { of_links_alone(drawn) });
         }
     }
 }
 
 fn flags(class: Class) -> (bool, bool) {
     (matches!(class, Class::Guard | Class::Both), matches!(class, Class::Exit | Class::Both))
+}
+
+fn of_links_alone(drawn: era::Drawn) -> era::Drawn {
+    let link = drawn.bandwidth.map_or(drawn.link, |(rate, _)| rate.min(drawn.link));
+    era::Drawn { link, bandwidth: None, ..drawn }
 }
 
 fn take(relay: &mut Relay, drawn: &era::Drawn) {

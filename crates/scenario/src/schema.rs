@@ -573,12 +573,20 @@ const WEIGHT: &[Key] = &[
 ];
 
 /// Relays as they were: only where relays are named.
-const ERA: &[Key] = &[key(
-    "era",
-    Form::Or("none", &Form::Choice(&Era::YEARS)),
-    Default("'none'"),
-    "draws link, bandwidth_rate, bandwidth_burst, weight, flags and country of these relays as they were in that year, anew for each network",
-)];
+const ERA: &[Key] = &[
+    key(
+        "era",
+        Form::Or("none", &Form::Choice(&Era::YEARS)),
+        Default("'none'"),
+        "draws link, bandwidth_rate, bandwidth_burst, weight, flags and country of these relays as they were in that year, anew for each network",
+    ),
+    key(
+        "era_buckets",
+        Form::Flag,
+        Default("true"),
+        "relays of an era have token buckets as their operators set them; false makes the smaller of link and bandwidth_rate the link, and the only limit",
+    ),
+];
 
 /// Copies of a node: only where nodes are named.
 const COUNT: &[Key] = &[key(

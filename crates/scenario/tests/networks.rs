@@ -69,6 +69,20 @@ fn relays_of_an_era_are_drawn_for_each_network_and_keep_their_places() {
 }
 
 #[test]
+fn without_buckets_links_have_the_same_capacity() {
+    let plain = scenario("").drawn(Seed(1)).into_owned();
+    let links = parse(&TEXT.replace("era =", "era_buckets = false\nera =")).unwrap();
+    let links = links.scenario("default").unwrap().drawn(Seed(1)).into_owned();
+    let capacity = |relay: &Relay| {
+        relay.config.bandwidth.map_or(relay.host.link_up, |bucket| bucket.rate.min(relay.host.link_up))
+    };
+    assert!(plain.relays.iter().any(|relay| relay.config.bandwidth.is_some()));
+    assert!(links.relays.iter().all(|relay| relay.config.bandwidth.is_none()));
+    assert!(plain.relays.iter().map(capacity).eq(links.relays.iter().map(capacity)));
+    assert!(plain.relays.iter().map(|relay| relay.weight).eq(links.relays.iter().map(|relay| relay.weight)));
+}
+
+#[test]
 fn clients_go_through_guards_and_exits_and_keep_their_guards() {
     let scenario = scenario("guards = 3\n");
     let drawn = scenario.drawn(Seed(4));
