@@ -9,7 +9,7 @@ import polars as pl
 
 from penstock import summary
 from penstock.attacks import probe, wave
-from penstock.paper import overhead, rates, sawtooth, shares, steps, waits
+from penstock.paper import network, overhead, rates, sawtooth, shares, steps, waits
 from penstock.result import Result
 
 PAIR_SCHEMA = {"network": pl.String(), "seed": pl.Int64()}
@@ -50,6 +50,7 @@ MEASURES = {
     "bytes_received": Measure("transfers", "B", ("downloads",)),
     "byte_share": Measure("transfers", "", ("loads",), of_runs=byte_share),
     "written_bytes": Measure("relays", "B", ()),
+    "network_written_bytes": Measure("transfers", "B", (), of_runs=network.written),
     "longest_queue_cells": Measure("relays", "cells", ()),
     "credit_share": Measure("relays", "", (), of_rows=overhead.of_credits),
     "sendme_share": Measure("runs", "", (), of_rows=overhead.of_sendmes),
