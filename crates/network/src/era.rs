@@ -32,16 +32,13 @@ pub(crate) struct Law {
     /// Their links, the smaller of both directions, at the probabilities [`STEPS`] [KiB/s].
     pub(crate) link: [u32; STEPS.len()],
     /// Bandwidth rate over link, of the third with the slowest links, the next and the fastest, at equal steps of
-    /// probability [1/1000]; [`NO_LIMIT`] and above is none.
+    /// probability [1/1000]; what is above ten is ten.
     pub(crate) rate: [[u32; 11]; 3],
 }
 
 /// Probabilities of the quantiles of links [1/100]: closer where few relays have much.
 const STEPS: [u32; 25] =
     [0, 2, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 93, 96, 98, 99, 100];
-
-/// A rate so far above its link limits nothing [1/1000].
-const NO_LIMIT: f64 = 9_999.0;
 
 /// A relay with less is slow [B/s].
 const SLOW: u64 = 100 * 1024;
@@ -53,8 +50,10 @@ pub struct Drawn {
     pub class: Class,
     /// Its access link, each direction [B/s].
     pub link: u64,
-    /// Rate [B/s] and burst [B] of its bandwidth, if that is limited.
-    pub bandwidth: Option<(u64, u64)>,
+    /// Rate of its bandwidth [B/s], which may be above its link.
+    pub rate: u64,
+    /// Burst of its bandwidth [B].
+    pub burst: u64,
     /// Its consensus weight [B/s].
     pub weight: u64,
     /// Where it is.
@@ -105,7 +104,8 @@ impl Era {
         Drawn {
             class,
             link,
-            bandwidth: (of_link < NO_LIMIT).then_some((rate, burst.max(rate))),
+            rate,
+            burst: burst.max(rate),
             weight: ((capacity as f64 * weight / 1000.0) as u64).max(1),
             country: geo::draw(self.countries, rng),
         }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     fn capacity(relay: &Drawn) -> u64 {
-        relay.bandwidth.map_or(relay.link, |(rate, _)| rate.min(relay.link))
+        relay.rate.min(relay.link)
     }
 
     /// Means of the relays that the tables are of: links, and the smaller of link and rate [KiB/s].
@@ -217,9 +217,7 @@ mod tests {
         let drawn = Era::of("2014").unwrap().draw(5000, &mut rng(1));
         let below = drawn.iter().filter(|relay| capacity(relay) < relay.link).count();
         assert!((3000..3700).contains(&below), "{below} of 5000 are bound by their rates");
-        assert!(
-            drawn.iter().all(|relay| relay.bandwidth.is_none_or(|(rate, burst)| 0 < rate && rate <= burst))
-        );
+        assert!(drawn.iter().all(|relay| 0 < relay.rate && relay.rate <= relay.burst));
         assert!(drawn.iter().all(|relay| relay.weight > 0 && relay.link >= 1024));
     }
 

@@ -60,6 +60,12 @@ impl<'a> View<'a> {
         distribution(values, |value| nanos(duration(value)))
     }
 
+    /// Whether this is a relay whose bandwidth comes from its era.
+    pub(crate) fn has_drawn_buckets(&self) -> bool {
+        let era = self.table.get("era").and_then(Node::as_text);
+        era.is_some_and(|era| era != "none") && self.flag("era_buckets")
+    }
+
     pub(crate) fn size(&self, key: &str) -> Bytes {
         read(self.text(key))
     }

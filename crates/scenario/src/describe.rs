@@ -2,6 +2,7 @@
 
 use crate::document::{Document, Version};
 use crate::drawn::{DrawnRates, Latency};
+use crate::era::Generated;
 use crate::error::listed;
 use crate::estimate::{base_rtt, capacity, estimate};
 use crate::markov::Markov;
@@ -83,7 +84,10 @@ fn nodes(out: &mut Lines, scenario: &Scenario) {
     out.title("nodes");
     for group in out.some("relays", groups(&scenario.relays, |relay| &relay.host)) {
         let relay = &group[0];
-        node(out, "relay", group, &relay.host, &limits(&relay.config));
+        match scenario.generated.iter().find(|generated| generated.group == relay.host.group) {
+            Some(generated) => era(out, generated, group),
+            None => node(out, "relay", group, &relay.host, &limits(&relay.config)),
+        }
     }
     for group in out.some("clients", groups(&scenario.clients, |client| &client.host)) {
         let client = &group[0];
@@ -111,13 +115,28 @@ fn node<T>(out: &mut Lines, what: &str, group: &[T], host: &Host, more: &str) {
     let drawn = if host.drawn == DrawnRates::default() {
         ""
     } else {
-        ", rates drawn for each seed, these are medians"
+        ", rates drawn for each network, these are medians"
     };
     let link = match (host.link_up, host.link_down) {
         (up, down) if up == down => format!("link {}", rate(up)),
         (up, down) => format!("link {} up, {} down", rate(up), rate(down)),
     };
     out.line(format_args!("  {what:<7} {:<16} {link}{more}{drawn}", times(&host.group, group.len())));
+}
+
+/// A group that each network draws anew: who may stand where is the same in all of them.
+fn era(out: &mut Lines, generated: &Generated, group: &[Relay]) {
+    let count = |guard, exit| group.iter().filter(|relay| relay.guard == guard && relay.exit == exit).count();
+    let buckets = if generated.buckets { "links and buckets" } else { "links" };
+    out.line(format_args!(
+        "  relay   {:<16} as in {}, {buckets} drawn for each network: {} guards, {} exits, {} both, {} neither",
+        times(&generated.group, group.len()),
+        generated.era.year,
+        count(true, false),
+        count(false, true),
+        count(true, true),
+        count(false, false)
+    ));
 }
 
 fn limits(config: &RelayConfig) -> String {
@@ -263,12 +282,17 @@ fn variants(out: &mut Lines, document: &Document) {
 
 fn run(out: &mut Lines, document: &Document, scenario: &Scenario) {
     out.title("runs");
-    let seeds: Vec<String> = document.seeds().iter().map(u64::to_string).collect();
-    let (variants, many) = (document.variants().len(), seeds.len());
+    let listed = |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    let (seeds, networks, variants) = (document.seeds(), document.networks(), document.variants().len());
+    let in_networks = match networks.len() {
+        0 => String::new(),
+        many => format!(" x {many} networks ({})", listed(&networks)),
+    };
     out.line(format_args!(
-        "  {variants} variants x {many} seeds ({}) = {} runs",
-        seeds.join(", "),
-        variants * many
+        "  {variants} variants{in_networks} x {} seeds ({}) = {} runs",
+        seeds.len(),
+        listed(&seeds),
+        variants * runs_of_each(document)
     ));
     let stop = scenario.run.stop.map_or_else(String::new, |stop| {
         format!(", or {} downloads of {}", stop.downloads, scenario.workloads[stop.workload].name)
@@ -277,11 +301,18 @@ fn run(out: &mut Lines, document: &Document, scenario: &Scenario) {
         "  each ends after {} of simulated time{stop}",
         show_duration(scenario.run.duration)
     ));
-    if let Value::List(changes) = &document.versions()[0].resolved.written["changes"].value {
-        for change in changes.iter().filter_map(Node::table) {
-            let value = |key: &str| print::value(&change[key]);
-            out.line(format_args!("  from {} on: {}", value("at"), value("set")));
-        }
+    let list = |name: &str| match &document.versions()[0].resolved.written[name].value {
+        Value::List(list) => list.iter().filter_map(Node::table).collect(),
+        _ => Vec::new(),
+    };
+    for deployment in list("deployments") {
+        let value = |key: &str| print::value(&deployment[key]);
+        let (relays, position, share) = (value("relays"), value("position"), value("share"));
+        out.line(format_args!("  relays {relays}, position {position}, share {share}: {}", value("set")));
+    }
+    for change in list("changes") {
+        let value = |key: &str| print::value(&change[key]);
+        out.line(format_args!("  from {} on: {}", value("at"), value("set")));
     }
     if !scenario.run.warmup.is_zero() {
         out.line(format_args!("  downloads before {} are warm-up", show_duration(scenario.run.warmup)));
@@ -291,10 +322,10 @@ fn run(out: &mut Lines, document: &Document, scenario: &Scenario) {
 fn work(out: &mut Lines, document: &Document) {
     out.title("a rough estimate of each run (within a factor of three)");
     let mut total = 0.0;
-    let seeds = document.seeds().len() as f64;
+    let runs = runs_of_each(document) as f64;
     for (variant, version) in document.variants().iter().zip(document.versions()) {
         let one = estimate(&version.scenario);
-        total += one.seconds * seeds;
+        total += one.seconds * runs;
         out.line(format_args!(
             "  {:<12} {} simulated, {:.0} downloads, {:.1} million events, {} of one core, {:.0} MB",
             variant.name,
@@ -306,6 +337,11 @@ fn work(out: &mut Lines, document: &Document) {
         ));
     }
     out.line(format_args!("  all runs together: {} of one core", rough(total)));
+}
+
+/// How many runs a variant has.
+fn runs_of_each(document: &Document) -> usize {
+    document.seeds().len() * document.networks().len().max(1)
 }
 
 /// A time for people: one or two digits that matter.

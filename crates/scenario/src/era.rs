@@ -31,7 +31,7 @@ impl Generated {
     pub(crate) fn draw(&self, relays: &mut [Relay], seed: Seed) {
         let mut rng = seed.stream(&format!("{}/relays", self.group));
         for (index, drawn) in self.relays.iter().zip(self.era.draw(self.relays.len(), &mut rng)) {
-            take(&mut relays[*index], &if self.buckets { drawn } else { of_links_alone(drawn) });
+            take(&mut relays[*index], &drawn, self.buckets);
         }
     }
 }
@@ -40,23 +40,17 @@ fn flags(class: Class) -> (bool, bool) {
     (matches!(class, Class::Guard | Class::Both), matches!(class, Class::Exit | Class::Both))
 }
 
-fn of_links_alone(drawn: era::Drawn) -> era::Drawn {
-    let link = drawn.bandwidth.map_or(drawn.link, |(rate, _)| rate.min(drawn.link));
-    era::Drawn { link, bandwidth: None, ..drawn }
-}
-
-fn take(relay: &mut Relay, drawn: &era::Drawn) {
+fn take(relay: &mut Relay, drawn: &era::Drawn, buckets: bool) {
     let rate = |bytes: u64| DataRate::new(bytes).expect("an era draws no rate of zero");
     (relay.guard, relay.exit) = flags(drawn.class);
-    (relay.host.link_up, relay.host.link_down) = (rate(drawn.link), rate(drawn.link));
+    let link = if buckets { drawn.link } else { drawn.link.min(drawn.rate) };
+    (relay.host.link_up, relay.host.link_down) = (rate(link), rate(link));
     relay.host.country = relay.host.country.or(Some(drawn.country));
     relay.weight = rate(drawn.weight);
     let interval = relay.config.refill.interval.max(relay.config.refill.unblock.unwrap_or_default());
-    relay.config.bandwidth = drawn.bandwidth.map(|(bytes, burst)| {
-        // A bucket holds what one refill brings at least.
-        let least = rate(bytes).bytes_in(interval);
-        Bandwidth { rate: rate(bytes), burst: Bytes::new(burst).max(least) }
-    });
+    // A bucket holds what one refill brings at least.
+    let burst = Bytes::new(drawn.burst).max(rate(drawn.rate).bytes_in(interval));
+    relay.config.bandwidth = buckets.then_some(Bandwidth { rate: rate(drawn.rate), burst });
 }
 
 impl Scenario {

@@ -121,6 +121,9 @@ pub fn refusal(together: &[(&str, &str)]) -> Option<String> {
 /// Refuses the algorithm `name` of `key`, whose own table is `own`, beside what else the node says.
 pub(crate) fn refuse(node: View<'_>, key: &str, own: View<'_>, name: &str) -> Result<(), Mistake> {
     let value = |key: &str| {
+        if key == "bandwidth_rate" && node.has_drawn_buckets() {
+            return None;
+        }
         let value = node.table.get(key)?;
         value.as_text().or_else(|| value.table()?.get("kind")?.as_text())
     };

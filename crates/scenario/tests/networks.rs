@@ -76,7 +76,7 @@ fn without_buckets_links_have_the_same_capacity() {
     let capacity = |relay: &Relay| {
         relay.config.bandwidth.map_or(relay.host.link_up, |bucket| bucket.rate.min(relay.host.link_up))
     };
-    assert!(plain.relays.iter().any(|relay| relay.config.bandwidth.is_some()));
+    assert!(plain.relays.iter().all(|relay| relay.config.bandwidth.is_some()));
     assert!(links.relays.iter().all(|relay| relay.config.bandwidth.is_none()));
     assert!(plain.relays.iter().map(capacity).eq(links.relays.iter().map(capacity)));
     assert!(plain.relays.iter().map(|relay| relay.weight).eq(links.relays.iter().map(|relay| relay.weight)));
