@@ -19,8 +19,6 @@ mod edge;
 mod flow;
 mod hops;
 
-pub use bounds::Bounds;
-
 use crate::cell::{Cell, PeerId};
 use crate::channel::{Buckets, Channel, CircIds};
 use crate::channel_map::ChannelMap;
@@ -38,7 +36,7 @@ use crate::stream::Stream;
 use crate::transport::Transport;
 use buckets::Waiting;
 use clients::Clients;
-use penstock_units::{Bytes, Cells, Duration, Instant};
+use penstock_units::{Bytes, Cells, Duration, Instant, fifo::take_first};
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -290,7 +288,7 @@ impl<C: Cell> Relay<C> {
 
     /// What the driver must do next; poll until there is nothing.
     pub fn poll_event(&mut self) -> Option<Event<C>> {
-        self.node.events.pop_front()
+        take_first(&mut self.node.events)
     }
 
     /// When to call [`on_timer`](Self::on_timer); nothing if nothing waits for time to pass.
@@ -307,11 +305,11 @@ impl<C: Cell> Relay<C> {
                 self.close_channel(now, channel, kernel);
             } else if let Some((channel, note)) = self.node.failed.pop_front() {
                 self.on_failed(now, channel, note, kernel);
-            } else if let Some(channel) = self.node.ready.pop_front() {
+            } else if let Some(channel) = take_first(&mut self.node.ready) {
                 if self.node.channels.get(channel.0 as usize).is_some_and(|state| state.open) {
                     self.scheduler.on_ready(now, channel, &mut self.node.lend(now, kernel));
                 }
-            } else if let Some(circuit) = self.node.resume.pop_front() {
+            } else if let Some(circuit) = take_first(&mut self.node.resume) {
                 self.node.resume_reading(now, circuit, kernel);
             } else {
                 return;
