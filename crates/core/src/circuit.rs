@@ -5,7 +5,7 @@ use crate::circuit_policy::PriorityClass;
 use crate::edge_control::{Agreement, AnyEdgeControl};
 use crate::hop_control::{AnyHopControl, HopControl, Source};
 use crate::keys::{ChannelKey, Direction, StreamKey};
-use penstock_units::Cells;
+use penstock_units::{Cells, fifo::take_first};
 use std::collections::VecDeque;
 
 /// Where a circuit continues.
@@ -56,7 +56,7 @@ impl<C: Cell> Lane<C> {
     /// Takes the first cell that may leave; what needs no credit goes past what has none, and past nothing else.
     pub(crate) fn pop(&mut self) -> Option<Queued<C>> {
         if self.unlimited == 0 {
-            return self.queue.pop_front();
+            return take_first(&mut self.queue);
         }
         let may_pass = self.hop.credit() == Cells::ZERO;
         let place =

@@ -58,4 +58,4 @@ pub use event::{Event, Station};
 pub use factory::Factory;
 pub use kernel::{Kernel, SocketInfo, StreamRead};
 pub use keys::{ChannelKey, CircuitIndex, CircuitKey, ClientKey, Direction, StreamKey};
-pub use relay::{Bounds, Counters, Relay};
+pub use relay::{Counters, Relay};

@@ -24,29 +24,38 @@ pub struct TokenBucket {
     tokens: i64,
     /// When it was refilled last.
     refilled: Instant,
+    /// No refill brings anything before: most who look come sooner, and need not reckon.
+    next: Instant,
 }
 
 impl TokenBucket {
     /// A full bucket at `now`.
     pub fn new(bandwidth: Bandwidth, now: Instant) -> Self {
-        TokenBucket { bandwidth, tokens: signed(bandwidth.burst), refilled: now }
+        TokenBucket { bandwidth, tokens: signed(bandwidth.burst), refilled: now, next: now }
     }
 
-    /// Adds what the ticks or steps up to `now` bring.
+    /// Adds what the ticks or steps up to `now` bring. A bucket is always given the same `refill`.
     pub fn refill(&mut self, refill: Refill, now: Instant) {
+        if now < self.next {
+            return;
+        }
         let added = match refill.unblock {
             None => match [self.refilled, now].map(|at| refill.ticks_at(at)) {
                 [before, after] if before < after => {
                     self.total_at(after, refill) - self.total_at(before, refill)
                 }
-                _ => return,
+                _ => 0,
             },
             Some(_) => match penstock_units::time::nanos(now.since(self.refilled)) / refill.nanos() {
-                0 => return,
+                0 => return self.next = self.refilled + Duration::from_nanos(refill.nanos()),
                 steps => self.total_at(1, refill).max(1) * u128::from(steps),
             },
         };
         self.refilled = now;
+        self.next = match refill.unblock {
+            None => refill.next_after(now),
+            Some(_) => now + Duration::from_nanos(refill.nanos()),
+        };
         let full = signed(self.bandwidth.burst);
         self.tokens = self.tokens.saturating_add(i64::try_from(added).unwrap_or(i64::MAX)).min(full);
     }

@@ -5,8 +5,6 @@
 //! there fills all stations before it; but an empty bucket comes before TCP. What a refill allows at once may be more
 //! than a congestion window, and then waits in a socket although the bucket decides how much there is.
 
-use penstock_core::Bounds;
-
 /// How often in a sample a relay is asked.
 pub(crate) const ASKED_PER_SAMPLE: u32 = 20;
 
@@ -27,6 +25,7 @@ pub(crate) enum Bound {
     Window,
 }
 
+/// In the order in which they are asked.
 const ALL: [Bound; 6] = [Bound::Link, Bound::Bucket, Bound::Tcp, Bound::Cpu, Bound::Credit, Bound::Window];
 
 impl Bound {
@@ -43,18 +42,9 @@ impl Bound {
     }
 }
 
-/// What a host's kernel and processor know.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Below {
-    pub(crate) link: bool,
-    pub(crate) tcp: bool,
-    pub(crate) cpu: bool,
-}
-
-/// What holds a relay back; nothing if it is idle.
-pub(crate) fn bound(below: Below, tor: Bounds) -> Option<Bound> {
-    let waits = [below.link, tor.bucket, below.tcp, below.cpu, tor.credit, tor.window];
-    ALL.into_iter().zip(waits).find_map(|(bound, waits)| waits.then_some(bound))
+/// What holds a relay back; nothing if it is idle. Only what can decide is asked.
+pub(crate) fn bound(waits: impl FnMut(&Bound) -> bool) -> Option<Bound> {
+    ALL.into_iter().find(waits)
 }
 
 /// The answers of one relay in one sample.
@@ -79,15 +69,14 @@ mod tests {
 
     #[test]
     fn the_last_station_at_which_something_waits_is_what_binds() {
-        let tor = Bounds { bucket: true, credit: true, window: true };
-        let below = Below { link: false, tcp: false, cpu: true };
-        assert_eq!(bound(below, tor), Some(Bound::Bucket));
-        assert_eq!(bound(Below { link: true, ..below }, tor), Some(Bound::Link));
-        assert_eq!(bound(Below { tcp: true, ..below }, tor), Some(Bound::Bucket));
-        let no_bucket = Bounds { bucket: false, ..tor };
-        assert_eq!(bound(Below { tcp: true, ..below }, no_bucket), Some(Bound::Tcp));
-        assert_eq!(bound(below, Bounds::default()), Some(Bound::Cpu));
-        assert_eq!(bound(Below::default(), Bounds::default()), None);
+        let of = |waiting: &[Bound]| bound(|bound| waiting.contains(bound));
+        let tor = [Bound::Window, Bound::Credit, Bound::Bucket];
+        assert_eq!(of(&tor), Some(Bound::Bucket));
+        assert_eq!(of(&[&tor[..], &[Bound::Link]].concat()), Some(Bound::Link));
+        assert_eq!(of(&[&tor[..], &[Bound::Tcp]].concat()), Some(Bound::Bucket));
+        assert_eq!(of(&[Bound::Credit, Bound::Tcp, Bound::Cpu]), Some(Bound::Tcp));
+        assert_eq!(of(&[Bound::Window, Bound::Cpu]), Some(Bound::Cpu));
+        assert_eq!(of(&[]), None);
     }
 
     #[test]

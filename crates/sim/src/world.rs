@@ -10,7 +10,7 @@
 
 mod open;
 
-use crate::bound::{ASKED_PER_SAMPLE, Answers, bound};
+use crate::bound::{ASKED_PER_SAMPLE, Answers, Bound, bound};
 use crate::cell::{Request, SimCell, SimHandshake, SimLayer, TO_CLIENT};
 use crate::client::{Circuit, Client, Download, Phase, Task};
 use crate::control::{Control, Error};
@@ -27,7 +27,7 @@ use penstock_core::{CircuitIndex, Counters, Event, Relay, StreamKey};
 use penstock_record::tables::Name;
 use penstock_record::{Outcome, Position, RunStats};
 use penstock_scenario::model::{self, Activity, Phase as RefillPhase, Scenario, Switch, TorNode};
-use penstock_units::{Bytes, Cells, Instant, Seed};
+use penstock_units::{Bytes, Cells, Instant, Seed, fifo::take_first};
 use std::collections::BTreeMap;
 
 /// About how many steps pass between two looks at whether the run is to stop.
@@ -71,6 +71,8 @@ struct Node {
     tor: Option<Relay<SimCell>>,
     /// When the relay's timer event happens.
     timer: Option<Instant>,
+    /// All times for which there is such an event; some were overtaken by an earlier one.
+    armed: Vec<Instant>,
     /// Which circuit of the run each of the relay's circuits is.
     circuits: Vec<Option<SimHandshake>>,
     /// Circuits built through it as guard, middle and exit.
@@ -281,7 +283,7 @@ impl<'a> World<'a> {
             if self.net.awaits_cpu(rank) {
                 break;
             }
-            let Some(ready) = self.net.hosts[rank as usize].ready.pop_front() else { break };
+            let Some(ready) = take_first(&mut self.net.hosts[rank as usize].ready) else { break };
             self.serve(rank, ready);
             self.end_turn(rank);
         }
@@ -412,6 +414,7 @@ impl<'a> World<'a> {
     fn on_relay_timer(&mut self, rank: Rank) {
         let now = self.net.now();
         let node = &mut self.nodes[rank as usize];
+        node.armed.retain(|at| *at != now);
         if node.timer != Some(now) {
             return;
         }
@@ -433,7 +436,10 @@ impl<'a> World<'a> {
         {
             let due = due.max(self.net.busy_until(rank).unwrap_or(self.net.now()));
             node.timer = Some(due);
-            self.net.set_timer(rank, due, Due::Relay);
+            if !node.armed.contains(&due) {
+                node.armed.push(due);
+                self.net.set_timer(rank, due, Due::Relay);
+            }
         }
     }
 }
@@ -888,9 +894,18 @@ impl World<'_> {
 
     fn ask_relays(&mut self) {
         for rank in &self.relay_ranks {
-            let below = self.net.below(*rank);
+            self.net.catch_up(*rank);
             let node = &mut self.nodes[*rank as usize];
-            if let Some(bound) = node.tor.as_ref().and_then(|tor| bound(below, tor.bounds())) {
+            let (net, Some(tor)) = (&self.net, &node.tor) else { continue };
+            let waits = |at: &Bound| match at {
+                Bound::Link => net.link_waits(*rank),
+                Bound::Bucket => tor.lacks_tokens(),
+                Bound::Tcp => net.tcp_waits(*rank),
+                Bound::Cpu => net.cpu_waits(*rank),
+                Bound::Credit => tor.lacks_credit(),
+                Bound::Window => tor.lacks_window(),
+            };
+            if let Some(bound) = bound(waits) {
                 node.answers.count(bound);
             }
         }
@@ -1065,6 +1080,7 @@ impl<'a> Builder<'a> {
             role,
             tor,
             timer: None,
+            armed: Vec::new(),
             circuits: Vec::new(),
             served: [0; 3],
             answers: Answers::default(),

@@ -3,8 +3,9 @@
 //! Layers, in order: [`time`] (instants of a run), [`size`] (bytes and cells), [`rate`]
 //! (bytes per second, and the physics between the three), [`parse`] (what a user may write),
 //! [`random`] (streams of chance keyed by name), [`math`] (transcendental functions whose last
-//! bit is the same on every platform).
+//! bit is the same on every platform), [`fifo`] (queues that stay in the cache).
 
+pub mod fifo;
 pub mod math;
 pub mod parse;
 pub mod random;

@@ -5,7 +5,8 @@
 //! Rooms: [`flow`](self) moves cells from circuit queues to the kernel, `cells` takes what
 //! arrives, `edge` packages and delivers streams, `build` makes circuits, `close` ends them,
 //! `buckets` limits the rate, `clients` that of each client, `datagrams` is for channels without TCP,
-//! `class` passes on whose traffic can wait, `hops` is where hop control meets its neighbours.
+//! `class` passes on whose traffic can wait, `hops` is where hop control meets its neighbours, `idle` closes channels
+//! that nobody uses.
 
 mod bounds;
 mod buckets;
@@ -18,8 +19,7 @@ mod datagrams;
 mod edge;
 mod flow;
 mod hops;
-
-pub use bounds::Bounds;
+mod idle;
 
 use crate::cell::{Cell, PeerId};
 use crate::channel::{Buckets, Channel, CircIds};
@@ -38,7 +38,7 @@ use crate::stream::Stream;
 use crate::transport::Transport;
 use buckets::Waiting;
 use clients::Clients;
-use penstock_units::{Bytes, Cells, Duration, Instant};
+use penstock_units::{Bytes, Cells, Duration, Instant, fifo::take_first};
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -71,6 +71,8 @@ struct Node<C: Cell> {
     clients: Option<Box<Clients>>,
     channel_map: Box<dyn ChannelMap>,
     waiting: Waiting,
+    /// Open channels without circuits, by when they close.
+    idle: BTreeSet<(Instant, ChannelKey)>,
     /// When controls of hops are told next that time passed.
     hop_tick: Option<Instant>,
     /// When channels of datagrams are told next that time passed, if nothing is acknowledged meanwhile.
@@ -159,6 +161,7 @@ impl<C: Cell> Relay<C> {
             clients: Clients::new(&config.throttle, config.client_buckets),
             channel_map: config.channel_map.build(),
             waiting: Waiting::default(),
+            idle: BTreeSet::new(),
             hop_tick: None,
             datagram_timers: BTreeSet::new(),
             holds: VecDeque::new(),
@@ -201,6 +204,7 @@ impl<C: Cell> Relay<C> {
     ) {
         let Some(state) = self.node.channels.get_mut(channel.0 as usize) else { return };
         state.open = true;
+        self.node.note_idle(now, channel);
         self.node.meet(channel, offer);
         self.node.enter_client(now, channel);
         self.node.set_interest(channel, kernel, |interest| interest.readable = true);
@@ -248,6 +252,7 @@ impl<C: Cell> Relay<C> {
         self.on_refill(now, kernel);
         self.on_hop_tick(now, kernel);
         self.on_datagram_timer(now);
+        self.on_idle(now, kernel);
         if self.scheduler.poll_timeout().is_some_and(|due| due <= now) {
             self.scheduler.on_timer(now, &mut self.node.lend(now, kernel));
         }
@@ -290,14 +295,15 @@ impl<C: Cell> Relay<C> {
 
     /// What the driver must do next; poll until there is nothing.
     pub fn poll_event(&mut self) -> Option<Event<C>> {
-        self.node.events.pop_front()
+        take_first(&mut self.node.events)
     }
 
     /// When to call [`on_timer`](Self::on_timer); nothing if nothing waits for time to pass.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let refill = self.node.waiting.due();
         let schedule = self.scheduler.poll_timeout();
-        [refill, schedule, self.node.hop_tick, self.poll_datagrams()].into_iter().flatten().min()
+        let idle = self.node.idle.first().map(|(at, _)| *at);
+        [refill, schedule, idle, self.node.hop_tick, self.poll_datagrams()].into_iter().flatten().min()
     }
 
     /// Finishes what a call set in motion: streams that may be read again, channels that may write.
@@ -307,11 +313,11 @@ impl<C: Cell> Relay<C> {
                 self.close_channel(now, channel, kernel);
             } else if let Some((channel, note)) = self.node.failed.pop_front() {
                 self.on_failed(now, channel, note, kernel);
-            } else if let Some(channel) = self.node.ready.pop_front() {
+            } else if let Some(channel) = take_first(&mut self.node.ready) {
                 if self.node.channels.get(channel.0 as usize).is_some_and(|state| state.open) {
                     self.scheduler.on_ready(now, channel, &mut self.node.lend(now, kernel));
                 }
-            } else if let Some(circuit) = self.node.resume.pop_front() {
+            } else if let Some(circuit) = take_first(&mut self.node.resume) {
                 self.node.resume_reading(now, circuit, kernel);
             } else {
                 return;
@@ -417,6 +423,7 @@ impl<C: Cell> Node<C> {
             delay: self.config.hop_control.delay().map(|config| Box::new(Delay::new(config))),
             outbuf: VecDeque::new(),
             transport: Transport::Stream,
+            closes_at: None,
             due: None,
             held: None,
             policy: self.config.circuit_policy.build(),

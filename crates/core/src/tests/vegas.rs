@@ -176,7 +176,7 @@ fn a_slow_application_is_sent_what_it_takes() {
         let download = net.at(transfer).download;
         most = most.max(download.sent - download.received);
         if tick > 6000 {
-            paced += u32::from(net.nodes[3].relay.bounds().bucket);
+            paced += u32::from(net.nodes[3].relay.lacks_tokens());
         }
     }
     let received = net.at(transfer).download.received;

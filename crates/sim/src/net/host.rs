@@ -35,6 +35,8 @@ pub(crate) struct Host {
     pub(crate) sent: u64,
     /// Sockets of the relay's channels, by key.
     pub(crate) channels: Vec<Option<SockRef>>,
+    /// How many of these hold bytes that TCP does not send.
+    pub(crate) holding: u32,
     /// Sockets of the relay's streams, by key.
     pub(crate) streams: Vec<Option<StreamSock>>,
     /// Sockets to serve, one at a time, in the order in which they became ready.
@@ -189,6 +191,7 @@ impl Host {
             timers: Timers::default(),
             sent: 0,
             channels: Vec::new(),
+            holding: 0,
             streams: Vec::new(),
             ready: VecDeque::new(),
             nic_waiters: VecDeque::new(),

@@ -9,7 +9,7 @@ use penstock_core::cell::Cell;
 use penstock_core::datagram::Message;
 use penstock_core::kernel::{Interest, Kernel, SocketInfo, StreamRead};
 use penstock_core::{ChannelKey, StreamKey};
-use penstock_units::Bytes;
+use penstock_units::{Bytes, fifo::take_first};
 use std::collections::VecDeque;
 
 /// What TLS adds to a record [B]: header, nonce and tag of AES-GCM (RFC 5288; C tor's
@@ -49,7 +49,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
             && let Some((end, Item::Cell(cell))) = there.sent.front().copied()
             && end <= received
         {
-            there.sent.pop_front();
+            take_first(&mut there.sent);
             if let Some(tag) = cell.tag() {
                 self.net.tracker.read(tag, self.rank, now);
                 there.tracked.retain(|tracked| tracked.tag != tag);
@@ -211,7 +211,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
                 let [here, _] = sides(&mut self.net.conns[sock.conn as usize], sock);
                 let tcp = &self.net.hosts[self.rank as usize].tcp;
                 while accepted < limit.get() && here.tcp.write_space(tcp) > 0 {
-                    let Some(payload) = payloads.pop_front() else { break };
+                    let Some(payload) = take_first(payloads) else { break };
                     here.tcp.write(tcp, now, payload.len.into());
                     accepted += u64::from(payload.len);
                     if let Some(request) = payload.request {
@@ -286,6 +286,7 @@ impl Net {
         side.owner = Owner::Channel(channel);
         let rank = side.host;
         self.hosts[rank as usize].set_channel(channel, Some(sock));
+        self.note_unsent(sock);
     }
 
     /// An exit opens a stream's connection to a server.

@@ -2,6 +2,7 @@
 
 use super::socket::{Item, SockRef};
 use super::{Net, News, Owner, sides};
+use penstock_units::fifo::take_first;
 
 /// What each side sends in turn, the initiator first [B].
 ///
@@ -31,7 +32,7 @@ impl Net {
         if let Some((end, Item::Link(step))) = there.sent.front().copied()
             && end <= here.tcp.received_end()
         {
-            there.sent.pop_front();
+            take_first(&mut there.sent);
             here.tcp.read(tcp, now, FLIGHTS[step as usize]);
             next = Some(step + 1);
         }

@@ -20,7 +20,6 @@ pub(crate) use plain::PLAIN;
 pub(crate) use socket::{Owner, SockRef};
 
 use crate::agenda::Agenda;
-use crate::bound::Below;
 use crate::cell::{Asks, SimCell};
 use crate::event::{Due, Step};
 use crate::queue::Rank;
@@ -34,7 +33,7 @@ use penstock_core::datagram::Message;
 use penstock_core::kernel::Interest;
 use penstock_scenario::markov::Observation;
 use penstock_scenario::model::{Activity, Scenario, Tgen, Wire, Workload};
-use penstock_units::{Bytes, Cells, Duration, Instant, Rng, Seed, time::nanos};
+use penstock_units::{Bytes, Cells, Duration, Instant, Rng, Seed, fifo::take_first, time::nanos};
 use slab::Slab;
 use socket::{Conn, Flight, Item, Side};
 use std::collections::BTreeMap;
@@ -293,7 +292,7 @@ impl Net {
         self.now = at;
         self.handled += 1;
         if landing <= timer {
-            host.landings.pop_front().map(|landing| Step::Landed(landing.what))
+            take_first(&mut host.landings).map(|landing| Step::Landed(landing.what))
         } else {
             host.timers.pop().map(Step::Due)
         }
@@ -460,7 +459,9 @@ impl Net {
         }
     }
 
+    /// After TCP has sent what it may.
     fn arm_tcp_timer(&mut self, sock: SockRef) {
+        self.note_unsent(sock);
         let now = self.now();
         let conn = &mut self.conns[sock.conn as usize];
         let side = &mut conn.sides[sock.side as usize];
@@ -621,7 +622,7 @@ impl Net {
         while let Some((end, Item::Request(request))) = there.sent.front().copied()
             && end <= here.tcp.received_end()
         {
-            there.sent.pop_front();
+            take_first(&mut there.sent);
             asked = true;
             match request.asks() {
                 Asks::Bytes(bytes) => left += bytes,
@@ -680,7 +681,7 @@ impl Net {
         let conn = &mut self.conns[sock.conn as usize];
         let [here, there] = sides(conn, sock);
         while there.sent.front().is_some_and(|(end, _)| *end <= here.tcp.received_end()) {
-            self.lost += u64::from(matches!(there.sent.pop_front(), Some((_, Item::Cell(_)))));
+            self.lost += u64::from(matches!(take_first(&mut there.sent), Some((_, Item::Cell(_)))));
         }
         let readable = here.tcp.readable();
         if readable > 0 {
@@ -711,6 +712,7 @@ impl Net {
     fn abandon(&mut self, sock: SockRef) {
         self.side(sock).owner = Owner::Gone;
         self.side(sock).interest = Default::default();
+        self.note_unsent(sock);
         self.collect(sock);
     }
 
@@ -772,24 +774,46 @@ impl Net {
         possible.then_some(here.owner)
     }
 
-    /// Where what a host has to do waits, at a barrier.
-    pub(crate) fn below(&mut self, rank: Rank) -> Below {
-        let now = self.now;
-        self.admit(rank, now + TICK);
+    /// At a barrier, a host's link takes all that has reached it.
+    pub(crate) fn catch_up(&mut self, rank: Rank) {
+        self.admit(rank, self.now + TICK);
+    }
+
+    /// Whether more than a packet waits for a host's access link, in either direction.
+    pub(crate) fn link_waits(&self, rank: Rank) -> bool {
         let host = &self.hosts[rank as usize];
         let packet = Bytes::new(host.tcp.full_segment());
-        let mut sockets = host.channels.iter().flatten();
-        Below {
-            link: host.up.backlog(now) > packet || host.down.backlog(now) > packet,
-            tcp: sockets.any(|sock| self.tcp_info(*sock).not_sent > 0),
-            cpu: host.cpu.as_ref().is_some_and(|cpu| cpu.awaited),
+        host.up.backlog(self.now) > packet || host.down.backlog(self.now) > packet
+    }
+
+    /// Whether a channel's socket holds bytes that TCP does not send.
+    pub(crate) fn tcp_waits(&self, rank: Rank) -> bool {
+        let host = &self.hosts[rank as usize];
+        let waits = host.holding > 0;
+        debug_assert_eq!(waits, host.channels.iter().flatten().any(|sock| self.tcp_info(*sock).not_sent > 0));
+        waits
+    }
+
+    /// Whether the host's processor has a queue.
+    pub(crate) fn cpu_waits(&self, rank: Rank) -> bool {
+        self.hosts[rank as usize].cpu.as_ref().is_some_and(|cpu| cpu.awaited)
+    }
+
+    /// Counts a channel's socket among those that hold bytes which TCP does not send, or no longer.
+    pub(super) fn note_unsent(&mut self, sock: SockRef) {
+        let side = &mut self.conns[sock.conn as usize].sides[sock.side as usize];
+        let is_channel = matches!(side.owner, Owner::Channel(_) | Owner::Linking(Some(_)));
+        let holds = is_channel && side.tcp.not_sent() > 0;
+        if std::mem::replace(&mut side.holds, holds) != holds {
+            let holding = &mut self.hosts[side.host as usize].holding;
+            *holding = if holds { *holding + 1 } else { *holding - 1 };
         }
     }
 
     /// What a host's access link sent and received until now [B].
     pub(crate) fn carried(&mut self, rank: Rank) -> [Bytes; 2] {
         let now = self.now;
-        self.admit(rank, now + TICK);
+        self.catch_up(rank);
         let host = &self.hosts[rank as usize];
         [host.up.carried(now), host.down.carried(now)]
     }

@@ -9,7 +9,7 @@ use penstock_core::datagram::Message;
 use penstock_core::kernel::Interest;
 use penstock_core::{ChannelKey, StreamKey};
 use penstock_scenario::model::Wire;
-use penstock_units::Instant;
+use penstock_units::{Instant, fifo::take_first};
 use std::collections::VecDeque;
 
 /// One end of a connection.
@@ -63,6 +63,8 @@ pub(crate) struct Side {
     pub(crate) timer: Option<Instant>,
     /// The owner was told that the connection is there.
     pub(crate) announced: bool,
+    /// A channel's: it holds bytes that TCP does not send.
+    pub(crate) holds: bool,
     /// Waits for room in the network interface's queue.
     pub(crate) awaits_nic: bool,
     /// Tracked messages in flight, by the byte after their last; empty for most.
@@ -154,7 +156,7 @@ impl Side {
         let flight = self.inbound.front_mut().expect("what lands was on its way");
         let segment = flight.land();
         if flight.landed == flight.train.count {
-            self.inbound.pop_front();
+            take_first(&mut self.inbound);
             self.admitted -= 1;
         }
         segment
@@ -239,6 +241,7 @@ impl Side {
             ready: Interest::default(),
             timer: None,
             announced: false,
+            holds: false,
             awaits_nic: false,
             tracked: VecDeque::new(),
             traced: None,

@@ -366,12 +366,17 @@ impl Endpoint {
             mss: cfg.mss,
             send_capacity: send.capacity,
             queued: send.queued(),
-            not_sent: send.written - send.nxt.min(send.written),
+            not_sent: send.not_sent(),
             srtt: send.rtt.srtt(),
             rto: send.rtt.rto(cfg),
             state: send.recovery.state,
             retransmits: send.retransmits,
         }
+    }
+
+    /// Bytes written and not sent [B] (SIOCOUTQNSD).
+    pub fn not_sent(&self) -> u64 {
+        self.halves.as_ref().map_or(0, |halves| halves.send.not_sent())
     }
 
     /// Bytes that the peer acknowledged [B].

@@ -1,7 +1,7 @@
 //! The retransmission queue: what was sent and not yet acknowledged, and what SACK says of it.
 
 use super::config::LossDetection;
-use penstock_units::{Instant, time::nanos};
+use penstock_units::{Instant, fifo::take_first, time::nanos};
 use std::collections::VecDeque;
 
 /// The peer has it, out of order (`TCPCB_SACKED_ACKED`).
@@ -190,7 +190,7 @@ impl Scoreboard {
             if self.rack_in_use && !sent.is(SACKED) {
                 self.rack_advance(now, &sent, min_rtt);
             }
-            self.queue.pop_front();
+            take_first(&mut self.queue);
         }
         if resent {
             acked.left = Instant::ZERO;

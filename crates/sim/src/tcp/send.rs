@@ -166,6 +166,11 @@ impl Sender {
         self.written - self.una.min(self.written)
     }
 
+    /// Bytes written and not sent [B].
+    pub(super) fn not_sent(&self) -> u64 {
+        self.written - self.nxt.min(self.written)
+    }
+
     /// Numbers not yet sent, FIN included [B].
     fn unsent(&self) -> u64 {
         self.written + u64::from(self.fin) - self.nxt

@@ -1,6 +1,6 @@
 //! TCP small queues: what of one socket waits at the host's interface.
 
-use penstock_units::Instant;
+use penstock_units::{Instant, fifo::take_first};
 use std::collections::VecDeque;
 
 /// No socket has more at the interface (`tcp_limit_output_bytes`) [B].
@@ -39,7 +39,7 @@ impl SmallQueue {
     pub(super) fn exceeds(&mut self, now: Instant, limit: u64) -> bool {
         while let Some((_, bytes)) = self.departures.front().filter(|departure| departure.0 <= now) {
             self.bytes -= u64::from(*bytes);
-            self.departures.pop_front();
+            take_first(&mut self.departures);
         }
         let exceeds = self.bytes > limit;
         self.wake = match self.departures.front() {
