@@ -216,6 +216,27 @@ def paths(
 
 
 @app.command()
+def workload(
+    name: Annotated[str, typer.Argument(help="What the workload is called.", metavar="NAME")],
+    packets: Annotated[Path, typer.Option(help="The model of a stream's packets.", metavar="FILE")],
+    streams: Annotated[Path | None, typer.Option(help="That of a flow's streams.", metavar="FILE")] = None,
+    flows: Annotated[Path | None, typer.Option(help="That of the flows.", metavar="FILE")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to write; shown if left out.", metavar="FILE")] = None,
+) -> None:
+    """Turn tgen's Markov models, which are GraphML, into a workload for a scenario."""
+    from penstock import markov
+    from penstock.errors import naming
+
+    given = {"flows": flows, "streams": streams, "packets": packets}
+    text = markov.workload(name, {kind: path for kind, path in given.items() if path is not None})
+    if out is None:
+        print(text, end="")
+        return
+    with naming(out):
+        out.write_text(text, encoding="utf-8")
+
+
+@app.command()
 def version() -> None:
     """Print the version."""
     print(f"penstock {_core.version()}")

@@ -195,7 +195,7 @@ impl Markov {
             self.states[*index]
                 .emissions
                 .iter()
-                .all(|(_, says)| says.what != Observation::End && says.delay == Span::Fixed(Duration::ZERO))
+                .all(|(_, says)| says.what != Observation::End && says.delay.is_zero())
         };
         let found = self.after(self.start).into_iter().filter(is_still);
         let mut found = found.filter(|state| self.after(*state).iter().all(is_still));

@@ -633,6 +633,18 @@ impl Span {
         }
     }
 
+    /// Whether it is never longer than nothing.
+    pub fn is_zero(&self) -> bool {
+        match self {
+            Span::Fixed(most) | Span::Uniform(_, most) | Span::Exponential(most) | Span::Pareto(most, _) => {
+                most.is_zero()
+            }
+            Span::Normal(mean, deviation) => mean.is_zero() && deviation.is_zero(),
+            Span::LogNormal(median, ..) => median.is_zero(),
+            Span::Quantiles(spans) => spans.ends()[1] == 0,
+        }
+    }
+
     /// Its mean.
     pub fn mean(&self) -> Duration {
         match self {

@@ -84,14 +84,16 @@ fn quantity(text: &str, what: &str, example: &str, table: &[(&str, u64)]) -> Res
     Ok((digits * scale + denominator / 2) / denominator)
 }
 
-/// The whole part and the digits after the point (at most nine).
+/// The whole part and the digits after the point (at most nine): few enough that no product overflows, and enough for
+/// whatever is shown.
 fn decimal(number: &str) -> Option<(u128, &str)> {
     let number = number.strip_prefix('+').unwrap_or(number);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let all_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
     if whole.is_empty()
-        || whole.len() > 15
+        || whole.len() > 18
         || fraction.len() > 9
+        || whole.len() + fraction.len() > 24
         || !all_digits(whole)
         || !all_digits(fraction)
     {
@@ -179,7 +181,9 @@ mod tests {
         for bytes in [0, 1, 512, 1024, 51_200, 5 << 20, 3 << 30] {
             assert_eq!(show_bytes(bytes).parse(), Ok(Bytes::new(bytes)));
         }
-        for nanos in [1, 80_000_000, 1_500_000_000, 60_000_000_000] {
+        for nanos in
+            [1, 80_000_000, 1_500_000_000, 60_000_000_000, 214_643_579_785_916_063, 359_999_999_999_999_999]
+        {
             let span = Duration::from_nanos(nanos);
             assert_eq!(duration(&show_duration(span)), Ok(span));
         }
