@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import final
 
-from penstock._types import Algorithm, Head, NetworkFacts, PairCounts, RunStats
+from penstock._types import Algorithm, Estimate, Head, NetworkFacts, PairCounts, RunStats
 
 __all__ = [
     "Cancelled",
@@ -68,6 +68,9 @@ class Document:
 
     def fingerprint(self) -> str:
         """A name for everything that results depend on, apart from seeds and version."""
+
+    def estimate(self, variant: str) -> Estimate:
+        """About how much work a run of one variant is."""
 
     def describe(self) -> str:
         """The scenario explained to a person, in a few lines."""

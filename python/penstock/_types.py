@@ -27,6 +27,15 @@ class Head(TypedDict):
     notes: str
 
 
+class Estimate(TypedDict):
+    """About how much work a run will be; what it was has the same names in the manifest."""
+
+    sim_seconds: float
+    cpu_seconds: float
+    events: float
+    peak_heap_bytes: float
+
+
 class RunStats(TypedDict):
     """What a run cost."""
 

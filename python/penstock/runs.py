@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from penstock import _core, catalog
+from penstock import _core, catalog, fits
 from penstock.errors import Cancelled, ScenarioError
 from penstock.grid import Grid
 from penstock.output import Job, Origin, OutputDir, missing
@@ -104,9 +104,9 @@ def sweep(
 
 def _run(origin: Origin, todo: Sequence[Job], out: str | Path | None, jobs: int | None, watch: Watch | None) -> Result:
     """Do the runs of `todo` into a directory."""
-    threads = default_jobs() if jobs is None else jobs
-    if threads < 1:
-        raise ScenarioError(f"--jobs is {threads}; it takes at least one")
+    if jobs is not None and jobs < 1:
+        raise ScenarioError(f"--jobs is {jobs}; it takes at least one")
+    threads = fits.at_once(origin.document, {job.variant for job in todo}, jobs, default_jobs())
     output = OutputDir.fresh(origin, todo) if out is None else OutputDir(Path(out), origin, todo)
     try:
         execute(output, todo, threads, watch or Silent())

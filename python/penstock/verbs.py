@@ -77,9 +77,12 @@ def list_(
 
 @app.command()
 def check(scenario: Scenario, sets: Sets = None) -> None:
-    """Parse a scenario and explain it; run nothing."""
+    """Parse a scenario and explain it; run nothing. What does not fit into this machine's memory ends with status 2."""
+    from penstock import fits
+
     _, document = catalog.load(scenario, tuple(sets or ()))
     print(document.describe().rstrip())
+    fits.at_once(document, [name for name, _ in document.variants()], None, 1)
 
 
 @app.command()

@@ -73,6 +73,16 @@ impl Document {
         self.0.fingerprint()
     }
 
+    fn estimate<'py>(&self, py: Python<'py>, variant: &str) -> Result<Bound<'py, PyDict>, PyError> {
+        let estimate = self.0.estimate(variant).map_err(Error::Scenario)?;
+        let dict = PyDict::new(py);
+        dict.set_item("sim_seconds", estimate.simulated)?;
+        dict.set_item("cpu_seconds", estimate.seconds)?;
+        dict.set_item("events", estimate.events)?;
+        dict.set_item("peak_heap_bytes", estimate.memory)?;
+        Ok(dict)
+    }
+
     fn describe(&self) -> String {
         self.0.describe()
     }

@@ -4,6 +4,7 @@ use crate::build;
 use crate::changes::changes;
 use crate::deploy::deployments;
 use crate::error::{Mistake, Places, ScenarioError, listed};
+use crate::estimate::{Estimate, estimate};
 use crate::model::{Head, Scenario, Variant};
 use crate::overrides;
 use crate::print;
@@ -160,6 +161,11 @@ impl Document {
     /// One variant, ready to be run.
     pub fn scenario(&self, variant: &str) -> Result<&Scenario, ScenarioError> {
         Ok(&self.version(variant)?.scenario)
+    }
+
+    /// About how much work a run of one variant is.
+    pub fn estimate(&self, variant: &str) -> Result<Estimate, ScenarioError> {
+        Ok(estimate(self.scenario(variant)?))
     }
 
     /// One variant as TOML with every default filled in; it reads back to the same scenario.

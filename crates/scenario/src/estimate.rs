@@ -27,17 +27,17 @@ const CIRCUIT_MEMORY: f64 = 500e3;
 
 /// The work of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Estimate {
+pub struct Estimate {
     /// Simulated time [s].
-    pub(crate) simulated: f64,
+    pub simulated: f64,
     /// Finished downloads of all clients [1].
-    pub(crate) downloads: f64,
+    pub downloads: f64,
     /// Events of the queue [1].
-    pub(crate) events: f64,
+    pub events: f64,
     /// Time of one core [s].
-    pub(crate) seconds: f64,
+    pub seconds: f64,
     /// Memory [B].
-    pub(crate) memory: f64,
+    pub memory: f64,
 }
 
 /// Estimates one run of `scenario`.

@@ -57,5 +57,6 @@ mod tree;
 
 pub use document::{Document, Point};
 pub use error::ScenarioError;
+pub use estimate::Estimate;
 pub use model::Scenario;
 pub use reference::{algorithms, presets, sections, workload_kinds, workload_presets};

@@ -1,0 +1,39 @@
+"""Whether runs fit into memory is said before they are begun."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import SMALL
+
+from penstock import _core, fits
+from penstock.errors import PenstockError
+
+
+def test_what_fits_is_run_and_what_does_not_is_refused_with_advice() -> None:
+    document = _core.Document(SMALL, "small.toml")
+    most = max(document.estimate(name)["peak_heap_bytes"] for name in ("stock", "small"))
+    memory = int(2.5 * most / fits.SHARE)
+    both = ["stock", "small"]
+    assert fits.at_once(document, both, None, 8, memory) == 2
+    assert fits.at_once(document, both, 1, 8, memory) == 1
+    assert fits.at_once(document, both, 2, 8, memory) == 2
+    with pytest.raises(PenstockError, match=r"3 at once do not fit; at most --jobs 2 do$"):
+        fits.at_once(document, both, 3, 8, memory)
+    with pytest.raises(
+        PenstockError, match=r"^a run of \w+ needs about .* GB and this machine has .* GB: take a smaller"
+    ):
+        fits.at_once(document, both, None, 8, int(most / 2))
+
+
+def test_this_machine_has_memory() -> None:
+    assert fits.machine() > 1 << 28
+
+
+def test_a_larger_network_needs_more_and_a_longer_run_takes_longer() -> None:
+    def estimate(*sets: str) -> dict[str, float]:
+        document = _core.Document(SMALL, "small.toml", list(sets))
+        return {key: float(value) for key, value in document.estimate("stock").items() if isinstance(value, float)}
+
+    short, long = estimate(), estimate("run.duration=300 s")
+    assert long["cpu_seconds"] == pytest.approx(10 * short["cpu_seconds"])
+    assert long["peak_heap_bytes"] >= short["peak_heap_bytes"]
