@@ -13,6 +13,7 @@ __all__ = [
     "OutputError",
     "Paths",
     "PenstockError",
+    "Replay",
     "ScenarioError",
     "algorithms",
     "merge",
@@ -102,12 +103,26 @@ class Paths:
     def counts(self) -> PairCounts:
         """Of how many pairs so far something was true."""
 
+@final
+class Replay:
+    """The downloads of an earlier run, as one variant asks for them again."""
+
+    def __new__(cls, document: Document, variant: str, rows: Sequence[tuple[str, str, int, int, int, int]]) -> Replay:
+        """Of client, workload, circuit, when that was begun [ns], when it was asked [ns] and for how much [B]."""
+
 def run(
-    document: Document, variant: str, network: int | None, seed: int, part_dir: str | PathLike[str], control: Control
+    document: Document,
+    variant: str,
+    network: int | None,
+    seed: int,
+    part_dir: str | PathLike[str],
+    control: Control,
+    replay: Replay | None = None,
 ) -> RunStats:
     """Run one variant with one seed and write its five tables into `part_dir`, which exists; releases the GIL.
 
-    The network is drawn by the seed `network`, or without one by the run's own.
+    The network is drawn by the seed `network`, or without one by the run's own. With a replay its requests take the
+    place of the clients' loops.
     """
 
 def merge(parts: Sequence[str | PathLike[str]], out_dir: str | PathLike[str]) -> None:

@@ -77,6 +77,8 @@ class Origin:
     """The scenario as the user named it."""
     sweep: dict[str, Any] | None = None
     """The grid whose points are the variants, as the manifest holds it; none without one."""
+    replay: dict[str, Any] | None = None
+    """Whose requests are made again, as the manifest holds it; none without such."""
 
     @property
     def version(self) -> str:
@@ -159,10 +161,15 @@ class OutputDir:
             )
         scenario = manifest.get("scenario", {})
         same = manifest.get("sweep") == self.origin.sweep
-        if not same or scenario.get("fingerprint") != self.origin.document.fingerprint():
+        replayed = manifest.get("replay") == self.origin.replay
+        if not same or not replayed or scenario.get("fingerprint") != self.origin.document.fingerprint():
             was = scenario.get("name", "?")
             if was != self.origin.name:
                 what = f"scenario {was}"
+            elif same and not replayed:
+                what = "the same scenario, " + (
+                    "with other requests replayed" if manifest.get("replay") else "in which nothing was replayed"
+                )
             elif same:
                 what = "the same scenario with other contents or --set"
             else:
@@ -258,6 +265,7 @@ class OutputDir:
                 "seeds": sorted(self._seeds),
             },
             **({"sweep": self.origin.sweep} if self.origin.sweep else {}),
+            **({"replay": self.origin.replay} if self.origin.replay else {}),
             "scenario": self.origin.describe(),
             "runs": list(self.finished().values()),
             "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,

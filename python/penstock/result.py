@@ -74,6 +74,8 @@ class Result:
             words += [word for name in sweep["variants"] for word in ("--variant", name)]
         elif asked["variants"] != [each["name"] for each in self.scenario["variants"]]:
             words += [word for name in asked["variants"] for word in ("--variant", name)]
+        if replay := self.manifest.get("replay"):
+            words += ["--replay", replay["directory"], "--replay-variant", replay["variant"]]
         seeds, networks = asked["seeds"], asked.get("networks", [])
         together = seeds == list(range(seeds[0], seeds[0] + len(seeds))) if seeds else True
         lists = ({} if together else {"run.seeds": seeds}) | ({"run.networks": networks} if networks else {})

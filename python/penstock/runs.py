@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -33,6 +33,8 @@ def run(
     seed: int | None = None,
     runs: int | None = None,
     networks: int | None = None,
+    replay: str | Path | None = None,
+    replay_variant: str | None = None,
     out: str | Path | None = None,
     jobs: int | None = None,
     watch: Watch | None = None,
@@ -47,6 +49,9 @@ def run(
         runs: how many seeds, from the first upwards.
         networks: how many networks, from the first of the scenario's upwards, or from 1; each with every seed. If
             neither this nor the scenario says it, each seed draws a network of its own.
+        replay: an output directory of the same scenario: clients ask for its downloads at their times, seed by seed,
+            whatever becomes of them, instead of downloading in their loops.
+        replay_variant: which of its variants; its first if none is named.
         out: the directory to write; a fresh `runs/<scenario>-<n>` if there is none.
         jobs: runs at the same time; one for each core if there is no number.
         watch: told how far the runs are.
@@ -57,8 +62,16 @@ def run(
         Cancelled: on Ctrl-C; finished runs are kept.
     """
     name, document = catalog.load(scenario, tuple(sets))
-    origin = Origin(name, document, tuple(sets), str(scenario))
-    return _run(origin, plan(document, variants, seed, runs, networks), out, jobs, watch)
+    todo = plan(document, variants, seed, runs, networks)
+    if replay is None:
+        if replay_variant is not None:
+            raise ScenarioError("--replay-variant says which variant of --replay is meant; give that, too")
+        return _run(Origin(name, document, tuple(sets), str(scenario)), todo, out, jobs, watch)
+    from penstock.replay import Record
+
+    record = Record(replay, replay_variant)
+    origin = Origin(name, document, tuple(sets), str(scenario), replay=record.describe())
+    return _run(origin, todo, out, jobs, watch, record.of(document, todo))
 
 
 def sweep(
@@ -102,14 +115,21 @@ def sweep(
     return result
 
 
-def _run(origin: Origin, todo: Sequence[Job], out: str | Path | None, jobs: int | None, watch: Watch | None) -> Result:
+def _run(
+    origin: Origin,
+    todo: Sequence[Job],
+    out: str | Path | None,
+    jobs: int | None,
+    watch: Watch | None,
+    replays: Mapping[Job, _core.Replay] | None = None,
+) -> Result:
     """Do the runs of `todo` into a directory."""
     if jobs is not None and jobs < 1:
         raise ScenarioError(f"--jobs is {jobs}; it takes at least one")
     threads = fits.at_once(origin.document, {job.variant for job in todo}, jobs, default_jobs())
     output = OutputDir.fresh(origin, todo) if out is None else OutputDir(Path(out), origin, todo)
     try:
-        execute(output, todo, threads, watch or Silent())
+        execute(output, todo, threads, watch or Silent(), replays or {})
     except KeyboardInterrupt:
         raise Cancelled(_stopped(output)) from None
     finally:
@@ -158,10 +178,12 @@ def default_jobs() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def execute(output: OutputDir, jobs: Sequence[Job], threads: int, watch: Watch) -> None:
+def execute(
+    output: OutputDir, jobs: Sequence[Job], threads: int, watch: Watch, replays: Mapping[Job, _core.Replay]
+) -> None:
     """Do the runs of `jobs` that are missing in `output`, then close it; on an error keep what is finished."""
     todo = missing(jobs, output.finished())
-    crew = _Crew(output, todo, threads)
+    crew = _Crew(output, todo, threads, replays)
     try:
         crew.work(watch, already=len(jobs) - len(todo))
         if not output.missing():
@@ -188,8 +210,11 @@ def _stopped(output: OutputDir) -> str:
 class _Crew:
     """Threads that do runs, and the handles by which they are stopped."""
 
-    def __init__(self, output: OutputDir, jobs: Sequence[Job], threads: int) -> None:
+    def __init__(
+        self, output: OutputDir, jobs: Sequence[Job], threads: int, replays: Mapping[Job, _core.Replay]
+    ) -> None:
         self._output = output
+        self._replays = replays
         self._controls = {job: _core.Control() for job in jobs}
         self._running: set[Job] = set()
         self._stopped = False
@@ -227,7 +252,8 @@ class _Crew:
             wall, cpu = time.perf_counter(), time.thread_time()
             network = job.network if job.network >= 0 else None
             document, control = self._output.origin.document, self._controls[job]
-            stats = _core.run(document, job.variant, network, job.seed, part, control)
+            replay = self._replays.get(job)
+            stats = _core.run(document, job.variant, network, job.seed, part, control, replay)
             wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
             self._output.commit(job, {**stats, "wall_seconds": wall, "cpu_seconds": cpu})
         except BaseException:

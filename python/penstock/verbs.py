@@ -95,6 +95,15 @@ def run(
     seed: Seed = None,
     runs: Runs = None,
     networks: Networks = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(
+            help="Ask for the downloads of this earlier output, at its times, in an open loop.", metavar="DIR"
+        ),
+    ] = None,
+    replay_variant: Annotated[
+        str | None, typer.Option(help="Which variant of --replay; its first if left out.", metavar="NAME")
+    ] = None,
     world: Annotated[World, typer.Option(help="Where to run it.")] = World.sim,
     out: Out = None,
     jobs: Jobs = None,
@@ -114,6 +123,8 @@ def run(
             seed=seed,
             runs=runs,
             networks=networks,
+            replay=replay,
+            replay_variant=replay_variant,
             out=out,
             jobs=jobs,
             watch=watch,

@@ -16,6 +16,8 @@ pub(crate) enum Error {
     Scenario(penstock_scenario::ScenarioError),
     /// A network, or the document that it is read from, is wrong; the text names the file.
     Network(penstock_network::Error),
+    /// A record of requests does not go with the scenario; the text says why.
+    Replay(String),
     /// A run has no outcome.
     Run(penstock_sim::Error),
     /// A table cannot be written; the text names the file.
@@ -31,6 +33,7 @@ impl From<Error> for PyError {
     fn from(error: Error) -> Self {
         Self(match error {
             Error::Scenario(error) => ScenarioError::new_err(error.to_string()),
+            Error::Replay(why) => ScenarioError::new_err(why),
             Error::Network(error) => PenstockError::new_err(error.to_string()),
             Error::Run(error @ penstock_sim::Error::Cancelled) => Cancelled::new_err(error.to_string()),
             Error::Run(error) => PenstockError::new_err(error.to_string()),

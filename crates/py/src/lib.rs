@@ -1,7 +1,7 @@
 //! The extension module `penstock._core`: conversions and nothing else.
 //!
 //! Layers, in order: `error` (which Python exception an error becomes), `heap` (how much memory a run takes),
-//! `document`, `control` and `paths` (the classes), and here the functions. What takes time releases the interpreter's
+//! `document`, `control`, `replay` and `paths` (the classes), and here the functions. What takes time releases the interpreter's
 //! lock, so that runs in Python's threads use all cores. Types and documentation are in
 //! `python/penstock/_core.pyi`.
 
@@ -10,6 +10,7 @@ mod document;
 mod error;
 mod heap;
 mod paths;
+mod replay;
 
 use pyo3::prelude::*;
 
@@ -25,6 +26,8 @@ mod core {
     #[pymodule_export]
     use crate::paths::Paths;
     #[pymodule_export]
+    use crate::replay::Replay;
+    #[pymodule_export]
     use crate::{algorithms, merge, presets, run, version, workload_kinds, workload_presets};
 }
 
@@ -34,10 +37,14 @@ use error::{Error, PyError};
 use penstock_record::RunKey;
 use penstock_scenario::reference::{AlgorithmInfo, Parameter};
 use pyo3::types::PyDict;
+use replay::Replay;
 use std::path::PathBuf;
 
 /// Run one variant with one seed, in a network of its own or of another seed, and write its five tables into `part_dir`.
+///
+/// With a replay its requests take the place of the clients' loops.
 #[pyfunction]
+#[pyo3(signature = (document, variant, network, seed, part_dir, control, replay = None))]
 fn run<'py>(
     py: Python<'py>,
     document: &Document,
@@ -46,12 +53,18 @@ fn run<'py>(
     seed: u64,
     part_dir: PathBuf,
     control: &Control,
+    replay: Option<&Replay>,
 ) -> Result<Bound<'py, PyDict>, PyError> {
     let scenario = document.inner().scenario(&variant).map_err(Error::Scenario)?;
     let (outcome, peak_heap_bytes) = py.detach(|| {
         heap::peak_of(|| {
             let drawn = network.unwrap_or(seed);
-            let outcome = penstock_sim::run_in(scenario, drawn, seed, control.inner()).map_err(Error::Run)?;
+            let control = control.inner();
+            let outcome = match replay {
+                None => penstock_sim::run_in(scenario, drawn, seed, control),
+                Some(replay) => penstock_sim::replay(scenario, drawn, seed, replay.inner(), control),
+            };
+            let outcome = outcome.map_err(Error::Run)?;
             let network = network.map(|network| network.to_string()).unwrap_or_default();
             outcome.tables.write(&part_dir, &RunKey { variant, network, seed }).map_err(Error::Output)?;
             Ok::<_, Error>(outcome.stats)

@@ -6,11 +6,13 @@
 
 use crate::cell::Request;
 use crate::queue::Rank;
+use crate::replay::{self, Replay};
 use crate::script::Script;
 use penstock_core::{CircuitIndex, StreamKey};
 use penstock_scenario::markov::Walk;
 use penstock_scenario::model;
 use penstock_units::{Bytes, Duration, Instant, Rng, Seed};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// One client of the run, or one errand of a client that does several things at once.
@@ -32,6 +34,8 @@ pub(crate) struct Client {
     pub(crate) number: u32,
     /// The relays that it may begin its circuits at; none if any will do.
     pub(crate) guards: Arc<[usize]>,
+    /// The relays of its next circuit, if they are drawn already.
+    pub(crate) path: Option<Vec<usize>>,
     pub(crate) task: Task,
 }
 
@@ -56,6 +60,10 @@ pub(crate) struct Source {
     pub(crate) open: u32,
     /// Which source began it, if one did.
     pub(crate) of: Option<u32>,
+    /// When it begins, if that is not drawn.
+    pub(crate) begins: Option<Instant>,
+    /// Its circuit stays when all is over.
+    pub(crate) keeps: bool,
 }
 
 /// When a source begins what.
@@ -67,8 +75,18 @@ pub(crate) enum Plan {
     Streams(Walk),
     /// One stream at once.
     One,
+    /// Its circuit, if it was not begun yet, and then downloads of an earlier run at their times.
+    Again { begun: bool, left: VecDeque<Again> },
     /// Nothing more.
     Over,
+}
+
+/// A download of an earlier run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Again {
+    pub(crate) what: replay::Download,
+    /// Index of its server in the scenario.
+    pub(crate) server: usize,
 }
 
 /// A stream of a source.
@@ -78,7 +96,12 @@ pub(crate) struct Stream {
     /// Index of its server in the scenario.
     pub(crate) server: usize,
     pub(crate) asks: Request,
-    pub(crate) script: Script,
+    /// What it delivers, if that is known [B].
+    pub(crate) size: Bytes,
+    /// When it was asked for, if that may have been before there was a circuit.
+    pub(crate) asked: Option<Instant>,
+    /// The client's part in it, if a model says what that is.
+    pub(crate) script: Option<Script>,
 }
 
 /// The circuit a client uses.
@@ -172,9 +195,57 @@ impl Client {
                 chance: Chance::new(&client.host.name, errand, seed),
                 number: 0,
                 guards: guards.clone(),
+                path: None,
                 task: Task::Loop,
             })
             .collect()
+    }
+
+    /// What a client does that asks again for what it asked in an earlier run, circuit by circuit; it holds circuits and
+    /// follows models as ever.
+    ///
+    /// Relays and servers are drawn as by its first errand, in the order in which circuits were begun and downloads asked for.
+    pub(crate) fn again(index: usize, scenario: &model::Scenario, seed: Seed, record: &Replay) -> Vec<Self> {
+        let model = &scenario.clients[index];
+        let downloads = |client: &Client| {
+            matches!(scenario.workloads[client.workload].does, model::Activity::Download(_))
+        };
+        let (mut loops, mut errands): (Vec<_>, Vec<_>) =
+            Client::all(index, scenario, seed).into_iter().partition(downloads);
+        (0..).zip(&mut errands).for_each(|(errand, client)| client.home = errand);
+        let Some(first) = loops.first_mut() else { return errands };
+        let circuits = record.of(index);
+        let mut order: Vec<(Instant, usize, usize)> = Vec::new();
+        for (circuit, recorded) in circuits.iter().enumerate() {
+            order.extend(recorded.downloads.iter().enumerate().map(|(at, what)| (what.start, circuit, at)));
+        }
+        order.sort_unstable();
+        let mut servers: Vec<Vec<usize>> =
+            circuits.iter().map(|each| vec![0; each.downloads.len()]).collect();
+        for (_, circuit, at) in order {
+            servers[circuit][at] = first.draw_server(model);
+        }
+        for (place, (recorded, servers)) in circuits.iter().zip(servers).enumerate() {
+            let mut errand = first.child();
+            errand.home = errands.len() as u32;
+            errand.workload = recorded.downloads[0].workload;
+            errand.path = Some(first.draw_path(scenario));
+            let left =
+                recorded.downloads.iter().zip(servers).map(|(what, server)| Again { what: *what, server });
+            let plan = Plan::Again { begun: false, left: left.collect() };
+            // The client then went on with another one, or kept this to the end.
+            let is_last = place + 1 == circuits.len();
+            let keeps = is_last && !scenario.workloads[errand.workload].fresh_circuit;
+            errand.task = Task::Source(Box::new(Source {
+                plan,
+                open: 0,
+                of: None,
+                begins: Some(recorded.begun),
+                keeps,
+            }));
+            errands.push(errand);
+        }
+        errands
     }
 
     /// An errand of the same client that this one begins, with chances of its own; whose circuit it uses and what it is
@@ -190,6 +261,7 @@ impl Client {
             chance: Chance::new("child", 0, Seed(self.chance.bits())),
             number: 0,
             guards: self.guards.clone(),
+            path: None,
             task: Task::Spare,
         }
     }
@@ -200,9 +272,10 @@ impl Client {
         self.episode += 1;
     }
 
-    /// When the first download starts, counted from the start of the run.
-    pub(crate) fn draw_start(&mut self, workload: &model::Workload) -> Duration {
-        workload.start.draw(&mut self.chance.pause)
+    /// When it begins.
+    pub(crate) fn draw_start(&mut self, workload: &model::Workload) -> Instant {
+        let begins = if let Task::Source(source) = &self.task { source.begins } else { None };
+        begins.unwrap_or_else(|| Instant::ZERO + workload.start.draw(&mut self.chance.pause))
     }
 
     pub(crate) fn draw_pause(&mut self, workload: &model::Workload) -> Duration {
@@ -223,7 +296,35 @@ impl Client {
     }
 
     pub(crate) fn draw_path(&mut self, scenario: &model::Scenario) -> Vec<usize> {
+        if let Some(path) = self.path.take() {
+            return path;
+        }
         scenario.clients[self.index].path.draw(scenario, &self.guards, &mut self.chance.path)
+    }
+
+    /// When it was asked for, of a stream of an earlier run.
+    pub(crate) fn asked(&self) -> Option<Instant> {
+        if let Task::Stream(stream) = &self.task { stream.asked } else { None }
+    }
+
+    /// Whether a model says what it says.
+    pub(crate) fn has_script(&self) -> bool {
+        matches!(&self.task, Task::Stream(stream) if stream.script.is_some())
+    }
+
+    /// The download of an earlier run that still waits for a circuit.
+    pub(crate) fn never_opened(&self) -> Option<Download> {
+        let Task::Stream(stream) = &self.task else { return None };
+        Some(Download {
+            // No stream has this key.
+            stream: StreamKey(u32::MAX),
+            number: 0,
+            size: stream.size,
+            request: Bytes::ZERO,
+            asks: stream.asks,
+            start: stream.asked?,
+            connected: None,
+        })
     }
 
     /// The download on this stream, if that is what the client is about.

@@ -2,7 +2,7 @@
 //!
 //! Layers, in order: [`tcp`] (one end of a connection, sans-IO), `queue` (what happens next, in
 //! one total order), `net` (hosts, interfaces, links, connections, and the [`Kernel`] that a
-//! relay sees), `script` (one side's part in a stream of a model), `client` (what a client does), `tracker` and `observer` (instruments), `world`
+//! relay sees), `script` (one side's part in a stream of a model), `client` (what a client does), [`replay`] (what clients did in an earlier run), `tracker` and `observer` (instruments), `world`
 //! (nodes and the loop that drives them).
 //!
 //! Same scenario, seed and version: same tables, byte for byte, on any machine, alone or beside
@@ -21,11 +21,13 @@ mod event;
 mod net;
 mod observer;
 mod queue;
+pub mod replay;
 mod script;
 mod tracker;
 mod world;
 
 pub use control::{Control, Error};
+pub use replay::Replay;
 
 use penstock_core::Counters;
 pub use penstock_core::datagram::DatagramCounters;
@@ -90,5 +92,16 @@ pub fn run(scenario: &Scenario, seed: u64, control: &Control) -> Result<Outcome,
 /// The same in the network of another seed: relays, rates, places and who has what software are drawn from `network`,
 /// what clients do from `seed`.
 pub fn run_in(scenario: &Scenario, network: u64, seed: u64, control: &Control) -> Result<Outcome, Error> {
-    world::World::new(&scenario.drawn(Seed(network)), Seed(seed)).run(control)
+    world::World::new(&scenario.drawn(Seed(network)), Seed(seed), None).run(control)
+}
+
+/// The same in an open loop: clients ask for the downloads of an earlier run at their times, whatever becomes of them.
+pub fn replay(
+    scenario: &Scenario,
+    network: u64,
+    seed: u64,
+    record: &Replay,
+    control: &Control,
+) -> Result<Outcome, Error> {
+    world::World::new(&scenario.drawn(Seed(network)), Seed(seed), Some(record)).run(control)
 }

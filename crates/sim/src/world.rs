@@ -18,6 +18,7 @@ use crate::event::{Due, Step};
 use crate::net::{App, HostKernel, Net, News, Owner, PLAIN, Ready, StreamSock, TICK};
 use crate::observer::{CircuitSample, Ending, Observer, RelaySample};
 use crate::queue::Rank;
+use crate::replay::Replay;
 use crate::tracker::position;
 use penstock_core::cell::PeerId;
 use penstock_core::config::RelayConfig;
@@ -86,7 +87,7 @@ struct Node {
 #[derive(Debug)]
 enum Role {
     Relay,
-    /// What it does at once; never empty.
+    /// What it does at once; nothing, if it did nothing in the run that is replayed.
     Client(Vec<Client>),
     Server,
 }
@@ -100,7 +101,7 @@ struct Traced {
 }
 
 impl<'a> World<'a> {
-    pub(crate) fn new(scenario: &'a Scenario, seed: Seed) -> Self {
+    pub(crate) fn new(scenario: &'a Scenario, seed: Seed, record: Option<&Replay>) -> Self {
         let mut builders: Vec<Builder<'a>> = Vec::new();
         builders.extend(scenario.relays.iter().map(Builder::Relay));
         builders.extend((0..scenario.clients.len()).map(|index| Builder::Client(index, scenario)));
@@ -122,7 +123,7 @@ impl<'a> World<'a> {
             relay_ranks: scenario.relays.iter().map(|relay| ranks[relay.host.name.as_str()]).collect(),
             client_ranks: scenario.clients.iter().map(|client| ranks[client.host.name.as_str()]).collect(),
             server_ranks: scenario.servers.iter().map(|server| ranks[server.host.name.as_str()]).collect(),
-            nodes: builders.iter().map(|node| node.build(seed)).collect(),
+            nodes: builders.iter().map(|node| node.build(seed, record)).collect(),
             workload_names: scenario.workloads.iter().map(|workload| workload.name.as_str().into()).collect(),
             traced: BTreeMap::new(),
             traced_plain: Vec::new(),
@@ -148,7 +149,7 @@ impl<'a> World<'a> {
             if let Role::Client(errands) = &mut self.nodes[rank as usize].role {
                 for (errand, client) in (0..).zip(errands) {
                     let workload = &scenario.workloads[client.workload];
-                    let at = Instant::ZERO + client.draw_start(workload);
+                    let at = client.draw_start(workload);
                     self.net.set_timer(rank, at, Due::Client(errand, 0));
                 }
             }
@@ -693,7 +694,7 @@ impl World<'_> {
         let client = &mut errands[errand as usize];
         let model = &scenario.clients[client.index];
         let (size, asks, server) = match (&client.task, &workload.does) {
-            (Task::Stream(stream), _) => (Bytes::ZERO, stream.asks, stream.server),
+            (Task::Stream(stream), _) => (stream.size, stream.asks, stream.server),
             (_, Activity::Download(size)) => {
                 let size = client.draw_size(size);
                 (size, Request::of(size.get()), client.draw_server(model))
@@ -701,6 +702,7 @@ impl World<'_> {
             _ => unreachable!("who neither downloads nor is a stream has no circuit of its own"),
         };
         let server = self.server_ranks[server];
+        let start = client.asked().unwrap_or(now);
         let mut app = App::new(size.get());
         let stream = match (&mut node.tor, circuit) {
             (Some(tor), Some((circuit, ..))) => {
@@ -733,7 +735,7 @@ impl World<'_> {
             size,
             request: workload.request,
             asks,
-            start: now,
+            start,
             connected: None,
         }));
         if let Some(timeout) = workload.timeout {
@@ -814,7 +816,8 @@ impl World<'_> {
             return false;
         };
         let (stream, size) = (download.stream, download.size.get());
-        let script = if let Task::Stream(stream) = task { Some(stream.script.over) } else { None };
+        let script = if let Task::Stream(stream) = task { stream.script.as_ref() } else { None };
+        let script = script.map(|script| script.over);
         self.net.hosts[rank as usize].app(stream).is_some_and(|app| match script {
             None => app.received >= size.max(least),
             Some(is_over) => is_over && app.request == 0 && app.received >= size,
@@ -836,7 +839,7 @@ impl World<'_> {
         if let Some(tor) = &mut node.tor {
             let mut kernel = HostKernel::new(&mut self.net, rank);
             // Of a stream of a model the client closes its side; of others the server did.
-            if outcome == Outcome::Timeout || matches!(client.task, Task::Stream(_)) {
+            if outcome == Outcome::Timeout || client.has_script() {
                 tor.close_stream(now, download.stream, &mut kernel);
             }
             if scenario.workloads[index].fresh_circuit
@@ -875,13 +878,17 @@ impl World<'_> {
         let node = &self.nodes[rank as usize];
         let Role::Client(errands) = &node.role else { return };
         let client = &errands[errand as usize];
-        let Phase::Downloading(download) = &client.phase else { return };
+        let (download, circuit) = match (&client.phase, client.never_opened()) {
+            (Phase::Downloading(download), _) => (download, Some(client.number)),
+            (_, Some(download)) => (&download.clone(), None),
+            _ => return,
+        };
         let app = self.net.hosts[rank as usize].app(download.stream).cloned();
         let app = app.unwrap_or_else(|| App::new(download.size.get()));
         let ending = Ending {
             client: node.name.clone(),
             workload: self.workload_names[client.workload].clone(),
-            circuit: node.tor.as_ref().map(|_| client.number),
+            circuit: circuit.filter(|_| node.tor.is_some()),
             connected: app.connected,
             received: app.received,
             first_byte: app.first_byte,
@@ -965,7 +972,8 @@ impl World<'_> {
         let trace = &self.scenario.trace;
         for (rank, node) in self.nodes.iter().enumerate() {
             if let (Role::Client(errands), None) = (&node.role, &node.tor)
-                && trace.follows(&node.name, [errands[0].workload].into_iter(), self.seed)
+                && let Some(first) = errands.first()
+                && trace.follows(&node.name, [first.workload].into_iter(), self.seed)
             {
                 self.traced_plain.push(rank as Rank);
             }
@@ -1057,7 +1065,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn build(&self, seed: Seed) -> Node {
+    fn build(&self, seed: Seed, record: Option<&Replay>) -> Node {
         let name = self.host().name.as_str();
         let tor = |config: &RelayConfig, phase: RefillPhase| {
             let mut config = config.clone();
@@ -1069,7 +1077,11 @@ impl<'a> Builder<'a> {
             Builder::Relay(relay) => (Role::Relay, Some(tor(&relay.config, relay.refill_phase))),
             Builder::Client(index, scenario) => {
                 let client = &scenario.clients[*index];
-                let role = Role::Client(Client::all(*index, scenario, seed));
+                let errands = match record {
+                    None => Client::all(*index, scenario, seed),
+                    Some(record) => Client::again(*index, scenario, seed, record),
+                };
+                let role = Role::Client(errands);
                 let has_tor = client.path != model::Path::Direct;
                 (role, has_tor.then(|| tor(&client.config, client.refill_phase)))
             }

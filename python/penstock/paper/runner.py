@@ -143,7 +143,10 @@ def _one(name: str, variants: set[str], sets: tuple[str, ...], seeds: int, where
     manifest = read_manifest(where)
     if manifest is None or not manifest["finished"]:
         many = _many(catalog.load(name, sets)[1], seeds)
-        return runs.run(name, variants=sorted(variants), sets=sets, out=where, watch=watch, **many)
+        units, seeds_of_each = many["networks"], many["runs"]
+        return runs.run(
+            name, variants=sorted(variants), sets=sets, runs=seeds_of_each, networks=units, out=where, watch=watch
+        )
     _, document = catalog.load(name, sets)
     jobs = runs.plan(document, sorted(variants), None, **_many(document, seeds))
     same = manifest["scenario"]["fingerprint"] == document.fingerprint() and manifest["version"] == _core.version()

@@ -4,7 +4,7 @@
 
 use super::{Role, World};
 use crate::cell::{Asks, Request};
-use crate::client::{Client, Download, Phase, Plan, Source, Stream, Task};
+use crate::client::{Again, Client, Download, Phase, Plan, Source, Stream, Task};
 use crate::event::Due;
 use crate::net::HostKernel;
 use crate::queue::Rank;
@@ -38,7 +38,7 @@ impl World<'_> {
             (None, Some(streams)) => Plan::Streams(walk(streams.clone())),
             (None, None) => Plan::One,
         };
-        client.task = Task::Source(Box::new(Source { plan, open: 0, of: None }));
+        client.task = Task::Source(Box::new(Source { plan, open: 0, of: None, begins: None, keeps: false }));
         self.go_on(rank, errand);
     }
 
@@ -53,6 +53,7 @@ impl World<'_> {
             Plan::Flows(walk) => next(walk, true),
             Plan::Streams(walk) => next(walk, false),
             Plan::One => Next::Begin { flow: false, then: None },
+            Plan::Again { .. } => return self.ask_again(rank, errand),
             Plan::Over => Next::Nothing,
         };
         let Next::Begin { flow, then } = next else {
@@ -85,7 +86,8 @@ impl World<'_> {
             }
             None => Plan::One,
         };
-        child.task = Task::Source(Box::new(Source { plan, open: 0, of: Some(of) }));
+        child.task =
+            Task::Source(Box::new(Source { plan, open: 0, of: Some(of), begins: None, keeps: false }));
         let flow = self.add(rank, child, None);
         self.go_on(rank, flow);
     }
@@ -98,9 +100,47 @@ impl World<'_> {
         let server = parent.draw_server(&scenario.clients[parent.index]);
         let asks = Request::part(parent.workload, parent.chance.bits());
         let Asks::Part { seed, .. } = asks.asks() else { unreachable!("it asks for a part") };
-        let script = Script::new(tgen, seed, Observation::ToServer);
+        let script = Some(Script::new(tgen, seed, Observation::ToServer));
         let mut child = parent.child();
-        child.task = Task::Stream(Box::new(Stream { of, server, asks, script }));
+        child.task =
+            Task::Stream(Box::new(Stream { of, server, asks, size: Bytes::ZERO, asked: None, script }));
+        let stream = self.add(rank, child, Some(of));
+        self.begin(rank, stream);
+    }
+
+    /// A circuit of an earlier run is begun, or it is time for some of its downloads.
+    fn ask_again(&mut self, rank: Rank, errand: u32) {
+        let now = self.net.now();
+        let Some(client) = self.client(rank, errand) else { return };
+        let episode = client.episode;
+        let Task::Source(source) = &mut client.task else { return };
+        let Plan::Again { begun, left } = &mut source.plan else { return };
+        let is_new = !std::mem::replace(begun, true);
+        let due = left.iter().take_while(|again| again.what.start <= now).count();
+        let due: Vec<Again> = left.drain(..due).collect();
+        source.open += due.len() as u32;
+        let next = left.front().map(|again| again.what.start);
+        if next.is_none() {
+            source.plan = Plan::Over;
+        }
+        if is_new {
+            self.build(rank, errand);
+        }
+        for again in due {
+            self.begin_again(rank, errand, again);
+        }
+        if let Some(next) = next {
+            self.net.set_timer(rank, next, Due::Client(errand, episode));
+        }
+    }
+
+    /// A download of an earlier run.
+    fn begin_again(&mut self, rank: Rank, of: u32, Again { what, server }: Again) {
+        let Some(parent) = self.client(rank, of) else { return };
+        let mut child = parent.child();
+        child.workload = what.workload;
+        let (size, asked, asks) = (what.size, Some(what.start), Request::of(what.size.get()));
+        child.task = Task::Stream(Box::new(Stream { of, server, asks, size, asked, script: None }));
         let stream = self.add(rank, child, Some(of));
         self.begin(rank, stream);
     }
@@ -143,11 +183,11 @@ impl World<'_> {
         let now = self.net.now();
         let Some(client) = self.client(rank, errand) else { return };
         let Task::Source(source) = &client.task else { return };
-        if source.open > 0 || !matches!(source.plan, Plan::Over) {
+        if source.open > 0 || source.keeps || !matches!(source.plan, Plan::Over) {
             return;
         }
-        let of = source.of;
-        client.task = if of.is_some() { Task::Spare } else { Task::Loop };
+        let (of, is_again) = (source.of, source.begins.is_some());
+        client.task = if of.is_some() || is_again { Task::Spare } else { Task::Loop };
         client.enter(Phase::Pausing);
         if let Some(circuit) = client.circuit.take()
             && let Some(tor) = &mut self.nodes[rank as usize].tor
@@ -156,6 +196,7 @@ impl World<'_> {
         }
         match of {
             Some(parent) => self.one_less(rank, parent),
+            None if is_again => {}
             None => self.pause(rank, errand),
         }
     }
@@ -169,7 +210,7 @@ impl World<'_> {
         else {
             return;
         };
-        let (script, episode) = (&mut stream.script, *episode);
+        let (Some(script), episode) = (&mut stream.script, *episode) else { return };
         let Download { stream: key, connected, size, .. } = download;
         let key = *key;
         let Some(app) = self.net.hosts[rank as usize].app(key) else { return };
@@ -191,7 +232,8 @@ impl World<'_> {
             return;
         };
         if let Task::Stream(stream) = &mut client.task {
-            stream.script.rests = false;
+            let script = stream.script.as_mut().expect("who rests has a part");
+            script.rests = false;
         }
     }
 }

@@ -16,6 +16,7 @@ mod matrix;
 mod networks;
 mod plain;
 mod random;
+mod replay;
 mod stations;
 mod steps;
 mod util;

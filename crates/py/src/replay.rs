@@ -1,0 +1,33 @@
+//! The downloads of an earlier run, to be asked for again.
+
+use crate::document::Document;
+use crate::error::{Error, PyError};
+use penstock_sim::replay::Asked;
+use penstock_units::{Bytes, Instant};
+use pyo3::prelude::*;
+
+/// Client, workload, circuit, when that was begun [ns], when it was asked [ns], and for how much [B].
+type Row = (String, String, u64, u64, u64, u64);
+
+/// What one variant asks for again.
+#[pyclass(frozen, module = "penstock._core")]
+pub(crate) struct Replay(penstock_sim::Replay);
+
+impl Replay {
+    pub(crate) fn inner(&self) -> &penstock_sim::Replay {
+        &self.0
+    }
+}
+
+#[pymethods]
+impl Replay {
+    #[new]
+    fn new(document: &Document, variant: &str, rows: Vec<Row>) -> Result<Self, PyError> {
+        let scenario = document.inner().scenario(variant).map_err(Error::Scenario)?;
+        let asked = rows.into_iter().map(|(client, workload, circuit, begun, start, size)| {
+            let [begun, start] = [begun, start].map(Instant::from_nanos);
+            Asked { client, workload, circuit, begun, start, size: Bytes::new(size) }
+        });
+        Ok(Self(penstock_sim::Replay::new(scenario, asked).map_err(Error::Replay)?))
+    }
+}

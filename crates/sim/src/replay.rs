@@ -1,0 +1,105 @@
+//! The downloads of an earlier run, to be asked for again at their times whatever becomes of them.
+
+use penstock_scenario::model::{Activity, Path, Scenario};
+use penstock_units::{Bytes, Instant};
+use std::collections::BTreeMap;
+
+/// A download of an earlier run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The client's name.
+    pub client: String,
+    /// The workload's name.
+    pub workload: String,
+    /// Its circuit's number in that run.
+    pub circuit: u64,
+    /// When that circuit was begun.
+    pub begun: Instant,
+    /// When the client asked.
+    pub start: Instant,
+    /// What it asked for [B].
+    pub size: Bytes,
+}
+
+/// Downloads of an earlier run, by client and circuit.
+#[derive(Clone, Debug, Default)]
+pub struct Replay {
+    /// By the client's index in the scenario: its circuits, in the order in which they were begun.
+    clients: Vec<Vec<Recorded>>,
+}
+
+/// What was asked for over one circuit.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    pub(crate) begun: Instant,
+    /// In the order of their times; never empty.
+    pub(crate) downloads: Vec<Download>,
+}
+
+/// One of those downloads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Download {
+    pub(crate) start: Instant,
+    /// Index of its workload.
+    pub(crate) workload: usize,
+    pub(crate) size: Bytes,
+}
+
+impl Replay {
+    /// What of these downloads a scenario asks for again; or what they have that it has not.
+    ///
+    /// What follows Markov models is an open loop already, and is left to them.
+    pub fn new(scenario: &Scenario, asked: impl IntoIterator<Item = Asked>) -> Result<Self, String> {
+        let clients: BTreeMap<&str, usize> = scenario
+            .clients
+            .iter()
+            .enumerate()
+            .map(|(index, client)| (client.host.name.as_str(), index))
+            .collect();
+        let workloads: BTreeMap<&str, usize> = scenario
+            .workloads
+            .iter()
+            .enumerate()
+            .map(|(index, workload)| (workload.name.as_str(), index))
+            .collect();
+        let mut circuits: Vec<BTreeMap<(Instant, u64), Vec<Download>>> = vec![BTreeMap::new(); clients.len()];
+        for Asked { client: name, workload: does, circuit, begun, start, size } in asked {
+            let Some(index) = clients.get(name.as_str()) else {
+                return Err(format!("it has downloads of the client {name:?}, which the scenario has not"));
+            };
+            let client = &scenario.clients[*index];
+            let workload =
+                workloads.get(does.as_str()).filter(|workload| client.workloads.contains(workload));
+            let Some(workload) = workload else {
+                return Err(format!(
+                    "it has downloads of the workload {does:?}, which the client {name:?} has not"
+                ));
+            };
+            if client.path == Path::Direct {
+                return Err(format!(
+                    "the client {name:?} has no Tor; only downloads over circuits can be replayed"
+                ));
+            }
+            match scenario.workloads[*workload].does {
+                Activity::Download(_) => {}
+                Activity::Tgen(_) => continue,
+                Activity::Hold(_) => {
+                    return Err(format!("it has downloads of the workload {does:?}, which holds circuits"));
+                }
+            }
+            let download = Download { start, workload: *workload, size };
+            circuits[*index].entry((begun, circuit)).or_default().push(download);
+        }
+        let recorded = |((begun, _), mut downloads): ((Instant, u64), Vec<Download>)| {
+            downloads.sort_by_key(|download| download.start);
+            Recorded { begun, downloads }
+        };
+        let clients = circuits.into_iter().map(|each| each.into_iter().map(recorded).collect());
+        Ok(Replay { clients: clients.collect() })
+    }
+
+    /// The circuits of a client.
+    pub(crate) fn of(&self, client: usize) -> &[Recorded] {
+        &self.clients[client]
+    }
+}

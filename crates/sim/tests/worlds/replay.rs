@@ -1,0 +1,125 @@
+//! Open-loop replay: the downloads of one run asked for again in another.
+
+use crate::util::{Lab, assert_conserved};
+use penstock_record::{Outcome as Ending, Transfer};
+use penstock_scenario::Scenario;
+use penstock_sim::replay::{Asked, Replay};
+use penstock_sim::{Control, Outcome};
+use penstock_units::{Bytes, Instant};
+
+fn instant(seconds: f64) -> Instant {
+    Instant::from_nanos((seconds * 1e9).round() as u64)
+}
+
+/// What a run's tables say of its downloads.
+fn record(outcome: &Outcome) -> Vec<Asked> {
+    let asked = |row: &Transfer| {
+        let circuit = row.circuit.expect("it has a circuit");
+        let path = &outcome.tables.paths[circuit as usize];
+        let begun = path.built_s.expect("it was built") - path.build_time_s.expect("it was built");
+        Asked {
+            client: row.client.to_string(),
+            workload: row.workload.to_string(),
+            circuit,
+            begun: instant(begun),
+            start: instant(row.start_s),
+            size: Bytes::new(row.bytes),
+        }
+    };
+    outcome.tables.transfers.iter().map(asked).collect()
+}
+
+fn replayed(scenario: &Scenario, asked: Vec<Asked>, control: &Control) -> Outcome {
+    let replay = Replay::new(scenario, asked).unwrap_or_else(|why| panic!("{why}"));
+    penstock_sim::replay(scenario, 1, 1, &replay, control).expect("nobody cancels")
+}
+
+/// Who asked for what and when, in one order.
+fn requests(outcome: &Outcome) -> Vec<(String, String, u64, u64)> {
+    let request = |row: &Transfer| {
+        (row.client.to_string(), row.workload.to_string(), instant(row.start_s).as_nanos(), row.bytes)
+    };
+    let mut all: Vec<_> = outcome.tables.transfers.iter().map(request).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn a_replay_in_the_same_variant_is_the_same_run() {
+    for set in [
+        ("workloads.bulk.fresh_circuit", "false"),
+        ("workloads.bulk.fresh_circuit", "true"),
+        ("workloads.web.timeout", "900 ms"),
+        ("client.optimistic_data", "true"),
+    ] {
+        let lab = Lab::path().set(set.0, set.1);
+        let (document, original) = (lab.document(), lab.run(1));
+        let scenario = document.scenario("stock").expect("it is there");
+        let again = replayed(scenario, record(&original), &Control::new());
+        assert_conserved(&again);
+        assert_eq!(requests(&again), requests(&original), "{set:?}");
+        // One download at a time is also what the closed loop has: nothing is different.
+        assert!(again.tables.transfers == original.tables.transfers, "{set:?}: the downloads differ");
+        assert!(again.tables.relays == original.tables.relays, "{set:?}: the relays differ");
+    }
+}
+
+#[test]
+fn a_replay_elsewhere_asks_at_the_same_times_whatever_becomes_of_it() {
+    let lab = Lab::path().set("workloads.bulk.circuits", "2").set("workloads.bulk.fresh_circuit", "true");
+    let original = lab.run(1);
+    let slower = lab.set("relays.middle.link", "128 KiB/s").document();
+    let scenario = slower.scenario("50KiB").expect("it is there");
+    let again = replayed(scenario, record(&original), &Control::new());
+    assert_conserved(&again);
+    assert_eq!(requests(&again), requests(&original));
+    let open = |outcome: &Outcome| {
+        outcome.tables.transfers.iter().filter(|row| row.outcome == Ending::Unfinished).count()
+    };
+    assert!(open(&again) > open(&original) + 3, "{} {}", open(&again), open(&original));
+    let one_by_one = replayed(scenario, record(&original), &Control::one_by_one());
+    assert!(again.tables == one_by_one.tables, "the tables differ");
+    // A closed loop would have asked for less.
+    let closed = penstock_sim::run(scenario, 1, &Control::new()).expect("nobody cancels");
+    assert!(closed.tables.transfers.len() < again.tables.transfers.len());
+}
+
+#[test]
+fn who_is_not_in_the_record_does_nothing() {
+    let lab = Lab::path();
+    let (document, original) = (lab.document(), lab.run(1));
+    let scenario = document.scenario("stock").expect("it is there");
+    let web: Vec<Asked> = record(&original).into_iter().filter(|asked| asked.client == "web").collect();
+    let again = replayed(scenario, web, &Control::new());
+    assert_conserved(&again);
+    assert!(again.tables.paths.iter().all(|row| &*row.client == "web"));
+    let nothing = replayed(scenario, Vec::new(), &Control::new());
+    assert!(nothing.tables.transfers.is_empty() && nothing.tables.paths.is_empty());
+}
+
+#[test]
+fn what_a_scenario_has_not_is_refused() {
+    let lab = Lab::path();
+    let document = lab.document();
+    let scenario = document.scenario("stock").expect("it is there");
+    let refused = |client: &str, workload: &str| {
+        let asked = Asked {
+            client: client.to_owned(),
+            workload: workload.to_owned(),
+            circuit: 0,
+            begun: Instant::ZERO,
+            start: Instant::ZERO,
+            size: Bytes::kib(1),
+        };
+        Replay::new(scenario, [asked]).map(|_| ()).unwrap_err()
+    };
+    assert_eq!(refused("x", "web"), "it has downloads of the client \"x\", which the scenario has not");
+    assert_eq!(
+        refused("web", "x"),
+        "it has downloads of the workload \"x\", which the client \"web\" has not"
+    );
+    assert_eq!(
+        refused("web", "bulk"),
+        "it has downloads of the workload \"bulk\", which the client \"web\" has not"
+    );
+}

@@ -1,0 +1,68 @@
+"""The requests of an earlier run, to be made again in an open loop."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from penstock import _core
+from penstock.errors import ScenarioError
+from penstock.output import Job
+from penstock.result import Result
+
+
+class Record:
+    """What clients asked for in one variant of an output directory."""
+
+    def __init__(self, directory: str | Path, variant: str | None = None) -> None:
+        """Read what `variant` of `directory` did, by default its first."""
+        self.directory = Path(directory)
+        result = Result(directory)
+        known = list(result.variants)
+        self.variant = variant if variant is not None else known[0] if known else ""
+        if self.variant not in known:
+            ran = f"it ran {', '.join(known)}" if known else "it has no finished run"
+            raise ScenarioError(f"there is no variant {self.variant!r} in {self.directory} to replay; {ran}")
+        begun = (pl.col("built_s") - pl.col("build_time_s")).alias("begun_s")
+        keys = ["network", "seed", "circuit"]
+        own = pl.col("variant") == self.variant
+        circuits = result.paths.filter(own & begun.is_not_null()).select(*keys, begun)
+        asked = result.transfers.filter(own).join(circuits, on=keys, how="left")
+        lost = asked.filter(pl.col("begun_s").is_null())
+        if not lost.is_empty():
+            client = lost["client"][0]
+            raise ScenarioError(
+                f"{self.directory} cannot be replayed: a download of {client!r} went over no circuit, "
+                "and only downloads over circuits can be made again"
+            )
+        nanos = [(pl.col(f"{name}_s") * 1e9).round().cast(pl.UInt64).alias(name) for name in ("begun", "start")]
+        self._asked = asked.select("network", "seed", "client", "workload", "circuit", *nanos, "bytes")
+
+    def describe(self) -> dict[str, Any]:
+        """What the manifest says of it: where it was, which variant, and a name for all of its requests."""
+        digest = hashlib.sha256(self._asked.write_csv().encode()).hexdigest()[:16]
+        return {"directory": str(self.directory), "variant": self.variant, "requests": digest}
+
+    def of(self, document: _core.Document, jobs: Sequence[Job]) -> dict[Job, _core.Replay]:
+        """What each of `jobs` asks for again: what was asked for in the same network with the same seed."""
+        return {job: self._one(document, job) for job in jobs}
+
+    def _one(self, document: _core.Document, job: Job) -> _core.Replay:
+        own = self._asked.filter((pl.col("network") == job.column) & (pl.col("seed") == job.seed))
+        if own.is_empty():
+            ran = sorted({(network, seed) for network, seed in self._asked.select("network", "seed").iter_rows()})
+            there = ", ".join(f"{seed} in network {network}" if network else str(seed) for network, seed in ran)
+            asked = f"{job.seed} in network {job.column}" if job.column else str(job.seed)
+            raise ScenarioError(
+                f"{self.directory} has no downloads of {self.variant!r} with seed {asked} to replay; "
+                f"it has those of {there or 'none'}"
+            )
+        rows = list(own.select("client", "workload", "circuit", "begun", "start", "bytes").iter_rows())
+        try:
+            return _core.Replay(document, job.variant, rows)
+        except ScenarioError as error:
+            raise ScenarioError(f"{self.directory} cannot be replayed: {error}") from error
