@@ -74,6 +74,7 @@ def _section(result: Result) -> dict[str, Any]:
     """What the template says of one output directory."""
     sweep = _points(result) if "sweep" in result.manifest else None
     differences = pl.DataFrame() if sweep else result.differences()
+    pairs = differences["pairs"].to_list() if differences.height else []
     return {
         "result": result,
         "scenario": result.scenario,
@@ -84,7 +85,8 @@ def _section(result: Result) -> dict[str, Any]:
         "differences": differences.rows(named=True),
         "baseline": next(iter(result.variants.values()), ""),
         "figures": [(picture, _data_uri(picture.svg)) for picture in figures.draw(result)],
-        "pairs": differences["pairs"].to_list() if differences.height else [],
+        "pairs": pairs,
+        "warning": result.units.warning(pairs) if pairs else "",
     }
 
 
@@ -96,8 +98,9 @@ def _points(result: Result) -> dict[str, Any]:
         {"told": [row[name] for name in columns], "downloads": row["downloads"], "times": tables.point_times(row)}
         for row in table.iter_rows(named=True)
     ]
-    remark = tables.points_remark(table["seeds"].to_list()) if table.height else ""
-    return {"columns": columns, "rows": rows, "remark": remark}
+    counts = table["units"].to_list() if table.height else []
+    remark = tables.points_remark(result.units, counts) if counts else ""
+    return {"columns": columns, "rows": rows, "remark": remark, "warning": result.units.warning(counts)}
 
 
 def _source(scenario: dict[str, Any]) -> str:
