@@ -26,8 +26,9 @@ def write(
     *,
     networks: int = 0,
     finished: bool = True,
+    traced: bool = True,
 ) -> Path:
-    """Write the directory and return it; without `networks` they have no names."""
+    """Write the directory and return it; without `networks` they have no names, and untraced there are no cells."""
     directory.mkdir(parents=True)
     transfers, circuits, cells, relays, paths, runs = [], [], [], [], [], []
     for variant in variants:
@@ -40,8 +41,9 @@ def write(
             small = _transfers(rng, "web", 60, 307_200, web)
             large = _transfers(rng, "bulk", 8, 5 << 20, bulk)
             transfers += [{**key, **row} for row in small + large]
-            circuits += [{**key, **row} for row in _queue(rng, large, most)]
-            cells += [{**key, **row} for row in _cells(rng, variant, small + large) if seed == 1 and network < 2]
+            if traced:
+                circuits += [{**key, **row} for row in _queue(rng, large, most)]
+                cells += [{**key, **row} for row in _cells(rng, variant, small + large) if seed == 1 and network < 2]
             relays.append({**key, **_relay()})
             paths.append({**key, **_path()})
             runs.append({**key, **_cost()})

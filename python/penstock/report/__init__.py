@@ -22,7 +22,11 @@ TEMPLATES = Path(__file__).parent
 
 def write(results: Sequence[Result], to: Path, outcome: Outcome | None = None) -> Path:
     """Draw the figures of `results` and write the page `to`; it begins with the claims of a paper's `outcome`."""
-    page = render(results, outcome)
+    return save(render(results, outcome), to)
+
+
+def save(page: str, to: Path) -> Path:
+    """Write a page, whole or not at all."""
     temporary = to.with_name(f"{to.name}.tmp")
     with naming(to):
         temporary.write_text(page, encoding="utf-8")
@@ -30,13 +34,18 @@ def write(results: Sequence[Result], to: Path, outcome: Outcome | None = None) -
     return to
 
 
-def render(results: Sequence[Result], outcome: Outcome | None = None) -> str:
-    """The page; the figures of each result are drawn anew into its directory."""
-    environment = jinja2.Environment(
+def environment() -> jinja2.Environment:
+    """Where templates are, and how they are filled in: text stays text."""
+    return jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.globals |= {"metrics": summary.METRICS, "metric_names": tables.METRIC_NAMES}
-    environment.filters |= {
+
+
+def render(results: Sequence[Result], outcome: Outcome | None = None) -> str:
+    """The page; the figures of each result are drawn anew into its directory."""
+    templates = environment()
+    templates.globals |= {"metrics": summary.METRICS, "metric_names": tables.METRIC_NAMES}
+    templates.filters |= {
         "seconds": tables.seconds,
         "difference": tables.difference,
         "interval": tables.interval,
@@ -46,7 +55,7 @@ def render(results: Sequence[Result], outcome: Outcome | None = None) -> str:
     }
     sections = [_section(result) for result in results]
     claims = _claims(outcome) if outcome else None
-    return environment.get_template("page.html").render(sections=sections, claims=claims)
+    return templates.get_template("page.html").render(sections=sections, claims=claims)
 
 
 def _claims(outcome: Outcome) -> dict[str, Any]:
@@ -84,7 +93,7 @@ def _section(result: Result) -> dict[str, Any]:
         "summary": [] if sweep else result.summary().rows(named=True),
         "differences": differences.rows(named=True),
         "baseline": next(iter(result.variants.values()), ""),
-        "figures": [(picture, _data_uri(picture.svg)) for picture in figures.draw(result)],
+        "figures": [(picture, data_uri(picture.svg)) for picture in figures.draw(result)],
         "pairs": pairs,
         "warning": result.units.warning(pairs) if pairs else "",
     }
@@ -114,6 +123,6 @@ def _source(scenario: dict[str, Any]) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _data_uri(svg: Path) -> str:
+def data_uri(svg: Path) -> str:
     """The file itself, as an address."""
     return "data:image/svg+xml;base64," + base64.b64encode(svg.read_bytes()).decode("ascii")
