@@ -16,7 +16,7 @@ _OPENING, _CLOSING, _QUOTES = "([{", ")]}", "\"'"
 _NAMED = ("relays", "clients", "servers", "workloads")
 """Sections whose keys begin with a name."""
 
-_COLUMNS = {"variant", "workload", "seeds", "downloads", "ttfb", "ttlb"}
+_COLUMNS = {"variant", "workload", "seeds", "units", "downloads", "ttfb", "ttlb"}
 """What a column of a key must not be called."""
 
 

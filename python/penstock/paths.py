@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import lzma
 import math
 import time
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
 
-from penstock import _core
+from penstock import _core, packed
 from penstock._types import NetworkFacts, PairCounts
-from penstock.errors import PenstockError, naming
 
 AT_LEAST = 99.775
 """KIST section 5.1: so many pairs of paths share no outgoing socket [%]."""
@@ -78,17 +75,7 @@ class Outcome:
 
 def read(path: Path) -> bytes:
     """A document, which may be compressed with xz."""
-    try:
-        with naming(path, "read"), path.open("rb") as raw:
-            data = raw.read(LARGEST + 1)
-        if data.startswith(b"\xfd7zXZ\x00"):
-            with lzma.open(BytesIO(data)) as packed:
-                data = packed.read(LARGEST + 1)
-    except (lzma.LZMAError, EOFError) as error:
-        raise PenstockError(f"{path}: its xz compression is damaged or cut short") from error
-    if len(data) > LARGEST:
-        raise PenstockError(f"{path}: it has more than {LARGEST >> 20} MiB, and a consensus some 3 MiB")
-    return data
+    return packed.read(path, LARGEST, "a consensus some 3 MiB")
 
 
 def sample(path: Path, pairs: int, seed: int) -> Outcome:

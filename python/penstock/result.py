@@ -9,12 +9,15 @@ import json
 import shlex
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from penstock.errors import OutputError, naming
 from penstock.output import finished_parts, read_manifest
+
+if TYPE_CHECKING:
+    from penstock.units import Units
 
 
 def load(directory: str | Path) -> Result:
@@ -101,6 +104,13 @@ class Result:
         return sorted({run["seed"] for run in self.manifest["runs"]})
 
     @cached_property
+    def units(self) -> Units:
+        """What is independent of each other: networks where there are several, otherwise seeds."""
+        from penstock.units import Units
+
+        return Units.of((run["network"], run["seed"]) for run in self.manifest["runs"])
+
+    @cached_property
     def runs(self) -> pl.DataFrame:
         """One row per run: what it cost, and what its nodes counted in all."""
         return pl.DataFrame(self.manifest["runs"])
@@ -147,7 +157,7 @@ class Result:
         return summarise(self.transfers, self.variants)
 
     def differences(self) -> pl.DataFrame:
-        """The first variant against each other one, paired by seed; see `penstock.summary.compare`."""
+        """The first variant against each other one, paired by seed or network; see `penstock.summary.compare`."""
         from penstock.summary import compare
 
         return compare(self.transfers, self.variants)

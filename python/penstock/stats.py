@@ -1,12 +1,13 @@
 """Statistics of samples: distributions, quantiles, and what pairs of runs can show.
 
 Nothing here knows of Tor. Downloads of one run are not independent of each other, since they met in the same queues;
-so whatever is called an interval or a verdict comes from one number per run, and what is computed from pooled
-downloads (the distribution function, the Kolmogorov-Smirnov distance) only describes.
+so whatever is called an interval or a verdict comes from one number per run, or per network (`penstock.units`), and
+what is computed from pooled downloads (the distribution function, the Kolmogorov-Smirnov distance) only describes.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -36,6 +37,44 @@ def ecdf(sample: Sample) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return np.asarray(distribution.quantiles), np.asarray(distribution.probabilities)
 
 
+@dataclass(frozen=True)
+class Curve:
+    """A distribution function, averaged over independent units, and its band."""
+
+    x: NDArray[np.float64]
+    """Where it steps."""
+    y: NDArray[np.float64]
+    """The mean of the units' functions from there on."""
+    low: NDArray[np.float64]
+    """Lower end of the t interval of that mean, at each x by itself, and in [0, 1]; empty without a band."""
+    high: NDArray[np.float64]
+
+
+def curve(units: Sequence[Sequence[Sample]], band_from: int, confidence: float = 0.95) -> Curve:
+    """The mean distribution function of units, each the mean of those of its runs; a band from so many units on.
+
+    The band is pointwise: at each value by itself it holds the mean of all units there could be with `confidence`.
+    """
+    samples = [[np.sort(np.asarray(run, dtype=np.float64)) for run in unit if len(run)] for unit in units]
+    samples = [unit for unit in samples if unit]
+    nothing = np.empty(0)
+    if not samples:
+        return Curve(nothing, nothing, nothing, nothing)
+    x = np.unique(np.concatenate([run for unit in samples for run in unit]))
+    functions = ([np.searchsorted(run, x, "right") / run.size for run in unit] for unit in samples)
+    each = np.array([np.mean(of_unit, axis=0) for of_unit in functions])
+    y = each.mean(axis=0)
+    if len(samples) < max(band_from, 2):
+        return Curve(x, y, nothing, nothing)
+    half = t_reach(len(samples), confidence) * each.std(axis=0, ddof=1)
+    return Curve(x, y, np.clip(y - half, 0.0, 1.0), np.clip(y + half, 0.0, 1.0))
+
+
+def t_reach(n: int, confidence: float = 0.95) -> float:
+    """Half the width of the t interval of a mean of n values, in their standard deviations."""
+    return float(scipy_stats.t.ppf(0.5 + confidence / 2, n - 1)) / math.sqrt(n)
+
+
 def ks_distance(a: Sample, b: Sample) -> float:
     """The largest vertical distance between two distribution functions, in [0, 1]; NaN if one is empty."""
     if len(a) == 0 or len(b) == 0:
@@ -48,7 +87,7 @@ def ks_distance(a: Sample, b: Sample) -> float:
 
 @dataclass(frozen=True)
 class Paired:
-    """Differences `other - baseline`, one for each pair of runs that differ in nothing else."""
+    """Differences `other - baseline`, one for each pair of runs, or networks, that differ in nothing else."""
 
     pairs: int
     """How many pairs there are."""
@@ -84,7 +123,7 @@ class Paired:
 
 
 def paired(baseline: Sample, other: Sample, confidence: float = 0.95) -> Paired:
-    """Compare two samples of one number per run, paired by position."""
+    """Compare two samples of one number per run or network, paired by position."""
     first, second = np.asarray(baseline, dtype=np.float64), np.asarray(other, dtype=np.float64)
     if first.shape != second.shape:
         raise ValueError(f"paired samples have one length, not {first.size} and {second.size}")

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from penstock import stats
+from penstock.units import RUN, Units
 
 
 class Metric(NamedTuple):
@@ -43,8 +46,16 @@ def workloads(transfers: pl.DataFrame) -> list[str]:
     return sizes.sort("bytes", "workload")["workload"].to_list()
 
 
+def by_unit(
+    transfers: pl.DataFrame, units: Units, variant: str, workload: str, metric: Metric
+) -> list[list[NDArray[np.float64]]]:
+    """One metric of all counted downloads of a variant and workload, apart for each unit and run [s]."""
+    of = (pl.col("variant") == variant) & (pl.col("workload") == workload)
+    return units.samples(counted(transfers).filter(of), metric.column)
+
+
 def sample(transfers: pl.DataFrame, variant: str, workload: str, metric: Metric) -> pl.Series:
-    """One metric of all counted downloads of a variant and workload, pooled over seeds [s]."""
+    """One metric of all counted downloads of a variant and workload, pooled over all runs [s]."""
     of = (pl.col("variant") == variant) & (pl.col("workload") == workload)
     return counted(transfers).filter(of)[metric.column].drop_nulls()
 
@@ -53,7 +64,7 @@ def summarise(transfers: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFr
     """One row per variant and workload.
 
     `downloads` counts whole ones after the warm-up; `timeout`, `failed` and `unfinished` those that ended otherwise.
-    Medians and 90th percentiles [s] are of the whole ones, pooled over seeds.
+    Medians and 90th percentiles [s] are of the whole ones, pooled over all runs.
     """
     begun = after_warmup(transfers)
     rows = []
@@ -76,16 +87,17 @@ def summarise(transfers: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFr
 def compare(transfers: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFrame:
     """The first variant against each other one: one row per other variant, workload and metric.
 
-    A pair is one seed (and network) under both variants, its number the median of its downloads. `mean_s`, `low_s`
-    and `high_s` are the mean of the differences other - first and its 95 % t interval [s]; `relative` is that mean
-    divided by the first variant's mean median. Without a pair there is no row. `ks_distance` is of the pooled
-    downloads and describes only.
+    A pair is one seed under both variants, its number the median of its downloads; where there are several networks
+    it is one network, with the mean over the seeds that have a number under both. `mean_s`, `low_s` and `high_s` are
+    the mean of the differences other - first and its 95 % t interval [s]; `relative` is that mean divided by the first
+    variant's mean median. Without a pair there is no row. `ks_distance` is of the pooled downloads and describes only.
     """
     if not variants:
         return pl.DataFrame()
     first, *others = variants
+    units = Units.in_rows(transfers)
     rows = [
-        _compare_one(transfers, first, other, workload, metric)
+        _compare_one(transfers, units, first, other, workload, metric)
         for other in others
         for workload in workloads(transfers)
         for metric in METRICS
@@ -94,15 +106,13 @@ def compare(transfers: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFram
 
 
 def _compare_one(
-    transfers: pl.DataFrame, first: str, other: str, workload: str, metric: Metric
+    transfers: pl.DataFrame, units: Units, first: str, other: str, workload: str, metric: Metric
 ) -> dict[str, str | int | float | bool]:
-    keys = ["network", "seed"]
-
     def medians(variant: str) -> pl.DataFrame:
         of = (pl.col("variant") == variant) & (pl.col("workload") == workload)
-        return counted(transfers).filter(of).group_by(keys).agg(median=pl.col(metric.column).median()).drop_nulls()
+        return counted(transfers).filter(of).group_by(RUN).agg(median=pl.col(metric.column).median()).drop_nulls()
 
-    complete = medians(first).join(medians(other), on=keys, suffix="_of_other").sort(keys)
+    complete = units.average(medians(first).join(medians(other), on=RUN, suffix="_of_other"))
     of_first, of_other = complete["median"].to_numpy(), complete["median_of_other"].to_numpy()
     pairs = stats.paired(of_first, of_other)
     base = stats.mean(of_first)

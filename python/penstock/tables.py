@@ -10,6 +10,7 @@ from rich.table import Table
 
 from penstock import summary
 from penstock.result import Result
+from penstock.units import Units
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,7 +43,9 @@ def show(result: Result, footer: str, to: Console) -> None:
     differences = result.differences()
     if differences.height:
         to.print(_differences_table(result, differences.iter_rows(named=True)))
-        to.print(f" {pairs_remark(differences['pairs'].to_list())}\n", soft_wrap=True)
+        pairs = differences["pairs"].to_list()
+        to.print(f" {pairs_remark(result.units, pairs)}".rstrip(), soft_wrap=True)
+        warn(result.units, pairs, to)
     to.print(footer, soft_wrap=True)
 
 
@@ -66,8 +69,16 @@ def show_points(result: Result, footer: str, to: Console) -> None:
         told = [str(row[name]) for name in point_columns(rows)]
         table.add_row(*told, str(row["downloads"]), *point_times(row))
     to.print(table)
-    to.print(f" Means over seeds of the median of a run's downloads. {points_remark(rows['seeds'].to_list())}\n")
+    counts = rows["units"].to_list()
+    to.print(f" {points_remark(result.units, counts)}", soft_wrap=True)
+    warn(result.units, counts, to)
     to.print(footer, soft_wrap=True)
+
+
+def warn(units: Units, counts: Sequence[int], to: Console) -> None:
+    """What so many units in each row cannot say, if there is something; and an empty line."""
+    warning = units.warning(counts)
+    to.print(f" {warning}\n" if warning else "", soft_wrap=True)
 
 
 def point_columns(rows: pl.DataFrame) -> list[str]:
@@ -86,12 +97,10 @@ def point_times(row: Mapping[str, Any]) -> list[str]:
     return told
 
 
-def points_remark(seeds: Sequence[int]) -> str:
-    """On what the intervals of points rest."""
-    if max(seeds) < 2:
-        return "One seed: no interval is possible; --runs 5 gives one."
-    fewest, most = min(seeds), max(seeds)
-    return f"Intervals are t intervals of {most if fewest == most else f'{fewest} to {most}'} seeds."
+def points_remark(units: Units, counts: Sequence[int]) -> str:
+    """On what the numbers of points and their intervals rest, of so many units in each row."""
+    means = f"Means over {units.name(2)} of the median of a run's downloads"
+    return f"{means}, t intervals of {units.told(counts)}." if max(counts) > 1 else f"{means}."
 
 
 def _summary_table(result: Result, rows: Iterable[dict[str, Any]]) -> Table:
@@ -134,13 +143,15 @@ def _differences_table(result: Result, rows: Iterable[dict[str, Any]]) -> Table:
     return table
 
 
-def pairs_remark(pairs: Sequence[int]) -> str:
-    """On what the intervals of so many pairs in each row rest, and what too few of them cannot show."""
-    fewest, most = min(pairs), max(pairs)
-    if most < 2:
-        return "One seed: no interval is possible; --runs 5 gives one."
-    seeds = f"{most}" if fewest == most else f"{fewest} to {most}"
-    return f"Paired by seed: the median of each of {seeds} seeds under both variants, t interval of the differences."
+def pairs_remark(units: Units, pairs: Sequence[int]) -> str:
+    """On what the intervals of so many pairs in each row rest."""
+    if max(pairs) < 2:
+        return ""
+    each = "the mean of its seeds' medians" if units.are_networks else "the median"
+    return (
+        f"Paired by {units.name()}: {each} of each of {units.told(pairs)} under both variants, "
+        "t interval of the differences."
+    )
 
 
 def seconds(value: float) -> str:

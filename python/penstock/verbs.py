@@ -229,6 +229,49 @@ def paths(
     drawing.show(consensus, seed, drawing.sample(consensus, pairs, seed), console())
 
 
+class Clock(StrEnum):
+    """What the times of a comparison count from."""
+
+    start = "start"
+    request = "request"
+
+
+@app.command()
+def compare(
+    a: Annotated[str, typer.Argument(help="An output, DIR or DIR:VARIANT, or what others measured.", metavar="A")],
+    b: Annotated[str, typer.Argument(help="The other.", metavar="B")],
+    workload: Annotated[
+        list[str] | None, typer.Option(help="Of outputs of penstock, only this workload; may be repeated.")
+    ] = None,
+    clock: Annotated[
+        Clock | None, typer.Option(help="What times count from; the start if both have it, else the request.")
+    ] = None,
+    skip: Annotated[
+        float, typer.Option(help="Of what others measured, leave out the first so many seconds.", min=0)
+    ] = 0.0,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write; a fresh runs/compare-<n> if left out.", metavar="DIR")
+    ] = None,
+    report: Report = True,
+) -> None:
+    """Put downloads of two outputs side by side: ours, OnionPerf's, tornettools' or tgen's."""
+    import shlex
+
+    from penstock.compare import compare as put_together
+    from penstock.compare import find, page, show
+    from penstock.tables import console
+
+    first, second = (find.read(spec, workloads=workload or (), skip=skip) for spec in (a, b))
+    comparison = put_together(first, second, clock)
+    footer = ""
+    if report:
+        directory = page.directory(out)
+        words = ["penstock", "compare", a, b, *(word for name in workload or () for word in ("--workload", name))]
+        words += (["--clock", clock] if clock else []) + (["--skip", f"{skip:g}"] if skip else [])
+        footer = f"report: {page.write(comparison, directory, shlex.join(words))}"
+    show.show(comparison, footer, console())
+
+
 @app.command()
 def workload(
     name: Annotated[str, typer.Argument(help="What the workload is called.", metavar="NAME")],

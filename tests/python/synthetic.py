@@ -20,21 +20,30 @@ SHAPES["dynamic"] = ((2.0, 6.3), (1.1, 61.0), 200)
 
 
 def write(
-    directory: Path, variants: tuple[str, ...] = ("stock", "small"), seeds: int = 5, *, finished: bool = True
+    directory: Path,
+    variants: tuple[str, ...] = ("stock", "small"),
+    seeds: int = 5,
+    *,
+    networks: int = 0,
+    finished: bool = True,
+    traced: bool = True,
 ) -> Path:
-    """Write the directory and return it."""
+    """Write the directory and return it; without `networks` they have no names, and untraced there are no cells."""
     directory.mkdir(parents=True)
     transfers, circuits, cells, relays, paths, runs = [], [], [], [], [], []
     for variant in variants:
-        for seed in range(1, seeds + 1):
-            rng = np.random.default_rng([seed, len(variant)])
-            key = {"variant": variant, "network": "", "seed": seed}
+        for network, seed in [(n, s) for n in range(1, networks + 1) or [0] for s in range(1, seeds + 1)]:
+            rng = np.random.default_rng([seed, len(variant), *([network] if network else [])])
+            key = {"variant": variant, "network": str(network or ""), "seed": seed}
+            slow = 1 + 0.1 * network
             web, bulk, most = SHAPES[variant]
+            web = (web[0] * slow, web[1] * slow)
             small = _transfers(rng, "web", 60, 307_200, web)
             large = _transfers(rng, "bulk", 8, 5 << 20, bulk)
             transfers += [{**key, **row} for row in small + large]
-            circuits += [{**key, **row} for row in _queue(rng, large, most)]
-            cells += [{**key, **row} for row in _cells(rng, variant, small + large) if seed == 1]
+            if traced:
+                circuits += [{**key, **row} for row in _queue(rng, large, most)]
+                cells += [{**key, **row} for row in _cells(rng, variant, small + large) if seed == 1 and network < 2]
             relays.append({**key, **_relay()})
             paths.append({**key, **_path()})
             runs.append({**key, **_cost()})

@@ -181,5 +181,5 @@ def test_the_remark_counts_the_pairs_of_the_rows(make_up: Callable[..., Path]) -
     result = Result(directory)
     pairs = result.differences()["pairs"].to_list()
     assert pairs == [5, 5, 3, 3]
-    assert "each of 3 to 5 seeds" in tables.pairs_remark(pairs)
+    assert "each of 3 to 5 seeds" in tables.pairs_remark(result.units, pairs)
     assert "3 to 5 seeds of" in " ".join(report.render([result]).split())

@@ -24,9 +24,9 @@ Asked = Callable[..., Judged]
 ABOVE, BELOW = Gate(INTERVAL, direction="above"), Gate(INTERVAL, direction="below")
 
 
-def row(variant: str, seed: int, time: float) -> dict[str, object]:
+def row(variant: str, network: str, seed: int, time: float) -> dict[str, object]:
     return {
-        "variant": variant, "network": "", "seed": seed, "client": "web", "workload": "web", "circuit": 1,
+        "variant": variant, "network": network, "seed": seed, "client": "web", "workload": "web", "circuit": 1,
         "stream": 1, "direction": "download", "bytes": 1, "bytes_received": 1, "start_s": 1.0,
         "connect_s": 0.1, "ttfb_s": time, "ttlb_s": 2 * time, "outcome": "ok", "warmup": False,
     }  # fmt: skip
@@ -34,17 +34,24 @@ def row(variant: str, seed: int, time: float) -> dict[str, object]:
 
 @pytest.fixture
 def ask(tmp_path: Path) -> Asked:
-    """Judges a claim about runs of which each made one download; None is a run that made none."""
+    """Judges a claim about runs of which each made one download; None is a run that made none.
 
-    def asked(numbers: Numbers, sides: Sequence[Sequence[str]], compare: str, gate: Gate | None) -> Judged:
+    With `networks`, their names, the numbers of a variant are those of each network's first seed, of its second, ...
+    """
+
+    def asked(
+        numbers: Numbers, sides: Sequence[Sequence[str]], compare: str, gate: Gate | None, networks: str = " "
+    ) -> Judged:
         directory = tmp_path / str(len(list(tmp_path.iterdir())))
         directory.mkdir()
-        runs = [(variant, seed) for variant, times in numbers.items() for seed in range(1, len(times) + 1)]
-        records = [{"variant": variant, "network": "", "seed": seed} for variant, seed in runs]
+        where = [(network.strip(), seed) for seed in range(1, 10) for network in networks]
+        runs = [
+            (variant, *at, time) for variant, times in numbers.items() for at, time in zip(where, times, strict=False)
+        ]
+        records = [{"variant": variant, "network": network, "seed": seed} for variant, network, seed, _ in runs]
         manifest = {"version": "0.1.0", "finished": True, "scenario": {"variants": []}, "runs": records}
         (directory / "manifest.json").write_text(json.dumps(manifest))
-        times = {(variant, seed): numbers[variant][seed - 1] for variant, seed in runs}
-        rows = [row(*run, time) for run, time in times.items() if time is not None]
+        rows = [row(variant, network, seed, time) for variant, network, seed, time in runs if time is not None]
         pl.DataFrame(rows).write_parquet(directory / "transfers.parquet")
         about = tuple(Side(tuple(side), "web", "median" if compare != "ks" else "", "one") for side in sides)
         claim = Claim("one", "it is so", "1", sides=about, measure="ttfb_s", compare=compare, gate=gate, why="so")
@@ -211,3 +218,40 @@ def test_a_distance_is_that_of_each_seed_and_decides_nothing(ask: Asked) -> None
     assert judged.seeds == (1.0, 0.0, 1.0)
     assert judged.verdict == NOT_GATED
     assert judged.reason == "so; at most 1.000 in a seed; 5 % value of 1 and 1: 1.921"
+
+
+def test_networks_are_the_units_where_there_are_several(ask: Asked) -> None:
+    # Two seeds of five networks: what two seeds of one network differ by says nothing.
+    numbers = {"a": (8.0, 9.0, 10.0, 11.0, 12.0, 18.0, 19.0, 20.0, 21.0, 22.0)}
+    judged = ask(numbers, [["a"]], "value", Gate(INTERVAL, at_least=10.0), "12345")
+    assert judged.seeds == (13.0, 14.0, 15.0, 16.0, 17.0)
+    assert (judged.n, judged.units, judged.verdict, judged.reason) == (5, "networks", HOLDS, "")
+    assert (judged.low, judged.high) == pytest.approx((15 - HALF, 15 + HALF), rel=1e-6)
+
+
+def test_sides_are_averaged_over_a_networks_seeds_before_they_are_compared(ask: Asked) -> None:
+    numbers = {"a": (1.0, 2.0, 3.0, 4.0), "b": (1.0, 2.0, 1.0, 4.0)}
+    assert ask(numbers, [["a"], ["b"]], "ratio", None, "12").seeds == (2.0, 1.0)
+    # Each distance is that of one run; seed 1 of network 2 and seed 2 of both are equal or apart.
+    assert ask(numbers, [["a"], ["b"]], "ks", None, "12").seeds == (0.5, 0.0)
+
+
+def test_a_property_is_that_of_every_run_also_with_networks(ask: Asked) -> None:
+    numbers = {"a": (8.0, 9.0, 10.0, 11.0)}
+    assert ask(numbers, [["a"]], "value", Gate(EVERY_SEED, at_most=11.0), "12").verdict == HOLDS
+    # 8 and 10, 9 and 11: both networks' means keep it, one run does not.
+    assert ask(numbers, [["a"]], "value", Gate(EVERY_SEED, at_most=10.0), "12").verdict == FAILS
+
+
+def test_few_networks_are_said_whatever_their_seeds(ask: Asked) -> None:
+    judged = ask({"a": (10.0, 11.0) * 5}, [["a"]], "value", Gate(MEAN, at_least=1.0), "12")
+    assert (judged.n, judged.reason) == (2, "2 networks, of the 5 of a final verdict")
+    alone = ask({"a": FIVE}, [["a"]], "value", Gate(MEAN, at_least=1.0), "1")
+    assert (alone.n, alone.units, alone.reason) == (5, "seeds", "seeds of one network, which say nothing of others")
+
+
+def test_a_run_without_a_number_is_named_with_its_network(ask: Asked) -> None:
+    numbers: Numbers = {"a": (1.0, None, 1.0, 1.0), "b": (2.0, 2.0, 2.0, 2.0)}
+    judged = ask(numbers, [["a"], ["b"]], "ratio", Gate(MEAN, at_most=0.6), "12")
+    assert judged.n == 2
+    assert judged.reason.startswith("a has no number of web in network 2 seed 1; 2 networks")

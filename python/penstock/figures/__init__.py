@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -15,7 +17,7 @@ from penstock.figures.picture import Picture, Saved
 from penstock.figures.style import RC
 from penstock.result import Result
 
-__all__ = ["Picture", "Saved", "draw"]
+__all__ = ["Picture", "Saved", "draw", "draw_into"]
 
 FIGURES: tuple[Callable[[Result], Picture | None], ...] = (
     downloads.draw,
@@ -35,7 +37,12 @@ FIGURES: tuple[Callable[[Result], Picture | None], ...] = (
 
 def draw(result: Result) -> list[Saved]:
     """Draw everything that the result has data for into its folder `figures`, anew."""
-    folder = result.directory / "figures"
+    makers = (grid.draw,) if "sweep" in result.manifest else FIGURES
+    return draw_into(result.directory / "figures", [partial(make, result) for make in makers])
+
+
+def draw_into(folder: Path, makers: Iterable[Callable[[], Picture | None]]) -> list[Saved]:
+    """Draw pictures, each if its maker makes one, into a folder that holds nothing else."""
     with naming(folder, "make"):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -43,5 +50,4 @@ def draw(result: Result) -> list[Saved]:
     with mpl.rc_context(style), warnings.catch_warnings():
         # A letter that the font lacks is drawn as a box.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
-        pictures = [make(result) for make in ((grid.draw,) if "sweep" in result.manifest else FIGURES)]
-        return [picture.save(folder) for picture in pictures if picture]
+        return [picture.save(folder) for picture in [make() for make in makers] if picture]

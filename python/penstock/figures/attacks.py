@@ -11,6 +11,7 @@ from penstock.attacks import probe, wave
 from penstock.figures.picture import Picture
 from penstock.figures.style import grid_of, legend_above, looks
 from penstock.result import Result
+from penstock.units import first_run
 
 PROBE = "probe"
 """The workload that probes."""
@@ -49,8 +50,7 @@ def draw_probe(result: Result) -> Picture | None:
 def draw_wave(result: Result) -> Picture | None:
     """A target's throughput beside the attackers' wave in the first seed, and how often its guard is confirmed."""
     cells = result.cells.filter((pl.col("workload") == TARGET) & (pl.col("hop") == "client"))
-    paths = result.paths.filter(pl.col("seed") == result.paths["seed"].min())
-    made = [wave.find(run) for _, run in paths.group_by("variant", "network", maintain_order=True)]
+    made = [wave.find(run) for _, run in first_run(result.paths).group_by("variant", maintain_order=True)]
     there = next((each for each in made if each is not None), None)
     if cells.is_empty() or there is None:
         return None
@@ -80,7 +80,7 @@ def draw_wave(result: Result) -> Picture | None:
     found.set_yticks(range(len(names)), [styles[name].label for name in names])
     found.invert_yaxis()
     found.set_xlim(0, 1)
-    found.set_xlabel("fraction of seeds, p < 0.01")
+    found.set_xlabel("fraction of runs, p < 0.01")
     found.set_title("(b) the guard is confirmed")
     legend_above(figure, handles, [styles[name].label for name in shown])
     caption = (
@@ -93,8 +93,7 @@ def draw_wave(result: Result) -> Picture | None:
 
 def _throughput(cells: pl.DataFrame, variant: str, width: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """What arrived in each interval of so many seconds, in the first seed: its beginnings [s], and rates [KiB/s]."""
-    first = (pl.col("variant") == variant) & (pl.col("seed") == pl.col("seed").min())
-    times = probe.arrivals(cells.filter(first), "client")
+    times = probe.arrivals(first_run(cells.filter(variant=variant)), "client")
     edges = np.arange(0.0, (times[-1] if len(times) else 0.0) + width, width)
     counts, _ = np.histogram(times, edges)
     return edges[:-1], counts * probe.PAYLOAD / width / 1024

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -13,6 +13,7 @@ from penstock import stats, summary
 from penstock.figures.picture import Picture
 from penstock.figures.style import Look, grid_of, legend_above, looks
 from penstock.result import Result
+from penstock.units import BAND, Units
 
 MAX_STEPS = 1500
 """Steps of a curve; beyond, only every so many-th is drawn."""
@@ -30,45 +31,61 @@ def draw(result: Result) -> Picture | None:
     handles: list[Artist] = []
     for workload, row in zip(workloads, panels, strict=True):
         for metric, axes in zip(summary.METRICS, row, strict=True):
-            samples = {
-                look: summary.sample(result.transfers, variant, workload, metric).to_numpy()
+            curves = {
+                look: curve_of(summary.by_unit(result.transfers, result.units, variant, workload, metric))
                 for variant, look in styles.items()
             }
-            handles = draw_distributions(axes, samples)
+            handles = draw_distributions(axes, curves)
             axes.set_title(f"({next(letters)}) {workload}: {metric.title}")
             axes.set_xlabel(f"{metric.title} [s]")
-            axes.set_xlim(0, _right_edge(samples))
+            axes.set_xlim(0, right_edge(curves, 0.99))
         row[0].set_ylabel("fraction of downloads")
     legend_above(figure, handles, [look.label for look in styles.values()])
     caption = (
         "For each time, the fraction of downloads that took at most so long: a curve further left is faster. "
-        "Whole downloads after the warm-up, pooled over all seeds; an axis ends at the slowest variant's 99th "
+        f"Whole downloads after the warm-up, {how_drawn(result.units)}; an axis ends at the slowest variant's 99th "
         "percentile."
     )
     return Picture("downloads", "How long downloads take", caption, figure)
 
 
-def draw_distributions(axes: Axes, samples: Mapping[Look, NDArray[np.float64]]) -> list[Artist]:
-    """The distribution function of each sample in its look."""
+def curve_of(units: Sequence[Sequence[stats.Sample]]) -> stats.Curve:
+    """The distribution function of some units, with a band if there are enough of them."""
+    return stats.curve(units, BAND)
+
+
+def how_drawn(units: Units) -> str:
+    """What a caption says of the curves' averages and bands."""
+    each = "each network counts the same, and each seed in it" if units.are_networks else "each seed counts the same"
+    if units.size < BAND:
+        return each
+    return f"{each}; bands are 95 % t intervals of {units.size} {units.name(2)}, at each time by itself"
+
+
+def draw_distributions(axes: Axes, curves: Mapping[Look, stats.Curve]) -> list[Artist]:
+    """Distribution functions, each in its look, over their bands."""
     handles: list[Artist] = []
-    for look, values in samples.items():
-        x, y = _steps(values)
+    for look, curve in curves.items():
+        at = _thinned(len(curve.x))
+        if curve.low.size:
+            low, high = curve.low[at], curve.high[at]
+            axes.fill_between(curve.x[at], low, high, step="post", color=look.colour, alpha=0.16, linewidth=0)
+    for look, curve in curves.items():
+        at = _thinned(len(curve.x))
+        x, y = curve.x[at], curve.y[at]
+        if x.size:
+            x, y = np.concatenate([[x[0]], x]), np.concatenate([[0.0], y])
         handles += axes.step(x, y, where="post", color=look.colour, linestyle=look.line, linewidth=1.7)
     axes.set_ylim(0, 1.02)
     return handles
 
 
-def _steps(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The distribution function from zero on, thinned where no eye would see it."""
-    x, y = stats.ecdf(values)
-    if len(x) > MAX_STEPS:
-        keep = np.linspace(0, len(x) - 1, MAX_STEPS).round().astype(np.int64)
-        x, y = x[keep], y[keep]
-    if len(x) == 0:
-        return x, y
-    return np.concatenate([[x[0]], x]), np.concatenate([[0.0], y])
+def right_edge(curves: Mapping[Look, stats.Curve], q: float) -> float:
+    """A little more than the largest of the curves' quantiles."""
+    ends = [float(curve.x[curve.y >= min(q, curve.y[-1])][0]) for curve in curves.values() if curve.x.size]
+    return 1.04 * max(ends, default=1.0)
 
 
-def _right_edge(samples: dict[Look, NDArray[np.float64]]) -> float:
-    edges = [stats.quantile(values, 0.99) for values in samples.values() if values.size]
-    return 1.04 * max(edges, default=1.0)
+def _thinned(steps: int) -> NDArray[np.int64]:
+    """Which steps of a curve are drawn: some are left out where no eye would see it."""
+    return np.linspace(0, steps - 1, min(steps, MAX_STEPS)).round().astype(np.int64)

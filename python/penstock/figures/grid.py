@@ -33,7 +33,7 @@ class Slice(NamedTuple):
 
 
 def draw(result: Result) -> Picture | None:
-    """Means over seeds of a run's median times; none if there is no sweep, or no download finished."""
+    """Means over seeds, or networks, of a run's median times; none if there is no sweep, or no download finished."""
     swept = grid.of(result)
     table = points.table(result) if swept else pl.DataFrame()
     if swept is None or table.is_empty():
@@ -43,18 +43,19 @@ def draw(result: Result) -> Picture | None:
     if not workloads:
         return None
     names = swept.names
+    over = result.units.name(2)
     # What was typed is what an axis says; numbers of the table may be written otherwise.
     columns = {name: pl.col(name).cast(pl.String) for name in names}
     slices = _slices(table.with_columns(**columns), names[2:])
     values = [[str(value) for value in table[name].unique(maintain_order=True)] for name in names]
     if len(names) == 1:
         figure = _lines(slices, workloads, names[0], values[0])
-        words = "Means over seeds of the median of a run's downloads; bars are the means' 95 % t intervals."
+        words = f"Means over {over} of the median of a run's downloads; bars are the means' 95 % t intervals."
         return Picture("line", f"Times against {names[0]}", words, figure)
     figure = _maps(slices, workloads, names, values)
     words = (
-        "Each field is a point of the grid: the mean over seeds of the median of a run's downloads [s]. Panels of one "
-        "workload and one time share their colours, and darker is slower. A dash: no whole download."
+        f"Each field is a point of the grid: the mean over {over} of the median of a run's downloads [s]. Panels of "
+        "one workload and one time share their colours, and darker is slower. A dash: no whole download."
     )
     return Picture("heat-map", f"Times over {names[0]} and {names[1]}", words, figure)
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import numpy as np
 from matplotlib.artist import Artist
-from numpy.typing import NDArray
 
-from penstock import stats, summary
-from penstock.figures.downloads import draw_distributions
+from penstock import summary
+from penstock.figures.downloads import curve_of, draw_distributions, how_drawn, right_edge
 from penstock.figures.picture import Picture
-from penstock.figures.style import Look, grid_of, legend_above, looks
+from penstock.figures.style import grid_of, legend_above, looks
 from penstock.result import Result
 
 FEWEST = 2
@@ -55,19 +53,18 @@ def draw(result: Result) -> Picture | None:
     handles: list[Artist] = []
     for load, row in zip(found.loads, panels, strict=True):
         for (workload, metric), axes in zip(columns, row, strict=True):
-            samples: dict[Look, NDArray[np.float64]] = {
-                look: summary.sample(result.transfers, f"{algorithm}-{load}", workload, metric).to_numpy()
+            curves = {
+                look: curve_of(summary.by_unit(result.transfers, result.units, f"{algorithm}-{load}", workload, metric))
                 for algorithm, look in styles.items()
             }
-            handles = draw_distributions(axes, samples)
+            handles = draw_distributions(axes, curves)
             axes.set_title(f"({next(letters)}) {load}, {workload}")
-            ends = [stats.quantile(values, 0.95) for values in samples.values() if values.size]
-            axes.set_xlim(0, 1.04 * max(ends, default=1.0))
+            axes.set_xlim(0, right_edge(curves, 0.95))
             axes.set_xlabel(f"{metric.title} [s]")
         row[0].set_ylabel("fraction of downloads")
     legend_above(figure, handles, [look.label for look in styles.values()])
     caption = (
         "For each time, the fraction of downloads that took at most so long, under each load. Whole downloads after "
-        "the warm-up, pooled over all seeds; an axis ends at the slowest algorithm's 95th percentile."
+        f"the warm-up, {how_drawn(result.units)}; an axis ends at the slowest algorithm's 95th percentile."
     )
     return Picture("loads", "Download times under each load", caption, figure)

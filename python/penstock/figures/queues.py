@@ -18,6 +18,7 @@ from penstock.result import Result
 class Download(NamedTuple):
     """The one download that a panel shows."""
 
+    network: str
     seed: int
     circuit: int
     start_s: float
@@ -119,7 +120,7 @@ def _download(
         return None
     first = downloads.sort("network", "seed").head(1).select("network", "seed")
     row = choose(downloads.join(first, on=["network", "seed"]), mine.join(first, on=["network", "seed"]))
-    return Download(row["seed"], row["circuit"], row["start_s"], row["start_s"] + row["ttlb_s"])
+    return Download(row["network"], row["seed"], row["circuit"], row["start_s"], row["start_s"] + row["ttlb_s"])
 
 
 def _first(downloads: pl.DataFrame, _rows: pl.DataFrame) -> dict[str, Any]:
@@ -138,6 +139,5 @@ def _slowest_cell(downloads: pl.DataFrame, cells: pl.DataFrame) -> dict[str, Any
 
 def _during(rows: pl.DataFrame, variant: str, download: Download, time: pl.Expr) -> pl.DataFrame:
     """The rows of the download's circuit that fall into it, in the order of time."""
-    run = (pl.col("variant") == variant) & (pl.col("seed") == download.seed)
-    mine = run & (pl.col("circuit") == download.circuit)
-    return rows.filter(mine & (time >= download.start_s) & (time <= download.end_s)).sort(time)
+    mine = rows.filter(variant=variant, network=download.network, seed=download.seed, circuit=download.circuit)
+    return mine.filter((time >= download.start_s) & (time <= download.end_s)).sort(time)

@@ -82,6 +82,6 @@ def draw(result: Result) -> Picture | None:
     beside = f" Dashed: {', '.join(sweep.others.values())}." if sweep.others else ""
     caption = (
         f"Half of the downloads lie between the outer curves. Whole downloads after the warm-up, pooled over all "
-        f"seeds, against the {sweep.quantity.split(' [')[0]}.{beside}"
+        f"runs, against the {sweep.quantity.split(' [')[0]}.{beside}"
     )
     return Picture("sweep", f"Download times against the {sweep.quantity.split(' [')[0]}", caption, figure)

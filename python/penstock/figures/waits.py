@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 from matplotlib.artist import Artist
 from matplotlib.ticker import FixedLocator, NullLocator
-from numpy.typing import NDArray
 
-from penstock.figures.downloads import draw_distributions
+from penstock import stats
+from penstock.figures.downloads import curve_of, draw_distributions, how_drawn
 from penstock.figures.picture import Picture
 from penstock.figures.style import grid_of, legend_above, looks
 from penstock.paper import waits
 from penstock.result import Result
+from penstock.units import RUN, Units
 
 LEAST, MOST = 1e-4, 30.0
 """Between these times a panel shows waits; shorter ones lie on its left edge [s]."""
@@ -31,15 +31,15 @@ def draw(result: Result) -> Picture | None:
     figure, [row] = grid_of(1, 3, 3.1, 2.9, sharey=True)
     styles = looks(result.variants)
     samples = {
-        title: {look: _shown(cells.filter(where, variant=name).select(value)[:, 0]) for name, look in styles.items()}
+        title: {look: cells.filter(where, variant=name).select(*RUN, value=value) for name, look in styles.items()}
         for title, (where, value) in PANELS.items()
     }
     samples["wait on the whole circuit"] = {
-        look: _shown(waits.of_circuit(cells.filter(variant=name), "client")["value"]) for name, look in styles.items()
+        look: waits.of_circuit(cells.filter(variant=name), "client") for name, look in styles.items()
     }
     handles: list[Artist] = []
     for axes, letter, (title, values) in zip(row, "abc", samples.items(), strict=True):
-        handles = draw_distributions(axes, values)
+        handles = draw_distributions(axes, {look: _shown(result.units, rows) for look, rows in values.items()})
         axes.set_title(f"({letter}) {title}")
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(FixedLocator([1e-4, 1e-3, 1e-2, 0.1, 1, 10]))
@@ -52,10 +52,10 @@ def draw(result: Result) -> Picture | None:
     caption = (
         "For each time, the fraction of tracked cells that waited at most so long: at each relay in the outgoing "
         "kernel, in circuit queue and output buffer, and at all relays of a circuit together, without what waits at "
-        "the exit for becoming a cell. Of all workloads and seeds; logarithmic, from 0.1 ms on."
+        f"the exit for becoming a cell. Of all workloads, {how_drawn(result.units)}; logarithmic, from 0.1 ms on."
     )
     return Picture("waits", "How long cells wait", caption, figure)
 
 
-def _shown(values: pl.Series) -> NDArray[np.float64]:
-    return values.clip(LEAST).to_numpy()
+def _shown(units: Units, rows: pl.DataFrame) -> stats.Curve:
+    return curve_of(units.samples(rows.with_columns(pl.col("value").clip(LEAST)), "value"))

@@ -1,4 +1,4 @@
-"""Whether a claim holds: one number for each seed, their mean with its interval, and the claim's gate."""
+"""Whether a claim holds: one number for each seed, or network, their mean with its interval, and the claim's gate."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import polars as pl
 
 from penstock import stats
 from penstock.paper.claims import EVERY_SEED, MEAN, NETWORK, Claim, Gate, Side
-from penstock.paper.measures import MEASURES, PAIR, PAIR_SCHEMA, each_seed, sample
+from penstock.paper.measures import MEASURES, each_run, sample
 from penstock.result import Result
+from penstock.units import HANDFUL, RUN, RUN_SCHEMA, Units
 
 HOLDS = "holds"
 FAILS = "fails"
@@ -21,8 +22,8 @@ UNDECIDED = "undecided"
 NOT_YET = "not yet"
 NEEDS_NETWORK = "needs the network"
 
-FEWEST, FINAL = 2, 5
-"""Seeds with numbers that a verdict takes at least, and a final one."""
+FEWEST, FINAL = 2, HANDFUL
+"""Seeds, or networks, with numbers that a verdict takes at least, and a final one."""
 
 
 @dataclass(frozen=True)
@@ -34,18 +35,20 @@ class Judged:
     reason: str = ""
     """Why it is not gated, not decided, or not there yet; seeds without a number; too few seeds for a final verdict."""
     measured: float = nan
-    """The mean of the seeds' numbers."""
+    """The mean of the numbers."""
     low: float = nan
     high: float = nan
     """The 95 % t interval of that mean; NaN if there is none."""
     seeds: tuple[float, ...] = ()
-    """The number of each seed, or of each pair of runs."""
+    """The number of each seed, or of each pair of runs; where there are several networks, of each network."""
+    units: str = "seeds"
+    """What the numbers are of: `seeds` or `networks`."""
     evidence: tuple[str, ...] = ()
     """Tables and figures, from the paper's directory."""
 
     @property
     def n(self) -> int:
-        """Seeds, or pairs of runs of one seed."""
+        """Seeds, or pairs of runs of one seed; or networks."""
         return len(self.seeds)
 
     @property
@@ -68,31 +71,56 @@ def cannot_be_judged(claim: Claim, has: Callable[[str], bool]) -> Judged | None:
 
 def judge(claim: Claim, results: Mapping[str, Result]) -> Judged:
     """Measure a claim in the outputs of its scenarios."""
-    pairs, lacking = _pairs(claim, results)
-    if pairs.is_empty():
+    runs, units, lacking = _runs(claim, results)
+    if runs.is_empty():
         return Judged(claim, *_undecided(claim, "no whole download, no trace, or no whole epoch", *lacking))
-    sides = [_best(pairs, i, side) for i, side in enumerate(claim.sides)]
-    numbers = _numbers(claim.compare, sides)
-    if not all(map(isfinite, numbers)):
+    of_runs, numbers, remark = _measured(claim, runs, units)
+    every = claim.gate is not None and claim.gate.by == EVERY_SEED
+    if not all(map(isfinite, of_runs if every else numbers)):
         return Judged(claim, *_undecided(claim, "it divides by zero, or there is no gain on average", *lacking))
-    mean, low, high = stats.mean_interval(numbers)
     if claim.gate is None:
-        remarks = [claim.why, *([_largest_distance(numbers, sides)] if claim.compare == "ks" else []), *lacking]
-        return Judged(claim, NOT_GATED, _joined(*remarks), mean, low, high, tuple(numbers))
-    verdict, remark = _verdict(claim.gate, numbers, whole=not lacking)
-    if claim.compare == "gain" and (doubt := _no_gain(sides)):
-        verdict, remark = UNDECIDED, doubt
-    few = f"{len(numbers)} seeds, of the {FINAL} of a final verdict" if FEWEST <= len(numbers) < FINAL else ""
-    return Judged(claim, verdict, _joined(remark, *lacking, few), mean, low, high, tuple(numbers))
+        return _judged(claim, NOT_GATED, (claim.why, remark, *lacking), numbers, units)
+    verdict, reason = _verdict(claim.gate, numbers, of_runs, units, whole=not lacking)
+    if claim.compare == "gain" and remark:
+        verdict, reason = UNDECIDED, remark
+    count = len(numbers)
+    few = f"{count} {units.name(2)}, of the {FINAL} of a final verdict" if FEWEST <= count < FINAL else ""
+    alone = "seeds of one network, which say nothing of others" if units.of_one_network else ""
+    return _judged(claim, verdict, (reason, *lacking, few, alone), numbers, units)
 
 
-def _verdict(gate: Gate, numbers: Sequence[float], *, whole: bool) -> tuple[str, str]:
-    """What follows from the numbers of the seeds; `whole` if each seed has one."""
+def _judged(claim: Claim, verdict: str, reasons: Sequence[str], numbers: Sequence[float], units: Units) -> Judged:
     mean, low, high = stats.mean_interval(numbers)
-    if gate.by == EVERY_SEED and not all(map(gate.keeps, numbers)):
+    return Judged(claim, verdict, _joined(*reasons), mean, low, high, tuple(numbers), units.name(2))
+
+
+def _measured(claim: Claim, runs: pl.DataFrame, units: Units) -> tuple[list[float], list[float], str]:
+    """The number of each run and of each unit, and what there is to remark.
+
+    A unit's sides are averaged over its runs before they are compared; distances, which have no sides, afterwards.
+    """
+
+    def sides(of: pl.DataFrame) -> list[list[Any]]:
+        return [_best(of, i, side) for i, side in enumerate(claim.sides)]
+
+    of_runs = _numbers(claim.compare, sides(runs))
+    if claim.compare == "ks":
+        averaged = units.average(runs.select(*RUN, number=pl.Series(of_runs, dtype=pl.Float64)))
+        return of_runs, averaged["number"].to_list(), _largest_distance(of_runs, sides(runs))
+    each = sides(units.average(runs))
+    remark = _no_gain(each, units) if claim.compare == "gain" else ""
+    return of_runs, _numbers(claim.compare, each), remark
+
+
+def _verdict(
+    gate: Gate, numbers: Sequence[float], of_runs: Sequence[float], units: Units, *, whole: bool
+) -> tuple[str, str]:
+    """What follows from the numbers of the units, and of all runs; `whole` if each of those has one."""
+    mean, low, high = stats.mean_interval(numbers)
+    if gate.by == EVERY_SEED and not all(map(gate.keeps, of_runs)):
         return FAILS, ""
     if len(numbers) < FEWEST:
-        return UNDECIDED, "one seed decides nothing"
+        return UNDECIDED, f"one {units.name()} decides nothing"
     if gate.by == EVERY_SEED:
         return (HOLDS, "") if whole else (UNDECIDED, "not every seed has a number")
     if not gate.keeps(mean):
@@ -103,7 +131,7 @@ def _verdict(gate: Gate, numbers: Sequence[float], *, whole: bool) -> tuple[str,
 
 
 def _numbers(compare: str, sides: Sequence[Sequence[Any]]) -> list[float]:
-    """One number of each seed's two or three; NaN where there is none."""
+    """One number of each unit's two or three; NaN where there is none."""
     if compare == "gain":
         return _shares(*sides)
     return [_number(compare, *row) for row in zip(*sides, strict=True)]
@@ -124,10 +152,10 @@ def _number(compare: str, a: Any, b: Any = None, *more: Any) -> float:
 
 
 def _shares(a: Sequence[float], b: Sequence[float], c: Sequence[float]) -> list[float]:
-    """How much of the way from `b` to `c` lies before `a`: the ratio of two mean gains, as a number for each seed.
+    """How much of the way from `b` to `c` lies before `a`: the ratio of two mean gains, as a number for each unit.
 
-    The ratio R of the means of b - a and b - c is steadier than a mean of the seeds' ratios, of which one with a small
-    gain would decide, and it belongs to the best variant, which is the best on average, too. A seed's number is R
+    The ratio R of the means of b - a and b - c is steadier than a mean of the units' ratios, of which one with a small
+    gain would decide, and it belongs to the best variant, which is the best on average, too. A unit's number is R
     linearised there: R + ((b - a) - R (b - c)) / mean(b - c). These have the mean R, and their t interval is that of
     the delta method. NaN if the mean of b - c is not positive: then there is no gain to share.
 
@@ -145,12 +173,12 @@ def _gains(before: Sequence[float], after: Sequence[float]) -> list[float]:
     return [first - second for first, second in zip(before, after, strict=True)]
 
 
-def _no_gain(sides: Sequence[Sequence[float]]) -> str:
+def _no_gain(sides: Sequence[Sequence[float]], units: Units) -> str:
     """Why nothing can be said of shares of the gain from the second side to the third; empty if something can."""
     gains = _gains(sides[1], sides[2])
     without = sum(gain <= 0 for gain in gains)
     if without:
-        return f"no gain to share in {without} of {len(gains)} seeds"
+        return f"no gain to share in {without} of {len(gains)} {units.name(2)}"
     return "" if stats.mean_interval(gains)[1] > 0 else "the gain to share is not shown: its interval includes 0"
 
 
@@ -164,31 +192,37 @@ def _largest_distance(numbers: Sequence[float], sides: Sequence[Sequence[Any]]) 
     return f"at most {numbers[at]:.3f} in a seed; 5 % value of {n} and {m}: {1.358 * sqrt((n + m) / (n * m)):.3f}"
 
 
-def _pairs(claim: Claim, results: Mapping[str, Result]) -> tuple[pl.DataFrame, list[str]]:
-    """The numbers of each seed that all variants have, in columns `0:stock`, `1:small`; and who has none in which."""
+def _runs(claim: Claim, results: Mapping[str, Result]) -> tuple[pl.DataFrame, Units, list[str]]:
+    """The numbers of each run that all variants have, in columns `0:stock`, `1:small`; units; who has none in which."""
     runs = [
         (run["network"], run["seed"])
         for scenario in claim.scenarios
         for run in results[scenario].manifest["runs"]
         if run["variant"] in claim.variants_in(scenario)
     ]
-    asked = pl.DataFrame(sorted(set(runs)), PAIR_SCHEMA, orient="row")
+    asked = pl.DataFrame(sorted(set(runs)), RUN_SCHEMA, orient="row")
     joined, lacking = asked, []
     for i, side in enumerate(claim.sides):
         for variant in side.variants:
             values = sample(results[side.scenario], claim.measure, variant, side.workload, claim.hop)
-            every = values.group_by(PAIR).agg("value")  # what a distance takes
-            found = each_seed(values, side.statistic, claim.above) if side.statistic else every
-            joined = joined.join(found.rename({"value": f"{i}:{variant}"}), on=PAIR)
-            without = asked.join(found, on=PAIR, how="anti").sort(PAIR)
+            every = values.group_by(RUN).agg("value")  # what a distance takes
+            found = each_run(values, side.statistic, claim.above) if side.statistic else every
+            joined = joined.join(found.rename({"value": f"{i}:{variant}"}), on=RUN)
+            without = asked.join(found, on=RUN, how="anti").sort(RUN)
             if not without.is_empty():
-                seeds = ", ".join(f"{network} {seed}".strip() for network, seed in without.iter_rows())
-                lacking.append(f"{variant} has no number of {side.workload} in seed {seeds}")
-    return joined.sort(PAIR), list(dict.fromkeys(lacking))
+                lacking.append(f"{variant} has no number of {side.workload} in {_named(without)}")
+    return joined.sort(RUN), Units.in_rows(asked), list(dict.fromkeys(lacking))
+
+
+def _named(runs: pl.DataFrame) -> str:
+    """`seed 3, 5`, or `network 1 seed 3, network 2 seed 1`."""
+    if any(runs["network"]):
+        return ", ".join(f"network {network} seed {seed}" for network, seed in runs.iter_rows())
+    return f"seed {', '.join(map(str, runs['seed']))}"
 
 
 def _best(pairs: pl.DataFrame, i: int, side: Side) -> list[Any]:
-    """The numbers of a side; of several variants those of the best, the smallest on average over the seeds."""
+    """The numbers of a side; of several variants those of the best, the smallest on average over the rows."""
     columns = [pairs[f"{i}:{variant}"].to_list() for variant in side.variants]
     return columns[0] if len(columns) == 1 else min(columns, key=stats.mean)
 

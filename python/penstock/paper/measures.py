@@ -1,4 +1,4 @@
-"""What a claim can measure: one number for each seed, of what an output directory's tables hold."""
+"""What a claim can measure: one number for each run, of what an output directory's tables hold."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from penstock import summary
 from penstock.attacks import probe, wave
 from penstock.paper import network, overhead, rates, sawtooth, shares, steps, waits
 from penstock.result import Result
-
-PAIR_SCHEMA = {"network": pl.String(), "seed": pl.Int64()}
-PAIR = list(PAIR_SCHEMA)
-"""What two runs have in common that are a pair."""
+from penstock.units import RUN, RUN_SCHEMA
 
 
 class Measure(NamedTuple):
@@ -125,7 +122,7 @@ def sample(result: Result, measure: str, variant: str, workload: str, hop: str) 
         rows = (result.circuits if table == "circuits" else result.cells).filter(pl.col("hop") == hop)
     rows = rows.filter(mine).cast({"seed": pl.Int64})
     if of_epoch is None:
-        return rows.select(*PAIR, value=pl.col(measure).cast(pl.Float64)).drop_nulls()
+        return rows.select(*RUN, value=pl.col(measure).cast(pl.Float64)).drop_nulls()
     return _of_epochs(rows, of_epoch)
 
 
@@ -133,14 +130,14 @@ def _of_epochs(rows: pl.DataFrame, of_epoch: Callable[[sawtooth.Epoch], float]) 
     """The value of each epoch of each flow that has one."""
     values = [
         (*run, of_epoch(epoch))
-        for (*run, _), flow in rows.group_by([*PAIR, "client"], maintain_order=True)
+        for (*run, _), flow in rows.group_by([*RUN, "client"], maintain_order=True)
         for epoch in sawtooth.epochs(flow)
     ]
-    return pl.DataFrame(values, {**PAIR_SCHEMA, "value": pl.Float64()}, orient="row").drop_nans()
+    return pl.DataFrame(values, {**RUN_SCHEMA, "value": pl.Float64()}, orient="row").drop_nans()
 
 
-def each_seed(values: pl.DataFrame, statistic: str, above: float) -> pl.DataFrame:
-    """One number for each run that has values, in the order of seeds."""
+def each_run(values: pl.DataFrame, statistic: str, above: float) -> pl.DataFrame:
+    """One number for each run that has values, in the order of networks and seeds."""
     column = pl.col("value")
     if statistic in _QUANTILES:
         number = column.quantile(_QUANTILES[statistic], "linear")
@@ -149,4 +146,4 @@ def each_seed(values: pl.DataFrame, statistic: str, above: float) -> pl.DataFram
     else:
         simple = {"mean": column.mean(), "min": column.min(), "max": column.max(), "sum": column.sum()}
         number = simple[statistic]
-    return values.group_by(PAIR).agg(value=number).sort(PAIR)
+    return values.group_by(RUN).agg(value=number).sort(RUN)

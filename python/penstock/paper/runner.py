@@ -218,6 +218,7 @@ def _entry(judged: Judged) -> dict[str, Any]:
         "interval": None if math.isnan(judged.low) else [judged.low, judged.high],
         "n": judged.n,
         "seeds": list(judged.seeds),
+        "units": judged.units,
         "gate": gate and {key: value for key, value in vars(gate).items() if value is not None},
         "verdict": judged.verdict,
         "reason": judged.reason,

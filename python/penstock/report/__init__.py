@@ -22,7 +22,11 @@ TEMPLATES = Path(__file__).parent
 
 def write(results: Sequence[Result], to: Path, outcome: Outcome | None = None) -> Path:
     """Draw the figures of `results` and write the page `to`; it begins with the claims of a paper's `outcome`."""
-    page = render(results, outcome)
+    return save(render(results, outcome), to)
+
+
+def save(page: str, to: Path) -> Path:
+    """Write a page, whole or not at all."""
     temporary = to.with_name(f"{to.name}.tmp")
     with naming(to):
         temporary.write_text(page, encoding="utf-8")
@@ -30,13 +34,18 @@ def write(results: Sequence[Result], to: Path, outcome: Outcome | None = None) -
     return to
 
 
-def render(results: Sequence[Result], outcome: Outcome | None = None) -> str:
-    """The page; the figures of each result are drawn anew into its directory."""
-    environment = jinja2.Environment(
+def environment() -> jinja2.Environment:
+    """Where templates are, and how they are filled in: text stays text."""
+    return jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.globals |= {"metrics": summary.METRICS, "metric_names": tables.METRIC_NAMES}
-    environment.filters |= {
+
+
+def render(results: Sequence[Result], outcome: Outcome | None = None) -> str:
+    """The page; the figures of each result are drawn anew into its directory."""
+    templates = environment()
+    templates.globals |= {"metrics": summary.METRICS, "metric_names": tables.METRIC_NAMES}
+    templates.filters |= {
         "seconds": tables.seconds,
         "difference": tables.difference,
         "interval": tables.interval,
@@ -46,7 +55,7 @@ def render(results: Sequence[Result], outcome: Outcome | None = None) -> str:
     }
     sections = [_section(result) for result in results]
     claims = _claims(outcome) if outcome else None
-    return environment.get_template("page.html").render(sections=sections, claims=claims)
+    return templates.get_template("page.html").render(sections=sections, claims=claims)
 
 
 def _claims(outcome: Outcome) -> dict[str, Any]:
@@ -74,6 +83,7 @@ def _section(result: Result) -> dict[str, Any]:
     """What the template says of one output directory."""
     sweep = _points(result) if "sweep" in result.manifest else None
     differences = pl.DataFrame() if sweep else result.differences()
+    pairs = differences["pairs"].to_list() if differences.height else []
     return {
         "result": result,
         "scenario": result.scenario,
@@ -83,8 +93,9 @@ def _section(result: Result) -> dict[str, Any]:
         "summary": [] if sweep else result.summary().rows(named=True),
         "differences": differences.rows(named=True),
         "baseline": next(iter(result.variants.values()), ""),
-        "figures": [(picture, _data_uri(picture.svg)) for picture in figures.draw(result)],
-        "pairs": differences["pairs"].to_list() if differences.height else [],
+        "figures": [(picture, data_uri(picture.svg)) for picture in figures.draw(result)],
+        "pairs": pairs,
+        "warning": result.units.warning(pairs) if pairs else "",
     }
 
 
@@ -96,8 +107,9 @@ def _points(result: Result) -> dict[str, Any]:
         {"told": [row[name] for name in columns], "downloads": row["downloads"], "times": tables.point_times(row)}
         for row in table.iter_rows(named=True)
     ]
-    remark = tables.points_remark(table["seeds"].to_list()) if table.height else ""
-    return {"columns": columns, "rows": rows, "remark": remark}
+    counts = table["units"].to_list() if table.height else []
+    remark = tables.points_remark(result.units, counts) if counts else ""
+    return {"columns": columns, "rows": rows, "remark": remark, "warning": result.units.warning(counts)}
 
 
 def _source(scenario: dict[str, Any]) -> str:
@@ -111,6 +123,6 @@ def _source(scenario: dict[str, Any]) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _data_uri(svg: Path) -> str:
+def data_uri(svg: Path) -> str:
     """The file itself, as an address."""
     return "data:image/svg+xml;base64," + base64.b64encode(svg.read_bytes()).decode("ascii")

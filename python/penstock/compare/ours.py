@@ -1,0 +1,73 @@
+"""Our own output directories, of which one variant is a side of a comparison."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from penstock import summary
+from penstock.compare.source import SCHEMA, Source
+from penstock.errors import OutputError
+from penstock.result import Result
+
+
+def read(label: str, directory: Path, variant: str, workloads: Sequence[str]) -> Source:
+    """A variant's downloads after the warm-up, of some workloads or all."""
+    try:
+        return _read(label, Result(directory), variant, workloads)
+    except (KeyError, TypeError, AttributeError, ValueError, pl.exceptions.PolarsError) as error:
+        raise OutputError(f"{directory} is damaged: its manifest or tables are not those of a run") from error
+
+
+def _read(label: str, result: Result, variant: str, workloads: Sequence[str]) -> Source:
+    directory, known = result.directory, list(result.variants)
+    if not variant and len(known) > 1:
+        raise OutputError(f"{directory} holds {', '.join(known)}: say which, such as {directory}:{known[0]}")
+    if variant and variant not in known:
+        raise OutputError(f"{directory} holds no variant {variant!r}; it has {', '.join(known) or 'none yet'}")
+    if not known:
+        raise OutputError(f"{directory} has no finished run yet")
+    variant = variant or known[0]
+    rows = summary.after_warmup(result.transfers).filter(variant=variant)
+    there = summary.workloads(rows)
+    for name in workloads:
+        if name not in there:
+            raise OutputError(f"{directory} has no downloads of a workload {name!r}; it has {', '.join(there)}")
+    if workloads:
+        rows = rows.filter(pl.col("workload").is_in(list(workloads)))
+    # With optimistic data the request goes out with BEGIN, and CONNECTED says nothing of it.
+    apart = pl.lit(None, pl.Float64()) if _optimistic(result, variant) else pl.col("connect_s")
+    whole = pl.col("outcome") == "ok"
+    downloads = rows.select(
+        "network",
+        "seed",
+        "workload",
+        "bytes",
+        part=pl.lit(value=False),
+        at_s=pl.lit(None, pl.Float64()),
+        outcome="outcome",
+        ttfb_s=pl.when(whole).then("ttfb_s"),
+        ttlb_s=pl.when(whole).then("ttlb_s"),
+        ttfb_request_s=pl.when(whole).then(pl.col("ttfb_s") - apart),
+        ttlb_request_s=pl.when(whole).then(pl.col("ttlb_s") - apart),
+    ).cast(SCHEMA)  # type: ignore[arg-type]
+    if downloads.filter(outcome="ok").is_empty():
+        raise OutputError(f"{directory}: no download of {variant} finished after the warm-up")
+    notes = [] if result.finished else ["its runs are not finished"]
+    return Source(label, directory, "penstock", downloads, notes=tuple(notes))
+
+
+def _optimistic(result: Result, variant: str) -> bool:
+    resolved = next(each["resolved"] for each in result.scenario["variants"] if each["name"] == variant)
+    return _says(tomllib.loads(resolved), "optimistic_data")
+
+
+def _says(value: Any, key: str) -> bool:
+    """Whether a key is true anywhere in a document."""
+    if isinstance(value, dict):
+        return value.get(key) is True or any(_says(each, key) for each in value.values())
+    return isinstance(value, list) and any(_says(each, key) for each in value)

@@ -1,0 +1,106 @@
+"""A comparison as files: a table of downloads, one of quantiles, a figure, and a page that opens alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+from matplotlib.artist import Artist
+
+from penstock import _core, figures, report, stats, tables
+from penstock.compare import show
+from penstock.compare.sides import Comparison
+from penstock.compare.source import CLOCKS, Source
+from penstock.errors import OutputError, naming
+from penstock.figures.downloads import curve_of, draw_distributions, right_edge
+from penstock.figures.picture import Picture
+from penstock.figures.style import grid_of, legend_above, looks
+from penstock.summary import METRICS
+from penstock.units import BAND
+
+UNDER = Path("runs")
+
+
+def directory(out: Path | None) -> Path:
+    """Where to write: `out`, which must not hold anything, or a fresh `runs/compare-<n>`; it is made."""
+    n = 1
+    while out is None and (UNDER / f"compare-{n}").exists():
+        n += 1
+    chosen = UNDER / f"compare-{n}" if out is None else out
+    with naming(chosen, "make"):
+        if chosen.exists() and (not chosen.is_dir() or any(chosen.iterdir())):
+            raise OutputError(f"{chosen} exists: choose another --out")
+        chosen.mkdir(parents=True, exist_ok=True)
+    return chosen
+
+
+def write(comparison: Comparison, to: Path, command: str) -> Path:
+    """Write everything into a directory that is there; returns the page."""
+    for name, rows in (("downloads", comparison.downloads()), ("quantiles", comparison.table())):
+        with naming(to / name):
+            rows.write_parquet(to / f"{name}.parquet")
+    with naming(to / "quantiles.csv"):
+        comparison.table().write_csv(to / "quantiles.csv")
+    drawn = figures.draw_into(to / "figures", [lambda: draw(comparison)])
+    templates = report.environment()
+    templates.filters |= {
+        "about": show.about,
+        "seconds": tables.seconds,
+        "difference": tables.difference,
+        "interval": show.interval,
+        "relative": show.relative,
+        "rate": show.rate,
+    }
+    page = templates.get_template("compare.html").render(
+        a=comparison.a,
+        b=comparison.b,
+        clock=show.CLOCK_WORDS[comparison.clock],
+        rows=list(show.grouped(comparison.rows)),
+        failures=comparison.failures,
+        remarks=show.remarks(comparison),
+        metric_names=tables.METRIC_NAMES,
+        figures=[(picture, report.data_uri(picture.svg)) for picture in drawn],
+        command=command,
+        version=_core.version(),
+    )
+    return report.save(page, to / "report.html")
+
+
+def draw(comparison: Comparison) -> Picture:
+    """A row of panels for each kind of downloads: time to first byte, and download time, of A and of B."""
+    columns = CLOCKS[comparison.clock]
+    figure, panels = grid_of(len(comparison.kinds), len(METRICS), 3.9, 2.75)
+    styles = dict(zip("AB", looks({letter: letter for letter in "AB"}).values(), strict=True))
+    letters = iter("abcdefghijklmnopqrstuvwxyz" * 8)
+    handles: list[Artist] = []
+    for kind, row in zip(comparison.kinds, panels, strict=True):
+        for metric, column, axes in zip(METRICS, columns, row, strict=True):
+            curves = {
+                look: _curve(source, kind.where, column)
+                for source, look in zip(comparison.sources, styles.values(), strict=True)
+            }
+            handles = draw_distributions(axes, curves)
+            axes.set_title(f"({next(letters)}) {kind.name}: {metric.title}")
+            axes.set_xlabel(f"{metric.title} [s]")
+            axes.set_xlim(0, right_edge(curves, 0.99))
+        row[0].set_ylabel("fraction of downloads")
+    names = [f"{letter}: {source.label}" for letter, source in zip("AB", comparison.sources, strict=True)]
+    legend_above(figure, handles, names)
+    bands = " ".join(_banded(letter, source) for letter, source in zip("AB", comparison.sources, strict=True))
+    caption = (
+        "For each time, the fraction of downloads that took at most so long: a curve further left is faster. Whole "
+        f"downloads; an axis ends at the slower one's 99th percentile. {bands}"
+    )
+    return Picture("downloads", "How long downloads take", caption, figure)
+
+
+def _curve(source: Source, where: pl.Expr, column: str) -> stats.Curve:
+    return curve_of(source.units.samples(source.downloads.filter(where, outcome="ok"), column))
+
+
+def _banded(letter: str, source: Source) -> str:
+    """What a caption says of a source's band."""
+    units = source.units
+    if units.size < BAND:
+        return f"{letter} has no band, which takes at least {BAND} {source.units_name}."
+    return f"The band of {letter} is the 95 % t interval of {units.size} {source.units_name}, at each time by itself."

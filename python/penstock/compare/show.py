@@ -1,0 +1,114 @@
+"""A comparison for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+
+from penstock.compare.sides import Comparison, Row
+from penstock.compare.source import Source, Tried
+from penstock.tables import METRIC_NAMES, difference, seconds
+
+CLOCK_WORDS = {
+    "start": "from the start: the client's call for a stream, or its socket",
+    "request": "from the request, sent over a connection that was there",
+}
+
+
+def show(comparison: Comparison, footer: str, to: Console) -> None:
+    """Quantiles, differences and failures of both sources, what they rest on, and where to read on."""
+    for letter, source in zip("AB", comparison.sources, strict=True):
+        to.print(f"{letter}: {about(source)}", soft_wrap=True)
+    to.print()
+    to.print(_quantiles(comparison))
+    to.print(_failures(comparison))
+    to.print()
+    for sentence in remarks(comparison):
+        to.print(f" {sentence}", soft_wrap=True)
+    to.print(f"\n{footer}", soft_wrap=True)
+
+
+def about(source: Source) -> str:
+    """What it is, how much of it there is, and what is to be known of it."""
+    whole = source.downloads.filter(outcome="ok").height
+    units = source.units.all_told() if source.ours else ""
+    if not source.ours and source.units.size > 1:
+        units = f"{source.units.size} {'simulations' if source.kind == 'tornettools' else 'files'}"
+    return ", ".join(filter(None, (f"{source.label} ({source.kind}", units, f"{whole} downloads)"))) + "".join(
+        f"; {note}" for note in source.notes
+    )
+
+
+def _quantiles(comparison: Comparison) -> Table:
+    table = Table(title=f"Times {CLOCK_WORDS[comparison.clock]}", title_justify="left", title_style="bold", box=None)
+    for column in ("downloads", "time", "of"):
+        table.add_column(column)
+    for column in ("A", "B", "B - A", "95 % interval", "relative", "n of A", "n of B", "K-S"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row, first in grouped(comparison.rows):
+        head = (row.downloads, METRIC_NAMES[row.metric]) if first else ("", "")
+        tail = (str(row.a_count), str(row.b_count), f"{row.ks_distance:.2f}") if first else ("", "", "")
+        middle = (seconds(row.a_s), seconds(row.b_s), difference(row.difference_s), interval(row), relative(row))
+        table.add_row(*head, row.quantile, *middle, *tail)
+    return table
+
+
+def _failures(comparison: Comparison) -> Table:
+    table = Table(title="\nFailed or timed out", title_justify="left", title_style="bold", box=None)
+    table.add_column("downloads")
+    for column in ("A", "B"):
+        table.add_column(column, justify="right")
+    for row in comparison.failures:
+        table.add_row(row.downloads, rate(row.a), rate(row.b))
+    return table
+
+
+def grouped(rows: Iterable[Row]) -> Iterable[tuple[Row, bool]]:
+    """Each row, and whether it is the first of its kind and time."""
+    last: tuple[str, str] | None = None
+    for row in rows:
+        group = (row.downloads, row.metric)
+        yield row, group != last
+        last = group
+
+
+def remarks(comparison: Comparison) -> list[str]:
+    """What the numbers rest on."""
+    pairs = [row.pairs for row in comparison.rows]
+    said = []
+    if any(pairs) and comparison.common is not None:
+        units = comparison.common
+        counts = [count for count in pairs if count]
+        said.append(
+            f"Paired by {units.name()}: a quantile of each of {units.told(counts)} in A and in B, "
+            "t interval of the differences."
+        )
+        said.append(units.warning(counts))
+    if not all(pairs):
+        said.append(
+            "Not paired: intervals are a bootstrap over downloads. They describe these downloads and decide nothing, "
+            "since downloads of one network are not independent of each other."
+        )
+    if comparison.left_out:
+        shown = ", ".join(comparison.left_out[:8]) + (" and more" if len(comparison.left_out) > 8 else "")
+        said.append(f"Left out, since only one of them has it or others have more downloads: {shown}.")
+    return [sentence for sentence in said if sentence]
+
+
+def interval(row: Row) -> str:
+    """The interval of a difference [s]; a dash if there is none."""
+    return "-" if row.low_s != row.low_s else f"{row.low_s:+.2f} to {row.high_s:+.2f} s"
+
+
+def relative(row: Row) -> str:
+    """The difference, as a part of A."""
+    return f"{row.difference_s / row.a_s:+.0%}".replace("%", " %") if row.a_s else "-"
+
+
+def rate(tried: Tried | None) -> str:
+    """`3 of 400 (0.8 %)`; a dash where it is not known."""
+    if tried is None or not tried.attempts:
+        return "-"
+    return f"{tried.failed} of {tried.attempts} ({100 * tried.failed / tried.attempts:.1f} %)"

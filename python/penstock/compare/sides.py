@@ -1,0 +1,272 @@
+"""Two sources side by side: quantiles of what they have in common, differences with an interval, and failures.
+
+Two outputs of penstock that share runs are paired, and their interval is the t interval of one number for each unit.
+Otherwise it is a bootstrap over downloads, which describes these downloads and no others: downloads of one network are
+not independent of each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from penstock import stats
+from penstock.compare.source import CLOCKS, Source, Tried, size_name
+from penstock.errors import PenstockError
+from penstock.stats import Sample
+from penstock.summary import METRICS
+from penstock.units import RUN, Units
+
+QUANTILES = {"P10": 0.1, "P50": 0.5, "P90": 0.9, "P99": 0.99}
+
+MOST = 12
+"""So many kinds of downloads are compared, those of which both sides have most."""
+
+DRAWS = 10_000
+"""Of the bootstrap."""
+
+
+class Kind(NamedTuple):
+    """Downloads that are compared with each other: of one size, or of one workload."""
+
+    name: str
+    where: pl.Expr
+
+
+class Row(NamedTuple):
+    """A quantile of a time in both sources."""
+
+    downloads: str
+    """Their kind."""
+    metric: str
+    """`ttfb_s` or `ttlb_s`."""
+    quantile: str
+    a_count: int
+    b_count: int
+    a_s: float
+    """The quantile [s]: the mean of the units' where they are paired, otherwise that of all downloads."""
+    b_s: float
+    difference_s: float
+    """B - A."""
+    low_s: float
+    """Both ends of the 95 % interval; NaN if there is none."""
+    high_s: float
+    pairs: int
+    """Units that both have; zero if the interval is a bootstrap over downloads."""
+    ks_distance: float
+    """The largest vertical distance between the distribution functions of all downloads, pooled."""
+
+    @property
+    def decided(self) -> bool:
+        """Whether pairs show a difference; a bootstrap shows none."""
+        return self.pairs > 0 and (self.low_s > 0 or self.high_s < 0)
+
+
+class Failures(NamedTuple):
+    """How many downloads failed in both sources; none where their size is not known."""
+
+    downloads: str
+    a: Tried | None
+    b: Tried | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What two sources have in common."""
+
+    a: Source
+    b: Source
+    clock: str
+    """What times count from: `start` or `request`."""
+    kinds: list[Kind]
+    rows: list[Row]
+    failures: list[Failures]
+    """Of each kind, and of all together."""
+    common: Units | None
+    """The units that are paired; none if they are not."""
+    left_out: tuple[str, ...] = ()
+    """Sizes or workloads that one of the sources lacks, or that are too many."""
+
+    @property
+    def sources(self) -> tuple[Source, Source]:
+        """Both."""
+        return self.a, self.b
+
+    def table(self) -> pl.DataFrame:
+        """The quantiles as a data frame."""
+        return pl.DataFrame([row._asdict() for row in self.rows], infer_schema_length=None)
+
+    def downloads(self) -> pl.DataFrame:
+        """Every download of both: `source` is A or B, times count from this comparison's clock."""
+        ttfb, ttlb = CLOCKS[self.clock]
+        return pl.concat(
+            source.downloads.select(
+                pl.lit(letter).alias("source"),
+                *("network", "seed", "workload", "bytes", "part"),
+                ttfb_s=ttfb,
+                ttlb_s=ttlb,
+                outcome="outcome",
+            )
+            for letter, source in zip("AB", self.sources, strict=True)
+        )
+
+
+def compare(a: Source, b: Source, clock: str | None = None) -> Comparison:
+    """Compare what both have.
+
+    Raises:
+        PenstockError: if they have no kind of downloads, or no clock, in common.
+    """
+    clock = _clock(a, b, clock)
+    kinds, left_out = _kinds(a, b)
+    common = _common(a, b)
+    rows = [
+        row
+        for kind in kinds
+        for metric, column in zip(METRICS, CLOCKS[clock], strict=True)
+        for row in _rows(a, b, kind, metric.column, column, common)
+    ]
+    if not rows:
+        raise PenstockError(f"{a.label} and {b.label} have no downloads in common with times from the {clock}")
+    return Comparison(a, b, clock, kinds, rows, _failures(a, b, kinds), common, left_out)
+
+
+def _clock(a: Source, b: Source, asked: str | None) -> str:
+    both = [clock for clock in CLOCKS if clock in a.clocks and clock in b.clocks]
+    if asked is None and both:
+        return both[0]
+    if asked in both:
+        return str(asked)
+    have = "; ".join(f"{each.label} has times from the {' and the '.join(each.clocks) or 'nothing'}" for each in (a, b))
+    raise PenstockError(f"{have}: " + (f"--clock {asked} takes both" if asked else "there is nothing to compare"))
+
+
+def _kinds(a: Source, b: Source) -> tuple[list[Kind], tuple[str, ...]]:
+    """By workload if both are ours and share one, and otherwise by size; with what is left out."""
+    column = "workload" if a.ours and b.ours and set(_names(a, "workload")) & set(_names(b, "workload")) else "bytes"
+    in_a, in_b = _names(a, column), _names(b, column)
+    shared = {name: min(in_a[name], in_b[name]) for name in in_a if name in in_b}
+    if not shared:
+        told = "; ".join(f"{each.label} has {_listed(names, column)}" for each, names in ((a, in_a), (b, in_b)))
+        raise PenstockError(f"no size of downloads is in both: {told}")
+    chosen = set(sorted(shared, key=lambda name: -shared[name])[:MOST])
+    if column == "bytes":
+        for source in (a, b):
+            _check_unmixed(source, chosen)
+        ordered = sorted(chosen)
+    else:
+        sizes = dict(a.downloads.group_by("workload").agg(pl.col("bytes").median()).iter_rows())
+        ordered = sorted(chosen, key=lambda name: (sizes[name], name))
+    others = [name for name in {**in_a, **in_b} if name not in chosen]
+    kinds = [Kind(_name(name, column), pl.col(column) == name) for name in ordered]
+    return kinds, tuple(_name(name, column) for name in sorted(others))
+
+
+def _names(source: Source, column: str) -> dict[str | int, int]:
+    """Sizes or workloads of which downloads arrived, and how many."""
+    whole = source.downloads.filter(outcome="ok").drop_nulls(column)
+    return dict(whole[column].value_counts(sort=True).sort(column).iter_rows())
+
+
+def _check_unmixed(source: Source, sizes: set[str | int]) -> None:
+    """Downloads of one size by different workloads are different things."""
+    mixed = (
+        source.downloads.filter(pl.col("bytes").is_in(list(sizes)))
+        .drop_nulls("workload")
+        .group_by("bytes")
+        .agg(pl.col("workload").unique().sort())
+        .filter(pl.col("workload").list.len() > 1)
+        .sort("bytes")
+    )
+    for size, workloads in mixed.iter_rows():
+        raise PenstockError(
+            f"{source.label}: {' and '.join(workloads)} download {size_name(size)} each: "
+            f"say which is meant, such as --workload {workloads[-1]}"
+        )
+
+
+def _listed(names: dict[str | int, int], column: str) -> str:
+    shown = [_name(name, column) for name in list(names)[:MOST]]
+    return ", ".join(shown) + (" and more" if len(names) > MOST else "")
+
+
+def _name(name: str | int, column: str) -> str:
+    return size_name(int(name)) if column == "bytes" else str(name)
+
+
+def _common(a: Source, b: Source) -> Units | None:
+    """The units that both have; none if they are not both ours, or share no run."""
+    if not (a.ours and b.ours):
+        return None
+    shared = a.downloads.select(RUN).unique().join(b.downloads.select(RUN).unique(), on=RUN)
+    return Units.in_rows(shared) if shared.height else None
+
+
+def _rows(a: Source, b: Source, kind: Kind, metric: str, column: str, common: Units | None) -> list[Row]:
+    """The quantiles of one time of one kind of downloads; nothing if one of the sources has no such time."""
+    values = [each.downloads.filter(kind.where, outcome="ok").drop_nulls(column) for each in (a, b)]
+    first, second = (rows[column].to_numpy() for rows in values)
+    if not first.size or not second.size:
+        return []
+    counts, distance = (int(first.size), int(second.size)), stats.ks_distance(first, second)
+    found = []
+    for name, q in QUANTILES.items():
+        numbers = _paired(values, column, q, common) if common else None
+        a_s, b_s, difference, low, high, pairs = numbers or _bootstrapped(first, second, q)
+        found.append(Row(kind.name, metric, name, *counts, a_s, b_s, difference, low, high, pairs, distance))
+    return found
+
+
+def _paired(
+    values: Sequence[pl.DataFrame], column: str, q: float, common: Units
+) -> tuple[float, float, float, float, float, int] | None:
+    """Means over units of the runs' quantiles, and the t interval of their differences; none without a pair."""
+    a, b = (rows.group_by(RUN).agg(value=pl.col(column).quantile(q, "linear")) for rows in values)
+    both = common.average(a.join(b, on=RUN, suffix="_of_b"))
+    if both.is_empty():
+        return None
+    of_a, of_b = both["value"].to_numpy(), both["value_of_b"].to_numpy()
+    found = stats.paired(of_a, of_b)
+    return stats.mean(of_a), stats.mean(of_b), found.mean, found.low, found.high, found.pairs
+
+
+def _bootstrapped(a: Sample, b: Sample, q: float) -> tuple[float, float, float, float, float, int]:
+    """Quantiles of all downloads, and the percentile interval of their difference over samples drawn anew."""
+    generator = np.random.default_rng(0)
+    of_a, of_b = (stats.quantile(each, q) for each in (a, b))
+    anew = [_quantiles_anew(each, q, generator) for each in (b, a)]
+    low, high = np.quantile(np.subtract(*anew), [0.025, 0.975])
+    return of_a, of_b, of_b - of_a, float(low), float(high), 0
+
+
+def _quantiles_anew(sample: Sample, q: float, generator: np.random.Generator) -> NDArray[np.float64]:
+    """The quantile of samples of n values drawn anew from n, of which each is the one at rank k = ⌈q n⌉.
+
+    A draw is the value at place ⌊n U⌋ of the sorted sample with U uniform, so that the k-th smallest of n draws has the
+    k-th smallest of n uniform numbers there, which is of the distribution Beta(k, n - k + 1).
+    """
+    values = np.sort(np.asarray(sample, dtype=np.float64))
+    n = values.size
+    k = max(1, int(np.ceil(q * n)))
+    places = np.floor(n * generator.beta(k, n - k + 1, size=DRAWS)).astype(np.int64)
+    return np.asarray(values[np.minimum(places, n - 1)])
+
+
+def _failures(a: Source, b: Source, kinds: Sequence[Kind]) -> list[Failures]:
+    each = [Failures(kind.name, _tried(a, kind.where), _tried(b, kind.where)) for kind in kinds]
+    any_kind = pl.any_horizontal([kind.where for kind in kinds])
+    everything = Failures("all", a.tried or _tried(a, any_kind), b.tried or _tried(b, any_kind))
+    return [*each, everything]
+
+
+def _tried(source: Source, where: pl.Expr) -> Tried | None:
+    """Downloads that failed and that ended at all; none where it is not known which sizes failed."""
+    if source.tried is not None:
+        return None
+    rows = source.downloads.filter(where, ~pl.col("part"), pl.col("outcome") != "unfinished")
+    return Tried(rows.filter(pl.col("outcome") != "ok").height, rows.height) if rows.height else None
