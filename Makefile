@@ -9,7 +9,7 @@ SETUP := .venv/setup
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test matrix bench bench-network judge-linux judge-ns3 judges clean tools
+.PHONY: help setup run test matrix bench estimates bench-network judge-linux judge-ns3 judges clean tools
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ NETWORK ?= tenth
 bench-network: tools ## print what a cell-write of a loaded Tor network costs (NETWORK=tenth, or full or ci), and its memory
 	GLIBC_TUNABLES=glibc.malloc.hugetlb=1 cargo run --release --locked --package penstock-sim --example bench -- \
 		--network scenarios/kist/$(NETWORK).toml vanilla 'run.duration="7 min"'
+
+estimates: setup ## print what `penstock check` says of the work of each shipped scenario and of five networks, and what it was
+	$(BIN)/python benches/estimates.py
 
 # A file for each release, such as linux-6.18.jsonl.
 LINUX = docs/data/tcp/linux-$(shell uname -r | cut -d . -f 1,2).jsonl

@@ -18,12 +18,12 @@ const PAYLOAD: f64 = 498.0;
 const SECONDS_PER_CELL_HOP: f64 = 1.5e-6;
 /// Events of the queue for one cell on one hop [1]. To be calibrated.
 const EVENTS_PER_CELL_HOP: f64 = 1.5;
-/// What any run takes [B]. To be calibrated.
-const BASE_MEMORY: f64 = 16e6;
-/// What a node takes beside its connections [B]. To be calibrated.
-const NODE_MEMORY: f64 = 4e3;
-/// What a client's circuit takes on all its hops, queues and buffers included [B]. To be calibrated.
-const CIRCUIT_MEMORY: f64 = 500e3;
+/// What any run takes [B].
+const BASE_MEMORY: f64 = 5e5;
+/// What a client's circuit takes on all its hops, with connections, queues and buffers [B]: 48 to 64 kB in scenarios of 80 to 13,800 clients.
+const CIRCUIT_MEMORY: f64 = 5e4;
+/// What a row of a table takes until it is written [B], room for more of them included.
+const ROW_MEMORY: f64 = 250.0;
 
 /// The work of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,12 +47,16 @@ pub(crate) fn estimate(scenario: &Scenario) -> Estimate {
     let share = |relay: usize| capacity(&scenario.relays[relay]) as f64 / load[relay].max(1.0);
     let of_weighted: f64 = shares.iter().enumerate().map(|(relay, weight)| weight * share(relay)).sum();
     let (mut rates, mut cell_hop_rate) = (vec![0.0; scenario.workloads.len()], 0.0);
+    // What is written down each second, but for downloads; and circuits there are at once.
+    let (mut rows, mut circuits_at_once) =
+        (per_second(scenario.run.sample) * scenario.relays.len() as f64, 0.0);
     for client in &scenario.clients {
         let rtt = base_rtt(scenario, client).as_secs_f64();
         for index in &client.workloads {
             let workload = &scenario.workloads[*index];
             // As if each circuit were a client of its own.
             let circuits = f64::from(workload.circuits);
+            circuits_at_once += circuits;
             let of_relays = match &client.path {
                 Path::Fixed(path) => path.iter().map(|relay| share(*relay)).fold(f64::INFINITY, f64::min),
                 Path::Weighted { .. } | Path::Tor { .. } => of_weighted,
@@ -73,7 +77,14 @@ pub(crate) fn estimate(scenario: &Scenario) -> Estimate {
                 Activity::Hold(_) => continue,
             };
             rates[*index] += circuits / cycle;
-            cell_hop_rate += circuits * size / PAYLOAD / cycle * (client.path.hops() + 1) as f64;
+            let (cells, places) = (circuits * size / PAYLOAD / cycle, (client.path.hops() + 1) as f64);
+            cell_hop_rate += cells * places;
+            if scenario.trace.workloads.contains(index) {
+                let tracked =
+                    if scenario.trace.cells == 0 { 0.0 } else { cells / f64::from(scenario.trace.cells) };
+                let sampled = circuits * per_second(scenario.trace.interval);
+                rows += scenario.trace.share * places * (tracked + sampled);
+            }
         }
     }
     let longest = scenario.run.duration.as_secs_f64();
@@ -84,14 +95,19 @@ pub(crate) fn estimate(scenario: &Scenario) -> Estimate {
         }
         None => longest,
     };
-    let nodes = scenario.relays.len() + scenario.clients.len() + scenario.servers.len();
+    let downloads = simulated * rates.iter().sum::<f64>();
     Estimate {
         simulated,
-        downloads: simulated * rates.iter().sum::<f64>(),
+        downloads,
         events: simulated * cell_hop_rate * EVENTS_PER_CELL_HOP,
         seconds: simulated * cell_hop_rate * SECONDS_PER_CELL_HOP,
-        memory: BASE_MEMORY + nodes as f64 * NODE_MEMORY + scenario.clients.len() as f64 * CIRCUIT_MEMORY,
+        memory: BASE_MEMORY + circuits_at_once * CIRCUIT_MEMORY + (simulated * rows + downloads) * ROW_MEMORY,
     }
+}
+
+/// How often something happens once in each interval.
+fn per_second(interval: Duration) -> f64 {
+    1.0 / interval.as_secs_f64()
 }
 
 /// Round trip of a client's circuit and its server without queues; of a weighted path as if it began and ended at the

@@ -1,8 +1,9 @@
 //! Small networks of an era, with clients as Tor's.
 
 use crate::util::{Lab, assert_conserved, complete};
+use penstock_record::Position;
 use penstock_sim::{Control, Outcome};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Sixty relays as in 2014 and thirty clients.
 const NETWORK: &str = r#"
@@ -126,7 +127,7 @@ fn an_old_circuit_gets_no_new_stream() {
     let lab = network().set("client.circuit_lifetime", "15 s").set("client.guards", "1");
     let outcome = lab.run(3);
     assert_conserved(&outcome);
-    let mut used = std::collections::BTreeMap::new();
+    let mut used = BTreeMap::new();
     for row in outcome.tables.transfers.iter().filter(|row| row.client.starts_with("web")) {
         let (first, last) =
             used.entry((row.client.clone(), row.circuit)).or_insert((row.start_s, row.start_s));
@@ -186,4 +187,102 @@ fn a_share_of_the_clients_is_traced_and_the_others_are_not() {
     assert!((8..=22).contains(&clients.len()), "{} of 30 clients", clients.len());
     let everybody = network().set("trace.share", "all").run(1);
     assert!(everybody.tables.transfers == outcome.tables.transfers, "who is watched does not change");
+}
+
+/// G-04: at each relay the integral of its circuits' queues is the sum of its cells' waits, as sampled and as stamped.
+#[test]
+fn every_relay_of_a_network_obeys_littles_law() {
+    let lab = network()
+        .set("trace.share", "all")
+        .set("trace.cells", "1")
+        .set("run.sample", "5 ms")
+        .set("run.duration", "20 s");
+    let outcome = lab.run(1);
+    let paths: BTreeMap<u64, [&str; 3]> = outcome
+        .tables
+        .paths
+        .iter()
+        .map(|row| (row.circuit, [&*row.guard, &*row.middle, &*row.exit]))
+        .collect();
+    let mut waits: BTreeMap<&str, f64> = BTreeMap::new();
+    for row in &outcome.tables.cells {
+        let place = match row.hop {
+            Position::Guard => 0,
+            Position::Middle => 1,
+            Position::Exit => 2,
+            _ => continue,
+        };
+        let Some(queued) = row.queued_ns else { continue };
+        // Who still waits has waited until now.
+        let left = row.outbuf_ns.unwrap_or(20_000_000_000);
+        *waits.entry(paths[&row.circuit][place]).or_default() += (left - queued) as f64 / 1e9;
+    }
+    let mut lengths: BTreeMap<&str, f64> = BTreeMap::new();
+    for row in &outcome.tables.relays {
+        *lengths.entry(&*row.relay).or_default() += row.circuit_queue_cells as f64 * 0.005;
+    }
+    let mut looked_at = 0;
+    for (relay, length) in lengths.iter().filter(|(_, length)| **length > 100.0) {
+        let wait = waits[relay];
+        // Samples also count cells that carry no data, which matter in short queues.
+        assert!((wait / length - 1.0).abs() < 0.05, "{relay}: {length} cell s sampled, {wait} stamped");
+        looked_at += 1;
+    }
+    assert!(looked_at >= 5, "{looked_at} relays have a queue");
+}
+
+/// One relay whose link is full; three clients come to it over one connection, a fourth over another.
+const SHARED: &str = r#"
+[scenario]
+title = "a test"
+[run]
+duration = "600 s"
+warmup = "20 s"
+[relay]
+link = "100 MiB/s"
+send_buffer = "64 KiB"
+circuit_policy = { kind = "ewma", half_life = "1 s" }
+[relays.many]
+[relays.one]
+[relays.middle]
+link_up = "256 KiB/s"
+receive_buffer = "4 MiB"
+# Acknowledgements wait in the middle's full link, too.
+[relays.exit]
+send_buffer = "4 MiB"
+[servers.server]
+[workloads.bulk]
+size = "1 GiB"
+[clients.a]
+count = 3
+workload = "bulk"
+path = ["many", "middle", "exit"]
+[clients.b]
+workload = "bulk"
+path = ["one", "middle", "exit"]
+[[variants]]
+name = "connections"
+[[variants]]
+name = "circuits"
+set = { "relay.channel_map" = "per-circuit", "client.channel_map" = "per-circuit" }
+"#;
+
+/// G-46: connections share a full relay alike, whatever is on them; so circuits do where each has one of its own.
+#[test]
+fn a_full_relay_is_shared_among_circuits_or_among_connections() {
+    for (variant, shares) in
+        [("connections", [1.0 / 6.0, 1.0 / 6.0, 1.0 / 6.0, 0.5]), ("circuits", [0.25; 4])]
+    {
+        let outcome = Lab::of(SHARED).run_variant(variant, 1);
+        assert_conserved(&outcome);
+        let received = ["a0001", "a0002", "a0003", "b"].map(|client| {
+            let own = outcome.tables.transfers.iter().filter(|row| &*row.client == client);
+            own.map(|row| row.bytes_received).sum::<u64>() as f64
+        });
+        let total: f64 = received.iter().sum();
+        for (received, share) in received.iter().zip(shares) {
+            let off = received / total / share - 1.0;
+            assert!(off.abs() < 0.03, "{variant}: {received} of {total} B are {off} off a share of {share}");
+        }
+    }
 }
