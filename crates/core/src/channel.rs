@@ -29,6 +29,8 @@ pub(crate) struct Channel<C> {
     pub(crate) outbuf: VecDeque<C>,
     /// What takes them from there.
     pub(crate) transport: Transport<C>,
+    /// Without circuits: when it closes.
+    pub(crate) closes_at: Option<Instant>,
     /// When that is to be told that time passed: what is in the node's lists.
     pub(crate) due: Option<Instant>,
     pub(crate) held: Option<Instant>,
@@ -133,6 +135,10 @@ impl CircIds {
         if self.by_id.remove(&id).is_some() && !self.is_peers(id) {
             self.own -= 1;
         }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
     }
 
     pub(crate) fn len(&self) -> usize {

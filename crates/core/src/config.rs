@@ -60,8 +60,37 @@ pub struct RelayConfig {
     ///
     /// Source: proposal 289; C tor `sendme_accept_min_version` 1, `sendme_is_valid()`.
     pub authenticated_sendmes: bool,
+    /// How long a channel stays open that no circuit uses.
+    pub idle_timeouts: IdleTimeouts,
     /// What a peer may make this relay keep.
     pub limits: Limits,
+}
+
+/// How long a channel stays open after its last circuit, or without a first one; `None` is for ever. Whichever end is
+/// sooner closes it.
+///
+/// Source: C tor 0.2.4 to 0.3.0 `IDLE_OR_CONN_TIMEOUT_NONCANONICAL` and `IDLE_OR_CONN_TIMEOUT_CANONICAL`,
+/// `run_connection_housekeeping()`; the relay's end of a client's connection is not canonical.
+/// Deviation: to the nanosecond, where C tor looks once a second; and always as long, where C tor since 0.3.1 draws a time
+/// for each channel (`channelpadding_get_channel_idle_timeout()`: 3 to 4.5 minutes with clients, 45 to 75 between relays).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdleTimeouts {
+    /// Of a channel with a client at one of its ends.
+    pub client: Option<Duration>,
+    /// Between two relays.
+    pub relay: Option<Duration>,
+}
+
+impl IdleTimeouts {
+    /// Nothing closes.
+    pub const NEVER: IdleTimeouts = IdleTimeouts { client: None, relay: None };
+}
+
+impl Default for IdleTimeouts {
+    fn default() -> Self {
+        let [client, relay] = [180, 900].map(|seconds| Some(Duration::from_secs(seconds)));
+        IdleTimeouts { client, relay }
+    }
 }
 
 /// What a peer may make a relay keep, so that none exhausts its memory. Far above what any

@@ -7,7 +7,7 @@ use crate::partners;
 use crate::tree::Table;
 use penstock_core::channel_map::ChannelMapConfig;
 use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig, PriorityClass, PriorityFactor};
-use penstock_core::config::{Bandwidth, EdgeQueue, Limits, Refill, RelayConfig};
+use penstock_core::config::{Bandwidth, EdgeQueue, IdleTimeouts, Limits, Refill, RelayConfig};
 use penstock_core::datagram::DatagramConfig;
 use penstock_core::edge_control::{
     Adjust, CwndBounds, DctcpConfig, DynamicConfig, EdgeControlConfig, Ends, TimelyConfig, VegasConfig,
@@ -89,6 +89,7 @@ pub(crate) fn config(view: View<'_>, consensus: Consensus) -> Result<(RelayConfi
         edge_queue: edge_queue(view)?,
         optimistic_data: view.table.contains_key("optimistic_data") && view.flag("optimistic_data"),
         authenticated_sendmes: view.flag("authenticated_sendmes"),
+        idle_timeouts: IdleTimeouts::default(),
         limits: Limits { circuit_queue: view.whole("circuit_queue_most") as u32, ..Limits::default() },
     };
     Ok((config, phase))

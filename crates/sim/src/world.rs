@@ -71,6 +71,8 @@ struct Node {
     tor: Option<Relay<SimCell>>,
     /// When the relay's timer event happens.
     timer: Option<Instant>,
+    /// All times for which there is such an event; some were overtaken by an earlier one.
+    armed: Vec<Instant>,
     /// Which circuit of the run each of the relay's circuits is.
     circuits: Vec<Option<SimHandshake>>,
     /// Circuits built through it as guard, middle and exit.
@@ -412,6 +414,7 @@ impl<'a> World<'a> {
     fn on_relay_timer(&mut self, rank: Rank) {
         let now = self.net.now();
         let node = &mut self.nodes[rank as usize];
+        node.armed.retain(|at| *at != now);
         if node.timer != Some(now) {
             return;
         }
@@ -433,7 +436,10 @@ impl<'a> World<'a> {
         {
             let due = due.max(self.net.busy_until(rank).unwrap_or(self.net.now()));
             node.timer = Some(due);
-            self.net.set_timer(rank, due, Due::Relay);
+            if !node.armed.contains(&due) {
+                node.armed.push(due);
+                self.net.set_timer(rank, due, Due::Relay);
+            }
         }
     }
 }
@@ -1074,6 +1080,7 @@ impl<'a> Builder<'a> {
             role,
             tor,
             timer: None,
+            armed: Vec::new(),
             circuits: Vec::new(),
             served: [0; 3],
             answers: Answers::default(),

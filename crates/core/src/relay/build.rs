@@ -158,6 +158,7 @@ impl<C: Cell> Node<C> {
     /// Gives `circuit` its forward leg, over a channel that may still have to be opened; `own` if it begins here.
     fn join(&mut self, circuit: CircuitIndex, peer: PeerId, own: bool) -> Leg {
         let channel = self.channel_to(peer, own);
+        self.note_busy(channel);
         let id = self.channel(channel).circuits.allocate(circuit);
         let leg = Leg { channel, id };
         self.circuit(circuit).lane_mut(Direction::Forward).to = Some(leg);

@@ -69,6 +69,7 @@ impl<C: Cell> Relay<C> {
         let handshake = cell.into_handshake().ok_or(Violation::CircIdInUse)?;
         let circuit = self.node.new_circuit(End::Opening);
         self.node.circuit(circuit).lane_mut(Direction::Backward).to = Some(Leg { channel, id });
+        self.node.note_busy(channel);
         self.node.channel(channel).circuits.insert(id, circuit);
         self.node.introduce(circuit, Direction::Backward);
         self.node.events.push_back(Event::HandshakeRequested { circuit, handshake });

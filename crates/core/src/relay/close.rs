@@ -38,6 +38,7 @@ impl<C: Cell> Relay<C> {
             }
         }
         self.node.set_datagram_timer(channel, None);
+        self.node.note_busy(channel);
         let state = self.node.channels.remove(channel.0 as usize);
         let mut counted = state.transport.counters();
         counted.given_up += state.transport.unacknowledged();
@@ -105,5 +106,6 @@ impl<C: Cell> Node<C> {
         } else {
             channel.transport.forget(leg.id);
         }
+        self.note_idle(now, leg.channel);
     }
 }

@@ -5,7 +5,8 @@
 //! Rooms: [`flow`](self) moves cells from circuit queues to the kernel, `cells` takes what
 //! arrives, `edge` packages and delivers streams, `build` makes circuits, `close` ends them,
 //! `buckets` limits the rate, `clients` that of each client, `datagrams` is for channels without TCP,
-//! `class` passes on whose traffic can wait, `hops` is where hop control meets its neighbours.
+//! `class` passes on whose traffic can wait, `hops` is where hop control meets its neighbours, `idle` closes channels
+//! that nobody uses.
 
 mod bounds;
 mod buckets;
@@ -18,6 +19,7 @@ mod datagrams;
 mod edge;
 mod flow;
 mod hops;
+mod idle;
 
 use crate::cell::{Cell, PeerId};
 use crate::channel::{Buckets, Channel, CircIds};
@@ -69,6 +71,8 @@ struct Node<C: Cell> {
     clients: Option<Box<Clients>>,
     channel_map: Box<dyn ChannelMap>,
     waiting: Waiting,
+    /// Open channels without circuits, by when they close.
+    idle: BTreeSet<(Instant, ChannelKey)>,
     /// When controls of hops are told next that time passed.
     hop_tick: Option<Instant>,
     /// When channels of datagrams are told next that time passed, if nothing is acknowledged meanwhile.
@@ -157,6 +161,7 @@ impl<C: Cell> Relay<C> {
             clients: Clients::new(&config.throttle, config.client_buckets),
             channel_map: config.channel_map.build(),
             waiting: Waiting::default(),
+            idle: BTreeSet::new(),
             hop_tick: None,
             datagram_timers: BTreeSet::new(),
             holds: VecDeque::new(),
@@ -199,6 +204,7 @@ impl<C: Cell> Relay<C> {
     ) {
         let Some(state) = self.node.channels.get_mut(channel.0 as usize) else { return };
         state.open = true;
+        self.node.note_idle(now, channel);
         self.node.meet(channel, offer);
         self.node.enter_client(now, channel);
         self.node.set_interest(channel, kernel, |interest| interest.readable = true);
@@ -246,6 +252,7 @@ impl<C: Cell> Relay<C> {
         self.on_refill(now, kernel);
         self.on_hop_tick(now, kernel);
         self.on_datagram_timer(now);
+        self.on_idle(now, kernel);
         if self.scheduler.poll_timeout().is_some_and(|due| due <= now) {
             self.scheduler.on_timer(now, &mut self.node.lend(now, kernel));
         }
@@ -295,7 +302,8 @@ impl<C: Cell> Relay<C> {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let refill = self.node.waiting.due();
         let schedule = self.scheduler.poll_timeout();
-        [refill, schedule, self.node.hop_tick, self.poll_datagrams()].into_iter().flatten().min()
+        let idle = self.node.idle.first().map(|(at, _)| *at);
+        [refill, schedule, idle, self.node.hop_tick, self.poll_datagrams()].into_iter().flatten().min()
     }
 
     /// Finishes what a call set in motion: streams that may be read again, channels that may write.
@@ -415,6 +423,7 @@ impl<C: Cell> Node<C> {
             delay: self.config.hop_control.delay().map(|config| Box::new(Delay::new(config))),
             outbuf: VecDeque::new(),
             transport: Transport::Stream,
+            closes_at: None,
             due: None,
             held: None,
             policy: self.config.circuit_policy.build(),

@@ -2,7 +2,7 @@
 //!
 //! [`cell`] is what travels, [`host`] a node's kernel, `lawless` an edge without windows, [`util`] the world they are in. The rest are
 //! tests: `path` (cells arrive, G-01, G-02), `windows` (G-10 to G-14), `credits` (G-20 to G-25), `sharing` (G-32, G-40),
-//! `selfish` (early SENDMEs), `vegas` (congestion control and XON/XOFF), `comparators` (DCTCP and TIMELY), `schedulers` (KIST and its kin), `throttles`, `classes`, `violations`,
+//! `selfish` (early SENDMEs), `vegas` (congestion control and XON/XOFF), `comparators` (DCTCP and TIMELY), `schedulers` (KIST and its kin), `throttles`, `classes`, `violations`, `idle`,
 //! `seams` (algorithms from outside) and `operations` (anything in any order).
 
 mod cell;
@@ -11,6 +11,7 @@ mod comparators;
 mod credits;
 mod datagrams;
 mod host;
+mod idle;
 mod lawless;
 mod operations;
 mod path;

@@ -6,6 +6,7 @@
 use super::cell::{Hello, Layer, TestCell};
 use super::host::{End, Flow, Host, Letter, Side, Transfer, letter_size, size};
 use crate::cell::PeerId;
+use crate::config::IdleTimeouts;
 use crate::edge_control::Negotiation;
 use crate::hop_control::HopOffer;
 use crate::{ChannelKey, CircuitIndex, Direction, Event, Relay, RelayConfig, StreamKey, Violation};
@@ -119,6 +120,14 @@ pub(super) struct Net {
     letters: BTreeMap<u64, Letter>,
 }
 
+/// Channels stay open unless a test asks for something else: a path comes to rest when its circuits do, not minutes later.
+fn restful(mut config: RelayConfig) -> RelayConfig {
+    if config.idle_timeouts == IdleTimeouts::default() {
+        config.idle_timeouts = IdleTimeouts::NEVER;
+    }
+    config
+}
+
 /// Making a world.
 impl Net {
     /// A client (node 0) and `relays` relays (1, 2, ..), all set up alike.
@@ -159,7 +168,7 @@ impl Net {
             writes: Vec::new(),
             reads: Vec::new(),
         };
-        let relay = Relay::new(config, self.now);
+        let relay = Relay::new(restful(config), self.now);
         self.nodes.push(Node {
             relay,
             host,
@@ -176,7 +185,7 @@ impl Net {
     /// Gives `node` another configuration; before anything happened.
     pub(super) fn configure(&mut self, node: usize, config: RelayConfig) {
         assert_eq!(self.now, Instant::ZERO);
-        self.nodes[node].relay = Relay::new(config, self.now);
+        self.nodes[node].relay = Relay::new(restful(config), self.now);
         self.schedule_timer(node);
     }
 

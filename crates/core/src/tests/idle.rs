@@ -1,0 +1,61 @@
+//! Channels that nobody uses close.
+
+use super::util::Net;
+use crate::RelayConfig;
+use crate::config::IdleTimeouts;
+use penstock_units::Duration;
+
+/// A path over three relays, built; channels of each node.
+fn built() -> (Net, crate::CircuitIndex) {
+    let [client, relay] = [30, 100].map(|seconds| Some(Duration::from_secs(seconds)));
+    let config = RelayConfig { idle_timeouts: IdleTimeouts { client, relay }, ..RelayConfig::default() };
+    let mut net = Net::path(3, &config);
+    let circuit = net.build(0, &[1, 2, 3]);
+    (net, circuit)
+}
+
+fn channels(net: &Net) -> Vec<usize> {
+    net.nodes.iter().map(|node| node.relay.population()[0]).collect()
+}
+
+#[test]
+fn a_channel_with_a_circuit_stays_open() {
+    let (mut net, _) = built();
+    net.drive_for(Duration::from_secs(1000));
+    assert_eq!(channels(&net), [1, 2, 2, 1]);
+    assert_eq!(net.nodes[1].relay.poll_timeout(), None, "nothing waits for time to pass");
+}
+
+#[test]
+fn a_channel_closes_so_long_after_its_last_circuit() {
+    let (mut net, circuit) = built();
+    net.drive_for(Duration::from_secs(200));
+    net.call(0, |relay, now, host| relay.close_circuit(now, circuit, host));
+    net.drive_for(Duration::from_secs(29));
+    assert_eq!(channels(&net), [1, 2, 2, 1]);
+    net.drive_for(Duration::from_secs(2));
+    assert_eq!(channels(&net), [0, 1, 2, 1], "the client's");
+    net.drive_for(Duration::from_secs(70));
+    assert_eq!(channels(&net), [0, 0, 0, 0], "those between relays");
+    assert!(net.nodes.iter().all(|node| node.relay.poll_timeout().is_none()));
+}
+
+#[test]
+fn a_circuit_that_comes_in_time_keeps_the_channel() {
+    let (mut net, circuit) = built();
+    net.call(0, |relay, now, host| relay.close_circuit(now, circuit, host));
+    net.drive_for(Duration::from_secs(20));
+    net.build(0, &[1, 2, 3]);
+    net.drive_for(Duration::from_secs(200));
+    assert_eq!(channels(&net), [1, 2, 2, 1]);
+}
+
+#[test]
+fn a_channel_that_is_gone_opens_again_for_the_next_circuit() {
+    let (mut net, circuit) = built();
+    net.call(0, |relay, now, host| relay.close_circuit(now, circuit, host));
+    net.drive_for(Duration::from_secs(200));
+    assert_eq!(channels(&net), [0; 4]);
+    net.build(0, &[1, 2, 3]);
+    assert_eq!(channels(&net), [1, 2, 2, 1]);
+}
