@@ -9,7 +9,7 @@ SETUP := .venv/setup
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test matrix bench judge-linux judge-ns3 judges clean tools
+.PHONY: help setup run test matrix bench bench-network judge-linux judge-ns3 judges clean tools
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,12 @@ bench: tools ## print packets a second and core, and the heap, for a flow and fo
 	cargo run --release --locked --package penstock-sim --example bench
 	cargo run --release --locked --package penstock-sim --example tcp_bench
 	cargo run --release --locked --package penstock-core --example ewma_bench
+
+# `make bench-network NETWORK=full` is the whole network: hours. Huge pages take a tenth of the time off.
+NETWORK ?= tenth
+bench-network: tools ## print what a cell-write of a loaded Tor network costs (NETWORK=tenth, or full or ci), and its memory
+	GLIBC_TUNABLES=glibc.malloc.hugetlb=1 cargo run --release --locked --package penstock-sim --example bench -- \
+		--network scenarios/kist/$(NETWORK).toml vanilla 'run.duration="7 min"'
 
 # A file for each release, such as linux-6.18.jsonl.
 LINUX = docs/data/tcp/linux-$(shell uname -r | cut -d . -f 1,2).jsonl

@@ -4,12 +4,15 @@
 //! `cargo run --release -p penstock-sim --example bench [-- REPEATS]`, also as `make bench`. A child process
 //! runs each world, so that its peak memory is its own; where there is valgrind, it counts instructions.
 //! `docs/performance.md` says what the numbers mean.
+//!
+//! `-- --network FILE VARIANT [KEY=VALUE]...`, also as `make bench-network`, measures what comes after the warm-up of a
+//! scenario, and says whether it is loaded as Tor was.
 
 use penstock_scenario::Document;
 use penstock_sim::Control;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Counts what the heap holds, and how often it was asked.
 struct Counting;
@@ -323,8 +326,122 @@ fn report(title: &str, numbers: &[f64]) {
     );
 }
 
+/// Relay writes of the network of July 2013 [MiB/s], and of how many relays (KIST section 5.3 and figure 8).
+const LOAD: std::ops::RangeInclusive<f64> = 650.0..=800.0;
+const RELAYS_OF_TOR: f64 = 3600.0;
+
+/// Median time to the first byte with sequential writes there [s] (KIST figure 7a).
+const FIRST_BYTE: std::ops::RangeInclusive<f64> = 0.6..=1.1;
+
+/// Runs a scenario here, in its first network, and prints what the time after its warm-up took.
+#[allow(clippy::disallowed_methods, reason = "a bench reads the clock")]
+fn network(file: &str, variant: &str, sets: &[String]) -> Result<(), Box<dyn std::error::Error>> {
+    let document = Document::parse(&std::fs::read_to_string(file)?, file, sets)?;
+    let scenario = document.scenario(variant)?;
+    let read = NOW.load(Ordering::Relaxed);
+    let warmup = scenario.run.warmup.as_secs_f64();
+    let (control, begun) = (Control::new(), std::time::Instant::now());
+    let is_over = AtomicBool::new(false);
+    let (outcome, started) = std::thread::scope(|scope| {
+        // When the warm-up is over, in seconds of the run, of a core and on the clock.
+        let watch = scope.spawn(|| {
+            while control.progress().0 < warmup && !is_over.load(Ordering::Relaxed) {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            [control.progress().0, cpu_seconds(), begun.elapsed().as_secs_f64()]
+        });
+        let outcome = penstock_sim::run_in(scenario, 1, 1, &control);
+        is_over.store(true, Ordering::Relaxed);
+        (outcome, watch.join().expect("it only reads clocks"))
+    });
+    let (outcome, [from, cpu, wall]) = (outcome?, started);
+    let (cpu, wall) = (cpu_seconds() - cpu, begun.elapsed().as_secs_f64() - wall);
+    let stats = outcome.stats;
+    let seconds = stats.sim_seconds - from;
+    let mib = 1024.0 * 1024.0;
+    let rows = || outcome.tables.relays.iter().filter(|row| row.t_s > from);
+    let cells = rows().map(|row| row.written_cells).sum::<u64>() as f64;
+    let load = rows().map(|row| row.written_bytes).sum::<u64>() as f64 / mib / seconds;
+    let relays = scenario.relays.len() as f64;
+    let hosts = (scenario.relays.len() + scenario.clients.len() + scenario.servers.len()) as f64;
+    let mut first: Vec<f64> =
+        outcome.tables.transfers.iter().filter(|row| !row.warmup).filter_map(|row| row.ttfb_s).collect();
+    first.sort_by(f64::total_cmp);
+    let first = first.get(first.len() / 2).copied().unwrap_or(f64::NAN);
+    println!("{file}, {variant}: {relays} relays, {} clients, {hosts} hosts", scenario.clients.len());
+    println!(
+        "  after a warm-up of {from:.0} s, {seconds:.0} s in {cpu:.1} s of a core ({wall:.1} s on the clock): {:.2} x real time",
+        seconds / cpu
+    );
+    println!(
+        "  {:.3} M cell-writes of relays a second, {:.3} us each; {:.2} events and {:.2} packets for each of all cell-writes",
+        cells / cpu / 1e6,
+        cpu / cells * 1e6,
+        stats.events as f64 / stats.cells as f64,
+        stats.packets as f64 / stats.cells as f64
+    );
+    let peak = PEAK.load(Ordering::Relaxed);
+    println!(
+        "  peak heap {:.1} MiB, {:.1} KiB a host, {:.1} MiB of it before the run; peak RSS {:.1} MiB; {} connections at the end",
+        peak as f64 / mib,
+        peak as f64 / 1024.0 / hosts,
+        read as f64 / mib,
+        peak_rss() as f64 / mib,
+        outcome.network.connections
+    );
+    let scaled = load * RELAYS_OF_TOR / relays;
+    println!(
+        "  load: relays write {load:.1} MiB/s, {scaled:.0} scaled to {RELAYS_OF_TOR} of them; first byte after {first:.2} s"
+    );
+    if !LOAD.contains(&scaled) || !FIRST_BYTE.contains(&first) || from < 300.0 {
+        println!(
+            "  this does not count: that takes 5 minutes of warm-up, {} to {} MiB/s (scaled) and, with sequential writes, {} to {} s",
+            LOAD.start(),
+            LOAD.end(),
+            FIRST_BYTE.start(),
+            FIRST_BYTE.end()
+        );
+    }
+    Ok(())
+}
+
+/// Runs a scenario in a process of its own, under perf if that counts anything here.
+fn network_counted(arguments: &[String]) -> Result<(), Box<dyn std::error::Error>> {
+    let this = std::env::current_exe()?;
+    let mut perf = std::process::Command::new("perf");
+    perf.args(["stat", "-x", ",", "-e", "instructions:u,cache-misses:u"]).arg(&this);
+    let counted = perf.arg("--network-here").args(arguments).output();
+    let Some(output) = counted.ok().filter(|output| output.status.success()) else {
+        std::process::Command::new(this).arg("--network-here").args(arguments).status()?;
+        println!("  no instructions and cache misses counted: perf is missing");
+        return Ok(());
+    };
+    print!("{}", String::from_utf8_lossy(&output.stdout));
+    for line in String::from_utf8_lossy(&output.stderr).lines() {
+        let fields: Vec<&str> = line.split(',').collect();
+        if let [count, _, event, ..] = fields.as_slice() {
+            match count.parse::<f64>() {
+                Ok(count) => println!("  {event} of the whole run: {:.3} G", count / 1e9),
+                Err(_) => println!("  {event}: not counted on this machine"),
+            }
+        }
+    }
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [flag, file, variant, sets @ ..] = args.as_slice()
+        && flag == "--network-here"
+    {
+        return network(file, variant, sets);
+    }
+    if let [flag, arguments @ ..] = args.as_slice()
+        && flag == "--network"
+        && arguments.len() >= 2
+    {
+        return network_counted(arguments);
+    }
     if let [flag, world, sets @ ..] = args.as_slice()
         && flag == "--world"
     {
