@@ -45,6 +45,7 @@ use std::path::PathBuf;
 /// With a replay its requests take the place of the clients' loops.
 #[pyfunction]
 #[pyo3(signature = (document, variant, network, seed, part_dir, control, replay = None))]
+#[expect(clippy::too_many_arguments, reason = "each has its name in Python")]
 fn run<'py>(
     py: Python<'py>,
     document: &Document,
