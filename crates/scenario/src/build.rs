@@ -12,6 +12,7 @@ use crate::model::{
 };
 use crate::tor::{self, Consensus};
 use crate::tree::{Node, Table, Value};
+use penstock_core::throttle::ThrottleConfig;
 use penstock_network::{Country, Era};
 use penstock_units::{Bytes, DataRate, Duration, Seed, parse, time::nanos};
 use std::collections::BTreeMap;
@@ -652,6 +653,12 @@ impl Lookup<'_> {
     fn client(&self, host: Host, view: View<'_>) -> Result<Client, Mistake> {
         let (config, refill_phase) = tor::config(view, self.consensus)?;
         let (workloads, isolate) = (self.client_workloads(view)?, view.flag("isolate_workloads"));
+        if !matches!(config.throttle, ThrottleConfig::None) {
+            let path = format!("{}.throttle", view.path);
+            let own = View { table: table(&view.table["throttle"]), path: &path };
+            return Err(own
+                .wrong("kind", "a client serves nobody whom it could throttle; set the throttle of relays"));
+        }
         let path = self.path(view).map_err(|message| view.wrong("path", message))?;
         let does = || workloads.iter().map(|workload| &self.workloads[*workload]);
         let about_circuits = |does: &&Workload| {
@@ -679,6 +686,14 @@ impl Lookup<'_> {
                 "{:?} has circuits of its own, where several workloads share one; set isolate_workloads = true",
                 own.name
             );
+            return Err(view.wrong("workload", message));
+        }
+        if let Some(twice) =
+            (1..workloads.len()).find(|place| workloads[..*place].contains(&workloads[*place]))
+        {
+            let name = &self.workloads[workloads[twice]].name;
+            let message =
+                format!("{name:?} is named twice; for several circuits of one workload set its circuits");
             return Err(view.wrong("workload", message));
         }
         let servers = self.servers(&view.texts("server")).map_err(|message| view.wrong("server", message))?;

@@ -66,6 +66,12 @@ fn the_good_one_is_good() {
 }
 
 mistakes! {
+    a_client_throttles_nobody:
+        "workload = \"web\"\npath" => "workload = \"web\"\nthrottle = { kind = \"static\", rate = \"5 KiB/s\" }\npath",
+        "x.toml:23: clients.web.throttle.kind: a client serves nobody whom it could throttle; set the throttle of relays";
+    a_workload_that_is_named_twice_is_refused:
+        "workload = \"web\"\npath" => "workload = [\"web\", \"web\"]\npath",
+        "x.toml:22: clients.web.workload: \"web\" is named twice; for several circuits of one workload set its circuits";
     an_unknown_key_is_refused_with_the_known_ones:
         "pause =" => "paus =",
         "x.toml:20: workloads.web.paus: this key is unknown; [workloads.NAME] takes preset, size, hold, tgen, circuits, pause, start, fresh_circuit, timeout, request";
