@@ -1,8 +1,9 @@
 """KIST's network in its smallest size: the shapes that need no more than three minutes of one network.
 
-Network and seed were fixed before this was first run; bounds are those of `scenarios/kist/claims.toml`. Three shapes did not
-hold at this size and are judged by `penstock paper kist` alone: the tail in the outgoing kernel falls from 1.6 to 1.0 s at the middle and
-from 2.3 to 1.1 s at the exit, not to a fifth, and that of first bytes from 8.6 to 5.2 s, not to half.
+Network and seed were fixed before this was first run; bounds are those of `scenarios/kist/claims.toml`. Three
+shapes did not hold at this size and are judged by `penstock paper kist` alone: the tail in the outgoing kernel
+falls from 1.6 to 1.0 s at the middle and from 2.3 to 1.1 s at the exit, not to a fifth, and that of first bytes
+from 8.6 to 5.2 s, not to half.
 """
 
 from __future__ import annotations
