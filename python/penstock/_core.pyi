@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import final
 
-from penstock._types import Algorithm, Estimate, Head, NetworkFacts, PairCounts, RunStats
+from penstock._types import Algorithm, ConsensusRelays, Estimate, Head, NetworkFacts, PairCounts, RunStats
 
 __all__ = [
     "Cancelled",
@@ -16,9 +16,13 @@ __all__ = [
     "Replay",
     "ScenarioError",
     "algorithms",
+    "countries",
+    "eras",
     "merge",
+    "of_consensus",
     "presets",
     "run",
+    "sample",
     "version",
     "workload_kinds",
     "workload_presets",
@@ -40,12 +44,22 @@ class Cancelled(PenstockError):
 class Document:
     """A scenario file, parsed and checked: all its variants, with the overrides of `--set`."""
 
-    def __new__(cls, text: str, name: str, sets: Sequence[str] = ...) -> Document:
-        """Parse `text`; `name` is what errors call it; `sets` are `key=value` with TOML values."""
+    def __new__(
+        cls, text: str, name: str, sets: Sequence[str] = ..., network: tuple[str, str] | None = None
+    ) -> Document:
+        """Parse `text`; `name` is what errors call it; `sets` are `key=value` with TOML values.
+
+        `network` is the text and the name of a network file, which goes over the scenario.
+        """
 
     @staticmethod
     def sweep(
-        text: str, name: str, sets: Sequence[str], only: Sequence[str], points: Sequence[tuple[str, Sequence[str]]]
+        text: str,
+        name: str,
+        sets: Sequence[str],
+        only: Sequence[str],
+        points: Sequence[tuple[str, Sequence[str]]],
+        network: tuple[str, str] | None = None,
     ) -> Document:
         """The variants `only` (all if it is empty) at each of `points`: what it is called, and its `key=value`s."""
 
@@ -139,6 +153,18 @@ def workload_presets() -> list[tuple[str, str]]:
 
 def presets() -> list[tuple[str, str]]:
     """Name and one line of description of every named bundle of settings."""
+
+def of_consensus(text: bytes, name: str, descriptors: Sequence[tuple[bytes, str]]) -> ConsensusRelays:
+    """The relays of a consensus that clients draw, with what documents of descriptors (text, name) say of them."""
+
+def sample(relays: Sequence[tuple[bool, bool, int]], count: int, seed: int) -> list[int]:
+    """The places, growing, of `count` of relays (guard, exit, weight); all if there are no more."""
+
+def eras() -> list[tuple[str, int, int, int]]:
+    """Year, number of relays, mean link and mean capacity [B/s] of each era."""
+
+def countries() -> list[str]:
+    """The codes of the countries that scenarios know, in the order of the alphabet."""
 
 def version() -> str:
     """The version of Penstock."""

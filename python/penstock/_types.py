@@ -85,3 +85,16 @@ class PairCounts(TypedDict):
     """Some connection is on both, in whatever direction."""
     failures: int
     """Circuits that were begun anew, since nothing went together with what was chosen first."""
+
+
+class ConsensusRelays(TypedDict):
+    """What a consensus, and server descriptors, say of the relays that clients draw."""
+
+    flavor: str
+    valid_after: str
+    relays: list[tuple[str, bool, bool, int, int, int | None, int | None]]
+    """Nickname, guard, exit, weight and link [B/s], rate [B/s] and burst [B] of its buckets if they are known."""
+    unused: int
+    """Left out: no client draws them."""
+    undescribed: int
+    """Without descriptor, where descriptors were given."""

@@ -52,15 +52,24 @@ def find(scenario: str | Path) -> tuple[str, Path]:
 def read(scenario: str | Path) -> tuple[str, Path, str]:
     """The name, the file and the text of a scenario."""
     name, path = find(scenario)
+    return name, path, _text(path)
+
+
+def network_file(path: str | Path | None) -> tuple[str, str] | None:
+    """The text of a network file and what errors call it; none without one."""
+    return None if path is None else (_text(Path(path)), str(path))
+
+
+def _text(path: Path) -> str:
     with naming(path, "read"):
         data = path.read_bytes()
     try:
-        return name, path, data.decode("utf-8")
+        return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ScenarioError(f"{path} is not a text file in UTF-8 (byte {error.start})") from error
 
 
-def load(scenario: str | Path, sets: tuple[str, ...] = ()) -> tuple[str, Document]:
-    """The name of a scenario and its parsed document, with the overrides `sets` (`key=value`)."""
+def load(scenario: str | Path, sets: tuple[str, ...] = (), network: str | Path | None = None) -> tuple[str, Document]:
+    """The name of a scenario and its parsed document, with the overrides `sets` (`key=value`) and a network file."""
     name, path, text = read(scenario)
-    return name, Document(text, str(path), sets)
+    return name, Document(text, str(path), sets, network_file(network))

@@ -8,6 +8,9 @@ from penstock import _core, catalog
 from penstock._types import Algorithm
 from penstock.errors import PenstockError
 
+MIB = 1 << 20
+"""Bytes."""
+
 
 def lines(what: str) -> list[str]:
     """The lines of one list: a name and what it is."""
@@ -88,8 +91,14 @@ def workloads() -> list[str]:
 
 
 def networks() -> list[str]:
-    """Networks that ship, beside those that scenarios spell out."""
-    return ["none yet: a scenario names its relays, clients and servers itself"]
+    """Networks that ship: the years for a relay's `era`."""
+
+    def facts(relays: int, link: int, capacity: int) -> str:
+        mean = f"on average a link of {link / MIB:.1f} MiB/s"
+        bound = f", with its rate {capacity / MIB:.1f} MiB/s" if capacity < link else ", whose rates are not known"
+        return f"drawn as {relays} relays were: {mean}{bound}"
+
+    return _columns((f"era = {year}", facts(*rest)) for year, *rest in _core.eras())
 
 
 LISTS = {

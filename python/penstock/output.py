@@ -79,6 +79,8 @@ class Origin:
     """The grid whose points are the variants, as the manifest holds it; none without one."""
     replay: dict[str, Any] | None = None
     """Whose requests are made again, as the manifest holds it; none without such."""
+    network: str | None = None
+    """The network file as the user named it; none without one."""
 
     @property
     def version(self) -> str:
@@ -260,6 +262,7 @@ class OutputDir:
             "finished": finished,
             "asked": {
                 "scenario": self.origin.typed,
+                **({"network": self.origin.network} if self.origin.network else {}),
                 "variants": list(dict.fromkeys(job.variant for job in self.asked)),
                 **({"networks": networks} if networks else {}),
                 "seeds": sorted(self._seeds),

@@ -79,6 +79,7 @@ class Result:
             words += [word for name in asked["variants"] for word in ("--variant", name)]
         if replay := self.manifest.get("replay"):
             words += ["--replay", replay["directory"], "--replay-variant", replay["variant"]]
+        words += ["--network", asked["network"]] if "network" in asked else []
         seeds, networks = asked["seeds"], asked.get("networks", [])
         together = seeds == list(range(seeds[0], seeds[0] + len(seeds))) if seeds else True
         lists = ({} if together else {"run.seeds": seeds}) | ({"run.networks": networks} if networks else {})

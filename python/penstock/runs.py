@@ -35,6 +35,7 @@ def run(
     networks: int | None = None,
     replay: str | Path | None = None,
     replay_variant: str | None = None,
+    network: str | Path | None = None,
     out: str | Path | None = None,
     jobs: int | None = None,
     watch: Watch | None = None,
@@ -52,6 +53,7 @@ def run(
         replay: an output directory of the same scenario: clients ask for its downloads at their times, seed by seed,
             whatever becomes of them, instead of downloading in their loops.
         replay_variant: which of its variants; its first if none is named.
+        network: a network file, whose relays and `[network]` go over the scenario's.
         out: the directory to write; a fresh `runs/<scenario>-<n>` if there is none.
         jobs: runs at the same time; one for each core if there is no number.
         watch: told how far the runs are.
@@ -61,16 +63,16 @@ def run(
         OutputError: if the directory is refused or a file cannot be written; finished runs are kept.
         Cancelled: on Ctrl-C; finished runs are kept.
     """
-    name, document = catalog.load(scenario, tuple(sets))
+    name, document = catalog.load(scenario, tuple(sets), network)
     todo = plan(document, variants, seed, runs, networks)
     if replay is None:
         if replay_variant is not None:
             raise ScenarioError("--replay-variant says which variant of --replay is meant; give that, too")
-        return _run(Origin(name, document, tuple(sets), str(scenario)), todo, out, jobs, watch)
+        return _run(Origin(name, document, tuple(sets), str(scenario), network=_typed(network)), todo, out, jobs, watch)
     from penstock.replay import Record
 
     record = Record(replay, replay_variant)
-    origin = Origin(name, document, tuple(sets), str(scenario), replay=record.describe())
+    origin = Origin(name, document, tuple(sets), str(scenario), replay=record.describe(), network=_typed(network))
     return _run(origin, todo, out, jobs, watch, record.of(document, todo))
 
 
@@ -82,6 +84,7 @@ def sweep(
     sets: Sequence[str] = (),
     seed: int | None = None,
     runs: int | None = None,
+    network: str | Path | None = None,
     out: str | Path | None = None,
     jobs: int | None = None,
     watch: Watch | None = None,
@@ -95,6 +98,7 @@ def sweep(
         sets: overrides at all points; a point's values go over them.
         seed: the first seed; the scenario's own if there is none.
         runs: how many seeds, from the first upwards.
+        network: a network file, whose relays and `[network]` go over the scenario's.
         out: the directory to write; a fresh `runs/sweep-<scenario>-<n>` if there is none.
         jobs: runs at the same time; one for each core if there is no number.
         watch: told how far the runs are.
@@ -106,13 +110,18 @@ def sweep(
     """
     grid = Grid.of(params, variants or ())
     name, path, text = catalog.read(scenario)
-    document = _core.Document.sweep(text, str(path), sets, grid.only, grid.sets())
-    origin = Origin(name, document, tuple(sets), str(scenario), grid.describe())
+    document = _core.Document.sweep(text, str(path), sets, grid.only, grid.sets(), catalog.network_file(network))
+    origin = Origin(name, document, tuple(sets), str(scenario), grid.describe(), network=_typed(network))
     result = _run(origin, plan(document, None, seed, runs), out, jobs, watch)
     from penstock import points
 
     points.write(result)
     return result
+
+
+def _typed(network: str | Path | None) -> str | None:
+    """A network file as the user named it."""
+    return None if network is None else str(network)
 
 
 def _run(

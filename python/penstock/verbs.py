@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from penstock import _core, catalog
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, naming
 from penstock.stopping import raised
 
 app = typer.Typer(
@@ -49,6 +49,10 @@ Networks = Annotated[
     int | None,
     typer.Option(help="How many networks, each with every seed; by default each seed draws its own.", metavar="N"),
 ]
+NetworkFile = Annotated[
+    Path | None,
+    typer.Option("--network", help="A network file: its relays take the place of the scenario's.", metavar="FILE"),
+]
 Out = Annotated[
     Path | None, typer.Option(help="Where to write; a fresh folder under runs/ if left out.", metavar="DIR")
 ]
@@ -76,11 +80,11 @@ def list_(
 
 
 @app.command()
-def check(scenario: Scenario, sets: Sets = None) -> None:
+def check(scenario: Scenario, sets: Sets = None, network: NetworkFile = None) -> None:
     """Parse a scenario and explain it; run nothing. What does not fit into this machine's memory ends with status 2."""
     from penstock import fits
 
-    _, document = catalog.load(scenario, tuple(sets or ()))
+    _, document = catalog.load(scenario, tuple(sets or ()), network)
     print(document.describe().rstrip())
     fits.at_once(document, [name for name, _ in document.variants()], None, 1)
 
@@ -95,6 +99,7 @@ def run(
     seed: Seed = None,
     runs: Runs = None,
     networks: Networks = None,
+    network: NetworkFile = None,
     replay: Annotated[
         Path | None,
         typer.Option(
@@ -125,6 +130,7 @@ def run(
             networks=networks,
             replay=replay,
             replay_variant=replay_variant,
+            network=network,
             out=out,
             jobs=jobs,
             watch=watch,
@@ -145,6 +151,7 @@ def sweep(
     sets: Sets = None,
     seed: Seed = None,
     runs: Runs = None,
+    network: NetworkFile = None,
     out: Out = None,
     jobs: Jobs = None,
     report: Report = True,
@@ -155,7 +162,16 @@ def sweep(
 
     with raised(), Shown(scenario) as watch:
         result = runner.sweep(
-            scenario, params, variants=variant, sets=sets or (), seed=seed, runs=runs, out=out, jobs=jobs, watch=watch
+            scenario,
+            params,
+            variants=variant,
+            sets=sets or (),
+            seed=seed,
+            runs=runs,
+            network=network,
+            out=out,
+            jobs=jobs,
+            watch=watch,
         )
     _tell(result.directory, report=report)
 
@@ -291,6 +307,43 @@ def workload(
         return
     with naming(out):
         out.write_text(text, encoding="utf-8")
+
+
+@app.command()
+def network(
+    document: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A consensus, plain or with microdescriptors, or tornettools' relayinfo_staging; also as .xz.",
+            metavar="[FILE]",
+        ),
+    ] = None,
+    descriptors: Annotated[
+        list[Path] | None,
+        typer.Option(help="Server descriptors of a consensus' relays; may be repeated.", metavar="FILE"),
+    ] = None,
+    graph: Annotated[
+        Path | None, typer.Option(help="A graph in GML, as Shadow has it, for latency by country pair.", metavar="FILE")
+    ] = None,
+    relays: Annotated[
+        int | None, typer.Option(help="How many relays; all if left out.", metavar="N", min=1, max=2**31 - 1)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The seed of what is drawn.", metavar="N", min=0, max=2**63 - 1)] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write; standard output if left out.", metavar="FILE")
+    ] = None,
+) -> None:
+    """Make a network file of what you have, for --network of check, run and sweep."""
+    from penstock.networks import file
+
+    text = file.make(document, descriptors=descriptors or (), graph=graph, relays=relays, seed=seed)
+    if out is None:
+        print(text, end="")
+        return
+    with naming(out):
+        out.write_text(text, encoding="utf-8")
+    count = text.count("\n[relays.")
+    print(f"network: {out}, {count} relays; penstock check SCENARIO --network {out} explains it")
 
 
 @app.command()

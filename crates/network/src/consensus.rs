@@ -22,6 +22,8 @@ pub struct Consensus {
     pub params: BTreeMap<String, i64>,
     /// In the order of the document.
     pub relays: Vec<Relay>,
+    /// The line in which each of them begins.
+    pub lines: Vec<u32>,
     /// How relays count at each position.
     pub weights: PositionWeights,
     /// Where those weights are from.
@@ -54,7 +56,7 @@ impl Consensus {
 }
 
 /// What is wrong with a line.
-type Mistake = String;
+pub(crate) type Mistake = String;
 
 /// How far a document has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,6 +92,7 @@ struct Reader<'a> {
     params: Option<BTreeMap<String, i64>>,
     entry: Option<Entry>,
     relays: Vec<Relay>,
+    lines: Vec<u32>,
     /// Line of each relay, by its identity.
     seen: BTreeMap<[u8; 20], u32>,
     weights: Option<PositionWeights>,
@@ -107,6 +110,7 @@ impl<'a> Reader<'a> {
             params: None,
             entry: None,
             relays: Vec::new(),
+            lines: Vec::new(),
             seen: BTreeMap::new(),
             weights: None,
         }
@@ -135,7 +139,7 @@ impl<'a> Reader<'a> {
             b"network-status-version" => return Err("a second document begins here".to_owned()),
             b"vote-status" => self.vote_status(&words(line)?)?,
             b"valid-after" => {
-                let time = time(&words(line)?)?;
+                let time = time("valid-after", &words(line)?)?;
                 once(&mut self.valid_after, time, "valid-after")?;
             }
             b"params" => {
@@ -241,6 +245,7 @@ impl<'a> Reader<'a> {
         let flags = flags.ok_or_else(|| lacks("its flags, an s line"))?;
         let weight = weight.ok_or_else(|| lacks("its weight, a w line"))?;
         let exits = policy.unwrap_or(flags.exit);
+        self.lines.push(line);
         self.relays.push(Relay { name, weight, flags, address: Some(address), family: Vec::new(), exits });
         Ok(())
     }
@@ -282,17 +287,18 @@ impl<'a> Reader<'a> {
             None => computed().unwrap_or((PositionWeights::even(), Origin::Even)),
         };
         let params = self.params.unwrap_or_default();
-        Ok(Consensus { flavor: self.flavor, valid_after, params, relays: self.relays, weights, origin })
+        let (flavor, relays, lines) = (self.flavor, self.relays, self.lines);
+        Ok(Consensus { flavor, valid_after, params, relays, lines, weights, origin })
     }
 }
 
 /// What follows the keyword.
-fn words(line: &[u8]) -> Result<Vec<&str>, Mistake> {
+pub(crate) fn words(line: &[u8]) -> Result<Vec<&str>, Mistake> {
     let text = str::from_utf8(line).map_err(|_| "the line is no text in UTF-8".to_owned())?;
     Ok(text.split(' ').skip(1).filter(|word| !word.is_empty()).collect())
 }
 
-fn once<T>(place: &mut Option<T>, value: T, keyword: &str) -> Result<(), Mistake> {
+pub(crate) fn once<T>(place: &mut Option<T>, value: T, keyword: &str) -> Result<(), Mistake> {
     match place.replace(value) {
         None => Ok(()),
         Some(_) => Err(format!("there is a second {keyword} line")),
@@ -309,14 +315,15 @@ fn flavor(words: Vec<&str>) -> Result<String, Mistake> {
     }
 }
 
-fn time(words: &[&str]) -> Result<String, Mistake> {
+/// A line of this keyword, as it is in every document of Tor.
+pub(crate) fn time(keyword: &str, words: &[&str]) -> Result<String, Mistake> {
     let text = words.join(" ");
     let like = b"0000-00-00 00:00:00";
     let fits = |(byte, like): (u8, &u8)| if *like == b'0' { byte.is_ascii_digit() } else { byte == *like };
     if text.len() == like.len() && text.bytes().zip(like).all(fits) {
         return Ok(text);
     }
-    Err(format!("valid-after is {}; it is written like 2022-11-19 10:00:00", quoted(text.as_bytes())))
+    Err(format!("{keyword} is {}; it is written like 2022-11-19 10:00:00", quoted(text.as_bytes())))
 }
 
 /// Keys with whole numbers, each key once.

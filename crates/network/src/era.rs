@@ -7,7 +7,8 @@
 use crate::eras::ERAS;
 use crate::geo::{self, Country};
 use crate::relay::Class;
-use penstock_units::{Rng, math};
+use crate::sample::{CLASSES, shared};
+use penstock_units::{Rng, Seed, math};
 
 /// What relays were like in a year.
 #[derive(Debug)]
@@ -60,9 +61,6 @@ pub struct Drawn {
     pub country: &'static Country,
 }
 
-/// In the order of [`Era::draw`].
-const CLASSES: [Class; 4] = [Class::Plain, Class::Guard, Class::Exit, Class::Both];
-
 impl Era {
     /// The years there are.
     pub const YEARS: [&'static str; 5] = ["2012", "2014", "2017", "2018", "2022"];
@@ -70,6 +68,24 @@ impl Era {
     /// The era of a year, if there is one.
     pub fn of(year: &str) -> Option<&'static Era> {
         Era::YEARS.iter().position(|known| *known == year).map(|place| &ERAS[place])
+    }
+
+    /// How many relays were in each country.
+    pub fn countries(&self) -> &'static [(&'static str, u32)] {
+        self.countries
+    }
+
+    /// How many relays its tables are of.
+    pub fn relays(&self) -> u32 {
+        self.classes.iter().map(|law| law.relays).sum()
+    }
+
+    /// What its relays have on average: their links, and the smaller of link and rate [B/s].
+    pub fn means(&self) -> [u64; 2] {
+        const MANY: u64 = 10_000;
+        let drawn = self.draw(MANY as usize, &mut Seed(0).stream("means"));
+        let mean = |number: &dyn Fn(&Drawn) -> u64| drawn.iter().map(number).sum::<u64>() / MANY;
+        [mean(&|relay| relay.link), mean(&|relay| relay.link.min(relay.rate))]
     }
 
     /// The classes of `count` relays, in the order in which [`draw`](Self::draw) has them: plain relays, guards, exits,
@@ -141,22 +157,9 @@ fn shuffle(values: &mut [f64], rng: &mut Rng) {
     }
 }
 
-/// `count` in shares, by the largest remainders; of equal ones the first.
-fn shared(count: usize, shares: &[u32; 4]) -> [usize; 4] {
-    let total: u64 = shares.iter().map(|share| u64::from(*share)).sum();
-    let exact = shares.map(|share| count as u64 * u64::from(share));
-    let mut counts = exact.map(|exact| (exact / total) as usize);
-    let mut order = [0, 1, 2, 3];
-    order.sort_by_key(|place: &usize| std::cmp::Reverse(exact[*place] % total));
-    let missing = count - counts.iter().sum::<usize>();
-    order.iter().take(missing).for_each(|place| counts[*place] += 1);
-    counts
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use penstock_units::Seed;
 
     fn rng(seed: u64) -> Rng {
         Seed(seed).stream("relays")

@@ -1,7 +1,7 @@
 //! A scenario file, parsed and checked.
 
 use crate::error::{Error, PyError};
-use penstock_scenario::Point;
+use penstock_scenario::{NetworkFile, Point};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -13,28 +13,46 @@ impl Document {
     pub(crate) fn inner(&self) -> &penstock_scenario::Document {
         &self.0
     }
+
+    /// `network` is the text of a network file, and what errors call it.
+    fn read(
+        (text, name): (&str, &str),
+        network: Option<(String, String)>,
+        sets: &[String],
+        only: &[String],
+        points: &[Point],
+    ) -> Result<Self, PyError> {
+        let network = network.as_ref().map(|(text, name)| NetworkFile { name, text });
+        let document = penstock_scenario::Document::in_network(text, name, network, sets, only, points);
+        Ok(Self(document.map_err(Error::Scenario)?))
+    }
 }
 
 #[pymethods]
 impl Document {
     #[new]
-    #[pyo3(signature = (text, name, sets = Vec::new()))]
-    fn new(text: &str, name: &str, sets: Vec<String>) -> Result<Self, PyError> {
-        let document = penstock_scenario::Document::parse(text, name, &sets).map_err(Error::Scenario)?;
-        Ok(Self(document))
+    #[pyo3(signature = (text, name, sets = Vec::new(), network = None))]
+    fn new(
+        text: &str,
+        name: &str,
+        sets: Vec<String>,
+        network: Option<(String, String)>,
+    ) -> Result<Self, PyError> {
+        Self::read((text, name), network, &sets, &[], &[Point::default()])
     }
 
     #[staticmethod]
+    #[pyo3(signature = (text, name, sets, only, points, network = None))]
     fn sweep(
         text: &str,
         name: &str,
         sets: Vec<String>,
         only: Vec<String>,
         points: Vec<(String, Vec<String>)>,
+        network: Option<(String, String)>,
     ) -> Result<Self, PyError> {
         let points: Vec<Point> = points.into_iter().map(|(name, sets)| Point { name, sets }).collect();
-        let document = penstock_scenario::Document::sweep(text, name, &sets, &only, &points);
-        Ok(Self(document.map_err(Error::Scenario)?))
+        Self::read((text, name), network, &sets, &only, &points)
     }
 
     fn variants(&self) -> Vec<(&str, &str)> {

@@ -1,7 +1,8 @@
 //! The extension module `penstock._core`: conversions and nothing else.
 //!
 //! Layers, in order: `error` (which Python exception an error becomes), `heap` (how much memory a run takes),
-//! `document`, `control`, `replay` and `paths` (the classes), and here the functions. What takes time releases the interpreter's
+//! `document`, `control`, `replay` and `paths` (the classes), `networks` (relays that somebody has), and here the
+//! other functions. What takes time releases the interpreter's
 //! lock, so that runs in Python's threads use all cores. Types and documentation are in
 //! `python/penstock/_core.pyi`.
 
@@ -9,6 +10,7 @@ mod control;
 mod document;
 mod error;
 mod heap;
+mod networks;
 mod paths;
 mod replay;
 
@@ -23,6 +25,8 @@ mod core {
     use crate::document::Document;
     #[pymodule_export]
     use crate::error::{Cancelled, OutputError, PenstockError, ScenarioError};
+    #[pymodule_export]
+    use crate::networks::{countries, eras, of_consensus, sample};
     #[pymodule_export]
     use crate::paths::Paths;
     #[pymodule_export]

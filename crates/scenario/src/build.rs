@@ -3,7 +3,7 @@
 
 use crate::drawn::{DrawnRates, Dumbbell, Latency, Place, Quantiles};
 use crate::era::Generated;
-use crate::error::{Mistake, listed_briefly};
+use crate::error::{Mistake, listed, listed_briefly};
 use crate::form::{bounds, log_normal, mix, quantiles, read, two};
 use crate::markov::{self, Markov};
 use crate::model::{
@@ -12,8 +12,9 @@ use crate::model::{
 };
 use crate::tor::{self, Consensus};
 use crate::tree::{Node, Table, Value};
+use crate::ways::{self, Ways};
 use penstock_core::throttle::ThrottleConfig;
-use penstock_network::{Country, Era};
+use penstock_network::{Country, Era, geo};
 use penstock_units::{Bytes, DataRate, Duration, Seed, parse, time::nanos};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -205,7 +206,14 @@ pub(crate) fn scenario(root: &Table, variant: Variant) -> Result<Scenario, Mista
         let message = "there is no client; write one as [clients.NAME], with a workload";
         return Err(Mistake::new(root["clients"].at, "clients", message));
     }
-    let network = nodes.network(View::section(root, "network"))?;
+    let view = View::section(root, "network");
+    let network = nodes.network(view)?;
+    if let Latency::Ways(ways, _) = &network.latency {
+        let hosts = relays.iter().map(|relay| &relay.host);
+        let hosts = hosts.chain(clients.iter().map(|client| &client.host));
+        let hosts = hosts.chain(servers.iter().map(|server| &server.host));
+        ways_suffice(ways, hosts, &generated).map_err(|message| view.wrong("ways", message))?;
+    }
     let run = run(View::section(root, "run"), &workloads, &clients)?;
     let trace = trace(View::section(root, "trace"), &workloads)?;
     let mut scenario = Scenario {
@@ -235,6 +243,37 @@ pub(crate) fn scenario(root: &Table, variant: Variant) -> Result<Scenario, Mista
         }
     }
     Ok(scenario)
+}
+
+/// Whether there is a way between any two nodes, wherever they may be.
+fn ways_suffice<'a>(
+    ways: &Ways,
+    hosts: impl Iterator<Item = &'a Host>,
+    generated: &[Generated],
+) -> Result<(), String> {
+    let mut countries = BTreeMap::new();
+    for host in hosts {
+        let of_era = generated.iter().find(|generated| generated.group == host.group);
+        let drawn = of_era.map_or(ways.users(), |generated| generated.era.countries());
+        match host.country {
+            Some(country) => *countries.entry(country.code).or_insert(0) += 1,
+            None if drawn.is_empty() => {
+                return Err(format!(
+                    "none of its countries is one of those where Tor's users are, as nodes such as {:?} are that have none of their own; it must have one of {}",
+                    host.name,
+                    listed(geo::USERS.iter().map(|(code, _)| *code))
+                ));
+            }
+            None => drawn.iter().for_each(|(code, _)| *countries.entry(*code).or_insert(0) += 1),
+        }
+    }
+    match &ways.lacks(&countries)[..] {
+        [] => Ok(()),
+        lacks => Err(format!(
+            "nodes may be in countries between which it has no way: {}; it must have all of these pairs",
+            listed_briefly(lacks.iter().map(String::as_str))
+        )),
+    }
 }
 
 /// So many circuits are tried before it is said that there are none.
@@ -560,11 +599,25 @@ impl Nodes {
         }
         let latency = match view.table["latency"].table() {
             Some(table) => Latency::Dumbbell(dumbbell(table)),
-            None if view.text("latency") == "geographic" => Latency::Geographic(view.drawn_span("access")),
-            None => Latency::Even,
+            None => match view.text("latency") {
+                "geographic" => Latency::Geographic(view.drawn_span("access")),
+                "ways" => Latency::Ways(country_ways(view)?, view.drawn_span("access")),
+                _ => Latency::Even,
+            },
         };
         Ok(Network { default: wire(view), latency, trunk: Duration::ZERO, exceptions })
     }
+}
+
+fn country_ways(view: View<'_>) -> Result<Ways, Mistake> {
+    let Some(table) = view.table["ways"].table() else {
+        let message = "it is \"ways\", and network.ways is \"none\"; set it, too";
+        return Err(view.wrong("latency", message));
+    };
+    let way = |(pair, node): (&String, &Node)| {
+        (ways::pair(pair).expect("the schema lets only countries through here"), duration(text(node)))
+    };
+    Ok(Ways::new(table.iter().map(way).collect()))
 }
 
 fn dumbbell(table: &Table) -> Dumbbell {

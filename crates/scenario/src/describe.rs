@@ -70,11 +70,11 @@ fn head(out: &mut Lines, document: &Document, scenario: &Scenario) {
     let section = if head.section.is_empty() { String::new() } else { format!("section {}", head.section) };
     let source = [head.paper.clone(), section, figures].into_iter().filter(|part| !part.is_empty());
     let source = source.collect::<Vec<_>>().join(", ");
-    let place = document.name();
-    out.line(format_args!(
-        "{}",
-        if source.is_empty() { place.to_owned() } else { format!("{place} ({source})") }
-    ));
+    let place = match document.network() {
+        None => document.name().to_owned(),
+        Some(network) => format!("{} in the network of {network}", document.name()),
+    };
+    out.line(format_args!("{}", if source.is_empty() { place } else { format!("{place} ({source})") }));
     if !head.notes.trim().is_empty() {
         out.line(format_args!("\n{}", head.notes.trim()));
     }
@@ -102,6 +102,7 @@ fn nodes(out: &mut Lines, scenario: &Scenario) {
     let rtt = match &scenario.network.latency {
         Latency::Even => typical,
         Latency::Geographic(_) => format!("by the way between their countries, about {typical}"),
+        Latency::Ways(..) => format!("by country pair, as network.ways has it, about {typical}"),
         Latency::Dumbbell(_) => format!("drawn for each seed, {typical} in the middle"),
     };
     out.line(format_args!("  between any two: round trip {rtt}{loss}"));

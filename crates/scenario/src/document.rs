@@ -6,6 +6,7 @@ use crate::deploy::deployments;
 use crate::error::{Mistake, Places, ScenarioError, listed};
 use crate::estimate::{Estimate, estimate};
 use crate::model::{Head, Scenario, Variant};
+use crate::network_file::{self, NetworkFile};
 use crate::overrides;
 use crate::print;
 use crate::resolve::{Resolved, resolve};
@@ -14,10 +15,11 @@ use crate::tree::{self, Node, Table, Value};
 
 /// A scenario file with all its variants, checked.
 ///
-/// Overrides go file < variant < `--set`. A scenario without variants has one, `default`.
+/// Overrides go file < network file < variant < `--set`. A scenario without variants has one, `default`.
 #[derive(Clone, Debug)]
 pub struct Document {
     name: String,
+    network: Option<String>,
     sets: Vec<String>,
     variants: Vec<Variant>,
     versions: Vec<Version>,
@@ -73,10 +75,23 @@ impl Document {
         only: &[String],
         points: &[Point],
     ) -> Result<Document, ScenarioError> {
+        Document::in_network(text, name, None, sets, only, points)
+    }
+
+    /// Reads a scenario as [`sweep`](Self::sweep) does, whose relays and `[network]` may be those of a network file.
+    pub fn in_network(
+        text: &str,
+        name: &str,
+        network: Option<NetworkFile<'_>>,
+        sets: &[String],
+        only: &[String],
+        points: &[Point],
+    ) -> Result<Document, ScenarioError> {
         let (mut names, mut said) = (Vec::new(), sets.to_vec());
-        Document::read(text, name, (sets.len(), only), points, &mut names, &mut said)
+        Document::read((text, name), network, (sets.len(), only), points, &mut names, &mut said)
             .map_err(|mistake| {
-                Places { file: name, variants: &names, said: &said, sets: sets.len() }.error(mistake)
+                let network = network.map_or("", |network| network.name);
+                Places { file: name, network, variants: &names, said: &said, sets: sets.len() }.error(mistake)
             })?
             .ok_or_else(|| {
                 let known = listed(names.iter().map(String::as_str));
@@ -88,14 +103,17 @@ impl Document {
 
     /// Nothing, if one of `only` is not there. `said` begins with the `--set`s; each point's follow in its turn.
     fn read(
-        text: &str,
-        name: &str,
+        (text, name): (&str, &str),
+        network: Option<NetworkFile<'_>>,
         (sets, only): (usize, &[String]),
         points: &[Point],
         names: &mut Vec<String>,
         said: &mut Vec<String>,
     ) -> Result<Option<Document>, Mistake> {
         let mut file = tree::parse(text)?;
+        if let Some(network) = network {
+            network_file::lay(&mut file, network_file::read(network.text)?);
+        }
         let mut entries = variants(file.remove("variants"))?;
         names.extend(entries.iter().map(|entry| entry.variant.name.clone()));
         if !only.iter().all(|each| names.contains(each)) {
@@ -104,6 +122,7 @@ impl Document {
         entries.retain(|entry| only.is_empty() || only.contains(&entry.variant.name));
         let mut document = Document {
             name: name.to_owned(),
+            network: network.map(|network| network.name.to_owned()),
             sets: said.clone(),
             variants: Vec::new(),
             versions: Vec::new(),
@@ -136,6 +155,11 @@ impl Document {
     /// What messages call the file.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What messages call the network file that goes over it, if one does.
+    pub fn network(&self) -> Option<&str> {
+        self.network.as_deref()
     }
 
     /// What the scenario stands for.

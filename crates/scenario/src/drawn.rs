@@ -6,7 +6,9 @@
 //! that a node whose link is fast has a high bandwidth too; and one for its delay.
 
 use crate::model::{Client, Host, Network, Path, Relay, Scenario, Server};
+use crate::ways::Ways;
 use penstock_core::config::Bandwidth;
+use penstock_network::Country;
 use penstock_network::geo::{self, Spot};
 use penstock_units::{DataRate, Duration, Rng, Seed};
 use std::borrow::Cow;
@@ -63,6 +65,8 @@ pub enum Latency {
     Even,
     /// By the way between the places where they are, and what each adds to its round trips [ns].
     Geographic(Quantiles),
+    /// By their countries, and what each adds to its round trips [ns].
+    Ways(Ways, Quantiles),
     /// By their delays to the points where they hang.
     Dumbbell(Dumbbell),
 }
@@ -102,7 +106,7 @@ impl Dumbbell {
     fn place(&self, rng: &mut Rng) -> Place {
         let far = rng.unit() < self.far_share;
         let delays = if far { &self.far } else { &self.near };
-        Place { far, access: Duration::from_nanos(delays.at(rng.unit())), spot: None }
+        Place { far, access: Duration::from_nanos(delays.at(rng.unit())), ..Place::default() }
     }
 
     /// A round trip of two nodes whose delays are medians, each on the sides that are drawn: the mean of that.
@@ -129,6 +133,8 @@ pub struct Place {
     pub access: Duration,
     /// Where on Earth, if that matters.
     pub spot: Option<Spot>,
+    /// In which country, if that matters.
+    pub country: Option<&'static Country>,
 }
 
 impl Latency {
@@ -139,7 +145,11 @@ impl Latency {
             Latency::Geographic(access) => {
                 let country = host.country.unwrap_or_else(|| geo::draw(geo::USERS, rng));
                 let spot = Some(country.spot(rng));
-                Place { far: false, access: Duration::from_nanos(access.at(rng.unit())), spot }
+                Place { access: Duration::from_nanos(access.at(rng.unit())), spot, ..Place::default() }
+            }
+            Latency::Ways(ways, access) => {
+                let country = Some(host.country.unwrap_or_else(|| geo::draw(ways.users(), rng)));
+                Place { access: Duration::from_nanos(access.at(rng.unit())), country, ..Place::default() }
             }
         }
     }
@@ -163,7 +173,7 @@ impl Scenario {
         let network = &mut drawn.network;
         network.trunk = match &network.latency {
             Latency::Dumbbell(dumbbell) => dumbbell.trunk(seed),
-            Latency::Even | Latency::Geographic(_) => Duration::ZERO,
+            _ => Duration::ZERO,
         };
         for Relay { host, weight, weight_follows, config, .. } in &mut drawn.relays {
             draw(host, network, &mut config.bandwidth, seed);
@@ -204,8 +214,10 @@ impl Network {
         if self.latency == Latency::Even || one.place.access.is_zero() {
             return self.typical_rtt();
         }
-        let way = match (one.place.spot, other.place.spot) {
-            (Some(one), Some(other)) => geo::way(one, other),
+        let countries = one.place.country.zip(other.place.country);
+        let way = match (one.place.spot.zip(other.place.spot), &self.latency, countries) {
+            (Some((one, other)), ..) => geo::way(one, other),
+            (None, Latency::Ways(ways, _), Some((one, other))) => ways.between(one, other),
             _ if one.place.far == other.place.far => Duration::ZERO,
             _ => self.trunk,
         };
@@ -217,6 +229,7 @@ impl Network {
         let usual = match &self.latency {
             Latency::Even => self.default.rtt,
             Latency::Geographic(access) => Duration::from_nanos(2 * access.at(0.0)),
+            Latency::Ways(ways, access) => ways.shortest() + Duration::from_nanos(2 * access.at(0.0)),
             Latency::Dumbbell(dumbbell) => dumbbell.least(),
         };
         let exceptions = self.exceptions.values().map(|wire| wire.rtt);
@@ -228,6 +241,7 @@ impl Network {
         match &self.latency {
             Latency::Even => self.default.rtt,
             Latency::Geographic(access) => Duration::from_nanos(2 * access.at(0.5)) + TYPICAL_WAY,
+            Latency::Ways(ways, access) => Duration::from_nanos(2 * access.at(0.5)) + ways.typical(),
             Latency::Dumbbell(dumbbell) => dumbbell.typical(),
         }
     }

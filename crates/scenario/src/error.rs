@@ -68,6 +68,8 @@ impl Mistake {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Places<'a> {
     pub(crate) file: &'a str,
+    /// What goes over the file first; empty if nothing does.
+    pub(crate) network: &'a str,
     pub(crate) variants: &'a [String],
     /// What goes over the file and its variants, as `key=value`: first the `--set`s, then a point's `--param`s.
     pub(crate) said: &'a [String],
@@ -82,6 +84,7 @@ impl Places<'_> {
         let (place, line) = match at {
             Origin::Default => (file.to_owned(), None),
             Origin::Line(line) => (format!("{file}:{line}"), Some(line)),
+            Origin::Network(line) => (format!("{}:{line}", self.network), Some(line)),
             Origin::Variant { line, index } => {
                 let name = self.variants.get(index as usize).map_or("", String::as_str);
                 (format!("{file}:{line}: variant {name:?}"), Some(line))

@@ -5,6 +5,7 @@ use crate::markov;
 use crate::model::LONGEST;
 use crate::schema::{Algorithm, Section};
 use crate::tree::{Node, Origin, Table, Value, join};
+use crate::ways;
 use penstock_units::{Bytes, DataRate, Duration, parse, time::nanos};
 use std::fmt::Display;
 
@@ -53,6 +54,8 @@ pub(crate) enum Form {
     Section(&'static Section),
     /// A list of tables with these keys.
     Sections(&'static Section),
+    /// Round trips by country pair.
+    Ways,
     /// Overrides: checked where they apply.
     Overrides,
 }
@@ -117,6 +120,9 @@ impl Form {
             Form::Sections(section) => {
                 format!("a list of tables with {}", listed(section.keys().map(|key| key.name)))
             }
+            Form::Ways => {
+                "a table of round trips by country pair, like { DE-DE = \"18 ms\", DE-US = \"104 ms\" }".to_owned()
+            }
             Form::Overrides => "a table of keys and values".to_owned(),
         }
     }
@@ -128,7 +134,7 @@ impl Form {
             Form::Fraction => "1",
             Form::Rate => "B/s",
             Form::Size { .. } | Form::Amounts => "B",
-            Form::Span { .. } | Form::Spans => "s",
+            Form::Span { .. } | Form::Spans | Form::Ways => "s",
             Form::Or(_, form) | Form::Drawn(form) => form.unit(),
             _ => "",
         }
@@ -247,6 +253,7 @@ impl Form {
                 };
                 Value::List(list.iter().enumerate().map(fill).collect::<Result<_, _>>()?)
             }
+            Form::Ways => Value::Table(canonical_ways(node.table().ok_or_else(not_this)?, at, path, root)?),
             Form::Overrides => Value::Table(node.table().ok_or_else(not_this)?.clone()),
         };
         Ok(Node { value, at })
@@ -332,6 +339,32 @@ impl Form {
         }
         Ok(list.clone())
     }
+}
+
+/// Round trips by country pair, each pair once and in the order of the alphabet.
+fn canonical_ways(table: &Table, at: Origin, path: &str, root: &Table) -> Result<Table, Mistake> {
+    let mut ways = Table::new();
+    for (key, node) in table {
+        let path = join(path, key);
+        let pair = ways::pair(key).map_err(|what| {
+            let message = format!(
+                "{what:?} is no country; a pair is two codes of ISO 3166-1 that [relays.NAME] may have, like DE-US"
+            );
+            Mistake::new(node.at, &path, message)
+        })?;
+        let checked = Form::Span { zero: false }.check(node, &path, root)?;
+        if ways.insert(pair.join("-"), checked).is_some() {
+            return Err(Mistake::new(node.at, path, "this pair is there in the other order, too"));
+        }
+    }
+    if ways.is_empty() {
+        return Err(Mistake::new(
+            at,
+            path,
+            "the table is empty; it must have a way at least, like DE-US = \"104 ms\"",
+        ));
+    }
+    Ok(ways)
 }
 
 /// ` [unit]`, or nothing.

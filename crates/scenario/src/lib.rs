@@ -2,8 +2,8 @@
 //!
 //! Layers, in order: [`error`] (one sentence for each mistake), `tree` (TOML whose values know
 //! their line), `form` (what a value may look like), `schema` (every key, its default and its
-//! meaning), `overrides` (what goes over what), `presets` (versions of Tor), `resolve` (fills defaults in), [`partners`] (which algorithms go
-//! together), `build` and `tor` (from the tree to the types, and how keys fit each other), `changes` (what is different later), [`deploy`] (what some relays have and others do not), [`era`] (relays as they were), [`drawn`] (what chance decides), [`model`] (what every world runs), [`markov`] (traffic that models draw),
+//! meaning), `overrides` (what goes over what), `network_file` (relays from elsewhere), `presets` (versions of Tor), `resolve` (fills defaults in), [`partners`] (which algorithms go
+//! together), `build` and `tor` (from the tree to the types, and how keys fit each other), `changes` (what is different later), [`deploy`] (what some relays have and others do not), [`era`] (relays as they were), [`drawn`] (what chance decides), [`ways`] (round trips by country), [`model`] (what every world runs), [`markov`] (traffic that models draw),
 //! `print`, [`reference`](mod@reference) and `describe` (what a user reads).
 //!
 //! ```
@@ -45,6 +45,7 @@ mod estimate;
 mod form;
 pub mod markov;
 pub mod model;
+mod network_file;
 mod overrides;
 pub mod partners;
 mod presets;
@@ -54,9 +55,11 @@ mod resolve;
 mod schema;
 mod tor;
 mod tree;
+pub mod ways;
 
 pub use document::{Document, Point};
 pub use error::ScenarioError;
 pub use estimate::Estimate;
 pub use model::Scenario;
+pub use network_file::NetworkFile;
 pub use reference::{algorithms, presets, sections, workload_kinds, workload_presets};

@@ -366,15 +366,21 @@ const NETWORK_KEYS: &[Key] = &[
     ),
     key(
         "latency",
-        Form::Or("even", &Form::Or("geographic", &Form::Section(&LATENCY))),
+        Form::Or("even", &Form::Or("geographic", &Form::Or("ways", &Form::Section(&LATENCY)))),
         Default("'even'"),
-        "\"even\": all are network.rtt apart; \"geographic\": by the way between their countries; or a dumbbell: nodes hang at two points, at delays that are drawn for each seed",
+        "\"even\": all are network.rtt apart; \"geographic\": by the way between their countries; \"ways\": as network.ways has it; or a dumbbell: nodes hang at two points, at delays that are drawn for each seed",
     ),
     key(
         "access",
         DELAYS,
         Default("'11 ms'"),
-        "what a node adds to all its round trips where latency is \"geographic\"",
+        "what a node adds to all its round trips where latency is \"geographic\" or \"ways\"",
+    ),
+    key(
+        "ways",
+        Form::Or("none", &Form::Ways),
+        Default("'none'"),
+        "round trips between two countries, and within one, without the access of either end, for latency = \"ways\"",
     ),
     key(
         "loss",
@@ -432,7 +438,7 @@ macro_rules! host {
                 "country",
                 Form::Or("any", &Form::Choice(geo::CODES)),
                 Default("'any'"),
-                "where it is, for network.latency = \"geographic\"; \"any\" draws one for each node, of relays as those of their era were, of the others as Tor's users are",
+                "where it is, for network.latency = \"geographic\" or \"ways\"; \"any\" draws one for each node, of relays as those of their era were, of the others as Tor's users are",
             ),
         ]
     };

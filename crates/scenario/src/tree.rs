@@ -12,6 +12,8 @@ pub(crate) enum Origin {
     Default,
     /// On this line of the file, from 1.
     Line(u32),
+    /// On this line of the network file.
+    Network(u32),
     /// In this variant's `set`.
     Variant { line: u32, index: u32 },
     /// In this `--set`, from 0.

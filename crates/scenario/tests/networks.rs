@@ -1,7 +1,7 @@
 //! Networks that are drawn: relays of an era, who stands where, what runs on whom, and how far nodes are apart.
 
 use penstock_scenario::model::Relay;
-use penstock_scenario::{Document, Scenario, ScenarioError};
+use penstock_scenario::{Document, NetworkFile, Point, Scenario, ScenarioError};
 use penstock_units::{Duration, Seed};
 
 const TEXT: &str = r#"[scenario]
@@ -238,4 +238,119 @@ fn mistakes_are_sentences() {
     let both = "[[deployments]]\nset = { scheduler = 'kist' }\n[[changes]]\nat = '1 s'\nset = { relay.circuit_policy = 'round-robin' }\n";
     let said = parse(&format!("{TEXT}{both}")).unwrap_err().to_string();
     assert!(said.contains("deployments and changes do not go together yet"), "{said}");
+}
+
+const NETWORK: &str = "# a network\n[network]\nlatency = \"ways\"\naccess = \"1 ms\"\n[network.ways]\nDE-DE = \"10 ms\"\n\
+                       US-DE = \"100 ms\"\nUS-US = \"40 ms\"\n[relays.a-1]\ncountry = \"DE\"\nflags = [\"guard\"]\n\
+                       [relays.b-2]\ncountry = \"US\"\nweight = \"3 kB/s\"\nflags = []\n[relays.c-3]\ncountry = \"US\"\nflags = [\"exit\"]\n";
+
+fn in_network(text: &str, network: &str, sets: &[&str]) -> Result<Document, ScenarioError> {
+    let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+    let network = Some(NetworkFile { name: "net.toml", text: network });
+    Document::in_network(text, "x.toml", network, &sets, &[], &[Point::default()])
+}
+
+#[test]
+fn the_relays_of_a_network_file_take_the_place_of_a_scenario_s() {
+    let document = in_network(TEXT, NETWORK, &["relays.c-3.link=5 MiB/s"]).unwrap();
+    let scenario = document.scenario("default").unwrap();
+    let relays: Vec<_> =
+        scenario.relays.iter().map(|relay| (relay.host.name.as_str(), relay.guard, relay.exit)).collect();
+    assert_eq!(relays, [("a-1", true, false), ("b-2", false, false), ("c-3", false, true)]);
+    assert_eq!(scenario.relays[2].host.link_up.to_string(), "5 MiB/s", "--set goes over the network file");
+    assert_eq!(scenario.relays[1].weight.bytes_per_sec(), 3000);
+    assert!(format!("{:?}", scenario.relays[0].config.circuit_policy).contains("Ewma"), "[relay] stays");
+    assert!(document.describe().contains("x.toml in the network of net.toml"));
+    let resolved = document.resolved_toml("default").unwrap();
+    let again = parse(&resolved).unwrap();
+    assert_eq!(again.resolved_toml("default").unwrap(), resolved, "the network is in what is written down");
+    assert_eq!(again.fingerprint(), document.fingerprint());
+    assert_ne!(parse(TEXT).unwrap().fingerprint(), document.fingerprint());
+}
+
+#[test]
+fn ways_are_those_of_the_countries_and_access_is_on_top() {
+    let document = in_network(TEXT, NETWORK, &[]).unwrap();
+    let scenario = document.scenario("default").unwrap();
+    let drawn = scenario.drawn(Seed(1));
+    let rtt = |one: usize, other: usize| {
+        drawn.network.between(&drawn.relays[one].host, &drawn.relays[other].host).rtt
+    };
+    assert_eq!(rtt(0, 1), Duration::from_millis(102));
+    assert_eq!([rtt(1, 2), rtt(2, 1)], [Duration::from_millis(42); 2]);
+    assert_eq!(drawn.network.shortest_rtt(), Duration::from_millis(12));
+    // Clients are where users are, of the two countries that there are.
+    let germans =
+        drawn.clients.iter().filter(|client| client.host.place.country.unwrap().code == "DE").count();
+    assert!((10..=30).contains(&germans), "{germans} of 50");
+    // Ways of the scenario do not mix with the file's.
+    let own = TEXT.replace("latency = \"geographic\"", "latency = \"ways\"\nways = { FR-FR = \"1 ms\" }");
+    let mixed = in_network(&own, NETWORK, &[]).unwrap();
+    assert!(!mixed.resolved_toml("default").unwrap().contains("FR-FR"));
+}
+
+#[test]
+fn a_mistake_in_a_network_file_names_it_and_its_line() {
+    let said = |from: &str, to: &str| {
+        assert_eq!(NETWORK.matches(from).count(), 1, "{from:?} must be there once");
+        in_network(TEXT, &NETWORK.replace(from, to), &[]).unwrap_err().to_string()
+    };
+    for (from, to, sentence) in [
+        (
+            "# a network",
+            "[run]",
+            "net.toml:1: run: this belongs into a scenario; a network file has network, relays",
+        ),
+        ("[network]\n", "[network\n", "net.toml:2: this is not TOML"),
+        ("\"3 kB/s\"", "\"3 kB\"", "net.toml:14: relays.b-2.weight: \"3 kB\" is no rate"),
+        ("US-DE", "USA-DE", "net.toml:7: network.ways.USA-DE: \"USA\" is no country; a pair is two codes"),
+        ("US-DE", "US", "net.toml:7: network.ways.US: \"US\" is no country"),
+        (
+            "\"100 ms\"",
+            "\"-100 ms\"",
+            "net.toml:7: network.ways.US-DE: \"-100 ms\" is no duration: it is negative",
+        ),
+        ("US-US", "DE-US", "net.toml:7: network.ways.US-DE: this pair is there in the other order, too"),
+        (
+            "US-US = \"40 ms\"\n",
+            "",
+            "net.toml:5: network.ways: nodes may be in countries between which it has no way: US-US; it",
+        ),
+        ("country = \"DE\"", "country = \"DEU\"", "net.toml:10: relays.a-1.country: \"DEU\" is unknown"),
+        (
+            "country = \"DE\"",
+            "country = \"FR\"",
+            "net.toml:5: network.ways: nodes may be in countries between which it has no way: DE-FR, FR-US; it",
+        ),
+        ("a-1", "\"a 1\"", "net.toml:9: relays.a 1: \"a 1\" is no name"),
+        ("[\"exit\"]", "[\"guard\"]", "clients: a path \"tor\" cannot be"),
+    ] {
+        let said = said(from, to);
+        assert!(said.contains(sentence), "{said}");
+    }
+    for (network, sentence) in [
+        ("", "net.toml:1: there is no network"),
+        ("relays = {}", "net.toml:1: relays: there is no relay"),
+        ("network = 5", "net.toml:1: network: 5 is an integer; it must be a section"),
+        (
+            "[network]\nlatency = 'ways'",
+            "net.toml:2: network.latency: it is \"ways\", and network.ways is \"none\"",
+        ),
+        ("[network]\nlatency = 'ways'\nways = {}", "net.toml:3: network.ways: the table is empty"),
+        (
+            "[network]\nlatency = 'ways'\nways = { CH-CH = '1 ms' }",
+            "net.toml:3: network.ways: none of its countries",
+        ),
+    ] {
+        let said = in_network(TEXT, network, &[]).unwrap_err().to_string();
+        assert!(said.starts_with(sentence), "{said}");
+    }
+    let fixed = TEXT.replace("path = \"tor\"", "path = [\"relay0001\", \"relay0002\", \"relay0003\"]");
+    let said = in_network(&fixed, NETWORK, &[]).unwrap_err().to_string();
+    assert!(
+        said.starts_with(
+            "x.toml:13: clients.web.path: the path goes through \"relay0001\", which is no relay"
+        ),
+        "{said}"
+    );
 }

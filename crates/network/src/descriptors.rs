@@ -1,0 +1,247 @@
+//! Server descriptors: what relays say of themselves, of which a simulation needs their bandwidth.
+//!
+//! Source: dir-spec section 2.1.1. Many of them stand one after the other, as in a Tor client's `cached-descriptors` or in
+//! an archive; of several of one relay the one that was published last counts, of these the first. Lines that nobody needs
+//! are skipped, signatures are not checked.
+
+use crate::consensus::{Mistake, once, time, words};
+use crate::error::{Error, quoted};
+use std::collections::BTreeMap;
+
+/// The bandwidth of a relay, as its descriptor has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bandwidth {
+    /// What its operator allows (torrc BandwidthRate) [B/s].
+    pub rate: u64,
+    /// What may be sent at once (torrc BandwidthBurst) [B].
+    pub burst: u64,
+    /// The most that it carried for ten seconds in the last days, the smaller of both directions [B/s].
+    pub observed: u64,
+}
+
+/// No relay has more [B/s], by far.
+pub(crate) const MOST: u64 = 1 << 40;
+
+/// The descriptors of one or several documents.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Descriptors {
+    /// By fingerprint, 40 hexadecimal digits in capitals: when it was published, and what it says.
+    found: BTreeMap<String, (String, Bandwidth)>,
+}
+
+/// A descriptor whose lines are being read.
+#[derive(Default)]
+struct Entry {
+    line: u32,
+    nickname: String,
+    published: Option<String>,
+    fingerprint: Option<String>,
+    bandwidth: Option<Bandwidth>,
+}
+
+impl Descriptors {
+    /// Adds those of a document; `file` is what errors call it.
+    pub fn read(&mut self, text: &[u8], file: &str) -> Result<(), Error> {
+        let mut entry: Option<Entry> = None;
+        let mut inside = false;
+        let (mut last, mut any) = (1, false);
+        for (number, line) in
+            (1u32..).zip(text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n'))
+        {
+            last = number;
+            // A key or a signature, line by line.
+            match line {
+                _ if line.starts_with(b"-----BEGIN ") => inside = true,
+                _ if line.starts_with(b"-----END ") => inside = false,
+                _ if inside || line.is_empty() || line.starts_with(b"@") => {}
+                _ => {
+                    any |= self
+                        .line(line, number, &mut entry)
+                        .map_err(|message| Error::in_line(file, number, message))?;
+                }
+            }
+        }
+        match entry {
+            Some(Entry { line, nickname, .. }) => {
+                let message = format!(
+                    "it is cut short: the descriptor of {nickname} of line {line} ends here without its router-signature"
+                );
+                Err(Error::in_line(file, last, message))
+            }
+            None if inside => {
+                let message = "it is cut short: it ends inside of what -----BEGIN opened";
+                Err(Error::in_line(file, last, message))
+            }
+            None if !any => {
+                Err(Error::in_line(file, 1, "it has no server descriptor, which begins with router"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a descriptor ended here.
+    fn line(&mut self, line: &[u8], number: u32, entry: &mut Option<Entry>) -> Result<bool, Mistake> {
+        if line.ends_with(b"\r") {
+            return Err("the line ends in CR LF; lines of a descriptor end in LF alone".to_owned());
+        }
+        // Until 2012 some keywords had this in front of them.
+        let line = line.strip_prefix(b"opt ").unwrap_or(line);
+        let keyword = &line[..line.iter().position(|byte| *byte == b' ').unwrap_or(line.len())];
+        if keyword == b"router" {
+            if let Some(Entry { line, nickname, .. }) = entry {
+                return Err(format!(
+                    "the descriptor of {nickname} of line {line} has no router-signature, and another begins here"
+                ));
+            }
+            let [nickname, _, _, _, _, ..] = words(line)?[..] else {
+                return Err("a router line has a nickname, an address and three ports".to_owned());
+            };
+            let nickname = quoted(nickname.as_bytes());
+            *entry = Some(Entry { line: number, nickname, ..Entry::default() });
+            return Ok(false);
+        }
+        let Some(begun) = entry else {
+            let begins = quoted(line);
+            return Err(format!("it begins with {begins}, and a server descriptor with router"));
+        };
+        match keyword {
+            b"published" => once(&mut begun.published, time("published", &words(line)?)?, "published")?,
+            b"fingerprint" => {
+                once(&mut begun.fingerprint, fingerprint(&words(line)?)?, "fingerprint")?;
+            }
+            b"bandwidth" => once(&mut begun.bandwidth, bandwidth(&words(line)?)?, "bandwidth")?,
+            b"router-signature" => {
+                let Entry { line, nickname, published, fingerprint, bandwidth } =
+                    entry.take().expect("it has begun");
+                let lacks = |what: &str| {
+                    format!("the descriptor of {nickname} of line {line} ends here without its {what} line")
+                };
+                let published = published.ok_or_else(|| lacks("published"))?;
+                let fingerprint = fingerprint.ok_or_else(|| lacks("fingerprint"))?;
+                let bandwidth = bandwidth.ok_or_else(|| lacks("bandwidth"))?;
+                let earlier = self.found.get(&fingerprint);
+                if earlier.is_none_or(|(earlier, _)| *earlier < published) {
+                    self.found.insert(fingerprint, (published, bandwidth));
+                }
+                return Ok(true);
+            }
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    /// What a relay says, by its fingerprint, 40 hexadecimal digits in capitals.
+    pub fn get(&self, fingerprint: &str) -> Option<Bandwidth> {
+        self.found.get(fingerprint).map(|(_, bandwidth)| *bandwidth)
+    }
+}
+
+fn fingerprint(words: &[&str]) -> Result<String, Mistake> {
+    let digits = words.concat();
+    if digits.len() == 40 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return Ok(digits.to_ascii_uppercase());
+    }
+    Err(format!("the fingerprint is {}; it has 40 hexadecimal digits", quoted(words.join(" ").as_bytes())))
+}
+
+fn bandwidth(words: &[&str]) -> Result<Bandwidth, Mistake> {
+    let number = |word: &str| word.parse::<u64>().ok().filter(|number| *number <= MOST);
+    let numbers: Option<Vec<u64>> = words.iter().take(3).map(|word| number(word)).collect();
+    match numbers.as_deref() {
+        Some([rate, burst, observed]) => Ok(Bandwidth { rate: *rate, burst: *burst, observed: *observed }),
+        _ => Err(format!(
+            "the bandwidth is {}; it is rate, burst and what was observed, three numbers from 0 to {MOST}",
+            quoted(words.join(" ").as_bytes())
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn descriptor(digit: char, published: &str, bandwidth: &str) -> String {
+        let group = digit.to_string().repeat(4);
+        format!(
+            "@type server-descriptor 1.0\nrouter relay{digit} 10.0.0.1 9001 0 0\nplatform Tor 0.4.9.1 on Linux\n\
+             published {published}\nopt fingerprint {}\nuptime 5\nbandwidth {bandwidth}\nonion-key\n\
+             -----BEGIN RSA PUBLIC KEY-----\nrouter x\n-----END RSA PUBLIC KEY-----\nreject *:*\n\
+             router-signature\n-----BEGIN SIGNATURE-----\nbandwidth\n-----END SIGNATURE-----\n",
+            [group.as_str(); 10].join(" ")
+        )
+    }
+
+    fn document() -> String {
+        [
+            descriptor('A', "2030-01-02 00:00:00", "1000 2000 500"),
+            descriptor('b', "2030-01-01 00:00:00", "7 8 9 10"),
+            descriptor('A', "2030-01-01 00:00:00", "1 1 1"),
+        ]
+        .concat()
+    }
+
+    fn read(text: impl AsRef<[u8]>) -> Result<Descriptors, Error> {
+        let mut descriptors = Descriptors::default();
+        descriptors.read(text.as_ref(), "doc").map(|()| descriptors)
+    }
+
+    #[test]
+    fn of_one_relay_the_latest_counts() {
+        let found = read(document()).unwrap();
+        let bandwidth = |rate, burst, observed| Some(Bandwidth { rate, burst, observed });
+        assert_eq!(found.get(&"A".repeat(40)), bandwidth(1000, 2000, 500));
+        assert_eq!(found.get(&"B".repeat(40)), bandwidth(7, 8, 9));
+        assert_eq!(found.get(&"C".repeat(40)), None);
+    }
+
+    #[test]
+    fn a_mistake_names_its_line_and_what_would_be_right() {
+        let said = |from: &str, to: &str| {
+            assert!(document().contains(from), "{from:?}");
+            read(document().replacen(from, to, 1)).unwrap_err().to_string()
+        };
+        for (from, to, sentence) in [
+            ("1000 2000 500", "1000 2000", "doc:7: the bandwidth is \"1000 2000\"; it is rate, burst"),
+            ("1000 2000 500", "-1 2000 500", "doc:7: the bandwidth is"),
+            ("1000 2000 500", "1000 2000 1099511627777", "doc:7: the bandwidth is"),
+            (
+                "bandwidth 1000 2000 500\n",
+                "",
+                "doc:12: the descriptor of \"relayA\" of line 2 ends here without its bandwidth",
+            ),
+            ("AAAA AAAA", "AAAA AAA", "doc:5: the fingerprint is"),
+            ("published 2030-01-02", "published 2030-1-2", "doc:4: published is \"2030-1-2"),
+            ("uptime 5", "published 2030-01-02 00:00:00", "doc:6: there is a second published line"),
+            (
+                "router-signature",
+                "router-signatur",
+                "doc:18: the descriptor of \"relayA\" of line 2 has no router-signature",
+            ),
+            ("router relayA", "bridge relayA", "doc:2: it begins with \"bridge relayA"),
+            ("router relayA 10.0.0.1", "router", "doc:2: a router line has"),
+        ] {
+            let said = said(from, to);
+            assert!(said.starts_with(sentence), "{said}");
+        }
+        assert!(read("").unwrap_err().to_string().starts_with("doc:1: it has no server descriptor"));
+        let cut = &document()[..250];
+        assert!(read(cut).unwrap_err().to_string().contains("it is cut short"));
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_documents_are_read_or_refused_in_one_line(
+            at in 0usize..2000, what in prop::collection::vec(any::<u8>(), 0..6), cut in 0usize..40,
+        ) {
+            let mut text = document().into_bytes();
+            let from = at % text.len();
+            let to = (from + cut).min(text.len());
+            text.splice(from..to, what);
+            if let Err(error) = read(text) {
+                let said = error.to_string();
+                prop_assert!(said.starts_with("doc:") && !said.contains('\n'), "{}", said);
+            }
+        }
+    }
+}

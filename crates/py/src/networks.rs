@@ -1,0 +1,74 @@
+//! Relays of documents that somebody has, fewer of them, and those of the eras that ship.
+
+use crate::error::{Error, PyError};
+use penstock_network::{Class, Consensus, Descriptors, Era, Given, geo};
+use penstock_units::Seed;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// Guard, exit.
+fn flags(class: Class) -> (bool, bool) {
+    (matches!(class, Class::Guard | Class::Both), matches!(class, Class::Exit | Class::Both))
+}
+
+/// What a consensus and server descriptors say of the relays that clients draw.
+#[pyfunction]
+pub(crate) fn of_consensus<'py>(
+    py: Python<'py>,
+    text: &[u8],
+    name: &str,
+    descriptors: Vec<(Vec<u8>, String)>,
+) -> Result<Bound<'py, PyDict>, PyError> {
+    let (consensus, given) = py
+        .detach(|| {
+            let consensus = Consensus::parse(text, name)?;
+            let mut found = Descriptors::default();
+            descriptors.iter().try_for_each(|(text, name)| found.read(text, name))?;
+            let given = Given::new(&consensus, (!descriptors.is_empty()).then_some(&found), name)?;
+            Ok((consensus, given))
+        })
+        .map_err(Error::Network)?;
+    let relays = given.relays.iter().map(|relay| {
+        let (guard, exit) = flags(relay.class);
+        let [rate, burst] = relay.bandwidth.map_or([None; 2], |bandwidth| bandwidth.map(Some));
+        (&relay.nickname, guard, exit, relay.weight, relay.link, rate, burst)
+    });
+    let dict = PyDict::new(py);
+    dict.set_item("flavor", &consensus.flavor)?;
+    dict.set_item("valid_after", &consensus.valid_after)?;
+    dict.set_item("relays", relays.collect::<Vec<_>>())?;
+    dict.set_item("unused", given.unused)?;
+    dict.set_item("undescribed", given.undescribed)?;
+    Ok(dict)
+}
+
+/// Which `count` of relays (guard, exit, weight) a smaller network has.
+#[pyfunction]
+pub(crate) fn sample(relays: Vec<(bool, bool, u64)>, count: usize, seed: u64) -> Vec<usize> {
+    let class = |guard, exit| match (guard, exit) {
+        (false, false) => Class::Plain,
+        (true, false) => Class::Guard,
+        (false, true) => Class::Exit,
+        (true, true) => Class::Both,
+    };
+    let relays: Vec<_> =
+        relays.into_iter().map(|(guard, exit, weight)| (class(guard, exit), weight)).collect();
+    penstock_network::sample::sample(&relays, count, &mut Seed(seed).stream("sample"))
+}
+
+/// Year, relays, mean link and mean capacity [B/s] of each era.
+#[pyfunction]
+pub(crate) fn eras() -> Vec<(&'static str, u32, u64, u64)> {
+    let facts = |year: &&'static str| {
+        let era = Era::of(year).expect("every year has its era");
+        let [link, capacity] = era.means();
+        (*year, era.relays(), link, capacity)
+    };
+    Era::YEARS.iter().map(facts).collect()
+}
+
+/// The countries that scenarios know.
+#[pyfunction]
+pub(crate) fn countries() -> Vec<&'static str> {
+    geo::CODES.to_vec()
+}

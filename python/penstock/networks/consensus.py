@@ -1,0 +1,27 @@
+"""Relays of a consensus, with or without their server descriptors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from penstock import _core, packed
+from penstock.networks.relays import Relay, Source, counted
+
+LARGEST = 2 << 30
+"""Larger documents of descriptors are refused [B]; a month of them has some 1 GiB."""
+
+
+def read(data: bytes, path: Path, descriptors: Sequence[Path]) -> Source:
+    """The relays that clients draw; what they carry is what descriptors say, or else their weight."""
+    texts = [(packed.read(each, LARGEST, "a day of server descriptors some 30 MiB"), str(each)) for each in descriptors]
+    found = _core.of_consensus(data, str(path), texts)
+    notes = [
+        f"{path.name}, {found['flavor']} consensus, valid after {found['valid_after']} UTC",
+        f"links are {'what descriptors say was observed' if texts else 'consensus weights: no descriptors were given'}",
+        *counted(
+            found["unused"], "left out that no client draws: not Fast, Running and Valid, or of no weight or rate"
+        ),
+        *counted(found["undescribed"], "without descriptor, with the consensus weight as link and no buckets"),
+    ]
+    return Source([Relay(*each) for each in found["relays"]], notes)

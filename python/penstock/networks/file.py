@@ -1,0 +1,103 @@
+"""The network file: what it is made of, and how it is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from penstock import _core, packed, paths
+from penstock.errors import PenstockError
+from penstock.networks import consensus, staging
+from penstock.networks.relays import Relay, Source
+
+LARGEST_GRAPH = 4 << 30
+"""Larger graphs are refused [B]."""
+
+LEAST_ACCESS = "1 us"
+"""A graph's ways lead from host to host: they have the access of both ends in them."""
+
+
+def make(
+    path: Path | None,
+    *,
+    descriptors: Sequence[Path] = (),
+    graph: Path | None = None,
+    relays: int | None = None,
+    seed: int = 1,
+) -> str:
+    """The text of a network file.
+
+    Args:
+        path: a consensus, or what tornettools staged; none if there is a graph.
+        descriptors: documents of server descriptors, for a consensus.
+        graph: a graph in GML, for latency.
+        relays: how many relays; all that the document has if there is no number, or if it has fewer.
+        seed: of whatever is drawn.
+
+    Raises:
+        PenstockError: if a file cannot be read or is wrong.
+    """
+    if path is None and graph is None:
+        raise PenstockError("there is nothing to make a network of; name a consensus, a staging file, or --graph FILE")
+    if path is None and (descriptors or relays is not None):
+        raise PenstockError("--descriptors and --relays are about the relays of a FILE, and none is named")
+    source = None
+    if path is not None:
+        source = _read(path, descriptors)
+        source = source if relays is None else source.sample(relays, seed)
+    notes = source.notes if source else []
+    parts = []
+    if graph is not None:
+        from penstock.networks import graph as ways
+
+        data = packed.read(graph, LARGEST_GRAPH, "the largest known some 1 GiB")
+        found = ways.read(data, graph, seed)
+        notes = [*notes, *found.notes]
+        parts.append(_network(found.round_trips))
+    if source:
+        width = max(4, len(str(len(source.relays))))
+        parts += [_relay(relay, number, width) for number, relay in enumerate(source.relays, 1)]
+    head = [f"A network, made by penstock {_core.version()}", *notes]
+    return "\n".join([*(f"# {_plain(note)}." for note in head), *("\n" + part for part in parts)]) + "\n"
+
+
+def _read(path: Path, descriptors: Sequence[Path]) -> Source:
+    data = paths.read(path)
+    if data.lstrip()[:1] != b"{":
+        return consensus.read(data, path, descriptors)
+    if descriptors:
+        raise PenstockError(
+            f"{path}: relays that tornettools staged have their descriptors in them; leave --descriptors out"
+        )
+    return staging.read(data, path)
+
+
+def _network(round_trips: dict[str, float]) -> str:
+    # No way takes no time.
+    short = {pair: f"{max(way, 0.001):.3f}".rstrip("0").rstrip(".") for pair, way in round_trips.items()}
+    ways = [f'{pair} = "{way} ms"' for pair, way in short.items()]
+    return "\n".join(["[network]", 'latency = "ways"', f'access = "{LEAST_ACCESS}"', "", "[network.ways]", *ways])
+
+
+def _relay(relay: Relay, number: int, width: int) -> str:
+    name = re.sub("[^A-Za-z0-9_-]", "", relay.nickname) or "relay"
+    flags = ", ".join(f'"{flag}"' for flag, has in (("guard", relay.guard), ("exit", relay.exit)) if has)
+    lines = [f"[relays.{name}-{number:0{width}}]", f'link = "{_amount(relay.link)}/s"']
+    if relay.rate is not None:
+        lines.append(f'bandwidth_rate = "{_amount(relay.rate)}/s"')
+    if relay.burst is not None:
+        lines.append(f'bandwidth_burst = "{_amount(relay.burst)}"')
+    lines += [f'weight = "{_amount(relay.weight)}/s"', f"flags = [{flags}]"]
+    if relay.country is not None:
+        lines.append(f'country = "{relay.country}"')
+    return "\n".join(lines)
+
+
+def _amount(size: int) -> str:
+    return f"{size} B" if size % 1000 else f"{size // 1000} kB"
+
+
+def _plain(note: str) -> str:
+    """On one line, whatever a file is called."""
+    return "".join(letter if letter.isprintable() else "?" for letter in note)

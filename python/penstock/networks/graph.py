@@ -1,0 +1,184 @@
+"""Latency by country pair, of a graph as Shadow has it.
+
+Source: Shadow, network graph specification: nodes with a country_code, edges with the latency of one way. The names
+that Shadow had when its graphs were GraphML are understood, too: geocode, and latency as a bare number of milliseconds.
+
+Deviation: bandwidths of nodes, jitter and loss of edges are not used.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import combinations_with_replacement, product
+from pathlib import Path
+from typing import Any, NoReturn
+
+import networkx as nx
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
+
+from penstock import _core
+from penstock.errors import PenstockError
+from penstock.networks.relays import counted
+
+MOST_NODES = 10
+"""So many nodes of a country are looked at; of more a sample."""
+
+LONGEST_MS = 1e6
+"""No edge is longer [ms], by far."""
+
+_UNITS = {
+    **dict.fromkeys(("ns", "nanosecond", "nanoseconds"), 1e-6),
+    **dict.fromkeys(("us", "\u03bcs", "\u00b5s", "microsecond", "microseconds"), 1e-3),
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1.0),
+    **dict.fromkeys(("", "s", "sec", "secs", "second", "seconds"), 1e3),
+}
+"""Milliseconds; without a unit Shadow takes seconds."""
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Round trips between countries."""
+
+    round_trips: dict[str, float]
+    """By pair, such as `DE-US` [ms]."""
+    notes: list[str]
+
+
+def read(data: bytes, path: Path, seed: int) -> Ways:
+    """The medians of the round trips between nodes of two countries, along the shortest ways."""
+    graph = _parse(data, path)
+    index = {node: place for place, node in enumerate(graph.nodes)}
+    where, elsewhere = _countries(graph, path)
+    lengths = _lengths(graph, path)
+    chosen = {
+        code: [nodes[place] for place in _core.sample([(False, False, 0)] * len(nodes), MOST_NODES, seed)]
+        for code, nodes in sorted(where.items())
+    }
+    ends = [node for nodes in chosen.values() for node in nodes]
+    direct = all((one, other) in lengths for one, other in product(ends, ends))
+    way = lengths if direct else _shortest(lengths, index, ends)
+    round_trips: dict[str, float] = {}
+    for one, other in combinations_with_replacement(chosen, 2):
+        pairs = [pair for pair in product(chosen[one], chosen[other]) if pair[0] != pair[1] or pair in lengths]
+        for pair in pairs:
+            if math.isinf(way[pair]) or math.isinf(way[pair[::-1]]):
+                raise PenstockError(
+                    f"{path}: no way leads from node {pair[0]} to node {pair[1]} and back; a graph must be connected"
+                )
+        if pairs:
+            round_trips[f"{one}-{other}"] = float(np.median([way[pair] + way[pair[::-1]] for pair in pairs]))
+    if not round_trips:
+        raise PenstockError(f"{path}: it has one node and no edge from it to itself; ways are between two nodes")
+    large = sum(len(nodes) > MOST_NODES for nodes in where.values())
+    drawn = f", of {large} countries {MOST_NODES} nodes drawn with seed {seed}" if large else ""
+    notes = [
+        f"{path.name}, ways between {len(chosen)} countries: medians of "
+        + ("the edges" if direct else "the shortest ways")
+        + f" between their nodes{drawn}",
+        *(note.replace("relay", "node") for note in counted(*elsewhere)),
+    ]
+    return Ways(round_trips, notes)
+
+
+def _parse(data: bytes, path: Path) -> Any:
+    try:
+        graph = nx.read_gml(BytesIO(data), label="id")
+    except (
+        nx.NetworkXException,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
+        # What networkx stumbles over in its parts is a mistake of the file, too.
+        why = "".join(each if each.isprintable() else "?" for each in " ".join(str(error).split()))
+        why = why or type(error).__name__
+        line = re.search(r"line (\d+)", why) or re.search(r"at \((\d+), ", why)
+        place = f"{path}:{line[1]}" if line else f"{path}"
+        raise PenstockError(f"{place}: this is no graph in GML: {why[:200]}") from error
+    if not graph.nodes:
+        raise PenstockError(f"{path}: it has no node; a graph has nodes with a country_code, and edges")
+    return graph
+
+
+def _countries(graph: Any, path: Path) -> tuple[dict[str, list[Any]], tuple[int, str]]:
+    """The nodes of each country that scenarios know, and what to say of the others."""
+    known = set(_core.countries())
+    where: dict[str, list[Any]] = {}
+    elsewhere: list[str] = []
+    for node, facts in graph.nodes(data=True):
+        code = facts.get("country_code", facts.get("geocode"))
+        if code is None:
+            continue
+        if not isinstance(code, str) or not re.fullmatch("[A-Za-z]{2}", code):
+            _wrong(path, f"node {node}", f"the country_code is {code!r}; it must have two letters, as in ISO 3166-1")
+        code = code.upper()
+        if code in known:
+            where.setdefault(code, []).append(node)
+        else:
+            elsewhere.append(code)
+    if not where:
+        raise PenstockError(f"{path}: no node has a country_code that scenarios have a place for, such as DE or US")
+    names = ", ".join(sorted(set(elsewhere)))
+    return where, (len(elsewhere), f"not used as ends, since scenarios have no place for {names}")
+
+
+def _lengths(graph: Any, path: Path) -> dict[tuple[Any, Any], float]:
+    """The latency of each edge in its direction, or in both [ms]."""
+    lengths: dict[tuple[Any, Any], float] = {}
+    for one, other, facts in graph.edges(data=True):
+        latency = _latency(facts, path, f"edge {one}-{other}")
+        for pair in [(one, other)] if graph.is_directed() else [(one, other), (other, one)]:
+            lengths[pair] = min(latency, lengths.get(pair, math.inf))
+    if not lengths:
+        raise PenstockError(f"{path}: it has no edge; ways are made of the latency of edges")
+    return lengths
+
+
+def _latency(facts: Mapping[str, Any], path: Path, edge: str) -> float:
+    value = facts.get("latency")
+    right = 'it must be a duration, like "50 ms"'
+    if value is None:
+        _wrong(path, edge, f"the latency is missing; {right}")
+    if isinstance(value, str):
+        parts = re.fullmatch(r"\s*(-?[0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*(\S*)\s*", value)
+        scale = _UNITS.get(parts[2]) if parts else None
+        if parts is None or scale is None:
+            _wrong(path, edge, f"the latency is {value[:40]!r}; {right}")
+        latency = float(parts[1]) * scale
+    elif isinstance(value, (int, float)):
+        latency = float(value)
+    else:
+        _wrong(path, edge, f"the latency is a {type(value).__name__}; {right}")
+    if not 0 <= latency <= LONGEST_MS:
+        _wrong(path, edge, f"the latency is {str(value)[:40]!r}; it must be from 0 to {LONGEST_MS / 1e3:g} s")
+    return latency
+
+
+def _shortest(
+    lengths: Mapping[tuple[Any, Any], float], index: Mapping[Any, int], ends: list[Any]
+) -> dict[tuple[Any, Any], float]:
+    """The shortest ways between all of `ends` [ms]; from a node to itself its own edge, if it has one."""
+    pairs = [pair for pair in lengths if pair[0] != pair[1]]
+    rows, columns = ([index[pair[place]] for pair in pairs] for place in (0, 1))
+    # An edge of no length is no edge to scipy.
+    values = [max(lengths[pair], 1e-9) for pair in pairs]
+    matrix = csr_array((values, (rows, columns)), shape=(len(index), len(index)))
+    places = [index[node] for node in ends]
+    found = dijkstra(matrix, directed=True, indices=places)
+    own = {(node, node): lengths[node, node] for node in ends if (node, node) in lengths}
+    return {
+        (one, other): float(found[row, index[other]]) for row, one in enumerate(ends) for other in ends if one != other
+    } | own
+
+
+def _wrong(path: Path, what: str, why: str) -> NoReturn:
+    raise PenstockError(f"{path}: {what}: {why}")
