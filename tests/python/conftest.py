@@ -52,11 +52,14 @@ label = "50 KiB windows"
 set = { "relay.edge_control.circuit_window" = 100 }
 """
 
-ENDLESS = SMALL + """
+ENDLESS = (
+    SMALL
+    + """
 [[variants]]
 name = "endless"
 set = { "run.duration" = "2000 h", "run.sample" = "1 h", "trace.workloads" = [] }
 """
+)
 """With a variant more, which does not end before tomorrow."""
 
 
