@@ -94,9 +94,10 @@ def networks() -> list[str]:
     """Networks that ship: the years for a relay's `era`."""
 
     def facts(relays: int, link: int, capacity: int) -> str:
-        mean = f"on average a link of {link / MIB:.1f} MiB/s"
-        bound = f", with its rate {capacity / MIB:.1f} MiB/s" if capacity < link else ", whose rates are not known"
-        return f"drawn as {relays} relays were: {mean}{bound}"
+        means = (
+            f"mean link {link / MIB:.1f} MiB/s, mean capacity (the smaller of link and rate) {capacity / MIB:.1f} MiB/s"
+        )
+        return f"as {relays} relays were: {means}"
 
     return _columns((f"era = {year}", facts(*rest)) for year, *rest in _core.eras())
 

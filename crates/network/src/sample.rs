@@ -58,7 +58,7 @@ mod tests {
     fn a_sample_keeps_the_classes_and_the_shape() {
         // Weights of 1 to 1000; every tenth relay is an exit, every fifth a guard.
         let class = |place: u64| match place {
-            _ if place % 10 == 0 => Class::Exit,
+            _ if place.is_multiple_of(10) => Class::Exit,
             _ if place % 5 == 1 => Class::Guard,
             _ => Class::Plain,
         };
