@@ -8,11 +8,12 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
 from penstock import figures, report, tables
-from penstock.figures import style
+from penstock.figures import downloads, style
 from penstock.output import TABLES
 from penstock.result import Result
 
@@ -183,3 +184,12 @@ def test_the_remark_counts_the_pairs_of_the_rows(make_up: Callable[..., Path]) -
     assert pairs == [5, 5, 3, 3]
     assert "each of 3 to 5 seeds" in tables.pairs_remark(result.units, pairs)
     assert "3 to 5 seeds of" in " ".join(report.render([result]).split())
+
+
+def test_a_curve_of_many_steps_keeps_its_high_ones() -> None:
+    # Half of all values are one and the same, between many others.
+    y = np.concatenate([np.linspace(0, 0.25, 5000), np.linspace(0.75, 1, 5000)])
+    drawn = downloads._thinned(y)
+    assert {4999, 5000} <= set(drawn.tolist())
+    assert len(drawn) < 2 * downloads.MAX_STEPS
+    assert drawn.tolist() == sorted(set(drawn.tolist()))

@@ -66,12 +66,12 @@ def draw_distributions(axes: Axes, curves: Mapping[Look, stats.Curve]) -> list[A
     """Distribution functions, each in its look, over their bands."""
     handles: list[Artist] = []
     for look, curve in curves.items():
-        at = _thinned(len(curve.x))
+        at = _thinned(curve.y)
         if curve.low.size:
             low, high = curve.low[at], curve.high[at]
             axes.fill_between(curve.x[at], low, high, step="post", color=look.colour, alpha=0.16, linewidth=0)
     for look, curve in curves.items():
-        at = _thinned(len(curve.x))
+        at = _thinned(curve.y)
         x, y = curve.x[at], curve.y[at]
         if x.size:
             x, y = np.concatenate([[x[0]], x]), np.concatenate([[0.0], y])
@@ -86,6 +86,8 @@ def right_edge(curves: Mapping[Look, stats.Curve], q: float) -> float:
     return 1.04 * max(ends, default=1.0)
 
 
-def _thinned(steps: int) -> NDArray[np.int64]:
-    """Which steps of a curve are drawn: some are left out where no eye would see it."""
-    return np.linspace(0, steps - 1, min(steps, MAX_STEPS)).round().astype(np.int64)
+def _thinned(y: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Which steps of a curve are drawn: some are left out where no eye would see it, and never one that is high."""
+    even = np.linspace(0, len(y) - 1, min(len(y), MAX_STEPS)).round().astype(np.int64)
+    high = np.flatnonzero(np.diff(y, prepend=0.0) > 1 / MAX_STEPS)
+    return np.unique(np.concatenate([even, high, np.maximum(high - 1, 0)]))
