@@ -84,6 +84,9 @@ class Document:
     def fingerprint(self) -> str:
         """A name for everything that results depend on, apart from seeds and version."""
 
+    def optimistic(self, variant: str) -> bool:
+        """Whether some client of a variant sends its request right after BEGIN."""
+
     def estimate(self, variant: str) -> Estimate:
         """About how much work a run of one variant is."""
 

@@ -41,6 +41,19 @@ COSTS = (
 """What the manifest says of a run beside which it is."""
 
 
+UNDER = Path("runs")
+"""Where output goes that nobody says a place for."""
+
+
+def fresh(stem: str, under: Path = UNDER) -> Path:
+    """A path that is not there yet: `runs/<stem>-<n>`."""
+    n = 1
+    with naming(under / f"{stem}-{n}", "make"):
+        while (under / f"{stem}-{n}").exists():
+            n += 1
+    return under / f"{stem}-{n}"
+
+
 @dataclass(frozen=True, order=True)
 class Job:
     """One run: a variant, the seed of its network, or -1 if its own seed draws that, and its own seed."""
@@ -90,7 +103,12 @@ class Origin:
     def describe(self) -> dict[str, Any]:
         """The scenario, resolved, as the manifest holds it."""
         variants = [
-            {"name": name, "label": label, "resolved": self.document.resolved(name)}
+            {
+                "name": name,
+                "label": label,
+                "resolved": self.document.resolved(name),
+                "optimistic": self.document.optimistic(name),
+            }
             for name, label in self.document.variants()
         ]
         return {
@@ -131,14 +149,10 @@ class OutputDir:
             raise
 
     @classmethod
-    def fresh(cls, origin: Origin, jobs: Iterable[Job], under: Path = Path("runs")) -> OutputDir:
+    def fresh(cls, origin: Origin, jobs: Iterable[Job], under: Path = UNDER) -> OutputDir:
         """A directory that is not there yet: `runs/<scenario>-<n>`, `runs/sweep-<scenario>-<n>`."""
         stem = ("sweep-" if origin.sweep else "") + origin.name.replace("/", "-")
-        n = 1
-        with naming(under / f"{stem}-{n}", "make"):
-            while (under / f"{stem}-{n}").exists():
-                n += 1
-        return cls(under / f"{stem}-{n}", origin, jobs)
+        return cls(fresh(stem, under), origin, jobs)
 
     @property
     def parts(self) -> Path:

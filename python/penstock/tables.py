@@ -168,14 +168,22 @@ def difference(value: float) -> str:
 
 def interval(row: Mapping[str, Any]) -> str:
     """The interval of a difference [s]; a dash if there are too few pairs."""
-    low, high = row["low_s"], row["high_s"]
+    return between(row["low_s"], row["high_s"])
+
+
+def between(low: float, high: float) -> str:
+    """An interval [s]; a dash if there is none."""
     return "-" if low != low else f"{low:+.2f} to {high:+.2f} s"
 
 
 def percent(row: Mapping[str, Any]) -> str:
     """A difference relative to the first variant."""
-    relative = row["relative"]
-    return "-" if relative != relative else f"{relative:+.0%}".replace("%", " %")
+    return signed_share(row["relative"])
+
+
+def signed_share(part: float) -> str:
+    """A part of something in per cent, always with its sign; a dash if there is none."""
+    return "-" if part != part else f"{part:+.0%}".replace("%", " %")
 
 
 def unfinished(row: Mapping[str, Any]) -> str:

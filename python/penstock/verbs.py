@@ -298,15 +298,10 @@ def workload(
 ) -> None:
     """Turn tgen's Markov models, which are GraphML, into a workload for a scenario."""
     from penstock import markov
-    from penstock.errors import naming
 
     given = {"flows": flows, "streams": streams, "packets": packets}
     text = markov.workload(name, {kind: path for kind, path in given.items() if path is not None})
-    if out is None:
-        print(text, end="")
-        return
-    with naming(out):
-        out.write_text(text, encoding="utf-8")
+    _put(text, out)
 
 
 @app.command()
@@ -337,19 +332,25 @@ def network(
     from penstock.networks import file
 
     text = file.make(document, descriptors=descriptors or (), graph=graph, relays=relays, seed=seed)
-    if out is None:
-        print(text, end="")
-        return
-    with naming(out):
-        out.write_text(text, encoding="utf-8")
-    count = text.count("\n[relays.")
-    print(f"network: {out}, {count} relays; penstock check SCENARIO --network {out} explains it")
+    _put(text, out)
+    if out is not None:
+        count = text.count("\n[relays.")
+        print(f"network: {out}, {count} relays; penstock check SCENARIO --network {out} explains it")
 
 
 @app.command()
 def version() -> None:
     """Print the version."""
     print(f"penstock {_core.version()}")
+
+
+def _put(text: str, out: Path | None) -> None:
+    """Write a text into a file, or show it if none is named."""
+    if out is None:
+        print(text, end="")
+        return
+    with naming(out):
+        out.write_text(text, encoding="utf-8")
 
 
 def _tell(directory: Path, *, to: Path | None = None, report: bool = True) -> None:

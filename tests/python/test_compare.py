@@ -198,7 +198,7 @@ def test_from_the_request_is_from_when_the_circuit_was_connected(make_up: Callab
     both = source.downloads.filter(outcome="ok")
     assert (both["ttlb_s"] - both["ttlb_request_s"]).to_list() == pytest.approx([0.4] * both.height)
     manifest = json.loads((directory / "manifest.json").read_text())
-    manifest["scenario"]["variants"][0]["resolved"] = "[clients.web1]\noptimistic_data = true\n"
+    manifest["scenario"]["variants"][0]["optimistic"] = True
     (directory / "manifest.json").write_text(json.dumps(manifest))
     assert read(f"{directory}:stock").clocks == ["start"]
     assert read(f"{directory}:small").clocks == ["start", "request"]

@@ -45,14 +45,17 @@ impl Consensus {
     /// Read a document; `file` is what errors call it.
     pub fn parse(text: &[u8], file: &str) -> Result<Self, Error> {
         let mut reader = Reader::new(file);
-        for (number, line) in
-            (1u32..).zip(text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n'))
-        {
+        for (number, line) in lines(text) {
             reader.number = number;
             reader.line(line).map_err(|message| Error::in_line(file, number, message))?;
         }
         reader.finish()
     }
+}
+
+/// The lines of a document with their numbers; what ends in a line end has none after it.
+pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+    (1u32..).zip(text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n'))
 }
 
 /// What is wrong with a line.

@@ -4,7 +4,7 @@
 //! an archive; of several of one relay the one that was published last counts, of these the first. Lines that nobody needs
 //! are skipped, signatures are not checked.
 
-use crate::consensus::{Mistake, once, time, words};
+use crate::consensus::{Mistake, lines, once, time, words};
 use crate::error::{Error, quoted};
 use std::collections::BTreeMap;
 
@@ -45,9 +45,7 @@ impl Descriptors {
         let mut entry: Option<Entry> = None;
         let mut inside = false;
         let (mut last, mut any) = (1, false);
-        for (number, line) in
-            (1u32..).zip(text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n'))
-        {
+        for (number, line) in lines(text) {
             last = number;
             // A key or a signature, line by line.
             match line {

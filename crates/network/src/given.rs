@@ -6,7 +6,7 @@
 use crate::consensus::Consensus;
 use crate::descriptors::{Descriptors, MOST};
 use crate::error::Error;
-use crate::relay::{Class, Flags, Position, Relay};
+use crate::relay::{Class, Position, Relay};
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,12 +83,7 @@ impl Given {
 
 /// Its class as paths use it: a guard must be stable, an exit must let connections out.
 fn class(relay: &Relay) -> Class {
-    let flags = Flags {
-        guard: relay.may_be(Position::Guard),
-        exit: relay.flags.exit && relay.may_be(Position::Exit),
-        ..relay.flags
-    };
-    Relay { flags, ..relay.clone() }.class()
+    Class::of(relay.may_be(Position::Guard), relay.flags.exit && relay.may_be(Position::Exit))
 }
 
 #[cfg(test)]

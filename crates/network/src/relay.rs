@@ -71,15 +71,32 @@ pub enum Class {
     Both,
 }
 
-impl Relay {
-    /// Its class; a bad exit is none.
-    pub fn class(&self) -> Class {
-        match (self.flags.guard, self.flags.exit && !self.flags.bad_exit) {
+impl Class {
+    /// Of who may be a guard, and an exit.
+    pub fn of(guard: bool, exit: bool) -> Class {
+        match (guard, exit) {
             (false, false) => Class::Plain,
             (true, false) => Class::Guard,
             (false, true) => Class::Exit,
             (true, true) => Class::Both,
         }
+    }
+
+    /// Whether it has guards.
+    pub fn is_guard(self) -> bool {
+        matches!(self, Class::Guard | Class::Both)
+    }
+
+    /// Whether it has exits.
+    pub fn is_exit(self) -> bool {
+        matches!(self, Class::Exit | Class::Both)
+    }
+}
+
+impl Relay {
+    /// Its class; a bad exit is none.
+    pub fn class(&self) -> Class {
+        Class::of(self.flags.guard, self.flags.exit && !self.flags.bad_exit)
     }
 
     /// Whether it may stand at a position at all.

@@ -216,12 +216,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     fn relay(place: usize, weight: u32, class: Class) -> Relay {
-        let (guard, exit) = match class {
-            Class::Plain => (false, false),
-            Class::Guard => (true, false),
-            Class::Exit => (false, true),
-            Class::Both => (true, true),
-        };
+        let (guard, exit) = (class.is_guard(), class.is_exit());
         Relay {
             name: format!("relay{place}"),
             weight,

@@ -91,6 +91,11 @@ impl Document {
         self.0.fingerprint()
     }
 
+    fn optimistic(&self, variant: &str) -> Result<bool, PyError> {
+        let scenario = self.0.scenario(variant).map_err(Error::Scenario)?;
+        Ok(scenario.clients.iter().any(|client| client.config.optimistic_data))
+    }
+
     fn estimate<'py>(&self, py: Python<'py>, variant: &str) -> Result<Bound<'py, PyDict>, PyError> {
         let estimate = self.0.estimate(variant).map_err(Error::Scenario)?;
         let dict = PyDict::new(py);

@@ -6,11 +6,6 @@ use penstock_units::Seed;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// Guard, exit.
-fn flags(class: Class) -> (bool, bool) {
-    (matches!(class, Class::Guard | Class::Both), matches!(class, Class::Exit | Class::Both))
-}
-
 /// What a consensus and server descriptors say of the relays that clients draw.
 #[pyfunction]
 pub(crate) fn of_consensus<'py>(
@@ -29,9 +24,16 @@ pub(crate) fn of_consensus<'py>(
         })
         .map_err(Error::Network)?;
     let relays = given.relays.iter().map(|relay| {
-        let (guard, exit) = flags(relay.class);
         let [rate, burst] = relay.bandwidth.map_or([None; 2], |bandwidth| bandwidth.map(Some));
-        (&relay.nickname, guard, exit, relay.weight, relay.link, rate, burst)
+        (
+            &relay.nickname,
+            relay.class.is_guard(),
+            relay.class.is_exit(),
+            relay.weight,
+            relay.link,
+            rate,
+            burst,
+        )
     });
     let dict = PyDict::new(py);
     dict.set_item("flavor", &consensus.flavor)?;
@@ -45,14 +47,8 @@ pub(crate) fn of_consensus<'py>(
 /// Which `count` of relays (guard, exit, weight) a smaller network has.
 #[pyfunction]
 pub(crate) fn sample(relays: Vec<(bool, bool, u64)>, count: usize, seed: u64) -> Vec<usize> {
-    let class = |guard, exit| match (guard, exit) {
-        (false, false) => Class::Plain,
-        (true, false) => Class::Guard,
-        (false, true) => Class::Exit,
-        (true, true) => Class::Both,
-    };
     let relays: Vec<_> =
-        relays.into_iter().map(|(guard, exit, weight)| (class(guard, exit), weight)).collect();
+        relays.into_iter().map(|(guard, exit, weight)| (Class::of(guard, exit), weight)).collect();
     penstock_network::sample::sample(&relays, count, &mut Seed(seed).stream("sample"))
 }
 

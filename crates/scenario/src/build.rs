@@ -312,14 +312,11 @@ fn generated(root: &Table, relays: &mut [Relay]) -> Result<Vec<Generated>, Mista
         let of_group = (0..relays.len()).filter(|index| relays[*index].host.group == *name).collect();
         let group =
             Generated { era, group: name.clone(), relays: of_group, buckets: view.flag("era_buckets") };
-        group.prepare(relays);
         group.draw(relays, Seed(0));
-        groups.push(group);
-    }
-    // Where a relay is, is not known before its network is drawn.
-    for group in &groups {
-        let given = Country::of(View::section(table(&root["relays"]), &group.group).text("country"));
+        // Where a relay is, is not known before its network is drawn.
+        let given = Country::of(view.text("country"));
         group.relays.iter().for_each(|index| relays[*index].host.country = given);
+        groups.push(group);
     }
     Ok(groups)
 }

@@ -5,7 +5,7 @@
 //! A rate or a delay may be `quantiles(a, b, ..., z)`. Each node has one place between 0 and 1 for all of its rates, so
 //! that a node whose link is fast has a high bandwidth too; and one for its delay.
 
-use crate::model::{Client, Host, Network, Path, Relay, Scenario, Server};
+use crate::model::{Client, Host, Network, Relay, Scenario, Server};
 use crate::ways::Ways;
 use penstock_core::config::Bandwidth;
 use penstock_network::Country;
@@ -163,8 +163,7 @@ impl Scenario {
         let mut all = hosts().chain(clients).chain(self.servers.iter().map(|server| &server.host));
         let is_given =
             self.network.latency == Latency::Even && self.generated.is_empty() && self.deployments.is_empty();
-        let paths_are_given = self.clients.iter().all(|client| !matches!(client.path, Path::Tor { .. }));
-        if is_given && paths_are_given && all.all(|host| host.drawn == DrawnRates::default()) {
+        if is_given && all.all(|host| host.drawn == DrawnRates::default()) {
             return Cow::Borrowed(self);
         }
         let mut drawn = self.clone();
@@ -187,7 +186,7 @@ impl Scenario {
         for Server { host } in &mut drawn.servers {
             draw(host, network, &mut None, seed);
         }
-        drawn.selector = drawn.select().ok().flatten();
+        drawn.selector = drawn.select().expect("who may stand where is the same in all networks");
         Cow::Owned(drawn)
     }
 }

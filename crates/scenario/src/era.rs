@@ -2,7 +2,7 @@
 
 use crate::model::{Relay, Scenario};
 use penstock_core::config::Bandwidth;
-use penstock_network::{Class, Era, Error, Flags, PositionWeights, Selector, era};
+use penstock_network::{Era, Error, Flags, PositionWeights, Selector, era};
 use penstock_units::{Bytes, DataRate, Seed};
 use std::sync::Arc;
 
@@ -20,13 +20,6 @@ pub struct Generated {
 }
 
 impl Generated {
-    /// What all networks have in common: who may stand where.
-    pub(crate) fn prepare(&self, relays: &mut [Relay]) {
-        for (index, class) in self.relays.iter().zip(self.era.classes(self.relays.len())) {
-            (relays[*index].guard, relays[*index].exit) = flags(class);
-        }
-    }
-
     /// Draws the group's relays for one network.
     pub(crate) fn draw(&self, relays: &mut [Relay], seed: Seed) {
         let mut rng = seed.stream(&format!("{}/relays", self.group));
@@ -36,13 +29,9 @@ impl Generated {
     }
 }
 
-fn flags(class: Class) -> (bool, bool) {
-    (matches!(class, Class::Guard | Class::Both), matches!(class, Class::Exit | Class::Both))
-}
-
 fn take(relay: &mut Relay, drawn: &era::Drawn, buckets: bool) {
     let rate = |bytes: u64| DataRate::new(bytes).expect("an era draws no rate of zero");
-    (relay.guard, relay.exit) = flags(drawn.class);
+    (relay.guard, relay.exit) = (drawn.class.is_guard(), drawn.class.is_exit());
     let link = if buckets { drawn.link } else { drawn.link.min(drawn.rate) };
     (relay.host.link_up, relay.host.link_down) = (rate(link), rate(link));
     relay.host.country = relay.host.country.or(Some(drawn.country));

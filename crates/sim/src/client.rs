@@ -186,19 +186,33 @@ impl Client {
         (0..)
             .zip(each)
             .map(|(errand, workload)| Client {
-                index,
                 workload,
                 home: if shares { 0 } else { errand },
-                circuit: None,
-                phase: Phase::Pausing,
-                episode: 0,
-                chance: Chance::new(&client.host.name, errand, seed),
-                number: 0,
-                guards: guards.clone(),
-                path: None,
-                task: Task::Loop,
+                ..Client::idle(
+                    index,
+                    Chance::new(&client.host.name, errand, seed),
+                    guards.clone(),
+                    Task::Loop,
+                )
             })
             .collect()
+    }
+
+    /// An errand that has done nothing yet, of the first workload and with a circuit of the first errand.
+    fn idle(index: usize, chance: Chance, guards: Arc<[usize]>, task: Task) -> Self {
+        Client {
+            index,
+            workload: 0,
+            home: 0,
+            circuit: None,
+            phase: Phase::Pausing,
+            episode: 0,
+            chance,
+            number: 0,
+            guards,
+            path: None,
+            task,
+        }
     }
 
     /// What a client does that asks again for what it asked in an earlier run, circuit by circuit; it holds circuits and
@@ -251,18 +265,10 @@ impl Client {
     /// An errand of the same client that this one begins, with chances of its own; whose circuit it uses and what it is
     /// for is still to be said.
     pub(crate) fn child(&mut self) -> Self {
+        let chance = Chance::new("child", 0, Seed(self.chance.bits()));
         Client {
-            index: self.index,
             workload: self.workload,
-            home: 0,
-            circuit: None,
-            phase: Phase::Pausing,
-            episode: 0,
-            chance: Chance::new("child", 0, Seed(self.chance.bits())),
-            number: 0,
-            guards: self.guards.clone(),
-            path: None,
-            task: Task::Spare,
+            ..Client::idle(self.index, chance, self.guards.clone(), Task::Spare)
         }
     }
 

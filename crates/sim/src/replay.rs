@@ -50,18 +50,8 @@ impl Replay {
     ///
     /// What follows Markov models is an open loop already, and is left to them.
     pub fn new(scenario: &Scenario, asked: impl IntoIterator<Item = Asked>) -> Result<Self, String> {
-        let clients: BTreeMap<&str, usize> = scenario
-            .clients
-            .iter()
-            .enumerate()
-            .map(|(index, client)| (client.host.name.as_str(), index))
-            .collect();
-        let workloads: BTreeMap<&str, usize> = scenario
-            .workloads
-            .iter()
-            .enumerate()
-            .map(|(index, workload)| (workload.name.as_str(), index))
-            .collect();
+        let clients = by_name(scenario.clients.iter().map(|client| client.host.name.as_str()));
+        let workloads = by_name(scenario.workloads.iter().map(|workload| workload.name.as_str()));
         let mut circuits: Vec<BTreeMap<(Instant, u64), Vec<Download>>> = vec![BTreeMap::new(); clients.len()];
         for Asked { client: name, workload: does, circuit, begun, start, size } in asked {
             let Some(index) = clients.get(name.as_str()) else {
@@ -102,4 +92,9 @@ impl Replay {
     pub(crate) fn of(&self, client: usize) -> &[Recorded] {
         &self.clients[client]
     }
+}
+
+/// The place of each name.
+fn by_name<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, usize> {
+    names.zip(0..).collect()
 }

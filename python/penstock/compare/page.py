@@ -15,18 +15,14 @@ from penstock.errors import OutputError, naming
 from penstock.figures.downloads import curve_of, draw_distributions, right_edge
 from penstock.figures.picture import Picture
 from penstock.figures.style import grid_of, legend_above, looks
+from penstock.output import fresh
 from penstock.summary import METRICS
 from penstock.units import BAND
-
-UNDER = Path("runs")
 
 
 def directory(out: Path | None) -> Path:
     """Where to write: `out`, which must not hold anything, or a fresh `runs/compare-<n>`; it is made."""
-    n = 1
-    while out is None and (UNDER / f"compare-{n}").exists():
-        n += 1
-    chosen = UNDER / f"compare-{n}" if out is None else out
+    chosen = fresh("compare") if out is None else out
     with naming(chosen, "make"):
         if chosen.exists() and (not chosen.is_dir() or any(chosen.iterdir())):
             raise OutputError(f"{chosen} exists: choose another --out")

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from penstock.compare.sides import Comparison, Row
 from penstock.compare.source import Source, Tried
-from penstock.tables import METRIC_NAMES, difference, seconds
+from penstock.tables import METRIC_NAMES, between, difference, seconds, signed_share
 
 CLOCK_WORDS = {
     "start": "from the start: the client's call for a stream, or its socket",
@@ -99,12 +99,12 @@ def remarks(comparison: Comparison) -> list[str]:
 
 def interval(row: Row) -> str:
     """The interval of a difference [s]; a dash if there is none."""
-    return "-" if row.low_s != row.low_s else f"{row.low_s:+.2f} to {row.high_s:+.2f} s"
+    return between(row.low_s, row.high_s)
 
 
 def relative(row: Row) -> str:
     """The difference, as a part of A."""
-    return f"{row.difference_s / row.a_s:+.0%}".replace("%", " %") if row.a_s else "-"
+    return signed_share(row.difference_s / row.a_s) if row.a_s else "-"
 
 
 def rate(tried: Tried | None) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock import _core, catalog, runs
 from penstock.errors import Cancelled, OutputError, PenstockError, naming
-from penstock.output import Job, read_json, read_manifest, write_json
+from penstock.output import Job, fresh, read_json, read_manifest, write_json
 from penstock.paper.claims import Claim, Claims, load
 from penstock.paper.judge import Judged, cannot_be_judged, judge, unit_of
 from penstock.paper.measures import MEASURES
@@ -164,12 +164,7 @@ def _many(document: _core.Document, units: int) -> dict[str, int | None]:
 
 def _directory(claims: Claims, out: str | Path | None, scale: float) -> Path:
     """The paper's directory: a fresh one, or one of the same paper and scale to go on with."""
-    if out is not None:
-        directory = Path(out)
-    else:
-        n = 1
-        while (directory := Path("runs") / f"paper-{claims.paper}-{n}").exists():
-            n += 1
+    directory = fresh(f"paper-{claims.paper}") if out is None else Path(out)
     head = _head(claims, scale)
     path = directory / VERDICTS
     with naming(directory, "make"):

@@ -9,9 +9,10 @@ use crate::event::Due;
 use crate::net::HostKernel;
 use crate::queue::Rank;
 use crate::script::Script;
-use penstock_scenario::markov::{Observation, Walk};
-use penstock_scenario::model::Activity;
+use penstock_scenario::markov::{Markov, Observation, Walk};
+use penstock_scenario::model::{Activity, Tgen};
 use penstock_units::{Bytes, Duration, Seed};
+use std::sync::Arc;
 
 /// After how long a stream whose circuit broke before it was built asks for another one.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
@@ -32,13 +33,11 @@ impl World<'_> {
         let scenario = self.scenario;
         let Some(client) = self.client(rank, errand) else { return };
         let Activity::Tgen(tgen) = &scenario.workloads[client.workload].does else { return };
-        let mut walk = |model| Walk::new(model, Seed(client.chance.bits()).stream("walk"));
-        let plan = match (&tgen.flows, &tgen.streams) {
-            (Some(flows), _) => Plan::Flows(walk(flows.clone())),
-            (None, Some(streams)) => Plan::Streams(walk(streams.clone())),
-            (None, None) => Plan::One,
+        let plan = match &tgen.flows {
+            Some(flows) => Plan::Flows(walk(client, flows)),
+            None => streams(client, tgen),
         };
-        client.task = Task::Source(Box::new(Source { plan, open: 0, of: None, begins: None, keeps: false }));
+        client.task = source(plan, None);
         self.go_on(rank, errand);
     }
 
@@ -80,14 +79,7 @@ impl World<'_> {
         let Some(parent) = self.client(rank, of) else { return };
         let Activity::Tgen(tgen) = &scenario.workloads[parent.workload].does else { return };
         let mut child = parent.child();
-        let plan = match &tgen.streams {
-            Some(streams) => {
-                Plan::Streams(Walk::new(streams.clone(), Seed(child.chance.bits()).stream("walk")))
-            }
-            None => Plan::One,
-        };
-        child.task =
-            Task::Source(Box::new(Source { plan, open: 0, of: Some(of), begins: None, keeps: false }));
+        child.task = source(streams(&mut child, tgen), Some(of));
         let flow = self.add(rank, child, None);
         self.go_on(rank, flow);
     }
@@ -236,6 +228,21 @@ impl World<'_> {
             script.rests = false;
         }
     }
+}
+
+/// What begins as `plan` says, and of which source it is.
+fn source(plan: Plan, of: Option<u32>) -> Task {
+    Task::Source(Box::new(Source { plan, open: 0, of, begins: None, keeps: false }))
+}
+
+/// The streams of a flow, as its model says; without one a single stream.
+fn streams(client: &mut Client, tgen: &Tgen) -> Plan {
+    tgen.streams.as_ref().map_or(Plan::One, |model| Plan::Streams(walk(client, model)))
+}
+
+/// A walk through a model, by the chances of who begins it.
+fn walk(client: &mut Client, model: &Arc<Markov>) -> Walk {
+    Walk::new(model.clone(), Seed(client.chance.bits()).stream("walk"))
 }
 
 fn next(walk: &mut Walk, flow: bool) -> Next {
