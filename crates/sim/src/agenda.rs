@@ -9,6 +9,9 @@
 use crate::queue::Rank;
 use penstock_units::Instant;
 
+/// Children of a place: the heap is half as deep as with two, and they lie beside each other in memory.
+const ARITY: usize = 4;
+
 /// When each host has something to do.
 ///
 /// A heap with exactly one entry for each host, so that it never grows; those who wait for nothing are last.
@@ -17,28 +20,31 @@ pub(crate) struct Agenda {
     /// Earliest first, in heap order.
     heap: Vec<(Instant, Rank)>,
     /// Where in the heap each host is.
-    places: Vec<usize>,
+    places: Vec<u32>,
 }
 
 impl Agenda {
     pub(crate) fn new(hosts: usize) -> Self {
         let ranks = 0..hosts as Rank;
-        Agenda { heap: ranks.map(|rank| (Instant::FAR_FUTURE, rank)).collect(), places: (0..hosts).collect() }
+        Agenda {
+            heap: ranks.clone().map(|rank| (Instant::FAR_FUTURE, rank)).collect(),
+            places: ranks.collect(),
+        }
     }
 
     /// The host has something to do at `at`, if not sooner.
     pub(crate) fn advance(&mut self, rank: Rank, at: Instant) {
-        if at < self.heap[self.places[rank as usize]].0 {
-            self.set(rank, at);
+        let place = self.places[rank as usize] as usize;
+        if at < self.heap[place].0 {
+            self.rise(place, (at, rank));
         }
     }
 
     /// The host has nothing to do before `at`.
     pub(crate) fn set(&mut self, rank: Rank, at: Instant) {
-        let place = self.places[rank as usize];
-        self.heap[place].0 = at;
-        let place = self.rise(place);
-        self.sink(place);
+        let place = self.places[rank as usize] as usize;
+        let place = self.rise(place, (at, rank));
+        self.sink(place, (at, rank));
     }
 
     /// When something happens next, if ever.
@@ -46,42 +52,38 @@ impl Agenda {
         self.heap.first().map(|(at, _)| *at).filter(|at| *at != Instant::FAR_FUTURE)
     }
 
-    /// Takes a host that has something to do before `horizon`; it is to be [`Agenda::set`] again.
-    pub(crate) fn take(&mut self, horizon: Instant) -> Option<Rank> {
-        self.next().filter(|at| *at < horizon)?;
-        let (_, rank) = self.heap[0];
-        self.set(rank, Instant::FAR_FUTURE);
-        Some(rank)
+    /// A host that has something to do before `horizon`; it remains the first until it is [`Agenda::set`] again.
+    pub(crate) fn first(&self, horizon: Instant) -> Option<Rank> {
+        self.next().filter(|at| *at < horizon).map(|_| self.heap[0].1)
     }
 
-    /// Moves an entry towards the front, as far as it belongs; returns its place.
-    fn rise(&mut self, mut place: usize) -> usize {
-        while place > 0 && self.heap[place] < self.heap[(place - 1) / 2] {
-            let parent = (place - 1) / 2;
-            self.swap(place, parent);
-            place = parent;
+    fn put(&mut self, place: usize, entry: (Instant, Rank)) {
+        self.heap[place] = entry;
+        self.places[entry.1 as usize] = place as u32;
+    }
+
+    /// Puts an entry at `place` or nearer to the front, as far as it belongs; returns where.
+    fn rise(&mut self, mut place: usize, entry: (Instant, Rank)) -> usize {
+        while place > 0 && entry < self.heap[(place - 1) / ARITY] {
+            self.put(place, self.heap[(place - 1) / ARITY]);
+            place = (place - 1) / ARITY;
         }
+        self.put(place, entry);
         place
     }
 
-    /// Moves an entry towards the end, as far as it belongs.
-    fn sink(&mut self, mut place: usize) {
-        loop {
-            let children = (2 * place + 1..self.heap.len()).take(2);
-            let Some(first) = children.min_by_key(|child| self.heap[*child]) else { return };
-            if self.heap[place] <= self.heap[first] {
-                return;
+    /// Puts an entry at `place` or nearer to the end, as far as it belongs.
+    fn sink(&mut self, mut place: usize, entry: (Instant, Rank)) {
+        while let Some(children) = self.heap.get(ARITY * place + 1..) {
+            let children = children.iter().take(ARITY).enumerate();
+            let Some((child, first)) = children.min_by_key(|(_, child)| **child) else { break };
+            if entry <= *first {
+                break;
             }
-            self.swap(place, first);
-            place = first;
+            self.put(place, *first);
+            place = ARITY * place + 1 + child;
         }
-    }
-
-    fn swap(&mut self, one: usize, other: usize) {
-        self.heap.swap(one, other);
-        for place in [one, other] {
-            self.places[self.heap[place].1 as usize] = place;
-        }
+        self.put(place, entry);
     }
 }
 
@@ -100,7 +102,9 @@ mod tests {
         agenda.advance(1, at(6));
         agenda.set(0, at(9));
         assert_eq!(agenda.next(), Some(at(5)));
-        let taken: Vec<_> = std::iter::from_fn(|| agenda.take(at(9))).collect();
+        let take =
+            |agenda: &mut Agenda| agenda.first(at(9)).inspect(|rank| agenda.set(*rank, Instant::FAR_FUTURE));
+        let taken: Vec<_> = std::iter::from_fn(|| take(&mut agenda)).collect();
         assert_eq!(taken, [1, 2]);
         assert_eq!(agenda.next(), Some(at(9)));
         agenda.set(0, Instant::FAR_FUTURE);
@@ -118,7 +122,13 @@ mod tests {
                 match how {
                     0 => agenda.set(rank, at),
                     1 => agenda.advance(rank, at),
-                    _ => _ = agenda.take(at).inspect(|taken| list[*taken as usize] = Instant::FAR_FUTURE),
+                    _ => {
+                        if let Some(first) = agenda.first(at) {
+                            prop_assert!(list[first as usize] < at);
+                            agenda.set(first, Instant::FAR_FUTURE);
+                            list[first as usize] = Instant::FAR_FUTURE;
+                        }
+                    }
                 }
                 if how == 0 || (how == 1 && at < list[rank as usize]) {
                     list[rank as usize] = at;

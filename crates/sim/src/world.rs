@@ -174,7 +174,7 @@ impl<'a> World<'a> {
                 continue;
             };
             let horizon = (start + self.net.lookahead).min(barrier + TICK);
-            while let Some(rank) = self.net.agenda.take(horizon) {
+            while let Some(rank) = self.net.agenda.first(horizon) {
                 self.act(rank, horizon);
                 if self.net.handled - looked >= STEPS_PER_LOOK {
                     looked = self.net.handled;

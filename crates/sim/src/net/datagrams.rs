@@ -98,15 +98,16 @@ impl Net {
         self.delivered += 1;
         let conn = self.conns.get_mut(to.conn as usize).filter(|conn| conn.generation == generation);
         let Some(side) = conn.map(|conn| &mut conn.sides[to.side as usize]) else { return };
-        if side.mail_bytes + mail.bytes > RECEIVE_BUFFER {
+        let (rank, seldom) = (side.host, side.seldom_made());
+        if seldom.mail_bytes + mail.bytes > RECEIVE_BUFFER {
             self.keep(mail.messages);
             return;
         }
         for tag in mail.tags() {
-            self.tracker.nic_in(tag, side.host, now);
+            self.tracker.nic_in(tag, rank, now);
         }
-        side.mail_bytes += mail.bytes;
-        side.mail.push_back(mail);
+        seldom.mail_bytes += mail.bytes;
+        seldom.mail.push_back(mail);
         self.refresh(to);
     }
 
@@ -115,8 +116,9 @@ impl Net {
         let now = self.now();
         let side = self.side(sock);
         let rank = side.host;
-        let Some(mut mail) = side.mail.pop_front() else { return Bytes::ZERO };
-        side.mail_bytes -= mail.bytes;
+        let Some(seldom) = side.seldom() else { return Bytes::ZERO };
+        let Some(mut mail) = seldom.mail.pop_front() else { return Bytes::ZERO };
+        seldom.mail_bytes -= mail.bytes;
         for tag in mail.tags() {
             self.tracker.read(tag, rank, now);
         }

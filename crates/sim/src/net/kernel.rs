@@ -52,7 +52,9 @@ impl Kernel<SimCell> for HostKernel<'_> {
             take_first(&mut there.sent);
             if let Some(tag) = cell.tag() {
                 self.net.tracker.read(tag, self.rank, now);
-                there.tracked.retain(|tracked| tracked.tag != tag);
+                if let Some(seldom) = there.seldom() {
+                    seldom.tracked.retain(|tracked| tracked.tag != tag);
+                }
             }
             work.cells += 1;
             work.records += u64::from(end > read_to);
@@ -90,7 +92,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
             for cell in cells.drain(..count as usize) {
                 if let Some(tag) = cell.tag() {
                     self.net.tracker.written(tag, self.rank, now);
-                    here.tracked.push_back(Tracked { end, tag, left: false, arrived: false });
+                    here.seldom_made().tracked.push_back(Tracked { end, tag, left: false, arrived: false });
                 }
                 here.sent.push_back((end, Item::Cell(cell)));
             }
@@ -173,7 +175,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
         let end = here.tcp.received_end() - here.tcp.readable() + len;
         here.tcp.read(&host.tcp, now, len);
         let mut tag = None;
-        if let Some(traced) = &mut here.traced {
+        if let Some(traced) = here.seldom().and_then(|seldom| seldom.traced.as_mut()) {
             let arrived = loop {
                 match traced.arrivals.front().copied() {
                     Some((until, _)) if until < end => traced.arrivals.pop_front(),
@@ -292,8 +294,10 @@ impl Net {
     /// An exit opens a stream's connection to a server.
     pub(crate) fn connect_stream(&mut self, from: Rank, to: Rank, stream: StreamKey, traced: Option<u32>) {
         let sock = self.connect(from, to, Owner::Stream(stream), Owner::Server(0));
-        self.side(sock).traced =
-            traced.map(|circuit| Box::new(super::socket::Traced { circuit, arrivals: VecDeque::new() }));
+        if let Some(circuit) = traced {
+            self.side(sock).seldom_made().traced =
+                Some(super::socket::Traced { circuit, arrivals: VecDeque::new() });
+        }
         self.hosts[from as usize].set_stream(stream, Some(StreamSock::Tcp(sock)));
     }
 

@@ -424,13 +424,16 @@ impl Net {
         let side = &mut conn.sides[sock.side as usize];
         let rank = side.host;
         let host = &mut self.hosts[rank as usize];
-        let most =
-            if conn.wire.loss > 0.0 || !side.tracked.is_empty() { 1 } else { most.min(self.longest_train) };
+        let most = if conn.wire.loss > 0.0 || side.tracked().next().is_some() {
+            1
+        } else {
+            most.min(self.longest_train)
+        };
         let Some(train) = side.tcp.poll_train(&host.tcp, now, most) else { return false };
         let Train { first: segment, count: segments } = train;
         let (left, gap) = host.up.send_train(now, segment.wire_bytes(), segments);
         side.tcp.on_departure(&host.tcp, left, segment.wire_bytes());
-        for tracked in side.tracked.iter_mut().filter(|tracked| !tracked.left) {
+        for tracked in side.tracked().filter(|tracked| !tracked.left) {
             if segment.seq < tracked.end && tracked.end <= segment.end() {
                 tracked.left = true;
                 self.tracker.nic_out(tracked.tag, rank, left);
@@ -466,10 +469,10 @@ impl Net {
         let conn = &mut self.conns[sock.conn as usize];
         let side = &mut conn.sides[sock.side as usize];
         if let Some(due) = side.tcp.poll_timeout()
-            && side.timer.is_none_or(|timer| due < timer)
+            && due < side.timer
         {
             let due = due.max(now);
-            side.timer = Some(due);
+            side.timer = due;
             let (rank, due_to) = (side.host, Due::Tcp(sock, conn.generation));
             self.set_timer(rank, due, due_to);
         }
@@ -500,7 +503,7 @@ impl Net {
         self.delivered += 1;
         let rank = here.host;
         // The first of these that holds a tracked message's last byte brings it.
-        for tracked in there.tracked.iter_mut().filter(|tracked| !tracked.arrived) {
+        for tracked in there.tracked().filter(|tracked| !tracked.arrived) {
             if segment.seq < tracked.end && tracked.end <= segment.end() {
                 tracked.arrived = true;
                 self.tracker.nic_in(tracked.tag, rank, now);
@@ -509,8 +512,8 @@ impl Net {
         let before = here.tcp.received_end();
         here.tcp.on_segment(&self.hosts[rank as usize].tcp, now, &segment);
         let after = here.tcp.received_end();
-        if let Some(traced) = &mut here.traced
-            && after > before
+        if after > before
+            && let Some(traced) = here.seldom().and_then(|seldom| seldom.traced.as_mut())
         {
             traced.arrivals.push_back((after, now));
         }
@@ -523,11 +526,11 @@ impl Net {
         let conn = self.conns.get_mut(sock.conn as usize).filter(|conn| conn.generation == generation);
         // An earlier timer took this one's place.
         let Some(side) =
-            conn.map(|conn| &mut conn.sides[sock.side as usize]).filter(|side| side.timer == Some(now))
+            conn.map(|conn| &mut conn.sides[sock.side as usize]).filter(|side| side.timer == now)
         else {
             return;
         };
-        side.timer = None;
+        side.timer = Instant::FAR_FUTURE;
         let rank = side.host;
         side.tcp.on_timer(&self.hosts[rank as usize].tcp, now);
         self.pump(sock);
@@ -628,15 +631,15 @@ impl Net {
                 Asks::Bytes(bytes) => left += bytes,
                 Asks::Part { workload, seed } => {
                     let model = self.models[workload].as_ref().expect("who asks for a part has a model");
-                    here.script = Some(Box::new(Script::new(model, seed, Observation::ToOrigin)));
+                    here.seldom_made().script = Some(Script::new(model, seed, Observation::ToOrigin));
                 }
             }
         }
         let mut rests_until = None;
-        if here.tcp.receive_closed() && here.script.take().is_some() {
+        if here.tcp.receive_closed() && here.seldom().is_some_and(|seldom| seldom.script.take().is_some()) {
             // Nobody listens any more.
             left = 0;
-        } else if let Some(script) = &mut here.script {
+        } else if let Some(script) = here.seldom.as_mut().and_then(|seldom| seldom.script.as_mut()) {
             if left == 0 || here.tcp.is_writable(tcp) {
                 rests_until = play(script, &mut here.tcp, tcp, now, &mut left).map(|rest| now + rest);
             }
@@ -668,7 +671,7 @@ impl Net {
     /// A server's side of a stream has rested.
     pub(crate) fn on_part_timer(&mut self, sock: SockRef, generation: u32) {
         let conn = self.conns.get_mut(sock.conn as usize).filter(|conn| conn.generation == generation);
-        let Some(script) = conn.and_then(|conn| conn.sides[sock.side as usize].script.as_mut()) else {
+        let Some(script) = conn.and_then(|conn| conn.sides[sock.side as usize].script()) else {
             return;
         };
         script.rests = false;
@@ -855,7 +858,7 @@ fn has_input(here: &Side, there: &Side) -> bool {
     match here.owner {
         Owner::Channel(_) => {
             let read = there.sent.front().is_some_and(|(end, _)| *end <= here.tcp.received_end());
-            read || !here.mail.is_empty()
+            read || here.has_mail()
         }
         Owner::Stream(_) => here.tcp.readable() > 0 || here.tcp.receive_closed(),
         Owner::Linking(_) | Owner::Server(_) | Owner::Plain | Owner::Gone => false,

@@ -50,29 +50,35 @@ pub(crate) struct Side {
     pub(crate) inbound: VecDeque<Flight>,
     /// How many of these are with all their segments in the access link's queue.
     pub(crate) admitted: usize,
-    /// Datagrams that arrived and were not read.
-    pub(crate) mail: VecDeque<Mail>,
-    /// What they take together [B].
-    pub(crate) mail_bytes: u64,
     /// Messages this side sent that the other one has not read, by the byte after their last.
     pub(crate) sent: VecDeque<(u64, Item)>,
     pub(crate) interest: Interest,
     /// Waiting for its turn in the host's loop.
     pub(crate) ready: Interest,
-    /// When the earliest timer event for this side happens.
-    pub(crate) timer: Option<Instant>,
+    /// When the earliest timer event for this side happens; FAR_FUTURE if there is none.
+    pub(crate) timer: Instant,
     /// The owner was told that the connection is there.
     pub(crate) announced: bool,
     /// A channel's: it holds bytes that TCP does not send.
     pub(crate) holds: bool,
     /// Waits for room in the network interface's queue.
     pub(crate) awaits_nic: bool,
-    /// Tracked messages in flight, by the byte after their last; empty for most.
+    pub(crate) seldom: Option<Box<Seldom>>,
+}
+
+/// What most sides never have: apart, so that the others take less of the cache.
+#[derive(Debug, Default)]
+pub(crate) struct Seldom {
+    /// Datagrams that arrived and were not read.
+    pub(crate) mail: VecDeque<Mail>,
+    /// What they take together [B].
+    pub(crate) mail_bytes: u64,
+    /// Tracked messages in flight, by the byte after their last.
     pub(crate) tracked: VecDeque<Tracked>,
     /// As an exit of a traced circuit: its number, and which bytes arrived when.
-    pub(crate) traced: Option<Box<Traced>>,
+    pub(crate) traced: Option<Traced>,
     /// As a server: its part in a stream of a model.
-    pub(crate) script: Option<Box<Script>>,
+    pub(crate) script: Option<Script>,
 }
 
 /// A train on its way.
@@ -234,19 +240,40 @@ impl Side {
             tcp: Endpoint::new(),
             inbound: VecDeque::new(),
             admitted: 0,
-            mail: VecDeque::new(),
-            mail_bytes: 0,
             sent: VecDeque::new(),
             interest: Interest::default(),
             ready: Interest::default(),
-            timer: None,
+            timer: Instant::FAR_FUTURE,
             announced: false,
             holds: false,
             awaits_nic: false,
-            tracked: VecDeque::new(),
-            traced: None,
-            script: None,
+            seldom: None,
         }
+    }
+
+    /// What most sides never have, if this one does.
+    pub(crate) fn seldom(&mut self) -> Option<&mut Seldom> {
+        self.seldom.as_deref_mut()
+    }
+
+    /// The same, made if need be.
+    pub(crate) fn seldom_made(&mut self) -> &mut Seldom {
+        self.seldom.get_or_insert_default()
+    }
+
+    /// Whether datagrams wait to be read.
+    pub(crate) fn has_mail(&self) -> bool {
+        self.seldom.as_ref().is_some_and(|seldom| !seldom.mail.is_empty())
+    }
+
+    /// Its tracked messages in flight.
+    pub(crate) fn tracked(&mut self) -> impl Iterator<Item = &mut Tracked> {
+        self.seldom.iter_mut().flat_map(|seldom| &mut seldom.tracked)
+    }
+
+    /// The part in a stream of a model that this server has.
+    pub(crate) fn script(&mut self) -> Option<&mut Script> {
+        self.seldom()?.script.as_mut()
     }
 
     /// Cells that it sent and the other one has not read.
