@@ -321,11 +321,11 @@ fn run(out: &mut Lines, document: &Document, scenario: &Scenario) {
 }
 
 fn work(out: &mut Lines, document: &Document) {
-    out.title("a rough estimate of each run (within a factor of three)");
+    out.title("a rough estimate of each run (within a factor of two)");
     let mut total = 0.0;
     let runs = runs_of_each(document) as f64;
     for (variant, version) in document.variants().iter().zip(document.versions()) {
-        let one = estimate(&version.scenario);
+        let one = estimate(&version.scenario, document.first_network());
         total += one.seconds * runs;
         out.line(format_args!(
             "  {:<12} {} simulated, {:.0} downloads, {:.1} million events, {} of one core, {:.0} MB",

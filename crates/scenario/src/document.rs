@@ -12,6 +12,7 @@ use crate::print;
 use crate::resolve::{Resolved, resolve};
 use crate::schema;
 use crate::tree::{self, Node, Table, Value};
+use penstock_units::Seed;
 
 /// A scenario file with all its variants, checked.
 ///
@@ -187,9 +188,14 @@ impl Document {
         Ok(&self.version(variant)?.scenario)
     }
 
-    /// About how much work a run of one variant is.
+    /// About how much work a run of one variant is: the first one.
     pub fn estimate(&self, variant: &str) -> Result<Estimate, ScenarioError> {
-        Ok(estimate(self.scenario(variant)?))
+        Ok(estimate(self.scenario(variant)?, self.first_network()))
+    }
+
+    /// The network of the first run.
+    pub(crate) fn first_network(&self) -> Seed {
+        Seed(self.networks().into_iter().chain(self.seeds()).next().unwrap_or(1))
     }
 
     /// One variant as TOML with every default filled in; it reads back to the same scenario.

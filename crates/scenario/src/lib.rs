@@ -35,6 +35,7 @@
 
 mod build;
 mod changes;
+mod closed;
 pub mod deploy;
 mod describe;
 mod document;

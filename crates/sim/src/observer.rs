@@ -21,6 +21,8 @@ pub(crate) struct Observer {
     begun: Vec<(Instant, Rank)>,
     /// When each download was recorded, and whose it was.
     ended: Vec<(Instant, Rank)>,
+    /// What relays were bound by so far: each name is kept once, not in every row.
+    bounds: Vec<Name>,
 }
 
 /// What a download has to say of itself besides its own fields.
@@ -74,6 +76,13 @@ fn seconds(span: Duration) -> f64 {
     span.as_secs_f64()
 }
 
+/// Room for one more row at least. It grows by a quarter: doubled, up to half of a long run's memory would be empty.
+fn make_room<T>(rows: &mut Vec<T>) {
+    if rows.len() == rows.capacity() {
+        rows.reserve_exact(rows.len() / 4 + 1024);
+    }
+}
+
 impl Observer {
     /// A circuit begins; returns its number until the run is over.
     pub(crate) fn circuit_begun(&mut self, now: Instant, by: Rank, client: Name, relays: &[Name]) -> u32 {
@@ -120,6 +129,8 @@ impl Observer {
     }
 
     pub(crate) fn relay(&mut self, sample: RelaySample) {
+        let bound_by = sample.bound.map(|bound| self.named(bound.name()));
+        make_room(&mut self.tables.relays);
         self.tables.relays.push(RelayRow {
             relay: sample.name,
             position: sample.position,
@@ -130,11 +141,20 @@ impl Observer {
             outbuf_bytes: sample.outbuf,
             kernel_out_bytes: sample.kernel_out,
             throttled_conns: sample.throttled.into(),
-            bound_by: sample.bound.map(|bound| bound.name().into()),
+            bound_by,
             written_cells: sample.after.sent - sample.before.sent,
             credits: sample.after.credits - sample.before.credits,
             longest_queue_cells: sample.after.longest_queue,
         });
+    }
+
+    fn named(&mut self, bound: &str) -> Name {
+        if let Some(name) = self.bounds.iter().find(|name| &***name == bound) {
+            return name.clone();
+        }
+        let name = Name::from(bound);
+        self.bounds.push(name.clone());
+        name
     }
 
     pub(crate) fn circuit(&mut self, sample: CircuitSample) {
@@ -156,7 +176,7 @@ impl Observer {
 
     /// The rows in the order of time; circuits are numbered in the order in which they were begun.
     pub(crate) fn into_tables(self, cells: Vec<CellRow>) -> Tables {
-        let Observer { mut tables, begun, ended } = self;
+        let Observer { mut tables, begun, ended, .. } = self;
         let mut order: Vec<usize> = (0..begun.len()).collect();
         // A client may begin several at once, in the order of its errands.
         order.sort_by_key(|circuit| begun[*circuit]);
