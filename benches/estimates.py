@@ -1,8 +1,8 @@
 """What `penstock check` predicts of a run beside what the run takes: every shipped scenario, and generated networks.
 
 `python benches/estimates.py [--longest SECONDS] [NAME...]` prints a line for each: time of a core and memory, predicted
-and measured, and their ratio, with the ratio of events before them; and at the end how many are within a factor of two. Scenarios that last longer are cut to
-`--longest` simulated seconds, in the prediction and in the run.
+and measured, and their ratio, with the ratio of events before them; and at the end how many are within a factor of two.
+Scenarios that last longer are cut to `--longest` simulated seconds, in the prediction and in the run.
 """
 
 from __future__ import annotations
