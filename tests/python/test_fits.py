@@ -35,5 +35,6 @@ def test_a_larger_network_needs_more_and_a_longer_run_takes_longer() -> None:
         return {key: float(value) for key, value in document.estimate("stock").items() if isinstance(value, float)}
 
     short, long = estimate(), estimate("run.duration=300 s")
-    assert long["cpu_seconds"] == pytest.approx(10 * short["cpu_seconds"])
+    # Not to the digit: a short run has a larger part of downloads whose pauses it does not see.
+    assert long["cpu_seconds"] == pytest.approx(10 * short["cpu_seconds"], rel=0.1)
     assert long["peak_heap_bytes"] >= short["peak_heap_bytes"]
