@@ -88,6 +88,10 @@ struct Entry {
 struct Reader<'a> {
     file: &'a str,
     number: u32,
+    /// In which line the relays are over.
+    footer: u32,
+    /// What a weight of one is.
+    scale: u32,
     part: Part,
     flavor: String,
     is_consensus: bool,
@@ -106,6 +110,8 @@ impl<'a> Reader<'a> {
         Reader {
             file,
             number: 0,
+            footer: 0,
+            scale: PositionWeights::SCALE,
             part: Part::Start,
             flavor: String::new(),
             is_consensus: false,
@@ -146,8 +152,9 @@ impl<'a> Reader<'a> {
                 once(&mut self.valid_after, time, "valid-after")?;
             }
             b"params" => {
-                let params =
+                let params: BTreeMap<_, _> =
                     pairs(&words(line)?)?.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+                self.scale = scale(&params)?;
                 once(&mut self.params, params, "params")?;
             }
             b"r" => self.begin_relay(&words(line)?)?,
@@ -165,14 +172,14 @@ impl<'a> Reader<'a> {
             }
             b"directory-footer" => {
                 self.end_relay()?;
-                self.part = Part::Footer;
+                (self.part, self.footer) = (Part::Footer, self.number);
             }
             b"bandwidth-weights" => {
                 if self.part != Part::Footer {
                     return Err("bandwidth-weights stands before directory-footer".to_owned());
                 }
                 let values = pairs(&words(line)?)?;
-                let weights = PositionWeights::of(&values, self.scale()?)?;
+                let weights = PositionWeights::of(&values, self.scale)?;
                 once(&mut self.weights, weights, "bandwidth-weights")?;
             }
             b"directory-signature" => {
@@ -253,15 +260,6 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// What a weight of one is.
-    fn scale(&self) -> Result<u32, Mistake> {
-        let Some(scale) = self.params.as_ref().and_then(|params| params.get("bwweightscale")) else {
-            return Ok(PositionWeights::SCALE);
-        };
-        let fits = u32::try_from(*scale).ok().filter(|scale| (1..=i32::MAX as u32).contains(scale));
-        fits.ok_or_else(|| format!("the parameter bwweightscale is {scale}, not from 1 to {}", i32::MAX))
-    }
-
     fn finish(self) -> Result<Consensus, Error> {
         let (file, number) = (self.file, self.number);
         let fail = |message: &str| Err(Error::in_line(file, number, message));
@@ -273,18 +271,20 @@ impl<'a> Reader<'a> {
             Part::Footer => return fail("it is cut short: it ends here without a directory-signature"),
             Part::Signatures => {}
         }
+        let lacks = |what| {
+            Err(Error::in_line(file, self.footer, format!("the relays are over here, without {what}")))
+        };
         if !self.is_consensus {
-            return Err(Error::of(file, "it has no line \"vote-status consensus\""));
+            return lacks("a line \"vote-status consensus\" before them");
         }
-        let scale = self.scale().map_err(|message| Error::of(file, message))?;
         let Some(valid_after) = self.valid_after else {
-            return Err(Error::of(file, "it has no line valid-after"));
+            return lacks("a line valid-after before them");
         };
         if self.relays.is_empty() {
-            return Err(Error::of(file, "it has no relays"));
+            return lacks("one of them");
         }
         let computed =
-            || PositionWeights::computed(&self.relays, scale).map(|weights| (weights, Origin::Computed));
+            || PositionWeights::computed(&self.relays, self.scale).map(|weights| (weights, Origin::Computed));
         let (weights, origin) = match self.weights {
             Some(weights) => (weights, Origin::Document),
             None => computed().unwrap_or((PositionWeights::even(), Origin::Even)),
@@ -387,6 +387,13 @@ fn accepts(words: &[&str], port: u16) -> Result<bool, Mistake> {
         listed |= (low..=high).contains(&port);
     }
     Ok(listed == (*rule == "accept"))
+}
+
+/// What a weight of one is.
+fn scale(params: &BTreeMap<String, i64>) -> Result<u32, Mistake> {
+    let Some(scale) = params.get("bwweightscale") else { return Ok(PositionWeights::SCALE) };
+    let fits = u32::try_from(*scale).ok().filter(|scale| (1..=i32::MAX as u32).contains(scale));
+    fits.ok_or_else(|| format!("the parameter bwweightscale is {scale}, not from 1 to {}", i32::MAX))
 }
 
 /// 20 bytes in base64 without padding: 27 characters.

@@ -1,6 +1,7 @@
 //! From a resolved tree to the typed model. Forms were checked before; what is checked here is
 //! how keys fit each other.
 
+use crate::deploy::Deployments;
 use crate::drawn::{DrawnRates, Dumbbell, Latency, Place, Quantiles};
 use crate::era::Generated;
 use crate::error::{Mistake, listed, listed_briefly};
@@ -225,7 +226,7 @@ pub(crate) fn scenario(root: &Table, variant: Variant) -> Result<Scenario, Mista
         network,
         relays,
         generated,
-        deployments: Vec::new(),
+        deployments: Deployments::default(),
         selector: None,
         clients,
         servers,

@@ -168,7 +168,7 @@ impl Scenario {
         }
         let mut drawn = self.clone();
         drawn.generated.iter().for_each(|generated| generated.draw(&mut drawn.relays, seed));
-        drawn.deployments.iter().for_each(|deployment| deployment.deploy(&mut drawn.relays, seed));
+        drawn.deployments.deploy(&mut drawn.relays, seed);
         let network = &mut drawn.network;
         network.trunk = match &network.latency {
             Latency::Dumbbell(dumbbell) => dumbbell.trunk(seed),

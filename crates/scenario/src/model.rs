@@ -4,7 +4,7 @@
 //! everything else by index: relays, clients, servers and workloads are in the order of their
 //! names, which is also their rank in the order of events.
 
-use crate::deploy::Deployment;
+use crate::deploy::Deployments;
 use crate::drawn::{DrawnRates, Latency, Place, Quantiles};
 use crate::era::Generated;
 use crate::markov::Markov;
@@ -36,7 +36,7 @@ pub struct Scenario {
     /// Which of them are drawn as they were in some year.
     pub generated: Vec<Generated>,
     /// Which of them have other software, in the order in which it is laid over.
-    pub deployments: Vec<Deployment>,
+    pub deployments: Deployments,
     /// How circuits on paths [`Path::Tor`] are drawn; there if some client has such a path.
     pub selector: Option<Arc<Selector>>,
     /// Clients with their onion proxies, in the order of their names.

@@ -138,6 +138,84 @@ fn a_deployment_changes_software_and_nothing_else() {
     }
 }
 
+fn debug(part: &impl std::fmt::Debug) -> String {
+    format!("{part:?}")
+}
+
+/// What a throttle on guards and a circuit policy on all relays say together is said of each guard.
+#[test]
+fn a_deployment_lies_over_those_before_it() {
+    let throttle = "[[deployments]]\nposition = 'guard'\nset = { throttle = 'bit-splitting' }\n";
+    let policy = "[[deployments]]\nset = { circuit_policy = 'round-robin' }\n";
+    let longer = "[[deployments]]\nset = { circuit_policy = { kind = 'ewma', half_life = '5 s' } }\n";
+    let refined = "[[deployments]]\nset = { 'circuit_policy.half_life' = '7 s' }\n";
+    let drawn = |more: &[&str]| scenario(&more.concat()).drawn(Seed(1)).into_owned();
+    let both = drawn(&[throttle, policy]);
+    let (plain, throttled, other) = (drawn(&[]), drawn(&[throttle]), drawn(&[policy]));
+    for (index, relay) in both.relays.iter().enumerate() {
+        let is_guard = relay.guard && !relay.exit;
+        let (own, alone) = (&relay.config, &throttled.relays[index].config);
+        assert_eq!(debug(&own.throttle), debug(&alone.throttle));
+        assert_eq!(is_guard, debug(&own.throttle) != debug(&plain.relays[index].config.throttle));
+        assert_eq!(debug(&own.circuit_policy), debug(&other.relays[index].config.circuit_policy));
+        assert_ne!(debug(&own.circuit_policy), debug(&plain.relays[index].config.circuit_policy));
+    }
+    // A later one of the same key goes over, whole or key by key.
+    let over = drawn(&[policy, longer, refined]);
+    assert!(over.relays.iter().all(|relay| debug(&relay.config.circuit_policy).contains("7s")));
+    let under = drawn(&[longer, refined, policy]);
+    assert!(under.relays.iter().all(|relay| debug(&relay.config.circuit_policy).contains("RoundRobin")));
+}
+
+#[test]
+fn shares_overlap_as_they_are_drawn() {
+    let half = "[[deployments]]\nshare = 0.5\nset = { scheduler = 'kist' }\n";
+    let guards =
+        "[[deployments]]\nposition = 'guard'\nshare = 0.5\nset = { circuit_policy = 'round-robin' }\n";
+    let quarter = "[[deployments]]\nshare = 0.25\nset = { priority_factor = 3 }\n";
+    let drawn = |more: &[&str], seed| scenario(&more.concat()).drawn(Seed(seed)).into_owned();
+    let is_even = |relay: &Relay| debug(&relay.config.circuit_policy).contains("RoundRobin");
+    let is_third = |relay: &Relay| relay.config.priority_factor.0 == 3.0;
+    for seed in 1..20 {
+        let all = drawn(&[half, guards, quarter], seed);
+        let alone = [half, guards, quarter].map(|one| drawn(&[one], seed));
+        for (index, relay) in all.relays.iter().enumerate() {
+            let [kist, even, third] = alone.each_ref().map(|scenario| &scenario.relays[index]);
+            assert_eq!(
+                (is_kist(relay), is_even(relay), is_third(relay)),
+                (is_kist(kist), is_even(even), is_third(third))
+            );
+        }
+    }
+}
+
+#[test]
+fn steps_of_an_upgrade_are_few_mixes_and_what_would_be_too_many_is_refused() {
+    let step = |number: usize| {
+        format!("[[deployments]]\nshare = 0.{:02}\nset = {{ priority_factor = {number} }}\n", 99 - number)
+    };
+    let steps: String = (1..60).map(step).collect();
+    let drawn = scenario(&steps).drawn(Seed(1)).into_owned();
+    let of =
+        |factor: f64| drawn.relays.iter().filter(|relay| relay.config.priority_factor.0 == factor).count();
+    assert_eq!(of(59.0), 16);
+    let apart = |number: usize| {
+        let relays: Vec<String> = (1..=40)
+            .filter(|relay| relay % (number + 2) > 0)
+            .map(|relay| format!("'relay{relay:04}'"))
+            .collect();
+        format!(
+            "[[deployments]]\nrelays = [{}]\nshare = 0.5\nset = {{ priority_factor = 2 }}\n",
+            relays.join(", ")
+        )
+    };
+    let apart: String = (1..30).map(apart).collect();
+    assert_eq!(
+        parse(&format!("{TEXT}{apart}")).unwrap_err().to_string(),
+        "x.toml:21: deployments: more than 1024 mixes of software may come of these shares; give a share to fewer of them"
+    );
+}
+
 #[test]
 fn round_trips_are_those_of_the_places_and_none_is_shorter_than_the_shortest() {
     let drawn = scenario("").drawn(Seed(1)).into_owned();

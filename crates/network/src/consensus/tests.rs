@@ -143,13 +143,19 @@ fn mistakes_are_one_sentence_with_their_line() {
         (said(whole.replace('\n', "\r\n")), "doc:2: the line ends in CR LF"),
         (changed("version 3\n", "version 4\n"), "doc:2: the version is \"4\""),
         (changed("vote-status consensus", "vote-status vote"), "doc:3: vote-status is \"vote\""),
-        (changed("vote-status consensus\n", ""), "doc: it has no line \"vote-status consensus\""),
+        (
+            changed("vote-status consensus\n", ""),
+            "doc:45: the relays are over here, without a line \"vote-status consensus\" before them",
+        ),
         (changed("valid-after 2030-01-01 00:00:00", "valid-after soon"), "doc:5: valid-after is \"soon\""),
-        (changed("valid-after 2030-01-01 00:00:00\n", ""), "doc: it has no line valid-after"),
+        (
+            changed("valid-after 2030-01-01 00:00:00\n", ""),
+            "doc:45: the relays are over here, without a line valid-after before them",
+        ),
         (changed("cc_alg=2", "cc_alg"), "doc:7: \"cc_alg\" is no key=value"),
         (changed("cc_alg=2", "cc_alg=two"), "doc:7: \"cc_alg=two\" has no whole number"),
         (changed("cc_alg=2", "UseOptimisticData=2"), "doc:7: \"UseOptimisticData\" is there twice"),
-        (changed("cc_alg=2", "bwweightscale=0"), "bwweightscale is 0"),
+        (changed("cc_alg=2", "bwweightscale=0"), "doc:7: the parameter bwweightscale is 0"),
         (changed(" 10.1.0.1 9001 0", ""), "doc:11: an r line of 6 words is cut short"),
         (changed("10.1.0.1", "10.1.0"), "doc:11: \"10.1.0\" is no IPv4 address"),
         (changed("r alpha", "r al\u{e9}"), "doc:11: \"al\u{e9}\" is no nickname"),
@@ -193,7 +199,10 @@ fn mistakes_are_one_sentence_with_their_line() {
 fn a_document_without_relays_is_refused() {
     let whole = document("ns", "");
     let [from, to] = ["r alpha", "directory-footer"].map(|word| whole.find(word).unwrap());
-    assert_eq!(said(format!("{}{}", &whole[..from], &whole[to..])), "doc: it has no relays");
+    assert_eq!(
+        said(format!("{}{}", &whole[..from], &whole[to..])),
+        "doc:11: the relays are over here, without one of them"
+    );
 }
 
 /// What can happen to a document on its way.
