@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from penstock.compare.setting import Setting
 from penstock.errors import OutputError
 from penstock.units import Units
 
@@ -86,6 +87,8 @@ class Source:
     """Of all sizes together, where it is not known which sizes failed."""
     notes: tuple[str, ...] = ()
     """What a reader of its numbers has to know."""
+    setting: Setting | None = None
+    """Who downloads in which network; only of ours."""
 
     @property
     def ours(self) -> bool:
