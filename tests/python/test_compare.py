@@ -157,6 +157,18 @@ def test_the_beginning_is_left_out_on_request(tmp_path: Path) -> None:
         read(path, skip=1e6)
 
 
+def test_the_beginning_is_that_of_each_file(tmp_path: Path) -> None:
+    for day in range(3):
+        document = measured.new(10)
+        for stream in document["data"]["op-xy"]["tgen"]["streams"].values():
+            stream["unix_ts_start"] += 86_400 * day
+        put(tmp_path / f"{day}.onionperf.analysis.json", document)
+    rows = whole(read(str(tmp_path), skip=120.0), 5 * MiB)
+    assert rows.group_by("network").agg(pl.len(), pl.col("at_s").min() % 86_400).sort("network").rows() == [
+        (f"{day}.onionperf.analysis.json", 8, (1_600_000_120.0) % 86_400) for day in range(3)
+    ]
+
+
 def test_a_server_and_an_upload_are_no_downloads(tmp_path: Path) -> None:
     server = measured.stream_line(51_200, 1).replace("recvsize=51200", "recvsize=0")
     server = server.replace("payload-bytes-recv=51200", "payload-bytes-recv=0")

@@ -154,9 +154,9 @@ def frame(rows: Iterable[Download]) -> pl.DataFrame:
 
 
 def after(source: pl.DataFrame, skip: float) -> pl.DataFrame:
-    """Downloads from so many seconds after the first one on, and those without a time."""
+    """Downloads from so many seconds after the first one of their unit on, and those without a time."""
     at = pl.col("at_s")
-    return source.filter(at.is_null() | (at >= at.min() + skip))
+    return source.filter(at.is_null() | (at >= at.min().over("network") + skip))
 
 
 def size_name(size: int) -> str:
