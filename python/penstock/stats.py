@@ -133,6 +133,24 @@ def paired(baseline: Sample, other: Sample, confidence: float = 0.95) -> Paired:
     return Paired(pairs, centre, low, high, int((differences < 0).sum()), int((differences > 0).sum()))
 
 
+def welch(baseline: Sample, other: Sample, confidence: float = 0.95) -> tuple[float, float, float]:
+    """The difference other - baseline of two means, and both ends of its t interval; NaN if one has a single value.
+
+    The samples are independent, of one number per run or network, and their variances may differ.
+
+    Source: Welch, The generalization of Student's problem when several different population variances are involved,
+    Biometrika 34, 1947 (the degrees of freedom).
+    """
+    first, second = np.asarray(baseline, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    centre = mean(second) - mean(first)
+    if min(first.size, second.size) < 2:
+        return centre, float("nan"), float("nan")
+    if np.ptp(first) == 0 and np.ptp(second) == 0:
+        return centre, centre, centre
+    interval = scipy_stats.ttest_ind(second, first, equal_var=False).confidence_interval(confidence)
+    return centre, float(interval.low), float(interval.high)
+
+
 def mean_interval(sample: Sample, confidence: float = 0.95) -> tuple[float, float, float]:
     """The mean and both ends of its t interval; NaN for what a sample of less than one, or two, does not have."""
     values = np.asarray(sample, dtype=np.float64)

@@ -14,12 +14,14 @@ import measured
 import numpy as np
 import polars as pl
 import pytest
+import synthetic
 from conftest import Command, sentence
 from scipy import stats as scipy_stats
 
 from penstock import stats
 from penstock.compare import Source, compare, find, read, sides
 from penstock.compare.page import draw
+from penstock.compare.show import remarks
 from penstock.compare.source import Tried, frame, size_name
 from penstock.errors import PenstockError
 from penstock.result import Result
@@ -155,6 +157,18 @@ def test_the_beginning_is_left_out_on_request(tmp_path: Path) -> None:
         read(path, skip=1e6)
 
 
+def test_the_beginning_is_that_of_each_file(tmp_path: Path) -> None:
+    for day in range(3):
+        document = measured.new(10)
+        for stream in document["data"]["op-xy"]["tgen"]["streams"].values():
+            stream["unix_ts_start"] += 86_400 * day
+        put(tmp_path / f"{day}.onionperf.analysis.json", document)
+    rows = whole(read(str(tmp_path), skip=120.0), 5 * MiB)
+    assert rows.group_by("network").agg(pl.len(), pl.col("at_s").min() % 86_400).sort("network").rows() == [
+        (f"{day}.onionperf.analysis.json", 8, (1_600_000_120.0) % 86_400) for day in range(3)
+    ]
+
+
 def test_a_server_and_an_upload_are_no_downloads(tmp_path: Path) -> None:
     server = measured.stream_line(51_200, 1).replace("recvsize=51200", "recvsize=0")
     server = server.replace("payload-bytes-recv=51200", "payload-bytes-recv=0")
@@ -192,14 +206,133 @@ def test_two_variants_are_paired_by_what_they_share(make_up: Callable[..., Path]
         assert row.ks_distance == pytest.approx(reference["ks_distance"])
 
 
+def rewrite(directory: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    manifest = json.loads((directory / "manifest.json").read_text())
+    change(manifest)
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.fixture
+def two(make_up: Callable[..., Path], tmp_path: Path) -> Callable[..., sides.Comparison]:
+    """Compares one variant in two outputs, of which the other has a scenario of its own."""
+    first = make_up(traced=False)
+
+    def comparing(changed: str, **other: Any) -> sides.Comparison:
+        second = synthetic.write(tmp_path / "other", traced=False, **other)
+
+        def change(manifest: dict[str, Any], fingerprint: str, text: str) -> None:
+            manifest["scenario"]["fingerprint"] = fingerprint
+            for variant in manifest["scenario"]["variants"]:
+                variant["resolved"] = text
+
+        rewrite(first, lambda manifest: change(manifest, "1", SETTING))
+        rewrite(second, lambda manifest: change(manifest, "2", changed))
+        return compare(read(f"{first}:stock"), read(f"{second}:small"))
+
+    return comparing
+
+
+SETTING = """
+[network]
+rtt = "80 ms"
+[relay]
+scheduler = { kind = "vanilla" }
+link = "10 MiB/s"
+[relays.middle]
+link = "128 KiB/s"
+[client]
+path = ["weighted"]
+[clients.cpu]
+count = 2
+workload = ["web"]
+[workloads.web]
+size = "300 KiB"
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("vanilla", "kist"),
+        ("[relays.middle]\n", '[relays.middle]\nedge_control = { kind = "vegas" }\n'),
+        ("[network]", '[run]\nduration = "1 h"\n[tcp]\nmss = "1400 B"\n[network]\nconsensus_n23 = false'),
+    ],
+)
+def test_outputs_that_differ_in_software_alone_are_paired(
+    two: Callable[..., sides.Comparison], old: str, new: str
+) -> None:
+    comparison = two(SETTING.replace(old, new))
+    assert comparison.common is not None
+    assert {(row.interval, row.pairs) for row in comparison.rows} == {("paired", 5)}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ("80 ms", "40 ms", "network.rtt"),
+        ("128 KiB/s", "256 KiB/s", "relays.middle.link"),
+        ("[relays.middle]", "[relays.centre]", "relays.middle"),
+        ("count = 2", "count = 3", "clients.cpu.count"),
+        ("count = 2\n", "", "clients.cpu.count"),
+        ("[clients.cpu]", "[clients.more]\n[clients.cpu]", "clients.more"),
+        ("300 KiB", "320 KiB", "workloads.web.size"),
+        ("weighted", "tor", "client.path"),
+    ],
+)
+def test_other_clients_or_another_network_are_no_pair(
+    two: Callable[..., sides.Comparison], old: str, new: str, key: str
+) -> None:
+    comparison = two(SETTING.replace(old, new))
+    assert comparison.common is None
+    assert comparison.apart == f"they differ in {key}"
+    assert {(row.interval, row.pairs) for row in comparison.rows} == {("welch", 0)}
+    said = " ".join(remarks(comparison))
+    assert (
+        f"Not paired, since they differ in {key}: a quantile of each of 5 seeds in A and of each of 5 seeds in B"
+        in said
+    )
+    assert "bootstrap" not in said
+
+
+def test_an_unpaired_interval_is_welchs_over_units(two: Callable[..., sides.Comparison]) -> None:
+    comparison = two(SETTING.replace("80 ms", "40 ms"), seeds=3)
+    [row] = [row for row in comparison.rows if (row.downloads, row.metric, row.quantile) == ("web", "ttfb_s", "P50")]
+    a, b = (
+        source.downloads.filter(workload="web", outcome="ok").group_by("seed").agg(pl.col("ttfb_s").median())["ttfb_s"]
+        for source in comparison.sources
+    )
+    assert (a.len(), b.len()) == (5, 3)
+    # By hand: variances of the means, and Welch's degrees of freedom.
+    of_a, of_b = (float(each.var()) / each.len() for each in (a, b))  # type: ignore[arg-type]
+    freedom = (of_a + of_b) ** 2 / (of_a**2 / 4 + of_b**2 / 2)
+    half = scipy_stats.t.ppf(0.975, freedom) * math.sqrt(of_a + of_b)
+    difference = float(b.mean()) - float(a.mean())  # type: ignore[arg-type]
+    assert (row.difference_s, row.low_s, row.high_s) == pytest.approx(
+        (difference, difference - half, difference + half)
+    )
+    assert row.decided
+    assert "B: 3 seeds are few" in " ".join(remarks(comparison))
+
+
+def test_outputs_without_a_common_run_or_with_one_unit_say_so(two: Callable[..., sides.Comparison]) -> None:
+    comparison = two(SETTING, networks=2, seeds=1)
+    assert comparison.apart == "they share no network and seed"
+    assert {row.interval for row in comparison.rows} == {"welch"}
+    assert "2 networks in B" in " ".join(remarks(comparison))
+
+
+def test_one_unit_has_no_interval(two: Callable[..., sides.Comparison]) -> None:
+    comparison = two(SETTING.replace("80 ms", "40 ms"), seeds=1)
+    assert all(math.isnan(row.low_s) and not row.decided for row in comparison.rows)
+    assert "B: One seed: no interval is possible" in " ".join(remarks(comparison))
+
+
 def test_from_the_request_is_from_when_the_circuit_was_connected(make_up: Callable[..., Path]) -> None:
     directory = make_up(traced=False)
     source = read(f"{directory}:stock")
     both = source.downloads.filter(outcome="ok")
     assert (both["ttlb_s"] - both["ttlb_request_s"]).to_list() == pytest.approx([0.4] * both.height)
-    manifest = json.loads((directory / "manifest.json").read_text())
-    manifest["scenario"]["variants"][0]["optimistic"] = True
-    (directory / "manifest.json").write_text(json.dumps(manifest))
+    rewrite(directory, lambda manifest: manifest["scenario"]["variants"][0].update(optimistic=True))
     assert read(f"{directory}:stock").clocks == ["start"]
     assert read(f"{directory}:small").clocks == ["start", "request"]
 
@@ -210,7 +343,7 @@ def test_ours_and_theirs_are_put_together_by_size_and_not_paired(make_up: Callab
     comparison = compare(ours, theirs)
     assert [kind.name for kind in comparison.kinds] == ["5 MiB"]
     assert comparison.left_out == ("50 KiB", "300 KiB", "1 MiB")
-    assert {row.pairs for row in comparison.rows} == {0}
+    assert {(row.interval, row.pairs) for row in comparison.rows} == {("bootstrap", 0)}
     assert not any(row.decided for row in comparison.rows)
     assert [(each.a, each.b) for each in comparison.failures] == [(Tried(0, 35), Tried(1, 11))] * 2
     picture = draw(comparison)
@@ -252,9 +385,9 @@ def test_a_bootstrap_interval_holds_the_difference_of_what_downloads_are_drawn_f
     held = []
     for _ in range(200):
         a, b = rng.exponential(1.0, 120), rng.exponential(2.0, 120)
-        _, _, difference, low, high, pairs = sides._bootstrapped(a, b, 0.5)
+        _, _, difference, low, high, interval, pairs = sides._bootstrapped(a, b, 0.5)
         assert low <= difference <= high
-        assert pairs == 0
+        assert (interval, pairs) == ("bootstrap", 0)
         held.append(low <= math.log(2) <= high)
     assert 0.9 < np.mean(held) < 0.99
 

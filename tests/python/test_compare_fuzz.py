@@ -6,7 +6,6 @@ import copy
 import json
 import lzma
 import math
-import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import measured
 import pytest
+from damage import NASTY, places, put
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -102,37 +102,6 @@ def test_damaged_bytes(
     check(path)
 
 
-def places(inside: Any, shape: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Every key of a document with what holds it, and a name that is the same for places that are alike."""
-    for key in list(inside) if isinstance(inside, dict) else range(len(inside)):
-        name = "*" if re.search(r"\d", str(key)) else key
-        yield f"{shape}.{name}", inside, key
-        if isinstance(inside[key], (dict, list)):
-            yield from places(inside[key], f"{shape}.{name}")
-
-
-NASTY: list[Any] = [
-    None,
-    True,
-    -1,
-    0,
-    2**63,
-    2**2000,
-    1e308,
-    math.nan,
-    "",
-    "x",
-    "-5",
-    "9" * 400,
-    [],
-    [1],
-    [[]],
-    {},
-    {"a": 1},
-]
-"""What belongs in hardly any place."""
-
-
 @analyses
 def test_each_place_with_what_does_not_belong_there(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
@@ -143,10 +112,7 @@ def test_each_place_with_what_does_not_belong_there(tmp_path: Path, name: str) -
                 document = json.loads(whole)
                 alike = [(inside, key) for each, inside, key in places(document) if each == shape]
                 inside, key = alike[-last]
-                if value is ...:
-                    del inside[key]
-                else:
-                    inside[key] = value
+                put(inside, key, value)
                 path.write_text(json.dumps(document))
                 check(path)
 
@@ -174,6 +140,21 @@ def test_other_values_in_the_place_of_some(
     path = tmp_path_factory.getbasetemp() / name
     path.write_text(json.dumps(document))
     check(path, comparing=True)
+
+
+@pytest.mark.parametrize("file", ["time_to_first_byte_recv", "time_to_last_byte_recv", "error_rate"])
+def test_each_place_of_plot_data_with_what_does_not_belong_there(tmp_path: Path, file: str) -> None:
+    folder = measured.plot_data(tmp_path / "simulation" / "tornet.plot.data")
+    path = folder / f"{file}.exit.json"
+    whole = path.read_text()
+    shapes = {shape: number for number, (shape, _, _) in enumerate(places(json.loads(whole)))}
+    for number in shapes.values():
+        for value in [*NASTY, ...]:
+            document = json.loads(whole)
+            _, inside, key = list(places(document))[number]
+            put(inside, key, value)
+            path.write_text(json.dumps(document))
+            check(folder.parent)
 
 
 @often

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -204,6 +205,30 @@ def test_damaged_files_are_taken_or_refused(model: Path, tmp_path: Path, data: s
     path = tmp_path / "damaged.graphml"
     path.write_bytes(bytes(damaged))
     outcome(path)
+
+
+def test_a_file_that_is_cut_anywhere_is_refused(model: Path, tmp_path: Path) -> None:
+    whole = model.read_bytes().rstrip()
+    path = tmp_path / "cut.graphml"
+    for end in range(len(whole)):
+        path.write_bytes(whole[:end])
+        assert outcome(path) == "refused"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "x", "[]", "{}", "null", "true", "-1", "0", "1.5", "1e300", "NaN", "9" * 400, "9" * 5000, "\u0661"],
+    ids=lambda value: value[:12],
+)
+def test_each_place_with_what_does_not_belong_there(model: Path, tmp_path: Path, value: str) -> None:
+    whole = model.read_text()
+    path = tmp_path / "misplaced.graphml"
+    # Numbers as each type that GraphML has: networkx makes them.
+    for kind in ("double", "long", "boolean", "string"):
+        typed = whole.replace('attr.type="double"', f'attr.type="{kind}"')
+        for found in re.finditer(r'(?<=">)[^<\n]+(?=</data>)|(?<==")[^"]*(?=")', typed):
+            path.write_text(typed[: found.start()] + value + typed[found.end() :])
+            outcome(path)
 
 
 VALUES: st.SearchStrategy[Any] = st.one_of(

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import Command, sentence
+from damage import NASTY, places, put
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -329,6 +330,31 @@ def damaged(text: str) -> st.SearchStrategy[bytes]:
     return st.builds(lambda at, cut, piece: whole[:at] + piece + whole[at + cut :], places, st.integers(0, 60), pieces)
 
 
+def network_or_sentence(path: Path, kind: str, tmp_path: Path) -> None:
+    """A network that scenarios take, or one sentence that names the file."""
+    whole = tmp_path / "whole"
+    whole.write_text(consensus([(ALL, 5), (ALL, 6), (ALL, 7)]))
+    try:
+        if kind == "relays":
+            text = file.make(path, relays=3)
+        elif kind == "descriptors":
+            text = file.make(whole, descriptors=[path])
+        else:
+            text = file.make(None, graph=path)
+    except PenstockError as error:
+        said = str(error)
+        assert said.startswith((str(path), str(whole)))
+        assert said.isprintable()
+        assert len(said) < 400 + len(str(path))
+        return
+    assert "\n[" in text
+    try:
+        resolved(text)
+    except PenstockError as error:
+        # Fewer relays than a path needs, or countries, is all that may be wrong with it.
+        assert 'a path "tor" cannot be' in str(error) or "network.ways: n" in str(error)  # noqa: PT017
+
+
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.one_of(
@@ -340,26 +366,44 @@ def damaged(text: str) -> st.SearchStrategy[bytes]:
 )
 def test_whatever_the_damage_there_is_a_network_or_a_sentence(tmp_path: Path, what: tuple[str, bytes]) -> None:
     kind, data = what
-    path, whole = tmp_path / "damaged", tmp_path / "whole"
+    path = tmp_path / "damaged"
     path.write_bytes(data)
-    whole.write_text(consensus([(ALL, 5), (ALL, 6), (ALL, 7)]))
-    try:
-        if kind == "relays":
-            text = file.make(path, relays=3)
-        elif kind == "descriptors":
-            text = file.make(whole, descriptors=[path])
-        else:
-            text = file.make(None, graph=path)
-    except PenstockError as error:
-        assert str(error).startswith((str(path), str(whole)))  # noqa: PT017
-        assert "\n" not in str(error)  # noqa: PT017
-        return
-    assert "\n[" in text
-    try:
-        resolved(text)
-    except PenstockError as error:
-        # Fewer relays than a path needs, or countries, is all that may be wrong with it.
-        assert 'a path "tor" cannot be' in str(error) or "network.ways: n" in str(error)  # noqa: PT017
+    network_or_sentence(path, kind, tmp_path)
+
+
+@pytest.mark.parametrize("value", [*NASTY, ...], ids=lambda value: repr(value)[:12])
+def test_staged_relays_with_what_does_not_belong_there(tmp_path: Path, value: Any) -> None:
+    whole = staging(STAGED)
+    path = tmp_path / "staging"
+    for place in range(len(list(places(json.loads(whole))))):
+        document = json.loads(whole)
+        _, inside, key = list(places(document))[place]
+        put(inside, key, value)
+        path.write_text(json.dumps(document))
+        network_or_sentence(path, "relays", tmp_path)
+
+
+DIGITS = "9" * 400
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["[ ]", "[ a 1 ]", '""', '"x"', "-1", "0", "1.5", "1.5E300", DIGITS, DIGITS * 12, f'"{DIGITS}"', "+INF", ""],
+    ids=lambda value: value[:12],
+)
+def test_a_graph_with_what_does_not_belong_there(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "graph"
+    for found in re.finditer(r'(?<=\w )("[^"]*"|[\w.]+)', GRAPH):
+        path.write_text(GRAPH[: found.start()] + value + GRAPH[found.end() :])
+        network_or_sentence(path, "graph", tmp_path)
+
+
+@pytest.mark.parametrize("after", ["", "\n\n", "\n\n]\n"], ids=["nothing", "blank line", "closed"])
+def test_a_graph_that_is_cut_anywhere(tmp_path: Path, after: str) -> None:
+    path = tmp_path / "graph"
+    for end in range(len(GRAPH)):
+        path.write_text(GRAPH[:end] + after)
+        network_or_sentence(path, "graph", tmp_path)
 
 
 def test_a_run_in_a_network_says_so_and_can_be_repeated(penstock: Command, write: Any, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def read(spec: str, *, workloads: Sequence[str] = (), skip: float = 0.0) -> Sour
     Args:
         spec: a file, a directory, or one of ours with a variant, `DIR:VARIANT`.
         workloads: of ours, only these; all if there are none.
-        skip: of others, leave out what began so many seconds after the first download, or earlier [s].
+        skip: of others, leave out what began less than so many seconds after the first download of its unit [s].
 
     Raises:
         OutputError: if there is nothing, or nothing whole, to compare.

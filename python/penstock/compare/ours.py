@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from penstock import summary
+from penstock.compare import setting
 from penstock.compare.source import SCHEMA, Source
 from penstock.errors import OutputError
 from penstock.result import Result
@@ -56,7 +57,8 @@ def _read(label: str, result: Result, variant: str, workloads: Sequence[str]) ->
     if downloads.filter(outcome="ok").is_empty():
         raise OutputError(f"{directory}: no download of {variant} finished after the warm-up")
     notes = [] if result.finished else ["its runs are not finished"]
-    return Source(label, directory, "penstock", downloads, notes=tuple(notes))
+    where = setting.of(result.scenario, variant)
+    return Source(label, directory, "penstock", downloads, notes=tuple(notes), setting=where)
 
 
 def _optimistic(result: Result, variant: str) -> bool:

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from rich.console import Console
 from rich.table import Table
 
-from penstock.compare.sides import Comparison, Row
+from penstock.compare.sides import BOOTSTRAP, PAIRED, WELCH, Comparison, Row
 from penstock.compare.source import Source, Tried
 from penstock.tables import METRIC_NAMES, between, difference, seconds, signed_share
+from penstock.units import HANDFUL
 
 CLOCK_WORDS = {
     "start": "from the start: the client's call for a stream, or its socket",
@@ -19,7 +20,7 @@ CLOCK_WORDS = {
 
 def show(comparison: Comparison, footer: str, to: Console) -> None:
     """Quantiles, differences and failures of both sources, what they rest on, and where to read on."""
-    for letter, source in zip("AB", comparison.sources, strict=True):
+    for letter, source in _lettered(comparison):
         to.print(f"{letter}: {about(source)}", soft_wrap=True)
     to.print()
     to.print(_quantiles(comparison))
@@ -76,17 +77,19 @@ def grouped(rows: Iterable[Row]) -> Iterable[tuple[Row, bool]]:
 
 def remarks(comparison: Comparison) -> list[str]:
     """What the numbers rest on."""
-    pairs = [row.pairs for row in comparison.rows]
+    intervals = {row.interval for row in comparison.rows}
     said = []
-    if any(pairs) and comparison.common is not None:
+    if PAIRED in intervals and comparison.common is not None:
         units = comparison.common
-        counts = [count for count in pairs if count]
+        counts = [row.pairs for row in comparison.rows if row.interval == PAIRED]
         said.append(
             f"Paired by {units.name()}: a quantile of each of {units.told(counts)} in A and in B, "
             "t interval of the differences."
         )
         said.append(units.warning(counts))
-    if not all(pairs):
+    if WELCH in intervals:
+        said += _unpaired(comparison)
+    if BOOTSTRAP in intervals:
         said.append(
             "Not paired: intervals are a bootstrap over downloads. They describe these downloads and decide nothing, "
             "since downloads of one network are not independent of each other."
@@ -95,6 +98,29 @@ def remarks(comparison: Comparison) -> list[str]:
         shown = ", ".join(comparison.left_out[:8]) + (" and more" if len(comparison.left_out) > 8 else "")
         said.append(f"Left out, since only one of them has it or others have more downloads: {shown}.")
     return [sentence for sentence in said if sentence]
+
+
+def _unpaired(comparison: Comparison) -> list[str]:
+    """Of two outputs of ours that are independent of each other."""
+    told = [f"{source.units.told([source.units.size])} in {letter}" for letter, source in _lettered(comparison)]
+    why = comparison.apart or "a kind of downloads is in no run that both have"
+    said = [
+        f"Not paired, since {why}: a quantile of each of {' and of each of '.join(told)}, Welch's t interval of the "
+        "difference of their means."
+    ]
+    for letter, source in _lettered(comparison):
+        units = source.units
+        if units.size < 2:
+            said.append(f"{letter}: {units.warning([units.size])}")
+        elif units.of_one_network:
+            said.append(f"{letter}: all seeds are of one network, and say nothing of others.")
+        elif units.size < HANDFUL:
+            said.append(f"{letter}: {units.size} {units.name(2)} are few; what is undecided here may well be there.")
+    return said
+
+
+def _lettered(comparison: Comparison) -> Iterable[tuple[str, Source]]:
+    return zip("AB", comparison.sources, strict=True)
 
 
 def interval(row: Row) -> str:

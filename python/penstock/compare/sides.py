@@ -1,8 +1,9 @@
 """Two sources side by side: quantiles of what they have in common, differences with an interval, and failures.
 
-Two outputs of penstock that share runs are paired, and their interval is the t interval of one number for each unit.
-Otherwise it is a bootstrap over downloads, which describes these downloads and no others: downloads of one network are
-not independent of each other.
+Two outputs of penstock have one number for each unit. Where they share runs of the same clients in the same network
+these are paired, and the interval is the t interval of their differences; otherwise it is Welch's, of two independent
+samples. With measurements of others it is a bootstrap over downloads, which describes these downloads and no others:
+downloads of one network are not independent of each other.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from penstock import stats
+from penstock.compare import setting
 from penstock.compare.source import CLOCKS, Source, Tried, size_name
 from penstock.errors import PenstockError
 from penstock.stats import Sample
@@ -29,6 +31,9 @@ MOST = 12
 
 DRAWS = 10_000
 """Of the bootstrap."""
+
+PAIRED, WELCH, BOOTSTRAP = "paired", "welch", "bootstrap"
+"""How an interval was made."""
 
 
 class Kind(NamedTuple):
@@ -49,22 +54,24 @@ class Row(NamedTuple):
     a_count: int
     b_count: int
     a_s: float
-    """The quantile [s]: the mean of the units' where they are paired, otherwise that of all downloads."""
+    """The quantile [s]: the mean of the units', or that of all downloads if the interval is a bootstrap."""
     b_s: float
     difference_s: float
     """B - A."""
     low_s: float
     """Both ends of the 95 % interval; NaN if there is none."""
     high_s: float
+    interval: str
+    """`paired`, `welch` or `bootstrap`."""
     pairs: int
-    """Units that both have; zero if the interval is a bootstrap over downloads."""
+    """Units that are paired; zero if none are."""
     ks_distance: float
     """The largest vertical distance between the distribution functions of all downloads, pooled."""
 
     @property
     def decided(self) -> bool:
-        """Whether pairs show a difference; a bootstrap shows none."""
-        return self.pairs > 0 and (self.low_s > 0 or self.high_s < 0)
+        """Whether units show a difference; a bootstrap over downloads shows none."""
+        return self.interval != BOOTSTRAP and (self.low_s > 0 or self.high_s < 0)
 
 
 class Failures(NamedTuple):
@@ -89,6 +96,8 @@ class Comparison:
     """Of each kind, and of all together."""
     common: Units | None
     """The units that are paired; none if they are not."""
+    apart: str = ""
+    """Why two outputs of ours are not paired; empty if they are, or are not both ours."""
     left_out: tuple[str, ...] = ()
     """Sizes or workloads that one of the sources lacks, or that are too many."""
 
@@ -124,7 +133,7 @@ def compare(a: Source, b: Source, clock: str | None = None) -> Comparison:
     """
     clock = _clock(a, b, clock)
     kinds, left_out = _kinds(a, b)
-    common = _common(a, b)
+    common, apart = _common(a, b)
     rows = [
         row
         for kind in kinds
@@ -133,7 +142,7 @@ def compare(a: Source, b: Source, clock: str | None = None) -> Comparison:
     ]
     if not rows:
         raise PenstockError(f"{a.label} and {b.label} have no downloads in common with times from the {clock}")
-    return Comparison(a, b, clock, kinds, rows, _failures(a, b, kinds), common, left_out)
+    return Comparison(a, b, clock, kinds, rows, _failures(a, b, kinds), common, apart, left_out)
 
 
 def _clock(a: Source, b: Source, asked: str | None) -> str:
@@ -199,12 +208,26 @@ def _name(name: str | int, column: str) -> str:
     return size_name(int(name)) if column == "bytes" else str(name)
 
 
-def _common(a: Source, b: Source) -> Units | None:
-    """The units that both have; none if they are not both ours, or share no run."""
-    if not (a.ours and b.ours):
-        return None
+def _common(a: Source, b: Source) -> tuple[Units | None, str]:
+    """The units that are paired, or why two outputs of ours are not."""
+    if a.setting is None or b.setting is None:
+        return None, ""
+    if key := setting.apart(a.setting, b.setting):
+        return None, f"they differ in {key}"
     shared = a.downloads.select(RUN).unique().join(b.downloads.select(RUN).unique(), on=RUN)
-    return Units.in_rows(shared) if shared.height else None
+    return (Units.in_rows(shared), "") if shared.height else (None, "they share no network and seed")
+
+
+class _Difference(NamedTuple):
+    """What a row says of a quantile; its fields are explained there."""
+
+    a_s: float
+    b_s: float
+    difference_s: float
+    low_s: float
+    high_s: float
+    interval: str
+    pairs: int = 0
 
 
 def _rows(a: Source, b: Source, kind: Kind, metric: str, column: str, common: Units | None) -> list[Row]:
@@ -216,32 +239,38 @@ def _rows(a: Source, b: Source, kind: Kind, metric: str, column: str, common: Un
     counts, distance = (int(first.size), int(second.size)), stats.ks_distance(first, second)
     found = []
     for name, q in QUANTILES.items():
-        numbers = _paired(values, column, q, common) if common else None
-        a_s, b_s, difference, low, high, pairs = numbers or _bootstrapped(first, second, q)
-        found.append(Row(kind.name, metric, name, *counts, a_s, b_s, difference, low, high, pairs, distance))
+        if a.ours and b.ours:
+            runs = [rows.group_by(RUN).agg(value=pl.col(column).quantile(q, "linear")) for rows in values]
+            told = (_paired(*runs, common) if common else None) or _unpaired(*runs, a.units, b.units)
+        else:
+            told = _bootstrapped(first, second, q)
+        found.append(Row(kind.name, metric, name, *counts, *told, distance))
     return found
 
 
-def _paired(
-    values: Sequence[pl.DataFrame], column: str, q: float, common: Units
-) -> tuple[float, float, float, float, float, int] | None:
+def _paired(a: pl.DataFrame, b: pl.DataFrame, common: Units) -> _Difference | None:
     """Means over units of the runs' quantiles, and the t interval of their differences; none without a pair."""
-    a, b = (rows.group_by(RUN).agg(value=pl.col(column).quantile(q, "linear")) for rows in values)
     both = common.average(a.join(b, on=RUN, suffix="_of_b"))
     if both.is_empty():
         return None
     of_a, of_b = both["value"].to_numpy(), both["value_of_b"].to_numpy()
     found = stats.paired(of_a, of_b)
-    return stats.mean(of_a), stats.mean(of_b), found.mean, found.low, found.high, found.pairs
+    return _Difference(stats.mean(of_a), stats.mean(of_b), found.mean, found.low, found.high, PAIRED, found.pairs)
 
 
-def _bootstrapped(a: Sample, b: Sample, q: float) -> tuple[float, float, float, float, float, int]:
+def _unpaired(a: pl.DataFrame, b: pl.DataFrame, units_of_a: Units, units_of_b: Units) -> _Difference:
+    """The same of each side's own units, and Welch's interval of the difference of their means."""
+    of_a, of_b = units_of_a.average(a)["value"].to_numpy(), units_of_b.average(b)["value"].to_numpy()
+    return _Difference(stats.mean(of_a), stats.mean(of_b), *stats.welch(of_a, of_b), WELCH)
+
+
+def _bootstrapped(a: Sample, b: Sample, q: float) -> _Difference:
     """Quantiles of all downloads, and the percentile interval of their difference over samples drawn anew."""
     generator = np.random.default_rng(0)
     of_a, of_b = (stats.quantile(each, q) for each in (a, b))
     anew = [_quantiles_anew(each, q, generator) for each in (b, a)]
     low, high = np.quantile(np.subtract(*anew), [0.025, 0.975])
-    return of_a, of_b, of_b - of_a, float(low), float(high), 0
+    return _Difference(of_a, of_b, of_b - of_a, float(low), float(high), BOOTSTRAP)
 
 
 def _quantiles_anew(sample: Sample, q: float, generator: np.random.Generator) -> NDArray[np.float64]:

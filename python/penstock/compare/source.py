@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from penstock.compare.setting import Setting
 from penstock.errors import OutputError
 from penstock.units import Units
 
@@ -86,6 +87,8 @@ class Source:
     """Of all sizes together, where it is not known which sizes failed."""
     notes: tuple[str, ...] = ()
     """What a reader of its numbers has to know."""
+    setting: Setting | None = None
+    """Who downloads in which network; only of ours."""
 
     @property
     def ours(self) -> bool:
@@ -151,9 +154,9 @@ def frame(rows: Iterable[Download]) -> pl.DataFrame:
 
 
 def after(source: pl.DataFrame, skip: float) -> pl.DataFrame:
-    """Downloads from so many seconds after the first one on, and those without a time."""
+    """Downloads from so many seconds after the first one of their unit on, and those without a time."""
     at = pl.col("at_s")
-    return source.filter(at.is_null() | (at >= at.min() + skip))
+    return source.filter(at.is_null() | (at >= at.min().over("network") + skip))
 
 
 def size_name(size: int) -> str:

@@ -11,7 +11,6 @@ alone decides.
 from __future__ import annotations
 
 import json
-import math
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,10 +85,9 @@ class _Reader:
 
     def number(self, table: dict[str, Any], where: str, key: str, most: int) -> float:
         value = table.get(key)
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not number or not math.isfinite(value) or not 0 <= value <= most:  # type: ignore[arg-type,operator]
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
             self.wrong(f"{where}.{key}", f"{_shown(value)}; it must be a number from 0 to {most}")
-        return float(value)  # type: ignore[arg-type]
+        return float(value)
 
     def facts(self, relay: dict[str, Any], where: str) -> dict[str, Any]:
         """Flags, buckets and country."""
@@ -104,7 +102,7 @@ class _Reader:
         }
 
     def country(self, code: Any, where: str) -> str | None:
-        if code is None or code in _UNKNOWN:
+        if code is None or (isinstance(code, str) and code in _UNKNOWN):
             return None
         if not isinstance(code, str) or not re.fullmatch("[A-Za-z]{2}", code):
             self.wrong(f"{where}.country_code", f"{_shown(code)}; it must have two letters, as in ISO 3166-1")

@@ -1,0 +1,61 @@
+"""Who downloads in an output of ours, and in which network: what two share of which runs of one seed are a pair.
+
+Variants of one scenario are always compared in pairs, as at the end of a run. Those of two scenarios, or of one with
+other overrides, are if they differ in nothing but the software of nodes.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+DEFAULTS = ("network", "relay", "client", "server")
+NAMED = ("relays", "clients", "servers", "workloads")
+"""Tables of a resolved scenario that say who is there, where, and what they do; those with a table for each name."""
+
+SOFTWARE = frozenset({
+    "cpu", "refill", "refill_phase", "refill_unblock", "circuit_policy", "priority_factor", "scheduler",
+    "edge_control", "hop_control", "transport", "datagram_hold", "datagram_timeout", "throttle", "channel_map",
+    "authenticated_sendmes", "edge_queue_low", "edge_queue_high", "mark_above", "circuit_queue_most",
+    "optimistic_data", "priority_class", "send_buffer", "receive_buffer", "consensus_n23",
+})  # fmt: skip
+"""Keys of these tables that say how a node does its work, and nothing of who it is or where."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The clients and the network of a variant."""
+
+    fingerprint: str
+    """Of its scenario with all variants and overrides."""
+    tables: Mapping[str, Mapping[str, Any]]
+    """Their keys without software."""
+
+
+def of(scenario: Mapping[str, Any], variant: str) -> Setting:
+    """Of a variant in the manifest's account of its scenario."""
+    [resolved] = [each["resolved"] for each in scenario["variants"] if each["name"] == variant]
+    document = tomllib.loads(resolved)
+    tables = {name: document.get(name, {}) for name in DEFAULTS}
+    tables |= {f"{group}.{name}": keys for group in NAMED for name, keys in document.get(group, {}).items()}
+    return Setting(scenario["fingerprint"], {name: _kept(keys) for name, keys in tables.items()})
+
+
+def apart(a: Setting, b: Setting) -> str:
+    """The first key in which they differ; empty if runs of both with one seed are a pair."""
+    if a.fingerprint == b.fingerprint:
+        return ""
+    for name in dict.fromkeys((*a.tables, *b.tables)):
+        one, other = a.tables.get(name), b.tables.get(name)
+        if one is None or other is None:
+            return name
+        for key in dict.fromkeys((*one, *other)):
+            if one.get(key) != other.get(key):
+                return f"{name}.{key}"
+    return ""
+
+
+def _kept(keys: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in keys.items() if key not in SOFTWARE}
