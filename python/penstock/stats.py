@@ -85,6 +85,15 @@ def ks_distance(a: Sample, b: Sample) -> float:
     return float(np.abs(np.subtract(*below)).max())
 
 
+def quantiles_below(a: Sample, b: Sample) -> float:
+    """Which share of the percentiles 1 to 99 of `a` lie below those of `b`, in [0, 1]; NaN if one is empty."""
+    if len(a) == 0 or len(b) == 0:
+        return float("nan")
+    percentiles = np.arange(1, 100) / 100
+    first, second = (np.quantile(np.asarray(each, dtype=np.float64), percentiles) for each in (a, b))
+    return float(np.mean(first < second))
+
+
 @dataclass(frozen=True)
 class Paired:
     """Differences `other - baseline`, one for each pair of runs, or networks, that differ in nothing else."""

@@ -166,6 +166,9 @@ DIFFERENCE = {"compare": '"difference"', "variants": '["small", "stock"]'}
         # Of three downloads each: apart in seed 1 to 3, or a third of them.
         ({**DIFFERENCE, "compare": '"ks"', "statistic": None}, 1.0),
         ({"compare": '"ks"', "statistic": None, "variants": '["dynamic", "stock"]'}, 1 / 3),
+        ({**DIFFERENCE, "compare": '"quantiles-below"', "statistic": None}, 1.0),
+        # All of seed 3's, and none of the others'.
+        ({"compare": '"quantiles-below"', "statistic": None, "variants": '["dynamic", "stock"]'}, 1 / 3),
     ],
 )
 def test_what_is_measured_is_the_mean_of_the_seeds_numbers(

@@ -11,6 +11,16 @@ from scipy import stats as scipy_stats
 from penstock import stats
 
 
+def test_the_share_of_quantiles_below_counts_percentiles() -> None:
+    a = np.linspace(0, 1, 1001)
+    # Shifted by 0.3 beyond the 70th percentile, and the other way before it.
+    b = np.where(a > 0.7005, a + 0.3, a - 0.3)
+    assert stats.quantiles_below(a, b) == pytest.approx(29 / 99)
+    assert stats.quantiles_below(b, a) == pytest.approx(70 / 99)
+    assert stats.quantiles_below(a, a) == 0.0
+    assert math.isnan(stats.quantiles_below(a, []))
+
+
 def test_quantiles_are_those_of_type_7() -> None:
     # R 4.3: quantile(c(1, 3, 4, 8), c(0, .1, .5, .9, 1), type = 7)
     expected = {0.0: 1.0, 0.1: 1.6, 0.5: 3.5, 0.9: 6.8, 1.0: 8.0}

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from penstock.paper import Claim, Gate, Judged, judge
-from penstock.paper.claims import EVERY_SEED, INTERVAL, MEAN, Side
+from penstock.paper.claims import EVERY_SEED, INTERVAL, MEAN, OF_SAMPLES, Side
 from penstock.paper.judge import FAILS, HOLDS, NOT_GATED, UNDECIDED
 from penstock.result import Result
 
@@ -53,7 +53,7 @@ def ask(tmp_path: Path) -> Asked:
         (directory / "manifest.json").write_text(json.dumps(manifest))
         rows = [row(variant, network, seed, time) for variant, network, seed, time in runs if time is not None]
         pl.DataFrame(rows).write_parquet(directory / "transfers.parquet")
-        about = tuple(Side(tuple(side), "web", "median" if compare != "ks" else "", "one") for side in sides)
+        about = tuple(Side(tuple(side), "web", "" if compare in OF_SAMPLES else "median", "one") for side in sides)
         claim = Claim("one", "it is so", "1", sides=about, measure="ttfb_s", compare=compare, gate=gate, why="so")
         return judge(claim, {"one": Result(directory)})
 
@@ -218,6 +218,25 @@ def test_a_distance_is_that_of_each_seed_and_decides_nothing(ask: Asked) -> None
     assert judged.seeds == (1.0, 0.0, 1.0)
     assert judged.verdict == NOT_GATED
     assert judged.reason == "so; at most 1.000 in a seed; 5 % value of 1 and 1: 1.921"
+
+
+def test_a_share_of_quantiles_is_judged_as_the_paper_says_it(ask: Asked) -> None:
+    gate = Gate(INTERVAL, at_least=0.8)
+    numbers = {"a": (1.0,) * 5, "b": (2.0,) * 5}
+    judged = ask(numbers, [["a"], ["b"]], "quantiles-below", gate)
+    assert (judged.measured, judged.verdict, judged.seeds) == (1.0, HOLDS, (1.0,) * 5)
+    assert ask(numbers, [["b"], ["a"]], "quantiles-below", gate).verdict == FAILS
+    # Below in four seeds of five: 0.8 on average, and not shown.
+    assert (
+        ask({**numbers, "b": (2.0, 2.0, 2.0, 2.0, 0.5)}, [["a"], ["b"]], "quantiles-below", gate).verdict == UNDECIDED
+    )
+    # Equal ones are not below.
+    assert ask({**numbers, "b": numbers["a"]}, [["a"], ["b"]], "quantiles-below", gate).measured == 0.0
+    # Of two networks the runs' shares are averaged, as nothing else can be.
+    averaged = ask(
+        {"a": (1.0, 1.0, 1.0, 1.0), "b": (2.0, 2.0, 2.0, 0.5)}, [["a"], ["b"]], "quantiles-below", gate, "12"
+    )
+    assert averaged.seeds == (1.0, 0.5)
 
 
 def test_networks_are_the_units_where_there_are_several(ask: Asked) -> None:

@@ -24,8 +24,12 @@ COMPARES = {
     "ratio-change": 4,
     "mean-ratio": 6,
     "ks": 2,
+    "quantiles-below": 2,
 }
 """How a claim makes one number of its sides, and how many sides that takes."""
+
+OF_SAMPLES = ("ks", "quantiles-below")
+"""Those of all that a run measured, and not of one number for each side."""
 
 DIRECTIONS = ("above", "below")
 """Of a difference or change: on which side of zero it lies."""
@@ -213,7 +217,7 @@ class _Reader:
         hop = self._text(entry, "hop", "")
         if (MEASURES[measure].table not in EVERYWHERE) != bool(hop):
             raise self._wrong("hop", "goes with what is measured at a hop, and with nothing else")
-        sides = self._sides(entry, COMPARES[compare], needs_statistic=compare != "ks")
+        sides = self._sides(entry, COMPARES[compare], needs_statistic=compare not in OF_SAMPLES)
         if ("above" in entry) != any(side.statistic == SHARE for side in sides):
             raise self._wrong("above", f"goes with the statistic {SHARE}, and with no other")
         return Claim(**common, sides=sides, measure=measure, hop=hop,

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from penstock import stats
-from penstock.paper.claims import EVERY_SEED, MEAN, NETWORK, Claim, Gate, Side
+from penstock.paper.claims import EVERY_SEED, MEAN, NETWORK, OF_SAMPLES, Claim, Gate, Side
 from penstock.paper.measures import MEASURES, each_run, sample
 from penstock.result import Result
 from penstock.units import HANDFUL, RUN, RUN_SCHEMA, Units
@@ -97,16 +97,17 @@ def _judged(claim: Claim, verdict: str, reasons: Sequence[str], numbers: Sequenc
 def _measured(claim: Claim, runs: pl.DataFrame, units: Units) -> tuple[list[float], list[float], str]:
     """The number of each run and of each unit, and what there is to remark.
 
-    A unit's sides are averaged over its runs before they are compared; distances, which have no sides, afterwards.
+    A unit's sides are averaged over its runs before they are compared; whole samples are compared before.
     """
 
     def sides(of: pl.DataFrame) -> list[list[Any]]:
         return [_best(of, i, side) for i, side in enumerate(claim.sides)]
 
     of_runs = _numbers(claim.compare, sides(runs))
-    if claim.compare == "ks":
+    if claim.compare in OF_SAMPLES:
         averaged = units.average(runs.select(*RUN, number=pl.Series(of_runs, dtype=pl.Float64)))
-        return of_runs, averaged["number"].to_list(), _largest_distance(of_runs, sides(runs))
+        remark = _largest_distance(of_runs, sides(runs)) if claim.compare == "ks" else ""
+        return of_runs, averaged["number"].to_list(), remark
     each = sides(units.average(runs))
     remark = _no_gain(each, units) if claim.compare == "gain" else ""
     return of_runs, _numbers(claim.compare, each), remark
@@ -142,6 +143,8 @@ def _number(compare: str, a: Any, b: Any = None, *more: Any) -> float:
         return float(a)
     if compare == "ks":
         return stats.ks_distance(a, b)
+    if compare == "quantiles-below":
+        return stats.quantiles_below(a, b)
     if compare == "difference":
         return float(a - b)
     if more:
@@ -205,7 +208,7 @@ def _runs(claim: Claim, results: Mapping[str, Result]) -> tuple[pl.DataFrame, Un
     for i, side in enumerate(claim.sides):
         for variant in side.variants:
             values = sample(results[side.scenario], claim.measure, variant, side.workload, claim.hop)
-            every = values.group_by(RUN).agg("value")  # what a distance takes
+            every = values.group_by(RUN).agg("value")  # what OF_SAMPLES takes
             found = each_run(values, side.statistic, claim.above) if side.statistic else every
             joined = joined.join(found.rename({"value": f"{i}:{variant}"}), on=RUN)
             without = asked.join(found, on=RUN, how="anti").sort(RUN)

@@ -85,4 +85,4 @@ def _number(claim: Claim, value: float, *, unit: bool = True) -> str:
 
 
 def _in_percent(claim: Claim) -> bool:
-    return claim.compare in ("change", "gain", "ratio-change") or claim.is_share
+    return claim.compare in ("change", "gain", "ratio-change", "quantiles-below") or claim.is_share
