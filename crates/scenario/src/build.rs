@@ -193,7 +193,7 @@ pub(crate) fn scenario(root: &Table, variant: Variant) -> Result<Scenario, Mista
         let weight = given.or(bucket).unwrap_or(host.link_up);
         let [guard, exit] = flags(view)?;
         let weight_follows = given.is_none() && view.text("era") == "none";
-        Ok(Relay { host, weight, weight_follows, guard, exit, config, refill_phase })
+        Ok(Relay { host, weight, weight_follows, guard, exit, config: config.into(), refill_phase })
     })?;
     relays.sort_by(|a, b| a.host.name.cmp(&b.host.name));
     let generated = generated(root, &mut relays)?;
@@ -757,7 +757,7 @@ impl Lookup<'_> {
         let build_timeout = of_tor("build_timeout", CIRCUIT_BUILD_TIMEOUT);
         Ok(Client {
             host,
-            config,
+            config: config.into(),
             refill_phase,
             workloads,
             isolate,

@@ -4,6 +4,7 @@
 //! share, each network draws its own. Relays of a smaller share are among those of a larger one, so that shares compare.
 
 use crate::build::View;
+use crate::drawn::set_bandwidth;
 use crate::error::{Mistake, listed, listed_briefly};
 use crate::model::{Phase, Relay};
 use crate::overrides;
@@ -14,13 +15,14 @@ use crate::tree::{Node, Origin, Table, Value};
 use penstock_core::config::RelayConfig;
 use penstock_units::Seed;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// All deployments of a scenario, which lie over each other in their order.
 #[derive(Clone, Debug, Default)]
 pub struct Deployments {
     each: Vec<Deployment>,
     /// What a relay of a group is that is reached by these and by no others.
-    software: BTreeMap<(String, Layers), (RelayConfig, Phase)>,
+    software: BTreeMap<(String, Layers), (Arc<RelayConfig>, Phase)>,
 }
 
 /// Deployments that reach the same relay, by their places in the file, growing.
@@ -61,7 +63,8 @@ impl Deployments {
             let relay = &mut relays[index];
             let known = self.software.get(&(relay.host.group.clone(), layers));
             let (config, phase) = known.expect("all layers that a relay can have were resolved");
-            relay.config = RelayConfig { bandwidth: relay.config.bandwidth, ..config.clone() };
+            let bandwidth = std::mem::replace(&mut relay.config, config.clone()).bandwidth;
+            set_bandwidth(&mut relay.config, bandwidth);
             relay.refill_phase = *phase;
         }
     }
@@ -116,8 +119,8 @@ pub(crate) fn deployments(
             let path = format!("relays.{group}");
             let table = full["relays"].table().expect("a section is a table")[group].table();
             let table = table.expect("the schema lets only tables through here");
-            let config = tor::config(View { table, path: &path }, Consensus::of(&full))?;
-            software.insert((group.to_owned(), layers.clone()), config);
+            let (config, phase) = tor::config(View { table, path: &path }, Consensus::of(&full))?;
+            software.insert((group.to_owned(), layers.clone()), (config.into(), phase));
         }
     }
     Ok(Deployments { each, software })

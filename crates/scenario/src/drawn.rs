@@ -7,7 +7,7 @@
 
 use crate::model::{Client, Host, Network, Relay, Scenario, Server};
 use crate::ways::Ways;
-use penstock_core::config::Bandwidth;
+use penstock_core::config::{Bandwidth, RelayConfig};
 use penstock_network::Country;
 use penstock_network::geo::{self, Spot};
 use penstock_units::{DataRate, Duration, Rng, Seed};
@@ -175,36 +175,50 @@ impl Scenario {
             _ => Duration::ZERO,
         };
         for Relay { host, weight, weight_follows, config, .. } in &mut drawn.relays {
-            draw(host, network, &mut config.bandwidth, seed);
+            draw(host, network, config, seed);
             if *weight_follows {
                 *weight = config.bandwidth.map_or(host.link_up, |bandwidth| bandwidth.rate);
             }
         }
         for Client { host, config, .. } in &mut drawn.clients {
-            draw(host, network, &mut config.bandwidth, seed);
+            draw(host, network, config, seed);
         }
         for Server { host } in &mut drawn.servers {
-            draw(host, network, &mut None, seed);
+            draw_host(host, network, seed);
         }
         drawn.selector = drawn.select().expect("who may stand where is the same in all networks");
         Cow::Owned(drawn)
     }
 }
 
-fn draw(host: &mut Host, network: &Network, bandwidth: &mut Option<Bandwidth>, seed: Seed) {
+/// Gives a node a bandwidth of its own; a configuration that has it already stays shared.
+pub(crate) fn set_bandwidth(config: &mut Arc<RelayConfig>, bandwidth: Option<Bandwidth>) {
+    if config.bandwidth != bandwidth {
+        Arc::make_mut(config).bandwidth = bandwidth;
+    }
+}
+
+fn draw(host: &mut Host, network: &Network, config: &mut Arc<RelayConfig>, seed: Seed) {
+    let rank = draw_host(host, network, seed);
+    let rate = host.drawn.bandwidth.as_ref().and_then(|rates| DataRate::new(rates.at(rank)));
+    if let (Some(rate), Some(bandwidth)) = (rate, config.bandwidth) {
+        let burst = bandwidth.burst.get() as u128 * u128::from(rate.bytes_per_sec());
+        // The bucket holds as long as before; rates and bursts are far below what a product could lose.
+        let burst = (burst / u128::from(bandwidth.rate.bytes_per_sec())) as u64;
+        set_bandwidth(config, Some(Bandwidth { rate, burst: penstock_units::Bytes::new(burst.max(1)) }));
+    }
+}
+
+/// Draws a node's links and where it is; returns its place between 0 and 1 for all of its rates.
+fn draw_host(host: &mut Host, network: &Network, seed: Seed) -> f64 {
     let rank = seed.stream(&format!("{}/rates", host.name)).unit();
     let rate = |quantiles: &Option<Quantiles>| DataRate::new(quantiles.as_ref()?.at(rank));
     host.link_up = rate(&host.drawn.link_up).unwrap_or(host.link_up);
     host.link_down = rate(&host.drawn.link_down).unwrap_or(host.link_down);
-    if let (Some(rate), Some(bandwidth)) = (rate(&host.drawn.bandwidth), bandwidth) {
-        let burst = bandwidth.burst.get() as u128 * u128::from(rate.bytes_per_sec());
-        // The bucket holds as long as before; rates and bursts are far below what a product could lose.
-        let burst = (burst / u128::from(bandwidth.rate.bytes_per_sec())) as u64;
-        *bandwidth = Bandwidth { rate, burst: penstock_units::Bytes::new(burst.max(1)) };
-    }
     if network.latency != Latency::Even {
         host.place = network.latency.place(host, &mut seed.stream(&format!("{}/place", host.name)));
     }
+    rank
 }
 
 impl Network {

@@ -1,5 +1,6 @@
 //! Relays that are drawn as they were in some year.
 
+use crate::drawn::set_bandwidth;
 use crate::model::{Relay, Scenario};
 use penstock_core::config::Bandwidth;
 use penstock_network::{Era, Error, Flags, PositionWeights, Selector, era};
@@ -39,7 +40,8 @@ fn take(relay: &mut Relay, drawn: &era::Drawn, buckets: bool) {
     let interval = relay.config.refill.interval.max(relay.config.refill.unblock.unwrap_or_default());
     // A bucket holds what one refill brings at least.
     let burst = Bytes::new(drawn.burst).max(rate(drawn.rate).bytes_in(interval));
-    relay.config.bandwidth = buckets.then_some(Bandwidth { rate: rate(drawn.rate), burst });
+    let bandwidth = buckets.then_some(Bandwidth { rate: rate(drawn.rate), burst });
+    set_bandwidth(&mut relay.config, bandwidth);
 }
 
 impl Scenario {

@@ -295,8 +295,8 @@ pub struct Relay {
     pub guard: bool,
     /// May be the last one.
     pub exit: bool,
-    /// Its Tor. `refill.phase` is zero where [`refill_phase`](Self::refill_phase) is random.
-    pub config: RelayConfig,
+    /// Its Tor. `refill.phase` is zero where [`refill_phase`](Self::refill_phase) is random. Shared by a whole group.
+    pub config: Arc<RelayConfig>,
     /// When its buckets are refilled first.
     pub refill_phase: Phase,
 }
@@ -325,8 +325,8 @@ impl Phase {
 pub struct Client {
     /// Its name, link and kernel.
     pub host: Host,
-    /// Its Tor; without meaning if the path is [`Path::Direct`].
-    pub config: RelayConfig,
+    /// Its Tor; without meaning if the path is [`Path::Direct`]. Shared by a whole group.
+    pub config: Arc<RelayConfig>,
     /// When its buckets are refilled first.
     pub refill_phase: Phase,
     /// Indices of what it does, all of it at once; never empty.

@@ -606,7 +606,7 @@ fn a_preset_is_below_what_stands_beside_it_and_above_what_is_inherited() {
     let configs = |document: &Document, variant: &str| {
         let scenario = document.scenario(variant).unwrap();
         let [a, _, _, d] = &scenario.relays[..] else { panic!() };
-        [&a.config, &d.config, &scenario.clients[0].config].map(RelayConfig::clone)
+        [&a.config, &d.config, &scenario.clients[0].config].map(|config| RelayConfig::clone(config))
     };
     let policy = |config: &RelayConfig| format!("{:?}", config.circuit_policy);
     let [a, d, web] = configs(&document, "mixed");
@@ -850,11 +850,11 @@ fn vegas_has_the_constants_of_its_version() {
 #[test]
 fn comparators_have_their_defaults_and_take_their_keys() {
     let relay = |more: &str| small(&format!("[relay]\n{more}\n"), &[]).relays[0].config.clone();
-    let dctcp = |more: &str| match relay(more).edge_control {
+    let dctcp = |more: &str| match relay(more).edge_control.clone() {
         EdgeControlConfig::Dctcp(dctcp) => dctcp,
         other => panic!("{other:?}"),
     };
-    let timely = |more: &str| match relay(more).edge_control {
+    let timely = |more: &str| match relay(more).edge_control.clone() {
         EdgeControlConfig::Timely(timely) => timely,
         other => panic!("{other:?}"),
     };

@@ -30,6 +30,7 @@ use penstock_record::{Outcome, Position, RunStats};
 use penstock_scenario::model::{self, Activity, Phase as RefillPhase, Scenario, Switch, TorNode};
 use penstock_units::{Bytes, Cells, Instant, Seed, fifo::take_first};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// About how many steps pass between two looks at whether the run is to stop.
 const STEPS_PER_LOOK: u64 = 4096;
@@ -1067,11 +1068,10 @@ impl<'a> Builder<'a> {
 
     fn build(&self, seed: Seed, record: Option<&Replay>) -> Node {
         let name = self.host().name.as_str();
-        let tor = |config: &RelayConfig, phase: RefillPhase| {
-            let mut config = config.clone();
-            config.refill.phase =
-                phase.draw(config.refill.interval, &mut seed.stream(&format!("{name}/refill")));
-            Relay::new(config, Instant::ZERO)
+        let tor = |config: &Arc<RelayConfig>, phase: RefillPhase| {
+            let mut rng = seed.stream(&format!("{name}/refill"));
+            let phase = phase.draw(config.refill.interval, &mut rng);
+            Relay::of_many(config.clone(), phase, Instant::ZERO)
         };
         let (role, tor) = match self {
             Builder::Relay(relay) => (Role::Relay, Some(tor(&relay.config, relay.refill_phase))),

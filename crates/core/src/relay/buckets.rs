@@ -11,6 +11,7 @@ use crate::keys::{ChannelKey, Direction, StreamKey};
 use crate::scheduler::Scheduler;
 use crate::token_bucket::{TokenBucket, quantum};
 use penstock_units::{Bytes, Duration, Instant};
+use std::sync::Arc;
 
 /// The unit of a channel's I/O quantum [B] (C tor: `get_cell_network_size()`).
 const CELL_BASE: u64 = 512;
@@ -74,7 +75,7 @@ impl Buckets {
 impl<C: Cell> Node<C> {
     /// The relay's own buckets are refilled when someone looks; clients' when the throttle was asked.
     fn refill(&mut self, now: Instant) {
-        let refill = self.config.refill;
+        let refill = self.refill;
         if let Some(global) = &mut self.buckets {
             global.refill(refill, now);
         }
@@ -106,7 +107,7 @@ impl<C: Cell> Node<C> {
     /// Deviation: a client's stream gets no more at once than an exit's.
     pub(super) fn stream_read_quantum(&mut self, now: Instant, stream: StreamKey) -> Bytes {
         self.refill(now);
-        let refill = self.config.refill;
+        let refill = self.refill;
         let own = self.streams[stream.0 as usize].bucket.as_mut();
         let own = own.map(|own| {
             own.refill(refill, now);
@@ -175,7 +176,7 @@ impl<C: Cell> Node<C> {
     }
 
     pub(super) fn await_refill(&mut self, now: Instant) {
-        let next = self.config.refill.unblocks_after(now);
+        let next = self.refill.unblocks_after(now);
         self.waiting.due.get_or_insert(next);
     }
 
@@ -224,7 +225,7 @@ impl<C: Cell> Relay<C> {
             (Some(bandwidth), Some(buckets)) => buckets.adjust(bandwidth),
             (bandwidth, buckets) => *buckets = bandwidth.map(|bandwidth| Buckets::new(bandwidth, now)),
         }
-        node.config.bandwidth = bandwidth;
+        Arc::make_mut(&mut node.config).bandwidth = bandwidth;
         let rate = bandwidth.map(|bandwidth| bandwidth.rate);
         for (_, circuit) in &mut node.circuits {
             for direction in [Direction::Forward, Direction::Backward] {

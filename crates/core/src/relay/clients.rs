@@ -11,6 +11,7 @@ use crate::throttle::{
 use penstock_units::{Bytes, Cells, DataRate, Instant};
 use slab::Slab;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Fills any bucket in one refill.
 const FILLS: DataRate = DataRate::mib(1 << 30);
@@ -155,7 +156,7 @@ impl<C: Cell> Node<C> {
         let to_relay = |channel: &crate::channel::Channel<C>| channel.open && !channel.to_client;
         let relays = self.channels.iter().filter(|(_, channel)| to_relay(channel)).count();
         let bandwidth = self.config.bandwidth.map(|bandwidth| bandwidth.rate);
-        clients.refill(now, self.config.refill, relays as u32, bandwidth);
+        clients.refill(now, self.refill, relays as u32, bandwidth);
     }
 }
 
@@ -167,7 +168,8 @@ impl<C: Cell> Relay<C> {
     pub fn set_throttle(&mut self, now: Instant, throttle: ThrottleConfig, buckets: ClientBuckets) {
         let node = &mut self.node;
         node.clients = Clients::new(&throttle, buckets);
-        (node.config.throttle, node.config.client_buckets) = (throttle, buckets);
+        let config = Arc::make_mut(&mut node.config);
+        (config.throttle, config.client_buckets) = (throttle, buckets);
         for (_, channel) in &mut node.channels {
             channel.client = None;
         }

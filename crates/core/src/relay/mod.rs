@@ -26,7 +26,7 @@ use crate::channel::{Buckets, Channel, CircIds};
 use crate::channel_map::ChannelMap;
 use crate::circuit::Circuit;
 use crate::circuit_policy::{CircuitPolicy, CircuitPolicyConfig};
-use crate::config::RelayConfig;
+use crate::config::{Refill, RelayConfig};
 use crate::datagram::{DatagramCounters, Note};
 use crate::delay::Delay;
 use crate::event::Event;
@@ -41,6 +41,7 @@ use clients::Clients;
 use penstock_units::{Bytes, Cells, Duration, Instant, fifo::take_first};
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 /// One node of an onion-routing network.
 ///
@@ -60,7 +61,10 @@ pub struct Relay<C: Cell> {
 /// All of a relay but its scheduler, which works on it.
 #[derive(Debug)]
 struct Node<C: Cell> {
-    config: RelayConfig,
+    /// What many nodes have in common is in memory once.
+    config: Arc<RelayConfig>,
+    /// `config.refill`, but for this node's own phase.
+    refill: Refill,
     channels: Slab<Channel<C>>,
     /// Channels to each peer, oldest first.
     by_peer: BTreeMap<PeerId, Vec<ChannelKey>>,
@@ -151,6 +155,12 @@ struct Ends {
 impl<C: Cell> Relay<C> {
     /// A node without channels, started at `now`.
     pub fn new(config: RelayConfig, now: Instant) -> Self {
+        let refill = config.refill;
+        Relay::of_many(Arc::new(config), refill.phase, now)
+    }
+
+    /// One of many nodes with the same configuration, whose refills have a phase of their own.
+    pub fn of_many(config: Arc<RelayConfig>, phase: Duration, now: Instant) -> Self {
         let buckets = config.bandwidth.map(|bandwidth| Buckets::new(bandwidth, now));
         let node = Node {
             channels: Slab::new(),
@@ -174,6 +184,7 @@ impl<C: Cell> Relay<C> {
             ready: VecDeque::new(),
             events: VecDeque::new(),
             counters: Counters::default(),
+            refill: Refill { phase, ..config.refill },
             config,
         };
         let scheduler = node.config.scheduler.build();
@@ -262,7 +273,7 @@ impl<C: Cell> Relay<C> {
     /// The operator changed the half-life of circuits' counts (C tor: SIGHUP with a new
     /// `CircuitPriorityHalflife`); counts stay. Policies that have none do not mind.
     pub fn set_half_life(&mut self, now: Instant, half_life: Duration) {
-        self.node.config.circuit_policy.set_half_life(half_life);
+        Arc::make_mut(&mut self.node.config).circuit_policy.set_half_life(half_life);
         for (_, channel) in &mut self.node.channels {
             channel.policy.set_half_life(now, half_life);
         }
@@ -279,7 +290,7 @@ impl<C: Cell> Relay<C> {
         for (_, channel) in &mut node.channels {
             channel.policy = config.build();
         }
-        node.config.circuit_policy = config;
+        Arc::make_mut(&mut node.config).circuit_policy = config;
         for (index, circuit) in &node.circuits {
             for direction in [Direction::Forward, Direction::Backward] {
                 let lane = circuit.lane(direction);

@@ -12,6 +12,7 @@ use penstock_scenario::model;
 use penstock_units::{Bytes, Instant};
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
 
 /// The interface's queue, as Linux has it by default: 1000 packets [packet] (`txqueuelen`).
 const NIC_QUEUE_PACKETS: u64 = 1000;
@@ -19,7 +20,8 @@ const NIC_QUEUE_PACKETS: u64 = 1000;
 /// What a node has below Tor.
 #[derive(Debug)]
 pub(crate) struct Host {
-    pub(crate) tcp: TcpConfig,
+    /// Many hosts have the same.
+    pub(crate) tcp: Arc<TcpConfig>,
     /// What its Tor costs; one without is infinitely fast.
     pub(crate) cpu: Option<Cpu>,
     /// What it sends, behind the interface's own queue.
@@ -179,8 +181,7 @@ impl App {
 }
 
 impl Host {
-    pub(crate) fn new(host: &model::Host, tcp: &model::Tcp) -> Self {
-        let config = tcp_config(host, tcp);
+    pub(crate) fn new(host: &model::Host, config: Arc<TcpConfig>) -> Self {
         Host {
             up: Wire::new(host.link_up, Bytes::new(NIC_QUEUE_PACKETS * config.full_segment())),
             down: Wire::new(host.link_down, host.link_queue),
@@ -232,7 +233,7 @@ fn put<T>(slots: &mut Vec<Option<T>>, key: u32, value: Option<T>) {
     slots[key] = value;
 }
 
-fn tcp_config(host: &model::Host, tcp: &model::Tcp) -> TcpConfig {
+pub(super) fn tcp_config(host: &model::Host, tcp: &model::Tcp) -> TcpConfig {
     let defaults = match tcp.profile {
         model::TcpProfile::Linux3_2 => TcpConfig::linux_3_2(),
         model::TcpProfile::Linux6 => TcpConfig::linux_6(),

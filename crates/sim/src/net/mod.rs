@@ -28,16 +28,17 @@ use crate::tcp::{Endpoint, Info, TcpConfig, Train};
 use crate::tracker::Tracker;
 use cpu::Work;
 use datagrams::Letter;
-use host::{Arrival, Landing};
+use host::{Arrival, Landing, tcp_config};
 use penstock_core::datagram::Message;
 use penstock_core::kernel::Interest;
 use penstock_scenario::markov::Observation;
-use penstock_scenario::model::{Activity, Scenario, Tgen, Wire, Workload};
+use penstock_scenario::model::{Activity, Scenario, Tcp, Tgen, Wire, Workload};
 use penstock_units::{Bytes, Cells, Duration, Instant, Rng, Seed, fifo::take_first, time::nanos};
 use slab::Slab;
 use socket::{Conn, Flight, Item, Side};
 use std::collections::BTreeMap;
 use std::collections::binary_heap::PeekMut;
+use std::sync::Arc;
 
 /// After how many packets a full interface lets those who wait send again [packet].
 const NIC_WAKE_PACKETS: u64 = 5;
@@ -182,6 +183,22 @@ fn model_of(workload: &Workload) -> Option<Tgen> {
     }
 }
 
+/// All hosts with their TCP, which those share that have the same buffers.
+fn with_tcp(hosts: &[&penstock_scenario::model::Host], tcp: &Tcp) -> Vec<Host> {
+    let mut known: Vec<(&penstock_scenario::model::Host, Arc<TcpConfig>)> = Vec::new();
+    let mut config = |host| {
+        let buffers = |host: &penstock_scenario::model::Host| (host.send_buffer, host.receive_buffer);
+        match known.iter().find(|(like, _)| buffers(like) == buffers(host)) {
+            Some((_, config)) => config.clone(),
+            None => {
+                known.push((host, Arc::new(tcp_config(host, tcp))));
+                known[known.len() - 1].1.clone()
+            }
+        }
+    };
+    hosts.iter().map(|host| Host::new(host, config(host))).collect()
+}
+
 impl Net {
     /// All hosts of a scenario, in the order of their names.
     pub(crate) fn new(scenario: &Scenario, hosts: &[&penstock_scenario::model::Host], seed: Seed) -> Self {
@@ -197,7 +214,7 @@ impl Net {
             now: Instant::ZERO,
             agenda: Agenda::new(hosts.len()),
             lookahead: wires.shortest(),
-            hosts: hosts.iter().map(|host| Host::new(host, &scenario.tcp)).collect(),
+            hosts: with_tcp(hosts, &scenario.tcp),
             tracker: Tracker::default(),
             conns: Slab::new(),
             letters: Slab::new(),
