@@ -650,10 +650,7 @@ impl Span {
         match self {
             Span::Fixed(span) => *span,
             Span::Uniform(low, high) => *low + (*high - *low) / 2,
-            // Without what the greatest one takes away.
-            Span::LogNormal(median, sigma, most) => {
-                Duration::from_secs_f64(median.as_secs_f64() * math::exp(sigma * sigma / 2.0)).min(*most)
-            }
+            Span::LogNormal(median, sigma, most) => log_normal_mean(*median, *sigma, *most),
             Span::Quantiles(spans) => Duration::from_nanos(spans.mean()),
             Span::Exponential(mean) | Span::Normal(mean, _) => *mean,
             Span::Pareto(least, shape) if *shape > 1.0 => {
@@ -663,4 +660,22 @@ impl Span {
             Span::Pareto(..) => LONGEST,
         }
     }
+}
+
+/// The mean of a log-normal that is never more than `most`.
+///
+/// What is below the cap is a log-normal's partial expectation, the rest is the cap itself: with k the cap's place in
+/// deviations of the logarithm, m exp(σ²/2) Φ(k - σ) + c (1 - Φ(k)).
+///
+/// Source: Johnson, Kotz, Balakrishnan: Continuous univariate distributions 1, 1994, chapter 14.
+fn log_normal_mean(median: Duration, sigma: f64, most: Duration) -> Duration {
+    let [middle, cap] = [median, most].map(|span| span.as_secs_f64());
+    if sigma == 0.0 || median.is_zero() || most.is_zero() {
+        return median.min(most);
+    }
+    let place = math::ln(cap / middle) / sigma;
+    let below = middle * math::exp(sigma * sigma / 2.0) * math::normal_below(place - sigma);
+    // A great deviation makes the first factor infinite where the other is nothing.
+    let below = if below.is_finite() { below } else { 0.0 };
+    Duration::from_secs_f64((below + cap * math::normal_below(-place)).min(cap))
 }

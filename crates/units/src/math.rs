@@ -52,3 +52,31 @@ pub fn pow(x: f64, y: f64) -> f64 {
 pub fn sqrt(x: f64) -> f64 {
     libm::sqrt(x)
 }
+
+/// The share of a standard normal distribution that is below `x`, in `[0, 1]`.
+///
+/// Source: Abramowitz and Stegun, 7.1.2 and 26.2.29: Φ(x) = erfc(-x / √2) / 2.
+pub fn normal_below(x: f64) -> f64 {
+    0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Abramowitz and Stegun, table 26.1.
+    #[test]
+    fn the_normal_distribution_is_that_of_the_tables() {
+        for (x, below) in [
+            (0.0, 0.5),
+            (0.5, 0.691_462_461_274_013),
+            (1.0, 0.841_344_746_068_543),
+            (2.0, 0.977_249_868_051_821),
+            (3.0, 0.998_650_101_968_370),
+        ] {
+            assert!((normal_below(x) - below).abs() < 1e-15, "{x}: {}", normal_below(x));
+            assert!((normal_below(-x) - (1.0 - below)).abs() < 1e-15, "{x}: {}", normal_below(-x));
+        }
+        assert_eq!([f64::NEG_INFINITY, f64::INFINITY].map(normal_below), [0.0, 1.0]);
+    }
+}
