@@ -26,6 +26,8 @@ pub(crate) struct Client {
     pub(crate) home: u32,
     /// Of an errand that is its own home.
     pub(crate) circuit: Option<Circuit>,
+    /// Circuits that had it before and get no new stream, but still have some.
+    pub(crate) retired: Vec<Circuit>,
     pub(crate) phase: Phase,
     /// Tells a timer from one of an earlier phase.
     pub(crate) episode: u32,
@@ -205,6 +207,7 @@ impl Client {
             workload: 0,
             home: 0,
             circuit: None,
+            retired: Vec::new(),
             phase: Phase::Pausing,
             episode: 0,
             chance,

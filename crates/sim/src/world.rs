@@ -524,19 +524,39 @@ impl World<'_> {
         }
     }
 
-    /// Closes a circuit that is too old for another stream, unless it still has one.
+    /// A circuit that is too old for another stream is an errand's no more; it is closed when its last stream is over.
+    ///
+    /// Source: path-spec section 2.2; C tor `circuit_is_acceptable()`, `circuit_expire_old_circuits_clientside()`.
     fn retire(&mut self, rank: Rank, home: u32) {
         let now = self.net.now();
         let scenario = self.scenario;
-        let Some(Client { circuit: Some(circuit), index, .. }) = self.client(rank, home) else { return };
-        let (own, dirty, index) = (circuit.index, circuit.dirty, *index);
-        let is_old = scenario.clients[index]
-            .circuit_lifetime
-            .is_some_and(|lifetime| dirty.is_some_and(|dirty| now >= dirty + lifetime));
-        let is_in_use =
-            |client: &Client| client.home == home && matches!(client.phase, Phase::Downloading(_));
-        if is_old && self.errand(rank, is_in_use).is_none() {
-            self.drop_circuit(rank, home, own);
+        let Some(client) = self.client(rank, home) else { return };
+        let lifetime = scenario.clients[client.index].circuit_lifetime;
+        let is_old = |circuit: &mut Circuit| {
+            circuit.dirty.zip(lifetime).is_some_and(|(dirty, lifetime)| now >= dirty + lifetime)
+        };
+        let Some(old) = client.circuit.take_if(is_old) else { return };
+        let number = old.number;
+        client.retired.push(old);
+        self.close_unused(rank, home, number);
+        // The next circuit may get its place at once, and must not be taken for it.
+        self.drain(rank);
+    }
+
+    /// Closes a circuit that gets no new stream, if it has none any more.
+    fn close_unused(&mut self, rank: Rank, home: u32, number: u32) {
+        let now = self.net.now();
+        let is_on = |client: &Client| {
+            client.home == home && client.number == number && matches!(client.phase, Phase::Downloading(_))
+        };
+        if self.errand(rank, is_on).is_some() {
+            return;
+        }
+        let Some(client) = self.client(rank, home) else { return };
+        let Some(place) = client.retired.iter().position(|circuit| circuit.number == number) else { return };
+        let circuit = client.retired.remove(place);
+        if let Some(tor) = &mut self.nodes[rank as usize].tor {
+            tor.close_circuit(now, circuit.index, &mut HostKernel::new(&mut self.net, rank));
         }
     }
 
@@ -784,6 +804,9 @@ impl World<'_> {
                 .filter(|place| **place == Some((rank, circuit)))
                 .for_each(|place| *place = None);
         }
+        if let Role::Client(errands) = &mut self.nodes[rank as usize].role {
+            errands.iter_mut().for_each(|client| client.retired.retain(|old| old.index != circuit));
+        }
         let Some(errand) = self.errand_with(rank, circuit) else { return };
         let Some(client) = self.client(rank, errand) else { return };
         client.circuit = None;
@@ -832,7 +855,7 @@ impl World<'_> {
         let node = &mut self.nodes[rank as usize];
         let Role::Client(errands) = &mut node.role else { return };
         let client = &mut errands[errand as usize];
-        let index = client.workload;
+        let (index, home, number) = (client.workload, client.home, client.number);
         let Phase::Downloading(download) = std::mem::replace(&mut client.phase, Phase::Pausing) else {
             return;
         };
@@ -851,7 +874,9 @@ impl World<'_> {
         } else {
             self.net.close_plain(rank);
         }
-        if let Task::Stream(_) = client.task {
+        let is_stream = matches!(client.task, Task::Stream(_));
+        self.close_unused(rank, home, number);
+        if is_stream {
             self.stream_ended(rank, errand);
         } else {
             self.pause(rank, errand);

@@ -1,7 +1,9 @@
 //! Clients that use several circuits at once, and clients that hold a circuit and close it again.
 
-use crate::util::{Lab, assert_conserved, complete};
+use crate::util::{Lab, assert_conserved, complete, node};
+use penstock_record::Outcome as Ending;
 use penstock_sim::Control;
+use std::collections::BTreeMap;
 
 /// Beside a bulk client, one that only holds circuits through the entry.
 const HOLDER: &str = r#"
@@ -116,4 +118,36 @@ fn a_shared_circuit_is_built_for_whoever_begins_first() {
     assert_eq!(first.len(), 2);
     assert_eq!(first[0].start_s, first[1].start_s, "at once, when it is built");
     assert_eq!(outcome.tables.paths.len(), 1);
+}
+
+/// The old one lives until its stream is over; what begins meanwhile shares a new one.
+#[test]
+fn a_shared_circuit_that_is_old_gets_no_new_stream_while_another_still_uses_it() {
+    // The file takes some 20 s, so that pages keep coming while it is under way.
+    let lab = both(false)
+        .set("client.circuit_lifetime", "5 s")
+        .set("workloads.bulk.size", "4 MiB")
+        .set("run.duration", "60 s");
+    let outcome = lab.run(1);
+    assert_conserved(&outcome);
+    let rows: Vec<_> = outcome.tables.transfers.iter().filter(|row| &*row.client == "both").collect();
+    let mut first = BTreeMap::new();
+    for row in &rows {
+        let start = first.entry(row.circuit).or_insert(row.start_s);
+        *start = row.start_s.min(*start);
+    }
+    assert!(rows.iter().all(|row| row.start_s < first[&row.circuit] + 5.0));
+    assert!(first.len() >= 8, "{} circuits in a minute", first.len());
+    // What was under way goes on, and comes to its end.
+    let outlived = rows
+        .iter()
+        .filter(|row| row.ttlb_s.is_some_and(|ttlb| row.start_s + ttlb > first[&row.circuit] + 5.0));
+    assert!(outlived.filter(|row| &*row.workload == "bulk").count() >= 2);
+    assert!(rows.iter().all(|row| [Ending::Ok, Ending::Unfinished].contains(&row.outcome)));
+    let client = node(&outcome, "both");
+    // The present one, and that of a file that is not over.
+    assert!((1..=2).contains(&client.population[1]), "{:?}", client.population);
+    let slow =
+        penstock_sim::run(lab.document().scenario("stock").expect("it is there"), 1, &Control::one_by_one());
+    assert!(slow.expect("nobody cancels").tables == outcome.tables, "the tables differ");
 }
