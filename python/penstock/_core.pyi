@@ -124,8 +124,13 @@ class Paths:
 class Replay:
     """The downloads of an earlier run, as one variant asks for them again."""
 
-    def __new__(cls, document: Document, variant: str, rows: Sequence[tuple[str, str, int, int, int, int]]) -> Replay:
-        """Of client, workload, circuit, when that was begun [ns], when it was asked [ns] and for how much [B]."""
+    def __new__(
+        cls,
+        document: Document,
+        variant: str,
+        rows: Sequence[tuple[str, str, int, int, str, str, str, int, int]],
+    ) -> Replay:
+        """Of client, workload, circuit, when it was begun [ns], its relays, when that was asked [ns], how much [B]."""
 
 def run(
     document: Document,

@@ -30,7 +30,8 @@ class Record:
         begun = (pl.col("built_s") - pl.col("build_time_s")).alias("begun_s")
         keys = ["network", "seed", "circuit"]
         own = pl.col("variant") == self.variant
-        circuits = result.paths.filter(own & begun.is_not_null()).select(*keys, begun)
+        relays = ["guard", "middle", "exit"]
+        circuits = result.paths.filter(own & begun.is_not_null()).select(*keys, begun, *relays)
         asked = result.transfers.filter(own).join(circuits, on=keys, how="left")
         lost = asked.filter(pl.col("begun_s").is_null())
         if not lost.is_empty():
@@ -40,7 +41,10 @@ class Record:
                 "and only downloads over circuits can be made again"
             )
         nanos = [(pl.col(f"{name}_s") * 1e9).round().cast(pl.UInt64).alias(name) for name in ("begun", "start")]
-        self._asked = asked.select("network", "seed", "client", "workload", "circuit", *nanos, "bytes")
+        asked = asked.with_columns(*nanos)
+        self._asked = asked.select(
+            "network", "seed", "client", "workload", "circuit", "begun", *relays, "start", "bytes"
+        )
 
     def describe(self) -> dict[str, Any]:
         """What the manifest says of it: where it was, which variant, and a name for all of its requests."""
@@ -61,7 +65,7 @@ class Record:
                 f"{self.directory} has no downloads of {self.variant!r} with seed {asked} to replay; "
                 f"it has those of {there or 'none'}"
             )
-        rows = list(own.select("client", "workload", "circuit", "begun", "start", "bytes").iter_rows())
+        rows = list(own.drop("network", "seed").iter_rows())
         try:
             return _core.Replay(document, job.variant, rows)
         except ScenarioError as error:

@@ -6,8 +6,8 @@ use penstock_sim::replay::Asked;
 use penstock_units::{Bytes, Instant};
 use pyo3::prelude::*;
 
-/// Client, workload, circuit, when that was begun [ns], when it was asked [ns], and for how much [B].
-type Row = (String, String, u64, u64, u64, u64);
+/// Client, workload, circuit, when that was begun [ns], its guard, middle and exit, when it was asked [ns], and for how much [B].
+type Row = (String, String, u64, u64, String, String, String, u64, u64);
 
 /// What one variant asks for again.
 #[pyclass(frozen, module = "penstock._core")]
@@ -24,9 +24,11 @@ impl Replay {
     #[new]
     fn new(document: &Document, variant: &str, rows: Vec<Row>) -> Result<Self, PyError> {
         let scenario = document.inner().scenario(variant).map_err(Error::Scenario)?;
-        let asked = rows.into_iter().map(|(client, workload, circuit, begun, start, size)| {
+        let asked = rows.into_iter().map(|row| {
+            let (client, workload, circuit, begun, guard, middle, exit, start, size) = row;
             let [begun, start] = [begun, start].map(Instant::from_nanos);
-            Asked { client, workload, circuit, begun, start, size: Bytes::new(size) }
+            let relays = [guard, middle, exit];
+            Asked { client, workload, circuit, begun, relays, start, size: Bytes::new(size) }
         });
         Ok(Self(penstock_sim::Replay::new(scenario, asked).map_err(Error::Replay)?))
     }

@@ -36,7 +36,7 @@ pub(crate) struct Client {
     pub(crate) number: u32,
     /// The relays that it may begin its circuits at; none if any will do.
     pub(crate) guards: Arc<[usize]>,
-    /// The relays of its next circuit, if they are drawn already.
+    /// The relays of all of its circuits, if these are not to be drawn.
     pub(crate) path: Option<Vec<usize>>,
     pub(crate) task: Task,
 }
@@ -221,7 +221,8 @@ impl Client {
     /// What a client does that asks again for what it asked in an earlier run, circuit by circuit; it holds circuits and
     /// follows models as ever.
     ///
-    /// Relays and servers are drawn as by its first errand, in the order in which circuits were begun and downloads asked for.
+    /// Circuits go over the relays that they went over then, where the client draws paths of up to three. Other paths, and
+    /// servers, are drawn as by its first errand, in the order in which circuits were begun and downloads asked for.
     pub(crate) fn again(index: usize, scenario: &model::Scenario, seed: Seed, record: &Replay) -> Vec<Self> {
         let model = &scenario.clients[index];
         let downloads = |client: &Client| {
@@ -246,7 +247,7 @@ impl Client {
             let mut errand = first.child();
             errand.home = errands.len() as u32;
             errand.workload = recorded.downloads[0].workload;
-            errand.path = Some(first.draw_path(scenario));
+            errand.path = Some(recorded.path.clone().unwrap_or_else(|| first.draw_path(scenario)));
             let left =
                 recorded.downloads.iter().zip(servers).map(|(what, server)| Again { what: *what, server });
             let plan = Plan::Again { begun: false, left: left.collect() };
@@ -305,8 +306,8 @@ impl Client {
     }
 
     pub(crate) fn draw_path(&mut self, scenario: &model::Scenario) -> Vec<usize> {
-        if let Some(path) = self.path.take() {
-            return path;
+        if let Some(path) = &self.path {
+            return path.clone();
         }
         scenario.clients[self.index].path.draw(scenario, &self.guards, &mut self.chance.path)
     }

@@ -3,6 +3,7 @@
 use penstock_scenario::model::{Activity, Path, Scenario};
 use penstock_units::{Bytes, Instant};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// A download of an earlier run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub struct Asked {
     pub circuit: u64,
     /// When that circuit was begun.
     pub begun: Instant,
+    /// Names of its guard, its middle and its exit.
+    pub relays: [String; 3],
     /// When the client asked.
     pub start: Instant,
     /// What it asked for [B].
@@ -32,6 +35,8 @@ pub struct Replay {
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
     pub(crate) begun: Instant,
+    /// Indices of its relays, from the entry to the exit, if the client draws paths and the record knows all of it.
+    pub(crate) path: Option<Vec<usize>>,
     /// In the order of their times; never empty.
     pub(crate) downloads: Vec<Download>,
 }
@@ -52,8 +57,9 @@ impl Replay {
     pub fn new(scenario: &Scenario, asked: impl IntoIterator<Item = Asked>) -> Result<Self, String> {
         let clients = by_name(scenario.clients.iter().map(|client| client.host.name.as_str()));
         let workloads = by_name(scenario.workloads.iter().map(|workload| workload.name.as_str()));
-        let mut circuits: Vec<BTreeMap<(Instant, u64), Vec<Download>>> = vec![BTreeMap::new(); clients.len()];
-        for Asked { client: name, workload: does, circuit, begun, start, size } in asked {
+        let relays = by_name(scenario.relays.iter().map(|relay| relay.host.name.as_str()));
+        let mut circuits: Vec<BTreeMap<(Instant, u64), Recorded>> = vec![BTreeMap::new(); clients.len()];
+        for Asked { client: name, workload: does, circuit, begun, relays: through, start, size } in asked {
             let Some(index) = clients.get(name.as_str()) else {
                 return Err(format!("it has downloads of the client {name:?}, which the scenario has not"));
             };
@@ -78,13 +84,21 @@ impl Replay {
                 }
             }
             let download = Download { start, workload: *workload, size };
-            circuits[*index].entry((begun, circuit)).or_default().push(download);
+            let recorded = match circuits[*index].entry((begun, circuit)) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    let path = path(&client.path, &relays, &through)
+                        .map_err(|relay| format!("it has a circuit of the client {name:?} through the relay {relay:?}, which the scenario has not"))?;
+                    new.insert(Recorded { begun, path, downloads: Vec::new() })
+                }
+            };
+            recorded.downloads.push(download);
         }
-        let recorded = |((begun, _), mut downloads): ((Instant, u64), Vec<Download>)| {
-            downloads.sort_by_key(|download| download.start);
-            Recorded { begun, downloads }
+        let recorded = |mut recorded: Recorded| {
+            recorded.downloads.sort_by_key(|download| download.start);
+            recorded
         };
-        let clients = circuits.into_iter().map(|each| each.into_iter().map(recorded).collect());
+        let clients = circuits.into_iter().map(|each| each.into_values().map(recorded).collect());
         Ok(Replay { clients: clients.collect() })
     }
 
@@ -92,6 +106,25 @@ impl Replay {
     pub(crate) fn of(&self, client: usize) -> &[Recorded] {
         &self.clients[client]
     }
+}
+
+/// The relays of a circuit through these; none if the client has a path of its own, or one of which the record has a part
+/// alone. The error is a relay that is not there.
+fn path<'a>(
+    of: &Path,
+    relays: &BTreeMap<&str, usize>,
+    through: &'a [String; 3],
+) -> Result<Option<Vec<usize>>, &'a str> {
+    let [guard, middle, exit] = through;
+    let path = match of {
+        Path::Tor { .. } | Path::Weighted { hops: 3 } => vec![guard, middle, exit],
+        // The last of them is the middle, too.
+        Path::Weighted { hops: 2 } => vec![guard, exit],
+        Path::Weighted { hops: 1 } => vec![exit],
+        Path::Weighted { .. } | Path::Fixed(_) | Path::Direct => return Ok(None),
+    };
+    let index = |name: &'a String| relays.get(name.as_str()).copied().ok_or(name.as_str());
+    path.into_iter().map(index).collect::<Result<_, _>>().map(Some)
 }
 
 /// The place of each name.

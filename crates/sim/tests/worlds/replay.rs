@@ -22,6 +22,7 @@ fn record(outcome: &Outcome) -> Vec<Asked> {
             workload: row.workload.to_string(),
             circuit,
             begun: instant(begun),
+            relays: [&path.guard, &path.middle, &path.exit].map(|relay| relay.to_string()),
             start: instant(row.start_s),
             size: Bytes::new(row.bytes),
         }
@@ -84,6 +85,45 @@ fn a_replay_elsewhere_asks_at_the_same_times_whatever_becomes_of_it() {
     assert!(closed.tables.transfers.len() < again.tables.transfers.len());
 }
 
+/// Who asked over which relays, in one order.
+fn routes(outcome: &Outcome) -> Vec<(String, u64, [String; 3])> {
+    let route = |row: &Transfer| {
+        let path = &outcome.tables.paths[row.circuit.expect("it has a circuit") as usize];
+        let relays = [&path.guard, &path.middle, &path.exit].map(|relay| relay.to_string());
+        (row.client.to_string(), instant(row.start_s).as_nanos(), relays)
+    };
+    let mut all: Vec<_> = outcome.tables.transfers.iter().map(route).collect();
+    all.sort();
+    all
+}
+
+/// Circuits that were given up, or that nothing was asked over, are not in the record; the others keep their relays.
+#[test]
+fn every_request_goes_over_the_relays_of_the_first_run() {
+    let drawn = |path: &str| {
+        Lab::path()
+            .with("[relays.more]\ncount = 12\nlink = \"200 KiB/s\"\nflags = [\"guard\", \"exit\"]\n")
+            .set("client.path", path)
+            .set("workloads.web.fresh_circuit", "true")
+            .set("workloads.bulk.circuits", "2")
+            .set("client.build_timeout", "600 ms")
+            .set("run.duration", "60 s")
+    };
+    for (path, hops) in [("tor", 3), ("weighted", 3), ("weighted", 2), ("weighted", 1)] {
+        let lab = drawn(path);
+        let lab = if hops == 3 { lab } else { lab.set("client.hops", &hops.to_string()) };
+        let (document, original) = (lab.document(), lab.run(1));
+        let given_up = original.tables.paths.iter().filter(|row| row.built_s.is_none()).count();
+        assert!(given_up > 3 || hops < 3, "{path}: {given_up} circuits given up");
+        let scenario = document.scenario("stock").expect("it is there");
+        let again = replayed(scenario, record(&original), &Control::new());
+        assert_conserved(&again);
+        let [then, now] = [&original, &again].map(routes);
+        assert_eq!(then, now, "{path} {hops}");
+        assert!(now.len() > 30, "{path} {hops}: {} downloads", now.len());
+    }
+}
+
 #[test]
 fn who_is_not_in_the_record_does_nothing() {
     let lab = Lab::path();
@@ -99,27 +139,35 @@ fn who_is_not_in_the_record_does_nothing() {
 
 #[test]
 fn what_a_scenario_has_not_is_refused() {
-    let lab = Lab::path();
-    let document = lab.document();
+    let document = Lab::path().set("client.path", "weighted").document();
     let scenario = document.scenario("stock").expect("it is there");
-    let refused = |client: &str, workload: &str| {
+    let refused = |client: &str, workload: &str, guard: &str| {
         let asked = Asked {
             client: client.to_owned(),
             workload: workload.to_owned(),
             circuit: 0,
             begun: Instant::ZERO,
+            relays: [guard, "middle", "exit"].map(str::to_owned),
             start: Instant::ZERO,
             size: Bytes::kib(1),
         };
         Replay::new(scenario, [asked]).map(|_| ()).unwrap_err()
     };
-    assert_eq!(refused("x", "web"), "it has downloads of the client \"x\", which the scenario has not");
-    assert_eq!(
-        refused("web", "x"),
-        "it has downloads of the workload \"x\", which the client \"web\" has not"
-    );
-    assert_eq!(
-        refused("web", "bulk"),
-        "it has downloads of the workload \"bulk\", which the client \"web\" has not"
-    );
+    for (said, right) in [
+        (refused("x", "web", "entry"), "it has downloads of the client \"x\", which the scenario has not"),
+        (
+            refused("web", "x", "entry"),
+            "it has downloads of the workload \"x\", which the client \"web\" has not",
+        ),
+        (
+            refused("web", "bulk", "entry"),
+            "it has downloads of the workload \"bulk\", which the client \"web\" has not",
+        ),
+        (
+            refused("web", "web", "x"),
+            "it has a circuit of the client \"web\" through the relay \"x\", which the scenario has not",
+        ),
+    ] {
+        assert_eq!(said, right);
+    }
 }
