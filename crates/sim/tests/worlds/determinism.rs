@@ -1,5 +1,6 @@
 //! G-03: same scenario, seed and version, same bytes.
 
+use crate::networks;
 use crate::util::{Lab, complete};
 use penstock_record::{RunKey, Tables};
 use penstock_sim::Outcome;
@@ -77,6 +78,11 @@ fn weighted() -> Lab {
         .set("run.duration", "20 s")
 }
 
+/// Relays of an era at their places, and clients that draw their paths as Tor's.
+fn network() -> Lab {
+    networks::network().set("run.duration", "20 s")
+}
+
 #[test]
 fn the_same_run_twice_leaves_the_same_bytes() {
     for (name, lab) in [("lossy", lossy()), ("weighted", weighted())] {
@@ -121,15 +127,16 @@ fn another_seed_leaves_another_run() {
 
 #[test]
 fn a_run_beside_seven_others_leaves_the_same_bytes() {
-    let (lossy, weighted) = (lossy(), weighted());
-    let alone = [lossy.run(1), weighted.run(1)];
+    let (lossy, weighted, network) = (lossy(), weighted(), network());
+    let alone = [lossy.run(1), weighted.run(1), network.run(1)];
     let beside: Vec<Outcome> = std::thread::scope(|scope| {
         let run = |place: u64| {
-            let (lossy, weighted) = (&lossy, &weighted);
+            let (lossy, weighted, network) = (&lossy, &weighted, &network);
             move || match place {
                 0 => lossy.run(1),
                 1 => weighted.run(1),
-                2..5 => lossy.run_variant("50KiB", place),
+                2 => network.run(1),
+                3..5 => lossy.run_variant("50KiB", place),
                 _ => weighted.run(place),
             }
         };
@@ -145,7 +152,7 @@ fn a_run_beside_seven_others_leaves_the_same_bytes() {
 
 #[test]
 fn the_order_of_tables_in_the_file_changes_nothing() {
-    for lab in [lossy(), weighted()] {
+    for lab in [lossy(), weighted(), network()] {
         let one = lab.run(2);
         assert_same(&one, &lab.clone().reordered(|tables| tables.reverse()).run(2));
         assert_same(&one, &lab.clone().reordered(|tables| tables.rotate_left(5)).run(2));

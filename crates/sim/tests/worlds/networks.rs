@@ -66,7 +66,8 @@ name = "half"
 set = { deployments = [{ share = 0.5, set = { scheduler = "kist" } }] }
 "#;
 
-fn network() -> Lab {
+/// A network as small as that.
+pub(crate) fn network() -> Lab {
     Lab::of(NETWORK)
 }
 
