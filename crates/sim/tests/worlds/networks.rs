@@ -244,6 +244,9 @@ fn every_relay_of_a_network_obeys_littles_law() {
 }
 
 /// One relay whose link is full; three clients come to it over one connection, a fourth over another.
+///
+/// The send buffer of its connections is a quarter of what a circuit may have under way (500 cells, 250 KiB). So each
+/// connection always has something in the relay itself, which chooses among the circuits each time that there is room.
 const SHARED: &str = r#"
 [scenario]
 title = "a test"
@@ -252,16 +255,13 @@ duration = "600 s"
 warmup = "20 s"
 [relay]
 link = "100 MiB/s"
-send_buffer = "64 KiB"
-circuit_policy = { kind = "ewma", half_life = "1 s" }
+circuit_policy = "round-robin"
 [relays.many]
 [relays.one]
 [relays.middle]
 link_up = "256 KiB/s"
-receive_buffer = "4 MiB"
-# Acknowledgements wait in the middle's full link, too.
+send_buffer = "64 KiB"
 [relays.exit]
-send_buffer = "4 MiB"
 [servers.server]
 [workloads.bulk]
 size = "1 GiB"
@@ -277,7 +277,24 @@ name = "connections"
 [[variants]]
 name = "circuits"
 set = { "relay.channel_map" = "per-circuit", "client.channel_map" = "per-circuit" }
+[[variants]]
+name = "tuned"
+set = { "relays.middle.send_buffer" = "auto" }
 "#;
+
+/// What part of all the bytes each client gets, and how many cells wait in the full relay's circuit queues in the mean.
+fn shared(variant: &str) -> ([f64; 4], f64) {
+    let outcome = Lab::of(SHARED).run_variant(variant, 1);
+    assert_conserved(&outcome);
+    let received = ["a0001", "a0002", "a0003", "b"].map(|client| {
+        let own = outcome.tables.transfers.iter().filter(|row| &*row.client == client);
+        own.map(|row| row.bytes_received).sum::<u64>() as f64
+    });
+    let total: f64 = received.iter().sum();
+    let samples = outcome.tables.relays.iter().filter(|row| &*row.relay == "middle" && row.t_s > 20.0);
+    let queues: Vec<f64> = samples.map(|row| row.circuit_queue_cells as f64).collect();
+    (received.map(|received| received / total), queues.iter().sum::<f64>() / queues.len() as f64)
+}
 
 /// G-46: connections share a full relay alike, whatever is on them; so circuits do where each has one of its own.
 #[test]
@@ -285,16 +302,20 @@ fn a_full_relay_is_shared_among_circuits_or_among_connections() {
     for (variant, shares) in
         [("connections", [1.0 / 6.0, 1.0 / 6.0, 1.0 / 6.0, 0.5]), ("circuits", [0.25; 4])]
     {
-        let outcome = Lab::of(SHARED).run_variant(variant, 1);
-        assert_conserved(&outcome);
-        let received = ["a0001", "a0002", "a0003", "b"].map(|client| {
-            let own = outcome.tables.transfers.iter().filter(|row| &*row.client == client);
-            own.map(|row| row.bytes_received).sum::<u64>() as f64
-        });
-        let total: f64 = received.iter().sum();
-        for (received, share) in received.iter().zip(shares) {
-            let off = received / total / share - 1.0;
-            assert!(off.abs() < 0.03, "{variant}: {received} of {total} B are {off} off a share of {share}");
+        let (parts, queued) = shared(variant);
+        assert!(queued > 100.0, "{variant}: {queued} cells wait in the relay");
+        for (part, share) in parts.iter().zip(shares) {
+            let off = part / share - 1.0;
+            assert!(off.abs() < 0.03, "{variant}: {parts:?} is {off} off a share of {share}");
         }
     }
+}
+
+/// A tuned send buffer takes all that the windows let be under way. Then nothing waits in the relay, it never chooses, and
+/// every circuit gets what its window does: four of the same window about alike, whatever connection they are on.
+#[test]
+fn a_relay_whose_sockets_take_everything_shares_nothing_out() {
+    let (parts, queued) = shared("tuned");
+    assert!(queued < 1.0, "{queued} cells wait in the relay");
+    assert!(parts.iter().all(|part| (0.2..0.3).contains(part)), "{parts:?}");
 }
