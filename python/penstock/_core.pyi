@@ -130,7 +130,7 @@ class Replay:
         variant: str,
         rows: Sequence[tuple[str, str, int, int, str, str, str, int, int]],
     ) -> Replay:
-        """Of client, workload, circuit, when it was begun [ns], its relays, when that was asked [ns] and for how much [B]."""
+        """Of client, workload, circuit, when it was begun [ns], its relays, when that was asked [ns], how much [B]."""
 
 def run(
     document: Document,
