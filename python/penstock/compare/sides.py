@@ -240,11 +240,11 @@ def _rows(a: Source, b: Source, kind: Kind, metric: str, column: str, common: Un
     found = []
     for name, q in QUANTILES.items():
         if a.ours and b.ours:
-            runs = [rows.group_by(RUN).agg(value=pl.col(column).quantile(q, "linear")) for rows in values]
-            told = (_paired(*runs, common) if common else None) or _unpaired(*runs, a.units, b.units)
+            of_a, of_b = (rows.group_by(RUN).agg(value=pl.col(column).quantile(q, "linear")) for rows in values)
+            told = (_paired(of_a, of_b, common) if common else None) or _unpaired(of_a, of_b, a.units, b.units)
         else:
             told = _bootstrapped(first, second, q)
-        found.append(Row(kind.name, metric, name, *counts, *told, distance))
+        found.append(Row(kind.name, metric, name, *counts, ks_distance=distance, **told._asdict()))
     return found
 
 
