@@ -11,6 +11,7 @@ use penstock_scenario::Document;
 use penstock_sim::Control;
 use penstock_units::Bytes;
 use short_queues::ShortQueues;
+use std::sync::Arc;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let file = std::env::args().nth(1).ok_or("the scenario's file is missing")?;
@@ -28,7 +29,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (name, change) in rows {
         let mut scenario = document.scenario("stock")?.clone();
         for relay in &mut scenario.relays {
-            change(&mut relay.config);
+            // Relays of a group share their configuration until one changes.
+            change(Arc::make_mut(&mut relay.config));
         }
         let seed = 1;
         let transfers = penstock_sim::run(&scenario, seed, &Control::new())?.tables.transfers;
