@@ -11,12 +11,13 @@
 
 use crate::estimate::{base_rtt, capacity};
 use crate::model::{Activity, Client, Path, Relay, Scenario};
+use penstock_core::cell::MAX_PAYLOAD;
 use penstock_core::edge_control::{EdgeControlConfig, WindowsConfig};
 
 /// What a link's capacity is worth in payload: cells, TLS and TCP headers take the rest [1].
 const GOODPUT: f64 = 0.9;
 /// Payload of a DATA cell [B].
-const PAYLOAD: f64 = 498.0;
+pub(crate) const PAYLOAD: f64 = MAX_PAYLOAD as f64;
 /// What slow start begins with [B]: four segments; and a hop of datagrams: two cells.
 const FIRST_SEGMENTS: f64 = 5792.0;
 const FIRST_CELLS: f64 = 2.0 * PAYLOAD;

@@ -3,12 +3,10 @@
 //! [`closed`](crate::closed) says how long downloads and pauses last; from these follow cells, and from cells time and
 //! memory, by the constants below.
 
-use crate::closed::{Errand, settle};
+use crate::closed::{Errand, PAYLOAD, settle};
 use crate::model::{Client, Path, Relay, Scenario, Workload};
 use penstock_units::{Duration, Seed};
 
-/// Payload of a DATA cell [B].
-const PAYLOAD: f64 = 498.0;
 /// Payload of a segment of a connection without Tor [B].
 const SEGMENT: f64 = 1448.0;
 /// Time of one core for one cell on one hop, all in the cache [s].
