@@ -10,9 +10,10 @@
 //! Deviation: positions in Tor's network are not told apart: all relays of a path are drawn by weight.
 
 use crate::estimate::{base_rtt, capacity};
-use crate::model::{Activity, Client, Path, Relay, Scenario};
+use crate::model::{Activity, Client, Path, Relay, Scenario, Workload};
 use penstock_core::cell::MAX_PAYLOAD;
 use penstock_core::edge_control::{EdgeControlConfig, WindowsConfig};
+use std::sync::Arc;
 
 /// What a link's capacity is worth in payload: cells, TLS and TCP headers take the rest [1].
 const GOODPUT: f64 = 0.9;
@@ -43,6 +44,38 @@ pub(crate) struct Errand {
     pause: f64,
     /// Of all time, how much it is busy [1].
     share: f64,
+    /// Its round trip without queues [s]. This and what follows is the same in all turns.
+    rtt: f64,
+    /// The fastest link among its servers, and its own for each of its circuits [B/s].
+    links: [f64; 2],
+    /// What its windows let through [B/s].
+    bound: f64,
+    does: Does,
+}
+
+/// What a workload does, on average.
+#[derive(Clone, Copy, Debug)]
+enum Does {
+    /// It downloads so much [B], and pauses [s].
+    Download(f64, f64),
+    /// From one stream to the next [s], with so much in each [B].
+    Streams(f64, f64),
+    /// It holds a circuit, and pauses [s].
+    Hold(f64, f64),
+}
+
+impl Does {
+    fn of(workload: &Workload) -> Self {
+        let pause = workload.pause.mean().as_secs_f64();
+        match &workload.does {
+            Activity::Download(size) => Does::Download(size.mean().get() as f64, pause),
+            Activity::Tgen(tgen) => {
+                let (cycle, size) = tgen.typical(pause);
+                Does::Streams(cycle, size)
+            }
+            Activity::Hold(span) => Does::Hold(span.mean().as_secs_f64().max(1e-3), pause),
+        }
+    }
 }
 
 impl Errand {
@@ -60,20 +93,35 @@ impl Errand {
 
 /// Everyone's downloads, as loads and rates agree. Who holds circuits downloads nothing: size 0, in one go.
 pub(crate) fn settle(scenario: &Scenario) -> Vec<Errand> {
-    let everyone = scenario.clients.iter().enumerate();
-    let mut errands: Vec<Errand> = everyone
-        .flat_map(|(index, client)| client.workloads.iter().map(move |workload| (index, client, *workload)))
-        .map(|(index, client, workload)| Errand {
-            client: index,
-            workload,
-            circuits: f64::from(scenario.workloads[workload].circuits),
-            hops: client.path.hops() as f64,
-            size: 0.0,
-            busy: 1.0,
-            pause: 0.0,
-            share: 1.0,
-        })
-        .collect();
+    let does: Vec<Does> = scenario.workloads.iter().map(Does::of).collect();
+    let mut errands = Vec::new();
+    // Thousands of clients may have the same servers.
+    let mut servers: Option<(&Arc<[usize]>, f64)> = None;
+    for (index, client) in scenario.clients.iter().enumerate() {
+        let fastest = match servers {
+            Some((same, fastest)) if Arc::ptr_eq(same, &client.servers) => fastest,
+            _ => fastest_link(scenario, client),
+        };
+        servers = Some((&client.servers, fastest));
+        let rtt = base_rtt(scenario, client).as_secs_f64();
+        for workload in client.workloads.iter().copied() {
+            let circuits = f64::from(scenario.workloads[workload].circuits);
+            errands.push(Errand {
+                client: index,
+                workload,
+                circuits,
+                hops: client.path.hops() as f64,
+                size: 0.0,
+                busy: 1.0,
+                pause: 0.0,
+                share: 1.0,
+                rtt,
+                links: [fastest, client.host.link_down.bytes_per_sec() as f64 / circuits],
+                bound: window(scenario, client) / rtt,
+                does: does[workload],
+            });
+        }
+    }
     let weights = weights(scenario);
     for _ in 0..TURNS {
         let load = Load::of(scenario, &weights, &errands);
@@ -162,9 +210,7 @@ impl Load {
     /// What a download brings [B], how long it lasts and what comes between it and the next [s].
     fn reckon(&self, scenario: &Scenario, errand: &Errand) -> (f64, f64, f64) {
         let client = &scenario.clients[errand.client];
-        let workload = &scenario.workloads[errand.workload];
-        let rtt = base_rtt(scenario, client).as_secs_f64();
-        let pause = workload.pause.mean().as_secs_f64();
+        let rtt = errand.rtt;
         let fixed;
         let least = match &client.path {
             Path::Fixed(path) => {
@@ -175,23 +221,18 @@ impl Load {
             Path::Weighted { .. } | Path::Tor { .. } => &self.least[..],
             Path::Direct => &[f64::INFINITY][..],
         };
-        let servers =
-            client.servers.iter().map(|server| scenario.servers[*server].host.link_up.bytes_per_sec());
-        let server = servers.max().map_or(f64::INFINITY, |link| {
-            link as f64 / (1.0 + (self.server - errand.share / scenario.servers.len() as f64).max(0.0))
-        });
-        let link = client.host.link_down.bytes_per_sec() as f64 / errand.circuits;
-        let bound = window(scenario, client) / rtt;
-        let rates = least.iter().map(|relays| (relays.min(server).min(link) * GOODPUT).min(bound));
-        let size = match &workload.does {
-            Activity::Download(size) => size.mean().get() as f64,
-            Activity::Tgen(tgen) => {
-                let (cycle, size) = tgen.typical(pause);
+        let [fastest, link] = errand.links;
+        let others = (self.server - errand.share / scenario.servers.len().max(1) as f64).max(0.0);
+        let server = fastest / (1.0 + others);
+        let rates = least.iter().map(|relays| (relays.min(server).min(link) * GOODPUT).min(errand.bound));
+        let (size, pause) = match errand.does {
+            Does::Download(size, pause) => (size, pause),
+            Does::Streams(cycle, size) => {
                 // What the path does not carry waits.
                 let rate = rates.sum::<f64>() / least.len() as f64;
                 return (size.min(rate * cycle), cycle, 0.0);
             }
-            Activity::Hold(span) => return (0.0, span.mean().as_secs_f64().max(1e-3), pause),
+            Does::Hold(span, pause) => return (0.0, span, pause),
         };
         // Only the connection from the exit to the server is new, but for hops of datagrams, whose windows are a circuit's:
         // they grow one after the other.
@@ -201,6 +242,12 @@ impl Load {
         let time: f64 = rates.map(|rate| size / rate + rounds(rate) * rtt).sum();
         (size, 2.0 * rtt + time / least.len() as f64, pause)
     }
+}
+
+/// The fastest link among a client's servers [B/s].
+fn fastest_link(scenario: &Scenario, client: &Client) -> f64 {
+    let links = client.servers.iter().map(|server| scenario.servers[*server].host.link_up.bytes_per_sec());
+    links.max().map_or(f64::INFINITY, |link| link as f64)
 }
 
 /// What the windows of a client's circuits let be on its way at once [B].

@@ -546,6 +546,9 @@ impl World<'_> {
     /// Closes a circuit that gets no new stream, if it has none any more.
     fn close_unused(&mut self, rank: Rank, home: u32, number: u32) {
         let now = self.net.now();
+        let Some(client) = self.client(rank, home) else { return };
+        // Nearly always there is none, and then nobody need be asked.
+        let Some(place) = client.retired.iter().position(|circuit| circuit.number == number) else { return };
         let is_on = |client: &Client| {
             client.home == home && client.number == number && matches!(client.phase, Phase::Downloading(_))
         };
@@ -553,7 +556,6 @@ impl World<'_> {
             return;
         }
         let Some(client) = self.client(rank, home) else { return };
-        let Some(place) = client.retired.iter().position(|circuit| circuit.number == number) else { return };
         let circuit = client.retired.remove(place);
         if let Some(tor) = &mut self.nodes[rank as usize].tor {
             tor.close_circuit(now, circuit.index, &mut HostKernel::new(&mut self.net, rank));

@@ -155,8 +155,8 @@ struct Ends {
 impl<C: Cell> Relay<C> {
     /// A node without channels, started at `now`.
     pub fn new(config: RelayConfig, now: Instant) -> Self {
-        let refill = config.refill;
-        Relay::of_many(Arc::new(config), refill.phase, now)
+        let phase = config.refill.phase;
+        Relay::of_many(Arc::new(config), phase, now)
     }
 
     /// One of many nodes with the same configuration, whose refills have a phase of their own.
