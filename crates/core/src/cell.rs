@@ -4,7 +4,9 @@
 //! affair. The simulator's cell is a descriptor of a few bytes, the live one an encrypted body.
 
 use crate::circuit_policy::PriorityClass;
+use crate::error::Violation;
 use crate::hop_control::Feedback;
+use crate::keys::Direction;
 use std::fmt;
 use std::num::{NonZeroU16, NonZeroU32};
 
@@ -26,7 +28,7 @@ pub struct Tag(pub NonZeroU32);
 
 /// Commands of cells.
 ///
-/// Source: tor-spec §3. RELAY_EARLY counts as RELAY here; a live cell honours it below.
+/// Source: tor-spec §3. RELAY_EARLY counts as RELAY here; a live cell limits it ([`Cell::admit`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// The first hop of a circuit, or the next one on behalf of an EXTEND.
@@ -72,6 +74,8 @@ pub enum Message<C: Cell> {
     Extend(C::LinkSpec, C::Handshake),
     /// It was extended.
     Extended(C::Handshake),
+    /// Nothing: padding for the circuit, or a command that this version does not know.
+    Drop,
 }
 
 /// Bytes of a stream.
@@ -147,6 +151,14 @@ pub trait Cell: Sized + fmt::Debug {
     /// The relay message in it; `None` if it is malformed.
     fn into_message(self) -> Option<(Option<StreamId>, Message<Self>)>;
 
+    /// Whether a node whose (nearest) layer of the circuit is `layer` takes this RELAY cell, which travels in `direction`;
+    /// asked once, before it is peeled or wrapped. On a [`Violation`] the circuit must close. A cell without limits of
+    /// its own is always taken.
+    ///
+    /// Source: tor-spec, "Handling RELAY_EARLY".
+    fn admit(&self, _layer: &mut Self::Layer, _direction: Direction) -> Result<(), Violation> {
+        Ok(())
+    }
     /// Seals a message in the clear with the layer of the hop it is for or from; returns its digest.
     fn seal(&mut self, layer: &mut Self::Layer) -> Self::Digest;
     /// Adds a hop's layer.

@@ -50,6 +50,8 @@ pub enum Violation {
     UnexpectedCell,
     /// A relay cell that no hop recognised.
     Unrecognised,
+    /// More RELAY_EARLY cells than a circuit may have, or one towards the client.
+    UnexpectedEarlyCell,
 }
 
 impl Violation {
@@ -72,7 +74,8 @@ impl Violation {
             | Violation::UnexpectedCell
             | Violation::QueueExceeded
             | Violation::TooManyStreams
-            | Violation::Unrecognised => Closes::Circuit,
+            | Violation::Unrecognised
+            | Violation::UnexpectedEarlyCell => Closes::Circuit,
         }
     }
 }
@@ -101,6 +104,7 @@ impl fmt::Display for Violation {
             Violation::TooManyStreams => "the peer opened more streams on a circuit than it may",
             Violation::UnexpectedCell => "the peer sent a cell that makes no sense in this state",
             Violation::Unrecognised => "a relay cell reached the end of its circuit unrecognised",
+            Violation::UnexpectedEarlyCell => "the peer sent a RELAY_EARLY cell where none may be",
         })
     }
 }

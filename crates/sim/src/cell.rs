@@ -216,6 +216,7 @@ impl Cell for SimCell {
             Message::Xon(rate) => Body::Xon(rate),
             Message::Extend(peer, handshake) => Body::Extend(peer, handshake),
             Message::Extended(handshake) => Body::Extended(handshake),
+            Message::Drop => unreachable!("nobody here sends padding, or what others do not know"),
         };
         SimCell { id, tag, number: 0, stream, layers: 0, body }
     }

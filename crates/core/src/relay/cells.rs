@@ -116,6 +116,15 @@ impl<C: Cell> Relay<C> {
             self.node.counters.consumed += 1;
             return Err(violation);
         }
+        let nearest = match &mut circuit.end {
+            End::Opening => None,
+            End::Relay(layer) => Some(layer),
+            End::Origin(origin) => origin.layers.first_mut(),
+        };
+        if let Some(Err(violation)) = nearest.map(|layer| cell.admit(layer, direction)) {
+            self.node.counters.consumed += 1;
+            return Err(violation);
+        }
         let digest = match &mut circuit.end {
             End::Opening => {
                 self.node.counters.consumed += 1;
@@ -188,6 +197,7 @@ impl<C: Cell> Relay<C> {
             return Err(Violation::UnexpectedCell);
         }
         match (message, id) {
+            (Message::Drop, _) => Ok(()),
             (Message::Data(payload), Some(id)) => {
                 if marked {
                     self.node.note_mark(circuit);

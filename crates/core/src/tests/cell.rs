@@ -3,7 +3,9 @@
 use crate::cell::{Cell, CircId, Command, Message, Payload, PeerId, StreamId, Tag};
 use crate::circuit_policy::PriorityClass;
 use crate::edge_control::Negotiation;
+use crate::error::Violation;
 use crate::hop_control::Feedback;
+use crate::keys::Direction;
 use std::num::NonZeroU16;
 
 /// A cell without bytes: its layers are counted, its payload is a place in a transfer.
@@ -62,10 +64,13 @@ fn repeat(message: &Message<TestCell>) -> Message<TestCell> {
         Message::Xon(rate) => Message::Xon(*rate),
         Message::Extend(peer, hello) => Message::Extend(*peer, *hello),
         Message::Extended(hello) => Message::Extended(*hello),
+        Message::Drop => Message::Drop,
     }
 }
 
 const GARBLED: Skin = Skin(u32::MAX, 0);
+/// Of a cell that nobody takes.
+const FORBIDDEN: Skin = Skin(u32::MAX, 1);
 
 /// One hop's key for one circuit, at one of its ends.
 #[derive(Debug)]
@@ -128,6 +133,11 @@ impl TestCell {
             Command::Class => Body::Class(None),
         };
         TestCell { id, marked: false, body }
+    }
+
+    /// A RELAY cell that is not to be taken.
+    pub(super) fn forbidden(id: CircId) -> Self {
+        TestCell { id, marked: false, body: Body::Relay(vec![FORBIDDEN], None, None) }
     }
 
     /// DATA of no stream that is there, for the last of those who have these keys, nearest first; each says the
@@ -229,6 +239,12 @@ impl Cell for TestCell {
         let Body::Relay(skins, stream, message) = self.body else { panic!("a relay reads only RELAY cells") };
         assert_eq!(skins, [], "a relay reads only what is in the clear");
         Some((stream, *message?))
+    }
+    fn admit(&self, _layer: &mut Layer, _direction: Direction) -> Result<(), Violation> {
+        match &self.body {
+            Body::Relay(skins, ..) if skins.last() == Some(&FORBIDDEN) => Err(Violation::UnexpectedEarlyCell),
+            _ => Ok(()),
+        }
     }
     fn seal(&mut self, layer: &mut Layer) -> Skin {
         let Body::Relay(skins, ..) = &mut self.body else { panic!("only RELAY cells are sealed") };

@@ -211,6 +211,18 @@ fn a_garbled_relay_cell_closes_the_circuit_where_it_ends() {
     attack.assert_closed_for(0, Violation::Unrecognised);
 }
 
+#[test]
+fn a_cell_that_its_kind_forbids_closes_the_circuit_at_once() {
+    for (from, to, direction) in
+        [(0, 1, Direction::Backward), (2, 1, Direction::Forward), (1, 0, Direction::Forward)]
+    {
+        let mut attack = Attack::new();
+        let at = if to == 0 { attack.id(1, Direction::Backward) } else { attack.id(1, direction) };
+        attack.net.inject(from, to, TestCell::forbidden(at));
+        attack.assert_closed_for(to, Violation::UnexpectedEarlyCell);
+    }
+}
+
 /// Lets the attacker's next DATA cell from `node` to `peer` carry something else.
 fn tamper(attack: &mut Attack, node: usize, peer: usize, say: Option<(Option<StreamId>, Message<TestCell>)>) {
     let transfer = attack.net.transfer(0, attack.circuit, 100_000, 100_000);
@@ -240,6 +252,17 @@ fn a_malformed_message_closes_the_circuit() {
     let mut attack = Attack::new();
     tamper(&mut attack, 2, 1, None);
     attack.assert_closed_for(0, Violation::UnexpectedCell);
+}
+
+#[test]
+fn padding_and_what_is_not_known_are_ignored() {
+    for (from, to) in [(1, 2), (2, 1)] {
+        for stream in [None, stream(1), stream(u16::MAX)] {
+            let mut attack = Attack::new();
+            tamper(&mut attack, from, to, Some((stream, Message::Drop)));
+            attack.assert_unharmed();
+        }
+    }
 }
 
 #[test]

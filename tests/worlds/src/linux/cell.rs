@@ -159,6 +159,7 @@ impl Cell for LinuxCell {
             Message::Xon(rate) => (9, rate.map_or(0, NonZeroU32::get).to_be_bytes().to_vec()),
             Message::Extend(to, handshake) => (6, [to.0.to_be_bytes(), handshake.to_be_bytes()].concat()),
             Message::Extended(handshake) => (7, handshake.to_be_bytes().to_vec()),
+            Message::Drop => (10, Vec::new()),
         };
         cell.0[BODY..BODY + 4].copy_from_slice(&MARK);
         cell.0[BODY + 4] = kind;
@@ -185,6 +186,7 @@ impl Cell for LinuxCell {
             7 => Message::Extended(self.get(DATA)),
             8 => Message::Xoff,
             9 => Message::Xon(NonZeroU32::new(self.get(DATA))),
+            10 => Message::Drop,
             _ => return None,
         };
         Some((NonZeroU16::new(stream).map(StreamId), message))
