@@ -1,0 +1,1 @@
+//! The parts of a Tor relay that need no socket.
