@@ -1,1 +1,12 @@
 //! The parts of a Tor relay that need no socket.
+//!
+//! A relay of the real network is the relay of [`penstock_core`] over real cells. Here is what it says and what it
+//! understands, without sockets, clock or randomness of its own: bytes in, bytes out, or a reason why not; `now` and the
+//! generator are arguments. Layers, in order: [`wire`] (reading what somebody else wrote), [`cell`] (what travels),
+//! [`crypto`] (circuits' layers and handshakes).
+//!
+//! Whatever a peer sends can cause an error, never a panic, and never memory without bound.
+
+pub mod cell;
+pub mod crypto;
+pub mod wire;
