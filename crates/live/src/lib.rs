@@ -3,10 +3,17 @@
 //! A relay of the real network is the relay of [`penstock_core`] over real cells. Here is what it says and what it
 //! understands, without sockets, clock or randomness of its own: bytes in, bytes out, or a reason why not; `now` and the
 //! generator are arguments. Layers, in order: [`wire`] (reading what somebody else wrote), [`cell`] (what travels),
-//! [`crypto`] (circuits' layers and handshakes).
+//! [`crypto`] (circuits' layers and handshakes), [`keys`] (a relay's keys, on its disk), [`certs`] (how the two nodes of a
+//! link prove who they are), [`handshake`] (the link's handshake), [`descriptor`] (what directories are told).
 //!
 //! Whatever a peer sends can cause an error, never a panic, and never memory without bound.
 
 pub mod cell;
+pub mod certs;
 pub mod crypto;
+pub mod descriptor;
+pub mod handshake;
+pub mod keys;
 pub mod wire;
+
+mod pem;
