@@ -10,10 +10,13 @@
 
 pub mod cell;
 pub mod certs;
+pub mod clock;
 pub mod crypto;
 pub mod descriptor;
 pub mod handshake;
 pub mod keys;
+pub mod node;
+pub mod tls;
 pub mod wire;
 
 mod pem;

@@ -1,0 +1,437 @@
+//! A node on Linux sockets: it waits, tells the core's relay what happened, and does what that asks for.
+//!
+//! Rooms: `conn` is a TLS connection, `sockets` is the core's kernel, `peers` gives nodes the numbers by which the core
+//! knows them. What is decided about cells is decided in the core.
+
+mod conn;
+mod peers;
+mod sockets;
+
+use crate::cell::{Handshake, LinkSpec, LiveCell, Target};
+use crate::certs::{Credentials, Identity};
+use crate::clock::Clock;
+use crate::crypto::answer;
+use crate::descriptor::ExitPolicy;
+use crate::handshake::{Established, Expected, Link, Peer};
+use crate::keys::Keys;
+use crate::tls::{self, TlsConfigs};
+use conn::Conn;
+use peers::Peers;
+use penstock_core::kernel::Interest;
+use penstock_core::{ChannelKey, CircuitIndex, Event, PeerId, Relay, RelayConfig, StreamKey};
+use penstock_units::{Duration, Instant};
+use slab::Slab;
+use socket2::{Domain, Socket, Type};
+use sockets::{Sockets, Token};
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+
+/// A handshake of a link takes at most so long (C tor: `TLS_HANDSHAKE_TIMEOUT`, 60 s).
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Connections whose handshakes are not over, at most [1].
+const MOST_OPENING: usize = 1024;
+/// Nodes without channels are forgotten when so many are known beyond those that have some [1].
+const MOST_STRANGERS: usize = 1024;
+/// Nothing waits longer without looking [ms].
+const LONGEST_WAIT: u16 = 1000;
+
+/// What a node is.
+#[derive(Debug)]
+pub struct NodeConfig {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// What it says its address is.
+    pub address: IpAddr,
+    /// The relay core's settings.
+    pub relay: RelayConfig,
+    /// Where its exit streams may go.
+    pub policy: ExitPolicy,
+}
+
+/// A connection whose handshake is not over.
+#[derive(Debug)]
+struct Opening {
+    conn: Conn,
+    /// It begins when TLS is up.
+    link: Option<Link>,
+    from: IpAddr,
+    /// The channel that waits for it, if we opened it.
+    channel: Option<ChannelKey>,
+    until: Instant,
+}
+
+/// A node.
+#[derive(Debug)]
+pub struct Node {
+    clock: Clock,
+    keys: Keys,
+    credentials: Credentials,
+    tls: TlsConfigs,
+    address: IpAddr,
+    policy: ExitPolicy,
+    listener: TcpListener,
+    relay: Relay<LiveCell>,
+    sockets: Sockets,
+    peers: Peers,
+    opening: Slab<Opening>,
+    /// What is ready, one call each, in the order in which it became so.
+    ready: VecDeque<(Token, Interest)>,
+    rng: rand::rngs::ThreadRng,
+}
+
+impl Node {
+    /// Listens.
+    ///
+    /// # Errors
+    ///
+    /// If nobody may listen there, or there are no descriptors left.
+    pub fn bind(config: NodeConfig, keys: Keys) -> io::Result<Self> {
+        let clock = Clock::start();
+        let mut rng = rand::rng();
+        let names = ["www.example.com", "www.example.net"];
+        let credentials = Credentials::new(&keys, &mut rng, clock.date(), names);
+        let listener = TcpListener::bind(config.listen)?;
+        listener.set_nonblocking(true)?;
+        let sockets = Sockets::new()?;
+        sockets.watch(&listener, Token::Listener, Interest { readable: true, writable: false })?;
+        Ok(Node {
+            tls: TlsConfigs::new(&credentials),
+            relay: Relay::new(config.relay, clock.now()),
+            clock,
+            keys,
+            credentials,
+            address: config.address,
+            policy: config.policy,
+            listener,
+            sockets,
+            peers: Peers::default(),
+            opening: Slab::new(),
+            ready: VecDeque::new(),
+            rng,
+        })
+    }
+
+    /// Where it listens.
+    pub fn listens_at(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// What others must know to extend to it.
+    pub fn link_spec(&self) -> io::Result<LinkSpec> {
+        let address = SocketAddr::new(self.address, self.listens_at()?.port());
+        let (rsa, ed25519) = (self.keys.rsa_identity(), self.keys.ed25519_identity());
+        Ok(LinkSpec { addresses: vec![address], rsa, ed25519: Some(ed25519) })
+    }
+
+    /// Waits until something happens, or for a second, and does all there is to do then.
+    ///
+    /// # Errors
+    ///
+    /// If Linux does not say what is ready.
+    pub fn turn(&mut self) -> io::Result<()> {
+        let mut ready = Vec::new();
+        self.sockets.wait(self.patience(), &mut ready)?;
+        for (token, what) in ready {
+            // Level-triggered: who is in line already is not put there again.
+            if !self.ready.iter().any(|(other, _)| *other == token) {
+                self.ready.push_back((token, what));
+            }
+        }
+        // One call each; what is ready again waits for the next turn.
+        for _ in 0..self.ready.len() {
+            let Some((token, what)) = self.ready.pop_front() else { break };
+            self.serve(token, what);
+        }
+        let now = self.clock.now();
+        if self.relay.poll_timeout().is_some_and(|due| due <= now) {
+            self.relay.on_timer(now, &mut self.sockets);
+            self.heed();
+        }
+        self.give_up(now);
+        Ok(())
+    }
+
+    /// How long to wait [ms].
+    fn patience(&self) -> u16 {
+        if !self.ready.is_empty() {
+            return 0;
+        }
+        let now = self.clock.now();
+        let due = self.relay.poll_timeout().unwrap_or(Instant::FAR_FUTURE);
+        let wait = due.since(now).as_nanos().div_ceil(1_000_000);
+        u16::try_from(wait).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT)
+    }
+
+    fn serve(&mut self, token: Token, what: Interest) {
+        match token {
+            Token::Listener => self.accept(),
+            Token::Opening(number) => self.shake(number),
+            Token::Channel(channel) => self.serve_channel(channel, what),
+            Token::Stream(stream) => self.serve_stream(stream, what),
+            Token::Lingering(number) => self.sockets.flush_lingering(number),
+        }
+        self.heed();
+    }
+
+    fn serve_channel(&mut self, channel: ChannelKey, what: Interest) {
+        let now = self.clock.now();
+        let Some(conn) = self.sockets.channel(channel) else { return };
+        let wanted = conn.interest;
+        if what.writable && conn.is_stuck() {
+            conn.flush();
+            self.sockets.rewatch(channel);
+        }
+        if what.readable && wanted.readable {
+            self.relay.on_readable(now, channel, &mut self.sockets);
+        }
+        let is_free = |conn: &mut Conn| conn.interest.writable && !conn.is_stuck();
+        if what.writable && self.sockets.channel(channel).is_some_and(is_free) {
+            self.relay.on_writable(now, channel, &mut self.sockets);
+        }
+        let Some(conn) = self.sockets.channel(channel) else { return };
+        if conn.interest.readable && conn.has_cell() {
+            self.ready.push_back((Token::Channel(channel), Interest { readable: true, writable: false }));
+        } else if conn.broken {
+            self.relay.close_channel(now, channel, &mut self.sockets);
+        }
+    }
+
+    fn serve_stream(&mut self, stream: StreamKey, what: Interest) {
+        let now = self.clock.now();
+        let Some(state) = self.sockets.stream(stream) else { return };
+        if state.connecting {
+            state.connecting = false;
+            match state.socket.take_error() {
+                Ok(None) => self.relay.on_stream_connected(now, stream, &mut self.sockets),
+                _ => self.relay.close_stream(now, stream, &mut self.sockets),
+            }
+            self.sockets.rewatch_stream(stream);
+            return;
+        }
+        let wanted = state.interest;
+        if what.writable {
+            self.sockets.flush_stream(stream);
+        }
+        if what.readable && wanted.readable {
+            self.relay.on_stream_readable(now, stream, &mut self.sockets);
+        }
+        if what.writable && wanted.writable {
+            self.relay.on_stream_writable(now, stream, &mut self.sockets);
+        }
+    }
+
+    /// Does what the relay asks for.
+    fn heed(&mut self) {
+        while let Some(event) = self.relay.poll_event() {
+            match event {
+                Event::Connect { channel, peer } => self.connect(channel, peer),
+                Event::HandshakeRequested { circuit, handshake } => self.answer(circuit, &handshake),
+                Event::ExtendRequested { circuit, to, handshake } => self.extend(circuit, &to, handshake),
+                Event::StreamRequested { stream, target } => self.begin(stream, &target),
+                // A relay opens no circuits; streams and circuits that close have left the kernel already.
+                Event::HandshakeNeeded { .. }
+                | Event::HandshakeAnswered { .. }
+                | Event::CircuitBuilt { .. }
+                | Event::CircuitClosed { .. }
+                | Event::StreamConnected { .. }
+                | Event::StreamClosed { .. }
+                | Event::Tracked { .. } => {}
+            }
+        }
+    }
+
+    fn answer(&mut self, circuit: CircuitIndex, handshake: &Handshake) {
+        let now = self.clock.now();
+        let relay = &self.relay;
+        let answered =
+            answer(&mut self.rng, handshake, &self.keys.identities(), |asked| relay.agree(circuit, asked));
+        match answered {
+            Ok(answered) => {
+                let (reply, layer, said) = (answered.reply, answered.layer, answered.negotiation);
+                self.relay.on_handshake(now, circuit, reply, layer, said, &mut self.sockets);
+            }
+            Err(_) => self.relay.close_circuit(now, circuit, &mut self.sockets),
+        }
+    }
+
+    fn extend(&mut self, circuit: CircuitIndex, to: &LinkSpec, handshake: Handshake) {
+        let now = self.clock.now();
+        self.forget_strangers();
+        let ourselves = to.rsa == self.keys.rsa_identity();
+        match self.peers.relay(to).filter(|_| !ourselves) {
+            Some(peer) => self.relay.extend(now, circuit, peer, handshake, &mut self.sockets),
+            None => self.relay.close_circuit(now, circuit, &mut self.sockets),
+        }
+    }
+
+    fn forget_strangers(&mut self) {
+        let channels = self.sockets.channels.iter().flatten().count() + self.opening.len();
+        if self.peers.len() > channels + MOST_STRANGERS {
+            let (sockets, opening) = (&self.sockets, &self.opening);
+            let conns =
+                || sockets.channels.iter().flatten().chain(opening.iter().map(|(_, open)| &open.conn));
+            let used: std::collections::BTreeSet<PeerId> = conns().filter_map(|conn| conn.peer).collect();
+            self.peers.keep(|peer| used.contains(&peer));
+        }
+    }
+
+    /// Opens a channel's connection.
+    fn connect(&mut self, channel: ChannelKey, peer: PeerId) {
+        let now = self.clock.now();
+        let address = self.peers.known(peer).and_then(|known| known.addresses.first().copied());
+        let opened = address.ok_or(io::ErrorKind::NotFound.into()).and_then(|to| Ok((dial(to)?, to)));
+        let begun = opened.and_then(|(socket, to)| {
+            let conn = Conn::new(socket, self.tls.connect(), Some(peer));
+            self.open(conn, to.ip(), Some(channel))
+        });
+        if begun.is_err() {
+            self.relay.on_channel_closed(now, channel, &mut self.sockets);
+        }
+    }
+
+    fn accept(&mut self) {
+        let Ok((socket, from)) = self.listener.accept() else { return };
+        if self.opening.len() >= MOST_OPENING || socket.set_nonblocking(true).is_err() {
+            return;
+        }
+        let _ = socket.set_nodelay(true);
+        let conn = Conn::new(socket, self.tls.accept(), None);
+        // Who cannot be watched is not served.
+        let _ = self.open(conn, from.ip(), None);
+    }
+
+    fn open(&mut self, conn: Conn, from: IpAddr, channel: Option<ChannelKey>) -> io::Result<()> {
+        let until = self.clock.now() + PATIENCE;
+        let entry = self.opening.vacant_entry();
+        let token = Token::Opening(entry.key() as u32);
+        self.sockets.watch(&conn.socket, token, Interest { readable: true, writable: true })?;
+        entry.insert(Opening { conn, link: None, from, channel, until });
+        Ok(())
+    }
+
+    /// One step of a handshake.
+    fn shake(&mut self, number: u32) {
+        let Some(open) = self.opening.get_mut(number as usize) else { return };
+        open.conn.fill();
+        let outcome = step(open, &self.credentials, self.address, &self.peers, self.clock, &mut self.rng);
+        open.conn.flush();
+        match outcome {
+            Ok(None) if !open.conn.broken => {
+                let interest = Interest { readable: true, writable: open.conn.is_stuck() };
+                let token = Token::Opening(number);
+                self.sockets.watch_for(&self.opening[number as usize].conn.socket, token, interest);
+            }
+            Ok(Some(done)) => self.established(number, &done),
+            Ok(None) | Err(()) => self.abandon(number),
+        }
+    }
+
+    /// A handshake is over: the connection is a channel's.
+    fn established(&mut self, number: u32, done: &Established) {
+        let now = self.clock.now();
+        let Opening { mut conn, from, channel, .. } = self.opening.remove(number as usize);
+        conn.put_back(done.rest.clone());
+        let peer = match &done.peer {
+            Peer::Relay(identity) => self.peers.proven(identity),
+            Peer::Client => self.peers.client(from),
+        };
+        conn.peer = Some(peer);
+        let is_client = done.peer == Peer::Client;
+        let channel = channel.unwrap_or_else(|| self.relay.accept_channel(now, peer, is_client));
+        let begun = conn.has_cell();
+        self.sockets.attach(channel, conn);
+        self.relay.on_channel_open(now, channel, None, &mut self.sockets);
+        if begun {
+            self.ready.push_back((Token::Channel(channel), Interest { readable: true, writable: false }));
+        }
+    }
+
+    /// A handshake failed.
+    fn abandon(&mut self, number: u32) {
+        let open = self.opening.remove(number as usize);
+        if let Some(channel) = open.channel {
+            self.relay.on_channel_closed(self.clock.now(), channel, &mut self.sockets);
+        }
+    }
+
+    fn give_up(&mut self, now: Instant) {
+        let late = self.opening.iter().filter(|(_, open)| open.until <= now);
+        let late: Vec<u32> = late.map(|(number, _)| number as u32).collect();
+        for number in late {
+            self.abandon(number);
+            self.heed();
+        }
+    }
+
+    /// A client asks for a stream.
+    fn begin(&mut self, stream: StreamKey, target: &Target) {
+        let now = self.clock.now();
+        let to = match target {
+            Target::Host { host, port, .. } => host.parse().ok().map(|ip: IpAddr| SocketAddr::new(ip, *port)),
+            Target::Directory | Target::Resolve(_) | Target::Malformed => None,
+        };
+        let allowed = to.filter(|to| self.policy.allows(to.ip(), to.port()));
+        let begun = allowed
+            .is_some_and(|to| dial(to).and_then(|socket| self.sockets.attach_stream(stream, socket)).is_ok());
+        if !begun {
+            self.relay.close_stream(now, stream, &mut self.sockets);
+        }
+    }
+}
+
+/// What a node expects of a peer that it connects to.
+fn expected(peers: &Peers, peer: Option<PeerId>) -> Expected {
+    let known = peer.and_then(|peer| peers.known(peer));
+    known.map_or(Expected::default(), |known| Expected { rsa: Some(known.rsa), ed25519: known.ed25519 })
+}
+
+/// Goes on with a handshake as far as what came allows.
+fn step(
+    open: &mut Opening,
+    credentials: &Credentials,
+    address: IpAddr,
+    peers: &Peers,
+    clock: Clock,
+    rng: &mut rand::rngs::ThreadRng,
+) -> Result<Option<Established>, ()> {
+    if open.conn.tls.is_handshaking() {
+        return Ok(None);
+    }
+    let link = match &mut open.link {
+        Some(link) => link,
+        link @ None if open.channel.is_some() => {
+            let certificate = tls::certificate_sha256(&open.conn.tls).ok_or(())?;
+            let expected = expected(peers, open.conn.peer);
+            link.insert(Link::connect(expected, certificate, open.from, vec![address]))
+        }
+        link @ None => link.insert(Link::respond(rng, open.from, vec![address])),
+    };
+    let bytes = open.conn.decrypted();
+    let connection = &open.conn.tls;
+    let export = |context: &[u8; 32]| tls::export(connection, context);
+    let done = link.on_bytes(clock.date(), &bytes, credentials, &export, rng).map_err(drop)?;
+    let say = link.poll_output();
+    if !say.is_empty() {
+        open.conn.send(&say);
+    }
+    Ok(done)
+}
+
+/// Begins to connect.
+fn dial(to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    match socket.connect(&to.into()) {
+        Ok(()) => {}
+        Err(error) if error.raw_os_error() == Some(nix::libc::EINPROGRESS) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(socket.into())
+}
+
+/// Who a node is.
+pub fn identity(keys: &Keys) -> Identity {
+    Identity { rsa: keys.rsa_identity(), ed25519: keys.ed25519_identity() }
+}

@@ -1,0 +1,310 @@
+//! The core's kernel: TLS connections of channels, and TCP connections of streams.
+
+use super::conn::{Conn, is_later};
+use crate::cell::{LiveCell, LivePayload};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use penstock_core::cell::Payload;
+use penstock_core::kernel::Interest;
+use penstock_core::{ChannelKey, Kernel, SocketInfo, StreamKey, StreamRead};
+use penstock_units::Bytes;
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsFd;
+
+/// Cells that share a TLS record [cell] (C tor hands TLS 4 KiB at a time).
+const RECORD_CELLS: usize = 8;
+
+/// Whose a socket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Token {
+    Listener,
+    /// A connection whose handshake is not over, by its number.
+    Opening(u32),
+    Channel(ChannelKey),
+    Stream(StreamKey),
+    /// A stream's connection that only has to send what is left.
+    Lingering(u32),
+}
+
+impl Token {
+    fn number(self) -> u64 {
+        let (kind, number) = match self {
+            Token::Listener => (0, 0),
+            Token::Opening(number) => (1, number),
+            Token::Channel(key) => (2, key.0),
+            Token::Stream(key) => (3, key.0),
+            Token::Lingering(number) => (4, number),
+        };
+        kind << 32 | u64::from(number)
+    }
+
+    pub(super) fn of(number: u64) -> Self {
+        let low = number as u32;
+        match number >> 32 {
+            0 => Token::Listener,
+            1 => Token::Opening(low),
+            2 => Token::Channel(ChannelKey(low)),
+            3 => Token::Stream(StreamKey(low)),
+            _ => Token::Lingering(low),
+        }
+    }
+}
+
+/// A stream's connection to its server.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) socket: TcpStream,
+    /// The rest of a payload that the socket took in part.
+    unwritten: Vec<u8>,
+    pub(super) interest: Interest,
+    /// It is not known yet whether it is there.
+    pub(super) connecting: bool,
+    broken: bool,
+}
+
+/// All sockets of a node.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    epoll: Epoll,
+    pub(super) channels: Vec<Option<Conn>>,
+    pub(super) streams: Vec<Option<Stream>>,
+    pub(super) lingering: slab::Slab<Stream>,
+}
+
+impl Sockets {
+    pub(super) fn new() -> io::Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        Ok(Sockets { epoll, channels: Vec::new(), streams: Vec::new(), lingering: slab::Slab::new() })
+    }
+
+    /// Watches a socket, level-triggered.
+    pub(super) fn watch(&self, socket: &impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
+        Ok(self.epoll.add(socket, event(token, interest))?)
+    }
+
+    /// Watches it for something else.
+    pub(super) fn watch_for(&self, socket: &impl AsFd, token: Token, interest: Interest) {
+        // A socket that is gone is closed by whoever finds out.
+        let _ = self.epoll.modify(socket, &mut event(token, interest));
+    }
+
+    /// Waits at most so long [ms]; who is ready.
+    pub(super) fn wait(&self, millis: u16, ready: &mut Vec<(Token, Interest)>) -> io::Result<()> {
+        let mut events = [EpollEvent::empty(); 256];
+        let count = match self.epoll.wait(&mut events, millis) {
+            Ok(count) => count,
+            Err(nix::errno::Errno::EINTR) => 0,
+            Err(error) => return Err(error.into()),
+        };
+        let what = |event: &EpollEvent| {
+            let flags = event.events();
+            let gone = EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP;
+            let interest = Interest {
+                readable: flags.intersects(EpollFlags::EPOLLIN | gone),
+                writable: flags.intersects(EpollFlags::EPOLLOUT | gone),
+            };
+            (Token::of(event.data()), interest)
+        };
+        ready.extend(events[..count].iter().map(what));
+        Ok(())
+    }
+
+    pub(super) fn channel(&mut self, key: ChannelKey) -> Option<&mut Conn> {
+        self.channels.get_mut(key.0 as usize)?.as_mut()
+    }
+
+    pub(super) fn stream(&mut self, key: StreamKey) -> Option<&mut Stream> {
+        self.streams.get_mut(key.0 as usize)?.as_mut()
+    }
+
+    /// A connection is a channel's from now on.
+    pub(super) fn attach(&mut self, key: ChannelKey, conn: Conn) {
+        self.watch_for(&conn.socket, Token::Channel(key), wanted(&conn));
+        put(&mut self.channels, key.0, conn);
+    }
+
+    /// A stream's connection begins.
+    pub(super) fn attach_stream(&mut self, key: StreamKey, socket: TcpStream) -> io::Result<()> {
+        let interest = Interest { writable: true, ..Interest::default() };
+        self.watch(&socket, Token::Stream(key), interest)?;
+        let stream = Stream {
+            socket,
+            unwritten: Vec::new(),
+            interest: Interest::default(),
+            connecting: true,
+            broken: false,
+        };
+        put(&mut self.streams, key.0, stream);
+        Ok(())
+    }
+
+    /// Looks again at what a channel's socket is watched for.
+    pub(super) fn rewatch(&mut self, key: ChannelKey) {
+        if let Some(conn) = self.channels.get(key.0 as usize).and_then(Option::as_ref) {
+            self.watch_for(&conn.socket, Token::Channel(key), wanted(conn));
+        }
+    }
+
+    /// The same for a stream's.
+    pub(super) fn rewatch_stream(&mut self, key: StreamKey) {
+        if let Some(stream) = self.streams.get(key.0 as usize).and_then(Option::as_ref) {
+            let mut interest = stream.interest;
+            interest.writable |= stream.connecting || !stream.unwritten.is_empty();
+            self.watch_for(&stream.socket, Token::Stream(key), interest);
+        }
+    }
+
+    /// A stream's socket takes more: the rest of a payload first.
+    pub(super) fn flush_stream(&mut self, key: StreamKey) {
+        if let Some(stream) = self.stream(key) {
+            stream.flush();
+        }
+        self.rewatch_stream(key);
+    }
+
+    /// What closed streams still had to send.
+    pub(super) fn flush_lingering(&mut self, number: u32) {
+        let Some(stream) = self.lingering.get_mut(number as usize) else { return };
+        stream.flush();
+        if stream.broken || stream.unwritten.is_empty() {
+            // The socket leaves the poller as it closes.
+            self.lingering.remove(number as usize);
+        }
+    }
+}
+
+impl Stream {
+    fn flush(&mut self) {
+        while !self.unwritten.is_empty() && !self.broken {
+            match self.socket.write(&self.unwritten) {
+                Ok(written) => drop(self.unwritten.drain(..written)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if is_later(&error) => {}
+                Err(_) => self.broken = true,
+            }
+        }
+        if self.broken {
+            self.unwritten.clear();
+        }
+    }
+}
+
+/// What a channel's socket is watched for: TLS's own remainder waits for it, too.
+fn wanted(conn: &Conn) -> Interest {
+    Interest { writable: conn.interest.writable || conn.is_stuck(), ..conn.interest }
+}
+
+fn event(token: Token, interest: Interest) -> EpollEvent {
+    let mut flags = EpollFlags::empty();
+    flags.set(EpollFlags::EPOLLIN, interest.readable);
+    flags.set(EpollFlags::EPOLLOUT, interest.writable);
+    EpollEvent::new(flags, token.number())
+}
+
+fn put<T>(slots: &mut Vec<Option<T>>, key: u32, value: T) {
+    let key = key as usize;
+    if slots.len() <= key {
+        slots.resize_with(key + 1, || None);
+    }
+    slots[key] = Some(value);
+}
+
+impl Kernel<LiveCell> for Sockets {
+    fn read(&mut self, channel: ChannelKey, limit: Bytes, into: &mut VecDeque<LiveCell>) -> Bytes {
+        let Some(conn) = self.channel(channel) else { return Bytes::ZERO };
+        // What was decrypted with other cells was charged with them.
+        let read = if conn.has_cell() { 0 } else { conn.fill() };
+        conn.take_cells(limit.get(), into);
+        Bytes::new(read)
+    }
+
+    fn write(&mut self, channel: ChannelKey, cells: &mut VecDeque<LiveCell>, limit: Bytes) -> Bytes {
+        let Some(conn) = self.channel(channel) else { return Bytes::ZERO };
+        let mut sent = conn.flush();
+        let mut taken = 0;
+        let mut record = Vec::with_capacity(RECORD_CELLS * crate::cell::CELL_LEN);
+        while taken < limit.get() && !cells.is_empty() && !conn.is_stuck() && !conn.broken {
+            let left = (limit.get() - taken).div_ceil(crate::cell::CELL_LEN as u64);
+            let count = cells.len().min(RECORD_CELLS).min(left as usize);
+            record.clear();
+            cells.drain(..count).for_each(|cell| record.extend_from_slice(&cell.to_bytes()));
+            conn.send(&record);
+            taken += record.len() as u64;
+        }
+        sent += conn.flush();
+        let _ = sent;
+        self.rewatch(channel);
+        Bytes::new(taken)
+    }
+
+    fn socket_info(&mut self, _channel: ChannelKey) -> SocketInfo {
+        SocketInfo::default()
+    }
+
+    fn want(&mut self, channel: ChannelKey, interest: Interest) {
+        if let Some(conn) = self.channel(channel) {
+            conn.interest = interest;
+            self.rewatch(channel);
+        }
+    }
+
+    fn close(&mut self, channel: ChannelKey) {
+        let slot = self.channels.get_mut(channel.0 as usize);
+        if let Some(mut conn) = slot.and_then(Option::take) {
+            conn.tls.send_close_notify();
+            conn.flush();
+            let _ = conn.socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn read_stream(&mut self, stream: StreamKey, limit: u16) -> StreamRead<LivePayload> {
+        let Some(stream) = self.stream(stream) else { return StreamRead::Closed };
+        let mut outcome = Ok(0);
+        let payload = LivePayload::read_with(|room| {
+            let most = room.len().min(limit.into());
+            outcome = stream.socket.read(&mut room[..most]);
+            outcome.as_ref().ok().copied().filter(|read| *read > 0)
+        });
+        match (payload, outcome) {
+            (Some(payload), _) => StreamRead::Data(payload),
+            (None, Err(error)) if is_later(&error) => StreamRead::Blocked,
+            _ => StreamRead::Closed,
+        }
+    }
+
+    fn write_stream(&mut self, key: StreamKey, payloads: &mut VecDeque<LivePayload>, limit: Bytes) -> Bytes {
+        let Some(stream) = self.stream(key) else {
+            payloads.clear();
+            return Bytes::ZERO;
+        };
+        let mut taken = 0;
+        stream.flush();
+        while taken < limit.get() && stream.unwritten.is_empty() && !stream.broken {
+            let Some(payload) = payloads.pop_front() else { break };
+            taken += u64::from(payload.len());
+            stream.unwritten.extend_from_slice(payload.as_bytes());
+            stream.flush();
+        }
+        self.rewatch_stream(key);
+        Bytes::new(taken)
+    }
+
+    fn want_stream(&mut self, stream: StreamKey, interest: Interest) {
+        if let Some(state) = self.stream(stream) {
+            state.interest = interest;
+            self.rewatch_stream(stream);
+        }
+    }
+
+    fn close_stream(&mut self, stream: StreamKey) {
+        let slot = self.streams.get_mut(stream.0 as usize);
+        if let Some(stream) = slot.and_then(Option::take)
+            && !stream.unwritten.is_empty()
+        {
+            let number = self.lingering.insert(stream) as u32;
+            let interest = Interest { writable: true, ..Interest::default() };
+            self.watch_for(&self.lingering[number as usize].socket, Token::Lingering(number), interest);
+        }
+    }
+}
