@@ -1,5 +1,8 @@
 //! Nodes of ours on loopback, and a client by hand: circuits of three hops, and what comes through them.
 
+use penstock_core::scheduler::{
+    GlobalConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
+};
 use penstock_core::{Cell, CircId, RelayConfig, StreamId};
 use penstock_live::cell::{
     Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell, RelayMessage, Target, front, read,
@@ -32,7 +35,7 @@ struct Running {
 }
 
 impl Running {
-    fn start() -> Self {
+    fn start(scheduler: SchedulerConfig) -> Self {
         let keys = Keys::generate(&mut rand::rng(), Clock::start().date());
         let onion = keys.identities().onion[0].public;
         let localhost = Ipv4Addr::LOCALHOST.into();
@@ -40,7 +43,7 @@ impl Running {
         let config = NodeConfig {
             listen: SocketAddr::new(localhost, 0),
             address: localhost,
-            relay: RelayConfig::default(),
+            relay: RelayConfig { scheduler, ..RelayConfig::default() },
             policy: ExitPolicy::new(rules, Private::AsRules, Vec::new()),
         };
         let (said, hears) = std::sync::mpsc::channel();
@@ -223,16 +226,31 @@ fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-#[test]
-fn what_comes_over_three_nodes_is_what_was_sent() {
-    let nodes = [Running::start(), Running::start(), Running::start()];
+fn downloads(scheduler: &SchedulerConfig) {
+    let nodes: [Running; 3] = std::array::from_fn(|_| Running::start(scheduler.clone()));
     let path: Vec<&Running> = nodes.iter().collect();
     for hops in 1..=3 {
         let mut client = Client::connect(path[0]);
         client.build(&path[..hops]);
         for (number, bytes) in (1..).zip([0, 1, 498, 10_000, 1_000_000]) {
             let came = client.download(serve(bytes), number);
-            assert!(came == pattern(bytes), "{hops} hops, {bytes} B: {} came", came.len());
+            assert!(came == pattern(bytes), "{hops} hops, {bytes} B, {scheduler:?}: {} came", came.len());
         }
     }
+}
+
+#[test]
+fn what_comes_over_three_nodes_is_what_was_sent() {
+    downloads(&SchedulerConfig::default());
+}
+
+#[test]
+fn so_it_is_with_every_scheduler() {
+    let kinds = [
+        SchedulerConfig::Global(GlobalConfig::default()),
+        SchedulerConfig::Kist(KistConfig::default()),
+        SchedulerConfig::KistDeployed(KistDeployedConfig::default()),
+        SchedulerConfig::KistLite(KistLiteConfig::default()),
+    ];
+    kinds.iter().for_each(downloads);
 }

@@ -1,8 +1,9 @@
 //! A node on Linux sockets: it waits, tells the core's relay what happened, and does what that asks for.
 //!
-//! Rooms: `conn` is a TLS connection, `sockets` is the core's kernel, `peers` gives nodes the numbers by which the core
+//! Rooms: `conn` is a TLS connection, `ask` asks Linux about its socket, `sockets` is the core's kernel, `peers` gives nodes the numbers by which the core
 //! knows them. What is decided about cells is decided in the core.
 
+mod ask;
 mod conn;
 mod peers;
 mod sockets;

@@ -1,5 +1,6 @@
 //! The core's kernel: TLS connections of channels, and TCP connections of streams.
 
+use super::ask;
 use super::conn::{Conn, is_later};
 use crate::cell::{LiveCell, LivePayload};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
@@ -14,6 +15,9 @@ use std::os::fd::AsFd;
 
 /// Cells that share a TLS record [cell] (C tor hands TLS 4 KiB at a time).
 const RECORD_CELLS: usize = 8;
+
+/// What TLS 1.3 adds to a record [B]: its head, the kind of what is in it, and the tag (RFC 8446 §5.2).
+const RECORD_OVERHEAD: u64 = 22;
 
 /// Whose a socket is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -221,7 +225,7 @@ impl Kernel<LiveCell> for Sockets {
 
     fn write(&mut self, channel: ChannelKey, cells: &mut VecDeque<LiveCell>, limit: Bytes) -> Bytes {
         let Some(conn) = self.channel(channel) else { return Bytes::ZERO };
-        let mut sent = conn.flush();
+        conn.flush();
         let mut taken = 0;
         let mut record = Vec::with_capacity(RECORD_CELLS * crate::cell::CELL_LEN);
         while taken < limit.get() && !cells.is_empty() && !conn.is_stuck() && !conn.broken {
@@ -230,16 +234,15 @@ impl Kernel<LiveCell> for Sockets {
             record.clear();
             cells.drain(..count).for_each(|cell| record.extend_from_slice(&cell.to_bytes()));
             conn.send(&record);
-            taken += record.len() as u64;
+            taken += record.len() as u64 + RECORD_OVERHEAD;
         }
-        sent += conn.flush();
-        let _ = sent;
         self.rewatch(channel);
         Bytes::new(taken)
     }
 
-    fn socket_info(&mut self, _channel: ChannelKey) -> SocketInfo {
-        SocketInfo::default()
+    fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo {
+        let info = self.channel(channel).and_then(|conn| ask::socket_info(&conn.socket));
+        info.unwrap_or_default()
     }
 
     fn want(&mut self, channel: ChannelKey, interest: Interest) {
