@@ -3,6 +3,8 @@
 //! Needs Debian's package `tor` (0.4.8 or later), or the path of one in the variable TOR:
 //! `cargo test -p penstock-live --test interop -- --ignored`.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod ctor;
 mod tls;
 
@@ -274,5 +276,30 @@ fn serve(listener: &TcpListener, node: &Node, ctor: Identity) {
         let mut end = LiveCell::saying(id, stream, &RelayMessage::End(EndReason::RESOLVE_FAILED.into()));
         end.seal(&mut answered.layer);
         open.send(&end);
+    }
+}
+
+#[test]
+#[ignore = "needs C tor (Debian's package tor)"]
+fn circuits_go_through_our_nodes_and_c_tor_in_any_order() {
+    use common::{Client, Running, pattern, serve};
+    use penstock_core::scheduler::SchedulerConfig;
+    let (ctor, ours) = (CTor::start(false), [(); 2].map(|()| Running::start(SchedulerConfig::default())));
+    let identity = ctor.identity();
+    let theirs =
+        LinkSpec { addresses: vec![ctor.address], rsa: identity.rsa, ed25519: Some(identity.ed25519) };
+    let [c, a, b] = [
+        (theirs, ctor.onion_key()),
+        (ours[0].spec.clone(), ours[0].onion),
+        (ours[1].spec.clone(), ours[1].onion),
+    ];
+    // C tor is no exit, so one of ours is at the end.
+    for path in [vec![c.clone(), a.clone()], vec![a.clone(), c.clone(), b.clone()], vec![c, a, b]] {
+        let mut client = Client::connect_to(&path[0].0);
+        client.build_over(&path);
+        for (number, bytes) in (1..).zip([0, 1, 498, 10_000, 1_000_000]) {
+            let came = client.download(serve(bytes), number);
+            assert!(came == pattern(bytes), "{} hops, {bytes} B: {} came", path.len(), came.len());
+        }
     }
 }

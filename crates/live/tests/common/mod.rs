@@ -1,0 +1,238 @@
+//! Nodes of ours in threads, and a client by hand.
+
+use penstock_core::scheduler::{
+    GlobalConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
+};
+use penstock_core::{Cell, CircId, RelayConfig, StreamId};
+use penstock_live::cell::{
+    Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell, RelayMessage, Target, front, read,
+};
+use penstock_live::certs::Credentials;
+use penstock_live::clock::Clock;
+use penstock_live::crypto::ntor;
+use penstock_live::crypto::tor1::{self, Layer};
+use penstock_live::descriptor::{ExitPolicy, Private};
+use penstock_live::handshake::{Expected, Link};
+use penstock_live::keys::Keys;
+use penstock_live::node::{Node, NodeConfig};
+use penstock_live::tls::{TlsConfigs, certificate_sha256, export};
+use rustls::Connection;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::num::{NonZeroU16, NonZeroU32};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tor_llcrypto::pk::curve25519::PublicKey;
+
+/// A node in a thread of its own, until the test is over.
+pub(crate) struct Running {
+    pub(crate) spec: LinkSpec,
+    pub(crate) onion: PublicKey,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    pub(crate) fn start(scheduler: SchedulerConfig) -> Self {
+        let keys = Keys::generate(&mut rand::rng(), Clock::start().date());
+        let onion = keys.identities().onion[0].public;
+        let localhost = Ipv4Addr::LOCALHOST.into();
+        let rules = vec!["accept *:*".parse().unwrap()];
+        let config = NodeConfig {
+            listen: SocketAddr::new(localhost, 0),
+            address: localhost,
+            relay: RelayConfig { scheduler, ..RelayConfig::default() },
+            policy: ExitPolicy::new(rules, Private::AsRules, Vec::new()),
+        };
+        let (said, hears) = std::sync::mpsc::channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let flag = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let mut node = Node::bind(config, keys).unwrap();
+            said.send(node.link_spec().unwrap()).unwrap();
+            while !flag.load(Ordering::Relaxed) {
+                node.turn().unwrap();
+            }
+        });
+        Running { spec: hears.recv().unwrap(), onion, stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().map(JoinHandle::join);
+        if !std::thread::panicking() {
+            ended.expect("it was started").expect("a node does not panic");
+        }
+    }
+}
+
+/// A client's link to its guard.
+pub(crate) struct Client {
+    socket: TcpStream,
+    tls: Connection,
+    inbuf: Vec<u8>,
+    pub(crate) id: CircId,
+    pub(crate) layers: Vec<Layer>,
+}
+
+impl Client {
+    pub(crate) fn connect(guard: &Running) -> Self {
+        Client::connect_to(&guard.spec)
+    }
+
+    /// To whatever relay this is.
+    pub(crate) fn connect_to(guard: &LinkSpec) -> Self {
+        let clock = Clock::start();
+        let mut rng = rand::rng();
+        let keys = Keys::generate(&mut rng, clock.date());
+        let credentials = Credentials::new(&keys, &mut rng, clock.date(), ["www.a.com", "www.b.com"]);
+        let address = guard.addresses[0];
+        let mut socket = TcpStream::connect(address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut tls = TlsConfigs::new(&credentials).connect();
+        while tls.is_handshaking() {
+            tls.complete_io(&mut socket).unwrap();
+        }
+        let expected = Expected { rsa: Some(guard.rsa), ed25519: guard.ed25519 };
+        let mut link = Link::connect_as_client(expected, certificate_sha256(&tls).unwrap(), address.ip());
+        let id = CircId(NonZeroU32::new(1 << 31 | 7).unwrap());
+        let mut client = Client { socket, tls, inbuf: Vec::new(), id, layers: Vec::new() };
+        loop {
+            client.write(&link.poll_output());
+            let bytes = client.read();
+            let connection = &client.tls;
+            let secret = |context: &[u8; 32]| export(connection, context);
+            let done = link.on_bytes(clock.date(), &bytes, &credentials, &secret, &mut rng).unwrap();
+            if let Some(done) = done {
+                client.write(&link.poll_output());
+                client.inbuf = done.rest;
+                return client;
+            }
+        }
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        self.tls.writer().write_all(bytes).unwrap();
+        while self.tls.wants_write() {
+            self.tls.write_tls(&mut self.socket).unwrap();
+        }
+    }
+
+    pub(crate) fn read(&mut self) -> Vec<u8> {
+        let mut buffer = [0; 4096];
+        loop {
+            match self.tls.reader().read(&mut buffer) {
+                Ok(0) => panic!("the guard closed the link"),
+                Ok(len) => return buffer[..len].to_vec(),
+                Err(_) => {
+                    assert!(self.tls.read_tls(&mut self.socket).unwrap() > 0, "the guard closed the link");
+                    self.tls.process_new_packets().unwrap();
+                }
+            }
+        }
+    }
+
+    pub(crate) fn receive(&mut self) -> LiveCell {
+        loop {
+            while let Front::Cell(frame, len) = front(&self.inbuf, IdLen::Four) {
+                let incoming = Incoming::of(&frame, false);
+                self.inbuf.drain(..len);
+                if let Incoming::Cell(cell) = incoming {
+                    return cell;
+                }
+            }
+            let bytes = self.read();
+            self.inbuf.extend_from_slice(&bytes);
+        }
+    }
+
+    /// Builds a circuit over these nodes.
+    pub(crate) fn build(&mut self, path: &[&Running]) {
+        let path: Vec<_> = path.iter().map(|node| (node.spec.clone(), node.onion)).collect();
+        self.build_over(&path);
+    }
+
+    /// Builds a circuit over whatever relays these are.
+    pub(crate) fn build_over(&mut self, path: &[(LinkSpec, PublicKey)]) {
+        for (hop, (spec, onion)) in path.iter().enumerate() {
+            let ntor = ntor::Client::start(&mut rand::rng(), spec.rsa, *onion);
+            let handshake = Handshake { kind: HandshakeKind::Ntor, data: ntor.message() };
+            let reply = if hop == 0 {
+                self.write(&LiveCell::create(self.id, handshake).to_bytes());
+                self.receive().into_handshake().expect("the guard answers")
+            } else {
+                self.say(None, &RelayMessage::Extend(spec.clone(), handshake));
+                match self.hear() {
+                    (None, RelayMessage::Extended(reply), _) => reply,
+                    other => panic!("{other:?} is no answer to EXTEND2"),
+                }
+            };
+            self.layers.push(Layer::client(&ntor.finish(&reply.data).unwrap(), &[hop as u8; 16]));
+        }
+    }
+
+    pub(crate) fn say(&mut self, stream: Option<StreamId>, message: &RelayMessage) {
+        let mut cell = LiveCell::saying(self.id, stream, message);
+        let (last, nearer) = self.layers.split_last_mut().unwrap();
+        cell.seal(last);
+        nearer.iter_mut().rev().for_each(|layer| cell.wrap(layer));
+        self.write(&cell.to_bytes());
+    }
+
+    pub(crate) fn hear(&mut self) -> (Option<StreamId>, RelayMessage, tor1::Tag) {
+        let mut cell = self.receive();
+        let tag = self.layers.iter_mut().find_map(|layer| cell.peel(layer));
+        let tag = tag.unwrap_or_else(|| panic!("{cell:?} is of no hop: {:?}", cell.destroy_reason()));
+        let (stream, message) = read(cell.to_bytes()[5..].try_into().unwrap()).unwrap();
+        (stream, message, tag)
+    }
+
+    /// Asks a server for what it has, and takes it to the end.
+    pub(crate) fn download(&mut self, server: SocketAddr, number: u16) -> Vec<u8> {
+        let stream = NonZeroU16::new(number).map(StreamId);
+        let (host, port) = (server.ip().to_string(), server.port());
+        self.say(stream, &RelayMessage::Begin(Target::Host { host, port, flags: Default::default() }));
+        let (mut came, mut cells) = (Vec::new(), 0);
+        loop {
+            match self.hear() {
+                (on, RelayMessage::Connected(_), _) => assert_eq!(on, stream),
+                (on, RelayMessage::Data(payload), tag) => {
+                    assert_eq!(on, stream);
+                    came.extend_from_slice(payload.as_bytes());
+                    cells += 1;
+                    if cells % 50 == 0 {
+                        self.say(stream, &RelayMessage::Sendme(None));
+                    }
+                    if cells % 100 == 0 {
+                        self.say(None, &RelayMessage::Sendme(Some(tag)));
+                    }
+                }
+                (on, RelayMessage::End(_), _) => {
+                    assert_eq!(on, stream);
+                    return came;
+                }
+                other => panic!("{other:?} is not expected"),
+            }
+        }
+    }
+}
+
+/// A server that says so many bytes to whoever comes, and closes.
+pub(crate) fn serve(bytes: usize) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            socket.unwrap().write_all(&pattern(bytes)).unwrap();
+        }
+    });
+    address
+}
+
+pub(crate) fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
