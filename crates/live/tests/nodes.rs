@@ -9,9 +9,9 @@ use penstock_core::scheduler::{
 
 fn downloads(scheduler: &SchedulerConfig) {
     let nodes: [Running; 3] = std::array::from_fn(|_| Running::start(scheduler.clone()));
-    let path: Vec<&Running> = nodes.iter().collect();
+    let path: Vec<_> = nodes.iter().map(Running::hop).collect();
     for hops in 1..=3 {
-        let mut client = Client::connect(path[0]);
+        let mut client = Client::connect(&path[0].0);
         client.build(&path[..hops]);
         for (number, bytes) in (1..).zip([0, 1, 498, 10_000, 1_000_000]) {
             let came = client.download(serve(bytes), number);

@@ -14,6 +14,8 @@ mod live;
 mod message;
 mod target;
 
+#[cfg(all(test, feature = "oracles"))]
+mod arti;
 #[cfg(test)]
 mod tests;
 

@@ -132,6 +132,7 @@ fn halves(keys: &KeyMaterial) -> [Half; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(feature = "oracles")]
     use proptest::prelude::*;
 
     fn pair(seed: u8) -> (Layer, Layer) {
@@ -202,6 +203,7 @@ mod tests {
         assert!(first.iter().any(|byte| *byte != 0));
     }
 
+    #[cfg(feature = "oracles")]
     proptest! {
         /// Arti's layers agree byte by byte, whatever is said in whatever order.
         #[test]

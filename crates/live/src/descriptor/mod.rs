@@ -4,7 +4,7 @@
 
 mod policy;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "oracles"))]
 mod tests;
 
 use crate::keys::Keys;

@@ -1,8 +1,6 @@
 //! Nodes of ours in threads, and a client by hand.
 
-use penstock_core::scheduler::{
-    GlobalConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
-};
+use penstock_core::scheduler::SchedulerConfig;
 use penstock_core::{Cell, CircId, RelayConfig, StreamId};
 use penstock_live::cell::{
     Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell, RelayMessage, Target, front, read,
@@ -25,6 +23,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tor_llcrypto::pk::curve25519::PublicKey;
+
+/// A relay as a client knows it.
+pub(crate) type Hop = (LinkSpec, PublicKey);
 
 /// A node in a thread of its own, until the test is over.
 pub(crate) struct Running {
@@ -60,6 +61,13 @@ impl Running {
     }
 }
 
+impl Running {
+    /// What a client must know to extend to it.
+    pub(crate) fn hop(&self) -> Hop {
+        (self.spec.clone(), self.onion)
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
@@ -80,12 +88,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn connect(guard: &Running) -> Self {
-        Client::connect_to(&guard.spec)
-    }
-
-    /// To whatever relay this is.
-    pub(crate) fn connect_to(guard: &LinkSpec) -> Self {
+    pub(crate) fn connect(guard: &LinkSpec) -> Self {
         let clock = Clock::start();
         let mut rng = rand::rng();
         let keys = Keys::generate(&mut rng, clock.date());
@@ -150,14 +153,8 @@ impl Client {
         }
     }
 
-    /// Builds a circuit over these nodes.
-    pub(crate) fn build(&mut self, path: &[&Running]) {
-        let path: Vec<_> = path.iter().map(|node| (node.spec.clone(), node.onion)).collect();
-        self.build_over(&path);
-    }
-
-    /// Builds a circuit over whatever relays these are.
-    pub(crate) fn build_over(&mut self, path: &[(LinkSpec, PublicKey)]) {
+    /// Builds a circuit over these relays.
+    pub(crate) fn build(&mut self, path: &[Hop]) {
         for (hop, (spec, onion)) in path.iter().enumerate() {
             let ntor = ntor::Client::start(&mut rand::rng(), spec.rsa, *onion);
             let handshake = Handshake { kind: HandshakeKind::Ntor, data: ntor.message() };

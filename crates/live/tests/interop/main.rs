@@ -288,15 +288,11 @@ fn circuits_go_through_our_nodes_and_c_tor_in_any_order() {
     let identity = ctor.identity();
     let theirs =
         LinkSpec { addresses: vec![ctor.address], rsa: identity.rsa, ed25519: Some(identity.ed25519) };
-    let [c, a, b] = [
-        (theirs, ctor.onion_key()),
-        (ours[0].spec.clone(), ours[0].onion),
-        (ours[1].spec.clone(), ours[1].onion),
-    ];
+    let [c, a, b] = [(theirs, ctor.onion_key()), ours[0].hop(), ours[1].hop()];
     // C tor is no exit, so one of ours is at the end.
     for path in [vec![c.clone(), a.clone()], vec![a.clone(), c.clone(), b.clone()], vec![c, a, b]] {
-        let mut client = Client::connect_to(&path[0].0);
-        client.build_over(&path);
+        let mut client = Client::connect(&path[0].0);
+        client.build(&path);
         for (number, bytes) in (1..).zip([0, 1, 498, 10_000, 1_000_000]) {
             let came = client.download(serve(bytes), number);
             assert!(came == pattern(bytes), "{} hops, {bytes} B: {} came", path.len(), came.len());
