@@ -7,6 +7,7 @@ use crate::circuit_policy::PriorityClass;
 use crate::error::Violation;
 use crate::hop_control::Feedback;
 use crate::keys::Direction;
+use crate::reason::{DestroyReason, EndReason};
 use std::fmt;
 use std::num::{NonZeroU16, NonZeroU32};
 
@@ -53,11 +54,11 @@ pub enum Message<C: Cell> {
     /// Open a stream to this target.
     Begin(C::Target),
     /// The stream is open.
-    Connected,
+    Connected(C::Connected),
     /// Bytes of the stream.
     Data(C::Payload),
     /// The stream is closed.
-    End,
+    End(C::End),
     /// On a stream: 50 more cells of it may come. Without a stream: 100 more of the circuit.
     Sendme {
         /// Of the circuit: the digest of the cell that it acknowledges (proposal 289), or none as before Tor 0.4.1.
@@ -74,6 +75,10 @@ pub enum Message<C: Cell> {
     Extend(C::LinkSpec, C::Handshake),
     /// It was extended.
     Extended(C::Handshake),
+    /// Cut off what is behind this relay.
+    Truncate,
+    /// It is cut off.
+    Truncated(DestroyReason),
     /// Nothing: padding for the circuit, or a command that this version does not know.
     Drop,
 }
@@ -103,6 +108,10 @@ pub trait Cell: Sized + fmt::Debug {
     type Payload: Payload;
     /// Where a stream goes to.
     type Target: fmt::Debug;
+    /// What an exit says of a connection that is there.
+    type Connected: fmt::Debug;
+    /// The last word of a stream: why it ends, or all that was asked for, as the addresses of a name.
+    type End: fmt::Debug + From<EndReason>;
     /// How a relay is named in an EXTEND.
     type LinkSpec: fmt::Debug;
     /// What CREATE, CREATED, EXTEND and EXTENDED carry.
@@ -137,7 +146,9 @@ pub trait Cell: Sized + fmt::Debug {
     /// The handshake of a CREATE or CREATED; `None` if there is none.
     fn into_handshake(self) -> Option<Self::Handshake>;
     /// A DESTROY.
-    fn destroy(id: CircId) -> Self;
+    fn destroy(id: CircId, reason: DestroyReason) -> Self;
+    /// The reason in a DESTROY, if it says one.
+    fn destroy_reason(&self) -> DestroyReason;
     /// A hop's feedback.
     fn feedback(id: CircId, feedback: Feedback) -> Self;
     /// The feedback in it; `None` if there is none.

@@ -81,6 +81,8 @@ pub(crate) struct Circuit<C: Cell> {
     pub(crate) end: End<C>,
     /// A CREATE or EXTEND of this node is not answered yet.
     pub(crate) extending: bool,
+    /// What was behind this relay was cut off: what still comes for it is dropped.
+    pub(crate) truncated: bool,
     /// What its client last said of its traffic.
     pub(crate) class: PriorityClass,
     /// What its two ends agreed on.
@@ -140,6 +142,7 @@ impl<C: Cell> Circuit<C> {
             backward,
             end,
             extending: false,
+            truncated: false,
             class: PriorityClass::default(),
             agreed: Agreement::default(),
             edge: None,

@@ -72,7 +72,7 @@ impl<C: Cell> Relay<C> {
         match self.node.config.edge_control.accept(asked, answer) {
             Ok(agreed) => self.node.circuit(circuit).agreed = agreed,
             Err(violation) => {
-                self.close(now, circuit, None, Some(violation), kernel);
+                self.close(now, circuit, None, Err(violation), kernel);
                 self.settle(now, kernel);
                 return;
             }
@@ -131,10 +131,11 @@ impl<C: Cell> Relay<C> {
     ) {
         let Some(state) = self.node.circuits.get(circuit.0 as usize) else { return };
         if state.lane(Direction::Forward).to.is_some() {
-            self.close(now, circuit, None, Some(Violation::UnexpectedCell), kernel);
+            self.close(now, circuit, None, Err(Violation::UnexpectedCell), kernel);
         } else {
             let leg = self.node.join(circuit, peer, false);
-            self.node.circuit(circuit).extending = true;
+            let state = self.node.circuit(circuit);
+            (state.extending, state.truncated) = (true, false);
             self.node.send_create(now, circuit, leg, handshake);
         }
         self.settle(now, kernel);

@@ -43,12 +43,19 @@ impl<C: Cell> Relay<C> {
         Some(stream)
     }
 
-    /// As an exit: the connection that [`Event::StreamRequested`] asked for is there.
-    pub fn on_stream_connected(&mut self, now: Instant, stream: StreamKey, kernel: &mut impl Kernel<C>) {
+    /// As an exit: the connection that [`Event::StreamRequested`] asked for is there; `said` is what the client hears
+    /// of it.
+    pub fn on_stream_connected(
+        &mut self,
+        now: Instant,
+        stream: StreamKey,
+        said: C::Connected,
+        kernel: &mut impl Kernel<C>,
+    ) {
         let Some(state) = self.node.streams.get_mut(stream.0 as usize) else { return };
         state.open = true;
         let (circuit, id) = (state.circuit, state.id);
-        self.node.send_relay(now, circuit, Some(id), Message::Connected);
+        self.node.send_relay(now, circuit, Some(id), Message::Connected(said));
         self.node.refresh_stream(stream, kernel);
         self.settle(now, kernel);
     }
@@ -71,12 +78,19 @@ impl<C: Cell> Relay<C> {
         }
     }
 
-    /// Closes a stream from here: the connection failed, or the application is done.
-    pub fn close_stream(&mut self, now: Instant, stream: StreamKey, kernel: &mut impl Kernel<C>) {
+    /// Closes a stream from here: the connection failed, or the application is done. `end` is the last that the other
+    /// end hears of it.
+    pub fn close_stream(
+        &mut self,
+        now: Instant,
+        stream: StreamKey,
+        end: impl Into<C::End>,
+        kernel: &mut impl Kernel<C>,
+    ) {
         let Some(state) = self.node.streams.get(stream.0 as usize) else { return };
         let (circuit, id, ended) = (state.circuit, state.id, state.ended);
         if !ended {
-            self.node.send_relay(now, circuit, Some(id), Message::End);
+            self.node.send_relay(now, circuit, Some(id), Message::End(end.into()));
         }
         self.node.remove_stream(now, stream, kernel);
         self.settle(now, kernel);
@@ -172,8 +186,8 @@ impl<C: Cell> Node<C> {
             match kernel.read_stream(stream, MAX_PAYLOAD) {
                 StreamRead::Data(payload) => self.package_one(now, stream, id, payload),
                 StreamRead::Blocked => return packaged,
-                StreamRead::Closed => {
-                    self.send_relay(now, circuit, Some(id), Message::End);
+                StreamRead::Closed(reason) => {
+                    self.send_relay(now, circuit, Some(id), Message::End(reason.into()));
                     self.remove_stream(now, stream, kernel);
                     return packaged;
                 }

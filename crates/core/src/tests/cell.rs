@@ -6,6 +6,7 @@ use crate::edge_control::Negotiation;
 use crate::error::Violation;
 use crate::hop_control::Feedback;
 use crate::keys::Direction;
+use crate::reason::{DestroyReason, EndReason};
 use std::num::NonZeroU16;
 
 /// A cell without bytes: its layers are counted, its payload is a place in a transfer.
@@ -21,7 +22,7 @@ enum Body {
     /// `None` is a malformed handshake.
     Create(Option<Hello>),
     Created(Option<Hello>),
-    Destroy,
+    Destroy(DestroyReason),
     /// `None` is malformed.
     Feedback(Option<Feedback>),
     /// `None` is malformed.
@@ -41,7 +42,7 @@ impl Clone for TestCell {
         let body = match &self.body {
             Body::Create(hello) => Body::Create(*hello),
             Body::Created(hello) => Body::Created(*hello),
-            Body::Destroy => Body::Destroy,
+            Body::Destroy(reason) => Body::Destroy(*reason),
             Body::Feedback(feedback) => Body::Feedback(*feedback),
             Body::Class(class) => Body::Class(*class),
             Body::Relay(skins, stream, message) => {
@@ -56,14 +57,16 @@ impl Clone for TestCell {
 fn repeat(message: &Message<TestCell>) -> Message<TestCell> {
     match message {
         Message::Begin(target) => Message::Begin(*target),
-        Message::Connected => Message::Connected,
+        Message::Connected(()) => Message::Connected(()),
         Message::Data(piece) => Message::Data(*piece),
-        Message::End => Message::End,
+        Message::End(reason) => Message::End(*reason),
         Message::Sendme { proof, marked } => Message::Sendme { proof: *proof, marked: *marked },
         Message::Xoff => Message::Xoff,
         Message::Xon(rate) => Message::Xon(*rate),
         Message::Extend(peer, hello) => Message::Extend(*peer, *hello),
         Message::Extended(hello) => Message::Extended(*hello),
+        Message::Truncate => Message::Truncate,
+        Message::Truncated(reason) => Message::Truncated(*reason),
         Message::Drop => Message::Drop,
     }
 }
@@ -128,7 +131,7 @@ impl TestCell {
             Command::Create => Body::Create(None),
             Command::Created => Body::Created(None),
             Command::Relay => Body::Relay(vec![GARBLED], None, None),
-            Command::Destroy => Body::Destroy,
+            Command::Destroy => Body::Destroy(DestroyReason::NONE),
             Command::Feedback => Body::Feedback(None),
             Command::Class => Body::Class(None),
         };
@@ -167,6 +170,8 @@ impl Cell for TestCell {
     type Payload = Piece;
     /// The transfer that the server is to serve.
     type Target = usize;
+    type Connected = ();
+    type End = EndReason;
     type LinkSpec = PeerId;
     type Handshake = Hello;
     type Layer = Layer;
@@ -186,7 +191,7 @@ impl Cell for TestCell {
         match self.body {
             Body::Create(_) => Command::Create,
             Body::Created(_) => Command::Created,
-            Body::Destroy => Command::Destroy,
+            Body::Destroy(_) => Command::Destroy,
             Body::Feedback(_) => Command::Feedback,
             Body::Class(_) => Command::Class,
             Body::Relay(..) => Command::Relay,
@@ -214,8 +219,12 @@ impl Cell for TestCell {
             _ => None,
         }
     }
-    fn destroy(id: CircId) -> Self {
-        TestCell { id, marked: false, body: Body::Destroy }
+    fn destroy_reason(&self) -> DestroyReason {
+        let Body::Destroy(reason) = self.body else { return DestroyReason::NONE };
+        reason
+    }
+    fn destroy(id: CircId, reason: DestroyReason) -> Self {
+        TestCell { id, marked: false, body: Body::Destroy(reason) }
     }
     fn feedback(id: CircId, feedback: Feedback) -> Self {
         TestCell { id, marked: false, body: Body::Feedback(Some(feedback)) }

@@ -448,7 +448,7 @@ impl Net {
             }
             Due::StreamConnected(node, stream, transfer) => {
                 if self.nodes[node].host.sockets.get(&stream) == Some(&(transfer, Side::Server)) {
-                    self.call(node, |relay, now, host| relay.on_stream_connected(now, stream, host));
+                    self.call(node, |relay, now, host| relay.on_stream_connected(now, stream, (), host));
                 }
             }
             Due::Timer(node) => {
