@@ -129,6 +129,8 @@ pub(crate) struct Edge<C: Cell> {
     pub(crate) turn: usize,
     /// The circuit's queue reached the high-water mark: nothing is read until the low one.
     pub(crate) queue_full: bool,
+    /// A DATA cell since the last that is acknowledged had [`sendme_padding`](crate::RelayConfig).
+    pub(crate) has_room: bool,
     /// How many times it is among those whose streams are to be read again.
     pub(crate) resuming: u32,
     pub(crate) next_stream_id: u16,

@@ -60,6 +60,11 @@ pub struct RelayConfig {
     ///
     /// Source: proposal 289; C tor `sendme_accept_min_version` 1, `sendme_is_valid()`.
     pub authenticated_sendmes: bool,
+    /// Of the DATA cells that one SENDME acknowledges, one at least has so much padding [B], which a world with real
+    /// bytes makes random. Zero where nobody could guess a digest anyway.
+    ///
+    /// Source: proposal 289 section 3.4.
+    pub sendme_padding: u16,
     /// How long a channel stays open that no circuit uses.
     pub idle_timeouts: IdleTimeouts,
     /// What a peer may make this relay keep.

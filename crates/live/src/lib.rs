@@ -15,6 +15,7 @@ pub mod crypto;
 pub mod descriptor;
 pub mod handshake;
 pub mod keys;
+pub mod names;
 pub mod node;
 pub mod tls;
 pub mod wire;

@@ -88,13 +88,18 @@ impl<C: Cell> Relay<C> {
 
 /// A relay's side.
 impl<C: Cell> Relay<C> {
-    /// What to answer the client of `circuit` that said `asked` of congestion control and windows. Windows are off only if
-    /// the hop by which the circuit comes is controlled, whatever the client says of its path.
-    pub fn agree(&self, circuit: CircuitIndex, asked: Negotiation) -> Negotiation {
+    /// What to answer the client of `circuit`, by what it said of congestion control and windows; it may be asked in
+    /// another thread. Windows are off only if the hop by which the circuit comes is controlled, whatever the client says of
+    /// its path.
+    pub fn agree(
+        &self,
+        circuit: CircuitIndex,
+    ) -> impl FnOnce(Negotiation) -> Negotiation + Send + 'static + use<C> {
         let leg = self.leg(circuit, Direction::Backward);
         let controlled =
             leg.is_some_and(|(channel, _)| self.node.channels[channel.0 as usize].hops.is_some());
-        self.node.config.edge_control.answer(asked, controlled)
+        let config = self.node.config.clone();
+        move |asked| config.edge_control.answer(asked, controlled)
     }
 
     /// Answers the CREATE that [`Event::HandshakeRequested`] brought; `reply` has `answer` in it, which

@@ -343,3 +343,18 @@ fn a_run_repeats_to_the_bit() {
     };
     assert_eq!(run(), run());
 }
+
+#[test]
+fn what_a_sendme_acknowledges_has_padding_that_nobody_can_guess() {
+    let config = RelayConfig { sendme_padding: 16, ..RelayConfig::default() };
+    let windows = 40;
+    for (config, cells) in [(config, windows * 100), (RelayConfig::default(), windows * 100 - 1)] {
+        let mut net = Net::path(3, &config);
+        let circuit = net.build(0, &[1, 2, 3]);
+        // Of 100 cells 99 are full.
+        let transfer = net.transfer(0, circuit, windows * (99 * 498 + 482), 0);
+        net.drive();
+        assert!(net.at(transfer).is_complete());
+        assert_eq!(net.nodes[3].relay.counters().data_packaged, cells);
+    }
+}

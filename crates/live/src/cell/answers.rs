@@ -1,44 +1,8 @@
 //! What an exit says of a stream that it opens, refuses or closes, and of a name.
 
 use crate::wire::{Malformed, Reader, octets};
+use penstock_core::EndReason;
 use std::net::IpAddr;
-
-/// Why a stream ends.
-///
-/// Source: tor-spec, "Closing streams".
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EndReason(pub u8);
-
-impl EndReason {
-    /// None of the others.
-    pub const MISC: EndReason = EndReason(1);
-    /// The name has no address.
-    pub const RESOLVE_FAILED: EndReason = EndReason(2);
-    /// The server refused.
-    pub const CONNECT_REFUSED: EndReason = EndReason(3);
-    /// The relay's exit policy forbids it.
-    pub const EXIT_POLICY: EndReason = EndReason(4);
-    /// The circuit closes.
-    pub const DESTROY: EndReason = EndReason(5);
-    /// The server sends no more.
-    pub const DONE: EndReason = EndReason(6);
-    /// The server did not answer.
-    pub const TIMEOUT: EndReason = EndReason(7);
-    /// There is no way to the server.
-    pub const NO_ROUTE: EndReason = EndReason(8);
-    /// The relay hibernates.
-    pub const HIBERNATING: EndReason = EndReason(9);
-    /// Something is wrong with the relay.
-    pub const INTERNAL: EndReason = EndReason(10);
-    /// The relay lacks sockets or memory.
-    pub const RESOURCE_LIMIT: EndReason = EndReason(11);
-    /// The server broke the connection.
-    pub const CONNECTION_RESET: EndReason = EndReason(12);
-    /// The client broke the protocol.
-    pub const PROTOCOL: EndReason = EndReason(13);
-    /// The relay is no directory.
-    pub const NOT_DIRECTORY: EndReason = EndReason(14);
-}
 
 /// An END. To refuse for its exit policy, a relay says which address it means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +111,21 @@ pub(super) fn read_resolved(data: &[u8]) -> Result<Vec<(Resolved, u32)>, Malform
         answers.push((answer, reader.u32()?));
     }
     Ok(answers)
+}
+
+/// The last word of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Farewell {
+    /// END.
+    End(End),
+    /// RESOLVED, of a stream that was there to ask for a name.
+    Resolved(Vec<(Resolved, u32)>),
+}
+
+impl From<EndReason> for Farewell {
+    fn from(reason: EndReason) -> Self {
+        Farewell::End(reason.into())
+    }
 }
 
 /// As many of the answers as fit into `room` bytes.

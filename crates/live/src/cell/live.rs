@@ -1,7 +1,7 @@
 //! A cell of a circuit, as the core's relay handles it.
 
+use super::answers::{Connected, Farewell};
 use super::command;
-use super::destroy::DestroyReason;
 use super::frame::{BODY_LEN, CELL_LEN, Frame};
 use super::handshake::{Handshake, HandshakeKind};
 use super::linkspec::LinkSpec;
@@ -11,7 +11,7 @@ use crate::crypto::tor1::{self, Layer};
 use crate::wire::Reader;
 use penstock_core::circuit_policy::PriorityClass;
 use penstock_core::hop_control::Feedback;
-use penstock_core::{Cell, CircId, Command, Direction, Message, StreamId, Tag, Violation};
+use penstock_core::{Cell, CircId, Command, DestroyReason, Direction, Message, StreamId, Tag, Violation};
 use std::fmt;
 use std::num::NonZeroU32;
 
@@ -105,16 +105,6 @@ impl LiveCell {
         self.tag = Some(tag);
     }
 
-    /// A DESTROY with a reason.
-    pub fn destroy_for(id: CircId, reason: DestroyReason) -> Self {
-        LiveCell::with(id, command::DESTROY, &[reason.0])
-    }
-
-    /// The reason in a DESTROY.
-    pub fn destroy_reason(&self) -> Option<DestroyReason> {
-        (self.command == command::DESTROY).then_some(DestroyReason(self.body[0]))
-    }
-
     /// A RELAY cell in the clear that says what the core has no word for.
     pub fn saying(id: CircId, stream: Option<StreamId>, message: &RelayMessage) -> Self {
         // Relays take an EXTEND2 in RELAY_EARLY alone, so that no circuit gets longer than their number.
@@ -153,6 +143,8 @@ impl fmt::Debug for LiveCell {
 impl Cell for LiveCell {
     type Payload = LivePayload;
     type Target = Target;
+    type Connected = Connected;
+    type End = Farewell;
     type LinkSpec = LinkSpec;
     type Handshake = Handshake;
     type Layer = Layer;
@@ -209,8 +201,11 @@ impl Cell for LiveCell {
             _ => None,
         }
     }
-    fn destroy(id: CircId) -> Self {
-        LiveCell::destroy_for(id, DestroyReason::NONE)
+    fn destroy(id: CircId, reason: DestroyReason) -> Self {
+        LiveCell::with(id, command::DESTROY, &[reason.0])
+    }
+    fn destroy_reason(&self) -> DestroyReason {
+        DestroyReason(self.body[0])
     }
     fn feedback(id: CircId, feedback: Feedback) -> Self {
         let mut data = [0; 9];
@@ -247,7 +242,7 @@ impl Cell for LiveCell {
         if matches!(message, RelayMessage::Extend(..)) && self.command != command::RELAY_EARLY {
             return None;
         }
-        Some((stream, message.into_core()?))
+        Some((stream, message.into_core()))
     }
 
     /// Source: tor-spec, "Handling RELAY_EARLY"; C tor `command_process_relay_cell()`.

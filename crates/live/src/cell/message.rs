@@ -3,15 +3,14 @@
 //! Source: tor-spec, "Relay cells" (format V0); proposal 289 (SENDME), proposal 324 §4 (XON and XOFF).
 
 use super::BODY_LEN;
-use super::answers::{self, Connected, End, Resolved};
-use super::destroy::DestroyReason;
+use super::answers::{self, Connected, End, Farewell, Resolved};
 use super::handshake::Handshake;
 use super::linkspec::LinkSpec;
 use super::target::Target;
 use crate::crypto::tor1::Tag;
 use crate::wire::{Malformed, Reader};
 use penstock_core::cell::{MAX_PAYLOAD, Payload};
-use penstock_core::{Message, StreamId};
+use penstock_core::{DestroyReason, Message, StreamId};
 use std::fmt;
 use std::num::{NonZeroU16, NonZeroU32};
 
@@ -250,35 +249,38 @@ fn fill(command: u8, stream: Option<StreamId>, data: &[u8]) -> [u8; BODY_LEN] {
     body
 }
 
-/// What the core makes of it. Reasons, addresses and answers stay here; a RESOLVED is for clients, which do not ask.
-/// TRUNCATED closes a client's circuit, as C tor's `circuit_truncated()` does, and so does TRUNCATE here.
+/// What the core makes of it, and back.
 impl RelayMessage {
-    pub(super) fn into_core(self) -> Option<Message<super::LiveCell>> {
-        Some(match self {
+    pub(super) fn into_core(self) -> Message<super::LiveCell> {
+        match self {
             RelayMessage::Begin(target) => Message::Begin(target),
             RelayMessage::Data(payload) => Message::Data(payload),
-            RelayMessage::End(_) => Message::End,
-            RelayMessage::Connected(_) => Message::Connected,
+            RelayMessage::End(end) => Message::End(Farewell::End(end)),
+            RelayMessage::Resolved(answers) => Message::End(Farewell::Resolved(answers)),
+            RelayMessage::Connected(connected) => Message::Connected(connected),
             RelayMessage::Sendme(proof) => Message::Sendme { proof, marked: 0 },
             RelayMessage::Extend(to, handshake) => Message::Extend(to, handshake),
             RelayMessage::Extended(handshake) => Message::Extended(handshake),
-            RelayMessage::Truncate | RelayMessage::Truncated(_) => return None,
+            RelayMessage::Truncate => Message::Truncate,
+            RelayMessage::Truncated(reason) => Message::Truncated(reason),
             RelayMessage::Xoff => Message::Xoff,
             RelayMessage::Xon(rate) => Message::Xon(rate),
-            RelayMessage::Resolved(_) | RelayMessage::Drop | RelayMessage::Unknown(_) => Message::Drop,
-        })
+            RelayMessage::Drop | RelayMessage::Unknown(_) => Message::Drop,
+        }
     }
 
     pub(super) fn from_core(message: Message<super::LiveCell>) -> Self {
         match message {
             Message::Begin(target) => RelayMessage::Begin(target),
             Message::Data(payload) => RelayMessage::Data(payload),
-            // A client that has all it asked for is told so; another reason needs the core to know it.
-            Message::End => RelayMessage::End(answers::EndReason::DONE.into()),
-            Message::Connected => RelayMessage::Connected(Connected(None)),
+            Message::End(Farewell::End(end)) => RelayMessage::End(end),
+            Message::End(Farewell::Resolved(answers)) => RelayMessage::Resolved(answers),
+            Message::Connected(connected) => RelayMessage::Connected(connected),
             Message::Sendme { proof, marked: _ } => RelayMessage::Sendme(proof),
             Message::Extend(to, handshake) => RelayMessage::Extend(to, handshake),
             Message::Extended(handshake) => RelayMessage::Extended(handshake),
+            Message::Truncate => RelayMessage::Truncate,
+            Message::Truncated(reason) => RelayMessage::Truncated(reason),
             Message::Xoff => RelayMessage::Xoff,
             Message::Xon(rate) => RelayMessage::Xon(rate),
             Message::Drop => RelayMessage::Drop,

@@ -6,7 +6,6 @@
 
 mod answers;
 pub mod command;
-mod destroy;
 mod frame;
 mod handshake;
 mod linkspec;
@@ -19,11 +18,11 @@ mod arti;
 #[cfg(test)]
 mod tests;
 
-pub use answers::{Connected, End, EndReason, Resolved};
-pub use destroy::DestroyReason;
+pub use answers::{Connected, End, Farewell, Resolved};
 pub use frame::{BODY_LEN, CELL_LEN, Frame, Front, IdLen, MAX_VARIABLE, front, push_fixed, push_variable};
 pub use handshake::{Handshake, HandshakeKind};
 pub use linkspec::LinkSpec;
 pub use live::{Incoming, LiveCell, MAX_EARLY};
 pub use message::{LivePayload, RelayMessage, read, write};
+pub use penstock_core::{DestroyReason, EndReason};
 pub use target::{BeginFlags, Target};

@@ -198,10 +198,9 @@ fn a_malformed_create_is_refused_and_closes_no_channel() {
 
 #[test]
 fn a_destroy_says_why() {
-    let cell = LiveCell::destroy_for(circ_id(1), DestroyReason::CONNECT_FAILED);
+    let cell = LiveCell::destroy(circ_id(1), DestroyReason::CONNECT_FAILED);
     assert_eq!(cell.to_bytes()[4..7], [command::DESTROY, 6, 0]);
-    assert_eq!(cell.destroy_reason(), Some(DestroyReason::CONNECT_FAILED));
-    assert_eq!(LiveCell::destroy(circ_id(1)).destroy_reason(), Some(DestroyReason::NONE));
+    assert_eq!(cell.destroy_reason(), DestroyReason::CONNECT_FAILED);
 }
 
 #[test]

@@ -204,6 +204,12 @@ pub struct ExitPolicy {
     own: Vec<IpAddr>,
 }
 
+/// Whether an address is for some network alone (C tor `tor_addr_is_internal()`).
+pub(crate) fn is_private(address: IpAddr) -> bool {
+    // An IPv4 address in IPv6's clothes is in [::]/8.
+    PRIVATE.iter().any(|(network, bits)| Addresses::Network(*network, *bits).contains(address))
+}
+
 impl ExitPolicy {
     /// Of these rules. The relay's `own` addresses count as private ones.
     pub fn new(rules: Vec<Rule>, private: Private, own: Vec<IpAddr>) -> Self {
@@ -223,9 +229,7 @@ impl ExitPolicy {
     }
 
     fn is_private(&self, address: IpAddr) -> bool {
-        // An IPv4 address in IPv6's clothes is in [::]/8.
-        PRIVATE.iter().any(|(network, bits)| Addresses::Network(*network, *bits).contains(address))
-            || self.own.contains(&address)
+        is_private(address) || self.own.contains(&address)
     }
 
     /// Whether nothing is let through anywhere.

@@ -1,41 +1,60 @@
 //! A node on Linux sockets: it waits, tells the core's relay what happened, and does what that asks for.
 //!
-//! Rooms: `conn` is a TLS connection, `ask` asks Linux about its socket, `sockets` is the core's kernel, `peers` gives nodes the numbers by which the core
-//! knows them. What is decided about cells is decided in the core.
+//! Rooms: `conn` is a TLS connection, `ask` asks Linux about its socket, `sockets` is the core's kernel, `peers` gives nodes
+//! the numbers by which the core knows them, `exits` opens streams, `onions` answers handshakes of circuits in a thread of its
+//! own, `pending` is what threads were asked, `wake` is how they are heard, `renewal` replaces keys and certificates. What is
+//! decided about cells is decided in the core.
 
 mod ask;
 mod conn;
+mod exits;
+mod onions;
 mod peers;
+mod pending;
+mod renewal;
 mod sockets;
+mod wake;
 
-use crate::cell::{Handshake, LinkSpec, LiveCell, Target};
+use crate::cell::{Handshake, LinkSpec, LiveCell};
 use crate::certs::{Credentials, Identity};
 use crate::clock::Clock;
-use crate::crypto::answer;
-use crate::descriptor::ExitPolicy;
+use crate::crypto::Identities;
+use crate::descriptor::{ExitPolicy, is_private};
 use crate::handshake::{Established, Expected, Link, Peer};
 use crate::keys::Keys;
+use crate::names::{NameServers, Names};
 use crate::tls::{self, TlsConfigs};
 use conn::Conn;
+use exits::{Wish, end_reason};
+use onions::Onions;
 use peers::Peers;
+use pending::Pending;
 use penstock_core::kernel::Interest;
-use penstock_core::{ChannelKey, CircuitIndex, Event, PeerId, Relay, RelayConfig, StreamKey};
+use penstock_core::{ChannelKey, CircuitIndex, DestroyReason, Event, PeerId, Relay, RelayConfig, StreamKey};
 use penstock_units::{Duration, Instant};
+use renewal::Renewal;
 use slab::Slab;
 use socket2::{Domain, Socket, Type};
 use sockets::{Sockets, Token};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use wake::Wake;
 
-/// A handshake of a link takes at most so long (C tor: `TLS_HANDSHAKE_TIMEOUT`, 60 s).
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A handshake of a link takes at most so long (C tor: `TLS_HANDSHAKE_TIMEOUT`).
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Connections whose handshakes are not over, at most [1].
 const MOST_OPENING: usize = 1024;
 /// Nodes without channels are forgotten when so many are known beyond those that have some [1].
 const MOST_STRANGERS: usize = 1024;
 /// Nothing waits longer without looking [ms].
 const LONGEST_WAIT: u16 = 1000;
+/// Handshakes of circuits that wait for an answer, at most: a tenth of a second's work [1].
+const MOST_HANDSHAKES: usize = 1024;
+/// Random bytes, at least, in one of the cells that a SENDME proves [B] (proposal 289 section 3.4).
+const SENDME_PADDING: u16 = 16;
 
 /// What a node is.
 #[derive(Debug)]
@@ -48,6 +67,16 @@ pub struct NodeConfig {
     pub relay: RelayConfig,
     /// Where its exit streams may go.
     pub policy: ExitPolicy,
+    /// Whom it asks for the addresses of names.
+    pub name_servers: NameServers,
+    /// Where its keys are; those that are nowhere are never replaced.
+    pub keys_folder: Option<PathBuf>,
+    /// Whether it extends circuits to private addresses, as test networks have (C tor `ExtendAllowPrivateAddresses`).
+    pub extend_to_private: bool,
+    /// Whether clients may have exit streams on circuits of one hop: for tests.
+    pub single_hop: bool,
+    /// How long a link's handshake may take.
+    pub patience: Duration,
 }
 
 /// A connection whose handshake is not over.
@@ -56,6 +85,8 @@ struct Opening {
     conn: Conn,
     /// It begins when TLS is up.
     link: Option<Link>,
+    /// What we show of ourselves; TLS has begun with them.
+    credentials: Arc<Credentials>,
     from: IpAddr,
     /// The channel that waits for it, if we opened it.
     channel: Option<ChannelKey>,
@@ -66,11 +97,17 @@ struct Opening {
 #[derive(Debug)]
 pub struct Node {
     clock: Clock,
-    keys: Keys,
-    credentials: Credentials,
+    keys: Arc<Keys>,
+    identities: Arc<Identities>,
+    credentials: Arc<Credentials>,
     tls: TlsConfigs,
+    keys_folder: Option<PathBuf>,
+    renewal: Renewal,
     address: IpAddr,
     policy: ExitPolicy,
+    extend_to_private: bool,
+    single_hop: bool,
+    patience: Duration,
     listener: TcpListener,
     relay: Relay<LiveCell>,
     sockets: Sockets,
@@ -78,6 +115,14 @@ pub struct Node {
     opening: Slab<Opening>,
     /// What is ready, one call each, in the order in which it became so.
     ready: VecDeque<(Token, Interest)>,
+    wake: Wake,
+    onions: Onions,
+    /// Circuits whose handshakes are being answered.
+    opening_circuits: Pending<CircuitIndex, ()>,
+    /// None if nobody says whom to ask.
+    names: Option<Names>,
+    /// Streams whose names are being looked up.
+    sought: Pending<StreamKey, Wish>,
     rng: rand::rngs::ThreadRng,
 }
 
@@ -89,27 +134,45 @@ impl Node {
     /// If nobody may listen there, or there are no descriptors left.
     pub fn bind(config: NodeConfig, keys: Keys) -> io::Result<Self> {
         let clock = Clock::start();
-        let mut rng = rand::rng();
-        let names = ["www.example.com", "www.example.net"];
-        let credentials = Credentials::new(&keys, &mut rng, clock.date(), names);
+        let credentials = renewal::first(&keys, clock);
         let listener = TcpListener::bind(config.listen)?;
         listener.set_nonblocking(true)?;
         let sockets = Sockets::new()?;
         sockets.watch(&listener, Token::Listener, Interest { readable: true, writable: false })?;
+        let wake = Wake::new()?;
+        sockets.watch(&wake, Token::Wake, Interest { readable: true, writable: false })?;
+        let names = Names::start(&config.name_servers, wake.caller());
+        if let Err(error) = &names
+            && !config.policy.rejects_all()
+        {
+            log::warn!("names of servers cannot be looked up: {error}");
+        }
+        let relay = RelayConfig { sendme_padding: SENDME_PADDING, ..config.relay };
         Ok(Node {
             tls: TlsConfigs::new(&credentials),
-            relay: Relay::new(config.relay, clock.now()),
-            clock,
-            keys,
+            relay: Relay::new(relay, clock.now()),
+            identities: Arc::new(keys.identities()),
+            keys: Arc::new(keys),
             credentials,
+            keys_folder: config.keys_folder,
+            renewal: Renewal::new(clock.now()),
+            clock,
             address: config.address,
             policy: config.policy,
+            extend_to_private: config.extend_to_private,
+            single_hop: config.single_hop,
+            patience: config.patience,
+            onions: Onions::start(wake.caller())?,
+            opening_circuits: Pending::new(),
+            names: names.ok(),
+            sought: Pending::new(),
+            wake,
             listener,
             sockets,
             peers: Peers::default(),
             opening: Slab::new(),
             ready: VecDeque::new(),
-            rng,
+            rng: rand::rng(),
         })
     }
 
@@ -150,6 +213,7 @@ impl Node {
             self.heed();
         }
         self.give_up(now);
+        self.renew(now);
         Ok(())
     }
 
@@ -171,6 +235,7 @@ impl Node {
             Token::Channel(channel) => self.serve_channel(channel, what),
             Token::Stream(stream) => self.serve_stream(stream, what),
             Token::Lingering(number) => self.sockets.flush_lingering(number),
+            Token::Wake => self.hear(),
         }
         self.heed();
     }
@@ -203,9 +268,12 @@ impl Node {
         let Some(state) = self.sockets.stream(stream) else { return };
         if state.connecting {
             state.connecting = false;
+            let said = state.said;
             match state.socket.take_error() {
-                Ok(None) => self.relay.on_stream_connected(now, stream, &mut self.sockets),
-                _ => self.relay.close_stream(now, stream, &mut self.sockets),
+                Ok(None) => self.relay.on_stream_connected(now, stream, said, &mut self.sockets),
+                Ok(Some(error)) | Err(error) => {
+                    self.relay.close_stream(now, stream, end_reason(&error), &mut self.sockets);
+                }
             }
             self.sockets.rewatch_stream(stream);
             return;
@@ -227,42 +295,58 @@ impl Node {
         while let Some(event) = self.relay.poll_event() {
             match event {
                 Event::Connect { channel, peer } => self.connect(channel, peer),
-                Event::HandshakeRequested { circuit, handshake } => self.answer(circuit, &handshake),
+                Event::HandshakeRequested { circuit, handshake } => self.answer(circuit, handshake),
                 Event::ExtendRequested { circuit, to, handshake } => self.extend(circuit, &to, handshake),
-                Event::StreamRequested { stream, target } => self.begin(stream, &target),
-                // A relay opens no circuits; streams and circuits that close have left the kernel already.
+                Event::StreamRequested { stream, target } => self.begin(stream, target),
+                Event::CircuitClosed { circuit, .. } => self.opening_circuits.forget(circuit),
+                Event::StreamClosed { stream } => self.sought.forget(stream),
+                // A relay opens no circuits.
                 Event::HandshakeNeeded { .. }
                 | Event::HandshakeAnswered { .. }
                 | Event::CircuitBuilt { .. }
-                | Event::CircuitClosed { .. }
                 | Event::StreamConnected { .. }
-                | Event::StreamClosed { .. }
                 | Event::Tracked { .. } => {}
             }
         }
     }
 
-    fn answer(&mut self, circuit: CircuitIndex, handshake: &Handshake) {
-        let now = self.clock.now();
-        let relay = &self.relay;
-        let answered =
-            answer(&mut self.rng, handshake, &self.keys.identities(), |asked| relay.agree(circuit, asked));
-        match answered {
-            Ok(answered) => {
-                let (reply, layer, said) = (answered.reply, answered.layer, answered.negotiation);
-                self.relay.on_handshake(now, circuit, reply, layer, said, &mut self.sockets);
-            }
-            Err(_) => self.relay.close_circuit(now, circuit, &mut self.sockets),
+    /// Has a handshake answered.
+    fn answer(&mut self, circuit: CircuitIndex, handshake: Handshake) {
+        if self.opening_circuits.len() >= MOST_HANDSHAKES {
+            let reason = DestroyReason::RESOURCE_LIMIT;
+            return self.relay.close_circuit(self.clock.now(), circuit, reason, &mut self.sockets);
         }
+        let number = self.opening_circuits.await_for(circuit, ());
+        self.onions.ask(number, handshake, self.identities.clone(), self.relay.agree(circuit));
+    }
+
+    /// What other threads did meanwhile.
+    fn hear(&mut self) {
+        self.wake.heard();
+        let now = self.clock.now();
+        while let Some((number, answered)) = self.onions.answer() {
+            let Some((circuit, ())) = self.opening_circuits.answered(number) else { continue };
+            match answered {
+                Ok(answered) => {
+                    let (reply, layer, said) = (answered.reply, answered.layer, answered.negotiation);
+                    self.relay.on_handshake(now, circuit, reply, layer, said, &mut self.sockets);
+                }
+                Err(_) => {
+                    self.relay.close_circuit(now, circuit, DestroyReason::PROTOCOL, &mut self.sockets);
+                }
+            }
+        }
+        self.hear_names();
     }
 
     fn extend(&mut self, circuit: CircuitIndex, to: &LinkSpec, handshake: Handshake) {
         let now = self.clock.now();
         self.forget_strangers();
         let ourselves = to.rsa == self.keys.rsa_identity();
-        match self.peers.relay(to).filter(|_| !ourselves) {
+        let reachable = to.addresses.first().is_some_and(|to| self.extend_to_private || !is_private(to.ip()));
+        match self.peers.relay(to).filter(|_| !ourselves && reachable) {
             Some(peer) => self.relay.extend(now, circuit, peer, handshake, &mut self.sockets),
-            None => self.relay.close_circuit(now, circuit, &mut self.sockets),
+            None => self.relay.close_circuit(now, circuit, DestroyReason::PROTOCOL, &mut self.sockets),
         }
     }
 
@@ -303,11 +387,12 @@ impl Node {
     }
 
     fn open(&mut self, conn: Conn, from: IpAddr, channel: Option<ChannelKey>) -> io::Result<()> {
-        let until = self.clock.now() + PATIENCE;
+        let until = self.clock.now() + self.patience;
         let entry = self.opening.vacant_entry();
         let token = Token::Opening(entry.key() as u32);
         self.sockets.watch(&conn.socket, token, Interest { readable: true, writable: true })?;
-        entry.insert(Opening { conn, link: None, from, channel, until });
+        let credentials = self.credentials.clone();
+        entry.insert(Opening { conn, link: None, credentials, from, channel, until });
         Ok(())
     }
 
@@ -315,7 +400,7 @@ impl Node {
     fn shake(&mut self, number: u32) {
         let Some(open) = self.opening.get_mut(number as usize) else { return };
         open.conn.fill();
-        let outcome = step(open, &self.credentials, self.address, &self.peers, self.clock, &mut self.rng);
+        let outcome = step(open, self.address, &self.peers, self.clock, &mut self.rng);
         open.conn.flush();
         match outcome {
             Ok(None) if !open.conn.broken => {
@@ -364,21 +449,6 @@ impl Node {
             self.heed();
         }
     }
-
-    /// A client asks for a stream.
-    fn begin(&mut self, stream: StreamKey, target: &Target) {
-        let now = self.clock.now();
-        let to = match target {
-            Target::Host { host, port, .. } => host.parse().ok().map(|ip: IpAddr| SocketAddr::new(ip, *port)),
-            Target::Directory | Target::Resolve(_) | Target::Malformed => None,
-        };
-        let allowed = to.filter(|to| self.policy.allows(to.ip(), to.port()));
-        let begun = allowed
-            .is_some_and(|to| dial(to).and_then(|socket| self.sockets.attach_stream(stream, socket)).is_ok());
-        if !begun {
-            self.relay.close_stream(now, stream, &mut self.sockets);
-        }
-    }
 }
 
 /// What a node expects of a peer that it connects to.
@@ -390,7 +460,6 @@ fn expected(peers: &Peers, peer: Option<PeerId>) -> Expected {
 /// Goes on with a handshake as far as what came allows.
 fn step(
     open: &mut Opening,
-    credentials: &Credentials,
     address: IpAddr,
     peers: &Peers,
     clock: Clock,
@@ -411,7 +480,7 @@ fn step(
     let bytes = open.conn.decrypted();
     let connection = &open.conn.tls;
     let export = |context: &[u8; 32]| tls::export(connection, context);
-    let done = link.on_bytes(clock.date(), &bytes, credentials, &export, rng).map_err(drop)?;
+    let done = link.on_bytes(clock.date(), &bytes, &open.credentials, &export, rng).map_err(drop)?;
     let say = link.poll_output();
     if !say.is_empty() {
         open.conn.send(&say);

@@ -2,11 +2,12 @@
 
 use super::ask;
 use super::conn::{Conn, is_later};
-use crate::cell::{LiveCell, LivePayload};
+use super::exits::end_reason;
+use crate::cell::{Connected, LiveCell, LivePayload};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use penstock_core::cell::Payload;
 use penstock_core::kernel::Interest;
-use penstock_core::{ChannelKey, Kernel, SocketInfo, StreamKey, StreamRead};
+use penstock_core::{ChannelKey, EndReason, Kernel, SocketInfo, StreamKey, StreamRead};
 use penstock_units::Bytes;
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -29,6 +30,8 @@ pub(super) enum Token {
     Stream(StreamKey),
     /// A stream's connection that only has to send what is left.
     Lingering(u32),
+    /// Another thread has something to say.
+    Wake,
 }
 
 impl Token {
@@ -39,6 +42,7 @@ impl Token {
             Token::Channel(key) => (2, key.0),
             Token::Stream(key) => (3, key.0),
             Token::Lingering(number) => (4, number),
+            Token::Wake => (5, 0),
         };
         kind << 32 | u64::from(number)
     }
@@ -50,7 +54,8 @@ impl Token {
             1 => Token::Opening(low),
             2 => Token::Channel(ChannelKey(low)),
             3 => Token::Stream(StreamKey(low)),
-            _ => Token::Lingering(low),
+            4 => Token::Lingering(low),
+            _ => Token::Wake,
         }
     }
 }
@@ -64,6 +69,8 @@ pub(super) struct Stream {
     pub(super) interest: Interest,
     /// It is not known yet whether it is there.
     pub(super) connecting: bool,
+    /// What the client hears when it is.
+    pub(super) said: Connected,
     broken: bool,
 }
 
@@ -129,7 +136,12 @@ impl Sockets {
     }
 
     /// A stream's connection begins.
-    pub(super) fn attach_stream(&mut self, key: StreamKey, socket: TcpStream) -> io::Result<()> {
+    pub(super) fn attach_stream(
+        &mut self,
+        key: StreamKey,
+        socket: TcpStream,
+        said: Connected,
+    ) -> io::Result<()> {
         let interest = Interest { writable: true, ..Interest::default() };
         self.watch(&socket, Token::Stream(key), interest)?;
         let stream = Stream {
@@ -137,6 +149,7 @@ impl Sockets {
             unwritten: Vec::new(),
             interest: Interest::default(),
             connecting: true,
+            said,
             broken: false,
         };
         put(&mut self.streams, key.0, stream);
@@ -262,7 +275,7 @@ impl Kernel<LiveCell> for Sockets {
     }
 
     fn read_stream(&mut self, stream: StreamKey, limit: u16) -> StreamRead<LivePayload> {
-        let Some(stream) = self.stream(stream) else { return StreamRead::Closed };
+        let Some(stream) = self.stream(stream) else { return StreamRead::Closed(EndReason::DONE) };
         let mut outcome = Ok(0);
         let payload = LivePayload::read_with(|room| {
             let most = room.len().min(limit.into());
@@ -272,7 +285,8 @@ impl Kernel<LiveCell> for Sockets {
         match (payload, outcome) {
             (Some(payload), _) => StreamRead::Data(payload),
             (None, Err(error)) if is_later(&error) => StreamRead::Blocked,
-            _ => StreamRead::Closed,
+            (None, Err(error)) => StreamRead::Closed(end_reason(&error)),
+            (None, Ok(_)) => StreamRead::Closed(EndReason::DONE),
         }
     }
 

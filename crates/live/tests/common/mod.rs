@@ -1,5 +1,7 @@
 //! Nodes of ours in threads, and a client by hand.
 
+#![allow(dead_code, reason = "each test takes what it needs of this")]
+
 use penstock_core::scheduler::SchedulerConfig;
 use penstock_core::{Cell, CircId, RelayConfig, StreamId};
 use penstock_live::cell::{
@@ -12,7 +14,8 @@ use penstock_live::crypto::tor1::{self, Layer};
 use penstock_live::descriptor::{ExitPolicy, Private};
 use penstock_live::handshake::{Expected, Link};
 use penstock_live::keys::Keys;
-use penstock_live::node::{Node, NodeConfig};
+use penstock_live::names::NameServers;
+use penstock_live::node::{self, Node, NodeConfig};
 use penstock_live::tls::{TlsConfigs, certificate_sha256, export};
 use rustls::Connection;
 use std::io::{Read, Write};
@@ -33,10 +36,17 @@ pub(crate) struct Running {
     pub(crate) onion: PublicKey,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) thread: Option<JoinHandle<()>>,
+    /// The thread's number.
+    task: i32,
 }
 
 impl Running {
     pub(crate) fn start(scheduler: SchedulerConfig) -> Self {
+        Running::start_with(scheduler, node::PATIENCE)
+    }
+
+    /// Links' handshakes may take so long.
+    pub(crate) fn start_with(scheduler: SchedulerConfig, patience: penstock_units::Duration) -> Self {
         let keys = Keys::generate(&mut rand::rng(), Clock::start().date());
         let onion = keys.identities().onion[0].public;
         let localhost = Ipv4Addr::LOCALHOST.into();
@@ -46,22 +56,33 @@ impl Running {
             address: localhost,
             relay: RelayConfig { scheduler, ..RelayConfig::default() },
             policy: ExitPolicy::new(rules, Private::AsRules, Vec::new()),
+            name_servers: NameServers::default(),
+            keys_folder: None,
+            extend_to_private: true,
+            single_hop: true,
+            patience,
         };
         let (said, hears) = std::sync::mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
         let flag = stop.clone();
         let thread = std::thread::spawn(move || {
             let mut node = Node::bind(config, keys).unwrap();
-            said.send(node.link_spec().unwrap()).unwrap();
+            said.send((node.link_spec().unwrap(), nix::unistd::gettid().as_raw())).unwrap();
             while !flag.load(Ordering::Relaxed) {
                 node.turn().unwrap();
             }
         });
-        Running { spec: hears.recv().unwrap(), onion, stop, thread: Some(thread) }
+        let (spec, task) = hears.recv().unwrap();
+        Running { spec, onion, stop, thread: Some(thread), task }
     }
 }
 
 impl Running {
+    /// The folder of its thread in /proc.
+    pub(crate) fn task(&self) -> std::path::PathBuf {
+        format!("/proc/self/task/{}", self.task).into()
+    }
+
     /// What a client must know to extend to it.
     pub(crate) fn hop(&self) -> Hop {
         (self.spec.clone(), self.onion)
@@ -83,27 +104,60 @@ pub(crate) struct Client {
     socket: TcpStream,
     tls: Connection,
     inbuf: Vec<u8>,
+    /// At most so many bytes go in one write [B].
+    chunk: usize,
     pub(crate) id: CircId,
     pub(crate) layers: Vec<Layer>,
 }
 
+/// A socket that takes few bytes at a time.
+struct Slow<'a>(&'a mut TcpStream, usize);
+
+impl Write for Slow<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(&bytes[..bytes.len().min(self.1)])
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// TLS to a node, and no more.
+pub(crate) fn tls_to(address: SocketAddr, chunk: usize) -> (TcpStream, Connection, Credentials) {
+    let clock = Clock::start();
+    let mut rng = rand::rng();
+    let keys = Keys::generate(&mut rng, clock.date());
+    let credentials = Credentials::new(&keys, &mut rng, clock.date(), ["www.a.com", "www.b.com"]);
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.set_nodelay(true).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut tls = TlsConfigs::new(&credentials).connect();
+    while tls.is_handshaking() {
+        while tls.wants_write() {
+            tls.write_tls(&mut Slow(&mut socket, chunk)).unwrap();
+        }
+        if tls.is_handshaking() {
+            tls.read_tls(&mut socket).unwrap();
+            tls.process_new_packets().unwrap();
+        }
+    }
+    (socket, tls, credentials)
+}
+
 impl Client {
     pub(crate) fn connect(guard: &LinkSpec) -> Self {
-        let clock = Clock::start();
-        let mut rng = rand::rng();
-        let keys = Keys::generate(&mut rng, clock.date());
-        let credentials = Credentials::new(&keys, &mut rng, clock.date(), ["www.a.com", "www.b.com"]);
+        Client::connect_slowly(guard, usize::MAX)
+    }
+
+    /// Sends at most so many bytes in one write [B].
+    pub(crate) fn connect_slowly(guard: &LinkSpec, chunk: usize) -> Self {
+        let (clock, mut rng) = (Clock::start(), rand::rng());
         let address = guard.addresses[0];
-        let mut socket = TcpStream::connect(address).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let mut tls = TlsConfigs::new(&credentials).connect();
-        while tls.is_handshaking() {
-            tls.complete_io(&mut socket).unwrap();
-        }
+        let (socket, tls, credentials) = tls_to(address, chunk);
         let expected = Expected { rsa: Some(guard.rsa), ed25519: guard.ed25519 };
         let mut link = Link::connect_as_client(expected, certificate_sha256(&tls).unwrap(), address.ip());
         let id = CircId(NonZeroU32::new(1 << 31 | 7).unwrap());
-        let mut client = Client { socket, tls, inbuf: Vec::new(), id, layers: Vec::new() };
+        let mut client = Client { socket, tls, inbuf: Vec::new(), chunk, id, layers: Vec::new() };
         loop {
             client.write(&link.poll_output());
             let bytes = client.read();
@@ -121,7 +175,7 @@ impl Client {
     pub(crate) fn write(&mut self, bytes: &[u8]) {
         self.tls.writer().write_all(bytes).unwrap();
         while self.tls.wants_write() {
-            self.tls.write_tls(&mut self.socket).unwrap();
+            self.tls.write_tls(&mut Slow(&mut self.socket, self.chunk)).unwrap();
         }
     }
 
@@ -172,6 +226,22 @@ impl Client {
         }
     }
 
+    /// Goes on with another circuit of this link, which `build` makes; the present one stays.
+    pub(crate) fn another(&mut self, id: u32) -> (CircId, Vec<Layer>) {
+        let id = CircId(NonZeroU32::new(1 << 31 | id).unwrap());
+        self.switch((id, Vec::new()))
+    }
+
+    /// Goes on with that circuit; returns the present one.
+    pub(crate) fn switch(&mut self, to: (CircId, Vec<Layer>)) -> (CircId, Vec<Layer>) {
+        (std::mem::replace(&mut self.id, to.0), std::mem::replace(&mut self.layers, to.1))
+    }
+
+    pub(crate) fn begin(&mut self, server: SocketAddr, stream: Option<StreamId>) {
+        let (host, port) = (server.ip().to_string(), server.port());
+        self.say(stream, &RelayMessage::Begin(Target::Host { host, port, flags: Default::default() }));
+    }
+
     pub(crate) fn say(&mut self, stream: Option<StreamId>, message: &RelayMessage) {
         let mut cell = LiveCell::saying(self.id, stream, message);
         let (last, nearer) = self.layers.split_last_mut().unwrap();
@@ -191,8 +261,7 @@ impl Client {
     /// Asks a server for what it has, and takes it to the end.
     pub(crate) fn download(&mut self, server: SocketAddr, number: u16) -> Vec<u8> {
         let stream = NonZeroU16::new(number).map(StreamId);
-        let (host, port) = (server.ip().to_string(), server.port());
-        self.say(stream, &RelayMessage::Begin(Target::Host { host, port, flags: Default::default() }));
+        self.begin(server, stream);
         let (mut came, mut cells) = (Vec::new(), 0);
         loop {
             match self.hear() {

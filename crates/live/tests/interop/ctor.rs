@@ -1,5 +1,7 @@
 //! A C tor relay by itself, which knows no network and publishes nothing.
 
+#![allow(dead_code, reason = "each test takes what it needs of this")]
+
 use penstock_live::certs::Identity;
 use penstock_live::keys::Keys;
 use std::fs;
@@ -18,7 +20,7 @@ struct Process {
 
 /// The relay.
 pub(crate) struct CTor {
-    _process: Process,
+    process: Process,
     pub(crate) address: SocketAddr,
     keys: Keys,
 }
@@ -39,11 +41,16 @@ impl CTor {
         // Its own files are read as ours are.
         let keys =
             Keys::load_or_create(&process.folder.join("keys"), &mut rand::rng(), super::now()).unwrap();
-        CTor { _process: process, address, keys }
+        CTor { process, address, keys }
     }
 
     pub(crate) fn identity(&self) -> Identity {
         Identity { rsa: self.keys.rsa_identity(), ed25519: self.keys.ed25519_identity() }
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.child.id()
     }
 
     pub(crate) fn onion_key(&self) -> PublicKey {

@@ -10,10 +10,10 @@ mod tls;
 
 use ctor::CTor;
 use penstock_core::edge_control::{Congestion, Negotiation};
-use penstock_core::{Cell, CircId, StreamId};
+use penstock_core::{Cell, CircId, Command, StreamId};
 use penstock_live::cell::{
-    EndReason, Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell, RelayMessage, Target,
-    front,
+    DestroyReason, EndReason, Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell,
+    RelayMessage, Target, front,
 };
 use penstock_live::certs::{Credentials, Identity};
 use penstock_live::crypto::tor1::Layer;
@@ -201,7 +201,7 @@ fn c_tor_answers_each_handshake_and_reads_what_follows() {
                 matches!(message, RelayMessage::End(_)) && on == stream(5),
                 "{kind:?}: {on:?} {message:?}"
             );
-            open.send(&LiveCell::destroy(id));
+            open.send(&LiveCell::destroy(id, DestroyReason::NONE));
         }
     }
 }
@@ -243,7 +243,7 @@ fn c_tor_extends_to_us_and_proves_who_it_is() {
         let heard = penstock_live::cell::read(cell.to_bytes()[5..].try_into().unwrap()).unwrap();
         assert_eq!(heard, (stream(n), RelayMessage::End(EndReason::RESOLVE_FAILED.into())));
     }
-    open.send(&LiveCell::destroy(id));
+    open.send(&LiveCell::destroy(id, DestroyReason::NONE));
     exit.join().unwrap();
 }
 
@@ -267,7 +267,7 @@ fn serve(listener: &TcpListener, node: &Node, ctor: Identity) {
     open.send(&LiveCell::created(id, answered.reply));
     loop {
         let mut cell = open.receive();
-        if cell.destroy_reason().is_some() {
+        if cell.command() == Command::Destroy {
             return;
         }
         cell.peel(&mut answered.layer).expect("we are the last hop");
