@@ -113,10 +113,11 @@ fn who_says_nothing_or_nonsense_instead_of_a_handshake_is_left() {
     let mut links: Vec<(TcpStream, Connection)> = Vec::new();
     for saying in &sayings {
         let (mut socket, mut tls, _) = tls_to(address, usize::MAX);
-        tls.writer().write_all(saying).unwrap();
-        while tls.wants_write() {
-            // The node may have closed it already.
-            if tls.write_tls(&mut socket).is_err() {
+        for saying in saying.chunks(32_768) {
+            tls.writer().write_all(saying).unwrap();
+            // The node may close it before all is said.
+            while tls.wants_write() && tls.write_tls(&mut socket).is_ok() {}
+            if tls.wants_write() {
                 break;
             }
         }
@@ -259,9 +260,14 @@ fn who_never_reads_fills_windows_and_no_more() {
     let server = endless();
     let mut client = Client::connect(&node.spec);
     let before = resident();
-    for n in 0..20 {
+    let build = |n| {
         client.another(n + 10);
         client.build(&[node.hop()]);
+        client.switch((CircId(NonZeroU32::MAX), Vec::new()))
+    };
+    let circuits: Vec<_> = (0..20_u32).map(build).collect();
+    for circuit in circuits {
+        client.switch(circuit);
         client.begin(server, stream(1));
     }
     std::thread::sleep(std::time::Duration::from_secs(3));

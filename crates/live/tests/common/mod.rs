@@ -54,7 +54,7 @@ impl Running {
         let config = NodeConfig {
             listen: SocketAddr::new(localhost, 0),
             address: localhost,
-            relay: RelayConfig { scheduler, ..RelayConfig::default() },
+            relay: RelayConfig { scheduler, authenticated_sendmes: true, ..RelayConfig::default() },
             policy: ExitPolicy::new(rules, Private::AsRules, Vec::new()),
             name_servers: NameServers::default(),
             keys_folder: None,
@@ -173,9 +173,12 @@ impl Client {
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) {
-        self.tls.writer().write_all(bytes).unwrap();
-        while self.tls.wants_write() {
-            self.tls.write_tls(&mut Slow(&mut self.socket, self.chunk)).unwrap();
+        // Rustls holds 64 KiB at most.
+        for bytes in bytes.chunks(32_768) {
+            self.tls.writer().write_all(bytes).unwrap();
+            while self.tls.wants_write() {
+                self.tls.write_tls(&mut Slow(&mut self.socket, self.chunk)).unwrap();
+            }
         }
     }
 
