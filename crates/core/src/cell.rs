@@ -147,8 +147,6 @@ pub trait Cell: Sized + fmt::Debug {
     fn into_handshake(self) -> Option<Self::Handshake>;
     /// A DESTROY.
     fn destroy(id: CircId, reason: DestroyReason) -> Self;
-    /// The reason in a DESTROY, if it says one.
-    fn destroy_reason(&self) -> DestroyReason;
     /// A hop's feedback.
     fn feedback(id: CircId, feedback: Feedback) -> Self;
     /// The feedback in it; `None` if there is none.

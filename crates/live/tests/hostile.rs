@@ -263,7 +263,7 @@ fn who_never_reads_fills_windows_and_no_more() {
     let build = |n| {
         client.another(n + 10);
         client.build(&[node.hop()]);
-        client.switch((CircId(NonZeroU32::MAX), Vec::new()))
+        client.switch((CircId(NonZeroU32::MAX), Vec::new(), 0))
     };
     let circuits: Vec<_> = (0..20_u32).map(build).collect();
     for circuit in circuits {

@@ -187,9 +187,6 @@ impl Cell for SimCell {
     fn destroy(id: CircId, _reason: DestroyReason) -> Self {
         SimCell::link(id, Body::Destroy)
     }
-    fn destroy_reason(&self) -> DestroyReason {
-        DestroyReason::NONE
-    }
     fn feedback(id: CircId, feedback: Feedback) -> Self {
         SimCell::link(id, Body::Feedback(feedback))
     }

@@ -335,7 +335,7 @@ impl<'a> World<'a> {
             match event {
                 Event::Connect { channel, peer } => self.net.connect_channel(rank, peer.0, channel),
                 Event::HandshakeRequested { circuit, handshake } => {
-                    let answer = tor.agree(circuit, handshake.congestion);
+                    let answer = tor.agree(circuit)(handshake.congestion);
                     let reply = SimHandshake { congestion: answer, ..handshake };
                     tor.on_handshake(now, circuit, reply, SimLayer::default(), answer, &mut kernel);
                     self.place(rank, circuit, handshake);

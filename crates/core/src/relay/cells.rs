@@ -46,7 +46,9 @@ impl<C: Cell> Relay<C> {
             (Command::Created, Some(circuit)) => self.on_created(now, channel, circuit, cell),
             (Command::Destroy, Some(circuit)) => {
                 self.node.counters.consumed += 1;
-                self.on_destroy(now, channel, circuit, &cell, kernel);
+                let from = self.node.circuit(circuit).arriving(channel, id);
+                // Whatever the neighbour's reason was (C tor 0.4.9, `command_process_destroy_cell()`).
+                self.close(now, circuit, Some(from), Ok(DestroyReason::DESTROYED), kernel);
                 Ok(())
             }
             (Command::Feedback, Some(circuit)) => self.node.on_feedback(now, channel, circuit, &cell),
@@ -54,27 +56,6 @@ impl<C: Cell> Relay<C> {
         };
         if let (Err(violation), Some(circuit)) = (outcome, known) {
             self.close(now, circuit, None, Err(violation), kernel);
-        }
-    }
-
-    /// A neighbour's part of a circuit is gone. A relay whose next hop said so tells the client, who may extend to
-    /// another one.
-    ///
-    /// Source: C tor `command_process_destroy_cell()`.
-    fn on_destroy(
-        &mut self,
-        now: Instant,
-        channel: ChannelKey,
-        circuit: CircuitIndex,
-        cell: &C,
-        kernel: &mut impl Kernel<C>,
-    ) {
-        let state = self.node.circuit(circuit);
-        let from = state.arriving(channel, cell.circ_id());
-        if from == Direction::Backward && matches!(state.end, End::Relay(_)) {
-            self.node.truncate(now, circuit, None, cell.destroy_reason());
-        } else {
-            self.close(now, circuit, Some(from), Ok(cell.destroy_reason()), kernel);
         }
     }
 
@@ -246,8 +227,7 @@ impl<C: Cell> Relay<C> {
                 Ok(())
             }
             (Message::Truncate, None) if !is_origin => {
-                let reason = DestroyReason::REQUESTED;
-                self.node.truncate(now, circuit, Some(reason), reason);
+                self.node.truncate(now, circuit);
                 Ok(())
             }
             // A client's circuit without its last hop is of no use to it (C tor `circuit_truncated()`).

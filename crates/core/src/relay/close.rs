@@ -101,18 +101,13 @@ impl<C: Cell> Node<C> {
         });
     }
 
-    /// Cuts off what is behind a relay, and says so to the next hop, if it is to be told why, and to the client.
+    /// Cuts off what is behind a relay, since its client asked for it, and says so to both.
     ///
     /// Source: C tor `connection_edge_process_relay_cell()`, RELAY_COMMAND_TRUNCATE.
     /// Deviation: cells that were on their way to what is gone are dropped; C tor closes the circuit for them.
-    pub(super) fn truncate(
-        &mut self,
-        now: Instant,
-        circuit: CircuitIndex,
-        tell: Option<DestroyReason>,
-        reason: DestroyReason,
-    ) {
-        self.cut(now, circuit, Direction::Forward, tell);
+    pub(super) fn truncate(&mut self, now: Instant, circuit: CircuitIndex) {
+        let reason = DestroyReason::REQUESTED;
+        self.cut(now, circuit, Direction::Forward, Some(reason));
         let rate = self.config.bandwidth.map(|bandwidth| bandwidth.rate);
         let hop = self.config.hop_control.build(rate);
         let state = self.circuit(circuit);

@@ -22,7 +22,7 @@ enum Body {
     /// `None` is a malformed handshake.
     Create(Option<Hello>),
     Created(Option<Hello>),
-    Destroy(DestroyReason),
+    Destroy,
     /// `None` is malformed.
     Feedback(Option<Feedback>),
     /// `None` is malformed.
@@ -42,7 +42,7 @@ impl Clone for TestCell {
         let body = match &self.body {
             Body::Create(hello) => Body::Create(*hello),
             Body::Created(hello) => Body::Created(*hello),
-            Body::Destroy(reason) => Body::Destroy(*reason),
+            Body::Destroy => Body::Destroy,
             Body::Feedback(feedback) => Body::Feedback(*feedback),
             Body::Class(class) => Body::Class(*class),
             Body::Relay(skins, stream, message) => {
@@ -131,7 +131,7 @@ impl TestCell {
             Command::Create => Body::Create(None),
             Command::Created => Body::Created(None),
             Command::Relay => Body::Relay(vec![GARBLED], None, None),
-            Command::Destroy => Body::Destroy(DestroyReason::NONE),
+            Command::Destroy => Body::Destroy,
             Command::Feedback => Body::Feedback(None),
             Command::Class => Body::Class(None),
         };
@@ -191,7 +191,7 @@ impl Cell for TestCell {
         match self.body {
             Body::Create(_) => Command::Create,
             Body::Created(_) => Command::Created,
-            Body::Destroy(_) => Command::Destroy,
+            Body::Destroy => Command::Destroy,
             Body::Feedback(_) => Command::Feedback,
             Body::Class(_) => Command::Class,
             Body::Relay(..) => Command::Relay,
@@ -219,12 +219,8 @@ impl Cell for TestCell {
             _ => None,
         }
     }
-    fn destroy_reason(&self) -> DestroyReason {
-        let Body::Destroy(reason) = self.body else { return DestroyReason::NONE };
-        reason
-    }
-    fn destroy(id: CircId, reason: DestroyReason) -> Self {
-        TestCell { id, marked: false, body: Body::Destroy(reason) }
+    fn destroy(id: CircId, _reason: DestroyReason) -> Self {
+        TestCell { id, marked: false, body: Body::Destroy }
     }
     fn feedback(id: CircId, feedback: Feedback) -> Self {
         TestCell { id, marked: false, body: Body::Feedback(Some(feedback)) }

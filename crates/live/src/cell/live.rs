@@ -105,6 +105,11 @@ impl LiveCell {
         self.tag = Some(tag);
     }
 
+    /// The reason in a DESTROY.
+    pub fn destroy_reason(&self) -> DestroyReason {
+        DestroyReason(self.body[0])
+    }
+
     /// A RELAY cell in the clear that says what the core has no word for.
     pub fn saying(id: CircId, stream: Option<StreamId>, message: &RelayMessage) -> Self {
         // Relays take an EXTEND2 in RELAY_EARLY alone, so that no circuit gets longer than their number.
@@ -203,9 +208,6 @@ impl Cell for LiveCell {
     }
     fn destroy(id: CircId, reason: DestroyReason) -> Self {
         LiveCell::with(id, command::DESTROY, &[reason.0])
-    }
-    fn destroy_reason(&self) -> DestroyReason {
-        DestroyReason(self.body[0])
     }
     fn feedback(id: CircId, feedback: Feedback) -> Self {
         let mut data = [0; 9];

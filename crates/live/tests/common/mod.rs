@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test takes what it needs of this")]
 
 use penstock_core::scheduler::SchedulerConfig;
-use penstock_core::{Cell, CircId, RelayConfig, StreamId};
+use penstock_core::{Cell, CircId, Command, RelayConfig, StreamId};
 use penstock_live::cell::{
     Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell, RelayMessage, Target, front, read,
 };
@@ -108,7 +108,12 @@ pub(crate) struct Client {
     chunk: usize,
     pub(crate) id: CircId,
     pub(crate) layers: Vec<Layer>,
+    /// DATA cells of the circuit.
+    cells: u32,
 }
+
+/// What a client knows of a circuit that it does not use now.
+pub(crate) type Circuit = (CircId, Vec<Layer>, u32);
 
 /// A socket that takes few bytes at a time.
 struct Slow<'a>(&'a mut TcpStream, usize);
@@ -157,7 +162,7 @@ impl Client {
         let expected = Expected { rsa: Some(guard.rsa), ed25519: guard.ed25519 };
         let mut link = Link::connect_as_client(expected, certificate_sha256(&tls).unwrap(), address.ip());
         let id = CircId(NonZeroU32::new(1 << 31 | 7).unwrap());
-        let mut client = Client { socket, tls, inbuf: Vec::new(), chunk, id, layers: Vec::new() };
+        let mut client = Client { socket, tls, inbuf: Vec::new(), chunk, id, layers: Vec::new(), cells: 0 };
         loop {
             client.write(&link.poll_output());
             let bytes = client.read();
@@ -230,14 +235,15 @@ impl Client {
     }
 
     /// Goes on with another circuit of this link, which `build` makes; the present one stays.
-    pub(crate) fn another(&mut self, id: u32) -> (CircId, Vec<Layer>) {
+    pub(crate) fn another(&mut self, id: u32) -> Circuit {
         let id = CircId(NonZeroU32::new(1 << 31 | id).unwrap());
-        self.switch((id, Vec::new()))
+        self.switch((id, Vec::new(), 0))
     }
 
     /// Goes on with that circuit; returns the present one.
-    pub(crate) fn switch(&mut self, to: (CircId, Vec<Layer>)) -> (CircId, Vec<Layer>) {
-        (std::mem::replace(&mut self.id, to.0), std::mem::replace(&mut self.layers, to.1))
+    pub(crate) fn switch(&mut self, to: Circuit) -> Circuit {
+        let cells = std::mem::replace(&mut self.cells, to.2);
+        (std::mem::replace(&mut self.id, to.0), std::mem::replace(&mut self.layers, to.1), cells)
     }
 
     pub(crate) fn begin(&mut self, server: SocketAddr, stream: Option<StreamId>) {
@@ -255,8 +261,9 @@ impl Client {
 
     pub(crate) fn hear(&mut self) -> (Option<StreamId>, RelayMessage, tor1::Tag) {
         let mut cell = self.receive();
+        assert_eq!(cell.command(), Command::Relay, "the circuit ended: {:?}", cell.destroy_reason());
         let tag = self.layers.iter_mut().find_map(|layer| cell.peel(layer));
-        let tag = tag.unwrap_or_else(|| panic!("{cell:?} is of no hop: {:?}", cell.destroy_reason()));
+        let tag = tag.expect("some hop said it");
         let (stream, message) = read(cell.to_bytes()[5..].try_into().unwrap()).unwrap();
         (stream, message, tag)
     }
@@ -273,10 +280,11 @@ impl Client {
                     assert_eq!(on, stream);
                     came.extend_from_slice(payload.as_bytes());
                     cells += 1;
+                    self.cells += 1;
                     if cells % 50 == 0 {
                         self.say(stream, &RelayMessage::Sendme(None));
                     }
-                    if cells % 100 == 0 {
+                    if self.cells % 100 == 0 {
                         self.say(None, &RelayMessage::Sendme(Some(tag)));
                     }
                 }

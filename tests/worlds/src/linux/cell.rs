@@ -132,9 +132,6 @@ impl Cell for LinuxCell {
     fn destroy(id: CircId, reason: DestroyReason) -> Self {
         LinuxCell::new(id, 4).put(BODY, reason.0.into())
     }
-    fn destroy_reason(&self) -> DestroyReason {
-        DestroyReason(self.get(BODY) as u8)
-    }
     fn feedback(id: CircId, feedback: Feedback) -> Self {
         let cell = LinuxCell::new(id, 5).put(BODY, u32::from(feedback.direction == Direction::Backward));
         cell.put(BODY + 4, feedback.forwarded).put(BODY + 8, feedback.allowance)
