@@ -4,7 +4,8 @@
 //! understands, without sockets, clock or randomness of its own: bytes in, bytes out, or a reason why not; `now` and the
 //! generator are arguments. Layers, in order: [`wire`] (reading what somebody else wrote), [`cell`] (what travels),
 //! [`crypto`] (circuits' layers and handshakes), [`keys`] (a relay's keys, on its disk), [`certs`] (how the two nodes of a
-//! link prove who they are), [`handshake`] (the link's handshake), [`descriptor`] (what directories are told).
+//! link prove who they are), [`handshake`] (the link's handshake), [`descriptor`] (what directories are told),
+//! [`directory`] (telling them, and keeping what they say).
 //!
 //! Whatever a peer sends can cause an error, never a panic, and never memory without bound.
 
@@ -13,6 +14,7 @@ pub mod certs;
 pub mod clock;
 pub mod crypto;
 pub mod descriptor;
+pub mod directory;
 pub mod handshake;
 pub mod keys;
 pub mod node;

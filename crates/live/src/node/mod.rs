@@ -1,10 +1,12 @@
 //! A node on Linux sockets: it waits, tells the core's relay what happened, and does what that asks for.
 //!
 //! Rooms: `conn` is a TLS connection, `ask` asks Linux about its socket, `sockets` is the core's kernel, `peers` gives nodes the numbers by which the core
-//! knows them. What is decided about cells is decided in the core.
+//! knows them; `member` speaks with the authorities, `exchange` is a stream that asks for their documents. What is decided about cells is decided in the core.
 
 mod ask;
 mod conn;
+mod exchange;
+mod member;
 mod peers;
 mod sockets;
 
@@ -12,11 +14,14 @@ use crate::cell::{Handshake, LinkSpec, LiveCell, Target};
 use crate::certs::{Credentials, Identity};
 use crate::clock::Clock;
 use crate::crypto::answer;
-use crate::descriptor::ExitPolicy;
+use crate::descriptor::{BadDescription, Description, ExitPolicy};
+use crate::directory::Note;
 use crate::handshake::{Established, Expected, Link, Peer};
 use crate::keys::Keys;
 use crate::tls::{self, TlsConfigs};
 use conn::Conn;
+use exchange::Exchange;
+use member::Member;
 use peers::Peers;
 use penstock_core::kernel::Interest;
 use penstock_core::{ChannelKey, CircuitIndex, Event, PeerId, Relay, RelayConfig, StreamKey};
@@ -27,6 +32,8 @@ use sockets::{Sockets, Token};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+
+pub use member::Membership;
 
 /// A handshake of a link takes at most so long (C tor: `TLS_HANDSHAKE_TIMEOUT`, 60 s).
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -76,6 +83,7 @@ pub struct Node {
     sockets: Sockets,
     peers: Peers,
     opening: Slab<Opening>,
+    member: Option<Member>,
     /// What is ready, one call each, in the order in which it became so.
     ready: VecDeque<(Token, Interest)>,
     rng: rand::rngs::ThreadRng,
@@ -108,6 +116,7 @@ impl Node {
             sockets,
             peers: Peers::default(),
             opening: Slab::new(),
+            member: None,
             ready: VecDeque::new(),
             rng,
         })
@@ -123,6 +132,30 @@ impl Node {
         let address = SocketAddr::new(self.address, self.listens_at()?.port());
         let (rsa, ed25519) = (self.keys.rsa_identity(), self.keys.ed25519_identity());
         Ok(LinkSpec { addresses: vec![address], rsa, ed25519: Some(ed25519) })
+    }
+
+    /// Becomes a part of a network: publishes, fetches its documents, and gives them to whoever asks.
+    ///
+    /// # Errors
+    ///
+    /// If a descriptor cannot say what is described, or there can be no thread.
+    pub fn join(&mut self, membership: Membership) -> io::Result<()> {
+        self.member = Some(Member::new(membership, &self.keys, self.clock)?);
+        Ok(())
+    }
+
+    /// Tells the network of itself anew, if it is a part of one.
+    ///
+    /// # Errors
+    ///
+    /// If a descriptor cannot say what is described; the one before stays.
+    pub fn describe(&mut self, description: Description) -> Result<(), BadDescription> {
+        self.member.as_mut().map_or(Ok(()), |member| member.describe(description, &self.keys))
+    }
+
+    /// What happened between the authorities and this node, for the log.
+    pub fn poll_note(&mut self) -> Option<Note> {
+        self.member.as_ref()?.poll_note()
     }
 
     /// Waits until something happens, or for a second, and does all there is to do then.
@@ -144,6 +177,11 @@ impl Node {
             let Some((token, what)) = self.ready.pop_front() else { break };
             self.serve(token, what);
         }
+        for stream in std::mem::take(&mut self.sockets.woken) {
+            self.serve_exchange(stream);
+            self.heed();
+        }
+        self.look_around();
         let now = self.clock.now();
         if self.relay.poll_timeout().is_some_and(|due| due <= now) {
             self.relay.on_timer(now, &mut self.sockets);
@@ -155,7 +193,7 @@ impl Node {
 
     /// How long to wait [ms].
     fn patience(&self) -> u16 {
-        if !self.ready.is_empty() {
+        if !self.ready.is_empty() || !self.sockets.woken.is_empty() {
             return 0;
         }
         let now = self.clock.now();
@@ -219,6 +257,28 @@ impl Node {
         }
         if what.writable && wanted.writable {
             self.relay.on_stream_writable(now, stream, &mut self.sockets);
+        }
+    }
+
+    /// A stream to our own directory: answers, and says what of the answer may be said.
+    fn serve_exchange(&mut self, stream: StreamKey) {
+        let (now, date) = (self.clock.now(), self.clock.date());
+        let Some(exchange) = self.sockets.exchanges.get_mut(&stream) else { return };
+        if let (Some(question), Some(member)) = (exchange.question(), &self.member) {
+            let answer = member.directory.documents().answer(question, date);
+            exchange.answer(answer);
+        }
+        if exchange.interest.readable {
+            self.relay.on_stream_readable(now, stream, &mut self.sockets);
+        }
+        self.sockets.wake(stream);
+    }
+
+    /// Speaks with the authorities, and heeds what they agreed on.
+    fn look_around(&mut self) {
+        let Some(member) = &mut self.member else { return };
+        if let Some(params) = member.look(self.clock, self.relay.counters(), &self.keys) {
+            self.relay.set_half_life(self.clock.now(), params.half_life());
         }
     }
 
@@ -368,6 +428,10 @@ impl Node {
     /// A client asks for a stream.
     fn begin(&mut self, stream: StreamKey, target: &Target) {
         let now = self.clock.now();
+        if *target == Target::Directory && self.member.is_some() {
+            self.sockets.exchanges.insert(stream, Exchange::default());
+            return self.relay.on_stream_connected(now, stream, &mut self.sockets);
+        }
         let to = match target {
             Target::Host { host, port, .. } => host.parse().ok().map(|ip: IpAddr| SocketAddr::new(ip, *port)),
             Target::Directory | Target::Resolve(_) | Target::Malformed => None,

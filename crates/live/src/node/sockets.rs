@@ -2,13 +2,14 @@
 
 use super::ask;
 use super::conn::{Conn, is_later};
+use super::exchange::Exchange;
 use crate::cell::{LiveCell, LivePayload};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use penstock_core::cell::Payload;
 use penstock_core::kernel::Interest;
 use penstock_core::{ChannelKey, Kernel, SocketInfo, StreamKey, StreamRead};
 use penstock_units::Bytes;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
@@ -74,12 +75,23 @@ pub(super) struct Sockets {
     pub(super) channels: Vec<Option<Conn>>,
     pub(super) streams: Vec<Option<Stream>>,
     pub(super) lingering: slab::Slab<Stream>,
+    /// Streams to our own directory.
+    pub(super) exchanges: BTreeMap<StreamKey, Exchange>,
+    /// Those of them that have something to do, since no poller knows them.
+    pub(super) woken: BTreeSet<StreamKey>,
 }
 
 impl Sockets {
     pub(super) fn new() -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        Ok(Sockets { epoll, channels: Vec::new(), streams: Vec::new(), lingering: slab::Slab::new() })
+        Ok(Sockets {
+            epoll,
+            channels: Vec::new(),
+            streams: Vec::new(),
+            lingering: slab::Slab::new(),
+            exchanges: BTreeMap::new(),
+            woken: BTreeSet::new(),
+        })
     }
 
     /// Watches a socket, level-triggered.
@@ -141,6 +153,13 @@ impl Sockets {
         };
         put(&mut self.streams, key.0, stream);
         Ok(())
+    }
+
+    /// A stream to our own directory has something to do, or may have.
+    pub(super) fn wake(&mut self, key: StreamKey) {
+        if self.exchanges.get(&key).is_some_and(Exchange::is_ready) {
+            self.woken.insert(key);
+        }
     }
 
     /// Looks again at what a channel's socket is watched for.
@@ -262,6 +281,9 @@ impl Kernel<LiveCell> for Sockets {
     }
 
     fn read_stream(&mut self, stream: StreamKey, limit: u16) -> StreamRead<LivePayload> {
+        if let Some(exchange) = self.exchanges.get_mut(&stream) {
+            return exchange.read(limit);
+        }
         let Some(stream) = self.stream(stream) else { return StreamRead::Closed };
         let mut outcome = Ok(0);
         let payload = LivePayload::read_with(|room| {
@@ -277,6 +299,12 @@ impl Kernel<LiveCell> for Sockets {
     }
 
     fn write_stream(&mut self, key: StreamKey, payloads: &mut VecDeque<LivePayload>, limit: Bytes) -> Bytes {
+        if let Some(exchange) = self.exchanges.get_mut(&key) {
+            let taken = payloads.iter().map(|payload| u64::from(payload.len())).sum();
+            payloads.drain(..).for_each(|payload| exchange.take(payload.as_bytes()));
+            self.wake(key);
+            return Bytes::new(taken);
+        }
         let Some(stream) = self.stream(key) else {
             payloads.clear();
             return Bytes::ZERO;
@@ -294,6 +322,10 @@ impl Kernel<LiveCell> for Sockets {
     }
 
     fn want_stream(&mut self, stream: StreamKey, interest: Interest) {
+        if let Some(exchange) = self.exchanges.get_mut(&stream) {
+            exchange.interest = interest;
+            return self.wake(stream);
+        }
         if let Some(state) = self.stream(stream) {
             state.interest = interest;
             self.rewatch_stream(stream);
@@ -301,6 +333,7 @@ impl Kernel<LiveCell> for Sockets {
     }
 
     fn close_stream(&mut self, stream: StreamKey) {
+        self.exchanges.remove(&stream);
         let slot = self.streams.get_mut(stream.0 as usize);
         if let Some(stream) = slot.and_then(Option::take)
             && !stream.unwritten.is_empty()
