@@ -5,7 +5,10 @@
 
 mod testnet;
 
+use penstock_core::RelayConfig;
+use penstock_core::edge_control::{EdgeControlConfig, VegasConfig};
 use sha2::{Digest, Sha256};
+use testnet::ours::{Options, Ours};
 use testnet::tor::{Tor, wait};
 use testnet::{Network, fetch, serve};
 
@@ -25,6 +28,79 @@ fn fetch_and_check(client: &Tor, bytes: usize) {
     let want = Sha256::digest(&content);
     let came = fetch(client, serve(content));
     assert_eq!((came.len(), Sha256::digest(&came)), (bytes, want), "{}", client.name);
+}
+
+/// All circuits of a client that its streams used have this relay at this place, counted from the client.
+fn assert_path(client: &Tor, place: usize, ours: &Ours) {
+    let log = client.read("log");
+    let paths = log.lines().filter_map(|line| line.split_once("exit circ (length 3").map(|(_, path)| path));
+    let paths: Vec<&str> = paths.filter(|path| path.matches("(open)").count() == 3).collect();
+    assert!(!paths.is_empty(), "{} says its paths", client.name);
+    for path in paths {
+        let at = path.split(" $").nth(1 + place).unwrap_or_default();
+        assert!(
+            at.starts_with(&ours.fingerprint),
+            "{}: {path:?} has {} not at {place}",
+            client.name,
+            ours.nickname
+        );
+    }
+}
+
+/// A relay with windows of SENDMEs, or with congestion control.
+fn options(has_vegas: bool, is_exit: bool) -> Options {
+    let edge_control = match has_vegas {
+        true => EdgeControlConfig::Vegas(VegasConfig::default()),
+        false => EdgeControlConfig::default(),
+    };
+    Options { relay: RelayConfig { edge_control, ..RelayConfig::default() }, is_exit }
+}
+
+/// What a relay of ours is to be known as.
+const FLAGS: [&str; 6] = ["Running", "Valid", "Fast", "Stable", "Guard", "V2Dir"];
+
+/// At which positions a client's circuits are ours.
+fn pinned(positions: &[(&str, &Ours)]) -> String {
+    let line = |(position, ours): &(&str, &Ours)| format!("{position}Nodes ${}\n", ours.fingerprint);
+    positions.iter().map(line).collect::<String>() + "StrictNodes 1\n"
+}
+
+fn ours_at_every_position(has_vegas: bool) {
+    let params = if has_vegas { "cc_alg=2" } else { "cc_alg=0" };
+    let mut network = Network::new(3, 3, 2, params);
+    network.start();
+    let relays = [("penstock0", true), ("penstock1", false), ("penstock2", true)]
+        .map(|(name, is_exit)| Ours::join(&network, name, options(has_vegas, is_exit)));
+    for relay in &relays {
+        network.await_flags(&relay.nickname, &FLAGS);
+    }
+    network.await_flags("exit1", &FLAGS);
+    let [guard, middle, exit] = &relays;
+    let all = [("Entry", guard), ("Middle", middle), ("Exit", exit)];
+    for positions in [&all[..1], &all[1..2], &all[2..], &all[..]] {
+        let names: String = positions.iter().map(|(position, _)| *position).collect();
+        let client = network.client(&format!("client{names}"), &pinned(positions));
+        await_bootstrap(&client);
+        for bytes in [1, 100_000, 5_000_000] {
+            fetch_and_check(&client, bytes);
+        }
+        for (position, ours) in positions {
+            let place = ["Entry", "Middle", "Exit"].iter().position(|name| name == position).unwrap();
+            assert_path(&client, place, ours);
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs C tor (Debian's package tor)"]
+fn circuits_with_windows_go_through_ours_at_every_position() {
+    ours_at_every_position(false);
+}
+
+#[test]
+#[ignore = "needs C tor (Debian's package tor)"]
+fn circuits_with_congestion_control_go_through_ours_at_every_position() {
+    ours_at_every_position(true);
 }
 
 #[test]

@@ -50,13 +50,15 @@ impl Exchange {
         self.state = State::Answering(pieces.into(), 0);
     }
 
-    /// Whether there is something to be done: a question, or an answer that somebody wants.
+    /// Whether there is something to be done: more to take, a question, or an answer that somebody wants.
     pub(super) fn is_ready(&self) -> bool {
-        match self.state {
+        let may_be_read = match self.state {
             State::Asking => false,
             State::Asked(_) => true,
             State::Answering(..) => self.interest.readable,
-        }
+        };
+        // What came before CONNECTED was said waits until somebody takes it.
+        may_be_read || self.interest.writable
     }
 
     /// The next of the answer.

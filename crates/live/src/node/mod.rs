@@ -14,13 +14,11 @@ use crate::cell::{Handshake, LinkSpec, LiveCell, Target};
 use crate::certs::{Credentials, Identity};
 use crate::clock::Clock;
 use crate::crypto::answer;
-use crate::descriptor::{BadDescription, Description, ExitPolicy};
-use crate::directory::Note;
+use crate::descriptor::ExitPolicy;
 use crate::handshake::{Established, Expected, Link, Peer};
 use crate::keys::Keys;
 use crate::tls::{self, TlsConfigs};
 use conn::Conn;
-use exchange::Exchange;
 use member::Member;
 use peers::Peers;
 use penstock_core::kernel::Interest;
@@ -134,30 +132,6 @@ impl Node {
         Ok(LinkSpec { addresses: vec![address], rsa, ed25519: Some(ed25519) })
     }
 
-    /// Becomes a part of a network: publishes, fetches its documents, and gives them to whoever asks.
-    ///
-    /// # Errors
-    ///
-    /// If a descriptor cannot say what is described, or there can be no thread.
-    pub fn join(&mut self, membership: Membership) -> io::Result<()> {
-        self.member = Some(Member::new(membership, &self.keys, self.clock)?);
-        Ok(())
-    }
-
-    /// Tells the network of itself anew, if it is a part of one.
-    ///
-    /// # Errors
-    ///
-    /// If a descriptor cannot say what is described; the one before stays.
-    pub fn describe(&mut self, description: Description) -> Result<(), BadDescription> {
-        self.member.as_mut().map_or(Ok(()), |member| member.describe(description, &self.keys))
-    }
-
-    /// What happened between the authorities and this node, for the log.
-    pub fn poll_note(&mut self) -> Option<Note> {
-        self.member.as_ref()?.poll_note()
-    }
-
     /// Waits until something happens, or for a second, and does all there is to do then.
     ///
     /// # Errors
@@ -177,10 +151,7 @@ impl Node {
             let Some((token, what)) = self.ready.pop_front() else { break };
             self.serve(token, what);
         }
-        for stream in std::mem::take(&mut self.sockets.woken) {
-            self.serve_exchange(stream);
-            self.heed();
-        }
+        self.serve_exchanges();
         self.look_around();
         let now = self.clock.now();
         if self.relay.poll_timeout().is_some_and(|due| due <= now) {
@@ -257,28 +228,6 @@ impl Node {
         }
         if what.writable && wanted.writable {
             self.relay.on_stream_writable(now, stream, &mut self.sockets);
-        }
-    }
-
-    /// A stream to our own directory: answers, and says what of the answer may be said.
-    fn serve_exchange(&mut self, stream: StreamKey) {
-        let (now, date) = (self.clock.now(), self.clock.date());
-        let Some(exchange) = self.sockets.exchanges.get_mut(&stream) else { return };
-        if let (Some(question), Some(member)) = (exchange.question(), &self.member) {
-            let answer = member.directory.documents().answer(question, date);
-            exchange.answer(answer);
-        }
-        if exchange.interest.readable {
-            self.relay.on_stream_readable(now, stream, &mut self.sockets);
-        }
-        self.sockets.wake(stream);
-    }
-
-    /// Speaks with the authorities, and heeds what they agreed on.
-    fn look_around(&mut self) {
-        let Some(member) = &mut self.member else { return };
-        if let Some(params) = member.look(self.clock, self.relay.counters(), &self.keys) {
-            self.relay.set_half_life(self.clock.now(), params.half_life());
         }
     }
 
@@ -429,8 +378,7 @@ impl Node {
     fn begin(&mut self, stream: StreamKey, target: &Target) {
         let now = self.clock.now();
         if *target == Target::Directory && self.member.is_some() {
-            self.sockets.exchanges.insert(stream, Exchange::default());
-            return self.relay.on_stream_connected(now, stream, &mut self.sockets);
+            return self.begin_directory(stream);
         }
         let to = match target {
             Target::Host { host, port, .. } => host.parse().ok().map(|ip: IpAddr| SocketAddr::new(ip, *port)),

@@ -300,8 +300,12 @@ impl Kernel<LiveCell> for Sockets {
 
     fn write_stream(&mut self, key: StreamKey, payloads: &mut VecDeque<LivePayload>, limit: Bytes) -> Bytes {
         if let Some(exchange) = self.exchanges.get_mut(&key) {
-            let taken = payloads.iter().map(|payload| u64::from(payload.len())).sum();
-            payloads.drain(..).for_each(|payload| exchange.take(payload.as_bytes()));
+            let mut taken = 0;
+            while taken < limit.get() {
+                let Some(payload) = payloads.pop_front() else { break };
+                taken += u64::from(payload.len());
+                exchange.take(payload.as_bytes());
+            }
             self.wake(key);
             return Bytes::new(taken);
         }

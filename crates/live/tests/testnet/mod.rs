@@ -2,6 +2,7 @@
 //!
 //! All is in one temporary folder. Processes end with the test, whether it passes or panics.
 
+pub(crate) mod ours;
 pub(crate) mod tor;
 
 use std::fs;
