@@ -7,9 +7,10 @@ mod testnet;
 
 use penstock_core::RelayConfig;
 use penstock_core::edge_control::{EdgeControlConfig, VegasConfig};
+use penstock_live::directory::Note;
 use sha2::{Digest, Sha256};
 use testnet::ours::{Options, Ours};
-use testnet::tor::{Tor, wait};
+use testnet::tor::{Role, Tor, wait};
 use testnet::{Network, fetch, serve};
 
 /// Waits until a client can make circuits.
@@ -101,6 +102,56 @@ fn circuits_with_windows_go_through_ours_at_every_position() {
 #[ignore = "needs C tor (Debian's package tor)"]
 fn circuits_with_congestion_control_go_through_ours_at_every_position() {
     ours_at_every_position(true);
+}
+
+#[test]
+#[ignore = "needs C tor (Debian's package tor)"]
+fn a_client_learns_all_from_ours_alone() {
+    let mut network = Network::new(3, 2, 1, "");
+    network.start();
+    let ours = Ours::join(&network, "penstock", options(true, false));
+    network.await_flags("penstock", &FLAGS);
+    network.await_flags("exit0", &["Running", "Exit"]);
+    assert!(wait(60, || ours.has_whole_directory()), "{:?}", ours.notes());
+    // From now on there is nobody else to ask: others may be guards, but strangers know their addresses only from ours.
+    network.stop(Role::Authority);
+    let [ip, port] = [ours.address.ip().to_string(), ours.address.port().to_string()];
+    let fallback = format!("FallbackDir {ip}:1 orport={port} id={}\n", ours.fingerprint);
+    let client = network.client("client", &(fallback + &pinned(&[("Entry", &ours)])));
+    await_bootstrap(&client);
+    fetch_and_check(&client, 1_000_000);
+    assert_path(&client, 0, &ours);
+}
+
+#[test]
+#[ignore = "needs C tor (Debian's package tor)"]
+fn authorities_and_ours_may_begin_again() {
+    let mut network = Network::new(3, 2, 1, "");
+    network.start();
+    let ours = Ours::join(&network, "penstock", options(true, false));
+    network.await_flags("penstock", &FLAGS);
+    network.await_flags("exit0", &["Running", "Exit"]);
+    let client = network.client("client", &pinned(&[("Entry", &ours)]));
+    await_bootstrap(&client);
+    fetch_and_check(&client, 100_000);
+
+    // An authority is gone for a vote, and comes back.
+    network.tors[0].stop();
+    let after = ours.consensus();
+    assert!(wait(60, || ours.consensus() > after), "two of three authorities are enough: {:?}", ours.notes());
+    network.restart(0);
+    assert!(wait(60, || network.is_signed_by_all()), "the authority votes again");
+    network.await_flags("penstock", &FLAGS);
+
+    // So do we, with the same keys and at the same place.
+    let (fingerprint, address) = (ours.fingerprint.clone(), ours.address);
+    drop(ours);
+    let ours = Ours::join(&network, "penstock", options(true, false));
+    assert_eq!((&ours.fingerprint, ours.address), (&fingerprint, address));
+    let took_it = |note: &Note| matches!(note, Note::Published(_));
+    assert!(wait(60, || ours.notes().iter().filter(|note| took_it(note)).count() >= 3), "{:?}", ours.notes());
+    fetch_and_check(&client, 1_000_000);
+    assert_path(&client, 0, &ours);
 }
 
 #[test]

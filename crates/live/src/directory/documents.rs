@@ -111,6 +111,18 @@ impl Documents {
         self.authorities.iter().any(|known| !self.certs.iter().any(|cert| is_its(known, cert)))
     }
 
+    /// Whether all is there: a consensus of both forms, and whatever they name.
+    pub fn is_complete(&self) -> bool {
+        self.consensuses.iter().all(Option::is_some)
+            && self.missing_microdescriptors().next().is_none()
+            && self.missing_descriptors().next().is_none()
+    }
+
+    /// Whether the consensus names the relay with this identity; nothing without a consensus.
+    pub fn names(&self, identity: &Fingerprint) -> Option<bool> {
+        self.consensus(Flavour::Plain).map(|_| self.owners.contains_key(identity))
+    }
+
     /// Takes a consensus that most authorities signed, is newer than the one there, and not over.
     ///
     /// # Errors
@@ -229,7 +241,9 @@ pub(super) mod tests {
     #[test]
     fn all_that_a_consensus_names_is_taken_by_its_digest() {
         let documents = full();
-        assert!(!documents.lacks_certs(samples::at(1)));
+        assert!(!documents.lacks_certs(samples::at(1)) && documents.is_complete());
+        let exit = super::super::text::hex("54554C6BD37631CF31FC314BDB6461825E1EC577").unwrap();
+        assert_eq!((documents.names(&exit), documents.names(&[0; 20])), (Some(true), Some(false)));
         assert_eq!(
             (documents.missing_microdescriptors().count(), documents.missing_descriptors().count()),
             (0, 0)
@@ -242,6 +256,7 @@ pub(super) mod tests {
     fn what_no_consensus_names_is_not_taken() {
         let mut documents = Documents::new(samples::authorities());
         let now = samples::at(1);
+        assert_eq!((documents.is_complete(), documents.names(&[0; 20])), (false, None));
         assert_eq!(documents.take_microdescriptors(now, samples::MICRODESCRIPTORS), 0);
         documents.take_certs(now, samples::CERTIFICATES);
         documents.take_consensus(now, Consensus::read(samples::MICRO).unwrap()).unwrap();

@@ -8,6 +8,8 @@ use penstock_units::{Duration, Instant};
 
 /// A descriptor is published anew after so long [ns].
 const RENEW: Duration = Duration::from_secs(18 * 3600);
+/// and after this, if the consensus does not name the relay (C tor: `FAST_RETRY_DESCRIPTOR_INTERVAL`) [ns].
+const RETRY: Duration = Duration::from_secs(90 * 60);
 /// What was observed changes materially by this factor [1],
 const FACTOR: u64 = 2;
 /// and makes a new descriptor no more often than so [ns],
@@ -25,13 +27,21 @@ pub struct Publication {
     /// When the rate last made a new one.
     rate_changed: Option<Instant>,
     has_changed: bool,
+    is_listed: bool,
 }
 
 impl Publication {
     /// Nothing was published yet.
     pub fn new(now: Instant) -> Self {
         let observed = Observed::new(now);
-        Publication { started: now, observed, last: None, rate_changed: None, has_changed: false }
+        Publication {
+            started: now,
+            observed,
+            last: None,
+            rate_changed: None,
+            has_changed: false,
+            is_listed: false,
+        }
     }
 
     /// So much was read and written since the start [B]. To be called every second.
@@ -44,6 +54,11 @@ impl Publication {
         self.has_changed = true;
     }
 
+    /// Whether the newest consensus names the relay.
+    pub fn on_consensus(&mut self, is_listed: bool) {
+        self.is_listed = is_listed;
+    }
+
     /// Whether a new descriptor is to be written.
     pub fn is_due(&self, now: Instant) -> bool {
         let Some((written, said)) = self.last else { return true };
@@ -51,7 +66,8 @@ impl Publication {
         let is_other = rate / FACTOR > said || said / FACTOR > rate || (said == 0) != (rate == 0);
         let has_waited = said == 0 || self.rate_changed.is_none_or(|last| now >= last + BETWEEN);
         let rate_counts = is_other && has_waited && now < self.started + YOUNG;
-        self.has_changed || now >= written + RENEW || rate_counts
+        let age = now.since(written);
+        self.has_changed || age >= RENEW || (age >= RETRY && !self.is_listed) || rate_counts
     }
 
     /// A descriptor was written; the rate that it says was observed [B/s].
@@ -86,7 +102,17 @@ mod tests {
         let mut publication = Publication::new(at(0));
         assert!(publication.is_due(at(0)));
         assert_eq!(publication.on_written(at(0)), 0);
+        publication.on_consensus(true);
         assert!(!publication.is_due(at(18 * 3600 - 1)) && publication.is_due(at(18 * 3600)));
+    }
+
+    #[test]
+    fn it_is_published_again_if_the_consensus_does_not_name_it() {
+        let mut publication = Publication::new(at(0));
+        publication.on_written(at(0));
+        assert!(!publication.is_due(at(5399)) && publication.is_due(at(5400)));
+        publication.on_consensus(true);
+        assert!(!publication.is_due(at(5400)));
     }
 
     #[test]
@@ -103,6 +129,7 @@ mod tests {
     fn twice_the_rate_is_told_but_not_every_moment() {
         let (mut publication, mut total) = (Publication::new(at(0)), 0);
         publication.on_written(at(0));
+        publication.on_consensus(true);
         carry(&mut publication, 0, &mut total, 1000);
         assert!(publication.is_due(at(10)), "there was none before");
         assert_eq!(publication.on_written(at(10)), 1000);

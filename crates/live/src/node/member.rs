@@ -4,11 +4,12 @@ use super::Node;
 use super::exchange::Exchange;
 use crate::clock::Clock;
 use crate::descriptor::{BadDescription, Description};
-use crate::directory::{Authority, Directory, Flavour, Note, Pace, Params, Publication};
+use crate::directory::{Authority, Directory, Documents, Flavour, Note, Pace, Params, Publication};
 use crate::keys::Keys;
 use penstock_core::{Counters, StreamKey};
 use penstock_units::{Duration, Instant};
 use std::io;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// Looks so often whether there is something to say or to heed [ns].
@@ -82,6 +83,8 @@ impl Member {
         if self.keys.is_some_and(|last| last != said) {
             self.publication.on_change();
         }
+        let documents = self.directory.documents();
+        self.publication.on_consensus(documents.names(&keys.rsa_identity()).unwrap_or(false));
         if self.publish && self.publication.is_due(now) {
             self.keys = Some(said);
             self.description.bandwidth[2] = self.publication.on_written(now);
@@ -89,7 +92,6 @@ impl Member {
             let text = text.expect("it was written before, and only numbers and keys are others");
             self.directory.publish(keys.rsa_identity(), text.into());
         }
-        let documents = self.directory.documents();
         let consensus = documents.consensus(Flavour::Microdescriptors)?;
         if self.heeded == Some(consensus.valid_after) {
             return None;
@@ -122,6 +124,11 @@ impl Node {
     /// If a descriptor cannot say what is described; the one before stays.
     pub fn describe(&mut self, description: Description) -> Result<(), BadDescription> {
         self.member.as_mut().map_or(Ok(()), |member| member.describe(description, &self.keys))
+    }
+
+    /// The documents of the network that it is a part of.
+    pub fn documents(&self) -> Option<Arc<Documents>> {
+        self.member.as_ref().map(|member| member.directory.documents())
     }
 
     /// What happened between the authorities and this node, for the log.

@@ -68,6 +68,17 @@ impl Network {
         self.tors[number].start(&torrc);
     }
 
+    /// Ends all of a kind.
+    pub(crate) fn stop(&mut self, role: Role) {
+        self.tors.iter_mut().filter(|tor| tor.role == role).for_each(Tor::stop);
+    }
+
+    /// Whether all authorities signed the consensus that the first of them has.
+    pub(crate) fn is_signed_by_all(&self) -> bool {
+        let text = self.tors[0].read("cached-microdesc-consensus");
+        text.matches("\ndirectory-signature ").count() == self.authorities().count()
+    }
+
     /// Who the authorities are.
     fn directory(&self) -> String {
         let line = |tor: &Tor| {

@@ -14,6 +14,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::SystemTime;
 
 /// What of protocols a node of ours speaks, which its descriptor says: with congestion control, or without it.
 const PROTOCOLS: [&str; 2] = [
@@ -25,7 +26,10 @@ const PROTOCOLS: [&str; 2] = [
 pub(crate) struct Ours {
     pub(crate) nickname: String,
     pub(crate) fingerprint: String,
+    pub(crate) address: SocketAddr,
     notes: Arc<Mutex<Vec<Note>>>,
+    /// It has all documents.
+    whole: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -44,22 +48,39 @@ impl Ours {
         let authorities = authorities(network);
         let (said, hears) = std::sync::mpsc::channel();
         let (stop, notes) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
-        let (flag, noted, name) = (stop.clone(), notes.clone(), nickname.to_owned());
+        let whole = Arc::new(AtomicBool::new(false));
+        let (flag, noted, complete) = (stop.clone(), notes.clone(), whole.clone());
+        let name = nickname.to_owned();
         let thread = std::thread::spawn(move || {
             let (mut node, fingerprint) = begin(&folder, &name, options, authorities);
-            said.send(fingerprint).unwrap();
+            said.send((fingerprint, node.listens_at().unwrap())).unwrap();
             while !flag.load(Ordering::Relaxed) {
                 node.turn().unwrap();
+                complete.store(node.documents().is_some_and(|all| all.is_complete()), Ordering::Relaxed);
                 noted.lock().unwrap().extend(std::iter::from_fn(|| node.poll_note()));
             }
         });
-        let fingerprint = hears.recv().expect("the node begins");
-        Ours { nickname: nickname.into(), fingerprint, notes, stop, thread: Some(thread) }
+        let (fingerprint, address) = hears.recv().expect("the node begins");
+        Ours { nickname: nickname.into(), fingerprint, address, notes, whole, stop, thread: Some(thread) }
+    }
+
+    /// Whether it has all documents that the consensus names.
+    pub(crate) fn has_whole_directory(&self) -> bool {
+        self.whole.load(Ordering::Relaxed)
     }
 
     /// What it noted.
     pub(crate) fn notes(&self) -> Vec<Note> {
         self.notes.lock().unwrap().clone()
+    }
+
+    /// When the newest consensus that it has began to be in force.
+    pub(crate) fn consensus(&self) -> Option<SystemTime> {
+        let after = |note: &Note| match note {
+            Note::Consensus(_, after) => Some(*after),
+            _ => None,
+        };
+        self.notes().iter().filter_map(after).max()
     }
 }
 
