@@ -17,6 +17,9 @@ use tor::{Role, Tor, wait};
 /// Votes come so often [s]: C tor allows no less.
 const VOTES: u32 = 10;
 
+/// Whatever is waited for is there after so long, or never [s]; a machine may be busy.
+pub(crate) const PATIENCE: u32 = 240;
+
 /// The network.
 pub(crate) struct Network {
     folder: PathBuf,
@@ -102,7 +105,7 @@ impl Network {
                      TestingV3AuthInitialVoteDelay 2 seconds\nTestingV3AuthInitialDistDelay 2 seconds\n\
                      V3AuthVotingInterval {VOTES} seconds\nV3AuthVoteDelay 2 seconds\nV3AuthDistDelay 2 seconds\n\
                      TestingDirAuthVoteGuard *\nAuthDirVoteStableGuaranteeMinUptime 0\n\
-                     AuthDirVoteStableGuaranteeMTBF 0\nTestingMinFastFlagThreshold 0\n\
+                     AuthDirVoteStableGuaranteeMTBF 0\nAuthDirFastGuarantee 1\nTestingMinFastFlagThreshold 0\n\
                      TestingMinExitFlagThreshold 0\n"
                 );
                 if !self.params.is_empty() {
@@ -140,7 +143,7 @@ impl Network {
     /// Waits until the authorities agree that a relay has all these flags; returns those that it has.
     pub(crate) fn await_flags(&self, nickname: &str, flags: &[&str]) -> String {
         let mut last = String::new();
-        let agreed = wait(120, || {
+        let agreed = wait(PATIENCE, || {
             last = self.entry(nickname, "s").unwrap_or_default();
             flags.iter().all(|flag| last.split(' ').any(|has| has == *flag))
         });
@@ -183,11 +186,11 @@ pub(crate) fn socks(client: &Tor, to: SocketAddr) -> std::io::Result<TcpStream> 
     }
 }
 
-/// All that a server says through a client, which is tried again for a minute.
+/// All that a server says through a client, which is tried again for some minutes.
 pub(crate) fn fetch(client: &Tor, from: SocketAddr) -> Vec<u8> {
     let mut last = None;
     let mut came = Vec::new();
-    let fetched = wait(60, || {
+    let fetched = wait(PATIENCE, || {
         came.clear();
         let read = socks(client, from).and_then(|mut stream| stream.read_to_end(&mut came));
         last = read.err();

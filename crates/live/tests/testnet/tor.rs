@@ -1,8 +1,8 @@
 //! One C tor process, in a folder of its own.
 
 use std::fs;
-use std::io::Write;
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -25,6 +25,7 @@ pub(crate) struct Tor {
     pub(crate) or: SocketAddr,
     pub(crate) dir: SocketAddr,
     pub(crate) socks: SocketAddr,
+    control: SocketAddr,
     /// Its RSA identity in hexadecimal digits; a client has none.
     pub(crate) fingerprint: String,
     /// What signs its votes; authorities alone have it.
@@ -37,11 +38,21 @@ impl Tor {
     pub(crate) fn new(root: &Path, name: &str, role: Role) -> Self {
         let folder = root.join(name);
         fs::DirBuilder::new().mode(0o700).create(&folder).unwrap();
-        let [or, dir, socks] = free_addresses();
+        let [or, dir, socks, control] = free_addresses();
         let none = String::new();
         let (fingerprint, v3ident) = (none.clone(), none);
-        let mut tor =
-            Tor { name: name.into(), role, folder, or, dir, socks, fingerprint, v3ident, child: None };
+        let mut tor = Tor {
+            name: name.into(),
+            role,
+            folder,
+            or,
+            dir,
+            socks,
+            control,
+            fingerprint,
+            v3ident,
+            child: None,
+        };
         if role == Role::Authority {
             tor.v3ident = tor.authority_keys();
         }
@@ -97,8 +108,10 @@ impl Tor {
         let owner = std::process::id();
         let common = format!(
             "TestingTorNetwork 1\nDataDirectory {folder}\nSafeLogging 0\nShutdownWaitLength 0\n\
-             __OwningControllerProcess {owner}\nLog info file {folder}/log\nLog warn file {folder}/warnings\n",
-            folder = self.folder.display()
+             __OwningControllerProcess {owner}\nLog info file {folder}/log\nLog warn file {folder}/warnings\n\
+             ControlPort {control}\nCookieAuthentication 0\n",
+            folder = self.folder.display(),
+            control = self.control,
         );
         fs::write(&path, common + torrc).unwrap();
         let child = Command::new(program())
@@ -122,6 +135,16 @@ impl Tor {
     pub(crate) fn read(&self, file: &str) -> String {
         fs::read(self.folder.join(file))
             .map_or(String::new(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// What it says each second of its circuits that carry something, from now on.
+    ///
+    /// Source: control-spec, "Bandwidth used on an individual circuit".
+    pub(crate) fn circuit_bandwidths(&self) -> impl Iterator<Item = String> + use<> {
+        let mut socket = TcpStream::connect(self.control).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        socket.write_all(b"AUTHENTICATE\r\nSETEVENTS CIRC_BW\r\n").unwrap();
+        BufReader::new(socket).lines().map_while(Result::ok).filter(|line| line.starts_with("650 CIRC_BW "))
     }
 
     /// Whether it has all that it needs to make circuits.
