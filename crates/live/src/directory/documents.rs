@@ -190,7 +190,7 @@ impl Documents {
     }
 
     /// Our own descriptor.
-    pub(super) fn own(&self) -> Option<Arc<str>> {
+    pub fn own(&self) -> Option<Arc<str>> {
         self.own.as_ref().map(|own| own.text.clone())
     }
 

@@ -134,7 +134,6 @@ impl Response {
             304 => "Not modified",
             400 => "Bad request",
             404 => "Not found",
-            503 => "Directory unavailable",
             status => unreachable!("nobody answers {status}"),
         };
         let mut head =

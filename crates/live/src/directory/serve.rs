@@ -6,6 +6,7 @@ use super::consensus::{Consensus, Flavour, digest_256};
 use super::documents::Documents;
 use super::http::{Asked, Request, Response};
 use super::text::{between, hex, to_hex};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -81,11 +82,11 @@ impl Documents {
         let pieces = match rest.split_once('/') {
             None if rest == "all" => certs(&|_| true),
             Some(("fp", list)) => {
-                let wanted: Vec<[u8; 20]> = named(list, '+').collect();
+                let wanted = named(list);
                 certs(&|cert| wanted.contains(&cert.identity))
             }
             Some(("sk", list)) => {
-                let wanted: Vec<[u8; 20]> = named(list, '+').collect();
+                let wanted = named(list);
                 certs(&|cert| wanted.contains(&cert.signing))
             }
             Some(("fp-sk", list)) => {
@@ -104,8 +105,9 @@ impl Documents {
     /// Microdescriptors: `d/` and digests in base64.
     fn micro(&self, rest: &str) -> Response {
         let list = rest.strip_prefix("d/").unwrap_or_default();
-        let digests = list.split('-').take(MOST).filter_map(|digest| digest_256(digest).ok());
-        Response::documents(digests.filter_map(|digest| self.microdescriptor(&digest)).collect(), None)
+        let digests: BTreeSet<_> =
+            list.split('-').take(MOST).filter_map(|digest| digest_256(digest).ok()).collect();
+        Response::documents(digests.iter().filter_map(|digest| self.microdescriptor(digest)).collect(), None)
     }
 
     /// Server descriptors: `authority` is our own, `all`, and those of identities or digests.
@@ -114,18 +116,18 @@ impl Documents {
             None if rest == "authority" => self.own().into_iter().collect(),
             None if rest == "all" => self.all_descriptors(),
             Some(("fp", list)) => {
-                named(list, '+').filter_map(|identity| self.descriptor_of(&identity)).collect()
+                named(list).iter().filter_map(|identity| self.descriptor_of(identity)).collect()
             }
-            Some(("d", list)) => named(list, '+').filter_map(|digest| self.descriptor(&digest)).collect(),
+            Some(("d", list)) => named(list).iter().filter_map(|digest| self.descriptor(digest)).collect(),
             _ => Vec::new(),
         };
         Response::documents(pieces, None)
     }
 }
 
-/// Digests in hexadecimal digits; what is none is passed over.
-fn named(list: &str, separator: char) -> impl Iterator<Item = [u8; 20]> + '_ {
-    list.split(separator).take(MOST).filter_map(|digest| hex(digest).ok())
+/// Digests in hexadecimal digits, each once; what is none is passed over.
+fn named(list: &str) -> BTreeSet<[u8; 20]> {
+    list.split('+').take(MOST).filter_map(|digest| hex(digest).ok()).collect()
 }
 
 /// Whether more than half of these authorities, by the first digits of their fingerprints, signed a consensus.
@@ -188,6 +190,8 @@ mod tests {
         assert_eq!(found("/tor/server/all").len(), samples::DESCRIPTORS.len());
         let by_identity = found("/tor/server/fp/54554C6BD37631CF31FC314BDB6461825E1EC577");
         assert!(by_identity.starts_with("router exit0 "), "{by_identity}");
+        let twice = "54554C6BD37631CF31FC314BDB6461825E1EC577+54554C6BD37631CF31FC314BDB6461825E1EC577";
+        assert_eq!(found(&format!("/tor/server/fp/{twice}")), by_identity, "nobody gets it twice");
     }
 
     #[test]

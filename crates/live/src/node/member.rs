@@ -100,6 +100,11 @@ impl Member {
         Some(consensus.params.clone())
     }
 
+    /// Whether clients may ask our directory.
+    pub(super) fn serves(&self) -> bool {
+        self.description.directory
+    }
+
     /// What happened, for the log.
     pub(super) fn poll_note(&self) -> Option<Note> {
         self.directory.poll_note()

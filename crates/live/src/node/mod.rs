@@ -377,7 +377,7 @@ impl Node {
     /// A client asks for a stream.
     fn begin(&mut self, stream: StreamKey, target: &Target) {
         let now = self.clock.now();
-        if *target == Target::Directory && self.member.is_some() {
+        if *target == Target::Directory && self.member.as_ref().is_some_and(Member::serves) {
             return self.begin_directory(stream);
         }
         let to = match target {

@@ -193,6 +193,11 @@ impl Client {
         let stream = NonZeroU16::new(number).map(StreamId);
         let (host, port) = (server.ip().to_string(), server.port());
         self.say(stream, &RelayMessage::Begin(Target::Host { host, port, flags: Default::default() }));
+        self.take_all(stream)
+    }
+
+    /// Takes what comes on a stream, to its end.
+    pub(crate) fn take_all(&mut self, stream: Option<StreamId>) -> Vec<u8> {
         let (mut came, mut cells) = (Vec::new(), 0);
         loop {
             match self.hear() {
@@ -208,6 +213,8 @@ impl Client {
                         self.say(None, &RelayMessage::Sendme(Some(tag)));
                     }
                 }
+                // What we said was counted.
+                (_, RelayMessage::Sendme(_), _) => {}
                 (on, RelayMessage::End(_), _) => {
                     assert_eq!(on, stream);
                     return came;
