@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use rand::SeedableRng as _;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -24,6 +24,9 @@ const CONNECT: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(180);
 /// Nothing is waited for longer, since the date may be set anew.
 const LOOK: Duration = Duration::from_secs(60);
+
+/// So many notes wait to be heard; what comes then is not kept [1].
+const MOST_NOTES: usize = 256;
 
 /// What the thread is told.
 enum Order {
@@ -51,7 +54,7 @@ impl Directory {
     /// If there can be no thread.
     pub fn start(authorities: Vec<Authority>, pace: Pace, clock: Clock) -> io::Result<Self> {
         let (orders, todo) = channel();
-        let (says, notes) = channel();
+        let (says, notes) = sync_channel(MOST_NOTES);
         let documents = Documents::new(authorities);
         let shelf = Arc::new(Mutex::new(Arc::new(documents.clone())));
         let (answers, shown) = (orders.clone(), shelf.clone());
@@ -94,7 +97,7 @@ fn work(
     todo: &Receiver<Order>,
     answers: &Sender<Order>,
     shown: &Mutex<Arc<Documents>>,
-    says: &Sender<Note>,
+    says: &SyncSender<Note>,
 ) {
     loop {
         while let Some(job) = keeper.poll(clock.date()) {
@@ -109,8 +112,8 @@ fn work(
             Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return,
         }
         *shown.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(keeper.documents().clone());
-        // Whoever does not listen need not hear.
-        keeper.take_notes().into_iter().for_each(|note| drop(says.send(note)));
+        // Whoever does not listen need not hear all.
+        keeper.take_notes().into_iter().for_each(|note| drop(says.try_send(note)));
     }
 }
 

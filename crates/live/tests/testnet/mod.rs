@@ -11,6 +11,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tor::{Role, Tor, wait};
 
@@ -26,12 +27,16 @@ pub(crate) struct Network {
     pub(crate) tors: Vec<Tor>,
     /// What authorities vote that the network's parameters are, such as `cc_alg=2`.
     params: String,
+    /// One network at a time is enough for two cores.
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl Network {
     /// With so many authorities, relays and exits of C tor, of which none runs yet.
     pub(crate) fn new(authorities: usize, relays: usize, exits: usize, params: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("penstock-testnet-{}-{number}", std::process::id()));
         fs::DirBuilder::new().mode(0o700).create(&folder).unwrap();
@@ -51,7 +56,7 @@ impl Network {
                 names.iter().map(|(name, role)| scope.spawn(move || Tor::new(root, name, *role))).collect();
             made.into_iter().map(|made| made.join().unwrap()).collect()
         });
-        Network { folder, tors, params: params.to_owned() }
+        Network { folder, tors, params: params.to_owned(), _alone: alone }
     }
 
     pub(crate) fn authorities(&self) -> impl Iterator<Item = &Tor> {
