@@ -17,6 +17,7 @@ pub mod handshake;
 pub mod keys;
 pub mod node;
 pub mod tls;
+pub mod torrc;
 pub mod wire;
 
 mod pem;
