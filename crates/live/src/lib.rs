@@ -16,6 +16,7 @@ pub mod descriptor;
 pub mod handshake;
 pub mod keys;
 pub mod node;
+pub mod program;
 pub mod tls;
 pub mod torrc;
 pub mod wire;

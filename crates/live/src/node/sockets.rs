@@ -29,6 +29,8 @@ pub(super) enum Token {
     Stream(StreamKey),
     /// A stream's connection that only has to send what is left.
     Lingering(u32),
+    /// Somebody wants the node's attention.
+    Waker,
 }
 
 impl Token {
@@ -39,6 +41,7 @@ impl Token {
             Token::Channel(key) => (2, key.0),
             Token::Stream(key) => (3, key.0),
             Token::Lingering(number) => (4, number),
+            Token::Waker => (5, 0),
         };
         kind << 32 | u64::from(number)
     }
@@ -50,7 +53,8 @@ impl Token {
             1 => Token::Opening(low),
             2 => Token::Channel(ChannelKey(low)),
             3 => Token::Stream(StreamKey(low)),
-            _ => Token::Lingering(low),
+            4 => Token::Lingering(low),
+            _ => Token::Waker,
         }
     }
 }
@@ -91,6 +95,12 @@ impl Sockets {
     pub(super) fn watch_for(&self, socket: &impl AsFd, token: Token, interest: Interest) {
         // A socket that is gone is closed by whoever finds out.
         let _ = self.epoll.modify(socket, &mut event(token, interest));
+    }
+
+    /// Watches it no more.
+    pub(super) fn forget(&self, socket: &impl AsFd) {
+        // What is not watched is forgotten already.
+        let _ = self.epoll.delete(socket);
     }
 
     /// Waits at most so long [ms]; who is ready.

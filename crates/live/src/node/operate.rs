@@ -1,0 +1,120 @@
+//! What the operator of a node may ask of it while it runs.
+
+use super::sockets::Token;
+use super::{Node, Tally, ask};
+use crate::descriptor::ExitPolicy;
+use crate::torrc::Outbound;
+use penstock_core::kernel::Interest;
+use penstock_core::{ChannelKey, Counters, RelayConfig};
+use penstock_record::Position;
+use penstock_units::{Bytes, Cells, Instant};
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+
+/// What a node looks like from outside at one moment: numbers alone.
+#[derive(Clone, Debug)]
+pub struct Observation {
+    /// Since the node began.
+    pub at: Instant,
+    /// What the core counted.
+    pub counters: Counters,
+    /// What the node counted.
+    pub tally: Tally,
+    /// Channels, circuits and streams.
+    pub population: [usize; 3],
+    /// Connections whose handshakes are not over.
+    pub opening: usize,
+    /// Cells in all circuit queues [cell].
+    pub queued: Cells,
+    /// Bytes in all output buffers [B].
+    pub outbuf: Bytes,
+    /// Bytes in the send queues of all channels' sockets [B].
+    pub kernel_out: Bytes,
+    /// Channels that wait for a token bucket.
+    pub throttled: u32,
+}
+
+impl Node {
+    /// Looks at all of it; this takes as long as there are circuits and channels.
+    pub fn observe(&self) -> Observation {
+        let conns = self.sockets.channels.iter().flatten();
+        Observation {
+            at: self.clock.now(),
+            counters: self.relay.counters(),
+            tally: self.tally.clone(),
+            population: self.relay.population(),
+            opening: self.opening.len(),
+            queued: self.relay.queued(),
+            outbuf: self.relay.outbuf_bytes(),
+            kernel_out: conns.map(|conn| ask::queued(&conn.socket)).sum(),
+            throttled: self.relay.throttled_channels(),
+        }
+    }
+
+    /// How many circuits it has.
+    pub fn circuits(&self) -> usize {
+        self.relay.population()[1]
+    }
+
+    /// Where it stands, as far as its policy says.
+    pub fn position(&self) -> Position {
+        if self.policy.rejects_all() { Position::Middle } else { Position::Exit }
+    }
+
+    /// Time since it began.
+    pub fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// [`turn`](Self::turn) ends when `waker` is readable, too, which its owner reads empty.
+    ///
+    /// # Errors
+    ///
+    /// If Linux cannot watch it.
+    pub fn wake_by(&self, waker: &impl AsFd) -> io::Result<()> {
+        self.sockets.watch(waker, Token::Waker, Interest { readable: true, writable: false })
+    }
+
+    /// Where connections come from that it opens from now on.
+    pub fn set_outbound(&mut self, outbound: Outbound) {
+        self.outbound = outbound;
+    }
+
+    /// Where exit streams may go that begin from now on.
+    pub fn set_policy(&mut self, policy: ExitPolicy) {
+        self.policy = policy;
+    }
+
+    /// Takes over what a running relay can: circuit policy, rates, throttle.
+    pub fn reconfigure(&mut self, old: &RelayConfig, new: &RelayConfig) {
+        let now = self.clock.now();
+        if format!("{:?}", old.circuit_policy) != format!("{:?}", new.circuit_policy) {
+            self.relay.set_circuit_policy(now, new.circuit_policy.clone());
+        }
+        if old.bandwidth != new.bandwidth {
+            self.relay.set_bandwidth(now, new.bandwidth);
+        }
+        let throttle = |config: &RelayConfig| format!("{:?} {:?}", config.throttle, config.client_buckets);
+        if throttle(old) != throttle(new) {
+            self.relay.set_throttle(now, new.throttle.clone(), new.client_buckets);
+        }
+    }
+
+    /// No connection is accepted any more; those that are there go on.
+    pub fn stop_listening(&mut self) {
+        self.sockets.forget(&self.listener);
+        // A listener that is shut down refuses whoever comes.
+        let _ = socket2::SockRef::from(&self.listener).shutdown(Shutdown::Both);
+    }
+
+    /// Closes everything: each peer is told by the end of its link.
+    pub fn close_all(&mut self) {
+        self.opening.clear();
+        let now = self.clock.now();
+        for key in 0..self.sockets.channels.len() {
+            self.relay.close_channel(now, ChannelKey(key as u32), &mut self.sockets);
+        }
+        self.heed();
+    }
+}
