@@ -7,7 +7,6 @@ use common::{Client, Hop, pattern, serve};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::record::RowAccessor;
 use penstock_live::cell::{LinkSpec, RelayMessage, Target};
 use penstock_live::clock::Clock;
 use penstock_live::keys::Keys;
@@ -17,7 +16,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const RELAY: &str = env!("CARGO_BIN_EXE_penstock-relay");
 
@@ -171,13 +170,13 @@ fn circuits_go_on_for_a_while_after_it_was_told_to_end() {
     };
     let mut program = with("Length 2");
     let mut client = program.client(&folder);
-    let began = Instant::now();
+    let clock = Clock::start();
     program.signal(Signal::SIGTERM);
     program.wait_for("it takes no connections any more and ends in 2 s");
     assert!(TcpStream::connect(program.port).is_err(), "it listens still");
     assert!(client.download(serve(10_000), 1) == pattern(10_000));
     assert_eq!(program.ended().0, Some(0));
-    let took = began.elapsed();
+    let took = clock.now().since(penstock_units::Instant::ZERO);
     assert!((2..10).contains(&took.as_secs()), "{took:?}");
 
     // Another interrupt ends it at once.
@@ -260,6 +259,67 @@ fn nobodys_address_is_in_its_log() {
     assert!(!said.contains("127.0.0.1") && !said.contains(&server.port().to_string()), "{said}");
 }
 
+/// A row's columns and values.
+type Row = Vec<(String, String)>;
+
+/// A table, in which nobody's address is.
+fn table(path: &Path) -> Vec<Row> {
+    let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+    let rows: Vec<Row> = reader
+        .get_row_iter(None)
+        .unwrap()
+        .map(|row| {
+            row.unwrap().get_column_iter().map(|(name, value)| (name.clone(), value.to_string())).collect()
+        })
+        .collect();
+    assert!(!rows.is_empty(), "{} is empty", path.display());
+    assert!(rows.iter().flatten().all(|(_, value)| !value.contains("127.0.0")), "{}", path.display());
+    rows
+}
+
+#[test]
+fn cells_that_are_followed_have_their_times_and_nobodys_name() {
+    let folders = [Folder::new("guard"), Folder::new("exit")];
+    let record = |folder: &Folder| folder.0.join("record");
+    let relays = folders.each_ref().map(|folder| {
+        let torrc = folder.torrc(&format!(
+            "ExitPolicy accept *:*\nPenstock record = '{}'\nPenstock record_cells = 2\nPenstock record_circuits = 1\n",
+            record(folder).display()
+        ));
+        Program::start(&torrc)
+    });
+    let path = [0, 1].map(|at| relays[at].hop(&folders[at]));
+    let mut client = Client::connect(&path[0].0);
+    client.build(&path);
+    assert!(client.download(serve(300_000), 1) == pattern(300_000));
+    // A sample is a second old at most.
+    std::thread::sleep(Duration::from_millis(2500));
+    for relay in relays {
+        assert_eq!(relay.end().0, Some(0));
+    }
+    for (folder, position) in folders.iter().zip(["guard", "exit"]) {
+        let value =
+            |row: &Row, name: &str| row.iter().find(|(column, _)| column == name).unwrap().1.replace('"', "");
+        let cells = table(&record(folder).join("cells.parquet"));
+        let here: Vec<_> = cells.iter().filter(|row| value(row, "hop") == position).collect();
+        assert!(here.len() > 290, "{position}: {} of {}", here.len(), cells.len());
+        for row in here {
+            for wait in ["circuit_queue_s", "outbuf_s", "kernel_out_s"] {
+                let seconds: f64 = value(row, wait).parse().unwrap_or_else(|_| panic!("{wait}: {row:?}"));
+                assert!((0.0..5.0).contains(&seconds), "{position} {wait}: {seconds}");
+            }
+            // An exit reads bytes of a stream, which came with nothing to tell their cells.
+            assert_eq!(value(row, "kernel_in_s") == "null", position == "exit", "{row:?}");
+            assert_eq!((&value(row, "workload")[..], &value(row, "circuit")[..]), ("unknown", "1"));
+        }
+        let circuits = table(&record(folder).join("circuits.parquet"));
+        assert!(
+            circuits.iter().any(|row| value(row, "hop") == position && value(row, "client") == "unknown")
+        );
+        assert!(circuits.iter().any(|row| value(row, "srtt_s").parse::<f64>().is_ok_and(|rtt| rtt > 0.0)));
+    }
+}
+
 fn scrape(address: &str) -> String {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
@@ -282,7 +342,8 @@ fn metrics_and_records_have_what_went_through() {
     let mut client = program.client(&folder);
     assert_eq!(client.download(serve(100_000), 1).len(), 100_000);
     // A page is a second old at most.
-    let until = Instant::now() + Duration::from_secs(20);
+    let clock = Clock::start();
+    let late = penstock_units::Instant::ZERO + Duration::from_secs(20);
     let of = |page: &str, name: &str| {
         let line =
             page.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {page}"));
@@ -295,7 +356,7 @@ fn metrics_and_records_have_what_went_through() {
         {
             break page;
         }
-        assert!(Instant::now() < until, "{page}");
+        assert!(clock.now() < late, "{page}");
         std::thread::sleep(Duration::from_millis(100));
     };
     assert_eq!(of(&page, "penstock_relay_packaged_data_cells_total "), 201.0);
@@ -304,23 +365,11 @@ fn metrics_and_records_have_what_went_through() {
     assert_eq!(of(&page, "penstock_relay_circuit_handshakes_total{kind=\"ntor\",outcome=\"answered\"}"), 1.0);
     assert_eq!(program.end().0, Some(0));
 
-    let table = SerializedFileReader::new(File::open(record.join("relays.parquet")).unwrap()).unwrap();
-    let columns: Vec<_> = table
-        .metadata()
-        .file_metadata()
-        .schema_descr()
-        .columns()
-        .iter()
-        .map(|column| column.name().to_owned())
-        .collect();
-    let written = columns.iter().position(|name| name == "written_bytes").unwrap();
-    let rows: Vec<_> = table.get_row_iter(None).unwrap().map(Result::unwrap).collect();
-    assert!(!rows.is_empty());
-    let sum: i64 = rows.iter().map(|row| row.get_long(written).unwrap()).sum();
+    let rows = table(&record.join("relays.parquet"));
+    let written =
+        |row: &Row| row.iter().find(|(name, _)| name == "written_bytes").unwrap().1.parse::<u64>().unwrap();
+    let sum: u64 = rows.iter().map(written).sum();
     assert!(sum > 100_000, "{sum}");
-    for row in &rows {
-        assert!(!row.to_string().contains("127.0.0"), "{row}");
-    }
     assert!(!fs::read_dir(&record).unwrap().any(|entry| entry.unwrap().path().is_dir()), "parts are left");
 }
 

@@ -1,14 +1,16 @@
 //! A node on Linux sockets: it waits, tells the core's relay what happened, and does what that asks for.
 //!
 //! Rooms: `conn` is a TLS connection, `ask` asks Linux about its socket, `sockets` is the core's kernel, `peers` gives nodes the numbers by which the core
-//! knows them, `operate` is for who runs it, `tally` counts. What is decided about cells is decided in the core.
+//! knows them, `operate` is for who runs it, `tally` counts, `trace` follows cells, `stamps` asks Linux when bytes came and left. What is decided about cells is decided in the core.
 
 mod ask;
 mod conn;
 mod operate;
 mod peers;
 mod sockets;
+mod stamps;
 mod tally;
+mod trace;
 
 use crate::cell::{Handshake, LinkSpec, LiveCell, Target};
 use crate::certs::{Credentials, Identity};
@@ -33,6 +35,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 
 pub use operate::Observation;
 pub use tally::Tally;
+pub use trace::{TraceConfig, Traced};
 
 /// A handshake of a link takes at most so long (C tor: `TLS_HANDSHAKE_TIMEOUT`, 60 s).
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -102,7 +105,7 @@ impl Node {
         let credentials = Credentials::new(&keys, &mut rng, clock.date(), names);
         let listener = TcpListener::bind(config.listen)?;
         listener.set_nonblocking(true)?;
-        let sockets = Sockets::new()?;
+        let sockets = Sockets::new(clock)?;
         sockets.watch(&listener, Token::Listener, Interest { readable: true, writable: false })?;
         Ok(Node {
             tls: TlsConfigs::new(&credentials),
@@ -189,6 +192,7 @@ impl Node {
 
     fn serve_channel(&mut self, channel: ChannelKey, what: Interest) {
         let now = self.clock.now();
+        self.sockets.take_stamps(channel);
         let Some(conn) = self.sockets.channel(channel) else { return };
         let wanted = conn.interest;
         if what.writable && conn.is_stuck() {
@@ -245,18 +249,22 @@ impl Node {
         while let Some(event) = self.relay.poll_event() {
             match event {
                 Event::Connect { channel, peer } => self.connect(channel, peer),
-                Event::HandshakeRequested { circuit, handshake } => self.answer(circuit, &handshake),
+                Event::HandshakeRequested { circuit, handshake } => {
+                    self.note_begun(circuit);
+                    self.answer(circuit, &handshake);
+                }
                 Event::ExtendRequested { circuit, to, handshake } => self.extend(circuit, &to, handshake),
                 Event::StreamRequested { stream, target } => self.begin(stream, &target),
-                Event::CircuitClosed { violation: Some(violation), .. } => self.tally.violation(violation),
-                // A relay opens no circuits; streams and circuits that close have left the kernel already.
+                Event::CircuitClosed { circuit, violation } => self.note_over(circuit, violation),
+                Event::Tracked { tag, circuit, station, at, .. } => {
+                    self.note_station(tag, circuit, station, at);
+                }
+                // A relay opens no circuits; streams that close have left the kernel already.
                 Event::HandshakeNeeded { .. }
                 | Event::HandshakeAnswered { .. }
                 | Event::CircuitBuilt { .. }
-                | Event::CircuitClosed { .. }
                 | Event::StreamConnected { .. }
-                | Event::StreamClosed { .. }
-                | Event::Tracked { .. } => {}
+                | Event::StreamClosed { .. } => {}
             }
         }
     }

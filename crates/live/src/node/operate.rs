@@ -1,12 +1,15 @@
 //! What the operator of a node may ask of it while it runs.
 
 use super::sockets::Token;
-use super::{Node, Tally, ask};
+use super::trace::{Trace, TraceConfig, Traced, unknown};
+use super::{Node, Tally, ask, peers};
 use crate::descriptor::ExitPolicy;
 use crate::torrc::Outbound;
 use penstock_core::kernel::Interest;
-use penstock_core::{ChannelKey, Counters, RelayConfig};
-use penstock_record::Position;
+use penstock_core::{
+    ChannelKey, CircuitIndex, Counters, Direction, Kernel, RelayConfig, Station, Tag, Violation,
+};
+use penstock_record::{CircuitRow, Position};
 use penstock_units::{Bytes, Cells, Instant};
 use std::io;
 use std::net::Shutdown;
@@ -116,5 +119,75 @@ impl Node {
             self.relay.close_channel(now, ChannelKey(key as u32), &mut self.sockets);
         }
         self.heed();
+    }
+
+    /// Follows cells and circuits from now on.
+    pub fn trace(&mut self, config: TraceConfig) {
+        self.sockets.trace = Some(Box::new(Trace::new(config)));
+    }
+
+    /// What was followed since the last time.
+    pub fn take_traced(&mut self) -> Traced {
+        let now = self.clock.now();
+        let Some(trace) = &mut self.sockets.trace else { return Traced::default() };
+        let cells = trace.take_rows(now);
+        let circuits: Vec<_> = trace.circuits().collect();
+        let circuits =
+            circuits.into_iter().filter_map(|(circuit, number)| self.circuit_row(now, circuit, number));
+        Traced { circuits: circuits.collect(), cells }
+    }
+
+    /// A circuit as it is now.
+    fn circuit_row(&mut self, now: Instant, circuit: CircuitIndex, number: u64) -> Option<CircuitRow> {
+        let hop = self.hop(circuit)?;
+        let queue = self.relay.circuit_queue(circuit, Direction::Backward)?;
+        let window = self.relay.circuit_window(circuit);
+        let (channel, _) = self.relay.leg(circuit, Direction::Backward)?;
+        let socket = self.sockets.socket_info(channel);
+        Some(CircuitRow {
+            circuit: Some(number),
+            workload: unknown(),
+            hop,
+            t_s: now.since(Instant::ZERO).as_secs_f64(),
+            queue_cells: queue.get(),
+            window_cells: window.map(|(window, _)| window.get() as i64),
+            rtt_s: window.and_then(|(_, rtt)| rtt).map(|rtt| rtt.as_secs_f64()),
+            client: unknown(),
+            cwnd_segments: Some(socket.cwnd.into()).filter(|cwnd| *cwnd > 0),
+            ssthresh_segments: None,
+            srtt_s: Some(socket.rtt.as_secs_f64()).filter(|rtt| *rtt > 0.0),
+        })
+    }
+
+    /// Where this node stands on a circuit.
+    fn hop(&mut self, circuit: CircuitIndex) -> Option<Position> {
+        let (channel, _) = self.relay.leg(circuit, Direction::Backward)?;
+        if self.relay.leg(circuit, Direction::Forward).is_none() {
+            return Some(Position::Exit);
+        }
+        let peer = self.sockets.channel(channel)?.peer?;
+        Some(if peers::is_client(peer) { Position::Guard } else { Position::Middle })
+    }
+
+    pub(super) fn note_begun(&mut self, circuit: CircuitIndex) {
+        if let Some(trace) = &mut self.sockets.trace {
+            trace.begun(circuit);
+        }
+    }
+
+    pub(super) fn note_over(&mut self, circuit: CircuitIndex, violation: Option<Violation>) {
+        if let Some(violation) = violation {
+            self.tally.violation(violation);
+        }
+        if let Some(trace) = &mut self.sockets.trace {
+            trace.over(circuit);
+        }
+    }
+
+    pub(super) fn note_station(&mut self, tag: Tag, circuit: CircuitIndex, station: Station, at: Instant) {
+        let hop = self.hop(circuit);
+        if let Some(trace) = &mut self.sockets.trace {
+            trace.station(tag, circuit, hop, station, at);
+        }
     }
 }

@@ -2,9 +2,12 @@
 
 use super::ask;
 use super::conn::{Conn, is_later};
+use super::stamps;
+use super::trace::Trace;
 use crate::cell::{LiveCell, LivePayload};
+use crate::clock::Clock;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
-use penstock_core::cell::Payload;
+use penstock_core::cell::{Cell as _, Command, Payload};
 use penstock_core::kernel::Interest;
 use penstock_core::{ChannelKey, Kernel, SocketInfo, StreamKey, StreamRead};
 use penstock_units::Bytes;
@@ -78,12 +81,16 @@ pub(super) struct Sockets {
     pub(super) channels: Vec<Option<Conn>>,
     pub(super) streams: Vec<Option<Stream>>,
     pub(super) lingering: slab::Slab<Stream>,
+    /// Cells that are followed, if any are.
+    pub(super) trace: Option<Box<Trace>>,
+    clock: Clock,
 }
 
 impl Sockets {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(super) fn new(clock: Clock) -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        Ok(Sockets { epoll, channels: Vec::new(), streams: Vec::new(), lingering: slab::Slab::new() })
+        let (channels, streams, lingering) = (Vec::new(), Vec::new(), slab::Slab::new());
+        Ok(Sockets { epoll, channels, streams, lingering, trace: None, clock })
     }
 
     /// Watches a socket, level-triggered.
@@ -133,7 +140,10 @@ impl Sockets {
     }
 
     /// A connection is a channel's from now on.
-    pub(super) fn attach(&mut self, key: ChannelKey, conn: Conn) {
+    pub(super) fn attach(&mut self, key: ChannelKey, mut conn: Conn) {
+        if self.trace.as_ref().is_some_and(|trace| trace.has_cells()) {
+            conn.stamps = stamps::begin(&conn.socket);
+        }
         self.watch_for(&conn.socket, Token::Channel(key), wanted(&conn));
         put(&mut self.channels, key.0, conn);
     }
@@ -155,8 +165,37 @@ impl Sockets {
 
     /// Looks again at what a channel's socket is watched for.
     pub(super) fn rewatch(&mut self, key: ChannelKey) {
+        self.note_written(key);
         if let Some(conn) = self.channels.get(key.0 as usize).and_then(Option::as_ref) {
             self.watch_for(&conn.socket, Token::Channel(key), wanted(conn));
+        }
+    }
+
+    /// Followed cells of which no byte waits in TLS are the kernel's.
+    fn note_written(&mut self, key: ChannelKey) {
+        if let Some(trace) = &mut self.trace
+            && let Some(conn) = self.channels.get_mut(key.0 as usize).and_then(Option::as_mut)
+            && !conn.is_stuck()
+        {
+            let now = self.clock.now();
+            for tag in conn.unsent_tags.drain(..) {
+                trace.written(tag, now);
+                if let Some(stamps) = &mut conn.stamps {
+                    stamps.await_sent(tag);
+                }
+            }
+        }
+    }
+
+    /// Takes what Linux says of when a channel's bytes left; what is left there keeps the poller awake.
+    pub(super) fn take_stamps(&mut self, key: ChannelKey) {
+        if let Some(trace) = &mut self.trace
+            && let Some(conn) = self.channels.get_mut(key.0 as usize).and_then(Option::as_mut)
+            && let Some(stamps) = &mut conn.stamps
+        {
+            for (tag, stamp) in stamps.sent(&conn.socket) {
+                trace.left(tag, stamps::at(self.clock, stamp));
+            }
         }
     }
 
@@ -229,7 +268,20 @@ impl Kernel<LiveCell> for Sockets {
         let Some(conn) = self.channel(channel) else { return Bytes::ZERO };
         // What was decrypted with other cells was charged with them.
         let read = if conn.has_cell() { 0 } else { conn.fill() };
+        let before = into.len();
         conn.take_cells(limit.get(), into);
+        if let Some(trace) = &mut self.trace
+            && let Some(conn) = self.channels[channel.0 as usize].as_ref()
+        {
+            let clock = self.clock;
+            let arrived = conn.stamps.as_ref().and_then(|stamps| stamps.arrived);
+            let arrived = arrived.map(|stamp| stamps::at(clock, stamp));
+            for cell in into.range_mut(before..).filter(|cell| cell.command() == Command::Relay) {
+                if let Some(tag) = trace.came(arrived, clock.now()) {
+                    cell.set_tag(tag);
+                }
+            }
+        }
         Bytes::new(read)
     }
 
@@ -242,7 +294,10 @@ impl Kernel<LiveCell> for Sockets {
             let left = (limit.get() - taken).div_ceil(crate::cell::CELL_LEN as u64);
             let count = cells.len().min(RECORD_CELLS).min(left as usize);
             record.clear();
-            cells.drain(..count).for_each(|cell| record.extend_from_slice(&cell.to_bytes()));
+            for cell in cells.drain(..count) {
+                record.extend_from_slice(&cell.to_bytes());
+                conn.unsent_tags.extend(cell.tag());
+            }
             conn.send(&record);
             taken += record.len() as u64 + RECORD_OVERHEAD;
         }
@@ -271,8 +326,8 @@ impl Kernel<LiveCell> for Sockets {
         }
     }
 
-    fn read_stream(&mut self, stream: StreamKey, limit: u16) -> StreamRead<LivePayload> {
-        let Some(stream) = self.stream(stream) else { return StreamRead::Closed };
+    fn read_stream(&mut self, key: StreamKey, limit: u16) -> StreamRead<LivePayload> {
+        let Some(stream) = self.stream(key) else { return StreamRead::Closed };
         let mut outcome = Ok(0);
         let payload = LivePayload::read_with(|room| {
             let most = room.len().min(limit.into());
@@ -280,7 +335,11 @@ impl Kernel<LiveCell> for Sockets {
             outcome.as_ref().ok().copied().filter(|read| *read > 0)
         });
         match (payload, outcome) {
-            (Some(payload), _) => StreamRead::Data(payload),
+            (Some(mut payload), _) => {
+                let clock = self.clock;
+                payload.set_tag(self.trace.as_mut().and_then(|trace| trace.came(None, clock.now())));
+                StreamRead::Data(payload)
+            }
             (None, Err(error)) if is_later(&error) => StreamRead::Blocked,
             _ => StreamRead::Closed,
         }

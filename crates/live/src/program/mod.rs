@@ -224,7 +224,7 @@ impl Program {
                 .map_err(|error| Failure::mistake(format!("MetricsPort {}: {error}", metrics.listen)))
         });
         let metrics = metrics.transpose()?;
-        let recorder = options.record.as_ref().map(|record| Recorder::open(record, &node)).transpose()?;
+        let recorder = options.record.as_ref().map(|record| Recorder::open(record, &mut node)).transpose()?;
         let pid = options.pid_file.as_deref().map(PidFile::write).transpose()?;
         let at = node.listens_at().map_err(|error| Failure::system(&error))?;
         log::info!("it listens at {at}, and others reach it at {address}");
@@ -258,7 +258,7 @@ impl Program {
         }
         self.node.close_all();
         if let Some(recorder) = self.recorder.take() {
-            recorder.close(&self.node)?;
+            recorder.close(&mut self.node)?;
         }
         log::info!("it ends");
         Ok(())
@@ -305,7 +305,7 @@ impl Program {
             metrics.show(&self.node.observe());
         }
         if let Some(recorder) = &mut self.recorder
-            && let Err(failure) = recorder.sample(&self.node)
+            && let Err(failure) = recorder.sample(&mut self.node)
         {
             log::error!("nothing is recorded any more: {}", failure.why);
             self.recorder = None;

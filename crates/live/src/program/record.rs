@@ -4,15 +4,16 @@
 //! `part-000001` and so on; when it ends, they become one table each.
 
 use super::Failure;
-use crate::node::{Node, Observation};
+use crate::node::{Node, Observation, TraceConfig};
 use crate::torrc::Record;
 use penstock_record::{Position, RelayRow, RunKey, Tables};
 use penstock_units::{Duration, Instant};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// So many samples are a part: what is not written yet is lost if the relay is killed.
+/// So many samples, or rows of the other tables, are a part: what is not written yet is lost if the relay is killed.
 const SAMPLES_A_PART: usize = 3600;
+const ROWS_A_PART: usize = 1 << 18;
 
 /// Who writes down.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ pub(super) struct Recorder {
 
 impl Recorder {
     /// Begins in a folder of its own, in which no earlier record is.
-    pub(super) fn open(record: &Record, node: &Node) -> Result<Self, Failure> {
+    pub(super) fn open(record: &Record, node: &mut Node) -> Result<Self, Failure> {
         let folder = record.folder.clone();
         let fail = |why: &dyn std::fmt::Display| {
             Failure::mistake(format!("Penstock record: {}: {why}", folder.display()))
@@ -38,6 +39,7 @@ impl Recorder {
         if there.next().is_some() {
             return Err(fail(&"there is something in it already; name an empty folder"));
         }
+        node.trace(TraceConfig { cells: record.cells, circuits: record.circuits });
         let last = node.observe();
         Ok(Recorder {
             next: last.at + record.interval,
@@ -50,17 +52,18 @@ impl Recorder {
     }
 
     /// Adds a row when it is time.
-    pub(super) fn sample(&mut self, node: &Node) -> Result<(), Failure> {
+    pub(super) fn sample(&mut self, node: &mut Node) -> Result<(), Failure> {
         if node.now() < self.next {
             return Ok(());
         }
         self.next += self.interval;
         self.row(node);
-        if self.tables.relays.len() >= SAMPLES_A_PART { self.write() } else { Ok(()) }
+        let rows = self.tables.cells.len() + self.tables.circuits.len();
+        if self.tables.relays.len() >= SAMPLES_A_PART || rows >= ROWS_A_PART { self.write() } else { Ok(()) }
     }
 
     /// The last row; and all parts become one.
-    pub(super) fn close(mut self, node: &Node) -> Result<(), Failure> {
+    pub(super) fn close(mut self, node: &mut Node) -> Result<(), Failure> {
         self.row(node);
         self.write()?;
         let parts: Vec<PathBuf> = (1..self.part).map(|part| self.part(part)).collect();
@@ -73,10 +76,13 @@ impl Recorder {
         self.folder.join(format!("part-{number:06}"))
     }
 
-    fn row(&mut self, node: &Node) {
+    fn row(&mut self, node: &mut Node) {
         let seen = node.observe();
         self.tables.relays.push(relay_row(&self.last, &seen, node.position()));
         self.last = seen;
+        let traced = node.take_traced();
+        self.tables.cells.extend(traced.cells);
+        self.tables.circuits.extend(traced.circuits);
     }
 
     fn write(&mut self) -> Result<(), Failure> {

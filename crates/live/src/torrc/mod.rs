@@ -25,6 +25,7 @@ use penstock_core::RelayConfig;
 use reader::Reader;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use values::Port;
@@ -108,6 +109,10 @@ pub struct Record {
     pub folder: PathBuf,
     /// How often a sample is taken.
     pub interval: Duration,
+    /// One cell in so many is followed [1].
+    pub cells: Option<NonZeroU32>,
+    /// One circuit in so many is looked at in each sample [1].
+    pub circuits: Option<NonZeroU32>,
 }
 
 /// A configuration, checked.
@@ -171,6 +176,10 @@ pub struct Options {
     /// What has no effect, or another one than in C tor; a sentence each.
     pub warnings: Vec<String>,
 }
+
+/// Keys of `Penstock` lines that are no relay's.
+const PROGRAM_KEYS: [&str; 5] =
+    ["acknowledge", "record", "record_interval", "record_cells", "record_circuits"];
 
 /// What the operator of a relay in the public network must have written.
 const ACKNOWLEDGEMENT: &str = "this is research software";
@@ -455,16 +464,10 @@ fn heartbeat(text: &str) -> Result<Duration, String> {
 
 /// The authorities; nobody joins the public network by leaving them out.
 fn authorities(read: &mut Reader) -> Result<Vec<Authority>, TorrcError> {
-    let acknowledged = read.penstock("acknowledge")?;
-    let acknowledged = match acknowledged {
-        None => false,
-        Some((text, _)) if text == ACKNOWLEDGEMENT => true,
-        Some((text, place)) => {
-            let why =
-                format!("acknowledge: {text:?} is not what is asked for; it must be {ACKNOWLEDGEMENT:?}");
-            return Err(TorrcError::new(&place, "Penstock", why));
-        }
-    };
+    let acknowledged = read.penstock("acknowledge", |value| match reader::string(value)? {
+        text if text == ACKNOWLEDGEMENT => Ok(()),
+        text => Err(format!("{text:?} is not what is asked for; it must be {ACKNOWLEDGEMENT:?}")),
+    })?;
     let written = read.all("DirAuthority", Authority::parse)?;
     let public = written.iter().find(|(authority, _)| authority.is_public());
     let place = match public {
@@ -472,7 +475,7 @@ fn authorities(read: &mut Reader) -> Result<Vec<Authority>, TorrcError> {
         None if written.is_empty() => read.end(),
         None => return Ok(written.into_iter().map(|(authority, _)| authority).collect()),
     };
-    if !acknowledged {
+    if acknowledged.is_none() {
         let why = format!(
             "this is research software that does not join the public Tor network: name the authorities of a network of your \
              own, or write Penstock acknowledge = {ACKNOWLEDGEMENT:?}"
@@ -556,22 +559,28 @@ fn severity(text: &str) -> Result<log::Level, String> {
 }
 
 fn record(read: &mut Reader) -> Result<Option<Record>, TorrcError> {
-    let folder = read.penstock("record")?;
-    let interval = read.penstock("record_interval")?;
-    let interval = match interval {
-        None => Duration::from_secs(1),
-        Some((text, place)) => {
-            let wrong = |why: String| TorrcError::new(&place, "Penstock", format!("record_interval: {why}"));
-            let interval =
-                penstock_units::parse::duration(&text).map_err(|error| wrong(error.to_string()))?;
-            if interval < Duration::from_secs(1) {
-                return Err(wrong(format!("{text:?} is too short; it must be at least \"1 s\"")));
-            }
-            interval
+    let folder = read.penstock("record", |value| path(&reader::string(value)?))?;
+    let interval = read.penstock("record_interval", |value| {
+        let text = reader::string(value)?;
+        let interval = penstock_units::parse::duration(&text).map_err(|error| error.to_string())?;
+        let least = Duration::from_secs(1);
+        if interval >= least {
+            Ok(interval)
+        } else {
+            Err(format!("{text:?} is too short; it must be at least \"1 s\""))
         }
+    })?;
+    let one_in = |value: &str| {
+        value
+            .parse::<NonZeroU32>()
+            .map_err(|_| format!("{value:?} must be a whole number above zero: one in so many"))
     };
-    let folder = folder.map(|(text, place)| {
-        path(&text).map_err(|why| TorrcError::new(&place, "Penstock", format!("record: {why}")))
-    });
-    Ok(folder.transpose()?.map(|folder| Record { folder, interval }))
+    let cells = read.penstock("record_cells", one_in)?;
+    let circuits = read.penstock("record_circuits", one_in)?;
+    Ok(folder.map(|(folder, _)| Record {
+        folder,
+        interval: interval.map_or(Duration::from_secs(1), |(interval, _)| interval),
+        cells: cells.map(|(cells, _)| cells),
+        circuits: circuits.map(|(circuits, _)| circuits),
+    }))
 }

@@ -78,24 +78,24 @@ impl Reader {
         Ok(self.placed(name, parse)?.map(|(value, _)| value))
     }
 
-    /// A `Penstock` line of this key, whose value is a string.
-    pub(super) fn penstock(&mut self, key: &str) -> Result<Option<Setting>, TorrcError> {
-        let mut found: Option<Setting> = None;
+    /// The value of the `Penstock` line of this key.
+    pub(super) fn penstock<T>(
+        &mut self,
+        key: &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Option<(T, Place)>, TorrcError> {
+        let mut found = None;
         for (line, asked) in self.lines.iter().zip(&mut self.asked) {
             if !line.is("Penstock") || key_of(&line.value) != key {
                 continue;
             }
             *asked = true;
-            let wrong = |why: &str| TorrcError::new(&line.place, "Penstock", format!("{key}: {why}"));
+            let wrong = |why: String| TorrcError::new(&line.place, "Penstock", format!("{key}: {why}"));
             if found.is_some() {
-                return Err(wrong("this key is set by another line already; leave one of the two"));
+                return Err(wrong("this key is set by another line already; leave one of the two".into()));
             }
             let value = line.value.split_once('=').map_or("", |(_, value)| value.trim());
-            let quoted = [('"', '"'), ('\'', '\'')].iter().find_map(|(open, close)| {
-                value.strip_prefix(*open)?.strip_suffix(*close).filter(|text| !text.contains([*open, '\\']))
-            });
-            let text = quoted.ok_or_else(|| wrong("it must be a string in quotes"))?;
-            found = Some((text.to_owned(), line.place.clone()));
+            found = Some((parse(value).map_err(wrong)?, line.place.clone()));
         }
         Ok(found)
     }
@@ -145,4 +145,12 @@ impl Reader {
 /// The first part of a setting's key.
 pub(super) fn key_of(setting: &str) -> &str {
     setting.split(['=', '.']).next().unwrap_or_default().trim()
+}
+
+/// A string of TOML without escapes.
+pub(super) fn string(value: &str) -> Result<String, String> {
+    let text = ['"', '\''].iter().find_map(|quote| {
+        value.strip_prefix(*quote)?.strip_suffix(*quote).filter(|text| !text.contains([*quote, '\\']))
+    });
+    text.map(str::to_owned).ok_or_else(|| "it must be a string in quotes".into())
 }

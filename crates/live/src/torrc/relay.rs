@@ -33,8 +33,8 @@ pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2]), Torrc
     scheduler(read, &mut settings)?;
     let factor = read.placed("KISTSockBufSizeFactor", factor)?;
     // What is left is the relay's, once what is somebody else's was asked for.
-    for key in ["acknowledge", "record", "record_interval"] {
-        read.penstock(key)?;
+    for key in super::PROGRAM_KEYS {
+        read.penstock(key, |_| Ok(()))?;
     }
     let rest = read.penstock_rest().into_iter();
     settings.extend(rest.map(|(line, place)| Setting { line, option: "Penstock", place }));

@@ -76,7 +76,7 @@ fn options_are_what_they_say() {
          CircuitPriorityHalflife 5.5\nSchedulers KISTLite,Vanilla\nKISTSchedRunInterval 5 msec\nTokenBucketRefillInterval 50\n\
          ShutdownWaitLength 0\nNumCPUs 2\nDirCache 0\nAssumeReachable 1\nPublishServerDescriptor 0\nHeartbeatPeriod 1 hour\n\
          ServerDNSResolvConfFile /r\nMetricsPort 9035 prometheus\nLog notice-warn file /l\nLog debug stderr\n\
-         SocksPort 0\nRunAsDaemon 0\nSafeLogging 1\nPenstock record = '/x'\nPenstock record_interval = \"5 s\"\n",
+         SocksPort 0\nRunAsDaemon 0\nSafeLogging 1\nPenstock record = '/x'\nPenstock record_interval = \"5 s\"\nPenstock record_cells = 9\n",
     );
     assert_eq!((&options.nickname[..], options.address), ("Gate", Some([192, 0, 2, 1].into())));
     assert_eq!(
@@ -105,7 +105,15 @@ fn options_are_what_they_say() {
     assert_eq!(options.metrics.unwrap().listen, "127.0.0.1:9035".parse().unwrap());
     assert_eq!(options.logs[0].severest, log::Level::Warn);
     assert_eq!((options.logs[1].least, &options.logs[1].sink), (log::Level::Trace, &Sink::Stderr));
-    assert_eq!(options.record, Some(Record { folder: "/x".into(), interval: Duration::from_secs(5) }));
+    assert_eq!(
+        options.record,
+        Some(Record {
+            folder: "/x".into(),
+            interval: Duration::from_secs(5),
+            cells: NonZeroU32::new(9),
+            circuits: None
+        })
+    );
     assert_eq!(options.warnings, [""; 0]);
 }
 
@@ -285,6 +293,7 @@ fn every_mistake_says_where_it_is_and_what_would_be_right() {
         ),
         ("Penstock record = 3", "Penstock: record: it must be a string in quotes"),
         ("Penstock record_interval = '1 ms'", "Penstock: record_interval: \"1 ms\" is too short"),
+        ("Penstock record_cells = 0", "Penstock: record_cells: \"0\" must be a whole number above zero"),
         ("Penstock acknowledge = 'yes'", "Penstock: acknowledge: \"yes\" is not what is asked for"),
     ] {
         let said = load(&format!("{LEAST}{more}\n"), &[]).unwrap_err().to_string();
