@@ -82,6 +82,8 @@ pub struct Node {
     policy: ExitPolicy,
     outbound: Outbound,
     tally: Tally,
+    /// Somebody wanted its attention.
+    woken: bool,
     listener: TcpListener,
     relay: Relay<LiveCell>,
     sockets: Sockets,
@@ -117,6 +119,7 @@ impl Node {
             policy: config.policy,
             outbound: Outbound::default(),
             tally: Tally::default(),
+            woken: false,
             listener,
             sockets,
             peers: Peers::default(),
@@ -185,7 +188,7 @@ impl Node {
             Token::Stream(stream) => self.serve_stream(stream, what),
             Token::Lingering(number) => self.sockets.flush_lingering(number),
             // Whoever wakes it looks after the turn.
-            Token::Waker => {}
+            Token::Waker => self.woken = true,
         }
         self.heed();
     }

@@ -70,13 +70,19 @@ impl Node {
         self.clock.now()
     }
 
-    /// [`turn`](Self::turn) ends when `waker` is readable, too, which its owner reads empty.
+    /// [`turn`](Self::turn) ends when `waker` is readable, too; whoever hears so from [`was_woken`](Self::was_woken) reads
+    /// it empty.
     ///
     /// # Errors
     ///
     /// If Linux cannot watch it.
     pub fn wake_by(&self, waker: &impl AsFd) -> io::Result<()> {
         self.sockets.watch(waker, Token::Waker, Interest { readable: true, writable: false })
+    }
+
+    /// Whether the waker was readable since the last time.
+    pub fn was_woken(&mut self) -> bool {
+        std::mem::take(&mut self.woken)
     }
 
     /// Where connections come from that it opens from now on.

@@ -253,7 +253,9 @@ impl Program {
     fn run(mut self) -> Result<(), Failure> {
         while !self.is_over() {
             self.node.turn().map_err(|error| Failure::system(&error))?;
-            self.heed_signals();
+            if self.node.was_woken() {
+                self.heed_signals();
+            }
             self.sample();
         }
         self.node.close_all();
