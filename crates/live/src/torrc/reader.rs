@@ -22,13 +22,11 @@ pub(super) type Setting = (String, Place);
 impl Reader {
     /// Lays `said` over `file`: what the command line sets replaces what the file says of it.
     pub(super) fn new(file: Vec<Line>, said: Vec<Line>) -> Self {
-        let mut lines: Vec<Line> = Vec::new();
+        let [file, said] = [file, said].map(|lines| lines.into_iter().map(named).collect::<Vec<_>>());
         let replaced = |line: &Line| said.iter().any(|other| other.is(&line.name) && other.mode == Mode::Set);
-        let kept = file.into_iter().filter(|line| !replaced(line)).collect::<Vec<_>>();
-        for mut line in kept.into_iter().chain(said) {
-            if let Some((_, name)) = ALIASES.iter().find(|(alias, _)| line.is(alias)) {
-                line.name = (*name).to_owned();
-            }
+        let kept: Vec<Line> = file.into_iter().filter(|line| !replaced(line)).collect();
+        let mut lines: Vec<Line> = Vec::new();
+        for line in kept.into_iter().chain(said) {
             match line.mode {
                 Mode::Clear => lines.retain(|other| !other.is(&line.name)),
                 Mode::Set | Mode::Append => lines.push(line),
@@ -139,6 +137,14 @@ impl Reader {
             });
         }
         Ok(self.warnings)
+    }
+}
+
+/// By the name that is asked for.
+fn named(line: Line) -> Line {
+    match ALIASES.iter().find(|(alias, _)| line.is(alias)) {
+        Some((_, name)) => Line { name: (*name).to_owned(), ..line },
+        None => line,
     }
 }
 

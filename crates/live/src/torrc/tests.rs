@@ -177,6 +177,9 @@ fn the_command_line_goes_over_the_file() {
     let more = "Nickname gate\nMyFamily BCB38A1C4D5F0B1B2F1BB9B59D5D0D7E5B1C3F2A\n";
     let options = load(&format!("{LEAST}{more}"), &said).unwrap();
     assert_eq!((options.listen.port(), options.family.len(), &options.nickname[..]), (9002, 2, "Unnamed"));
+    let server = "b 127.0.0.1:7001 BCB38A1C4D5F0B1B2F1BB9B59D5D0D7E5B1C3F2A";
+    let options = load(LEAST, &[("DirServer", server)]).unwrap();
+    assert_eq!(options.authorities.iter().map(|it| it.dir.port()).collect::<Vec<_>>(), [7001]);
     let error = load(LEAST, &[("ORPort", "x")]).unwrap_err().to_string();
     assert!(error.starts_with("command line: ORPort: \"x\" must be"), "{error}");
 }
