@@ -1,14 +1,20 @@
 //! A node on Linux sockets: it waits, tells the core's relay what happened, and does what that asks for.
 //!
 //! Rooms: `conn` is a TLS connection, `ask` asks Linux about its socket, `sockets` is the core's kernel, `peers` gives nodes the numbers by which the core
-//! knows them; `member` speaks with the authorities, `exchange` is a stream that asks for their documents. What is decided about cells is decided in the core.
+//! knows them; `member` speaks with the authorities, `exchange` is a stream that asks for their documents; `operate` is for who
+//! runs it, `tally` counts, `trace` follows cells, `stamps` asks Linux when bytes came and left. What is decided about cells is
+//! decided in the core.
 
 mod ask;
 mod conn;
 mod exchange;
 mod member;
+mod operate;
 mod peers;
 mod sockets;
+mod stamps;
+mod tally;
+mod trace;
 
 use crate::cell::{Handshake, LinkSpec, LiveCell, Target};
 use crate::certs::{Credentials, Identity};
@@ -18,6 +24,7 @@ use crate::descriptor::ExitPolicy;
 use crate::handshake::{Established, Expected, Link, Peer};
 use crate::keys::Keys;
 use crate::tls::{self, TlsConfigs};
+use crate::torrc::Outbound;
 use conn::Conn;
 use member::Member;
 use peers::Peers;
@@ -32,6 +39,9 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 
 pub use member::Membership;
+pub use operate::Observation;
+pub use tally::Tally;
+pub use trace::{TraceConfig, Traced};
 
 /// A handshake of a link takes at most so long (C tor: `TLS_HANDSHAKE_TIMEOUT`, 60 s).
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -76,6 +86,10 @@ pub struct Node {
     tls: TlsConfigs,
     address: IpAddr,
     policy: ExitPolicy,
+    outbound: Outbound,
+    tally: Tally,
+    /// Somebody wanted its attention.
+    woken: bool,
     listener: TcpListener,
     relay: Relay<LiveCell>,
     sockets: Sockets,
@@ -100,7 +114,7 @@ impl Node {
         let credentials = Credentials::new(&keys, &mut rng, clock.date(), names);
         let listener = TcpListener::bind(config.listen)?;
         listener.set_nonblocking(true)?;
-        let sockets = Sockets::new()?;
+        let sockets = Sockets::new(clock)?;
         sockets.watch(&listener, Token::Listener, Interest { readable: true, writable: false })?;
         Ok(Node {
             tls: TlsConfigs::new(&credentials),
@@ -110,6 +124,9 @@ impl Node {
             credentials,
             address: config.address,
             policy: config.policy,
+            outbound: Outbound::default(),
+            tally: Tally::default(),
+            woken: false,
             listener,
             sockets,
             peers: Peers::default(),
@@ -180,12 +197,15 @@ impl Node {
             Token::Channel(channel) => self.serve_channel(channel, what),
             Token::Stream(stream) => self.serve_stream(stream, what),
             Token::Lingering(number) => self.sockets.flush_lingering(number),
+            // Whoever wakes it looks after the turn.
+            Token::Waker => self.woken = true,
         }
         self.heed();
     }
 
     fn serve_channel(&mut self, channel: ChannelKey, what: Interest) {
         let now = self.clock.now();
+        self.sockets.take_stamps(channel);
         let Some(conn) = self.sockets.channel(channel) else { return };
         let wanted = conn.interest;
         if what.writable && conn.is_stuck() {
@@ -213,8 +233,14 @@ impl Node {
         if state.connecting {
             state.connecting = false;
             match state.socket.take_error() {
-                Ok(None) => self.relay.on_stream_connected(now, stream, &mut self.sockets),
-                _ => self.relay.close_stream(now, stream, &mut self.sockets),
+                Ok(None) => {
+                    self.tally.stream("connected");
+                    self.relay.on_stream_connected(now, stream, &mut self.sockets);
+                }
+                _ => {
+                    self.tally.stream("failed");
+                    self.relay.close_stream(now, stream, &mut self.sockets);
+                }
             }
             self.sockets.rewatch_stream(stream);
             return;
@@ -236,17 +262,22 @@ impl Node {
         while let Some(event) = self.relay.poll_event() {
             match event {
                 Event::Connect { channel, peer } => self.connect(channel, peer),
-                Event::HandshakeRequested { circuit, handshake } => self.answer(circuit, &handshake),
+                Event::HandshakeRequested { circuit, handshake } => {
+                    self.note_begun(circuit);
+                    self.answer(circuit, &handshake);
+                }
                 Event::ExtendRequested { circuit, to, handshake } => self.extend(circuit, &to, handshake),
                 Event::StreamRequested { stream, target } => self.begin(stream, &target),
-                // A relay opens no circuits; streams and circuits that close have left the kernel already.
+                Event::CircuitClosed { circuit, violation } => self.note_over(circuit, violation),
+                Event::Tracked { tag, circuit, station, at, .. } => {
+                    self.note_station(tag, circuit, station, at);
+                }
+                // A relay opens no circuits; streams that close have left the kernel already.
                 Event::HandshakeNeeded { .. }
                 | Event::HandshakeAnswered { .. }
                 | Event::CircuitBuilt { .. }
-                | Event::CircuitClosed { .. }
                 | Event::StreamConnected { .. }
-                | Event::StreamClosed { .. }
-                | Event::Tracked { .. } => {}
+                | Event::StreamClosed { .. } => {}
             }
         }
     }
@@ -256,6 +287,7 @@ impl Node {
         let relay = &self.relay;
         let answered =
             answer(&mut self.rng, handshake, &self.keys.identities(), |asked| relay.agree(circuit, asked));
+        self.tally.handshake(handshake.kind, answered.is_ok());
         match answered {
             Ok(answered) => {
                 let (reply, layer, said) = (answered.reply, answered.layer, answered.negotiation);
@@ -290,12 +322,15 @@ impl Node {
     fn connect(&mut self, channel: ChannelKey, peer: PeerId) {
         let now = self.clock.now();
         let address = self.peers.known(peer).and_then(|known| known.addresses.first().copied());
-        let opened = address.ok_or(io::ErrorKind::NotFound.into()).and_then(|to| Ok((dial(to)?, to)));
+        let opened = address
+            .ok_or(io::ErrorKind::NotFound.into())
+            .and_then(|to| Ok((dial(to, self.outbound.relays)?, to)));
         let begun = opened.and_then(|(socket, to)| {
             let conn = Conn::new(socket, self.tls.connect(), Some(peer));
             self.open(conn, to.ip(), Some(channel))
         });
         if begun.is_err() {
+            self.tally.no_link("connect");
             self.relay.on_channel_closed(now, channel, &mut self.sockets);
         }
     }
@@ -333,7 +368,8 @@ impl Node {
                 self.sockets.watch_for(&self.opening[number as usize].conn.socket, token, interest);
             }
             Ok(Some(done)) => self.established(number, &done),
-            Ok(None) | Err(()) => self.abandon(number),
+            Ok(None) => self.abandon(number, "closed"),
+            Err(reason) => self.abandon(number, reason),
         }
     }
 
@@ -348,6 +384,7 @@ impl Node {
         };
         conn.peer = Some(peer);
         let is_client = done.peer == Peer::Client;
+        self.tally.link(is_client);
         let channel = channel.unwrap_or_else(|| self.relay.accept_channel(now, peer, is_client));
         let begun = conn.has_cell();
         self.sockets.attach(channel, conn);
@@ -358,7 +395,8 @@ impl Node {
     }
 
     /// A handshake failed.
-    fn abandon(&mut self, number: u32) {
+    fn abandon(&mut self, number: u32, reason: &'static str) {
+        self.tally.no_link(reason);
         let open = self.opening.remove(number as usize);
         if let Some(channel) = open.channel {
             self.relay.on_channel_closed(self.clock.now(), channel, &mut self.sockets);
@@ -369,7 +407,7 @@ impl Node {
         let late = self.opening.iter().filter(|(_, open)| open.until <= now);
         let late: Vec<u32> = late.map(|(number, _)| number as u32).collect();
         for number in late {
-            self.abandon(number);
+            self.abandon(number, "timeout");
             self.heed();
         }
     }
@@ -385,9 +423,13 @@ impl Node {
             Target::Directory | Target::Resolve(_) | Target::Malformed => None,
         };
         let allowed = to.filter(|to| self.policy.allows(to.ip(), to.port()));
-        let begun = allowed
-            .is_some_and(|to| dial(to).and_then(|socket| self.sockets.attach_stream(stream, socket)).is_ok());
+        let begun = allowed.is_some_and(|to| {
+            dial(to, self.outbound.streams)
+                .and_then(|socket| self.sockets.attach_stream(stream, socket))
+                .is_ok()
+        });
         if !begun {
+            self.tally.stream(if to.is_some() && allowed.is_none() { "refused" } else { "failed" });
             self.relay.close_stream(now, stream, &mut self.sockets);
         }
     }
@@ -407,14 +449,14 @@ fn step(
     peers: &Peers,
     clock: Clock,
     rng: &mut rand::rngs::ThreadRng,
-) -> Result<Option<Established>, ()> {
+) -> Result<Option<Established>, &'static str> {
     if open.conn.tls.is_handshaking() {
         return Ok(None);
     }
     let link = match &mut open.link {
         Some(link) => link,
         link @ None if open.channel.is_some() => {
-            let certificate = tls::certificate_sha256(&open.conn.tls).ok_or(())?;
+            let certificate = tls::certificate_sha256(&open.conn.tls).ok_or("tls")?;
             let expected = expected(peers, open.conn.peer);
             link.insert(Link::connect(expected, certificate, open.from, vec![address]))
         }
@@ -423,7 +465,9 @@ fn step(
     let bytes = open.conn.decrypted();
     let connection = &open.conn.tls;
     let export = |context: &[u8; 32]| tls::export(connection, context);
-    let done = link.on_bytes(clock.date(), &bytes, credentials, &export, rng).map_err(drop)?;
+    let done = link
+        .on_bytes(clock.date(), &bytes, credentials, &export, rng)
+        .map_err(|failure| tally::reason(&failure))?;
     let say = link.poll_output();
     if !say.is_empty() {
         open.conn.send(&say);
@@ -431,11 +475,14 @@ fn step(
     Ok(done)
 }
 
-/// Begins to connect.
-fn dial(to: SocketAddr) -> io::Result<TcpStream> {
+/// Begins to connect, from the address of its family, if there is one; what is on this machine is reached from anywhere.
+fn dial(to: SocketAddr, from: [Option<IpAddr>; 2]) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
+    if let Some(from) = from[usize::from(to.is_ipv6())].filter(|_| !to.ip().is_loopback()) {
+        socket.bind(&SocketAddr::new(from, 0).into())?;
+    }
     match socket.connect(&to.into()) {
         Ok(()) => {}
         Err(error) if error.raw_os_error() == Some(nix::libc::EINPROGRESS) => {}
