@@ -5,6 +5,7 @@
 
 mod args;
 mod files;
+mod join;
 mod logs;
 mod metrics;
 mod record;
@@ -27,6 +28,7 @@ use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 /// Metrics, records and the heartbeat are looked at so often.
 const SAMPLE: Duration = Duration::from_secs(1);
@@ -164,13 +166,8 @@ fn policy(options: &Options, address: IpAddr) -> crate::descriptor::ExitPolicy {
 
 /// Options that the node does not ask for yet.
 fn not_yet(options: &Options) -> Vec<&'static str> {
-    let written = [
-        ("DirAuthority", options.publish),
-        ("ContactInfo", options.contact.is_some()),
-        ("MyFamily", !options.family.is_empty()),
-        ("NumCPUs", options.num_cpus.is_some()),
-        ("ServerDNSResolvConfFile", options.resolv_conf.is_some()),
-    ];
+    let written =
+        [("NumCPUs", options.num_cpus.is_some()), ("ServerDNSResolvConfFile", options.resolv_conf.is_some())];
     written.into_iter().filter(|(_, written)| *written).map(|(name, _)| name).collect()
 }
 
@@ -180,6 +177,7 @@ struct Program {
     options: Options,
     node: Node,
     address: IpAddr,
+    started: SystemTime,
     signals: Signals,
     metrics: Option<metrics::Server>,
     recorder: Option<Recorder>,
@@ -228,6 +226,13 @@ impl Program {
         let pid = options.pid_file.as_deref().map(PidFile::write).transpose()?;
         let at = node.listens_at().map_err(|error| Failure::system(&error))?;
         log::info!("it listens at {at}, and others reach it at {address}");
+        let started = Clock::start().date();
+        if !options.authorities.is_empty() {
+            let description = join::description(&options, address, at.port(), started)?;
+            if let Some(membership) = join::membership(&options, description) {
+                node.join(membership).map_err(|error| Failure::mistake(format!("descriptor: {error}")))?;
+            }
+        }
         if let Some(metrics) = &metrics {
             metrics.show(&node.observe());
             log::info!("metrics are at http://{}/metrics", metrics.address);
@@ -240,6 +245,7 @@ impl Program {
             options,
             node,
             address,
+            started,
             signals,
             metrics,
             recorder,
@@ -303,6 +309,7 @@ impl Program {
             return;
         }
         self.next_sample = now + SAMPLE;
+        self.hear_authorities();
         if let Some(metrics) = &self.metrics {
             metrics.show(&self.node.observe());
         }

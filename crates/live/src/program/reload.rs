@@ -36,6 +36,7 @@ impl Program {
         let policy = policy(&self.options, self.address);
         self.node.set_outbound(self.options.outbound);
         self.node.set_policy(policy);
+        self.describe_anew();
         log::info!("the torrc was read again");
     }
 }

@@ -16,8 +16,8 @@ struct Setting {
     place: Place,
 }
 
-/// The core's configuration, and the rate and burst that others are told [B/s, B].
-pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2]), TorrcError> {
+/// The core's configuration, the rate and burst that others are told [B/s, B], and whether it says what circuits' half-life is.
+pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2], bool), TorrcError> {
     let mut settings = Vec::new();
     let advertised = rates(read, &mut settings)?;
     clients(read, &mut settings)?;
@@ -55,7 +55,8 @@ pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2]), Torrc
         );
     }
     refuse(&config, &settings)?;
-    Ok((config, advertised))
+    let own_half_life = settings.iter().any(|setting| setting.line.starts_with("circuit_policy"));
+    Ok((config, advertised, own_half_life))
 }
 
 /// What live relays do not have.
