@@ -185,6 +185,19 @@ fn authorities_and_ours_may_begin_again() {
 
 #[test]
 #[ignore = "needs C tor (Debian's package tor)"]
+fn the_program_joins_by_its_torrc() {
+    let mut network = Network::new(3, 2, 1, "");
+    network.start();
+    let program = network.program("penstock");
+    network.await_flags("penstock", &FLAGS);
+    network.await_flags("exit0", &["Running", "Exit"]);
+    let client = network.client("client", &format!("EntryNodes ${}\nStrictNodes 1\n", program.fingerprint()));
+    await_bootstrap(&client);
+    fetch_and_check(&client, 1_000_000);
+}
+
+#[test]
+#[ignore = "needs C tor (Debian's package tor)"]
 fn c_tor_alone_is_a_network() {
     let mut network = Network::new(3, 2, 1, "");
     network.start();

@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -137,6 +138,24 @@ impl Network {
         tor
     }
 
+    /// Our program, set up by a torrc.
+    pub(crate) fn program(&self, nickname: &str) -> Program {
+        let folder = self.folder.join(nickname);
+        fs::DirBuilder::new().mode(0o700).create(&folder).unwrap();
+        let torrc = folder.join("torrc");
+        let [or] = tor::free_addresses();
+        let lines = format!(
+            "TestingTorNetwork 1\nNickname {nickname}\nAddress 127.0.0.1\nORPort {or}\nDataDirectory {folder}\n\
+             Log info file {folder}/log\n{directory}",
+            folder = folder.display(),
+            directory = self.directory()
+        );
+        fs::write(&torrc, lines).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_penstock-relay"));
+        let child = command.arg("-f").arg(&torrc).stdout(Stdio::null()).spawn().unwrap();
+        Program { folder, child }
+    }
+
     /// What the authorities agreed on of a relay: the keywords of its entry, such as `s` for its flags.
     pub(crate) fn entry(&self, nickname: &str, keyword: &str) -> Option<String> {
         let text = self.tors[0].read("cached-microdesc-consensus");
@@ -169,6 +188,27 @@ impl Drop for Network {
         } else {
             let _ = fs::remove_dir_all(&self.folder);
         }
+    }
+}
+
+/// Our program, which ends with this.
+pub(crate) struct Program {
+    folder: PathBuf,
+    child: Child,
+}
+
+impl Program {
+    /// Its RSA identity in hexadecimal digits.
+    pub(crate) fn fingerprint(&self) -> String {
+        let said = fs::read_to_string(self.folder.join("fingerprint")).unwrap();
+        said.split_whitespace().skip(1).collect()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

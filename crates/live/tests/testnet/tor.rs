@@ -164,7 +164,7 @@ fn program() -> String {
 }
 
 /// Ports of loopback that nobody has; nobody else takes them in the moment between.
-fn free_addresses<const N: usize>() -> [SocketAddr; N] {
+pub(crate) fn free_addresses<const N: usize>() -> [SocketAddr; N] {
     let listeners: [_; N] = std::array::from_fn(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
     listeners.map(|listener| listener.local_addr().unwrap())
 }
