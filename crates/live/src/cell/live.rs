@@ -237,7 +237,8 @@ impl Cell for LiveCell {
         }
     }
     fn relay(id: CircId, stream: Option<StreamId>, message: Message<Self>) -> Self {
-        LiveCell::saying(id, stream, &RelayMessage::from_core(message))
+        let tag = if let Message::Data(payload) = &message { payload.tag() } else { None };
+        LiveCell { tag, ..LiveCell::saying(id, stream, &RelayMessage::from_core(message)) }
     }
     fn into_message(self) -> Option<(Option<StreamId>, Message<Self>)> {
         let (stream, message) = message::read(&self.body).ok()?;

@@ -41,6 +41,8 @@ mod command {
 #[derive(Clone)]
 pub struct LivePayload {
     len: u16,
+    /// Of the cell that is made of it.
+    tag: Option<penstock_core::Tag>,
     bytes: [u8; MAX_PAYLOAD as usize],
 }
 
@@ -63,7 +65,16 @@ impl LivePayload {
         let mut bytes = [0; MAX_PAYLOAD as usize];
         let len = read(&mut bytes)?;
         assert!(len <= bytes.len(), "a reader fills at most the room that it is given");
-        Some(LivePayload { len: len as u16, bytes })
+        Some(LivePayload { len: len as u16, tag: None, bytes })
+    }
+
+    /// Has the way of the cell that is made of it recorded.
+    pub fn set_tag(&mut self, tag: Option<penstock_core::Tag>) {
+        self.tag = tag;
+    }
+
+    pub(super) fn tag(&self) -> Option<penstock_core::Tag> {
+        self.tag
     }
 
     /// The bytes.

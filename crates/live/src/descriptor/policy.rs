@@ -64,6 +64,11 @@ const PRIVATE: [(IpAddr, u8); 12] = [
     (v6(0), 127),
 ];
 
+/// The same for whoever writes rules.
+pub(crate) fn private_networks() -> impl Iterator<Item = (IpAddr, u8)> {
+    PRIVATE.into_iter()
+}
+
 const fn v4(a: u8, b: u8, c: u8, d: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(a, b, c, d))
 }

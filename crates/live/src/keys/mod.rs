@@ -72,6 +72,15 @@ impl fmt::Debug for Keys {
     }
 }
 
+/// Opens a folder for its owner alone, or makes it.
+///
+/// # Errors
+///
+/// If there is none and none can be made, or others can read it.
+pub fn open_folder(path: &Path) -> Result<(), KeyError> {
+    Folder::open(path).map(drop)
+}
+
 /// Expanded, as C tor keeps them.
 pub(crate) fn new_ed25519(rng: &mut impl CryptoRng) -> ExpandedKeypair {
     ExpandedKeypair::from(&Keypair::generate(rng))

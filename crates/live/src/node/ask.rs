@@ -26,6 +26,11 @@ pub(super) fn socket_info(socket: &TcpStream) -> Option<SocketInfo> {
     })
 }
 
+/// What waits in a socket's send queue [B]; nothing if it is gone.
+pub(super) fn queued(socket: &TcpStream) -> Bytes {
+    Bytes::new(count(socket, nix::libc::TIOCOUTQ).unwrap_or(0))
+}
+
 fn tcp_info(socket: &TcpStream) -> Option<nix::libc::tcp_info> {
     let mut info = MaybeUninit::<nix::libc::tcp_info>::zeroed();
     let mut len = size_of::<nix::libc::tcp_info>() as nix::libc::socklen_t;

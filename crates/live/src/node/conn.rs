@@ -1,8 +1,9 @@
 //! One TCP connection with TLS, and what it is to the node.
 
+use super::stamps::{Stamped, Stamps};
 use crate::cell::{Front, IdLen, Incoming, LiveCell, front};
-use penstock_core::PeerId;
 use penstock_core::kernel::Interest;
+use penstock_core::{PeerId, Tag};
 use rustls::Connection;
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,6 +26,10 @@ pub(super) struct Conn {
     pub(super) interest: Interest,
     /// The connection is gone.
     pub(super) broken: bool,
+    /// When its bytes came and left, if that is asked.
+    pub(super) stamps: Option<Stamps>,
+    /// Followed cells of which TLS may still have a part.
+    pub(super) unsent_tags: Vec<Tag>,
 }
 
 impl fmt::Debug for Conn {
@@ -35,13 +40,27 @@ impl fmt::Debug for Conn {
 
 impl Conn {
     pub(super) fn new(socket: TcpStream, tls: Connection, peer: Option<PeerId>) -> Self {
-        let interest = Interest::default();
-        Conn { socket, tls, inbuf: Vec::new(), taken: 0, peer, interest, broken: false }
+        Conn {
+            socket,
+            tls,
+            inbuf: Vec::new(),
+            taken: 0,
+            peer,
+            interest: Interest::default(),
+            broken: false,
+            stamps: None,
+            unsent_tags: Vec::new(),
+        }
     }
 
     /// Reads once from the socket; returns how much that was [B]. Nothing may be there, or no more.
     pub(super) fn fill(&mut self) -> u64 {
-        let read = match self.tls.read_tls(&mut self.socket) {
+        let socket = &self.socket;
+        let read = match &mut self.stamps {
+            None => self.tls.read_tls(&mut &*socket),
+            Some(stamps) => self.tls.read_tls(&mut Stamped { socket, stamps }),
+        };
+        let read = match read {
             Ok(0) => {
                 self.broken = true;
                 return 0;
@@ -126,6 +145,9 @@ impl Conn {
                 Err(error) if is_later(&error) => break,
                 Err(_) => self.broken = true,
             }
+        }
+        if let Some(stamps) = &mut self.stamps {
+            stamps.wrote(sent);
         }
         sent
     }

@@ -1,5 +1,6 @@
 //! Streams at the exit: names, the policy, connections to servers, and why they end.
 
+use super::member::Member;
 use super::{Node, dial};
 use crate::cell::{BeginFlags, Connected, End, Farewell, Resolved, Target};
 use crate::names::{Found, Question, arpa};
@@ -37,6 +38,9 @@ impl Node {
                 (Err(_), Some(address)) => self.seek(stream, Question::Name(address), Wish::Tell),
                 (Err(_), None) => self.seek(stream, Question::Addresses(name), Wish::Tell),
             },
+            Target::Directory if self.member.as_ref().is_some_and(Member::serves) => {
+                self.begin_directory(stream)
+            }
             Target::Directory => self.end(stream, EndReason::NOT_DIRECTORY),
             Target::Malformed => self.end(stream, EndReason::PROTOCOL),
         }
@@ -102,11 +106,13 @@ impl Node {
         let Some(first) = addresses.first() else { return self.end(stream, EndReason::RESOLVE_FAILED) };
         let Some(address) = addresses.iter().find(|address| self.policy.allows(**address, port)) else {
             let reason = EndReason::EXIT_POLICY;
+            self.tally.stream("refused");
             return self.end(stream, Farewell::End(End { reason, address: Some((*first, clip(ttl))) }));
         };
         let said = Connected(Some((*address, clip(ttl))));
-        let begun = dial(SocketAddr::new(*address, port));
+        let begun = dial(SocketAddr::new(*address, port), self.outbound.streams);
         if let Err(error) = begun.and_then(|socket| self.sockets.attach_stream(stream, socket, said)) {
+            self.tally.stream("failed");
             self.end(stream, end_reason(&error));
         }
     }

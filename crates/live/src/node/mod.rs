@@ -2,20 +2,28 @@
 //!
 //! Rooms: `conn` is a TLS connection, `ask` asks Linux about its socket, `sockets` is the core's kernel, `peers` gives nodes
 //! the numbers by which the core knows them, `exits` opens streams, `onions` answers handshakes of circuits in a thread of its
-//! own, `pending` is what threads were asked, `wake` is how they are heard, `renewal` replaces keys and certificates. What is
-//! decided about cells is decided in the core.
+//! own, `pending` is what threads were asked, `wake` is how they are heard, `renewal` replaces keys and certificates; `member`
+//! speaks with the authorities, `exchange` is a stream that asks for their documents; `operate` is for who runs it, `tally`
+//! counts, `trace` follows cells, `stamps` asks Linux when bytes came and left. What is decided about cells is decided in the
+//! core.
 
 mod ask;
 mod conn;
+mod exchange;
 mod exits;
+mod member;
 mod onions;
+mod operate;
 mod peers;
 mod pending;
 mod renewal;
 mod sockets;
+mod stamps;
+mod tally;
+mod trace;
 mod wake;
 
-use crate::cell::{Handshake, LinkSpec, LiveCell};
+use crate::cell::{Handshake, HandshakeKind, LinkSpec, LiveCell};
 use crate::certs::{Credentials, Identity};
 use crate::clock::Clock;
 use crate::crypto::Identities;
@@ -24,8 +32,10 @@ use crate::handshake::{Established, Expected, Link, Peer};
 use crate::keys::Keys;
 use crate::names::{NameServers, Names};
 use crate::tls::{self, TlsConfigs};
+use crate::torrc::Outbound;
 use conn::Conn;
 use exits::{Wish, end_reason};
+use member::Member;
 use onions::Onions;
 use peers::Peers;
 use pending::Pending;
@@ -42,6 +52,11 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use wake::Wake;
+
+pub use member::Membership;
+pub use operate::Observation;
+pub use tally::Tally;
+pub use trace::{TraceConfig, Traced};
 
 /// A handshake of a link takes at most so long (C tor: `TLS_HANDSHAKE_TIMEOUT`).
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -79,6 +94,23 @@ pub struct NodeConfig {
     pub patience: Duration,
 }
 
+impl NodeConfig {
+    /// As relays of public networks are.
+    pub fn new(listen: SocketAddr, address: IpAddr, relay: RelayConfig, policy: ExitPolicy) -> Self {
+        NodeConfig {
+            listen,
+            address,
+            relay,
+            policy,
+            name_servers: NameServers::System,
+            keys_folder: None,
+            extend_to_private: false,
+            single_hop: false,
+            patience: PATIENCE,
+        }
+    }
+}
+
 /// A connection whose handshake is not over.
 #[derive(Debug)]
 struct Opening {
@@ -108,17 +140,22 @@ pub struct Node {
     extend_to_private: bool,
     single_hop: bool,
     patience: Duration,
+    outbound: Outbound,
+    tally: Tally,
+    /// Somebody wanted its attention.
+    woken: bool,
     listener: TcpListener,
     relay: Relay<LiveCell>,
     sockets: Sockets,
     peers: Peers,
     opening: Slab<Opening>,
+    member: Option<Member>,
     /// What is ready, one call each, in the order in which it became so.
     ready: VecDeque<(Token, Interest)>,
     wake: Wake,
     onions: Onions,
     /// Circuits whose handshakes are being answered.
-    opening_circuits: Pending<CircuitIndex, ()>,
+    opening_circuits: Pending<CircuitIndex, HandshakeKind>,
     /// None if nobody says whom to ask.
     names: Option<Names>,
     /// Streams whose names are being looked up.
@@ -137,7 +174,7 @@ impl Node {
         let credentials = renewal::first(&keys, clock);
         let listener = TcpListener::bind(config.listen)?;
         listener.set_nonblocking(true)?;
-        let sockets = Sockets::new()?;
+        let sockets = Sockets::new(clock)?;
         sockets.watch(&listener, Token::Listener, Interest { readable: true, writable: false })?;
         let wake = Wake::new()?;
         sockets.watch(&wake, Token::Wake, Interest { readable: true, writable: false })?;
@@ -167,10 +204,14 @@ impl Node {
             names: names.ok(),
             sought: Pending::new(),
             wake,
+            outbound: Outbound::default(),
+            tally: Tally::default(),
+            woken: false,
             listener,
             sockets,
             peers: Peers::default(),
             opening: Slab::new(),
+            member: None,
             ready: VecDeque::new(),
             rng: rand::rng(),
         })
@@ -207,6 +248,8 @@ impl Node {
             let Some((token, what)) = self.ready.pop_front() else { break };
             self.serve(token, what);
         }
+        self.serve_exchanges();
+        self.look_around();
         let now = self.clock.now();
         if self.relay.poll_timeout().is_some_and(|due| due <= now) {
             self.relay.on_timer(now, &mut self.sockets);
@@ -219,7 +262,7 @@ impl Node {
 
     /// How long to wait [ms].
     fn patience(&self) -> u16 {
-        if !self.ready.is_empty() {
+        if !self.ready.is_empty() || !self.sockets.woken.is_empty() {
             return 0;
         }
         let now = self.clock.now();
@@ -236,12 +279,15 @@ impl Node {
             Token::Stream(stream) => self.serve_stream(stream, what),
             Token::Lingering(number) => self.sockets.flush_lingering(number),
             Token::Wake => self.hear(),
+            // Whoever wakes it looks after the turn.
+            Token::Waker => self.woken = true,
         }
         self.heed();
     }
 
     fn serve_channel(&mut self, channel: ChannelKey, what: Interest) {
         let now = self.clock.now();
+        self.sockets.take_stamps(channel);
         let Some(conn) = self.sockets.channel(channel) else { return };
         let wanted = conn.interest;
         if what.writable && conn.is_stuck() {
@@ -270,8 +316,12 @@ impl Node {
             state.connecting = false;
             let said = state.said;
             match state.socket.take_error() {
-                Ok(None) => self.relay.on_stream_connected(now, stream, said, &mut self.sockets),
+                Ok(None) => {
+                    self.tally.stream("connected");
+                    self.relay.on_stream_connected(now, stream, said, &mut self.sockets);
+                }
                 Ok(Some(error)) | Err(error) => {
+                    self.tally.stream("failed");
                     self.relay.close_stream(now, stream, end_reason(&error), &mut self.sockets);
                 }
             }
@@ -295,17 +345,25 @@ impl Node {
         while let Some(event) = self.relay.poll_event() {
             match event {
                 Event::Connect { channel, peer } => self.connect(channel, peer),
-                Event::HandshakeRequested { circuit, handshake } => self.answer(circuit, handshake),
+                Event::HandshakeRequested { circuit, handshake } => {
+                    self.note_begun(circuit);
+                    self.answer(circuit, handshake);
+                }
                 Event::ExtendRequested { circuit, to, handshake } => self.extend(circuit, &to, handshake),
                 Event::StreamRequested { stream, target } => self.begin(stream, target),
-                Event::CircuitClosed { circuit, .. } => self.opening_circuits.forget(circuit),
+                Event::CircuitClosed { circuit, violation } => {
+                    self.opening_circuits.forget(circuit);
+                    self.note_over(circuit, violation);
+                }
                 Event::StreamClosed { stream } => self.sought.forget(stream),
+                Event::Tracked { tag, circuit, station, at, .. } => {
+                    self.note_station(tag, circuit, station, at);
+                }
                 // A relay opens no circuits.
                 Event::HandshakeNeeded { .. }
                 | Event::HandshakeAnswered { .. }
                 | Event::CircuitBuilt { .. }
-                | Event::StreamConnected { .. }
-                | Event::Tracked { .. } => {}
+                | Event::StreamConnected { .. } => {}
             }
         }
     }
@@ -316,7 +374,7 @@ impl Node {
             let reason = DestroyReason::RESOURCE_LIMIT;
             return self.relay.close_circuit(self.clock.now(), circuit, reason, &mut self.sockets);
         }
-        let number = self.opening_circuits.await_for(circuit, ());
+        let number = self.opening_circuits.await_for(circuit, handshake.kind);
         self.onions.ask(number, handshake, self.identities.clone(), self.relay.agree(circuit));
     }
 
@@ -325,7 +383,8 @@ impl Node {
         self.wake.heard();
         let now = self.clock.now();
         while let Some((number, answered)) = self.onions.answer() {
-            let Some((circuit, ())) = self.opening_circuits.answered(number) else { continue };
+            let Some((circuit, kind)) = self.opening_circuits.answered(number) else { continue };
+            self.tally.handshake(kind, answered.is_ok());
             match answered {
                 Ok(answered) => {
                     let (reply, layer, said) = (answered.reply, answered.layer, answered.negotiation);
@@ -365,12 +424,15 @@ impl Node {
     fn connect(&mut self, channel: ChannelKey, peer: PeerId) {
         let now = self.clock.now();
         let address = self.peers.known(peer).and_then(|known| known.addresses.first().copied());
-        let opened = address.ok_or(io::ErrorKind::NotFound.into()).and_then(|to| Ok((dial(to)?, to)));
+        let opened = address
+            .ok_or(io::ErrorKind::NotFound.into())
+            .and_then(|to| Ok((dial(to, self.outbound.relays)?, to)));
         let begun = opened.and_then(|(socket, to)| {
             let conn = Conn::new(socket, self.tls.connect(), Some(peer));
             self.open(conn, to.ip(), Some(channel))
         });
         if begun.is_err() {
+            self.tally.no_link("connect");
             self.relay.on_channel_closed(now, channel, &mut self.sockets);
         }
     }
@@ -409,7 +471,8 @@ impl Node {
                 self.sockets.watch_for(&self.opening[number as usize].conn.socket, token, interest);
             }
             Ok(Some(done)) => self.established(number, &done),
-            Ok(None) | Err(()) => self.abandon(number),
+            Ok(None) => self.abandon(number, "closed"),
+            Err(reason) => self.abandon(number, reason),
         }
     }
 
@@ -424,6 +487,7 @@ impl Node {
         };
         conn.peer = Some(peer);
         let is_client = done.peer == Peer::Client;
+        self.tally.link(is_client);
         let channel = channel.unwrap_or_else(|| self.relay.accept_channel(now, peer, is_client));
         let begun = conn.has_cell();
         self.sockets.attach(channel, conn);
@@ -434,7 +498,8 @@ impl Node {
     }
 
     /// A handshake failed.
-    fn abandon(&mut self, number: u32) {
+    fn abandon(&mut self, number: u32, reason: &'static str) {
+        self.tally.no_link(reason);
         let open = self.opening.remove(number as usize);
         if let Some(channel) = open.channel {
             self.relay.on_channel_closed(self.clock.now(), channel, &mut self.sockets);
@@ -445,7 +510,7 @@ impl Node {
         let late = self.opening.iter().filter(|(_, open)| open.until <= now);
         let late: Vec<u32> = late.map(|(number, _)| number as u32).collect();
         for number in late {
-            self.abandon(number);
+            self.abandon(number, "timeout");
             self.heed();
         }
     }
@@ -464,14 +529,14 @@ fn step(
     peers: &Peers,
     clock: Clock,
     rng: &mut rand::rngs::ThreadRng,
-) -> Result<Option<Established>, ()> {
+) -> Result<Option<Established>, &'static str> {
     if open.conn.tls.is_handshaking() {
         return Ok(None);
     }
     let link = match &mut open.link {
         Some(link) => link,
         link @ None if open.channel.is_some() => {
-            let certificate = tls::certificate_sha256(&open.conn.tls).ok_or(())?;
+            let certificate = tls::certificate_sha256(&open.conn.tls).ok_or("tls")?;
             let expected = expected(peers, open.conn.peer);
             link.insert(Link::connect(expected, certificate, open.from, vec![address]))
         }
@@ -480,7 +545,9 @@ fn step(
     let bytes = open.conn.decrypted();
     let connection = &open.conn.tls;
     let export = |context: &[u8; 32]| tls::export(connection, context);
-    let done = link.on_bytes(clock.date(), &bytes, &open.credentials, &export, rng).map_err(drop)?;
+    let done = link
+        .on_bytes(clock.date(), &bytes, &open.credentials, &export, rng)
+        .map_err(|failure| tally::reason(&failure))?;
     let say = link.poll_output();
     if !say.is_empty() {
         open.conn.send(&say);
@@ -488,11 +555,14 @@ fn step(
     Ok(done)
 }
 
-/// Begins to connect.
-fn dial(to: SocketAddr) -> io::Result<TcpStream> {
+/// Begins to connect, from the address of its family, if there is one; what is on this machine is reached from anywhere.
+fn dial(to: SocketAddr, from: [Option<IpAddr>; 2]) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
+    if let Some(from) = from[usize::from(to.is_ipv6())].filter(|_| !to.ip().is_loopback()) {
+        socket.bind(&SocketAddr::new(from, 0).into())?;
+    }
     match socket.connect(&to.into()) {
         Ok(()) => {}
         Err(error) if error.raw_os_error() == Some(nix::libc::EINPROGRESS) => {}

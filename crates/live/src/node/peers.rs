@@ -20,6 +20,11 @@ pub(super) struct Known {
     pub(super) addresses: Vec<SocketAddr>,
 }
 
+/// Whether this is a client's number.
+pub(super) fn is_client(peer: PeerId) -> bool {
+    peer.0 >= CLIENTS
+}
+
 /// Who has which number.
 #[derive(Debug, Default)]
 pub(super) struct Peers {

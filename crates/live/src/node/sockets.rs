@@ -2,14 +2,18 @@
 
 use super::ask;
 use super::conn::{Conn, is_later};
+use super::exchange::Exchange;
 use super::exits::end_reason;
+use super::stamps;
+use super::trace::Trace;
 use crate::cell::{Connected, LiveCell, LivePayload};
+use crate::clock::Clock;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
-use penstock_core::cell::Payload;
+use penstock_core::cell::{Cell as _, Command, Payload};
 use penstock_core::kernel::Interest;
 use penstock_core::{ChannelKey, EndReason, Kernel, SocketInfo, StreamKey, StreamRead};
 use penstock_units::Bytes;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
@@ -32,6 +36,8 @@ pub(super) enum Token {
     Lingering(u32),
     /// Another thread has something to say.
     Wake,
+    /// The operator wants the node's attention.
+    Waker,
 }
 
 impl Token {
@@ -43,6 +49,7 @@ impl Token {
             Token::Stream(key) => (3, key.0),
             Token::Lingering(number) => (4, number),
             Token::Wake => (5, 0),
+            Token::Waker => (6, 0),
         };
         kind << 32 | u64::from(number)
     }
@@ -55,7 +62,8 @@ impl Token {
             2 => Token::Channel(ChannelKey(low)),
             3 => Token::Stream(StreamKey(low)),
             4 => Token::Lingering(low),
-            _ => Token::Wake,
+            5 => Token::Wake,
+            _ => Token::Waker,
         }
     }
 }
@@ -81,12 +89,21 @@ pub(super) struct Sockets {
     pub(super) channels: Vec<Option<Conn>>,
     pub(super) streams: Vec<Option<Stream>>,
     pub(super) lingering: slab::Slab<Stream>,
+    /// Streams to our own directory.
+    pub(super) exchanges: BTreeMap<StreamKey, Exchange>,
+    /// Those of them that have something to do, since no poller knows them.
+    pub(super) woken: BTreeSet<StreamKey>,
+    /// Cells that are followed, if any are.
+    pub(super) trace: Option<Box<Trace>>,
+    clock: Clock,
 }
 
 impl Sockets {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(super) fn new(clock: Clock) -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        Ok(Sockets { epoll, channels: Vec::new(), streams: Vec::new(), lingering: slab::Slab::new() })
+        let (channels, streams, lingering) = (Vec::new(), Vec::new(), slab::Slab::new());
+        let (exchanges, woken) = (BTreeMap::new(), BTreeSet::new());
+        Ok(Sockets { epoll, channels, streams, lingering, exchanges, woken, trace: None, clock })
     }
 
     /// Watches a socket, level-triggered.
@@ -98,6 +115,12 @@ impl Sockets {
     pub(super) fn watch_for(&self, socket: &impl AsFd, token: Token, interest: Interest) {
         // A socket that is gone is closed by whoever finds out.
         let _ = self.epoll.modify(socket, &mut event(token, interest));
+    }
+
+    /// Watches it no more.
+    pub(super) fn forget(&self, socket: &impl AsFd) {
+        // What is not watched is forgotten already.
+        let _ = self.epoll.delete(socket);
     }
 
     /// Waits at most so long [ms]; who is ready.
@@ -130,7 +153,10 @@ impl Sockets {
     }
 
     /// A connection is a channel's from now on.
-    pub(super) fn attach(&mut self, key: ChannelKey, conn: Conn) {
+    pub(super) fn attach(&mut self, key: ChannelKey, mut conn: Conn) {
+        if self.trace.as_ref().is_some_and(|trace| trace.has_cells()) {
+            conn.stamps = stamps::begin(&conn.socket);
+        }
         self.watch_for(&conn.socket, Token::Channel(key), wanted(&conn));
         put(&mut self.channels, key.0, conn);
     }
@@ -156,10 +182,46 @@ impl Sockets {
         Ok(())
     }
 
+    /// A stream to our own directory has something to do, or may have.
+    pub(super) fn wake(&mut self, key: StreamKey) {
+        if self.exchanges.get(&key).is_some_and(Exchange::is_ready) {
+            self.woken.insert(key);
+        }
+    }
+
     /// Looks again at what a channel's socket is watched for.
     pub(super) fn rewatch(&mut self, key: ChannelKey) {
+        self.note_written(key);
         if let Some(conn) = self.channels.get(key.0 as usize).and_then(Option::as_ref) {
             self.watch_for(&conn.socket, Token::Channel(key), wanted(conn));
+        }
+    }
+
+    /// Followed cells of which no byte waits in TLS are the kernel's.
+    fn note_written(&mut self, key: ChannelKey) {
+        if let Some(trace) = &mut self.trace
+            && let Some(conn) = self.channels.get_mut(key.0 as usize).and_then(Option::as_mut)
+            && !conn.is_stuck()
+        {
+            let now = self.clock.now();
+            for tag in conn.unsent_tags.drain(..) {
+                trace.written(tag, now);
+                if let Some(stamps) = &mut conn.stamps {
+                    stamps.await_sent(tag);
+                }
+            }
+        }
+    }
+
+    /// Takes what Linux says of when a channel's bytes left; what is left there keeps the poller awake.
+    pub(super) fn take_stamps(&mut self, key: ChannelKey) {
+        if let Some(trace) = &mut self.trace
+            && let Some(conn) = self.channels.get_mut(key.0 as usize).and_then(Option::as_mut)
+            && let Some(stamps) = &mut conn.stamps
+        {
+            for (tag, stamp) in stamps.sent(&conn.socket) {
+                trace.left(tag, stamps::at(self.clock, stamp));
+            }
         }
     }
 
@@ -232,7 +294,20 @@ impl Kernel<LiveCell> for Sockets {
         let Some(conn) = self.channel(channel) else { return Bytes::ZERO };
         // What was decrypted with other cells was charged with them.
         let read = if conn.has_cell() { 0 } else { conn.fill() };
+        let before = into.len();
         conn.take_cells(limit.get(), into);
+        if let Some(trace) = &mut self.trace
+            && let Some(conn) = self.channels[channel.0 as usize].as_ref()
+        {
+            let clock = self.clock;
+            let arrived = conn.stamps.as_ref().and_then(|stamps| stamps.arrived);
+            let arrived = arrived.map(|stamp| stamps::at(clock, stamp));
+            for cell in into.range_mut(before..).filter(|cell| cell.command() == Command::Relay) {
+                if let Some(tag) = trace.came(arrived, clock.now()) {
+                    cell.set_tag(tag);
+                }
+            }
+        }
         Bytes::new(read)
     }
 
@@ -245,7 +320,10 @@ impl Kernel<LiveCell> for Sockets {
             let left = (limit.get() - taken).div_ceil(crate::cell::CELL_LEN as u64);
             let count = cells.len().min(RECORD_CELLS).min(left as usize);
             record.clear();
-            cells.drain(..count).for_each(|cell| record.extend_from_slice(&cell.to_bytes()));
+            for cell in cells.drain(..count) {
+                record.extend_from_slice(&cell.to_bytes());
+                conn.unsent_tags.extend(cell.tag());
+            }
             conn.send(&record);
             taken += record.len() as u64 + RECORD_OVERHEAD;
         }
@@ -274,8 +352,11 @@ impl Kernel<LiveCell> for Sockets {
         }
     }
 
-    fn read_stream(&mut self, stream: StreamKey, limit: u16) -> StreamRead<LivePayload> {
-        let Some(stream) = self.stream(stream) else { return StreamRead::Closed(EndReason::DONE) };
+    fn read_stream(&mut self, key: StreamKey, limit: u16) -> StreamRead<LivePayload> {
+        if let Some(exchange) = self.exchanges.get_mut(&key) {
+            return exchange.read(limit);
+        }
+        let Some(stream) = self.stream(key) else { return StreamRead::Closed(EndReason::DONE) };
         let mut outcome = Ok(0);
         let payload = LivePayload::read_with(|room| {
             let most = room.len().min(limit.into());
@@ -283,7 +364,11 @@ impl Kernel<LiveCell> for Sockets {
             outcome.as_ref().ok().copied().filter(|read| *read > 0)
         });
         match (payload, outcome) {
-            (Some(payload), _) => StreamRead::Data(payload),
+            (Some(mut payload), _) => {
+                let clock = self.clock;
+                payload.set_tag(self.trace.as_mut().and_then(|trace| trace.came(None, clock.now())));
+                StreamRead::Data(payload)
+            }
             (None, Err(error)) if is_later(&error) => StreamRead::Blocked,
             (None, Err(error)) => StreamRead::Closed(end_reason(&error)),
             (None, Ok(_)) => StreamRead::Closed(EndReason::DONE),
@@ -291,6 +376,16 @@ impl Kernel<LiveCell> for Sockets {
     }
 
     fn write_stream(&mut self, key: StreamKey, payloads: &mut VecDeque<LivePayload>, limit: Bytes) -> Bytes {
+        if let Some(exchange) = self.exchanges.get_mut(&key) {
+            let mut taken = 0;
+            while taken < limit.get() {
+                let Some(payload) = payloads.pop_front() else { break };
+                taken += u64::from(payload.len());
+                exchange.take(payload.as_bytes());
+            }
+            self.wake(key);
+            return Bytes::new(taken);
+        }
         let Some(stream) = self.stream(key) else {
             payloads.clear();
             return Bytes::ZERO;
@@ -308,6 +403,10 @@ impl Kernel<LiveCell> for Sockets {
     }
 
     fn want_stream(&mut self, stream: StreamKey, interest: Interest) {
+        if let Some(exchange) = self.exchanges.get_mut(&stream) {
+            exchange.interest = interest;
+            return self.wake(stream);
+        }
         if let Some(state) = self.stream(stream) {
             state.interest = interest;
             self.rewatch_stream(stream);
@@ -315,6 +414,7 @@ impl Kernel<LiveCell> for Sockets {
     }
 
     fn close_stream(&mut self, stream: StreamKey) {
+        self.exchanges.remove(&stream);
         let slot = self.streams.get_mut(stream.0 as usize);
         if let Some(stream) = slot.and_then(Option::take)
             && !stream.unwritten.is_empty()

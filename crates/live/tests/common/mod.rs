@@ -14,7 +14,6 @@ use penstock_live::crypto::tor1::{self, Layer};
 use penstock_live::descriptor::{ExitPolicy, Private};
 use penstock_live::handshake::{Expected, Link};
 use penstock_live::keys::Keys;
-use penstock_live::names::NameServers;
 use penstock_live::node::{self, Node, NodeConfig};
 use penstock_live::tls::{TlsConfigs, certificate_sha256, export};
 use rustls::Connection;
@@ -37,7 +36,7 @@ pub(crate) struct Running {
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) thread: Option<JoinHandle<()>>,
     /// The thread's number.
-    task: i32,
+    pub(crate) task: i32,
 }
 
 impl Running {
@@ -51,16 +50,13 @@ impl Running {
         let onion = keys.identities().onion[0].public;
         let localhost = Ipv4Addr::LOCALHOST.into();
         let rules = vec!["accept *:*".parse().unwrap()];
+        let relay = RelayConfig { scheduler, authenticated_sendmes: true, ..RelayConfig::default() };
+        let policy = ExitPolicy::new(rules, Private::AsRules, Vec::new());
         let config = NodeConfig {
-            listen: SocketAddr::new(localhost, 0),
-            address: localhost,
-            relay: RelayConfig { scheduler, authenticated_sendmes: true, ..RelayConfig::default() },
-            policy: ExitPolicy::new(rules, Private::AsRules, Vec::new()),
-            name_servers: NameServers::default(),
-            keys_folder: None,
             extend_to_private: true,
             single_hop: true,
             patience,
+            ..NodeConfig::new(SocketAddr::new(localhost, 0), localhost, relay, policy)
         };
         let (said, hears) = std::sync::mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
@@ -272,6 +268,11 @@ impl Client {
     pub(crate) fn download(&mut self, server: SocketAddr, number: u16) -> Vec<u8> {
         let stream = NonZeroU16::new(number).map(StreamId);
         self.begin(server, stream);
+        self.take_all(stream)
+    }
+
+    /// Takes what comes on a stream, to its end.
+    pub(crate) fn take_all(&mut self, stream: Option<StreamId>) -> Vec<u8> {
         let (mut came, mut cells) = (Vec::new(), 0);
         loop {
             match self.hear() {
@@ -288,6 +289,8 @@ impl Client {
                         self.say(None, &RelayMessage::Sendme(Some(tag)));
                     }
                 }
+                // What we said was counted.
+                (_, RelayMessage::Sendme(_), _) => {}
                 (on, RelayMessage::End(_), _) => {
                     assert_eq!(on, stream);
                     return came;
