@@ -145,6 +145,10 @@ fn it_makes_its_keys_and_ends_when_it_is_told_to() {
     let torrc = folder.torrc(&format!("Nickname gate\nPidFile {}\n", pid.display()));
     let program = Program::start(&torrc);
     assert_eq!(fs::read_to_string(&pid).unwrap(), format!("{}\n", program.child.id()));
+    let limits = fs::read_to_string(format!("/proc/{}/limits", program.child.id())).unwrap();
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let numbers: Vec<&str> = files.split_whitespace().skip(3).take(2).collect();
+    assert_eq!(numbers[0], numbers[1], "{files}");
     let other = refused(&relay(&torrc, &[]));
     assert!(other.contains("is used by another relay that is running"), "{other}");
     let (status, said) = program.end();

@@ -20,6 +20,7 @@ use crate::torrc::Options;
 use args::{Args, Ask};
 use files::{DataDirectory, PidFile};
 use nix::ifaddrs::getifaddrs;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use penstock_units::{Duration, Instant};
 use record::Recorder;
 use signals::Signals;
@@ -165,6 +166,16 @@ fn policy(options: &Options, address: IpAddr) -> crate::descriptor::ExitPolicy {
     options.policy(own, &interfaces())
 }
 
+/// As many connections as the system allows (C tor: `set_max_file_descriptors()`).
+fn raise_limits() {
+    // Where they stay low, connections are refused when there are none left, as they would be anyway.
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}
+
 /// Options that the node does not ask for yet.
 fn not_yet(options: &Options) -> Vec<&'static str> {
     let written = [("NumCPUs", options.num_cpus.is_some())];
@@ -195,6 +206,7 @@ impl Program {
         logs::set(&options.logs).map_err(|error| Failure::mistake(format!("Log: {error}")))?;
         // Before all that takes time, so that whoever ends it early is heard.
         let signals = Signals::listen().map_err(|error| Failure::system(&error))?;
+        raise_limits();
         let (folder, keys) = open(&options)?;
         let address = address(&options)?;
         log::info!(

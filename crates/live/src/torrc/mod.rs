@@ -1,7 +1,7 @@
 //! What an operator says: C tor's torrc, and in `Penstock` lines what C tor has no word for.
 //!
 //! Rooms: `lines` (from files to options), `values` (what values look like), `authority` (directory authorities), `known`
-//! (what C tor's options are called), `reader` (each option once, with its place), `relay` (the options that set up the
+//! (what C tor's options are called), `reader` (each option once, with its place), `ports`, `log_lines`, `relay` (the options that set up the
 //! core), and here what becomes of them all.
 //!
 //! Nothing is passed over silently: an option of C tor's without effect here is a warning with its line, one that C tor does
@@ -12,6 +12,8 @@
 mod authority;
 mod known;
 mod lines;
+mod log_lines;
+mod ports;
 mod reader;
 mod relay;
 mod values;
@@ -21,17 +23,20 @@ mod tests;
 
 use crate::descriptor::{Addresses, ExitPolicy, Private, Rule};
 use lines::Line;
+use log_lines::logs;
 use penstock_core::RelayConfig;
+use ports::{metrics, or_port, outbound};
 use reader::Reader;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use values::Port;
 
 pub use authority::{Authority, public_authorities};
 pub use lines::Place;
+pub use log_lines::{LogTo, Sink};
+pub use ports::{Metrics, Outbound};
 
 /// What is wrong with a configuration, as one sentence.
 ///
@@ -61,46 +66,6 @@ impl fmt::Display for TorrcError {
 }
 
 impl std::error::Error for TorrcError {}
-
-/// Where connections that we open come from, by family; what is not said is the system's to choose.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outbound {
-    /// To relays: IPv4, IPv6.
-    pub relays: [Option<IpAddr>; 2],
-    /// Of exit streams.
-    pub streams: [Option<IpAddr>; 2],
-}
-
-/// Where a log goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sink {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
-    /// The end of this file.
-    File(PathBuf),
-}
-
-/// One `Log` line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogTo {
-    /// The most severe level that goes there.
-    pub severest: log::Level,
-    /// The least severe one.
-    pub least: log::Level,
-    /// Where to.
-    pub sink: Sink,
-}
-
-/// Where metrics are served.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Metrics {
-    /// The address and port.
-    pub listen: SocketAddr,
-    /// To whom; `None` is this machine alone.
-    pub policy: Option<ExitPolicy>,
-}
 
 /// What is written down while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -330,83 +295,6 @@ fn host(text: &str) -> Result<IpAddr, String> {
     v4.or(addresses.first()).copied().ok_or_else(|| format!("{text:?} has no address"))
 }
 
-/// Where it listens, and the port that others are told.
-///
-/// Deviation: one of them, where C tor has as many as there are lines, and without an address on IPv4 alone.
-fn or_port(read: &mut Reader) -> Result<(SocketAddr, u16), TorrcError> {
-    let ports = read.all("ORPort", OrPort::parse)?;
-    let ports: Vec<_> = ports.into_iter().filter(|(port, _)| !port.is_off).collect();
-    let mut listening = ports.iter().filter(|(port, _)| port.listen);
-    let Some((first, place)) = listening.next() else {
-        let why = "a relay needs a port to listen at, such as ORPort 9001";
-        return Err(TorrcError::new(&read.end(), "ORPort", why));
-    };
-    let mut advertised = ports.iter().filter(|(port, _)| port.advertise).map(|(port, _)| port.port.port);
-    let advertised = advertised.next().ok_or_else(|| {
-        TorrcError::new(place, "ORPort", "no ORPort is advertised; leave NoAdvertise out of one of them")
-    })?;
-    for (_, place) in listening {
-        read.warn(place, "ORPort", "it listens at the first ORPort alone; this one has no effect here");
-    }
-    Ok((first.port.at(), advertised))
-}
-
-#[derive(Clone, Copy, Debug)]
-struct OrPort {
-    port: Port,
-    listen: bool,
-    advertise: bool,
-    /// `ORPort 0`.
-    is_off: bool,
-}
-
-impl OrPort {
-    fn parse(text: &str) -> Result<Self, String> {
-        let mut words = text.split_whitespace();
-        let first = words.next().unwrap_or_default();
-        let port = Port::parse(first)?;
-        let mut parsed = OrPort { port, listen: true, advertise: true, is_off: first == "0" };
-        for flag in words {
-            match &flag.to_ascii_lowercase()[..] {
-                "noadvertise" => parsed.advertise = false,
-                "nolisten" => parsed.listen = false,
-                // What it does anyway.
-                "ipv4only" if parsed.port.at().is_ipv4() => {}
-                "ipv6only" if parsed.port.at().is_ipv6() => {}
-                _ => {
-                    return Err(format!(
-                        "{flag:?} is no flag here; there are NoAdvertise, NoListen, and IPv4Only or IPv6Only as the address is"
-                    ));
-                }
-            }
-        }
-        if !parsed.listen && !parsed.advertise {
-            return Err("NoListen and NoAdvertise leave nothing of it; choose one".into());
-        }
-        Ok(parsed)
-    }
-}
-
-fn outbound(read: &mut Reader) -> Result<Outbound, TorrcError> {
-    let mut outbound = Outbound::default();
-    for (name, relays, streams) in [
-        ("OutboundBindAddress", true, true),
-        ("OutboundBindAddressOR", true, false),
-        ("OutboundBindAddressExit", false, true),
-    ] {
-        for (address, _) in read.all(name, values::address)? {
-            let family = usize::from(address.is_ipv6());
-            if relays {
-                outbound.relays[family] = Some(address);
-            }
-            if streams {
-                outbound.streams[family] = Some(address);
-            }
-        }
-    }
-    Ok(outbound)
-}
-
 fn exit(read: &mut Reader, testing: bool) -> Result<(Vec<Rule>, Private, bool), TorrcError> {
     let said = read.one("ExitRelay", values::auto_flag)?.flatten();
     let v6 = read.one("IPv6Exit", values::flag)?.unwrap_or(false);
@@ -492,76 +380,6 @@ fn authorities(read: &mut Reader) -> Result<Vec<Authority>, TorrcError> {
         return Ok(public_authorities());
     }
     Ok(written.into_iter().map(|(authority, _)| authority).collect())
-}
-
-/// Deviation: without `MetricsPortPolicy`, this machine may ask; C tor then answers nobody.
-fn metrics(read: &mut Reader) -> Result<Option<Metrics>, TorrcError> {
-    let port = read.one("MetricsPort", |text| {
-        let mut words = text.split_whitespace();
-        let port = Port::parse(words.next().unwrap_or_default())?;
-        match words.next() {
-            None => Ok(port),
-            Some(format) if format.eq_ignore_ascii_case("prometheus") => Ok(port),
-            Some(format) => Err(format!("{format:?} is no format; there is prometheus")),
-        }
-    })?;
-    let rules = read.all("MetricsPortPolicy", values::rules)?;
-    let rules: Vec<Rule> = rules.into_iter().flat_map(|(rules, _)| rules).collect();
-    // Their ports say nothing.
-    let rules: Vec<Rule> = rules.into_iter().map(|rule| Rule { ports: 1..=u16::MAX, ..rule }).collect();
-    let policy = (!rules.is_empty()).then(|| ExitPolicy::new(rules, Private::AsRules, Vec::new()));
-    let loopback = IpAddr::from([127, 0, 0, 1]);
-    Ok(port
-        .map(|port| Metrics { listen: SocketAddr::new(port.address.unwrap_or(loopback), port.port), policy }))
-}
-
-fn logs(read: &mut Reader) -> Result<Vec<LogTo>, TorrcError> {
-    let mut logs = Vec::new();
-    for (log, place) in read.all("Log", log_line)? {
-        match log {
-            Some(log) => logs.push(log),
-            None => {
-                read.warn(&place, "Log", "there is no syslog here; write stderr, which service managers keep")
-            }
-        }
-    }
-    if logs.is_empty() {
-        logs.push(LogTo { severest: log::Level::Error, least: log::Level::Info, sink: Sink::Stdout });
-    }
-    Ok(logs)
-}
-
-/// `Log minSeverity[-maxSeverity] [stdout|stderr|file NAME]`; `None` for syslog.
-fn log_line(text: &str) -> Result<Option<LogTo>, String> {
-    let (levels, to) = text.split_once(char::is_whitespace).unwrap_or((text, "stdout"));
-    if levels.contains(['[', '*', '~', ',']) {
-        return Err("domains are not told apart here; it must begin with a severity, such as notice".into());
-    }
-    let (least, severest) = levels.split_once('-').unwrap_or((levels, "err"));
-    let (least, severest) = (severity(least)?, severity(severest)?);
-    if severest > least {
-        return Err(format!("{levels:?} is upside down; it must be from the least severe one to the most"));
-    }
-    let to = to.trim();
-    let sink = match to.split_once(char::is_whitespace) {
-        None if to.eq_ignore_ascii_case("stdout") => Sink::Stdout,
-        None if to.eq_ignore_ascii_case("stderr") => Sink::Stderr,
-        None if to.eq_ignore_ascii_case("syslog") => return Ok(None),
-        Some((word, file)) if word.eq_ignore_ascii_case("file") => Sink::File(path(file.trim())?),
-        _ => return Err(format!("{to:?} is no place for a log; there are stdout, stderr and file NAME")),
-    };
-    Ok(Some(LogTo { severest, least, sink }))
-}
-
-fn severity(text: &str) -> Result<log::Level, String> {
-    Ok(match &text.to_ascii_lowercase()[..] {
-        "err" => log::Level::Error,
-        "warn" => log::Level::Warn,
-        "notice" => log::Level::Info,
-        "info" => log::Level::Debug,
-        "debug" => log::Level::Trace,
-        _ => return Err(format!("{text:?} is no severity; there are debug, info, notice, warn and err")),
-    })
 }
 
 fn record(read: &mut Reader) -> Result<Option<Record>, TorrcError> {
