@@ -1,6 +1,5 @@
 //! The program as a process: how it begins, what signals do, how it ends.
 
-#[expect(dead_code, reason = "other tests have nodes in threads")]
 mod common;
 
 use common::{Client, Hop, pattern, serve};
