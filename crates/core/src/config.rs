@@ -105,7 +105,7 @@ pub struct Limits {
     /// Cells of a circuit that wait in one direction [cell]; one more closes the circuit.
     /// C tor 0.4.9 closes it at 2500.
     pub circuit_queue: u32,
-    /// Circuits of a channel that the peer made [1]; one more closes the channel.
+    /// Circuits of a channel that the peer made [1]; one more is refused.
     pub circuits_per_channel: u32,
     /// Streams of a circuit [1]; one more closes the circuit.
     pub streams_per_circuit: u32,

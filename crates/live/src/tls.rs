@@ -1,9 +1,11 @@
 //! TLS as Tor uses it: any certificate will do, since the link's handshake says whose it is.
 
 use crate::certs::{Credentials, EXPORTER_LABEL};
+use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::server::NoServerSessionStorage;
 use rustls::{
     ClientConfig, ClientConnection, Connection, DigitallySignedStruct, Error, ServerConfig, ServerConnection,
     SignatureScheme,
@@ -62,7 +64,7 @@ impl TlsConfigs {
     pub fn new(credentials: &Credentials) -> Self {
         const FITS: &str = "ring has the versions and the key that Tor's certificates have";
         let provider = Arc::new(ring::default_provider());
-        let client = ClientConfig::builder_with_provider(provider.clone())
+        let mut client = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .expect(FITS)
             .dangerous()
@@ -70,12 +72,16 @@ impl TlsConfigs {
             .with_no_client_auth();
         let certificate = CertificateDer::from(credentials.tls_certificate().to_vec());
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(credentials.tls_key().to_vec()));
-        let server = ServerConfig::builder_with_provider(provider)
+        let mut server = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect(FITS)
             .with_no_client_auth()
             .with_single_cert(vec![certificate], key)
             .expect(FITS);
+        // tor-spec, "Negotiating and initializing channels": no session is taken up again.
+        client.resumption = Resumption::disabled();
+        server.send_tls13_tickets = 0;
+        server.session_storage = Arc::new(NoServerSessionStorage {});
         TlsConfigs { client: Arc::new(client), server: Arc::new(server) }
     }
 

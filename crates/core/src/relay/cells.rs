@@ -227,7 +227,11 @@ impl<C: Cell> Relay<C> {
                 Ok(())
             }
             (Message::Truncate, None) if !is_origin => {
-                self.node.truncate(now, circuit);
+                if self.node.config.hop_control.is_active() {
+                    self.close(now, circuit, None, Ok(DestroyReason::REQUESTED), kernel);
+                } else {
+                    self.node.truncate(now, circuit);
+                }
                 Ok(())
             }
             // A client's circuit without its last hop is of no use to it (C tor `circuit_truncated()`).

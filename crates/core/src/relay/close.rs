@@ -104,16 +104,14 @@ impl<C: Cell> Node<C> {
     /// Cuts off what is behind a relay, since its client asked for it, and says so to both.
     ///
     /// Source: C tor `connection_edge_process_relay_cell()`, RELAY_COMMAND_TRUNCATE.
-    /// Deviation: cells that were on their way to what is gone are dropped; C tor closes the circuit for them.
+    /// Deviation: cells that were on their way to what is gone are dropped; C tor closes the circuit for them. Where hops are controlled, whose
+    /// counts would have to begin again on one side alone, the whole circuit closes instead.
     pub(super) fn truncate(&mut self, now: Instant, circuit: CircuitIndex) {
         let reason = DestroyReason::REQUESTED;
         self.cut(now, circuit, Direction::Forward, Some(reason));
-        let rate = self.config.bandwidth.map(|bandwidth| bandwidth.rate);
-        let hop = self.config.hop_control.build(rate);
         let state = self.circuit(circuit);
         state.extending = false;
         state.truncated = true;
-        state.lane_mut(Direction::Forward).hop = hop;
         let asks = |event: &Event<C>| matches!(event, Event::ExtendRequested { circuit: other, .. } if *other == circuit);
         self.events.retain(|event| !asks(event));
         self.send_relay(now, circuit, None, Message::Truncated(reason));

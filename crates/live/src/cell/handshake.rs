@@ -1,6 +1,7 @@
 //! What CREATE, CREATED, EXTEND and EXTENDED carry of a circuit's handshake.
 
 use crate::wire::{Malformed, Reader};
+use penstock_core::cell::MAX_PAYLOAD;
 
 /// Which handshake.
 ///
@@ -59,6 +60,9 @@ impl std::fmt::Debug for Handshake {
     }
 }
 
+/// The longest handshake that an EXTENDED2 carries, beside its length [B].
+const MOST: u16 = MAX_PAYLOAD - 2;
+
 impl Handshake {
     /// One that makes no sense.
     pub(super) fn malformed() -> Self {
@@ -74,6 +78,10 @@ impl Handshake {
     /// What CREATED2 and EXTENDED2 are.
     pub(super) fn read_answer(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let len = reader.u16()?;
+        // What came in a CREATED2 goes on in an EXTENDED2, which has less room.
+        if len > MOST {
+            return Err(Malformed);
+        }
         Ok(Handshake { kind: HandshakeKind::Ntor, data: reader.take(len.into())?.to_vec() })
     }
 

@@ -265,3 +265,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_answer_that_fits_into_no_extended2_is_none() {
+    for (len, fits) in [(496_u16, true), (497, false), (507, false)] {
+        let mut body = [0; BODY_LEN];
+        body[..2].copy_from_slice(&len.to_be_bytes());
+        let answer = frame(command::CREATED2, 1, &body).into_handshake();
+        assert_eq!(answer.is_some(), fits, "{len}");
+        if let Some(answer) = answer {
+            write(None, &RelayMessage::Extended(answer));
+        }
+    }
+}

@@ -3,6 +3,7 @@
 use super::member::Member;
 use super::{Node, dial};
 use crate::cell::{BeginFlags, Connected, End, Farewell, Resolved, Target};
+use crate::descriptor::is_private;
 use crate::names::{Found, Question, arpa};
 use penstock_core::{Direction, EndReason, StreamKey};
 use std::io;
@@ -35,6 +36,10 @@ impl Node {
             Target::Resolve(name) => match (name.parse::<IpAddr>(), arpa(&name)) {
                 (Ok(address), _) => self.tell(stream, &Found::Addresses(vec![address], CLIPPED[1])),
                 _ if self.policy.rejects_all() => self.tell(stream, &Found::Later),
+                // Who is who in the house of an exit is nobody's business.
+                (Err(_), Some(address)) if is_private(address) && !self.extend_to_private => {
+                    self.tell(stream, &Found::Nothing);
+                }
                 (Err(_), Some(address)) => self.seek(stream, Question::Name(address), Wish::Tell),
                 (Err(_), None) => self.seek(stream, Question::Addresses(name), Wish::Tell),
             },

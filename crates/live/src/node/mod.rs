@@ -40,7 +40,10 @@ use onions::Onions;
 use peers::Peers;
 use pending::Pending;
 use penstock_core::kernel::Interest;
-use penstock_core::{ChannelKey, CircuitIndex, DestroyReason, Event, PeerId, Relay, RelayConfig, StreamKey};
+use penstock_core::{
+    ChannelKey, CircuitIndex, DestroyReason, Direction, EndReason, Event, PeerId, Relay, RelayConfig,
+    StreamKey,
+};
 use penstock_units::{Duration, Instant};
 use renewal::Renewal;
 use slab::Slab;
@@ -68,8 +71,10 @@ const MOST_STRANGERS: usize = 1024;
 const LONGEST_WAIT: u16 = 1000;
 /// Handshakes of circuits that wait for an answer, at most: a tenth of a second's work [1].
 const MOST_HANDSHAKES: usize = 1024;
-/// Random bytes, at least, in one of the cells that a SENDME proves [B] (proposal 289 section 3.4).
-const SENDME_PADDING: u16 = 16;
+/// Padding of one of the cells that a SENDME proves [B]: four zeros, and 16 random bytes (proposal 289 section 3.4).
+const SENDME_PADDING: u16 = 20;
+/// Without descriptors a node accepts nobody for so long.
+const DEAFNESS: Duration = Duration::from_millis(100);
 
 /// What a node is.
 #[derive(Debug)]
@@ -149,6 +154,10 @@ pub struct Node {
     sockets: Sockets,
     peers: Peers,
     opening: Slab<Opening>,
+    /// Nodes that are known, at most, until strangers are forgotten [1].
+    most_peers: usize,
+    /// The system has no descriptors; when to look whether it has some.
+    deaf_until: Option<Instant>,
     member: Option<Member>,
     /// What is ready, one call each, in the order in which it became so.
     ready: VecDeque<(Token, Interest)>,
@@ -211,6 +220,8 @@ impl Node {
             sockets,
             peers: Peers::default(),
             opening: Slab::new(),
+            most_peers: MOST_STRANGERS,
+            deaf_until: None,
             member: None,
             ready: VecDeque::new(),
             rng: rand::rng(),
@@ -237,6 +248,10 @@ impl Node {
     pub fn turn(&mut self) -> io::Result<()> {
         let mut ready = Vec::new();
         self.sockets.wait(self.patience(), &mut ready)?;
+        let readable = Interest { readable: true, writable: false };
+        ready.extend(
+            std::mem::take(&mut self.sockets.full).into_iter().map(|key| (Token::Channel(key), readable)),
+        );
         for (token, what) in ready {
             // Level-triggered: who is in line already is not put there again.
             if !self.ready.iter().any(|(other, _)| *other == token) {
@@ -256,13 +271,15 @@ impl Node {
             self.heed();
         }
         self.give_up(now);
+        self.forget_strangers();
+        self.listen_again(now);
         self.renew(now);
         Ok(())
     }
 
     /// How long to wait [ms].
     fn patience(&self) -> u16 {
-        if !self.ready.is_empty() || !self.sockets.woken.is_empty() {
+        if !self.ready.is_empty() || !self.sockets.woken.is_empty() || !self.sockets.full.is_empty() {
             return 0;
         }
         let now = self.clock.now();
@@ -312,6 +329,9 @@ impl Node {
     fn serve_stream(&mut self, stream: StreamKey, what: Interest) {
         let now = self.clock.now();
         let Some(state) = self.sockets.stream(stream) else { return };
+        if state.connecting && !what.writable {
+            return;
+        }
         if state.connecting {
             state.connecting = false;
             let said = state.said;
@@ -355,7 +375,11 @@ impl Node {
                     self.opening_circuits.forget(circuit);
                     self.note_over(circuit, violation);
                 }
-                Event::StreamClosed { stream } => self.sought.forget(stream),
+                Event::StreamClosed { stream } => {
+                    self.sought.forget(stream);
+                    // Its key may be another stream's soon.
+                    self.ready.retain(|(token, _)| *token != Token::Stream(stream));
+                }
                 Event::Tracked { tag, circuit, station, at, .. } => {
                     self.note_station(tag, circuit, station, at);
                 }
@@ -400,23 +424,28 @@ impl Node {
 
     fn extend(&mut self, circuit: CircuitIndex, to: &LinkSpec, handshake: Handshake) {
         let now = self.clock.now();
-        self.forget_strangers();
-        let ourselves = to.rsa == self.keys.rsa_identity();
+        let somebody = ![self.keys.rsa_identity(), [0; 20]].contains(&to.rsa)
+            && to.ed25519 != Some(self.keys.ed25519_identity());
         let reachable = to.addresses.first().is_some_and(|to| self.extend_to_private || !is_private(to.ip()));
-        match self.peers.relay(to).filter(|_| !ourselves && reachable) {
+        // Nobody is noted who is refused.
+        let peer = (somebody && reachable).then(|| self.peers.relay(to));
+        let leg = self.relay.leg(circuit, Direction::Backward);
+        let before = leg.and_then(|(channel, _)| self.sockets.channel(channel)?.peer);
+        match peer.filter(|peer| Some(*peer) != before) {
             Some(peer) => self.relay.extend(now, circuit, peer, handshake, &mut self.sockets),
             None => self.relay.close_circuit(now, circuit, DestroyReason::PROTOCOL, &mut self.sockets),
         }
     }
 
+    /// Between turns: then whoever is to be connected to has a connection.
     fn forget_strangers(&mut self) {
-        let channels = self.sockets.channels.iter().flatten().count() + self.opening.len();
-        if self.peers.len() > channels + MOST_STRANGERS {
+        if self.peers.len() > self.most_peers {
             let (sockets, opening) = (&self.sockets, &self.opening);
             let conns =
                 || sockets.channels.iter().flatten().chain(opening.iter().map(|(_, open)| &open.conn));
             let used: std::collections::BTreeSet<PeerId> = conns().filter_map(|conn| conn.peer).collect();
             self.peers.keep(|peer| used.contains(&peer));
+            self.most_peers = self.peers.len() + MOST_STRANGERS;
         }
     }
 
@@ -438,14 +467,41 @@ impl Node {
     }
 
     fn accept(&mut self) {
-        let Ok((socket, from)) = self.listener.accept() else { return };
-        if self.opening.len() >= MOST_OPENING || socket.set_nonblocking(true).is_err() {
+        let (socket, from) = match self.listener.accept() {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Otherwise the listener would stay ready all the while.
+                if end_reason(&error) == EndReason::RESOURCE_LIMIT {
+                    self.sockets.forget(&self.listener);
+                    self.deaf_until = Some(self.clock.now() + DEAFNESS);
+                }
+                return;
+            }
+        };
+        if socket.set_nonblocking(true).is_err() {
             return;
+        }
+        // Who came first and still says nothing makes room.
+        if self.opening.len() >= MOST_OPENING {
+            let came = self.opening.iter().filter(|(_, open)| open.channel.is_none());
+            match came.min_by_key(|(_, open)| open.until).map(|(number, _)| number as u32) {
+                Some(oldest) => self.abandon(oldest, "crowded"),
+                None => return,
+            }
         }
         let _ = socket.set_nodelay(true);
         let conn = Conn::new(socket, self.tls.accept(), None);
         // Who cannot be watched is not served.
         let _ = self.open(conn, from.ip(), None);
+    }
+
+    fn listen_again(&mut self, now: Instant) {
+        if self.deaf_until.take_if(|until| *until <= now).is_some() {
+            let readable = Interest { readable: true, writable: false };
+            if self.sockets.watch(&self.listener, Token::Listener, readable).is_err() {
+                self.deaf_until = Some(now + DEAFNESS);
+            }
+        }
     }
 
     fn open(&mut self, conn: Conn, from: IpAddr, channel: Option<ChannelKey>) -> io::Result<()> {
@@ -507,6 +563,7 @@ impl Node {
     }
 
     fn give_up(&mut self, now: Instant) {
+        self.sockets.give_up(now);
         let late = self.opening.iter().filter(|(_, open)| open.until <= now);
         let late: Vec<u32> = late.map(|(number, _)| number as u32).collect();
         for number in late {

@@ -14,7 +14,7 @@ const CLIENTS: u32 = 1 << 31;
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) rsa: [u8; 20],
-    /// None until it or a client says so.
+    /// None if the client did not say.
     pub(super) ed25519: Option<[u8; 32]>,
     /// Where it is said to listen.
     pub(super) addresses: Vec<SocketAddr>,
@@ -29,31 +29,23 @@ pub(super) fn is_client(peer: PeerId) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Peers {
     relays: Slab<Known>,
-    by_identity: BTreeMap<[u8; 20], u32>,
+    by_identity: BTreeMap<([u8; 20], Option<[u8; 32]>), u32>,
     clients: Slab<IpAddr>,
     by_address: BTreeMap<IpAddr, u32>,
 }
 
 impl Peers {
-    /// A relay to which a client extends; `None` if we know another identity of it.
-    pub(super) fn relay(&mut self, to: &LinkSpec) -> Option<PeerId> {
-        let number = self.of(to.rsa);
-        let known = &mut self.relays[number as usize];
-        if let (Some(one), Some(other)) = (known.ed25519, to.ed25519)
-            && one != other
-        {
-            return None;
-        }
-        known.ed25519 = known.ed25519.or(to.ed25519);
-        known.addresses.clone_from(&to.addresses);
-        Some(PeerId(number))
+    /// A relay to which a client extends. Whoever has another ed25519 identity is another one: a client that says a wrong
+    /// one harms nobody else.
+    pub(super) fn relay(&mut self, to: &LinkSpec) -> PeerId {
+        let number = self.of(to.rsa, to.ed25519);
+        self.relays[number as usize].addresses.clone_from(&to.addresses);
+        PeerId(number)
     }
 
     /// A relay that proved who it is.
     pub(super) fn proven(&mut self, identity: &Identity) -> PeerId {
-        let number = self.of(identity.rsa);
-        self.relays[number as usize].ed25519 = Some(identity.ed25519);
-        PeerId(number)
+        PeerId(self.of(identity.rsa, Some(identity.ed25519)))
     }
 
     /// A client.
@@ -80,9 +72,9 @@ impl Peers {
         self.relays.len() + self.clients.len()
     }
 
-    fn of(&mut self, rsa: [u8; 20]) -> u32 {
+    fn of(&mut self, rsa: [u8; 20], ed25519: Option<[u8; 32]>) -> u32 {
         let relays = &mut self.relays;
-        let new = || relays.insert(Known { rsa, ed25519: None, addresses: Vec::new() }) as u32;
-        *self.by_identity.entry(rsa).or_insert_with(new)
+        let new = || relays.insert(Known { rsa, ed25519, addresses: Vec::new() }) as u32;
+        *self.by_identity.entry((rsa, ed25519)).or_insert_with(new)
     }
 }

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 /// comes, and then means someone else.
 #[derive(Debug)]
 pub(super) struct Pending<K, V> {
-    by_number: BTreeMap<u64, K>,
+    /// None whose key is gone: the thread works for it all the same.
+    by_number: BTreeMap<u64, Option<K>>,
     by_key: BTreeMap<K, (u64, V)>,
     next: u64,
 }
@@ -16,7 +17,7 @@ impl<K: Ord + Copy, V> Pending<K, V> {
         Pending { by_number: BTreeMap::new(), by_key: BTreeMap::new(), next: 0 }
     }
 
-    /// How many are awaited.
+    /// How many are awaited, by whomever.
     pub(super) fn len(&self) -> usize {
         self.by_number.len()
     }
@@ -25,7 +26,7 @@ impl<K: Ord + Copy, V> Pending<K, V> {
     pub(super) fn await_for(&mut self, key: K, then: V) -> u64 {
         self.forget(key);
         self.next += 1;
-        self.by_number.insert(self.next, key);
+        self.by_number.insert(self.next, Some(key));
         self.by_key.insert(key, (self.next, then));
         self.next
     }
@@ -33,13 +34,13 @@ impl<K: Ord + Copy, V> Pending<K, V> {
     /// The key is gone.
     pub(super) fn forget(&mut self, key: K) {
         if let Some((number, _)) = self.by_key.remove(&key) {
-            self.by_number.remove(&number);
+            self.by_number.insert(number, None);
         }
     }
 
     /// Whose answer this is; nobody's if the key is gone.
     pub(super) fn answered(&mut self, number: u64) -> Option<(K, V)> {
-        let key = self.by_number.remove(&number)?;
+        let key = self.by_number.remove(&number)??;
         let (_, then) = self.by_key.remove(&key).expect("both maps have the same keys");
         Some((key, then))
     }
@@ -57,6 +58,7 @@ mod tests {
         assert_eq!(pending.answered(second), None);
         pending.forget('a');
         let again = pending.await_for('a', 3);
+        assert_eq!(pending.len(), 2, "a thread works for both");
         assert_eq!(pending.answered(first), None, "that was another one");
         assert_eq!(pending.len(), 1);
         assert_eq!(pending.answered(again), Some(('a', 3)));

@@ -12,7 +12,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use penstock_core::cell::{Cell as _, Command, Payload};
 use penstock_core::kernel::Interest;
 use penstock_core::{ChannelKey, EndReason, Kernel, SocketInfo, StreamKey, StreamRead};
-use penstock_units::Bytes;
+use penstock_units::{Bytes, Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -23,6 +23,9 @@ const RECORD_CELLS: usize = 8;
 
 /// What TLS 1.3 adds to a record [B]: its head, the kind of what is in it, and the tag (RFC 8446 §5.2).
 const RECORD_OVERHEAD: u64 = 22;
+
+/// A server may take so long to read what is left of a closed stream.
+const LINGERING: Duration = Duration::from_secs(60);
 
 /// Whose a socket is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,11 +91,13 @@ pub(super) struct Sockets {
     epoll: Epoll,
     pub(super) channels: Vec<Option<Conn>>,
     pub(super) streams: Vec<Option<Stream>>,
-    pub(super) lingering: slab::Slab<Stream>,
+    pub(super) lingering: slab::Slab<(Stream, Instant)>,
     /// Streams to our own directory.
     pub(super) exchanges: BTreeMap<StreamKey, Exchange>,
     /// Those of them that have something to do, since no poller knows them.
     pub(super) woken: BTreeSet<StreamKey>,
+    /// Channels that may be read again and have whole cells already.
+    pub(super) full: BTreeSet<ChannelKey>,
     /// Cells that are followed, if any are.
     pub(super) trace: Option<Box<Trace>>,
     clock: Clock,
@@ -102,8 +107,8 @@ impl Sockets {
     pub(super) fn new(clock: Clock) -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let (channels, streams, lingering) = (Vec::new(), Vec::new(), slab::Slab::new());
-        let (exchanges, woken) = (BTreeMap::new(), BTreeSet::new());
-        Ok(Sockets { epoll, channels, streams, lingering, exchanges, woken, trace: None, clock })
+        let (exchanges, woken, full) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        Ok(Sockets { epoll, channels, streams, lingering, exchanges, woken, full, trace: None, clock })
     }
 
     /// Watches a socket, level-triggered.
@@ -244,12 +249,19 @@ impl Sockets {
 
     /// What closed streams still had to send.
     pub(super) fn flush_lingering(&mut self, number: u32) {
-        let Some(stream) = self.lingering.get_mut(number as usize) else { return };
+        let Some((stream, _)) = self.lingering.get_mut(number as usize) else { return };
         stream.flush();
         if stream.broken || stream.unwritten.is_empty() {
             // The socket leaves the poller as it closes.
             self.lingering.remove(number as usize);
         }
+    }
+}
+
+impl Sockets {
+    /// Closes what lingers too long.
+    pub(super) fn give_up(&mut self, now: Instant) {
+        self.lingering.retain(|_, (_, until)| *until > now);
     }
 }
 
@@ -278,6 +290,8 @@ fn event(token: Token, interest: Interest) -> EpollEvent {
     let mut flags = EpollFlags::empty();
     flags.set(EpollFlags::EPOLLIN, interest.readable);
     flags.set(EpollFlags::EPOLLOUT, interest.writable);
+    // Linux says that a peer is gone even to who wants to hear nothing: once is enough.
+    flags.set(EpollFlags::EPOLLONESHOT, !interest.readable && !interest.writable);
     EpollEvent::new(flags, token.number())
 }
 
@@ -339,6 +353,10 @@ impl Kernel<LiveCell> for Sockets {
     fn want(&mut self, channel: ChannelKey, interest: Interest) {
         if let Some(conn) = self.channel(channel) {
             conn.interest = interest;
+            // The socket may have nothing more to say.
+            if interest.readable && conn.has_cell() {
+                self.full.insert(channel);
+            }
             self.rewatch(channel);
         }
     }
@@ -371,6 +389,8 @@ impl Kernel<LiveCell> for Sockets {
             }
             (None, Err(error)) if is_later(&error) => StreamRead::Blocked,
             (None, Err(error)) => StreamRead::Closed(end_reason(&error)),
+            // Writing has taken the error.
+            (None, Ok(_)) if stream.broken => StreamRead::Closed(EndReason::CONNECTION_RESET),
             (None, Ok(_)) => StreamRead::Closed(EndReason::DONE),
         }
     }
@@ -392,6 +412,10 @@ impl Kernel<LiveCell> for Sockets {
         };
         let mut taken = 0;
         stream.flush();
+        // A socket that is gone takes all.
+        if stream.broken {
+            payloads.clear();
+        }
         while taken < limit.get() && stream.unwritten.is_empty() && !stream.broken {
             let Some(payload) = payloads.pop_front() else { break };
             taken += u64::from(payload.len());
@@ -419,9 +443,10 @@ impl Kernel<LiveCell> for Sockets {
         if let Some(stream) = slot.and_then(Option::take)
             && !stream.unwritten.is_empty()
         {
-            let number = self.lingering.insert(stream) as u32;
+            let until = self.clock.now() + LINGERING;
+            let number = self.lingering.insert((stream, until)) as u32;
             let interest = Interest { writable: true, ..Interest::default() };
-            self.watch_for(&self.lingering[number as usize].socket, Token::Lingering(number), interest);
+            self.watch_for(&self.lingering[number as usize].0.socket, Token::Lingering(number), interest);
         }
     }
 }

@@ -35,9 +35,13 @@ impl Server {
         let page = Arc::new(Mutex::new(String::new()));
         let (shared, policy) = (page.clone(), metrics.policy.clone());
         std::thread::Builder::new().name("metrics".into()).spawn(move || {
-            for socket in listener.incoming().flatten() {
-                // Whoever asks badly or does not listen gets nothing.
-                let _ = answer(socket, policy.as_ref(), &shared);
+            for socket in listener.incoming() {
+                match socket {
+                    // Whoever asks badly or does not listen gets nothing.
+                    Ok(socket) => drop(answer(socket, policy.as_ref(), &shared)),
+                    // There are no descriptors; there may be some later.
+                    Err(_) => std::thread::sleep(Duration::from_millis(100)),
+                }
             }
         })?;
         Ok(Server { page, address })

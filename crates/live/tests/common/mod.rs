@@ -285,7 +285,7 @@ impl Client {
                     if cells % 50 == 0 {
                         self.say(stream, &RelayMessage::Sendme(None));
                     }
-                    if self.cells % 100 == 0 {
+                    if self.cells.is_multiple_of(100) {
                         self.say(None, &RelayMessage::Sendme(Some(tag)));
                     }
                 }
