@@ -9,7 +9,7 @@ SETUP := .venv/setup
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test matrix bench estimates bench-network judge-linux judge-ns3 judges clean tools
+.PHONY: help setup run test matrix bench estimates bench-network judge-linux judge-ns3 judges interop clean tools
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,13 @@ judge-ns3: .venv-ns3/packages ## TCP: let ns-3 (GPL, from PyPI, in .venv-ns3) do
 
 judges: setup ## TCP: compare the judges in docs/data/tcp with each other and the model
 	$(BIN)/python benches/judges/compare.py
+
+# Real C tor as in Debian's package tor, or at the path in TOR. `make interop SHORT=1` is one relay of it, half a minute.
+SHORT ?=
+interop: tools ## hold the live relay against a real C tor and networks of it, and its parts against Arti's crates
+	@if command -v "$${TOR:-tor}" >/dev/null; then cargo test --locked --package penstock-live \
+		$(if $(SHORT),--test interop -- --ignored,--features oracles -- --include-ignored); \
+	else echo "skipped: there is no C tor; install Debian's package tor, or set TOR"; fi
 
 clean: ## remove what setup, test and judge-ns3 made; runs/ stays
 	rm -rf target .venv .venv-ns3 .mypy_cache .pytest_cache .ruff_cache .hypothesis python/penstock/_core.abi3.so

@@ -4,7 +4,10 @@
 //! affair. The simulator's cell is a descriptor of a few bytes, the live one an encrypted body.
 
 use crate::circuit_policy::PriorityClass;
+use crate::error::Violation;
 use crate::hop_control::Feedback;
+use crate::keys::Direction;
+use crate::reason::{DestroyReason, EndReason};
 use std::fmt;
 use std::num::{NonZeroU16, NonZeroU32};
 
@@ -26,7 +29,7 @@ pub struct Tag(pub NonZeroU32);
 
 /// Commands of cells.
 ///
-/// Source: tor-spec §3. RELAY_EARLY counts as RELAY here; a live cell honours it below.
+/// Source: tor-spec §3. RELAY_EARLY counts as RELAY here; a live cell limits it ([`Cell::admit`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// The first hop of a circuit, or the next one on behalf of an EXTEND.
@@ -51,11 +54,11 @@ pub enum Message<C: Cell> {
     /// Open a stream to this target.
     Begin(C::Target),
     /// The stream is open.
-    Connected,
+    Connected(C::Connected),
     /// Bytes of the stream.
     Data(C::Payload),
     /// The stream is closed.
-    End,
+    End(C::End),
     /// On a stream: 50 more cells of it may come. Without a stream: 100 more of the circuit.
     Sendme {
         /// Of the circuit: the digest of the cell that it acknowledges (proposal 289), or none as before Tor 0.4.1.
@@ -72,6 +75,12 @@ pub enum Message<C: Cell> {
     Extend(C::LinkSpec, C::Handshake),
     /// It was extended.
     Extended(C::Handshake),
+    /// Cut off what is behind this relay.
+    Truncate,
+    /// It is cut off.
+    Truncated(DestroyReason),
+    /// Nothing: padding for the circuit, or a command that this version does not know.
+    Drop,
 }
 
 /// Bytes of a stream.
@@ -99,6 +108,10 @@ pub trait Cell: Sized + fmt::Debug {
     type Payload: Payload;
     /// Where a stream goes to.
     type Target: fmt::Debug;
+    /// What an exit says of a connection that is there.
+    type Connected: fmt::Debug;
+    /// The last word of a stream: why it ends, or all that was asked for, as the addresses of a name.
+    type End: fmt::Debug + From<EndReason>;
     /// How a relay is named in an EXTEND.
     type LinkSpec: fmt::Debug;
     /// What CREATE, CREATED, EXTEND and EXTENDED carry.
@@ -133,7 +146,7 @@ pub trait Cell: Sized + fmt::Debug {
     /// The handshake of a CREATE or CREATED; `None` if there is none.
     fn into_handshake(self) -> Option<Self::Handshake>;
     /// A DESTROY.
-    fn destroy(id: CircId) -> Self;
+    fn destroy(id: CircId, reason: DestroyReason) -> Self;
     /// A hop's feedback.
     fn feedback(id: CircId, feedback: Feedback) -> Self;
     /// The feedback in it; `None` if there is none.
@@ -147,6 +160,14 @@ pub trait Cell: Sized + fmt::Debug {
     /// The relay message in it; `None` if it is malformed.
     fn into_message(self) -> Option<(Option<StreamId>, Message<Self>)>;
 
+    /// Whether a node whose (nearest) layer of the circuit is `layer` takes this RELAY cell, which travels in `direction`;
+    /// asked once, before it is peeled or wrapped. On a [`Violation`] the circuit must close. A cell without limits of
+    /// its own is always taken.
+    ///
+    /// Source: tor-spec, "Handling RELAY_EARLY".
+    fn admit(&self, _layer: &mut Self::Layer, _direction: Direction) -> Result<(), Violation> {
+        Ok(())
+    }
     /// Seals a message in the clear with the layer of the hop it is for or from; returns its digest.
     fn seal(&mut self, layer: &mut Self::Layer) -> Self::Digest;
     /// Adds a hop's layer.

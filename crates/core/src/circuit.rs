@@ -81,6 +81,8 @@ pub(crate) struct Circuit<C: Cell> {
     pub(crate) end: End<C>,
     /// A CREATE or EXTEND of this node is not answered yet.
     pub(crate) extending: bool,
+    /// What was behind this relay was cut off: what still comes for it is dropped.
+    pub(crate) truncated: bool,
     /// What its client last said of its traffic.
     pub(crate) class: PriorityClass,
     /// What its two ends agreed on.
@@ -127,6 +129,8 @@ pub(crate) struct Edge<C: Cell> {
     pub(crate) turn: usize,
     /// The circuit's queue reached the high-water mark: nothing is read until the low one.
     pub(crate) queue_full: bool,
+    /// A DATA cell since the last that is acknowledged had [`sendme_padding`](crate::RelayConfig).
+    pub(crate) has_room: bool,
     /// How many times it is among those whose streams are to be read again.
     pub(crate) resuming: u32,
     pub(crate) next_stream_id: u16,
@@ -140,6 +144,7 @@ impl<C: Cell> Circuit<C> {
             backward,
             end,
             extending: false,
+            truncated: false,
             class: PriorityClass::default(),
             agreed: Agreement::default(),
             edge: None,

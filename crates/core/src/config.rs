@@ -60,6 +60,11 @@ pub struct RelayConfig {
     ///
     /// Source: proposal 289; C tor `sendme_accept_min_version` 1, `sendme_is_valid()`.
     pub authenticated_sendmes: bool,
+    /// Of the DATA cells that one SENDME acknowledges, one at least has so much padding [B], which a world with real
+    /// bytes makes random. Zero where nobody could guess a digest anyway.
+    ///
+    /// Source: proposal 289 section 3.4.
+    pub sendme_padding: u16,
     /// How long a channel stays open that no circuit uses.
     pub idle_timeouts: IdleTimeouts,
     /// What a peer may make this relay keep.
@@ -100,7 +105,7 @@ pub struct Limits {
     /// Cells of a circuit that wait in one direction [cell]; one more closes the circuit.
     /// C tor 0.4.9 closes it at 2500.
     pub circuit_queue: u32,
-    /// Circuits of a channel that the peer made [1]; one more closes the channel.
+    /// Circuits of a channel that the peer made [1]; one more is refused.
     pub circuits_per_channel: u32,
     /// Streams of a circuit [1]; one more closes the circuit.
     pub streams_per_circuit: u32,

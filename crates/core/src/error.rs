@@ -1,15 +1,7 @@
-//! What a peer may do wrong, and what must close for it.
+//! What a peer may do wrong, for which its circuit closes.
 
+use crate::reason::DestroyReason;
 use std::fmt;
-
-/// What must close because of an error, and no more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closes {
-    /// The circuit.
-    Circuit,
-    /// The channel, with all its circuits.
-    Channel,
-}
 
 /// A peer broke the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +30,6 @@ pub enum Violation {
     Unacknowledged,
     /// A cell so far beyond the last that arrived that it cannot be under way.
     TooFarAhead,
-    /// A CREATE with a circuit id that is in use or not the peer's to choose, or one too many.
-    CircIdInUse,
     /// More cells of a circuit wait than may ([`Limits::circuit_queue`](crate::config::Limits)).
     QueueExceeded,
     /// More of its streams waits for applications than may ([`Limits::edge_buffer`](crate::config::Limits)).
@@ -50,13 +40,20 @@ pub enum Violation {
     UnexpectedCell,
     /// A relay cell that no hop recognised.
     Unrecognised,
+    /// More RELAY_EARLY cells than a circuit may have, or one towards the client.
+    UnexpectedEarlyCell,
 }
 
 impl Violation {
-    /// What must close.
-    pub fn closes(self) -> Closes {
+    /// What the circuit's neighbours are told.
+    ///
+    /// Source: tor-spec, "Tearing down circuits"; C tor `circuits_handle_oom()`.
+    pub fn reason(self) -> DestroyReason {
         match self {
-            Violation::CircIdInUse => Closes::Channel,
+            Violation::QueueExceeded | Violation::BufferExceeded | Violation::TooManyStreams => {
+                DestroyReason::RESOURCE_LIMIT
+            }
+            Violation::Unacknowledged => DestroyReason::TIMEOUT,
             Violation::WindowExceeded
             | Violation::UnexpectedSendme
             | Violation::ForgedSendme
@@ -66,13 +63,10 @@ impl Violation {
             | Violation::ForgedCredit
             | Violation::CreditExceeded
             | Violation::ForgedAcknowledgement
-            | Violation::Unacknowledged
             | Violation::TooFarAhead
-            | Violation::BufferExceeded
             | Violation::UnexpectedCell
-            | Violation::QueueExceeded
-            | Violation::TooManyStreams
-            | Violation::Unrecognised => Closes::Circuit,
+            | Violation::Unrecognised
+            | Violation::UnexpectedEarlyCell => DestroyReason::PROTOCOL,
         }
     }
 }
@@ -96,11 +90,11 @@ impl fmt::Display for Violation {
             Violation::BufferExceeded => {
                 "the peer sent more than may wait for the applications of its streams"
             }
-            Violation::CircIdInUse => "the peer created a circuit with an id that it may not use",
             Violation::QueueExceeded => "the peer sent more cells of a circuit than may wait here",
             Violation::TooManyStreams => "the peer opened more streams on a circuit than it may",
             Violation::UnexpectedCell => "the peer sent a cell that makes no sense in this state",
             Violation::Unrecognised => "a relay cell reached the end of its circuit unrecognised",
+            Violation::UnexpectedEarlyCell => "the peer sent a RELAY_EARLY cell where none may be",
         })
     }
 }

@@ -6,6 +6,7 @@
 use crate::cell::Cell;
 use crate::datagram::Message;
 use crate::keys::{ChannelKey, StreamKey};
+use crate::reason::EndReason;
 use penstock_units::{Bytes, Duration};
 use std::collections::VecDeque;
 
@@ -35,8 +36,8 @@ pub enum StreamRead<P> {
     Data(P),
     /// None now.
     Blocked,
-    /// The other end sends no more.
-    Closed,
+    /// The other end sends no more, and why.
+    Closed(EndReason),
 }
 
 /// The host of one relay.

@@ -3,7 +3,7 @@
 //! Layers, in order: [`error`] (one sentence for each mistake), `tree` (TOML whose values know
 //! their line), `form` (what a value may look like), `schema` (every key, its default and its
 //! meaning), `overrides` (what goes over what), `network_file` (relays from elsewhere), `presets` (versions of Tor), `resolve` (fills defaults in), [`partners`] (which algorithms go
-//! together), `build` and `tor` (from the tree to the types, and how keys fit each other), `changes` (what is different later), [`deploy`] (what some relays have and others do not), [`era`] (relays as they were), [`drawn`] (what chance decides), [`ways`] (round trips by country), [`model`] (what every world runs), [`markov`] (traffic that models draw),
+//! together), `build` and `tor` (from the tree to the types, and how keys fit each other), `alone` (one relay without a scenario), `changes` (what is different later), [`deploy`] (what some relays have and others do not), [`era`] (relays as they were), [`drawn`] (what chance decides), [`ways`] (round trips by country), [`model`] (what every world runs), [`markov`] (traffic that models draw),
 //! `print`, [`reference`](mod@reference) and `describe` (what a user reads).
 //!
 //! ```
@@ -33,6 +33,7 @@
 //! assert!(mistake.to_string().starts_with("one.toml:8: relays.middle.link: \"128\" is no rate"));
 //! ```
 
+mod alone;
 mod build;
 mod changes;
 mod closed;
@@ -58,6 +59,7 @@ mod tor;
 mod tree;
 pub mod ways;
 
+pub use alone::{RelayMistake, relay_config};
 pub use document::{Document, Point};
 pub use error::ScenarioError;
 pub use estimate::Estimate;

@@ -89,6 +89,7 @@ pub(crate) fn config(view: View<'_>, consensus: Consensus) -> Result<(RelayConfi
         edge_queue: edge_queue(view)?,
         optimistic_data: view.table.contains_key("optimistic_data") && view.flag("optimistic_data"),
         authenticated_sendmes: view.flag("authenticated_sendmes"),
+        sendme_padding: 0,
         idle_timeouts: IdleTimeouts::default(),
         limits: Limits { circuit_queue: view.whole("circuit_queue_most") as u32, ..Limits::default() },
     };

@@ -5,6 +5,7 @@ use penstock_core::circuit_policy::PriorityClass;
 use penstock_core::edge_control::Negotiation;
 use penstock_core::hop_control::Feedback;
 use penstock_core::keys::Direction;
+use penstock_core::reason::{DestroyReason, EndReason};
 use std::num::{NonZeroU32, NonZeroU64};
 
 /// What a cell takes on the wire [B]: 512 in every one of the papers.
@@ -101,6 +102,7 @@ enum Body {
     Xon(Option<NonZeroU32>),
     Extend(PeerId, SimHandshake),
     Extended(SimHandshake),
+    Truncated,
 }
 
 /// The cell met congestion.
@@ -134,6 +136,8 @@ impl SimCell {
 impl Cell for SimCell {
     type Payload = SimPayload;
     type Target = u32;
+    type Connected = ();
+    type End = EndReason;
     type LinkSpec = PeerId;
     type Handshake = SimHandshake;
     type Layer = SimLayer;
@@ -180,7 +184,7 @@ impl Cell for SimCell {
             _ => None,
         }
     }
-    fn destroy(id: CircId) -> Self {
+    fn destroy(id: CircId, _reason: DestroyReason) -> Self {
         SimCell::link(id, Body::Destroy)
     }
     fn feedback(id: CircId, feedback: Feedback) -> Self {
@@ -205,31 +209,36 @@ impl Cell for SimCell {
         let mut tag = None;
         let body = match message {
             Message::Begin(target) => Body::Begin(target),
-            Message::Connected => Body::Connected,
+            Message::Connected(()) => Body::Connected,
             Message::Data(payload) => {
                 tag = payload.tag;
                 Body::Data { len: payload.len, request: payload.request }
             }
-            Message::End => Body::End,
+            Message::End(_) => Body::End,
             Message::Sendme { proof, marked } => Body::Sendme { proof, marked },
             Message::Xoff => Body::Xoff,
             Message::Xon(rate) => Body::Xon(rate),
             Message::Extend(peer, handshake) => Body::Extend(peer, handshake),
             Message::Extended(handshake) => Body::Extended(handshake),
+            Message::Truncated(_) => Body::Truncated,
+            Message::Truncate | Message::Drop => {
+                unreachable!("nobody here shortens circuits, sends padding, or what others do not know")
+            }
         };
         SimCell { id, tag, number: 0, stream, layers: 0, body }
     }
     fn into_message(self) -> Option<(Option<StreamId>, Message<Self>)> {
         let message = match self.body {
             Body::Begin(target) => Message::Begin(target),
-            Body::Connected => Message::Connected,
+            Body::Connected => Message::Connected(()),
             Body::Data { len, request } => Message::Data(SimPayload { len, tag: self.tag, request }),
-            Body::End => Message::End,
+            Body::End => Message::End(EndReason::DONE),
             Body::Sendme { proof, marked } => Message::Sendme { proof, marked },
             Body::Xoff => Message::Xoff,
             Body::Xon(rate) => Message::Xon(rate),
             Body::Extend(peer, handshake) => Message::Extend(peer, handshake),
             Body::Extended(handshake) => Message::Extended(handshake),
+            Body::Truncated => Message::Truncated(DestroyReason::NONE),
             Body::Create(_) | Body::Created(_) | Body::Destroy | Body::Feedback(_) | Body::Class(_) => {
                 return None;
             }

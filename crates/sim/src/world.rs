@@ -24,6 +24,7 @@ use penstock_core::cell::PeerId;
 use penstock_core::config::RelayConfig;
 use penstock_core::edge_control::Negotiation;
 use penstock_core::hop_control::HopOffer;
+use penstock_core::reason::{DestroyReason, EndReason};
 use penstock_core::{CircuitIndex, Counters, Event, Relay, StreamKey};
 use penstock_record::tables::Name;
 use penstock_record::{Outcome, Position, RunStats};
@@ -334,7 +335,7 @@ impl<'a> World<'a> {
             match event {
                 Event::Connect { channel, peer } => self.net.connect_channel(rank, peer.0, channel),
                 Event::HandshakeRequested { circuit, handshake } => {
-                    let answer = tor.agree(circuit, handshake.congestion);
+                    let answer = tor.agree(circuit)(handshake.congestion);
                     let reply = SimHandshake { congestion: answer, ..handshake };
                     tor.on_handshake(now, circuit, reply, SimLayer::default(), answer, &mut kernel);
                     self.place(rank, circuit, handshake);
@@ -400,14 +401,14 @@ impl<'a> World<'a> {
                     self.net.adopt(sock, channel);
                     tor.on_channel_open(now, channel, offer, &mut HostKernel::new(&mut self.net, rank));
                 }
-                News::Connected(stream) => tor.on_stream_connected(now, stream, &mut kernel),
+                News::Connected(stream) => tor.on_stream_connected(now, stream, (), &mut kernel),
                 News::ChannelBroke(channel) => {
                     self.net.hosts[rank as usize].set_channel(channel, None);
                     tor.on_channel_closed(now, channel, &mut HostKernel::new(&mut self.net, rank));
                 }
                 News::StreamBroke(stream) => {
                     self.net.hosts[rank as usize].set_stream(stream, None);
-                    tor.close_stream(now, stream, &mut HostKernel::new(&mut self.net, rank));
+                    tor.close_stream(now, stream, EndReason::DONE, &mut HostKernel::new(&mut self.net, rank));
                 }
             }
         }
@@ -558,7 +559,12 @@ impl World<'_> {
         let Some(client) = self.client(rank, home) else { return };
         let circuit = client.retired.remove(place);
         if let Some(tor) = &mut self.nodes[rank as usize].tor {
-            tor.close_circuit(now, circuit.index, &mut HostKernel::new(&mut self.net, rank));
+            tor.close_circuit(
+                now,
+                circuit.index,
+                DestroyReason::NONE,
+                &mut HostKernel::new(&mut self.net, rank),
+            );
         }
     }
 
@@ -598,7 +604,7 @@ impl World<'_> {
             client.circuit = None;
         }
         if let Some(tor) = &mut self.nodes[rank as usize].tor {
-            tor.close_circuit(now, circuit, &mut HostKernel::new(&mut self.net, rank));
+            tor.close_circuit(now, circuit, DestroyReason::NONE, &mut HostKernel::new(&mut self.net, rank));
         }
         // The next circuit may get its place at once, and must not be taken for it.
         self.drain(rank);
@@ -656,7 +662,7 @@ impl World<'_> {
         {
             let mut kernel = HostKernel::new(&mut self.net, rank);
             let leg = tor.leg(circuit.index, TO_CLIENT.opposite());
-            tor.close_circuit(now, circuit.index, &mut kernel);
+            tor.close_circuit(now, circuit.index, DestroyReason::NONE, &mut kernel);
             if let Some((channel, _)) = leg {
                 tor.close_channel(now, channel, &mut kernel);
             }
@@ -866,12 +872,12 @@ impl World<'_> {
             let mut kernel = HostKernel::new(&mut self.net, rank);
             // Of a stream of a model the client closes its side; of others the server did.
             if outcome == Outcome::Timeout || client.has_script() {
-                tor.close_stream(now, download.stream, &mut kernel);
+                tor.close_stream(now, download.stream, EndReason::DONE, &mut kernel);
             }
             if scenario.workloads[index].fresh_circuit
                 && let Some(circuit) = client.circuit.take()
             {
-                tor.close_circuit(now, circuit.index, &mut kernel);
+                tor.close_circuit(now, circuit.index, DestroyReason::NONE, &mut kernel);
             }
         } else {
             self.net.close_plain(rank);

@@ -1,5 +1,6 @@
 //! The path test over real sockets.
 
+use penstock_core::reason::DestroyReason;
 use penstock_core::{Cell, ChannelKey, CircId, Kernel, SocketInfo};
 use penstock_units::Bytes;
 use penstock_worlds::linux::Linux;
@@ -65,7 +66,9 @@ const ALL: Bytes = Bytes::new(u64::MAX);
 
 fn cells(from: u32, to: u32) -> VecDeque<LinuxCell> {
     (from..to)
-        .map(|id| LinuxCell::destroy(CircId(NonZeroU32::new(id).expect("ids count from one"))))
+        .map(|id| {
+            LinuxCell::destroy(CircId(NonZeroU32::new(id).expect("ids count from one")), DestroyReason::NONE)
+        })
         .collect()
 }
 

@@ -72,7 +72,7 @@ impl<C: Cell> Relay<C> {
         match self.node.config.edge_control.accept(asked, answer) {
             Ok(agreed) => self.node.circuit(circuit).agreed = agreed,
             Err(violation) => {
-                self.close(now, circuit, None, Some(violation), kernel);
+                self.close(now, circuit, None, Err(violation), kernel);
                 self.settle(now, kernel);
                 return;
             }
@@ -88,13 +88,18 @@ impl<C: Cell> Relay<C> {
 
 /// A relay's side.
 impl<C: Cell> Relay<C> {
-    /// What to answer the client of `circuit` that said `asked` of congestion control and windows. Windows are off only if
-    /// the hop by which the circuit comes is controlled, whatever the client says of its path.
-    pub fn agree(&self, circuit: CircuitIndex, asked: Negotiation) -> Negotiation {
+    /// What to answer the client of `circuit`, by what it said of congestion control and windows; it may be asked in
+    /// another thread. Windows are off only if the hop by which the circuit comes is controlled, whatever the client says of
+    /// its path.
+    pub fn agree(
+        &self,
+        circuit: CircuitIndex,
+    ) -> impl FnOnce(Negotiation) -> Negotiation + Send + 'static + use<C> {
         let leg = self.leg(circuit, Direction::Backward);
         let controlled =
             leg.is_some_and(|(channel, _)| self.node.channels[channel.0 as usize].hops.is_some());
-        self.node.config.edge_control.answer(asked, controlled)
+        let config = self.node.config.clone();
+        move |asked| config.edge_control.answer(asked, controlled)
     }
 
     /// Answers the CREATE that [`Event::HandshakeRequested`] brought; `reply` has `answer` in it, which
@@ -131,10 +136,11 @@ impl<C: Cell> Relay<C> {
     ) {
         let Some(state) = self.node.circuits.get(circuit.0 as usize) else { return };
         if state.lane(Direction::Forward).to.is_some() {
-            self.close(now, circuit, None, Some(Violation::UnexpectedCell), kernel);
+            self.close(now, circuit, None, Err(Violation::UnexpectedCell), kernel);
         } else {
             let leg = self.node.join(circuit, peer, false);
-            self.node.circuit(circuit).extending = true;
+            let state = self.node.circuit(circuit);
+            (state.extending, state.truncated) = (true, false);
             self.node.send_create(now, circuit, leg, handshake);
         }
         self.settle(now, kernel);

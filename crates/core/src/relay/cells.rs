@@ -1,14 +1,15 @@
 //! What arrives on a channel.
 
-use super::Relay;
+use super::{Node, Relay};
 use crate::cell::{Cell, Command, Message};
 use crate::circuit::{End, Leg};
 use crate::edge_control::StreamFeedback;
-use crate::error::{Closes, Violation};
+use crate::error::Violation;
 use crate::event::{Event, Station};
 use crate::hop_control::{HopControl, Source};
 use crate::kernel::Kernel;
 use crate::keys::{ChannelKey, CircuitIndex, Direction};
+use crate::reason::DestroyReason;
 use penstock_units::Instant;
 
 impl<C: Cell> Relay<C> {
@@ -27,10 +28,14 @@ impl<C: Cell> Relay<C> {
         let id = cell.circ_id();
         let known = self.node.channel(channel).circuits.get(id);
         let outcome = match (cell.command(), known) {
-            (Command::Create, None) => self.on_create(channel, cell),
+            (Command::Create, None) => {
+                self.node.on_create(now, channel, cell);
+                Ok(())
+            }
+            // C tor ignores it, too; the circuit that has the id stays.
             (Command::Create, Some(_)) => {
                 self.node.counters.consumed += 1;
-                Err(Violation::CircIdInUse)
+                Ok(())
             }
             // Cells that were on their way while the circuit closed.
             (_, None) => {
@@ -42,38 +47,16 @@ impl<C: Cell> Relay<C> {
             (Command::Destroy, Some(circuit)) => {
                 self.node.counters.consumed += 1;
                 let from = self.node.circuit(circuit).arriving(channel, id);
-                self.close(now, circuit, Some(from), None, kernel);
+                // Whatever the neighbour's reason was (C tor 0.4.9, `command_process_destroy_cell()`).
+                self.close(now, circuit, Some(from), Ok(DestroyReason::DESTROYED), kernel);
                 Ok(())
             }
             (Command::Feedback, Some(circuit)) => self.node.on_feedback(now, channel, circuit, &cell),
             (Command::Class, Some(circuit)) => self.node.on_class(now, channel, circuit, &cell),
         };
-        if let Err(violation) = outcome {
-            match (violation.closes(), known) {
-                (Closes::Circuit, Some(circuit)) => self.close(now, circuit, None, Some(violation), kernel),
-                _ => {
-                    kernel.close(channel);
-                    self.on_channel_closed(now, channel, kernel);
-                }
-            }
+        if let (Err(violation), Some(circuit)) = (outcome, known) {
+            self.close(now, circuit, None, Err(violation), kernel);
         }
-    }
-
-    fn on_create(&mut self, channel: ChannelKey, cell: C) -> Result<(), Violation> {
-        self.node.counters.consumed += 1;
-        let id = cell.circ_id();
-        let circuits = &self.node.channel(channel).circuits;
-        if !circuits.is_peers(id) || circuits.len() >= self.node.config.limits.circuits_per_channel as usize {
-            return Err(Violation::CircIdInUse);
-        }
-        let handshake = cell.into_handshake().ok_or(Violation::CircIdInUse)?;
-        let circuit = self.node.new_circuit(End::Opening);
-        self.node.circuit(circuit).lane_mut(Direction::Backward).to = Some(Leg { channel, id });
-        self.node.note_busy(channel);
-        self.node.channel(channel).circuits.insert(id, circuit);
-        self.node.introduce(circuit, Direction::Backward);
-        self.node.events.push_back(Event::HandshakeRequested { circuit, handshake });
-        Ok(())
     }
 
     fn on_created(
@@ -116,6 +99,15 @@ impl<C: Cell> Relay<C> {
             self.node.counters.consumed += 1;
             return Err(violation);
         }
+        let nearest = match &mut circuit.end {
+            End::Opening => None,
+            End::Relay(layer) => Some(layer),
+            End::Origin(origin) => origin.layers.first_mut(),
+        };
+        if let Some(Err(violation)) = nearest.map(|layer| cell.admit(layer, direction)) {
+            self.node.counters.consumed += 1;
+            return Err(violation);
+        }
         let digest = match &mut circuit.end {
             End::Opening => {
                 self.node.counters.consumed += 1;
@@ -130,10 +122,16 @@ impl<C: Cell> Relay<C> {
                 let last = origin.layers.len().wrapping_sub(1);
                 let mut layers = origin.layers.iter_mut().enumerate();
                 match layers.find_map(|(hop, layer)| Some((hop, cell.peel(layer)?))) {
-                    // Only the last hop speaks to us: it has the streams, and it extends.
+                    // Only the last hop speaks to us: it has the streams, and it extends. Others say that what is
+                    // behind them is gone.
                     Some((hop, _)) if hop != last => {
                         self.node.counters.consumed += 1;
-                        return Err(Violation::UnexpectedCell);
+                        let said = cell.into_message();
+                        if !matches!(said, Some((None, Message::Truncated(_)))) {
+                            return Err(Violation::UnexpectedCell);
+                        }
+                        self.close(now, index, None, Ok(DestroyReason::NONE), kernel);
+                        return Ok(());
                     }
                     found => found.map(|(_, digest)| digest),
                 }
@@ -157,7 +155,8 @@ impl<C: Cell> Relay<C> {
             }
             (None, None) => {
                 self.node.counters.consumed += 1;
-                Err(Violation::Unrecognised)
+                let truncated = self.node.circuit(index).truncated;
+                if truncated { Ok(()) } else { Err(Violation::Unrecognised) }
             }
         }
     }
@@ -188,6 +187,7 @@ impl<C: Cell> Relay<C> {
             return Err(Violation::UnexpectedCell);
         }
         match (message, id) {
+            (Message::Drop, _) => Ok(()),
             (Message::Data(payload), Some(id)) => {
                 if marked {
                     self.node.note_mark(circuit);
@@ -206,11 +206,11 @@ impl<C: Cell> Relay<C> {
             (Message::Xon(rate), Some(id)) => {
                 self.node.on_stream_feedback(now, circuit, id, StreamFeedback::Xon(rate), kernel)
             }
-            (Message::End, Some(id)) => {
+            (Message::End(_), Some(id)) => {
                 self.node.on_end(now, circuit, id, kernel);
                 Ok(())
             }
-            (Message::Connected, Some(id)) if is_origin => {
+            (Message::Connected(_), Some(id)) if is_origin => {
                 self.node.on_connected(circuit, id, kernel);
                 Ok(())
             }
@@ -226,7 +226,48 @@ impl<C: Cell> Relay<C> {
                 self.node.events.push_back(Event::HandshakeAnswered { circuit, handshake });
                 Ok(())
             }
+            (Message::Truncate, None) if !is_origin => {
+                if self.node.config.hop_control.is_active() {
+                    self.close(now, circuit, None, Ok(DestroyReason::REQUESTED), kernel);
+                } else {
+                    self.node.truncate(now, circuit);
+                }
+                Ok(())
+            }
+            // A client's circuit without its last hop is of no use to it (C tor `circuit_truncated()`).
+            (Message::Truncated(_), None) if is_origin => {
+                self.close(now, circuit, None, Ok(DestroyReason::NONE), kernel);
+                Ok(())
+            }
             _ => Err(Violation::UnexpectedCell),
         }
+    }
+}
+
+impl<C: Cell> Node<C> {
+    /// Takes a new circuit, or says that it does not.
+    ///
+    /// Source: C tor `command_process_create_cell()`.
+    fn on_create(&mut self, now: Instant, channel: ChannelKey, cell: C) {
+        self.counters.consumed += 1;
+        let id = cell.circ_id();
+        let circuits = &self.channel(channel).circuits;
+        let (is_peers, count) = (circuits.is_peers(id), circuits.len());
+        let refusal = match cell.into_handshake() {
+            Some(_) if count >= self.config.limits.circuits_per_channel as usize => {
+                DestroyReason::RESOURCE_LIMIT
+            }
+            Some(handshake) if is_peers => {
+                let circuit = self.new_circuit(End::Opening);
+                self.circuit(circuit).lane_mut(Direction::Backward).to = Some(Leg { channel, id });
+                self.note_busy(channel);
+                self.channel(channel).circuits.insert(id, circuit);
+                self.introduce(circuit, Direction::Backward);
+                self.events.push_back(Event::HandshakeRequested { circuit, handshake });
+                return;
+            }
+            _ => DestroyReason::PROTOCOL,
+        };
+        self.send_control(now, channel, C::destroy(id, refusal));
     }
 }

@@ -1,20 +1,28 @@
 //! Circuits and channels end.
 
 use super::{Node, Relay};
-use crate::cell::Cell;
+use crate::cell::{Cell, Message};
 use crate::circuit_policy::CircuitPolicy;
 use crate::error::Violation;
 use crate::event::Event;
 use crate::kernel::Kernel;
 use crate::keys::{ChannelKey, CircuitIndex, Direction};
+use crate::reason::DestroyReason;
 use crate::scheduler::Scheduler;
 use penstock_units::Instant;
 
 impl<C: Cell> Relay<C> {
-    /// Closes a circuit from here, in both directions.
-    pub fn close_circuit(&mut self, now: Instant, circuit: CircuitIndex, kernel: &mut impl Kernel<C>) {
+    /// Closes a circuit from here, in both directions, for this reason; clients say none (tor-spec, "Tearing down
+    /// circuits").
+    pub fn close_circuit(
+        &mut self,
+        now: Instant,
+        circuit: CircuitIndex,
+        reason: DestroyReason,
+        kernel: &mut impl Kernel<C>,
+    ) {
         if self.node.circuits.contains(circuit.0 as usize) {
-            self.close(now, circuit, None, None, kernel);
+            self.close(now, circuit, None, Ok(reason), kernel);
             self.settle(now, kernel);
         }
     }
@@ -34,7 +42,7 @@ impl<C: Cell> Relay<C> {
         for circuit in state.circuits.all() {
             // A circuit that returns the way it came is listed twice.
             if self.node.circuits.contains(circuit.0 as usize) {
-                self.close(now, circuit, None, None, kernel);
+                self.close(now, circuit, None, Ok(DestroyReason::CHANNEL_CLOSED), kernel);
             }
         }
         self.node.set_datagram_timer(channel, None);
@@ -58,23 +66,25 @@ impl<C: Cell> Relay<C> {
         self.settle(now, kernel);
     }
 
-    /// Ends a circuit. A DESTROY goes to each side but the one that cells come from which travel `from`.
+    /// Ends a circuit, for a reason or because a peer broke the protocol. A DESTROY goes to each side but the one that
+    /// cells come from which travel `from`.
     pub(super) fn close(
         &mut self,
         now: Instant,
         circuit: CircuitIndex,
         from: Option<Direction>,
-        violation: Option<Violation>,
+        why: Result<DestroyReason, Violation>,
         kernel: &mut impl Kernel<C>,
     ) {
         self.node.close_streams(now, circuit, kernel);
         for direction in [Direction::Forward, Direction::Backward] {
-            self.node.cut(now, circuit, direction, from != Some(direction.opposite()));
+            let tell = (from != Some(direction.opposite())).then(|| why.unwrap_or_else(Violation::reason));
+            self.node.cut(now, circuit, direction, tell);
         }
         self.node.circuits.remove(circuit.0 as usize);
         self.node.resume.retain(|other| *other != circuit);
         self.node.withdraw_requests(circuit);
-        self.node.events.push_back(Event::CircuitClosed { circuit, violation });
+        self.node.events.push_back(Event::CircuitClosed { circuit, violation: why.err() });
     }
 }
 
@@ -91,8 +101,30 @@ impl<C: Cell> Node<C> {
         });
     }
 
-    /// Drops what waits in one direction, and tells the next hop if `tell`.
-    fn cut(&mut self, now: Instant, circuit: CircuitIndex, direction: Direction, tell: bool) {
+    /// Cuts off what is behind a relay, since its client asked for it, and says so to both.
+    ///
+    /// Source: C tor `connection_edge_process_relay_cell()`, RELAY_COMMAND_TRUNCATE.
+    /// Deviation: cells that were on their way to what is gone are dropped; C tor closes the circuit for them. Where hops are controlled, whose
+    /// counts would have to begin again on one side alone, the whole circuit closes instead.
+    pub(super) fn truncate(&mut self, now: Instant, circuit: CircuitIndex) {
+        let reason = DestroyReason::REQUESTED;
+        self.cut(now, circuit, Direction::Forward, Some(reason));
+        let state = self.circuit(circuit);
+        state.extending = false;
+        state.truncated = true;
+        let asks = |event: &Event<C>| matches!(event, Event::ExtendRequested { circuit: other, .. } if *other == circuit);
+        self.events.retain(|event| !asks(event));
+        self.send_relay(now, circuit, None, Message::Truncated(reason));
+    }
+
+    /// Drops what waits in one direction, and tells the next hop why, if it is to know.
+    fn cut(
+        &mut self,
+        now: Instant,
+        circuit: CircuitIndex,
+        direction: Direction,
+        tell: Option<DestroyReason>,
+    ) {
         let lane = self.circuit(circuit).lane_mut(direction);
         let waiting = lane.clear();
         let Some(leg) = lane.to.take() else { return };
@@ -101,8 +133,8 @@ impl<C: Cell> Node<C> {
         channel.policy.on_blocked(now, circuit.key(direction));
         channel.policy.on_close(circuit.key(direction));
         channel.circuits.remove(leg.id);
-        if tell && channel.open {
-            self.send_control(now, leg.channel, C::destroy(leg.id));
+        if let Some(reason) = tell.filter(|_| channel.open) {
+            self.send_control(now, leg.channel, C::destroy(leg.id, reason));
         } else {
             channel.transport.forget(leg.id);
         }

@@ -5,6 +5,7 @@ use crate::cell::Cell;
 use crate::datagram::{DatagramCounters, Note};
 use crate::kernel::Kernel;
 use crate::keys::ChannelKey;
+use crate::reason::DestroyReason;
 use crate::transport::Transport;
 use penstock_units::{Bytes, Instant};
 
@@ -102,7 +103,7 @@ impl<C: Cell> Relay<C> {
         let Some(circuit) = state.circuits.get(id) else { return };
         // Who does not know the circuit needs no DESTROY.
         let from = violation.is_none().then(|| self.node.circuit(circuit).arriving(channel, id));
-        self.close(now, circuit, from, violation, kernel);
+        self.close(now, circuit, from, violation.map_or(Ok(DestroyReason::DESTROYED), Err), kernel);
     }
 }
 

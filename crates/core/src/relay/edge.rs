@@ -43,12 +43,19 @@ impl<C: Cell> Relay<C> {
         Some(stream)
     }
 
-    /// As an exit: the connection that [`Event::StreamRequested`] asked for is there.
-    pub fn on_stream_connected(&mut self, now: Instant, stream: StreamKey, kernel: &mut impl Kernel<C>) {
+    /// As an exit: the connection that [`Event::StreamRequested`] asked for is there; `said` is what the client hears
+    /// of it.
+    pub fn on_stream_connected(
+        &mut self,
+        now: Instant,
+        stream: StreamKey,
+        said: C::Connected,
+        kernel: &mut impl Kernel<C>,
+    ) {
         let Some(state) = self.node.streams.get_mut(stream.0 as usize) else { return };
         state.open = true;
         let (circuit, id) = (state.circuit, state.id);
-        self.node.send_relay(now, circuit, Some(id), Message::Connected);
+        self.node.send_relay(now, circuit, Some(id), Message::Connected(said));
         self.node.refresh_stream(stream, kernel);
         self.settle(now, kernel);
     }
@@ -71,12 +78,19 @@ impl<C: Cell> Relay<C> {
         }
     }
 
-    /// Closes a stream from here: the connection failed, or the application is done.
-    pub fn close_stream(&mut self, now: Instant, stream: StreamKey, kernel: &mut impl Kernel<C>) {
+    /// Closes a stream from here: the connection failed, or the application is done. `end` is the last that the other
+    /// end hears of it.
+    pub fn close_stream(
+        &mut self,
+        now: Instant,
+        stream: StreamKey,
+        end: impl Into<C::End>,
+        kernel: &mut impl Kernel<C>,
+    ) {
         let Some(state) = self.node.streams.get(stream.0 as usize) else { return };
         let (circuit, id, ended) = (state.circuit, state.id, state.ended);
         if !ended {
-            self.node.send_relay(now, circuit, Some(id), Message::End);
+            self.node.send_relay(now, circuit, Some(id), Message::End(end.into()));
         }
         self.node.remove_stream(now, stream, kernel);
         self.settle(now, kernel);
@@ -169,17 +183,28 @@ impl<C: Cell> Node<C> {
         let room = self.package_room(circuit).min(window).min(most);
         let room = room.min(quantum.get().div_ceil(MAX_PAYLOAD.into()));
         for packaged in 0..room {
-            match kernel.read_stream(stream, MAX_PAYLOAD) {
+            let most = self.most_payload(circuit);
+            match kernel.read_stream(stream, most) {
                 StreamRead::Data(payload) => self.package_one(now, stream, id, payload),
                 StreamRead::Blocked => return packaged,
-                StreamRead::Closed => {
-                    self.send_relay(now, circuit, Some(id), Message::End);
+                StreamRead::Closed(reason) => {
+                    self.send_relay(now, circuit, Some(id), Message::End(reason.into()));
                     self.remove_stream(now, stream, kernel);
                     return packaged;
                 }
             }
         }
         room
+    }
+
+    /// How many bytes the circuit's next DATA cell may have: all but some padding, if no cell had so much since the last
+    /// that is acknowledged.
+    ///
+    /// Source: proposal 289 section 3.4; C tor `connection_edge_get_inbuf_bytes_to_package()`.
+    /// Deviation: the first of these cells has the padding, where C tor's has a random place.
+    fn most_payload(&mut self, circuit: CircuitIndex) -> u16 {
+        let padding = self.config.sendme_padding;
+        if padding == 0 || self.edge(circuit).has_room { MAX_PAYLOAD } else { MAX_PAYLOAD - padding }
     }
 
     fn package_one(&mut self, now: Instant, stream: StreamKey, id: StreamId, payload: C::Payload) {
@@ -190,7 +215,11 @@ impl<C: Cell> Node<C> {
         state.control.on_package(now, bytes);
         let circuit = state.circuit;
         let signals = self.signals(circuit);
-        let is_acknowledged = self.edge(circuit).control.on_package(now, signals);
+        let has_room = bytes.get() + u64::from(self.config.sendme_padding) <= MAX_PAYLOAD.into();
+        let edge = self.edge(circuit);
+        let is_acknowledged = edge.control.on_package(now, signals);
+        // What is acknowledged and what comes after it are proven by different cells.
+        edge.has_room = !is_acknowledged && (edge.has_room || has_room);
         let digest = self.send_relay(now, circuit, Some(id), Message::Data(payload));
         if is_acknowledged && self.config.authenticated_sendmes && self.heeds_sendmes(circuit) {
             self.edge(circuit).unproven.extend(digest);
@@ -504,6 +533,7 @@ impl<C: Cell> Node<C> {
                 waiting: 0,
                 turn: 0,
                 queue_full: false,
+                has_room: false,
                 resuming: 0,
                 next_stream_id: 1,
             })

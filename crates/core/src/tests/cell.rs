@@ -3,7 +3,10 @@
 use crate::cell::{Cell, CircId, Command, Message, Payload, PeerId, StreamId, Tag};
 use crate::circuit_policy::PriorityClass;
 use crate::edge_control::Negotiation;
+use crate::error::Violation;
 use crate::hop_control::Feedback;
+use crate::keys::Direction;
+use crate::reason::{DestroyReason, EndReason};
 use std::num::NonZeroU16;
 
 /// A cell without bytes: its layers are counted, its payload is a place in a transfer.
@@ -54,18 +57,23 @@ impl Clone for TestCell {
 fn repeat(message: &Message<TestCell>) -> Message<TestCell> {
     match message {
         Message::Begin(target) => Message::Begin(*target),
-        Message::Connected => Message::Connected,
+        Message::Connected(()) => Message::Connected(()),
         Message::Data(piece) => Message::Data(*piece),
-        Message::End => Message::End,
+        Message::End(reason) => Message::End(*reason),
         Message::Sendme { proof, marked } => Message::Sendme { proof: *proof, marked: *marked },
         Message::Xoff => Message::Xoff,
         Message::Xon(rate) => Message::Xon(*rate),
         Message::Extend(peer, hello) => Message::Extend(*peer, *hello),
         Message::Extended(hello) => Message::Extended(*hello),
+        Message::Truncate => Message::Truncate,
+        Message::Truncated(reason) => Message::Truncated(*reason),
+        Message::Drop => Message::Drop,
     }
 }
 
 const GARBLED: Skin = Skin(u32::MAX, 0);
+/// Of a cell that nobody takes.
+const FORBIDDEN: Skin = Skin(u32::MAX, 1);
 
 /// One hop's key for one circuit, at one of its ends.
 #[derive(Debug)]
@@ -130,6 +138,11 @@ impl TestCell {
         TestCell { id, marked: false, body }
     }
 
+    /// A RELAY cell that is not to be taken.
+    pub(super) fn forbidden(id: CircId) -> Self {
+        TestCell { id, marked: false, body: Body::Relay(vec![FORBIDDEN], None, None) }
+    }
+
     /// DATA of no stream that is there, for the last of those who have these keys, nearest first; each says the
     /// how-manieth cell of its it is.
     pub(super) fn unwanted(id: CircId, layers: &[(u32, u64)]) -> Self {
@@ -157,6 +170,8 @@ impl Cell for TestCell {
     type Payload = Piece;
     /// The transfer that the server is to serve.
     type Target = usize;
+    type Connected = ();
+    type End = EndReason;
     type LinkSpec = PeerId;
     type Handshake = Hello;
     type Layer = Layer;
@@ -204,7 +219,7 @@ impl Cell for TestCell {
             _ => None,
         }
     }
-    fn destroy(id: CircId) -> Self {
+    fn destroy(id: CircId, _reason: DestroyReason) -> Self {
         TestCell { id, marked: false, body: Body::Destroy }
     }
     fn feedback(id: CircId, feedback: Feedback) -> Self {
@@ -229,6 +244,12 @@ impl Cell for TestCell {
         let Body::Relay(skins, stream, message) = self.body else { panic!("a relay reads only RELAY cells") };
         assert_eq!(skins, [], "a relay reads only what is in the clear");
         Some((stream, *message?))
+    }
+    fn admit(&self, _layer: &mut Layer, _direction: Direction) -> Result<(), Violation> {
+        match &self.body {
+            Body::Relay(skins, ..) if skins.last() == Some(&FORBIDDEN) => Err(Violation::UnexpectedEarlyCell),
+            _ => Ok(()),
+        }
     }
     fn seal(&mut self, layer: &mut Layer) -> Skin {
         let Body::Relay(skins, ..) = &mut self.body else { panic!("only RELAY cells are sealed") };

@@ -11,6 +11,7 @@ use crate::hop_control::{
     self, AdaptConfig, CreditPath, ExponentialConfig, Feedback, HopControl, HopControlConfig, Kung94Config,
     LawConfig, N23Config, Neighbour, Source,
 };
+use crate::reason::{DestroyReason, EndReason};
 use crate::{ChannelKey, CircuitIndex, Direction, RelayConfig, Violation};
 use penstock_units::{Bytes, DataRate, Duration, Instant, Seed};
 use proptest::prelude::*;
@@ -461,7 +462,7 @@ fn a_circuit_that_is_closed_in_the_middle_leaves_nothing_behind() {
         let other = net.transfer(0, circuits[1], 300_000, 100_000);
         net.drive_for(Duration::from_secs(2));
         let there = net.circuit_at(0, circuits[0], node).expect("the circuit is there");
-        net.call(node, |relay, now, host| relay.close_circuit(now, there, host));
+        net.call(node, |relay, now, host| relay.close_circuit(now, there, DestroyReason::NONE, host));
         net.drive();
         assert!(net.at(other).is_complete(), "credits for a circuit that is gone disturb nobody");
         for node in &net.nodes {
@@ -589,7 +590,7 @@ fn a_closed_stream_gives_back_what_it_kept() {
             let mut sockets = net.nodes[node].host.sockets.iter();
             let (stream, _) = sockets.find(|(_, at)| **at == (stuck, side)).expect("it is open");
             let stream = *stream;
-            net.call(node, |relay, now, host| relay.close_stream(now, stream, host));
+            net.call(node, |relay, now, host| relay.close_stream(now, stream, EndReason::DONE, host));
             net.drive();
         }
         let next = net.transfer(0, circuit, 50_000, 50_000);

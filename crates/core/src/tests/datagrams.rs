@@ -10,6 +10,7 @@ use crate::edge_control::{EdgeControlConfig, Ends, WindowsConfig};
 use crate::hop_control::{
     ControlInterval, Counts, HopControlConfig, MarutConfig, MiddleWindow, N23Config, Occupancy, WindowConfig,
 };
+use crate::reason::DestroyReason;
 use crate::scheduler::{GlobalConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig};
 use crate::tests::cell::TestCell;
 use crate::{Direction, RelayConfig, Violation};
@@ -128,7 +129,7 @@ fn a_circuit_that_is_closed_is_forgotten_at_every_node_whatever_is_lost() {
         let circuit = net.build(0, &[1, 2, 3]);
         let bulk = net.transfer(0, circuit, 1_000_000, 100_000);
         assert!(net.drive_until(|net| net.at(bulk).download.received > 20_000));
-        net.call(0, |relay, now, host| relay.close_circuit(now, circuit, host));
+        net.call(0, |relay, now, host| relay.close_circuit(now, circuit, DestroyReason::NONE, host));
         net.drive();
         for node in &net.nodes {
             assert_eq!(node.relay.population()[1..], [0, 0]);

@@ -4,6 +4,7 @@ use super::cell::{Piece, TestCell};
 use crate::cell::Cell;
 use crate::datagram::Message;
 use crate::kernel::{Interest, Kernel, SocketInfo, StreamRead};
+use crate::reason::EndReason;
 use crate::{ChannelKey, CircId, StreamKey};
 use penstock_units::{Bytes, Duration, Instant};
 use std::cell::RefCell;
@@ -235,7 +236,7 @@ impl Kernel<TestCell> for Host {
         let (index, side) = self.sockets[&stream];
         let transfer = &mut self.transfers.borrow_mut()[index];
         if transfer.is_over(side) {
-            return StreamRead::Closed;
+            return StreamRead::Closed(EndReason::DONE);
         }
         let source = transfer.source(side);
         let len = (source.total - source.sent).min(limit.into()) as u16;

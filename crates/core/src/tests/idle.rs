@@ -3,6 +3,7 @@
 use super::util::Net;
 use crate::RelayConfig;
 use crate::config::IdleTimeouts;
+use crate::reason::DestroyReason;
 use penstock_units::Duration;
 
 /// A path over three relays, built; channels of each node.
@@ -30,7 +31,7 @@ fn a_channel_with_a_circuit_stays_open() {
 fn a_channel_closes_so_long_after_its_last_circuit() {
     let (mut net, circuit) = built();
     net.drive_for(Duration::from_secs(200));
-    net.call(0, |relay, now, host| relay.close_circuit(now, circuit, host));
+    net.call(0, |relay, now, host| relay.close_circuit(now, circuit, DestroyReason::NONE, host));
     net.drive_for(Duration::from_secs(29));
     assert_eq!(channels(&net), [1, 2, 2, 1]);
     net.drive_for(Duration::from_secs(2));
@@ -43,7 +44,7 @@ fn a_channel_closes_so_long_after_its_last_circuit() {
 #[test]
 fn a_circuit_that_comes_in_time_keeps_the_channel() {
     let (mut net, circuit) = built();
-    net.call(0, |relay, now, host| relay.close_circuit(now, circuit, host));
+    net.call(0, |relay, now, host| relay.close_circuit(now, circuit, DestroyReason::NONE, host));
     net.drive_for(Duration::from_secs(20));
     net.build(0, &[1, 2, 3]);
     net.drive_for(Duration::from_secs(200));
@@ -53,7 +54,7 @@ fn a_circuit_that_comes_in_time_keeps_the_channel() {
 #[test]
 fn a_channel_that_is_gone_opens_again_for_the_next_circuit() {
     let (mut net, circuit) = built();
-    net.call(0, |relay, now, host| relay.close_circuit(now, circuit, host));
+    net.call(0, |relay, now, host| relay.close_circuit(now, circuit, DestroyReason::NONE, host));
     net.drive_for(Duration::from_secs(200));
     assert_eq!(channels(&net), [0; 4]);
     net.build(0, &[1, 2, 3]);

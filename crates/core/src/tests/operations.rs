@@ -13,6 +13,7 @@ use crate::edge_control::{DctcpConfig, EdgeControlConfig, Ends, TimelyConfig, Ve
 use crate::hop_control::{
     AdaptConfig, Counts, CreditPath, HopControlConfig, MarutConfig, N23Config, WindowConfig,
 };
+use crate::reason::{DestroyReason, EndReason};
 use crate::scheduler::SchedulerConfig;
 use crate::throttle::{
     Aggregate, BitSplittingConfig, ClientBuckets, FlaggingConfig, StaticRateConfig, ThresholdConfig,
@@ -204,13 +205,15 @@ fn perform(net: &mut Net, made: &mut Vec<Made>, operation: &Operation) {
             let at = net.at(transfer);
             if let (Some(made), Some(stream), [false, _]) = (owner, at.stream, at.closed) {
                 made.transfers.retain(|other| *other != transfer);
-                net.call(made.client, |relay, now, host| relay.close_stream(now, stream, host));
+                net.call(made.client, |relay, now, host| {
+                    relay.close_stream(now, stream, EndReason::DONE, host)
+                });
             }
         }
         Operation::CloseCircuit { circuit, node } if circuit < made.len() => {
             let Made { client, circuit, .. } = made[circuit];
             if let Some(there) = net.circuit_at(client, circuit, node) {
-                net.call(node, |relay, now, host| relay.close_circuit(now, there, host));
+                net.call(node, |relay, now, host| relay.close_circuit(now, there, DestroyReason::NONE, host));
             }
         }
         Operation::Stall { transfer, server } if transfer < transfers => {

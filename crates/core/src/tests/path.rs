@@ -3,6 +3,7 @@
 use super::cell::Hello;
 use super::host::Side;
 use super::util::{Link, Net};
+use crate::reason::{DestroyReason, EndReason};
 use crate::{Direction, RelayConfig};
 use penstock_units::{DataRate, Duration};
 
@@ -66,7 +67,7 @@ fn an_application_may_close_first() {
     let transfer = net.transfer(0, circuit, 10 << 20, 0);
     assert!(net.drive_until(|net| net.at(transfer).download.received > 100_000));
     let stream = net.at(transfer).stream.expect("it was opened");
-    net.call(0, |relay, now, host| relay.close_stream(now, stream, host));
+    net.call(0, |relay, now, host| relay.close_stream(now, stream, EndReason::DONE, host));
     net.drive();
     assert_eq!(net.at(transfer).closed, [true, true]);
     assert!(net.at(transfer).download.sent < 500_000, "the exit stopped reading");
@@ -202,7 +203,7 @@ fn a_stream_ended_from_afar_delivers_what_came_and_reads_no_more() {
     // All of the upload waits at the exit, and its queue is full.
     assert!(net.drive_until(|net| net.nodes[3].relay.counters().data_delivered == 100));
     let stream = net.at(transfer).stream.expect("it was opened");
-    net.call(0, |relay, now, host| relay.close_stream(now, stream, host));
+    net.call(0, |relay, now, host| relay.close_stream(now, stream, EndReason::DONE, host));
     net.drive_for(Duration::from_millis(100));
     let sent = net.at(transfer).download.sent;
     net.drive();
@@ -222,7 +223,7 @@ fn destroy_in_mid_transfer_frees_everything() {
         let transfer = net.transfer(0, circuit, 5 << 20, 1 << 20);
         assert!(net.drive_until(|net| net.at(transfer).download.received > 1 << 20));
         let there = net.circuit_at(0, circuit, closer).expect("the circuit is there");
-        net.call(closer, |relay, now, host| relay.close_circuit(now, there, host));
+        net.call(closer, |relay, now, host| relay.close_circuit(now, there, DestroyReason::NONE, host));
         net.drive();
         for node in 0..=3 {
             let [_, circuits, streams] = net.nodes[node].relay.population();
@@ -308,19 +309,19 @@ fn keys_of_closed_circuits_and_channels_are_ignored() {
     net.drive();
     let stream = net.at(transfer).stream.expect("it was opened");
     let channel = net.channel(0, 1).expect("it is open");
-    net.call(0, |relay, now, host| relay.close_circuit(now, circuit, host));
+    net.call(0, |relay, now, host| relay.close_circuit(now, circuit, DestroyReason::NONE, host));
     net.disconnect(0, 1);
     net.drive();
     net.call(0, |relay, now, host| {
-        relay.close_circuit(now, circuit, host);
-        relay.close_stream(now, stream, host);
+        relay.close_circuit(now, circuit, DestroyReason::NONE, host);
+        relay.close_stream(now, stream, EndReason::DONE, host);
         relay.on_channel_closed(now, channel, host);
         relay.on_channel_open(now, channel, None, host);
         relay.on_readable(now, channel, host);
         relay.on_writable(now, channel, host);
         relay.on_stream_readable(now, stream, host);
         relay.on_stream_writable(now, stream, host);
-        relay.on_stream_connected(now, stream, host);
+        relay.on_stream_connected(now, stream, (), host);
         relay.start_handshake(now, circuit, Hello::new(1), host);
         relay.extend(now, circuit, crate::PeerId(2), Hello::new(1), host);
         assert!(relay.open_stream(now, circuit, 0, host).is_none());
@@ -341,4 +342,19 @@ fn a_run_repeats_to_the_bit() {
         (net.now, format!("{:?}", net.nodes[2].host.writes))
     };
     assert_eq!(run(), run());
+}
+
+#[test]
+fn what_a_sendme_acknowledges_has_padding_that_nobody_can_guess() {
+    let config = RelayConfig { sendme_padding: 16, ..RelayConfig::default() };
+    let windows = 40;
+    for (config, cells) in [(config, windows * 100), (RelayConfig::default(), windows * 100 - 1)] {
+        let mut net = Net::path(3, &config);
+        let circuit = net.build(0, &[1, 2, 3]);
+        // Of 100 cells 99 are full.
+        let transfer = net.transfer(0, circuit, windows * (99 * 498 + 482), 0);
+        net.drive();
+        assert!(net.at(transfer).is_complete());
+        assert_eq!(net.nodes[3].relay.counters().data_packaged, cells);
+    }
 }

@@ -448,7 +448,7 @@ impl Net {
             }
             Due::StreamConnected(node, stream, transfer) => {
                 if self.nodes[node].host.sockets.get(&stream) == Some(&(transfer, Side::Server)) {
-                    self.call(node, |relay, now, host| relay.on_stream_connected(now, stream, host));
+                    self.call(node, |relay, now, host| relay.on_stream_connected(now, stream, (), host));
                 }
             }
             Due::Timer(node) => {
@@ -532,7 +532,7 @@ impl Net {
                 relay.start_handshake(now, circuit, Hello { key: self.keys, congestion: ask }, host);
             }
             Event::HandshakeRequested { circuit, handshake: Hello { key, congestion } } => {
-                let answer = self.answer.unwrap_or(relay.agree(circuit, congestion));
+                let answer = self.answer.unwrap_or_else(|| relay.agree(circuit)(congestion));
                 let reply = Hello { key, congestion: answer };
                 relay.on_handshake(now, circuit, reply, Layer::new(key), answer, host);
             }

@@ -6,6 +6,7 @@ use super::util::{Link, Net};
 use crate::cell::{Cell, CircId, Message, StreamId};
 use crate::config::{Bandwidth, Limits, Refill};
 use crate::edge_control::{Congestion, EdgeControlConfig, Negotiation, VegasConfig, WindowsConfig};
+use crate::reason::EndReason;
 use crate::{CircuitIndex, RelayConfig, Violation};
 use penstock_units::{Bytes, Cells, DataRate, Duration};
 use proptest::prelude::*;
@@ -361,7 +362,7 @@ fn what_waits_at_an_edge_is_counted_until_it_is_gone() {
             let piece = Piece { transfer, download: false, offset: cell * 498, len: 498 };
             puppet.say(Some(stream), Message::Data(piece));
         }
-        puppet.say(Some(stream), Message::End);
+        puppet.say(Some(stream), Message::End(EndReason::DONE));
         puppet.net.stall(transfer, Side::Server, false);
         puppet.net.drive();
     }
@@ -426,7 +427,7 @@ proptest! {
                 }
                 (3, _) if number == 0 => puppet.say(Some(stream), Message::Sendme { proof: None, marked: 0 }),
                 (4, Some(_)) => {
-                    puppet.say(Some(stream), Message::End);
+                    puppet.say(Some(stream), Message::End(EndReason::DONE));
                     open[place] = None;
                 }
                 (5 | 6, none @ None) => {

@@ -8,6 +8,7 @@ use crate::cell::{Cell, CircId, Command, Message, PeerId, StreamId};
 use crate::circuit_policy::PriorityClass;
 use crate::edge_control::{EdgeControl, EdgeControlConfig, StreamControl};
 use crate::hop_control::Feedback;
+use crate::reason::{DestroyReason, EndReason};
 use crate::{CircuitIndex, Direction, Factory, RelayConfig, Violation};
 use std::num::{NonZeroU16, NonZeroU32};
 
@@ -62,14 +63,6 @@ impl Attack {
         }
     }
 
-    fn assert_channel_closed(&mut self) {
-        self.drive();
-        assert_eq!(self.net.channel(1, 0), None, "the channel is closed");
-        assert_eq!(self.net.channel(0, 1), None);
-        let [channels, circuits, _] = self.net.nodes[1].relay.population();
-        assert_eq!([channels, circuits], [self.before[0] - 1, self.before[1] - 1]);
-    }
-
     fn assert_unharmed(&mut self) {
         self.drive();
         assert!((0..4).all(|node| self.net.nodes[node].closed.is_empty()));
@@ -104,34 +97,32 @@ fn cells_of_unknown_circuits_are_dropped() {
 }
 
 #[test]
-fn create_with_an_id_in_use_closes_the_channel() {
+fn create_with_an_id_in_use_changes_nothing() {
     let mut attack = Attack::new();
     let used = attack.id(1, Direction::Backward);
     attack.net.inject(0, 1, TestCell::create(used, Hello::new(1)));
-    attack.assert_channel_closed();
+    attack.assert_unharmed();
 }
 
 #[test]
-fn create_with_an_id_of_our_half_closes_the_channel() {
-    let mut attack = Attack::new();
-    attack.net.inject(0, 1, TestCell::create(id(5), Hello::new(1)));
-    attack.assert_channel_closed();
+fn create_with_an_id_of_our_half_or_without_a_handshake_is_refused() {
+    for cell in [TestCell::create(id(5), Hello::new(1)), TestCell::malformed(id(CLIENTS), Command::Create)] {
+        let mut attack = Attack::new();
+        let before = attack.net.nodes[0].relay.counters().received;
+        attack.net.inject(0, 1, cell);
+        attack.assert_unharmed();
+        assert!(attack.net.nodes[0].relay.counters().received > before, "it is told");
+    }
 }
 
 #[test]
-fn create_without_a_handshake_closes_the_channel() {
-    let mut attack = Attack::new();
-    attack.net.inject(0, 1, TestCell::malformed(id(CLIENTS), Command::Create));
-    attack.assert_channel_closed();
-}
-
-#[test]
-fn cells_behind_the_one_that_closed_the_channel_are_dropped() {
+fn cells_behind_the_one_that_closed_the_circuit_are_dropped() {
     let mut attack = Attack::new();
     let used = attack.id(1, Direction::Backward);
-    let cells = COMMANDS.map(|command| TestCell::malformed(used, command));
+    let cells = COMMANDS.into_iter().filter(|command| *command != Command::Create);
+    let cells: Vec<TestCell> = cells.map(|command| TestCell::malformed(used, command)).collect();
     attack.net.inject_all(0, 1, cells);
-    attack.assert_channel_closed();
+    attack.assert_closed_for(1, Violation::UnexpectedCell);
 }
 
 #[test]
@@ -211,6 +202,18 @@ fn a_garbled_relay_cell_closes_the_circuit_where_it_ends() {
     attack.assert_closed_for(0, Violation::Unrecognised);
 }
 
+#[test]
+fn a_cell_that_its_kind_forbids_closes_the_circuit_at_once() {
+    for (from, to, direction) in
+        [(0, 1, Direction::Backward), (2, 1, Direction::Forward), (1, 0, Direction::Forward)]
+    {
+        let mut attack = Attack::new();
+        let at = if to == 0 { attack.id(1, Direction::Backward) } else { attack.id(1, direction) };
+        attack.net.inject(from, to, TestCell::forbidden(at));
+        attack.assert_closed_for(to, Violation::UnexpectedEarlyCell);
+    }
+}
+
 /// Lets the attacker's next DATA cell from `node` to `peer` carry something else.
 fn tamper(attack: &mut Attack, node: usize, peer: usize, say: Option<(Option<StreamId>, Message<TestCell>)>) {
     let transfer = attack.net.transfer(0, attack.circuit, 100_000, 100_000);
@@ -243,6 +246,17 @@ fn a_malformed_message_closes_the_circuit() {
 }
 
 #[test]
+fn padding_and_what_is_not_known_are_ignored() {
+    for (from, to) in [(1, 2), (2, 1)] {
+        for stream in [None, stream(1), stream(u16::MAX)] {
+            let mut attack = Attack::new();
+            tamper(&mut attack, from, to, Some((stream, Message::Drop)));
+            attack.assert_unharmed();
+        }
+    }
+}
+
+#[test]
 fn what_only_a_client_says_closes_the_circuit_at_a_client() {
     let piece = Piece { transfer: 0, download: true, offset: 0, len: 1 };
     let sayings = [
@@ -250,11 +264,13 @@ fn what_only_a_client_says_closes_the_circuit_at_a_client() {
         (None, Message::Begin(0)),
         (None, Message::Extend(PeerId(1), Hello::new(1))),
         (stream(1), Message::Extend(PeerId(1), Hello::new(1))),
-        (None, Message::Connected),
-        (None, Message::End),
+        (None, Message::Connected(())),
+        (None, Message::End(EndReason::DONE)),
         (None, Message::Data(piece)),
         (None, Message::Extended(Hello::new(1))),
         (stream(1), Message::Extended(Hello::new(1))),
+        (None, Message::Truncate),
+        (stream(1), Message::Truncated(DestroyReason::NONE)),
     ];
     for (stream, message) in sayings {
         let mut attack = Attack::new();
@@ -269,11 +285,13 @@ fn what_only_a_relay_says_closes_the_circuit_at_a_relay() {
     let sayings = [
         (None, Message::Begin(0)),
         (stream(1), Message::Extend(PeerId(1), Hello::new(1))),
-        (stream(1), Message::Connected),
-        (None, Message::Connected),
-        (None, Message::End),
+        (stream(1), Message::Connected(())),
+        (None, Message::Connected(())),
+        (None, Message::End(EndReason::DONE)),
         (None, Message::Data(piece)),
         (None, Message::Extended(Hello::new(1))),
+        (stream(1), Message::Truncate),
+        (None, Message::Truncated(DestroyReason::NONE)),
     ];
     for (stream, message) in sayings {
         let mut attack = Attack::new();
@@ -285,7 +303,7 @@ fn what_only_a_relay_says_closes_the_circuit_at_a_relay() {
 #[test]
 fn a_second_connected_opens_nothing_twice() {
     let mut attack = Attack::new();
-    tamper(&mut attack, 2, 1, Some((stream(1), Message::Connected)));
+    tamper(&mut attack, 2, 1, Some((stream(1), Message::Connected(()))));
     attack.drive();
     assert!(attack.net.nodes[0].closed.is_empty());
 }
@@ -331,6 +349,29 @@ fn extend_twice_closes_the_circuit() {
 }
 
 #[test]
+fn a_circuit_that_was_truncated_is_gone_behind_and_may_be_extended_again() {
+    let mut attack = Attack::new();
+    let mut puppet = Puppet::new(&mut attack);
+    let before = attack.net.nodes[2].relay.population()[1];
+    for _ in 0..3 {
+        let extend = puppet.say(None, Message::Extend(PeerId(2), Hello::new(1)));
+        attack.net.inject(0, 1, extend);
+        assert!(attack.net.drive_until(|net| net.nodes[2].relay.population()[1] == before + 1));
+        let truncate = puppet.say(None, Message::Truncate);
+        attack.net.inject(0, 1, truncate);
+        assert!(attack.net.drive_until(|net| net.nodes[2].relay.population()[1] == before));
+        assert!(attack.net.nodes[1].closed.is_empty());
+    }
+    // Both in one read: the relay was not extended to before it was cut off.
+    let cells =
+        [puppet.say(None, Message::Extend(PeerId(2), Hello::new(1))), puppet.say(None, Message::Truncate)];
+    attack.net.inject_all(0, 1, cells);
+    attack.drive();
+    assert_eq!(attack.net.nodes[2].relay.population()[1], before);
+    assert!(attack.net.nodes[1].closed.is_empty());
+}
+
+#[test]
 fn sendmes_for_nothing_close_the_circuit() {
     let mut attack = Attack::new();
     let mut puppet = Puppet::new(&mut attack);
@@ -365,7 +406,7 @@ fn streams_that_are_not_there_harm_nobody() {
     for _ in 0..300 {
         let cells = [
             puppet.say(stream(3), Message::Sendme { proof: None, marked: 0 }),
-            puppet.say(stream(3), Message::End),
+            puppet.say(stream(3), Message::End(EndReason::DONE)),
             puppet.say(stream(3), Message::Data(piece)),
         ];
         attack.net.inject_all(0, 1, cells);
@@ -390,7 +431,7 @@ fn a_stream_begun_ended_and_begun_again_is_connected_once() {
     let cells = [
         puppet.say(stream(1), Message::Begin(first)),
         puppet.say(stream(1), Message::Begin(first)),
-        puppet.say(stream(1), Message::End),
+        puppet.say(stream(1), Message::End(EndReason::DONE)),
         puppet.say(stream(2), Message::Begin(second)),
     ];
     attack.net.inject_all(0, 1, cells);
@@ -447,7 +488,7 @@ fn destroy_while_a_circuit_is_built_tells_both_ends() {
     let circuit = net.open_circuit(0, &[1, 2, 3]);
     assert!(net.drive_until(|net| net.nodes[3].relay.population()[1] == 1));
     let middle = net.circuit_at(0, circuit, 2).expect("the circuit is there");
-    net.call(2, |relay, now, host| relay.close_circuit(now, middle, host));
+    net.call(2, |relay, now, host| relay.close_circuit(now, middle, DestroyReason::NONE, host));
     net.drive();
     assert_eq!(net.nodes[0].closed, [(circuit, None)]);
     assert!((0..4).all(|node| net.nodes[node].relay.population()[1] == 0));

@@ -8,6 +8,7 @@ use crate::queue::Rank;
 use penstock_core::cell::Cell;
 use penstock_core::datagram::Message;
 use penstock_core::kernel::{Interest, Kernel, SocketInfo, StreamRead};
+use penstock_core::reason::EndReason;
 use penstock_core::{ChannelKey, StreamKey};
 use penstock_units::{Bytes, fifo::take_first};
 use std::collections::VecDeque;
@@ -156,7 +157,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
         let now = self.net.now();
         let host = &mut self.net.hosts[self.rank as usize];
         let sock = match host.stream(stream) {
-            None | Some(StreamSock::Plain { .. }) => return StreamRead::Closed,
+            None | Some(StreamSock::Plain { .. }) => return StreamRead::Closed(EndReason::DONE),
             Some(StreamSock::Tcp(sock)) => *sock,
             Some(StreamSock::App(app)) => {
                 let len = app.request.min(limit.into());
@@ -170,7 +171,11 @@ impl Kernel<SimCell> for HostKernel<'_> {
         let [here, _] = sides(&mut self.net.conns[sock.conn as usize], sock);
         let len = here.tcp.readable().min(limit.into());
         if len == 0 {
-            return if here.tcp.receive_closed() { StreamRead::Closed } else { StreamRead::Blocked };
+            return if here.tcp.receive_closed() {
+                StreamRead::Closed(EndReason::DONE)
+            } else {
+                StreamRead::Blocked
+            };
         }
         let end = here.tcp.received_end() - here.tcp.readable() + len;
         here.tcp.read(&host.tcp, now, len);

@@ -9,6 +9,7 @@ use crate::event::Due;
 use crate::net::HostKernel;
 use crate::queue::Rank;
 use crate::script::Script;
+use penstock_core::reason::DestroyReason;
 use penstock_scenario::markov::{Markov, Observation, Walk};
 use penstock_scenario::model::{Activity, Tgen};
 use penstock_units::{Bytes, Duration, Seed};
@@ -184,7 +185,12 @@ impl World<'_> {
         if let Some(circuit) = client.circuit.take()
             && let Some(tor) = &mut self.nodes[rank as usize].tor
         {
-            tor.close_circuit(now, circuit.index, &mut HostKernel::new(&mut self.net, rank));
+            tor.close_circuit(
+                now,
+                circuit.index,
+                DestroyReason::NONE,
+                &mut HostKernel::new(&mut self.net, rank),
+            );
         }
         match of {
             Some(parent) => self.one_less(rank, parent),

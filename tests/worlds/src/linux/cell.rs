@@ -6,6 +6,7 @@
 use penstock_core::cell::{CircId, Command, MAX_PAYLOAD, Message, Payload, PeerId, StreamId, Tag};
 use penstock_core::circuit_policy::PriorityClass;
 use penstock_core::hop_control::Feedback;
+use penstock_core::reason::{DestroyReason, EndReason};
 use penstock_core::{Cell, Direction};
 use std::num::{NonZeroU16, NonZeroU32};
 
@@ -84,6 +85,8 @@ impl Cell for LinuxCell {
     type Payload = Body;
     /// The number of the stream in its plan.
     type Target = u32;
+    type Connected = ();
+    type End = EndReason;
     type LinkSpec = PeerId;
     type Handshake = u32;
     type Layer = Layer;
@@ -126,8 +129,8 @@ impl Cell for LinuxCell {
     fn into_handshake(self) -> Option<u32> {
         Some(self.get(BODY))
     }
-    fn destroy(id: CircId) -> Self {
-        LinuxCell::new(id, 4)
+    fn destroy(id: CircId, reason: DestroyReason) -> Self {
+        LinuxCell::new(id, 4).put(BODY, reason.0.into())
     }
     fn feedback(id: CircId, feedback: Feedback) -> Self {
         let cell = LinuxCell::new(id, 5).put(BODY, u32::from(feedback.direction == Direction::Backward));
@@ -149,8 +152,8 @@ impl Cell for LinuxCell {
         let (kind, data) = match message {
             Message::Begin(target) => (1, target.to_be_bytes().to_vec()),
             Message::Data(body) => (2, body.0),
-            Message::End => (3, Vec::new()),
-            Message::Connected => (4, Vec::new()),
+            Message::End(reason) => (3, vec![reason.0]),
+            Message::Connected(()) => (4, Vec::new()),
             Message::Sendme { proof, marked } => {
                 let proof = proof.map_or(Vec::new(), |digest| digest.to_be_bytes().to_vec());
                 (5, [vec![marked], proof].concat())
@@ -159,6 +162,9 @@ impl Cell for LinuxCell {
             Message::Xon(rate) => (9, rate.map_or(0, NonZeroU32::get).to_be_bytes().to_vec()),
             Message::Extend(to, handshake) => (6, [to.0.to_be_bytes(), handshake.to_be_bytes()].concat()),
             Message::Extended(handshake) => (7, handshake.to_be_bytes().to_vec()),
+            Message::Drop => (10, Vec::new()),
+            Message::Truncate => (11, Vec::new()),
+            Message::Truncated(reason) => (12, vec![reason.0]),
         };
         cell.0[BODY..BODY + 4].copy_from_slice(&MARK);
         cell.0[BODY + 4] = kind;
@@ -175,8 +181,8 @@ impl Cell for LinuxCell {
         let message = match self.0[BODY + 4] {
             1 => Message::Begin(self.get(DATA)),
             2 if len <= MAX_PAYLOAD => Message::Data(Body(self.0[DATA..DATA + usize::from(len)].to_vec())),
-            3 => Message::End,
-            4 => Message::Connected,
+            3 => Message::End(EndReason(self.0[DATA])),
+            4 => Message::Connected(()),
             5 => {
                 let digest = u64::from(self.get(DATA + 1)) << 32 | u64::from(self.get(DATA + 5));
                 Message::Sendme { proof: (len > 1).then_some(digest), marked: self.0[DATA] }
@@ -185,6 +191,9 @@ impl Cell for LinuxCell {
             7 => Message::Extended(self.get(DATA)),
             8 => Message::Xoff,
             9 => Message::Xon(NonZeroU32::new(self.get(DATA))),
+            10 => Message::Drop,
+            11 => Message::Truncate,
+            12 => Message::Truncated(DestroyReason(self.0[DATA])),
             _ => return None,
         };
         Some((NonZeroU16::new(stream).map(StreamId), message))

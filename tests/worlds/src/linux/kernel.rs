@@ -2,6 +2,7 @@
 
 use super::cell::{Body, LinuxCell, SIZE};
 use penstock_core::kernel::Interest;
+use penstock_core::reason::EndReason;
 use penstock_core::{ChannelKey, Kernel, SocketInfo, StreamKey, StreamRead};
 use penstock_testbed::diag::Diag;
 use penstock_units::Bytes;
@@ -206,7 +207,7 @@ impl Kernel<LinuxCell> for LinuxKernel {
         stream.at_end |= !pull(&mut stream.socket, &mut stream.arrived, limit.into());
         match (stream.arrived.len() == usize::from(limit), stream.at_end) {
             (false, false) => StreamRead::Blocked,
-            (false, true) if stream.arrived.is_empty() => StreamRead::Closed,
+            (false, true) if stream.arrived.is_empty() => StreamRead::Closed(EndReason::DONE),
             _ => StreamRead::Data(Body(std::mem::take(&mut stream.arrived))),
         }
     }

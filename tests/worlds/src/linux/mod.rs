@@ -254,7 +254,7 @@ impl<'a> Run<'a> {
                         TcpStream::connect(self.servers[target as usize].0).expect("the server listens");
                     socket.set_nonblocking(true).expect("a socket need not block");
                     kernel.attach_stream(stream, File::from(OwnedFd::from(socket)));
-                    relay.on_stream_connected(at, stream, kernel);
+                    relay.on_stream_connected(at, stream, (), kernel);
                 }
                 Event::StreamClosed { stream } if place == 0 => self.open.retain(|other| *other != stream),
                 Event::StreamClosed { .. } | Event::StreamConnected { .. } | Event::Tracked { .. } => {}

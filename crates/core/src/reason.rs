@@ -1,0 +1,71 @@
+//! Why streams and circuits end, in Tor's numbers.
+
+/// Why a stream ends.
+///
+/// Source: tor-spec, "Closing streams".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EndReason(pub u8);
+
+impl EndReason {
+    /// None of the others.
+    pub const MISC: EndReason = EndReason(1);
+    /// The name has no address.
+    pub const RESOLVE_FAILED: EndReason = EndReason(2);
+    /// The server refused.
+    pub const CONNECT_REFUSED: EndReason = EndReason(3);
+    /// The relay's exit policy forbids it.
+    pub const EXIT_POLICY: EndReason = EndReason(4);
+    /// The circuit closes.
+    pub const DESTROY: EndReason = EndReason(5);
+    /// The server sends no more.
+    pub const DONE: EndReason = EndReason(6);
+    /// The server did not answer.
+    pub const TIMEOUT: EndReason = EndReason(7);
+    /// There is no way to the server.
+    pub const NO_ROUTE: EndReason = EndReason(8);
+    /// The relay hibernates.
+    pub const HIBERNATING: EndReason = EndReason(9);
+    /// Something is wrong with the relay.
+    pub const INTERNAL: EndReason = EndReason(10);
+    /// The relay lacks sockets or memory.
+    pub const RESOURCE_LIMIT: EndReason = EndReason(11);
+    /// The server broke the connection.
+    pub const CONNECTION_RESET: EndReason = EndReason(12);
+    /// The client broke the protocol.
+    pub const PROTOCOL: EndReason = EndReason(13);
+    /// The relay is no directory.
+    pub const NOT_DIRECTORY: EndReason = EndReason(14);
+}
+
+/// Why a circuit, or its farther part, is gone: the reason in a DESTROY and a TRUNCATED.
+///
+/// Source: tor-spec, "Tearing down circuits".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DestroyReason(pub u8);
+
+impl DestroyReason {
+    /// None is given.
+    pub const NONE: DestroyReason = DestroyReason(0);
+    /// The peer broke the protocol.
+    pub const PROTOCOL: DestroyReason = DestroyReason(1);
+    /// Something is wrong here.
+    pub const INTERNAL: DestroyReason = DestroyReason(2);
+    /// The client asked for it.
+    pub const REQUESTED: DestroyReason = DestroyReason(3);
+    /// The relay hibernates.
+    pub const HIBERNATING: DestroyReason = DestroyReason(4);
+    /// The relay lacks memory, sockets or circuits.
+    pub const RESOURCE_LIMIT: DestroyReason = DestroyReason(5);
+    /// The next relay cannot be reached.
+    pub const CONNECT_FAILED: DestroyReason = DestroyReason(6);
+    /// The next relay is another one.
+    pub const IDENTITY: DestroyReason = DestroyReason(7);
+    /// The channel closed.
+    pub const CHANNEL_CLOSED: DestroyReason = DestroyReason(8);
+    /// The circuit is too old.
+    pub const FINISHED: DestroyReason = DestroyReason(9);
+    /// It took too long.
+    pub const TIMEOUT: DestroyReason = DestroyReason(10);
+    /// Another relay closed it.
+    pub const DESTROYED: DestroyReason = DestroyReason(11);
+}

@@ -1,0 +1,151 @@
+//! What an exit says of a stream that it opens, refuses or closes, and of a name.
+
+use crate::wire::{Malformed, Reader, octets};
+use penstock_core::EndReason;
+use std::net::IpAddr;
+
+/// An END. To refuse for its exit policy, a relay says which address it means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Why.
+    pub reason: EndReason,
+    /// Which address the exit policy forbids, and for how long that holds [s].
+    pub address: Option<(IpAddr, u32)>,
+}
+
+impl From<EndReason> for End {
+    fn from(reason: EndReason) -> Self {
+        End { reason, address: None }
+    }
+}
+
+impl End {
+    /// Never fails: an END ends, whatever else it says.
+    pub(super) fn read(data: &[u8]) -> Self {
+        let mut reader = Reader::new(data);
+        let reason = reader.u8().map_or(EndReason::MISC, EndReason);
+        let address = match reader.len() {
+            4 | 8 => reader.ipv4(),
+            16 | 20 => reader.ipv6(),
+            _ => Err(Malformed),
+        };
+        let address = address.ok().filter(|_| reason == EndReason::EXIT_POLICY);
+        End { reason, address: address.map(|address| (address, reader.u32().unwrap_or(u32::MAX))) }
+    }
+
+    pub(super) fn write(&self) -> Vec<u8> {
+        let mut data = vec![self.reason.0];
+        if let Some((address, ttl)) = self.address {
+            data.extend_from_slice(&octets(address));
+            data.extend_from_slice(&ttl.to_be_bytes());
+        }
+        data
+    }
+}
+
+/// A CONNECTED: to which address, and how long the name stays with it [s]; nothing for a directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connected(pub Option<(IpAddr, u32)>);
+
+impl Connected {
+    /// Source: tor-spec, "Opening streams"; C tor `connected_cell_parse()`.
+    pub(super) fn read(data: &[u8]) -> Result<Self, Malformed> {
+        if data.is_empty() {
+            return Ok(Connected(None));
+        }
+        let mut reader = Reader::new(data);
+        let address = match reader.ipv4()? {
+            IpAddr::V4(zero) if zero.is_unspecified() && !reader.is_empty() => {
+                if reader.u8()? != 6 {
+                    return Err(Malformed);
+                }
+                reader.ipv6()?
+            }
+            address => address,
+        };
+        Ok(Connected(Some((address, reader.u32().unwrap_or(u32::MAX)))))
+    }
+
+    pub(super) fn write(&self) -> Vec<u8> {
+        let Some((address, ttl)) = self.0 else { return Vec::new() };
+        let mut data = if address.is_ipv6() { vec![0, 0, 0, 0, 6] } else { Vec::new() };
+        data.extend_from_slice(&octets(address));
+        data.extend_from_slice(&ttl.to_be_bytes());
+        data
+    }
+}
+
+/// One answer of a RESOLVED.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resolved {
+    /// The name of an address.
+    Name(Vec<u8>),
+    /// An address of a name.
+    Address(IpAddr),
+    /// Ask again later.
+    Transient,
+    /// There is none.
+    Nothing,
+    /// Something newer.
+    Other(u8, Vec<u8>),
+}
+
+/// Answers with how long each holds [s], from a RESOLVED.
+pub(super) fn read_resolved(data: &[u8]) -> Result<Vec<(Resolved, u32)>, Malformed> {
+    let (mut reader, mut answers) = (Reader::new(data), Vec::new());
+    while !reader.is_empty() {
+        let (kind, len) = (reader.u8()?, reader.u8()?);
+        let body = reader.take(len.into())?;
+        let mut value = Reader::new(body);
+        let answer = match kind {
+            0 => Resolved::Name(value.rest().to_vec()),
+            4 => Resolved::Address(value.ipv4()?),
+            6 => Resolved::Address(value.ipv6()?),
+            0xF0 => Resolved::Transient,
+            0xF1 => Resolved::Nothing,
+            other => Resolved::Other(other, value.rest().to_vec()),
+        };
+        if !value.is_empty() && matches!(answer, Resolved::Address(_)) {
+            return Err(Malformed);
+        }
+        answers.push((answer, reader.u32()?));
+    }
+    Ok(answers)
+}
+
+/// The last word of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Farewell {
+    /// END.
+    End(End),
+    /// RESOLVED, of a stream that was there to ask for a name.
+    Resolved(Vec<(Resolved, u32)>),
+}
+
+impl From<EndReason> for Farewell {
+    fn from(reason: EndReason) -> Self {
+        Farewell::End(reason.into())
+    }
+}
+
+/// As many of the answers as fit into `room` bytes.
+pub(super) fn write_resolved(answers: &[(Resolved, u32)], room: usize) -> Vec<u8> {
+    let mut data = Vec::new();
+    for (answer, ttl) in answers {
+        let (kind, value) = match answer {
+            Resolved::Name(name) => (0, name.clone()),
+            Resolved::Address(address) => (if address.is_ipv4() { 4 } else { 6 }, octets(*address)),
+            Resolved::Transient => (0xF0, Vec::new()),
+            Resolved::Nothing => (0xF1, Vec::new()),
+            Resolved::Other(kind, value) => (*kind, value.clone()),
+        };
+        let Ok(len) = u8::try_from(value.len()) else { continue };
+        if data.len() + value.len() + 6 > room {
+            break;
+        }
+        data.extend_from_slice(&[kind, len]);
+        data.extend_from_slice(&value);
+        data.extend_from_slice(&ttl.to_be_bytes());
+    }
+    data
+}

@@ -1,0 +1,140 @@
+//! Where one cell ends and the next begins.
+
+use super::command;
+use crate::wire::Reader;
+
+/// Bytes of a cell of fixed length, in link protocol 4 and 5 [B].
+pub const CELL_LEN: usize = 514;
+/// What a cell of fixed length carries [B].
+pub const BODY_LEN: usize = 509;
+/// The longest body of a cell of variable length [B].
+pub const MAX_VARIABLE: usize = u16::MAX as usize;
+
+/// One cell as it lies in a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// The circuit that it belongs to; zero if to none.
+    pub circ_id: u32,
+    /// Its command.
+    pub command: u8,
+    /// What it carries: [`BODY_LEN`] bytes, or as many as it says.
+    pub body: &'a [u8],
+}
+
+/// How many bytes of a circuit's id begin each cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdLen {
+    /// Two, before the version of the link is known: only VERSIONS.
+    Two,
+    /// Four, in link protocol 4 and 5.
+    Four,
+}
+
+/// What the front of a buffer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Front<'a> {
+    /// A cell, and how many bytes it took of the buffer [B].
+    Cell(Frame<'a>, usize),
+    /// The start of a cell that is this long [B], or of one of which not even that is known.
+    Partial(Option<usize>),
+}
+
+/// Looks at the front of `buffer`.
+///
+/// Nothing is copied, and no cell is malformed: whatever the bytes are, they are some cell or a part of one. A cell of
+/// variable length takes at most [`MAX_VARIABLE`] bytes and its head, which is what a reader has to hold.
+pub fn front(buffer: &[u8], ids: IdLen) -> Front<'_> {
+    parse(buffer, ids).unwrap_or(Front::Partial(None))
+}
+
+fn parse(buffer: &[u8], ids: IdLen) -> Option<Front<'_>> {
+    let mut reader = Reader::new(buffer);
+    let circ_id = match ids {
+        IdLen::Two => reader.u16().ok()?.into(),
+        IdLen::Four => reader.u32().ok()?,
+    };
+    let command = reader.u8().ok()?;
+    let len = if command::is_variable(command) { reader.u16().ok()?.into() } else { BODY_LEN };
+    let all = buffer.len() - reader.len() + len;
+    Some(match reader.take(len) {
+        Ok(body) => Front::Cell(Frame { circ_id, command, body }, all),
+        Err(_) => Front::Partial(Some(all)),
+    })
+}
+
+/// Appends a cell of variable length to `out`.
+///
+/// # Panics
+///
+/// If `body` is longer than [`MAX_VARIABLE`]: none that a node makes is.
+pub fn push_variable(out: &mut Vec<u8>, ids: IdLen, command: u8, body: &[u8]) {
+    assert!(command::is_variable(command), "a cell of fixed length has no length");
+    let len = u16::try_from(body.len()).expect("what a node says of itself is shorter than 64 KiB");
+    out.extend_from_slice(&[0, 0, 0, 0][..if ids == IdLen::Two { 2 } else { 4 }]);
+    out.push(command);
+    out.extend_from_slice(&len.to_be_bytes());
+    out.extend_from_slice(body);
+}
+
+/// Appends a cell of fixed length for no circuit to `out`, with four bytes of id.
+///
+/// # Panics
+///
+/// If `body` is longer than [`BODY_LEN`]: none that a node makes is.
+pub fn push_fixed(out: &mut Vec<u8>, command: u8, body: &[u8]) {
+    assert!(!command::is_variable(command) && body.len() <= BODY_LEN, "it fits into a cell of fixed length");
+    let end = out.len() + CELL_LEN;
+    out.extend_from_slice(&[0, 0, 0, 0, command]);
+    out.extend_from_slice(body);
+    out.resize(end, 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn versions_come_with_ids_of_two_bytes() {
+        let mut out = Vec::new();
+        push_variable(&mut out, IdLen::Two, command::VERSIONS, &[0, 4, 0, 5]);
+        assert_eq!(out, [0, 0, 7, 0, 4, 0, 4, 0, 5]);
+        let Front::Cell(frame, len) = front(&out, IdLen::Two) else { panic!("it is whole") };
+        assert_eq!((frame.command, frame.body, len), (command::VERSIONS, &[0, 4, 0, 5][..], 9));
+    }
+
+    #[test]
+    fn each_start_of_a_cell_is_a_part_of_it() {
+        let mut fixed = Vec::new();
+        push_fixed(&mut fixed, command::NETINFO, &[1, 2, 3]);
+        let mut variable = Vec::new();
+        push_variable(&mut variable, IdLen::Four, command::CERTS, &[7; 300]);
+        for (cell, head) in [(fixed, 5), (variable, 7)] {
+            for len in 0..cell.len() {
+                let expected = Front::Partial((len >= head).then_some(cell.len()));
+                assert_eq!(front(&cell[..len], IdLen::Four), expected, "{len} bytes");
+            }
+            assert!(matches!(front(&cell, IdLen::Four), Front::Cell(_, len) if len == cell.len()));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_cells_or_a_part_of_one(bytes in proptest::collection::vec(any::<u8>(), 0..3000), two: bool) {
+            let ids = if two { IdLen::Two } else { IdLen::Four };
+            let mut rest = &bytes[..];
+            loop {
+                match front(rest, ids) {
+                    Front::Cell(frame, len) => {
+                        prop_assert!(frame.body.len() < len && len <= rest.len());
+                        rest = &rest[len..];
+                    }
+                    Front::Partial(whole) => {
+                        prop_assert!(whole.is_none_or(|whole| whole > rest.len() && whole <= MAX_VARIABLE + 7));
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! A cell of a circuit, as the core's relay handles it.
+
+use super::answers::{Connected, Farewell};
+use super::command;
+use super::frame::{BODY_LEN, CELL_LEN, Frame};
+use super::handshake::{Handshake, HandshakeKind};
+use super::linkspec::LinkSpec;
+use super::message::{self, LivePayload, RelayMessage};
+use super::target::Target;
+use crate::crypto::tor1::{self, Layer};
+use crate::wire::Reader;
+use penstock_core::circuit_policy::PriorityClass;
+use penstock_core::hop_control::Feedback;
+use penstock_core::{Cell, CircId, Command, DestroyReason, Direction, Message, StreamId, Tag, Violation};
+use std::fmt;
+use std::num::NonZeroU32;
+
+/// A hop's feedback, between nodes that agreed on it; C tor ignores the number.
+const FEEDBACK: u8 = 100;
+/// A circuit's class, between nodes that agreed on it; C tor ignores the number.
+const CLASS: u8 = 101;
+
+/// How many RELAY_EARLY cells a relay takes of one circuit [cell] (tor-spec, "Handling RELAY_EARLY"; C tor
+/// `MAX_RELAY_EARLY_CELLS_PER_CIRCUIT`).
+pub const MAX_EARLY: u8 = 8;
+
+/// One cell of a circuit.
+#[derive(Clone)]
+pub struct LiveCell {
+    id: CircId,
+    tag: Option<Tag>,
+    command: u8,
+    /// Only this node knows it: the wire has no place for it.
+    marked: bool,
+    body: [u8; BODY_LEN],
+}
+
+/// What came over a channel whose handshake is done.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all that comes is cells, and a box for each would cost more"
+)]
+pub enum Incoming {
+    /// A circuit's cell.
+    Cell(LiveCell),
+    /// PADDING or VPADDING.
+    Padding,
+    /// PADDING_NEGOTIATE: what the client says of padding, unread.
+    PaddingNegotiate,
+    /// A command that nobody knows or that has no place here; a circuit's cell without a circuit. They are ignored.
+    Ignored(u8),
+}
+
+impl Incoming {
+    /// Tells what a frame is. `extended` says that both nodes agreed on cells that C tor does not know.
+    ///
+    /// Source: C tor `command_process_cell()`, `command_process_var_cell()`.
+    pub fn of(frame: &Frame<'_>, extended: bool) -> Self {
+        let known = match frame.command {
+            command::PADDING | command::VPADDING => return Incoming::Padding,
+            command::PADDING_NEGOTIATE => return Incoming::PaddingNegotiate,
+            command::CREATE | command::CREATE_FAST | command::CREATE2 => true,
+            command::CREATED_FAST | command::CREATED2 => true,
+            command::RELAY | command::RELAY_EARLY | command::DESTROY => true,
+            FEEDBACK | CLASS => extended,
+            _ => false,
+        };
+        match (NonZeroU32::new(frame.circ_id), frame.body.first_chunk()) {
+            (Some(id), Some(body)) if known => {
+                Incoming::Cell(LiveCell { body: *body, ..LiveCell::new(CircId(id), frame.command) })
+            }
+            _ => Incoming::Ignored(frame.command),
+        }
+    }
+}
+
+impl LiveCell {
+    fn new(id: CircId, command: u8) -> Self {
+        LiveCell { id, tag: None, command, marked: false, body: [0; BODY_LEN] }
+    }
+
+    fn with(id: CircId, command: u8, data: &[u8]) -> Self {
+        let mut cell = LiveCell::new(id, command);
+        cell.body[..data.len()].copy_from_slice(data);
+        cell
+    }
+
+    /// The cell as it travels in link protocol 4 and 5.
+    pub fn to_bytes(&self) -> [u8; CELL_LEN] {
+        let mut bytes = [0; CELL_LEN];
+        bytes[..4].copy_from_slice(&self.id.0.get().to_be_bytes());
+        bytes[4] = self.command;
+        bytes[5..].copy_from_slice(&self.body);
+        bytes
+    }
+
+    /// The number of its command; see [`command`].
+    pub fn wire_command(&self) -> u8 {
+        self.command
+    }
+
+    /// Has its way recorded.
+    pub fn set_tag(&mut self, tag: Tag) {
+        self.tag = Some(tag);
+    }
+
+    /// The reason in a DESTROY.
+    pub fn destroy_reason(&self) -> DestroyReason {
+        DestroyReason(self.body[0])
+    }
+
+    /// A RELAY cell in the clear that says what the core has no word for.
+    pub fn saying(id: CircId, stream: Option<StreamId>, message: &RelayMessage) -> Self {
+        // Relays take an EXTEND2 in RELAY_EARLY alone, so that no circuit gets longer than their number.
+        let extends = matches!(message, RelayMessage::Extend(..));
+        let command = if extends { command::RELAY_EARLY } else { command::RELAY };
+        LiveCell { body: message::write(stream, message), ..LiveCell::new(id, command) }
+    }
+
+    fn create_or_answer(id: CircId, answer: bool, handshake: &Handshake) -> Self {
+        let mut data = Vec::new();
+        let command = match (handshake.kind, answer) {
+            (HandshakeKind::Fast, _) => {
+                data.extend_from_slice(&handshake.data);
+                if answer { command::CREATED_FAST } else { command::CREATE_FAST }
+            }
+            (_, true) => {
+                handshake.write_answer(&mut data);
+                command::CREATED2
+            }
+            (_, false) => {
+                handshake.write(&mut data);
+                command::CREATE2
+            }
+        };
+        LiveCell::with(id, command, &data)
+    }
+}
+
+/// What a client does on the way is nobody's business, in no log.
+impl fmt::Debug for LiveCell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LiveCell {{ command: {} }}", self.command)
+    }
+}
+
+impl Cell for LiveCell {
+    type Payload = LivePayload;
+    type Target = Target;
+    type Connected = Connected;
+    type End = Farewell;
+    type LinkSpec = LinkSpec;
+    type Handshake = Handshake;
+    type Layer = Layer;
+    type Digest = tor1::Tag;
+
+    fn wire_size(&self) -> u32 {
+        CELL_LEN as u32
+    }
+    fn circ_id(&self) -> CircId {
+        self.id
+    }
+    fn set_circ_id(&mut self, id: CircId) {
+        self.id = id;
+    }
+    fn command(&self) -> Command {
+        match self.command {
+            command::CREATE | command::CREATE_FAST | command::CREATE2 => Command::Create,
+            command::CREATED_FAST | command::CREATED2 => Command::Created,
+            command::RELAY | command::RELAY_EARLY => Command::Relay,
+            command::DESTROY => Command::Destroy,
+            FEEDBACK => Command::Feedback,
+            CLASS => Command::Class,
+            other => unreachable!("`Incoming::of` makes no cell of command {other}"),
+        }
+    }
+    fn tag(&self) -> Option<Tag> {
+        self.tag
+    }
+    fn mark(&mut self) {
+        self.marked = true;
+    }
+    fn is_marked(&self) -> bool {
+        self.marked
+    }
+
+    fn create(id: CircId, handshake: Handshake) -> Self {
+        LiveCell::create_or_answer(id, false, &handshake)
+    }
+    fn created(id: CircId, handshake: Handshake) -> Self {
+        LiveCell::create_or_answer(id, true, &handshake)
+    }
+
+    /// A CREATE always has one, if only a malformed one that is refused: a node that says nonsense loses its circuit, not
+    /// its channel (C tor `command_process_create_cell()`).
+    fn into_handshake(self) -> Option<Handshake> {
+        let mut reader = Reader::new(&self.body);
+        let fast = |data: &[u8]| Handshake { kind: HandshakeKind::Fast, data: data.to_vec() };
+        match self.command {
+            command::CREATE => Some(Handshake { kind: HandshakeKind::Other(0), data: Vec::new() }),
+            command::CREATE_FAST => Some(fast(&self.body[..20])),
+            command::CREATE2 => Some(Handshake::read(&mut reader).unwrap_or_else(|_| Handshake::malformed())),
+            command::CREATED_FAST => Some(fast(&self.body[..40])),
+            command::CREATED2 => Handshake::read_answer(&mut reader).ok(),
+            _ => None,
+        }
+    }
+    fn destroy(id: CircId, reason: DestroyReason) -> Self {
+        LiveCell::with(id, command::DESTROY, &[reason.0])
+    }
+    fn feedback(id: CircId, feedback: Feedback) -> Self {
+        let mut data = [0; 9];
+        data[0] = u8::from(feedback.direction == Direction::Backward);
+        data[1..5].copy_from_slice(&feedback.forwarded.to_be_bytes());
+        data[5..].copy_from_slice(&feedback.allowance.to_be_bytes());
+        LiveCell::with(id, FEEDBACK, &data)
+    }
+    fn as_feedback(&self) -> Option<Feedback> {
+        let mut reader = Reader::new(&self.body);
+        let direction = match reader.u8().ok()? {
+            0 => Direction::Forward,
+            1 => Direction::Backward,
+            _ => return None,
+        };
+        let (forwarded, allowance) = (reader.u32().ok()?, reader.u32().ok()?);
+        (self.command == FEEDBACK).then_some(Feedback { direction, forwarded, allowance })
+    }
+    fn class(id: CircId, class: PriorityClass) -> Self {
+        LiveCell::with(id, CLASS, &[u8::from(class == PriorityClass::Worse)])
+    }
+    fn as_class(&self) -> Option<PriorityClass> {
+        match (self.command, self.body[0]) {
+            (CLASS, 0) => Some(PriorityClass::Better),
+            (CLASS, 1) => Some(PriorityClass::Worse),
+            _ => None,
+        }
+    }
+    fn relay(id: CircId, stream: Option<StreamId>, message: Message<Self>) -> Self {
+        let tag = if let Message::Data(payload) = &message { payload.tag() } else { None };
+        LiveCell { tag, ..LiveCell::saying(id, stream, &RelayMessage::from_core(message)) }
+    }
+    fn into_message(self) -> Option<(Option<StreamId>, Message<Self>)> {
+        let (stream, message) = message::read(&self.body).ok()?;
+        if matches!(message, RelayMessage::Extend(..)) && self.command != command::RELAY_EARLY {
+            return None;
+        }
+        Some((stream, message.into_core()))
+    }
+
+    /// Source: tor-spec, "Handling RELAY_EARLY"; C tor `command_process_relay_cell()`.
+    fn admit(&self, layer: &mut Layer, direction: Direction) -> Result<(), Violation> {
+        if self.command != command::RELAY_EARLY {
+            return Ok(());
+        }
+        if direction == Direction::Backward || layer.count_early() > MAX_EARLY {
+            return Err(Violation::UnexpectedEarlyCell);
+        }
+        Ok(())
+    }
+    fn seal(&mut self, layer: &mut Layer) -> tor1::Tag {
+        layer.seal(&mut self.body)
+    }
+    fn wrap(&mut self, layer: &mut Layer) {
+        layer.wrap(&mut self.body);
+    }
+    fn peel(&mut self, layer: &mut Layer) -> Option<tor1::Tag> {
+        layer.peel(&mut self.body)
+    }
+}

@@ -1,0 +1,300 @@
+//! Relay messages: what the ends of a circuit say to each other.
+//!
+//! Source: tor-spec, "Relay cells" (format V0); proposal 289 (SENDME), proposal 324 §4 (XON and XOFF).
+
+use super::BODY_LEN;
+use super::answers::{self, Connected, End, Farewell, Resolved};
+use super::handshake::Handshake;
+use super::linkspec::LinkSpec;
+use super::target::Target;
+use crate::crypto::tor1::Tag;
+use crate::wire::{Malformed, Reader};
+use penstock_core::cell::{MAX_PAYLOAD, Payload};
+use penstock_core::{DestroyReason, Message, StreamId};
+use std::fmt;
+use std::num::{NonZeroU16, NonZeroU32};
+
+/// Bytes before a message's data: command, recognized, stream, digest, length [B].
+const HEADER: usize = BODY_LEN - MAX_PAYLOAD as usize;
+
+/// Commands of relay messages, by their numbers.
+mod command {
+    pub(super) const BEGIN: u8 = 1;
+    pub(super) const DATA: u8 = 2;
+    pub(super) const END: u8 = 3;
+    pub(super) const CONNECTED: u8 = 4;
+    pub(super) const SENDME: u8 = 5;
+    pub(super) const EXTEND: u8 = 6;
+    pub(super) const TRUNCATE: u8 = 8;
+    pub(super) const TRUNCATED: u8 = 9;
+    pub(super) const DROP: u8 = 10;
+    pub(super) const RESOLVE: u8 = 11;
+    pub(super) const RESOLVED: u8 = 12;
+    pub(super) const BEGIN_DIR: u8 = 13;
+    pub(super) const EXTEND2: u8 = 14;
+    pub(super) const EXTENDED2: u8 = 15;
+    pub(super) const XOFF: u8 = 43;
+    pub(super) const XON: u8 = 44;
+}
+
+/// Bytes of a stream.
+#[derive(Clone)]
+pub struct LivePayload {
+    len: u16,
+    /// Of the cell that is made of it.
+    tag: Option<penstock_core::Tag>,
+    bytes: [u8; MAX_PAYLOAD as usize],
+}
+
+impl LivePayload {
+    /// Of `bytes`; `None` if there are more than [`MAX_PAYLOAD`].
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        LivePayload::read_with(|room| {
+            let len = bytes.len();
+            room.get_mut(..len)?.copy_from_slice(bytes);
+            Some(len)
+        })
+    }
+
+    /// Of what `read` puts at the start of the room that it is given; it says how many bytes that are, or `None`.
+    ///
+    /// # Panics
+    ///
+    /// If it says that it put more than there was room for.
+    pub fn read_with(read: impl FnOnce(&mut [u8]) -> Option<usize>) -> Option<Self> {
+        let mut bytes = [0; MAX_PAYLOAD as usize];
+        let len = read(&mut bytes)?;
+        assert!(len <= bytes.len(), "a reader fills at most the room that it is given");
+        Some(LivePayload { len: len as u16, tag: None, bytes })
+    }
+
+    /// Has the way of the cell that is made of it recorded.
+    pub fn set_tag(&mut self, tag: Option<penstock_core::Tag>) {
+        self.tag = tag;
+    }
+
+    pub(super) fn tag(&self) -> Option<penstock_core::Tag> {
+        self.tag
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len.into()]
+    }
+}
+
+impl Payload for LivePayload {
+    fn len(&self) -> u16 {
+        self.len
+    }
+}
+
+impl PartialEq for LivePayload {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+/// What a client does on the way is nobody's business, in no log: only how much it is.
+impl fmt::Debug for LivePayload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LivePayload({} B)", self.len)
+    }
+}
+
+/// A relay message, with all that the wire says.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all that is said is DATA, and a box for each would cost more"
+)]
+pub enum RelayMessage {
+    /// BEGIN, BEGIN_DIR or RESOLVE.
+    Begin(Target),
+    /// DATA.
+    Data(LivePayload),
+    /// END.
+    End(End),
+    /// CONNECTED.
+    Connected(Connected),
+    /// SENDME: with the tag of the cell that it acknowledges in version 1, without in version 0 and on streams.
+    Sendme(Option<Tag>),
+    /// EXTEND2.
+    Extend(LinkSpec, Handshake),
+    /// EXTENDED2.
+    Extended(Handshake),
+    /// TRUNCATE: close the circuit beyond here.
+    Truncate,
+    /// TRUNCATED: it is closed.
+    Truncated(DestroyReason),
+    /// RESOLVED: answers, and how long each holds [s].
+    Resolved(Vec<(Resolved, u32)>),
+    /// XOFF.
+    Xoff,
+    /// XON: at most so much [kB/s, of 1000 B].
+    Xon(Option<NonZeroU32>),
+    /// DROP: padding for the circuit.
+    Drop,
+    /// A command that this version does not know, or leaves to others (onion services, conflux, padding machines).
+    Unknown(u8),
+}
+
+/// What a body in the clear says, and of which stream.
+pub fn read(body: &[u8; BODY_LEN]) -> Result<(Option<StreamId>, RelayMessage), Malformed> {
+    let mut header = Reader::new(body);
+    let command = header.u8()?;
+    header.take(2)?;
+    let stream = NonZeroU16::new(header.u16()?).map(StreamId);
+    header.take(4)?;
+    let len = header.u16()?;
+    let data = header.take(len.into())?;
+    Ok((stream, read_data(command, stream, data)?))
+}
+
+fn read_data(command: u8, stream: Option<StreamId>, data: &[u8]) -> Result<RelayMessage, Malformed> {
+    let mut reader = Reader::new(data);
+    Ok(match command {
+        command::DATA => RelayMessage::Data(LivePayload::new(data).ok_or(Malformed)?),
+        // What a stream's SENDME says beside being one is nobody's business.
+        command::SENDME if stream.is_some() => RelayMessage::Sendme(None),
+        command::SENDME => RelayMessage::Sendme(read_proof(data)?),
+        command::BEGIN => RelayMessage::Begin(Target::read_begin(data)),
+        command::BEGIN_DIR => RelayMessage::Begin(Target::Directory),
+        command::RESOLVE => RelayMessage::Begin(Target::read_resolve(data)),
+        command::END => RelayMessage::End(End::read(data)),
+        command::CONNECTED => RelayMessage::Connected(Connected::read(data)?),
+        command::RESOLVED => RelayMessage::Resolved(answers::read_resolved(data)?),
+        command::EXTEND2 => {
+            let to = LinkSpec::read(&mut reader)?;
+            RelayMessage::Extend(to, Handshake::read(&mut reader)?)
+        }
+        command::EXTENDED2 => RelayMessage::Extended(Handshake::read_answer(&mut reader)?),
+        // With TAP, which nobody answers any more.
+        command::EXTEND => return Err(Malformed),
+        command::TRUNCATE => RelayMessage::Truncate,
+        command::TRUNCATED => RelayMessage::Truncated(DestroyReason(reader.u8().unwrap_or(0))),
+        command::XOFF => {
+            version_zero(&mut reader)?;
+            RelayMessage::Xoff
+        }
+        command::XON => {
+            version_zero(&mut reader)?;
+            RelayMessage::Xon(NonZeroU32::new(reader.u32()?))
+        }
+        command::DROP => RelayMessage::Drop,
+        unknown => RelayMessage::Unknown(unknown),
+    })
+}
+
+fn version_zero(reader: &mut Reader<'_>) -> Result<(), Malformed> {
+    if reader.u8()? == 0 { Ok(()) } else { Err(Malformed) }
+}
+
+/// Source: proposal 289; C tor `sendme_is_valid()`. A version that nobody knows is refused.
+fn read_proof(data: &[u8]) -> Result<Option<Tag>, Malformed> {
+    let mut reader = Reader::new(data);
+    match reader.u8() {
+        Err(Malformed) | Ok(0) => Ok(None),
+        Ok(1) => {
+            let len = reader.u16()?;
+            Reader::new(reader.take(len.into())?).array().map(Some)
+        }
+        Ok(_) => Err(Malformed),
+    }
+}
+
+/// The body of a cell that says `message`, in the clear.
+///
+/// # Panics
+///
+/// If it does not fit into a cell, or is none that a node says.
+pub fn write(stream: Option<StreamId>, message: &RelayMessage) -> [u8; BODY_LEN] {
+    let (command, data) = match message {
+        // The one that matters: no allocation.
+        RelayMessage::Data(payload) => return fill(command::DATA, stream, payload.as_bytes()),
+        RelayMessage::Begin(target) => {
+            let command = match target {
+                Target::Directory => command::BEGIN_DIR,
+                Target::Resolve(_) => command::RESOLVE,
+                Target::Host { .. } | Target::Malformed => command::BEGIN,
+            };
+            (command, target.write())
+        }
+        RelayMessage::End(end) => (command::END, end.write()),
+        RelayMessage::Connected(connected) => (command::CONNECTED, connected.write()),
+        RelayMessage::Sendme(None) => (command::SENDME, Vec::new()),
+        RelayMessage::Sendme(Some(tag)) => (command::SENDME, [&[1, 0, 20], &tag[..]].concat()),
+        RelayMessage::Extend(to, handshake) => {
+            let mut data = Vec::new();
+            to.write(&mut data);
+            handshake.write(&mut data);
+            (command::EXTEND2, data)
+        }
+        RelayMessage::Extended(handshake) => {
+            let mut data = Vec::new();
+            handshake.write_answer(&mut data);
+            (command::EXTENDED2, data)
+        }
+        RelayMessage::Truncate => (command::TRUNCATE, Vec::new()),
+        RelayMessage::Truncated(reason) => (command::TRUNCATED, vec![reason.0]),
+        RelayMessage::Resolved(list) => {
+            (command::RESOLVED, answers::write_resolved(list, MAX_PAYLOAD.into()))
+        }
+        RelayMessage::Xoff => (command::XOFF, vec![0]),
+        RelayMessage::Xon(rate) => {
+            let rate = rate.map_or(0, NonZeroU32::get);
+            (command::XON, [&[0], &rate.to_be_bytes()[..]].concat())
+        }
+        RelayMessage::Drop => (command::DROP, Vec::new()),
+        RelayMessage::Unknown(_) => panic!("nobody says what it does not know"),
+    };
+    fill(command, stream, &data)
+}
+
+fn fill(command: u8, stream: Option<StreamId>, data: &[u8]) -> [u8; BODY_LEN] {
+    let mut body = [0; BODY_LEN];
+    body[0] = command;
+    body[3..5].copy_from_slice(&stream.map_or(0, |id| id.0.get()).to_be_bytes());
+    body[9..HEADER].copy_from_slice(&(data.len() as u16).to_be_bytes());
+    body[HEADER..HEADER + data.len()].copy_from_slice(data);
+    body
+}
+
+/// What the core makes of it, and back.
+impl RelayMessage {
+    pub(super) fn into_core(self) -> Message<super::LiveCell> {
+        match self {
+            RelayMessage::Begin(target) => Message::Begin(target),
+            RelayMessage::Data(payload) => Message::Data(payload),
+            RelayMessage::End(end) => Message::End(Farewell::End(end)),
+            RelayMessage::Resolved(answers) => Message::End(Farewell::Resolved(answers)),
+            RelayMessage::Connected(connected) => Message::Connected(connected),
+            RelayMessage::Sendme(proof) => Message::Sendme { proof, marked: 0 },
+            RelayMessage::Extend(to, handshake) => Message::Extend(to, handshake),
+            RelayMessage::Extended(handshake) => Message::Extended(handshake),
+            RelayMessage::Truncate => Message::Truncate,
+            RelayMessage::Truncated(reason) => Message::Truncated(reason),
+            RelayMessage::Xoff => Message::Xoff,
+            RelayMessage::Xon(rate) => Message::Xon(rate),
+            RelayMessage::Drop | RelayMessage::Unknown(_) => Message::Drop,
+        }
+    }
+
+    pub(super) fn from_core(message: Message<super::LiveCell>) -> Self {
+        match message {
+            Message::Begin(target) => RelayMessage::Begin(target),
+            Message::Data(payload) => RelayMessage::Data(payload),
+            Message::End(Farewell::End(end)) => RelayMessage::End(end),
+            Message::End(Farewell::Resolved(answers)) => RelayMessage::Resolved(answers),
+            Message::Connected(connected) => RelayMessage::Connected(connected),
+            Message::Sendme { proof, marked: _ } => RelayMessage::Sendme(proof),
+            Message::Extend(to, handshake) => RelayMessage::Extend(to, handshake),
+            Message::Extended(handshake) => RelayMessage::Extended(handshake),
+            Message::Truncate => RelayMessage::Truncate,
+            Message::Truncated(reason) => RelayMessage::Truncated(reason),
+            Message::Xoff => RelayMessage::Xoff,
+            Message::Xon(rate) => RelayMessage::Xon(rate),
+            Message::Drop => RelayMessage::Drop,
+        }
+    }
+}

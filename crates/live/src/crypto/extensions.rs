@@ -1,0 +1,97 @@
+//! What ntor-v3's messages say of congestion control.
+//!
+//! Source: tor-spec, "Handshake extensions"; proposal 324 §10.3; C tor `congestion_control_parse_ext_request()`,
+//! `congestion_control_build_ext_response()`.
+
+use crate::wire::{Malformed, Reader};
+use penstock_core::edge_control::{Congestion, Negotiation};
+use std::num::NonZeroU8;
+
+/// Asks for congestion control; says nothing more.
+const CC_REQUEST: u8 = 1;
+/// Grants it, with the cells of a SENDME in one byte.
+const CC_RESPONSE: u8 = 2;
+
+/// Kind and content of each extension.
+fn read(message: &[u8]) -> Result<Vec<(u8, &[u8])>, Malformed> {
+    // A client without extensions may leave even their number out.
+    if message.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut reader = Reader::new(message);
+    (0..reader.u8()?)
+        .map(|_| {
+            let (kind, len) = (reader.u8()?, reader.u8()?);
+            Ok((kind, reader.take(len.into())?))
+        })
+        .collect()
+}
+
+/// What a client asks for.
+pub fn asked(message: &[u8]) -> Result<Negotiation, Malformed> {
+    let asks = read(message)?.iter().any(|(kind, _)| *kind == CC_REQUEST);
+    Ok(if asks { Negotiation::Asked(Congestion::Vegas) } else { Negotiation::Nothing })
+}
+
+/// What a relay grants. Zero cells for a SENDME make no sense.
+pub fn granted(message: &[u8]) -> Result<Negotiation, Malformed> {
+    for (kind, content) in read(message)? {
+        if let (CC_RESPONSE, [increment]) = (kind, content) {
+            let increment = NonZeroU8::new(*increment).ok_or(Malformed)?;
+            return Ok(Negotiation::Agreed(Congestion::Vegas, increment));
+        } else if kind == CC_RESPONSE {
+            return Err(Malformed);
+        }
+    }
+    Ok(Negotiation::Nothing)
+}
+
+/// The message of a client or a relay that says this. What C tor has no word for is not said.
+pub fn write(negotiation: Negotiation) -> Vec<u8> {
+    match negotiation {
+        Negotiation::Asked(Congestion::Vegas) => vec![1, CC_REQUEST, 0],
+        Negotiation::Agreed(Congestion::Vegas, increment) => vec![1, CC_RESPONSE, 1, increment.get()],
+        _ => vec![0],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_one_side_says_the_other_reads() {
+        let (ask, grant) = (
+            Negotiation::Asked(Congestion::Vegas),
+            Negotiation::Agreed(Congestion::Vegas, NonZeroU8::new(31).unwrap()),
+        );
+        assert_eq!(asked(&write(ask)), Ok(ask));
+        assert_eq!(granted(&write(grant)), Ok(grant));
+        for nothing in [write(Negotiation::Nothing), write(Negotiation::Asked(Congestion::Dctcp)), Vec::new()]
+        {
+            assert_eq!(asked(&nothing), Ok(Negotiation::Nothing));
+            assert_eq!(granted(&nothing), Ok(Negotiation::Nothing));
+        }
+    }
+
+    #[test]
+    fn unknown_extensions_are_passed_over() {
+        assert_eq!(asked(&[2, 77, 3, 1, 2, 3, 1, 0]), Ok(Negotiation::Asked(Congestion::Vegas)));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        assert_eq!(asked(&[1]), Err(Malformed));
+        assert_eq!(asked(&[1, 1, 4, 0]), Err(Malformed));
+        assert_eq!(granted(&[1, 2, 1, 0]), Err(Malformed));
+        assert_eq!(granted(&[1, 2, 2, 31, 0]), Err(Malformed));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics(message in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let _ = (asked(&message), granted(&message));
+        }
+    }
+}

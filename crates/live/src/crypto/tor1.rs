@@ -1,0 +1,249 @@
+//! The layers of relay cells: AES-128 in counter mode, and a running SHA-1 of all that one end said to the other.
+//!
+//! Source: tor-spec, "Routing relay cells" and "Relay cells"; the tag of a SENDME is proposal 289's.
+
+use crate::cell::BODY_LEN;
+use cipher::{KeyIvInit, StreamCipher};
+use digest::Digest;
+use std::fmt;
+use tor_llcrypto::cipher::aes::Aes128Ctr;
+use tor_llcrypto::d::Sha1;
+use zeroize::Zeroizing;
+
+/// What a circuit's handshake has to yield: two seeds of digests and two keys [B].
+pub const KEY_MATERIAL: usize = 72;
+
+/// Key material of one hop. It is wiped when it is dropped.
+pub type KeyMaterial = Zeroizing<[u8; KEY_MATERIAL]>;
+
+/// Where in a relay cell's body the fields are that a layer knows.
+mod field {
+    use std::ops::Range;
+    pub(super) const RECOGNIZED: Range<usize> = 1..3;
+    pub(super) const DIGEST: Range<usize> = 5..9;
+    pub(super) const LENGTH: Range<usize> = 9..11;
+}
+/// Bytes before a relay message's data [B].
+const HEADER: usize = 11;
+/// So many bytes after the data are zero [B], the others are random (proposal 289).
+const ZEROS: usize = 4;
+
+/// What both ends of a hop know of one message between them: the running digest, with that message in it.
+pub type Tag = [u8; 20];
+
+/// One hop's layer of one circuit, at one of its ends.
+pub struct Layer(Box<Ends>);
+
+struct Ends {
+    outgoing: Half,
+    incoming: Half,
+    /// What fills cells; nobody else can know it, so that nobody can tell a tag without having seen its cell.
+    padding: Aes128Ctr,
+    /// RELAY_EARLY cells that came so far [cell].
+    early: u8,
+}
+
+/// One direction.
+struct Half {
+    cipher: Aes128Ctr,
+    digest: Sha1,
+}
+
+impl fmt::Debug for Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Layer")
+    }
+}
+
+fn cipher(key: &[u8; 16]) -> Aes128Ctr {
+    Aes128Ctr::new(key.into(), &Default::default())
+}
+
+impl Layer {
+    /// The relay's end. `secret` is known to nobody else; padding is made of it.
+    pub fn relay(keys: &KeyMaterial, secret: &[u8; 16]) -> Self {
+        let [forward, backward] = halves(keys);
+        Layer(Box::new(Ends { outgoing: backward, incoming: forward, padding: cipher(secret), early: 0 }))
+    }
+
+    /// The client's end.
+    pub fn client(keys: &KeyMaterial, secret: &[u8; 16]) -> Self {
+        let [forward, backward] = halves(keys);
+        Layer(Box::new(Ends { outgoing: forward, incoming: backward, padding: cipher(secret), early: 0 }))
+    }
+
+    /// Completes a message in the clear and adds the layer; returns its tag.
+    pub(crate) fn seal(&mut self, body: &mut [u8; BODY_LEN]) -> Tag {
+        let ends = &mut *self.0;
+        let length = u16::from_be_bytes([body[field::LENGTH.start], body[field::LENGTH.start + 1]]);
+        let unused = (HEADER + usize::from(length) + ZEROS).min(BODY_LEN);
+        ends.padding.apply_keystream(&mut body[unused..]);
+        body[field::RECOGNIZED].fill(0);
+        body[field::DIGEST].fill(0);
+        let half = &mut ends.outgoing;
+        half.digest.update(&body[..]);
+        let tag: Tag = half.digest.clone().finalize().into();
+        body[field::DIGEST].copy_from_slice(&tag[..4]);
+        half.cipher.apply_keystream(body);
+        tag
+    }
+
+    /// Adds the layer.
+    pub(crate) fn wrap(&mut self, body: &mut [u8; BODY_LEN]) {
+        self.0.outgoing.cipher.apply_keystream(body);
+    }
+
+    /// Removes the layer; returns the message's tag if it is in the clear now.
+    pub(crate) fn peel(&mut self, body: &mut [u8; BODY_LEN]) -> Option<Tag> {
+        let half = &mut self.0.incoming;
+        half.cipher.apply_keystream(body);
+        if body[field::RECOGNIZED] != [0, 0] {
+            return None;
+        }
+        let mut said = [0; 4];
+        said.copy_from_slice(&body[field::DIGEST]);
+        body[field::DIGEST].fill(0);
+        let digest = half.digest.clone().chain_update(&body[..]);
+        let tag: Tag = digest.clone().finalize().into();
+        if tag[..4] == said {
+            half.digest = digest;
+            return Some(tag);
+        }
+        body[field::DIGEST].copy_from_slice(&said);
+        None
+    }
+
+    /// Counts a RELAY_EARLY cell that came; returns how many that makes [cell].
+    pub(crate) fn count_early(&mut self) -> u8 {
+        self.0.early = self.0.early.saturating_add(1);
+        self.0.early
+    }
+}
+
+/// Forward, then backward.
+fn halves(keys: &KeyMaterial) -> [Half; 2] {
+    let part = |at: usize, len: usize| &keys[at..at + len];
+    [0, 1].map(|n| {
+        let key = part(40 + 16 * n, 16).try_into().expect("it was cut to sixteen bytes");
+        Half { cipher: cipher(key), digest: Sha1::new_with_prefix(part(20 * n, 20)) }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[cfg(feature = "oracles")]
+    use proptest::prelude::*;
+
+    fn pair(seed: u8) -> (Layer, Layer) {
+        let keys = Zeroizing::new(std::array::from_fn(|n| n as u8 ^ seed));
+        (Layer::client(&keys, &[1; 16]), Layer::relay(&keys, &[2; 16]))
+    }
+
+    fn message(data: &[u8]) -> [u8; BODY_LEN] {
+        let mut body = [0; BODY_LEN];
+        body[0] = 2;
+        body[9..11].copy_from_slice(&(data.len() as u16).to_be_bytes());
+        body[11..11 + data.len()].copy_from_slice(data);
+        body
+    }
+
+    #[test]
+    fn the_last_hop_alone_reads_what_a_client_says_and_knows_its_tag() {
+        let mut path = [1, 2, 3].map(pair);
+        for n in 0..20 {
+            let data = vec![n; usize::from(n) * 20];
+            let mut body = message(&data);
+            let (last, nearer) = path.split_last_mut().unwrap();
+            let tag = last.0.seal(&mut body);
+            nearer.iter_mut().rev().for_each(|(client, _)| client.wrap(&mut body));
+            assert_eq!(path[0].1.peel(&mut body), None);
+            assert_eq!(path[1].1.peel(&mut body), None);
+            assert_eq!(path[2].1.peel(&mut body), Some(tag));
+            assert_eq!(body[11..11 + data.len()], data);
+        }
+    }
+
+    #[test]
+    fn the_client_knows_which_hop_spoke() {
+        let mut path = [1, 2, 3].map(pair);
+        for speaker in [2, 1, 2, 0] {
+            let mut body = message(b"hello");
+            let tag = path[speaker].1.seal(&mut body);
+            path[..speaker].iter_mut().rev().for_each(|(_, relay)| relay.wrap(&mut body));
+            let heard = path
+                .iter_mut()
+                .enumerate()
+                .find_map(|(hop, (client, _))| Some((hop, client.peel(&mut body)?)));
+            assert_eq!(heard, Some((speaker, tag)));
+        }
+    }
+
+    #[test]
+    fn a_lost_cell_makes_all_that_follow_unreadable() {
+        let (mut client, mut relay) = pair(9);
+        client.seal(&mut message(b"lost"));
+        let mut body = message(b"next");
+        client.seal(&mut body);
+        assert_eq!(relay.peel(&mut body), None);
+    }
+
+    #[test]
+    fn what_fills_a_cell_differs_from_cell_to_cell() {
+        let (mut client, mut relay) = pair(9);
+        let mut read = || {
+            let mut body = message(b"one");
+            client.seal(&mut body);
+            relay.peel(&mut body).expect("it is in the clear");
+            assert_eq!(body[14..18], [0; 4]);
+            body[18..].to_vec()
+        };
+        let first = read();
+        assert_ne!(first, read());
+        assert!(first.iter().any(|byte| *byte != 0));
+    }
+
+    #[cfg(feature = "oracles")]
+    proptest! {
+        /// Arti's layers agree byte by byte, whatever is said in whatever order.
+        #[test]
+        fn arti_agrees(
+            keys in any::<[u8; 32]>(),
+            said in proptest::collection::vec((any::<bool>(), any::<u8>(), 0usize..=498), 1..20),
+        ) {
+            use tor_proto::bench_utils::{
+                ClientLayer, CryptInit, InboundClientLayer, InboundRelayLayer, OutboundClientLayer,
+                OutboundRelayLayer, RelayCellBody, RelayLayer, tor1,
+            };
+            type Pair = tor1::CryptStatePair<Aes128Ctr, Sha1>;
+            let command = tor_cell::chancell::ChanCmd::RELAY;
+            let mut seed = [0; 92];
+            seed.iter_mut().zip(keys.iter().cycle()).enumerate().for_each(|(n, (byte, key))| *byte = key ^ n as u8);
+            let ours = Zeroizing::new(seed[..72].try_into().unwrap());
+            let (mut client, mut relay) = (Layer::client(&ours, &[5; 16]), Layer::relay(&ours, &[6; 16]));
+            let (mut their_out, mut their_in, _) = Pair::initialize(&seed).unwrap().split_relay_layer();
+            let (mut client_out, mut client_in, _) = Pair::initialize(&seed).unwrap().split_client_layer();
+            for (forward, byte, len) in said {
+                let mut body = message(&vec![byte; len]);
+                // What we seal they read, and the other way round, with the same tags.
+                let sealed = if forward { client.seal(&mut body) } else { relay.seal(&mut body) };
+                let mut theirs: RelayCellBody = Box::new(body).into();
+                let tag = if forward {
+                    their_out.decrypt_outbound(command, &mut theirs)
+                } else {
+                    client_in.decrypt_inbound(command, &mut theirs)
+                };
+                prop_assert_eq!(tag, Some(tor_cell::relaycell::msg::SendmeTag::from(sealed)));
+                let mut copy: RelayCellBody = Box::new(message(&vec![byte; len])).into();
+                let tag = if forward {
+                    client_out.originate_for(command, &mut copy)
+                } else {
+                    their_in.originate(command, &mut copy)
+                };
+                let mut copy = *Box::<[u8; BODY_LEN]>::from(copy);
+                let read = if forward { relay.peel(&mut copy) } else { client.peel(&mut copy) };
+                prop_assert_eq!(read.map(tor_cell::relaycell::msg::SendmeTag::from), Some(tag));
+            }
+        }
+    }
+}

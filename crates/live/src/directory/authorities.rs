@@ -1,0 +1,140 @@
+//! Who the directory authorities are, and their certificates.
+//!
+//! An authority has an identity key, which votes and consensuses name it by, and certifies with it, for months, the key
+//! that signs them.
+//!
+//! Source: dir-spec, "Creating key certificates".
+
+use super::text::{Items, items};
+use crate::wire::Malformed;
+use digest::Digest;
+use std::net::SocketAddr;
+use std::time::SystemTime;
+use tor_llcrypto::d::Sha1;
+use tor_llcrypto::pk::rsa::PublicKey;
+
+/// A digest of a key of an authority.
+pub type Fingerprint = [u8; 20];
+
+/// A directory authority, as a line `DirAuthority` of torrc says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authority {
+    /// Its name, for people.
+    pub nickname: String,
+    /// SHA-1 of the identity key that certifies its votes (`v3ident`).
+    pub v3ident: Fingerprint,
+    /// Its directory port.
+    pub dir_port: SocketAddr,
+}
+
+/// An authority's word for the key that signs its consensuses.
+#[derive(Clone, Debug)]
+pub struct AuthorityCert {
+    /// As it came.
+    pub text: std::sync::Arc<str>,
+    /// SHA-1 of the identity key.
+    pub identity: Fingerprint,
+    /// SHA-1 of the signing key.
+    pub signing: Fingerprint,
+    /// When it was made.
+    pub published: SystemTime,
+    /// When it ends.
+    pub expires: SystemTime,
+    pub(super) key: PublicKey,
+}
+
+impl AuthorityCert {
+    /// Reads certificates, one after the other, and checks their signatures; those that are malformed are left out.
+    pub fn read_all(text: &str) -> Vec<AuthorityCert> {
+        let each = super::text::split(text, "dir-key-certificate-version").into_iter();
+        each.filter_map(|text| AuthorityCert::read(text).ok()).collect()
+    }
+
+    /// Reads one, and checks that the identity key signed it and the signing key the identity.
+    pub fn read(text: &str) -> Result<AuthorityCert, Malformed> {
+        let mut end = items(text);
+        let certification =
+            end.by_ref().find(|item| item.as_ref().is_ok_and(|item| item.keyword == "dir-key-certification"));
+        let signature = certification.ok_or(Malformed)??;
+        if end.next().is_some() || one(text, "dir-key-certificate-version")?.arguments != "3" {
+            return Err(Malformed);
+        }
+        let key = |keyword: &str| {
+            PublicKey::from_der(&one(text, keyword)?.object("RSA PUBLIC KEY")?).ok_or(Malformed)
+        };
+        let (identity, signing) = (key("dir-identity-key")?, key("dir-signing-key")?);
+        let (cert, fingerprint) = (digest_of(&signing), digest_of(&identity));
+        if one(text, "fingerprint")?.arguments != super::text::to_hex(&fingerprint) {
+            return Err(Malformed);
+        }
+        // The keyword and the end of its line are signed, too.
+        let signed = &text[..signature.at + "dir-key-certification\n".len()];
+        identity.verify(&Sha1::digest(signed), &signature.object("SIGNATURE")?).map_err(|_| Malformed)?;
+        let cross = one(text, "dir-key-crosscert")?;
+        let cross = cross.object("ID SIGNATURE").or_else(|_| cross.object("SIGNATURE"))?;
+        signing.verify(&fingerprint, &cross).map_err(|_| Malformed)?;
+        Ok(AuthorityCert {
+            text: text.into(),
+            identity: fingerprint,
+            signing: cert,
+            published: one(text, "dir-key-published")?.time()?,
+            expires: one(text, "dir-key-expires")?.time()?,
+            key: signing,
+        })
+    }
+}
+
+fn digest_of(key: &PublicKey) -> Fingerprint {
+    Sha1::digest(key.to_der()).into()
+}
+
+/// The item that is there exactly once.
+fn one<'a>(text: &'a str, keyword: &str) -> Result<super::text::Item<'a>, Malformed> {
+    let is_it =
+        |item: &<Items<'a> as Iterator>::Item| item.as_ref().is_ok_and(|item| item.keyword == keyword);
+    let mut found = items(text).filter(is_it);
+    match (found.next(), found.next()) {
+        (Some(item), None) => item,
+        _ => Err(Malformed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directory::samples;
+
+    #[test]
+    fn what_authorities_of_c_tor_certify_is_read() {
+        let certs = AuthorityCert::read_all(samples::CERTIFICATES);
+        assert_eq!(certs.len(), 3);
+        for cert in &certs {
+            assert!(cert.published < cert.expires);
+            assert!(samples::authorities().iter().any(|known| known.v3ident == cert.identity));
+        }
+        assert_eq!(certs.iter().map(|cert| &*cert.text).collect::<String>(), samples::CERTIFICATES);
+    }
+
+    #[test]
+    fn no_byte_of_a_certificate_may_change() {
+        let cert = AuthorityCert::read_all(samples::CERTIFICATES).remove(0);
+        let text = cert.text.as_bytes();
+        // Some of each line.
+        for at in (0..text.len()).step_by(7) {
+            let mut changed = text.to_vec();
+            changed[at] ^= 1;
+            let Ok(changed) = String::from_utf8(changed) else { continue };
+            let read = AuthorityCert::read(&changed);
+            // Base64 is the same whatever its lines are, and the last signature is not signed itself.
+            assert!(
+                read.as_ref()
+                    .is_ok_and(|read| (read.identity, read.signing) == (cert.identity, cert.signing))
+                    || read.is_err(),
+                "byte {at}"
+            );
+            if at < cert.text.find("dir-key-certification").unwrap() {
+                assert!(read.is_err(), "byte {at}");
+            }
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The consensus of the authorities: who is in the network, and how all are to behave.
+//!
+//! Source: dir-spec, "Consensus documents"; for the form with microdescriptors, "Microdescriptor consensus".
+
+use super::authorities::{Authority, AuthorityCert, Fingerprint};
+use super::failure::Failure;
+use super::params::Params;
+use super::text::{Item, hex, items};
+use crate::wire::Malformed;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use digest::Digest;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::SystemTime;
+use tor_llcrypto::d::{Sha1, Sha256};
+
+/// In which form relays are described.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Flavour {
+    /// With digests of their server descriptors.
+    Plain,
+    /// With digests of their microdescriptors, as clients want it.
+    Microdescriptors,
+}
+
+impl Flavour {
+    /// Both.
+    pub const ALL: [Flavour; 2] = [Flavour::Plain, Flavour::Microdescriptors];
+
+    /// Where directories have it.
+    pub(super) fn path(self) -> &'static str {
+        match self {
+            Flavour::Plain => "/tor/status-vote/current/consensus",
+            Flavour::Microdescriptors => "/tor/status-vote/current/consensus-microdesc",
+        }
+    }
+}
+
+/// A consensus.
+#[derive(Clone, Debug)]
+pub struct Consensus {
+    /// As it came.
+    pub text: Arc<str>,
+    /// In which form.
+    pub flavour: Flavour,
+    /// It begins to be in force.
+    pub valid_after: SystemTime,
+    /// There is a newer one from then on.
+    pub fresh_until: SystemTime,
+    /// It ends.
+    pub valid_until: SystemTime,
+    /// How all are to behave.
+    pub params: Params,
+    /// Digests of server descriptors, with whose they are.
+    pub(super) descriptors: Vec<([u8; 20], Fingerprint)>,
+    /// Digests of microdescriptors.
+    pub(super) microdescriptors: Vec<[u8; 32]>,
+    signatures: Vec<Signature>,
+    digests: ([u8; 20], [u8; 32]),
+}
+
+#[derive(Clone, Debug)]
+struct Signature {
+    is_sha256: bool,
+    identity: Fingerprint,
+    signing: Fingerprint,
+    bytes: Vec<u8>,
+}
+
+impl Consensus {
+    /// Reads one; nothing is checked yet.
+    pub fn read(text: &str) -> Result<Consensus, Malformed> {
+        let first = items(text).next().ok_or(Malformed)??;
+        let flavour = match first.arguments {
+            "3" => Flavour::Plain,
+            "3 microdesc" => Flavour::Microdescriptors,
+            _ => return Err(Malformed),
+        };
+        if first.keyword != "network-status-version" {
+            return Err(Malformed);
+        }
+        let mut reading = Reading::of(flavour);
+        for item in items(text) {
+            reading.take(&item?)?;
+        }
+        reading.finish(text)
+    }
+
+    /// Who signed it, as it says.
+    pub fn signers(&self) -> impl Iterator<Item = Fingerprint> {
+        self.signatures.iter().map(|signature| signature.identity)
+    }
+
+    /// Checks that more than half of the authorities signed it, with keys that are certified.
+    ///
+    /// Source: C tor `networkstatus_check_consensus_signature()`.
+    pub fn check(&self, authorities: &[Authority], certs: &[AuthorityCert]) -> Result<(), Failure> {
+        let is_good = |signature: &&Signature| {
+            let is_its = |cert: &&AuthorityCert| {
+                (cert.identity, cert.signing) == (signature.identity, signature.signing)
+            };
+            // What was signed when the certificate had ended is not good.
+            let cert = certs.iter().find(is_its).filter(|cert| cert.expires >= self.valid_after);
+            let digest: &[u8] = if signature.is_sha256 { &self.digests.1 } else { &self.digests.0 };
+            authorities.iter().any(|known| known.v3ident == signature.identity)
+                && cert.is_some_and(|cert| cert.key.verify(digest, &signature.bytes).is_ok())
+        };
+        let good: BTreeSet<_> =
+            self.signatures.iter().filter(is_good).map(|signature| signature.identity).collect();
+        let needed = authorities.len() / 2 + 1;
+        if good.len() >= needed { Ok(()) } else { Err(Failure::Unsigned(good.len(), needed)) }
+    }
+}
+
+/// A consensus of which some lines were read.
+struct Reading {
+    flavour: Flavour,
+    times: [Option<SystemTime>; 3],
+    is_consensus: bool,
+    params: Params,
+    descriptors: Vec<([u8; 20], Fingerprint)>,
+    microdescriptors: Vec<[u8; 32]>,
+    signatures: Vec<Signature>,
+    /// What signatures are over ends here [B].
+    signed: Option<usize>,
+}
+
+impl Reading {
+    fn of(flavour: Flavour) -> Self {
+        Reading {
+            flavour,
+            times: [None; 3],
+            is_consensus: false,
+            params: Params::default(),
+            descriptors: Vec::new(),
+            microdescriptors: Vec::new(),
+            signatures: Vec::new(),
+            signed: None,
+        }
+    }
+
+    fn take(&mut self, item: &Item<'_>) -> Result<(), Malformed> {
+        // Nothing but signatures follows the first of them: it would not be signed.
+        if self.signed.is_some() && item.keyword != "directory-signature" {
+            return Err(Malformed);
+        }
+        match item.keyword {
+            "network-status-version" if item.at != 0 => return Err(Malformed),
+            "vote-status" => self.is_consensus = item.arguments == "consensus",
+            "valid-after" => self.times[0] = Some(item.time()?),
+            "fresh-until" => self.times[1] = Some(item.time()?),
+            "valid-until" => self.times[2] = Some(item.time()?),
+            "params" => self.params = Params::read(item.arguments)?,
+            "r" if self.flavour == Flavour::Plain => {
+                let digest = |place| -> Result<[u8; 20], Malformed> {
+                    let bytes = STANDARD_NO_PAD.decode(item.argument(place)?).map_err(|_| Malformed)?;
+                    bytes.try_into().map_err(|_| Malformed)
+                };
+                self.descriptors.push((digest(2)?, digest(1)?));
+            }
+            "m" if self.flavour == Flavour::Microdescriptors => {
+                self.microdescriptors.push(digest_256(item.argument(0)?)?);
+            }
+            "directory-signature" => {
+                self.signed.get_or_insert(item.at + "directory-signature ".len());
+                self.signatures.push(Signature::read(item)?);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(self, text: &str) -> Result<Consensus, Malformed> {
+        let [Some(valid_after), Some(fresh_until), Some(valid_until)] = self.times else {
+            return Err(Malformed);
+        };
+        let signed = &text[..self.signed.ok_or(Malformed)?];
+        if !self.is_consensus || valid_after >= fresh_until || fresh_until > valid_until {
+            return Err(Malformed);
+        }
+        Ok(Consensus {
+            text: text.into(),
+            flavour: self.flavour,
+            valid_after,
+            fresh_until,
+            valid_until,
+            params: self.params,
+            descriptors: self.descriptors,
+            microdescriptors: self.microdescriptors,
+            signatures: self.signatures,
+            digests: (Sha1::digest(signed).into(), Sha256::digest(signed).into()),
+        })
+    }
+}
+
+impl Signature {
+    fn read(item: &Item<'_>) -> Result<Signature, Malformed> {
+        let arguments: Vec<&str> = item.arguments.split_ascii_whitespace().collect();
+        let (is_sha256, identity, signing) = match arguments[..] {
+            [identity, signing] | ["sha1", identity, signing] => (false, identity, signing),
+            ["sha256", identity, signing] => (true, identity, signing),
+            _ => return Err(Malformed),
+        };
+        let bytes = item.object("SIGNATURE")?;
+        Ok(Signature { is_sha256, identity: hex(identity)?, signing: hex(signing)?, bytes })
+    }
+}
+
+/// A SHA-256 in base64, without padding.
+pub(super) fn digest_256(text: &str) -> Result<[u8; 32], Malformed> {
+    STANDARD_NO_PAD.decode(text).map_err(|_| Malformed)?.try_into().map_err(|_| Malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directory::samples;
+    use std::time::Duration;
+
+    fn certs() -> Vec<AuthorityCert> {
+        AuthorityCert::read_all(samples::CERTIFICATES)
+    }
+
+    #[test]
+    fn both_forms_of_c_tor_are_read_and_their_signatures_are_good() {
+        let plain = Consensus::read(samples::PLAIN).unwrap();
+        let micro = Consensus::read(samples::MICRO).unwrap();
+        for consensus in [&plain, &micro] {
+            assert_eq!(consensus.check(&samples::authorities(), &certs()), Ok(()));
+            assert_eq!(consensus.fresh_until, consensus.valid_after + Duration::from_secs(10));
+            assert_eq!(consensus.signers().count(), 3);
+        }
+        assert_eq!((plain.flavour, micro.flavour), (Flavour::Plain, Flavour::Microdescriptors));
+        assert_eq!((plain.descriptors.len(), micro.microdescriptors.len()), (5, 5));
+    }
+
+    #[test]
+    fn more_than_half_of_the_known_authorities_must_have_signed() {
+        let consensus = Consensus::read(samples::PLAIN).unwrap();
+        let (authorities, certs) = (samples::authorities(), certs());
+        assert_eq!(consensus.check(&authorities, &certs[..2]), Ok(()));
+        assert_eq!(consensus.check(&authorities, &certs[..1]), Err(Failure::Unsigned(1, 2)));
+        // Others that sign do not count.
+        let mut others = authorities.clone();
+        others[0].v3ident = [0; 20];
+        others[1].v3ident = [1; 20];
+        assert_eq!(consensus.check(&others, &certs), Err(Failure::Unsigned(1, 2)));
+        // Nor does one that signs twice.
+        let again = &samples::PLAIN[samples::PLAIN.find("directory-signature").unwrap()..];
+        let first = again[1..].find("directory-signature").unwrap() + 1;
+        let twice = samples::PLAIN.replace(again, &again[..first].repeat(2));
+        assert_eq!(
+            Consensus::read(&twice).unwrap().check(&authorities, &certs),
+            Err(Failure::Unsigned(1, 2))
+        );
+    }
+
+    #[test]
+    fn nothing_that_is_signed_may_change() {
+        let (authorities, certs) = (samples::authorities(), certs());
+        let signed = samples::MICRO.find("directory-signature").unwrap();
+        for at in (0..signed).step_by(13) {
+            let mut changed = samples::MICRO.as_bytes().to_vec();
+            changed[at] ^= 1;
+            let Ok(changed) = String::from_utf8(changed) else { continue };
+            let read = Consensus::read(&changed);
+            assert!(read.is_err() || read.unwrap().check(&authorities, &certs).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn nothing_follows_what_is_signed() {
+        let text = format!("{}params cc_alg=0\n", samples::PLAIN);
+        assert_eq!(Consensus::read(&text).err(), Some(Malformed));
+    }
+
+    #[test]
+    fn it_may_break_off_nowhere() {
+        // A signature less is still a consensus.
+        let end = samples::PLAIN.find("directory-signature").unwrap();
+        for len in (0..end).step_by(11) {
+            assert!(Consensus::read(&samples::PLAIN[..len]).is_err(), "{len} B");
+        }
+    }
+}

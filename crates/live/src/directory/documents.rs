@@ -1,0 +1,302 @@
+//! What a directory cache has: documents that were verified before they were kept.
+//!
+//! Authorities are known, and certify the keys that sign consensuses; a consensus names all other documents by their
+//! digests. So what is here is the authorities' word, whoever it came from.
+
+use super::authorities::{Authority, AuthorityCert, Fingerprint};
+use super::consensus::{Consensus, Flavour};
+use super::failure::Failure;
+use super::text::{between, split};
+use digest::Digest;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tor_llcrypto::d::{Sha1, Sha256};
+
+/// A document that no consensus names any more is kept for so long: clients may have an old consensus (C tor:
+/// `TOLERATE_MICRODESC_AGE`, a week).
+const KEEP: Duration = Duration::from_secs(7 * 86_400);
+/// So many documents of each kind at most [1]; the network has some ten thousand relays.
+const MOST: usize = 65_536;
+
+/// The documents at some moment.
+#[derive(Clone, Debug)]
+pub struct Documents {
+    pub(super) authorities: Arc<[Authority]>,
+    pub(super) certs: Vec<AuthorityCert>,
+    consensuses: [Option<Arc<Consensus>>; 2],
+    microdescriptors: Kept<32>,
+    descriptors: Kept<20>,
+    /// Whose descriptor is which.
+    owners: BTreeMap<Fingerprint, [u8; 20]>,
+    pub(super) own: Option<Own>,
+}
+
+/// Our own descriptor.
+#[derive(Clone, Debug)]
+pub(super) struct Own {
+    identity: Fingerprint,
+    pub(super) digest: [u8; 20],
+    text: Arc<str>,
+}
+
+/// Documents by their digests, with the time at which a consensus last named them.
+#[derive(Clone, Debug)]
+struct Kept<const N: usize>(BTreeMap<[u8; N], (SystemTime, Arc<str>)>);
+
+impl<const N: usize> Kept<N> {
+    /// Notes which are named, and forgets what has not been for long.
+    fn name(&mut self, now: SystemTime, named: impl Iterator<Item = [u8; N]>) {
+        for digest in named {
+            if let Some((last, _)) = self.0.get_mut(&digest) {
+                *last = now;
+            }
+        }
+        self.0.retain(|_, (last, _)| between(*last, now) < KEEP);
+    }
+
+    fn missing<'a>(
+        &'a self,
+        named: impl Iterator<Item = [u8; N]> + 'a,
+    ) -> impl Iterator<Item = [u8; N]> + 'a {
+        let room = MOST.saturating_sub(self.0.len());
+        named.filter(|digest| !self.0.contains_key(digest)).take(room)
+    }
+
+    fn get(&self, digest: &[u8; N]) -> Option<Arc<str>> {
+        self.0.get(digest).map(|(_, text)| text.clone())
+    }
+}
+
+impl Documents {
+    /// None, of the network of these authorities.
+    pub fn new(authorities: Vec<Authority>) -> Self {
+        Documents {
+            authorities: authorities.into(),
+            certs: Vec::new(),
+            consensuses: [None, None],
+            microdescriptors: Kept(BTreeMap::new()),
+            descriptors: Kept(BTreeMap::new()),
+            owners: BTreeMap::new(),
+            own: None,
+        }
+    }
+
+    /// The consensus that is there, which may be over.
+    pub fn consensus(&self, flavour: Flavour) -> Option<&Arc<Consensus>> {
+        self.consensuses[flavour as usize].as_ref()
+    }
+
+    /// Takes the certificates of known authorities; of one key the newest is kept.
+    pub fn take_certs(&mut self, now: SystemTime, text: &str) {
+        for cert in AuthorityCert::read_all(text) {
+            let is_known = self.authorities.iter().any(|known| known.v3ident == cert.identity);
+            let is_same =
+                |other: &AuthorityCert| (other.identity, other.signing) == (cert.identity, cert.signing);
+            let is_newer =
+                !self.certs.iter().any(|other| is_same(other) && other.published >= cert.published);
+            if is_known && is_newer && now < cert.expires {
+                self.certs.retain(|other| !is_same(other));
+                self.certs.push(cert);
+            }
+        }
+        // A key that is no longer certified may still have signed what is there.
+        self.certs.retain(|cert| between(cert.expires, now) < KEEP);
+    }
+
+    /// Whether some authority has no certificate that is good at `now`.
+    pub fn lacks_certs(&self, now: SystemTime) -> bool {
+        let is_its =
+            |known: &Authority, cert: &AuthorityCert| cert.identity == known.v3ident && now < cert.expires;
+        self.authorities.iter().any(|known| !self.certs.iter().any(|cert| is_its(known, cert)))
+    }
+
+    /// Whether all is there: a consensus of both forms, and whatever they name.
+    pub fn is_complete(&self) -> bool {
+        self.consensuses.iter().all(Option::is_some)
+            && self.missing_microdescriptors().next().is_none()
+            && self.missing_descriptors().next().is_none()
+    }
+
+    /// Whether the consensus names the relay with this identity; nothing without a consensus.
+    pub fn names(&self, identity: &Fingerprint) -> Option<bool> {
+        self.consensus(Flavour::Plain).map(|_| self.owners.contains_key(identity))
+    }
+
+    /// Takes a consensus that most authorities signed, is newer than the one there, and not over.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not taken.
+    pub fn take_consensus(&mut self, now: SystemTime, consensus: Consensus) -> Result<(), Failure> {
+        consensus.check(&self.authorities, &self.certs)?;
+        let slot = &mut self.consensuses[consensus.flavour as usize];
+        let is_newer = slot.as_ref().is_none_or(|has| has.valid_after < consensus.valid_after);
+        if !is_newer || consensus.valid_until <= now {
+            return Err(Failure::Old);
+        }
+        match consensus.flavour {
+            Flavour::Microdescriptors => {
+                self.microdescriptors.name(now, consensus.microdescriptors.iter().copied());
+            }
+            Flavour::Plain => {
+                self.descriptors.name(now, consensus.descriptors.iter().map(|(digest, _)| *digest));
+                self.owners =
+                    consensus.descriptors.iter().map(|(digest, identity)| (*identity, *digest)).collect();
+            }
+        }
+        *slot = Some(Arc::new(consensus));
+        Ok(())
+    }
+
+    /// Microdescriptors that the consensus names and that are not there.
+    pub(super) fn missing_microdescriptors(&self) -> impl Iterator<Item = [u8; 32]> + '_ {
+        let consensus = self.consensus(Flavour::Microdescriptors).into_iter();
+        self.microdescriptors
+            .missing(consensus.flat_map(|consensus| consensus.microdescriptors.iter().copied()))
+    }
+
+    /// The same of server descriptors.
+    pub(super) fn missing_descriptors(&self) -> impl Iterator<Item = [u8; 20]> + '_ {
+        let consensus = self.consensus(Flavour::Plain).into_iter();
+        self.descriptors
+            .missing(consensus.flat_map(|consensus| consensus.descriptors.iter().map(|(digest, _)| *digest)))
+    }
+
+    /// Takes those microdescriptors that are missing, by what they hash to; returns how many.
+    pub(super) fn take_microdescriptors(&mut self, now: SystemTime, text: &str) -> usize {
+        let missing: std::collections::BTreeSet<_> = self.missing_microdescriptors().collect();
+        let each = split(text, "onion-key").into_iter().map(|text| (Sha256::digest(text).into(), text));
+        let wanted: Vec<_> = each.filter(|(digest, _)| missing.contains(digest)).collect();
+        let count = wanted.len();
+        self.microdescriptors.0.extend(wanted.into_iter().map(|(digest, text)| (digest, (now, text.into()))));
+        count
+    }
+
+    /// The same of server descriptors.
+    pub(super) fn take_descriptors(&mut self, now: SystemTime, text: &str) -> usize {
+        let missing: std::collections::BTreeSet<_> = self.missing_descriptors().collect();
+        let each = split(text, "router").into_iter().filter_map(|text| Some((digest_of(text)?, text)));
+        let wanted: Vec<_> = each.filter(|(digest, _)| missing.contains(digest)).collect();
+        let count = wanted.len();
+        self.descriptors.0.extend(wanted.into_iter().map(|(digest, text)| (digest, (now, text.into()))));
+        count
+    }
+
+    /// Our own descriptor is this one from now on.
+    pub fn set_own(&mut self, identity: Fingerprint, text: &Arc<str>) {
+        let digest = digest_of(text).expect("our descriptors are signed");
+        self.own = Some(Own { identity, digest, text: text.clone() });
+    }
+
+    /// Our own descriptor.
+    pub fn own(&self) -> Option<Arc<str>> {
+        self.own.as_ref().map(|own| own.text.clone())
+    }
+
+    pub(super) fn microdescriptor(&self, digest: &[u8; 32]) -> Option<Arc<str>> {
+        self.microdescriptors.get(digest)
+    }
+
+    pub(super) fn descriptor(&self, digest: &[u8; 20]) -> Option<Arc<str>> {
+        let own = self.own.as_ref().filter(|own| own.digest == *digest);
+        own.map(|own| own.text.clone()).or_else(|| self.descriptors.get(digest))
+    }
+
+    pub(super) fn descriptor_of(&self, identity: &Fingerprint) -> Option<Arc<str>> {
+        let own = self.own.as_ref().filter(|own| own.identity == *identity);
+        own.map(|own| own.text.clone()).or_else(|| self.descriptors.get(self.owners.get(identity)?))
+    }
+
+    /// The descriptors of all relays of the consensus that are there.
+    pub(super) fn all_descriptors(&self) -> Vec<Arc<str>> {
+        self.owners.values().filter_map(|digest| self.descriptors.get(digest)).collect()
+    }
+}
+
+/// What a server descriptor is known by: SHA-1 of all that its RSA signature is over.
+fn digest_of(text: &str) -> Option<[u8; 20]> {
+    const END: &str = "\nrouter-signature\n";
+    let end = text.find(END)? + END.len();
+    Some(Sha1::digest(&text[..end]).into())
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::directory::samples;
+
+    /// All that the samples have.
+    pub(in crate::directory) fn full() -> Documents {
+        let (mut documents, now) = (Documents::new(samples::authorities()), samples::at(1));
+        documents.take_certs(now, samples::CERTIFICATES);
+        for text in [samples::PLAIN, samples::MICRO] {
+            documents.take_consensus(now, Consensus::read(text).unwrap()).unwrap();
+        }
+        assert_eq!(documents.take_microdescriptors(now, samples::MICRODESCRIPTORS), 5);
+        assert_eq!(documents.take_descriptors(now, samples::DESCRIPTORS), 5);
+        documents
+    }
+
+    #[test]
+    fn all_that_a_consensus_names_is_taken_by_its_digest() {
+        let documents = full();
+        assert!(!documents.lacks_certs(samples::at(1)) && documents.is_complete());
+        let exit = super::super::text::hex("54554C6BD37631CF31FC314BDB6461825E1EC577").unwrap();
+        assert_eq!((documents.names(&exit), documents.names(&[0; 20])), (Some(true), Some(false)));
+        assert_eq!(
+            (documents.missing_microdescriptors().count(), documents.missing_descriptors().count()),
+            (0, 0)
+        );
+        let all: String = documents.all_descriptors().concat();
+        assert_eq!(all.len(), samples::DESCRIPTORS.len());
+    }
+
+    #[test]
+    fn what_no_consensus_names_is_not_taken() {
+        let mut documents = Documents::new(samples::authorities());
+        let now = samples::at(1);
+        assert_eq!((documents.is_complete(), documents.names(&[0; 20])), (false, None));
+        assert_eq!(documents.take_microdescriptors(now, samples::MICRODESCRIPTORS), 0);
+        documents.take_certs(now, samples::CERTIFICATES);
+        documents.take_consensus(now, Consensus::read(samples::MICRO).unwrap()).unwrap();
+        let changed = samples::MICRODESCRIPTORS.replacen("ntor-onion-key ", "ntor-onion-key  ", 1);
+        assert_eq!(documents.take_microdescriptors(now, &changed), 4);
+        assert_eq!(documents.missing_microdescriptors().count(), 1);
+    }
+
+    #[test]
+    fn a_consensus_that_is_over_or_not_newer_is_not_taken() {
+        let mut documents = Documents::new(samples::authorities());
+        let consensus = Consensus::read(samples::PLAIN).unwrap();
+        let now = samples::at(1);
+        assert_eq!(documents.take_consensus(now, consensus.clone()), Err(Failure::Unsigned(0, 2)));
+        documents.take_certs(now, samples::CERTIFICATES);
+        assert_eq!(documents.take_consensus(samples::at(20), consensus.clone()), Err(Failure::Old));
+        assert_eq!(documents.take_consensus(now, consensus.clone()), Ok(()));
+        assert_eq!(documents.take_consensus(now, consensus), Err(Failure::Old));
+    }
+
+    #[test]
+    fn certificates_of_strangers_and_of_the_past_are_not_taken() {
+        let mut documents = Documents::new(samples::authorities()[..1].to_vec());
+        documents.take_certs(samples::at(1), samples::CERTIFICATES);
+        assert_eq!((documents.certs.len(), documents.lacks_certs(samples::at(1))), (1, false));
+        let later = samples::at(0) + Duration::from_secs(400 * 86_400);
+        assert!(documents.lacks_certs(later));
+        documents.take_certs(later, samples::CERTIFICATES);
+        assert_eq!(documents.certs.len(), 0);
+    }
+
+    #[test]
+    fn what_is_named_no_more_is_forgotten_after_a_week() {
+        let mut kept = Kept(BTreeMap::from([
+            ([1; 20], (samples::at(0), "a".into())),
+            ([2; 20], (samples::at(0), "b".into())),
+        ]));
+        kept.name(samples::at(0) + KEEP - Duration::from_secs(1), [[1; 20]].into_iter());
+        assert_eq!(kept.0.len(), 2);
+        kept.name(samples::at(0) + KEEP, [[1; 20]].into_iter());
+        assert_eq!((kept.0.len(), kept.get(&[1; 20]).is_some()), (1, true));
+    }
+}

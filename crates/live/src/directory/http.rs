@@ -1,0 +1,211 @@
+//! HTTP as directories speak it: one request and one response on a connection, which then ends.
+//!
+//! Source: RFC 1945; dir-spec, "Standards compliance". Deviation: nothing is compressed: we ask for it so, and a client of
+//! C tor takes it so, whatever it asked for.
+
+use super::failure::Failure;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// The head of a message has at most so many bytes [B].
+const MAX_HEAD: usize = 32 * 1024;
+/// A response's body has at most so many [B] (C tor: `MAX_DIR_DL_SIZE`).
+const MAX_BODY: usize = (1 << 24) - 1;
+/// So many headers are read.
+const MAX_HEADERS: usize = 64;
+
+/// A request for a document, of which only one newer than `since` is of interest.
+pub(super) fn get(to: SocketAddr, path: &str, since: Option<SystemTime>) -> Vec<u8> {
+    let since = since.map(|time| format!("If-Modified-Since: {}\r\n", httpdate::fmt_http_date(time)));
+    let since = since.unwrap_or_default();
+    format!("GET {path} HTTP/1.0\r\nHost: {to}\r\nAccept-Encoding: identity\r\n{since}\r\n").into_bytes()
+}
+
+/// A request that hands over a document.
+pub(super) fn post(to: SocketAddr, path: &str, document: &str) -> Vec<u8> {
+    let len = document.len();
+    format!("POST {path} HTTP/1.0\r\nHost: {to}\r\nContent-Length: {len}\r\n\r\n{document}").into_bytes()
+}
+
+/// What a server answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) reason: String,
+    pub(super) body: Vec<u8>,
+}
+
+impl Answer {
+    /// Takes all that a server said before it closed.
+    pub(super) fn read(bytes: Vec<u8>) -> Result<Answer, Failure> {
+        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+        let mut head = httparse::Response::new(&mut headers);
+        let httparse::Status::Complete(len) = head.parse(&bytes).map_err(|_| Failure::NotHttp)? else {
+            return Err(Failure::NotHttp);
+        };
+        if header(head.headers, "content-encoding").is_some_and(|value| value != "identity") {
+            return Err(Failure::NotHttp);
+        }
+        let body_len = match header(head.headers, "content-length") {
+            Some(value) => Some(value.trim().parse::<usize>().map_err(|_| Failure::NotHttp)?),
+            None => None,
+        };
+        let (status, reason) = (head.code.unwrap_or_default(), head.reason.unwrap_or_default().to_owned());
+        let mut body = bytes;
+        body.drain(..len);
+        if body_len.is_some_and(|said| said > body.len()) {
+            return Err(Failure::Short);
+        }
+        body.truncate(body_len.unwrap_or(body.len()));
+        Ok(Answer { status, reason, body })
+    }
+
+    /// How many bytes an answer has at most [B].
+    pub(super) const MOST: usize = MAX_HEAD + MAX_BODY;
+}
+
+fn header<'a>(headers: &[httparse::Header<'a>], name: &str) -> Option<&'a str> {
+    let found = headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
+    std::str::from_utf8(found.value).ok()
+}
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    /// Nothing if it is no GET.
+    pub(super) path: Option<String>,
+    pub(super) since: Option<SystemTime>,
+}
+
+/// What there is of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// Its end is to come.
+    Partial,
+    /// It is whole. What follows it is nobody's: nobody may hand anything over.
+    Whole(Request),
+    /// It is none, or too long.
+    Malformed,
+}
+
+impl Request {
+    /// Reads what came so far.
+    pub(super) fn read(bytes: &[u8]) -> Asked {
+        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+        let mut head = httparse::Request::new(&mut headers);
+        match head.parse(bytes) {
+            Ok(httparse::Status::Complete(_)) => {
+                let path = head.path.filter(|_| head.method == Some("GET")).map(ToOwned::to_owned);
+                let since = header(head.headers, "if-modified-since");
+                let since = since.and_then(|since| httpdate::parse_http_date(since).ok());
+                Asked::Whole(Request { path, since })
+            }
+            Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => Asked::Partial,
+            Ok(httparse::Status::Partial) | Err(_) => Asked::Malformed,
+        }
+    }
+}
+
+/// What we answer: a head, and documents one after the other, which are not copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Response {
+    pub(super) status: u16,
+    pub(super) pieces: Vec<Arc<str>>,
+    /// When the document ends, and so what is said of it.
+    pub(super) expires: Option<SystemTime>,
+}
+
+impl Response {
+    pub(super) fn of(status: u16) -> Response {
+        Response { status, pieces: Vec::new(), expires: None }
+    }
+
+    /// The documents; 404 if there are none.
+    pub(super) fn documents(pieces: Vec<Arc<str>>, expires: Option<SystemTime>) -> Response {
+        let status = if pieces.is_empty() { 404 } else { 200 };
+        Response { status, pieces, expires }
+    }
+
+    /// What is sent, in order.
+    pub(super) fn write(self, now: SystemTime) -> Vec<Arc<str>> {
+        let reason = match self.status {
+            200 => "OK",
+            304 => "Not modified",
+            400 => "Bad request",
+            404 => "Not found",
+            status => unreachable!("nobody answers {status}"),
+        };
+        let mut head =
+            format!("HTTP/1.0 {} {reason}\r\nDate: {}\r\n", self.status, httpdate::fmt_http_date(now));
+        if self.status == 200 {
+            let len: usize = self.pieces.iter().map(|piece| piece.len()).sum();
+            head.push_str("Content-Type: text/plain\r\nContent-Encoding: identity\r\n");
+            head.push_str(&format!("Content-Length: {len}\r\n"));
+            if let Some(expires) = self.expires {
+                head.push_str(&format!("Expires: {}\r\n", httpdate::fmt_http_date(expires)));
+            }
+        }
+        head.push_str("\r\n");
+        [head.into()].into_iter().chain(self.pieces).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    const TIME: Duration = Duration::from_secs(784_111_777);
+
+    #[test]
+    fn a_request_is_read_wherever_it_is_split() {
+        let time = SystemTime::UNIX_EPOCH + TIME;
+        let bytes = get("127.0.0.1:80".parse().unwrap(), "/tor/keys/all", Some(time));
+        for len in 0..bytes.len() {
+            assert_eq!(Request::read(&bytes[..len]), Asked::Partial, "{len} B");
+        }
+        let request = Request { path: Some("/tor/keys/all".into()), since: Some(time) };
+        assert_eq!(Request::read(&bytes), Asked::Whole(request));
+    }
+
+    #[test]
+    fn nobody_hands_us_anything() {
+        let bytes = post("127.0.0.1:80".parse().unwrap(), "/tor/", "router\n");
+        assert_eq!(Request::read(&bytes), Asked::Whole(Request { path: None, since: None }));
+    }
+
+    #[test]
+    fn a_head_without_end_is_refused() {
+        let endless = [b"GET / HTTP/1.0\r\n".to_vec(), b"A: b\r\n".repeat(MAX_HEAD / 6)].concat();
+        assert_eq!(Request::read(&endless), Asked::Malformed);
+        let long = [b"GET /".to_vec(), vec![b'a'; MAX_HEAD]].concat();
+        assert_eq!(Request::read(&long), Asked::Malformed);
+    }
+
+    #[test]
+    fn our_own_answers_are_read() {
+        let now = SystemTime::UNIX_EPOCH + TIME;
+        let response = Response::documents(vec!["one\n".into(), "two\n".into()], Some(now));
+        let text: String = response.write(now).concat();
+        assert!(text.contains("\r\nExpires: Sun, 06 Nov 1994 08:49:37 GMT\r\n"), "{text}");
+        let answer = Answer::read(text.clone().into_bytes()).unwrap();
+        assert_eq!((answer.status, &answer.body[..]), (200, &b"one\ntwo\n"[..]));
+        assert_eq!(Answer::read(text.as_bytes()[..text.len() - 1].to_vec()), Err(Failure::Short));
+    }
+
+    #[test]
+    fn what_was_compressed_is_refused() {
+        let text = "HTTP/1.0 200 OK\r\nContent-Encoding: deflate\r\n\r\nx";
+        assert_eq!(Answer::read(text.into()), Err(Failure::NotHttp));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200), text in "(GET |HTTP/1.0 |/|200|\r\n|Content-Length: |9){0,12}") {
+            let _ = (Answer::read(bytes.clone()), Request::read(&bytes));
+            let _ = (Answer::read(text.clone().into()), Request::read(text.as_bytes()));
+        }
+    }
+}

@@ -1,0 +1,516 @@
+//! What is to be fetched and handed over when: no sockets, and the date is an argument.
+//!
+//! Source: dir-spec, "Downloading consensus documents", "Retrying failed downloads"; C tor
+//! `update_consensus_networkstatus_fetch_time_impl()` for a cache. Deviation: all is asked of authorities, at their
+//! directory ports, as relays do that are caches; a chance that is as good for each of them.
+
+use super::authorities::Fingerprint;
+use super::consensus::{Consensus, Flavour};
+use super::documents::Documents;
+use super::failure::Failure;
+use super::http::{Answer, get, post};
+use super::text::{between, to_hex};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use rand::RngExt as _;
+use rand::rngs::StdRng;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// So many documents are asked for at once [1] (C tor: `MAX_DL_PER_REQUEST`, 96).
+const BATCH: usize = 96;
+/// A cache waits so long for the authorities when a consensus is no longer fresh (C tor:
+/// `CONSENSUS_MIN_SECONDS_BEFORE_CACHING`), or a sixteenth of its interval.
+const SETTLE: Duration = Duration::from_secs(120);
+
+/// How long to wait for what did not come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// At least.
+    pub retry: Duration,
+    /// At most.
+    pub most: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Pace { retry: Duration::from_secs(60), most: Duration::from_secs(3600) }
+    }
+}
+
+impl Pace {
+    /// For networks of which a test waits for each step (C tor: `TestingTorNetwork`).
+    pub const TESTING: Pace = Pace { retry: Duration::from_secs(1), most: Duration::from_secs(5) };
+}
+
+/// What there is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Task {
+    Certs,
+    Consensus(Flavour),
+    Microdescriptors,
+    Descriptors,
+    /// Hand our descriptor to the authority with this number.
+    Upload(usize),
+}
+
+/// One request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Job {
+    pub(super) task: Task,
+    pub(super) to: SocketAddr,
+    pub(super) request: Vec<u8>,
+}
+
+/// What the log should say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// An authority took our descriptor.
+    Published(String),
+    /// An authority did not.
+    NotPublished(String, Failure),
+    /// There is a consensus, in force from then on.
+    Consensus(Flavour, SystemTime),
+    /// Something was asked for in vain.
+    NotFetched(&'static str, Failure),
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Note::Published(who) => write!(f, "the authority {who} took the descriptor"),
+            Note::NotPublished(who, why) => {
+                write!(f, "the authority {who} did not take the descriptor: {why}")
+            }
+            Note::Consensus(_, after) => {
+                write!(f, "there is a consensus of {}", humantime::format_rfc3339_seconds(*after))
+            }
+            Note::NotFetched(what, why) => write!(f, "no {what} came: {why}"),
+        }
+    }
+}
+
+/// A task's next time.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    due: SystemTime,
+    /// How long it waited the last time that it failed.
+    waited: Duration,
+    is_busy: bool,
+}
+
+/// The fetches: all tasks but uploads.
+const FETCHES: [Task; 5] = [
+    Task::Certs,
+    Task::Consensus(Flavour::Plain),
+    Task::Consensus(Flavour::Microdescriptors),
+    Task::Microdescriptors,
+    Task::Descriptors,
+];
+
+/// Says what to do when, and keeps what came.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    documents: Documents,
+    pace: Pace,
+    rng: StdRng,
+    /// In the order of [`FETCHES`], then one for each authority.
+    turns: Vec<Turn>,
+    /// Consensuses that lack certificates.
+    waiting: [Option<Consensus>; 2],
+    /// The descriptor, and which authorities are still to have it.
+    descriptor: Option<Arc<str>>,
+    to_publish: Vec<bool>,
+    /// What each was given last, while it answers.
+    given: Vec<Option<Arc<str>>>,
+    notes: Vec<Note>,
+}
+
+impl Keeper {
+    /// Everything is due at `now`.
+    pub(super) fn new(documents: Documents, pace: Pace, rng: StdRng, now: SystemTime) -> Self {
+        let authorities = documents.authorities.len();
+        let turn = Turn { due: now, waited: Duration::ZERO, is_busy: false };
+        Keeper {
+            documents,
+            pace,
+            rng,
+            turns: vec![turn; FETCHES.len() + authorities],
+            waiting: [None, None],
+            descriptor: None,
+            to_publish: vec![false; authorities],
+            given: vec![None; authorities],
+            notes: Vec::new(),
+        }
+    }
+
+    /// What is there.
+    pub(super) fn documents(&self) -> &Documents {
+        &self.documents
+    }
+
+    /// What happened since the last call.
+    pub(super) fn take_notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// All authorities are to have this descriptor of ours, now.
+    pub(super) fn publish(&mut self, now: SystemTime, identity: Fingerprint, descriptor: Arc<str>) {
+        self.documents.set_own(identity, &descriptor);
+        self.descriptor = Some(descriptor);
+        self.to_publish.fill(true);
+        for turn in &mut self.turns[FETCHES.len()..] {
+            (turn.due, turn.waited) = (now, Duration::ZERO);
+        }
+    }
+
+    /// The next request, if one is due.
+    pub(super) fn poll(&mut self, now: SystemTime) -> Option<Job> {
+        let count = self.turns.len();
+        let is_due = |keeper: &Keeper, place: usize| {
+            let turn = keeper.turns[place];
+            !turn.is_busy && turn.due <= now && keeper.is_needed(task(place), now)
+        };
+        let place = (0..count).find(|place| is_due(self, *place))?;
+        self.turns[place].is_busy = true;
+        Some(self.job(task(place)))
+    }
+
+    /// When to poll again, if nothing comes before.
+    pub(super) fn poll_timeout(&self, now: SystemTime) -> Option<SystemTime> {
+        let places = (0..self.turns.len()).filter(|place| !self.turns[*place].is_busy);
+        let needed = places.filter(|place| self.is_needed(task(*place), now));
+        needed.map(|place| self.turns[place].due).min()
+    }
+
+    /// Whether a task has something to do.
+    fn is_needed(&self, task: Task, now: SystemTime) -> bool {
+        if self.documents.authorities.is_empty() {
+            return false;
+        }
+        match task {
+            Task::Certs => self.documents.lacks_certs(now) || self.waiting.iter().any(Option::is_some),
+            Task::Consensus(_) => true,
+            Task::Microdescriptors => self.documents.missing_microdescriptors().next().is_some(),
+            Task::Descriptors => self.documents.missing_descriptors().next().is_some(),
+            Task::Upload(number) => self.to_publish[number],
+        }
+    }
+
+    fn job(&mut self, task: Task) -> Job {
+        let number = match task {
+            Task::Upload(number) => number,
+            _ => self.rng.random_range(0..self.documents.authorities.len()),
+        };
+        let to = self.documents.authorities[number].dir_port;
+        let request = match task {
+            Task::Certs => get(to, "/tor/keys/all", None),
+            Task::Consensus(flavour) => {
+                let since = self.documents.consensus(flavour).map(|consensus| consensus.valid_after);
+                get(to, flavour.path(), since)
+            }
+            Task::Microdescriptors => {
+                let missing = self.documents.missing_microdescriptors().take(BATCH);
+                let names: Vec<_> = missing.map(|digest| STANDARD_NO_PAD.encode(digest)).collect();
+                get(to, &format!("/tor/micro/d/{}", names.join("-")), None)
+            }
+            Task::Descriptors => {
+                let missing = self.documents.missing_descriptors().take(BATCH);
+                let names: Vec<_> = missing.map(|digest| to_hex(&digest)).collect();
+                get(to, &format!("/tor/server/d/{}", names.join("+")), None)
+            }
+            Task::Upload(number) => {
+                self.given[number].clone_from(&self.descriptor);
+                post(to, "/tor/", self.descriptor.as_deref().expect("a descriptor is to be published"))
+            }
+        };
+        Job { task, to, request }
+    }
+
+    /// What a request led to.
+    pub(super) fn on_answer(&mut self, now: SystemTime, job: &Job, answer: Result<Answer, Failure>) {
+        let place = place(job.task);
+        self.turns[place].is_busy = false;
+        let answer = answer.and_then(|answer| match answer.status {
+            200 => String::from_utf8(answer.body).map_err(|_| Failure::Malformed),
+            304 => Err(Failure::Old),
+            status => Err(Failure::Refused(status, answer.reason)),
+        });
+        let taken = answer.and_then(|text| self.take(now, job.task, &text));
+        match taken {
+            Ok(due) => (self.turns[place].due, self.turns[place].waited) = (due, Duration::ZERO),
+            Err(failure) => self.fail(now, job.task, failure),
+        }
+    }
+
+    /// Takes what came; when the task is due again.
+    fn take(&mut self, now: SystemTime, task: Task, text: &str) -> Result<SystemTime, Failure> {
+        let some = |count: usize| if count > 0 { Ok(now) } else { Err(Failure::Malformed) };
+        match task {
+            Task::Certs => {
+                self.documents.take_certs(now, text);
+                for flavour in Flavour::ALL {
+                    if let Some(consensus) = self.waiting[flavour as usize].take() {
+                        self.try_consensus(now, consensus);
+                    }
+                }
+                // Whoever lacks some after all waits before it asks again.
+                Ok(now + self.pace.retry)
+            }
+            Task::Consensus(_) => {
+                let consensus = Consensus::read(text)?;
+                let checked = consensus.check(&self.documents.authorities, &self.documents.certs);
+                if let Err(failure) = checked {
+                    let flavour = consensus.flavour;
+                    self.waiting[flavour as usize] = Some(consensus);
+                    return Err(failure);
+                }
+                let due = self.next_consensus(&consensus);
+                self.accept(now, consensus)?;
+                Ok(due.max(now + self.pace.retry))
+            }
+            Task::Microdescriptors => some(self.documents.take_microdescriptors(now, text)),
+            Task::Descriptors => some(self.documents.take_descriptors(now, text)),
+            Task::Upload(number) => {
+                // There may be a newer one by now.
+                let is_this = match (&self.given[number], &self.descriptor) {
+                    (Some(given), Some(descriptor)) => Arc::ptr_eq(given, descriptor),
+                    _ => false,
+                };
+                self.to_publish[number] = !is_this;
+                self.notes.push(Note::Published(self.documents.authorities[number].nickname.clone()));
+                Ok(now)
+            }
+        }
+    }
+
+    fn try_consensus(&mut self, now: SystemTime, consensus: Consensus) {
+        let (task, due) = (Task::Consensus(consensus.flavour), self.next_consensus(&consensus));
+        match self.accept(now, consensus) {
+            Ok(()) => self.turns[place(task)].due = due.max(now + self.pace.retry),
+            // The next one is on its way already.
+            Err(failure) => self.notes.push(Note::NotFetched(name(task), failure)),
+        }
+    }
+
+    fn accept(&mut self, now: SystemTime, consensus: Consensus) -> Result<(), Failure> {
+        let (flavour, after) = (consensus.flavour, consensus.valid_after);
+        self.documents.take_consensus(now, consensus)?;
+        self.notes.push(Note::Consensus(flavour, after));
+        // What it names is fetched at once.
+        for task in [Task::Microdescriptors, Task::Descriptors] {
+            let turn = &mut self.turns[place(task)];
+            (turn.due, turn.waited) = (turn.due.min(now), Duration::ZERO);
+        }
+        Ok(())
+    }
+
+    /// A cache asks for the next one at some moment of the half interval after the present one was fresh.
+    fn next_consensus(&mut self, consensus: &Consensus) -> SystemTime {
+        let interval = between(consensus.valid_after, consensus.fresh_until);
+        let begin = consensus.fresh_until + SETTLE.min(interval / 16);
+        begin + (interval / 2).mul_f64(self.rng.random::<f64>())
+    }
+
+    /// Waits before the next try: up to three times as long as before.
+    fn fail(&mut self, now: SystemTime, task: Task, failure: Failure) {
+        let place = place(task);
+        if let (Task::Upload(number), Failure::Refused(400..=499, _)) = (task, &failure) {
+            // It will not take this one, whatever we do.
+            self.to_publish[number] = false;
+        }
+        let turn = &mut self.turns[place];
+        let most = (turn.waited * 3).max(self.pace.retry * 2).min(self.pace.most);
+        let least = self.pace.retry.min(most);
+        turn.waited = least + (most - least).mul_f64(self.rng.random::<f64>());
+        turn.due = now + turn.waited;
+        self.notes.push(match task {
+            Task::Upload(number) => {
+                Note::NotPublished(self.documents.authorities[number].nickname.clone(), failure)
+            }
+            task => Note::NotFetched(name(task), failure),
+        });
+    }
+}
+
+/// The task at a place of `turns`, and the place of a task.
+fn task(place: usize) -> Task {
+    FETCHES.get(place).copied().unwrap_or(Task::Upload(place.saturating_sub(FETCHES.len())))
+}
+
+fn place(task: Task) -> usize {
+    match task {
+        Task::Upload(number) => FETCHES.len() + number,
+        task => FETCHES.iter().position(|other| *other == task).expect("all fetches are there"),
+    }
+}
+
+/// What a fetch is for.
+fn name(task: Task) -> &'static str {
+    match task {
+        Task::Certs => "certificates of authorities",
+        Task::Consensus(_) => "consensus",
+        Task::Microdescriptors => "microdescriptors",
+        Task::Descriptors => "server descriptors",
+        Task::Upload(_) => unreachable!("an upload fetches nothing"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directory::samples;
+    use rand::SeedableRng as _;
+    use std::collections::VecDeque;
+
+    /// A keeper and the authorities that it asks, who answer in order.
+    struct World {
+        keeper: Keeper,
+        now: SystemTime,
+        asked: VecDeque<Job>,
+    }
+
+    fn ok(body: &str) -> Result<Answer, Failure> {
+        Ok(Answer { status: 200, reason: "OK".into(), body: body.into() })
+    }
+
+    impl World {
+        fn new() -> Self {
+            let now = samples::at(1);
+            let pace = Pace { retry: Duration::from_secs(1), most: Duration::from_secs(8) };
+            let documents = Documents::new(samples::authorities());
+            let keeper = Keeper::new(documents, pace, StdRng::seed_from_u64(7), now);
+            World { keeper, now, asked: VecDeque::new() }
+        }
+
+        /// Asks for all that is due; which tasks that were.
+        fn poll(&mut self) -> Vec<Task> {
+            let begun = self.asked.len();
+            while let Some(job) = self.keeper.poll(self.now) {
+                self.asked.push_back(job);
+            }
+            self.asked.iter().skip(begun).map(|job| job.task).collect()
+        }
+
+        fn answer(&mut self, task: Task, answer: Result<Answer, Failure>) {
+            let place = self.asked.iter().position(|job| job.task == task).expect("it was asked for");
+            let job = self.asked.remove(place).expect("it is there");
+            self.keeper.on_answer(self.now, &job, answer);
+        }
+
+        /// Goes on to when something is due.
+        fn wait(&mut self) -> Duration {
+            let due = self.keeper.poll_timeout(self.now).expect("something is due");
+            let waited = between(self.now, due);
+            self.now = due.max(self.now);
+            waited
+        }
+    }
+
+    const PLAIN: Task = Task::Consensus(Flavour::Plain);
+    const MICRO: Task = Task::Consensus(Flavour::Microdescriptors);
+
+    #[test]
+    fn all_is_fetched_in_the_order_in_which_it_can_be_verified() {
+        let mut world = World::new();
+        assert_eq!(world.poll(), [Task::Certs, PLAIN, MICRO]);
+        // A consensus that comes before the certificates waits for them.
+        world.answer(MICRO, ok(samples::MICRO));
+        assert_eq!(world.poll(), []);
+        world.answer(Task::Certs, ok(samples::CERTIFICATES));
+        assert_eq!(world.poll(), [Task::Microdescriptors]);
+        world.answer(PLAIN, ok(samples::PLAIN));
+        assert_eq!(world.poll(), [Task::Descriptors]);
+        world.answer(Task::Microdescriptors, ok(samples::MICRODESCRIPTORS));
+        world.answer(Task::Descriptors, ok(samples::DESCRIPTORS));
+        assert_eq!(world.poll(), []);
+        let micro = String::from_utf8(world.keeper.job(MICRO).request).unwrap();
+        assert!(micro.contains("\r\nIf-Modified-Since: Sun, 22 Nov 2026 09:21:20 GMT\r\n"), "{micro}");
+        // The next is fetched when this one is fresh no longer, in the half interval after that.
+        world.wait();
+        let after = between(samples::at(10), world.now);
+        assert!(world.now >= samples::at(10) && after <= Duration::from_millis(5625), "{after:?}");
+    }
+
+    #[test]
+    fn many_documents_are_asked_for_by_name() {
+        let mut world = World::new();
+        world.poll();
+        world.answer(Task::Certs, ok(samples::CERTIFICATES));
+        world.answer(MICRO, ok(samples::MICRO));
+        assert_eq!(world.poll(), [Task::Microdescriptors]);
+        let request = String::from_utf8(world.asked.back().unwrap().request.clone()).unwrap();
+        let first = samples::MICRO.lines().find_map(|line| line.strip_prefix("m ")).unwrap();
+        assert!(request.starts_with(&format!("GET /tor/micro/d/{first}-")), "{request}");
+        // One came; the rest is asked for again.
+        let one = super::super::text::split(samples::MICRODESCRIPTORS, "onion-key")[0];
+        world.answer(Task::Microdescriptors, ok(one));
+        assert_eq!(world.poll(), [Task::Microdescriptors]);
+        let request = String::from_utf8(world.asked.back().unwrap().request.clone()).unwrap();
+        assert_eq!(request.lines().next().unwrap().split('-').count(), 4);
+        // None came: later.
+        world.answer(Task::Microdescriptors, ok(one));
+        assert_eq!(world.poll(), []);
+    }
+
+    #[test]
+    fn what_fails_is_tried_again_more_and_more_seldom() {
+        let mut world = World::new();
+        world.poll();
+        world.answer(Task::Certs, ok(samples::CERTIFICATES));
+        world.answer(MICRO, Err(Failure::Short));
+        world.answer(PLAIN, Err(Failure::Short));
+        let mut waits = Vec::new();
+        for _ in 0..40 {
+            waits.push(world.wait());
+            for task in world.poll() {
+                world.answer(task, Err(Failure::NotHttp));
+            }
+        }
+        assert!(waits[0] >= Duration::from_secs(1), "{waits:?}");
+        let late: Duration = waits[20..].iter().sum();
+        // Two tasks, which wait up to eight seconds each.
+        assert!(late > Duration::from_secs(20) && late < Duration::from_secs(20 * 8), "{late:?}");
+        assert!(world.keeper.take_notes().contains(&Note::NotFetched("consensus", Failure::NotHttp)));
+    }
+
+    #[test]
+    fn a_descriptor_goes_to_each_authority_until_it_takes_it_or_refuses() {
+        let mut world = World::new();
+        world.poll();
+        world.asked.clear();
+        let uploads = [0, 1, 2].map(Task::Upload);
+        world.keeper.publish(world.now, [1; 20], "router 1\nrouter-signature\n".into());
+        assert_eq!(world.poll(), uploads);
+        let first = world.asked[0].clone();
+        assert_eq!(first.to, samples::authorities()[0].dir_port);
+        assert!(String::from_utf8(first.request).unwrap().ends_with("\r\n\r\nrouter 1\nrouter-signature\n"));
+        world.answer(uploads[0], ok(""));
+        world.answer(uploads[1], Err(Failure::Unreachable("gone".into())));
+        let refused = Answer { status: 400, reason: "Key is not pinned".into(), body: Vec::new() };
+        world.answer(uploads[2], Ok(refused));
+        assert_eq!(world.poll(), []);
+        let said = world.keeper.take_notes();
+        assert_eq!(said[0], Note::Published("auth0".into()));
+        let why = Failure::Refused(400, "Key is not pinned".into());
+        assert_eq!(said[2], Note::NotPublished("auth2".into(), why));
+        world.wait();
+        assert_eq!(world.poll(), [uploads[1]]);
+        // A newer one that is there before this is taken is handed over, too.
+        world.keeper.publish(world.now, [1; 20], "router 2\nrouter-signature\n".into());
+        assert_eq!(world.poll(), [uploads[0], uploads[2]]);
+        world.answer(uploads[1], ok(""));
+        assert_eq!(world.poll(), [uploads[1]]);
+    }
+
+    #[test]
+    fn without_authorities_there_is_nothing_to_do() {
+        let now = samples::at(0);
+        let mut keeper =
+            Keeper::new(Documents::new(Vec::new()), Pace::default(), StdRng::seed_from_u64(1), now);
+        keeper.publish(now, [1; 20], "router 1\nrouter-signature\n".into());
+        assert_eq!((keeper.poll(now), keeper.poll_timeout(now)), (None, None));
+    }
+}

@@ -1,0 +1,118 @@
+//! What the authorities ask all relays to do: the consensus's `params`.
+//!
+//! Source: dir-spec, "Consensus parameters"; the ranges are C tor's.
+
+use crate::keys::Rotation;
+use crate::wire::Malformed;
+use penstock_units::Duration;
+use std::collections::BTreeMap;
+
+/// Parameters by name; one that is not there has its default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Params(BTreeMap<String, i32>);
+
+/// Which algorithm of congestion control circuits are to have (proposal 324).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CongestionAlgorithm {
+    /// 0: windows of SENDMEs.
+    Windows,
+    /// 2: Vegas.
+    Vegas,
+}
+
+impl Params {
+    /// Reads `name=value` pairs; of a name that is there twice the last counts.
+    pub fn read(arguments: &str) -> Result<Params, Malformed> {
+        let pair = |text: &str| {
+            let (name, value) = text.split_once('=').ok_or(Malformed)?;
+            Ok((name.to_owned(), value.parse().map_err(|_| Malformed)?))
+        };
+        arguments.split_ascii_whitespace().map(pair).collect::<Result<_, _>>().map(Params)
+    }
+
+    /// The value of a name, pulled into its range.
+    ///
+    /// Source: C tor `networkstatus_get_param()`.
+    pub fn get(&self, name: &str, default: i32, range: std::ops::RangeInclusive<i32>) -> i32 {
+        self.0.get(name).map_or(default, |value| *value.clamp(range.start(), range.end()))
+    }
+
+    /// Half-life of the counts of circuits [ns].
+    pub fn half_life(&self) -> Duration {
+        let millis = self.get("CircuitPriorityHalflifeMsec", 30_000, 1..=i32::MAX);
+        Duration::from_millis(millis.unsigned_abs().into())
+    }
+
+    /// How often KIST runs [ns].
+    pub fn kist_interval(&self) -> Duration {
+        Duration::from_millis(self.get("KISTSchedRunInterval", 2, 2..=100).unsigned_abs().into())
+    }
+
+    /// The first package window of a circuit [cell].
+    pub fn circuit_window(&self) -> u32 {
+        self.get("circwindow", 1000, 100..=1000).unsigned_abs()
+    }
+
+    /// Which algorithm exits grant who asks for one.
+    pub fn congestion(&self) -> CongestionAlgorithm {
+        match self.get("cc_alg", 2, 0..=2) {
+            2 => CongestionAlgorithm::Vegas,
+            _ => CongestionAlgorithm::Windows,
+        }
+    }
+
+    /// Cells that a SENDME acknowledges with congestion control [cell].
+    pub fn sendme_cells(&self) -> u8 {
+        self.get("cc_sendme_inc", 31, 1..=254) as u8
+    }
+
+    /// Rate [B/s] and burst [B] of each connection of a client, if the authorities set one.
+    pub fn connection_bandwidth(&self) -> Option<[u32; 2]> {
+        let rate = self.get("perconnbwrate", 0, 0..=i32::MAX).unsigned_abs();
+        let burst = self.get("perconnbwburst", 0, 0..=i32::MAX).unsigned_abs();
+        (rate > 0).then_some([rate, burst.max(rate)])
+    }
+
+    /// How long onion keys live.
+    pub fn onion_keys(&self) -> Rotation {
+        let lifetime = self.get("onion-key-rotation-days", 28, 1..=90).unsigned_abs();
+        Rotation::of_days(lifetime, self.get("onion-key-grace-period-days", 7, 1..=90).unsigned_abs())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_said_has_its_default() {
+        let params = Params::default();
+        assert_eq!(params.half_life(), Duration::from_secs(30));
+        assert_eq!(params.kist_interval(), Duration::from_millis(2));
+        assert_eq!((params.circuit_window(), params.sendme_cells()), (1000, 31));
+        assert_eq!((params.congestion(), params.connection_bandwidth()), (CongestionAlgorithm::Vegas, None));
+        assert_eq!(params.onion_keys(), Rotation::default());
+    }
+
+    #[test]
+    fn what_is_said_is_kept_within_its_range() {
+        let params = Params::read(
+            "CircuitPriorityHalflifeMsec=-5 KISTSchedRunInterval=1000 circwindow=5 cc_alg=0 cc_sendme_inc=1000 \
+             perconnbwrate=7 x=1",
+        );
+        let params = params.unwrap();
+        assert_eq!(params.half_life(), Duration::from_millis(1));
+        assert_eq!(params.kist_interval(), Duration::from_millis(100));
+        assert_eq!((params.circuit_window(), params.sendme_cells()), (100, 254));
+        assert_eq!(params.congestion(), CongestionAlgorithm::Windows);
+        assert_eq!(params.connection_bandwidth(), Some([7, 7]));
+    }
+
+    #[test]
+    fn what_is_no_number_is_malformed() {
+        for text in ["a", "a=", "a=b", "a=1 b", "a=2147483648"] {
+            assert_eq!(Params::read(text), Err(Malformed), "{text}");
+        }
+        assert_eq!(Params::read(""), Ok(Params::default()));
+    }
+}

@@ -1,0 +1,152 @@
+//! When a relay has to publish its descriptor anew.
+//!
+//! Source: dir-spec, "Uploading descriptors"; C tor `check_descriptor_bandwidth_changed()`,
+//! `FORCE_REGENERATE_DESCRIPTOR_INTERVAL`.
+
+use super::bandwidth::Observed;
+use penstock_units::{Duration, Instant};
+
+/// A descriptor is published anew after so long [ns].
+const RENEW: Duration = Duration::from_secs(18 * 3600);
+/// and after this, if the consensus does not name the relay (C tor: `FAST_RETRY_DESCRIPTOR_INTERVAL`) [ns].
+const RETRY: Duration = Duration::from_secs(90 * 60);
+/// What was observed changes materially by this factor [1],
+const FACTOR: u64 = 2;
+/// and makes a new descriptor no more often than so [ns],
+const BETWEEN: Duration = Duration::from_secs(3 * 3600);
+/// while the relay is younger than this [ns].
+const YOUNG: Duration = Duration::from_secs(24 * 3600);
+
+/// What a relay last said of itself, and what it would say now.
+#[derive(Clone, Debug)]
+pub struct Publication {
+    started: Instant,
+    observed: Observed,
+    /// When the last descriptor was written, and the rate in it [B/s].
+    last: Option<(Instant, u64)>,
+    /// When the rate last made a new one.
+    rate_changed: Option<Instant>,
+    has_changed: bool,
+    is_listed: bool,
+}
+
+impl Publication {
+    /// Nothing was published yet.
+    pub fn new(now: Instant) -> Self {
+        let observed = Observed::new(now);
+        Publication {
+            started: now,
+            observed,
+            last: None,
+            rate_changed: None,
+            has_changed: false,
+            is_listed: false,
+        }
+    }
+
+    /// So much was read and written since the start [B]. To be called every second.
+    pub fn on_count(&mut self, now: Instant, counted: [u64; 2]) {
+        self.observed.on_count(now, counted);
+    }
+
+    /// Something in the descriptor is different: an address, the policy, a key.
+    pub fn on_change(&mut self) {
+        self.has_changed = true;
+    }
+
+    /// Whether the newest consensus names the relay.
+    pub fn on_consensus(&mut self, is_listed: bool) {
+        self.is_listed = is_listed;
+    }
+
+    /// Whether a new descriptor is to be written.
+    pub fn is_due(&self, now: Instant) -> bool {
+        let Some((written, said)) = self.last else { return true };
+        let rate = self.observed.rate();
+        let is_other = rate / FACTOR > said || said / FACTOR > rate || (said == 0) != (rate == 0);
+        let has_waited = said == 0 || self.rate_changed.is_none_or(|last| now >= last + BETWEEN);
+        let rate_counts = is_other && has_waited && now < self.started + YOUNG;
+        let age = now.since(written);
+        self.has_changed || age >= RENEW || (age >= RETRY && !self.is_listed) || rate_counts
+    }
+
+    /// A descriptor was written; the rate that it says was observed [B/s].
+    pub fn on_written(&mut self, now: Instant) -> u64 {
+        let rate = self.observed.rate();
+        if self.last.is_some_and(|(_, said)| said != rate) {
+            self.rate_changed = Some(now);
+        }
+        (self.last, self.has_changed) = (Some((now, rate)), false);
+        rate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    /// Carries so much in each of ten seconds [B].
+    fn carry(publication: &mut Publication, from: u64, total: &mut u64, bytes: u64) {
+        for second in from..from + 10 {
+            *total += bytes;
+            publication.on_count(at(second + 1), [*total; 2]);
+        }
+    }
+
+    #[test]
+    fn it_is_published_at_the_start_and_every_eighteen_hours() {
+        let mut publication = Publication::new(at(0));
+        assert!(publication.is_due(at(0)));
+        assert_eq!(publication.on_written(at(0)), 0);
+        publication.on_consensus(true);
+        assert!(!publication.is_due(at(18 * 3600 - 1)) && publication.is_due(at(18 * 3600)));
+    }
+
+    #[test]
+    fn it_is_published_again_if_the_consensus_does_not_name_it() {
+        let mut publication = Publication::new(at(0));
+        publication.on_written(at(0));
+        assert!(!publication.is_due(at(5399)) && publication.is_due(at(5400)));
+        publication.on_consensus(true);
+        assert!(!publication.is_due(at(5400)));
+    }
+
+    #[test]
+    fn a_change_is_told_at_once_and_once() {
+        let mut publication = Publication::new(at(0));
+        publication.on_written(at(0));
+        publication.on_change();
+        assert!(publication.is_due(at(1)));
+        publication.on_written(at(1));
+        assert!(!publication.is_due(at(1)));
+    }
+
+    #[test]
+    fn twice_the_rate_is_told_but_not_every_moment() {
+        let (mut publication, mut total) = (Publication::new(at(0)), 0);
+        publication.on_written(at(0));
+        publication.on_consensus(true);
+        carry(&mut publication, 0, &mut total, 1000);
+        assert!(publication.is_due(at(10)), "there was none before");
+        assert_eq!(publication.on_written(at(10)), 1000);
+        carry(&mut publication, 10, &mut total, 1999);
+        assert!(!publication.is_due(at(3 * 3600 + 10)), "less than twice");
+        carry(&mut publication, 20, &mut total, 5000);
+        assert!(!publication.is_due(at(30)), "too soon");
+        assert!(publication.is_due(at(3 * 3600 + 10)));
+        assert_eq!(publication.on_written(at(3 * 3600 + 10)), 5000);
+    }
+
+    #[test]
+    fn a_relay_that_is_a_day_old_waits_for_its_time() {
+        let (mut publication, mut total) = (Publication::new(at(0)), 0);
+        let day = 24 * 3600;
+        publication.on_written(at(day - 100));
+        carry(&mut publication, day, &mut total, 1000);
+        assert!(!publication.is_due(at(day + 10)));
+    }
+}

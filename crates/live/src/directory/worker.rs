@@ -1,0 +1,211 @@
+//! The thread that fetches and hands over; circuits never wait for it.
+//!
+//! Each request is a connection of its own, in a thread that ends with it: there are at most five, and one for each
+//! authority.
+
+use super::authorities::{Authority, Fingerprint};
+use super::documents::Documents;
+use super::failure::Failure;
+use super::http::Answer;
+use super::keeper::{Job, Keeper, Note, Pace};
+use super::text::between;
+use crate::clock::Clock;
+use rand::SeedableRng as _;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A connection is there after so long, or never.
+const CONNECT: Duration = Duration::from_secs(20);
+/// A request is answered within this time, or not at all.
+const PATIENCE: Duration = Duration::from_secs(180);
+/// Nothing is waited for longer, since the date may be set anew.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// So many notes wait to be heard; what comes then is not kept [1].
+const MOST_NOTES: usize = 256;
+
+/// What the thread is told.
+enum Order {
+    /// All authorities are to have our descriptor.
+    Publish(Fingerprint, Arc<str>),
+    /// What a request led to.
+    Answered(Job, Result<Answer, Failure>),
+    Stop,
+}
+
+/// The directory's thread, which ends with this.
+#[derive(Debug)]
+pub struct Directory {
+    orders: Sender<Order>,
+    documents: Arc<Mutex<Arc<Documents>>>,
+    notes: Receiver<Note>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Directory {
+    /// Begins to fetch what these authorities agree on.
+    ///
+    /// # Errors
+    ///
+    /// If there can be no thread.
+    pub fn start(authorities: Vec<Authority>, pace: Pace, clock: Clock) -> io::Result<Self> {
+        let (orders, todo) = channel();
+        let (says, notes) = sync_channel(MOST_NOTES);
+        let documents = Documents::new(authorities);
+        let shelf = Arc::new(Mutex::new(Arc::new(documents.clone())));
+        let (answers, shown) = (orders.clone(), shelf.clone());
+        let rng = rand::rngs::StdRng::from_rng(&mut rand::rng());
+        let keeper = Keeper::new(documents, pace, rng, clock.date());
+        let work = move || work(keeper, clock, &todo, &answers, &shown, &says);
+        let thread = std::thread::Builder::new().name("directory".into()).spawn(work)?;
+        Ok(Directory { orders, documents: shelf, notes, thread: Some(thread) })
+    }
+
+    /// The documents that are there now.
+    pub fn documents(&self) -> Arc<Documents> {
+        self.documents.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Hands our descriptor to all authorities.
+    pub fn publish(&self, identity: Fingerprint, descriptor: Arc<str>) {
+        self.orders.send(Order::Publish(identity, descriptor)).expect("the thread is there as long as this");
+    }
+
+    /// What happened, for the log.
+    pub fn poll_note(&self) -> Option<Note> {
+        self.notes.try_recv().ok()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // A thread that is gone has nothing to stop.
+        let _ = self.orders.send(Order::Stop);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn work(
+    mut keeper: Keeper,
+    clock: Clock,
+    todo: &Receiver<Order>,
+    answers: &Sender<Order>,
+    shown: &Mutex<Arc<Documents>>,
+    says: &SyncSender<Note>,
+) {
+    loop {
+        while let Some(job) = keeper.poll(clock.date()) {
+            begin(job, clock, answers);
+        }
+        let now = clock.date();
+        let wait = keeper.poll_timeout(now).map_or(LOOK, |due| between(now, due).min(LOOK));
+        match todo.recv_timeout(wait) {
+            Ok(Order::Publish(identity, descriptor)) => keeper.publish(clock.date(), identity, descriptor),
+            Ok(Order::Answered(job, answer)) => keeper.on_answer(clock.date(), &job, answer),
+            Err(RecvTimeoutError::Timeout) => continue,
+            Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+        }
+        *shown.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(keeper.documents().clone());
+        // Whoever does not listen need not hear all.
+        keeper.take_notes().into_iter().for_each(|note| drop(says.try_send(note)));
+    }
+}
+
+/// Asks, in a thread of its own.
+fn begin(job: Job, clock: Clock, answers: &Sender<Order>) {
+    let to_thread = answers.clone();
+    let asked = job.clone();
+    let ask = move || {
+        let answer = ask(asked.to, &asked.request, clock);
+        // The directory may have ended meanwhile.
+        let _ = to_thread.send(Order::Answered(asked, answer));
+    };
+    if let Err(error) = std::thread::Builder::new().name("request".into()).spawn(ask) {
+        let _ = answers.send(Order::Answered(job, Err(unreachable(&error))));
+    }
+}
+
+fn unreachable(error: &io::Error) -> Failure {
+    Failure::Unreachable(error.to_string())
+}
+
+/// One request and its answer.
+fn ask(to: SocketAddr, request: &[u8], clock: Clock) -> Result<Answer, Failure> {
+    let bytes = exchange(to, request, clock).map_err(|error| unreachable(&error))?;
+    Answer::read(bytes)
+}
+
+fn exchange(to: SocketAddr, request: &[u8], clock: Clock) -> io::Result<Vec<u8>> {
+    let until = clock.now() + PATIENCE;
+    let mut socket = TcpStream::connect_timeout(&to, CONNECT)?;
+    socket.set_write_timeout(Some(CONNECT))?;
+    socket.write_all(request)?;
+    let (mut bytes, mut chunk) = (Vec::new(), vec![0; 65_536]);
+    loop {
+        let left = until.since(clock.now());
+        if left.is_zero() || bytes.len() > Answer::MOST {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        socket.set_read_timeout(Some(left))?;
+        match socket.read(&mut chunk) {
+            Ok(0) => return Ok(bytes),
+            Ok(read) => bytes.extend_from_slice(&chunk[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directory::consensus::Flavour;
+    use crate::directory::samples;
+    use std::net::TcpListener;
+
+    /// A directory that says the same to everybody: nothing that can be taken.
+    fn deaf() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for mut socket in listener.incoming().flatten() {
+                let _ = socket.read(&mut [0; 1024]);
+                let _ = socket.write_all(b"HTTP/1.0 200 OK\r\n\r\nnothing\n");
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn what_cannot_be_taken_is_noted_and_asked_for_again() {
+        let mut authority = samples::authorities().remove(0);
+        authority.dir_port = deaf();
+        let pace = Pace { retry: Duration::from_millis(1), most: Duration::from_millis(2) };
+        let directory = Directory::start(vec![authority], pace, Clock::start()).unwrap();
+        directory.publish([0; 20], "router me\nrouter-signature\n".into());
+        let mut notes = Vec::new();
+        for _ in 0..10_000 {
+            notes.extend(directory.poll_note());
+            let published = notes.iter().any(|note| matches!(note, Note::Published(_)));
+            let failed = notes.iter().filter(|note| matches!(note, Note::NotFetched(_, Failure::Malformed)));
+            if published && failed.count() > 4 {
+                assert!(directory.documents().consensus(Flavour::Plain).is_none());
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("{notes:?}");
+    }
+
+    #[test]
+    fn whoever_is_not_there_is_unreachable() {
+        let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        assert!(matches!(ask(gone, b"", Clock::start()), Err(Failure::Unreachable(_))));
+    }
+}

@@ -1,0 +1,34 @@
+//! The running digest of one direction of a handshake.
+
+use digest::Digest;
+use tor_llcrypto::d::Sha256;
+
+/// SHA-256 of all that was said in one direction, until it is closed.
+#[derive(Clone, Default)]
+pub(super) struct Log {
+    hash: Sha256,
+    closed: bool,
+}
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Log")
+    }
+}
+
+impl Log {
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        if !self.closed {
+            self.hash.update(bytes);
+        }
+    }
+
+    /// What follows does not count.
+    pub(super) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    pub(super) fn digest(&self) -> [u8; 32] {
+        self.hash.clone().finalize().into()
+    }
+}

@@ -1,0 +1,362 @@
+//! Two nodes that shake hands, and one that meets all kinds of others.
+
+use super::*;
+use crate::cell::CELL_LEN;
+use crate::certs::CertsError;
+use crate::certs::tests::{now, relays};
+use crate::keys::Keys;
+use proptest::prelude::*;
+use std::net::Ipv4Addr;
+use std::sync::OnceLock;
+
+const LEFT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const RIGHT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+
+/// What TLS exports in all these tests.
+fn export(context: &[u8; 32]) -> Option<[u8; 32]> {
+    Some(context.map(|byte| byte ^ 0x5A))
+}
+
+fn of(keys: &Keys) -> Identity {
+    Identity { rsa: keys.rsa_identity(), ed25519: keys.ed25519_identity() }
+}
+
+/// Relay 0, at the left, opens a connection to relay 1, at the right.
+fn initiator(authenticate: bool) -> Link {
+    let [_, (keys, credentials)] = relays();
+    let expected = Expected { rsa: Some(keys.rsa_identity()), ed25519: Some(keys.ed25519_identity()) };
+    if authenticate {
+        Link::connect(expected, credentials.tls_sha256(), RIGHT, vec![LEFT])
+    } else {
+        Link::connect_as_client(expected, credentials.tls_sha256(), RIGHT)
+    }
+}
+
+fn responder() -> Link {
+    Link::respond(&mut rand::rng(), LEFT, vec![RIGHT])
+}
+
+fn left(link: &mut Link, bytes: &[u8]) -> Result<Option<Established>, LinkFailure> {
+    link.on_bytes(now(), bytes, &relays()[0].1, &export, &mut rand::rng())
+}
+
+fn right(link: &mut Link, bytes: &[u8]) -> Result<Option<Established>, LinkFailure> {
+    link.on_bytes(now(), bytes, &relays()[1].1, &export, &mut rand::rng())
+}
+
+#[test]
+fn two_relays_know_each_other_in_the_end() {
+    let (mut a, mut b) = (initiator(true), responder());
+    assert_eq!(right(&mut b, &a.poll_output()), Ok(None));
+    let at_a = left(&mut a, &b.poll_output()).unwrap().expect("the responder said all");
+    let at_b = right(&mut b, &a.poll_output()).unwrap().expect("so did the initiator");
+    let seconds = 1_790_000_000;
+    let netinfo = Netinfo { time: seconds, yours: Some(LEFT), mine: vec![RIGHT] };
+    let expected =
+        Established { version: 5, peer: Peer::Relay(of(&relays()[1].0)), netinfo, rest: Vec::new() };
+    assert_eq!(at_a, expected);
+    let netinfo = Netinfo { time: seconds, yours: Some(RIGHT), mine: vec![LEFT] };
+    let expected =
+        Established { version: 5, peer: Peer::Relay(of(&relays()[0].0)), netinfo, rest: Vec::new() };
+    assert_eq!(at_b, expected);
+    assert!(at_a.is_canonical(RIGHT) && at_b.is_canonical(LEFT));
+    assert!(!at_a.is_canonical(LEFT), "from another address than its own");
+}
+
+#[test]
+fn a_client_stays_one_and_says_neither_time_nor_address() {
+    let (mut a, mut b) = (initiator(false), responder());
+    assert_eq!(right(&mut b, &a.poll_output()), Ok(None));
+    left(&mut a, &b.poll_output()).unwrap().expect("the responder said all");
+    let said = a.poll_output();
+    assert_eq!(said.len(), CELL_LEN);
+    let at_b = right(&mut b, &said).unwrap().expect("the client said all");
+    assert_eq!(at_b.peer, Peer::Client);
+    assert_eq!((at_b.netinfo.time, &at_b.netinfo.mine[..]), (0, &[][..]));
+    assert!(!at_b.is_canonical(LEFT));
+}
+
+#[test]
+fn what_comes_behind_the_handshake_is_handed_on() {
+    let (mut a, mut b) = (initiator(false), responder());
+    right(&mut b, &a.poll_output()).unwrap();
+    left(&mut a, &b.poll_output()).unwrap();
+    let mut said = a.poll_output();
+    said.extend_from_slice(&[1, 2, 3]);
+    assert_eq!(right(&mut b, &said).unwrap().unwrap().rest, [1, 2, 3]);
+}
+
+#[test]
+fn another_relay_than_the_one_that_was_meant_is_refused() {
+    let [(keys, _), (_, credentials)] = relays();
+    for expected in [
+        Expected { rsa: Some(keys.rsa_identity()), ed25519: None },
+        Expected { rsa: None, ed25519: Some(keys.ed25519_identity()) },
+    ] {
+        let mut a = Link::connect(expected, credentials.tls_sha256(), RIGHT, vec![LEFT]);
+        let mut b = responder();
+        right(&mut b, &a.poll_output()).unwrap();
+        assert_eq!(left(&mut a, &b.poll_output()), Err(LinkFailure::WrongIdentity));
+    }
+}
+
+#[test]
+fn a_relay_with_another_certificate_in_tls_is_refused() {
+    let mut a = Link::connect(Expected::default(), [0; 32], RIGHT, vec![LEFT]);
+    let mut b = responder();
+    right(&mut b, &a.poll_output()).unwrap();
+    assert_eq!(left(&mut a, &b.poll_output()), Err(LinkFailure::Certs(CertsError::WrongSubject(5))));
+}
+
+#[test]
+fn authentication_is_bound_to_the_connection() {
+    let (mut a, mut b) = (initiator(true), responder());
+    right(&mut b, &a.poll_output()).unwrap();
+    left(&mut a, &b.poll_output()).unwrap();
+    let said = a.poll_output();
+    let other = |_: &[u8; 32]| Some([9; 32]);
+    let result = b.on_bytes(now(), &said, &relays()[1].1, &other, &mut rand::rng());
+    assert_eq!(result, Err(LinkFailure::BadAuthentication));
+    // The same words to another responder: its challenge, or what it said, differs.
+    let mut c = responder();
+    right(&mut c, &initiator(true).poll_output()).unwrap();
+    assert_eq!(right(&mut c, &said), Err(LinkFailure::BadAuthentication));
+    let mut d = responder();
+    right(&mut d, &initiator(true).poll_output()).unwrap();
+    let nothing = |_: &[u8; 32]| None;
+    assert_eq!(
+        d.on_bytes(now(), &said, &relays()[1].1, &nothing, &mut rand::rng()),
+        Err(LinkFailure::NoExporter)
+    );
+}
+
+fn versions(list: &[u16]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let body: Vec<u8> = list.iter().flat_map(|version| version.to_be_bytes()).collect();
+    push_variable(&mut out, IdLen::Two, command::VERSIONS, &body);
+    out
+}
+
+fn variable(command: u8, body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    push_variable(&mut out, IdLen::Four, command, body);
+    out
+}
+
+fn fixed(command: u8, body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    push_fixed(&mut out, command, body);
+    out
+}
+
+fn netinfo() -> Vec<u8> {
+    fixed(command::NETINFO, &Netinfo::default().write())
+}
+
+/// What a responder makes of all this.
+fn heard(said: &[Vec<u8>]) -> Result<Option<Established>, LinkFailure> {
+    right(&mut responder(), &said.concat())
+}
+
+#[test]
+fn the_highest_common_version_is_taken() {
+    for (list, version) in [(&[3, 4][..], 4), (&[4, 5], 5), (&[5, 4, 3], 5), (&[5, 6, 99], 5)] {
+        assert_eq!(heard(&[versions(list), netinfo()]).unwrap().unwrap().version, version);
+    }
+    for list in [&[][..], &[3], &[1, 2, 3], &[6]] {
+        assert_eq!(heard(&[versions(list)]), Err(LinkFailure::NoCommonVersion));
+    }
+}
+
+#[test]
+fn what_is_not_tor_is_refused_at_its_first_bytes() {
+    assert_eq!(heard(&[b"GET / HTTP/1.1".to_vec()]), Err(LinkFailure::NotTor));
+    assert_eq!(heard(&[vec![0, 0, command::NETINFO]]), Err(LinkFailure::NotTor));
+    assert_eq!(heard(&[vec![0, 0]]), Ok(None));
+}
+
+#[test]
+fn a_cell_has_its_place_and_its_length() {
+    let hello = versions(&[4, 5]);
+    for (said, failure) in [
+        (versions(&[4, 5]), LinkFailure::Unexpected(0)),
+        (fixed(command::RELAY, &[]), LinkFailure::Unexpected(command::RELAY)),
+        (fixed(command::CREATE_FAST, &[]), LinkFailure::Unexpected(command::CREATE_FAST)),
+        (variable(132, &[]), LinkFailure::Unexpected(132)),
+        (variable(command::AUTHENTICATE, &[]), LinkFailure::Unexpected(command::AUTHENTICATE)),
+        (variable(command::AUTH_CHALLENGE, &[0; 36]), LinkFailure::Unexpected(command::AUTH_CHALLENGE)),
+        (variable(command::CERTS, &[0]), LinkFailure::Certs(CertsError::Missing(4))),
+        (variable(command::CERTS, &[9]), LinkFailure::Certs(CertsError::Malformed)),
+        (fixed(command::NETINFO, &[0, 0, 0, 0, 4, 9]), LinkFailure::Malformed(command::NETINFO)),
+        (vec![0, 0, 0, 0, command::CERTS, 0x80, 0], LinkFailure::TooMuch),
+        (vec![0, 0, 0, 0, command::AUTHENTICATE, 0x20, 0], LinkFailure::TooMuch),
+    ] {
+        let result = heard(&[hello.clone(), said.clone()]);
+        // A second VERSIONS reads as the start of a cell with a longer id.
+        let expected = if said == versions(&[4, 5]) { Err(LinkFailure::Unexpected(4)) } else { Err(failure) };
+        assert_eq!(result, expected, "{said:?}");
+    }
+    assert_eq!(heard(&[vec![0, 0, 7, 1, 2]]), Err(LinkFailure::TooMuch));
+}
+
+#[test]
+fn certificates_without_a_signature_are_refused() {
+    let certs = variable(command::CERTS, relays()[0].1.initiator_certs());
+    let hello = versions(&[5]);
+    assert_eq!(
+        heard(&[hello.clone(), certs.clone(), netinfo()]),
+        Err(LinkFailure::Unexpected(command::NETINFO))
+    );
+    assert_eq!(heard(&[hello, certs.clone(), certs]), Err(LinkFailure::Unexpected(command::CERTS)));
+}
+
+#[test]
+fn padding_is_taken_anywhere_after_versions_and_not_without_end() {
+    let padding = [fixed(command::PADDING, &[]), variable(command::VPADDING, &[1; 1000])].concat();
+    assert!(heard(&[versions(&[5]), padding.clone(), netinfo()]).unwrap().is_some());
+    let (mut link, mut total) = (responder(), 0);
+    right(&mut link, &versions(&[5])).unwrap();
+    let failure = loop {
+        total += padding.len();
+        if let Err(failure) = right(&mut link, &padding) {
+            break failure;
+        }
+        assert!(link.inbuf.is_empty() && total <= MAX_TOTAL + padding.len());
+    };
+    assert_eq!(failure, LinkFailure::TooMuch);
+}
+
+#[test]
+fn padding_before_authentication_is_part_of_what_is_signed() {
+    let (mut a, mut b) = (initiator(true), responder());
+    let mut hello = a.poll_output();
+    right(&mut b, &hello).unwrap();
+    let said = b.poll_output();
+    // Somebody in between adds a cell that the responder never sent.
+    let place = versions(&[4, 5]).len();
+    let padded = [&said[..place], &variable(command::VPADDING, &[0; 9]), &said[place..]].concat();
+    left(&mut a, &padded).unwrap().expect("the initiator cannot know");
+    hello = a.poll_output();
+    assert_eq!(right(&mut b, &hello), Err(LinkFailure::BadAuthentication));
+}
+
+#[test]
+fn a_responder_that_skips_a_step_is_refused() {
+    let (mut a, mut b) = (initiator(true), responder());
+    right(&mut b, &a.poll_output()).unwrap();
+    let hello = versions(&[5]);
+    let certs = variable(command::CERTS, relays()[1].1.responder_certs());
+    let challenge = variable(command::AUTH_CHALLENGE, &[&[0; 32][..], &[0, 1, 0, 3]].concat());
+    let old = variable(command::AUTH_CHALLENGE, &[&[0; 32][..], &[0, 1, 0, 1]].concat());
+    for (said, failure) in [
+        (vec![&hello, &netinfo()], LinkFailure::Unexpected(command::NETINFO)),
+        (vec![&hello, &challenge], LinkFailure::Unexpected(command::AUTH_CHALLENGE)),
+        (vec![&hello, &certs, &netinfo()], LinkFailure::Unexpected(command::NETINFO)),
+        (vec![&hello, &certs, &certs], LinkFailure::Unexpected(command::CERTS)),
+        (vec![&hello, &certs, &challenge, &challenge], LinkFailure::Unexpected(command::AUTH_CHALLENGE)),
+        (vec![&hello, &certs, &old], LinkFailure::NoCommonMethod),
+        (
+            vec![&hello, &certs, &variable(command::AUTH_CHALLENGE, &[0; 9])],
+            LinkFailure::Malformed(command::AUTH_CHALLENGE),
+        ),
+    ] {
+        let said: Vec<u8> = said.into_iter().flatten().copied().collect();
+        assert_eq!(left(&mut initiator(true), &said), Err(failure));
+    }
+}
+
+/// What a relay says to a responder that said `answer`, which is the same whenever it is asked.
+fn conversation() -> &'static [Vec<u8>; 3] {
+    static SAID: OnceLock<[Vec<u8>; 3]> = OnceLock::new();
+    SAID.get_or_init(|| {
+        let (mut a, mut b) = (initiator(true), responder());
+        let hello = a.poll_output();
+        right(&mut b, &hello).unwrap();
+        let answer = b.poll_output();
+        left(&mut a, &answer).unwrap();
+        [hello, answer, a.poll_output()]
+    })
+}
+
+#[test]
+fn every_split_of_what_a_responder_says_gives_the_same() {
+    let [_, answer, _] = conversation();
+    for split in 0..=answer.len() {
+        let mut a = initiator(true);
+        let (head, tail) = answer.split_at(split);
+        let first = left(&mut a, head).unwrap();
+        let established = if split == answer.len() { first } else { left(&mut a, tail).unwrap() };
+        assert!(
+            established.is_some_and(|link| link.rest.is_empty() && link.version == 5),
+            "split at {split}"
+        );
+    }
+}
+
+#[test]
+fn every_split_of_what_an_initiator_says_gives_the_same() {
+    // A responder of its own for each split: what is signed holds its challenge.
+    let len = conversation()[2].len();
+    for split in (0..=len).step_by(7).chain([1, 4, 5, 6, 7, 8, len - 1, len]) {
+        let (mut a, mut b) = (initiator(true), responder());
+        for byte in a.poll_output() {
+            assert_eq!(right(&mut b, &[byte]), Ok(None));
+        }
+        left(&mut a, &b.poll_output()).unwrap();
+        let said = a.poll_output();
+        let (head, tail) = said.split_at(split);
+        let first = right(&mut b, head).unwrap();
+        let established = if split == len { first } else { right(&mut b, tail).unwrap() };
+        assert_eq!(
+            established.map(|link| link.peer),
+            Some(Peer::Relay(of(&relays()[0].0))),
+            "split at {split}"
+        );
+    }
+}
+
+#[test]
+fn who_says_less_is_waited_for_and_nothing_grows() {
+    let [_, answer, _] = conversation();
+    for len in 0..answer.len() {
+        let mut a = initiator(true);
+        assert_eq!(left(&mut a, &answer[..len]), Ok(None));
+        assert!(a.inbuf.len() <= 20 * 1024 && a.inbuf.capacity() <= 64 * 1024);
+    }
+}
+
+proptest! {
+    /// Garbage, also after a good beginning, in pieces of any length: an error at most, and little is held.
+    #[test]
+    fn garbage_ends_with_a_reason(
+        good in 0usize..6000,
+        garbage in proptest::collection::vec(any::<u8>(), 0..3000),
+        piece in 1usize..2000,
+        as_initiator: bool,
+    ) {
+        let [hello, answer, proof] = conversation();
+        let said = if as_initiator { answer.clone() } else { [&hello[..], proof].concat() };
+        let said = [&said[..good.min(said.len())], &garbage].concat();
+        let mut link = if as_initiator { initiator(true) } else { responder() };
+        for piece in said.chunks(piece) {
+            let result = if as_initiator { left(&mut link, piece) } else { right(&mut link, piece) };
+            prop_assert!(link.inbuf.len() <= 66 * 1024);
+            match result {
+                Ok(None) => {}
+                Ok(Some(_)) | Err(_) => break,
+            }
+        }
+    }
+
+    /// A byte of a good conversation is changed: the link fails or waits, but never takes the peer for another one.
+    #[test]
+    fn a_changed_byte_makes_nobody_another(at: proptest::sample::Index, bit in 0u8..8) {
+        let [_, answer, _] = conversation();
+        let mut said = answer.clone();
+        let at = at.index(said.len());
+        said[at] ^= 1 << bit;
+        if let Ok(Some(established)) = left(&mut initiator(true), &said) {
+            prop_assert_eq!(established.peer, Peer::Relay(of(&relays()[1].0)));
+        }
+    }
+}

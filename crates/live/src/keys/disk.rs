@@ -1,0 +1,178 @@
+//! Keys in the files of C tor: their names, their form, their permissions.
+//!
+//! Source: C tor `init_keys()`, `load_ed_keys()`, `crypto_write_tagged_contents_to_file()`; the files of a C tor relay can
+//! be used as they are, and the other way round.
+
+use super::error::KeyError;
+use crate::pem;
+use rsa::pkcs1::EncodeRsaPrivateKey;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use tor_llcrypto::pk::ed25519::ExpandedKeypair;
+use tor_llcrypto::pk::rsa as tor_rsa;
+use zeroize::Zeroizing;
+
+/// The longest key file that is read [B].
+const MAX_FILE: u64 = 8192;
+/// What a tagged file begins with [B].
+const HEADER: usize = 32;
+
+/// The folder `keys` of a relay.
+#[derive(Clone, Debug)]
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    /// Opens the folder, or makes it for its owner alone.
+    pub(super) fn open(path: &Path) -> Result<Self, KeyError> {
+        let folder = Folder(path.to_owned());
+        match DirBuilder::new().mode(0o700).create(path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(KeyError::Io(path.to_owned(), error)),
+        }
+        private(path, &fs::metadata(path).map_err(|error| KeyError::Io(path.to_owned(), error))?)?;
+        Ok(folder)
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.path(name).exists()
+    }
+
+    pub(super) fn modified(&self, name: &str) -> Result<SystemTime, KeyError> {
+        let path = self.path(name);
+        fs::metadata(&path).and_then(|data| data.modified()).map_err(|error| KeyError::Io(path, error))
+    }
+
+    /// The content of a file that its owner alone can read.
+    pub(super) fn read(&self, name: &str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+        let path = self.path(name);
+        let fail = |error| KeyError::Io(path.clone(), error);
+        let file = OpenOptions::new().read(true).open(&path).map_err(fail)?;
+        private(&path, &file.metadata().map_err(fail)?)?;
+        let mut content = Zeroizing::new(Vec::with_capacity(MAX_FILE as usize));
+        file.take(MAX_FILE).read_to_end(&mut content).map_err(fail)?;
+        Ok(content)
+    }
+
+    /// Makes a new file for its owner alone. Whoever reads sees all of it or none.
+    pub(super) fn create(&self, name: &str, content: &[u8]) -> Result<(), KeyError> {
+        let (path, temporary) = self.write_aside(name, content)?;
+        let linked = fs::hard_link(&temporary, &path);
+        fs::remove_file(&temporary).map_err(|error| KeyError::Io(temporary, error))?;
+        linked.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => KeyError::Exists(path),
+            _ => KeyError::Io(path, error),
+        })
+    }
+
+    /// Makes the file anew in place of the one that is there: for keys that are meant to change.
+    pub(super) fn replace(&self, name: &str, content: &[u8]) -> Result<(), KeyError> {
+        let (path, temporary) = self.write_aside(name, content)?;
+        fs::rename(temporary, &path).map_err(|error| KeyError::Io(path, error))
+    }
+
+    fn write_aside(&self, name: &str, content: &[u8]) -> Result<(PathBuf, PathBuf), KeyError> {
+        let (path, temporary) = (self.path(name), self.path(&format!("{name}.tmp")));
+        // What a process that was killed left behind.
+        let _ = fs::remove_file(&temporary);
+        let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary).and_then(
+            |mut file| {
+                file.write_all(content)?;
+                file.sync_all()
+            },
+        );
+        written.map_err(|error| KeyError::Io(temporary.clone(), error))?;
+        Ok((path, temporary))
+    }
+
+    pub(super) fn rename(&self, from: &str, to: &str) -> Result<(), KeyError> {
+        let path = self.path(from);
+        fs::rename(&path, self.path(to)).map_err(|error| KeyError::Io(path, error))
+    }
+
+    pub(super) fn remove(&self, name: &str) -> Result<(), KeyError> {
+        let path = self.path(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(KeyError::Io(path, error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// A tagged file's content: `len` bytes behind its header.
+    pub(super) fn read_tagged(
+        &self,
+        name: &str,
+        tag: Tag,
+        len: usize,
+    ) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+        let content = self.read(name)?;
+        match content.split_at_checked(HEADER) {
+            Some((header, body)) if header == tag.header() && (body.len() == len || len == 0) => {
+                Ok(Zeroizing::new(body.to_vec()))
+            }
+            _ => Err(self.malformed(name, tag.0)),
+        }
+    }
+
+    pub(super) fn malformed(&self, name: &str, what: &'static str) -> KeyError {
+        KeyError::Malformed(self.path(name), what)
+    }
+
+    /// An ed25519 key in its expanded form.
+    pub(super) fn read_ed25519(&self, name: &str, tag: Tag) -> Result<ExpandedKeypair, KeyError> {
+        let content = self.read_tagged(name, tag, 64)?;
+        let bytes: Zeroizing<[u8; 64]> =
+            Zeroizing::new(content[..].try_into().expect("it was read with that length"));
+        ExpandedKeypair::from_secret_key_bytes(*bytes).ok_or_else(|| self.malformed(name, tag.0))
+    }
+
+    /// An RSA key of 1024 bits.
+    pub(super) fn read_rsa(&self, name: &str) -> Result<tor_rsa::KeyPair, KeyError> {
+        let fail = || self.malformed(name, "an RSA key of 1024 bits in PEM");
+        let content = self.read(name)?;
+        let text = std::str::from_utf8(&content).map_err(|_| fail())?;
+        // C tor writes the NUL at the end of its text, too.
+        let der = pem::read(RSA_PEM, text.trim_end_matches('\0')).map_err(|_| fail())?;
+        let key = tor_rsa::KeyPair::from_der(&der).ok_or_else(fail)?;
+        let public = key.to_public_key();
+        if public.bits() == 1024 && public.exponent_is(65537) { Ok(key) } else { Err(fail()) }
+    }
+}
+
+const RSA_PEM: &str = "RSA PRIVATE KEY";
+
+/// An RSA key as it is in a file.
+pub(super) fn rsa_pem(key: &tor_rsa::KeyPair) -> Zeroizing<String> {
+    let der = key.as_key().to_pkcs1_der().expect("a key that exists has a form");
+    Zeroizing::new(pem::write(RSA_PEM, der.as_bytes()))
+}
+
+/// What a tagged file says that it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tag(pub(super) &'static str);
+
+impl Tag {
+    fn header(self) -> [u8; HEADER] {
+        let mut header = [0; HEADER];
+        let text = format!("== {} ==", self.0);
+        header[..text.len()].copy_from_slice(text.as_bytes());
+        header
+    }
+
+    /// A tagged file.
+    pub(super) fn file(self, body: &[u8]) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new([&self.header()[..], body].concat())
+    }
+}
+
+fn private(path: &Path, data: &fs::Metadata) -> Result<(), KeyError> {
+    let mode = data.mode() & 0o7777;
+    if mode & 0o077 == 0 { Ok(()) } else { Err(KeyError::Exposed(path.to_owned(), mode)) }
+}

@@ -1,0 +1,271 @@
+//! Names of servers and their addresses, looked up in a thread of its own.
+
+use hickory_resolver::config::{NameServerConfig, ResolverConfig, ResolverOpts};
+use hickory_resolver::net::NetError;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::rr::RData;
+use hickory_resolver::{TokioResolver, system_conf};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::{fmt, io, thread};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// Whom to ask.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum NameServers {
+    /// Those of /etc/resolv.conf.
+    #[default]
+    System,
+    /// Those of another file of that kind.
+    File(PathBuf),
+    /// These.
+    At(Vec<SocketAddr>),
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// The addresses of a name.
+    Addresses(String),
+    /// The name of an address.
+    Name(IpAddr),
+}
+
+/// What was found, and how long it holds [s].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Addresses, in the order in which they were said; there is at least one.
+    Addresses(Vec<IpAddr>, u32),
+    /// A name.
+    Name(String, u32),
+    /// There is none.
+    Nothing,
+    /// Nobody knew; later somebody may.
+    Later,
+}
+
+/// A thread that asks.
+pub struct Names {
+    asks: UnboundedSender<(u64, Question)>,
+    answers: Receiver<(u64, Found)>,
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Names").finish_non_exhaustive()
+    }
+}
+
+impl Names {
+    /// Starts the thread. It calls `wake` when it has answers.
+    ///
+    /// # Errors
+    ///
+    /// If nobody says whom to ask, or there can be no more threads.
+    pub fn start(servers: &NameServers, wake: impl Fn() + Clone + Send + 'static) -> io::Result<Self> {
+        let (config, options) = settings(servers)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (asks, asked) = unbounded_channel();
+        let (answer, answers) = channel();
+        thread::Builder::new().name("names".into()).spawn(move || {
+            runtime.block_on(async {
+                let provider = TokioRuntimeProvider::default();
+                let builder = TokioResolver::builder_with_config(config, provider).with_options(options);
+                match builder.build() {
+                    Ok(resolver) => serve(&resolver, asked, &answer, wake).await,
+                    Err(_) => refuse(asked, &answer, wake).await,
+                }
+            });
+        })?;
+        Ok(Names { asks, answers })
+    }
+
+    /// Asks; the answer has the same number.
+    pub fn ask(&self, number: u64, question: Question) {
+        // A thread that is gone answers nobody, and its streams end as its questions time out with their clients.
+        let _ = self.asks.send((number, question));
+    }
+
+    /// The next answer, if one is there.
+    pub fn answer(&self) -> Option<(u64, Found)> {
+        self.answers.try_recv().ok()
+    }
+}
+
+fn settings(servers: &NameServers) -> io::Result<(ResolverConfig, ResolverOpts)> {
+    match servers {
+        NameServers::System => system_conf::read_system_conf().map_err(io::Error::other),
+        NameServers::File(path) => {
+            system_conf::parse_resolv_conf(std::fs::read(path)?).map_err(io::Error::other)
+        }
+        NameServers::At(addresses) => {
+            let at = |address: &SocketAddr| {
+                let mut server = NameServerConfig::udp_and_tcp(address.ip());
+                server.connections.iter_mut().for_each(|connection| connection.port = address.port());
+                server
+            };
+            let config = ResolverConfig::from_parts(None, Vec::new(), addresses.iter().map(at).collect());
+            Ok((config, ResolverOpts::default()))
+        }
+    }
+}
+
+async fn serve(
+    resolver: &TokioResolver,
+    mut asked: UnboundedReceiver<(u64, Question)>,
+    answer: &Sender<(u64, Found)>,
+    wake: impl Fn() + Clone + Send + 'static,
+) {
+    while let Some((number, question)) = asked.recv().await {
+        let (resolver, answer, wake) = (resolver.clone(), answer.clone(), wake.clone());
+        tokio::spawn(async move {
+            let found = look_up(&resolver, question).await.unwrap_or_else(|error| failure(&error));
+            // Whoever asked may be gone.
+            let _ = answer.send((number, found));
+            wake();
+        });
+    }
+}
+
+/// Nobody can be asked.
+async fn refuse(
+    mut asked: UnboundedReceiver<(u64, Question)>,
+    answer: &Sender<(u64, Found)>,
+    wake: impl Fn(),
+) {
+    while let Some((number, _)) = asked.recv().await {
+        let _ = answer.send((number, Found::Later));
+        wake();
+    }
+}
+
+async fn look_up(resolver: &TokioResolver, question: Question) -> Result<Found, NetError> {
+    Ok(match question {
+        Question::Addresses(name) => {
+            // The final dot: a client's name is whole, whatever domain this machine is in.
+            let name = if name.ends_with('.') { name } else { format!("{name}.") };
+            let found = resolver.lookup_ip(name).await?;
+            let ttl = found.as_lookup().answers().iter().map(|record| record.ttl).min().unwrap_or(0);
+            let addresses: Vec<IpAddr> = found.iter().collect();
+            if addresses.is_empty() { Found::Nothing } else { Found::Addresses(addresses, ttl) }
+        }
+        Question::Name(address) => {
+            let found = resolver.reverse_lookup(address).await?;
+            let name = found.answers().iter().find_map(|record| match &record.data {
+                RData::PTR(name) => Some((name.0.to_utf8(), record.ttl)),
+                _ => None,
+            });
+            name.map_or(Found::Nothing, |(name, ttl)| Found::Name(name.trim_end_matches('.').to_owned(), ttl))
+        }
+    })
+}
+
+fn failure(error: &NetError) -> Found {
+    if error.is_no_records_found() || error.is_nx_domain() { Found::Nothing } else { Found::Later }
+}
+
+/// The address in the name by which names of addresses are asked for (RFC 1035 section 3.5, RFC 3596 section 2.5).
+pub fn arpa(name: &str) -> Option<IpAddr> {
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    if let Some(octets) = name.strip_suffix(".in-addr.arpa") {
+        let octets: Vec<u8> = octets.rsplit('.').map(|octet| octet.parse().ok()).collect::<Option<_>>()?;
+        return <[u8; 4]>::try_from(octets).ok().map(IpAddr::from);
+    }
+    let digit = |text: &str| (text.len() == 1).then(|| u8::from_str_radix(text, 16).ok()).flatten();
+    let digits: Vec<u8> =
+        name.strip_suffix(".ip6.arpa")?.rsplit('.').map(digit).collect::<Option<Vec<u8>>>()?;
+    let octets: Vec<u8> = digits.chunks(2).filter_map(|pair| Some(pair[0] << 4 | *pair.get(1)?)).collect();
+    let whole = digits.len() == 32;
+    <[u8; 16]>::try_from(octets).ok().filter(|_| whole).map(IpAddr::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
+    use std::time::Duration;
+
+    #[test]
+    fn names_of_addresses_are_told_from_others() {
+        assert_eq!(arpa("4.3.2.1.in-addr.arpa"), Some(Ipv4Addr::new(1, 2, 3, 4).into()));
+        assert_eq!(arpa("4.3.2.1.IN-ADDR.ARPA."), Some(Ipv4Addr::new(1, 2, 3, 4).into()));
+        let six: Ipv6Addr = "2001:db8::567:89ab".parse().unwrap();
+        let name = "b.a.9.8.7.6.5.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa";
+        assert_eq!(arpa(name), Some(six.into()));
+        for bad in
+            ["example.com", "3.2.1.in-addr.arpa", "4.3.2.256.in-addr.arpa", "1.ip6.arpa", "ip6.arpa", ""]
+        {
+            assert_eq!(arpa(bad), None, "{bad}");
+        }
+        let short = &name[2..];
+        assert_eq!(arpa(short), None);
+    }
+
+    /// Says what the first label of a name asks for: `four`, `six`, `none` (no such name) or `broken` (a failure); any
+    /// name of an address is `found.example`.
+    fn server() -> SocketAddr {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        thread::spawn(move || {
+            let mut packet = [0; 512];
+            while let Ok((len, from)) = socket.recv_from(&mut packet) {
+                socket.send_to(&reply(&packet[..len]), from).unwrap();
+            }
+        });
+        address
+    }
+
+    fn reply(query: &[u8]) -> Vec<u8> {
+        let end = 12 + query[12..].iter().position(|byte| *byte == 0).unwrap() + 1;
+        let kind = u16::from_be_bytes([query[end], query[end + 1]]);
+        let label = &query[13..13 + usize::from(query[12])];
+        let record: Option<(u16, Vec<u8>)> = match (label, kind) {
+            (b"four", 1) => Some((1, vec![192, 0, 2, 1])),
+            (b"six", 28) => Some((28, Ipv6Addr::LOCALHOST.octets().to_vec())),
+            (_, 12) => Some((12, b"\x05found\x07example\x00".to_vec())),
+            _ => None,
+        };
+        let code = match label {
+            b"none" => 3,
+            b"broken" => 2,
+            _ => 0,
+        };
+        let mut say = query[..2].to_vec();
+        say.extend([0x81, 0x80 | code, 0, 1, 0, u8::from(record.is_some()), 0, 0, 0, 0]);
+        say.extend(&query[12..end + 4]);
+        if let Some((kind, data)) = record {
+            say.extend([0xC0, 12]);
+            say.extend(kind.to_be_bytes());
+            say.extend([0, 1, 0, 0, 0x0E, 0x10]);
+            say.extend((data.len() as u16).to_be_bytes());
+            say.extend(data);
+        }
+        say
+    }
+
+    #[test]
+    fn what_servers_say_is_found() {
+        let (wake, woken) = channel();
+        let names = Names::start(&NameServers::At(vec![server()]), move || wake.send(()).unwrap()).unwrap();
+        let address = |name: &str| Question::Addresses(name.into());
+        let questions = [
+            (address("four.example"), Found::Addresses(vec![Ipv4Addr::new(192, 0, 2, 1).into()], 3600)),
+            (address("six.example"), Found::Addresses(vec![Ipv6Addr::LOCALHOST.into()], 3600)),
+            (address("none.example"), Found::Nothing),
+            (address("broken.example"), Found::Later),
+            (Question::Name(Ipv4Addr::new(192, 0, 2, 7).into()), Found::Name("found.example".into(), 3600)),
+        ];
+        for (number, (question, expected)) in questions.into_iter().enumerate() {
+            names.ask(number as u64, question.clone());
+            woken.recv_timeout(Duration::from_secs(30)).unwrap();
+            assert_eq!(names.answer(), Some((number as u64, expected)), "{question:?}");
+        }
+    }
+
+    #[test]
+    fn without_servers_there_is_an_error() {
+        let missing = NameServers::File("/nowhere/resolv.conf".into());
+        assert!(Names::start(&missing, || {}).is_err());
+    }
+}

@@ -1,0 +1,164 @@
+//! One TCP connection with TLS, and what it is to the node.
+
+use super::stamps::{Stamped, Stamps};
+use crate::cell::{Front, IdLen, Incoming, LiveCell, front};
+use penstock_core::kernel::Interest;
+use penstock_core::{PeerId, Tag};
+use rustls::Connection;
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+
+/// How much of what TLS decrypted is taken at a time [B].
+const CHUNK: usize = 16 * 1024;
+
+/// A connection of a channel that is there, or to be.
+pub(super) struct Conn {
+    pub(super) socket: TcpStream,
+    pub(super) tls: Connection,
+    /// What TLS decrypted and nobody has taken, from `taken` on.
+    inbuf: Vec<u8>,
+    taken: usize,
+    /// Whose it is; a connection to us has none before its handshake is over.
+    pub(super) peer: Option<PeerId>,
+    /// What the relay wants to hear of it.
+    pub(super) interest: Interest,
+    /// The connection is gone.
+    pub(super) broken: bool,
+    /// When its bytes came and left, if that is asked.
+    pub(super) stamps: Option<Stamps>,
+    /// Followed cells of which TLS may still have a part.
+    pub(super) unsent_tags: Vec<Tag>,
+}
+
+impl fmt::Debug for Conn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Conn").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+impl Conn {
+    pub(super) fn new(socket: TcpStream, tls: Connection, peer: Option<PeerId>) -> Self {
+        Conn {
+            socket,
+            tls,
+            inbuf: Vec::new(),
+            taken: 0,
+            peer,
+            interest: Interest::default(),
+            broken: false,
+            stamps: None,
+            unsent_tags: Vec::new(),
+        }
+    }
+
+    /// Reads once from the socket; returns how much that was [B]. Nothing may be there, or no more.
+    pub(super) fn fill(&mut self) -> u64 {
+        let socket = &self.socket;
+        let read = match &mut self.stamps {
+            None => self.tls.read_tls(&mut &*socket),
+            Some(stamps) => self.tls.read_tls(&mut Stamped { socket, stamps }),
+        };
+        let read = match read {
+            Ok(0) => {
+                self.broken = true;
+                return 0;
+            }
+            Ok(read) => read as u64,
+            Err(error) if is_later(&error) => return 0,
+            Err(_) => {
+                self.broken = true;
+                return 0;
+            }
+        };
+        // Whoever breaks TLS loses the connection; what came before is still taken.
+        self.broken |= self.tls.process_new_packets().is_err();
+        loop {
+            let have = self.inbuf.len();
+            self.inbuf.resize(have + CHUNK, 0);
+            let more = self.tls.reader().read(&mut self.inbuf[have..]);
+            self.inbuf.truncate(have + *more.as_ref().unwrap_or(&0));
+            match more {
+                Ok(0) => {
+                    self.broken = true;
+                    break;
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    self.broken |= !is_later(&error);
+                    break;
+                }
+            }
+        }
+        read
+    }
+
+    /// What was decrypted and not taken.
+    pub(super) fn decrypted(&mut self) -> Vec<u8> {
+        self.inbuf.split_off(std::mem::take(&mut self.taken))
+    }
+
+    /// Puts back what belongs to cells.
+    pub(super) fn put_back(&mut self, bytes: Vec<u8>) {
+        (self.inbuf, self.taken) = (bytes, 0);
+    }
+
+    /// Whether a whole cell was decrypted.
+    pub(super) fn has_cell(&self) -> bool {
+        matches!(front(&self.inbuf[self.taken..], IdLen::Four), Front::Cell(..))
+    }
+
+    /// Takes cells of circuits until they are worth `limit` [B].
+    pub(super) fn take_cells(&mut self, limit: u64, into: &mut VecDeque<LiveCell>) {
+        let mut taken = 0;
+        while taken < limit {
+            let Front::Cell(frame, len) = front(&self.inbuf[self.taken..], IdLen::Four) else { break };
+            if let Incoming::Cell(cell) = Incoming::of(&frame, false) {
+                into.push_back(cell);
+            }
+            self.taken += len;
+            taken += len as u64;
+        }
+        if self.taken == self.inbuf.len() {
+            self.inbuf.clear();
+            self.taken = 0;
+        } else if self.taken >= CHUNK {
+            self.inbuf.drain(..self.taken);
+            self.taken = 0;
+        }
+    }
+
+    /// Encrypts, and sends as much as the socket takes.
+    pub(super) fn send(&mut self, bytes: &[u8]) {
+        // Its buffer has no bound of its own: whoever calls asks first whether anything is left from before.
+        self.broken |= self.tls.writer().write_all(bytes).is_err();
+        self.flush();
+    }
+
+    /// Sends what is encrypted, as far as the socket takes it; returns how much that was [B].
+    pub(super) fn flush(&mut self) -> u64 {
+        let mut sent = 0;
+        while self.tls.wants_write() && !self.broken {
+            match self.tls.write_tls(&mut self.socket) {
+                Ok(written) => sent += written as u64,
+                Err(error) if is_later(&error) => break,
+                Err(_) => self.broken = true,
+            }
+        }
+        if let Some(stamps) = &mut self.stamps {
+            stamps.wrote(sent);
+        }
+        sent
+    }
+
+    /// Something encrypted waits for the socket.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.tls.wants_write()
+    }
+}
+
+/// Not now, but later.
+pub(super) fn is_later(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}

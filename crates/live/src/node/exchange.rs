@@ -1,0 +1,117 @@
+//! A stream whose other end is our own directory: no socket, a request in and documents out.
+
+use crate::cell::LivePayload;
+use crate::directory::Question;
+use penstock_core::kernel::Interest;
+use penstock_core::{EndReason, StreamRead};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What was asked, and what of the answer is still to be taken.
+#[derive(Debug, Default)]
+pub(super) struct Exchange {
+    request: Vec<u8>,
+    state: State,
+    pub(super) interest: Interest,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    /// The request is not whole yet.
+    #[default]
+    Asking,
+    /// It is; nobody has answered it yet.
+    Asked(Question),
+    /// What is left, of whose first piece so much was taken [B].
+    Answering(VecDeque<Arc<str>>, usize),
+}
+
+impl Exchange {
+    /// Takes what the client says; what it says after its request is nobody's.
+    pub(super) fn take(&mut self, bytes: &[u8]) {
+        if let State::Asking = self.state {
+            self.request.extend_from_slice(bytes);
+            if let Some(question) = Question::read(&self.request) {
+                (self.state, self.request) = (State::Asked(question), Vec::new());
+            }
+        }
+    }
+
+    /// What is to be answered.
+    pub(super) fn question(&self) -> Option<&Question> {
+        match &self.state {
+            State::Asked(question) => Some(question),
+            State::Asking | State::Answering(..) => None,
+        }
+    }
+
+    /// What is to be said.
+    pub(super) fn answer(&mut self, pieces: Vec<Arc<str>>) {
+        self.state = State::Answering(pieces.into(), 0);
+    }
+
+    /// Whether there is something to be done: more to take, a question, or an answer that somebody wants.
+    pub(super) fn is_ready(&self) -> bool {
+        let may_be_read = match self.state {
+            State::Asking => false,
+            State::Asked(_) => true,
+            State::Answering(..) => self.interest.readable,
+        };
+        // What came before CONNECTED was said waits until somebody takes it.
+        may_be_read || self.interest.writable
+    }
+
+    /// The next of the answer.
+    pub(super) fn read(&mut self, limit: u16) -> StreamRead<LivePayload> {
+        let State::Answering(pieces, taken) = &mut self.state else { return StreamRead::Blocked };
+        let payload = LivePayload::read_with(|room| {
+            let most = room.len().min(limit.into());
+            let mut len = 0;
+            while let Some(piece) = pieces.front().filter(|_| len < most) {
+                let rest = &piece.as_bytes()[*taken..];
+                let part = rest.len().min(most - len);
+                room[len..len + part].copy_from_slice(&rest[..part]);
+                (len, *taken) = (len + part, *taken + part);
+                if *taken == piece.len() {
+                    pieces.pop_front();
+                    *taken = 0;
+                }
+            }
+            (len > 0).then_some(len)
+        });
+        payload.map_or(StreamRead::Closed(EndReason::DONE), StreamRead::Data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directory::Documents;
+    use std::time::SystemTime;
+
+    #[test]
+    fn a_request_in_pieces_is_answered_in_pieces() {
+        let mut exchange = Exchange::default();
+        for byte in b"GET /tor/keys/all HTTP/1.0\r\n\r\nmore" {
+            assert!(matches!(exchange.read(498), StreamRead::Blocked));
+            exchange.take(&[*byte]);
+        }
+        assert!(exchange.is_ready());
+        let now = SystemTime::UNIX_EPOCH;
+        let none = Documents::new(Vec::new()).answer(exchange.question().unwrap(), now);
+        assert!(none[0].starts_with("HTTP/1.0 404 Not found\r\n"), "{none:?}");
+        exchange.answer(vec!["abc".into(), "".into(), "defg".into(), "h".into()]);
+        exchange.take(b"and more");
+        assert!(!exchange.is_ready(), "nobody wants it yet");
+        exchange.interest.readable = true;
+        assert!(exchange.is_ready());
+        let mut came = Vec::new();
+        let mut cells = 0;
+        while let StreamRead::Data(payload) = exchange.read(2) {
+            came.extend_from_slice(payload.as_bytes());
+            cells += 1;
+        }
+        assert_eq!((&came[..], cells), (&b"abcdefgh"[..], 4));
+        assert!(matches!(exchange.read(2), StreamRead::Closed(EndReason::DONE)));
+    }
+}

@@ -1,0 +1,184 @@
+//! Streams at the exit: names, the policy, connections to servers, and why they end.
+
+use super::member::Member;
+use super::{Node, dial};
+use crate::cell::{BeginFlags, Connected, End, Farewell, Resolved, Target};
+use crate::descriptor::is_private;
+use crate::names::{Found, Question, arpa};
+use penstock_core::{Direction, EndReason, StreamKey};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+/// Names that are looked up at once, at most.
+const MOST_NAMES: usize = 1024;
+
+/// What becomes of an answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wish {
+    /// A stream to this port.
+    Connect(u16, BeginFlags),
+    /// The answer itself.
+    Tell,
+}
+
+impl Node {
+    /// A client asks for a stream.
+    ///
+    /// Source: C tor `connection_exit_begin_conn()`, `connection_exit_begin_resolve()`.
+    pub(super) fn begin(&mut self, stream: StreamKey, target: Target) {
+        match target {
+            Target::Host { .. } if !self.may_exit(stream) => self.end(stream, EndReason::PROTOCOL),
+            Target::Host { host, port, flags } => match host.parse() {
+                Ok(address) => self.connect_stream(stream, &[address], port, CLIPPED[1]),
+                Err(_) if self.policy.rejects_all() => self.end(stream, EndReason::EXIT_POLICY),
+                Err(_) => self.seek(stream, Question::Addresses(host), Wish::Connect(port, flags)),
+            },
+            Target::Resolve(name) => match (name.parse::<IpAddr>(), arpa(&name)) {
+                (Ok(address), _) => self.tell(stream, &Found::Addresses(vec![address], CLIPPED[1])),
+                _ if self.policy.rejects_all() => self.tell(stream, &Found::Later),
+                // Who is who in the house of an exit is nobody's business.
+                (Err(_), Some(address)) if is_private(address) && !self.extend_to_private => {
+                    self.tell(stream, &Found::Nothing);
+                }
+                (Err(_), Some(address)) => self.seek(stream, Question::Name(address), Wish::Tell),
+                (Err(_), None) => self.seek(stream, Question::Addresses(name), Wish::Tell),
+            },
+            Target::Directory if self.member.as_ref().is_some_and(Member::serves) => {
+                self.begin_directory(stream)
+            }
+            Target::Directory => self.end(stream, EndReason::NOT_DIRECTORY),
+            Target::Malformed => self.end(stream, EndReason::PROTOCOL),
+        }
+    }
+
+    /// Nobody's proxy of one hop: a client's own circuit to us has no streams to servers.
+    fn may_exit(&mut self, stream: StreamKey) -> bool {
+        let circuit = self.relay.circuit_of(stream);
+        let leg = circuit.and_then(|circuit| self.relay.leg(circuit, Direction::Backward));
+        let before = leg.and_then(|(channel, _)| self.sockets.channel(channel)?.peer);
+        self.single_hop || before.is_some_and(|peer| self.peers.known(peer).is_some())
+    }
+
+    fn seek(&mut self, stream: StreamKey, question: Question, wish: Wish) {
+        match &self.names {
+            Some(names) if self.sought.len() < MOST_NAMES => {
+                names.ask(self.sought.await_for(stream, wish), question);
+            }
+            Some(_) => self.end(stream, EndReason::RESOURCE_LIMIT),
+            None => self.found(stream, wish, &Found::Later),
+        }
+    }
+
+    /// What was found of names meanwhile.
+    pub(super) fn hear_names(&mut self) {
+        while let Some((number, found)) = self.names.as_ref().and_then(crate::names::Names::answer) {
+            if let Some((stream, wish)) = self.sought.answered(number) {
+                self.found(stream, wish, &found);
+            }
+        }
+    }
+
+    fn found(&mut self, stream: StreamKey, wish: Wish, found: &Found) {
+        match (wish, found) {
+            (Wish::Tell, found) => self.tell(stream, found),
+            (Wish::Connect(port, flags), Found::Addresses(addresses, ttl)) => {
+                let addresses = usable(addresses, flags);
+                self.connect_stream(stream, &addresses, port, *ttl);
+            }
+            (Wish::Connect(..), Found::Name(..) | Found::Nothing | Found::Later) => {
+                self.end(stream, EndReason::RESOLVE_FAILED);
+            }
+        }
+    }
+
+    /// Answers a RESOLVE.
+    fn tell(&mut self, stream: StreamKey, found: &Found) {
+        let (answers, ttl) = match found {
+            Found::Addresses(addresses, ttl) => {
+                (addresses.iter().map(|address| Resolved::Address(*address)).collect(), *ttl)
+            }
+            Found::Name(name, ttl) => (vec![Resolved::Name(name.clone().into_bytes())], *ttl),
+            Found::Nothing => (vec![Resolved::Nothing], CLIPPED[0]),
+            Found::Later => (vec![Resolved::Transient], CLIPPED[0]),
+        };
+        let ttl = clip(ttl);
+        let answers = answers.into_iter().map(|answer| (answer, ttl)).collect();
+        self.end(stream, Farewell::Resolved(answers));
+    }
+
+    /// Connects to the first of the addresses that the policy allows.
+    fn connect_stream(&mut self, stream: StreamKey, addresses: &[IpAddr], port: u16, ttl: u32) {
+        let Some(first) = addresses.first() else { return self.end(stream, EndReason::RESOLVE_FAILED) };
+        let Some(address) = addresses.iter().find(|address| self.policy.allows(**address, port)) else {
+            let reason = EndReason::EXIT_POLICY;
+            self.tally.stream("refused");
+            return self.end(stream, Farewell::End(End { reason, address: Some((*first, clip(ttl))) }));
+        };
+        let said = Connected(Some((*address, clip(ttl))));
+        let begun = dial(SocketAddr::new(*address, port), self.outbound.streams);
+        if let Err(error) = begun.and_then(|socket| self.sockets.attach_stream(stream, socket, said)) {
+            self.tally.stream("failed");
+            self.end(stream, end_reason(&error));
+        }
+    }
+
+    fn end(&mut self, stream: StreamKey, end: impl Into<Farewell>) {
+        self.relay.close_stream(self.clock.now(), stream, end.into(), &mut self.sockets);
+    }
+}
+
+/// How long a client hears that a name holds [s]: five minutes or an hour, so that nobody learns from it what others asked
+/// this exit for (C tor `clip_dns_ttl()`).
+const CLIPPED: [u32; 2] = [300, 3600];
+
+fn clip(ttl: u32) -> u32 {
+    CLIPPED[usize::from(ttl >= CLIPPED[0])]
+}
+
+/// The addresses that a client takes, those first that it likes.
+fn usable(addresses: &[IpAddr], flags: BeginFlags) -> Vec<IpAddr> {
+    let takes =
+        |address: &&IpAddr| if address.is_ipv6() { flags.ipv6_okay() } else { !flags.ipv4_not_okay() };
+    let mut usable: Vec<IpAddr> = addresses.iter().filter(takes).copied().collect();
+    usable.sort_by_key(|address| address.is_ipv6() != flags.ipv6_preferred());
+    usable
+}
+
+/// Why a connection failed, in Tor's words.
+///
+/// Source: C tor `errno_to_stream_end_reason()`.
+pub(super) fn end_reason(error: &io::Error) -> EndReason {
+    use nix::errno::Errno;
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ECONNREFUSED) => EndReason::CONNECT_REFUSED,
+        Some(Errno::ENETUNREACH | Errno::EHOSTUNREACH | Errno::EACCES | Errno::EPERM) => EndReason::NO_ROUTE,
+        Some(Errno::ETIMEDOUT) => EndReason::TIMEOUT,
+        Some(Errno::ECONNRESET | Errno::EPIPE) => EndReason::CONNECTION_RESET,
+        Some(Errno::ENOBUFS | Errno::ENOMEM | Errno::ENFILE | Errno::EMFILE | Errno::EADDRNOTAVAIL) => {
+            EndReason::RESOURCE_LIMIT
+        }
+        _ => EndReason::MISC,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_gets_addresses_of_the_kinds_that_it_takes() {
+        let [four, six]: [IpAddr; 2] = ["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()];
+        let both = [six, four];
+        let with = |flags| usable(&both, BeginFlags(flags));
+        assert_eq!(with(0), [four]);
+        assert_eq!(with(1), [four, six]);
+        assert_eq!(with(1 | 4), [six, four]);
+        assert_eq!(with(1 | 2), [six]);
+        assert!(with(2).is_empty());
+    }
+
+    #[test]
+    fn clients_do_not_learn_how_old_a_name_is_here() {
+        assert_eq!([0, 299, 300, 100_000].map(clip), [300, 300, 3600, 3600]);
+    }
+}

@@ -1,0 +1,634 @@
+//! A node on Linux sockets: it waits, tells the core's relay what happened, and does what that asks for.
+//!
+//! Rooms: `conn` is a TLS connection, `ask` asks Linux about its socket, `sockets` is the core's kernel, `peers` gives nodes
+//! the numbers by which the core knows them, `exits` opens streams, `onions` answers handshakes of circuits in a thread of its
+//! own, `pending` is what threads were asked, `wake` is how they are heard, `renewal` replaces keys and certificates; `member`
+//! speaks with the authorities, `exchange` is a stream that asks for their documents; `operate` is for who runs it, `tally`
+//! counts, `trace` follows cells, `stamps` asks Linux when bytes came and left. What is decided about cells is decided in the
+//! core.
+
+mod ask;
+mod conn;
+mod exchange;
+mod exits;
+mod member;
+mod onions;
+mod operate;
+mod peers;
+mod pending;
+mod renewal;
+mod sockets;
+mod stamps;
+mod tally;
+mod trace;
+mod wake;
+
+use crate::cell::{Handshake, HandshakeKind, LinkSpec, LiveCell};
+use crate::certs::{Credentials, Identity};
+use crate::clock::Clock;
+use crate::crypto::Identities;
+use crate::descriptor::{ExitPolicy, is_private};
+use crate::handshake::{Established, Expected, Link, Peer};
+use crate::keys::Keys;
+use crate::names::{NameServers, Names};
+use crate::tls::{self, TlsConfigs};
+use crate::torrc::Outbound;
+use conn::Conn;
+use exits::{Wish, end_reason};
+use member::Member;
+use onions::Onions;
+use peers::Peers;
+use pending::Pending;
+use penstock_core::kernel::Interest;
+use penstock_core::{
+    ChannelKey, CircuitIndex, DestroyReason, Direction, EndReason, Event, PeerId, Relay, RelayConfig,
+    StreamKey,
+};
+use penstock_units::{Duration, Instant};
+use renewal::Renewal;
+use slab::Slab;
+use socket2::{Domain, Socket, Type};
+use sockets::{Sockets, Token};
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use wake::Wake;
+
+pub use member::Membership;
+pub use operate::Observation;
+pub use tally::Tally;
+pub use trace::{TraceConfig, Traced};
+
+/// A handshake of a link takes at most so long (C tor: `TLS_HANDSHAKE_TIMEOUT`).
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Connections whose handshakes are not over, at most [1].
+const MOST_OPENING: usize = 1024;
+/// Nodes without channels are forgotten when so many are known beyond those that have some [1].
+const MOST_STRANGERS: usize = 1024;
+/// Nothing waits longer without looking [ms].
+const LONGEST_WAIT: u16 = 1000;
+/// Handshakes of circuits that wait for an answer, at most: a tenth of a second's work [1].
+const MOST_HANDSHAKES: usize = 1024;
+/// Padding of one of the cells that a SENDME proves [B]: four zeros, and 16 random bytes (proposal 289 section 3.4).
+const SENDME_PADDING: u16 = 20;
+/// Without descriptors a node accepts nobody for so long.
+const DEAFNESS: Duration = Duration::from_millis(100);
+
+/// What a node is.
+#[derive(Debug)]
+pub struct NodeConfig {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// What it says its address is.
+    pub address: IpAddr,
+    /// The relay core's settings.
+    pub relay: RelayConfig,
+    /// Where its exit streams may go.
+    pub policy: ExitPolicy,
+    /// Whom it asks for the addresses of names.
+    pub name_servers: NameServers,
+    /// Where its keys are; those that are nowhere are never replaced.
+    pub keys_folder: Option<PathBuf>,
+    /// Whether it extends circuits to private addresses, as test networks have (C tor `ExtendAllowPrivateAddresses`).
+    pub extend_to_private: bool,
+    /// Whether clients may have exit streams on circuits of one hop: for tests.
+    pub single_hop: bool,
+    /// How long a link's handshake may take.
+    pub patience: Duration,
+}
+
+impl NodeConfig {
+    /// As relays of public networks are.
+    pub fn new(listen: SocketAddr, address: IpAddr, relay: RelayConfig, policy: ExitPolicy) -> Self {
+        NodeConfig {
+            listen,
+            address,
+            relay,
+            policy,
+            name_servers: NameServers::System,
+            keys_folder: None,
+            extend_to_private: false,
+            single_hop: false,
+            patience: PATIENCE,
+        }
+    }
+}
+
+/// A connection whose handshake is not over.
+#[derive(Debug)]
+struct Opening {
+    conn: Conn,
+    /// It begins when TLS is up.
+    link: Option<Link>,
+    /// What we show of ourselves; TLS has begun with them.
+    credentials: Arc<Credentials>,
+    from: IpAddr,
+    /// The channel that waits for it, if we opened it.
+    channel: Option<ChannelKey>,
+    until: Instant,
+}
+
+/// A node.
+#[derive(Debug)]
+pub struct Node {
+    clock: Clock,
+    keys: Arc<Keys>,
+    identities: Arc<Identities>,
+    credentials: Arc<Credentials>,
+    tls: TlsConfigs,
+    keys_folder: Option<PathBuf>,
+    renewal: Renewal,
+    address: IpAddr,
+    policy: ExitPolicy,
+    extend_to_private: bool,
+    single_hop: bool,
+    patience: Duration,
+    outbound: Outbound,
+    tally: Tally,
+    /// Somebody wanted its attention.
+    woken: bool,
+    listener: TcpListener,
+    relay: Relay<LiveCell>,
+    sockets: Sockets,
+    peers: Peers,
+    opening: Slab<Opening>,
+    /// Nodes that are known, at most, until strangers are forgotten [1].
+    most_peers: usize,
+    /// The system has no descriptors; when to look whether it has some.
+    deaf_until: Option<Instant>,
+    member: Option<Member>,
+    /// What is ready, one call each, in the order in which it became so.
+    ready: VecDeque<(Token, Interest)>,
+    wake: Wake,
+    onions: Onions,
+    /// Circuits whose handshakes are being answered.
+    opening_circuits: Pending<CircuitIndex, HandshakeKind>,
+    /// None if nobody says whom to ask.
+    names: Option<Names>,
+    /// Streams whose names are being looked up.
+    sought: Pending<StreamKey, Wish>,
+    rng: rand::rngs::ThreadRng,
+}
+
+impl Node {
+    /// Listens.
+    ///
+    /// # Errors
+    ///
+    /// If nobody may listen there, or there are no descriptors left.
+    pub fn bind(config: NodeConfig, keys: Keys) -> io::Result<Self> {
+        let clock = Clock::start();
+        let credentials = renewal::first(&keys, clock);
+        let listener = TcpListener::bind(config.listen)?;
+        listener.set_nonblocking(true)?;
+        let sockets = Sockets::new(clock)?;
+        sockets.watch(&listener, Token::Listener, Interest { readable: true, writable: false })?;
+        let wake = Wake::new()?;
+        sockets.watch(&wake, Token::Wake, Interest { readable: true, writable: false })?;
+        let names = Names::start(&config.name_servers, wake.caller());
+        if let Err(error) = &names
+            && !config.policy.rejects_all()
+        {
+            log::warn!("names of servers cannot be looked up: {error}");
+        }
+        let relay = RelayConfig { sendme_padding: SENDME_PADDING, ..config.relay };
+        Ok(Node {
+            tls: TlsConfigs::new(&credentials),
+            relay: Relay::new(relay, clock.now()),
+            identities: Arc::new(keys.identities()),
+            keys: Arc::new(keys),
+            credentials,
+            keys_folder: config.keys_folder,
+            renewal: Renewal::new(clock.now()),
+            clock,
+            address: config.address,
+            policy: config.policy,
+            extend_to_private: config.extend_to_private,
+            single_hop: config.single_hop,
+            patience: config.patience,
+            onions: Onions::start(wake.caller())?,
+            opening_circuits: Pending::new(),
+            names: names.ok(),
+            sought: Pending::new(),
+            wake,
+            outbound: Outbound::default(),
+            tally: Tally::default(),
+            woken: false,
+            listener,
+            sockets,
+            peers: Peers::default(),
+            opening: Slab::new(),
+            most_peers: MOST_STRANGERS,
+            deaf_until: None,
+            member: None,
+            ready: VecDeque::new(),
+            rng: rand::rng(),
+        })
+    }
+
+    /// Where it listens.
+    pub fn listens_at(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// What others must know to extend to it.
+    pub fn link_spec(&self) -> io::Result<LinkSpec> {
+        let address = SocketAddr::new(self.address, self.listens_at()?.port());
+        let (rsa, ed25519) = (self.keys.rsa_identity(), self.keys.ed25519_identity());
+        Ok(LinkSpec { addresses: vec![address], rsa, ed25519: Some(ed25519) })
+    }
+
+    /// Waits until something happens, or for a second, and does all there is to do then.
+    ///
+    /// # Errors
+    ///
+    /// If Linux does not say what is ready.
+    pub fn turn(&mut self) -> io::Result<()> {
+        let mut ready = Vec::new();
+        self.sockets.wait(self.patience(), &mut ready)?;
+        let readable = Interest { readable: true, writable: false };
+        ready.extend(
+            std::mem::take(&mut self.sockets.full).into_iter().map(|key| (Token::Channel(key), readable)),
+        );
+        for (token, what) in ready {
+            // Level-triggered: who is in line already is not put there again.
+            if !self.ready.iter().any(|(other, _)| *other == token) {
+                self.ready.push_back((token, what));
+            }
+        }
+        // One call each; what is ready again waits for the next turn.
+        for _ in 0..self.ready.len() {
+            let Some((token, what)) = self.ready.pop_front() else { break };
+            self.serve(token, what);
+        }
+        self.serve_exchanges();
+        self.look_around();
+        let now = self.clock.now();
+        if self.relay.poll_timeout().is_some_and(|due| due <= now) {
+            self.relay.on_timer(now, &mut self.sockets);
+            self.heed();
+        }
+        self.give_up(now);
+        self.forget_strangers();
+        self.listen_again(now);
+        self.renew(now);
+        Ok(())
+    }
+
+    /// How long to wait [ms].
+    fn patience(&self) -> u16 {
+        if !self.ready.is_empty() || !self.sockets.woken.is_empty() || !self.sockets.full.is_empty() {
+            return 0;
+        }
+        let now = self.clock.now();
+        let due = self.relay.poll_timeout().unwrap_or(Instant::FAR_FUTURE);
+        let wait = due.since(now).as_nanos().div_ceil(1_000_000);
+        u16::try_from(wait).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT)
+    }
+
+    fn serve(&mut self, token: Token, what: Interest) {
+        match token {
+            Token::Listener => self.accept(),
+            Token::Opening(number) => self.shake(number),
+            Token::Channel(channel) => self.serve_channel(channel, what),
+            Token::Stream(stream) => self.serve_stream(stream, what),
+            Token::Lingering(number) => self.sockets.flush_lingering(number),
+            Token::Wake => self.hear(),
+            // Whoever wakes it looks after the turn.
+            Token::Waker => self.woken = true,
+        }
+        self.heed();
+    }
+
+    fn serve_channel(&mut self, channel: ChannelKey, what: Interest) {
+        let now = self.clock.now();
+        self.sockets.take_stamps(channel);
+        let Some(conn) = self.sockets.channel(channel) else { return };
+        let wanted = conn.interest;
+        if what.writable && conn.is_stuck() {
+            conn.flush();
+            self.sockets.rewatch(channel);
+        }
+        if what.readable && wanted.readable {
+            self.relay.on_readable(now, channel, &mut self.sockets);
+        }
+        let is_free = |conn: &mut Conn| conn.interest.writable && !conn.is_stuck();
+        if what.writable && self.sockets.channel(channel).is_some_and(is_free) {
+            self.relay.on_writable(now, channel, &mut self.sockets);
+        }
+        let Some(conn) = self.sockets.channel(channel) else { return };
+        if conn.interest.readable && conn.has_cell() {
+            self.ready.push_back((Token::Channel(channel), Interest { readable: true, writable: false }));
+        } else if conn.broken {
+            self.relay.close_channel(now, channel, &mut self.sockets);
+        }
+    }
+
+    fn serve_stream(&mut self, stream: StreamKey, what: Interest) {
+        let now = self.clock.now();
+        let Some(state) = self.sockets.stream(stream) else { return };
+        if state.connecting && !what.writable {
+            return;
+        }
+        if state.connecting {
+            state.connecting = false;
+            let said = state.said;
+            match state.socket.take_error() {
+                Ok(None) => {
+                    self.tally.stream("connected");
+                    self.relay.on_stream_connected(now, stream, said, &mut self.sockets);
+                }
+                Ok(Some(error)) | Err(error) => {
+                    self.tally.stream("failed");
+                    self.relay.close_stream(now, stream, end_reason(&error), &mut self.sockets);
+                }
+            }
+            self.sockets.rewatch_stream(stream);
+            return;
+        }
+        let wanted = state.interest;
+        if what.writable {
+            self.sockets.flush_stream(stream);
+        }
+        if what.readable && wanted.readable {
+            self.relay.on_stream_readable(now, stream, &mut self.sockets);
+        }
+        if what.writable && wanted.writable {
+            self.relay.on_stream_writable(now, stream, &mut self.sockets);
+        }
+    }
+
+    /// Does what the relay asks for.
+    fn heed(&mut self) {
+        while let Some(event) = self.relay.poll_event() {
+            match event {
+                Event::Connect { channel, peer } => self.connect(channel, peer),
+                Event::HandshakeRequested { circuit, handshake } => {
+                    self.note_begun(circuit);
+                    self.answer(circuit, handshake);
+                }
+                Event::ExtendRequested { circuit, to, handshake } => self.extend(circuit, &to, handshake),
+                Event::StreamRequested { stream, target } => self.begin(stream, target),
+                Event::CircuitClosed { circuit, violation } => {
+                    self.opening_circuits.forget(circuit);
+                    self.note_over(circuit, violation);
+                }
+                Event::StreamClosed { stream } => {
+                    self.sought.forget(stream);
+                    // Its key may be another stream's soon.
+                    self.ready.retain(|(token, _)| *token != Token::Stream(stream));
+                }
+                Event::Tracked { tag, circuit, station, at, .. } => {
+                    self.note_station(tag, circuit, station, at);
+                }
+                // A relay opens no circuits.
+                Event::HandshakeNeeded { .. }
+                | Event::HandshakeAnswered { .. }
+                | Event::CircuitBuilt { .. }
+                | Event::StreamConnected { .. } => {}
+            }
+        }
+    }
+
+    /// Has a handshake answered.
+    fn answer(&mut self, circuit: CircuitIndex, handshake: Handshake) {
+        if self.opening_circuits.len() >= MOST_HANDSHAKES {
+            let reason = DestroyReason::RESOURCE_LIMIT;
+            return self.relay.close_circuit(self.clock.now(), circuit, reason, &mut self.sockets);
+        }
+        let number = self.opening_circuits.await_for(circuit, handshake.kind);
+        self.onions.ask(number, handshake, self.identities.clone(), self.relay.agree(circuit));
+    }
+
+    /// What other threads did meanwhile.
+    fn hear(&mut self) {
+        self.wake.heard();
+        let now = self.clock.now();
+        while let Some((number, answered)) = self.onions.answer() {
+            let Some((circuit, kind)) = self.opening_circuits.answered(number) else { continue };
+            self.tally.handshake(kind, answered.is_ok());
+            match answered {
+                Ok(answered) => {
+                    let (reply, layer, said) = (answered.reply, answered.layer, answered.negotiation);
+                    self.relay.on_handshake(now, circuit, reply, layer, said, &mut self.sockets);
+                }
+                Err(_) => {
+                    self.relay.close_circuit(now, circuit, DestroyReason::PROTOCOL, &mut self.sockets);
+                }
+            }
+        }
+        self.hear_names();
+    }
+
+    fn extend(&mut self, circuit: CircuitIndex, to: &LinkSpec, handshake: Handshake) {
+        let now = self.clock.now();
+        let somebody = ![self.keys.rsa_identity(), [0; 20]].contains(&to.rsa)
+            && to.ed25519 != Some(self.keys.ed25519_identity());
+        let reachable = to.addresses.first().is_some_and(|to| self.extend_to_private || !is_private(to.ip()));
+        // Nobody is noted who is refused.
+        let peer = (somebody && reachable).then(|| self.peers.relay(to));
+        let leg = self.relay.leg(circuit, Direction::Backward);
+        let before = leg.and_then(|(channel, _)| self.sockets.channel(channel)?.peer);
+        match peer.filter(|peer| Some(*peer) != before) {
+            Some(peer) => self.relay.extend(now, circuit, peer, handshake, &mut self.sockets),
+            None => self.relay.close_circuit(now, circuit, DestroyReason::PROTOCOL, &mut self.sockets),
+        }
+    }
+
+    /// Between turns: then whoever is to be connected to has a connection.
+    fn forget_strangers(&mut self) {
+        if self.peers.len() > self.most_peers {
+            let (sockets, opening) = (&self.sockets, &self.opening);
+            let conns =
+                || sockets.channels.iter().flatten().chain(opening.iter().map(|(_, open)| &open.conn));
+            let used: std::collections::BTreeSet<PeerId> = conns().filter_map(|conn| conn.peer).collect();
+            self.peers.keep(|peer| used.contains(&peer));
+            self.most_peers = self.peers.len() + MOST_STRANGERS;
+        }
+    }
+
+    /// Opens a channel's connection.
+    fn connect(&mut self, channel: ChannelKey, peer: PeerId) {
+        let now = self.clock.now();
+        let address = self.peers.known(peer).and_then(|known| known.addresses.first().copied());
+        let opened = address
+            .ok_or(io::ErrorKind::NotFound.into())
+            .and_then(|to| Ok((dial(to, self.outbound.relays)?, to)));
+        let begun = opened.and_then(|(socket, to)| {
+            let conn = Conn::new(socket, self.tls.connect(), Some(peer));
+            self.open(conn, to.ip(), Some(channel))
+        });
+        if begun.is_err() {
+            self.tally.no_link("connect");
+            self.relay.on_channel_closed(now, channel, &mut self.sockets);
+        }
+    }
+
+    fn accept(&mut self) {
+        let (socket, from) = match self.listener.accept() {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Otherwise the listener would stay ready all the while.
+                if end_reason(&error) == EndReason::RESOURCE_LIMIT {
+                    self.sockets.forget(&self.listener);
+                    self.deaf_until = Some(self.clock.now() + DEAFNESS);
+                }
+                return;
+            }
+        };
+        if socket.set_nonblocking(true).is_err() {
+            return;
+        }
+        // Who came first and still says nothing makes room.
+        if self.opening.len() >= MOST_OPENING {
+            let came = self.opening.iter().filter(|(_, open)| open.channel.is_none());
+            match came.min_by_key(|(_, open)| open.until).map(|(number, _)| number as u32) {
+                Some(oldest) => self.abandon(oldest, "crowded"),
+                None => return,
+            }
+        }
+        let _ = socket.set_nodelay(true);
+        let conn = Conn::new(socket, self.tls.accept(), None);
+        // Who cannot be watched is not served.
+        let _ = self.open(conn, from.ip(), None);
+    }
+
+    fn listen_again(&mut self, now: Instant) {
+        if self.deaf_until.take_if(|until| *until <= now).is_some() {
+            let readable = Interest { readable: true, writable: false };
+            if self.sockets.watch(&self.listener, Token::Listener, readable).is_err() {
+                self.deaf_until = Some(now + DEAFNESS);
+            }
+        }
+    }
+
+    fn open(&mut self, conn: Conn, from: IpAddr, channel: Option<ChannelKey>) -> io::Result<()> {
+        let until = self.clock.now() + self.patience;
+        let entry = self.opening.vacant_entry();
+        let token = Token::Opening(entry.key() as u32);
+        self.sockets.watch(&conn.socket, token, Interest { readable: true, writable: true })?;
+        let credentials = self.credentials.clone();
+        entry.insert(Opening { conn, link: None, credentials, from, channel, until });
+        Ok(())
+    }
+
+    /// One step of a handshake.
+    fn shake(&mut self, number: u32) {
+        let Some(open) = self.opening.get_mut(number as usize) else { return };
+        open.conn.fill();
+        let outcome = step(open, self.address, &self.peers, self.clock, &mut self.rng);
+        open.conn.flush();
+        match outcome {
+            Ok(None) if !open.conn.broken => {
+                let interest = Interest { readable: true, writable: open.conn.is_stuck() };
+                let token = Token::Opening(number);
+                self.sockets.watch_for(&self.opening[number as usize].conn.socket, token, interest);
+            }
+            Ok(Some(done)) => self.established(number, &done),
+            Ok(None) => self.abandon(number, "closed"),
+            Err(reason) => self.abandon(number, reason),
+        }
+    }
+
+    /// A handshake is over: the connection is a channel's.
+    fn established(&mut self, number: u32, done: &Established) {
+        let now = self.clock.now();
+        let Opening { mut conn, from, channel, .. } = self.opening.remove(number as usize);
+        conn.put_back(done.rest.clone());
+        let peer = match &done.peer {
+            Peer::Relay(identity) => self.peers.proven(identity),
+            Peer::Client => self.peers.client(from),
+        };
+        conn.peer = Some(peer);
+        let is_client = done.peer == Peer::Client;
+        self.tally.link(is_client);
+        let channel = channel.unwrap_or_else(|| self.relay.accept_channel(now, peer, is_client));
+        let begun = conn.has_cell();
+        self.sockets.attach(channel, conn);
+        self.relay.on_channel_open(now, channel, None, &mut self.sockets);
+        if begun {
+            self.ready.push_back((Token::Channel(channel), Interest { readable: true, writable: false }));
+        }
+    }
+
+    /// A handshake failed.
+    fn abandon(&mut self, number: u32, reason: &'static str) {
+        self.tally.no_link(reason);
+        let open = self.opening.remove(number as usize);
+        if let Some(channel) = open.channel {
+            self.relay.on_channel_closed(self.clock.now(), channel, &mut self.sockets);
+        }
+    }
+
+    fn give_up(&mut self, now: Instant) {
+        self.sockets.give_up(now);
+        let late = self.opening.iter().filter(|(_, open)| open.until <= now);
+        let late: Vec<u32> = late.map(|(number, _)| number as u32).collect();
+        for number in late {
+            self.abandon(number, "timeout");
+            self.heed();
+        }
+    }
+}
+
+/// What a node expects of a peer that it connects to.
+fn expected(peers: &Peers, peer: Option<PeerId>) -> Expected {
+    let known = peer.and_then(|peer| peers.known(peer));
+    known.map_or(Expected::default(), |known| Expected { rsa: Some(known.rsa), ed25519: known.ed25519 })
+}
+
+/// Goes on with a handshake as far as what came allows.
+fn step(
+    open: &mut Opening,
+    address: IpAddr,
+    peers: &Peers,
+    clock: Clock,
+    rng: &mut rand::rngs::ThreadRng,
+) -> Result<Option<Established>, &'static str> {
+    if open.conn.tls.is_handshaking() {
+        return Ok(None);
+    }
+    let link = match &mut open.link {
+        Some(link) => link,
+        link @ None if open.channel.is_some() => {
+            let certificate = tls::certificate_sha256(&open.conn.tls).ok_or("tls")?;
+            let expected = expected(peers, open.conn.peer);
+            link.insert(Link::connect(expected, certificate, open.from, vec![address]))
+        }
+        link @ None => link.insert(Link::respond(rng, open.from, vec![address])),
+    };
+    let bytes = open.conn.decrypted();
+    let connection = &open.conn.tls;
+    let export = |context: &[u8; 32]| tls::export(connection, context);
+    let done = link
+        .on_bytes(clock.date(), &bytes, &open.credentials, &export, rng)
+        .map_err(|failure| tally::reason(&failure))?;
+    let say = link.poll_output();
+    if !say.is_empty() {
+        open.conn.send(&say);
+    }
+    Ok(done)
+}
+
+/// Begins to connect, from the address of its family, if there is one; what is on this machine is reached from anywhere.
+fn dial(to: SocketAddr, from: [Option<IpAddr>; 2]) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    if let Some(from) = from[usize::from(to.is_ipv6())].filter(|_| !to.ip().is_loopback()) {
+        socket.bind(&SocketAddr::new(from, 0).into())?;
+    }
+    match socket.connect(&to.into()) {
+        Ok(()) => {}
+        Err(error) if error.raw_os_error() == Some(nix::libc::EINPROGRESS) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(socket.into())
+}
+
+/// Who a node is.
+pub fn identity(keys: &Keys) -> Identity {
+    Identity { rsa: keys.rsa_identity(), ed25519: keys.ed25519_identity() }
+}

@@ -1,0 +1,199 @@
+//! What the operator of a node may ask of it while it runs.
+
+use super::sockets::Token;
+use super::trace::{Trace, TraceConfig, Traced, unknown};
+use super::{Node, Tally, ask, peers};
+use crate::descriptor::ExitPolicy;
+use crate::torrc::Outbound;
+use penstock_core::kernel::Interest;
+use penstock_core::{
+    ChannelKey, CircuitIndex, Counters, Direction, Kernel, RelayConfig, Station, Tag, Violation,
+};
+use penstock_record::{CircuitRow, Position};
+use penstock_units::{Bytes, Cells, Instant};
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+
+/// What a node looks like from outside at one moment: numbers alone.
+#[derive(Clone, Debug)]
+pub struct Observation {
+    /// Since the node began.
+    pub at: Instant,
+    /// What the core counted.
+    pub counters: Counters,
+    /// What the node counted.
+    pub tally: Tally,
+    /// Channels, circuits and streams.
+    pub population: [usize; 3],
+    /// Connections whose handshakes are not over.
+    pub opening: usize,
+    /// Cells in all circuit queues [cell].
+    pub queued: Cells,
+    /// Bytes in all output buffers [B].
+    pub outbuf: Bytes,
+    /// Bytes in the send queues of all channels' sockets [B].
+    pub kernel_out: Bytes,
+    /// Channels that wait for a token bucket.
+    pub throttled: u32,
+}
+
+impl Node {
+    /// Looks at all of it; this takes as long as there are circuits and channels.
+    pub fn observe(&self) -> Observation {
+        let conns = self.sockets.channels.iter().flatten();
+        Observation {
+            at: self.clock.now(),
+            counters: self.relay.counters(),
+            tally: self.tally.clone(),
+            population: self.relay.population(),
+            opening: self.opening.len(),
+            queued: self.relay.queued(),
+            outbuf: self.relay.outbuf_bytes(),
+            kernel_out: conns.map(|conn| ask::queued(&conn.socket)).sum(),
+            throttled: self.relay.throttled_channels(),
+        }
+    }
+
+    /// How many circuits it has.
+    pub fn circuits(&self) -> usize {
+        self.relay.population()[1]
+    }
+
+    /// Where it stands, as far as its policy says.
+    pub fn position(&self) -> Position {
+        if self.policy.rejects_all() { Position::Middle } else { Position::Exit }
+    }
+
+    /// Time since it began.
+    pub fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// [`turn`](Self::turn) ends when `waker` is readable, too; whoever hears so from [`was_woken`](Self::was_woken) reads
+    /// it empty.
+    ///
+    /// # Errors
+    ///
+    /// If Linux cannot watch it.
+    pub fn wake_by(&self, waker: &impl AsFd) -> io::Result<()> {
+        self.sockets.watch(waker, Token::Waker, Interest { readable: true, writable: false })
+    }
+
+    /// Whether the waker was readable since the last time.
+    pub fn was_woken(&mut self) -> bool {
+        std::mem::take(&mut self.woken)
+    }
+
+    /// Where connections come from that it opens from now on.
+    pub fn set_outbound(&mut self, outbound: Outbound) {
+        self.outbound = outbound;
+    }
+
+    /// Where exit streams may go that begin from now on.
+    pub fn set_policy(&mut self, policy: ExitPolicy) {
+        self.policy = policy;
+    }
+
+    /// Takes over what a running relay can: circuit policy, rates, throttle.
+    pub fn reconfigure(&mut self, old: &RelayConfig, new: &RelayConfig) {
+        let now = self.clock.now();
+        if format!("{:?}", old.circuit_policy) != format!("{:?}", new.circuit_policy) {
+            self.relay.set_circuit_policy(now, new.circuit_policy.clone());
+        }
+        if old.bandwidth != new.bandwidth {
+            self.relay.set_bandwidth(now, new.bandwidth);
+        }
+        let throttle = |config: &RelayConfig| format!("{:?} {:?}", config.throttle, config.client_buckets);
+        if throttle(old) != throttle(new) {
+            self.relay.set_throttle(now, new.throttle.clone(), new.client_buckets);
+        }
+    }
+
+    /// No connection is accepted any more; those that are there go on.
+    pub fn stop_listening(&mut self) {
+        self.sockets.forget(&self.listener);
+        // A listener that is shut down refuses whoever comes.
+        let _ = socket2::SockRef::from(&self.listener).shutdown(Shutdown::Both);
+    }
+
+    /// Closes everything: each peer is told by the end of its link.
+    pub fn close_all(&mut self) {
+        self.opening.clear();
+        let now = self.clock.now();
+        for key in 0..self.sockets.channels.len() {
+            self.relay.close_channel(now, ChannelKey(key as u32), &mut self.sockets);
+        }
+        self.heed();
+    }
+
+    /// Follows cells and circuits from now on.
+    pub fn trace(&mut self, config: TraceConfig) {
+        self.sockets.trace = Some(Box::new(Trace::new(config)));
+    }
+
+    /// What was followed since the last time.
+    pub fn take_traced(&mut self) -> Traced {
+        let now = self.clock.now();
+        let Some(trace) = &mut self.sockets.trace else { return Traced::default() };
+        let cells = trace.take_rows(now);
+        let circuits: Vec<_> = trace.circuits().collect();
+        let circuits =
+            circuits.into_iter().filter_map(|(circuit, number)| self.circuit_row(now, circuit, number));
+        Traced { circuits: circuits.collect(), cells }
+    }
+
+    /// A circuit as it is now.
+    fn circuit_row(&mut self, now: Instant, circuit: CircuitIndex, number: u64) -> Option<CircuitRow> {
+        let hop = self.hop(circuit)?;
+        let queue = self.relay.circuit_queue(circuit, Direction::Backward)?;
+        let window = self.relay.circuit_window(circuit);
+        let (channel, _) = self.relay.leg(circuit, Direction::Backward)?;
+        let socket = self.sockets.socket_info(channel);
+        Some(CircuitRow {
+            circuit: Some(number),
+            workload: unknown(),
+            hop,
+            t_s: now.since(Instant::ZERO).as_secs_f64(),
+            queue_cells: queue.get(),
+            window_cells: window.map(|(window, _)| window.get() as i64),
+            rtt_s: window.and_then(|(_, rtt)| rtt).map(|rtt| rtt.as_secs_f64()),
+            client: unknown(),
+            cwnd_segments: Some(socket.cwnd.into()).filter(|cwnd| *cwnd > 0),
+            ssthresh_segments: None,
+            srtt_s: Some(socket.rtt.as_secs_f64()).filter(|rtt| *rtt > 0.0),
+        })
+    }
+
+    /// Where this node stands on a circuit.
+    fn hop(&mut self, circuit: CircuitIndex) -> Option<Position> {
+        let (channel, _) = self.relay.leg(circuit, Direction::Backward)?;
+        if self.relay.leg(circuit, Direction::Forward).is_none() {
+            return Some(Position::Exit);
+        }
+        let peer = self.sockets.channel(channel)?.peer?;
+        Some(if peers::is_client(peer) { Position::Guard } else { Position::Middle })
+    }
+
+    pub(super) fn note_begun(&mut self, circuit: CircuitIndex) {
+        if let Some(trace) = &mut self.sockets.trace {
+            trace.begun(circuit);
+        }
+    }
+
+    pub(super) fn note_over(&mut self, circuit: CircuitIndex, violation: Option<Violation>) {
+        if let Some(violation) = violation {
+            self.tally.violation(violation);
+        }
+        if let Some(trace) = &mut self.sockets.trace {
+            trace.over(circuit);
+        }
+    }
+
+    pub(super) fn note_station(&mut self, tag: Tag, circuit: CircuitIndex, station: Station, at: Instant) {
+        let hop = self.hop(circuit);
+        if let Some(trace) = &mut self.sockets.trace {
+            trace.station(tag, circuit, hop, station, at);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What was given to a thread, and for whom.
+
+use std::collections::BTreeMap;
+
+/// Keys whose answers are awaited, each once, with what is to be done then. A key may be used again before its answer
+/// comes, and then means someone else.
+#[derive(Debug)]
+pub(super) struct Pending<K, V> {
+    /// None whose key is gone: the thread works for it all the same.
+    by_number: BTreeMap<u64, Option<K>>,
+    by_key: BTreeMap<K, (u64, V)>,
+    next: u64,
+}
+
+impl<K: Ord + Copy, V> Pending<K, V> {
+    pub(super) fn new() -> Self {
+        Pending { by_number: BTreeMap::new(), by_key: BTreeMap::new(), next: 0 }
+    }
+
+    /// How many are awaited, by whomever.
+    pub(super) fn len(&self) -> usize {
+        self.by_number.len()
+    }
+
+    /// Awaits an answer for `key`; the number by which it will come.
+    pub(super) fn await_for(&mut self, key: K, then: V) -> u64 {
+        self.forget(key);
+        self.next += 1;
+        self.by_number.insert(self.next, Some(key));
+        self.by_key.insert(key, (self.next, then));
+        self.next
+    }
+
+    /// The key is gone.
+    pub(super) fn forget(&mut self, key: K) {
+        if let Some((number, _)) = self.by_key.remove(&key) {
+            self.by_number.insert(number, None);
+        }
+    }
+
+    /// Whose answer this is; nobody's if the key is gone.
+    pub(super) fn answered(&mut self, number: u64) -> Option<(K, V)> {
+        let key = self.by_number.remove(&number)??;
+        let (_, then) = self.by_key.remove(&key).expect("both maps have the same keys");
+        Some((key, then))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_reaches_whom_it_was_asked_for_and_nobody_else() {
+        let mut pending = Pending::new();
+        let (first, second) = (pending.await_for('a', 1), pending.await_for('b', 2));
+        assert_eq!(pending.answered(second), Some(('b', 2)));
+        assert_eq!(pending.answered(second), None);
+        pending.forget('a');
+        let again = pending.await_for('a', 3);
+        assert_eq!(pending.len(), 2, "a thread works for both");
+        assert_eq!(pending.answered(first), None, "that was another one");
+        assert_eq!(pending.len(), 1);
+        assert_eq!(pending.answered(again), Some(('a', 3)));
+        assert_eq!(pending.len(), 0);
+    }
+}

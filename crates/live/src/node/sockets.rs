@@ -1,0 +1,452 @@
+//! The core's kernel: TLS connections of channels, and TCP connections of streams.
+
+use super::ask;
+use super::conn::{Conn, is_later};
+use super::exchange::Exchange;
+use super::exits::end_reason;
+use super::stamps;
+use super::trace::Trace;
+use crate::cell::{Connected, LiveCell, LivePayload};
+use crate::clock::Clock;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use penstock_core::cell::{Cell as _, Command, Payload};
+use penstock_core::kernel::Interest;
+use penstock_core::{ChannelKey, EndReason, Kernel, SocketInfo, StreamKey, StreamRead};
+use penstock_units::{Bytes, Duration, Instant};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsFd;
+
+/// Cells that share a TLS record [cell] (C tor hands TLS 4 KiB at a time).
+const RECORD_CELLS: usize = 8;
+
+/// What TLS 1.3 adds to a record [B]: its head, the kind of what is in it, and the tag (RFC 8446 §5.2).
+const RECORD_OVERHEAD: u64 = 22;
+
+/// A server may take so long to read what is left of a closed stream.
+const LINGERING: Duration = Duration::from_secs(60);
+
+/// Whose a socket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Token {
+    Listener,
+    /// A connection whose handshake is not over, by its number.
+    Opening(u32),
+    Channel(ChannelKey),
+    Stream(StreamKey),
+    /// A stream's connection that only has to send what is left.
+    Lingering(u32),
+    /// Another thread has something to say.
+    Wake,
+    /// The operator wants the node's attention.
+    Waker,
+}
+
+impl Token {
+    fn number(self) -> u64 {
+        let (kind, number) = match self {
+            Token::Listener => (0, 0),
+            Token::Opening(number) => (1, number),
+            Token::Channel(key) => (2, key.0),
+            Token::Stream(key) => (3, key.0),
+            Token::Lingering(number) => (4, number),
+            Token::Wake => (5, 0),
+            Token::Waker => (6, 0),
+        };
+        kind << 32 | u64::from(number)
+    }
+
+    pub(super) fn of(number: u64) -> Self {
+        let low = number as u32;
+        match number >> 32 {
+            0 => Token::Listener,
+            1 => Token::Opening(low),
+            2 => Token::Channel(ChannelKey(low)),
+            3 => Token::Stream(StreamKey(low)),
+            4 => Token::Lingering(low),
+            5 => Token::Wake,
+            _ => Token::Waker,
+        }
+    }
+}
+
+/// A stream's connection to its server.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) socket: TcpStream,
+    /// The rest of a payload that the socket took in part.
+    unwritten: Vec<u8>,
+    pub(super) interest: Interest,
+    /// It is not known yet whether it is there.
+    pub(super) connecting: bool,
+    /// What the client hears when it is.
+    pub(super) said: Connected,
+    broken: bool,
+}
+
+/// All sockets of a node.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    epoll: Epoll,
+    pub(super) channels: Vec<Option<Conn>>,
+    pub(super) streams: Vec<Option<Stream>>,
+    pub(super) lingering: slab::Slab<(Stream, Instant)>,
+    /// Streams to our own directory.
+    pub(super) exchanges: BTreeMap<StreamKey, Exchange>,
+    /// Those of them that have something to do, since no poller knows them.
+    pub(super) woken: BTreeSet<StreamKey>,
+    /// Channels that may be read again and have whole cells already.
+    pub(super) full: BTreeSet<ChannelKey>,
+    /// Cells that are followed, if any are.
+    pub(super) trace: Option<Box<Trace>>,
+    clock: Clock,
+}
+
+impl Sockets {
+    pub(super) fn new(clock: Clock) -> io::Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let (channels, streams, lingering) = (Vec::new(), Vec::new(), slab::Slab::new());
+        let (exchanges, woken, full) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        Ok(Sockets { epoll, channels, streams, lingering, exchanges, woken, full, trace: None, clock })
+    }
+
+    /// Watches a socket, level-triggered.
+    pub(super) fn watch(&self, socket: &impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
+        Ok(self.epoll.add(socket, event(token, interest))?)
+    }
+
+    /// Watches it for something else.
+    pub(super) fn watch_for(&self, socket: &impl AsFd, token: Token, interest: Interest) {
+        // A socket that is gone is closed by whoever finds out.
+        let _ = self.epoll.modify(socket, &mut event(token, interest));
+    }
+
+    /// Watches it no more.
+    pub(super) fn forget(&self, socket: &impl AsFd) {
+        // What is not watched is forgotten already.
+        let _ = self.epoll.delete(socket);
+    }
+
+    /// Waits at most so long [ms]; who is ready.
+    pub(super) fn wait(&self, millis: u16, ready: &mut Vec<(Token, Interest)>) -> io::Result<()> {
+        let mut events = [EpollEvent::empty(); 256];
+        let count = match self.epoll.wait(&mut events, millis) {
+            Ok(count) => count,
+            Err(nix::errno::Errno::EINTR) => 0,
+            Err(error) => return Err(error.into()),
+        };
+        let what = |event: &EpollEvent| {
+            let flags = event.events();
+            let gone = EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP;
+            let interest = Interest {
+                readable: flags.intersects(EpollFlags::EPOLLIN | gone),
+                writable: flags.intersects(EpollFlags::EPOLLOUT | gone),
+            };
+            (Token::of(event.data()), interest)
+        };
+        ready.extend(events[..count].iter().map(what));
+        Ok(())
+    }
+
+    pub(super) fn channel(&mut self, key: ChannelKey) -> Option<&mut Conn> {
+        self.channels.get_mut(key.0 as usize)?.as_mut()
+    }
+
+    pub(super) fn stream(&mut self, key: StreamKey) -> Option<&mut Stream> {
+        self.streams.get_mut(key.0 as usize)?.as_mut()
+    }
+
+    /// A connection is a channel's from now on.
+    pub(super) fn attach(&mut self, key: ChannelKey, mut conn: Conn) {
+        if self.trace.as_ref().is_some_and(|trace| trace.has_cells()) {
+            conn.stamps = stamps::begin(&conn.socket);
+        }
+        self.watch_for(&conn.socket, Token::Channel(key), wanted(&conn));
+        put(&mut self.channels, key.0, conn);
+    }
+
+    /// A stream's connection begins.
+    pub(super) fn attach_stream(
+        &mut self,
+        key: StreamKey,
+        socket: TcpStream,
+        said: Connected,
+    ) -> io::Result<()> {
+        let interest = Interest { writable: true, ..Interest::default() };
+        self.watch(&socket, Token::Stream(key), interest)?;
+        let stream = Stream {
+            socket,
+            unwritten: Vec::new(),
+            interest: Interest::default(),
+            connecting: true,
+            said,
+            broken: false,
+        };
+        put(&mut self.streams, key.0, stream);
+        Ok(())
+    }
+
+    /// A stream to our own directory has something to do, or may have.
+    pub(super) fn wake(&mut self, key: StreamKey) {
+        if self.exchanges.get(&key).is_some_and(Exchange::is_ready) {
+            self.woken.insert(key);
+        }
+    }
+
+    /// Looks again at what a channel's socket is watched for.
+    pub(super) fn rewatch(&mut self, key: ChannelKey) {
+        self.note_written(key);
+        if let Some(conn) = self.channels.get(key.0 as usize).and_then(Option::as_ref) {
+            self.watch_for(&conn.socket, Token::Channel(key), wanted(conn));
+        }
+    }
+
+    /// Followed cells of which no byte waits in TLS are the kernel's.
+    fn note_written(&mut self, key: ChannelKey) {
+        if let Some(trace) = &mut self.trace
+            && let Some(conn) = self.channels.get_mut(key.0 as usize).and_then(Option::as_mut)
+            && !conn.is_stuck()
+        {
+            let now = self.clock.now();
+            for tag in conn.unsent_tags.drain(..) {
+                trace.written(tag, now);
+                if let Some(stamps) = &mut conn.stamps {
+                    stamps.await_sent(tag);
+                }
+            }
+        }
+    }
+
+    /// Takes what Linux says of when a channel's bytes left; what is left there keeps the poller awake.
+    pub(super) fn take_stamps(&mut self, key: ChannelKey) {
+        if let Some(trace) = &mut self.trace
+            && let Some(conn) = self.channels.get_mut(key.0 as usize).and_then(Option::as_mut)
+            && let Some(stamps) = &mut conn.stamps
+        {
+            for (tag, stamp) in stamps.sent(&conn.socket) {
+                trace.left(tag, stamps::at(self.clock, stamp));
+            }
+        }
+    }
+
+    /// The same for a stream's.
+    pub(super) fn rewatch_stream(&mut self, key: StreamKey) {
+        if let Some(stream) = self.streams.get(key.0 as usize).and_then(Option::as_ref) {
+            let mut interest = stream.interest;
+            interest.writable |= stream.connecting || !stream.unwritten.is_empty();
+            self.watch_for(&stream.socket, Token::Stream(key), interest);
+        }
+    }
+
+    /// A stream's socket takes more: the rest of a payload first.
+    pub(super) fn flush_stream(&mut self, key: StreamKey) {
+        if let Some(stream) = self.stream(key) {
+            stream.flush();
+        }
+        self.rewatch_stream(key);
+    }
+
+    /// What closed streams still had to send.
+    pub(super) fn flush_lingering(&mut self, number: u32) {
+        let Some((stream, _)) = self.lingering.get_mut(number as usize) else { return };
+        stream.flush();
+        if stream.broken || stream.unwritten.is_empty() {
+            // The socket leaves the poller as it closes.
+            self.lingering.remove(number as usize);
+        }
+    }
+}
+
+impl Sockets {
+    /// Closes what lingers too long.
+    pub(super) fn give_up(&mut self, now: Instant) {
+        self.lingering.retain(|_, (_, until)| *until > now);
+    }
+}
+
+impl Stream {
+    fn flush(&mut self) {
+        while !self.unwritten.is_empty() && !self.broken {
+            match self.socket.write(&self.unwritten) {
+                Ok(written) => drop(self.unwritten.drain(..written)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if is_later(&error) => {}
+                Err(_) => self.broken = true,
+            }
+        }
+        if self.broken {
+            self.unwritten.clear();
+        }
+    }
+}
+
+/// What a channel's socket is watched for: TLS's own remainder waits for it, too.
+fn wanted(conn: &Conn) -> Interest {
+    Interest { writable: conn.interest.writable || conn.is_stuck(), ..conn.interest }
+}
+
+fn event(token: Token, interest: Interest) -> EpollEvent {
+    let mut flags = EpollFlags::empty();
+    flags.set(EpollFlags::EPOLLIN, interest.readable);
+    flags.set(EpollFlags::EPOLLOUT, interest.writable);
+    // Linux says that a peer is gone even to who wants to hear nothing: once is enough.
+    flags.set(EpollFlags::EPOLLONESHOT, !interest.readable && !interest.writable);
+    EpollEvent::new(flags, token.number())
+}
+
+fn put<T>(slots: &mut Vec<Option<T>>, key: u32, value: T) {
+    let key = key as usize;
+    if slots.len() <= key {
+        slots.resize_with(key + 1, || None);
+    }
+    slots[key] = Some(value);
+}
+
+impl Kernel<LiveCell> for Sockets {
+    fn read(&mut self, channel: ChannelKey, limit: Bytes, into: &mut VecDeque<LiveCell>) -> Bytes {
+        let Some(conn) = self.channel(channel) else { return Bytes::ZERO };
+        // What was decrypted with other cells was charged with them.
+        let read = if conn.has_cell() { 0 } else { conn.fill() };
+        let before = into.len();
+        conn.take_cells(limit.get(), into);
+        if let Some(trace) = &mut self.trace
+            && let Some(conn) = self.channels[channel.0 as usize].as_ref()
+        {
+            let clock = self.clock;
+            let arrived = conn.stamps.as_ref().and_then(|stamps| stamps.arrived);
+            let arrived = arrived.map(|stamp| stamps::at(clock, stamp));
+            for cell in into.range_mut(before..).filter(|cell| cell.command() == Command::Relay) {
+                if let Some(tag) = trace.came(arrived, clock.now()) {
+                    cell.set_tag(tag);
+                }
+            }
+        }
+        Bytes::new(read)
+    }
+
+    fn write(&mut self, channel: ChannelKey, cells: &mut VecDeque<LiveCell>, limit: Bytes) -> Bytes {
+        let Some(conn) = self.channel(channel) else { return Bytes::ZERO };
+        conn.flush();
+        let mut taken = 0;
+        let mut record = Vec::with_capacity(RECORD_CELLS * crate::cell::CELL_LEN);
+        while taken < limit.get() && !cells.is_empty() && !conn.is_stuck() && !conn.broken {
+            let left = (limit.get() - taken).div_ceil(crate::cell::CELL_LEN as u64);
+            let count = cells.len().min(RECORD_CELLS).min(left as usize);
+            record.clear();
+            for cell in cells.drain(..count) {
+                record.extend_from_slice(&cell.to_bytes());
+                conn.unsent_tags.extend(cell.tag());
+            }
+            conn.send(&record);
+            taken += record.len() as u64 + RECORD_OVERHEAD;
+        }
+        self.rewatch(channel);
+        Bytes::new(taken)
+    }
+
+    fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo {
+        let info = self.channel(channel).and_then(|conn| ask::socket_info(&conn.socket));
+        info.unwrap_or_default()
+    }
+
+    fn want(&mut self, channel: ChannelKey, interest: Interest) {
+        if let Some(conn) = self.channel(channel) {
+            conn.interest = interest;
+            // The socket may have nothing more to say.
+            if interest.readable && conn.has_cell() {
+                self.full.insert(channel);
+            }
+            self.rewatch(channel);
+        }
+    }
+
+    fn close(&mut self, channel: ChannelKey) {
+        let slot = self.channels.get_mut(channel.0 as usize);
+        if let Some(mut conn) = slot.and_then(Option::take) {
+            conn.tls.send_close_notify();
+            conn.flush();
+            let _ = conn.socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn read_stream(&mut self, key: StreamKey, limit: u16) -> StreamRead<LivePayload> {
+        if let Some(exchange) = self.exchanges.get_mut(&key) {
+            return exchange.read(limit);
+        }
+        let Some(stream) = self.stream(key) else { return StreamRead::Closed(EndReason::DONE) };
+        let mut outcome = Ok(0);
+        let payload = LivePayload::read_with(|room| {
+            let most = room.len().min(limit.into());
+            outcome = stream.socket.read(&mut room[..most]);
+            outcome.as_ref().ok().copied().filter(|read| *read > 0)
+        });
+        match (payload, outcome) {
+            (Some(mut payload), _) => {
+                let clock = self.clock;
+                payload.set_tag(self.trace.as_mut().and_then(|trace| trace.came(None, clock.now())));
+                StreamRead::Data(payload)
+            }
+            (None, Err(error)) if is_later(&error) => StreamRead::Blocked,
+            (None, Err(error)) => StreamRead::Closed(end_reason(&error)),
+            // Writing has taken the error.
+            (None, Ok(_)) if stream.broken => StreamRead::Closed(EndReason::CONNECTION_RESET),
+            (None, Ok(_)) => StreamRead::Closed(EndReason::DONE),
+        }
+    }
+
+    fn write_stream(&mut self, key: StreamKey, payloads: &mut VecDeque<LivePayload>, limit: Bytes) -> Bytes {
+        if let Some(exchange) = self.exchanges.get_mut(&key) {
+            let mut taken = 0;
+            while taken < limit.get() {
+                let Some(payload) = payloads.pop_front() else { break };
+                taken += u64::from(payload.len());
+                exchange.take(payload.as_bytes());
+            }
+            self.wake(key);
+            return Bytes::new(taken);
+        }
+        let Some(stream) = self.stream(key) else {
+            payloads.clear();
+            return Bytes::ZERO;
+        };
+        let mut taken = 0;
+        stream.flush();
+        // A socket that is gone takes all.
+        if stream.broken {
+            payloads.clear();
+        }
+        while taken < limit.get() && stream.unwritten.is_empty() && !stream.broken {
+            let Some(payload) = payloads.pop_front() else { break };
+            taken += u64::from(payload.len());
+            stream.unwritten.extend_from_slice(payload.as_bytes());
+            stream.flush();
+        }
+        self.rewatch_stream(key);
+        Bytes::new(taken)
+    }
+
+    fn want_stream(&mut self, stream: StreamKey, interest: Interest) {
+        if let Some(exchange) = self.exchanges.get_mut(&stream) {
+            exchange.interest = interest;
+            return self.wake(stream);
+        }
+        if let Some(state) = self.stream(stream) {
+            state.interest = interest;
+            self.rewatch_stream(stream);
+        }
+    }
+
+    fn close_stream(&mut self, stream: StreamKey) {
+        self.exchanges.remove(&stream);
+        let slot = self.streams.get_mut(stream.0 as usize);
+        if let Some(stream) = slot.and_then(Option::take)
+            && !stream.unwritten.is_empty()
+        {
+            let until = self.clock.now() + LINGERING;
+            let number = self.lingering.insert((stream, until)) as u32;
+            let interest = Interest { writable: true, ..Interest::default() };
+            self.watch_for(&self.lingering[number as usize].0.socket, Token::Lingering(number), interest);
+        }
+    }
+}

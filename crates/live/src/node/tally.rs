@@ -1,0 +1,90 @@
+//! What a node counts beside its core: links, handshakes of circuits, streams; numbers alone, never whose they are.
+
+use crate::cell::HandshakeKind;
+use crate::handshake::LinkFailure;
+use penstock_core::Violation;
+use std::collections::BTreeMap;
+
+/// What a node counted since its start.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Links whose handshakes ended well, with relays and with clients.
+    pub links: [u64; 2],
+    /// Connections that became no link, by reason.
+    pub link_failures: BTreeMap<&'static str, u64>,
+    /// Handshakes of circuits, by kind and by whether they were answered.
+    pub handshakes: BTreeMap<(&'static str, bool), u64>,
+    /// Circuits that closed because a peer broke the protocol, by how.
+    pub violations: BTreeMap<String, u64>,
+    /// Exit streams that were asked for, and what became of them.
+    pub streams: BTreeMap<&'static str, u64>,
+}
+
+impl Tally {
+    pub(super) fn link(&mut self, is_client: bool) {
+        self.links[usize::from(is_client)] += 1;
+    }
+
+    pub(super) fn no_link(&mut self, reason: &'static str) {
+        *self.link_failures.entry(reason).or_default() += 1;
+    }
+
+    pub(super) fn handshake(&mut self, kind: HandshakeKind, answered: bool) {
+        let kind = match kind {
+            HandshakeKind::Ntor => "ntor",
+            HandshakeKind::NtorV3 => "ntor-v3",
+            HandshakeKind::Fast => "fast",
+            _ => "other",
+        };
+        *self.handshakes.entry((kind, answered)).or_default() += 1;
+    }
+
+    pub(super) fn violation(&mut self, violation: Violation) {
+        *self.violations.entry(snake(&format!("{violation:?}"))).or_default() += 1;
+    }
+
+    pub(super) fn stream(&mut self, outcome: &'static str) {
+        *self.streams.entry(outcome).or_default() += 1;
+    }
+}
+
+/// `WindowExceeded` as labels have it: `window_exceeded`.
+fn snake(name: &str) -> String {
+    let mut snake = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+    }
+    snake
+}
+
+/// A failed handshake in a word.
+pub(super) fn reason(failure: &LinkFailure) -> &'static str {
+    match failure {
+        LinkFailure::NotTor => "not_tor",
+        LinkFailure::NoCommonVersion => "no_common_version",
+        LinkFailure::NoCommonMethod => "no_common_method",
+        LinkFailure::Unexpected(_) => "unexpected_cell",
+        LinkFailure::Malformed(_) => "malformed_cell",
+        LinkFailure::TooMuch => "too_much",
+        LinkFailure::Certs(_) => "certificates",
+        LinkFailure::WrongIdentity => "wrong_identity",
+        LinkFailure::BadAuthentication => "bad_authentication",
+        LinkFailure::NoExporter => "no_exporter",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn violations_are_counted_by_their_names() {
+        let mut tally = Tally::default();
+        tally.violation(Violation::UnexpectedEarlyCell);
+        tally.violation(Violation::UnexpectedEarlyCell);
+        assert_eq!(tally.violations["unexpected_early_cell"], 2);
+    }
+}

@@ -1,0 +1,280 @@
+//! Cells whose way through the node is followed, and circuits that are looked at now and then: numbers and times alone.
+//!
+//! One in so many RELAY cells that arrive, and of the payloads that streams bring, gets a tag. Whose it is is not kept: a
+//! circuit has the number that it has here, its client none.
+//!
+//! Source: KIST §4.1 ("kernel in", "tor", "kernel out"), which also logs no addresses.
+
+use penstock_core::{CircuitIndex, Station, Tag};
+use penstock_record::{CellRow, CircuitRow, Position};
+use penstock_units::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+/// Cells that are followed at once, at most [cell].
+const MOST: usize = 65_536;
+/// A cell that left is waited for no longer until the kernel says when it did.
+const AFTERWARDS: Duration = Duration::from_secs(2);
+/// A cell that does not leave has ended here, or its circuit did.
+const LOST: Duration = Duration::from_secs(120);
+
+/// What is followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TraceConfig {
+    /// One cell in so many is followed [1].
+    pub cells: Option<NonZeroU32>,
+    /// One circuit in so many is looked at [1].
+    pub circuits: Option<NonZeroU32>,
+}
+
+/// A cell on its way.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    circuit: Option<(u64, Position)>,
+    nic_in: Option<Instant>,
+    read: Instant,
+    parsed: Option<Instant>,
+    queued: Option<Instant>,
+    outbuf: Option<Instant>,
+    kernel: Option<Instant>,
+    nic_out: Option<Instant>,
+}
+
+/// Who follows.
+#[derive(Debug)]
+pub(super) struct Trace {
+    config: TraceConfig,
+    /// Cells since the last one that was followed.
+    seen: u32,
+    next_tag: NonZeroU32,
+    ways: BTreeMap<Tag, Way>,
+    /// Circuits' numbers, by index.
+    circuits: Vec<Option<u64>>,
+    next_circuit: u64,
+}
+
+impl Trace {
+    pub(super) fn new(config: TraceConfig) -> Self {
+        Trace {
+            config,
+            seen: 0,
+            next_tag: NonZeroU32::MIN,
+            ways: BTreeMap::new(),
+            circuits: Vec::new(),
+            next_circuit: 1,
+        }
+    }
+
+    /// Whether cells are followed.
+    pub(super) fn has_cells(&self) -> bool {
+        self.config.cells.is_some()
+    }
+
+    /// A circuit begins.
+    pub(super) fn begun(&mut self, circuit: CircuitIndex) {
+        let index = circuit.0 as usize;
+        if self.circuits.len() <= index {
+            self.circuits.resize(index + 1, None);
+        }
+        self.circuits[index] = Some(self.next_circuit);
+        self.next_circuit += 1;
+    }
+
+    /// It is over.
+    pub(super) fn over(&mut self, circuit: CircuitIndex) {
+        if let Some(number) = self.circuits.get_mut(circuit.0 as usize) {
+            *number = None;
+        }
+    }
+
+    /// The circuits that are looked at, and their numbers.
+    pub(super) fn circuits(&self) -> impl Iterator<Item = (CircuitIndex, u64)> {
+        let every = self.config.circuits.map_or(0, |every| u64::from(every.get()));
+        let all = self.circuits.iter().enumerate();
+        all.filter_map(move |(index, number)| {
+            number
+                .filter(|number| every > 0 && number % every == 0)
+                .map(|it| (CircuitIndex(index as u32), it))
+        })
+    }
+
+    /// A cell was read at `read`, and came to the kernel at `nic_in`; its tag, if it is its turn.
+    pub(super) fn came(&mut self, nic_in: Option<Instant>, read: Instant) -> Option<Tag> {
+        let every = self.config.cells?.get();
+        self.seen += 1;
+        if self.seen < every || self.ways.len() >= MOST {
+            return None;
+        }
+        self.seen = 0;
+        let tag = Tag(self.next_tag);
+        self.next_tag = self.next_tag.checked_add(1).unwrap_or(NonZeroU32::MIN);
+        let nic_in = nic_in.map(|at| at.min(read));
+        self.ways.insert(
+            tag,
+            Way {
+                circuit: None,
+                nic_in,
+                read,
+                parsed: None,
+                queued: None,
+                outbuf: None,
+                kernel: None,
+                nic_out: None,
+            },
+        );
+        Some(tag)
+    }
+
+    /// The core has it at a station.
+    pub(super) fn station(
+        &mut self,
+        tag: Tag,
+        circuit: CircuitIndex,
+        hop: Option<Position>,
+        station: Station,
+        at: Instant,
+    ) {
+        let number = self.circuits.get(circuit.0 as usize).copied().flatten();
+        let Some(way) = self.ways.get_mut(&tag) else { return };
+        way.circuit = way.circuit.or(number.zip(hop));
+        match station {
+            Station::Parsed => way.parsed = Some(at),
+            Station::Queued => way.queued = Some(at),
+            Station::Outbuf => way.outbuf = Some(at),
+        }
+    }
+
+    /// Its last byte was written to the kernel.
+    pub(super) fn written(&mut self, tag: Tag, at: Instant) {
+        if let Some(way) = self.ways.get_mut(&tag) {
+            way.kernel = Some(at);
+        }
+    }
+
+    /// Its last byte left the kernel.
+    pub(super) fn left(&mut self, tag: Tag, at: Instant) {
+        if let Some(way) = self.ways.get_mut(&tag)
+            && way.nic_out.is_none()
+        {
+            way.nic_out = Some(at);
+        }
+    }
+
+    /// The cells that are gone.
+    pub(super) fn take_rows(&mut self, now: Instant) -> Vec<CellRow> {
+        let mut rows = Vec::new();
+        self.ways.retain(|tag, way| {
+            let gone = way.kernel.is_some_and(|at| way.nic_out.is_some() || now.since(at) >= AFTERWARDS);
+            if gone {
+                rows.extend(way.row(*tag));
+            }
+            !gone && now.since(way.read) < LOST
+        });
+        rows
+    }
+}
+
+impl Way {
+    /// Nothing, if the circuit was gone before anyone saw it.
+    fn row(&self, tag: Tag) -> Option<CellRow> {
+        let (circuit, hop) = self.circuit?;
+        // The core says when its call began; what happened in the call before that was later.
+        let mut last = self.read;
+        let mut in_order = |at: Option<Instant>| {
+            at.map(|at| {
+                last = last.max(at);
+                last.as_nanos()
+            })
+        };
+        Some(CellRow {
+            circuit,
+            workload: unknown(),
+            cell: tag.0.get().into(),
+            hop,
+            nic_in_ns: self.nic_in.map(Instant::as_nanos),
+            read_ns: Some(self.read.as_nanos()),
+            parsed_ns: in_order(self.parsed),
+            queued_ns: in_order(self.queued),
+            outbuf_ns: in_order(self.outbuf),
+            kernel_ns: in_order(self.kernel),
+            nic_out_ns: in_order(self.nic_out),
+        })
+    }
+}
+
+/// What a relay knows of a circuit's client and of its work.
+pub(super) fn unknown() -> Arc<str> {
+    Arc::from("unknown")
+}
+
+/// What was followed since the last time.
+#[derive(Clone, Debug, Default)]
+pub struct Traced {
+    /// Cells that left.
+    pub cells: Vec<CellRow>,
+    /// Circuits as they are now.
+    pub circuits: Vec<CircuitRow>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    fn trace(every: u32) -> Trace {
+        Trace::new(TraceConfig { cells: NonZeroU32::new(every), circuits: NonZeroU32::new(2) })
+    }
+
+    #[test]
+    fn one_cell_in_so_many_is_followed() {
+        let mut trace = trace(3);
+        let tags: Vec<_> = (0..7).map(|ms| trace.came(None, at(ms)).is_some()).collect();
+        assert_eq!(tags, [false, false, true, false, false, true, false]);
+        assert!(Trace::new(TraceConfig::default()).came(None, at(0)).is_none());
+    }
+
+    #[test]
+    fn a_row_has_its_stations_in_order() {
+        let mut trace = trace(1);
+        let circuit = CircuitIndex(4);
+        trace.begun(circuit);
+        let tag = trace.came(Some(at(11)), at(10)).unwrap();
+        for (station, ms) in [(Station::Parsed, 9), (Station::Queued, 9), (Station::Outbuf, 20)] {
+            trace.station(tag, circuit, Some(Position::Middle), station, at(ms));
+        }
+        trace.over(circuit);
+        assert!(trace.take_rows(at(21)).is_empty());
+        trace.written(tag, at(22));
+        trace.left(tag, at(30));
+        trace.left(tag, at(40));
+        let rows = trace.take_rows(at(41));
+        assert_eq!((rows[0].circuit, rows[0].hop), (1, Position::Middle));
+        assert_eq!([rows[0].kernel_in_s(), rows[0].circuit_queue_s()], [Some(0.0), Some(0.01)]);
+        assert_eq!([rows[0].outbuf_s(), rows[0].kernel_out_s()], [Some(0.002), Some(0.008)]);
+        assert!(trace.take_rows(at(42)).is_empty());
+    }
+
+    #[test]
+    fn cells_that_never_leave_are_forgotten() {
+        let mut trace = trace(1);
+        trace.came(None, at(0));
+        assert!(trace.take_rows(at(119_999)).is_empty() && trace.ways.len() == 1);
+        assert!(trace.take_rows(at(120_000)).is_empty() && trace.ways.is_empty());
+    }
+
+    #[test]
+    fn one_circuit_in_so_many_is_looked_at() {
+        let mut trace = trace(1);
+        (0..5).for_each(|index| trace.begun(CircuitIndex(index)));
+        trace.over(CircuitIndex(1));
+        trace.begun(CircuitIndex(1));
+        assert_eq!(
+            trace.circuits().map(|(index, number)| (index.0, number)).collect::<Vec<_>>(),
+            [(1, 6), (3, 4)]
+        );
+    }
+}

@@ -1,0 +1,132 @@
+//! The command line: C tor's, where every option of a torrc may stand too.
+//!
+//! Source: C tor's manual, "Command-line options".
+
+use lexopt::{Arg, Parser, ValueExt};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What is said to whoever asks for help.
+pub(super) const HELP: &str = "\
+penstock-relay: a Tor relay for research, on the congestion management of Penstock
+
+penstock-relay -f TORRC [OPTION VALUE]...
+
+  -f, --torrc-file TORRC       the configuration, in C tor's syntax
+  --verify-config              say whether it is right, and end
+  --list-fingerprint [rsa|ed25519]
+                               make the keys if there are none, say who the relay is, and end
+  --version                    say which version this is, and end
+  -h, --help                   say this, and end
+  --OPTION VALUE               as a line of the torrc, in whose place it stands;
+  OPTION VALUE                 +OPTION adds to what the torrc says, /OPTION removes it
+
+Signals: TERM and INT end it when circuits are over, or after ShutdownWaitLength, and INT again at once; HUP reads the
+torrc again; USR1 writes into the log how it is.
+";
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    Run,
+    VerifyConfig,
+    /// The ed25519 identity, or the RSA identity's fingerprint.
+    ListFingerprint {
+        ed25519: bool,
+    },
+    Version,
+    Help,
+}
+
+/// A command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Args {
+    pub(super) ask: Ask,
+    pub(super) torrc: Option<PathBuf>,
+    /// Options as a torrc has them, names with values.
+    pub(super) options: Vec<(String, String)>,
+}
+
+impl Args {
+    /// Reads the words after the program's name; a mistake is a sentence.
+    pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
+        let mut parser = Parser::from_args(words);
+        let mut args = Args { ask: Ask::Run, torrc: None, options: Vec::new() };
+        args.read(&mut parser).map_err(|error| error.to_string())?;
+        Ok(args)
+    }
+
+    fn read(&mut self, parser: &mut Parser) -> Result<(), lexopt::Error> {
+        while let Some(arg) = parser.next()? {
+            match arg {
+                Arg::Short('f') | Arg::Long("torrc-file") => self.torrc = Some(parser.value()?.into()),
+                Arg::Short('h') | Arg::Long("help") => self.ask = Ask::Help,
+                Arg::Long("version") => self.ask = Ask::Version,
+                Arg::Long("verify-config") => self.ask = Ask::VerifyConfig,
+                Arg::Long("list-fingerprint") => {
+                    let mut next = parser.try_raw_args();
+                    let kind = next
+                        .as_mut()
+                        .and_then(|next| next.next_if(|word| word == "rsa" || word == "ed25519"));
+                    self.ask = Ask::ListFingerprint { ed25519: kind.is_some_and(|kind| kind == "ed25519") };
+                }
+                Arg::Long(name) => {
+                    let name = name.to_owned();
+                    self.option(name, parser)?;
+                }
+                Arg::Value(name) => {
+                    let name = name.string()?;
+                    self.option(name, parser)?;
+                }
+                Arg::Short(_) => return Err(arg.unexpected()),
+            }
+        }
+        Ok(())
+    }
+
+    fn option(&mut self, name: String, parser: &mut Parser) -> Result<(), lexopt::Error> {
+        let value = if name.starts_with('/') { String::new() } else { parser.value()?.string()? };
+        self.options.push((name, value));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &str) -> Result<Args, String> {
+        Args::parse(words.split(' ').filter(|word| !word.is_empty()).map(OsString::from))
+    }
+
+    #[test]
+    fn options_stand_with_dashes_or_without() {
+        let args = parse("-f x --ORPort 9001 Nickname gate +ExitPolicy accept --SocksPort -1 /Log").unwrap();
+        assert_eq!((args.ask, args.torrc), (Ask::Run, Some("x".into())));
+        let options: Vec<_> = args.options.iter().map(|(name, value)| (&name[..], &value[..])).collect();
+        let expected = [
+            ("ORPort", "9001"),
+            ("Nickname", "gate"),
+            ("+ExitPolicy", "accept"),
+            ("SocksPort", "-1"),
+            ("/Log", ""),
+        ];
+        assert_eq!(options, expected);
+    }
+
+    #[test]
+    fn fingerprints_are_of_either_key() {
+        assert_eq!(parse("--list-fingerprint").unwrap().ask, Ask::ListFingerprint { ed25519: false });
+        assert_eq!(
+            parse("--list-fingerprint ed25519 -f x").unwrap().ask,
+            Ask::ListFingerprint { ed25519: true }
+        );
+        assert_eq!(parse("--list-fingerprint Nickname x").unwrap().options.len(), 1);
+    }
+
+    #[test]
+    fn what_lacks_its_value_is_a_mistake() {
+        assert!(parse("-f").is_err() && parse("-x").is_err());
+        assert_eq!(parse("--ORPort").unwrap_err(), "missing argument for option '--ORPort'");
+    }
+}

@@ -1,0 +1,69 @@
+//! What a relay leaves in its folder: a lock, its fingerprints, its process id.
+//!
+//! Source: C tor `try_locking()`, `router_write_fingerprint()`, `write_pidfile()`.
+
+use super::Failure;
+use crate::keys::{self, Keys};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use nix::fcntl::{Flock, FlockArg};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The relay's folder, which nobody else uses while this lives.
+#[derive(Debug)]
+pub(super) struct DataDirectory {
+    path: PathBuf,
+    _lock: Flock<File>,
+}
+
+impl DataDirectory {
+    /// Makes the folder if there is none.
+    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
+        keys::open_folder(path).map_err(|error| Failure::mistake(format!("DataDirectory: {error}")))?;
+        let lock = path.join("lock");
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&lock);
+        let file = file.map_err(|error| Failure::file(&lock, &error))?;
+        let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|_| {
+            Failure::mistake(format!(
+                "DataDirectory: {} is used by another relay that is running",
+                path.display()
+            ))
+        })?;
+        Ok(DataDirectory { path: path.to_owned(), _lock: lock })
+    }
+
+    /// Writes who the relay is.
+    pub(super) fn fingerprints(&self, nickname: &str, keys: &Keys) -> Result<(), Failure> {
+        for (name, identity) in [("fingerprint", keys.fingerprint()), ("fingerprint-ed25519", ed25519(keys))]
+        {
+            let path = self.path.join(name);
+            fs::write(&path, format!("{nickname} {identity}\n"))
+                .map_err(|error| Failure::file(&path, &error))?;
+        }
+        Ok(())
+    }
+}
+
+/// The ed25519 identity as operators know it.
+pub(super) fn ed25519(keys: &Keys) -> String {
+    STANDARD_NO_PAD.encode(keys.ed25519_identity())
+}
+
+/// The file with the process id; it goes as this does.
+#[derive(Debug)]
+pub(super) struct PidFile(PathBuf);
+
+impl PidFile {
+    pub(super) fn write(path: &Path) -> Result<Self, Failure> {
+        fs::write(path, format!("{}\n", std::process::id())).map_err(|error| Failure::file(path, &error))?;
+        Ok(PidFile(path.to_owned()))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,82 @@
+//! The relay as a part of a network: who its authorities are, and what it tells them.
+
+use super::{Failure, Program, policy};
+use crate::descriptor::Description;
+use crate::directory::{Authority, Note, Pace};
+use crate::node::Membership;
+use crate::torrc::Options;
+use penstock_core::edge_control::EdgeControlConfig;
+use std::net::IpAddr;
+use std::time::SystemTime;
+
+/// What of Tor's protocols the node speaks with congestion control, and without it.
+const PROTOCOLS: [&str; 2] = [
+    "Cons=1-2 Desc=1-2 DirCache=2 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=1-2 Relay=2-4",
+    "Cons=1-2 Desc=1-2 DirCache=2 FlowCtrl=1 Link=4-5 LinkAuth=3 Microdesc=1-2 Relay=2-3",
+];
+
+/// What the relay says of itself; `port` is where it listens.
+pub(super) fn description(
+    options: &Options,
+    address: IpAddr,
+    port: u16,
+    started: SystemTime,
+) -> Result<Description, Failure> {
+    let IpAddr::V4(v4) = address else {
+        return Err(Failure::mistake("Address: a relay that publishes needs an IPv4 address"));
+    };
+    let has_windows = !matches!(options.relay.edge_control, EdgeControlConfig::Vegas(_));
+    let [rate, burst] = options.advertised_bandwidth;
+    Ok(Description {
+        nickname: options.nickname.clone(),
+        address: v4,
+        or_port: if options.advertised_port == 0 { port } else { options.advertised_port },
+        ipv6: None,
+        platform: Some(format!("Penstock {} on Linux", env!("CARGO_PKG_VERSION"))),
+        protocols: PROTOCOLS[usize::from(has_windows)].to_owned(),
+        started,
+        bandwidth: [rate, burst, 0],
+        contact: options.contact.clone(),
+        family: options.family.clone(),
+        directory: options.dir_cache,
+        policy: policy(options, address),
+    })
+}
+
+/// Which network the relay is a part of; none without authorities that vote.
+pub(super) fn membership(options: &Options, description: Description) -> Option<Membership> {
+    let authority = |said: &crate::torrc::Authority| {
+        let nickname = said.nickname.clone().unwrap_or_else(|| said.dir.to_string());
+        Some(Authority { nickname, v3ident: said.v3_identity?, dir_port: said.dir.into() })
+    };
+    let authorities: Vec<Authority> = options.authorities.iter().filter_map(authority).collect();
+    if authorities.is_empty() {
+        return None;
+    }
+    let pace = if options.testing { Pace::TESTING } else { Pace::default() };
+    let (publish, half_life) = (options.publish, !options.own_half_life);
+    Some(Membership { authorities, description, publish, half_life, pace })
+}
+
+impl Program {
+    /// Logs what happened between the authorities and the relay.
+    pub(super) fn hear_authorities(&mut self) {
+        while let Some(note) = self.node.poll_note() {
+            match note {
+                Note::Published(_) | Note::Consensus(..) => log::info!("{note}"),
+                Note::NotPublished(..) => log::warn!("{note}"),
+                Note::NotFetched(..) => log::debug!("{note}"),
+            }
+        }
+    }
+
+    /// Tells them what a new torrc says.
+    pub(super) fn describe_anew(&mut self) {
+        let said = self.node.listens_at().map_err(|error| Failure::system(&error));
+        let said = said.and_then(|at| description(&self.options, self.address, at.port(), self.started));
+        let told = said.and_then(|said| self.node.describe(said).map_err(Failure::mistake));
+        if let Err(failure) = told {
+            log::error!("the authorities hear nothing new: {}", failure.why);
+        }
+    }
+}

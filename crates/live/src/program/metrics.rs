@@ -1,0 +1,277 @@
+//! `MetricsPort`: what the relay counts, for Prometheus, served by a thread of its own, so that a slow scraper stalls no cell.
+//!
+//! Source: Prometheus' text format 0.0.4 and its conventions for names and units.
+
+use crate::descriptor::ExitPolicy;
+use crate::node::Observation;
+use crate::torrc::Metrics;
+use std::fmt::{Display, Write as _};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// A scraper has so long for its question, and for each part of the answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest question [B].
+const LONGEST: usize = 8192;
+
+/// Where metrics are served.
+#[derive(Debug)]
+pub(super) struct Server {
+    page: Arc<Mutex<String>>,
+    pub(super) address: SocketAddr,
+}
+
+impl Server {
+    /// Listens.
+    ///
+    /// # Errors
+    ///
+    /// If nobody may listen there.
+    pub(super) fn start(metrics: &Metrics) -> io::Result<Self> {
+        let listener = TcpListener::bind(metrics.listen)?;
+        let address = listener.local_addr()?;
+        let page = Arc::new(Mutex::new(String::new()));
+        let (shared, policy) = (page.clone(), metrics.policy.clone());
+        std::thread::Builder::new().name("metrics".into()).spawn(move || {
+            for socket in listener.incoming() {
+                match socket {
+                    // Whoever asks badly or does not listen gets nothing.
+                    Ok(socket) => drop(answer(socket, policy.as_ref(), &shared)),
+                    // There are no descriptors; there may be some later.
+                    Err(_) => std::thread::sleep(Duration::from_millis(100)),
+                }
+            }
+        })?;
+        Ok(Server { page, address })
+    }
+
+    /// What is served from now on.
+    pub(super) fn show(&self, observation: &Observation) {
+        let page = page(observation);
+        *self.page.lock().unwrap_or_else(PoisonError::into_inner) = page;
+    }
+}
+
+/// Without a policy, this machine may ask.
+fn may_ask(policy: Option<&ExitPolicy>, from: IpAddr) -> bool {
+    policy.map_or(from.is_loopback(), |policy| policy.allows(from, 1))
+}
+
+fn answer(mut socket: TcpStream, policy: Option<&ExitPolicy>, page: &Mutex<String>) -> io::Result<()> {
+    if !may_ask(policy, socket.peer_addr()?.ip()) {
+        return Ok(());
+    }
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    let mut question = Vec::new();
+    while !question.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
+        let mut bytes = [0; 1024];
+        let read = socket.read(&mut bytes)?;
+        if read == 0 || question.len() + read > LONGEST {
+            return Ok(());
+        }
+        question.extend_from_slice(&bytes[..read]);
+    }
+    let page = page.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    socket.write_all(response(&question, &page).as_bytes())
+}
+
+fn response(question: &[u8], page: &str) -> String {
+    let line = question.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.split(' ');
+    let (status, kind, body) = match (words.next(), words.next()) {
+        (Some("GET"), Some("/metrics")) => ("200 OK", "text/plain; version=0.0.4; charset=utf-8", page),
+        (Some("GET"), _) => ("404 Not Found", "text/plain", "the metrics are at /metrics\n"),
+        _ => ("405 Method Not Allowed", "text/plain", "only GET is answered\n"),
+    };
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+}
+
+/// A page of metrics.
+struct Page(String);
+
+impl Page {
+    /// One metric: its name, what it is, and its samples, each with its labels or without any.
+    fn metric<V: Display>(
+        &mut self,
+        kind: &str,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (String, V)>,
+    ) {
+        let text = &mut self.0;
+        let name = format!("penstock_relay_{name}");
+        let mut written = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for (labels, value) in samples {
+            written = written.and_then(|()| writeln!(text, "{name}{labels} {value}"));
+        }
+        written.expect("a string takes all there is");
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.metric("counter", name, help, [(String::new(), value)]);
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        self.metric("gauge", name, help, [(String::new(), value)]);
+    }
+}
+
+/// Whose values are words of ours, without anything to escape.
+fn label(name: &str, value: impl Display) -> String {
+    format!("{{{name}=\"{value}\"}}")
+}
+
+/// All metrics of one moment.
+fn page(seen: &Observation) -> String {
+    let (core, tally) = (&seen.counters, &seen.tally);
+    let mut page = Page(String::new());
+    page.metric("gauge", "info", "What this is.", [(label("version", env!("CARGO_PKG_VERSION")), 1)]);
+    let uptime = seen.at.since(penstock_units::Instant::ZERO).as_secs_f64();
+    page.metric("gauge", "uptime_seconds", "Time since it began.", [(String::new(), uptime)]);
+    page.counter(
+        "read_bytes_total",
+        "Bytes read from channels, TLS included, and from streams.",
+        core.read_bytes.get(),
+    );
+    page.counter(
+        "written_bytes_total",
+        "Bytes written to channels, TLS included, and to streams.",
+        core.written_bytes.get(),
+    );
+    page.counter("received_cells_total", "Cells taken from channels.", core.received);
+    page.counter("made_cells_total", "Cells made here.", core.made);
+    page.counter("sent_cells_total", "Cells written to channels.", core.sent);
+    page.counter("consumed_cells_total", "Cells that ended here.", core.consumed);
+    page.counter("dropped_cells_total", "Cells of circuits that closed.", core.dropped);
+    page.counter("packaged_data_cells_total", "DATA cells made of what streams brought.", core.data_packaged);
+    page.counter("delivered_data_cells_total", "DATA cells given to streams.", core.data_delivered);
+    let sendmes = [("circuit", core.sendmes), ("stream", core.stream_sendmes)];
+    page.metric(
+        "counter",
+        "sendmes_total",
+        "SENDMEs made here.",
+        sendmes.map(|(of, count)| (label("of", of), count)),
+    );
+    page.counter("xoffs_total", "XOFFs made here.", core.xoffs);
+    page.counter("xons_total", "XONs made here.", core.xons);
+    let [channels, circuits, streams] = seen.population.map(|count| count as u64);
+    page.gauge("channels", "Open channels.", channels);
+    page.gauge("circuits", "Open circuits.", circuits);
+    page.gauge("streams", "Open exit streams.", streams);
+    page.gauge("opening_links", "Connections whose handshakes are not over.", seen.opening as u64);
+    page.gauge("throttled_channels", "Channels that wait for a token bucket.", seen.throttled.into());
+    page.gauge("queued_cells", "Cells in all circuit queues.", seen.queued.get());
+    page.gauge(
+        "longest_queue_cells",
+        "Most cells that ever waited in one direction of one circuit.",
+        core.longest_queue,
+    );
+    page.gauge("outbuf_bytes", "Bytes in all output buffers.", seen.outbuf.get());
+    page.gauge(
+        "kernel_out_bytes",
+        "Bytes in the send queues of all channels' sockets.",
+        seen.kernel_out.get(),
+    );
+    let links =
+        ["relay", "client"].into_iter().zip(tally.links).map(|(peer, count)| (label("peer", peer), count));
+    page.metric("counter", "links_total", "Links whose handshakes ended well.", links);
+    let failures = tally.link_failures.iter().map(|(reason, count)| (label("reason", reason), *count));
+    page.metric("counter", "link_failures_total", "Connections that became no link.", failures);
+    let handshakes = tally.handshakes.iter().map(|((kind, answered), count)| {
+        let outcome = if *answered { "answered" } else { "refused" };
+        (format!("{{kind=\"{kind}\",outcome=\"{outcome}\"}}"), *count)
+    });
+    page.metric("counter", "circuit_handshakes_total", "Handshakes of circuits.", handshakes);
+    let violations = tally.violations.iter().map(|(how, count)| (label("violation", how), *count));
+    page.metric(
+        "counter",
+        "violations_total",
+        "Circuits closed because a peer broke the protocol.",
+        violations,
+    );
+    let outcomes = tally.streams.iter().map(|(outcome, count)| (label("outcome", outcome), *count));
+    page.metric("counter", "streams_total", "Exit streams that were asked for.", outcomes);
+    page.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Tally;
+    use penstock_core::Counters;
+    use penstock_units::{Bytes, Cells, Instant};
+
+    fn observation() -> Observation {
+        Observation {
+            at: Instant::ZERO + Duration::from_millis(1500),
+            counters: Counters { sent: 7, ..Counters::default() },
+            tally: Tally { link_failures: [("not_tor", 2)].into(), ..Tally::default() },
+            population: [1, 2, 3],
+            opening: 4,
+            queued: Cells::new(5),
+            outbuf: Bytes::new(6),
+            kernel_out: Bytes::new(7),
+            throttled: 8,
+        }
+    }
+
+    #[test]
+    fn every_metric_says_what_it_is_before_its_samples() {
+        let page = page(&observation());
+        assert!(page.contains("\npenstock_relay_uptime_seconds 1.5\n"));
+        assert!(page.contains("\npenstock_relay_sent_cells_total 7\n"));
+        assert!(page.contains("\npenstock_relay_link_failures_total{reason=\"not_tor\"} 2\n"));
+        let mut names = Vec::new();
+        for line in page.lines() {
+            if let Some(about) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = about.split_once(' ').unwrap();
+                assert_eq!(name.ends_with("_total"), kind == "counter", "{name}");
+                assert!(!names.contains(&name), "{name} is there twice");
+                names.push(name);
+            } else if !line.starts_with('#') {
+                let name = line.split(['{', ' ']).next().unwrap();
+                assert_eq!(names.last(), Some(&name), "{line}");
+                assert!(line.rsplit(' ').next().unwrap().parse::<f64>().is_ok(), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_get_metrics_is_answered_with_them() {
+        let status = |question: &str| response(question.as_bytes(), "page")[9..12].to_owned();
+        assert_eq!(status("GET /metrics HTTP/1.1\r\n\r\n"), "200");
+        assert_eq!(status("GET / HTTP/1.0\r\n\r\n"), "404");
+        assert_eq!(status("POST /metrics HTTP/1.1\r\n\r\n"), "405");
+        assert_eq!(status("\r\n\r\n"), "405");
+    }
+
+    #[test]
+    fn without_a_policy_this_machine_alone_may_ask() {
+        assert!(may_ask(None, [127, 0, 0, 1].into()) && !may_ask(None, [192, 0, 2, 1].into()));
+        let rules = vec!["accept 192.0.2.1".parse().unwrap()];
+        let policy = ExitPolicy::new(rules, crate::descriptor::Private::AsRules, Vec::new());
+        assert!(
+            may_ask(Some(&policy), [192, 0, 2, 1].into()) && !may_ask(Some(&policy), [127, 0, 0, 1].into())
+        );
+    }
+
+    #[test]
+    fn a_scraper_that_says_nothing_makes_others_wait_a_moment_and_no_more() {
+        let metrics = Metrics { listen: "127.0.0.1:0".parse().unwrap(), policy: None };
+        let server = Server::start(&metrics).unwrap();
+        server.show(&observation());
+        let _silent = TcpStream::connect(server.address).unwrap();
+        let mut scraper = TcpStream::connect(server.address).unwrap();
+        scraper.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        scraper.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with('\n'), "{answer}");
+    }
+}

@@ -1,0 +1,354 @@
+//! The program `penstock-relay`: what an operator says, a node that does so, and what it says in return.
+//!
+//! Rooms: `args` (the command line), `logs`, `files` (what is in its folder), `signals`, `metrics` (for Prometheus),
+//! `record` (tables as the simulator's), `reload` (what SIGHUP changes), and here from the beginning to the end.
+
+mod args;
+mod files;
+mod join;
+mod logs;
+mod metrics;
+mod record;
+mod reload;
+mod signals;
+
+use crate::clock::Clock;
+use crate::keys::Keys;
+use crate::names::NameServers;
+use crate::node::{Node, NodeConfig};
+use crate::torrc::Options;
+use args::{Args, Ask};
+use files::{DataDirectory, PidFile};
+use nix::ifaddrs::getifaddrs;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use penstock_units::{Duration, Instant};
+use record::Recorder;
+use signals::Signals;
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, UdpSocket};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+/// Metrics, records and the heartbeat are looked at so often.
+const SAMPLE: Duration = Duration::from_secs(1);
+
+/// Why there is no relay: a sentence, and the status that goes with it.
+#[derive(Debug)]
+struct Failure {
+    why: String,
+    status: u8,
+}
+
+impl Failure {
+    /// The operator can mend it.
+    fn mistake(why: impl fmt::Display) -> Self {
+        Failure { why: why.to_string(), status: 2 }
+    }
+
+    fn file(path: &Path, error: &io::Error) -> Self {
+        Failure::mistake(format!("{}: {error}", path.display()))
+    }
+
+    /// Linux does not do what it should.
+    fn system(error: &io::Error) -> Self {
+        Failure { why: error.to_string(), status: 1 }
+    }
+}
+
+/// Runs a relay with these words after the program's name until it is told to end; a mistake of the operator is one sentence
+/// and status 2.
+pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
+    match Args::parse(words).map_err(Failure::mistake).and_then(|args| obey(&args)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure { why, status }) => {
+            eprintln!("penstock-relay: {why}");
+            ExitCode::from(status)
+        }
+    }
+}
+
+fn obey(args: &Args) -> Result<(), Failure> {
+    match args.ask {
+        Ask::Help => {
+            print!("{}", args::HELP);
+            return Ok(());
+        }
+        Ask::Version => {
+            println!("penstock-relay {}", env!("CARGO_PKG_VERSION"));
+            return Ok(());
+        }
+        Ask::Run | Ask::VerifyConfig | Ask::ListFingerprint { .. } => {}
+    }
+    let options = load(args)?;
+    match args.ask {
+        Ask::VerifyConfig => {
+            options.warnings.iter().for_each(|warning| eprintln!("{warning}"));
+            println!("the configuration is right");
+            Ok(())
+        }
+        Ask::ListFingerprint { ed25519 } => {
+            let (_folder, keys) = open(&options)?;
+            let name = &options.nickname;
+            if ed25519 {
+                println!("{name} {}", files::ed25519(&keys));
+            } else {
+                let digits = keys.fingerprint();
+                let groups: Vec<_> = (0..digits.len()).step_by(4).map(|at| &digits[at..at + 4]).collect();
+                println!("{name} {}", groups.join(" "));
+            }
+            Ok(())
+        }
+        _ => Program::start(args.clone(), options)?.run(),
+    }
+}
+
+fn load(args: &Args) -> Result<Options, Failure> {
+    if args.torrc.is_none() && args.options.is_empty() {
+        return Err(Failure::mistake(
+            "there is no configuration: write penstock-relay -f TORRC, or ask for --help",
+        ));
+    }
+    Options::load(args.torrc.as_deref(), &args.options).map_err(Failure::mistake)
+}
+
+/// The folder and the keys, which are made if they are not there.
+fn open(options: &Options) -> Result<(DataDirectory, Keys), Failure> {
+    let folder = DataDirectory::open(&options.data_directory)?;
+    let now = Clock::start().date();
+    let keys =
+        Keys::load_or_create(&options.key_directory, &mut rand::rng(), now).map_err(Failure::mistake)?;
+    folder.fingerprints(&options.nickname, &keys)?;
+    Ok((folder, keys))
+}
+
+/// What the relay says its address is.
+///
+/// Deviation: C tor also asks directory authorities where it seems to come from.
+fn address(options: &Options) -> Result<IpAddr, Failure> {
+    let said = options.address.or_else(|| {
+        Some(options.listen.ip()).filter(|address| !address.is_unspecified() && !address.is_loopback())
+    });
+    if let Some(address) = said {
+        return Ok(address);
+    }
+    if options.listen.ip().is_loopback() {
+        return Ok(options.listen.ip());
+    }
+    // Nothing is sent: this asks for the way there alone.
+    let way = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
+        socket.connect("192.0.2.1:9")?;
+        socket.local_addr()
+    });
+    way.map(|address| address.ip()).map_err(|_| {
+        Failure::mistake(
+            "Address: nothing says where others reach this relay; write Address and its IP address",
+        )
+    })
+}
+
+fn interfaces() -> Vec<IpAddr> {
+    let all = getifaddrs().into_iter().flatten().filter_map(|interface| interface.address);
+    all.filter_map(|address| {
+        let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+        v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
+    })
+    .collect()
+}
+
+/// Where exit streams may go: not to where the relay itself is, either.
+fn policy(options: &Options, address: IpAddr) -> crate::descriptor::ExitPolicy {
+    let outbound = options.outbound.relays.into_iter().chain(options.outbound.streams).flatten();
+    let listens = Some(options.listen.ip()).filter(|listens| !listens.is_unspecified());
+    let own = [address].into_iter().chain(listens).chain(outbound).collect();
+    options.policy(own, &interfaces())
+}
+
+/// As many connections as the system allows (C tor: `set_max_file_descriptors()`).
+fn raise_limits() {
+    // Where they stay low, connections are refused when there are none left, as they would be anyway.
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}
+
+/// Options that the node does not ask for yet.
+fn not_yet(options: &Options) -> Vec<&'static str> {
+    let written = [("NumCPUs", options.num_cpus.is_some())];
+    written.into_iter().filter(|(_, written)| *written).map(|(name, _)| name).collect()
+}
+
+/// A relay that runs.
+struct Program {
+    args: Args,
+    options: Options,
+    node: Node,
+    address: IpAddr,
+    started: SystemTime,
+    signals: Signals,
+    metrics: Option<metrics::Server>,
+    recorder: Option<Recorder>,
+    /// Until when circuits may go on, once it is told to end.
+    ends: Option<Instant>,
+    next_sample: Instant,
+    next_heartbeat: Instant,
+    /// They go as it does.
+    _pid: Option<PidFile>,
+    _folder: DataDirectory,
+}
+
+impl Program {
+    fn start(args: Args, options: Options) -> Result<Self, Failure> {
+        logs::set(&options.logs).map_err(|error| Failure::mistake(format!("Log: {error}")))?;
+        // Before all that takes time, so that whoever ends it early is heard.
+        let signals = Signals::listen().map_err(|error| Failure::system(&error))?;
+        raise_limits();
+        let (folder, keys) = open(&options)?;
+        let address = address(&options)?;
+        log::info!(
+            "penstock-relay {} begins; its fingerprint is {}",
+            env!("CARGO_PKG_VERSION"),
+            keys.fingerprint()
+        );
+        options.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+        let waiting = not_yet(&options);
+        if !waiting.is_empty() {
+            log::warn!("these options are read and have no effect yet: {}", waiting.join(", "));
+        }
+        let name_servers = options.resolv_conf.clone().map_or(NameServers::System, NameServers::File);
+        let (relay, policy) = (options.relay.clone(), policy(&options, address));
+        let config = NodeConfig {
+            name_servers,
+            keys_folder: Some(options.key_directory.clone()),
+            extend_to_private: options.extend_to_private,
+            ..NodeConfig::new(options.listen, address, relay, policy)
+        };
+        let mut node = Node::bind(config, keys)
+            .map_err(|error| Failure::mistake(format!("ORPort {}: {error}", options.listen)))?;
+        node.set_outbound(options.outbound);
+        node.wake_by(&signals.pipe).map_err(|error| Failure::system(&error))?;
+        let metrics = options.metrics.as_ref().map(|metrics| {
+            metrics::Server::start(metrics)
+                .map_err(|error| Failure::mistake(format!("MetricsPort {}: {error}", metrics.listen)))
+        });
+        let metrics = metrics.transpose()?;
+        let recorder = options.record.as_ref().map(|record| Recorder::open(record, &mut node)).transpose()?;
+        let pid = options.pid_file.as_deref().map(PidFile::write).transpose()?;
+        let at = node.listens_at().map_err(|error| Failure::system(&error))?;
+        log::info!("it listens at {at}, and others reach it at {address}");
+        let started = Clock::start().date();
+        if !options.authorities.is_empty() {
+            let description = join::description(&options, address, at.port(), started)?;
+            if let Some(membership) = join::membership(&options, description) {
+                node.join(membership).map_err(|error| Failure::mistake(format!("descriptor: {error}")))?;
+            }
+        }
+        if let Some(metrics) = &metrics {
+            metrics.show(&node.observe());
+            log::info!("metrics are at http://{}/metrics", metrics.address);
+        }
+        let now = node.now();
+        let program = Program {
+            next_heartbeat: options.heartbeat.map_or(Instant::FAR_FUTURE, |period| now + period),
+            next_sample: now,
+            args,
+            options,
+            node,
+            address,
+            started,
+            signals,
+            metrics,
+            recorder,
+            ends: None,
+            _pid: pid,
+            _folder: folder,
+        };
+        Ok(program)
+    }
+
+    fn run(mut self) -> Result<(), Failure> {
+        while !self.is_over() {
+            self.node.turn().map_err(|error| Failure::system(&error))?;
+            if self.node.was_woken() {
+                self.heed_signals();
+            }
+            self.sample();
+        }
+        self.node.close_all();
+        if let Some(recorder) = self.recorder.take() {
+            recorder.close(&mut self.node)?;
+        }
+        log::info!("it ends");
+        Ok(())
+    }
+
+    /// It was told to end, and the time is over, or nobody is left.
+    fn is_over(&self) -> bool {
+        self.ends.is_some_and(|ends| ends <= self.node.now() || self.node.circuits() == 0)
+    }
+
+    fn heed_signals(&mut self) {
+        let asked = self.signals.take();
+        if asked.report {
+            self.heartbeat();
+        }
+        if asked.reload {
+            self.reload();
+        }
+        if asked.end || asked.interrupt {
+            let now = self.node.now();
+            if self.ends.is_some() && asked.interrupt {
+                log::info!("it was interrupted again and ends at once");
+                self.ends = Some(now);
+            } else if self.ends.is_none() {
+                let wait = self.options.shutdown_wait;
+                log::info!(
+                    "it takes no connections any more and ends in {} s, or when no circuit is left",
+                    wait.as_secs()
+                );
+                self.node.stop_listening();
+                self.ends = Some(now + wait);
+            }
+        }
+    }
+
+    /// Once a second: metrics, records, and the heartbeat.
+    fn sample(&mut self) {
+        let now = self.node.now();
+        if now < self.next_sample {
+            return;
+        }
+        self.next_sample = now + SAMPLE;
+        self.hear_authorities();
+        if let Some(metrics) = &self.metrics {
+            metrics.show(&self.node.observe());
+        }
+        if let Some(recorder) = &mut self.recorder
+            && let Err(failure) = recorder.sample(&mut self.node)
+        {
+            log::error!("nothing is recorded any more: {}", failure.why);
+            self.recorder = None;
+        }
+        if now >= self.next_heartbeat {
+            self.heartbeat();
+            self.next_heartbeat = self.options.heartbeat.map_or(Instant::FAR_FUTURE, |period| now + period);
+        }
+    }
+
+    /// A line that says how it is.
+    fn heartbeat(&self) {
+        let seen = self.node.observe();
+        let [channels, circuits, streams] = seen.population;
+        let uptime = seen.at.since(Instant::ZERO).as_secs();
+        log::info!(
+            "after {uptime} s: {channels} channels, {circuits} circuits, {streams} streams; read {} B, wrote {} B, {} cells wait",
+            seen.counters.read_bytes.get(),
+            seen.counters.written_bytes.get(),
+            seen.queued.get()
+        );
+    }
+}

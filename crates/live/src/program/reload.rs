@@ -1,0 +1,83 @@
+//! SIGHUP: the torrc is read again, and what a running relay can change is changed.
+
+use super::{Program, load, logs, policy};
+use crate::torrc::Options;
+use penstock_units::Instant;
+
+impl Program {
+    /// Takes over a torrc that is right, and says what has to wait for a restart; one that is wrong changes nothing.
+    pub(super) fn reload(&mut self) {
+        let new = match load(&self.args) {
+            Ok(new) => new,
+            Err(failure) => {
+                log::error!("everything stays as it is: {}", failure.why);
+                return;
+            }
+        };
+        // Files that were moved away are opened anew.
+        if let Err(error) = logs::set(&new.logs) {
+            log::error!("everything stays as it is: Log: {error}");
+            return;
+        }
+        new.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+        let waits = waits_for_a_restart(&self.options, &new);
+        if !waits.is_empty() {
+            log::warn!("a restart is needed for what changed in {}", waits.join(", "));
+        }
+        let old = &mut self.options;
+        self.node.reconfigure(&old.relay, &new.relay);
+        (old.relay.circuit_policy, old.relay.bandwidth) = (new.relay.circuit_policy, new.relay.bandwidth);
+        (old.relay.throttle, old.relay.client_buckets) = (new.relay.throttle, new.relay.client_buckets);
+        (old.exit_rules, old.private, old.reject_local) = (new.exit_rules, new.private, new.reject_local);
+        (old.outbound, old.shutdown_wait) = (new.outbound, new.shutdown_wait);
+        (old.logs, old.warnings, old.heartbeat) = (new.logs, new.warnings, new.heartbeat);
+        let now = self.node.now();
+        self.next_heartbeat = old.heartbeat.map_or(Instant::FAR_FUTURE, |period| now + period);
+        let policy = policy(&self.options, self.address);
+        self.node.set_outbound(self.options.outbound);
+        self.node.set_policy(policy);
+        self.describe_anew();
+        log::info!("the torrc was read again");
+    }
+}
+
+/// The options that differ and cannot change while it runs.
+fn waits_for_a_restart(old: &Options, new: &Options) -> Vec<&'static str> {
+    let core = |options: &Options| {
+        let relay = &options.relay;
+        [
+            format!("{:?}", relay.scheduler),
+            format!("{:?}", relay.edge_control),
+            format!("{:?}", (relay.refill, &relay.channel_map, relay.priority_factor, relay.edge_queue)),
+            format!("{:?}", (relay.authenticated_sendmes, relay.limits)),
+        ]
+    };
+    let [scheduler, edge_control, rest, limits] = core(old);
+    let new_core = core(new);
+    let differs = [
+        ("Nickname", old.nickname != new.nickname),
+        ("ContactInfo", old.contact != new.contact),
+        ("MyFamily", old.family != new.family),
+        ("Address", old.address != new.address),
+        ("ORPort", old.listen != new.listen || old.advertised_port != new.advertised_port),
+        ("DataDirectory", old.data_directory != new.data_directory),
+        ("KeyDirectory", old.key_directory != new.key_directory),
+        ("PidFile", old.pid_file != new.pid_file),
+        ("MaxAdvertisedBandwidth", old.advertised_bandwidth != new.advertised_bandwidth),
+        ("DirAuthority", old.authorities != new.authorities),
+        ("TestingTorNetwork", old.testing != new.testing),
+        ("AssumeReachable", old.assume_reachable != new.assume_reachable),
+        ("PublishServerDescriptor", old.publish != new.publish),
+        ("DirCache", old.dir_cache != new.dir_cache),
+        ("NumCPUs", old.num_cpus != new.num_cpus),
+        ("MetricsPort", old.metrics != new.metrics),
+        ("ServerDNSResolvConfFile", old.resolv_conf != new.resolv_conf),
+        ("ExtendAllowPrivateAddresses", old.extend_to_private != new.extend_to_private),
+        ("Penstock record", old.record != new.record),
+        ("Schedulers", scheduler != new_core[0]),
+        ("Penstock edge_control", edge_control != new_core[1]),
+        ("TokenBucketRefillInterval and the like", rest != new_core[2]),
+        ("Penstock authenticated_sendmes and circuit_queue_most", limits != new_core[3]),
+    ];
+    differs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+}

@@ -1,0 +1,109 @@
+//! TLS as Tor uses it: any certificate will do, since the link's handshake says whose it is.
+
+use crate::certs::{Credentials, EXPORTER_LABEL};
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::server::NoServerSessionStorage;
+use rustls::{
+    ClientConfig, ClientConnection, Connection, DigitallySignedStruct, Error, ServerConfig, ServerConnection,
+    SignatureScheme,
+};
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+
+/// Whose signature a certificate has does not matter; that the peer has its key does.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end: &CertificateDer<'_>,
+        _chain: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, cert, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, cert, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// How a node opens and answers TLS connections.
+#[derive(Clone, Debug)]
+pub struct TlsConfigs {
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+}
+
+impl TlsConfigs {
+    /// With the certificate of these credentials.
+    pub fn new(credentials: &Credentials) -> Self {
+        const FITS: &str = "ring has the versions and the key that Tor's certificates have";
+        let provider = Arc::new(ring::default_provider());
+        let mut client = ClientConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .expect(FITS)
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider.clone())))
+            .with_no_client_auth();
+        let certificate = CertificateDer::from(credentials.tls_certificate().to_vec());
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(credentials.tls_key().to_vec()));
+        let mut server = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect(FITS)
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)
+            .expect(FITS);
+        // tor-spec, "Negotiating and initializing channels": no session is taken up again.
+        client.resumption = Resumption::disabled();
+        server.send_tls13_tickets = 0;
+        server.session_storage = Arc::new(NoServerSessionStorage {});
+        TlsConfigs { client: Arc::new(client), server: Arc::new(server) }
+    }
+
+    /// The side that connects. The name in it says nothing, as C tor's does.
+    pub fn connect(&self) -> Connection {
+        let name = ServerName::try_from("www.example.com").expect("it is a name");
+        let connection = ClientConnection::new(self.client.clone(), name);
+        connection.expect("these settings were taken once").into()
+    }
+
+    /// The side that was connected to.
+    pub fn accept(&self) -> Connection {
+        ServerConnection::new(self.server.clone()).expect("these settings were taken once").into()
+    }
+}
+
+/// What both ends of a connection export for AUTHENTICATE.
+pub fn export(connection: &Connection, context: &[u8; 32]) -> Option<[u8; 32]> {
+    connection.export_keying_material([0; 32], EXPORTER_LABEL, Some(context)).ok()
+}
+
+/// SHA-256 of the certificate that the peer showed; nothing if TLS is not up.
+pub fn certificate_sha256(connection: &Connection) -> Option<[u8; 32]> {
+    Some(Sha256::digest(connection.peer_certificates()?.first()?).into())
+}

@@ -1,0 +1,77 @@
+//! `Log` lines: which severities go where.
+
+use super::reader::Reader;
+use super::{TorrcError, path};
+use std::path::PathBuf;
+
+/// Where a log goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sink {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+    /// The end of this file.
+    File(PathBuf),
+}
+
+/// One `Log` line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogTo {
+    /// The most severe level that goes there.
+    pub severest: log::Level,
+    /// The least severe one.
+    pub least: log::Level,
+    /// Where to.
+    pub sink: Sink,
+}
+
+/// Where log lines go.
+pub(super) fn logs(read: &mut Reader) -> Result<Vec<LogTo>, TorrcError> {
+    let mut logs = Vec::new();
+    for (log, place) in read.all("Log", log_line)? {
+        match log {
+            Some(log) => logs.push(log),
+            None => {
+                read.warn(&place, "Log", "there is no syslog here; write stderr, which service managers keep")
+            }
+        }
+    }
+    if logs.is_empty() {
+        logs.push(LogTo { severest: log::Level::Error, least: log::Level::Info, sink: Sink::Stdout });
+    }
+    Ok(logs)
+}
+
+/// `Log minSeverity[-maxSeverity] [stdout|stderr|file NAME]`; `None` for syslog.
+fn log_line(text: &str) -> Result<Option<LogTo>, String> {
+    let (levels, to) = text.split_once(char::is_whitespace).unwrap_or((text, "stdout"));
+    if levels.contains(['[', '*', '~', ',']) {
+        return Err("domains are not told apart here; it must begin with a severity, such as notice".into());
+    }
+    let (least, severest) = levels.split_once('-').unwrap_or((levels, "err"));
+    let (least, severest) = (severity(least)?, severity(severest)?);
+    if severest > least {
+        return Err(format!("{levels:?} is upside down; it must be from the least severe one to the most"));
+    }
+    let to = to.trim();
+    let sink = match to.split_once(char::is_whitespace) {
+        None if to.eq_ignore_ascii_case("stdout") => Sink::Stdout,
+        None if to.eq_ignore_ascii_case("stderr") => Sink::Stderr,
+        None if to.eq_ignore_ascii_case("syslog") => return Ok(None),
+        Some((word, file)) if word.eq_ignore_ascii_case("file") => Sink::File(path(file.trim())?),
+        _ => return Err(format!("{to:?} is no place for a log; there are stdout, stderr and file NAME")),
+    };
+    Ok(Some(LogTo { severest, least, sink }))
+}
+
+fn severity(text: &str) -> Result<log::Level, String> {
+    Ok(match &text.to_ascii_lowercase()[..] {
+        "err" => log::Level::Error,
+        "warn" => log::Level::Warn,
+        "notice" => log::Level::Info,
+        "info" => log::Level::Debug,
+        "debug" => log::Level::Trace,
+        _ => return Err(format!("{text:?} is no severity; there are debug, info, notice, warn and err")),
+    })
+}

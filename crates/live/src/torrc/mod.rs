@@ -1,0 +1,410 @@
+//! What an operator says: C tor's torrc, and in `Penstock` lines what C tor has no word for.
+//!
+//! Rooms: `lines` (from files to options), `values` (what values look like), `authority` (directory authorities), `known`
+//! (what C tor's options are called), `reader` (each option once, with its place), `ports`, `log_lines`, `relay` (the options that set up the
+//! core), and here what becomes of them all.
+//!
+//! Nothing is passed over silently: an option of C tor's without effect here is a warning with its line, one that C tor does
+//! not know is a mistake, and so is a value out of range.
+//!
+//! Source: C tor's manual (0.4.9), which has the options' meanings and ranges.
+
+mod authority;
+mod known;
+mod lines;
+mod log_lines;
+mod ports;
+mod reader;
+mod relay;
+mod values;
+
+#[cfg(test)]
+mod tests;
+
+use crate::descriptor::{Addresses, ExitPolicy, Private, Rule};
+use lines::Line;
+use log_lines::logs;
+use penstock_core::RelayConfig;
+use ports::{metrics, or_port, outbound};
+use reader::Reader;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use authority::{Authority, public_authorities};
+pub use lines::Place;
+pub use log_lines::{LogTo, Sink};
+pub use ports::{Metrics, Outbound};
+
+/// What is wrong with a configuration, as one sentence.
+///
+/// ```text
+/// torrc:14: BandwidthRate: "10 KBytes" is too little; a relay needs at least 75 KBytes
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TorrcError {
+    place: String,
+    message: String,
+}
+
+impl TorrcError {
+    pub(crate) fn new(place: &Place, option: &str, why: impl fmt::Display) -> Self {
+        TorrcError { place: place.to_string(), message: format!("{option}: {why}") }
+    }
+
+    pub(crate) fn of_file(path: &Path, why: impl fmt::Display) -> Self {
+        TorrcError { place: path.display().to_string(), message: why.to_string() }
+    }
+}
+
+impl fmt::Display for TorrcError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
+    }
+}
+
+impl std::error::Error for TorrcError {}
+
+/// What is written down while it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The folder that the tables are in.
+    pub folder: PathBuf,
+    /// How often a sample is taken.
+    pub interval: Duration,
+    /// One cell in so many is followed [1].
+    pub cells: Option<NonZeroU32>,
+    /// One circuit in so many is looked at in each sample [1].
+    pub circuits: Option<NonZeroU32>,
+}
+
+/// A configuration, checked.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "they are what a torrc says 0 or 1 of")]
+pub struct Options {
+    /// The relay's name.
+    pub nickname: String,
+    /// How to reach the operator.
+    pub contact: Option<String>,
+    /// The operator's other relays, each `$` and a fingerprint.
+    pub family: Vec<String>,
+    /// Where others reach the relay, if it says so.
+    pub address: Option<IpAddr>,
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// The port that others are told; 0 is the one that it listens at.
+    pub advertised_port: u16,
+    /// Where its connections come from.
+    pub outbound: Outbound,
+    /// Its folder.
+    pub data_directory: PathBuf,
+    /// The folder of its keys.
+    pub key_directory: PathBuf,
+    /// The file with its process id.
+    pub pid_file: Option<PathBuf>,
+    /// The rules for exit streams; what none is for is rejected.
+    pub exit_rules: Vec<Rule>,
+    /// Whether they may lead to private addresses.
+    pub private: Private,
+    /// Whether addresses of this machine's interfaces are rejected too.
+    pub reject_local: bool,
+    /// What it says that it carries: rate and burst [B/s, B].
+    pub advertised_bandwidth: [u64; 2],
+    /// How the core is set up.
+    pub relay: RelayConfig,
+    /// It says itself what circuits' half-life is, whatever the consensus says.
+    pub own_half_life: bool,
+    /// The directory authorities of its network.
+    pub authorities: Vec<Authority>,
+    /// It is in a test network.
+    pub testing: bool,
+    /// It does not wait to be found reachable before it publishes.
+    pub assume_reachable: bool,
+    /// It publishes its descriptor.
+    pub publish: bool,
+    /// It serves directory documents.
+    pub dir_cache: bool,
+    /// Where log lines go.
+    pub logs: Vec<LogTo>,
+    /// How often it says that it is alive; `None` is never.
+    pub heartbeat: Option<Duration>,
+    /// How long circuits may go on after it was told to end.
+    pub shutdown_wait: Duration,
+    /// How many processors may work on handshakes; `None` is as many as there are.
+    pub num_cpus: Option<u32>,
+    /// Where metrics are served, if they are.
+    pub metrics: Option<Metrics>,
+    /// Whom names are asked of; `None` is what the system says.
+    pub resolv_conf: Option<PathBuf>,
+    /// Whether circuits go on to private addresses.
+    pub extend_to_private: bool,
+    /// What is written down, if anything is.
+    pub record: Option<Record>,
+    /// What has no effect, or another one than in C tor; a sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// Keys of `Penstock` lines that are no relay's.
+const PROGRAM_KEYS: [&str; 5] =
+    ["acknowledge", "record", "record_interval", "record_cells", "record_circuits"];
+
+/// What the operator of a relay in the public network must have written.
+const ACKNOWLEDGEMENT: &str = "this is research software";
+
+/// C tor's default for `BandwidthRate` and `BandwidthBurst` [B].
+const ONE_GBYTE: u64 = 1 << 30;
+/// Relays below are none (C tor: `RELAY_REQUIRED_MIN_BANDWIDTH`) [B/s].
+const LEAST_RATE: u64 = 75 * 1024;
+
+impl Options {
+    /// Reads `torrc`, if there is one to read, and lays over it what the command line says: names with values.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake that is found.
+    pub fn load(torrc: Option<&Path>, command_line: &[(String, String)]) -> Result<Self, TorrcError> {
+        let mut lines = Vec::new();
+        if let Some(torrc) = torrc {
+            lines::read_file(torrc, &mut lines)?;
+        }
+        let said = command_line.iter();
+        let said = said.map(|(name, value)| Line::new(name, value.clone(), Place::CommandLine)).collect();
+        Options::of(Reader::new(lines, said))
+    }
+
+    fn of(mut read: Reader) -> Result<Self, TorrcError> {
+        refuse(&mut read)?;
+        let testing = read.one("TestingTorNetwork", values::flag)?.unwrap_or(false);
+        let (relay, advertised_bandwidth, own_half_life) = relay::config(&mut read)?;
+        let (listen, advertised_port) = or_port(&mut read)?;
+        let (data_directory, key_directory) = folders(&mut read)?;
+        let (exit_rules, private, reject_local) = exit(&mut read, testing)?;
+        let family = read.all("MyFamily", family)?.into_iter().flat_map(|(family, _)| family).collect();
+        let authorities = authorities(&mut read)?;
+        let metrics = metrics(&mut read)?;
+        let nickname = read.one("Nickname", values::nickname)?.unwrap_or_else(|| "Unnamed".into());
+        let contact = read.one("ContactInfo", values::printable)?;
+        let address = read.one("Address", host)?;
+        let outbound = outbound(&mut read)?;
+        let pid_file = read.one("PidFile", path)?;
+        let logs = logs(&mut read)?;
+        let heartbeat = read.one("HeartbeatPeriod", heartbeat)?.unwrap_or(Duration::from_secs(6 * 3600));
+        let shutdown_wait = read.one("ShutdownWaitLength", values::seconds)?;
+        Ok(Options {
+            nickname,
+            contact,
+            family,
+            address,
+            listen,
+            advertised_port,
+            outbound,
+            data_directory,
+            key_directory,
+            pid_file,
+            exit_rules,
+            private,
+            reject_local,
+            advertised_bandwidth,
+            relay,
+            own_half_life,
+            authorities,
+            testing,
+            assume_reachable: read.one("AssumeReachable", values::flag)?.unwrap_or(testing),
+            publish: read.one("PublishServerDescriptor", publish)?.unwrap_or(true),
+            dir_cache: read.one("DirCache", values::flag)?.unwrap_or(true),
+            logs,
+            heartbeat: Some(heartbeat).filter(|period| !period.is_zero()),
+            shutdown_wait: shutdown_wait.unwrap_or(Duration::from_secs(30)),
+            num_cpus: read.one("NumCPUs", values::whole)?.filter(|count| *count > 0),
+            metrics,
+            resolv_conf: read.one("ServerDNSResolvConfFile", path)?,
+            extend_to_private: read.one("ExtendAllowPrivateAddresses", values::flag)?.unwrap_or(testing),
+            record: record(&mut read)?,
+            warnings: read.finish()?,
+        })
+    }
+
+    /// The policy of exit streams of a relay at `own` addresses.
+    pub fn policy(&self, own: Vec<IpAddr>, interfaces: &[IpAddr]) -> ExitPolicy {
+        let mut rules = Vec::new();
+        if self.reject_local {
+            rules.extend(interfaces.iter().map(|address| Rule {
+                accept: false,
+                addresses: Addresses::Network(*address, if address.is_ipv4() { 32 } else { 128 }),
+                ports: 1..=u16::MAX,
+            }));
+        }
+        rules.extend(self.exit_rules.iter().cloned());
+        ExitPolicy::new(rules, self.private, own)
+    }
+}
+
+/// What this program does not do, and must not seem to.
+fn refuse(read: &mut Reader) -> Result<(), TorrcError> {
+    read.one("RunAsDaemon", |text| match values::flag(text)? {
+        false => Ok(()),
+        true => Err("1 is not possible here: let the service manager start it in the background".into()),
+    })?;
+    read.one("User", |name| -> Result<(), String> {
+        Err(format!("it does not change to another user: start it as {name:?} and leave this out"))
+    })?;
+    read.all("SocksPort", |text| match text {
+        "0" => Ok(()),
+        _ => Err("there is no proxy here, only the relay: write SocksPort 0".to_owned()),
+    })?;
+    read.one("SafeLogging", |text| match text {
+        "0" | "1" | "relay" => Ok(()),
+        _ => Err(format!("{text:?} must be 0, 1 or relay")),
+    })?;
+    Ok(())
+}
+
+fn path(text: &str) -> Result<PathBuf, String> {
+    match text.strip_prefix("~/") {
+        _ if text.is_empty() => Err("a path must follow".into()),
+        Some(rest) => home().map(|home| home.join(rest)),
+        None => Ok(PathBuf::from(text)),
+    }
+}
+
+fn home() -> Result<PathBuf, String> {
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
+    home.map(PathBuf::from).ok_or_else(|| "there is no HOME to find it in: write the whole path".into())
+}
+
+fn folders(read: &mut Reader) -> Result<(PathBuf, PathBuf), TorrcError> {
+    let data = match read.one("DataDirectory", path)? {
+        Some(data) => data,
+        None => home().map_err(|why| TorrcError::new(&read.end(), "DataDirectory", why))?.join(".penstock"),
+    };
+    let keys = read.one("KeyDirectory", path)?.unwrap_or_else(|| data.join("keys"));
+    Ok((data, keys))
+}
+
+/// An address, or a name that has one.
+fn host(text: &str) -> Result<IpAddr, String> {
+    use std::net::ToSocketAddrs;
+    if let Ok(address) = values::address(text) {
+        return Ok(address);
+    }
+    let found = (text, 0).to_socket_addrs().map_err(|error| format!("{text:?}: {error}"))?;
+    let addresses: Vec<IpAddr> = found.map(|found| found.ip()).collect();
+    let v4 = addresses.iter().find(|address| address.is_ipv4());
+    v4.or(addresses.first()).copied().ok_or_else(|| format!("{text:?} has no address"))
+}
+
+fn exit(read: &mut Reader, testing: bool) -> Result<(Vec<Rule>, Private, bool), TorrcError> {
+    let said = read.one("ExitRelay", values::auto_flag)?.flatten();
+    let v6 = read.one("IPv6Exit", values::flag)?.unwrap_or(false);
+    let private = read.one("ExitPolicyRejectPrivate", values::flag)?.unwrap_or(!testing);
+    let reject_local = read.one("ExitPolicyRejectLocalInterfaces", values::flag)?.unwrap_or(false);
+    let lines = read.all("ExitPolicy", values::rules)?;
+    let place = lines.last().map_or_else(|| read.end(), |(_, place)| place.clone());
+    let written: Vec<Rule> = lines.into_iter().flat_map(|(rules, _)| rules).collect();
+    let private = if private { Private::Rejected } else { Private::AsRules };
+    if said == Some(false) || written.iter().all(|rule| !rule.accept) {
+        if said == Some(true) {
+            let why = "nothing is let out without an ExitPolicy that accepts; C tor's default policy is not used here";
+            read.warn(&place, "ExitRelay", why);
+        }
+        return Ok((Vec::new(), private, reject_local));
+    }
+    let is_last = |rule: &Rule| {
+        rule.addresses == Addresses::All && *rule.ports.start() <= 1 && *rule.ports.end() == u16::MAX
+    };
+    if !written.iter().any(is_last) {
+        let why = "what no rule is for is rejected here; C tor would go on with its default policy";
+        read.warn(&place, "ExitPolicy", why);
+    }
+    let mut rules = Vec::new();
+    if !v6 {
+        rules.push(Rule { accept: false, addresses: Addresses::AllV6, ports: 1..=u16::MAX });
+    }
+    rules.extend(written);
+    Ok((rules, private, reject_local))
+}
+
+fn family(text: &str) -> Result<Vec<String>, String> {
+    let relays = text.split(',').map(str::trim).filter(|relay| !relay.is_empty());
+    relays
+        .map(|relay| {
+            let fingerprint = relay.trim_start_matches('$');
+            values::digest(fingerprint)?;
+            Ok(format!("${}", fingerprint.to_ascii_uppercase()))
+        })
+        .collect()
+}
+
+fn publish(text: &str) -> Result<bool, String> {
+    match text {
+        "0" => Ok(false),
+        "1" | "v3" => Ok(true),
+        _ if text.contains("bridge") => Err("there are no bridges here; it must be 0, 1 or v3".into()),
+        _ => Err(format!("{text:?} must be 0, 1 or v3")),
+    }
+}
+
+fn heartbeat(text: &str) -> Result<Duration, String> {
+    let period = values::seconds(text)?;
+    let least = Duration::from_secs(30 * 60);
+    if period.is_zero() || period >= least {
+        Ok(period)
+    } else {
+        Err(format!("{text:?} is too short; it must be 0 or at least 30 minutes"))
+    }
+}
+
+/// The authorities; nobody joins the public network by leaving them out.
+fn authorities(read: &mut Reader) -> Result<Vec<Authority>, TorrcError> {
+    let acknowledged = read.penstock("acknowledge", |value| match reader::string(value)? {
+        text if text == ACKNOWLEDGEMENT => Ok(()),
+        text => Err(format!("{text:?} is not what is asked for; it must be {ACKNOWLEDGEMENT:?}")),
+    })?;
+    let written = read.all("DirAuthority", Authority::parse)?;
+    let public = written.iter().find(|(authority, _)| authority.is_public());
+    let place = match public {
+        Some((_, place)) => place.clone(),
+        None if written.is_empty() => read.end(),
+        None => return Ok(written.into_iter().map(|(authority, _)| authority).collect()),
+    };
+    if acknowledged.is_none() {
+        let why = format!(
+            "this is research software that does not join the public Tor network: name the authorities of a network of your \
+             own, or write Penstock acknowledge = {ACKNOWLEDGEMENT:?}"
+        );
+        return Err(TorrcError::new(&place, "DirAuthority", why));
+    }
+    if written.is_empty() {
+        return Ok(public_authorities());
+    }
+    Ok(written.into_iter().map(|(authority, _)| authority).collect())
+}
+
+fn record(read: &mut Reader) -> Result<Option<Record>, TorrcError> {
+    let folder = read.penstock("record", |value| path(&reader::string(value)?))?;
+    let interval = read.penstock("record_interval", |value| {
+        let text = reader::string(value)?;
+        let interval = penstock_units::parse::duration(&text).map_err(|error| error.to_string())?;
+        let least = Duration::from_secs(1);
+        if interval >= least {
+            Ok(interval)
+        } else {
+            Err(format!("{text:?} is too short; it must be at least \"1 s\""))
+        }
+    })?;
+    let one_in = |value: &str| {
+        value
+            .parse::<NonZeroU32>()
+            .map_err(|_| format!("{value:?} must be a whole number above zero: one in so many"))
+    };
+    let cells = read.penstock("record_cells", one_in)?;
+    let circuits = read.penstock("record_circuits", one_in)?;
+    Ok(folder.map(|(folder, _)| Record {
+        folder,
+        interval: interval.map_or(Duration::from_secs(1), |(interval, _)| interval),
+        cells: cells.map(|(cells, _)| cells),
+        circuits: circuits.map(|(circuits, _)| circuits),
+    }))
+}

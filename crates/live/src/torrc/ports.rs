@@ -1,0 +1,126 @@
+//! Where the relay listens and where its connections come from.
+
+use super::TorrcError;
+use super::reader::Reader;
+use super::values::{self, Port};
+use crate::descriptor::{ExitPolicy, Private, Rule};
+use std::net::{IpAddr, SocketAddr};
+
+/// Where connections that we open come from, by family; what is not said is the system's to choose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outbound {
+    /// To relays: IPv4, IPv6.
+    pub relays: [Option<IpAddr>; 2],
+    /// Of exit streams.
+    pub streams: [Option<IpAddr>; 2],
+}
+
+/// Where metrics are served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metrics {
+    /// The address and port.
+    pub listen: SocketAddr,
+    /// To whom; `None` is this machine alone.
+    pub policy: Option<ExitPolicy>,
+}
+
+/// Where it listens, and the port that others are told.
+///
+/// Deviation: one of them, where C tor has as many as there are lines, and without an address on IPv4 alone.
+pub(super) fn or_port(read: &mut Reader) -> Result<(SocketAddr, u16), TorrcError> {
+    let ports = read.all("ORPort", OrPort::parse)?;
+    let ports: Vec<_> = ports.into_iter().filter(|(port, _)| !port.is_off).collect();
+    let mut listening = ports.iter().filter(|(port, _)| port.listen);
+    let Some((first, place)) = listening.next() else {
+        let why = "a relay needs a port to listen at, such as ORPort 9001";
+        return Err(TorrcError::new(&read.end(), "ORPort", why));
+    };
+    let mut advertised = ports.iter().filter(|(port, _)| port.advertise).map(|(port, _)| port.port.port);
+    let advertised = advertised.next().ok_or_else(|| {
+        TorrcError::new(place, "ORPort", "no ORPort is advertised; leave NoAdvertise out of one of them")
+    })?;
+    for (_, place) in listening {
+        read.warn(place, "ORPort", "it listens at the first ORPort alone; this one has no effect here");
+    }
+    Ok((first.port.at(), advertised))
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OrPort {
+    port: Port,
+    listen: bool,
+    advertise: bool,
+    /// `ORPort 0`.
+    is_off: bool,
+}
+
+impl OrPort {
+    fn parse(text: &str) -> Result<Self, String> {
+        let mut words = text.split_whitespace();
+        let first = words.next().unwrap_or_default();
+        let port = Port::parse(first)?;
+        let mut parsed = OrPort { port, listen: true, advertise: true, is_off: first == "0" };
+        for flag in words {
+            match &flag.to_ascii_lowercase()[..] {
+                "noadvertise" => parsed.advertise = false,
+                "nolisten" => parsed.listen = false,
+                // What it does anyway.
+                "ipv4only" if parsed.port.at().is_ipv4() => {}
+                "ipv6only" if parsed.port.at().is_ipv6() => {}
+                _ => {
+                    return Err(format!(
+                        "{flag:?} is no flag here; there are NoAdvertise, NoListen, and IPv4Only or IPv6Only as the address is"
+                    ));
+                }
+            }
+        }
+        if !parsed.listen && !parsed.advertise {
+            return Err("NoListen and NoAdvertise leave nothing of it; choose one".into());
+        }
+        Ok(parsed)
+    }
+}
+
+/// Where connections come from.
+pub(super) fn outbound(read: &mut Reader) -> Result<Outbound, TorrcError> {
+    let mut outbound = Outbound::default();
+    for (name, relays, streams) in [
+        ("OutboundBindAddress", true, true),
+        ("OutboundBindAddressOR", true, false),
+        ("OutboundBindAddressExit", false, true),
+    ] {
+        for (address, _) in read.all(name, values::address)? {
+            let family = usize::from(address.is_ipv6());
+            if relays {
+                outbound.relays[family] = Some(address);
+            }
+            if streams {
+                outbound.streams[family] = Some(address);
+            }
+        }
+    }
+    Ok(outbound)
+}
+
+/// Where metrics are served, if they are.
+///
+/// Deviation: without `MetricsPortPolicy`, this machine may ask; C tor then answers nobody.
+pub(super) fn metrics(read: &mut Reader) -> Result<Option<Metrics>, TorrcError> {
+    let port = read.one("MetricsPort", |text| {
+        let mut words = text.split_whitespace();
+        let port = Port::parse(words.next().unwrap_or_default())?;
+        match words.next() {
+            None => Ok(port),
+            Some(format) if format.eq_ignore_ascii_case("prometheus") => Ok(port),
+            Some(format) => Err(format!("{format:?} is no format; there is prometheus")),
+        }
+    })?;
+    let rules = read.all("MetricsPortPolicy", values::rules)?;
+    let rules: Vec<Rule> = rules.into_iter().flat_map(|(rules, _)| rules).collect();
+    // Their ports say nothing.
+    let rules: Vec<Rule> = rules.into_iter().map(|rule| Rule { ports: 1..=u16::MAX, ..rule }).collect();
+    let policy = (!rules.is_empty()).then(|| ExitPolicy::new(rules, Private::AsRules, Vec::new()));
+    let loopback = IpAddr::from([127, 0, 0, 1]);
+    Ok(port
+        .map(|port| Metrics { listen: SocketAddr::new(port.address.unwrap_or(loopback), port.port), policy }))
+}

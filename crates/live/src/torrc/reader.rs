@@ -1,0 +1,162 @@
+//! Options by name, each with its place; and in the end those that nobody asked for.
+
+use super::TorrcError;
+use super::known::{Known, known};
+use super::lines::{Line, Mode, Place};
+
+/// Other names of options that are read here (C tor: `option_abbrevs_`).
+const ALIASES: &[(&str, &str)] = &[("DirServer", "DirAuthority"), ("ResolvConf", "ServerDNSResolvConfFile")];
+
+/// All options, as they are left when the command line was laid over the file.
+#[derive(Debug)]
+pub(super) struct Reader {
+    lines: Vec<Line>,
+    /// Whether somebody asked for the line.
+    asked: Vec<bool>,
+    warnings: Vec<String>,
+}
+
+/// A setting of a `Penstock` line.
+pub(super) type Setting = (String, Place);
+
+impl Reader {
+    /// Lays `said` over `file`: what the command line sets replaces what the file says of it.
+    pub(super) fn new(file: Vec<Line>, said: Vec<Line>) -> Self {
+        let [file, said] = [file, said].map(|lines| lines.into_iter().map(named).collect::<Vec<_>>());
+        let replaced = |line: &Line| said.iter().any(|other| other.is(&line.name) && other.mode == Mode::Set);
+        let kept: Vec<Line> = file.into_iter().filter(|line| !replaced(line)).collect();
+        let mut lines: Vec<Line> = Vec::new();
+        for line in kept.into_iter().chain(said) {
+            match line.mode {
+                Mode::Clear => lines.retain(|other| !other.is(&line.name)),
+                Mode::Set | Mode::Append => lines.push(line),
+            }
+        }
+        let asked = vec![false; lines.len()];
+        Reader { lines, asked, warnings: Vec::new() }
+    }
+
+    /// Every value of an option, in their order.
+    pub(super) fn all<T>(
+        &mut self,
+        name: &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Vec<(T, Place)>, TorrcError> {
+        let mut values = Vec::new();
+        for (line, asked) in self.lines.iter().zip(&mut self.asked) {
+            if line.is(name) {
+                *asked = true;
+                let value = parse(&line.value).map_err(|why| TorrcError::new(&line.place, name, why))?;
+                values.push((value, line.place.clone()));
+            }
+        }
+        Ok(values)
+    }
+
+    /// The last value of an option, and where it was written.
+    pub(super) fn placed<T>(
+        &mut self,
+        name: &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Option<(T, Place)>, TorrcError> {
+        let mut values = self.all(name, parse)?;
+        let last = values.pop();
+        for (_, place) in values {
+            self.warn(&place, name, "it is set again below, which alone has an effect");
+        }
+        Ok(last)
+    }
+
+    /// The last value of an option.
+    pub(super) fn one<T>(
+        &mut self,
+        name: &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, TorrcError> {
+        Ok(self.placed(name, parse)?.map(|(value, _)| value))
+    }
+
+    /// The value of the `Penstock` line of this key.
+    pub(super) fn penstock<T>(
+        &mut self,
+        key: &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Option<(T, Place)>, TorrcError> {
+        let mut found = None;
+        for (line, asked) in self.lines.iter().zip(&mut self.asked) {
+            if !line.is("Penstock") || key_of(&line.value) != key {
+                continue;
+            }
+            *asked = true;
+            let wrong = |why: String| TorrcError::new(&line.place, "Penstock", format!("{key}: {why}"));
+            if found.is_some() {
+                return Err(wrong("this key is set by another line already; leave one of the two".into()));
+            }
+            let value = line.value.split_once('=').map_or("", |(_, value)| value.trim());
+            found = Some((parse(value).map_err(wrong)?, line.place.clone()));
+        }
+        Ok(found)
+    }
+
+    /// The `Penstock` lines that nobody asked for yet, whole.
+    pub(super) fn penstock_rest(&mut self) -> Vec<Setting> {
+        let mut rest = Vec::new();
+        for (line, asked) in self.lines.iter().zip(&mut self.asked) {
+            if line.is("Penstock") && !*asked {
+                *asked = true;
+                rest.push((line.value.clone(), line.place.clone()));
+            }
+        }
+        rest
+    }
+
+    /// Where something is missing: where the last option is.
+    pub(super) fn end(&self) -> Place {
+        self.lines.last().map_or(Place::CommandLine, |line| line.place.clone())
+    }
+
+    pub(super) fn warn(&mut self, place: &Place, option: &str, why: &str) {
+        self.warnings.push(format!("{place}: {option}: {why}"));
+    }
+
+    /// What is to be said of the options that nobody asked for.
+    ///
+    /// # Errors
+    ///
+    /// The first one that C tor does not know either.
+    pub(super) fn finish(mut self) -> Result<Vec<String>, TorrcError> {
+        for (line, _) in self.lines.iter().zip(&self.asked).filter(|(_, asked)| !**asked) {
+            let Line { name, place, .. } = line;
+            self.warnings.push(match known(name) {
+                Some(Known::Option) => format!("{place}: {name}: this option of C tor's has no effect here"),
+                Some(Known::Obsolete) => format!("{place}: {name}: this option is obsolete and has no effect"),
+                None => {
+                    let why = "there is no such option, here or in C tor; what C tor has no word for is written Penstock KEY = VALUE";
+                    return Err(TorrcError::new(place, name, why));
+                }
+            });
+        }
+        Ok(self.warnings)
+    }
+}
+
+/// By the name that is asked for.
+fn named(line: Line) -> Line {
+    match ALIASES.iter().find(|(alias, _)| line.is(alias)) {
+        Some((_, name)) => Line { name: (*name).to_owned(), ..line },
+        None => line,
+    }
+}
+
+/// The first part of a setting's key.
+pub(super) fn key_of(setting: &str) -> &str {
+    setting.split(['=', '.']).next().unwrap_or_default().trim()
+}
+
+/// A string of TOML without escapes.
+pub(super) fn string(value: &str) -> Result<String, String> {
+    let text = ['"', '\''].iter().find_map(|quote| {
+        value.strip_prefix(*quote)?.strip_suffix(*quote).filter(|text| !text.contains([*quote, '\\']))
+    });
+    text.map(str::to_owned).ok_or_else(|| "it must be a string in quotes".into())
+}

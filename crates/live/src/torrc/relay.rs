@@ -1,0 +1,226 @@
+//! The options that set up the core: C tor's become keys of a scenario's `[relay]`, `Penstock` lines are such keys.
+
+use super::reader::{Reader, key_of};
+use super::values::{self, bandwidth};
+use super::{LEAST_RATE, ONE_GBYTE, Place, TorrcError};
+use penstock_core::RelayConfig;
+use penstock_core::edge_control::EdgeControlConfig;
+use penstock_core::hop_control::HopControlConfig;
+use penstock_core::scheduler::SchedulerConfig;
+use penstock_scenario::relay_config;
+
+/// A line for the scenario's parser, the option that it comes from, and its place.
+struct Setting {
+    line: String,
+    option: &'static str,
+    place: Place,
+}
+
+/// The core's configuration, the rate and burst that others are told [B/s, B], and whether it says what circuits' half-life is.
+pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2], bool), TorrcError> {
+    let mut settings = Vec::new();
+    let advertised = rates(read, &mut settings)?;
+    clients(read, &mut settings)?;
+    let refill = read.placed("TokenBucketRefillInterval", |text| values::milliseconds(text, 1, 1000))?;
+    if let Some((interval, place)) = refill {
+        let line = format!("refill_unblock = '{} ms'", interval.as_millis());
+        settings.push(Setting { line, option: "TokenBucketRefillInterval", place });
+    }
+    if let Some((Some(half_life), place)) = read.placed("CircuitPriorityHalflife", half_life)? {
+        let line = format!("circuit_policy.half_life = '{half_life} ms'");
+        settings.push(Setting { line, option: "CircuitPriorityHalflife", place });
+    }
+    scheduler(read, &mut settings)?;
+    let factor = read.placed("KISTSockBufSizeFactor", factor)?;
+    // What is left is the relay's, once what is somebody else's was asked for.
+    for key in super::PROGRAM_KEYS {
+        read.penstock(key, |_| Ok(()))?;
+    }
+    let rest = read.penstock_rest().into_iter();
+    settings.extend(rest.map(|(line, place)| Setting { line, option: "Penstock", place }));
+
+    let lines: Vec<&str> = settings.iter().map(|setting| &setting.line[..]).collect();
+    let mut config = relay_config(&lines).map_err(|mistake| {
+        let setting = mistake.line.and_then(|line| settings.get(line));
+        let (place, option) = setting.map_or((read.end(), "Penstock"), |it| (it.place.clone(), it.option));
+        TorrcError::new(&place, option, mistake)
+    })?;
+    if let (SchedulerConfig::KistDeployed(kist), Some((factor, _))) = (&mut config.scheduler, &factor) {
+        kist.factor = *factor;
+    } else if let Some((_, place)) = factor {
+        read.warn(
+            &place,
+            "KISTSockBufSizeFactor",
+            "the scheduler is not C tor's KIST, so this has no effect",
+        );
+    }
+    refuse(&config, &settings)?;
+    let own_half_life = settings.iter().any(|setting| setting.line.starts_with("circuit_policy"));
+    Ok((config, advertised, own_half_life))
+}
+
+/// What live relays do not have.
+fn refuse(config: &RelayConfig, settings: &[Setting]) -> Result<(), TorrcError> {
+    let wrong = |key: &str, why: &str| {
+        let setting = settings.iter().find(|setting| key_of(&setting.line) == key);
+        let place = setting.map_or(Place::CommandLine, |setting| setting.place.clone());
+        Err(TorrcError::new(&place, "Penstock", format!("{key}: {why}")))
+    };
+    if !matches!(config.hop_control, HopControlConfig::None) {
+        return wrong("hop_control", "live relays have no control of hops yet; leave it out");
+    }
+    if config.datagrams.is_some() {
+        return wrong("transport", "live relays have no datagrams yet; leave it out");
+    }
+    if config.mark_above.is_some() {
+        return wrong("mark_above", "cells of the real network cannot be marked; leave it out");
+    }
+    if matches!(config.edge_control, EdgeControlConfig::Dctcp(_)) {
+        return wrong("edge_control", "\"dctcp\" goes by marks, which cells of the real network do not have");
+    }
+    Ok(())
+}
+
+/// `BandwidthRate` and `RelayBandwidthRate`, with their bursts: the smaller ones.
+///
+/// Source: C tor `get_effective_bwrate()`, `options_validate_relay_bandwidth()`, `router_get_advertised_bandwidth()`.
+/// Deviation: one pair of buckets, as all that this relay carries is relayed; without either option it is not limited,
+/// where C tor's default is 1 GByte.
+fn rates(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<[u64; 2], TorrcError> {
+    let own_rate = read.placed("BandwidthRate", bandwidth)?;
+    let own_burst = read.placed("BandwidthBurst", bandwidth)?;
+    let relay_rate = read.placed("RelayBandwidthRate", bandwidth)?.filter(|(rate, _)| *rate > 0);
+    let relay_burst = read.placed("RelayBandwidthBurst", bandwidth)?.filter(|(burst, _)| *burst > 0);
+    // Either of them stands for the other.
+    let (relay_rate, relay_burst) = (relay_rate.clone().or(relay_burst.clone()), relay_burst.or(relay_rate));
+    for (option, rate) in [("BandwidthRate", &own_rate), ("RelayBandwidthRate", &relay_rate)] {
+        if let Some((rate, place)) = rate
+            && *rate < LEAST_RATE
+        {
+            let why = format!(
+                "{rate} bytes a second are too little; a relay needs at least 75 KBytes ({LEAST_RATE})"
+            );
+            return Err(TorrcError::new(place, option, why));
+        }
+    }
+    for (option, rate, burst) in
+        [("BandwidthBurst", &own_rate, &own_burst), ("RelayBandwidthBurst", &relay_rate, &relay_burst)]
+    {
+        let rate = rate.as_ref().map(|(rate, _)| *rate);
+        if let Some((burst, place)) = burst
+            && *burst < rate.unwrap_or(0)
+        {
+            let why =
+                format!("{burst} bytes are less than the rate; it must be at least {}", rate.unwrap_or(0));
+            return Err(TorrcError::new(place, option, why));
+        }
+    }
+    let least = |one: Option<(u64, Place)>, other: Option<(u64, Place)>| {
+        one.into_iter().chain(other).min_by_key(|(bytes, _)| *bytes)
+    };
+    let option = if relay_rate.is_some() { "RelayBandwidthRate" } else { "BandwidthRate" };
+    let (rate, burst) = (least(own_rate, relay_rate), least(own_burst, relay_burst));
+    let told = read.one("MaxAdvertisedBandwidth", bandwidth)?.unwrap_or(values::MOST_BYTES);
+    let shown = rate.as_ref().map_or(ONE_GBYTE, |(rate, _)| *rate).min(told);
+    let depth = burst.as_ref().map_or(ONE_GBYTE, |(burst, _)| *burst);
+    match rate {
+        Some((rate, place)) => {
+            settings.push(Setting {
+                line: format!("bandwidth_rate = '{rate} B/s'"),
+                option,
+                place: place.clone(),
+            });
+            settings.push(Setting {
+                line: format!("bandwidth_burst = '{} B'", depth.max(rate)),
+                option,
+                place,
+            });
+        }
+        None => {
+            if let Some((_, place)) = burst {
+                read.warn(&place, "BandwidthBurst", "there is no BandwidthRate, so this has no effect here");
+            }
+        }
+    }
+    Ok([shown, depth.max(shown)])
+}
+
+/// `PerConnBWRate` and `PerConnBWBurst`: what they leave out is `BandwidthRate`'s, which the relay's own buckets see to.
+///
+/// Source: C tor `connection_or_update_token_buckets_helper()`.
+fn clients(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<(), TorrcError> {
+    let rate = read.placed("PerConnBWRate", bandwidth)?.filter(|(rate, _)| *rate > 0);
+    let burst = read.placed("PerConnBWBurst", bandwidth)?.filter(|(burst, _)| *burst > 0);
+    let Some((_, place)) = burst.clone().or(rate.clone()) else { return Ok(()) };
+    let [rate, burst] = [rate, burst].map(|given| given.map_or(ONE_GBYTE, |(bytes, _)| bytes));
+    if burst < rate / 10 {
+        let why = format!("{burst} bytes are less than one refill brings; it must be at least {}", rate / 10);
+        return Err(TorrcError::new(&place, "PerConnBWBurst", why));
+    }
+    let line = format!("throttle = {{ kind = 'static', rate = '{rate} B/s', burst = '{burst} B' }}");
+    settings.push(Setting { line, option: "PerConnBWRate", place });
+    Ok(())
+}
+
+/// `-1` is the default; else seconds, in milliseconds.
+fn half_life(text: &str) -> Result<Option<u64>, String> {
+    let wrong = || format!("{text:?} must be -1, or 1 to 2147483647 seconds");
+    let seconds: f64 = text.parse().map_err(|_| wrong())?;
+    if seconds == -1.0 {
+        return Ok(None);
+    }
+    if (1.0..=2_147_483_647.0).contains(&seconds) {
+        Ok(Some((seconds * 1000.0) as u64))
+    } else {
+        Err(wrong())
+    }
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok().filter(|factor: &f64| factor.is_finite() && *factor >= 0.0);
+    factor.ok_or_else(|| format!("{text:?} must be a number that is not negative"))
+}
+
+/// Of C tor's KIST where nobody says otherwise [ms].
+///
+/// Deviation: what the public network's consensus says, where C tor without a consensus takes 10 ms.
+const RUN_INTERVAL: u128 = 2;
+
+/// The first scheduler that is there.
+fn scheduler(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<(), TorrcError> {
+    let chosen = read.placed("Schedulers", |text| {
+        let names = text.split([',', ' ', '\t']).filter(|name| !name.is_empty());
+        let names: Result<Vec<_>, String> = names
+            .map(|name| match &name.to_ascii_lowercase()[..] {
+                "kist" => Ok("kist-deployed"),
+                "kistlite" => Ok("kist-lite"),
+                "vanilla" => Ok("vanilla"),
+                _ => {
+                    Err(format!("{name:?} is no scheduler of C tor's; there are KIST, KISTLite and Vanilla"))
+                }
+            })
+            .collect();
+        names?.first().copied().ok_or_else(|| "it must name one of KIST, KISTLite and Vanilla".into())
+    })?;
+    let interval = read.placed("KISTSchedRunInterval", |text| values::milliseconds(text, 0, 100))?;
+    let interval = interval.filter(|(interval, _)| !interval.is_zero());
+    match (chosen, interval) {
+        (Some(("vanilla", place)), interval) => {
+            if let Some((_, place)) = interval {
+                read.warn(&place, "KISTSchedRunInterval", "the scheduler is Vanilla, so this has no effect");
+            }
+            settings.push(Setting { line: "scheduler.kind = 'vanilla'".into(), option: "Schedulers", place });
+        }
+        (Some((kind, place)), interval) => {
+            let millis = interval.map_or(RUN_INTERVAL, |(interval, _)| interval.as_millis());
+            let line = format!("scheduler = {{ kind = '{kind}', interval = '{millis} ms' }}");
+            settings.push(Setting { line, option: "Schedulers", place });
+        }
+        (None, Some((interval, place))) => {
+            let line = format!("scheduler.interval = '{} ms'", interval.as_millis());
+            settings.push(Setting { line, option: "KISTSchedRunInterval", place });
+        }
+        (None, None) => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,318 @@
+//! Nodes of ours in threads, and a client by hand.
+
+#![allow(dead_code, reason = "each test takes what it needs of this")]
+
+use penstock_core::scheduler::SchedulerConfig;
+use penstock_core::{Cell, CircId, Command, RelayConfig, StreamId};
+use penstock_live::cell::{
+    Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell, RelayMessage, Target, front, read,
+};
+use penstock_live::certs::Credentials;
+use penstock_live::clock::Clock;
+use penstock_live::crypto::ntor;
+use penstock_live::crypto::tor1::{self, Layer};
+use penstock_live::descriptor::{ExitPolicy, Private};
+use penstock_live::handshake::{Expected, Link};
+use penstock_live::keys::Keys;
+use penstock_live::node::{self, Node, NodeConfig};
+use penstock_live::tls::{TlsConfigs, certificate_sha256, export};
+use rustls::Connection;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::num::{NonZeroU16, NonZeroU32};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tor_llcrypto::pk::curve25519::PublicKey;
+
+/// A relay as a client knows it.
+pub(crate) type Hop = (LinkSpec, PublicKey);
+
+/// A node in a thread of its own, until the test is over.
+pub(crate) struct Running {
+    pub(crate) spec: LinkSpec,
+    pub(crate) onion: PublicKey,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) thread: Option<JoinHandle<()>>,
+    /// The thread's number.
+    pub(crate) task: i32,
+}
+
+impl Running {
+    pub(crate) fn start(scheduler: SchedulerConfig) -> Self {
+        Running::start_with(scheduler, node::PATIENCE)
+    }
+
+    /// Links' handshakes may take so long.
+    pub(crate) fn start_with(scheduler: SchedulerConfig, patience: penstock_units::Duration) -> Self {
+        let keys = Keys::generate(&mut rand::rng(), Clock::start().date());
+        let onion = keys.identities().onion[0].public;
+        let localhost = Ipv4Addr::LOCALHOST.into();
+        let rules = vec!["accept *:*".parse().unwrap()];
+        let relay = RelayConfig { scheduler, authenticated_sendmes: true, ..RelayConfig::default() };
+        let policy = ExitPolicy::new(rules, Private::AsRules, Vec::new());
+        let config = NodeConfig {
+            extend_to_private: true,
+            single_hop: true,
+            patience,
+            ..NodeConfig::new(SocketAddr::new(localhost, 0), localhost, relay, policy)
+        };
+        let (said, hears) = std::sync::mpsc::channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let flag = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let mut node = Node::bind(config, keys).unwrap();
+            said.send((node.link_spec().unwrap(), nix::unistd::gettid().as_raw())).unwrap();
+            while !flag.load(Ordering::Relaxed) {
+                node.turn().unwrap();
+            }
+        });
+        let (spec, task) = hears.recv().unwrap();
+        Running { spec, onion, stop, thread: Some(thread), task }
+    }
+}
+
+impl Running {
+    /// The folder of its thread in /proc.
+    pub(crate) fn task(&self) -> std::path::PathBuf {
+        format!("/proc/self/task/{}", self.task).into()
+    }
+
+    /// What a client must know to extend to it.
+    pub(crate) fn hop(&self) -> Hop {
+        (self.spec.clone(), self.onion)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().map(JoinHandle::join);
+        if !std::thread::panicking() {
+            ended.expect("it was started").expect("a node does not panic");
+        }
+    }
+}
+
+/// A client's link to its guard.
+pub(crate) struct Client {
+    socket: TcpStream,
+    tls: Connection,
+    inbuf: Vec<u8>,
+    /// At most so many bytes go in one write [B].
+    chunk: usize,
+    pub(crate) id: CircId,
+    pub(crate) layers: Vec<Layer>,
+    /// DATA cells of the circuit.
+    cells: u32,
+}
+
+/// What a client knows of a circuit that it does not use now.
+pub(crate) type Circuit = (CircId, Vec<Layer>, u32);
+
+/// A socket that takes few bytes at a time.
+struct Slow<'a>(&'a mut TcpStream, usize);
+
+impl Write for Slow<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(&bytes[..bytes.len().min(self.1)])
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// TLS to a node, and no more.
+pub(crate) fn tls_to(address: SocketAddr, chunk: usize) -> (TcpStream, Connection, Credentials) {
+    let clock = Clock::start();
+    let mut rng = rand::rng();
+    let keys = Keys::generate(&mut rng, clock.date());
+    let credentials = Credentials::new(&keys, &mut rng, clock.date(), ["www.a.com", "www.b.com"]);
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.set_nodelay(true).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut tls = TlsConfigs::new(&credentials).connect();
+    while tls.is_handshaking() {
+        while tls.wants_write() {
+            tls.write_tls(&mut Slow(&mut socket, chunk)).unwrap();
+        }
+        if tls.is_handshaking() {
+            tls.read_tls(&mut socket).unwrap();
+            tls.process_new_packets().unwrap();
+        }
+    }
+    (socket, tls, credentials)
+}
+
+impl Client {
+    pub(crate) fn connect(guard: &LinkSpec) -> Self {
+        Client::connect_slowly(guard, usize::MAX)
+    }
+
+    /// Sends at most so many bytes in one write [B].
+    pub(crate) fn connect_slowly(guard: &LinkSpec, chunk: usize) -> Self {
+        let (clock, mut rng) = (Clock::start(), rand::rng());
+        let address = guard.addresses[0];
+        let (socket, tls, credentials) = tls_to(address, chunk);
+        let expected = Expected { rsa: Some(guard.rsa), ed25519: guard.ed25519 };
+        let mut link = Link::connect_as_client(expected, certificate_sha256(&tls).unwrap(), address.ip());
+        let id = CircId(NonZeroU32::new(1 << 31 | 7).unwrap());
+        let mut client = Client { socket, tls, inbuf: Vec::new(), chunk, id, layers: Vec::new(), cells: 0 };
+        loop {
+            client.write(&link.poll_output());
+            let bytes = client.read();
+            let connection = &client.tls;
+            let secret = |context: &[u8; 32]| export(connection, context);
+            let done = link.on_bytes(clock.date(), &bytes, &credentials, &secret, &mut rng).unwrap();
+            if let Some(done) = done {
+                client.write(&link.poll_output());
+                client.inbuf = done.rest;
+                return client;
+            }
+        }
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        // Rustls holds 64 KiB at most.
+        for bytes in bytes.chunks(32_768) {
+            self.tls.writer().write_all(bytes).unwrap();
+            while self.tls.wants_write() {
+                self.tls.write_tls(&mut Slow(&mut self.socket, self.chunk)).unwrap();
+            }
+        }
+    }
+
+    pub(crate) fn read(&mut self) -> Vec<u8> {
+        let mut buffer = [0; 4096];
+        loop {
+            match self.tls.reader().read(&mut buffer) {
+                Ok(0) => panic!("the guard closed the link"),
+                Ok(len) => return buffer[..len].to_vec(),
+                Err(_) => {
+                    assert!(self.tls.read_tls(&mut self.socket).unwrap() > 0, "the guard closed the link");
+                    self.tls.process_new_packets().unwrap();
+                }
+            }
+        }
+    }
+
+    pub(crate) fn receive(&mut self) -> LiveCell {
+        loop {
+            while let Front::Cell(frame, len) = front(&self.inbuf, IdLen::Four) {
+                let incoming = Incoming::of(&frame, false);
+                self.inbuf.drain(..len);
+                if let Incoming::Cell(cell) = incoming {
+                    return cell;
+                }
+            }
+            let bytes = self.read();
+            self.inbuf.extend_from_slice(&bytes);
+        }
+    }
+
+    /// Builds a circuit over these relays.
+    pub(crate) fn build(&mut self, path: &[Hop]) {
+        for (hop, (spec, onion)) in path.iter().enumerate() {
+            let ntor = ntor::Client::start(&mut rand::rng(), spec.rsa, *onion);
+            let handshake = Handshake { kind: HandshakeKind::Ntor, data: ntor.message() };
+            let reply = if hop == 0 {
+                self.write(&LiveCell::create(self.id, handshake).to_bytes());
+                self.receive().into_handshake().expect("the guard answers")
+            } else {
+                self.say(None, &RelayMessage::Extend(spec.clone(), handshake));
+                match self.hear() {
+                    (None, RelayMessage::Extended(reply), _) => reply,
+                    other => panic!("{other:?} is no answer to EXTEND2"),
+                }
+            };
+            self.layers.push(Layer::client(&ntor.finish(&reply.data).unwrap(), &[hop as u8; 16]));
+        }
+    }
+
+    /// Goes on with another circuit of this link, which `build` makes; the present one stays.
+    pub(crate) fn another(&mut self, id: u32) -> Circuit {
+        let id = CircId(NonZeroU32::new(1 << 31 | id).unwrap());
+        self.switch((id, Vec::new(), 0))
+    }
+
+    /// Goes on with that circuit; returns the present one.
+    pub(crate) fn switch(&mut self, to: Circuit) -> Circuit {
+        let cells = std::mem::replace(&mut self.cells, to.2);
+        (std::mem::replace(&mut self.id, to.0), std::mem::replace(&mut self.layers, to.1), cells)
+    }
+
+    pub(crate) fn begin(&mut self, server: SocketAddr, stream: Option<StreamId>) {
+        let (host, port) = (server.ip().to_string(), server.port());
+        self.say(stream, &RelayMessage::Begin(Target::Host { host, port, flags: Default::default() }));
+    }
+
+    pub(crate) fn say(&mut self, stream: Option<StreamId>, message: &RelayMessage) {
+        let mut cell = LiveCell::saying(self.id, stream, message);
+        let (last, nearer) = self.layers.split_last_mut().unwrap();
+        cell.seal(last);
+        nearer.iter_mut().rev().for_each(|layer| cell.wrap(layer));
+        self.write(&cell.to_bytes());
+    }
+
+    pub(crate) fn hear(&mut self) -> (Option<StreamId>, RelayMessage, tor1::Tag) {
+        let mut cell = self.receive();
+        assert_eq!(cell.command(), Command::Relay, "the circuit ended: {:?}", cell.destroy_reason());
+        let tag = self.layers.iter_mut().find_map(|layer| cell.peel(layer));
+        let tag = tag.expect("some hop said it");
+        let (stream, message) = read(cell.to_bytes()[5..].try_into().unwrap()).unwrap();
+        (stream, message, tag)
+    }
+
+    /// Asks a server for what it has, and takes it to the end.
+    pub(crate) fn download(&mut self, server: SocketAddr, number: u16) -> Vec<u8> {
+        let stream = NonZeroU16::new(number).map(StreamId);
+        self.begin(server, stream);
+        self.take_all(stream)
+    }
+
+    /// Takes what comes on a stream, to its end.
+    pub(crate) fn take_all(&mut self, stream: Option<StreamId>) -> Vec<u8> {
+        let (mut came, mut cells) = (Vec::new(), 0);
+        loop {
+            match self.hear() {
+                (on, RelayMessage::Connected(_), _) => assert_eq!(on, stream),
+                (on, RelayMessage::Data(payload), tag) => {
+                    assert_eq!(on, stream);
+                    came.extend_from_slice(payload.as_bytes());
+                    cells += 1;
+                    self.cells += 1;
+                    if cells % 50 == 0 {
+                        self.say(stream, &RelayMessage::Sendme(None));
+                    }
+                    if self.cells.is_multiple_of(100) {
+                        self.say(None, &RelayMessage::Sendme(Some(tag)));
+                    }
+                }
+                // What we said was counted.
+                (_, RelayMessage::Sendme(_), _) => {}
+                (on, RelayMessage::End(_), _) => {
+                    assert_eq!(on, stream);
+                    return came;
+                }
+                other => panic!("{other:?} is not expected"),
+            }
+        }
+    }
+}
+
+/// A server that says so many bytes to whoever comes, and closes.
+pub(crate) fn serve(bytes: usize) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            socket.unwrap().write_all(&pattern(bytes)).unwrap();
+        }
+    });
+    address
+}
+
+pub(crate) fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}

@@ -1,0 +1,301 @@
+//! The parts against a C tor relay: links both ways, circuits both ways.
+//!
+//! Needs Debian's package `tor` (0.4.8 or later), or the path of one in the variable TOR:
+//! `cargo test -p penstock-live --test interop -- --ignored`.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod ctor;
+mod tls;
+
+use ctor::CTor;
+use penstock_core::edge_control::{Congestion, Negotiation};
+use penstock_core::{Cell, CircId, Command, StreamId};
+use penstock_live::cell::{
+    DestroyReason, EndReason, Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell,
+    RelayMessage, Target, front,
+};
+use penstock_live::certs::{Credentials, Identity};
+use penstock_live::crypto::tor1::Layer;
+use penstock_live::crypto::{answer, extensions, fast, ntor, ntor_v3};
+use penstock_live::handshake::{Expected, Link, Peer};
+use penstock_live::keys::Keys;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::num::{NonZeroU8, NonZeroU16, NonZeroU32};
+use std::time::{Duration, SystemTime};
+use tls::{Channel, Shown};
+
+/// The real time, which certificates need.
+#[expect(clippy::disallowed_methods, reason = "C tor's certificates are of today")]
+fn now() -> SystemTime {
+    SystemTime::now()
+}
+
+/// A relay of ours.
+struct Node {
+    keys: Keys,
+    credentials: Credentials,
+}
+
+impl Node {
+    fn new() -> Self {
+        let keys = Keys::generate(&mut rand::rng(), now());
+        let credentials = Credentials::new(&keys, &mut rand::rng(), now(), ["www.aaa.com", "www.bbb.net"]);
+        Node { keys, credentials }
+    }
+
+    fn identity(&self) -> Identity {
+        Identity { rsa: self.keys.rsa_identity(), ed25519: self.keys.ed25519_identity() }
+    }
+}
+
+/// A link whose handshake is done.
+struct Open {
+    channel: Box<dyn Channel>,
+    peer: Peer,
+    version: u16,
+    canonical: bool,
+    inbuf: Vec<u8>,
+}
+
+impl Open {
+    /// Shakes hands over `channel` until both know each other.
+    fn new(mut channel: Box<dyn Channel>, mut link: Link, node: &Node, address: IpAddr) -> Self {
+        let mut buffer = [0; 4096];
+        loop {
+            channel.write_all(&link.poll_output()).unwrap();
+            channel.flush().unwrap();
+            let len = channel.read(&mut buffer).unwrap();
+            assert!(len > 0, "the peer closed the link in its handshake");
+            let export = |context: &[u8; 32]| Some(channel.export(context));
+            let done =
+                link.on_bytes(now(), &buffer[..len], &node.credentials, &export, &mut rand::rng()).unwrap();
+            if let Some(done) = done {
+                channel.write_all(&link.poll_output()).unwrap();
+                channel.flush().unwrap();
+                let canonical = done.is_canonical(address);
+                return Open { channel, peer: done.peer, version: done.version, canonical, inbuf: done.rest };
+            }
+        }
+    }
+
+    fn send(&mut self, cell: &LiveCell) {
+        self.channel.write_all(&cell.to_bytes()).unwrap();
+        self.channel.flush().unwrap();
+    }
+
+    /// The next cell of a circuit.
+    fn receive(&mut self) -> LiveCell {
+        loop {
+            while let Front::Cell(frame, len) = front(&self.inbuf, IdLen::Four) {
+                let incoming = Incoming::of(&frame, false);
+                self.inbuf.drain(..len);
+                if let Incoming::Cell(cell) = incoming {
+                    return cell;
+                }
+            }
+            let mut buffer = [0; 4096];
+            let len = self.channel.read(&mut buffer).unwrap();
+            assert!(len > 0, "the peer closed the link");
+            self.inbuf.extend_from_slice(&buffer[..len]);
+        }
+    }
+}
+
+fn expected(identity: Identity) -> Expected {
+    Expected { rsa: Some(identity.rsa), ed25519: Some(identity.ed25519) }
+}
+
+/// A link that we open to the C tor relay.
+fn connect(ctor: &CTor, node: &Node, as_relay: bool) -> Open {
+    let channel = tls::connect(TcpStream::connect(ctor.address).unwrap());
+    let (address, certificate) = (ctor.address.ip(), channel.certificate_sha256());
+    let meant = expected(ctor.identity());
+    let link = if as_relay {
+        Link::connect(meant, certificate, address, vec![address])
+    } else {
+        Link::connect_as_client(meant, certificate, address)
+    };
+    let open = Open::new(Box::new(channel), link, node, address);
+    assert_eq!((open.peer, open.version), (Peer::Relay(ctor.identity()), 5));
+    assert!(open.canonical, "C tor listens at the address that it says");
+    open
+}
+
+fn id(id: u32) -> CircId {
+    CircId(NonZeroU32::new(1 << 31 | id).unwrap())
+}
+
+fn stream(id: u16) -> Option<StreamId> {
+    NonZeroU16::new(id).map(StreamId)
+}
+
+const ASKED: Negotiation = Negotiation::Asked(Congestion::Vegas);
+
+/// A circuit of one hop.
+fn create(open: &mut Open, id: CircId, ctor: &CTor, kind: HandshakeKind) -> Layer {
+    let mut rng = rand::rng();
+    let (identity, onion) = (ctor.identity(), ctor.onion_key());
+    let (fast, ntor) = (fast::Client::start(&mut rng), ntor::Client::start(&mut rng, identity.rsa, onion));
+    let v3 = ntor_v3::Client::start(&mut rng, identity.ed25519, onion, &extensions::write(ASKED));
+    let data = match kind {
+        HandshakeKind::Fast => fast.message().to_vec(),
+        HandshakeKind::Ntor => ntor.message(),
+        _ => v3.message().to_vec(),
+    };
+    open.send(&LiveCell::create(id, Handshake { kind, data }));
+    let reply = open.receive().into_handshake().expect("C tor answers with CREATED");
+    let keys = match kind {
+        HandshakeKind::Fast => fast.finish(&reply.data).unwrap(),
+        HandshakeKind::Ntor => ntor.finish(&reply.data).unwrap(),
+        _ => {
+            let (said, keys) = v3.finish(&reply.data).unwrap();
+            let granted = extensions::granted(&said).unwrap();
+            assert_eq!(granted, Negotiation::Agreed(Congestion::Vegas, NonZeroU8::new(31).unwrap()));
+            keys
+        }
+    };
+    Layer::client(&keys, &[7; 16])
+}
+
+/// Says something to the last of these hops.
+fn say(open: &mut Open, layers: &mut [&mut Layer], mut cell: LiveCell) {
+    let (last, nearer) = layers.split_last_mut().unwrap();
+    cell.seal(last);
+    nearer.iter_mut().rev().for_each(|layer| cell.wrap(layer));
+    open.send(&cell);
+}
+
+/// What one of these hops says.
+fn hear(open: &mut Open, layers: &mut [&mut Layer]) -> (Option<StreamId>, RelayMessage) {
+    let mut cell = open.receive();
+    assert!(
+        layers.iter_mut().any(|layer| cell.peel(layer).is_some()),
+        "{cell:?} is of no hop: {:?}",
+        cell.destroy_reason()
+    );
+    penstock_live::cell::read(cell.to_bytes()[5..].try_into().unwrap()).unwrap()
+}
+
+#[test]
+#[ignore = "needs C tor (Debian's package tor)"]
+fn c_tor_answers_each_handshake_and_reads_what_follows() {
+    let (ctor, node) = (CTor::start(true), Node::new());
+    for as_relay in [false, true] {
+        let mut open = connect(&ctor, &node, as_relay);
+        for (n, kind) in
+            [HandshakeKind::Fast, HandshakeKind::Ntor, HandshakeKind::NtorV3].into_iter().enumerate()
+        {
+            // C tor does not answer a relay's CREATE_FAST.
+            if as_relay && kind == HandshakeKind::Fast {
+                continue;
+            }
+            let id = id(n as u32 + 1);
+            let mut layer = create(&mut open, id, &ctor, kind);
+            let target = Target::Host { host: "192.0.2.1".into(), port: 80, flags: Default::default() };
+            say(&mut open, &mut [&mut layer], LiveCell::saying(id, stream(5), &RelayMessage::Begin(target)));
+            let (on, message) = hear(&mut open, &mut [&mut layer]);
+            // It is no exit; why it says no depends on the handshake.
+            assert!(
+                matches!(message, RelayMessage::End(_)) && on == stream(5),
+                "{kind:?}: {on:?} {message:?}"
+            );
+            open.send(&LiveCell::destroy(id, DestroyReason::NONE));
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs C tor (Debian's package tor)"]
+fn c_tor_extends_to_us_and_proves_who_it_is() {
+    let (ctor, node) = (CTor::start(false), Node::new());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (identity, ctors) = (node.identity(), ctor.identity());
+    let onion = node.keys.identities().onion[0].public;
+    let exit = std::thread::spawn(move || serve(&listener, &node, ctors));
+
+    let client = Node::new();
+    let mut open = connect(&ctor, &client, false);
+    let id = id(1);
+    let mut first = create(&mut open, id, &ctor, HandshakeKind::Ntor);
+    let v3 = ntor_v3::Client::start(&mut rand::rng(), identity.ed25519, onion, &extensions::write(ASKED));
+    let to = LinkSpec { addresses: vec![address], rsa: identity.rsa, ed25519: Some(identity.ed25519) };
+    let handshake = Handshake { kind: HandshakeKind::NtorV3, data: v3.message().to_vec() };
+    say(&mut open, &mut [&mut first], LiveCell::saying(id, None, &RelayMessage::Extend(to, handshake)));
+    let (_, RelayMessage::Extended(reply)) = hear(&mut open, &mut [&mut first]) else {
+        panic!("C tor extends to us")
+    };
+    let (said, keys) = v3.finish(&reply.data).unwrap();
+    assert_eq!(
+        extensions::granted(&said),
+        Ok(Negotiation::Agreed(Congestion::Vegas, NonZeroU8::new(31).unwrap()))
+    );
+    let mut second = Layer::client(&keys, &[9; 16]);
+
+    let resolve = RelayMessage::Begin(Target::Resolve("example.org".into()));
+    for n in 1..=20 {
+        say(&mut open, &mut [&mut first, &mut second], LiveCell::saying(id, stream(n), &resolve));
+        let mut cell = open.receive();
+        assert_eq!(cell.peel(&mut first), None, "the first hop only passes it on");
+        assert!(cell.peel(&mut second).is_some());
+        let heard = penstock_live::cell::read(cell.to_bytes()[5..].try_into().unwrap()).unwrap();
+        assert_eq!(heard, (stream(n), RelayMessage::End(EndReason::RESOLVE_FAILED.into())));
+    }
+    open.send(&LiveCell::destroy(id, DestroyReason::NONE));
+    exit.join().unwrap();
+}
+
+/// Answers what comes over one link, until its circuit is closed.
+fn serve(listener: &TcpListener, node: &Node, ctor: Identity) {
+    let (stream, from): (TcpStream, SocketAddr) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let channel = tls::accept(stream, &node.credentials);
+    let link = Link::respond(&mut rand::rng(), from.ip(), vec![from.ip()]);
+    let mut open = Open::new(Box::new(channel), link, node, from.ip());
+    assert_eq!((open.peer, open.version, open.canonical), (Peer::Relay(ctor), 5, true));
+    let create = open.receive();
+    let id = create.circ_id();
+    let handshake = create.into_handshake().unwrap();
+    let agreed = Negotiation::Agreed(Congestion::Vegas, NonZeroU8::new(31).unwrap());
+    let answered = answer(&mut rand::rng(), &handshake, &node.keys.identities(), |asked| {
+        assert_eq!(asked, ASKED);
+        agreed
+    });
+    let mut answered = answered.unwrap();
+    open.send(&LiveCell::created(id, answered.reply));
+    loop {
+        let mut cell = open.receive();
+        if cell.command() == Command::Destroy {
+            return;
+        }
+        cell.peel(&mut answered.layer).expect("we are the last hop");
+        let (stream, message) = penstock_live::cell::read(cell.to_bytes()[5..].try_into().unwrap()).unwrap();
+        assert_eq!(message, RelayMessage::Begin(Target::Resolve("example.org".into())));
+        let mut end = LiveCell::saying(id, stream, &RelayMessage::End(EndReason::RESOLVE_FAILED.into()));
+        end.seal(&mut answered.layer);
+        open.send(&end);
+    }
+}
+
+#[test]
+#[ignore = "needs C tor (Debian's package tor)"]
+fn circuits_go_through_our_nodes_and_c_tor_in_any_order() {
+    use common::{Client, Running, pattern, serve};
+    use penstock_core::scheduler::SchedulerConfig;
+    let (ctor, ours) = (CTor::start(false), [(); 2].map(|()| Running::start(SchedulerConfig::default())));
+    let identity = ctor.identity();
+    let theirs =
+        LinkSpec { addresses: vec![ctor.address], rsa: identity.rsa, ed25519: Some(identity.ed25519) };
+    let [c, a, b] = [(theirs, ctor.onion_key()), ours[0].hop(), ours[1].hop()];
+    // C tor is no exit, so one of ours is at the end.
+    for path in [vec![c.clone(), a.clone()], vec![a.clone(), c.clone(), b.clone()], vec![c, a, b]] {
+        let mut client = Client::connect(&path[0].0);
+        client.build(&path);
+        for (number, bytes) in (1..).zip([0, 1, 498, 10_000, 1_000_000]) {
+            let came = client.download(serve(bytes), number);
+            assert!(came == pattern(bytes), "{} hops, {bytes} B: {} came", path.len(), came.len());
+        }
+    }
+}

@@ -1,0 +1,445 @@
+//! The program as a process: how it begins, what signals do, how it ends.
+
+mod common;
+
+use common::{Client, Hop, pattern, serve};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use penstock_live::cell::{LinkSpec, RelayMessage, Target};
+use penstock_live::clock::Clock;
+use penstock_live::keys::Keys;
+use std::fs::{self, File, Permissions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::Duration;
+
+const RELAY: &str = env!("CARGO_BIN_EXE_penstock-relay");
+
+/// What every test's relay has.
+const LEAST: &str = "ORPort 127.0.0.1:auto\nTestingTorNetwork 1\nShutdownWaitLength 0\n\
+                     DirAuthority a 127.0.0.1:7000 BCB38A1C4D5F0B1B2F1BB9B59D5D0D7E5B1C3F2A\n";
+
+/// A folder of the test's own with a torrc in it, gone when the test is over.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("penstock-relay-{}-{test}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        Folder(folder)
+    }
+
+    fn torrc(&self, more: &str) -> PathBuf {
+        let path = self.0.join("torrc");
+        fs::write(&path, format!("{LEAST}DataDirectory {}\n{more}", self.data().display())).unwrap();
+        path
+    }
+
+    fn data(&self) -> PathBuf {
+        self.0.join("data")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs to its end.
+fn relay(torrc: &Path, more: &[&str]) -> Output {
+    Command::new(RELAY).arg("-f").arg(torrc).args(more).output().unwrap()
+}
+
+/// One sentence and status 2.
+fn refused(output: &Output) -> String {
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+    said
+}
+
+/// A relay that runs.
+struct Program {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    said: String,
+    port: SocketAddr,
+}
+
+impl Program {
+    fn start(torrc: &Path) -> Self {
+        let child = Command::new(RELAY).arg("-f").arg(torrc).stdout(Stdio::piped()).spawn();
+        let mut child = child.unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut program = Program { child, stdout, said: String::new(), port: ([127, 0, 0, 1], 0).into() };
+        let line = program.wait_for("it listens at ");
+        let port = line.split("it listens at ").nth(1).unwrap().split(',').next().unwrap();
+        program.port = port.parse().unwrap();
+        program
+    }
+
+    /// Reads the log until a line has this in it.
+    fn wait_for(&mut self, text: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert!(
+                self.stdout.read_line(&mut line).unwrap() > 0,
+                "it ended without {text:?}: {}",
+                self.said
+            );
+            self.said.push_str(&line);
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+
+    /// Ends it; the status, and the whole log.
+    fn end(mut self) -> (Option<i32>, String) {
+        self.signal(Signal::SIGTERM);
+        self.ended()
+    }
+
+    fn ended(&mut self) -> (Option<i32>, String) {
+        self.stdout.read_to_string(&mut self.said).unwrap();
+        (self.child.wait().unwrap().code(), std::mem::take(&mut self.said))
+    }
+
+    /// What a client must know of it.
+    fn hop(&self, folder: &Folder) -> Hop {
+        let date = Clock::start().date();
+        let keys = Keys::load_or_create(&folder.data().join("keys"), &mut rand::rng(), date).unwrap();
+        let (rsa, ed25519) = (keys.rsa_identity(), Some(keys.ed25519_identity()));
+        (LinkSpec { addresses: vec![self.port], rsa, ed25519 }, keys.identities().onion[0].public)
+    }
+
+    /// A client with a circuit of one hop.
+    fn client(&self, folder: &Folder) -> Client {
+        let hop = self.hop(folder);
+        let mut client = Client::connect(&hop.0);
+        client.build(&[hop]);
+        client
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn it_makes_its_keys_and_ends_when_it_is_told_to() {
+    let folder = Folder::new("ends");
+    let pid = folder.0.join("pid");
+    let torrc = folder.torrc(&format!("Nickname gate\nPidFile {}\n", pid.display()));
+    let program = Program::start(&torrc);
+    assert_eq!(fs::read_to_string(&pid).unwrap(), format!("{}\n", program.child.id()));
+    let limits = fs::read_to_string(format!("/proc/{}/limits", program.child.id())).unwrap();
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let numbers: Vec<&str> = files.split_whitespace().skip(3).take(2).collect();
+    assert_eq!(numbers[0], numbers[1], "{files}");
+    let other = refused(&relay(&torrc, &[]));
+    assert!(other.contains("is used by another relay that is running"), "{other}");
+    let (status, said) = program.end();
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.ends_with("it ends\n") && !pid.exists(), "{said}");
+
+    let mode = |name: &str| fs::metadata(folder.data().join(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!([mode("."), mode("keys"), mode("keys/secret_id_key")], [0o700, 0o700, 0o600]);
+    let fingerprint = fs::read_to_string(folder.data().join("fingerprint")).unwrap();
+    let listed = String::from_utf8(relay(&torrc, &["--list-fingerprint"]).stdout).unwrap();
+    assert_eq!(listed.replace(' ', ""), fingerprint.replace(' ', ""));
+    let listed = relay(&torrc, &["--list-fingerprint", "ed25519"]).stdout;
+    assert_eq!(listed, fs::read(folder.data().join("fingerprint-ed25519")).unwrap());
+}
+
+#[test]
+fn circuits_go_on_for_a_while_after_it_was_told_to_end() {
+    let folder = Folder::new("waits");
+    let torrc = folder.torrc("ExitPolicy accept *:*\n");
+    let with = |wait: &str| {
+        fs::write(&torrc, fs::read_to_string(&torrc).unwrap().replace("Length 0", wait)).unwrap();
+        Program::start(&torrc)
+    };
+    let mut program = with("Length 2");
+    let mut client = program.client(&folder);
+    let clock = Clock::start();
+    program.signal(Signal::SIGTERM);
+    program.wait_for("it takes no connections any more and ends in 2 s");
+    assert!(TcpStream::connect(program.port).is_err(), "it listens still");
+    assert!(client.download(serve(10_000), 1) == pattern(10_000));
+    assert_eq!(program.ended().0, Some(0));
+    let took = clock.now().since(penstock_units::Instant::ZERO);
+    assert!((2..10).contains(&took.as_secs()), "{took:?}");
+
+    // Another interrupt ends it at once.
+    let mut program = with("Length 2").with_wait(&torrc, &folder);
+    program.signal(Signal::SIGINT);
+    program.wait_for("it takes no connections any more and ends in 600 s");
+    program.signal(Signal::SIGINT);
+    assert_eq!(program.ended().0, Some(0));
+}
+
+impl Program {
+    /// The same relay once more, with a circuit and ten minutes for it.
+    fn with_wait(self, torrc: &Path, folder: &Folder) -> Self {
+        let (status, _) = self.end();
+        assert_eq!(status, Some(0));
+        fs::write(torrc, fs::read_to_string(torrc).unwrap().replace("Length 2", "Length 10 minutes"))
+            .unwrap();
+        let program = Program::start(torrc);
+        // It lives as long as the relay does, which closes it.
+        std::mem::forget(program.client(folder));
+        program
+    }
+}
+
+/// Whether a stream through the relay reaches a server.
+fn reaches(client: &mut Client, number: u16) -> bool {
+    let server = serve(100);
+    let stream = std::num::NonZeroU16::new(number).map(penstock_core::StreamId);
+    let (host, port) = (server.ip().to_string(), server.port());
+    client.say(stream, &RelayMessage::Begin(Target::Host { host, port, flags: Default::default() }));
+    let mut connected = false;
+    loop {
+        match client.hear() {
+            (_, RelayMessage::Connected(_), _) => connected = true,
+            (_, RelayMessage::End(_), _) => return connected,
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_torrc_that_is_wrong_changes_nothing_and_one_that_is_right_does() {
+    let folder = Folder::new("reloads");
+    let torrc = folder.torrc("ExitPolicy accept *:*\n");
+    let mut program = Program::start(&torrc);
+    let mut client = program.client(&folder);
+    assert!(reaches(&mut client, 1));
+
+    folder.torrc("ExitPolicy reject *:*\nNickname a_b\n");
+    program.signal(Signal::SIGHUP);
+    let line = program.wait_for("everything stays as it is");
+    assert!(line.contains("[err]") && line.contains("Nickname: \"a_b\" must be 1 to 19 letters"), "{line}");
+    assert!(reaches(&mut client, 2));
+
+    folder.torrc(
+        "ExitPolicy reject *:*\nNickname gate\nSchedulers Vanilla\nPenstock circuit_policy = 'round-robin'\n",
+    );
+    program.signal(Signal::SIGHUP);
+    program.wait_for("a restart is needed for what changed in Nickname, Schedulers\n");
+    program.wait_for("the torrc was read again");
+    assert!(!reaches(&mut client, 3));
+    program.signal(Signal::SIGUSR1);
+    program.wait_for("1 channels, 1 circuits, 0 streams");
+    assert_eq!(program.end().0, Some(0));
+}
+
+#[test]
+fn nobodys_address_is_in_its_log() {
+    let folder = Folder::new("says");
+    let torrc = folder.torrc("ExitPolicy accept *:*\nLog debug stdout\nSafeLogging 0\n");
+    let program = Program::start(&torrc);
+    let server = serve(1000);
+    let mut client = program.client(&folder);
+    assert_eq!(client.download(server, 1).len(), 1000);
+    // And one who speaks no TLS.
+    TcpStream::connect(program.port).unwrap().write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let at = program.port.to_string();
+    let (_, said) = program.end();
+    let said = said.replace(&at, "").replace("others reach it at 127.0.0.1", "");
+    assert!(!said.contains("127.0.0.1") && !said.contains(&server.port().to_string()), "{said}");
+}
+
+/// A row's columns and values.
+type Row = Vec<(String, String)>;
+
+/// A table, in which nobody's address is.
+fn table(path: &Path) -> Vec<Row> {
+    let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+    let rows: Vec<Row> = reader
+        .get_row_iter(None)
+        .unwrap()
+        .map(|row| {
+            row.unwrap().get_column_iter().map(|(name, value)| (name.clone(), value.to_string())).collect()
+        })
+        .collect();
+    assert!(!rows.is_empty(), "{} is empty", path.display());
+    assert!(rows.iter().flatten().all(|(_, value)| !value.contains("127.0.0")), "{}", path.display());
+    rows
+}
+
+#[test]
+fn cells_that_are_followed_have_their_times_and_nobodys_name() {
+    let folders = [Folder::new("guard"), Folder::new("exit")];
+    let record = |folder: &Folder| folder.0.join("record");
+    let relays = folders.each_ref().map(|folder| {
+        let torrc = folder.torrc(&format!(
+            "ExitPolicy accept *:*\nPenstock record = '{}'\nPenstock record_cells = 2\nPenstock record_circuits = 1\n",
+            record(folder).display()
+        ));
+        Program::start(&torrc)
+    });
+    let path = [0, 1].map(|at| relays[at].hop(&folders[at]));
+    let mut client = Client::connect(&path[0].0);
+    client.build(&path);
+    assert!(client.download(serve(300_000), 1) == pattern(300_000));
+    // A sample is a second old at most.
+    std::thread::sleep(Duration::from_millis(2500));
+    for relay in relays {
+        assert_eq!(relay.end().0, Some(0));
+    }
+    for (folder, position) in folders.iter().zip(["guard", "exit"]) {
+        let value =
+            |row: &Row, name: &str| row.iter().find(|(column, _)| column == name).unwrap().1.replace('"', "");
+        let cells = table(&record(folder).join("cells.parquet"));
+        let here: Vec<_> = cells.iter().filter(|row| value(row, "hop") == position).collect();
+        assert!(here.len() > 290, "{position}: {} of {}", here.len(), cells.len());
+        for row in here {
+            for wait in ["circuit_queue_s", "outbuf_s", "kernel_out_s"] {
+                let seconds: f64 = value(row, wait).parse().unwrap_or_else(|_| panic!("{wait}: {row:?}"));
+                assert!((0.0..5.0).contains(&seconds), "{position} {wait}: {seconds}");
+            }
+            // An exit reads bytes of a stream, which came with nothing to tell their cells.
+            assert_eq!(value(row, "kernel_in_s") == "null", position == "exit", "{row:?}");
+            assert_eq!((&value(row, "workload")[..], &value(row, "circuit")[..]), ("unknown", "1"));
+        }
+        let circuits = table(&record(folder).join("circuits.parquet"));
+        assert!(
+            circuits.iter().any(|row| value(row, "hop") == position && value(row, "client") == "unknown")
+        );
+        assert!(circuits.iter().any(|row| value(row, "srtt_s").parse::<f64>().is_ok_and(|rtt| rtt > 0.0)));
+    }
+}
+
+fn scrape(address: &str) -> String {
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn metrics_and_records_have_what_went_through() {
+    let folder = Folder::new("counts");
+    let record = folder.0.join("record");
+    let torrc = folder.torrc(&format!(
+        "ExitPolicy accept *:*\nMetricsPort auto\nPenstock record = \"{}\"\n",
+        record.display()
+    ));
+    let mut program = Program::start(&torrc);
+    let line = program.wait_for("metrics are at http://");
+    let address = line.trim_end().split("http://").nth(1).unwrap().trim_end_matches("/metrics").to_owned();
+    let mut client = program.client(&folder);
+    assert_eq!(client.download(serve(100_000), 1).len(), 100_000);
+    // A page is a second old at most.
+    let clock = Clock::start();
+    let late = penstock_units::Instant::ZERO + Duration::from_secs(20);
+    let of = |page: &str, name: &str| {
+        let line =
+            page.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {page}"));
+        line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()
+    };
+    let page = loop {
+        let page = scrape(&address);
+        if page.contains("streams_total{outcome=\"connected\"} 1\n")
+            && of(&page, "penstock_relay_written_bytes_total ") > 1e5
+        {
+            break page;
+        }
+        assert!(clock.now() < late, "{page}");
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    assert_eq!(of(&page, "penstock_relay_packaged_data_cells_total "), 201.0);
+    assert_eq!(of(&page, "penstock_relay_circuits "), 1.0);
+    assert_eq!(of(&page, "penstock_relay_links_total{peer=\"client\"}"), 1.0);
+    assert_eq!(of(&page, "penstock_relay_circuit_handshakes_total{kind=\"ntor\",outcome=\"answered\"}"), 1.0);
+    assert_eq!(program.end().0, Some(0));
+
+    let rows = table(&record.join("relays.parquet"));
+    let written =
+        |row: &Row| row.iter().find(|(name, _)| name == "written_bytes").unwrap().1.parse::<u64>().unwrap();
+    let sum: u64 = rows.iter().map(written).sum();
+    assert!(sum > 100_000, "{sum}");
+    assert!(!fs::read_dir(&record).unwrap().any(|entry| entry.unwrap().path().is_dir()), "parts are left");
+}
+
+#[test]
+fn mistakes_are_one_sentence_and_status_2() {
+    let folder = Folder::new("mistakes");
+    let torrc = folder.torrc("");
+    let with = |more: &[&str]| refused(&relay(&torrc, more));
+
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = listener.local_addr().unwrap().to_string();
+    let said = with(&["--ORPort", &taken]);
+    assert!(said.starts_with(&format!("penstock-relay: ORPort {taken}: ")), "{said}");
+    let said = with(&["MetricsPort", &taken]);
+    assert!(said.starts_with(&format!("penstock-relay: MetricsPort {taken}: ")), "{said}");
+    let said = with(&["--PidFile", "/nowhere/pid"]);
+    assert!(said.starts_with("penstock-relay: /nowhere/pid: "), "{said}");
+    let said = with(&["--Log", "notice file /nowhere/log"]);
+    assert!(said.starts_with("penstock-relay: Log: /nowhere/log: "), "{said}");
+    let said = with(&["--NoSuchOption", "1"]);
+    assert!(
+        said.starts_with("penstock-relay: command line: NoSuchOption: there is no such option"),
+        "{said}"
+    );
+
+    let said = with(&["/DirAuthority"]);
+    assert!(said.contains("does not join the public Tor network"), "{said}");
+    let said = with(&["--DirAuthority", "moria1 128.31.0.39:9231 1A25C6358DB91342AA51720A5038B72742732498"]);
+    assert!(said.contains("does not join the public Tor network"), "{said}");
+
+    fs::set_permissions(folder.data().join("keys"), Permissions::from_mode(0o755)).unwrap();
+    let said = with(&[]);
+    assert!(said.contains("keys can be read by others (mode 755); chmod 700 it"), "{said}");
+    fs::set_permissions(folder.data(), Permissions::from_mode(0o755)).unwrap();
+    let said = with(&[]);
+    assert!(said.starts_with("penstock-relay: DataDirectory: ") && said.contains("chmod 700 it"), "{said}");
+
+    let said = refused(&Command::new(RELAY).output().unwrap());
+    assert!(said.contains("write penstock-relay -f TORRC"), "{said}");
+    let said = refused(&relay(&folder.0.join("none"), &[]));
+    assert!(said.contains("/none: "), "{said}");
+}
+
+#[test]
+fn what_it_is_and_whether_a_torrc_is_right_is_said_without_running() {
+    let folder = Folder::new("verifies");
+    let torrc = folder.torrc("ControlPort 9051\n");
+    let verified = relay(&torrc, &["--verify-config"]);
+    assert_eq!(
+        (verified.status.code(), &verified.stdout[..]),
+        (Some(0), &b"the configuration is right\n"[..])
+    );
+    assert!(
+        String::from_utf8(verified.stderr)
+            .unwrap()
+            .contains(":6: ControlPort: this option of C tor's has no effect here")
+    );
+    assert!(!folder.data().exists(), "nothing is made");
+    refused(&relay(&torrc, &["--verify-config", "--ORPort", "x"]));
+    let version = Command::new(RELAY).arg("--version").output().unwrap().stdout;
+    assert!(version.starts_with(b"penstock-relay 0."));
+    assert!(
+        Command::new(RELAY)
+            .arg("--help")
+            .output()
+            .unwrap()
+            .stdout
+            .starts_with(b"penstock-relay: a Tor relay")
+    );
+}

@@ -1,0 +1,259 @@
+//! A Tor network on loopback, of real C tor: authorities, relays, clients; and whoever of ours joins.
+//!
+//! All is in one temporary folder. Processes end with the test, whether it passes or panics.
+
+pub(crate) mod ours;
+pub(crate) mod tor;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tor::{Role, Tor, wait};
+
+/// Votes come so often [s]: C tor allows no less.
+const VOTES: u32 = 10;
+
+/// Whatever is waited for is there after so long, or never [s]; a machine may be busy.
+pub(crate) const PATIENCE: u32 = 240;
+
+/// The network.
+pub(crate) struct Network {
+    folder: PathBuf,
+    pub(crate) tors: Vec<Tor>,
+    /// What authorities vote that the network's parameters are, such as `cc_alg=2`.
+    params: String,
+    /// One network at a time is enough for two cores.
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Network {
+    /// With so many authorities, relays and exits of C tor, of which none runs yet.
+    pub(crate) fn new(authorities: usize, relays: usize, exits: usize, params: &str) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("penstock-testnet-{}-{number}", std::process::id()));
+        fs::DirBuilder::new().mode(0o700).create(&folder).unwrap();
+        let kinds = [
+            ("auth", Role::Authority, authorities),
+            ("relay", Role::Relay, relays),
+            ("exit", Role::Exit, exits),
+        ];
+        let names: Vec<(String, Role)> = kinds
+            .into_iter()
+            .flat_map(|(name, role, count)| (0..count).map(move |n| (format!("{name}{n}"), role)))
+            .collect();
+        // Keys of authorities take a second each.
+        let root = &folder;
+        let tors = std::thread::scope(|scope| {
+            let made: Vec<_> =
+                names.iter().map(|(name, role)| scope.spawn(move || Tor::new(root, name, *role))).collect();
+            made.into_iter().map(|made| made.join().unwrap()).collect()
+        });
+        Network { folder, tors, params: params.to_owned(), _alone: alone }
+    }
+
+    pub(crate) fn authorities(&self) -> impl Iterator<Item = &Tor> {
+        self.tors.iter().filter(|tor| tor.role == Role::Authority)
+    }
+
+    /// Starts all of the network that was made with it.
+    pub(crate) fn start(&mut self) {
+        for number in 0..self.tors.len() {
+            self.restart(number);
+        }
+    }
+
+    /// Starts one, or starts it again.
+    pub(crate) fn restart(&mut self, number: usize) {
+        let torrc = self.torrc(&self.tors[number]);
+        self.tors[number].start(&torrc);
+    }
+
+    /// Ends all of a kind.
+    pub(crate) fn stop(&mut self, role: Role) {
+        self.tors.iter_mut().filter(|tor| tor.role == role).for_each(Tor::stop);
+    }
+
+    /// Whether all authorities signed the consensus that the first of them has.
+    pub(crate) fn is_signed_by_all(&self) -> bool {
+        let text = self.tors[0].read("cached-microdesc-consensus");
+        text.matches("\ndirectory-signature ").count() == self.authorities().count()
+    }
+
+    /// Who the authorities are.
+    fn directory(&self) -> String {
+        let line = |tor: &Tor| {
+            let Tor { name, or, dir, v3ident, fingerprint, .. } = tor;
+            format!("DirAuthority {name} orport={} v3ident={v3ident} {dir} {fingerprint}\n", or.port())
+        };
+        self.authorities().map(line).collect()
+    }
+
+    fn torrc(&self, tor: &Tor) -> String {
+        let Tor { name, or, dir, .. } = tor;
+        let mut torrc = self.directory();
+        torrc += &format!("Nickname {name}\nAddress 127.0.0.1\nORPort {or}\nSocksPort 0\nContactInfo none\n");
+        torrc += "AssumeReachable 1\nServerDNSDetectHijacking 0\nServerDNSTestAddresses\n\
+                  ServerDNSAllowBrokenConfig 1\nDirCache 1\n";
+        match tor.role {
+            Role::Authority => {
+                torrc += &format!(
+                    "AuthoritativeDirectory 1\nV3AuthoritativeDirectory 1\nDirPort {dir}\nExitRelay 0\n\
+                     V3AuthNIntervalsValid 2\nTestingV3AuthInitialVotingInterval {VOTES} seconds\n\
+                     TestingV3AuthInitialVoteDelay 2 seconds\nTestingV3AuthInitialDistDelay 2 seconds\n\
+                     V3AuthVotingInterval {VOTES} seconds\nV3AuthVoteDelay 2 seconds\nV3AuthDistDelay 2 seconds\n\
+                     TestingDirAuthVoteGuard *\nAuthDirVoteStableGuaranteeMinUptime 0\n\
+                     AuthDirVoteStableGuaranteeMTBF 0\nAuthDirFastGuarantee 1\nTestingMinFastFlagThreshold 0\n\
+                     TestingMinExitFlagThreshold 0\n"
+                );
+                if !self.params.is_empty() {
+                    torrc += &format!("ConsensusParams {}\n", self.params);
+                }
+            }
+            Role::Relay => torrc += "ExitRelay 0\n",
+            Role::Exit => {
+                torrc += "ExitRelay 1\nExitPolicy accept *:*\nExitPolicyRejectPrivate 0\n\
+                          ExitPolicyRejectLocalInterfaces 0\n";
+            }
+            Role::Client => panic!("a client has other options"),
+        }
+        torrc
+    }
+
+    /// A client of C tor with options of its own, such as `EntryNodes`.
+    pub(crate) fn client(&self, name: &str, options: &str) -> Tor {
+        let mut tor = Tor::new(&self.folder, name, Role::Client);
+        let directory = self.directory();
+        let torrc =
+            format!("{directory}SocksPort {}\nPathsNeededToBuildCircuits 0.25\n{options}\n", tor.socks);
+        tor.start(&torrc);
+        tor
+    }
+
+    /// Our program, set up by a torrc.
+    pub(crate) fn program(&self, nickname: &str) -> Program {
+        let folder = self.folder.join(nickname);
+        fs::DirBuilder::new().mode(0o700).create(&folder).unwrap();
+        let torrc = folder.join("torrc");
+        let [or] = tor::free_addresses();
+        let lines = format!(
+            "TestingTorNetwork 1\nNickname {nickname}\nAddress 127.0.0.1\nORPort {or}\nDataDirectory {folder}\n\
+             Log info file {folder}/log\n{directory}",
+            folder = folder.display(),
+            directory = self.directory()
+        );
+        fs::write(&torrc, lines).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_penstock-relay"));
+        let child = command.arg("-f").arg(&torrc).stdout(Stdio::null()).spawn().unwrap();
+        Program { folder, child }
+    }
+
+    /// What the authorities agreed on of a relay: the keywords of its entry, such as `s` for its flags.
+    pub(crate) fn entry(&self, nickname: &str, keyword: &str) -> Option<String> {
+        let text = self.tors[0].read("cached-microdesc-consensus");
+        let (_, entry) = text.split_once(&format!("\nr {nickname} "))?;
+        let mut lines = entry.lines().skip(1).take_while(|line| !line.starts_with("r "));
+        lines.find_map(|line| line.strip_prefix(&format!("{keyword} "))).map(ToOwned::to_owned)
+    }
+
+    /// Waits until the authorities agree that a relay has all these flags; returns those that it has.
+    pub(crate) fn await_flags(&self, nickname: &str, flags: &[&str]) -> String {
+        let mut last = String::new();
+        let agreed = wait(PATIENCE, || {
+            last = self.entry(nickname, "s").unwrap_or_default();
+            flags.iter().all(|flag| last.split(' ').any(|has| has == *flag))
+        });
+        assert!(
+            agreed,
+            "{nickname} is to have {flags:?}, and has {last:?}; logs are in {}",
+            self.folder.display()
+        );
+        last
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.tors.clear();
+        if std::thread::panicking() {
+            eprintln!("logs are in {}", self.folder.display());
+        } else {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+/// Our program, which ends with this.
+pub(crate) struct Program {
+    folder: PathBuf,
+    child: Child,
+}
+
+impl Program {
+    /// Its RSA identity in hexadecimal digits.
+    pub(crate) fn fingerprint(&self) -> String {
+        let said = fs::read_to_string(self.folder.join("fingerprint")).unwrap();
+        said.split_whitespace().skip(1).collect()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A stream to `to` through a client's SOCKS port (RFC 1928, without authentication).
+pub(crate) fn socks(client: &Tor, to: SocketAddr) -> std::io::Result<TcpStream> {
+    let IpAddr::V4(address) = to.ip() else { panic!("servers of tests are at 127.0.0.1") };
+    let mut stream = TcpStream::connect(client.socks)?;
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    stream.write_all(&[5, 1, 0])?;
+    let mut chosen = [0; 2];
+    stream.read_exact(&mut chosen)?;
+    assert_eq!(chosen, [5, 0], "the client asks for no password");
+    let request = [&[5, 1, 0, 1][..], &address.octets(), &to.port().to_be_bytes()].concat();
+    stream.write_all(&request)?;
+    let mut reply = [0; 10];
+    stream.read_exact(&mut reply)?;
+    match reply[1] {
+        0 => Ok(stream),
+        why => Err(std::io::Error::other(format!("SOCKS says {why}"))),
+    }
+}
+
+/// All that a server says through a client, which is tried again for some minutes.
+pub(crate) fn fetch(client: &Tor, from: SocketAddr) -> Vec<u8> {
+    let mut last = None;
+    let mut came = Vec::new();
+    let fetched = wait(PATIENCE, || {
+        came.clear();
+        let read = socks(client, from).and_then(|mut stream| stream.read_to_end(&mut came));
+        last = read.err();
+        last.is_none()
+    });
+    assert!(fetched, "{}: {last:?}", client.name);
+    came
+}
+
+/// A server that says `bytes` to whoever comes, and closes.
+pub(crate) fn serve(bytes: Vec<u8>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut socket in listener.incoming().flatten() {
+            let bytes = bytes.clone();
+            std::thread::spawn(move || socket.write_all(&bytes));
+        }
+    });
+    address
+}

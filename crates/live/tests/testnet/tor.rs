@@ -1,0 +1,181 @@
+//! One C tor process, in a folder of its own.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+/// What a C tor is in the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Authority,
+    Relay,
+    Exit,
+    Client,
+}
+
+/// A C tor, which runs or will.
+pub(crate) struct Tor {
+    pub(crate) name: String,
+    pub(crate) role: Role,
+    pub(crate) folder: PathBuf,
+    pub(crate) or: SocketAddr,
+    pub(crate) dir: SocketAddr,
+    pub(crate) socks: SocketAddr,
+    control: SocketAddr,
+    /// Its RSA identity in hexadecimal digits; a client has none.
+    pub(crate) fingerprint: String,
+    /// What signs its votes; authorities alone have it.
+    pub(crate) v3ident: String,
+    child: Option<Child>,
+}
+
+impl Tor {
+    /// Makes its folder and keys.
+    pub(crate) fn new(root: &Path, name: &str, role: Role) -> Self {
+        let folder = root.join(name);
+        fs::DirBuilder::new().mode(0o700).create(&folder).unwrap();
+        let [or, dir, socks, control] = free_addresses();
+        let none = String::new();
+        let (fingerprint, v3ident) = (none.clone(), none);
+        let mut tor = Tor {
+            name: name.into(),
+            role,
+            folder,
+            or,
+            dir,
+            socks,
+            control,
+            fingerprint,
+            v3ident,
+            child: None,
+        };
+        if role == Role::Authority {
+            tor.v3ident = tor.authority_keys();
+        }
+        if role != Role::Client {
+            tor.fingerprint = tor.identity();
+        }
+        tor
+    }
+
+    /// The keys of votes, by tor-gencert; returns their identity.
+    fn authority_keys(&self) -> String {
+        let keys = self.folder.join("keys");
+        fs::DirBuilder::new().mode(0o700).create(&keys).unwrap();
+        let file = |name: &str| keys.join(name).display().to_string();
+        let (identity, signing, certificate) =
+            (file("authority_identity_key"), file("authority_signing_key"), file("authority_certificate"));
+        let gencert = Path::new(&program()).with_file_name("tor-gencert");
+        let mut child = Command::new(if gencert.exists() { gencert } else { "tor-gencert".into() })
+            .args(["--create-identity-key", "--passphrase-fd", "0", "-m", "2"])
+            .args(["-i", &identity, "-s", &signing, "-c", &certificate, "-a", &self.dir.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("tor-gencert is beside C tor");
+        child.stdin.take().unwrap().write_all(b"test\n").unwrap();
+        assert!(child.wait().unwrap().success(), "tor-gencert makes keys");
+        let text = fs::read_to_string(certificate).unwrap();
+        text.lines().find_map(|line| line.strip_prefix("fingerprint ")).unwrap().to_owned()
+    }
+
+    /// The keys of a relay; returns the RSA identity.
+    fn identity(&self) -> String {
+        let folder = self.folder.display().to_string();
+        let nobody = format!("x 127.0.0.1:1 {}", "F".repeat(40));
+        let output: Output = Command::new(program())
+            .args(["-f", "/dev/null", "--ignore-missing-torrc", "--defaults-torrc", "/dev/null", "--quiet"])
+            .arg("--list-fingerprint")
+            .args(["--ORPort", &self.or.port().to_string(), "--Address", "127.0.0.1"])
+            .args(["--Nickname", &self.name, "--DirAuthority", &nobody, "--DataDirectory", &folder])
+            .output()
+            .expect("C tor is there: Debian's package tor, or its path in the variable TOR");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        let said = fs::read_to_string(self.folder.join("fingerprint")).unwrap();
+        said.split_whitespace().nth(1).unwrap().to_owned()
+    }
+
+    /// Begins, or begins again, with these options.
+    pub(crate) fn start(&mut self, torrc: &str) {
+        self.stop();
+        let path = self.folder.join("torrc");
+        // It ends by itself if this process does not end it.
+        let owner = std::process::id();
+        let common = format!(
+            "TestingTorNetwork 1\nDataDirectory {folder}\nSafeLogging 0\nShutdownWaitLength 0\n\
+             __OwningControllerProcess {owner}\nLog info file {folder}/log\nLog warn file {folder}/warnings\n\
+             ControlPort {control}\nCookieAuthentication 0\n",
+            folder = self.folder.display(),
+            control = self.control,
+        );
+        fs::write(&path, common + torrc).unwrap();
+        let child = Command::new(program())
+            .args(["--defaults-torrc", "/dev/null", "-f"])
+            .arg(&path)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("C tor is there: Debian's package tor, or its path in the variable TOR");
+        self.child = Some(child);
+    }
+
+    pub(crate) fn stop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// What it logged, of a file of its folder.
+    pub(crate) fn read(&self, file: &str) -> String {
+        fs::read(self.folder.join(file))
+            .map_or(String::new(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// What it says each second of its circuits that carry something, from now on.
+    ///
+    /// Source: control-spec, "Bandwidth used on an individual circuit".
+    pub(crate) fn circuit_bandwidths(&self) -> impl Iterator<Item = String> + use<> {
+        let mut socket = TcpStream::connect(self.control).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        socket.write_all(b"AUTHENTICATE\r\nSETEVENTS CIRC_BW\r\n").unwrap();
+        BufReader::new(socket).lines().map_while(Result::ok).filter(|line| line.starts_with("650 CIRC_BW "))
+    }
+
+    /// Whether it has all that it needs to make circuits.
+    pub(crate) fn is_bootstrapped(&self) -> bool {
+        self.read("log").contains("Bootstrapped 100%")
+    }
+}
+
+impl Drop for Tor {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn program() -> String {
+    std::env::var("TOR").unwrap_or_else(|_| "tor".into())
+}
+
+/// Ports of loopback that nobody has; nobody else takes them in the moment between.
+pub(crate) fn free_addresses<const N: usize>() -> [SocketAddr; N] {
+    let listeners: [_; N] = std::array::from_fn(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap())
+}
+
+/// Waits until `done`; whether that was within so many seconds.
+pub(crate) fn wait(seconds: u32, mut done: impl FnMut() -> bool) -> bool {
+    (0..seconds * 5).any(|_| {
+        let is_done = done();
+        if !is_done {
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        is_done
+    })
+}
