@@ -55,7 +55,11 @@ fn member(contact: usize, directory: bool) -> Running {
     let localhost = Ipv4Addr::LOCALHOST;
     let policy = ExitPolicy::new(Vec::new(), Private::AsRules, Vec::new());
     let listen = SocketAddr::new(localhost.into(), 0);
-    let config = NodeConfig::new(listen, localhost.into(), RelayConfig::default(), policy.clone());
+    let relay = RelayConfig::default();
+    let config = NodeConfig {
+        extend_to_private: true,
+        ..NodeConfig::new(listen, localhost.into(), relay, policy.clone())
+    };
     let (said, hears) = std::sync::mpsc::channel::<(LinkSpec, i32)>();
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();

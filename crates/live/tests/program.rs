@@ -2,10 +2,11 @@
 
 mod common;
 
-use common::{Client, Hop, pattern, serve};
+use common::{Client, Hop, Running, pattern, serve};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use parquet::file::reader::{FileReader, SerializedFileReader};
+use penstock_core::scheduler::SchedulerConfig;
 use penstock_live::cell::{LinkSpec, RelayMessage, Target};
 use penstock_live::clock::Clock;
 use penstock_live::keys::Keys;
@@ -68,6 +69,7 @@ struct Program {
     stdout: BufReader<ChildStdout>,
     said: String,
     port: SocketAddr,
+    guard: Option<Running>,
 }
 
 impl Program {
@@ -75,7 +77,8 @@ impl Program {
         let child = Command::new(RELAY).arg("-f").arg(torrc).stdout(Stdio::piped()).spawn();
         let mut child = child.unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut program = Program { child, stdout, said: String::new(), port: ([127, 0, 0, 1], 0).into() };
+        let mut program =
+            Program { child, stdout, said: String::new(), port: ([127, 0, 0, 1], 0).into(), guard: None };
         let line = program.wait_for("it listens at ");
         let port = line.split("it listens at ").nth(1).unwrap().split(',').next().unwrap();
         program.port = port.parse().unwrap();
@@ -121,11 +124,12 @@ impl Program {
         (LinkSpec { addresses: vec![self.port], rsa, ed25519 }, keys.identities().onion[0].public)
     }
 
-    /// A client with a circuit of one hop.
-    fn client(&self, folder: &Folder) -> Client {
-        let hop = self.hop(folder);
-        let mut client = Client::connect(&hop.0);
-        client.build(&[hop]);
+    /// A client with a circuit over a node of ours: who is nearest to a client has no exit streams for it.
+    fn client(&mut self, folder: &Folder) -> Client {
+        let guard = self.guard.insert(Running::start(SchedulerConfig::default()));
+        let path = [guard.hop(), self.hop(folder)];
+        let mut client = Client::connect(&path[0].0);
+        client.build(&path);
         client
     }
 }
@@ -197,7 +201,7 @@ impl Program {
         assert_eq!(status, Some(0));
         fs::write(torrc, fs::read_to_string(torrc).unwrap().replace("Length 2", "Length 10 minutes"))
             .unwrap();
-        let program = Program::start(torrc);
+        let mut program = Program::start(torrc);
         // It lives as long as the relay does, which closes it.
         std::mem::forget(program.client(folder));
         program
@@ -250,7 +254,7 @@ fn a_torrc_that_is_wrong_changes_nothing_and_one_that_is_right_does() {
 fn nobodys_address_is_in_its_log() {
     let folder = Folder::new("says");
     let torrc = folder.torrc("ExitPolicy accept *:*\nLog debug stdout\nSafeLogging 0\n");
-    let program = Program::start(&torrc);
+    let mut program = Program::start(&torrc);
     let server = serve(1000);
     let mut client = program.client(&folder);
     assert_eq!(client.download(server, 1).len(), 1000);
@@ -364,7 +368,7 @@ fn metrics_and_records_have_what_went_through() {
     };
     assert_eq!(of(&page, "penstock_relay_packaged_data_cells_total "), 201.0);
     assert_eq!(of(&page, "penstock_relay_circuits "), 1.0);
-    assert_eq!(of(&page, "penstock_relay_links_total{peer=\"client\"}"), 1.0);
+    assert_eq!(of(&page, "penstock_relay_links_total{peer=\"relay\"}"), 1.0);
     assert_eq!(of(&page, "penstock_relay_circuit_handshakes_total{kind=\"ntor\",outcome=\"answered\"}"), 1.0);
     assert_eq!(program.end().0, Some(0));
 

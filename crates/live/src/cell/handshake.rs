@@ -72,16 +72,13 @@ impl Handshake {
     /// The end of CREATE2 and EXTEND2.
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let kind = HandshakeKind::of(reader.u16()?);
-        Ok(Handshake { kind, ..Handshake::read_answer(reader)? })
+        let len = reader.u16()?;
+        Ok(Handshake { kind, data: reader.take(len.into())?.to_vec() })
     }
 
-    /// What CREATED2 and EXTENDED2 are.
+    /// What CREATED2 and EXTENDED2 are. What came in the one goes on in the other, which has less room.
     pub(super) fn read_answer(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let len = reader.u16()?;
-        // What came in a CREATED2 goes on in an EXTENDED2, which has less room.
-        if len > MOST {
-            return Err(Malformed);
-        }
+        let len = Some(reader.u16()?).filter(|len| *len <= MOST).ok_or(Malformed)?;
         Ok(Handshake { kind: HandshakeKind::Ntor, data: reader.take(len.into())?.to_vec() })
     }
 
