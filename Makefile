@@ -9,7 +9,7 @@ SETUP := .venv/setup
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test matrix bench estimates bench-network judge-linux judge-ns3 judges live interop clean tools
+.PHONY: help setup run test matrix bench estimates bench-network judge-linux judge-ns3 judges interop clean tools
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,10 +52,6 @@ judge-ns3: .venv-ns3/packages ## TCP: let ns-3 (GPL, from PyPI, in .venv-ns3) do
 
 judges: setup ## TCP: compare the judges in docs/data/tcp with each other and the model
 	$(BIN)/python benches/judges/compare.py
-
-live: tools ## check the live relay: clippy, and its tests on loopback
-	cargo clippy --locked --package penstock-live --all-targets -- -D warnings
-	cargo test --locked --package penstock-live
 
 # Real C tor as in Debian's package tor, or at the path in TOR. `make interop SHORT=1` is one relay of it, half a minute.
 SHORT ?=
