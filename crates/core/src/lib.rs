@@ -60,4 +60,4 @@ pub use factory::Factory;
 pub use kernel::{Kernel, SocketInfo, StreamRead};
 pub use keys::{ChannelKey, CircuitIndex, CircuitKey, ClientKey, Direction, StreamKey};
 pub use reason::{DestroyReason, EndReason};
-pub use relay::{Counters, Relay};
+pub use relay::{Counters, Parameters, Relay};

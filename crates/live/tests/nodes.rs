@@ -10,7 +10,7 @@ use penstock_core::{RelayConfig, StreamId};
 use penstock_live::cell::{LinkSpec, LivePayload, RelayMessage, Target};
 use penstock_live::clock::Clock;
 use penstock_live::descriptor::{Description, ExitPolicy, Private};
-use penstock_live::directory::Pace;
+use penstock_live::directory::{Own, Pace};
 use penstock_live::keys::Keys;
 use penstock_live::node::{Membership, Node, NodeConfig};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -80,7 +80,7 @@ fn member(contact: usize, directory: bool) -> Running {
             policy,
         };
         let (authorities, pace) = (Vec::new(), Pace::TESTING);
-        node.join(Membership { authorities, description, publish: true, half_life: true, pace }).unwrap();
+        node.join(Membership { authorities, description, publish: true, own: Own::default(), pace }).unwrap();
         while node.documents().unwrap().own().is_none() {
             node.turn().unwrap();
         }

@@ -267,6 +267,7 @@ fn vegas(view: View<'_>) -> Result<VegasConfig, Mistake> {
     let of_version = |key, constant| view.whole_unless(key, "version").map_or(constant, |given| given as u32);
     let CwndBounds { sendme_inc, cwnd_init, cwnd_min, cwnd_max } = cwnd_bounds(view)?;
     Ok(VegasConfig {
+        offered: true,
         sendme_inc,
         cwnd_init,
         cwnd_min,

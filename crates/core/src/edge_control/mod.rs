@@ -152,9 +152,11 @@ impl Default for EdgeControlConfig {
 }
 
 impl EdgeControlConfig {
-    /// The congestion control that this end asks for or offers, with how many cells a SENDME; `None` if it knows none.
+    /// The congestion control that this end asks for or offers, with how many cells a SENDME; `None` if it knows or offers
+    /// none.
     fn congestion(&self) -> Option<(Congestion, NonZeroU8)> {
         match self {
+            EdgeControlConfig::Vegas(config) if !config.offered => None,
             EdgeControlConfig::Vegas(config) => Some((Congestion::Vegas, config.sendme_inc)),
             EdgeControlConfig::Dctcp(config) => Some((Congestion::Dctcp, config.bounds.sendme_inc)),
             EdgeControlConfig::Timely(config) => Some((Congestion::Timely, config.bounds.sendme_inc)),

@@ -6,7 +6,7 @@
 //! arrives, `edge` packages and delivers streams, `build` makes circuits, `close` ends them,
 //! `buckets` limits the rate, `clients` that of each client, `datagrams` is for channels without TCP,
 //! `class` passes on whose traffic can wait, `hops` is where hop control meets its neighbours, `idle` closes channels
-//! that nobody uses.
+//! that nobody uses, `parameters` is what the authorities ask of all relays.
 
 mod bounds;
 mod buckets;
@@ -20,6 +20,7 @@ mod edge;
 mod flow;
 mod hops;
 mod idle;
+mod parameters;
 
 use crate::cell::{Cell, PeerId};
 use crate::channel::{Buckets, Channel, CircIds};
@@ -38,6 +39,7 @@ use crate::stream::Stream;
 use crate::transport::Transport;
 use buckets::Waiting;
 use clients::Clients;
+pub use parameters::Parameters;
 use penstock_units::{Bytes, Cells, Duration, Instant, fifo::take_first};
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -270,18 +272,9 @@ impl<C: Cell> Relay<C> {
         self.settle(now, kernel);
     }
 
-    /// The operator changed the half-life of circuits' counts (C tor: SIGHUP with a new
-    /// `CircuitPriorityHalflife`); counts stay. Policies that have none do not mind.
-    pub fn set_half_life(&mut self, now: Instant, half_life: Duration) {
-        Arc::make_mut(&mut self.node.config).circuit_policy.set_half_life(half_life);
-        for (_, channel) in &mut self.node.channels {
-            channel.policy.set_half_life(now, half_life);
-        }
-    }
-
     /// The operator chose another circuit policy (EWMA §3.1 switches it by SIGHUP). All queues stay; the new policy
     /// knows nothing of what was sent before, so that all circuits begin alike, in the order of their keys; but the
-    /// same one with another half-life keeps its counts, as [`set_half_life`](Self::set_half_life) does.
+    /// same one with another half-life keeps its counts.
     pub fn set_circuit_policy(&mut self, now: Instant, config: CircuitPolicyConfig) {
         if let Some(half_life) = self.node.config.circuit_policy.only_half_life(&config) {
             return self.set_half_life(now, half_life);

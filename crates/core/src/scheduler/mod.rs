@@ -32,7 +32,7 @@ use crate::circuit_policy::Priority;
 use crate::factory::Factory;
 use crate::kernel::SocketInfo;
 use crate::keys::ChannelKey;
-use penstock_units::{Bytes, Instant};
+use penstock_units::{Bytes, Duration, Instant};
 use std::fmt;
 
 /// What a [`Host::flush`] achieved.
@@ -75,6 +75,8 @@ pub trait Scheduler: fmt::Debug + Send {
     fn on_timer(&mut self, now: Instant, host: &mut dyn Host);
     /// `channel` is gone; forget it.
     fn on_close(&mut self, channel: ChannelKey);
+    /// The least time between two runs is this from the next one on [ns], above zero; whoever has no runs does not mind.
+    fn set_run_interval(&mut self, _interval: Duration) {}
     /// When to call [`on_timer`](Self::on_timer).
     fn poll_timeout(&self) -> Option<Instant>;
 }
@@ -103,6 +105,18 @@ impl Default for SchedulerConfig {
 }
 
 impl SchedulerConfig {
+    /// C tor's schedulers run at most once in `interval` [ns] (`KISTSchedRunInterval`); the papers' have their own.
+    pub(crate) fn set_run_interval(&mut self, interval: Duration) {
+        match self {
+            SchedulerConfig::KistDeployed(config) => config.interval = interval,
+            SchedulerConfig::KistLite(config) => config.interval = interval,
+            SchedulerConfig::Vanilla(_)
+            | SchedulerConfig::Global(_)
+            | SchedulerConfig::Kist(_)
+            | SchedulerConfig::Custom(_) => {}
+        }
+    }
+
     /// The scheduler of one relay.
     pub fn build(&self) -> AnyScheduler {
         match self {
@@ -163,6 +177,9 @@ impl Scheduler for AnyScheduler {
     }
     fn on_close(&mut self, channel: ChannelKey) {
         each!(self, scheduler => scheduler.on_close(channel));
+    }
+    fn set_run_interval(&mut self, interval: Duration) {
+        each!(self, scheduler => scheduler.set_run_interval(interval));
     }
     fn poll_timeout(&self) -> Option<Instant> {
         each!(self, scheduler => scheduler.poll_timeout())

@@ -177,6 +177,10 @@ impl<L: ChannelLimit> Scheduler for Runs<L> {
         self.eligible.forget(channel);
     }
 
+    fn set_run_interval(&mut self, interval: Duration) {
+        self.interval = interval;
+    }
+
     fn poll_timeout(&self) -> Option<Instant> {
         self.pending.due()
     }

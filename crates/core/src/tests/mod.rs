@@ -14,6 +14,7 @@ mod host;
 mod idle;
 mod lawless;
 mod operations;
+mod parameters;
 mod path;
 mod schedulers;
 mod seams;

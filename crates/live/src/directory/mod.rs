@@ -28,7 +28,7 @@ pub use consensus::{Consensus, Flavour};
 pub use documents::Documents;
 pub use failure::Failure;
 pub use keeper::{Note, Pace};
-pub use params::{CongestionAlgorithm, Params};
+pub use params::{CongestionAlgorithm, Own, Params};
 pub use publication::Publication;
 pub(crate) use serve::Question;
 pub use worker::Directory;

@@ -4,12 +4,28 @@
 
 use crate::keys::Rotation;
 use crate::wire::Malformed;
-use penstock_units::Duration;
+use penstock_core::Parameters;
+use penstock_core::throttle::{Aggregate, ClientBuckets, StaticRateConfig, ThrottleConfig};
+use penstock_units::{Bytes, DataRate, Duration};
 use std::collections::BTreeMap;
+use std::num::NonZeroU8;
 
 /// Parameters by name; one that is not there has its default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Params(BTreeMap<String, i32>);
+
+/// What the operator of a relay decides himself, whatever the authorities ask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Own {
+    /// The half-life of circuits' counts (C tor: `CircuitPriorityHalflife`).
+    pub half_life: bool,
+    /// How often the scheduler runs (C tor: `KISTSchedRunInterval`).
+    pub run_interval: bool,
+    /// Windows and congestion control.
+    pub edge_control: bool,
+    /// At what rate clients are served (C tor: `PerConnBWRate`).
+    pub throttle: bool,
+}
 
 /// Which algorithm of congestion control circuits are to have (proposal 324).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +89,26 @@ impl Params {
         (rate > 0).then_some([rate, burst.max(rate)])
     }
 
+    /// The same as the core has it.
+    pub fn throttle(&self) -> (ThrottleConfig, ClientBuckets) {
+        let Some([rate, burst]) = self.connection_bandwidth() else { return Default::default() };
+        let rate = DataRate::new(rate.into()).expect("it is above zero");
+        let buckets = ClientBuckets { burst: Bytes::new(burst.into()), aggregate: Aggregate::Connection };
+        (ThrottleConfig::Static(StaticRateConfig { rate }), buckets)
+    }
+
+    /// What of this is for the relay's core, but for what its operator decides.
+    pub fn core(&self, own: Own) -> Parameters {
+        let edge_control = !own.edge_control;
+        Parameters {
+            half_life: (!own.half_life).then(|| self.half_life()),
+            run_interval: (!own.run_interval).then(|| self.kist_interval()),
+            circuit_window: edge_control.then(|| self.circuit_window()),
+            grants_vegas: edge_control.then(|| self.congestion() == CongestionAlgorithm::Vegas),
+            sendme_inc: NonZeroU8::new(self.sendme_cells()).filter(|_| edge_control),
+        }
+    }
+
     /// How long onion keys live.
     pub fn onion_keys(&self) -> Rotation {
         let lifetime = self.get("onion-key-rotation-days", 28, 1..=90).unsigned_abs();
@@ -106,6 +142,25 @@ mod tests {
         assert_eq!((params.circuit_window(), params.sendme_cells()), (100, 254));
         assert_eq!(params.congestion(), CongestionAlgorithm::Windows);
         assert_eq!(params.connection_bandwidth(), Some([7, 7]));
+    }
+
+    #[test]
+    fn an_operator_s_own_settings_stay() {
+        let params = Params::read("KISTSchedRunInterval=5 circwindow=500 cc_alg=0 cc_sendme_inc=40").unwrap();
+        let all = Parameters {
+            half_life: Some(Duration::from_secs(30)),
+            run_interval: Some(Duration::from_millis(5)),
+            circuit_window: Some(500),
+            grants_vegas: Some(false),
+            sendme_inc: NonZeroU8::new(40),
+        };
+        assert_eq!(params.core(Own::default()), all);
+        let own = Own { half_life: true, ..Own::default() };
+        assert_eq!(params.core(own), Parameters { half_life: None, ..all });
+        let own = Own { run_interval: true, ..Own::default() };
+        assert_eq!(params.core(own), Parameters { run_interval: None, ..all });
+        let own = Own { half_life: true, run_interval: true, edge_control: true, throttle: true };
+        assert_eq!(params.core(own), Parameters::default());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::exchange::Exchange;
 use crate::cell::Connected;
 use crate::clock::Clock;
 use crate::descriptor::{BadDescription, Description};
-use crate::directory::{Authority, Directory, Documents, Flavour, Note, Pace, Params, Publication};
+use crate::directory::{Authority, Directory, Documents, Flavour, Note, Own, Pace, Params, Publication};
 use crate::keys::Keys;
 use penstock_core::{Counters, StreamKey};
 use penstock_units::{Duration, Instant};
@@ -25,9 +25,8 @@ pub struct Membership {
     pub description: Description,
     /// Whether it says that to the authorities (C tor: `PublishServerDescriptor`).
     pub publish: bool,
-    /// Whether circuits' counts have the half-life that the consensus says; not if its operator set one (C tor:
-    /// `CircuitPriorityHalflife`).
-    pub half_life: bool,
+    /// What the consensus does not decide.
+    pub own: Own,
     /// How patient it is.
     pub pace: Pace,
 }
@@ -38,7 +37,9 @@ pub(super) struct Member {
     pub(super) directory: Directory,
     description: Description,
     publish: bool,
-    half_life: bool,
+    own: Own,
+    /// At what rates the consensus that was heeded last has clients served [B/s, B].
+    connection_bandwidth: Option<[u32; 2]>,
     publication: Publication,
     /// The keys of the last descriptor: what of them may change.
     keys: Option<([u8; 32], SystemTime)>,
@@ -49,14 +50,15 @@ pub(super) struct Member {
 
 impl Member {
     pub(super) fn new(membership: Membership, keys: &Keys, clock: Clock) -> io::Result<Self> {
-        let Membership { authorities, description, publish, half_life, pace } = membership;
+        let Membership { authorities, description, publish, own, pace } = membership;
         let wrong = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
         description.write(keys, clock.date()).map_err(wrong)?;
         Ok(Member {
             directory: Directory::start(authorities, pace, clock)?,
             description,
             publish,
-            half_life,
+            own,
+            connection_bandwidth: None,
             publication: Publication::new(clock.now()),
             keys: None,
             heeded: None,
@@ -132,6 +134,13 @@ impl Node {
         self.member.as_mut().map_or(Ok(()), |member| member.describe(description, &self.keys))
     }
 
+    /// What its operator decides himself is this from now on; the present consensus is heeded anew.
+    pub fn set_own(&mut self, own: Own) {
+        if let Some(member) = &mut self.member {
+            (member.own, member.heeded) = (own, None);
+        }
+    }
+
     /// The documents of the network that it is a part of.
     pub fn documents(&self) -> Option<Arc<Documents>> {
         self.member.as_ref().map(|member| member.directory.documents())
@@ -176,9 +185,15 @@ impl Node {
     /// Speaks with the authorities, and heeds what they agreed on.
     pub(super) fn look_around(&mut self) {
         let Some(member) = &mut self.member else { return };
-        let params = member.look(self.clock, self.relay.counters(), &self.keys);
-        if let Some(params) = params.filter(|_| member.half_life) {
-            self.relay.set_half_life(self.clock.now(), params.half_life());
+        let Some(params) = member.look(self.clock, self.relay.counters(), &self.keys) else { return };
+        let now = self.clock.now();
+        self.relay.heed(now, params.core(member.own));
+        self.renewal.rotation = params.onion_keys();
+        // Buckets that are there stay as full as they are, unless the authorities change their minds.
+        let asked = params.connection_bandwidth();
+        if !member.own.throttle && asked != std::mem::replace(&mut member.connection_bandwidth, asked) {
+            let (throttle, buckets) = params.throttle();
+            self.relay.set_throttle(now, throttle, buckets);
         }
     }
 }

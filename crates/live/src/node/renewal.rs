@@ -19,12 +19,14 @@ const NAMES: [&str; 2] = ["www.example.com", "www.example.net"];
 #[derive(Debug)]
 pub(super) struct Renewal {
     next: Instant,
+    /// How long onion keys live.
+    pub(super) rotation: Rotation,
     coming: Option<Receiver<Credentials>>,
 }
 
 impl Renewal {
     pub(super) fn new(now: Instant) -> Self {
-        Renewal { next: now + INTERVAL, coming: None }
+        Renewal { next: now + INTERVAL, rotation: Rotation::default(), coming: None }
     }
 }
 
@@ -72,7 +74,7 @@ impl Node {
         let (Some(folder), Some(keys)) = (&self.keys_folder, Arc::get_mut(&mut self.keys)) else {
             return Ok(false);
         };
-        match keys.onion_due(Rotation::default(), date) {
+        match keys.onion_due(self.renewal.rotation, date) {
             OnionDue::Wait(_) => {}
             OnionDue::ForgetOld => keys.forget_old_onion(folder)?,
             OnionDue::Rotate => keys.rotate_onion(folder, &mut self.rng, date)?,

@@ -54,8 +54,7 @@ pub(super) fn membership(options: &Options, description: Description) -> Option<
         return None;
     }
     let pace = if options.testing { Pace::TESTING } else { Pace::default() };
-    let (publish, half_life) = (options.publish, !options.own_half_life);
-    Some(Membership { authorities, description, publish, half_life, pace })
+    Some(Membership { authorities, description, publish: options.publish, own: options.own, pace })
 }
 
 impl Program {

@@ -31,6 +31,9 @@ impl Program {
         (old.exit_rules, old.private, old.reject_local) = (new.exit_rules, new.private, new.reject_local);
         (old.outbound, old.shutdown_wait) = (new.outbound, new.shutdown_wait);
         (old.logs, old.warnings, old.heartbeat) = (new.logs, new.warnings, new.heartbeat);
+        if std::mem::replace(&mut old.own, new.own) != new.own {
+            self.node.set_own(new.own);
+        }
         let now = self.node.now();
         self.next_heartbeat = old.heartbeat.map_or(Instant::FAR_FUTURE, |period| now + period);
         let policy = policy(&self.options, self.address);

@@ -22,6 +22,7 @@ mod values;
 mod tests;
 
 use crate::descriptor::{Addresses, ExitPolicy, Private, Rule};
+use crate::directory::Own;
 use lines::Line;
 use log_lines::logs;
 use penstock_core::RelayConfig;
@@ -114,8 +115,8 @@ pub struct Options {
     pub advertised_bandwidth: [u64; 2],
     /// How the core is set up.
     pub relay: RelayConfig,
-    /// It says itself what circuits' half-life is, whatever the consensus says.
-    pub own_half_life: bool,
+    /// What of that it says itself, whatever the consensus says.
+    pub own: Own,
     /// The directory authorities of its network.
     pub authorities: Vec<Authority>,
     /// It is in a test network.
@@ -177,7 +178,7 @@ impl Options {
     fn of(mut read: Reader) -> Result<Self, TorrcError> {
         refuse(&mut read)?;
         let testing = read.one("TestingTorNetwork", values::flag)?.unwrap_or(false);
-        let (relay, advertised_bandwidth, own_half_life) = relay::config(&mut read)?;
+        let (relay, advertised_bandwidth, own) = relay::config(&mut read)?;
         let (listen, advertised_port) = or_port(&mut read)?;
         let (data_directory, key_directory) = folders(&mut read)?;
         let (exit_rules, private, reject_local) = exit(&mut read, testing)?;
@@ -208,7 +209,7 @@ impl Options {
             reject_local,
             advertised_bandwidth,
             relay,
-            own_half_life,
+            own,
             authorities,
             testing,
             assume_reachable: read.one("AssumeReachable", values::flag)?.unwrap_or(testing),

@@ -3,6 +3,7 @@
 use super::reader::{Reader, key_of};
 use super::values::{self, bandwidth};
 use super::{LEAST_RATE, ONE_GBYTE, Place, TorrcError};
+use crate::directory::Own;
 use penstock_core::RelayConfig;
 use penstock_core::edge_control::EdgeControlConfig;
 use penstock_core::hop_control::HopControlConfig;
@@ -16,8 +17,8 @@ struct Setting {
     place: Place,
 }
 
-/// The core's configuration, the rate and burst that others are told [B/s, B], and whether it says what circuits' half-life is.
-pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2], bool), TorrcError> {
+/// The core's configuration, the rate and burst that others are told [B/s, B], and what it leaves no consensus to decide.
+pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2], Own), TorrcError> {
     let mut settings = Vec::new();
     let advertised = rates(read, &mut settings)?;
     clients(read, &mut settings)?;
@@ -30,7 +31,7 @@ pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2], bool),
         let line = format!("circuit_policy.half_life = '{half_life} ms'");
         settings.push(Setting { line, option: "CircuitPriorityHalflife", place });
     }
-    scheduler(read, &mut settings)?;
+    let says_interval = scheduler(read, &mut settings)?;
     let factor = read.placed("KISTSockBufSizeFactor", factor)?;
     // What is left is the relay's, once what is somebody else's was asked for.
     for key in super::PROGRAM_KEYS {
@@ -55,8 +56,22 @@ pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2], bool),
         );
     }
     refuse(&config, &settings)?;
-    let own_half_life = settings.iter().any(|setting| setting.line.starts_with("circuit_policy"));
-    Ok((config, advertised, own_half_life))
+    let mut own = own(&settings);
+    own.run_interval |= says_interval;
+    Ok((config, advertised, own))
+}
+
+/// What these settings leave no consensus to decide.
+fn own(settings: &[Setting]) -> Own {
+    let says = |key| settings.iter().any(|setting| ["preset", key].contains(&key_of(&setting.line)));
+    let names_scheduler =
+        |setting: &Setting| setting.option == "Penstock" && key_of(&setting.line) == "scheduler";
+    Own {
+        half_life: says("circuit_policy"),
+        run_interval: says("preset") || settings.iter().any(names_scheduler),
+        edge_control: says("edge_control"),
+        throttle: says("throttle"),
+    }
 }
 
 /// What live relays do not have.
@@ -186,8 +201,8 @@ fn factor(text: &str) -> Result<f64, String> {
 /// Deviation: what the public network's consensus says, where C tor without a consensus takes 10 ms.
 const RUN_INTERVAL: u128 = 2;
 
-/// The first scheduler that is there.
-fn scheduler(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<(), TorrcError> {
+/// The first scheduler that is there; whether it is said how often it runs.
+fn scheduler(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<bool, TorrcError> {
     let chosen = read.placed("Schedulers", |text| {
         let names = text.split([',', ' ', '\t']).filter(|name| !name.is_empty());
         let names: Result<Vec<_>, String> = names
@@ -204,6 +219,7 @@ fn scheduler(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<(), Torrc
     })?;
     let interval = read.placed("KISTSchedRunInterval", |text| values::milliseconds(text, 0, 100))?;
     let interval = interval.filter(|(interval, _)| !interval.is_zero());
+    let says_interval = interval.is_some();
     match (chosen, interval) {
         (Some(("vanilla", place)), interval) => {
             if let Some((_, place)) = interval {
@@ -222,5 +238,5 @@ fn scheduler(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<(), Torrc
         }
         (None, None) => {}
     }
-    Ok(())
+    Ok(says_interval)
 }

@@ -67,6 +67,25 @@ fn the_least_configuration_is_todays_tor_that_lets_nobody_out() {
 }
 
 #[test]
+fn what_a_torrc_says_no_consensus_changes() {
+    let own = |text: &str| with(text).own;
+    assert_eq!(
+        own("Schedulers KIST\nKISTSchedRunInterval 0\n"),
+        Own::default(),
+        "C tor's words for what it has anyway"
+    );
+    let interval = Own { run_interval: true, ..Own::default() };
+    assert_eq!(own("KISTSchedRunInterval 5 msec\n"), interval);
+    assert_eq!(own("Penstock scheduler = \"kist\"\n"), interval);
+    assert_eq!(own("CircuitPriorityHalflife 5\n"), Own { half_life: true, ..Own::default() });
+    assert_eq!(own("PerConnBWRate 100 KB\n"), Own { throttle: true, ..Own::default() });
+    let windows = "Penstock edge_control = { kind = 'windows', circuit_window = 500 }\n";
+    assert_eq!(own(windows), Own { edge_control: true, ..Own::default() });
+    let all = Own { half_life: true, run_interval: true, edge_control: true, throttle: true };
+    assert_eq!(own("Penstock preset = 'tor-0.2.3'\n"), all, "another Tor than today's");
+}
+
+#[test]
 fn options_are_what_they_say() {
     let options = with(
         "nickname Gate\nAddress 192.0.2.1\nContactInfo \"me <me@example.org>\"\nKeyDirectory /k\nPidFile /p\n\

@@ -6,7 +6,7 @@ use penstock_core::RelayConfig;
 use penstock_core::edge_control::EdgeControlConfig;
 use penstock_live::clock::Clock;
 use penstock_live::descriptor::{Description, ExitPolicy, Private};
-use penstock_live::directory::{Authority, Note, Pace};
+use penstock_live::directory::{Authority, Note, Own, Pace};
 use penstock_live::keys::Keys;
 use penstock_live::node::{Membership, Node, NodeConfig};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -119,7 +119,7 @@ fn begin(folder: &Path, nickname: &str, options: Options, authorities: Vec<Autho
         policy,
     };
     let membership =
-        Membership { authorities, description, publish: true, half_life: true, pace: Pace::TESTING };
+        Membership { authorities, description, publish: true, own: Own::default(), pace: Pace::TESTING };
     node.join(membership).unwrap();
     (node, fingerprint)
 }

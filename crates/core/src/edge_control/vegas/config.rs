@@ -8,6 +8,10 @@ use std::num::NonZeroU8;
 /// Source: proposal 324 §6.5; C tor `congestion_control_common.c`, `congestion_control_vegas.c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VegasConfig {
+    /// Whether a relay grants it to who asks; circuits that have it keep it.
+    ///
+    /// Source: C tor `congestion_control_enabled()`, which is false where the consensus says `cc_alg=0`.
+    pub offered: bool,
     /// Cells that one SENDME acknowledges [cell].
     pub sendme_inc: NonZeroU8,
     /// The congestion window of a new circuit [cell].
@@ -69,6 +73,7 @@ impl VegasConfig {
 
     /// C tor 0.4.9, for circuits that end at an exit.
     pub const TOR_0_4_9: VegasConfig = VegasConfig {
+        offered: true,
         sendme_inc: NonZeroU8::new(TLS_RECORD as u8).expect("31 is not zero"),
         cwnd_init: 4 * TLS_RECORD,
         cwnd_min: 4 * TLS_RECORD,
