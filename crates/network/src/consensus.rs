@@ -213,7 +213,9 @@ impl<'a> Reader<'a> {
             ([nickname, identity, _, _, address, _, _, ..], "microdesc") => (nickname, identity, address),
             (_, flavor) => {
                 let (count, least) = (words.len() + 1, if flavor == "ns" { 9 } else { 8 });
-                return Err(format!("an r line of {count} words is cut short; it has {least} in this consensus"));
+                return Err(format!(
+                    "an r line of {count} words is cut short; it has {least} in this consensus"
+                ));
             }
         };
         if !(1..=19).contains(&nickname.len()) || !nickname.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
@@ -339,7 +341,9 @@ fn pairs<'a>(words: &[&'a str]) -> Result<BTreeMap<&'a str, i64>, Mistake> {
         let Some((key, value)) = word.split_once('=') else {
             return Err(format!("{} is no key=value", quoted(word.as_bytes())));
         };
-        let value = value.parse().map_err(|_| format!("{} must end in a whole number of at most 18 digits", quoted(word.as_bytes())))?;
+        let value = value.parse().map_err(|_| {
+            format!("{} must end in a whole number of at most 18 digits", quoted(word.as_bytes()))
+        })?;
         if pairs.insert(key, value).is_some() {
             return Err(format!("{} is there twice", quoted(key.as_bytes())));
         }

@@ -1,9 +1,9 @@
 //! Cells as they lie in a buffer, and what they carry in the clear: whatever is read can be said again.
 
-use super::people::{chance, people};
+use super::people::{chance, identities};
 use crate::cell::{
-    BODY_LEN, CELL_LEN, Front, Handshake, HandshakeKind, IdLen, Incoming, LiveCell, MAX_VARIABLE, RelayMessage,
-    Target, front, read, write,
+    BODY_LEN, CELL_LEN, Front, Handshake, HandshakeKind, IdLen, Incoming, LiveCell, MAX_VARIABLE,
+    RelayMessage, Target, front, read, write,
 };
 use crate::certs::{LinkKey, Netinfo, method_is_offered, verify_certs};
 use crate::crypto::{answer, extensions};
@@ -66,7 +66,7 @@ fn circuit(cell: LiveCell) -> [bool; 2] {
         return [message(&cell.to_bytes()[5..]), false];
     }
     let Some(handshake) = cell.into_handshake() else { return [false; 2] };
-    let answered = answer(&mut chance(7), &handshake, &people()[0].keys.identities(), |asked| asked);
+    let answered = answer(&mut chance(7), &handshake, identities(), |asked| asked);
     let known = !matches!(handshake.kind, HandshakeKind::Malformed);
     if command == Command::Create && known {
         let again = LiveCell::create(id, handshake.clone()).into_handshake();

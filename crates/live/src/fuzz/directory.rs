@@ -9,8 +9,22 @@ pub type Served = [u32; 2];
 
 /// Bytes that make a difference where a document has something else.
 const NASTY: [&str; 16] = [
-    "\n", " ", "-1", "0", "18446744073709551616", "2026-11-22 09:21:20", "=", "\0", "\u{e4}", "-----BEGIN X-----\n",
-    "-----END X-----\n", "directory-signature ", "directory-footer\n", "m ", "r ", "w Bandwidth=1\n",
+    "\n",
+    " ",
+    "-1",
+    "0",
+    "18446744073709551616",
+    "2026-11-22 09:21:20",
+    "=",
+    "\0",
+    "\u{e4}",
+    "-----BEGIN X-----\n",
+    "-----END X-----\n",
+    "directory-signature ",
+    "directory-footer\n",
+    "m ",
+    "r ",
+    "w Bandwidth=1\n",
 ];
 
 /// A directory that hears samples with some damage, and is asked for what it has.
@@ -34,7 +48,11 @@ pub fn directory(input: &[u8]) -> Served {
             // As a client says it, in cells.
             let mut exchange = Exchange::default();
             bytes.chunks(7).for_each(|piece| exchange.take(piece));
-            assert_eq!(exchange.question().is_some(), asked != Asked::Nothing, "a request is whole however it comes");
+            assert_eq!(
+                exchange.question().is_some(),
+                asked != Asked::Nothing,
+                "a request is whole however it comes"
+            );
             continue;
         }
         let mut text = samples.text(what).to_owned();
@@ -75,9 +93,30 @@ fn damage(text: &mut String, choices: &mut Choices<'_>) {
 /// A request of parts that requests have.
 fn request(choices: &mut Choices<'_>) -> Vec<u8> {
     const PARTS: [&str; 24] = [
-        "GET /tor/", "GET ", "POST /tor/", "status-vote/current/consensus", "-microdesc", "keys/", "all", "fp/", "sk/",
-        "fp-sk/", "micro/d/", "server/", "d/", "authority", "0B09811CFD07A5889D56CABF8536096F665D2D76", "/", "+", "-",
-        ".z", "AAAA", " HTTP/1.0\r\n", "If-Modified-Since: Sun, 22 Nov 2026 09:21:19 GMT\r\n", "\r\n", "\u{e4}",
+        "GET /tor/",
+        "GET ",
+        "POST /tor/",
+        "status-vote/current/consensus",
+        "-microdesc",
+        "keys/",
+        "all",
+        "fp/",
+        "sk/",
+        "fp-sk/",
+        "micro/d/",
+        "server/",
+        "d/",
+        "authority",
+        "0B09811CFD07A5889D56CABF8536096F665D2D76",
+        "/",
+        "+",
+        "-",
+        ".z",
+        "AAAA",
+        " HTTP/1.0\r\n",
+        "If-Modified-Since: Sun, 22 Nov 2026 09:21:19 GMT\r\n",
+        "\r\n",
+        "\u{e4}",
     ];
     let mut text = String::new();
     for _ in 0..choices.below(16) {

@@ -64,9 +64,10 @@ pub(super) fn certs(choices: &mut Choices<'_>, peer: &Person, me: &Person) -> Ve
 fn read(body: &[u8]) -> Vec<(u8, Vec<u8>)> {
     let mut reader = Reader::new(body);
     let count = reader.u8().unwrap_or(0);
-    let mut one = || Some((reader.u8().ok()?, reader.u16().ok()?)).and_then(|(kind, len)| {
-        Some((kind, reader.take(len.into()).ok()?.to_vec()))
-    });
+    let mut one = || {
+        Some((reader.u8().ok()?, reader.u16().ok()?))
+            .and_then(|(kind, len)| Some((kind, reader.take(len.into()).ok()?.to_vec())))
+    };
     (0..count).map_while(|_| one()).collect()
 }
 
@@ -82,7 +83,10 @@ fn one(choices: &mut Choices<'_>, lists: &[Vec<(u8, Vec<u8>)>; 4], like: u8, pee
         4 => forged(like, peer, now() + Duration::from_secs(86_400)),
         5 => crooked(choices, peer),
         6 => {
-            let mut cert = lists[0].iter().find(|(kind, _)| *kind == like).map_or_else(Vec::new, |(_, cert)| cert.clone());
+            let mut cert = lists[0]
+                .iter()
+                .find(|(kind, _)| *kind == like)
+                .map_or_else(Vec::new, |(_, cert)| cert.clone());
             if !cert.is_empty() {
                 let place = usize::from(choices.u16()) % cert.len();
                 cert[place] ^= choices.byte();

@@ -6,7 +6,7 @@ use super::forge;
 use super::people::{Person, chance, now, people};
 use crate::cell::{Front, IdLen, command, front, push_fixed, push_variable};
 use crate::certs::Netinfo;
-use crate::handshake::{Expected, Established, Link, LinkFailure, Peer};
+use crate::handshake::{Established, Expected, Link, LinkFailure, MAX_TOTAL, Peer};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, SystemTime};
@@ -196,6 +196,7 @@ impl Rig {
             if result.is_ok() {
                 let [held, to_say] = self.link.held();
                 assert!(held <= MOST_HELD && to_say <= MOST_SAID, "it holds {held} and {to_say} B");
+                assert!(self.delivered <= MAX_TOTAL + MOST_HELD, "nobody goes on for ever");
             }
             self.outcome = shaken(result);
             self.hear();

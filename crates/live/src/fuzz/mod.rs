@@ -11,9 +11,9 @@ mod forge;
 mod handshake;
 mod people;
 mod relay;
-mod torrc;
 #[cfg(test)]
 mod tests;
+mod torrc;
 
 pub use cells::{Parsed, cells};
 pub use directory::{Served, directory};

@@ -1,6 +1,7 @@
 //! Relays with the same keys in every run.
 
 use crate::certs::{Credentials, Identity};
+use crate::crypto::{Identities, OnionKey};
 use crate::keys::Keys;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -28,6 +29,16 @@ impl Person {
     pub(super) fn identity(&self) -> Identity {
         Identity { rsa: self.keys.rsa_identity(), ed25519: self.keys.ed25519_identity() }
     }
+}
+
+/// As whom a relay answers circuits; nobody asks for its RSA key, which takes long to make.
+pub(super) fn identities() -> &'static Identities {
+    static IDENTITIES: OnceLock<Identities> = OnceLock::new();
+    IDENTITIES.get_or_init(|| {
+        let mut rng = chance(0);
+        let onion = [(); 2].map(|()| OnionKey::generate(&mut rng)).to_vec();
+        Identities { rsa: [1; 20], ed25519: [2; 32], onion }
+    })
 }
 
 /// Two of them.

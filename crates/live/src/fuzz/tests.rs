@@ -83,9 +83,10 @@ fn the_corpus_builds_circuits_breaks_rules_and_harms_nobody_else() {
 
 #[test]
 fn the_corpus_has_cells_messages_and_handshakes() {
-    let parsed = corpus("cells").iter().map(|input| cells(input)).fold([0; 3], |sum, more| {
-        [sum[0] + more[0], sum[1] + more[1], sum[2] + more[2]]
-    });
+    let parsed = corpus("cells")
+        .iter()
+        .map(|input| cells(input))
+        .fold([0; 3], |sum, more| [sum[0] + more[0], sum[1] + more[1], sum[2] + more[2]]);
     assert!(parsed.iter().all(|count| *count > 0), "{parsed:?}");
 }
 

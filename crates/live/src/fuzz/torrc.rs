@@ -14,7 +14,10 @@ pub fn torrc(input: &[u8]) -> bool {
         Some(Ok(())) => true,
         Some(Err(said)) => {
             assert!(!said.contains('\n') && said.len() < 4096 + 4 * text.len(), "one sentence: {said:?}");
-            assert!(said.starts_with("torrc:") || said.starts_with("command line:"), "with its place: {said:?}");
+            assert!(
+                said.starts_with("torrc:") || said.starts_with("command line:"),
+                "with its place: {said:?}"
+            );
             false
         }
     }

@@ -1,6 +1,6 @@
 //! A circuit as its client sees it: its keys, what it owes and what it hears.
 
-use super::super::people::{chance, people};
+use super::super::people::{chance, identities};
 use super::host::pattern;
 use crate::cell::{
     BODY_LEN, Frame, Handshake, HandshakeKind, Incoming, LiveCell, RelayMessage, command, read,
@@ -66,7 +66,7 @@ impl Circuit {
     /// A new one, and its CREATE.
     pub(super) fn begin(channel: ChannelKey, id: CircId, kind: u8, asks: bool) -> (Self, Vec<u8>) {
         let mut rng = chance(u64::from(id.0.get()) << 8 | u64::from(kind));
-        let me = people()[0].keys.identities();
+        let me = identities();
         let onion = me.onion[0].public;
         let (begun, handshake) = match kind {
             0 => {
@@ -80,8 +80,7 @@ impl Circuit {
                 (Begun::Ntor(Box::new(client)), Handshake { kind: HandshakeKind::Ntor, data })
             }
             2 => {
-                let saying =
-                    if asks { Negotiation::Asked(Congestion::Vegas) } else { Negotiation::Nothing };
+                let saying = if asks { Negotiation::Asked(Congestion::Vegas) } else { Negotiation::Nothing };
                 let saying = extensions::write(saying);
                 let client = ntor_v3::Client::start(&mut rng, me.ed25519, onion, &saying);
                 let data = client.message().to_vec();
@@ -183,8 +182,11 @@ impl Circuit {
             }),
             Begun::Nothing => return,
         };
-        let keys = keys.expect("a relay answers as it should");
-        self.layer = Some(Layer::client(&keys, &[self.id.0.get() as u8; 16]));
+        match keys {
+            Ok(keys) => self.layer = Some(Layer::client(&keys, &[self.id.0.get() as u8; 16])),
+            // The answer to another circuit of this number, which the client has not heard of.
+            Err(_) => assert!(!self.honest, "an honest client is answered"),
+        }
     }
 
     pub(super) fn is_built(&self) -> bool {

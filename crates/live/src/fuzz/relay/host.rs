@@ -59,6 +59,8 @@ pub(super) struct Host {
     pub(super) servers: BTreeMap<StreamKey, Server>,
     /// Cells that C tor does not know are known here.
     pub(super) extended: bool,
+    /// Payloads of a stream that may wait for its server.
+    pub(super) most_waiting: usize,
     /// Channels that the relay closed.
     pub(super) closed: Vec<ChannelKey>,
 }
@@ -130,7 +132,13 @@ impl Kernel<LiveCell> for Host {
         }
     }
 
-    fn write_stream(&mut self, stream: StreamKey, payloads: &mut VecDeque<LivePayload>, limit: Bytes) -> Bytes {
+    fn write_stream(
+        &mut self,
+        stream: StreamKey,
+        payloads: &mut VecDeque<LivePayload>,
+        limit: Bytes,
+    ) -> Bytes {
+        assert!(payloads.len() <= self.most_waiting, "what waits for a server is bounded");
         let Some(server) = self.servers.get_mut(&stream) else {
             payloads.clear();
             return Bytes::ZERO;

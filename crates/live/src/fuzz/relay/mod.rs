@@ -92,8 +92,10 @@ fn create(world: &mut World, choices: &mut Choices<'_>) {
     // Now and then in the wrong half.
     let ours = world.links.iter().any(|link| link.key == channel && link.ours);
     let id = id(number, (number != 11) != ours);
-    let known = world.circuits.iter().any(|circuit| (circuit.channel, circuit.id) == (channel, id) && !circuit.over);
-    let (circuit, create) = Circuit::begin(channel, id, if kind & 3 == 3 { 0 } else { kind & 3 }, kind & 4 != 0);
+    let known =
+        world.circuits.iter().any(|circuit| (circuit.channel, circuit.id) == (channel, id) && !circuit.over);
+    let (circuit, create) =
+        Circuit::begin(channel, id, if kind & 3 == 3 { 0 } else { kind & 3 }, kind & 4 != 0);
     // Whoever has the id keeps it.
     if !known && world.circuits.len() < 40 {
         world.circuits.push(circuit);

@@ -1,6 +1,7 @@
 //! Relays of many kinds, with limits so small that a short input meets them.
 
 use super::super::choices::Choices;
+use penstock_core::RelayConfig;
 use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig};
 use penstock_core::config::{Bandwidth, Limits, Refill};
 use penstock_core::edge_control::{
@@ -14,7 +15,6 @@ use penstock_core::throttle::{
     Aggregate, BitSplittingConfig, ClientBuckets, FlaggingConfig, StaticRateConfig, ThresholdConfig,
     ThrottleConfig,
 };
-use penstock_core::RelayConfig;
 use penstock_units::{Bytes, DataRate, Duration};
 
 /// Some relay.

@@ -1,6 +1,6 @@
 //! A relay, its kernel, the people around it, and what is to hold after whatever they do.
 
-use super::super::people::{chance, people};
+use super::super::people::{chance, identities};
 use super::client::{Circuit, body};
 use super::host::{Host, Pipe, Server};
 use super::settings;
@@ -101,7 +101,7 @@ impl World {
         let relay = Relay::new(config, Instant::ZERO);
         let mut world = World {
             relay,
-            host: Host { extended, ..Host::default() },
+            host: Host { extended, most_waiting: limits.edge_buffer as usize, ..Host::default() },
             now: Instant::ZERO,
             limits,
             offer: extended,
@@ -355,7 +355,8 @@ impl World {
     /// What threads and the network do of themselves, unless they take their time.
     fn work(&mut self) -> bool {
         let mut busy = self.answer_one(false) | self.connect_one(None);
-        let waiting: Vec<_> = self.streams.iter().copied().filter(|stream| !self.is_connected(*stream)).collect();
+        let waiting: Vec<_> =
+            self.streams.iter().copied().filter(|stream| !self.is_connected(*stream)).collect();
         for stream in waiting {
             self.connect_stream(stream);
             busy = true;
@@ -371,12 +372,11 @@ impl World {
     pub(super) fn answer_one(&mut self, newest: bool) -> bool {
         let next = if newest { self.handshakes.pop_back() } else { self.handshakes.pop_front() };
         let Some((index, handshake)) = next else { return false };
-        let as_whom = people()[0].keys.identities();
         let leg = self.relay.leg(index, Direction::Backward);
         let mut client = self.circuits.iter_mut().rev();
         let client = leg.and_then(|leg| client.find(|circuit| (circuit.channel, circuit.id) == leg));
         let mut rng = chance(self.now.as_nanos() ^ u64::from(index.0));
-        match answer(&mut rng, &handshake, &as_whom, self.relay.agree(index)) {
+        match answer(&mut rng, &handshake, identities(), self.relay.agree(index)) {
             Ok(mut answered) => {
                 // So that congestion control needs no public keys here.
                 if let Some(client) = client
@@ -428,10 +428,8 @@ impl World {
     pub(super) fn check(&self) {
         let counted = self.relay.counters();
         let held = self.relay.queued().get() + self.relay.outbuf_cells().get();
-        let [came, went] = [
-            counted.received + counted.made,
-            counted.sent + counted.consumed + counted.dropped + held,
-        ];
+        let [came, went] =
+            [counted.received + counted.made, counted.sent + counted.consumed + counted.dropped + held];
         assert_eq!(came, went, "cells are conserved: {counted:?}, {held} wait");
         let [channels, circuits, streams] = self.relay.population().map(|count| count as u64);
         let limits = &self.limits;
@@ -444,7 +442,10 @@ impl World {
         assert!(streams <= circuits * u64::from(limits.streams_per_circuit), "streams are bounded");
         let known = self.links.len() + self.connecting.len();
         assert_eq!(channels as usize, known, "a channel has a connection, or waits for one");
-        assert!(circuits <= channels.pow(2).max(1) * u64::from(limits.circuits_per_channel), "circuits are bounded");
+        assert!(
+            circuits <= channels.pow(2).max(1) * u64::from(limits.circuits_per_channel),
+            "circuits are bounded"
+        );
         for stream in self.host.servers.keys() {
             assert!(self.relay.circuit_of(*stream).is_some(), "a socket has its stream");
         }
@@ -457,7 +458,12 @@ impl World {
         self.host.pipes.values_mut().for_each(|pipe| pipe.room = 64);
         self.pass_until(World::are_served);
         for circuit in self.circuits.iter().filter(|circuit| circuit.honest && !circuit.over) {
-            assert_eq!(circuit.came, DOWNLOAD, "who was not disturbed is served: {:?}", self.relay.counters());
+            assert_eq!(
+                circuit.came,
+                DOWNLOAD,
+                "who was not disturbed is served: {:?}",
+                self.relay.counters()
+            );
         }
         assert!(!self.circuits[1].over, "nobody disturbed the second link");
         let counted = self.relay.counters();
