@@ -92,7 +92,8 @@ fn the_corpus_has_cells_messages_and_handshakes() {
 
 #[test]
 fn the_corpus_fills_a_directory_and_asks_it() {
-    let served = corpus("directory").iter().map(|input| directory(input));
+    let inputs = corpus("directory");
+    let served = inputs.iter().map(|input| directory(input));
     let [taken, found] = served.fold([0; 2], |sum, more| [sum[0] + more[0], sum[1] + more[1]]);
     assert!(taken > 0 && found > 0, "{taken} documents were taken and {found} found");
 }
