@@ -36,7 +36,8 @@ pub(super) fn relay(choices: &mut Choices<'_>) -> RelayConfig {
             circuits_per_channel: 8,
             streams_per_circuit: 6,
             outbuf: Bytes::kib(64),
-            edge_buffer: 60,
+            // A stream's window is 500.
+            edge_buffer: if edge & 7 == 1 { 600 } else { 60 },
         },
         ..RelayConfig::default()
     }
