@@ -9,7 +9,7 @@ SETUP := .venv/setup
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test matrix bench estimates bench-network judge-linux judge-ns3 judges interop clean tools
+.PHONY: help setup run test matrix bench estimates bench-network judge-linux judge-ns3 judges interop fuzz clean tools
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,14 @@ interop: tools ## hold the live relay against a real C tor and networks of it, a
 		$(if $(SHORT),--test interop -- --ignored,--features oracles -- --include-ignored); \
 	else echo "skipped: there is no C tor; install Debian's package tor, or set TOR"; fi
 
+# What is new goes to target/corpus, what breaks something to fuzz/artifacts.
+TARGET ?= relay
+TIME ?= 60
+fuzz: target/tools/bin/cargo-fuzz ## fuzz a TARGET of fuzz/ with coverage for TIME seconds; needs a C++ compiler
+	@mkdir -p target/corpus/$(TARGET)
+	CARGO_TARGET_DIR=$(CURDIR)/target/fuzz $< fuzz run --sanitizer none $(TARGET) target/corpus/$(TARGET) fuzz/corpus/$(TARGET) -- \
+		-max_total_time=$(TIME) -print_final_stats=1 $(addprefix -dict=,$(wildcard fuzz/dictionaries/$(TARGET)))
+
 clean: ## remove what setup, test and judge-ns3 made; runs/ stays
 	rm -rf target .venv .venv-ns3 .mypy_cache .pytest_cache .ruff_cache .hypothesis python/penstock/_core.abi3.so
 	find python tests -name __pycache__ -prune -exec rm -rf {} +
@@ -69,6 +77,10 @@ clean: ## remove what setup, test and judge-ns3 made; runs/ stays
 	@test -x .venv-ns3/bin/python || "$(PYTHON)" -m venv .venv-ns3
 	.venv-ns3/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
+
+target/tools/bin/cargo-fuzz: | tools
+	cargo install cargo-fuzz --version 0.13.2 --locked --root target/tools --target-dir target/tools/build
+	@rm -rf target/tools/build
 
 # One line for each tool that is missing or too old.
 tools:

@@ -559,5 +559,5 @@ def test_a_path_may_have_a_colon(tmp_path: Path) -> None:
 
 def test_a_source_without_times_in_common_has_nothing_to_compare() -> None:
     empty = Source("x", Path("x"), "tgen", frame([]))
-    with pytest.raises(PenstockError, match="x has times from the nothing"):
+    with pytest.raises(PenstockError, match="x has no times"):
         compare(empty, empty)

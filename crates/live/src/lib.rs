@@ -16,6 +16,8 @@ pub mod clock;
 pub mod crypto;
 pub mod descriptor;
 pub mod directory;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 pub mod handshake;
 pub mod keys;
 pub mod names;

@@ -211,7 +211,12 @@ impl<'a> Reader<'a> {
         let (nickname, identity, address) = match (words, self.flavor.as_str()) {
             ([nickname, identity, _, _, _, address, _, _, ..], "ns") => (nickname, identity, address),
             ([nickname, identity, _, _, address, _, _, ..], "microdesc") => (nickname, identity, address),
-            _ => return Err(format!("an r line of {} words is cut short", words.len() + 1)),
+            (_, flavor) => {
+                let (count, least) = (words.len() + 1, if flavor == "ns" { 9 } else { 8 });
+                return Err(format!(
+                    "an r line of {count} words is cut short; it has {least} in this consensus"
+                ));
+            }
         };
         if !(1..=19).contains(&nickname.len()) || !nickname.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             let nickname = quoted(nickname.as_bytes());
@@ -336,7 +341,9 @@ fn pairs<'a>(words: &[&'a str]) -> Result<BTreeMap<&'a str, i64>, Mistake> {
         let Some((key, value)) = word.split_once('=') else {
             return Err(format!("{} is no key=value", quoted(word.as_bytes())));
         };
-        let value = value.parse().map_err(|_| format!("{} has no whole number", quoted(word.as_bytes())))?;
+        let value = value.parse().map_err(|_| {
+            format!("{} must end in a whole number of at most 18 digits", quoted(word.as_bytes()))
+        })?;
         if pairs.insert(key, value).is_some() {
             return Err(format!("{} is there twice", quoted(key.as_bytes())));
         }
@@ -360,7 +367,7 @@ fn flags(words: &[&str]) -> Flags {
 /// `Bandwidth=` of a w line [kB/s]; what else is in it does not count.
 fn weight(words: &[&str]) -> Result<u32, Mistake> {
     let value = words.iter().find_map(|word| word.strip_prefix("Bandwidth="));
-    let value = value.ok_or_else(|| "a w line without Bandwidth=".to_owned())?;
+    let value = value.ok_or_else(|| "a w line without Bandwidth= and a number behind it".to_owned())?;
     value
         .parse()
         .map_err(|_| format!("the weight {} is no number from 0 to {}", quoted(value.as_bytes()), u32::MAX))

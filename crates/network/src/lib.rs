@@ -14,6 +14,8 @@ pub mod descriptors;
 pub mod era;
 mod eras;
 pub mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 pub mod geo;
 pub mod given;
 pub mod pairs;

@@ -151,7 +151,8 @@ def _clock(a: Source, b: Source, asked: str | None) -> str:
         return both[0]
     if asked in both:
         return str(asked)
-    have = "; ".join(f"{each.label} has times from the {' and the '.join(each.clocks) or 'nothing'}" for each in (a, b))
+    times = [f"times from the {' and the '.join(each.clocks)}" if each.clocks else "no times" for each in (a, b)]
+    have = "; ".join(f"{each.label} has {said}" for each, said in zip((a, b), times, strict=True))
     raise PenstockError(f"{have}: " + (f"--clock {asked} takes both" if asked else "there is nothing to compare"))
 
 

@@ -64,6 +64,8 @@ def make(
 
 def _read(path: Path, descriptors: Sequence[Path]) -> Source:
     data = paths.read(path)
+    if path.suffix == ".json" and data.lstrip()[:1] != b"{":
+        raise PenstockError(f"{path}:1: this is no staging file of tornettools, which is one JSON object in {{ }}")
     if data.lstrip()[:1] != b"{":
         return consensus.read(data, path, descriptors)
     if descriptors:

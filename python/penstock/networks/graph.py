@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from itertools import combinations_with_replacement, product
 from pathlib import Path
@@ -24,6 +25,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from penstock import _core
 from penstock.errors import PenstockError
+from penstock.networks import places
 from penstock.networks.relays import counted
 
 MOST_NODES = 10
@@ -53,9 +55,10 @@ class Ways:
 def read(data: bytes, path: Path, seed: int) -> Ways:
     """The medians of the round trips between nodes of two countries, along the shortest ways."""
     graph = _parse(data, path)
+    document = _Document(path, data)
     index = {node: place for place, node in enumerate(graph.nodes)}
-    where, elsewhere = _countries(graph, path)
-    lengths = _lengths(graph, path)
+    where, elsewhere = _countries(graph, document)
+    lengths = _lengths(graph, document)
     chosen = {
         code: [nodes[place] for place in _core.sample([(False, False, 0)] * len(nodes), MOST_NODES, seed)]
         for code, nodes in sorted(where.items())
@@ -91,16 +94,60 @@ def _parse(data: bytes, path: Path) -> Any:
     # What is no graph fails in networkx in as many ways as there are places to look.
     except Exception as error:
         said = str(error)
-        line = re.search(r"line (\d+)", said) or re.search(r"at \((\d+), ", said)
         why = _plain(said, 200) or type(error).__name__
-        place = f"{path}:{line[1]}" if line else f"{path}"
+        if isinstance(error, RecursionError):
+            why = "it is nested too deeply"
+        line = _line(said, data)
+        place = f"{path}:{line}" if line else f"{path}"
         raise PenstockError(f"{place}: this is no graph in GML: {why}") from error
     if not graph.nodes:
         raise PenstockError(f"{path}: it has no node; a graph has nodes with a country_code, and edges")
     return graph
 
 
-def _countries(graph: Any, path: Path) -> tuple[dict[str, list[Any]], tuple[int, str]]:
+def _line(said: str, data: bytes) -> int | None:
+    """The line that networkx means, by what it says."""
+    if found := re.search(r"line (\d+)", said) or re.search(r"at \((\d+), ", said):
+        return int(found[1])
+    if "not ASCII" in said:
+        strange = next((place for place, byte in enumerate(data) if byte > 127), 0)
+        return data.count(b"\n", 0, strange) + 1
+    text = data.decode("ascii", "replace")
+    if found := re.search(r"(node|edge) #(\d+)", said):
+        return places.of_block(text, found[1], int(found[2]))
+    if found := re.search(r"node id (.+) is duplicated", said):
+        return places.of_fact(text, "node", {"id": found[1]}, again=True)
+    return None
+
+
+@dataclass(frozen=True)
+class _Document:
+    """What is read, to say where in it something is wrong."""
+
+    path: Path
+    data: bytes
+
+    def wrong(self, what: str, why: str, line: int | None) -> NoReturn:
+        place = f"{self.path}:{line}" if line else f"{self.path}"
+        raise PenstockError(f"{place}: {_plain(what, 80)}: {why}")
+
+    def node(self, node: Any, key: str, why: str) -> NoReturn:
+        self.wrong(f"node {node}", why, places.of_fact(self._text, "node", {"id": str(node)}, key))
+
+    def edge(self, one: Any, other: Any, why: str) -> NoReturn:
+        ends = [(one, other), (other, one)]
+        found = (
+            places.of_fact(self._text, "edge", {"source": str(source), "target": str(target)}, "latency")
+            for source, target in ends
+        )
+        self.wrong(f"edge {one}-{other}", why, next((line for line in found if line), None))
+
+    @property
+    def _text(self) -> str:
+        return self.data.decode("ascii", "replace")
+
+
+def _countries(graph: Any, document: _Document) -> tuple[dict[str, list[Any]], tuple[int, str]]:
     """The nodes of each country that scenarios know, and what to say of the others."""
     known = set(_core.countries())
     where: dict[str, list[Any]] = {}
@@ -111,47 +158,50 @@ def _countries(graph: Any, path: Path) -> tuple[dict[str, list[Any]], tuple[int,
             continue
         if not isinstance(code, str) or not re.fullmatch("[A-Za-z]{2}", code):
             shown = repr(code)[:40]
-            _wrong(path, f"node {node}", f"the country_code is {shown}; it must have two letters, as in ISO 3166-1")
+            why = f"the country_code is {shown}; it must have two letters, as in ISO 3166-1"
+            document.node(node, "country_code", why)
         code = code.upper()
         if code in known:
             where.setdefault(code, []).append(node)
         else:
             elsewhere.append(code)
     if not where:
-        raise PenstockError(f"{path}: no node has a country_code that scenarios have a place for, such as DE or US")
+        raise PenstockError(
+            f"{document.path}: no node has a country_code that scenarios have a place for, such as DE or US"
+        )
     names = ", ".join(sorted(set(elsewhere)))
     return where, (len(elsewhere), f"not used as ends, since scenarios have no place for {names}")
 
 
-def _lengths(graph: Any, path: Path) -> dict[tuple[Any, Any], float]:
+def _lengths(graph: Any, document: _Document) -> dict[tuple[Any, Any], float]:
     """The latency of each edge in its direction, or in both [ms]."""
     lengths: dict[tuple[Any, Any], float] = {}
     for one, other, facts in graph.edges(data=True):
-        latency = _latency(facts, path, f"edge {one}-{other}")
+        latency = _latency(facts, partial(document.edge, one, other))
         for pair in [(one, other)] if graph.is_directed() else [(one, other), (other, one)]:
             lengths[pair] = min(latency, lengths.get(pair, math.inf))
     if not lengths:
-        raise PenstockError(f"{path}: it has no edge; ways are made of the latency of edges")
+        raise PenstockError(f"{document.path}: it has no edge; ways are made of the latency of edges")
     return lengths
 
 
-def _latency(facts: Mapping[str, Any], path: Path, edge: str) -> float:
+def _latency(facts: Mapping[str, Any], wrong: Callable[[str], NoReturn]) -> float:
     value = facts.get("latency")
     right = 'it must be a duration, like "50 ms"'
     if value is None:
-        _wrong(path, edge, f"the latency is missing; {right}")
+        wrong(f"the latency is missing; {right}")
     if isinstance(value, str):
         parts = re.fullmatch(r"\s*(-?[0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*(\S*)\s*", value)
         scale = _UNITS.get(parts[2]) if parts else None
         if parts is None or scale is None:
-            _wrong(path, edge, f"the latency is {value[:40]!r}; {right}")
+            wrong(f"the latency is {value[:40]!r}; {right}")
         latency = float(parts[1]) * scale
     elif isinstance(value, (int, float)):
         latency = value
     else:
-        _wrong(path, edge, f"the latency is a {type(value).__name__}; {right}")
+        wrong(f"the latency is a {type(value).__name__}; {right}")
     if not 0 <= latency <= LONGEST_MS:
-        _wrong(path, edge, f"the latency is {str(value)[:40]!r}; it must be from 0 to {LONGEST_MS / 1e3:g} s")
+        wrong(f"the latency is {str(value)[:40]!r}; it must be from 0 to {LONGEST_MS / 1e3:g} s")
     return float(latency)
 
 
@@ -170,10 +220,6 @@ def _shortest(
     return {
         (one, other): float(found[row, index[other]]) for row, one in enumerate(ends) for other in ends if one != other
     } | own
-
-
-def _wrong(path: Path, what: str, why: str) -> NoReturn:
-    raise PenstockError(f"{path}: {_plain(what, 80)}: {why}")
 
 
 def _plain(text: str, most: int) -> str:

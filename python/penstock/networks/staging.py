@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from penstock import _core
 from penstock.errors import PenstockError
+from penstock.networks import places
 from penstock.networks.relays import MOST, Relay, Source, counted
 
 MOSTLY = 0.5
@@ -29,14 +30,14 @@ _UNKNOWN = {"", "??", "A1", "A2"}
 
 def read(data: bytes, path: Path) -> Source:
     """The relays of a staging file."""
-    reader = _Reader(path)
-    root = reader.table(_parse(data, path), "")
+    reader = _Reader(path, data)
+    root = reader.table(_parse(data, path))
     relays = reader.table(root.get("relays"), "relays")
     found: list[tuple[str, float, int, dict[str, Any]]] = []
     rare = idle = 0
     for fingerprint, entry in relays.items():
-        where = f"relays.{_short(fingerprint)}"
-        relay = reader.table(entry, where)
+        where = ("relays", fingerprint)
+        relay = reader.table(entry, *where)
         running = reader.number(relay, where, "running_frequency", 1)
         weight = reader.number(relay, where, "weight", 1)
         capacity = int(reader.number(relay, where, "bandwidth_capacity", MOST))
@@ -70,26 +71,31 @@ def read(data: bytes, path: Path) -> Source:
 class _Reader:
     """Takes values out of the tree, and says where one is that is wrong."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, data: bytes) -> None:
         self._path = path
+        self._data = data
         self._countries = set(_core.countries())
         self._elsewhere: list[str] = []
 
-    def wrong(self, where: str, why: str) -> NoReturn:
-        raise PenstockError(f"{self._path}: {where}{': ' if where else ''}{why}")
+    def wrong(self, where: tuple[str, ...], value: Any, right: str) -> NoReturn:
+        # Of what is missing, the line is that of what should have it.
+        there = where if value is not None else where[:-1]
+        line = places.of_keys(self._data.decode("utf-8"), there)
+        name = "".join(f"{_short(key)}." for key in where).removesuffix(".")
+        raise PenstockError(f"{self._path}:{line}: {name}{': ' if name else ''}{_shown(value)}; {right}")
 
-    def table(self, value: Any, where: str) -> dict[str, Any]:
+    def table(self, value: Any, *where: str) -> dict[str, Any]:
         if not isinstance(value, dict):
-            self.wrong(where, f"{_shown(value)}; it must be an object, as in the relayinfo_staging of tornettools")
+            self.wrong(where, value, "it must be an object, as in the relayinfo_staging of tornettools")
         return value
 
-    def number(self, table: dict[str, Any], where: str, key: str, most: int) -> float:
+    def number(self, table: dict[str, Any], where: tuple[str, ...], key: str, most: int) -> float:
         value = table.get(key)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
-            self.wrong(f"{where}.{key}", f"{_shown(value)}; it must be a number from 0 to {most}")
+            self.wrong((*where, key), value, f"it must be a number from 0 to {most}")
         return float(value)
 
-    def facts(self, relay: dict[str, Any], where: str) -> dict[str, Any]:
+    def facts(self, relay: dict[str, Any], where: tuple[str, ...]) -> dict[str, Any]:
         """Flags, buckets and country."""
         rate = int(self.number(relay, where, "bandwidth_rate", MOST))
         burst = int(self.number(relay, where, "bandwidth_burst", MOST))
@@ -101,27 +107,27 @@ class _Reader:
             "country": self.country(relay.get("country_code"), where),
         }
 
-    def country(self, code: Any, where: str) -> str | None:
+    def country(self, code: Any, where: tuple[str, ...]) -> str | None:
         if code is None or (isinstance(code, str) and code in _UNKNOWN):
             return None
         if not isinstance(code, str) or not re.fullmatch("[A-Za-z]{2}", code):
-            self.wrong(f"{where}.country_code", f"{_shown(code)}; it must have two letters, as in ISO 3166-1")
+            self.wrong((*where, "country_code"), code, "it must have two letters, as in ISO 3166-1")
         if code.upper() in self._countries:
             return code.upper()
         self._elsewhere.append(code.upper())
         return None
 
-    def nickname(self, relay: dict[str, Any], where: str) -> str:
+    def nickname(self, relay: dict[str, Any], where: tuple[str, ...]) -> str:
         names = relay.get("nicknames", [relay.get("nickname", "relay")])
         if not isinstance(names, list) or not names or not isinstance(names[0], str):
-            self.wrong(f"{where}.nicknames", f"{_shown(names)}; it must be a list of names")
+            self.wrong((*where, "nicknames"), names, "it must be a list of names")
         return str(names[0])
 
     def period(self, root: dict[str, Any]) -> str:
         if "min_unix_time" not in root and "max_unix_time" not in root:
             return ""
         year_9999 = 253_402_300_799
-        ends = [self.number(root, "", key, year_9999) for key in ("min_unix_time", "max_unix_time")]
+        ends = [self.number(root, (), key, year_9999) for key in ("min_unix_time", "max_unix_time")]
         first, last = (datetime.fromtimestamp(end, UTC).strftime("%Y-%m-%d %H:%M") for end in ends)
         return f", consensuses valid after {first} to {last} UTC"
 
@@ -131,23 +137,29 @@ class _Reader:
 
 
 def _parse(data: bytes, path: Path) -> Any:
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise PenstockError(f"{path} is not a text file in UTF-8 (byte {error.start})") from error
+
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         table = dict(pairs)
         if len(table) < len(pairs):
             keys = [key for key, _ in pairs]
             twice = next(key for key in keys if keys.count(key) > 1)
-            raise PenstockError(f"{path}: {_short(twice)} is there twice; every relay and key must be there once")
+            again = [*re.finditer(re.escape(json.dumps(twice, ensure_ascii=False)) + r"\s*:", text)][1:]
+            line = f":{text.count(chr(10), 0, again[0].start()) + 1}" if again else ""
+            raise PenstockError(f"{path}{line}: {_short(twice)} is there twice; every relay and key must be there once")
         return table
 
     def refuse(word: str) -> NoReturn:
-        raise PenstockError(f"{path}: {word} is no number of JSON")
+        line = text.count("\n", 0, max(0, text.find(word))) + 1
+        raise PenstockError(f"{path}:{line}: {word} is no number of JSON")
 
     try:
-        return json.loads(data.decode("utf-8"), object_pairs_hook=once, parse_constant=refuse)
+        return json.loads(text, object_pairs_hook=once, parse_constant=refuse)
     except json.JSONDecodeError as error:
         raise PenstockError(f"{path}:{error.lineno}: this is not JSON: {error.msg}") from error
-    except UnicodeDecodeError as error:
-        raise PenstockError(f"{path} is not a text file in UTF-8 (byte {error.start})") from error
     except (ValueError, RecursionError) as error:
         raise PenstockError(f"{path}: this is not JSON that can be read: a number or a nesting is too long") from error
 

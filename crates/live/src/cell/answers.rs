@@ -55,7 +55,7 @@ impl Connected {
         }
         let mut reader = Reader::new(data);
         let address = match reader.ipv4()? {
-            IpAddr::V4(zero) if zero.is_unspecified() && !reader.is_empty() => {
+            IpAddr::V4(zero) if zero.is_unspecified() => {
                 if reader.u8()? != 6 {
                     return Err(Malformed);
                 }

@@ -101,6 +101,8 @@ fn nonsense_is_malformed() {
         (14, "02 0007 7F000001138800 0214 03479E93EBF3FF2C58C1C9DBF2DE9DE9C2801B3E 0002 0001 aa"),
         (15, "0002 aa"),
         (6, "7F000001138C"),
+        // Connected to nobody: that is where an IPv6 address begins.
+        (4, "00000000"),
         (4, "00000000 07 20010db8000000000000000000001122 00000E10"),
     ] {
         let read = read(&body(command, 0, &unhex(data)));

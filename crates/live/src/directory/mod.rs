@@ -20,7 +20,9 @@ mod serve;
 mod text;
 mod worker;
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
+#[cfg(any(test, feature = "fuzzing"))]
 mod samples;
 
 pub use authorities::{Authority, AuthorityCert, Fingerprint};

@@ -234,6 +234,18 @@ impl Link {
         }
     }
 
+    /// Whether it has ended, well or not.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn is_over(&self) -> bool {
+        self.finished
+    }
+
+    /// What it holds of a cell that is not whole, and of what is to be sent [B].
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn held(&self) -> [usize; 2] {
+        [self.inbuf.len(), self.outbuf.len()]
+    }
+
     /// Who it is, at the end.
     fn peer(&self) -> Peer {
         match &self.side {

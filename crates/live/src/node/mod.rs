@@ -9,7 +9,7 @@
 
 mod ask;
 mod conn;
-mod exchange;
+pub(crate) mod exchange;
 mod exits;
 mod member;
 mod onions;

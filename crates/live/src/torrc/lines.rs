@@ -78,7 +78,7 @@ fn read(path: &Path, from: Option<&Place>, depth: u32, into: &mut Vec<Line>) -> 
     parse(&text, path, depth, into)
 }
 
-fn parse(text: &str, path: &Path, depth: u32, into: &mut Vec<Line>) -> Result<(), TorrcError> {
+pub(super) fn parse(text: &str, path: &Path, depth: u32, into: &mut Vec<Line>) -> Result<(), TorrcError> {
     let path: Arc<Path> = path.into();
     let mut text = Text { rest: text, line: 1 };
     while let Some((line, name)) = text.name() {

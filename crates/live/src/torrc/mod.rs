@@ -242,6 +242,24 @@ impl Options {
     }
 }
 
+/// Reads a text without touching anything else: nothing if it includes files or has an address to be looked up.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn try_text(text: &str) -> Option<Result<(), String>> {
+    if text.to_ascii_lowercase().contains("%include") {
+        return None;
+    }
+    let mut lines = Vec::new();
+    if let Err(mistake) = lines::parse(text, Path::new("torrc"), 0, &mut lines) {
+        return Some(Err(mistake.to_string()));
+    }
+    let mut reader = Reader::new(lines, Vec::new());
+    let is_address = |text: &str| values::address(text).map(drop);
+    match reader.all("Address", is_address) {
+        Ok(_) => Some(Options::of(reader).map(drop).map_err(|mistake| mistake.to_string())),
+        Err(_) => None,
+    }
+}
+
 /// What this program does not do, and must not seem to.
 fn refuse(read: &mut Reader) -> Result<(), TorrcError> {
     read.one("RunAsDaemon", |text| match values::flag(text)? {

@@ -153,10 +153,16 @@ fn mistakes_are_one_sentence_with_their_line() {
             "doc:45: the relays are over here, without a line valid-after before them",
         ),
         (changed("cc_alg=2", "cc_alg"), "doc:7: \"cc_alg\" is no key=value"),
-        (changed("cc_alg=2", "cc_alg=two"), "doc:7: \"cc_alg=two\" has no whole number"),
+        (
+            changed("cc_alg=2", "cc_alg=two"),
+            "doc:7: \"cc_alg=two\" must end in a whole number of at most 18 digits",
+        ),
         (changed("cc_alg=2", "UseOptimisticData=2"), "doc:7: \"UseOptimisticData\" is there twice"),
         (changed("cc_alg=2", "bwweightscale=0"), "doc:7: the parameter bwweightscale is 0"),
-        (changed(" 10.1.0.1 9001 0", ""), "doc:11: an r line of 6 words is cut short"),
+        (
+            changed(" 10.1.0.1 9001 0", ""),
+            "doc:11: an r line of 6 words is cut short; it has 9 in this consensus",
+        ),
         (changed("10.1.0.1", "10.1.0"), "doc:11: \"10.1.0\" is no IPv4 address"),
         (changed("r alpha", "r al\u{e9}"), "doc:11: \"al\u{e9}\" is no nickname"),
         (changed(&identity('A'), "AAAA"), "doc:11: \"AAAA\" is no identity"),
@@ -164,7 +170,10 @@ fn mistakes_are_one_sentence_with_their_line() {
         (changed("r beta", &format!("{second}r beta")), "doc:18: relay $0000"),
         (changed("s Fast Guard Running Stable V2Dir Valid\n", ""), "doc:17: relay $0000"),
         (changed("w Bandwidth=900 Unmeasured=1\n", ""), "doc:17: relay $0000"),
-        (changed("w Bandwidth=900", "w Unmeasured=1"), "doc:16: a w line without Bandwidth="),
+        (
+            changed("w Bandwidth=900", "w Unmeasured=1"),
+            "doc:16: a w line without Bandwidth= and a number behind it",
+        ),
         (changed("=900", "=-1"), "doc:16: the weight \"-1\" is no number from 0 to 4294967295"),
         (
             changed("=900", "=99999999999999999999"),

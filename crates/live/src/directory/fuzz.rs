@@ -1,0 +1,85 @@
+//! A directory that hears the samples, for the fuzzer's target.
+
+use super::consensus::{Consensus, Flavour};
+use super::documents::Documents;
+use super::http::Answer;
+use super::samples;
+use super::serve::Question;
+use std::time::Duration;
+
+/// What a request led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// Nothing yet: there is more to come.
+    Nothing,
+    /// An answer without a document.
+    Empty,
+    /// A document.
+    Found,
+}
+
+/// A directory, and what it may hear.
+#[derive(Debug)]
+pub(crate) struct Samples(Documents);
+
+impl Samples {
+    pub(crate) fn new() -> Self {
+        Samples(Documents::new(samples::authorities()))
+    }
+
+    /// A document by its number.
+    pub(crate) fn text(&self, number: u8) -> &'static str {
+        match number % 5 {
+            0 => samples::CERTIFICATES,
+            1 => samples::PLAIN,
+            2 => samples::MICRO,
+            3 => samples::MICRODESCRIPTORS,
+            _ => samples::DESCRIPTORS,
+        }
+    }
+
+    /// Tells the directory `text` in place of that document, as the body of an answer, so many hours after it was new;
+    /// returns how many documents it took.
+    pub(crate) fn tell(&mut self, number: u8, text: &str, hours: u8) -> u32 {
+        let head = "HTTP/1.0 200 OK\r\nContent-Encoding: identity\r\n\r\n";
+        let answer = Answer::read([head, text].concat().into_bytes()).expect("it is an answer");
+        assert_eq!(answer.body, text.as_bytes(), "a body is what follows the head");
+        let _ = Answer::read(text.into());
+        let now = samples::at(5) + Duration::from_secs(3600) * u32::from(hours & 7);
+        match number % 5 {
+            0 => {
+                let before = self.0.certs.len();
+                self.0.take_certs(now, text);
+                (self.0.certs.len() - before.min(self.0.certs.len())) as u32
+            }
+            1 | 2 => self.consensus(text, now),
+            3 => self.0.take_microdescriptors(now, text) as u32,
+            _ => self.0.take_descriptors(now, text) as u32,
+        }
+    }
+
+    fn consensus(&mut self, text: &str, now: std::time::SystemTime) -> u32 {
+        let Ok(consensus) = Consensus::read(text) else { return 0 };
+        let _ = (consensus.signers().count(), consensus.params.half_life(), consensus.params.onion_keys());
+        let taken = self.0.take_consensus(now, consensus).is_ok();
+        let signed = |text: &str| text.split("directory-signature ").next().map(str::to_owned);
+        let is_signed = [samples::PLAIN, samples::MICRO].into_iter().any(|good| signed(good) == signed(text));
+        assert!(!taken || is_signed, "what is taken is what was signed");
+        u32::from(taken)
+    }
+
+    /// Asks it.
+    pub(crate) fn ask(&self, request: &[u8]) -> Asked {
+        let Some(question) = Question::read(request) else { return Asked::Nothing };
+        let pieces = self.0.answer(&question, samples::at(5));
+        let status = pieces[0].get(9..12).unwrap_or_default();
+        let body: usize = pieces[1..].iter().map(|piece| piece.len()).sum();
+        assert!(["200", "304", "400", "404"].contains(&status), "{status}");
+        assert_eq!(status == "200", body > 0, "a document is found, or it is not");
+        for flavour in Flavour::ALL {
+            let there = self.0.consensus(flavour).map(|consensus| consensus.text.len());
+            assert!(there.is_none_or(|len| len > 0));
+        }
+        if body > 0 { Asked::Found } else { Asked::Empty }
+    }
+}

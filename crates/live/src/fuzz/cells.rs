@@ -1,0 +1,102 @@
+//! Cells as they lie in a buffer, and what they carry in the clear: whatever is read can be said again.
+
+use super::people::{chance, identities};
+use crate::cell::{
+    BODY_LEN, CELL_LEN, Front, Handshake, HandshakeKind, IdLen, Incoming, LiveCell, MAX_VARIABLE,
+    RelayMessage, Target, front, read, write,
+};
+use crate::certs::{LinkKey, Netinfo, method_is_offered, verify_certs};
+use crate::crypto::{answer, extensions};
+use penstock_core::{Cell, Command};
+
+/// How many cells were found, how many relay messages made sense, and how many handshakes were answered.
+pub type Parsed = [u32; 3];
+
+/// Any bytes as cells, as the bodies of cells and as relay messages. The first byte says whether the link begins here: then
+/// the first cell's id is short.
+///
+/// # Panics
+///
+/// If a cell is longer than the buffer, or what was read reads otherwise when it is said again.
+pub fn cells(input: &[u8]) -> Parsed {
+    let Some((first, mut rest)) = input.split_first() else { return [0; 3] };
+    let mut ids = if first & 1 == 0 { IdLen::Four } else { IdLen::Two };
+    let mut parsed = [0; 3];
+    parsed[1] += u32::from(message(rest));
+    loop {
+        match front(rest, ids) {
+            Front::Cell(frame, len) => {
+                assert!(frame.body.len() < len && len <= rest.len(), "a cell lies in its buffer");
+                parsed[0] += 1;
+                bodies(frame.body);
+                if let Incoming::Cell(cell) = Incoming::of(&frame, first & 2 != 0) {
+                    let same = ids == IdLen::Two || cell.to_bytes()[..] == rest[..CELL_LEN];
+                    assert!(same, "a cell is passed on as it came");
+                    let said = circuit(cell);
+                    parsed[1] += u32::from(said[0]);
+                    parsed[2] += u32::from(said[1]);
+                }
+                (rest, ids) = (&rest[len..], IdLen::Four);
+            }
+            Front::Partial(whole) => {
+                assert!(whole.is_none_or(|whole| whole > rest.len() && whole <= MAX_VARIABLE + 7));
+                return parsed;
+            }
+        }
+    }
+}
+
+/// What may be the body of a cell of the link.
+fn bodies(body: &[u8]) {
+    let now = super::people::now();
+    if let Ok(netinfo) = Netinfo::read(body) {
+        let again = Netinfo::read(&netinfo.write()).expect("what was read is said again");
+        assert_eq!((again.time, again.yours), (netinfo.time, netinfo.yours));
+        assert!(netinfo.mine.starts_with(&again.mine), "as many addresses as fit");
+    }
+    let _ = method_is_offered(body);
+    let _ = verify_certs(body, LinkKey::Authentication, now);
+    let _ = verify_certs(body, LinkKey::Tls([0; 32]), now);
+    let _ = (extensions::asked(body), extensions::granted(body));
+}
+
+/// A circuit's cell: whether it is a message that makes sense, and whether a handshake was answered.
+fn circuit(cell: LiveCell) -> [bool; 2] {
+    let (id, command) = (cell.circ_id(), cell.command());
+    let _ = (cell.as_feedback(), cell.as_class(), cell.destroy_reason());
+    if command == Command::Relay {
+        return [message(&cell.to_bytes()[5..]), false];
+    }
+    let Some(handshake) = cell.into_handshake() else { return [false; 2] };
+    let answered = answer(&mut chance(7), &handshake, identities(), |asked| asked);
+    let known = !matches!(handshake.kind, HandshakeKind::Malformed);
+    if command == Command::Create && known {
+        let again = LiveCell::create(id, handshake.clone()).into_handshake();
+        assert_eq!(again, Some(handshake.clone()), "a handshake is passed on as it came");
+        let _ = LiveCell::saying(id, None, &RelayMessage::Extended(short(handshake)));
+    }
+    [false, answered.is_ok()]
+}
+
+/// As much of it as an EXTENDED2 has room for.
+fn short(mut handshake: Handshake) -> Handshake {
+    handshake.data.truncate(496);
+    handshake
+}
+
+/// Whether these bytes are a relay message.
+fn message(bytes: &[u8]) -> bool {
+    let mut body = [0; BODY_LEN];
+    let len = bytes.len().min(BODY_LEN);
+    body[..len].copy_from_slice(&bytes[..len]);
+    let Ok((stream, message)) = read(&body) else { return false };
+    match &message {
+        RelayMessage::Unknown(_) | RelayMessage::Begin(Target::Malformed) => {}
+        RelayMessage::Extended(_) | RelayMessage::Resolved(_) => drop(write(stream, &message)),
+        message => {
+            let again = read(&write(stream, message)).expect("what was read is said again");
+            assert_eq!((again.0, &again.1), (stream, message), "it says the same");
+        }
+    }
+    true
+}

@@ -1,0 +1,55 @@
+//! Relays with the same keys in every run.
+
+use crate::certs::{Credentials, Identity};
+use crate::crypto::{Identities, OnionKey};
+use crate::keys::Keys;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
+
+/// When it all happens.
+pub(super) fn now() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000)
+}
+
+/// Chance that is the same for the same number.
+pub(super) fn chance(number: u64) -> StdRng {
+    StdRng::seed_from_u64(number)
+}
+
+/// A relay.
+#[derive(Debug)]
+pub(super) struct Person {
+    pub(super) keys: Keys,
+    pub(super) credentials: Credentials,
+}
+
+impl Person {
+    pub(super) fn identity(&self) -> Identity {
+        Identity { rsa: self.keys.rsa_identity(), ed25519: self.keys.ed25519_identity() }
+    }
+}
+
+/// As whom a relay answers circuits; nobody asks for its RSA key, which takes long to make.
+pub(super) fn identities() -> &'static Identities {
+    static IDENTITIES: OnceLock<Identities> = OnceLock::new();
+    IDENTITIES.get_or_init(|| {
+        let mut rng = chance(0);
+        let onion = [(); 2].map(|()| OnionKey::generate(&mut rng)).to_vec();
+        Identities { rsa: [1; 20], ed25519: [2; 32], onion }
+    })
+}
+
+/// Two of them.
+pub(super) fn people() -> &'static [Person; 2] {
+    static PEOPLE: OnceLock<[Person; 2]> = OnceLock::new();
+    PEOPLE.get_or_init(|| {
+        [1, 2].map(|number| {
+            let mut rng = chance(number);
+            let keys = Keys::generate(&mut rng, now());
+            let credentials = Credentials::new(&keys, &mut rng, now(), ["www.aaa.com", "www.bbb.net"]);
+            Person { keys, credentials }
+        })
+    })
+}

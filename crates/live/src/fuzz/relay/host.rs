@@ -1,0 +1,166 @@
+//! A relay's kernel in memory: sockets with finite buffers, whose peers say bytes, and servers behind its streams.
+
+use crate::cell::{CELL_LEN, Front, IdLen, Incoming, LiveCell, LivePayload, front};
+use penstock_core::kernel::Interest;
+use penstock_core::{ChannelKey, EndReason, Kernel, SocketInfo, StreamKey, StreamRead};
+use penstock_units::{Bytes, Duration};
+use std::collections::{BTreeMap, VecDeque};
+
+/// One socket of a channel.
+#[derive(Debug)]
+pub(super) struct Pipe {
+    /// What the peer said and nobody has read.
+    pub(super) inbox: Vec<u8>,
+    /// What the relay wrote and the peer has not read.
+    pub(super) sent: VecDeque<LiveCell>,
+    /// How much of that the socket holds [cell].
+    pub(super) room: usize,
+    pub(super) interest: Interest,
+}
+
+impl Pipe {
+    pub(super) fn new() -> Self {
+        Pipe { inbox: Vec::new(), sent: VecDeque::new(), room: 64, interest: Interest::default() }
+    }
+
+    pub(super) fn has_cell(&self) -> bool {
+        matches!(front(&self.inbox, IdLen::Four), Front::Cell(..))
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.sent.len() < self.room
+    }
+}
+
+/// A server, or whoever is at the other end of a stream.
+#[derive(Debug, Default)]
+pub(super) struct Server {
+    /// How much it has to say yet, and has said [B].
+    pub(super) left: u64,
+    pub(super) said: u64,
+    /// It closes once it has said all.
+    pub(super) closes: bool,
+    /// How much it takes yet, and took [B].
+    pub(super) appetite: u64,
+    pub(super) took: u64,
+    pub(super) interest: Interest,
+    /// It is there, and CONNECTED may be said.
+    pub(super) connected: bool,
+}
+
+/// The byte that a server says at a place.
+pub(super) fn pattern(place: u64) -> u8 {
+    (place.wrapping_mul(2_654_435_761) >> 13) as u8
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Host {
+    pub(super) pipes: BTreeMap<ChannelKey, Pipe>,
+    pub(super) servers: BTreeMap<StreamKey, Server>,
+    /// Cells that C tor does not know are known here.
+    pub(super) extended: bool,
+    /// Payloads of a stream that may wait for its server.
+    pub(super) most_waiting: usize,
+    /// Channels that the relay closed.
+    pub(super) closed: Vec<ChannelKey>,
+}
+
+impl Kernel<LiveCell> for Host {
+    fn read(&mut self, channel: ChannelKey, limit: Bytes, into: &mut VecDeque<LiveCell>) -> Bytes {
+        let Some(pipe) = self.pipes.get_mut(&channel) else { return Bytes::ZERO };
+        let mut taken = 0;
+        while (taken as u64) < limit.get() {
+            let Front::Cell(frame, len) = front(&pipe.inbox[taken..], IdLen::Four) else { break };
+            if let Incoming::Cell(cell) = Incoming::of(&frame, self.extended) {
+                into.push_back(cell);
+            }
+            taken += len;
+        }
+        pipe.inbox.drain(..taken);
+        Bytes::new(taken as u64)
+    }
+
+    fn write(&mut self, channel: ChannelKey, cells: &mut VecDeque<LiveCell>, limit: Bytes) -> Bytes {
+        let Some(pipe) = self.pipes.get_mut(&channel) else { return Bytes::ZERO };
+        let mut taken = 0;
+        while taken < limit.get() && pipe.has_room() {
+            let Some(cell) = cells.pop_front() else { break };
+            pipe.sent.push_back(cell);
+            taken += CELL_LEN as u64;
+        }
+        Bytes::new(taken)
+    }
+
+    fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo {
+        let Some(pipe) = self.pipes.get(&channel) else { return SocketInfo::default() };
+        let queued = Bytes::new((pipe.sent.len() * CELL_LEN) as u64);
+        SocketInfo {
+            capacity: Bytes::new((pipe.room * CELL_LEN) as u64),
+            queued,
+            not_sent: queued,
+            cwnd: pipe.room as u32,
+            unacked: pipe.sent.len() as u32,
+            mss: CELL_LEN as u32,
+            rtt: Duration::from_millis(20),
+        }
+    }
+
+    fn want(&mut self, channel: ChannelKey, interest: Interest) {
+        if let Some(pipe) = self.pipes.get_mut(&channel) {
+            pipe.interest = interest;
+        }
+    }
+
+    fn close(&mut self, channel: ChannelKey) {
+        assert!(self.pipes.remove(&channel).is_some(), "what is closed was open");
+        self.closed.push(channel);
+    }
+
+    fn read_stream(&mut self, stream: StreamKey, limit: u16) -> StreamRead<LivePayload> {
+        let Some(server) = self.servers.get_mut(&stream) else { return StreamRead::Closed(EndReason::DONE) };
+        let payload = LivePayload::read_with(|room| {
+            let len = usize::try_from(server.left).unwrap_or(usize::MAX).min(limit.into()).min(room.len());
+            (server.said..).zip(&mut room[..len]).for_each(|(place, byte)| *byte = pattern(place));
+            server.left -= len as u64;
+            server.said += len as u64;
+            (len > 0).then_some(len)
+        });
+        match payload {
+            Some(payload) => StreamRead::Data(payload),
+            None if server.closes => StreamRead::Closed(EndReason::DONE),
+            None => StreamRead::Blocked,
+        }
+    }
+
+    fn write_stream(
+        &mut self,
+        stream: StreamKey,
+        payloads: &mut VecDeque<LivePayload>,
+        limit: Bytes,
+    ) -> Bytes {
+        assert!(payloads.len() <= self.most_waiting, "what waits for a server is bounded");
+        let Some(server) = self.servers.get_mut(&stream) else {
+            payloads.clear();
+            return Bytes::ZERO;
+        };
+        let mut taken = 0;
+        while taken < limit.get() && server.appetite > 0 {
+            let Some(payload) = payloads.pop_front() else { break };
+            let len = payload.as_bytes().len() as u64;
+            server.appetite = server.appetite.saturating_sub(len);
+            taken += len;
+        }
+        server.took += taken;
+        Bytes::new(taken)
+    }
+
+    fn want_stream(&mut self, stream: StreamKey, interest: Interest) {
+        if let Some(server) = self.servers.get_mut(&stream) {
+            server.interest = interest;
+        }
+    }
+
+    fn close_stream(&mut self, stream: StreamKey) {
+        self.servers.remove(&stream);
+    }
+}

@@ -1,0 +1,543 @@
+//! A relay, its kernel, the people around it, and what is to hold after whatever they do.
+
+use super::super::people::{chance, identities};
+use super::client::{Circuit, body};
+use super::host::{Host, Pipe, Server};
+use super::settings;
+use crate::cell::{Connected, End, Farewell, Handshake, LinkSpec, LiveCell, Resolved, Target, command};
+use crate::crypto::answer;
+use crate::fuzz::choices::Choices;
+use penstock_core::edge_control::{Congestion, Negotiation};
+use penstock_core::hop_control::HopOffer;
+use penstock_core::{
+    Cell, ChannelKey, CircId, CircuitIndex, DestroyReason, Direction, EndReason, Event, PeerId, Relay,
+    RelayConfig, StreamKey,
+};
+use penstock_units::{Duration, Instant};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::num::NonZeroU32;
+
+/// What each honest client asks for [B]: more than a hundred cells, so that it has to acknowledge them.
+const DOWNLOAD: u64 = 105 * 498;
+/// Turns of the loop until all is quiet: more than any input has work for.
+const MOST_TURNS: u32 = 50_000;
+/// How long the honest clients wait at most.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Longer than any scheduler waits to write.
+const LATELY: Duration = Duration::from_millis(200);
+/// Beside its limit, a circuit's queue may have what its edge packages and what its streams answer [cell].
+const SLACK: u64 = 400;
+
+/// How far an input came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Relayed {
+    /// Circuits that were built, beside the honest ones.
+    pub circuits: u32,
+    /// Circuits that were extended.
+    pub extended: u32,
+    /// Cells that went on to another relay, and came back from one.
+    pub forwarded: [u32; 2],
+    /// Streams that were opened.
+    pub streams: u32,
+    /// SENDMEs of circuits that were taken.
+    pub sendmes: u32,
+    /// Why circuits were closed, as it was said.
+    pub violations: BTreeSet<String>,
+    /// XOFFs and XONs that the relay said.
+    pub flow: [u64; 2],
+    /// DATA cells that the relay packaged, and delivered.
+    pub data: [u64; 2],
+    /// Channels that the relay closed.
+    pub channels_closed: u32,
+}
+
+/// A link of the relay.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) key: ChannelKey,
+    /// The relay opened it.
+    pub(super) ours: bool,
+    /// The peer reads what comes.
+    pub(super) reads: bool,
+    /// It ever did not.
+    pub(super) was_deaf: bool,
+    /// Ids that the relay gave to circuits here.
+    pub(super) ids: Vec<CircId>,
+    /// The relay may close it although its peer reads: it is held back itself.
+    slow: bool,
+    /// How much the peer has said lately, and since when [B]: schedulers that write at times only may have more to
+    /// answer than an output buffer holds.
+    told: (usize, Instant),
+}
+
+pub(super) struct World {
+    pub(super) relay: Relay<LiveCell>,
+    pub(super) host: Host,
+    pub(super) now: Instant,
+    limits: penstock_core::config::Limits,
+    offer: bool,
+    slow: bool,
+    pub(super) links: Vec<Link>,
+    pub(super) circuits: Vec<Circuit>,
+    /// The honest clients' circuits, while they are there.
+    honest: BTreeSet<CircuitIndex>,
+    pub(super) handshakes: VecDeque<(CircuitIndex, Handshake)>,
+    pub(super) connecting: VecDeque<ChannelKey>,
+    pub(super) streams: Vec<StreamKey>,
+    /// Nobody answers handshakes, opens links or streams but when the input says so.
+    pub(super) lazy: bool,
+    pub(super) relayed: Relayed,
+}
+
+/// The first bit of ids is the initiator's.
+pub(super) fn id(number: u32, by_initiator: bool) -> CircId {
+    let number = number & 0x7FFF_FFFF | u32::from(by_initiator) << 31;
+    CircId(NonZeroU32::new(number).unwrap_or(NonZeroU32::MAX))
+}
+
+/// The honest clients' circuits have this number on the first two links.
+pub(super) const HONEST: u32 = 77;
+
+impl World {
+    pub(super) fn new(config: RelayConfig, extended: bool) -> Self {
+        let limits = config.limits;
+        let slow = config.bandwidth.is_some()
+            || !matches!(config.throttle, penstock_core::throttle::ThrottleConfig::None);
+        let relay = Relay::new(config, Instant::ZERO);
+        let mut world = World {
+            relay,
+            host: Host { extended, most_waiting: limits.edge_buffer as usize, ..Host::default() },
+            now: Instant::ZERO,
+            limits,
+            offer: extended,
+            slow,
+            links: Vec::new(),
+            circuits: Vec::new(),
+            honest: BTreeSet::new(),
+            handshakes: VecDeque::new(),
+            connecting: VecDeque::new(),
+            streams: Vec::new(),
+            lazy: false,
+            relayed: Relayed::default(),
+        };
+        for client in 0..2 {
+            let channel = world.accept(PeerId(client), true, None);
+            let (mut circuit, create) = Circuit::begin(channel, id(HONEST, true), 0, false);
+            circuit.honest = true;
+            world.circuits.push(circuit);
+            world.tell(channel, &create);
+        }
+        world.pass_until(|world| world.circuits.iter().all(Circuit::is_built));
+        for client in 0..2 {
+            let circuit = &mut world.circuits[client];
+            assert!(circuit.is_built(), "an honest client has its circuit");
+            let (channel, id) = (circuit.channel, circuit.id);
+            let begin = circuit.say(false, &body(1, 1, b"192.0.2.1:80\0"));
+            world.tell(channel, &begin);
+            world.honest.extend(world.relay.circuit_on(channel, id));
+        }
+        world.pass_until(|world| world.streams.len() == 2);
+        assert_eq!(world.streams.len(), 2, "an honest client has its stream");
+        world.streams.clear();
+        for server in world.host.servers.values_mut() {
+            (server.left, server.closes) = (DOWNLOAD, false);
+        }
+        // What they are to have so far is not counted.
+        world.relayed = Relayed::default();
+        world.check();
+        world
+    }
+
+    /// Somebody connects to us.
+    pub(super) fn accept(&mut self, peer: PeerId, is_client: bool, offer: Option<HopOffer>) -> ChannelKey {
+        let key = self.relay.accept_channel(self.now, peer, is_client);
+        self.attach(key, false, offer);
+        key
+    }
+
+    pub(super) fn attach(&mut self, key: ChannelKey, ours: bool, offer: Option<HopOffer>) {
+        self.host.pipes.insert(key, Pipe::new());
+        let link = Link {
+            key,
+            ours,
+            reads: true,
+            was_deaf: false,
+            ids: Vec::new(),
+            slow: self.slow,
+            told: (0, self.now),
+        };
+        self.links.push(link);
+        self.relay.on_channel_open(self.now, key, offer, &mut self.host);
+    }
+
+    /// What a peer says of the control of hops.
+    pub(super) fn offer(&self, choices: &mut Choices<'_>) -> Option<HopOffer> {
+        let start = choices.byte();
+        (self.offer && start & 1 == 1)
+            .then(|| HopOffer::Credits { start: u32::from(start), most: u32::from(start) + 50 })
+    }
+
+    /// The peer of a channel says this.
+    pub(super) fn tell(&mut self, channel: ChannelKey, bytes: &[u8]) {
+        if let Some(link) = self.links.iter_mut().find(|link| link.key == channel) {
+            if self.now.since(link.told.1) > LATELY {
+                link.told = (0, self.now);
+            }
+            link.told.0 += bytes.len();
+        }
+        if let Some(pipe) = self.host.pipes.get_mut(&channel) {
+            pipe.inbox.extend_from_slice(bytes);
+        }
+    }
+
+    /// The channel's connection breaks.
+    pub(super) fn lose(&mut self, channel: ChannelKey) {
+        self.host.pipes.remove(&channel);
+        self.forget(channel);
+        self.relay.on_channel_closed(self.now, channel, &mut self.host);
+    }
+
+    fn forget(&mut self, channel: ChannelKey) {
+        self.links.retain(|link| link.key != channel);
+        for circuit in self.circuits.iter_mut().filter(|circuit| circuit.channel == channel) {
+            circuit.over = true;
+            if let Some(index) = self.relay.circuit_on(channel, circuit.id) {
+                self.honest.remove(&index);
+            }
+        }
+    }
+
+    /// Has the relay do all that there is to do now.
+    pub(super) fn settle(&mut self) {
+        for turn in 0.. {
+            assert!(turn < MOST_TURNS, "it goes round in circles");
+            let mut busy = self.heed();
+            if self.relay.poll_timeout().is_some_and(|due| due <= self.now) {
+                self.relay.on_timer(self.now, &mut self.host);
+                busy = true;
+            }
+            busy |= self.ready_links();
+            busy |= self.ready_streams();
+            busy |= self.read_links();
+            busy |= !self.lazy && self.work();
+            if !busy {
+                return;
+            }
+        }
+    }
+
+    /// Sockets of channels, in turn.
+    fn ready_links(&mut self) -> bool {
+        let mut busy = false;
+        for key in self.links.iter().map(|link| link.key).collect::<Vec<_>>() {
+            let pipe = |host: &Host| {
+                let pipe = host.pipes.get(&key)?;
+                let readable = pipe.interest.readable && pipe.has_cell();
+                Some((readable, pipe.interest.writable && pipe.has_room()))
+            };
+            if pipe(&self.host).is_some_and(|(readable, _)| readable) {
+                self.relay.on_readable(self.now, key, &mut self.host);
+                busy = true;
+            }
+            if pipe(&self.host).is_some_and(|(_, writable)| writable) {
+                self.relay.on_writable(self.now, key, &mut self.host);
+                busy = true;
+            }
+        }
+        self.note_closed();
+        busy
+    }
+
+    fn ready_streams(&mut self) -> bool {
+        let mut busy = false;
+        for key in self.host.servers.keys().copied().collect::<Vec<_>>() {
+            let server = |host: &Host| {
+                let server = host.servers.get(&key)?;
+                let readable = server.interest.readable && (server.left > 0 || server.closes);
+                Some((readable, server.interest.writable && server.appetite > 0))
+            };
+            if server(&self.host).is_some_and(|(readable, _)| readable) {
+                self.relay.on_stream_readable(self.now, key, &mut self.host);
+                busy = true;
+            }
+            if server(&self.host).is_some_and(|(_, writable)| writable) {
+                self.relay.on_stream_writable(self.now, key, &mut self.host);
+                busy = true;
+            }
+        }
+        self.note_closed();
+        busy
+    }
+
+    /// Peers read what the relay wrote.
+    fn read_links(&mut self) -> bool {
+        let mut heard = Vec::new();
+        for link in self.links.iter_mut().filter(|link| link.reads) {
+            let Some(pipe) = self.host.pipes.get_mut(&link.key) else { continue };
+            for cell in pipe.sent.drain(..) {
+                heard.push((link.key, cell));
+            }
+        }
+        let busy = !heard.is_empty();
+        for (channel, cell) in heard {
+            self.hear(channel, cell);
+        }
+        busy
+    }
+
+    fn hear(&mut self, channel: ChannelKey, cell: LiveCell) {
+        let id = cell.circ_id();
+        // The newest of those that had this id.
+        let mut circuits = self.circuits.iter_mut().rev();
+        if let Some(circuit) = circuits.find(|circuit| (circuit.channel, circuit.id) == (channel, id)) {
+            let (had, number) = (circuit.is_built(), cell.wire_command());
+            let answer = circuit.hear(cell);
+            self.relayed.circuits += u32::from(!had && circuit.is_built() && !circuit.honest);
+            self.relayed.forwarded[1] += u32::from(number == command::RELAY);
+            self.tell(channel, &answer);
+        } else if let Some(link) = self.links.iter_mut().find(|link| link.key == channel) {
+            match cell.wire_command() {
+                command::CREATE2 => link.ids.push(id),
+                command::DESTROY => link.ids.retain(|other| *other != id),
+                _ => self.relayed.forwarded[0] += 1,
+            }
+        }
+    }
+
+    fn note_closed(&mut self) {
+        for key in std::mem::take(&mut self.host.closed) {
+            self.relayed.channels_closed += 1;
+            if let Some(link) = self.links.iter().find(|link| link.key == key) {
+                let honest = self.circuits.iter().any(|circuit| circuit.honest && circuit.channel == key);
+                let flooded = link.told.0 as u64 > self.limits.outbuf.get() / 2;
+                let may = link.was_deaf || link.slow || flooded;
+                assert!(!honest || may, "a channel closed whose peer reads");
+            }
+            self.forget(key);
+        }
+    }
+
+    /// Does what the relay asks for.
+    fn heed(&mut self) -> bool {
+        let mut busy = false;
+        while let Some(event) = self.relay.poll_event() {
+            busy = true;
+            match event {
+                Event::Connect { channel, .. } => self.connecting.push_back(channel),
+                Event::HandshakeRequested { circuit, handshake } => {
+                    self.handshakes.push_back((circuit, handshake));
+                }
+                Event::ExtendRequested { circuit, to, handshake } => self.extend(circuit, &to, handshake),
+                Event::StreamRequested { stream, target } => self.begin(stream, target),
+                Event::CircuitClosed { circuit, violation } => self.note_over(circuit, violation),
+                Event::StreamClosed { stream } => self.streams.retain(|other| *other != stream),
+                _ => {}
+            }
+        }
+        busy
+    }
+
+    fn note_over(&mut self, circuit: CircuitIndex, violation: Option<penstock_core::Violation>) {
+        self.handshakes.retain(|(other, _)| *other != circuit);
+        self.relayed.violations.extend(violation.map(|violation| format!("{violation:?}")));
+        if self.honest.remove(&circuit) {
+            let honest = self.circuits.iter().filter(|circuit| circuit.honest);
+            let lost = honest.filter(|circuit| circuit.over).count();
+            let left = self.honest.len();
+            assert!(lost + left >= 2, "a circuit closed that nobody disturbed: {violation:?}");
+        }
+    }
+
+    /// As a node does it.
+    fn extend(&mut self, circuit: CircuitIndex, to: &LinkSpec, handshake: Handshake) {
+        if to.rsa[0] == 0 {
+            let reason = DestroyReason::PROTOCOL;
+            return self.relay.close_circuit(self.now, circuit, reason, &mut self.host);
+        }
+        self.relayed.extended += 1;
+        let peer = PeerId(100 + u32::from(to.rsa[0] % 3));
+        self.relay.extend(self.now, circuit, peer, handshake, &mut self.host);
+    }
+
+    fn begin(&mut self, stream: StreamKey, target: Target) {
+        let end = match target {
+            Target::Host { .. } | Target::Directory => {
+                self.host.servers.insert(stream, Server::default());
+                return self.streams.push(stream);
+            }
+            Target::Resolve(name) => {
+                Farewell::Resolved(vec![(Resolved::Name(name.into_bytes()), 300), (Resolved::Nothing, 1)])
+            }
+            Target::Malformed => Farewell::End(End::from(EndReason::PROTOCOL)),
+        };
+        self.relay.close_stream(self.now, stream, end, &mut self.host);
+    }
+
+    /// What threads and the network do of themselves, unless they take their time.
+    fn work(&mut self) -> bool {
+        let mut busy = self.answer_one(false) | self.connect_one(None);
+        let waiting: Vec<_> =
+            self.streams.iter().copied().filter(|stream| !self.is_connected(*stream)).collect();
+        for stream in waiting {
+            self.connect_stream(stream);
+            busy = true;
+        }
+        busy
+    }
+
+    pub(super) fn is_connected(&self, stream: StreamKey) -> bool {
+        self.host.servers.get(&stream).is_none_or(|server| server.connected)
+    }
+
+    /// Answers the handshake that waits longest, or the newest.
+    pub(super) fn answer_one(&mut self, newest: bool) -> bool {
+        let next = if newest { self.handshakes.pop_back() } else { self.handshakes.pop_front() };
+        let Some((index, handshake)) = next else { return false };
+        let leg = self.relay.leg(index, Direction::Backward);
+        let mut client = self.circuits.iter_mut().rev();
+        let client = leg.and_then(|leg| client.find(|circuit| (circuit.channel, circuit.id) == leg));
+        let mut rng = chance(self.now.as_nanos() ^ u64::from(index.0));
+        match answer(&mut rng, &handshake, identities(), self.relay.agree(index)) {
+            Ok(mut answered) => {
+                // So that congestion control needs no public keys here.
+                if let Some(client) = client
+                    && client.asks
+                    && answered.negotiation == Negotiation::Nothing
+                {
+                    let asked = [Congestion::Vegas, Congestion::Timely].map(Negotiation::Asked);
+                    let answers = asked.map(|asked| self.relay.agree(index)(asked));
+                    let agreed = answers.into_iter().find(|answer| *answer != Negotiation::Nothing);
+                    answered.negotiation = agreed.unwrap_or_default();
+                    match answered.negotiation {
+                        Negotiation::Agreed(_, increment) => client.increment = increment.get().into(),
+                        _ => client.asks = false,
+                    }
+                }
+                let (reply, layer, said) = (answered.reply, answered.layer, answered.negotiation);
+                self.relay.on_handshake(self.now, index, reply, layer, said, &mut self.host);
+            }
+            Err(_) => {
+                self.relay.close_circuit(self.now, index, DestroyReason::PROTOCOL, &mut self.host);
+            }
+        }
+        true
+    }
+
+    /// Opens the link that was asked for first, or does not.
+    pub(super) fn connect_one(&mut self, mut choices: Option<&mut Choices<'_>>) -> bool {
+        let Some(channel) = self.connecting.pop_front() else { return false };
+        let fails = choices.as_mut().is_some_and(|choices| choices.flag());
+        if fails {
+            self.relay.on_channel_closed(self.now, channel, &mut self.host);
+        } else {
+            let offer = choices.and_then(|choices| self.offer(choices));
+            self.attach(channel, true, offer);
+        }
+        true
+    }
+
+    pub(super) fn connect_stream(&mut self, stream: StreamKey) {
+        let Some(server) = self.host.servers.get_mut(&stream) else { return };
+        if !std::mem::replace(&mut server.connected, true) {
+            self.relayed.streams += 1;
+            let said = Connected(Some(([192, 0, 2, 1].into(), 300)));
+            self.relay.on_stream_connected(self.now, stream, said, &mut self.host);
+        }
+    }
+
+    /// What holds at any time.
+    pub(super) fn check(&self) {
+        let counted = self.relay.counters();
+        let held = self.relay.queued().get() + self.relay.outbuf_cells().get();
+        let [came, went] =
+            [counted.received + counted.made, counted.sent + counted.consumed + counted.dropped + held];
+        assert_eq!(came, went, "cells are conserved: {counted:?}, {held} wait");
+        let [channels, circuits, streams] = self.relay.population().map(|count| count as u64);
+        let limits = &self.limits;
+        let most = 2 * circuits * (u64::from(limits.circuit_queue) + SLACK);
+        assert!(self.relay.queued().get() <= most, "queues are bounded");
+        assert!(
+            self.relay.outbuf_bytes().get() <= channels * (limits.outbuf.get() + 64 * 1024),
+            "output buffers are bounded"
+        );
+        assert!(streams <= circuits * u64::from(limits.streams_per_circuit), "streams are bounded");
+        let known = self.links.len() + self.connecting.len();
+        assert_eq!(channels as usize, known, "a channel has a connection, or waits for one");
+        assert!(
+            circuits <= channels.pow(2).max(1) * u64::from(limits.circuits_per_channel),
+            "circuits are bounded"
+        );
+        for stream in self.host.servers.keys() {
+            assert!(self.relay.circuit_of(*stream).is_some(), "a socket has its stream");
+        }
+    }
+
+    /// Everybody behaves from now on: who was not disturbed gets what it asked for.
+    pub(super) fn finish(&mut self) {
+        self.lazy = false;
+        self.links.iter_mut().for_each(|link| link.reads = true);
+        self.host.pipes.values_mut().for_each(|pipe| pipe.room = 64);
+        self.pass_until(World::are_served);
+        for circuit in self.circuits.iter().filter(|circuit| circuit.honest && !circuit.over) {
+            assert_eq!(
+                circuit.came,
+                DOWNLOAD,
+                "who was not disturbed is served: {:?}",
+                self.relay.counters()
+            );
+        }
+        assert!(!self.circuits[1].over, "nobody disturbed the second link");
+        let counted = self.relay.counters();
+        self.relayed.flow = [counted.xoffs, counted.xons];
+        self.relayed.data = [counted.data_packaged, counted.data_delivered];
+    }
+
+    /// Lets time pass, as far as patience goes.
+    fn pass_until(&mut self, is_enough: impl Fn(&World) -> bool) {
+        let end = self.now + PATIENCE;
+        self.settle();
+        while self.now < end && !is_enough(self) {
+            let soon = self.now + Duration::from_millis(100);
+            self.now = self.relay.poll_timeout().unwrap_or(soon).clamp(self.now, soon);
+            self.settle();
+            self.check();
+        }
+    }
+
+    fn are_served(&self) -> bool {
+        let honest = self.circuits.iter().filter(|circuit| circuit.honest && !circuit.over);
+        honest.clone().all(|circuit| circuit.came == DOWNLOAD)
+    }
+
+    /// All that is gone leaves nothing.
+    pub(super) fn close(mut self) -> Relayed {
+        for key in self.links.iter().map(|link| link.key).collect::<Vec<_>>() {
+            self.lose(key);
+        }
+        while let Some(channel) = self.connecting.pop_front() {
+            self.relay.on_channel_closed(self.now, channel, &mut self.host);
+        }
+        self.heed();
+        assert_eq!(self.relay.population(), [0; 3], "nothing outlives its channels");
+        assert_eq!((self.relay.queued().get(), self.host.servers.len()), (0, 0));
+        self.check();
+        self.relayed
+    }
+
+    pub(super) fn throttle(&mut self, number: u8) {
+        self.slow |= number != 0;
+        self.links.iter_mut().for_each(|link| link.slow |= number != 0);
+        self.relay.set_throttle(self.now, settings::throttle(number), settings::buckets());
+    }
+
+    /// Circuits of those who may do anything.
+    pub(super) fn others(&self) -> Vec<usize> {
+        (0..self.circuits.len()).filter(|place| !self.circuits[*place].honest).collect()
+    }
+
+    /// Ids that stand for a circuit on a link.
+    pub(super) fn ids_on(&self, channel: ChannelKey) -> BTreeMap<CircId, bool> {
+        let own = self.circuits.iter().filter(|circuit| circuit.channel == channel);
+        own.map(|circuit| (circuit.id, circuit.honest)).collect()
+    }
+}

@@ -1,0 +1,67 @@
+//! What a fuzzer calls: documents that somebody has, made into relays and circuits.
+
+use crate::{Consensus, Descriptors, Error, Given, Sampler, Selector};
+use penstock_units::Seed;
+
+/// A consensus, and behind a line with nothing but `@@` server descriptors: how many relays it has and how many of
+/// them can be simulated, if it can be read.
+///
+/// # Panics
+///
+/// If a mistake is not one sentence with its place, or what was read cannot be worked with.
+pub fn consensus(input: &[u8]) -> Option<[usize; 2]> {
+    let mark = b"\n@@\n";
+    let cut = input.windows(mark.len()).position(|window| window == mark);
+    let (text, more) = cut.map_or((input, None), |at| (&input[..at + 1], Some(&input[at + mark.len()..])));
+    let mut descriptors = Descriptors::default();
+    let described = more.is_some_and(|more| heard(descriptors.read(more, "descriptors")).is_some());
+    let consensus = heard(Consensus::parse(text, "consensus"))?;
+    assert_eq!(consensus.relays.len(), consensus.lines.len(), "each relay has its line");
+    let given = heard(Given::new(&consensus, described.then_some(&descriptors), "consensus"));
+    let selector = heard(Selector::new(&consensus.relays, &consensus.weights, "consensus"));
+    if let Some(selector) = selector {
+        let mut rng = Seed(1).stream("paths");
+        if let Some([guard, middle, exit]) = selector.draw(&mut rng, &[]) {
+            assert!(guard != middle && middle != exit && guard != exit, "no relay is on a path twice");
+        }
+        let mut sampler = Sampler::new(selector, Seed(2));
+        if heard(sampler.advance(20, "consensus")).is_some() {
+            assert_eq!(sampler.pairs().drawn, 20);
+        }
+    }
+    Some([consensus.relays.len(), given.map_or(0, |given| given.relays.len())])
+}
+
+/// What came of it, if it is no mistake.
+fn heard<T>(result: Result<T, Error>) -> Option<T> {
+    result
+        .inspect_err(|error| {
+            let said = error.to_string();
+            assert_eq!(said.lines().count(), 1, "one sentence: {said:?}");
+            assert!(said.len() < 300 && said.contains(": "), "with its place: {said:?}");
+        })
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// The inputs that are committed, in the order of their names.
+    fn corpus() -> Vec<Vec<u8>> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/consensus");
+        let mut paths: Vec<_> =
+            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
+    }
+
+    #[test]
+    fn no_document_of_the_corpus_breaks_it_and_some_can_be_worked_with() {
+        let outcomes: Vec<_> = corpus().iter().map(|input| consensus(input)).collect();
+        let read = outcomes.iter().flatten();
+        assert!(read.clone().any(|[relays, given]| *relays > 3 && *given > 3), "{outcomes:?}");
+        assert!(read.clone().any(|[_, given]| *given == 0) && outcomes.contains(&None), "{outcomes:?}");
+    }
+}

@@ -1,0 +1,52 @@
+"""In which line of a document something stands that its parser knows by name alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+
+def of_keys(text: str, keys: Sequence[str]) -> int:
+    """The line of the last of nested keys in JSON, or of the last that is there."""
+    at = 0
+    for key in keys:
+        # A key may be written with other escapes; then the one around it has to do.
+        found = re.compile(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:").search(text, at)
+        if not found:
+            break
+        at = found.start()
+    return text.count("\n", 0, at) + 1
+
+
+def of_block(text: str, kind: str, place: int) -> int | None:
+    """The line in which the block of a GML graph begins that is the so-manieth of its kind, `node` or `edge`."""
+    return next((line for number, (line, _) in enumerate(_blocks(text, kind)) if number == place), None)
+
+
+def of_fact(text: str, kind: str, has: dict[str, str], key: str | None = None, *, again: bool = False) -> int | None:
+    """The line of `key` in the first block of this kind that has these values, or the one in which the block begins.
+
+    With `again` it is the second such block.
+    """
+    for line, block in _blocks(text, kind):
+        if all(re.search(rf"\b{name}\s+{re.escape(value)}(?!\S)", block) for name, value in has.items()):
+            if again:
+                again = False
+                continue
+            found = re.search(rf"\b{key}\s", block) if key else None
+            return line + (block.count("\n", 0, found.start()) if found else 0)
+    return None
+
+
+def _blocks(text: str, kind: str) -> Iterator[tuple[int, str]]:
+    """Where each begins, and what is in it up to the next; strings are blanks."""
+    plain = re.sub(r'"[^"]*"', lambda string: re.sub(r"[^\n]", " ", string[0]), text)
+    begins = list(re.finditer(r"\b(node|edge)\s*\[", plain))
+    ends = [found.start() for found in begins[1:]] + [len(plain)]
+    line, before = 1, 0
+    for begin, end in zip(begins, ends, strict=True):
+        line += plain.count("\n", before, begin.start())
+        before = begin.start()
+        if begin[1] == kind:
+            yield line, plain[begin.start() : end]
