@@ -1,12 +1,14 @@
 //! The loop that moves packets between the cables of many hosts, as a [`Star`] says.
 
 use crate::clock::Clock;
+use crate::flow::{Departures, Flow, Segment};
 use crate::forward::readable;
 use crate::lateness::Lateness;
 use crate::star::{Star, Tally};
 use crate::tun::{Packet, Tun};
 use nix::sys::prctl::set_timerslack;
-use penstock_units::{Bytes, Duration, Instant};
+use penstock_units::{Bytes, Duration};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +17,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Packets read from one cable before the others get their turn [packet].
 const BATCH: usize = 16;
-/// Shorter packets have no part of a cell: an acknowledgement takes 52 B, with two blocks of SACK 72 B [B].
-const PAYLOAD: usize = 100;
 /// Hosts in a block of addresses [1].
 const BLOCK: usize = 250;
 
@@ -29,8 +29,8 @@ pub struct HubReport {
     pub longest_wait: Duration,
     /// What became of the packets for each host.
     pub tallies: Vec<Tally>,
-    /// When packets with payload left each host: when each was read from its cable, and when its last bit had left its link.
-    pub departures: Vec<Vec<(Instant, Instant)>>,
+    /// When the bytes of each TCP connection left, in each direction.
+    pub flows: BTreeMap<Flow, Departures>,
 }
 
 /// The address of a host.
@@ -56,7 +56,7 @@ pub fn serve(
     set_timerslack(1)?;
     let mut lateness = Lateness::default();
     let mut longest_wait = Duration::ZERO;
-    let mut departures = vec![Vec::new(); cables.len()];
+    let mut flows: BTreeMap<Flow, Departures> = BTreeMap::new();
     while !stop.load(Ordering::Relaxed) {
         while let Some((due, to, packet)) = star.poll(clock.now()) {
             cables[to].write(&packet)?;
@@ -69,15 +69,15 @@ pub fn serve(
                 let Some(to) = host_of(&packet, cables.len()) else { continue };
                 let now = clock.now();
                 longest_wait = longest_wait.max(star.waits(now, from));
-                let len = packet.len();
-                let left = star.offer(now, from, to, Bytes::new(len as u64), packet);
-                if len > PAYLOAD {
-                    departures[from].push((now, left));
+                let segment = Segment::of(&packet);
+                let left = star.offer(now, from, to, Bytes::new(packet.len() as u64), packet);
+                if let Some(segment) = segment {
+                    flows.entry(segment.flow).or_default().add(&segment, left);
                 }
             }
         }
     }
-    Ok(HubReport { lateness, longest_wait, tallies: star.tallies().to_vec(), departures })
+    Ok(HubReport { lateness, longest_wait, tallies: star.tallies().to_vec(), flows })
 }
 
 #[cfg(test)]

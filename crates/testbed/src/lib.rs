@@ -6,7 +6,7 @@
 //! [`socket`] (what Linux says of a TCP socket, and sockets as the experiments need them), [`tcp`], [`sndbuf`]
 //! and [`limits`] (experiments), [`options`] (the command line), [`row`] (what is printed).
 //!
-//! Beside them, many hosts: [`star`] (their network, without I/O), [`hub`] (the loop that moves their packets), [`site`]
+//! Beside them, many hosts: [`star`] (their network, without I/O), [`hub`] (the loop that moves their packets), [`flow`] (when bytes left), [`site`]
 //! (the hosts), [`plan`] (what a scenario asks for), and with the feature `relays` `worlds` (scenarios on live relays and in
 //! the simulator).
 //!
@@ -14,6 +14,7 @@
 
 pub mod clock;
 pub mod diag;
+pub mod flow;
 pub mod forward;
 pub mod hub;
 pub mod lateness;

@@ -42,5 +42,6 @@ fn world(arguments: Vec<String>) -> Result<String, String> {
 
 #[cfg(not(feature = "relays"))]
 fn world(_: Vec<String>) -> Result<String, String> {
-    Err("this penstock-testbed has no live relays in it: build it with `cargo build --features relays`".to_owned())
+    Err("this penstock-testbed has no live relays in it: build it with `cargo build --features relays`"
+        .to_owned())
 }

@@ -78,7 +78,10 @@ pub fn places(scenario: &Scenario) -> Vec<usize> {
 pub fn check(scenario: &Scenario) -> Result<(), String> {
     tcp(scenario)?;
     if hosts(scenario).len() > MOST_HOSTS {
-        return Err(format!("it has {} nodes; the testbed takes {MOST_HOSTS} at most", hosts(scenario).len()));
+        return Err(format!(
+            "it has {} nodes; the testbed takes {MOST_HOSTS} at most",
+            hosts(scenario).len()
+        ));
     }
     let key = |host: &Host, key: &str| format!("{}.{key}", host.name);
     for host in hosts(scenario) {
@@ -214,10 +217,16 @@ mod tests {
         for (set, says) in [
             ("tcp.profile='linux-3.2'", "tcp.profile is not for the testbed: write \"linux-6\""),
             ("tcp.mss='536 B'", "tcp.mss is not"),
-            ("tcp.send_buffer='64 KiB'", "entry.send_buffer and receive_buffer is not for the testbed: write \"auto\""),
+            (
+                "tcp.send_buffer='64 KiB'",
+                "entry.send_buffer and receive_buffer is not for the testbed: write \"auto\"",
+            ),
             ("relay.cpu={ cell = '1 us' }", "entry.cpu is not"),
             ("clients.one.path=[]", "clients.one: path is not for the testbed: name its relays"),
-            ("workloads.web.timeout='1 s'", "clients.one: workloads.web: circuits, fresh_circuit or timeout is not"),
+            (
+                "workloads.web.timeout='1 s'",
+                "clients.one: workloads.web: circuits, fresh_circuit or timeout is not",
+            ),
             ("workloads.web.request='4 B'", "request is not for the testbed: it has 12 B at least"),
             ("run.stop={ workload = 'web', downloads = 3 }", "run.stop is not"),
             ("clients.one.count=300", "it has 303 nodes; the testbed takes 200 at most"),

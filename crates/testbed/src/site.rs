@@ -59,7 +59,8 @@ impl Site {
         let stop = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&stop);
         let hub = Builder::new().name("hub".to_owned());
-        let hub = hub.spawn(move || serve(clock, &cables, star, &ended)).map_err(|error| error.to_string())?;
+        let hub =
+            hub.spawn(move || serve(clock, &cables, star, &ended)).map_err(|error| error.to_string())?;
         Ok(Site { clock, hosts: places, stop, hub })
     }
 

@@ -62,7 +62,7 @@ use wake::Wake;
 pub use member::Membership;
 pub use operate::Observation;
 pub use tally::Tally;
-pub use trace::{TraceConfig, Traced};
+pub use trace::{Left, TraceConfig, Traced};
 
 /// A handshake of a link takes at most so long (C tor: `TLS_HANDSHAKE_TIMEOUT`).
 pub const PATIENCE: Duration = Duration::from_secs(60);

@@ -159,11 +159,11 @@ impl Node {
     pub fn take_traced(&mut self) -> Traced {
         let now = self.clock.now();
         let Some(trace) = &mut self.sockets.trace else { return Traced::default() };
-        let cells = trace.take_rows(now);
+        let (cells, left) = trace.take_rows(now).into_iter().unzip();
         let circuits: Vec<_> = trace.circuits().collect();
         let circuits =
             circuits.into_iter().filter_map(|(circuit, number)| self.circuit_row(now, circuit, number));
-        Traced { circuits: circuits.collect(), cells }
+        Traced { circuits: circuits.collect(), cells, left }
     }
 
     /// A circuit as it is now.

@@ -39,7 +39,7 @@ impl Recorder {
         if there.next().is_some() {
             return Err(fail(&"there is something in it already; name an empty folder"));
         }
-        node.trace(TraceConfig { cells: record.cells, circuits: record.circuits });
+        node.trace(TraceConfig { cells: record.cells, circuits: record.circuits, connections: false });
         let last = node.observe();
         Ok(Recorder {
             next: last.at + record.interval,

@@ -3,7 +3,8 @@
 use penstock_core::cell::MAX_PAYLOAD;
 use penstock_core::{Cell, CircId, Command, StreamId};
 use penstock_live::cell::{
-    Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell, LivePayload, RelayMessage, front, read,
+    Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell, LivePayload, RelayMessage, front,
+    read,
 };
 use penstock_live::certs::Credentials;
 use penstock_live::clock::Clock;
@@ -74,9 +75,16 @@ impl fmt::Debug for Circuit<'_> {
 
 impl<'a> Circuit<'a> {
     /// Connects to the guard, from the namespace of the calling thread, with a link that has its handshake behind it.
-    pub fn connect(guard: &LinkSpec, tcp: SocketTcp, keys: &Keys, over: &'a AtomicBool) -> Result<Self, Halt> {
+    pub fn connect(
+        guard: &LinkSpec,
+        tcp: SocketTcp,
+        keys: &Keys,
+        over: &'a AtomicBool,
+    ) -> Result<Self, Halt> {
         let (clock, mut rng) = (Clock::start(), rand::rng());
-        let Some(address) = guard.addresses.first().copied() else { return broke("the guard has no address") };
+        let Some(address) = guard.addresses.first().copied() else {
+            return broke("the guard has no address");
+        };
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
         tcp.apply(&socket)?;
         socket.connect(&address.into())?;
@@ -92,7 +100,9 @@ impl<'a> Circuit<'a> {
                 circuit.fill()?;
             }
         }
-        let Some(certificate) = certificate_sha256(&circuit.tls) else { return broke("the guard has no certificate") };
+        let Some(certificate) = certificate_sha256(&circuit.tls) else {
+            return broke("the guard has no certificate");
+        };
         let expected = Expected { rsa: Some(guard.rsa), ed25519: guard.ed25519 };
         let mut link = Link::connect_as_client(expected, certificate, address.ip());
         loop {
@@ -218,7 +228,11 @@ impl<'a> Circuit<'a> {
             match self.tls.read_tls(&mut self.socket) {
                 Ok(0) => return broke("the guard closed the link"),
                 Ok(_) => break,
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                    ) => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -31,7 +31,8 @@ impl Ask {
         let mut arguments = arguments.into_iter();
         let scenario = arguments.next().filter(|first| !first.starts_with("--"));
         let scenario = scenario.ok_or("name a scenario's file first: world SCENARIO [OPTION]...")?;
-        let mut ask = Ask { scenario, world: World::Testbed, variant: None, seed: 1, sets: Vec::new(), out: None };
+        let mut ask =
+            Ask { scenario, world: World::Testbed, variant: None, seed: 1, sets: Vec::new(), out: None };
         while let Some(option) = arguments.next() {
             let value = arguments.next().ok_or_else(|| format!("{option} needs a value"))?;
             match option.as_str() {
@@ -45,7 +46,11 @@ impl Ask {
                 }
                 "--set" => ask.sets.push(value),
                 "--out" => ask.out = Some(value.into()),
-                _ => return Err(format!("{option:?} is no option: write --world, --variant, --seed, --set or --out")),
+                _ => {
+                    return Err(format!(
+                        "{option:?} is no option: write --world, --variant, --seed, --set or --out"
+                    ));
+                }
             }
         }
         Ok(ask)

@@ -8,7 +8,7 @@ use penstock_core::RelayConfig;
 use penstock_live::descriptor::{ExitPolicy, Private};
 use penstock_live::keys::Keys;
 use penstock_live::names::NameServers;
-use penstock_live::node::{Node, NodeConfig, Observation, SocketTcp, TraceConfig};
+use penstock_live::node::{Left, Node, NodeConfig, Observation, SocketTcp, TraceConfig};
 use penstock_record::{Position, Tables, tables::Name};
 use penstock_units::{Duration, Instant};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -46,13 +46,27 @@ pub struct Relay {
     pub clock: Clock,
 }
 
+/// What a relay recorded.
+#[derive(Debug, Default)]
+pub struct Record {
+    /// In the testbed's time.
+    pub tables: Tables,
+    /// On which connection each of the cells left.
+    pub left: Vec<Option<Left>>,
+}
+
 impl Relay {
     /// Runs in the namespace of the calling thread until it is `over`; `says` how to reach it. Rows have the testbed's time.
-    pub fn run(self, keys: Keys, says: &Sender<(u64, Hop)>, over: &AtomicBool) -> Result<Tables, String> {
+    pub fn run(self, keys: Keys, says: &Sender<(u64, Hop)>, over: &AtomicBool) -> Result<Record, String> {
         let fail = |error: &dyn std::fmt::Display| format!("relay {}: {error}", self.name);
         let identities = keys.identities();
-        let onion = identities.onion.first().map(|key| key.public).ok_or_else(|| fail(&"it has no onion key"))?;
-        let all = ExitPolicy::new(vec!["accept *:*".parse().map_err(|error| fail(&error))?], Private::AsRules, Vec::new());
+        let onion =
+            identities.onion.first().map(|key| key.public).ok_or_else(|| fail(&"it has no onion key"))?;
+        let all = ExitPolicy::new(
+            vec!["accept *:*".parse().map_err(|error| fail(&error))?],
+            Private::AsRules,
+            Vec::new(),
+        );
         let listen = SocketAddr::new(self.address.into(), PORT);
         let config = NodeConfig {
             extend_to_private: true,
@@ -63,7 +77,11 @@ impl Relay {
             ..NodeConfig::new(listen, self.address.into(), self.config.clone(), all)
         };
         let mut node = Node::bind(config, keys).map_err(|error| fail(&error))?;
-        node.trace(TraceConfig { cells: self.cells, circuits: self.circuits.map(|_| NonZeroU32::MIN) });
+        node.trace(TraceConfig {
+            cells: self.cells,
+            circuits: self.circuits.map(|_| NonZeroU32::MIN),
+            connections: true,
+        });
         let tick = self.circuits.map_or(self.sample, |circuits| circuits.min(self.sample));
         let timer = every(tick).map_err(|error| fail(&error))?;
         node.wake_by(&timer).map_err(|error| fail(&error))?;
@@ -72,7 +90,7 @@ impl Relay {
         // Who started it and is gone needs to hear nothing.
         let _ = says.send((self.number, Hop { spec, onion }));
 
-        let (mut tables, mut last) = (Tables::default(), node.observe());
+        let (mut record, mut last) = (Record::default(), node.observe());
         let mut next = last.at + self.sample;
         while !over.load(Ordering::Relaxed) {
             node.turn().map_err(|error| fail(&error))?;
@@ -80,12 +98,12 @@ impl Relay {
                 timer.wait().map_err(|error| fail(&error))?;
                 if node.now() >= next {
                     next += self.sample;
-                    last = self.sample(&mut tables, &node, &last, offset);
+                    last = self.sample(&mut record.tables, &node, &last, offset);
                 }
-                self.traced(&mut tables, &mut node, offset);
+                self.traced(&mut record, &mut node, offset);
             }
         }
-        Ok(tables)
+        Ok(record)
     }
 
     fn sample(&self, tables: &mut Tables, node: &Node, last: &Observation, offset: Duration) -> Observation {
@@ -96,18 +114,19 @@ impl Relay {
         seen
     }
 
-    fn traced(&self, tables: &mut Tables, node: &mut Node, offset: Duration) {
+    fn traced(&self, record: &mut Record, node: &mut Node, offset: Duration) {
         let traced = node.take_traced();
         let number = |circuit: u64| self.number * CIRCUITS + circuit;
         if self.circuits.is_some() {
-            tables.circuits.extend(traced.circuits.into_iter().map(|mut row| {
+            record.tables.circuits.extend(traced.circuits.into_iter().map(|mut row| {
                 row.t_s += offset.as_secs_f64();
                 row.circuit = row.circuit.map(number);
                 row
             }));
         }
         let offset = penstock_units::time::nanos(offset);
-        tables.cells.extend(traced.cells.into_iter().map(|mut row| {
+        record.left.extend(traced.left);
+        record.tables.cells.extend(traced.cells.into_iter().map(|mut row| {
             row.circuit = number(row.circuit);
             times(&mut row).into_iter().flatten().for_each(|at| *at += offset);
             row

@@ -35,7 +35,8 @@ pub fn serve(at: SocketAddr, tcp: SocketTcp) -> Result<(), String> {
 fn answer(mut socket: TcpStream) -> std::io::Result<()> {
     let mut head = [0; REQUEST_HEAD];
     socket.read_exact(&mut head)?;
-    let [size, bytes] = [&head[..8], &head[8..]].map(|part| part.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)));
+    let [size, bytes] =
+        [&head[..8], &head[8..]].map(|part| part.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)));
     std::io::copy(&mut (&mut socket).take(bytes.saturating_sub(REQUEST_HEAD as u64)), &mut std::io::sink())?;
     let (block, mut left) = (vec![0; BLOCK], size);
     while left > 0 {

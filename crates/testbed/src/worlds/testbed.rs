@@ -5,6 +5,7 @@ use super::draws::Draws;
 use super::link::Hop;
 use super::relay::{Relay, times};
 use super::server;
+use crate::hub::HubReport;
 use crate::lateness::Lateness;
 use crate::plan::{accesses, check, client_host, places, relay_host, server_host, ways};
 use crate::site::{Closed, Site};
@@ -13,7 +14,7 @@ use penstock_core::RelayConfig;
 use penstock_core::config::Refill;
 use penstock_live::clock::Clock as Date;
 use penstock_live::keys::Keys;
-use penstock_live::node::SocketTcp;
+use penstock_live::node::{Left, SocketTcp};
 use penstock_record::{PathRow, Position, Tables, tables::Name};
 use penstock_scenario::Scenario;
 use penstock_scenario::model::{Congestion, Path};
@@ -28,10 +29,6 @@ use std::thread::{scope, sleep};
 const SERVER_PORT: u16 = 80;
 /// How long relays may take to begin.
 const BEGINNING: Duration = Duration::from_secs(30);
-/// The kernel's message that a packet left is that of one which was read so soon after it.
-const READ_AFTER: Duration = Duration::from_millis(20);
-/// The clocks of a relay and of the testbed are read one after the other: so far apart at most, mostly.
-const CLOCKS: Duration = Duration::from_micros(5);
 /// Where a relay may stand.
 const POSITIONS: [Position; 3] = [Position::Guard, Position::Middle, Position::Exit];
 
@@ -80,11 +77,17 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Outcome, String> {
     }
     let ran = people(scenario, seed, &site, tcp, &servers, relay_keys, client_keys);
     let closed = site.close()?;
-    let (begins, tables, broken) = ran?;
-    Ok(outcome(begins, tables, broken, &closed))
+    Ok(outcome(ran?, &closed))
 }
 
-type Ran = (Instant, Tables, Vec<String>);
+/// What people saw.
+struct Ran {
+    begins: Instant,
+    tables: Tables,
+    /// On which connection each of the tables' cells left.
+    left: Vec<Option<Left>>,
+    broken: Vec<String>,
+}
 
 /// Relays, then clients, each in a thread of its own.
 fn people(
@@ -147,7 +150,8 @@ fn people(
             sleep(scenario.run.duration);
         }
         clients_over.store(true, Ordering::Relaxed);
-        let (mut tables, mut broken, mut done) = (Tables::default(), Vec::new(), Vec::new());
+        let (mut tables, mut left) = (Tables::default(), Vec::new());
+        let (mut broken, mut done) = (Vec::new(), Vec::new());
         for client in clients {
             match client.join().expect("a client ends with what it did, or why not") {
                 Ok(each) => done.push(each),
@@ -159,16 +163,18 @@ fn people(
         }
         relays_over.store(true, Ordering::Relaxed);
         for relay in relays {
-            let said = relay.join().expect("a relay ends with its tables, or why not")?;
+            let record = relay.join().expect("a relay ends with its record, or why not")?;
+            let said = record.tables;
             tables.relays.extend(said.relays);
             tables.circuits.extend(said.circuits);
             tables.cells.extend(said.cells);
+            left.extend(record.left);
         }
         for (index, each) in done.into_iter().enumerate() {
             tables.paths.extend(path_row(scenario, index, each.built));
             tables.transfers.extend(each.transfers);
         }
-        Ok((begins, tables, broken))
+        Ok(Ran { begins, tables, left, broken })
     })
 }
 
@@ -194,7 +200,8 @@ fn relay(scenario: &Scenario, seed: Seed, site: &Site, tcp: SocketTcp, index: us
 fn path_row(scenario: &Scenario, index: usize, built: Option<(f64, f64)>) -> Option<PathRow> {
     let client = &scenario.clients[index];
     let Path::Fixed(path) = &client.path else { return None };
-    let name = |place: usize| path.get(place).map(|relay| Name::from(scenario.relays[*relay].host.name.as_str()));
+    let name =
+        |place: usize| path.get(place).map(|relay| Name::from(scenario.relays[*relay].host.name.as_str()));
     Some(PathRow {
         circuit: index as u64,
         client: client.host.name.as_str().into(),
@@ -207,16 +214,16 @@ fn path_row(scenario: &Scenario, index: usize, built: Option<(f64, f64)>) -> Opt
 }
 
 /// Puts everything into the time of the run, and cells on their links.
-fn outcome(begins: Instant, mut tables: Tables, broken: Vec<String>, closed: &Closed) -> Outcome {
-    let report = &closed.report;
+fn outcome(ran: Ran, closed: &Closed) -> Outcome {
+    let (report, Ran { begins, mut tables, left, broken }) = (&closed.report, ran);
     let begin_s = begins.as_secs_f64();
     tables.relays.iter_mut().for_each(|row| row.t_s -= begin_s);
     tables.relays.retain(|row| row.t_s > 0.0);
     tables.circuits.iter_mut().for_each(|row| row.t_s -= begin_s);
-    for row in &mut tables.cells {
-        // A circuit's number begins with its relay's.
-        let host = relay_host((row.circuit / 1_000_000) as usize - 1);
-        row.nic_out_ns = row.nic_out_ns.and_then(|at| left(&report.departures[host], at)).filter(|at| row.kernel_ns.is_some_and(|kernel| *at >= kernel));
+    for (row, left) in tables.cells.iter_mut().zip(left) {
+        row.nic_out_ns = left.and_then(|left| departed(report, left)).map(Instant::as_nanos);
+        // The clocks of a relay and of the testbed are read one after the other.
+        row.nic_out_ns = row.nic_out_ns.map(|at| at.max(row.kernel_ns.unwrap_or(0)));
         for at in times(row).into_iter().flatten() {
             *at = at.saturating_sub(begins.as_nanos());
         }
@@ -236,27 +243,8 @@ fn ended(row: &penstock_record::Transfer) -> f64 {
     row.start_s + row.ttlb_s.unwrap_or(f64::INFINITY)
 }
 
-/// When a packet had left its link that left the kernel `at` [ns].
-///
-/// The kernel stamps a packet as its queue lets it out, which is when the link begins with it; the loop reads it right then.
-fn left(departures: &[(Instant, Instant)], at: u64) -> Option<u64> {
-    let from = Instant::from_nanos(at.saturating_sub(penstock_units::time::nanos(CLOCKS)));
-    let next = departures.partition_point(|(read, _)| *read < from);
-    let (read, left) = departures.get(next)?;
-    (read.since(from) < READ_AFTER).then(|| left.as_nanos())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stamp_is_that_of_the_packet_that_was_read_next() {
-        let at = Instant::from_millis;
-        let departures = [(at(10), at(13)), (at(13), at(16)), (at(50), at(53))];
-        let left = |micros: u64| left(&departures, micros * 1000);
-        assert_eq!([left(9_990), left(10_004), left(10_100)], [Some(13_000_000), Some(13_000_000), Some(16_000_000)]);
-        // Nothing was read soon after.
-        assert_eq!([left(20_000), left(60_000)], [None, None]);
-    }
+/// When the last byte of a cell had left its relay's link.
+fn departed(report: &HubReport, left: Left) -> Option<Instant> {
+    let (SocketAddr::V4(local), SocketAddr::V4(peer)) = (left.local, left.peer) else { return None };
+    report.flows.get(&(local, peer))?.of(left.bytes)
 }
