@@ -60,6 +60,7 @@ only world, and nothing else:
   --variant NAME       the file's first without it
   --seed 1             of starts, pauses, sizes and losses, the same in both worlds
   --set KEY=VALUE      over the file; again for more
+  --network FILE       relays and [network] of a network file over the scenario's
   --out DIR            writes the five tables there, too
 "#;
 

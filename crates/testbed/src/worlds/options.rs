@@ -3,7 +3,7 @@
 use super::row::{Emulation, WorldRow};
 use super::testbed;
 use penstock_record::{RunKey, Tables};
-use penstock_scenario::{Document, Scenario};
+use penstock_scenario::{Document, NetworkFile, Point, Scenario};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ pub struct Ask {
     variant: Option<String>,
     seed: u64,
     sets: Vec<String>,
+    network: Option<String>,
     out: Option<PathBuf>,
 }
 
@@ -31,8 +32,15 @@ impl Ask {
         let mut arguments = arguments.into_iter();
         let scenario = arguments.next().filter(|first| !first.starts_with("--"));
         let scenario = scenario.ok_or("name a scenario's file first: world SCENARIO [OPTION]...")?;
-        let mut ask =
-            Ask { scenario, world: World::Testbed, variant: None, seed: 1, sets: Vec::new(), out: None };
+        let mut ask = Ask {
+            scenario,
+            world: World::Testbed,
+            variant: None,
+            seed: 1,
+            sets: Vec::new(),
+            network: None,
+            out: None,
+        };
         while let Some(option) = arguments.next() {
             let value = arguments.next().ok_or_else(|| format!("{option} needs a value"))?;
             match option.as_str() {
@@ -45,10 +53,11 @@ impl Ask {
                     ask.seed = value.parse().map_err(wrong)?;
                 }
                 "--set" => ask.sets.push(value),
+                "--network" => ask.network = Some(value),
                 "--out" => ask.out = Some(value.into()),
                 _ => {
                     return Err(format!(
-                        "{option:?} is no option: write --world, --variant, --seed, --set or --out"
+                        "{option:?} is no option: write --world, --variant, --seed, --set, --network or --out"
                     ));
                 }
             }
@@ -59,8 +68,12 @@ impl Ask {
 
 /// Does it; what is to be printed. In the testbed the calling thread must be the process's only one.
 pub fn run(ask: &Ask) -> Result<WorldRow, String> {
-    let text = fs::read_to_string(&ask.scenario).map_err(|error| format!("{}: {error}", ask.scenario))?;
-    let document = Document::parse(&text, &ask.scenario, &ask.sets).map_err(|error| error.to_string())?;
+    let read = |name: &String| fs::read_to_string(name).map_err(|error| format!("{name}: {error}"));
+    let text = read(&ask.scenario)?;
+    let network = ask.network.as_ref().map(|name| Ok::<_, String>((read(name)?, name))).transpose()?;
+    let network = network.as_ref().map(|(text, name)| NetworkFile { name, text });
+    let document = Document::in_network(&text, &ask.scenario, network, &ask.sets, &[], &[Point::default()]);
+    let document = document.map_err(|error| error.to_string())?;
     let first = || document.variants()[0].name.clone();
     let variant = ask.variant.clone().unwrap_or_else(first);
     let scenario = document.scenario(&variant).map_err(|error| error.to_string())?;
@@ -78,13 +91,16 @@ pub fn run(ask: &Ask) -> Result<WorldRow, String> {
         downloads: BTreeMap::new(),
         cells: BTreeMap::new(),
         written_bytes: BTreeMap::new(),
+        seconds: scenario.run.duration.as_secs_f64(),
+        packets: 0,
+        written_cells: 0,
         emulation: None,
     };
     if let Some(folder) = &ask.out {
         fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     }
     let tables = match ask.world {
-        World::Sim => simulated(scenario, ask.seed)?,
+        World::Sim => simulated(scenario, ask.seed, &mut row)?,
         World::Testbed => measured(scenario, ask.seed, &mut row)?,
     };
     row.fill(&tables, scenario.run.warmup.as_secs_f64());
@@ -94,9 +110,11 @@ pub fn run(ask: &Ask) -> Result<WorldRow, String> {
     Ok(row)
 }
 
-fn simulated(scenario: &Scenario, seed: u64) -> Result<Tables, String> {
+fn simulated(scenario: &Scenario, seed: u64, row: &mut WorldRow) -> Result<Tables, String> {
     let outcome = penstock_sim::run(scenario, seed, &penstock_sim::Control::default());
-    outcome.map(|outcome| outcome.tables).map_err(|error| error.to_string())
+    let outcome = outcome.map_err(|error| error.to_string())?;
+    (row.seconds, row.packets) = (outcome.stats.sim_seconds, outcome.stats.packets);
+    Ok(outcome.tables)
 }
 
 fn measured(scenario: &Scenario, seed: u64, row: &mut WorldRow) -> Result<Tables, String> {
@@ -113,6 +131,7 @@ fn measured(scenario: &Scenario, seed: u64, row: &mut WorldRow) -> Result<Tables
         void: None,
     };
     row.emulation = Some(emulation.judged());
+    row.packets = outcome.packets;
     Ok(outcome.tables)
 }
 

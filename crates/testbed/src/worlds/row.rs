@@ -25,6 +25,12 @@ pub struct WorldRow {
     pub cells: BTreeMap<String, Stations>,
     /// What relays wrote from the end of the warm-up on [B].
     pub written_bytes: BTreeMap<String, u64>,
+    /// How long it was [s].
+    pub seconds: f64,
+    /// Packets that reached a kernel [packet].
+    pub packets: u64,
+    /// Cells that relays wrote [cell].
+    pub written_cells: u64,
     /// What a testbed says of itself; `null` in the simulator.
     pub emulation: Option<Emulation>,
 }
@@ -120,6 +126,7 @@ impl WorldRow {
         for row in tables.relays.iter().filter(|row| row.t_s > warmup) {
             *self.written_bytes.entry(row.relay.to_string()).or_default() += row.written_bytes;
         }
+        self.written_cells = tables.relays.iter().map(|row| row.written_cells).sum();
     }
 }
 

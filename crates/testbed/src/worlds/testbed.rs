@@ -41,6 +41,8 @@ pub struct Outcome {
     pub lateness: Lateness,
     /// The longest that a packet waited for its sending link behind the kernel's queue [ns].
     pub longest_wait: Duration,
+    /// Packets that reached a kernel [packet].
+    pub packets: u64,
     /// Packets that found a receiver's queue full [packet].
     pub dropped: u64,
     /// Packets that the testbed itself dropped [packet].
@@ -233,6 +235,7 @@ fn outcome(ran: Ran, closed: &Closed) -> Outcome {
         tables,
         lateness: report.lateness.clone(),
         longest_wait: report.longest_wait,
+        packets: report.tallies.iter().map(|tally| tally.carried).sum(),
         dropped: report.tallies.iter().map(|tally| tally.dropped).sum(),
         unseen: closed.unseen,
         broken,
