@@ -4,9 +4,10 @@
 
 The criteria are those of the project's plan, written down before any comparison was run:
 
-* the median download time of each workload, of all downloads of all seeds, in the simulator is within 20 % of the testbed's;
-* so is, within 30 %, the median of what followed cells waited in the kernel (from the write to the last bit on the link) at
-  the relay in front of the slow link: the exit, and in the pair "up" the middle;
+* the median download time of each workload, of all downloads of all seeds, in the simulator is within 20 % of the
+  testbed's;
+* so is, within 30 %, the median of what followed cells waited in the kernel (from the write to the last bit on the
+  link) at the relay in front of the slow link: the exit, and in the pair "up" the middle;
 * KIST changes each of these medians in the same direction in both worlds.
 
 A run of the testbed that says of itself that it is void is left out, and counted.
@@ -92,9 +93,7 @@ def table(rows: dict[tuple[str, str], list[dict]]) -> tuple[list[list[str]], int
                 holds = testbed * sim > 0
                 verdicts, hold = verdicts + 1, hold + holds
                 shown = f"{testbed:+.1%}", f"{sim:+.1%}", ""
-                lines.append(
-                    [f"{before} to {after}", name, *shown, "same sign", "holds" if holds else "does not hold"]
-                )
+                lines.append([f"{before} to {after}", name, *shown, "same sign", "holds" if holds else "does not hold"])
     return lines, verdicts, hold
 
 

@@ -55,7 +55,8 @@ def run(
             whatever becomes of them, instead of downloading in their loops.
         replay_variant: which of its variants; its first if none is named.
         network: a network file, whose relays and `[network]` go over the scenario's.
-        world: `sim`, or `testbed`: live relays on this machine over emulated links, one run after the other in real time.
+        world: `sim`, or `testbed`: live relays on this machine over emulated links, one run after the other, in real
+            time.
         out: the directory to write; a fresh `runs/<scenario>-<n>` if there is none.
         jobs: runs at the same time; one for each core if there is no number.
         watch: told how far the runs are.
@@ -69,7 +70,9 @@ def run(
     todo = plan(document, variants, seed, runs, networks)
     if world == "testbed":
         if replay is not None or networks is not None or document.networks():
-            raise ScenarioError("--world testbed draws its network by each seed and replays nothing: leave the others out")
+            raise ScenarioError(
+                "--world testbed draws its network by each seed and replays nothing: leave the others out"
+            )
         from penstock import testbed
 
         testbed.program()

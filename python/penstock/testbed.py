@@ -49,7 +49,7 @@ def run(origin: Origin, job: Job, part: Path, stopped: Callable[[], bool]) -> di
         words += ["--set", each]
     if origin.network is not None:
         words += ["--network", origin.network]
-    with subprocess.Popen(
+    with subprocess.Popen(  # noqa: S603
         _soon() + [os.fspath(word) for word in words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -81,5 +81,6 @@ def _soon() -> list[str]:
     if chrt is None:
         return []
     words = [chrt, "-f", "1"]
-    trial = subprocess.run([*words, "true"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    silent = subprocess.DEVNULL
+    trial = subprocess.run([*words, "true"], stdout=silent, stderr=silent, check=False)  # noqa: S603
     return words if trial.returncode == 0 else []
