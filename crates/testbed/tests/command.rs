@@ -128,8 +128,14 @@ mod relays {
 
     const STAR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/worlds/star.toml");
     /// Fast links, so that this takes three seconds.
-    const SHORT: [&str; 6] =
-        ["--set", "run.duration='3 s'", "--set", "run.warmup='0 s'", "--set", "relays.middle.link='40 Mbit/s'"];
+    const SHORT: [&str; 6] = [
+        "--set",
+        "run.duration='3 s'",
+        "--set",
+        "run.warmup='0 s'",
+        "--set",
+        "relays.middle.link='40 Mbit/s'",
+    ];
 
     fn short(more: &[&'static str]) -> Option<serde_json::Value> {
         row(&[&["world", STAR][..], &SHORT, more].concat())
@@ -156,7 +162,8 @@ mod relays {
                 .map(|entry| entry.expect("it is there").file_name().into_string().expect("names are UTF-8"))
                 .collect();
             tables.sort();
-            let names = ["cells", "circuits", "paths", "relays", "transfers"].map(|name| format!("{name}.parquet"));
+            let names =
+                ["cells", "circuits", "paths", "relays", "transfers"].map(|name| format!("{name}.parquet"));
             assert_eq!(tables, names);
         }
         std::fs::remove_dir_all(&out).expect("it is ours");

@@ -92,10 +92,8 @@ impl Emulation {
             Some(format!("one packet in a hundred was {} ms late or more", self.late_p99_s * 1e3))
         } else if self.unseen > 0 {
             Some(format!("the testbed itself dropped {} packets", self.unseen))
-        } else if let Some(why) = self.broken.first() {
-            Some(format!("not all clients came to the end: {why}"))
         } else {
-            None
+            self.broken.first().map(|why| format!("not all clients came to the end: {why}"))
         };
         self
     }
