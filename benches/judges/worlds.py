@@ -36,6 +36,15 @@ def read(paths: list[Path]) -> tuple[dict[tuple[str, str], list[dict]], int]:
                 void += 1
             else:
                 rows.setdefault((row["world"], row["variant"]), []).append(row)
+    # A seed counts where both worlds have it.
+    for variant in {variant for _, variant in rows}:
+        seeds = [{row["seed"] for row in rows.get((world, variant), [])} for world in WORLDS]
+        for world in WORLDS:
+            both = [row for row in rows.get((world, variant), []) if row["seed"] in seeds[0] & seeds[1]]
+            if both:
+                rows[world, variant] = both
+            else:
+                rows.pop((world, variant), None)
     return rows, void
 
 

@@ -168,8 +168,8 @@ mod tests {
         profile = "linux-6"
         [network]
         rtt = "40 ms"
-        [[network.between]]
-        nodes = ["entry", "exit"]
+        [[network.pairs]]
+        between = ["entry", "exit"]
         rtt = "10 ms"
         loss = 0.01
         [relays.entry]
