@@ -9,7 +9,7 @@ SETUP := .venv/setup
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test matrix bench estimates bench-network judge-linux judge-ns3 judges interop fuzz clean tools
+.PHONY: help setup run test matrix bench estimates bench-network judge-linux worlds judge-ns3 judges interop fuzz clean tools
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,17 @@ LINUX = docs/data/tcp/linux-$(shell uname -r | cut -d . -f 1,2).jsonl
 judge-linux: tools ## TCP: let this machine's kernel do the runs that docs/data/tcp/linux-<release>.jsonl lacks; two hours
 	cargo build --release --locked --package penstock-testbed
 	crates/testbed/judge-linux target/release/penstock-testbed $(LINUX)
+
+# The simulator's rows are made anew, since it repeats to the byte; those of Linux stay.
+WORLDS = docs/data/worlds
+WORLDS_VARIANTS ?= vanilla kist vanilla-up kist-up
+WORLDS_SEEDS ?= 1 2 3 4
+worlds: tools ## one small scenario on live relays over emulated links and in the simulator, and how they compare; 20 minutes
+	cargo build --release --locked --package penstock-testbed --features relays
+	rm -f $(WORLDS)/star-sim.jsonl
+	crates/testbed/judge-worlds target/release/penstock-testbed scenarios/worlds/star.toml $(WORLDS) \
+		"$(WORLDS_VARIANTS)" "$(WORLDS_SEEDS)"
+	"$(PYTHON)" benches/judges/worlds.py $(WORLDS)/*.jsonl
 
 judge-ns3: .venv-ns3/packages ## TCP: let ns-3 (GPL, from PyPI, in .venv-ns3) do the runs that docs/data/tcp/ns3.jsonl lacks
 	.venv-ns3/bin/python benches/judges/ns3_referee.py grid --append docs/data/tcp/ns3.jsonl

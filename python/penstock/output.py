@@ -94,6 +94,8 @@ class Origin:
     """Whose requests are made again, as the manifest holds it; none without such."""
     network: str | None = None
     """The network file as the user named it; none without one."""
+    world: str = "sim"
+    """Where runs happen: `sim` or `testbed`."""
 
     @property
     def version(self) -> str:
@@ -178,6 +180,9 @@ class OutputDir:
         scenario = manifest.get("scenario", {})
         same = manifest.get("sweep") == self.origin.sweep
         replayed = manifest.get("replay") == self.origin.replay
+        was_in = manifest.get("world", "sim")
+        if was_in != self.origin.world:
+            raise OutputError(f"{self.path} exists and holds unfinished runs of --world {was_in}: choose another --out")
         if not same or not replayed or scenario.get("fingerprint") != self.origin.document.fingerprint():
             was = scenario.get("name", "?")
             if was != self.origin.name:
@@ -281,6 +286,7 @@ class OutputDir:
                 **({"networks": networks} if networks else {}),
                 "seeds": sorted(self._seeds),
             },
+            **({"world": self.origin.world} if self.origin.world != "sim" else {}),
             **({"sweep": self.origin.sweep} if self.origin.sweep else {}),
             **({"replay": self.origin.replay} if self.origin.replay else {}),
             "scenario": self.origin.describe(),

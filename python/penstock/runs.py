@@ -36,6 +36,7 @@ def run(
     replay: str | Path | None = None,
     replay_variant: str | None = None,
     network: str | Path | None = None,
+    world: str = "sim",
     out: str | Path | None = None,
     jobs: int | None = None,
     watch: Watch | None = None,
@@ -54,6 +55,8 @@ def run(
             whatever becomes of them, instead of downloading in their loops.
         replay_variant: which of its variants; its first if none is named.
         network: a network file, whose relays and `[network]` go over the scenario's.
+        world: `sim`, or `testbed`: live relays on this machine over emulated links, one run after the other, in real
+            time.
         out: the directory to write; a fresh `runs/<scenario>-<n>` if there is none.
         jobs: runs at the same time; one for each core if there is no number.
         watch: told how far the runs are.
@@ -65,6 +68,16 @@ def run(
     """
     name, document = catalog.load(scenario, tuple(sets), network)
     todo = plan(document, variants, seed, runs, networks)
+    if world == "testbed":
+        if replay is not None or networks is not None or document.networks():
+            raise ScenarioError(
+                "--world testbed draws its network by each seed and replays nothing: leave the others out"
+            )
+        from penstock import testbed
+
+        testbed.program()
+        origin = Origin(name, document, tuple(sets), str(scenario), network=_typed(network), world=world)
+        return _run(origin, todo, out, 1, watch)
     if replay is None:
         if replay_variant is not None:
             raise ScenarioError("--replay-variant says which variant of --replay is meant; give that, too")
@@ -262,7 +275,12 @@ class _Crew:
             network = job.network if job.network >= 0 else None
             document, control = self._output.origin.document, self._controls[job]
             replay = self._replays.get(job)
-            stats = _core.run(document, job.variant, network, job.seed, part, control, replay)
+            if self._output.origin.world == "testbed":
+                from penstock import testbed
+
+                stats = testbed.run(self._output.origin, job, part, lambda: self._stopped)
+            else:
+                stats = {**_core.run(document, job.variant, network, job.seed, part, control, replay)}
             wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
             self._output.commit(job, {**stats, "wall_seconds": wall, "cpu_seconds": cpu})
         except BaseException:

@@ -115,8 +115,6 @@ def run(
     report: Report = True,
 ) -> None:
     """Run every variant with every seed, then draw and report."""
-    if world is World.testbed:
-        raise PenstockError("there is no testbed yet: --world takes sim")
     from penstock import runs as runner
     from penstock.progress import Shown
 
@@ -131,6 +129,7 @@ def run(
             replay=replay,
             replay_variant=replay_variant,
             network=network,
+            world=world.value,
             out=out,
             jobs=jobs,
             watch=watch,

@@ -55,7 +55,7 @@ def test_a_mistake_in_a_file_is_refused_with_its_line(penstock: Command, small: 
         (["--runs", "many"], "--runs"),
         (["--seed", "-1"], "--seed"),
         (["--jobs", "0"], "--jobs"),
-        (["--world", "testbed"], "testbed"),
+        (["--world", "testbed", "--networks", "2"], "testbed"),
         (["--world", "mars"], "mars"),
         (["--speed", "3"], "--speed"),
     ],

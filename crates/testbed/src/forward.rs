@@ -75,7 +75,7 @@ pub fn forward(
 }
 
 /// Cables that have packets, as soon as there is one; none after `pause`.
-fn readable(cables: &[Tun], pause: Duration) -> io::Result<Vec<usize>> {
+pub(crate) fn readable(cables: &[Tun], pause: Duration) -> io::Result<Vec<usize>> {
     let mut fds: Vec<_> = cables.iter().map(|cable| PollFd::new(cable.as_fd(), PollFlags::POLLIN)).collect();
     match ppoll(&mut fds, Some(pause.into()), None) {
         Ok(_) | Err(Errno::EINTR) => {}

@@ -6,19 +6,30 @@
 //! [`socket`] (what Linux says of a TCP socket, and sockets as the experiments need them), [`tcp`], [`sndbuf`]
 //! and [`limits`] (experiments), [`options`] (the command line), [`row`] (what is printed).
 //!
+//! Beside them, many hosts: [`star`] (their network, without I/O), [`hub`] (the loop that moves their packets), [`flow`] (when bytes left), [`site`]
+//! (the hosts), [`plan`] (what a scenario asks for), and with the feature `relays` `worlds` (scenarios on live relays and in
+//! the simulator).
+//!
 //! The kernel's TCP is the referee here: nothing in this crate models it.
 
 pub mod clock;
 pub mod diag;
+pub mod flow;
 pub mod forward;
+pub mod hub;
 pub mod lateness;
 pub mod limits;
 pub mod link;
 pub mod namespace;
 pub mod options;
 pub mod pair;
+pub mod plan;
 pub mod row;
+pub mod site;
 pub mod sndbuf;
 pub mod socket;
+pub mod star;
 pub mod tcp;
 pub mod tun;
+#[cfg(feature = "relays")]
+pub mod worlds;

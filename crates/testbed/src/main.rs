@@ -26,5 +26,22 @@ fn act() -> Result<String, String> {
         Command::Tcp(experiment) => line(&tcp::run(&experiment)?),
         Command::Sndbuf(experiment) => line(&sndbuf::run(&experiment)?),
         Command::Limits(experiment) => line(&limits::run(&experiment)?),
+        Command::World(arguments) => world(arguments)?,
     })
+}
+
+#[cfg(feature = "relays")]
+fn world(arguments: Vec<String>) -> Result<String, String> {
+    use penstock_testbed::worlds::options::{Ask, run};
+    let row = run(&Ask::parse(arguments)?)?;
+    if let Some(why) = row.emulation.as_ref().and_then(|emulation| emulation.void.as_ref()) {
+        eprintln!("penstock-testbed: this run is void: {why}");
+    }
+    Ok(line(&row))
+}
+
+#[cfg(not(feature = "relays"))]
+fn world(_: Vec<String>) -> Result<String, String> {
+    Err("this penstock-testbed has no live relays in it: build it with `cargo build --features relays`"
+        .to_owned())
 }

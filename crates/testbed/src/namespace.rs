@@ -48,12 +48,21 @@ pub fn isolate() -> Result<(), String> {
 
 /// Runs `ip` of iproute2 in the namespace that the calling thread is in.
 pub fn ip(arguments: &str) -> Result<(), String> {
-    let mut command = Command::new("ip");
-    command.args(arguments.split(' ')).stdout(Stdio::null()).stderr(Stdio::null());
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("ip {arguments}: {status}")),
-        Err(error) => Err(format!("ip of iproute2 is needed: {error}")),
+    run("ip", arguments).map(drop)
+}
+
+/// The same for `tc`; what it prints.
+pub fn tc(arguments: &str) -> Result<String, String> {
+    run("tc", arguments)
+}
+
+fn run(program: &str, arguments: &str) -> Result<String, String> {
+    let mut command = Command::new(program);
+    command.args(arguments.split(' ')).stdin(Stdio::null()).stderr(Stdio::null());
+    match command.output() {
+        Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        Ok(output) => Err(format!("{program} {arguments}: {}", output.status)),
+        Err(error) => Err(format!("{program} of iproute2 is needed: {error}")),
     }
 }
 

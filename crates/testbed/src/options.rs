@@ -20,6 +20,8 @@ pub enum Command {
     Sndbuf(sndbuf::Experiment),
     /// One run of `limits`.
     Limits(limits::Experiment),
+    /// One run of a scenario, with what is written behind `world`.
+    World(Vec<String>),
 }
 
 /// How the command is used.
@@ -28,6 +30,7 @@ pub const USAGE: &str = r#"penstock-testbed: emulated links between real kernels
 penstock-testbed tcp goodput|window|download [OPTION]...   one flow over one link
 penstock-testbed sndbuf [OPTION]...                        how the send buffer of a socket is tuned
 penstock-testbed limits [OPTION]...                        what leaves at once of what KIST would write
+penstock-testbed world SCENARIO [OPTION]...                a scenario on live relays (built with --features relays)
 
 Each prints one row, a JSON object on a line. Options, with what holds without them:
   --rate "10 MiB/s"    rate of the link each way, counting IP packets (window: 100 Mbit/s; sndbuf: 128 KiB/s;
@@ -52,6 +55,13 @@ only limits:
   --writes 110         how many there are
   --excess 10          every so many writes are twice as large; 0: none
   --loss 0             as above
+only world, and nothing else:
+  --world testbed      testbed, or sim: the same scenario in the simulator
+  --variant NAME       the file's first without it
+  --seed 1             of starts, pauses, sizes and losses, the same in both worlds
+  --set KEY=VALUE      over the file; again for more
+  --network FILE       relays and [network] of a network file over the scenario's
+  --out DIR            writes the five tables there, too
 "#;
 
 impl Command {
@@ -77,7 +87,8 @@ impl Command {
             }
             "sndbuf" => sndbuf_experiment(Options::read(arguments)?).map(Command::Sndbuf),
             "limits" => limits_experiment(Options::read(arguments)?).map(Command::Limits),
-            _ => Err(format!("{command:?} is no command: write tcp, sndbuf, limits or help")),
+            "world" => Ok(Command::World(arguments.collect())),
+            _ => Err(format!("{command:?} is no command: write tcp, sndbuf, limits, world or help")),
         }
     }
 }
@@ -233,7 +244,7 @@ mod tests {
     #[test]
     fn mistakes_say_what_would_be_right() {
         let error = |line: &str| parse(line).unwrap_err();
-        assert!(error("").contains("tcp, sndbuf, limits or help"));
+        assert!(error("").contains("tcp, sndbuf, limits, world or help"));
         assert!(error("tcp,speed").contains("goodput, window or download"));
         assert!(error("tcp,goodput,--rate,10").contains("unit is missing"));
         assert!(error("tcp,goodput,--loss,2").contains("from 0 to 1"));

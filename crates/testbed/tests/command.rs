@@ -113,3 +113,75 @@ fn mistakes_end_with_one_sentence_and_status_2() {
     let help = testbed(&["help"]);
     assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("--recovery"));
 }
+
+#[cfg(not(feature = "relays"))]
+#[test]
+fn a_command_without_live_relays_says_how_to_build_one_with_them() {
+    let output = testbed(&["world", "x.toml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--features relays"));
+}
+
+#[cfg(feature = "relays")]
+mod relays {
+    use super::{number, row, testbed};
+
+    const STAR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/worlds/star.toml");
+    /// Fast links, so that this takes three seconds.
+    const SHORT: [&str; 6] = [
+        "--set",
+        "run.duration='3 s'",
+        "--set",
+        "run.warmup='0 s'",
+        "--set",
+        "relays.middle.link='40 Mbit/s'",
+    ];
+
+    fn short(more: &[&'static str]) -> Option<serde_json::Value> {
+        row(&[&["world", STAR][..], &SHORT, more].concat())
+    }
+
+    #[test]
+    fn a_scenario_runs_on_live_relays_with_every_kind_of_row() {
+        let out = std::env::temp_dir().join(format!("penstock-worlds-{}", std::process::id()));
+        let folder: &'static str = out.to_str().expect("a folder has a name").to_owned().leak();
+        for variant in ["vanilla", "kist"] {
+            let Some(row) = short(&["--variant", variant, "--out", folder]) else { return };
+            let web = &row["downloads"]["web"];
+            assert!(web["ttlb_s"].as_array().is_some_and(|all| all.len() > 3), "{row}");
+            assert_eq!((number(web, "failed"), number(&row["emulation"], "unseen")), (0.0, 0.0), "{row}");
+            assert_eq!(row["emulation"]["broken"].as_array().map(Vec::len), Some(0), "{row}");
+            for position in ["guard", "middle", "exit"] {
+                let cells = &row["cells"][position];
+                assert!(number(cells, "count") > 100.0, "{position}: {row}");
+                // A cell of the link leaves no sooner than its packet can be sent.
+                assert!(number(cells, "kernel_out_s") > 512.0 / 5e6, "{position}: {row}");
+            }
+            let mut tables: Vec<_> = std::fs::read_dir(&out)
+                .expect("it was made")
+                .map(|entry| entry.expect("it is there").file_name().into_string().expect("names are UTF-8"))
+                .collect();
+            tables.sort();
+            let names =
+                ["cells", "circuits", "paths", "relays", "transfers"].map(|name| format!("{name}.parquet"));
+            assert_eq!(tables, names);
+        }
+        std::fs::remove_dir_all(&out).expect("it is ours");
+    }
+
+    #[test]
+    fn the_same_scenario_runs_in_the_simulator() {
+        let row = short(&["--world", "sim"]).expect("the simulator runs everywhere");
+        assert!(row["emulation"].is_null() && number(&row["cells"]["exit"], "count") > 100.0, "{row}");
+    }
+
+    #[test]
+    fn what_the_testbed_does_not_have_is_refused_in_a_sentence() {
+        let output = testbed(&["world", STAR, "--set", "tcp.profile='linux-3.2'"]);
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(
+            String::from_utf8_lossy(&output.stderr),
+            "penstock-testbed: tcp.profile is not for the testbed: write \"linux-6\", which this kernel is\n"
+        );
+    }
+}

@@ -30,6 +30,8 @@ pub(super) struct Conn {
     pub(super) stamps: Option<Stamps>,
     /// Followed cells of which TLS may still have a part.
     pub(super) unsent_tags: Vec<Tag>,
+    /// What the socket took since it was there [B].
+    pub(super) sent: u64,
 }
 
 impl fmt::Debug for Conn {
@@ -50,6 +52,7 @@ impl Conn {
             broken: false,
             stamps: None,
             unsent_tags: Vec::new(),
+            sent: 0,
         }
     }
 
@@ -149,6 +152,7 @@ impl Conn {
         if let Some(stamps) = &mut self.stamps {
             stamps.wrote(sent);
         }
+        self.sent += sent;
         sent
     }
 

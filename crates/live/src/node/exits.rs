@@ -115,7 +115,7 @@ impl Node {
             return self.end(stream, Farewell::End(End { reason, address: Some((*first, clip(ttl))) }));
         };
         let said = Connected(Some((*address, clip(ttl))));
-        let begun = dial(SocketAddr::new(*address, port), self.outbound.streams);
+        let begun = dial(SocketAddr::new(*address, port), self.outbound.streams, self.tcp);
         if let Err(error) = begun.and_then(|socket| self.sockets.attach_stream(stream, socket, said)) {
             self.tally.stream("failed");
             self.end(stream, end_reason(&error));

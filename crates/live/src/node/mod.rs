@@ -36,6 +36,7 @@ use crate::torrc::Outbound;
 use conn::Conn;
 use exits::{Wish, end_reason};
 use member::Member;
+use nix::sys::socket::{setsockopt, sockopt};
 use onions::Onions;
 use peers::Peers;
 use pending::Pending;
@@ -50,8 +51,10 @@ use slab::Slab;
 use socket2::{Domain, Socket, Type};
 use sockets::{Sockets, Token};
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use wake::Wake;
@@ -59,7 +62,7 @@ use wake::Wake;
 pub use member::Membership;
 pub use operate::Observation;
 pub use tally::Tally;
-pub use trace::{TraceConfig, Traced};
+pub use trace::{Left, TraceConfig, Traced};
 
 /// A handshake of a link takes at most so long (C tor: `TLS_HANDSHAKE_TIMEOUT`).
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -97,6 +100,37 @@ pub struct NodeConfig {
     pub single_hop: bool,
     /// How long a link's handshake may take.
     pub patience: Duration,
+    /// How the kernel treats its connections.
+    pub tcp: SocketTcp,
+}
+
+/// What is asked of the kernel for each TCP socket of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketTcp {
+    /// The congestion control, by the kernel's name; none is the system's.
+    pub congestion: Option<&'static str>,
+    /// No small segment waits for an acknowledgement (TCP_NODELAY).
+    pub nodelay: bool,
+}
+
+impl Default for SocketTcp {
+    fn default() -> Self {
+        SocketTcp { congestion: None, nodelay: true }
+    }
+}
+
+impl SocketTcp {
+    /// Asks it of a socket that connects or listens; those that a listener accepts have the same congestion control.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not have that congestion control, or does not let this process use it.
+    pub fn apply(self, socket: &impl AsFd) -> io::Result<()> {
+        if let Some(name) = self.congestion {
+            setsockopt(socket, sockopt::TcpCongestion, &OsString::from(name))?;
+        }
+        Ok(setsockopt(socket, sockopt::TcpNoDelay, &self.nodelay)?)
+    }
 }
 
 impl NodeConfig {
@@ -112,6 +146,7 @@ impl NodeConfig {
             extend_to_private: false,
             single_hop: false,
             patience: PATIENCE,
+            tcp: SocketTcp::default(),
         }
     }
 }
@@ -145,6 +180,7 @@ pub struct Node {
     extend_to_private: bool,
     single_hop: bool,
     patience: Duration,
+    tcp: SocketTcp,
     outbound: Outbound,
     tally: Tally,
     /// Somebody wanted its attention.
@@ -183,6 +219,7 @@ impl Node {
         let credentials = renewal::first(&keys, clock);
         let listener = TcpListener::bind(config.listen)?;
         listener.set_nonblocking(true)?;
+        config.tcp.apply(&listener)?;
         let sockets = Sockets::new(clock)?;
         sockets.watch(&listener, Token::Listener, Interest { readable: true, writable: false })?;
         let wake = Wake::new()?;
@@ -208,6 +245,7 @@ impl Node {
             extend_to_private: config.extend_to_private,
             single_hop: config.single_hop,
             patience: config.patience,
+            tcp: config.tcp,
             onions: Onions::start(wake.caller())?,
             opening_circuits: Pending::new(),
             names: names.ok(),
@@ -455,7 +493,7 @@ impl Node {
         let address = self.peers.known(peer).and_then(|known| known.addresses.first().copied());
         let opened = address
             .ok_or(io::ErrorKind::NotFound.into())
-            .and_then(|to| Ok((dial(to, self.outbound.relays)?, to)));
+            .and_then(|to| Ok((dial(to, self.outbound.relays, self.tcp)?, to)));
         let begun = opened.and_then(|(socket, to)| {
             let conn = Conn::new(socket, self.tls.connect(), Some(peer));
             self.open(conn, to.ip(), Some(channel))
@@ -489,7 +527,7 @@ impl Node {
                 None => return,
             }
         }
-        let _ = socket.set_nodelay(true);
+        let _ = socket.set_nodelay(self.tcp.nodelay);
         let conn = Conn::new(socket, self.tls.accept(), None);
         // Who cannot be watched is not served.
         let _ = self.open(conn, from.ip(), None);
@@ -613,10 +651,10 @@ fn step(
 }
 
 /// Begins to connect, from the address of its family, if there is one; what is on this machine is reached from anywhere.
-fn dial(to: SocketAddr, from: [Option<IpAddr>; 2]) -> io::Result<TcpStream> {
+fn dial(to: SocketAddr, from: [Option<IpAddr>; 2], tcp: SocketTcp) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
-    socket.set_tcp_nodelay(true)?;
+    tcp.apply(&socket)?;
     if let Some(from) = from[usize::from(to.is_ipv6())].filter(|_| !to.ip().is_loopback()) {
         socket.bind(&SocketAddr::new(from, 0).into())?;
     }

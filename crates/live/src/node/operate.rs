@@ -9,7 +9,8 @@ use penstock_core::kernel::Interest;
 use penstock_core::{
     ChannelKey, CircuitIndex, Counters, Direction, Kernel, RelayConfig, Station, Tag, Violation,
 };
-use penstock_record::{CircuitRow, Position};
+use penstock_record::tables::Name;
+use penstock_record::{CircuitRow, Position, RelayRow};
 use penstock_units::{Bytes, Cells, Instant};
 use std::io;
 use std::net::Shutdown;
@@ -36,6 +37,28 @@ pub struct Observation {
     pub kernel_out: Bytes,
     /// Channels that wait for a token bucket.
     pub throttled: u32,
+}
+
+impl Observation {
+    /// What happened since an earlier look, as a table has it.
+    pub fn row(&self, before: &Observation, relay: Name, position: Position) -> RelayRow {
+        let (last, now) = (&before.counters, &self.counters);
+        RelayRow {
+            relay,
+            position,
+            t_s: self.at.since(Instant::ZERO).as_secs_f64(),
+            read_bytes: (now.read_bytes - last.read_bytes).get(),
+            written_bytes: (now.written_bytes - last.written_bytes).get(),
+            circuit_queue_cells: self.queued.get(),
+            outbuf_bytes: self.outbuf.get(),
+            kernel_out_bytes: self.kernel_out.get(),
+            throttled_conns: self.throttled.into(),
+            bound_by: None,
+            written_cells: now.sent - last.sent,
+            credits: now.credits - last.credits,
+            longest_queue_cells: now.longest_queue,
+        }
+    }
 }
 
 impl Node {
@@ -136,11 +159,11 @@ impl Node {
     pub fn take_traced(&mut self) -> Traced {
         let now = self.clock.now();
         let Some(trace) = &mut self.sockets.trace else { return Traced::default() };
-        let cells = trace.take_rows(now);
+        let (cells, left) = trace.take_rows(now).into_iter().unzip();
         let circuits: Vec<_> = trace.circuits().collect();
         let circuits =
             circuits.into_iter().filter_map(|(circuit, number)| self.circuit_row(now, circuit, number));
-        Traced { circuits: circuits.collect(), cells }
+        Traced { circuits: circuits.collect(), cells, left }
     }
 
     /// A circuit as it is now.

@@ -5,7 +5,7 @@ use super::conn::{Conn, is_later};
 use super::exchange::Exchange;
 use super::exits::end_reason;
 use super::stamps;
-use super::trace::Trace;
+use super::trace::{Left, Trace};
 use crate::cell::{Connected, LiveCell, LivePayload};
 use crate::clock::Clock;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
@@ -208,9 +208,15 @@ impl Sockets {
             && let Some(conn) = self.channels.get_mut(key.0 as usize).and_then(Option::as_mut)
             && !conn.is_stuck()
         {
+            if conn.unsent_tags.is_empty() {
+                return;
+            }
+            let ends = || conn.socket.local_addr().ok().zip(conn.socket.peer_addr().ok());
+            let ends = if trace.keeps_connections() { ends() } else { None };
+            let left = ends.map(|(local, peer)| Left { local, peer, bytes: conn.sent });
             let now = self.clock.now();
             for tag in conn.unsent_tags.drain(..) {
-                trace.written(tag, now);
+                trace.written(tag, now, left);
                 if let Some(stamps) = &mut conn.stamps {
                     stamps.await_sent(tag);
                 }
@@ -330,7 +336,12 @@ impl Kernel<LiveCell> for Sockets {
         conn.flush();
         let mut taken = 0;
         let mut record = Vec::with_capacity(RECORD_CELLS * crate::cell::CELL_LEN);
-        while taken < limit.get() && !cells.is_empty() && !conn.is_stuck() && !conn.broken {
+        while taken < limit.get() && !cells.is_empty() {
+            // Each record by itself, so that a cell's last byte is that of its own.
+            self.note_written(channel);
+            let Some(conn) = self.channel(channel).filter(|conn| !conn.is_stuck() && !conn.broken) else {
+                break;
+            };
             let left = (limit.get() - taken).div_ceil(crate::cell::CELL_LEN as u64);
             let count = cells.len().min(RECORD_CELLS).min(left as usize);
             record.clear();

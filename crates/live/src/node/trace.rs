@@ -9,6 +9,7 @@ use penstock_core::{CircuitIndex, Station, Tag};
 use penstock_record::{CellRow, CircuitRow, Position};
 use penstock_units::{Duration, Instant};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -26,6 +27,19 @@ pub struct TraceConfig {
     pub cells: Option<NonZeroU32>,
     /// One circuit in so many is looked at [1].
     pub circuits: Option<NonZeroU32>,
+    /// It is kept on which connection a cell left, for who watches the network from outside: in a testbed alone.
+    pub connections: bool,
+}
+
+/// Where a cell left: what an observer of the network needs to find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The node's end of the connection.
+    pub local: SocketAddr,
+    /// The other end.
+    pub peer: SocketAddr,
+    /// Bytes that the node had written to it, the cell's last one included [B].
+    pub bytes: u64,
 }
 
 /// A cell on its way.
@@ -39,6 +53,7 @@ struct Way {
     outbuf: Option<Instant>,
     kernel: Option<Instant>,
     nic_out: Option<Instant>,
+    left: Option<Left>,
 }
 
 /// Who follows.
@@ -121,6 +136,7 @@ impl Trace {
                 outbuf: None,
                 kernel: None,
                 nic_out: None,
+                left: None,
             },
         );
         Some(tag)
@@ -145,10 +161,15 @@ impl Trace {
         }
     }
 
+    /// Whether it is kept on which connection cells left.
+    pub(super) fn keeps_connections(&self) -> bool {
+        self.config.connections
+    }
+
     /// Its last byte was written to the kernel.
-    pub(super) fn written(&mut self, tag: Tag, at: Instant) {
+    pub(super) fn written(&mut self, tag: Tag, at: Instant, left: Option<Left>) {
         if let Some(way) = self.ways.get_mut(&tag) {
-            way.kernel = Some(at);
+            (way.kernel, way.left) = (Some(at), left);
         }
     }
 
@@ -162,12 +183,12 @@ impl Trace {
     }
 
     /// The cells that are gone.
-    pub(super) fn take_rows(&mut self, now: Instant) -> Vec<CellRow> {
+    pub(super) fn take_rows(&mut self, now: Instant) -> Vec<(CellRow, Option<Left>)> {
         let mut rows = Vec::new();
         self.ways.retain(|tag, way| {
             let gone = way.kernel.is_some_and(|at| way.nic_out.is_some() || now.since(at) >= AFTERWARDS);
             if gone {
-                rows.extend(way.row(*tag));
+                rows.extend(way.row(*tag).map(|row| (row, way.left)));
             }
             !gone && now.since(way.read) < LOST
         });
@@ -213,6 +234,8 @@ pub(super) fn unknown() -> Arc<str> {
 pub struct Traced {
     /// Cells that left.
     pub cells: Vec<CellRow>,
+    /// On which connection each of them did, if that is kept.
+    pub left: Vec<Option<Left>>,
     /// Circuits as they are now.
     pub circuits: Vec<CircuitRow>,
 }
@@ -226,7 +249,11 @@ mod tests {
     }
 
     fn trace(every: u32) -> Trace {
-        Trace::new(TraceConfig { cells: NonZeroU32::new(every), circuits: NonZeroU32::new(2) })
+        Trace::new(TraceConfig {
+            cells: NonZeroU32::new(every),
+            circuits: NonZeroU32::new(2),
+            connections: false,
+        })
     }
 
     #[test]
@@ -248,10 +275,10 @@ mod tests {
         }
         trace.over(circuit);
         assert!(trace.take_rows(at(21)).is_empty());
-        trace.written(tag, at(22));
+        trace.written(tag, at(22), None);
         trace.left(tag, at(30));
         trace.left(tag, at(40));
-        let rows = trace.take_rows(at(41));
+        let rows: Vec<CellRow> = trace.take_rows(at(41)).into_iter().map(|(row, _)| row).collect();
         assert_eq!((rows[0].circuit, rows[0].hop), (1, Position::Middle));
         assert_eq!([rows[0].kernel_in_s(), rows[0].circuit_queue_s()], [Some(0.0), Some(0.01)]);
         assert_eq!([rows[0].outbuf_s(), rows[0].kernel_out_s()], [Some(0.002), Some(0.008)]);

@@ -6,7 +6,7 @@
 use super::Failure;
 use crate::node::{Node, Observation, TraceConfig};
 use crate::torrc::Record;
-use penstock_record::{Position, RelayRow, RunKey, Tables};
+use penstock_record::{RunKey, Tables};
 use penstock_units::{Duration, Instant};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Recorder {
         if there.next().is_some() {
             return Err(fail(&"there is something in it already; name an empty folder"));
         }
-        node.trace(TraceConfig { cells: record.cells, circuits: record.circuits });
+        node.trace(TraceConfig { cells: record.cells, circuits: record.circuits, connections: false });
         let last = node.observe();
         Ok(Recorder {
             next: last.at + record.interval,
@@ -78,7 +78,7 @@ impl Recorder {
 
     fn row(&mut self, node: &mut Node) {
         let seen = node.observe();
-        self.tables.relays.push(relay_row(&self.last, &seen, node.position()));
+        self.tables.relays.push(seen.row(&self.last, Arc::from("relay"), node.position()));
         self.last = seen;
         let traced = node.take_traced();
         self.tables.cells.extend(traced.cells);
@@ -92,25 +92,5 @@ impl Recorder {
         written.map_err(|error| Failure::file(&part, &error))?;
         self.part += 1;
         Ok(())
-    }
-}
-
-/// What happened between two looks.
-fn relay_row(last: &Observation, seen: &Observation, position: Position) -> RelayRow {
-    let (before, now) = (&last.counters, &seen.counters);
-    RelayRow {
-        relay: Arc::from("relay"),
-        position,
-        t_s: seen.at.since(Instant::ZERO).as_secs_f64(),
-        read_bytes: (now.read_bytes - before.read_bytes).get(),
-        written_bytes: (now.written_bytes - before.written_bytes).get(),
-        circuit_queue_cells: seen.queued.get(),
-        outbuf_bytes: seen.outbuf.get(),
-        kernel_out_bytes: seen.kernel_out.get(),
-        throttled_conns: seen.throttled.into(),
-        bound_by: None,
-        written_cells: now.sent - before.sent,
-        credits: now.credits - before.credits,
-        longest_queue_cells: now.longest_queue,
     }
 }

@@ -1,0 +1,144 @@
+//! When the bytes of TCP connections left their hosts, seen from outside.
+//!
+//! The kernel could be asked (SO_TIMESTAMPING), but it answers for packets into which it put several writes with the last
+//! byte of the last one alone.
+
+use penstock_units::Instant;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// One direction of a connection: whose bytes they are, and for whom.
+pub type Flow = (SocketAddrV4, SocketAddrV4);
+
+/// What an observer sees of a TCP segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Which connection, and which way.
+    pub flow: Flow,
+    /// Number of its first byte, or of what it opens the connection with.
+    pub seq: u32,
+    /// It opens the connection.
+    pub is_syn: bool,
+    /// Payload [B].
+    pub len: u32,
+}
+
+impl Segment {
+    /// Of an IPv4 packet; nothing if it is none, or has neither a SYN nor payload.
+    pub fn of(packet: &[u8]) -> Option<Segment> {
+        let head = usize::from(packet.first()? & 15) * 4;
+        let tcp = packet.get(head..)?;
+        let (first, ports) = (packet.first_chunk::<20>()?, tcp.first_chunk::<14>()?);
+        let half = |bytes: &[u8], at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        let address = |at: usize| Ipv4Addr::new(first[at], first[at + 1], first[at + 2], first[at + 3]);
+        let whole = usize::from(half(first, 2)).min(packet.len());
+        let len = whole.checked_sub(head + usize::from(ports[12] >> 4) * 4)? as u32;
+        let is_syn = ports[13] & 2 != 0;
+        let flow =
+            (SocketAddrV4::new(address(12), half(ports, 0)), SocketAddrV4::new(address(16), half(ports, 2)));
+        let seq = u32::from_be_bytes([ports[4], ports[5], ports[6], ports[7]]);
+        (first[0] >> 4 == 4 && first[9] == 6 && (is_syn || len > 0)).then_some(Segment {
+            flow,
+            seq,
+            is_syn,
+            len,
+        })
+    }
+}
+
+/// When the bytes of one direction left for the first time.
+#[derive(Clone, Debug, Default)]
+pub struct Departures {
+    /// The number of the first byte, once the connection was seen to open.
+    first: Option<u32>,
+    /// How many bytes had left, and when.
+    left: Vec<(u64, Instant)>,
+}
+
+impl Departures {
+    /// A segment's last bit left at `at`, not before that of an earlier call. Connections carry less than 4 GiB.
+    pub fn add(&mut self, segment: &Segment, at: Instant) {
+        if segment.is_syn {
+            self.first = Some(segment.seq.wrapping_add(1));
+            return;
+        }
+        let Some(first) = self.first else { return };
+        let end = u64::from(segment.seq.wrapping_sub(first)) + u64::from(segment.len);
+        if self.left.last().is_none_or(|(before, _)| *before < end) {
+            self.left.push((end, at));
+        }
+    }
+
+    /// When the first `bytes` of the connection had left; nothing if they have not.
+    pub fn of(&self, bytes: u64) -> Option<Instant> {
+        let place = self.left.partition_point(|(end, _)| *end < bytes);
+        self.left.get(place).map(|(_, at)| *at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(flags: u8, seq: u32, payload: usize) -> Vec<u8> {
+        let mut packet = vec![0; 52 + payload];
+        packet[0] = 0x45;
+        packet[2..4].copy_from_slice(&(52 + payload as u16).to_be_bytes());
+        packet[9] = 6;
+        packet[12..20].copy_from_slice(&[10, 77, 0, 1, 10, 77, 0, 2]);
+        packet[20..24].copy_from_slice(&[0x23, 0x29, 0x12, 0x34]);
+        packet[24..28].copy_from_slice(&seq.to_be_bytes());
+        packet[32] = 8 << 4;
+        packet[33] = flags;
+        packet
+    }
+
+    #[test]
+    fn a_segment_is_read_from_its_packet() {
+        let segment = Segment::of(&packet(0x18, 7, 100)).unwrap();
+        let flow = ("10.77.0.1:9001".parse().unwrap(), "10.77.0.2:4660".parse().unwrap());
+        assert_eq!(segment, Segment { flow, seq: 7, is_syn: false, len: 100 });
+        assert!(Segment::of(&packet(0x02, 7, 0)).unwrap().is_syn);
+        assert_eq!(Segment::of(&packet(0x10, 7, 0)), None, "an acknowledgement has no bytes");
+    }
+
+    #[test]
+    fn what_is_no_segment_is_none() {
+        let whole = packet(0x18, 7, 10);
+        for len in 0..52 {
+            assert_eq!(Segment::of(&whole[..len]), None, "{len}");
+        }
+        let mut datagram = whole.clone();
+        datagram[9] = 17;
+        let mut newer = whole;
+        newer[0] = 0x65;
+        assert_eq!([Segment::of(&datagram), Segment::of(&newer)], [None, None]);
+    }
+
+    #[test]
+    fn bytes_left_when_they_left_first_wherever_their_numbers_begin() {
+        let mut departures = Departures::default();
+        let isn = u32::MAX - 150;
+        let mut add = |flags, offset: u32, len, ms| {
+            let segment = Segment::of(&packet(flags, isn.wrapping_add(offset), len)).unwrap();
+            departures.add(&segment, Instant::from_millis(ms));
+        };
+        add(0x02, 0, 0, 1);
+        add(0x18, 1, 100, 2);
+        add(0x18, 101, 100, 3);
+        // Again, and further.
+        add(0x18, 1, 100, 4);
+        add(0x18, 201, 100, 5);
+        let at = |bytes| departures.of(bytes).map(|at| at.as_nanos() / 1_000_000);
+        assert_eq!(
+            [at(1), at(100), at(101), at(200), at(300), at(301)],
+            [Some(2), Some(2), Some(3), Some(3), Some(5), None]
+        );
+    }
+
+    #[test]
+    fn a_connection_that_was_not_seen_to_open_says_nothing() {
+        let mut departures = Departures::default();
+        departures.add(&Segment::of(&packet(0x18, 1, 100)).unwrap(), Instant::ZERO);
+        assert_eq!(departures.of(1), None);
+    }
+}

@@ -1,0 +1,111 @@
+//! The loop that moves packets between the cables of many hosts, as a [`Star`] says.
+
+use crate::clock::Clock;
+use crate::flow::{Departures, Flow, Segment};
+use crate::forward::readable;
+use crate::lateness::Lateness;
+use crate::star::{Star, Tally};
+use crate::tun::{Packet, Tun};
+use nix::sys::prctl::set_timerslack;
+use penstock_units::{Bytes, Duration};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How often the loop looks whether it is to stop, at least.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// Packets read from one cable before the others get their turn [packet].
+const BATCH: usize = 16;
+/// Hosts in a block of addresses [1].
+const BLOCK: usize = 250;
+
+/// How it went.
+#[derive(Debug)]
+pub struct HubReport {
+    /// From when a packet was due to when it was handed to the kernel.
+    pub lateness: Lateness,
+    /// The longest that a packet waited for its sending link behind the kernel's own queue, which is to keep that empty.
+    pub longest_wait: Duration,
+    /// What became of the packets for each host.
+    pub tallies: Vec<Tally>,
+    /// When the bytes of each TCP connection left, in each direction.
+    pub flows: BTreeMap<Flow, Departures>,
+}
+
+/// The address of a host.
+pub fn address(host: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 77, (host / BLOCK) as u8, 1 + (host % BLOCK) as u8)
+}
+
+/// Whose address this is, if it is one of `hosts`; the rest of a packet is the kernels' own business.
+fn host_of(packet: &[u8], hosts: usize) -> Option<usize> {
+    let [10, 77, block, place] = *packet.get(16..20)? else { return None };
+    let host = usize::from(block) * BLOCK + usize::from(place).checked_sub(1)?;
+    (usize::from(place) <= BLOCK && host < hosts && packet[0] >> 4 == 4).then_some(host)
+}
+
+/// Moves packets until `stop`.
+pub fn serve(
+    clock: Clock,
+    cables: &[Tun],
+    mut star: Star<Packet>,
+    stop: &AtomicBool,
+) -> io::Result<HubReport> {
+    // Linux lets ordinary threads sleep 50 us too long to save wake-ups.
+    set_timerslack(1)?;
+    let mut lateness = Lateness::default();
+    let mut longest_wait = Duration::ZERO;
+    let mut flows: BTreeMap<Flow, Departures> = BTreeMap::new();
+    while !stop.load(Ordering::Relaxed) {
+        while let Some((due, to, packet)) = star.poll(clock.now()) {
+            cables[to].write(&packet)?;
+            lateness.add(clock.now().since(due));
+        }
+        let pause = star.poll_timeout().map_or(PATIENCE, |wake| wake.since(clock.now()).min(PATIENCE));
+        for from in readable(cables, pause)? {
+            for _ in 0..BATCH {
+                let Some(packet) = cables[from].read()? else { break };
+                let Some(to) = host_of(&packet, cables.len()) else { continue };
+                let now = clock.now();
+                longest_wait = longest_wait.max(star.waits(now, from));
+                let segment = Segment::of(&packet);
+                let left = star.offer(now, from, to, Bytes::new(packet.len() as u64), packet);
+                if let Some(segment) = segment {
+                    flows.entry(segment.flow).or_default().add(&segment, left);
+                }
+            }
+        }
+    }
+    Ok(HubReport { lateness, longest_wait, tallies: star.tallies().to_vec(), flows })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(to: Ipv4Addr) -> Vec<u8> {
+        let mut packet = vec![0; 40];
+        packet[0] = 0x45;
+        packet[16..20].copy_from_slice(&to.octets());
+        packet
+    }
+
+    #[test]
+    fn every_host_has_an_address_of_its_own_that_packets_find() {
+        for host in [0, 1, 249, 250, 251, 999] {
+            assert_eq!(host_of(&packet(address(host)), 1000), Some(host));
+        }
+        assert_eq!(address(250), Ipv4Addr::new(10, 77, 1, 1));
+    }
+
+    #[test]
+    fn what_is_for_nobody_is_left_alone() {
+        for to in [[10, 77, 0, 0], [10, 77, 0, 4], [10, 77, 0, 255], [10, 78, 0, 1], [224, 0, 0, 22]] {
+            assert_eq!(host_of(&packet(Ipv4Addr::from(to)), 3), None, "{to:?}");
+        }
+        let mut newer = packet(address(0));
+        newer[0] = 0x60;
+        assert_eq!((host_of(&newer, 3), host_of(&newer[..19], 3)), (None, None));
+    }
+}

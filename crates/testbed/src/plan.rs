@@ -1,0 +1,238 @@
+//! What of a scenario can be done on this machine, and the network that it asks for.
+
+use crate::star::{Access, Way, Ways};
+use penstock_scenario::model::{
+    Activity, Buffer, Client, Congestion, Host, Path, Scenario, TcpProfile, Workload,
+};
+use penstock_units::{Bytes, Seed};
+use std::fmt::Display;
+use std::fs;
+
+/// Hosts have their addresses in one network of this machine [1].
+const MOST_HOSTS: usize = 200;
+/// A packet of 1500 B has so much payload, with the timestamps of TCP [B].
+const MSS: Bytes = Bytes::new(1448);
+/// What a request begins with: the size of the answer, and its own length [B].
+pub const REQUEST_HEAD: usize = 12;
+
+/// All hosts: relays, then clients, then servers, each in the scenario's order.
+pub fn hosts(scenario: &Scenario) -> Vec<&Host> {
+    let relays = scenario.relays.iter().map(|relay| &relay.host);
+    let clients = scenario.clients.iter().map(|client| &client.host);
+    relays.chain(clients).chain(scenario.servers.iter().map(|server| &server.host)).collect()
+}
+
+/// Which of [`hosts`] a relay is.
+pub fn relay_host(relay: usize) -> usize {
+    relay
+}
+
+/// Which a client is.
+pub fn client_host(scenario: &Scenario, client: usize) -> usize {
+    scenario.relays.len() + client
+}
+
+/// Which a server is.
+pub fn server_host(scenario: &Scenario, server: usize) -> usize {
+    scenario.relays.len() + scenario.clients.len() + server
+}
+
+/// Their links.
+pub fn accesses(scenario: &Scenario) -> Vec<Access> {
+    let access = |host: &Host| Access { up: host.link_up, down: host.link_down, queue: host.link_queue };
+    hosts(scenario).into_iter().map(access).collect()
+}
+
+/// What lies between them, with losses from the streams of chance that the simulator draws from.
+pub fn ways(scenario: &Scenario, seed: Seed) -> Ways {
+    let hosts = hosts(scenario);
+    let mut ways = Ways::default();
+    for (from, one) in hosts.iter().enumerate() {
+        for (to, other) in hosts.iter().enumerate().filter(|(to, _)| *to != from) {
+            let wire = scenario.network.between(one, other);
+            ways.between.insert((from, to), Way { delay: wire.rtt / 2, loss: wire.loss });
+            if wire.loss > 0.0 {
+                let name = format!("{}->{}/loss", one.name, other.name);
+                ways.chance.insert((from, to), seed.stream(&name));
+            }
+        }
+    }
+    ways
+}
+
+/// The position of each relay on the paths of the clients: the one that most have it at.
+pub fn places(scenario: &Scenario) -> Vec<usize> {
+    let mut counts = vec![[0u32; 3]; scenario.relays.len()];
+    for client in &scenario.clients {
+        let Path::Fixed(path) = &client.path else { continue };
+        for (at, relay) in path.iter().enumerate() {
+            let place = if at + 1 == path.len() && at > 0 { 2 } else { at.min(1) };
+            counts[*relay][place] += 1;
+        }
+    }
+    let most = |count: &[u32; 3]| (0..3).rev().max_by_key(|place| count[*place]).unwrap_or(1);
+    counts.iter().map(most).collect()
+}
+
+/// Says in a sentence what this world does not have, if the scenario asks for it.
+pub fn check(scenario: &Scenario) -> Result<(), String> {
+    tcp(scenario)?;
+    if hosts(scenario).len() > MOST_HOSTS {
+        return Err(format!(
+            "it has {} nodes; the testbed takes {MOST_HOSTS} at most",
+            hosts(scenario).len()
+        ));
+    }
+    let key = |host: &Host, key: &str| format!("{}.{key}", host.name);
+    for host in hosts(scenario) {
+        if (host.send_buffer, host.receive_buffer) != (Buffer::Auto, Buffer::Auto) {
+            return not(key(host, "send_buffer and receive_buffer"), "write \"auto\": Linux tunes them");
+        }
+        if host.cpu.is_some() {
+            return not(key(host, "cpu"), "leave it out: the processor is this machine's");
+        }
+    }
+    if let Some(relay) = scenario.relays.iter().find(|relay| relay.config.datagrams.is_some()) {
+        return not(key(&relay.host, "transport"), "live relays speak TLS over TCP alone");
+    }
+    scenario.clients.iter().try_for_each(|client| {
+        client_does(scenario, client).map_err(|why| format!("clients.{}: {why}", client.host.group))
+    })?;
+    if !scenario.changes.is_empty() {
+        return not("changes", "the testbed changes nothing while it runs; leave them out");
+    }
+    if scenario.run.stop.is_some() {
+        return not("run.stop", "the testbed runs for run.duration; leave it out");
+    }
+    Ok(())
+}
+
+fn not(key: impl Display, right: &str) -> Result<(), String> {
+    Err(format!("{key} is not for the testbed: {right}"))
+}
+
+fn tcp(scenario: &Scenario) -> Result<(), String> {
+    let tcp = &scenario.tcp;
+    if tcp.profile != TcpProfile::Linux6 {
+        return not("tcp.profile", "write \"linux-6\", which this kernel is");
+    }
+    if tcp.mss != MSS {
+        return not("tcp.mss", "write \"1448 B\", what packets of 1500 B carry");
+    }
+    let module = fs::read_to_string("/sys/module/tcp_cubic/parameters/hystart").unwrap_or_default();
+    if tcp.congestion == Congestion::Cubic && tcp.hystart == (module.trim() == "0") {
+        return not("tcp.hystart", "this kernel has the other setting for all of its sockets");
+    }
+    Ok(())
+}
+
+fn client_does(scenario: &Scenario, client: &Client) -> Result<(), String> {
+    if !matches!(client.path, Path::Fixed(_)) {
+        return not("path", "name its relays");
+    }
+    let [workload] = client.workloads[..] else {
+        return not("workload", "give it one; more clients can do more");
+    };
+    if client.circuit_lifetime.is_some() || client.build_timeout.is_some() {
+        return not("a circuit_lifetime or build_timeout", "it keeps its circuit");
+    }
+    loops(&scenario.workloads[workload])
+        .map_err(|why| format!("workloads.{}: {why}", scenario.workloads[workload].name))
+}
+
+fn loops(workload: &Workload) -> Result<(), String> {
+    if !matches!(workload.does, Activity::Download(_)) {
+        return not("what it does", "give it a size");
+    }
+    if workload.circuits != 1 || workload.fresh_circuit || workload.timeout.is_some() {
+        return not("circuits, fresh_circuit or timeout", "it keeps one circuit, and patience");
+    }
+    if workload.request < Bytes::new(REQUEST_HEAD as u64) {
+        return not("request", &format!("it has {REQUEST_HEAD} B at least, which say what is asked for"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_scenario::Document;
+    use penstock_units::{DataRate, Duration};
+
+    const TEXT: &str = r#"
+        [scenario]
+        title = "x"
+        [run]
+        duration = "10 s"
+        [tcp]
+        profile = "linux-6"
+        [network]
+        rtt = "40 ms"
+        [[network.pairs]]
+        between = ["entry", "exit"]
+        rtt = "10 ms"
+        loss = 0.01
+        [relays.entry]
+        link = "1 MB/s"
+        link_up = "500 kB/s"
+        link_queue = "30 kB"
+        [relays.exit]
+        [servers.server]
+        [workloads.web]
+        size = "10 KiB"
+        [clients.one]
+        workload = "web"
+        path = ["entry", "exit"]
+    "#;
+
+    fn scenario(sets: &[&str]) -> Scenario {
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        let document = Document::parse(TEXT, "x.toml", &sets).unwrap_or_else(|error| panic!("{error}"));
+        document.scenario("default").unwrap().clone()
+    }
+
+    #[test]
+    fn the_network_is_the_scenarios() {
+        let scenario = scenario(&[]);
+        assert_eq!(check(&scenario), Ok(()));
+        let names: Vec<&str> = hosts(&scenario).iter().map(|host| host.name.as_str()).collect();
+        assert_eq!(names, ["entry", "exit", "one", "server"]);
+        assert_eq!((relay_host(1), client_host(&scenario, 0), server_host(&scenario, 0)), (1, 2, 3));
+        let entry = accesses(&scenario)[0];
+        assert_eq!(
+            (entry.up.bytes_per_sec(), entry.down.bytes_per_sec(), entry.queue.get()),
+            (500_000, 1_000_000, 30_000)
+        );
+        let ways = ways(&scenario, Seed(1));
+        assert_eq!(ways.between.len(), 12);
+        assert_eq!(ways.between[&(2, 0)], Way { delay: Duration::from_millis(20), loss: 0.0 });
+        assert_eq!(ways.between[&(0, 1)], Way { delay: Duration::from_millis(5), loss: 0.01 });
+        assert!(ways.chance.keys().eq([&(0, 1), &(1, 0)]));
+        assert_eq!(places(&scenario), [0, 2]);
+        assert_eq!(accesses(&scenario)[1].up, DataRate::mib(10));
+    }
+
+    #[test]
+    fn what_this_world_does_not_have_is_refused_with_its_key_and_what_would_be_right() {
+        for (set, says) in [
+            ("tcp.profile='linux-3.2'", "tcp.profile is not for the testbed: write \"linux-6\""),
+            ("tcp.mss='536 B'", "tcp.mss is not"),
+            (
+                "tcp.send_buffer='64 KiB'",
+                "entry.send_buffer and receive_buffer is not for the testbed: write \"auto\"",
+            ),
+            ("relay.cpu={ cell = '1 us' }", "entry.cpu is not"),
+            ("clients.one.path=[]", "clients.one: path is not for the testbed: name its relays"),
+            (
+                "workloads.web.timeout='1 s'",
+                "clients.one: workloads.web: circuits, fresh_circuit or timeout is not",
+            ),
+            ("workloads.web.request='4 B'", "request is not for the testbed: it has 12 B at least"),
+            ("run.stop={ workload = 'web', downloads = 3 }", "run.stop is not"),
+            ("clients.one.count=300", "it has 303 nodes; the testbed takes 200 at most"),
+        ] {
+            let why = check(&scenario(&[set])).expect_err(set);
+            assert!(why.contains(says), "{set}: {why}");
+        }
+    }
+}

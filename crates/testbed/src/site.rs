@@ -1,0 +1,125 @@
+//! Many hosts, each a kernel's network of its own, with the emulated network of a [`Star`] between them.
+//!
+//! A host's sending link has its queue in the host's kernel: a token bucket (`tc qdisc tbf`) lets packets out at the link's
+//! rate, and what waits for it counts as the socket's own, as at an interface of hardware, so that TCP's small queues hold
+//! it back. A TUN device alone would count a packet as gone at once. The [`Star`] then gives each packet its exact time.
+
+use crate::clock::Clock;
+use crate::hub::{HubReport, address, serve};
+use crate::namespace::{Namespace, ip, isolate, sysctl, tc};
+use crate::star::{Access, Star, Ways};
+use crate::tun::{MTU, Tun, drops};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, JoinHandle};
+
+/// The name of every host's interface.
+const CABLE: &str = "cable0";
+/// What the kernel's queue holds, as an interface's of Linux by default [packet] (`txqueuelen`).
+const QUEUE_PACKETS: usize = 1000;
+/// Packets that a cable holds until the loop comes to read them [packet].
+const CABLE_QUEUE: usize = 1000;
+/// The token bucket holds so many full packets [packet]: with one, whatever its timer is late would be lost to the rate.
+const BURST_PACKETS: usize = 2;
+
+/// Hosts with their network under way.
+#[derive(Debug)]
+pub struct Site {
+    /// What all instants of a run are read from.
+    pub clock: Clock,
+    hosts: Vec<Namespace>,
+    stop: Arc<AtomicBool>,
+    hub: JoinHandle<std::io::Result<HubReport>>,
+}
+
+/// How it went.
+#[derive(Debug)]
+pub struct Closed {
+    /// In the network.
+    pub report: HubReport,
+    /// Packets that the hosts' own queues or cables dropped; should be 0 [packet].
+    pub unseen: u64,
+}
+
+impl Site {
+    /// Makes all hosts and joins them. `settings` are of `/proc/sys/net/ipv4`, for every host.
+    ///
+    /// The calling thread must be the process's only one; it ends in the last host. Fails with a sentence where the
+    /// machine does not let a process do this.
+    pub fn open(hosts: &[Access], ways: Ways, settings: &[(&str, &str)]) -> Result<Site, String> {
+        isolate()?;
+        let (mut places, mut cables) = (Vec::new(), Vec::new());
+        for (number, access) in hosts.iter().enumerate() {
+            let (place, cable) = host(number, access, settings)?;
+            places.push(place);
+            cables.push(cable);
+        }
+        let (clock, star) = (Clock::start(), Star::new(hosts, ways));
+        let stop = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&stop);
+        let hub = Builder::new().name("hub".to_owned());
+        let hub =
+            hub.spawn(move || serve(clock, &cables, star, &ended)).map_err(|error| error.to_string())?;
+        Ok(Site { clock, hosts: places, stop, hub })
+    }
+
+    /// The calling thread makes its next sockets at this host.
+    pub fn enter(&self, host: usize) {
+        self.hosts[host].enter();
+    }
+
+    /// The address of a host.
+    pub fn address(&self, host: usize) -> Ipv4Addr {
+        address(host)
+    }
+
+    /// Stops the network.
+    pub fn close(self) -> Result<Closed, String> {
+        let mut unseen = 0;
+        for host in &self.hosts {
+            host.enter();
+            unseen += drops(CABLE)? + queue_drops(&tc(&format!("-s qdisc show dev {CABLE}"))?)?;
+        }
+        self.stop.store(true, Ordering::Relaxed);
+        let report = self.hub.join().expect("what went wrong was said by the thread");
+        let report = report.map_err(|error| format!("packets could not be moved: {error}"))?;
+        Ok(Closed { report, unseen })
+    }
+}
+
+/// A host: a new namespace, which the calling thread enters, and its cable.
+fn host(number: usize, access: &Access, settings: &[(&str, &str)]) -> Result<(Namespace, Tun), String> {
+    let namespace = Namespace::create()?;
+    let cable = Tun::open(CABLE)?;
+    for (name, value) in settings {
+        sysctl(name, value)?;
+    }
+    ip(&format!("link set {CABLE} mtu {MTU} txqueuelen {CABLE_QUEUE} up"))?;
+    ip(&format!("addr add {}/16 dev {CABLE}", address(number)))?;
+    let (bits, burst) = (access.up.bytes_per_sec() * 8, BURST_PACKETS * MTU);
+    let queue = QUEUE_PACKETS * MTU;
+    tc(&format!("qdisc add dev {CABLE} root tbf rate {bits}bit burst {burst} limit {queue}"))
+        .map_err(|error| format!("{error}; this needs the kernel's token bucket, sch_tbf"))?;
+    Ok((namespace, cable))
+}
+
+/// Packets that a queue dropped, of what `tc -s` says [packet].
+fn queue_drops(said: &str) -> Result<u64, String> {
+    let mut words = said.split([' ', ',', '(', '\n']).skip_while(|word| *word != "dropped");
+    let drops = words.nth(1).and_then(|number| number.parse().ok());
+    drops.ok_or_else(|| format!("tc does not tell what was dropped: {said:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_queue_dropped_is_in_what_tc_says() {
+        let said = "qdisc tbf 8001: root refcnt 2 rate 4Mbit burst 3000b lat 2.9s \n Sent 0 bytes 0 pkt (dropped 17, \
+                    overlimits 0 requeues 0) \n backlog 0b 0p requeues 0\n";
+        assert_eq!(queue_drops(said), Ok(17));
+        assert!(queue_drops("qdisc noqueue").is_err());
+    }
+}

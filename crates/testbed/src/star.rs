@@ -1,0 +1,303 @@
+//! A network of hosts around one point, as the simulator has it. No I/O and no clock.
+//!
+//! Each host has an access link with a rate in each direction. What it sends is serialised by the one, takes the fixed
+//! delay of its way, perhaps is lost, waits in the drop-tail queue in front of the receiver's link, is serialised by that,
+//! and has arrived. Nothing is dropped where it is sent: that queue is the sending kernel's own.
+
+use penstock_units::{Bytes, DataRate, Duration, Instant, Rng};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// The access link of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// What it sends [B/s].
+    pub up: DataRate,
+    /// What it receives [B/s].
+    pub down: DataRate,
+    /// What the queue in front of its receiving link holds, the packet that is being received included [B].
+    pub queue: Bytes,
+}
+
+/// What lies between the links of two hosts, one way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Way {
+    /// From the last bit sent to the receiver's queue [ns].
+    pub delay: Duration,
+    /// Probability that a packet is lost [1].
+    pub loss: f64,
+}
+
+/// What became of the packets for one host [packet].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Arrived, or on their receiving link.
+    pub carried: u64,
+    /// Lost on their way by chance.
+    pub lost: u64,
+    /// Found its queue full.
+    pub dropped: u64,
+}
+
+/// One direction of an access link: a FIFO, described by when it will be empty.
+#[derive(Clone, Copy, Debug)]
+struct Wire {
+    rate: DataRate,
+    free: Instant,
+}
+
+impl Wire {
+    /// How long a packet that comes now waits before its first bit is sent.
+    fn waits(&self, now: Instant) -> Duration {
+        self.free.since(now)
+    }
+
+    /// When a packet that comes now has left.
+    fn send(&mut self, now: Instant, len: Bytes) -> Instant {
+        self.free = self.free.max(now) + len / self.rate;
+        self.free
+    }
+}
+
+/// The hosts, the ways between them, and packets `P` that are on these.
+#[derive(Debug)]
+pub struct Star<P> {
+    ups: Vec<Wire>,
+    downs: Vec<(Wire, Duration)>,
+    ways: Ways,
+    /// Packets that have left, by when they reach the queue of their receiver; those of one instant in their order.
+    flying: BinaryHeap<Reverse<Flight<P>>>,
+    /// Packets that have a place in it, by when they have arrived.
+    landing: BinaryHeap<Reverse<Flight<P>>>,
+    count: u64,
+    tallies: Vec<Tally>,
+}
+
+/// Ways between hosts, and chance for those that lose packets.
+#[derive(Debug, Default)]
+pub struct Ways {
+    /// From the first to the second host of the list.
+    pub between: BTreeMap<(usize, usize), Way>,
+    /// What decides what is lost.
+    pub chance: BTreeMap<(usize, usize), Rng>,
+}
+
+#[derive(Debug)]
+struct Flight<P> {
+    at: Instant,
+    count: u64,
+    to: usize,
+    len: Bytes,
+    packet: P,
+}
+
+impl<P> Flight<P> {
+    fn key(&self) -> (Instant, u64) {
+        (self.at, self.count)
+    }
+}
+
+impl<P> PartialEq for Flight<P> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+impl<P> Eq for Flight<P> {}
+impl<P> PartialOrd for Flight<P> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl<P> Ord for Flight<P> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl<P> Star<P> {
+    /// Idle links.
+    pub fn new(hosts: &[Access], ways: Ways) -> Self {
+        let wire = |rate| Wire { rate, free: Instant::ZERO };
+        Star {
+            ups: hosts.iter().map(|host| wire(host.up)).collect(),
+            downs: hosts.iter().map(|host| (wire(host.down), host.queue / host.down)).collect(),
+            ways,
+            flying: BinaryHeap::new(),
+            landing: BinaryHeap::new(),
+            count: 0,
+            tallies: vec![Tally::default(); hosts.len()],
+        }
+    }
+
+    /// A packet of `len` leaves the kernel of `from`; when its last bit will have left the link. `now` must not be before
+    /// that of an earlier call. A packet for a host that no way leads to goes nowhere.
+    pub fn offer(&mut self, now: Instant, from: usize, to: usize, len: Bytes, packet: P) -> Instant {
+        let left = self.ups[from].send(now, len);
+        let Some(way) = self.ways.between.get(&(from, to)) else { return left };
+        if self.ways.chance.get_mut(&(from, to)).is_some_and(|chance| chance.chance(way.loss)) {
+            self.tallies[to].lost += 1;
+            return left;
+        }
+        self.count += 1;
+        self.flying.push(Reverse(Flight { at: left + way.delay, count: self.count, to, len, packet }));
+        left
+    }
+
+    /// The next packet that has arrived by `now`: when it did, and where; call until `None`.
+    pub fn poll(&mut self, now: Instant) -> Option<(Instant, usize, P)> {
+        while let Some(flight) = pop_due(&mut self.flying, now) {
+            self.admit(flight);
+        }
+        let flight = pop_due(&mut self.landing, now)?;
+        Some((flight.at, flight.to, flight.packet))
+    }
+
+    /// A packet reaches the queue of its receiver, not before any that came there earlier.
+    fn admit(&mut self, flight: Flight<P>) {
+        let (wire, depth) = &mut self.downs[flight.to];
+        let waits = wire.waits(flight.at);
+        if waits > Duration::ZERO && waits + flight.len / wire.rate > *depth {
+            self.tallies[flight.to].dropped += 1;
+            return;
+        }
+        let at = wire.send(flight.at, flight.len);
+        self.tallies[flight.to].carried += 1;
+        self.landing.push(Reverse(Flight { at, ..flight }));
+    }
+
+    /// When something happens next.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let at = |heap: &BinaryHeap<Reverse<Flight<P>>>| heap.peek().map(|Reverse(flight)| flight.at);
+        at(&self.flying).into_iter().chain(at(&self.landing)).min()
+    }
+
+    /// How long a packet that `host` sends now waits for its link.
+    pub fn waits(&self, now: Instant, host: usize) -> Duration {
+        self.ups[host].waits(now)
+    }
+
+    /// What became of the packets for each host so far.
+    pub fn tallies(&self) -> &[Tally] {
+        &self.tallies
+    }
+}
+
+/// The first of these, if its time has come.
+fn pop_due<P>(heap: &mut BinaryHeap<Reverse<Flight<P>>>, now: Instant) -> Option<Flight<P>> {
+    heap.peek().filter(|Reverse(flight)| flight.at <= now)?;
+    heap.pop().map(|Reverse(flight)| flight)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_units::Seed;
+    use proptest::prelude::*;
+
+    const FULL: Bytes = Bytes::new(1500);
+
+    /// Host 0 sends 1 MB/s, host 1 receives 500 kB/s behind a queue of four packets; 20 ms between them.
+    fn star(loss: f64) -> Star<u32> {
+        let access = |up, down| Access { up: rate(up), down: rate(down), queue: Bytes::new(6000) };
+        let way = Way { delay: Duration::from_millis(20), loss };
+        let between = [((0, 1), way), ((2, 1), way), ((1, 0), way)].into_iter().collect();
+        let chance = [((0, 1), Seed(1).stream("0->1/loss"))].into_iter().collect();
+        let hosts = [access(1_000_000, 1_000_000), access(500_000, 500_000), access(1_000_000, 1_000_000)];
+        Star::new(&hosts, Ways { between, chance })
+    }
+
+    fn rate(bytes: u64) -> DataRate {
+        DataRate::new(bytes).unwrap()
+    }
+
+    fn micros(micros: u64) -> Instant {
+        Instant::ZERO + Duration::from_micros(micros)
+    }
+
+    fn arrivals(star: &mut Star<u32>) -> Vec<(Instant, usize, u32)> {
+        std::iter::from_fn(|| star.poll(Instant::from_secs(100))).collect()
+    }
+
+    #[test]
+    fn a_packet_takes_its_time_on_both_links_and_the_delay_between_them() {
+        let mut star = star(0.0);
+        assert_eq!(star.offer(Instant::ZERO, 0, 1, FULL, 7), micros(1500));
+        assert_eq!(star.poll_timeout(), Some(micros(21_500)));
+        assert_eq!(star.poll(micros(21_500)), None);
+        assert_eq!(star.poll_timeout(), Some(micros(24_500)));
+        assert_eq!(star.poll(micros(24_499)), None);
+        assert_eq!(star.poll(micros(24_500)), Some((micros(24_500), 1, 7)));
+        assert_eq!((star.poll(micros(24_500)), star.poll_timeout()), (None, None));
+    }
+
+    #[test]
+    fn a_sending_link_drops_nothing_and_a_receiving_one_what_its_queue_has_no_room_for() {
+        let mut star = star(0.0);
+        for n in 0..12 {
+            assert_eq!(star.offer(Instant::ZERO, 0, 1, FULL, n), micros(1500 * u64::from(n + 1)));
+        }
+        assert_eq!(star.waits(Instant::ZERO, 0), Duration::from_millis(18));
+        // One leaves the queue in the time in which two come: it is full with the seventh, then every second one fits.
+        let arrived: Vec<u32> = arrivals(&mut star).into_iter().map(|(.., n)| n).collect();
+        assert_eq!(arrived, [0, 1, 2, 3, 4, 5, 6, 8, 10]);
+        assert_eq!(star.tallies()[1], Tally { carried: 9, lost: 0, dropped: 3 });
+    }
+
+    #[test]
+    fn packets_of_several_hosts_share_the_receivers_queue_in_the_order_in_which_they_reach_it() {
+        let mut star = star(0.0);
+        star.offer(Instant::ZERO, 0, 1, FULL, 1);
+        star.offer(micros(500), 2, 1, Bytes::new(500), 2);
+        star.offer(micros(600), 2, 1, Bytes::new(500), 3);
+        let arrived = arrivals(&mut star);
+        // The small one was sent later and has left sooner.
+        assert_eq!(arrived, [(micros(22_000), 1, 2), (micros(25_000), 1, 1), (micros(26_000), 1, 3)]);
+    }
+
+    #[test]
+    fn what_is_lost_took_its_time_on_the_sending_link() {
+        let mut star = star(0.5);
+        for n in 0..1000 {
+            let now = micros(10_000 * u64::from(n));
+            assert_eq!(star.offer(now, 0, 1, FULL, n), now + Duration::from_micros(1500));
+        }
+        let arrived = arrivals(&mut star).len() as u64;
+        // 500 ± 16, five standard deviations.
+        assert!((420..580).contains(&arrived), "{arrived}");
+        assert_eq!(star.tallies()[1], Tally { carried: arrived, lost: 1000 - arrived, dropped: 0 });
+    }
+
+    #[test]
+    fn a_packet_for_nobody_goes_nowhere() {
+        let mut star = star(0.0);
+        star.offer(Instant::ZERO, 0, 2, FULL, 1);
+        assert_eq!((arrivals(&mut star), star.poll_timeout()), (vec![], None));
+    }
+
+    proptest! {
+        /// However packets come, each arrives once or is counted, none before its time, those of one way in their order.
+        #[test]
+        fn packets_are_conserved_and_keep_their_order(sent in prop::collection::vec((0u64..4000, 0usize..2, 40u64..1500), 1..200)) {
+            let mut star = star(0.0);
+            let mut now = Instant::ZERO;
+            let mut due = Vec::new();
+            for (n, (gap, from, len)) in sent.iter().enumerate() {
+                now += Duration::from_micros(*gap);
+                let (from, len) = (if *from == 0 { 0 } else { 2 }, Bytes::new(*len));
+                let left = star.offer(now, from, 1, len, n as u32);
+                prop_assert!(left >= now + len / rate(1_000_000));
+                due.push((from, left + Duration::from_millis(20) + len / rate(500_000)));
+            }
+            let arrived = arrivals(&mut star);
+            prop_assert_eq!(arrived.len() as u64 + star.tallies()[1].dropped, sent.len() as u64);
+            prop_assert!(arrived.is_sorted_by_key(|(at, ..)| *at));
+            for from in [0, 2] {
+                let own: Vec<u32> = arrived.iter().map(|(.., n)| *n).filter(|n| due[*n as usize].0 == from).collect();
+                prop_assert!(own.is_sorted());
+            }
+            for (at, _, n) in &arrived {
+                prop_assert!(*at >= due[*n as usize].1);
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! A client: it builds a circuit, downloads, pauses, and downloads again.
+//!
+//! Its proxy has stock Tor's windows: a SENDME for 50 cells of a stream, and one for 100 of the circuit. The clock of a download
+//! begins as BEGIN is sent, and the request follows CONNECTED, or BEGIN at once if the scenario says so.
+//!
+//! Source: DefenestraTor §5.1; C tor `CIRCWINDOW_INCREMENT`, `STREAMWINDOW_INCREMENT`.
+
+use super::draws::Draws;
+use super::link::{Circuit, Halt, Hop};
+use super::server::request;
+use crate::clock::Clock;
+use penstock_core::StreamId;
+use penstock_live::cell::{RelayMessage, Target};
+use penstock_live::keys::Keys;
+use penstock_live::node::SocketTcp;
+use penstock_record::{Direction, Outcome, Transfer, tables::Name};
+use penstock_scenario::model;
+use penstock_units::{Bytes, Duration, Instant};
+use std::net::SocketAddr;
+use std::num::NonZeroU16;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration as Span;
+
+/// Cells for a SENDME of a stream and of a circuit [cell].
+const INCREMENTS: [u32; 2] = [50, 100];
+/// How often a pausing client looks whether the run is over.
+const LOOK: Span = Span::from_millis(20);
+
+/// What a client is.
+#[derive(Debug)]
+pub struct Client<'a> {
+    /// Its name.
+    pub name: Name,
+    /// As the scenario has it.
+    pub model: &'a model::Client,
+    /// What it does.
+    pub workload: &'a model::Workload,
+    /// What chance decides.
+    pub draws: Draws,
+    /// Its circuit's number.
+    pub number: u64,
+    /// The relays of its circuit.
+    pub path: Vec<Hop>,
+    /// Where the scenario's servers are.
+    pub servers: &'a [SocketAddr],
+    /// What its sockets are.
+    pub tcp: SocketTcp,
+    /// What its link shows of itself.
+    pub keys: Keys,
+    /// The time.
+    pub clock: Clock,
+    /// When the run began.
+    pub begins: Instant,
+    /// From when on downloads count.
+    pub warmup: Duration,
+    /// The run is over.
+    pub over: &'a AtomicBool,
+}
+
+/// What a client did.
+#[derive(Debug, Default)]
+pub struct Done {
+    /// Its downloads.
+    pub transfers: Vec<Transfer>,
+    /// When its circuit was begun, and how long it took [s].
+    pub built: Option<(f64, f64)>,
+}
+
+/// A download under way.
+struct Download {
+    stream: Option<StreamId>,
+    size: u64,
+    start: Instant,
+    connected: Option<Instant>,
+    first: Option<Instant>,
+    received: u64,
+    cells: u32,
+}
+
+impl Client<'_> {
+    /// Does what it has to until the run is over.
+    pub fn run(mut self) -> Result<Done, String> {
+        let mut done = Done::default();
+        match self.act(&mut done) {
+            Ok(()) | Err(Halt::Over) => Ok(done),
+            Err(Halt::Broke(why)) => Err(format!("client {}: {why}", self.name)),
+        }
+    }
+
+    fn act(&mut self, done: &mut Done) -> Result<(), Halt> {
+        let start = self.begins + self.draws.start(self.workload);
+        self.wait(start)?;
+        let begun = self.clock.now();
+        let Some(guard) = self.path.first().cloned() else { return Ok(()) };
+        let mut circuit = Circuit::connect(&guard.spec, self.tcp, &self.keys, self.over)?;
+        circuit.build(&self.path)?;
+        let built = self.clock.now();
+        done.built = Some((self.seconds(built), built.since(begun).as_secs_f64()));
+        let mut cells = 0;
+        for number in 1..=u16::MAX {
+            let (server, size) = (self.draws_server(), self.draws.size(self.workload));
+            let mut download = Download {
+                stream: NonZeroU16::new(number).map(StreamId),
+                size: size.get(),
+                start: self.clock.now(),
+                connected: None,
+                first: None,
+                received: 0,
+                cells: 0,
+            };
+            let outcome = self.download(&mut circuit, &mut download, server, &mut cells);
+            let ended = match &outcome {
+                Ok(()) => Outcome::Ok,
+                Err(Halt::Over) => Outcome::Unfinished,
+                Err(Halt::Broke(_)) => Outcome::Failed,
+            };
+            done.transfers.push(self.transfer(&download, number, ended));
+            outcome?;
+            let until = self.clock.now() + self.draws.pause(self.workload);
+            self.wait(until)?;
+        }
+        Ok(())
+    }
+
+    fn draws_server(&mut self) -> SocketAddr {
+        self.servers[self.draws.server(self.model)]
+    }
+
+    /// One download, to its last byte.
+    fn download(
+        &self,
+        circuit: &mut Circuit<'_>,
+        download: &mut Download,
+        server: SocketAddr,
+        cells: &mut u32,
+    ) -> Result<(), Halt> {
+        let stream = download.stream;
+        let asks = request(self.workload.request.get(), download.size);
+        let (host, port) = (server.ip().to_string(), server.port());
+        circuit.say(stream, &RelayMessage::Begin(Target::Host { host, port, flags: Default::default() }))?;
+        let optimistic = self.model.config.optimistic_data;
+        if optimistic {
+            circuit.say_data(stream, &asks)?;
+        }
+        while download.received < download.size || download.connected.is_none() {
+            let (on, message, tag) = circuit.hear()?;
+            let is_ours = on == stream;
+            match message {
+                RelayMessage::Connected(_) if is_ours => {
+                    download.connected = Some(self.clock.now());
+                    if !optimistic {
+                        circuit.say_data(stream, &asks)?;
+                    }
+                }
+                RelayMessage::Data(payload) => {
+                    *cells += 1;
+                    if is_ours {
+                        download.cells += 1;
+                        download.received += payload.as_bytes().len() as u64;
+                        download.first.get_or_insert(self.clock.now());
+                    }
+                    if is_ours && download.cells.is_multiple_of(INCREMENTS[0]) {
+                        circuit.say(stream, &RelayMessage::Sendme(None))?;
+                    }
+                    if cells.is_multiple_of(INCREMENTS[1]) {
+                        circuit.say(None, &RelayMessage::Sendme(Some(tag)))?;
+                    }
+                }
+                RelayMessage::End(end) if is_ours && download.received < download.size => {
+                    return Err(Halt::Broke(format!("a stream ended early: {:?}", end.reason)));
+                }
+                RelayMessage::Truncated(reason) => {
+                    return Err(Halt::Broke(format!("the circuit was cut: {reason:?}")));
+                }
+                // SENDMEs for what we said, and the ends of earlier streams.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn transfer(&self, download: &Download, number: u16, outcome: Outcome) -> Transfer {
+        let since = |at: Option<Instant>| at.map(|at| at.since(download.start).as_secs_f64());
+        let start_s = self.seconds(download.start);
+        Transfer {
+            client: self.name.clone(),
+            workload: self.workload.name.as_str().into(),
+            circuit: Some(self.number),
+            stream: Some(number.into()),
+            direction: Direction::Download,
+            bytes: Bytes::new(download.size).get(),
+            bytes_received: download.received,
+            start_s,
+            connect_s: since(download.connected),
+            ttfb_s: since(download.first),
+            ttlb_s: since(Some(self.clock.now()).filter(|_| outcome == Outcome::Ok)),
+            outcome,
+            warmup: start_s < self.warmup.as_secs_f64(),
+        }
+    }
+
+    /// Since the run began [s].
+    fn seconds(&self, at: Instant) -> f64 {
+        at.since(self.begins).as_secs_f64()
+    }
+
+    fn wait(&self, until: Instant) -> Result<(), Halt> {
+        loop {
+            if self.over.load(Ordering::Relaxed) {
+                return Err(Halt::Over);
+            }
+            let left = until.since(self.clock.now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            self.clock.sleep_until(self.clock.now() + left.min(LOOK));
+        }
+    }
+}

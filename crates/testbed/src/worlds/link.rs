@@ -1,0 +1,242 @@
+//! A client's link to its guard, and circuits over it: what a proxy says, by hand, on a socket that blocks.
+
+use penstock_core::cell::MAX_PAYLOAD;
+use penstock_core::{Cell, CircId, Command, StreamId};
+use penstock_live::cell::{
+    Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell, LivePayload, RelayMessage, front,
+    read,
+};
+use penstock_live::certs::Credentials;
+use penstock_live::clock::Clock;
+use penstock_live::crypto::ntor;
+use penstock_live::crypto::tor1::{Layer, Tag};
+use penstock_live::handshake::{Expected, Link};
+use penstock_live::keys::Keys;
+use penstock_live::node::SocketTcp;
+use penstock_live::tls::{TlsConfigs, certificate_sha256, export};
+use rustls::Connection;
+use socket2::{Domain, Socket, Type};
+use std::fmt;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tor_llcrypto::pk::curve25519::PublicKey;
+
+/// How often a reader looks whether the run is over.
+const LOOK: Duration = Duration::from_millis(50);
+/// What rustls takes at once at least [B].
+const BLOCK: usize = 32 << 10;
+
+/// A relay as a client knows it.
+#[derive(Clone, Debug)]
+pub struct Hop {
+    /// Where it is, and who.
+    pub spec: LinkSpec,
+    /// Its key for ntor.
+    pub onion: PublicKey,
+}
+
+/// Why a client goes on no more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Halt {
+    /// The run is over.
+    Over,
+    /// Something broke.
+    Broke(String),
+}
+
+impl<E: fmt::Display> From<E> for Halt {
+    fn from(error: E) -> Self {
+        Halt::Broke(error.to_string())
+    }
+}
+
+fn broke<T>(why: &str) -> Result<T, Halt> {
+    Err(Halt::Broke(why.to_owned()))
+}
+
+/// A link with one circuit.
+pub struct Circuit<'a> {
+    socket: TcpStream,
+    tls: Connection,
+    inbuf: Vec<u8>,
+    id: CircId,
+    layers: Vec<Layer>,
+    over: &'a AtomicBool,
+}
+
+impl fmt::Debug for Circuit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Circuit").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Circuit<'a> {
+    /// Connects to the guard, from the namespace of the calling thread, with a link that has its handshake behind it.
+    pub fn connect(
+        guard: &LinkSpec,
+        tcp: SocketTcp,
+        keys: &Keys,
+        over: &'a AtomicBool,
+    ) -> Result<Self, Halt> {
+        let (clock, mut rng) = (Clock::start(), rand::rng());
+        let Some(address) = guard.addresses.first().copied() else {
+            return broke("the guard has no address");
+        };
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        tcp.apply(&socket)?;
+        socket.connect(&address.into())?;
+        let socket = TcpStream::from(socket);
+        socket.set_read_timeout(Some(LOOK))?;
+        let credentials = Credentials::new(keys, &mut rng, clock.date(), ["www.a.com", "www.b.com"]);
+        let tls = TlsConfigs::new(&credentials).connect();
+        let id = CircId(NonZeroU32::MIN | 1 << 31);
+        let mut circuit = Circuit { socket, tls, inbuf: Vec::new(), id, layers: Vec::new(), over };
+        while circuit.tls.is_handshaking() {
+            circuit.flush()?;
+            if circuit.tls.is_handshaking() {
+                circuit.fill()?;
+            }
+        }
+        let Some(certificate) = certificate_sha256(&circuit.tls) else {
+            return broke("the guard has no certificate");
+        };
+        let expected = Expected { rsa: Some(guard.rsa), ed25519: guard.ed25519 };
+        let mut link = Link::connect_as_client(expected, certificate, address.ip());
+        loop {
+            circuit.write(&link.poll_output())?;
+            let bytes = circuit.read()?;
+            let connection = &circuit.tls;
+            let secret = |context: &[u8; 32]| export(connection, context);
+            let done = link.on_bytes(clock.date(), &bytes, &credentials, &secret, &mut rng);
+            let done = done.map_err(|failure| Halt::Broke(format!("the guard's handshake: {failure:?}")))?;
+            if let Some(done) = done {
+                circuit.write(&link.poll_output())?;
+                circuit.inbuf = done.rest;
+                return Ok(circuit);
+            }
+        }
+    }
+
+    /// Builds the circuit.
+    pub fn build(&mut self, path: &[Hop]) -> Result<(), Halt> {
+        for (number, hop) in path.iter().enumerate() {
+            let ntor = ntor::Client::start(&mut rand::rng(), hop.spec.rsa, hop.onion);
+            let handshake = Handshake { kind: HandshakeKind::Ntor, data: ntor.message() };
+            let reply = if number == 0 {
+                self.write(&LiveCell::create(self.id, handshake).to_bytes())?;
+                self.receive()?.into_handshake()
+            } else {
+                self.say(None, &RelayMessage::Extend(hop.spec.clone(), handshake))?;
+                match self.hear()? {
+                    (None, RelayMessage::Extended(reply), _) => Some(reply),
+                    _ => None,
+                }
+            };
+            let Some(reply) = reply else { return broke("a relay refused the circuit") };
+            let seed = ntor.finish(&reply.data).map_err(|error| Halt::Broke(format!("ntor: {error:?}")))?;
+            self.layers.push(Layer::client(&seed, &rand::random()));
+        }
+        Ok(())
+    }
+
+    /// Says something to the last relay.
+    pub fn say(&mut self, stream: Option<StreamId>, message: &RelayMessage) -> Result<(), Halt> {
+        let mut cell = LiveCell::saying(self.id, stream, message);
+        if let Some((last, nearer)) = self.layers.split_last_mut() {
+            cell.seal(last);
+            nearer.iter_mut().rev().for_each(|layer| cell.wrap(layer));
+        }
+        self.write(&cell.to_bytes())
+    }
+
+    /// Says so many bytes, in as many cells as they need, which leave together as they fit.
+    pub fn say_data(&mut self, stream: Option<StreamId>, bytes: &[u8]) -> Result<(), Halt> {
+        for chunk in bytes.chunks(MAX_PAYLOAD.into()) {
+            let Some(payload) = LivePayload::new(chunk) else { return broke("a cell holds a chunk") };
+            self.say(stream, &RelayMessage::Data(payload))?;
+        }
+        Ok(())
+    }
+
+    /// The next message of a relay, and what a SENDME proves it with.
+    pub fn hear(&mut self) -> Result<(Option<StreamId>, RelayMessage, Tag), Halt> {
+        let mut cell = self.receive()?;
+        if cell.command() != Command::Relay {
+            return broke("the circuit was closed");
+        }
+        let Some(tag) = self.layers.iter_mut().find_map(|layer| cell.peel(layer)) else {
+            return broke("no relay of the circuit said this");
+        };
+        let body = cell.to_bytes();
+        let Some(body) = body.last_chunk() else { return broke("a cell has a body") };
+        let (stream, message) = read(body).map_err(|_| Halt::Broke("a message is malformed".to_owned()))?;
+        Ok((stream, message, tag))
+    }
+
+    fn receive(&mut self) -> Result<LiveCell, Halt> {
+        loop {
+            while let Front::Cell(frame, len) = front(&self.inbuf, IdLen::Four) {
+                let incoming = Incoming::of(&frame, false);
+                self.inbuf.drain(..len);
+                if let Incoming::Cell(cell) = incoming {
+                    return Ok(cell);
+                }
+            }
+            let bytes = self.read()?;
+            self.inbuf.extend_from_slice(&bytes);
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Halt> {
+        for block in bytes.chunks(BLOCK) {
+            self.tls.writer().write_all(block)?;
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Halt> {
+        while self.tls.wants_write() {
+            self.tls.write_tls(&mut self.socket)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes that were decrypted; waits for some.
+    fn read(&mut self) -> Result<Vec<u8>, Halt> {
+        let mut block = vec![0; BLOCK];
+        loop {
+            match self.tls.reader().read(&mut block) {
+                Ok(0) => return broke("the guard closed the link"),
+                Ok(len) => {
+                    block.truncate(len);
+                    return Ok(block);
+                }
+                Err(_) => self.fill()?,
+            }
+        }
+    }
+
+    fn fill(&mut self) -> Result<(), Halt> {
+        loop {
+            if self.over.load(Ordering::Relaxed) {
+                return Err(Halt::Over);
+            }
+            match self.tls.read_tls(&mut self.socket) {
+                Ok(0) => return broke("the guard closed the link"),
+                Ok(_) => break,
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                    ) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.tls.process_new_packets()?;
+        Ok(())
+    }
+}

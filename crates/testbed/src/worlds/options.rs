@@ -1,0 +1,170 @@
+//! The command `world`: one run of a scenario in either world.
+
+use super::row::{Emulation, WorldRow};
+use super::testbed;
+use penstock_record::{RunKey, Tables};
+use penstock_scenario::{Document, NetworkFile, Point, Scenario};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    scenario: String,
+    world: World,
+    variant: Option<String>,
+    seed: u64,
+    sets: Vec<String>,
+    network: Option<String>,
+    out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum World {
+    Sim,
+    Testbed,
+}
+
+impl Ask {
+    /// Reads the arguments behind the command's name.
+    pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Ask, String> {
+        let mut arguments = arguments.into_iter();
+        let scenario = arguments.next().filter(|first| !first.starts_with("--"));
+        let scenario = scenario.ok_or("name a scenario's file first: world SCENARIO [OPTION]...")?;
+        let mut ask = Ask {
+            scenario,
+            world: World::Testbed,
+            variant: None,
+            seed: 1,
+            sets: Vec::new(),
+            network: None,
+            out: None,
+        };
+        while let Some(option) = arguments.next() {
+            let value = arguments.next().ok_or_else(|| format!("{option} needs a value"))?;
+            match option.as_str() {
+                "--world" if value == "sim" => ask.world = World::Sim,
+                "--world" if value == "testbed" => ask.world = World::Testbed,
+                "--world" => return Err(format!("--world {value:?} is none: write sim or testbed")),
+                "--variant" => ask.variant = Some(value),
+                "--seed" => {
+                    let wrong = |_| format!("--seed {value:?} is none: write a whole number");
+                    ask.seed = value.parse().map_err(wrong)?;
+                }
+                "--set" => ask.sets.push(value),
+                "--network" => ask.network = Some(value),
+                "--out" => ask.out = Some(value.into()),
+                _ => {
+                    return Err(format!(
+                        "{option:?} is no option: write --world, --variant, --seed, --set, --network or --out"
+                    ));
+                }
+            }
+        }
+        Ok(ask)
+    }
+}
+
+/// Does it; what is to be printed. In the testbed the calling thread must be the process's only one.
+pub fn run(ask: &Ask) -> Result<WorldRow, String> {
+    let read = |name: &String| fs::read_to_string(name).map_err(|error| format!("{name}: {error}"));
+    let text = read(&ask.scenario)?;
+    let network = ask.network.as_ref().map(|name| Ok::<_, String>((read(name)?, name))).transpose()?;
+    let network = network.as_ref().map(|(text, name)| NetworkFile { name, text });
+    let document = Document::in_network(&text, &ask.scenario, network, &ask.sets, &[], &[Point::default()]);
+    let document = document.map_err(|error| error.to_string())?;
+    let first = || document.variants()[0].name.clone();
+    let variant = ask.variant.clone().unwrap_or_else(first);
+    let scenario = document.scenario(&variant).map_err(|error| error.to_string())?;
+    let mut row = WorldRow {
+        world: match ask.world {
+            World::Sim => "sim",
+            World::Testbed => "testbed",
+        }
+        .to_owned(),
+        scenario: ask.scenario.clone(),
+        variant,
+        seed: ask.seed,
+        by: format!("penstock {}", env!("CARGO_PKG_VERSION")),
+        sets: ask.sets.clone(),
+        downloads: BTreeMap::new(),
+        cells: BTreeMap::new(),
+        written_bytes: BTreeMap::new(),
+        seconds: scenario.run.duration.as_secs_f64(),
+        packets: 0,
+        written_cells: 0,
+        emulation: None,
+    };
+    if let Some(folder) = &ask.out {
+        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
+    let tables = match ask.world {
+        World::Sim => simulated(scenario, ask.seed, &mut row)?,
+        World::Testbed => measured(scenario, ask.seed, &mut row)?,
+    };
+    row.fill(&tables, scenario.run.warmup.as_secs_f64());
+    if let Some(folder) = &ask.out {
+        write(&tables, folder, &RunKey::new(row.variant.clone(), ask.seed))?;
+    }
+    Ok(row)
+}
+
+fn simulated(scenario: &Scenario, seed: u64, row: &mut WorldRow) -> Result<Tables, String> {
+    let outcome = penstock_sim::run(scenario, seed, &penstock_sim::Control::default());
+    let outcome = outcome.map_err(|error| error.to_string())?;
+    (row.seconds, row.packets) = (outcome.stats.sim_seconds, outcome.stats.packets);
+    Ok(outcome.tables)
+}
+
+fn measured(scenario: &Scenario, seed: u64, row: &mut WorldRow) -> Result<Tables, String> {
+    let outcome = testbed::run(scenario, seed)?;
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    row.by = format!("{}, Linux {}", row.by, release.trim());
+    let emulation = Emulation {
+        late_p99_s: outcome.lateness.quantile(0.99).as_secs_f64(),
+        late_max_s: outcome.lateness.max().as_secs_f64(),
+        longest_wait_s: outcome.longest_wait.as_secs_f64(),
+        dropped: outcome.dropped,
+        unseen: outcome.unseen,
+        broken: outcome.broken,
+        void: None,
+    };
+    row.emulation = Some(emulation.judged());
+    row.packets = outcome.packets;
+    Ok(outcome.tables)
+}
+
+fn write(tables: &Tables, folder: &Path, key: &RunKey) -> Result<(), String> {
+    tables.write(folder, key).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Ask, String> {
+        Ask::parse(line.split(' ').map(str::to_owned))
+    }
+
+    #[test]
+    fn what_is_asked_for_is_read() {
+        let ask = parse("a.toml --world sim --variant kist --seed 3 --set x=1 --set y=2 --out o").unwrap();
+        assert_eq!((ask.world, ask.variant.as_deref(), ask.seed), (World::Sim, Some("kist"), 3));
+        assert_eq!(ask.sets, ["x=1", "y=2"]);
+        assert_eq!(parse("a.toml").unwrap().world, World::Testbed);
+    }
+
+    #[test]
+    fn mistakes_say_what_would_be_right() {
+        for (line, says) in [
+            ("--seed 1", "name a scenario"),
+            ("a.toml --seed", "needs a value"),
+            ("a.toml --seed x", "a whole number"),
+            ("a.toml --world live", "sim or testbed"),
+            ("a.toml --speed 1", "no option"),
+        ] {
+            assert!(parse(line).unwrap_err().contains(says), "{line}");
+        }
+    }
+}

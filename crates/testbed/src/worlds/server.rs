@@ -1,0 +1,64 @@
+//! A server: it reads a request, answers with so many bytes, and closes.
+
+use crate::plan::REQUEST_HEAD;
+use penstock_live::node::SocketTcp;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread::Builder;
+
+/// What is written at a time [B].
+const BLOCK: usize = 64 << 10;
+
+/// A request of so many bytes [B] for so much [B].
+pub fn request(bytes: u64, size: u64) -> Vec<u8> {
+    let mut request = vec![0; (bytes as usize).max(REQUEST_HEAD)];
+    request[..8].copy_from_slice(&size.to_be_bytes());
+    request[8..REQUEST_HEAD].copy_from_slice(&(bytes as u32).to_be_bytes());
+    request
+}
+
+/// Listens in the namespace of the calling thread and serves for as long as the process lasts.
+pub fn serve(at: SocketAddr, tcp: SocketTcp) -> Result<(), String> {
+    let fail = |error: std::io::Error| format!("a server cannot be started: {error}");
+    let listener = TcpListener::bind(at).map_err(fail)?;
+    tcp.apply(&listener).map_err(fail)?;
+    let accepts = Builder::new().name("server".to_owned()).spawn(move || {
+        for socket in listener.incoming().flatten() {
+            // Who has no thread is not answered, and the download is seen to fail.
+            let _ = Builder::new().spawn(move || answer(socket));
+        }
+    });
+    accepts.map(drop).map_err(fail)
+}
+
+/// One connection; one that breaks off is the client's to notice.
+fn answer(mut socket: TcpStream) -> std::io::Result<()> {
+    let mut head = [0; REQUEST_HEAD];
+    socket.read_exact(&mut head)?;
+    let [size, bytes] =
+        [&head[..8], &head[8..]].map(|part| part.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)));
+    std::io::copy(&mut (&mut socket).take(bytes.saturating_sub(REQUEST_HEAD as u64)), &mut std::io::sink())?;
+    let (block, mut left) = (vec![0; BLOCK], size);
+    while left > 0 {
+        let now = left.min(BLOCK as u64);
+        socket.write_all(&block[..now as usize])?;
+        left -= now;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_gets_what_it_asks_for() {
+        let at = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        serve(at, SocketTcp::default()).unwrap();
+        for (bytes, size) in [(12, 0), (200, 1), (2000, 200_000)] {
+            let mut socket = TcpStream::connect(at).unwrap();
+            socket.write_all(&request(bytes, size)).unwrap();
+            assert_eq!(std::io::copy(&mut socket, &mut std::io::sink()).unwrap(), size);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! A scenario in the testbed: a namespace for each node, live relays, clients and servers, and the emulated network.
+
+use super::client::{Client, Done};
+use super::draws::Draws;
+use super::link::Hop;
+use super::relay::{Relay, times};
+use super::server;
+use crate::hub::HubReport;
+use crate::lateness::Lateness;
+use crate::plan::{accesses, check, client_host, places, relay_host, server_host, ways};
+use crate::site::{Closed, Site};
+use crate::socket::OWN_BUFFERS;
+use penstock_core::RelayConfig;
+use penstock_core::config::Refill;
+use penstock_live::clock::Clock as Date;
+use penstock_live::keys::Keys;
+use penstock_live::node::{Left, SocketTcp};
+use penstock_record::{PathRow, Position, Tables, tables::Name};
+use penstock_scenario::Scenario;
+use penstock_scenario::model::{Congestion, Path};
+use penstock_units::{Duration, Instant, Seed};
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::{scope, sleep};
+
+/// Where servers listen.
+const SERVER_PORT: u16 = 80;
+/// How long relays may take to begin.
+const BEGINNING: Duration = Duration::from_secs(30);
+/// Where a relay may stand.
+const POSITIONS: [Position; 3] = [Position::Guard, Position::Middle, Position::Exit];
+
+/// What a run leaves.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What was recorded.
+    pub tables: Tables,
+    /// How late packets were.
+    pub lateness: Lateness,
+    /// The longest that a packet waited for its sending link behind the kernel's queue [ns].
+    pub longest_wait: Duration,
+    /// Packets that reached a kernel [packet].
+    pub packets: u64,
+    /// Packets that found a receiver's queue full [packet].
+    pub dropped: u64,
+    /// Packets that the testbed itself dropped [packet].
+    pub unseen: u64,
+    /// Clients that stopped before the run was over, each with why.
+    pub broken: Vec<String>,
+}
+
+/// Runs it for as long as it lasts. The calling thread must be the process's only one.
+pub fn run(scenario: &Scenario, seed: u64) -> Result<Outcome, String> {
+    let seed = Seed(seed);
+    let scenario = &*scenario.drawn(seed);
+    check(scenario)?;
+    let tcp = SocketTcp {
+        congestion: Some(match scenario.tcp.congestion {
+            Congestion::Cubic => "cubic",
+            Congestion::Reno => "reno",
+        }),
+        nodelay: scenario.tcp.nodelay,
+    };
+    // Keys take long; nothing waits for them once the network is there.
+    let (mut rng, date) = (rand::rng(), Date::start().date());
+    let mut keys = || Keys::generate(&mut rng, date);
+    let relay_keys: Vec<Keys> = scenario.relays.iter().map(|_| keys()).collect();
+    let client_keys: Vec<Keys> = scenario.clients.iter().map(|_| keys()).collect();
+    let site = Site::open(&accesses(scenario), ways(scenario, seed), &OWN_BUFFERS)?;
+    let mut servers = Vec::new();
+    for server in 0..scenario.servers.len() {
+        let host = server_host(scenario, server);
+        site.enter(host);
+        let at = SocketAddr::new(site.address(host).into(), SERVER_PORT);
+        server::serve(at, tcp)?;
+        servers.push(at);
+    }
+    let ran = people(scenario, seed, &site, tcp, &servers, relay_keys, client_keys);
+    let closed = site.close()?;
+    Ok(outcome(ran?, &closed))
+}
+
+/// What people saw.
+struct Ran {
+    begins: Instant,
+    tables: Tables,
+    /// On which connection each of the tables' cells left.
+    left: Vec<Option<Left>>,
+    broken: Vec<String>,
+}
+
+/// Relays, then clients, each in a thread of its own.
+fn people(
+    scenario: &Scenario,
+    seed: Seed,
+    site: &Site,
+    tcp: SocketTcp,
+    servers: &[SocketAddr],
+    relay_keys: Vec<Keys>,
+    client_keys: Vec<Keys>,
+) -> Result<Ran, String> {
+    let [relays_over, clients_over] = [const { AtomicBool::new(false) }; 2];
+    scope(|threads| {
+        let (says, hears) = channel();
+        let relays: Vec<_> = relay_keys
+            .into_iter()
+            .enumerate()
+            .map(|(index, keys)| {
+                let relay = relay(scenario, seed, site, tcp, index);
+                let (says, over) = (says.clone(), &relays_over);
+                threads.spawn(move || {
+                    site.enter(relay_host(index));
+                    relay.run(keys, &says, over)
+                })
+            })
+            .collect();
+        let mut hops: Vec<Option<Hop>> = vec![None; scenario.relays.len()];
+        while hops.iter().any(Option::is_none) {
+            // One that failed says why when it is joined.
+            let Ok((number, hop)) = hears.recv_timeout(BEGINNING) else { break };
+            hops[number as usize - 1] = Some(hop);
+        }
+        let begins = site.clock.now();
+        let mut clients = Vec::new();
+        for (index, keys) in client_keys.into_iter().enumerate() {
+            let model = &scenario.clients[index];
+            let Path::Fixed(path) = &model.path else { continue };
+            let name: Name = model.host.name.as_str().into();
+            let client = Client {
+                draws: Draws::new(&name, seed),
+                name,
+                model,
+                workload: &scenario.workloads[model.workloads[0]],
+                number: index as u64,
+                path: path.iter().filter_map(|relay| hops[*relay].clone()).collect(),
+                servers,
+                tcp,
+                keys,
+                clock: site.clock,
+                begins,
+                warmup: scenario.run.warmup,
+                over: &clients_over,
+            };
+            clients.push(threads.spawn(move || {
+                site.enter(client_host(scenario, index));
+                client.run()
+            }));
+        }
+        if hops.iter().all(Option::is_some) {
+            sleep(scenario.run.duration);
+        }
+        clients_over.store(true, Ordering::Relaxed);
+        let (mut tables, mut left) = (Tables::default(), Vec::new());
+        let (mut broken, mut done) = (Vec::new(), Vec::new());
+        for client in clients {
+            match client.join().expect("a client ends with what it did, or why not") {
+                Ok(each) => done.push(each),
+                Err(why) => {
+                    broken.push(why);
+                    done.push(Done::default());
+                }
+            }
+        }
+        relays_over.store(true, Ordering::Relaxed);
+        for relay in relays {
+            let record = relay.join().expect("a relay ends with its record, or why not")?;
+            let said = record.tables;
+            tables.relays.extend(said.relays);
+            tables.circuits.extend(said.circuits);
+            tables.cells.extend(said.cells);
+            left.extend(record.left);
+        }
+        for (index, each) in done.into_iter().enumerate() {
+            tables.paths.extend(path_row(scenario, index, each.built));
+            tables.transfers.extend(each.transfers);
+        }
+        Ok(Ran { begins, tables, left, broken })
+    })
+}
+
+fn relay(scenario: &Scenario, seed: Seed, site: &Site, tcp: SocketTcp, index: usize) -> Relay {
+    let model = &scenario.relays[index];
+    let interval = model.config.refill.interval;
+    let phase = model.refill_phase.draw(interval, &mut seed.stream(&format!("{}/refill", model.host.name)));
+    Relay {
+        number: index as u64 + 1,
+        name: model.host.name.as_str().into(),
+        position: POSITIONS[places(scenario)[index]],
+        address: site.address(relay_host(index)),
+        config: RelayConfig { refill: Refill { phase, ..model.config.refill }, ..(*model.config).clone() },
+        tcp,
+        cells: NonZeroU32::new(scenario.trace.cells).filter(|_| !scenario.trace.workloads.is_empty()),
+        circuits: (!scenario.trace.workloads.is_empty()).then_some(scenario.trace.interval),
+        sample: scenario.run.sample,
+        clock: site.clock,
+    }
+}
+
+/// The circuit of a client.
+fn path_row(scenario: &Scenario, index: usize, built: Option<(f64, f64)>) -> Option<PathRow> {
+    let client = &scenario.clients[index];
+    let Path::Fixed(path) = &client.path else { return None };
+    let name =
+        |place: usize| path.get(place).map(|relay| Name::from(scenario.relays[*relay].host.name.as_str()));
+    Some(PathRow {
+        circuit: index as u64,
+        client: client.host.name.as_str().into(),
+        built_s: built.map(|(at, _)| at),
+        build_time_s: built.map(|(_, took)| took),
+        guard: name(0)?,
+        middle: name(path.len() / 2)?,
+        exit: name(path.len() - 1)?,
+    })
+}
+
+/// Puts everything into the time of the run, and cells on their links.
+fn outcome(ran: Ran, closed: &Closed) -> Outcome {
+    let (report, Ran { begins, mut tables, left, broken }) = (&closed.report, ran);
+    let begin_s = begins.as_secs_f64();
+    tables.relays.iter_mut().for_each(|row| row.t_s -= begin_s);
+    tables.relays.retain(|row| row.t_s > 0.0);
+    tables.circuits.iter_mut().for_each(|row| row.t_s -= begin_s);
+    for (row, left) in tables.cells.iter_mut().zip(left) {
+        row.nic_out_ns = left.and_then(|left| departed(report, left)).map(Instant::as_nanos);
+        // The clocks of a relay and of the testbed are read one after the other.
+        row.nic_out_ns = row.nic_out_ns.map(|at| at.max(row.kernel_ns.unwrap_or(0)));
+        for at in times(row).into_iter().flatten() {
+            *at = at.saturating_sub(begins.as_nanos());
+        }
+    }
+    tables.transfers.sort_by(|one, other| ended(one).total_cmp(&ended(other)));
+    Outcome {
+        tables,
+        lateness: report.lateness.clone(),
+        longest_wait: report.longest_wait,
+        packets: report.tallies.iter().map(|tally| tally.carried).sum(),
+        dropped: report.tallies.iter().map(|tally| tally.dropped).sum(),
+        unseen: closed.unseen,
+        broken,
+    }
+}
+
+fn ended(row: &penstock_record::Transfer) -> f64 {
+    row.start_s + row.ttlb_s.unwrap_or(f64::INFINITY)
+}
+
+/// When the last byte of a cell had left its relay's link.
+fn departed(report: &HubReport, left: Left) -> Option<Instant> {
+    let (SocketAddr::V4(local), SocketAddr::V4(peer)) = (left.local, left.peer) else { return None };
+    report.flows.get(&(local, peer))?.of(left.bytes)
+}

@@ -1,0 +1,86 @@
+"""Runs on live relays over emulated links: the program `penstock-testbed`, a process for each run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from penstock import catalog
+from penstock.errors import Cancelled, OutputError, PenstockError
+from penstock.output import COSTS, Job, Origin
+
+PROGRAM = "penstock-testbed"
+"""In the path, or built in the checkout that the package is installed from."""
+
+LOOK_S = 0.1
+"""How often a run is asked whether it is over, or is to be stopped [s]."""
+
+
+def program() -> Path:
+    """Where the program is."""
+    built = Path(__file__).resolve().parents[2] / "target" / "release" / PROGRAM
+    if built.is_file():
+        return built
+    found = shutil.which(PROGRAM)
+    if found is None:
+        raise PenstockError(
+            f"--world testbed needs {PROGRAM}, which is not there: "
+            f"cargo build --release --package {PROGRAM} --features relays"
+        )
+    return Path(found)
+
+
+def run(origin: Origin, job: Job, part: Path, stopped: Callable[[], bool]) -> dict[str, Any]:
+    """Do one run, write its tables into `part`, and say what it cost.
+
+    Raises:
+        PenstockError: if the machine does not let it run, or the scenario asks for what it does not have.
+        OutputError: if the emulated network was late, so that the run says nothing.
+        Cancelled: if it was stopped.
+    """
+    words: list[str | Path] = [program(), "world", catalog.find(origin.typed)[1], "--world", "testbed"]
+    words += ["--variant", job.variant, "--seed", str(job.seed), "--out", part]
+    for each in origin.sets:
+        words += ["--set", each]
+    if origin.network is not None:
+        words += ["--network", origin.network]
+    with subprocess.Popen(  # noqa: S603
+        _soon() + [os.fspath(word) for word in words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        while True:
+            try:
+                said, complained = process.communicate(timeout=LOOK_S)
+                break
+            except subprocess.TimeoutExpired:
+                if stopped():
+                    process.kill()
+    if stopped() or process.returncode < 0:
+        raise Cancelled("the run was stopped")
+    if process.returncode != 0:
+        sentence = complained.strip().removeprefix(f"{PROGRAM}: ")
+        raise PenstockError(f"{job.variant}, seed {job.seed}: {sentence or 'the testbed ended without a word'}")
+    row = json.loads(said)
+    if row["emulation"]["void"]:
+        raise OutputError(f"{job.variant}, seed {job.seed}, says nothing: {row['emulation']['void']}")
+    known = {"sim_seconds": row["seconds"], "packets": row["packets"], "cells": row["written_cells"]}
+    return {name: known.get(name, 0) for name in COSTS}
+
+
+def _soon() -> list[str]:
+    """What gives a program real-time priority, where that can be had."""
+    chrt = shutil.which("chrt")
+    if chrt is None:
+        return []
+    words = [chrt, "-f", "1"]
+    silent = subprocess.DEVNULL
+    trial = subprocess.run([*words, "true"], stdout=silent, stderr=silent, check=False)  # noqa: S603
+    return words if trial.returncode == 0 else []

@@ -1,0 +1,90 @@
+"""`penstock run --world testbed`, with a program in the testbed's place that says what it is told to."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock import testbed
+from penstock.errors import OutputError, PenstockError, ScenarioError
+
+SCENARIO = """
+[scenario]
+title = "x"
+[run]
+duration = "2 s"
+[relays.entry]
+[servers.server]
+[workloads.web]
+size = "10 KiB"
+[clients.web]
+workload = "web"
+path = ["entry"]
+"""
+
+STAND_IN = """#!{python}
+import json, sys
+import penstock._core as core
+words = sys.argv[1:]
+assert words[0] == "world"
+said = dict(zip(words[2::2], words[3::2]))
+assert said["--world"] == "testbed"
+{does}
+document = core.Document(open(words[1]).read(), words[1])
+costs = core.run(document, said["--variant"], None, int(said["--seed"]), said["--out"], core.Control())
+emulation = {{"void": {void!r}}}
+print(json.dumps({{"seconds": 2.0, "packets": 7, "written_cells": 9, "emulation": emulation}}))
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    """A small scenario."""
+    path = tmp_path / "small.toml"
+    path.write_text(SCENARIO)
+    return path
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, void: str | None = None, does: str = "") -> None:
+    """Puts a program in the testbed's place, which simulates."""
+    path = tmp_path / "stand-in"
+    path.write_text(STAND_IN.format(python=sys.executable, void=void, does=does))
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setattr(testbed, "program", lambda: path)
+
+
+def test_tables_of_the_testbed_are_read_as_any(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scenario: Path) -> None:
+    stand_in(monkeypatch, tmp_path)
+    result = penstock.run(scenario, world="testbed", runs=2, out=tmp_path / "out")
+    assert sorted(result.transfers["seed"].unique()) == [1, 2]
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["world"] == "testbed"
+    assert [(run["sim_seconds"], run["packets"], run["cells"]) for run in manifest["runs"]] == [(2.0, 7, 9)] * 2
+
+
+def test_a_run_that_was_late_is_refused_and_another_world_cannot_go_on_with_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scenario: Path
+) -> None:
+    stand_in(monkeypatch, tmp_path, void="one packet in a hundred was 3 ms late or more")
+    with pytest.raises(OutputError, match="default, seed 1, says nothing: one packet in a hundred"):
+        penstock.run(scenario, world="testbed", runs=1, out=tmp_path / "out")
+    assert not list((tmp_path / "out" / "parts").iterdir())
+    with pytest.raises(OutputError, match="holds unfinished runs of --world testbed"):
+        penstock.run(scenario, runs=1, out=tmp_path / "out")
+
+
+def test_what_the_program_complains_of_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scenario: Path) -> None:
+    stand_in(monkeypatch, tmp_path, does='sys.exit("penstock-testbed: no user namespace can be made here")')
+    with pytest.raises(PenstockError, match=r"^default, seed 1: no user namespace can be made here$"):
+        penstock.run(scenario, world="testbed", runs=1, out=tmp_path / "out")
+
+
+def test_the_testbed_replays_nothing_and_has_no_networks_of_their_own(tmp_path: Path, scenario: Path) -> None:
+    with pytest.raises(ScenarioError, match="draws its network by each seed"):
+        penstock.run(scenario, world="testbed", networks=2, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
