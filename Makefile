@@ -9,7 +9,7 @@ SETUP := .venv/setup
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test matrix bench estimates bench-network judge-linux judge-ns3 judges live interop clean tools
+.PHONY: help setup run test matrix bench estimates bench-network judge-linux judge-ns3 judges live bench-live interop clean tools
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,12 @@ judges: setup ## TCP: compare the judges in docs/data/tcp with each other and th
 live: tools ## check the live relay: clippy, and its tests on loopback
 	cargo clippy --locked --package penstock-live --all-targets -- -D warnings
 	cargo test --locked --package penstock-live
+
+bench-live: tools ## print what a relay in the middle costs, ours and C tor's, and what it costs to ask the kernel; 4 minutes without other work
+	@if command -v "$${TOR:-tor}" >/dev/null; then \
+		cargo test --release --locked --package penstock-live --lib -- --ignored --nocapture what_asking_costs && \
+		cargo bench --locked --package penstock-live --bench middle; \
+	else echo "skipped: there is no C tor; install Debian's package tor, or set TOR"; fi
 
 # Real C tor as in Debian's package tor, or at the path in TOR. `make interop SHORT=1` is one relay of it, half a minute.
 SHORT ?=

@@ -4,7 +4,8 @@
 //! well it was kept), [`namespace`] and [`tun`] (a place with a network of its own, and the cable that leaves it),
 //! [`forward`] (the loop that moves packets between cables), [`pair`] (two nodes and a link each way), [`diag`] and
 //! [`socket`] (what Linux says of a TCP socket, and sockets as the experiments need them), [`tcp`], [`sndbuf`]
-//! and [`limits`] (experiments), [`options`] (the command line), [`row`] (what is printed).
+//! and [`limits`] (experiments), [`options`] (the command line), [`row`] (what is printed). [`veth`] is a link of Linux's
+//! own, for who measures relays.
 //!
 //! The kernel's TCP is the referee here: nothing in this crate models it.
 
@@ -22,3 +23,4 @@ pub mod sndbuf;
 pub mod socket;
 pub mod tcp;
 pub mod tun;
+pub mod veth;
