@@ -328,7 +328,7 @@ impl Kernel<LiveCell> for Sockets {
         let Some(conn) = self.channels.get_mut(channel.0 as usize).and_then(Option::as_mut) else {
             return Bytes::ZERO;
         };
-        let most = usize::try_from(limit.get()).unwrap_or(ROOM).min(ROOM);
+        let most = usize::try_from(limit.get()).unwrap_or(ROOM).clamp(1, ROOM);
         // What was decrypted with other cells was charged with them.
         let read = if conn.has_cell() { 0 } else { conn.fill(&mut self.room[..most]) };
         let before = into.len();
