@@ -41,7 +41,7 @@ pub(crate) fn run(address: SocketAddr) -> io::Result<()> {
                 ends.push(bytes.len());
             });
             match read {
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                Err(error) if is_end(&error) => return Ok(()),
                 read => read?,
             };
             // The load's records are whole cells.
@@ -67,4 +67,9 @@ pub(crate) fn run(address: SocketAddr) -> io::Result<()> {
             }
         }
     }
+}
+
+/// Whether the load went.
+fn is_end(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
 }
