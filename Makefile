@@ -9,7 +9,7 @@ SETUP := .venv/setup
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test matrix bench estimates bench-network judge-linux worlds judge-ns3 judges interop fuzz clean tools
+.PHONY: help setup run test matrix bench estimates bench-network bench-live judge-linux worlds judge-ns3 judges interop fuzz clean tools
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,12 @@ judge-ns3: .venv-ns3/packages ## TCP: let ns-3 (GPL, from PyPI, in .venv-ns3) do
 
 judges: setup ## TCP: compare the judges in docs/data/tcp with each other and the model
 	$(BIN)/python benches/judges/compare.py
+
+bench-live: tools ## print what a relay in the middle costs, ours and C tor's, and what it costs to ask the kernel; 4 minutes without other work
+	@if command -v "$${TOR:-tor}" >/dev/null; then \
+		cargo test --release --locked --package penstock-live --lib -- --ignored --nocapture what_asking_costs && \
+		cargo bench --locked --package penstock-live --bench middle; \
+	else echo "skipped: there is no C tor; install Debian's package tor, or set TOR"; fi
 
 # Real C tor as in Debian's package tor, or at the path in TOR. `make interop SHORT=1` is one relay of it, half a minute.
 SHORT ?=

@@ -62,8 +62,12 @@ pub struct TlsConfigs {
 impl TlsConfigs {
     /// With the certificate of these credentials.
     pub fn new(credentials: &Credentials) -> Self {
+        TlsConfigs::with(credentials, Arc::new(ring::default_provider()))
+    }
+
+    /// The same with some of ring's cipher suites alone: who measures says which.
+    pub fn with(credentials: &Credentials, provider: Arc<CryptoProvider>) -> Self {
         const FITS: &str = "ring has the versions and the key that Tor's certificates have";
-        let provider = Arc::new(ring::default_provider());
         let mut client = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .expect(FITS)

@@ -30,6 +30,11 @@ impl Namespace {
     pub fn enter(&self) {
         setns(&self.0, CloneFlags::CLONE_NEWNET).expect("root may enter what it made");
     }
+
+    /// What names it to other programs, as long as it is open.
+    pub(crate) fn file(&self) -> &File {
+        &self.0
+    }
 }
 
 /// Moves the process into a user namespace of its own, of which it is root. Its only thread must be the calling one.

@@ -86,6 +86,13 @@ impl LiveCell {
         cell
     }
 
+    /// Appends the cell as it travels in link protocol 4 and 5.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.id.0.get().to_be_bytes());
+        out.push(self.command);
+        out.extend_from_slice(&self.body);
+    }
+
     /// The cell as it travels in link protocol 4 and 5.
     pub fn to_bytes(&self) -> [u8; CELL_LEN] {
         let mut bytes = [0; CELL_LEN];

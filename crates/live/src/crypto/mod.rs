@@ -4,6 +4,7 @@
 mod answer;
 pub mod extensions;
 pub mod fast;
+mod keystream;
 pub mod ntor;
 pub mod ntor_v3;
 pub mod tor1;
@@ -12,6 +13,7 @@ pub mod tor1;
 mod tests;
 
 pub use answer::{Answered, Identities, OnionKey, answer};
+pub use keystream::KeyStream;
 
 /// Why a handshake failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,11 +2,10 @@
 //!
 //! Source: tor-spec, "Routing relay cells" and "Relay cells"; the tag of a SENDME is proposal 289's.
 
+use super::KeyStream;
 use crate::cell::BODY_LEN;
-use cipher::{KeyIvInit, StreamCipher};
 use digest::Digest;
 use std::fmt;
-use tor_llcrypto::cipher::aes::Aes128Ctr;
 use tor_llcrypto::d::Sha1;
 use zeroize::Zeroizing;
 
@@ -38,14 +37,14 @@ struct Ends {
     outgoing: Half,
     incoming: Half,
     /// What fills cells; nobody else can know it, so that nobody can tell a tag without having seen its cell.
-    padding: Aes128Ctr,
+    padding: KeyStream,
     /// RELAY_EARLY cells that came so far [cell].
     early: u8,
 }
 
 /// One direction.
 struct Half {
-    cipher: Aes128Ctr,
+    cipher: KeyStream,
     digest: Sha1,
 }
 
@@ -55,21 +54,27 @@ impl fmt::Debug for Layer {
     }
 }
 
-fn cipher(key: &[u8; 16]) -> Aes128Ctr {
-    Aes128Ctr::new(key.into(), &Default::default())
-}
-
 impl Layer {
     /// The relay's end. `secret` is known to nobody else; padding is made of it.
     pub fn relay(keys: &KeyMaterial, secret: &[u8; 16]) -> Self {
         let [forward, backward] = halves(keys);
-        Layer(Box::new(Ends { outgoing: backward, incoming: forward, padding: cipher(secret), early: 0 }))
+        Layer(Box::new(Ends {
+            outgoing: backward,
+            incoming: forward,
+            padding: KeyStream::new(secret),
+            early: 0,
+        }))
     }
 
     /// The client's end.
     pub fn client(keys: &KeyMaterial, secret: &[u8; 16]) -> Self {
         let [forward, backward] = halves(keys);
-        Layer(Box::new(Ends { outgoing: forward, incoming: backward, padding: cipher(secret), early: 0 }))
+        Layer(Box::new(Ends {
+            outgoing: forward,
+            incoming: backward,
+            padding: KeyStream::new(secret),
+            early: 0,
+        }))
     }
 
     /// Completes a message in the clear and adds the layer; returns its tag.
@@ -77,26 +82,26 @@ impl Layer {
         let ends = &mut *self.0;
         let length = u16::from_be_bytes([body[field::LENGTH.start], body[field::LENGTH.start + 1]]);
         let unused = (HEADER + usize::from(length) + ZEROS).min(BODY_LEN);
-        ends.padding.apply_keystream(&mut body[unused..]);
+        ends.padding.apply(&mut body[unused..]);
         body[field::RECOGNIZED].fill(0);
         body[field::DIGEST].fill(0);
         let half = &mut ends.outgoing;
         half.digest.update(&body[..]);
         let tag: Tag = half.digest.clone().finalize().into();
         body[field::DIGEST].copy_from_slice(&tag[..4]);
-        half.cipher.apply_keystream(body);
+        half.cipher.apply(body);
         tag
     }
 
     /// Adds the layer.
     pub(crate) fn wrap(&mut self, body: &mut [u8; BODY_LEN]) {
-        self.0.outgoing.cipher.apply_keystream(body);
+        self.0.outgoing.cipher.apply(body);
     }
 
     /// Removes the layer; returns the message's tag if it is in the clear now.
     pub(crate) fn peel(&mut self, body: &mut [u8; BODY_LEN]) -> Option<Tag> {
         let half = &mut self.0.incoming;
-        half.cipher.apply_keystream(body);
+        half.cipher.apply(body);
         if body[field::RECOGNIZED] != [0, 0] {
             return None;
         }
@@ -125,7 +130,7 @@ fn halves(keys: &KeyMaterial) -> [Half; 2] {
     let part = |at: usize, len: usize| &keys[at..at + len];
     [0, 1].map(|n| {
         let key = part(40 + 16 * n, 16).try_into().expect("it was cut to sixteen bytes");
-        Half { cipher: cipher(key), digest: Sha1::new_with_prefix(part(20 * n, 20)) }
+        Half { cipher: KeyStream::new(key), digest: Sha1::new_with_prefix(part(20 * n, 20)) }
     })
 }
 
@@ -215,7 +220,7 @@ mod tests {
                 ClientLayer, CryptInit, InboundClientLayer, InboundRelayLayer, OutboundClientLayer,
                 OutboundRelayLayer, RelayCellBody, RelayLayer, tor1,
             };
-            type Pair = tor1::CryptStatePair<Aes128Ctr, Sha1>;
+            type Pair = tor1::CryptStatePair<tor_llcrypto::cipher::aes::Aes128Ctr, Sha1>;
             let command = tor_cell::chancell::ChanCmd::RELAY;
             let mut seed = [0; 92];
             seed.iter_mut().zip(keys.iter().cycle()).enumerate().for_each(|(n, (byte, key))| *byte = key ^ n as u8);

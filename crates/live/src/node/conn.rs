@@ -7,11 +7,11 @@ use penstock_core::{PeerId, Tag};
 use rustls::Connection;
 use std::collections::VecDeque;
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, Read, Write};
 use std::net::TcpStream;
 
-/// How much of what TLS decrypted is taken at a time [B].
-const CHUNK: usize = 16 * 1024;
+/// Most that is read from a socket at once [B]: the greatest I/O quantum.
+pub(super) const ROOM: usize = 16 * 1024;
 
 /// A connection of a channel that is there, or to be.
 pub(super) struct Conn {
@@ -24,6 +24,8 @@ pub(super) struct Conn {
     pub(super) peer: Option<PeerId>,
     /// What the relay wants to hear of it.
     pub(super) interest: Interest,
+    /// What the poller watches it for.
+    pub(super) watched: Option<Interest>,
     /// The connection is gone.
     pub(super) broken: bool,
     /// When its bytes came and left, if that is asked.
@@ -49,6 +51,7 @@ impl Conn {
             taken: 0,
             peer,
             interest: Interest::default(),
+            watched: None,
             broken: false,
             stamps: None,
             unsent_tags: Vec::new(),
@@ -56,45 +59,46 @@ impl Conn {
         }
     }
 
-    /// Reads once from the socket; returns how much that was [B]. Nothing may be there, or no more.
-    pub(super) fn fill(&mut self) -> u64 {
-        let socket = &self.socket;
+    /// Reads once from the socket, by way of `room` and no more than that; returns how much it was [B]. Nothing may be there, or
+    /// no more.
+    pub(super) fn fill(&mut self, room: &mut [u8]) -> u64 {
+        let mut socket = &self.socket;
         let read = match &mut self.stamps {
-            None => self.tls.read_tls(&mut &*socket),
-            Some(stamps) => self.tls.read_tls(&mut Stamped { socket, stamps }),
+            None => socket.read(room),
+            Some(stamps) => Stamped { socket, stamps }.read(room),
         };
         let read = match read {
-            Ok(0) => {
-                self.broken = true;
-                return 0;
-            }
-            Ok(read) => read as u64,
+            Ok(read) if read > 0 => read,
             Err(error) if is_later(&error) => return 0,
-            Err(_) => {
+            Ok(_) | Err(_) => {
                 self.broken = true;
                 return 0;
             }
         };
-        // Whoever breaks TLS loses the connection; what came before is still taken.
-        self.broken |= self.tls.process_new_packets().is_err();
+        let mut rest = &room[..read];
+        while !rest.is_empty() && !self.broken {
+            // Whoever breaks TLS or ends it loses the connection; what came before is still taken.
+            self.broken = !matches!(self.tls.read_tls(&mut rest), Ok(1..));
+            self.broken |= self.tls.process_new_packets().is_err();
+            self.decrypt();
+        }
+        read as u64
+    }
+
+    /// Takes what TLS has decrypted.
+    fn decrypt(&mut self) {
+        let mut reader = self.tls.reader();
         loop {
-            let have = self.inbuf.len();
-            self.inbuf.resize(have + CHUNK, 0);
-            let more = self.tls.reader().read(&mut self.inbuf[have..]);
-            self.inbuf.truncate(have + *more.as_ref().unwrap_or(&0));
-            match more {
-                Ok(0) => {
-                    self.broken = true;
-                    break;
+            match reader.fill_buf() {
+                Ok([]) => return self.broken = true,
+                Ok(record) => {
+                    let len = record.len();
+                    self.inbuf.extend_from_slice(record);
+                    reader.consume(len);
                 }
-                Ok(_) => {}
-                Err(error) => {
-                    self.broken |= !is_later(&error);
-                    break;
-                }
+                Err(error) => return self.broken |= !is_later(&error),
             }
         }
-        read
     }
 
     /// What was decrypted and not taken.
@@ -126,17 +130,17 @@ impl Conn {
         if self.taken == self.inbuf.len() {
             self.inbuf.clear();
             self.taken = 0;
-        } else if self.taken >= CHUNK {
+        } else if self.taken >= self.inbuf.len() - self.taken {
+            // What is moved is less than what was taken.
             self.inbuf.drain(..self.taken);
             self.taken = 0;
         }
     }
 
-    /// Encrypts, and sends as much as the socket takes.
-    pub(super) fn send(&mut self, bytes: &[u8]) {
+    /// Encrypts a record, which [`flush`](Self::flush) sends.
+    pub(super) fn encrypt(&mut self, bytes: &[u8]) {
         // Its buffer has no bound of its own: whoever calls asks first whether anything is left from before.
         self.broken |= self.tls.writer().write_all(bytes).is_err();
-        self.flush();
     }
 
     /// Sends what is encrypted, as far as the socket takes it; returns how much that was [B].

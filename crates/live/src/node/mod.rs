@@ -284,18 +284,21 @@ impl Node {
     ///
     /// If Linux does not say what is ready.
     pub fn turn(&mut self) -> io::Result<()> {
-        let mut ready = Vec::new();
-        self.sockets.wait(self.patience(), &mut ready)?;
         let readable = Interest { readable: true, writable: false };
-        ready.extend(
-            std::mem::take(&mut self.sockets.full).into_iter().map(|key| (Token::Channel(key), readable)),
-        );
-        for (token, what) in ready {
-            // Level-triggered: who is in line already is not put there again.
-            if !self.ready.iter().any(|(other, _)| *other == token) {
-                self.ready.push_back((token, what));
+        for key in std::mem::take(&mut self.sockets.full) {
+            if !self.ready.iter().any(|(token, _)| *token == Token::Channel(key)) {
+                self.ready.push_back((Token::Channel(key), readable));
             }
         }
+        // Level-triggered: who is in line already is not put there again. The poller names nobody twice.
+        let in_line = self.ready.len();
+        let patience = self.patience();
+        let ready = &mut self.ready;
+        self.sockets.wait(patience, |token, what| {
+            if !ready.iter().take(in_line).any(|(other, _)| *other == token) {
+                ready.push_back((token, what));
+            }
+        })?;
         // One call each; what is ready again waits for the next turn.
         for _ in 0..self.ready.len() {
             let Some((token, what)) = self.ready.pop_front() else { break };
@@ -555,7 +558,7 @@ impl Node {
     /// One step of a handshake.
     fn shake(&mut self, number: u32) {
         let Some(open) = self.opening.get_mut(number as usize) else { return };
-        open.conn.fill();
+        open.conn.fill(&mut self.sockets.room);
         let outcome = step(open, self.address, &self.peers, self.clock, &mut self.rng);
         open.conn.flush();
         match outcome {
@@ -645,7 +648,7 @@ fn step(
         .map_err(|failure| tally::reason(&failure))?;
     let say = link.poll_output();
     if !say.is_empty() {
-        open.conn.send(&say);
+        open.conn.encrypt(&say);
     }
     Ok(done)
 }

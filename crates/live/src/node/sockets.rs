@@ -1,12 +1,12 @@
 //! The core's kernel: TLS connections of channels, and TCP connections of streams.
 
 use super::ask;
-use super::conn::{Conn, is_later};
+use super::conn::{Conn, ROOM, is_later};
 use super::exchange::Exchange;
 use super::exits::end_reason;
 use super::stamps;
 use super::trace::{Left, Trace};
-use crate::cell::{Connected, LiveCell, LivePayload};
+use crate::cell::{CELL_LEN, Connected, LiveCell, LivePayload};
 use crate::clock::Clock;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use penstock_core::cell::{Cell as _, Command, Payload};
@@ -18,7 +18,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 
-/// Cells that share a TLS record [cell] (C tor hands TLS 4 KiB at a time).
+/// Cells that share a TLS record, as long as there are as many for another one [cell] (C tor hands TLS 4 KiB at a time).
 const RECORD_CELLS: usize = 8;
 
 /// What TLS 1.3 adds to a record [B]: its head, the kind of what is in it, and the tag (RFC 8446 §5.2).
@@ -101,6 +101,9 @@ pub(super) struct Sockets {
     /// Cells that are followed, if any are.
     pub(super) trace: Option<Box<Trace>>,
     clock: Clock,
+    /// What is read and what is to be encrypted is there for a moment.
+    pub(super) room: Box<[u8]>,
+    record: Vec<u8>,
 }
 
 impl Sockets {
@@ -108,7 +111,21 @@ impl Sockets {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let (channels, streams, lingering) = (Vec::new(), Vec::new(), slab::Slab::new());
         let (exchanges, woken, full) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-        Ok(Sockets { epoll, channels, streams, lingering, exchanges, woken, full, trace: None, clock })
+        let (room, record) = (vec![0; ROOM].into(), Vec::new());
+        let trace = None;
+        Ok(Sockets {
+            epoll,
+            channels,
+            streams,
+            lingering,
+            exchanges,
+            woken,
+            full,
+            trace,
+            clock,
+            room,
+            record,
+        })
     }
 
     /// Watches a socket, level-triggered.
@@ -128,24 +145,23 @@ impl Sockets {
         let _ = self.epoll.delete(socket);
     }
 
-    /// Waits at most so long [ms]; who is ready.
-    pub(super) fn wait(&self, millis: u16, ready: &mut Vec<(Token, Interest)>) -> io::Result<()> {
+    /// Waits at most so long [ms]; says who is ready.
+    pub(super) fn wait(&self, millis: u16, mut ready: impl FnMut(Token, Interest)) -> io::Result<()> {
         let mut events = [EpollEvent::empty(); 256];
         let count = match self.epoll.wait(&mut events, millis) {
             Ok(count) => count,
             Err(nix::errno::Errno::EINTR) => 0,
             Err(error) => return Err(error.into()),
         };
-        let what = |event: &EpollEvent| {
+        for event in &events[..count] {
             let flags = event.events();
             let gone = EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP;
             let interest = Interest {
                 readable: flags.intersects(EpollFlags::EPOLLIN | gone),
                 writable: flags.intersects(EpollFlags::EPOLLOUT | gone),
             };
-            (Token::of(event.data()), interest)
-        };
-        ready.extend(events[..count].iter().map(what));
+            ready(Token::of(event.data()), interest);
+        }
         Ok(())
     }
 
@@ -162,8 +178,8 @@ impl Sockets {
         if self.trace.as_ref().is_some_and(|trace| trace.has_cells()) {
             conn.stamps = stamps::begin(&conn.socket);
         }
-        self.watch_for(&conn.socket, Token::Channel(key), wanted(&conn));
         put(&mut self.channels, key.0, conn);
+        self.rewatch(key);
     }
 
     /// A stream's connection begins.
@@ -197,9 +213,42 @@ impl Sockets {
     /// Looks again at what a channel's socket is watched for.
     pub(super) fn rewatch(&mut self, key: ChannelKey) {
         self.note_written(key);
-        if let Some(conn) = self.channels.get(key.0 as usize).and_then(Option::as_ref) {
-            self.watch_for(&conn.socket, Token::Channel(key), wanted(conn));
+        if let Some(conn) = self.channels.get_mut(key.0 as usize).and_then(Option::as_mut) {
+            let wanted = wanted(conn);
+            if conn.watched.replace(wanted) != Some(wanted) {
+                // A socket that is gone is closed by whoever finds out.
+                let _ = self.epoll.modify(&conn.socket, &mut event(Token::Channel(key), wanted));
+            }
         }
+    }
+
+    /// Hands cells of at most so many bytes to TLS, and what it makes of them to the socket in one call, if nothing is left from
+    /// before; returns what they are worth [B].
+    fn write_piece(&mut self, key: ChannelKey, cells: &mut VecDeque<LiveCell>, limit: u64) -> u64 {
+        let Some(conn) = self.channels.get_mut(key.0 as usize).and_then(Option::as_mut) else { return 0 };
+        if conn.is_stuck() {
+            conn.flush();
+        }
+        if conn.is_stuck() {
+            return 0;
+        }
+        let record = &mut self.record;
+        let mut taken = 0;
+        while taken < limit && !cells.is_empty() && !conn.broken {
+            let left = usize::try_from(limit - taken).unwrap_or(usize::MAX).div_ceil(CELL_LEN);
+            let left = cells.len().min(left);
+            // None is left alone in a record if there is another one.
+            let count = if left < 2 * RECORD_CELLS { left } else { RECORD_CELLS };
+            record.clear();
+            for cell in cells.drain(..count) {
+                cell.write(record);
+                conn.unsent_tags.extend(cell.tag());
+            }
+            conn.encrypt(record);
+            taken += record.len() as u64 + RECORD_OVERHEAD;
+        }
+        conn.flush();
+        taken
     }
 
     /// Followed cells of which no byte waits in TLS are the kernel's.
@@ -311,9 +360,12 @@ fn put<T>(slots: &mut Vec<Option<T>>, key: u32, value: T) {
 
 impl Kernel<LiveCell> for Sockets {
     fn read(&mut self, channel: ChannelKey, limit: Bytes, into: &mut VecDeque<LiveCell>) -> Bytes {
-        let Some(conn) = self.channel(channel) else { return Bytes::ZERO };
+        let Some(conn) = self.channels.get_mut(channel.0 as usize).and_then(Option::as_mut) else {
+            return Bytes::ZERO;
+        };
+        let most = usize::try_from(limit.get()).unwrap_or(ROOM).clamp(1, ROOM);
         // What was decrypted with other cells was charged with them.
-        let read = if conn.has_cell() { 0 } else { conn.fill() };
+        let read = if conn.has_cell() { 0 } else { conn.fill(&mut self.room[..most]) };
         let before = into.len();
         conn.take_cells(limit.get(), into);
         if let Some(trace) = &mut self.trace
@@ -332,25 +384,19 @@ impl Kernel<LiveCell> for Sockets {
     }
 
     fn write(&mut self, channel: ChannelKey, cells: &mut VecDeque<LiveCell>, limit: Bytes) -> Bytes {
-        let Some(conn) = self.channel(channel) else { return Bytes::ZERO };
-        conn.flush();
+        // Whoever asks when a cell's own last byte left has each record written by itself.
+        let piece = match &self.trace {
+            Some(trace) if trace.keeps_connections() => (RECORD_CELLS * CELL_LEN) as u64,
+            _ => limit.get(),
+        };
         let mut taken = 0;
-        let mut record = Vec::with_capacity(RECORD_CELLS * crate::cell::CELL_LEN);
         while taken < limit.get() && !cells.is_empty() {
-            // Each record by itself, so that a cell's last byte is that of its own.
-            self.note_written(channel);
-            let Some(conn) = self.channel(channel).filter(|conn| !conn.is_stuck() && !conn.broken) else {
+            let more = self.write_piece(channel, cells, piece.min(limit.get() - taken));
+            if more == 0 {
                 break;
-            };
-            let left = (limit.get() - taken).div_ceil(crate::cell::CELL_LEN as u64);
-            let count = cells.len().min(RECORD_CELLS).min(left as usize);
-            record.clear();
-            for cell in cells.drain(..count) {
-                record.extend_from_slice(&cell.to_bytes());
-                conn.unsent_tags.extend(cell.tag());
             }
-            conn.send(&record);
-            taken += record.len() as u64 + RECORD_OVERHEAD;
+            taken += more;
+            self.note_written(channel);
         }
         self.rewatch(channel);
         Bytes::new(taken)

@@ -1,0 +1,75 @@
+//! What a relay in the middle cannot do without: TLS off, a layer of AES for each circuit, TLS on, and sockets.
+//!
+//! It does not ask which circuit goes where: what comes in a record leaves in one, over the links of the other side in turn.
+
+use crate::load::{CIRCUITS, LINKS};
+use crate::wire::{Wire, anybody, tls};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use penstock_live::cell::CELL_LEN;
+use penstock_live::crypto::KeyStream;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+
+/// Serves one load until it goes.
+pub(crate) fn run(address: SocketAddr) -> io::Result<()> {
+    let (_, credentials) = anybody();
+    let tls = tls(&credentials);
+    let listener = TcpListener::bind(address)?;
+    let mut wires = Vec::new();
+    while wires.len() < 2 * LINKS {
+        let (socket, _) = listener.accept()?;
+        // Whoever asks whether somebody listens says nothing.
+        wires.extend(Wire::shake(socket, tls.accept()).ok());
+    }
+    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+    for (place, wire) in wires.iter().enumerate() {
+        wire.socket.set_nonblocking(true)?;
+        epoll.add(&wire.socket, EpollEvent::new(EpollFlags::EPOLLIN, place as u64))?;
+    }
+    // One for each circuit and direction.
+    let mut layers: Vec<_> = (0..2 * CIRCUITS).map(|n| KeyStream::new(&[n as u8; 16])).collect();
+    let mut waits = [false; 2 * LINKS];
+    let mut events = [EpollEvent::empty(); 2 * LINKS];
+    let (mut bytes, mut ends, mut turn) = (Vec::new(), Vec::new(), 0);
+    loop {
+        let ready = epoll.wait(&mut events, EpollTimeout::NONE)?;
+        for event in &events[..ready] {
+            let from = event.data() as usize;
+            let other = if from < LINKS { LINKS } else { 0 };
+            let read = wires[from].read(|record| {
+                bytes.extend_from_slice(record);
+                ends.push(bytes.len());
+            });
+            match read {
+                Err(error) if is_end(&error) => return Ok(()),
+                read => read?,
+            };
+            // The load's records are whole cells.
+            for cell in bytes.chunks_exact_mut(CELL_LEN) {
+                let circuit = usize::from(cell[3]) % CIRCUITS;
+                layers[circuit + if from < LINKS { CIRCUITS } else { 0 }].apply(&mut cell[5..]);
+            }
+            let mut begin = 0;
+            for end in ends.drain(..) {
+                turn = (turn + 1) % LINKS;
+                wires[other + turn].put(&bytes[begin..end]);
+                begin = end;
+            }
+            bytes.clear();
+        }
+        // What waits is no more than the load's windows are.
+        for (place, (wire, waits)) in wires.iter_mut().zip(&mut waits).enumerate() {
+            let before = std::mem::replace(waits, !wire.flush()?);
+            if *waits != before {
+                let mut flags = EpollFlags::EPOLLIN;
+                flags.set(EpollFlags::EPOLLOUT, *waits);
+                epoll.modify(&wire.socket, &mut EpollEvent::new(flags, place as u64))?;
+            }
+        }
+    }
+}
+
+/// Whether the load went.
+fn is_end(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
+}

@@ -1,0 +1,51 @@
+//! Processor time of a process.
+
+use std::fs;
+use std::ops::Sub;
+
+/// What a process took so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cpu {
+    /// Of all its threads, as the scheduler counts [ns].
+    nanos: u64,
+    /// Ticks of 4 ms that met it in its own code, and in the kernel: what tells one from the other, and no more.
+    user: u64,
+    system: u64,
+}
+
+impl Cpu {
+    /// Of a process that runs.
+    pub(crate) fn of(process: u32) -> Self {
+        let read = |file: String| fs::read_to_string(file).expect("it runs");
+        let folder = format!("/proc/{process}");
+        let tasks = fs::read_dir(format!("{folder}/task")).expect("it runs");
+        let of_task = |task: fs::DirEntry| {
+            let said = read(format!("{}/schedstat", task.path().display()));
+            said.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok()).expect("it is a number")
+        };
+        let nanos = tasks.flatten().map(of_task).sum();
+        let stat = read(format!("{folder}/stat"));
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        // Fields 14 and 15 of proc(5).
+        let [user, system] = [11, 12].map(|at: usize| fields[at].parse().expect("they are numbers"));
+        Cpu { nanos, user, system }
+    }
+
+    /// In its own code, and in the kernel [s].
+    pub(crate) fn seconds(self) -> [f64; 2] {
+        let all = self.nanos as f64 / 1e9;
+        let own = self.user as f64 / (self.user + self.system).max(1) as f64;
+        [all * own, all * (1.0 - own)]
+    }
+}
+
+impl Sub for Cpu {
+    type Output = Cpu;
+    fn sub(self, before: Cpu) -> Cpu {
+        Cpu {
+            nanos: self.nanos - before.nanos,
+            user: self.user - before.user,
+            system: self.system - before.system,
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What a relay in the middle costs: `penstock-relay`, C tor, and a loop of TLS, AES and sockets that knows nothing of Tor.
+//!
+//! Each carries the same load, over loopback and over an Ethernet between two network namespaces, alternately, alone on a
+//! processor. What counts is what a process takes of it. `TOR` and `PENSTOCK_RELAY` name the programs.
+//!
+//! ```console
+//! $ cargo bench --package penstock-live --bench middle -- [--seconds S] [--rounds N] [--only NAME] [--place NAME]
+//! ```
+
+mod ceiling;
+mod cpu;
+mod load;
+mod place;
+mod subject;
+mod wire;
+
+use cpu::Cpu;
+use lexopt::{Arg, Parser, ValueExt};
+use load::Load;
+use penstock_live::cell::CELL_LEN;
+use penstock_testbed::namespace::isolate;
+use place::Place;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+use subject::{Kind, Subject};
+
+/// Congestion windows and buffers have grown after so long.
+const WARMING: Duration = Duration::from_secs(1);
+
+/// What is asked for.
+struct Asked {
+    span: Duration,
+    rounds: usize,
+    only: Option<String>,
+    place: Option<String>,
+    ceiling: Option<SocketAddr>,
+}
+
+/// What one measurement gave.
+#[derive(Clone, Copy)]
+struct Measured {
+    kind: Kind,
+    place: &'static str,
+    /// Of cells [MB].
+    megabytes: f64,
+    /// [s]
+    span: f64,
+    user: f64,
+    system: f64,
+}
+
+impl Measured {
+    /// [MB/s]
+    fn per_user(&self) -> f64 {
+        self.megabytes / self.user
+    }
+
+    /// [MB/s]
+    fn per_both(&self) -> f64 {
+        self.megabytes / (self.user + self.system)
+    }
+}
+
+fn main() -> ExitCode {
+    let asked = match parse() {
+        Ok(asked) => asked,
+        Err(error) => return refuse(&error.to_string()),
+    };
+    if let Some(address) = asked.ceiling {
+        return ceiling::run(address).map_or_else(|error| refuse(&error.to_string()), |()| ExitCode::SUCCESS);
+    }
+    match run(&asked) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => refuse(&why),
+    }
+}
+
+fn refuse(why: &str) -> ExitCode {
+    eprintln!("middle: {why}");
+    ExitCode::from(2)
+}
+
+fn parse() -> Result<Asked, lexopt::Error> {
+    let mut asked = Asked { span: Duration::from_secs(5), rounds: 5, only: None, place: None, ceiling: None };
+    let mut parser = Parser::from_env();
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Long("seconds") => asked.span = Duration::from_secs(parser.value()?.parse()?),
+            Arg::Long("rounds") => asked.rounds = parser.value()?.parse()?,
+            Arg::Long("only") => asked.only = Some(parser.value()?.string()?),
+            Arg::Long("place") => asked.place = Some(parser.value()?.string()?),
+            Arg::Long("ceiling") => asked.ceiling = Some(parser.value()?.parse()?),
+            // Cargo says so.
+            Arg::Long("bench") => {}
+            other => return Err(other.unexpected()),
+        }
+    }
+    Ok(asked)
+}
+
+fn run(asked: &Asked) -> Result<(), String> {
+    let chosen = |name: &str, only: &Option<String>| only.as_deref().is_none_or(|only| only == name);
+    let mut kinds: Vec<_> = Kind::ALL.into_iter().filter(|kind| chosen(kind.name(), &asked.only)).collect();
+    if kinds.contains(&Kind::CTor) && !subject::has_tor() {
+        println!("skipped: there is no C tor; install Debian's package tor, or set TOR");
+        return Ok(());
+    }
+    isolate()?;
+    let processors = place::processors();
+    let places = [Place::loopback(processors)?, Place::veth(processors)?];
+    let places: Vec<_> = places.iter().filter(|place| chosen(place.name, &asked.place)).collect();
+    let mut all = Vec::new();
+    for round in 0..asked.rounds {
+        for place in &places {
+            for kind in &kinds {
+                let measured = measure(*kind, place, 9001 + all.len() as u16, asked.span);
+                print(round, &measured);
+                all.push(measured);
+            }
+        }
+        // Nobody is always the first.
+        let first = 1.min(kinds.len());
+        kinds.rotate_left(first);
+    }
+    places.iter().for_each(|place| sum_up(place, &all));
+    Ok(())
+}
+
+/// What the load costs whoever carries it.
+fn measure(kind: Kind, place: &Place, port: u16, span: Duration) -> Measured {
+    place.enter();
+    let subject = Subject::start(kind, place, port);
+    let mut load = Load::open(&subject, place.load_at.into());
+    assert_eq!(load.ciphers(), ["TLS13_AES_256_GCM_SHA384"], "all speak the same");
+    load.run(WARMING);
+    let (cells, before) = (load.cells(), Cpu::of(subject.process()));
+    let span = load.run(span);
+    let (cells, cpu) = (load.cells() - cells, Cpu::of(subject.process()) - before);
+    let [user, system] = cpu.seconds();
+    let megabytes = (cells * CELL_LEN as u64) as f64 / 1e6;
+    Measured { kind, place: place.name, megabytes, span: span.as_secs_f64(), user, system }
+}
+
+fn print(round: usize, it: &Measured) {
+    println!(
+        "{:2} {:8} {:8} {:6.0} MB at {:4.0} MB/s, {:3.0} % of a processor: {:4.0} MB a user second, {:4.0} a second of both",
+        round + 1,
+        it.place,
+        it.kind.name(),
+        it.megabytes,
+        it.megabytes / it.span,
+        100.0 * (it.user + it.system) / it.span,
+        it.per_user(),
+        it.per_both()
+    );
+}
+
+fn sum_up(place: &Place, all: &[Measured]) {
+    let of = |kind: Kind, value: fn(&Measured) -> f64| {
+        let here = all.iter().filter(|it| it.place == place.name && it.kind == kind);
+        median(here.map(value).collect())
+    };
+    println!("\n{}, MTU {}, medians [MB/s]:", place.name, place.mtu);
+    for (what, value) in [("user", Measured::per_user as fn(&_) -> _), ("both", Measured::per_both)] {
+        let [ceiling, ours, theirs] = Kind::ALL.map(|kind| of(kind, value));
+        println!(
+            "{what}: ceiling {ceiling:.0}, Penstock {ours:.0}, C tor {theirs:.0}; {:.2} times C tor, {:.0} % of the ceiling",
+            ours / theirs,
+            100.0 * ours / ceiling
+        );
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => f64::NAN,
+        n => (values[(n - 1) / 2] + values[n / 2]) / 2.0,
+    }
+}

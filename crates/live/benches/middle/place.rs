@@ -1,0 +1,78 @@
+//! Where relay and load are: processors, and networks of their own.
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+use penstock_testbed::namespace::{Namespace, ip, sysctl};
+use penstock_testbed::veth;
+use std::net::Ipv4Addr;
+use std::process::{Child, Command};
+
+/// A relay and its load, and what is between them.
+pub(crate) struct Place {
+    pub(crate) name: &'static str,
+    pub(crate) mtu: u32,
+    pub(crate) load: Namespace,
+    pub(crate) relay: Namespace,
+    pub(crate) load_at: Ipv4Addr,
+    pub(crate) relay_at: Ipv4Addr,
+    /// Of the load, and of the relay.
+    processors: [usize; 2],
+}
+
+impl Place {
+    /// One network.
+    pub(crate) fn loopback(processors: [usize; 2]) -> Result<Self, String> {
+        let relay = Namespace::create()?;
+        ready()?;
+        let (load_at, relay_at) = (Ipv4Addr::new(127, 0, 0, 1), Ipv4Addr::new(127, 0, 0, 2));
+        let load = Namespace::here()?;
+        Ok(Place { name: "loopback", mtu: 65_536, load, relay, load_at, relay_at, processors })
+    }
+
+    /// Two, with an Ethernet between them, which segments and merges packets late and early, as network cards do.
+    pub(crate) fn veth(processors: [usize; 2]) -> Result<Self, String> {
+        let mtu = 1500;
+        let [load, relay] = [(); 2].map(|()| Namespace::create().and_then(|it| ready().map(|()| it)));
+        let (load, relay) = (load?, relay?);
+        let [load_at, relay_at] = veth::join([&load, &relay], mtu)?;
+        Ok(Place { name: "veth", mtu, load, relay, load_at, relay_at, processors })
+    }
+
+    /// Starts a program at the relay's place, on the last processor.
+    pub(crate) fn start(&self, command: &mut Command) -> Child {
+        std::thread::scope(|scope| {
+            let start = || {
+                self.relay.enter();
+                pin(self.processors[1]);
+                command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"))
+            };
+            scope.spawn(start).join().expect("it says why it cannot")
+        })
+    }
+
+    /// The calling thread is the load from now on, on the first processor.
+    pub(crate) fn enter(&self) {
+        self.load.enter();
+        pin(self.processors[0]);
+    }
+}
+
+/// What each network needs. Connections do not learn from those before them.
+fn ready() -> Result<(), String> {
+    ip("link set lo up")?;
+    sysctl("tcp_no_metrics_save", "1")
+}
+
+/// The first and the last of those on which this process may be: one for the load, and one for the relay.
+pub(crate) fn processors() -> [usize; 2] {
+    let all = sched_getaffinity(Pid::from_raw(0)).expect("Linux says where a process may be");
+    let mut all = (0..CpuSet::count()).filter(|processor| all.is_set(*processor).unwrap_or(false));
+    let first = all.next().expect("it is somewhere");
+    [first, all.next_back().unwrap_or(first)]
+}
+
+fn pin(processor: usize) {
+    let mut one = CpuSet::new();
+    one.set(processor).expect("it is one of those that there are");
+    sched_setaffinity(Pid::from_raw(0), &one).expect("it may be there");
+}

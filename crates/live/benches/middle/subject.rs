@@ -1,0 +1,137 @@
+//! What is measured: `penstock-relay` and C tor, by the same torrc, and the ceiling.
+
+use crate::place::Place;
+use penstock_live::cell::LinkSpec;
+use penstock_live::clock::Clock;
+use penstock_live::keys::Keys;
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tor_llcrypto::pk::curve25519::PublicKey;
+
+/// Who is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Ceiling,
+    Penstock,
+    CTor,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 3] = [Kind::Ceiling, Kind::Penstock, Kind::CTor];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Ceiling => "ceiling",
+            Kind::Penstock => "penstock",
+            Kind::CTor => "ctor",
+        }
+    }
+}
+
+/// One that runs, and ends with this.
+pub(crate) struct Subject {
+    child: Child,
+    folder: PathBuf,
+    pub(crate) address: SocketAddr,
+    /// What others must know to build circuits through it; a ceiling has none.
+    pub(crate) relay: Option<(LinkSpec, PublicKey)>,
+}
+
+impl Subject {
+    /// Starts it at its place, with a port that nobody had before; returns once it listens.
+    pub(crate) fn start(kind: Kind, place: &Place, port: u16) -> Self {
+        let address = SocketAddr::new(place.relay_at.into(), port);
+        let folder = std::env::temp_dir().join(format!("penstock-middle-{}-{port}", std::process::id()));
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&folder)
+            .expect("the system has a folder for what is temporary");
+        let (mut command, relay) = match kind {
+            Kind::Ceiling => {
+                let mut command = Command::new(std::env::current_exe().expect("it runs"));
+                command.args(["--ceiling", &address.to_string()]);
+                (command, None)
+            }
+            Kind::Penstock => by_torrc(Command::new(penstock()), &folder, address),
+            Kind::CTor => by_torrc(Command::new(tor()), &folder, address),
+        };
+        if kind == Kind::CTor {
+            // Nothing that this system says of relays.
+            command.args(["--defaults-torrc", "/dev/null"]);
+        }
+        let child = place.start(command.stdout(Stdio::null()));
+        let mut subject = Subject { child, folder, address, relay };
+        subject.wait();
+        subject
+    }
+
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn wait(&mut self) {
+        let ready = (0..200).any(|_| {
+            std::thread::sleep(Duration::from_millis(100));
+            TcpStream::connect(self.address).is_ok()
+        });
+        let ended = self.child.try_wait();
+        assert!(ready && matches!(ended, Ok(None)), "it does not listen after 20 s: {:?}", self.folder);
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("its log is in {}", self.folder.display());
+        } else {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+/// Ours, or the one that the variable says: a script that starts it under a profiler, for example.
+fn penstock() -> String {
+    std::env::var("PENSTOCK_RELAY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_penstock-relay").into())
+}
+
+fn tor() -> String {
+    std::env::var("TOR").unwrap_or_else(|_| "tor".into())
+}
+
+/// Whether there is a C tor.
+pub(crate) fn has_tor() -> bool {
+    Command::new(tor()).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
+/// A relay that knows no network and publishes nothing: both programs read this torrc, and both take keys that are there.
+fn by_torrc(
+    mut command: Command,
+    folder: &Path,
+    address: SocketAddr,
+) -> (Command, Option<(LinkSpec, PublicKey)>) {
+    let keys = Keys::load_or_create(&folder.join("keys"), &mut rand::rng(), Clock::start().date());
+    let keys = keys.expect("the folder is new");
+    let (torrc, ip) = (folder.join("torrc"), address.ip());
+    let lines = format!(
+        "TestingTorNetwork 1\nDataDirectory {folder}\nNickname middle\nAddress {ip}\nORPort {address}\nSocksPort 0\n\
+         DirAuthority none 127.0.0.1:1 FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF\nAssumeReachable 1\nExitRelay 0\n\
+         PublishServerDescriptor 0\nLog notice file {folder}/log\n\
+         BandwidthRate 1 GBytes\nBandwidthBurst 1 GBytes\nCircuitPriorityHalflife 30\n\
+         Schedulers KIST\nKISTSchedRunInterval 2 msec\n",
+        folder = folder.display()
+    );
+    fs::write(&torrc, lines).expect("the folder is new");
+    command.arg("-f").arg(torrc);
+    let spec = LinkSpec {
+        addresses: vec![address],
+        rsa: keys.rsa_identity(),
+        ed25519: Some(keys.ed25519_identity()),
+    };
+    (command, Some((spec, keys.identities().onion[0].public)))
+}

@@ -1,0 +1,60 @@
+//! The key stream of a layer, some cells ahead.
+
+use cipher::{KeyIvInit, StreamCipher};
+use tor_llcrypto::cipher::aes::Aes128Ctr;
+
+/// How much of it is made at once [B]: as many blocks as the widest processors encrypt side by side, which is two cells. A cell
+/// by itself is less, and would be encrypted block by block.
+const AHEAD: usize = 1024;
+
+/// AES-128 in counter mode, from zero.
+pub struct KeyStream {
+    cipher: Aes128Ctr,
+    ahead: [u8; AHEAD],
+    used: usize,
+}
+
+impl KeyStream {
+    /// The stream of this key.
+    pub fn new(key: &[u8; 16]) -> Self {
+        let cipher = Aes128Ctr::new(key.into(), &Default::default());
+        KeyStream { cipher, ahead: [0; AHEAD], used: AHEAD }
+    }
+
+    /// Adds its next bytes to these.
+    pub fn apply(&mut self, mut bytes: &mut [u8]) {
+        while !bytes.is_empty() {
+            if self.used == AHEAD {
+                self.cipher.write_keystream(&mut self.ahead);
+                self.used = 0;
+            }
+            let count = bytes.len().min(AHEAD - self.used);
+            let (now, later) = bytes.split_at_mut(count);
+            let stream = &self.ahead[self.used..self.used + count];
+            now.iter_mut().zip(stream).for_each(|(byte, key)| *byte ^= key);
+            self.used += count;
+            bytes = later;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// However the bytes are cut.
+        #[test]
+        fn it_is_aes_in_counter_mode(key in any::<[u8; 16]>(), cuts in proptest::collection::vec(0usize..1500, 1..12)) {
+            let mut cipher = Aes128Ctr::new(&key.into(), &Default::default());
+            let mut stream = KeyStream::new(&key);
+            for cut in cuts {
+                let (mut ours, mut theirs) = (vec![7; cut], vec![7; cut]);
+                stream.apply(&mut ours);
+                cipher.apply_keystream(&mut theirs);
+                prop_assert_eq!(ours, theirs);
+            }
+        }
+    }
+}
