@@ -55,6 +55,7 @@ pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2], bool),
         );
     }
     refuse(&config, &settings)?;
+    config.limits.memory = Some(super::memory::limit(read)?);
     let own_half_life = settings.iter().any(|setting| setting.line.starts_with("circuit_policy"));
     Ok((config, advertised, own_half_life))
 }
