@@ -57,11 +57,11 @@ live: tools ## check the live relay: clippy, and its tests on loopback
 	cargo clippy --locked --package penstock-live --all-targets -- -D warnings
 	cargo test --locked --package penstock-live
 
-# Real C tor as in Debian's package tor, or at the path in TOR. `make interop SHORT=1` is one relay of it, half a minute.
+# Real C tor as in Debian's package tor, or at the path in TOR. `make interop SHORT=1` is one relay of it, half a minute; all of it takes a quarter of an hour.
 SHORT ?=
 interop: tools ## hold the live relay against a real C tor and networks of it, and its parts against Arti's crates
 	@if command -v "$${TOR:-tor}" >/dev/null; then cargo test --locked --package penstock-live \
-		$(if $(SHORT),--test interop -- --ignored,--features oracles -- --include-ignored); \
+		$(if $(SHORT),--test interop -- --ignored,--features oracles -- --include-ignored) --show-output; \
 	else echo "skipped: there is no C tor; install Debian's package tor, or set TOR"; fi
 
 clean: ## remove what setup, test and judge-ns3 made; runs/ stays
