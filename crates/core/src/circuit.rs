@@ -5,7 +5,7 @@ use crate::circuit_policy::PriorityClass;
 use crate::edge_control::{Agreement, AnyEdgeControl};
 use crate::hop_control::{AnyHopControl, HopControl, Source};
 use crate::keys::{ChannelKey, Direction, StreamKey};
-use penstock_units::{Cells, fifo::take_first};
+use penstock_units::{Cells, Instant, fifo::take_first};
 use std::collections::VecDeque;
 
 /// Where a circuit continues.
@@ -32,6 +32,25 @@ pub(crate) struct Lane<C> {
 pub(crate) struct Queued<C> {
     pub(crate) cell: C,
     pub(crate) source: Source,
+    /// Since when it waits.
+    pub(crate) since: Stamp,
+}
+
+/// A time of 32 bits, which comes round after 52 days [2^20 ns].
+///
+/// Source: C tor `monotime_coarse_get_stamp()`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stamp(u32);
+
+impl Stamp {
+    pub(crate) fn at(now: Instant) -> Self {
+        Stamp((now.since(Instant::ZERO).as_nanos() >> 20) as u32)
+    }
+
+    /// How long ago this was [2^20 ns].
+    pub(crate) fn age(self, now: Stamp) -> u32 {
+        now.0.wrapping_sub(self.0)
+    }
 }
 
 fn needs_credit<C: Cell>(cell: &C) -> bool {

@@ -116,6 +116,11 @@ pub struct Limits {
     /// Windows keep each stream far below; an XOFF stops a peer only a round trip later. C tor leaves this to its
     /// out-of-memory killer.
     pub edge_buffer: u32,
+    /// What circuits' cells in queues, and what came for applications, may hold in all [B]; when it is more, circuits close
+    /// until nine tenths are left, those first of which something has waited longest. `None` is no limit.
+    ///
+    /// Source: C tor `MaxMemInQueues`, `circuits_handle_oom()`.
+    pub memory: Option<Bytes>,
 }
 
 impl Default for Limits {
@@ -126,6 +131,7 @@ impl Default for Limits {
             streams_per_circuit: 4096,
             outbuf: Bytes::mib(4),
             edge_buffer: 131_072,
+            memory: None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A stream at the edge: an exit's connection to a server, or a client's to its application.
 
 use crate::cell::{Cell, StreamId};
+use crate::circuit::Stamp;
 use crate::edge_control::{AnyStreamControl, Backlog};
 use crate::kernel::Interest;
 use crate::keys::CircuitIndex;
@@ -26,6 +27,8 @@ pub(crate) struct Stream<C: Cell> {
     pub(crate) outbuf: VecDeque<C::Payload>,
     /// How much that is [B].
     pub(crate) outbuf_bytes: Bytes,
+    /// Since when the socket has taken none of them.
+    pub(crate) since: Stamp,
     pub(crate) interest: Interest,
 }
 

@@ -90,7 +90,7 @@ fn member(contact: usize, directory: bool) -> Running {
         }
     });
     let (spec, task) = hears.recv().unwrap();
-    Running { spec, onion, stop, thread: Some(thread), task }
+    Running { spec, onion, stop, thread: Some(thread), task, window: Default::default() }
 }
 
 /// What comes of a request on a stream of its own, whose cells leave before anybody says CONNECTED.

@@ -127,7 +127,9 @@ impl<C: Cell> Node<C> {
     ) {
         let lane = self.circuit(circuit).lane_mut(direction);
         let waiting = lane.clear();
-        let Some(leg) = lane.to.take() else { return };
+        let leg = lane.to.take();
+        self.waiting_cells -= waiting;
+        let Some(leg) = leg else { return };
         self.counters.dropped += waiting;
         let channel = self.channel(leg.channel);
         channel.policy.on_blocked(now, circuit.key(direction));

@@ -4,7 +4,7 @@
 
 use super::{Node, Relay};
 use crate::cell::{Cell, MAX_PAYLOAD, Message, Payload, StreamId};
-use crate::circuit::{Edge, End, Lane};
+use crate::circuit::{Edge, End, Lane, Stamp};
 use crate::config::EdgeQueue;
 use crate::edge_control::{EdgeControl, Signals, StreamControl, StreamFeedback};
 use crate::error::Violation;
@@ -355,7 +355,11 @@ impl<C: Cell> Node<C> {
             return Err(Violation::BufferExceeded);
         }
         edge.waiting += 1;
+        self.waiting_payloads += 1;
         let state = &mut self.streams[stream.0 as usize];
+        if state.outbuf.is_empty() {
+            state.since = Stamp::at(now);
+        }
         state.outbuf_bytes += Bytes::new(payload.len().into());
         state.outbuf.push_back(payload);
         let backlog = state.backlog();
@@ -382,10 +386,14 @@ impl<C: Cell> Node<C> {
             let left = if state.outbuf.is_empty() { Bytes::ZERO } else { state.outbuf_bytes - bytes };
             state.outbuf_bytes = left;
             let (circuit, taken) = (state.circuit, waiting - state.outbuf.len());
+            if taken > 0 {
+                state.since = Stamp::at(now);
+            }
             let backlog = state.backlog();
             state.control.on_drain(now, bytes, backlog);
             self.charge_stream_write(bytes);
             self.edge(circuit).waiting -= taken as u64;
+            self.waiting_payloads -= taken as u64;
             self.hop_delivered(now, circuit, taken);
         }
         // Also after END, as C tor does: what was sent is acknowledged, whoever still listens.
@@ -573,6 +581,7 @@ impl<C: Cell> Node<C> {
             bucket: None,
             outbuf: VecDeque::new(),
             outbuf_bytes: Bytes::ZERO,
+            since: Stamp::default(),
             interest: Interest::default(),
         });
         let stream = StreamKey(key as u32);
@@ -589,6 +598,7 @@ impl<C: Cell> Node<C> {
         let edge = self.edge(state.circuit);
         edge.waiting -= state.outbuf.len() as u64;
         edge.streams.retain(|other| *other != stream);
+        self.waiting_payloads -= state.outbuf.len() as u64;
         // Before the driver polls, the key may belong to another stream.
         self.events.retain(|event| match event {
             Event::StreamRequested { stream: other, .. } | Event::StreamConnected { stream: other } => {

@@ -2,7 +2,7 @@
 
 use super::Node;
 use crate::cell::{Cell, Command};
-use crate::circuit::Queued;
+use crate::circuit::{Queued, Stamp};
 use crate::circuit_policy::{CircuitPolicy, Priority};
 use crate::event::{Event, Station};
 use crate::hop_control::{HopControl, Source};
@@ -41,8 +41,9 @@ impl<C: Cell> Node<C> {
         self.track(now, &cell, circuit, direction, Station::Queued);
         let lane = self.circuit(circuit).lane_mut(direction);
         let could_send = lane.may_send();
-        lane.push(Queued { cell, source });
+        lane.push(Queued { cell, source, since: Stamp::at(now) });
         let (length, period) = (lane.queue.len() as u64, lane.hop.period());
+        self.waiting_cells += 1;
         self.counters.longest_queue = self.counters.longest_queue.max(length);
         if let Some(most) = self.config.mark_above {
             self.mark_newest(circuit, direction, most);
@@ -123,10 +124,11 @@ impl<C: Cell, K: Kernel<C>> Host for Lend<'_, C, K> {
         let circuit = node.circuit(index);
         let (outward, class) = (circuit.outward(), circuit.class);
         let lane = circuit.lane_mut(direction);
-        let Queued { cell, source } = lane.pop().expect("a policy serves only circuits that may send");
+        let Queued { cell, source, .. } = lane.pop().expect("a policy serves only circuits that may send");
         let is_relay = cell.command() == Command::Relay;
         let feedback = if is_relay { lane.hop.on_sent(now, source) } else { None };
         let exhausted = !lane.may_send();
+        node.waiting_cells -= 1;
         node.track(now, &cell, index, direction, Station::Outbuf);
         let weight = node.config.priority_factor.weight(class);
         let state = node.channel(channel);

@@ -6,7 +6,8 @@
 //! arrives, `edge` packages and delivers streams, `build` makes circuits, `close` ends them,
 //! `buckets` limits the rate, `clients` that of each client, `datagrams` is for channels without TCP,
 //! `class` passes on whose traffic can wait, `hops` is where hop control meets its neighbours, `idle` closes channels
-//! that nobody uses, `parameters` is what the authorities ask of all relays.
+//! that nobody uses, `memory` closes circuits when too much waits, `parameters` is what the authorities ask of all
+//! relays.
 
 mod bounds;
 mod buckets;
@@ -20,6 +21,7 @@ mod edge;
 mod flow;
 mod hops;
 mod idle;
+mod memory;
 mod parameters;
 
 use crate::cell::{Cell, PeerId};
@@ -101,6 +103,10 @@ struct Node<C: Cell> {
     ready: VecDeque<ChannelKey>,
     events: VecDeque<Event<C>>,
     counters: Counters,
+    /// In all circuit queues [cell].
+    waiting_cells: u64,
+    /// In all streams' buffers, until their applications take them [1].
+    waiting_payloads: u64,
 }
 
 /// What a relay counted since its start.
@@ -141,6 +147,8 @@ pub struct Counters {
     pub data_packaged: u64,
     /// Circuits that policies looked at to choose ([`CircuitPolicy::looks`]).
     pub looks: u64,
+    /// Circuits that were closed for the memory that they held ([`Limits::memory`](crate::config::Limits)).
+    pub relieved: u64,
 }
 
 /// Who is at the ends of a new channel.
@@ -186,6 +194,8 @@ impl<C: Cell> Relay<C> {
             ready: VecDeque::new(),
             events: VecDeque::new(),
             counters: Counters::default(),
+            waiting_cells: 0,
+            waiting_payloads: 0,
             refill: Refill { phase, ..config.refill },
             config,
         };
@@ -313,6 +323,7 @@ impl<C: Cell> Relay<C> {
     /// Finishes what a call set in motion: streams that may be read again, channels that may write.
     fn settle(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         loop {
+            self.relieve(now, kernel);
             if let Some(channel) = self.node.doomed.pop() {
                 self.close_channel(now, channel, kernel);
             } else if let Some((channel, note)) = self.node.failed.pop_front() {
@@ -346,11 +357,7 @@ impl<C: Cell> Relay<C> {
 
     /// Cells in all circuit queues [cell].
     pub fn queued(&self) -> Cells {
-        let directions = [Direction::Forward, Direction::Backward];
-        let circuits = self.node.circuits.iter();
-        let waiting = circuits
-            .flat_map(|(_, circuit)| directions.map(|direction| circuit.lane(direction).queue.len() as u64));
-        Cells::new(waiting.sum())
+        Cells::new(self.node.waiting_cells)
     }
 
     /// Bytes in all output buffers [B].

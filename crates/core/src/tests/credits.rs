@@ -4,7 +4,7 @@ use super::cell::TestCell;
 use super::host::Side;
 use super::util::{Link, Net};
 use crate::cell::{Cell, CircId, Command, PeerId};
-use crate::circuit::{Circuit, End, Queued};
+use crate::circuit::{Circuit, End, Queued, Stamp};
 use crate::config::Limits;
 use crate::edge_control::{EdgeControlConfig, Ends, VegasConfig, WindowsConfig};
 use crate::hop_control::{
@@ -531,7 +531,7 @@ fn credits_in_the_queue_keep_their_place_while_there_is_credit_for_what_is_befor
     let cell = || TestCell::malformed(id, Command::Relay);
     let credit = || TestCell::feedback(id, NOTHING);
     for cell in [cell(), credit(), cell(), cell(), credit(), credit(), cell()] {
-        lane.push(Queued { cell, source: Source::Here });
+        lane.push(Queued { cell, source: Source::Here, since: Stamp::default() });
     }
     // There is credit for two cells: in front of the third stand none but what needs none.
     let mut left = Vec::new();

@@ -2,7 +2,7 @@
 //!
 //! [`cell`] is what travels, [`host`] a node's kernel, `lawless` an edge without windows, [`util`] the world they are in. The rest are
 //! tests: `path` (cells arrive, G-01, G-02), `windows` (G-10 to G-14), `credits` (G-20 to G-25), `sharing` (G-32, G-40),
-//! `selfish` (early SENDMEs), `vegas` (congestion control and XON/XOFF), `comparators` (DCTCP and TIMELY), `schedulers` (KIST and its kin), `throttles`, `classes`, `violations`, `idle`,
+//! `selfish` (early SENDMEs), `vegas` (congestion control and XON/XOFF), `comparators` (DCTCP and TIMELY), `schedulers` (KIST and its kin), `throttles`, `classes`, `violations`, `idle`, `memory`,
 //! `seams` (algorithms from outside) and `operations` (anything in any order).
 
 mod cell;
@@ -13,6 +13,7 @@ mod datagrams;
 mod host;
 mod idle;
 mod lawless;
+mod memory;
 mod operations;
 mod parameters;
 mod path;

@@ -33,6 +33,8 @@ pub(super) fn post(to: SocketAddr, path: &str, document: &str) -> Vec<u8> {
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) reason: String,
+    /// What the server's clock said.
+    pub(super) date: Option<SystemTime>,
     pub(super) body: Vec<u8>,
 }
 
@@ -51,6 +53,7 @@ impl Answer {
             Some(value) => Some(value.trim().parse::<usize>().map_err(|_| Failure::NotHttp)?),
             None => None,
         };
+        let date = header(head.headers, "date").and_then(|date| httpdate::parse_http_date(date).ok());
         let (status, reason) = (head.code.unwrap_or_default(), head.reason.unwrap_or_default().to_owned());
         let mut body = bytes;
         body.drain(..len);
@@ -58,7 +61,7 @@ impl Answer {
             return Err(Failure::Short);
         }
         body.truncate(body_len.unwrap_or(body.len()));
-        Ok(Answer { status, reason, body })
+        Ok(Answer { status, reason, date, body })
     }
 
     /// How many bytes an answer has at most [B].

@@ -25,6 +25,9 @@ const BATCH: usize = 96;
 /// `CONSENSUS_MIN_SECONDS_BEFORE_CACHING`), or a sixteenth of its interval.
 const SETTLE: Duration = Duration::from_secs(120);
 
+/// Clocks may differ by so much (C tor: `ALLOW_DIRECTORY_TIME_SKEW`).
+const MOST_SKEW: Duration = Duration::from_secs(30 * 60);
+
 /// How long to wait for what did not come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
@@ -75,6 +78,8 @@ pub enum Note {
     Consensus(Flavour, SystemTime),
     /// Something was asked for in vain.
     NotFetched(&'static str, Failure),
+    /// Our clock is so much ahead of an authority's, or behind it [s].
+    ClockIsOff(i64),
 }
 
 impl fmt::Display for Note {
@@ -88,6 +93,10 @@ impl fmt::Display for Note {
                 write!(f, "there is a consensus of {}", humantime::format_rfc3339_seconds(*after))
             }
             Note::NotFetched(what, why) => write!(f, "no {what} came: {why}"),
+            Note::ClockIsOff(ahead) => {
+                let way = if *ahead < 0 { "behind" } else { "ahead of" };
+                write!(f, "this machine's clock is {} s {way} the authorities': set it", ahead.unsigned_abs())
+            }
         }
     }
 }
@@ -125,6 +134,8 @@ pub(super) struct Keeper {
     to_publish: Vec<bool>,
     /// What each was given last, while it answers.
     given: Vec<Option<Arc<str>>>,
+    /// The last answer was of quite another time.
+    is_off: bool,
     notes: Vec<Note>,
 }
 
@@ -142,6 +153,7 @@ impl Keeper {
             descriptor: None,
             to_publish: vec![false; authorities],
             given: vec![None; authorities],
+            is_off: false,
             notes: Vec::new(),
         }
     }
@@ -233,6 +245,9 @@ impl Keeper {
     pub(super) fn on_answer(&mut self, now: SystemTime, job: &Job, answer: Result<Answer, Failure>) {
         let place = place(job.task);
         self.turns[place].is_busy = false;
+        if let Some(date) = answer.as_ref().ok().and_then(|answer| answer.date) {
+            self.compare_clocks(now, date);
+        }
         let answer = answer.and_then(|answer| match answer.status {
             200 => String::from_utf8(answer.body).map_err(|_| Failure::Malformed),
             304 => Err(Failure::Old),
@@ -243,6 +258,19 @@ impl Keeper {
             Ok(due) => (self.turns[place].due, self.turns[place].waited) = (due, Duration::ZERO),
             Err(failure) => self.fail(now, job.task, failure),
         }
+    }
+
+    /// Says that our clock is wrong, once for each time that it becomes so.
+    ///
+    /// Source: C tor `handle_response_fetch_*()`, `connection_dir_client_reached_eof()`.
+    fn compare_clocks(&mut self, now: SystemTime, theirs: SystemTime) {
+        let (ahead, behind) = (between(theirs, now), between(now, theirs));
+        let is_off = ahead.max(behind) > MOST_SKEW;
+        if is_off && !self.is_off {
+            let seconds = |skew: Duration| i64::try_from(skew.as_secs()).unwrap_or(i64::MAX);
+            self.notes.push(Note::ClockIsOff(seconds(ahead) - seconds(behind)));
+        }
+        self.is_off = is_off;
     }
 
     /// Takes what came; when the task is due again.
@@ -373,7 +401,7 @@ mod tests {
     }
 
     fn ok(body: &str) -> Result<Answer, Failure> {
-        Ok(Answer { status: 200, reason: "OK".into(), body: body.into() })
+        Ok(Answer { status: 200, reason: "OK".into(), date: None, body: body.into() })
     }
 
     impl World {
@@ -489,7 +517,8 @@ mod tests {
         assert!(String::from_utf8(first.request).unwrap().ends_with("\r\n\r\nrouter 1\nrouter-signature\n"));
         world.answer(uploads[0], ok(""));
         world.answer(uploads[1], Err(Failure::Unreachable("gone".into())));
-        let refused = Answer { status: 400, reason: "Key is not pinned".into(), body: Vec::new() };
+        let refused =
+            Answer { status: 400, reason: "Key is not pinned".into(), date: None, body: Vec::new() };
         world.answer(uploads[2], Ok(refused));
         assert_eq!(world.poll(), []);
         let said = world.keeper.take_notes();
@@ -503,6 +532,30 @@ mod tests {
         assert_eq!(world.poll(), [uploads[0], uploads[2]]);
         world.answer(uploads[1], ok(""));
         assert_eq!(world.poll(), [uploads[1]]);
+    }
+
+    #[test]
+    fn a_clock_that_is_wrong_is_said_once_until_it_is_right() {
+        let mut world = World::new();
+        let hour = Duration::from_secs(3600);
+        let mut off = |date: SystemTime| {
+            world.poll();
+            let task = world.asked[0].task;
+            world.answer(task, Ok(Answer { date: Some(date), ..ok("").unwrap() }));
+            world.wait();
+            let is_off = |note: &Note| matches!(note, Note::ClockIsOff(_));
+            world.keeper.take_notes().into_iter().find(is_off)
+        };
+        let now = samples::at(1);
+        assert_eq!(off(now + hour / 4), None);
+        assert!(matches!(off(now + hour), Some(Note::ClockIsOff(-3600..=-3000))));
+        assert_eq!(off(now + hour), None);
+        assert_eq!(off(now), None);
+        assert!(matches!(off(now - hour), Some(Note::ClockIsOff(3600..=4000))));
+        assert_eq!(
+            Note::ClockIsOff(-86_400).to_string(),
+            "this machine's clock is 86400 s behind the authorities': set it"
+        );
     }
 
     #[test]

@@ -102,6 +102,8 @@ pub struct NodeConfig {
     pub patience: Duration,
     /// How the kernel treats its connections.
     pub tcp: SocketTcp,
+    /// What tells it the time.
+    pub clock: Clock,
 }
 
 /// What is asked of the kernel for each TCP socket of a node.
@@ -147,6 +149,7 @@ impl NodeConfig {
             single_hop: false,
             patience: PATIENCE,
             tcp: SocketTcp::default(),
+            clock: Clock::start(),
         }
     }
 }
@@ -215,7 +218,7 @@ impl Node {
     ///
     /// If nobody may listen there, or there are no descriptors left.
     pub fn bind(config: NodeConfig, keys: Keys) -> io::Result<Self> {
-        let clock = Clock::start();
+        let clock = config.clock;
         let credentials = renewal::first(&keys, clock);
         let listener = TcpListener::bind(config.listen)?;
         listener.set_nonblocking(true)?;
@@ -465,17 +468,22 @@ impl Node {
 
     fn extend(&mut self, circuit: CircuitIndex, to: &LinkSpec, handshake: Handshake) {
         let now = self.clock.now();
-        let somebody = ![self.keys.rsa_identity(), [0; 20]].contains(&to.rsa)
-            && to.ed25519 != Some(self.keys.ed25519_identity());
+        let close =
+            |node: &mut Self, reason| node.relay.close_circuit(now, circuit, reason, &mut node.sockets);
+        if to.rsa == self.keys.rsa_identity() || to.ed25519 == Some(self.keys.ed25519_identity()) {
+            // C tor `connection_or_connect()`.
+            return close(self, DestroyReason::CONNECT_FAILED);
+        }
         let reachable = to.addresses.first().is_some_and(|to| self.extend_to_private || !is_private(to.ip()));
-        // Nobody is noted who is refused.
-        let peer = (somebody && reachable).then(|| self.peers.relay(to));
         let leg = self.relay.leg(circuit, Direction::Backward);
         let before = leg.and_then(|(channel, _)| self.sockets.channel(channel)?.peer);
-        match peer.filter(|peer| Some(*peer) != before) {
-            Some(peer) => self.relay.extend(now, circuit, peer, handshake, &mut self.sockets),
-            None => self.relay.close_circuit(now, circuit, DestroyReason::PROTOCOL, &mut self.sockets),
+        let is_back = before.is_some_and(|peer| self.peers.is(peer, to));
+        // Nobody is noted who is refused.
+        if to.rsa == [0; 20] || !reachable || is_back {
+            return close(self, DestroyReason::PROTOCOL);
         }
+        let peer = self.peers.relay(to);
+        self.relay.extend(now, circuit, peer, handshake, &mut self.sockets);
     }
 
     /// Between turns: then whoever is to be connected to has a connection.
@@ -578,9 +586,14 @@ impl Node {
         let now = self.clock.now();
         let Opening { mut conn, from, channel, .. } = self.opening.remove(number as usize);
         conn.put_back(done.rest.clone());
-        let peer = match &done.peer {
-            Peer::Relay(identity) => self.peers.proven(identity),
-            Peer::Client => self.peers.client(from),
+        let peer = match (&done.peer, conn.peer) {
+            (Peer::Relay(identity), _) if done.is_canonical(from) => self.peers.proven(identity),
+            (Peer::Relay(_), Some(peer)) => {
+                self.peers.set_apart(peer, from);
+                peer
+            }
+            (Peer::Relay(identity), None) => self.peers.proven_at(identity, from),
+            (Peer::Client, _) => self.peers.client(from),
         };
         conn.peer = Some(peer);
         let is_client = done.peer == Peer::Client;

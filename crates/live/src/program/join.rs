@@ -63,7 +63,7 @@ impl Program {
         while let Some(note) = self.node.poll_note() {
             match note {
                 Note::Published(_) | Note::Consensus(..) => log::info!("{note}"),
-                Note::NotPublished(..) => log::warn!("{note}"),
+                Note::NotPublished(..) | Note::ClockIsOff(_) => log::warn!("{note}"),
                 Note::NotFetched(..) => log::debug!("{note}"),
             }
         }

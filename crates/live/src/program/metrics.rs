@@ -161,6 +161,11 @@ fn page(seen: &Observation) -> String {
     );
     page.counter("xoffs_total", "XOFFs made here.", core.xoffs);
     page.counter("xons_total", "XONs made here.", core.xons);
+    page.counter(
+        "relieved_circuits_total",
+        "Circuits that were closed because too much waited.",
+        core.relieved,
+    );
     let [channels, circuits, streams] = seen.population.map(|count| count as u64);
     page.gauge("channels", "Open channels.", channels);
     page.gauge("circuits", "Open circuits.", circuits);

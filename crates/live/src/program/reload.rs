@@ -52,10 +52,11 @@ fn waits_for_a_restart(old: &Options, new: &Options) -> Vec<&'static str> {
             format!("{:?}", relay.scheduler),
             format!("{:?}", relay.edge_control),
             format!("{:?}", (relay.refill, &relay.channel_map, relay.priority_factor, relay.edge_queue)),
-            format!("{:?}", (relay.authenticated_sendmes, relay.limits)),
+            format!("{:?}", (relay.authenticated_sendmes, relay.limits.circuit_queue)),
+            format!("{:?}", relay.limits.memory),
         ]
     };
-    let [scheduler, edge_control, rest, limits] = core(old);
+    let [scheduler, edge_control, rest, limits, memory] = core(old);
     let new_core = core(new);
     let differs = [
         ("Nickname", old.nickname != new.nickname),
@@ -81,6 +82,7 @@ fn waits_for_a_restart(old: &Options, new: &Options) -> Vec<&'static str> {
         ("Penstock edge_control", edge_control != new_core[1]),
         ("TokenBucketRefillInterval and the like", rest != new_core[2]),
         ("Penstock authenticated_sendmes and circuit_queue_most", limits != new_core[3]),
+        ("MaxMemInQueues", memory != new_core[4]),
     ];
     differs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
 }

@@ -1,8 +1,8 @@
 //! What an operator says: C tor's torrc, and in `Penstock` lines what C tor has no word for.
 //!
 //! Rooms: `lines` (from files to options), `values` (what values look like), `authority` (directory authorities), `known`
-//! (what C tor's options are called), `reader` (each option once, with its place), `ports`, `log_lines`, `relay` (the options that set up the
-//! core), and here what becomes of them all.
+//! (what C tor's options are called), `reader` (each option once, with its place), `ports`, `log_lines`, `memory` (how much may wait), `relay` (the options
+//! that set up the core), and here what becomes of them all.
 //!
 //! Nothing is passed over silently: an option of C tor's without effect here is a warning with its line, one that C tor does
 //! not know is a mistake, and so is a value out of range.
@@ -13,6 +13,7 @@ mod authority;
 mod known;
 mod lines;
 mod log_lines;
+mod memory;
 mod ports;
 mod reader;
 mod relay;

@@ -56,6 +56,7 @@ pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2], Own), 
         );
     }
     refuse(&config, &settings)?;
+    config.limits.memory = Some(super::memory::limit(read)?);
     let mut own = own(&settings);
     own.run_interval |= says_interval;
     Ok((config, advertised, own))

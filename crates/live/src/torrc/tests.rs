@@ -95,7 +95,7 @@ fn options_are_what_they_say() {
          CircuitPriorityHalflife 5.5\nSchedulers KISTLite,Vanilla\nKISTSchedRunInterval 5 msec\nTokenBucketRefillInterval 50\n\
          ShutdownWaitLength 0\nNumCPUs 2\nDirCache 0\nAssumeReachable 1\nPublishServerDescriptor 0\nHeartbeatPeriod 1 hour\n\
          ServerDNSResolvConfFile /r\nMetricsPort 9035 prometheus\nLog notice-warn file /l\nLog debug stderr\n\
-         SocksPort 0\nRunAsDaemon 0\nSafeLogging 1\nPenstock record = '/x'\nPenstock record_interval = \"5 s\"\nPenstock record_cells = 9\n",
+         SocksPort 0\nRunAsDaemon 0\nSafeLogging 1\nMaxMemInQueues 512 MB\nPenstock record = '/x'\nPenstock record_interval = \"5 s\"\nPenstock record_cells = 9\n",
     );
     assert_eq!((&options.nickname[..], options.address), ("Gate", Some([192, 0, 2, 1].into())));
     assert_eq!(
@@ -120,6 +120,7 @@ fn options_are_what_they_say() {
     );
     assert_eq!(options.relay.refill.unblock, Some(Duration::from_millis(50)));
     assert_eq!((options.shutdown_wait, options.num_cpus), (Duration::ZERO, Some(2)));
+    assert_eq!(options.relay.limits.memory, Some(Bytes::mib(512)));
     assert!(!options.dir_cache && options.assume_reachable && !options.publish);
     assert_eq!(options.metrics.unwrap().listen, "127.0.0.1:9035".parse().unwrap());
     assert_eq!(options.logs[0].severest, log::Level::Warn);

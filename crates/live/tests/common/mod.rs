@@ -2,10 +2,14 @@
 
 #![allow(dead_code, reason = "each test takes what it needs of this")]
 
+pub(crate) mod exchange;
+pub(crate) mod seen;
+
 use penstock_core::scheduler::SchedulerConfig;
 use penstock_core::{Cell, CircId, Command, RelayConfig, StreamId};
 use penstock_live::cell::{
-    Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell, RelayMessage, Target, front, read,
+    Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell, LivePayload, RelayMessage, Target,
+    front, read,
 };
 use penstock_live::certs::Credentials;
 use penstock_live::clock::Clock;
@@ -17,11 +21,14 @@ use penstock_live::keys::Keys;
 use penstock_live::node::{self, Node, NodeConfig};
 use penstock_live::tls::{TlsConfigs, certificate_sha256, export};
 use rustls::Connection;
+use seen::Window;
+use sha2::{Digest, Sha256};
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::num::{NonZeroU16, NonZeroU32};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tor_llcrypto::pk::curve25519::PublicKey;
@@ -37,6 +44,8 @@ pub(crate) struct Running {
     pub(crate) thread: Option<JoinHandle<()>>,
     /// The thread's number.
     pub(crate) task: i32,
+    /// What it looks like.
+    pub(crate) window: Window,
 }
 
 impl Running {
@@ -46,30 +55,37 @@ impl Running {
 
     /// Links' handshakes may take so long.
     pub(crate) fn start_with(scheduler: SchedulerConfig, patience: penstock_units::Duration) -> Self {
-        let keys = Keys::generate(&mut rand::rng(), Clock::start().date());
-        let onion = keys.identities().onion[0].public;
+        Running::start_as(|config| (config.relay.scheduler, config.patience) = (scheduler, patience))
+    }
+
+    /// Set up otherwise.
+    pub(crate) fn start_as(change: impl FnOnce(&mut NodeConfig)) -> Self {
         let localhost = Ipv4Addr::LOCALHOST.into();
         let rules = vec!["accept *:*".parse().unwrap()];
-        let relay = RelayConfig { scheduler, authenticated_sendmes: true, ..RelayConfig::default() };
+        let relay = RelayConfig { authenticated_sendmes: true, ..RelayConfig::default() };
         let policy = ExitPolicy::new(rules, Private::AsRules, Vec::new());
-        let config = NodeConfig {
+        let mut config = NodeConfig {
             extend_to_private: true,
             single_hop: true,
-            patience,
             ..NodeConfig::new(SocketAddr::new(localhost, 0), localhost, relay, policy)
         };
+        change(&mut config);
+        let keys = Keys::generate(&mut rand::rng(), config.clock.date());
+        let onion = keys.identities().onion[0].public;
         let (said, hears) = std::sync::mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
-        let flag = stop.clone();
+        let window = Window::default();
+        let (flag, looks) = (stop.clone(), window.clone());
         let thread = std::thread::spawn(move || {
             let mut node = Node::bind(config, keys).unwrap();
             said.send((node.link_spec().unwrap(), nix::unistd::gettid().as_raw())).unwrap();
             while !flag.load(Ordering::Relaxed) {
                 node.turn().unwrap();
+                looks.look(&node);
             }
         });
         let (spec, task) = hears.recv().unwrap();
-        Running { spec, onion, stop, thread: Some(thread), task }
+        Running { spec, onion, stop, thread: Some(thread), task, window }
     }
 }
 
@@ -106,6 +122,10 @@ pub(crate) struct Client {
     pub(crate) layers: Vec<Layer>,
     /// DATA cells of the circuit.
     cells: u32,
+    /// So many more may be sent on it [cell], and what proves those that are to be acknowledged; of the circuit that was built
+    /// last.
+    window: i32,
+    unproven: VecDeque<tor1::Tag>,
 }
 
 /// What a client knows of a circuit that it does not use now.
@@ -124,15 +144,12 @@ impl Write for Slow<'_> {
 }
 
 /// TLS to a node, and no more.
-pub(crate) fn tls_to(address: SocketAddr, chunk: usize) -> (TcpStream, Connection, Credentials) {
-    let clock = Clock::start();
-    let mut rng = rand::rng();
-    let keys = Keys::generate(&mut rng, clock.date());
-    let credentials = Credentials::new(&keys, &mut rng, clock.date(), ["www.a.com", "www.b.com"]);
+pub(crate) fn tls_to(address: SocketAddr, chunk: usize) -> (TcpStream, Connection) {
+    let (_, credentials) = nobody();
     let mut socket = TcpStream::connect(address).unwrap();
     socket.set_nodelay(true).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let mut tls = TlsConfigs::new(&credentials).connect();
+    let mut tls = TlsConfigs::new(credentials).connect();
     while tls.is_handshaking() {
         while tls.wants_write() {
             tls.write_tls(&mut Slow(&mut socket, chunk)).unwrap();
@@ -142,7 +159,18 @@ pub(crate) fn tls_to(address: SocketAddr, chunk: usize) -> (TcpStream, Connectio
             tls.process_new_packets().unwrap();
         }
     }
-    (socket, tls, credentials)
+    (socket, tls)
+}
+
+/// Who the tests are where they have to be someone: made once, since it takes a second.
+pub(crate) fn nobody() -> &'static (Keys, Credentials) {
+    static NOBODY: OnceLock<(Keys, Credentials)> = OnceLock::new();
+    NOBODY.get_or_init(|| {
+        let (date, mut rng) = (Clock::start().date(), rand::rng());
+        let keys = Keys::generate(&mut rng, date);
+        let credentials = Credentials::new(&keys, &mut rng, date, ["www.a.com", "www.b.com"]);
+        (keys, credentials)
+    })
 }
 
 impl Client {
@@ -154,17 +182,19 @@ impl Client {
     pub(crate) fn connect_slowly(guard: &LinkSpec, chunk: usize) -> Self {
         let (clock, mut rng) = (Clock::start(), rand::rng());
         let address = guard.addresses[0];
-        let (socket, tls, credentials) = tls_to(address, chunk);
+        let (socket, tls) = tls_to(address, chunk);
+        let (_, credentials) = nobody();
         let expected = Expected { rsa: Some(guard.rsa), ed25519: guard.ed25519 };
         let mut link = Link::connect_as_client(expected, certificate_sha256(&tls).unwrap(), address.ip());
         let id = CircId(NonZeroU32::new(1 << 31 | 7).unwrap());
-        let mut client = Client { socket, tls, inbuf: Vec::new(), chunk, id, layers: Vec::new(), cells: 0 };
+        let (inbuf, layers, unproven) = (Vec::new(), Vec::new(), VecDeque::new());
+        let mut client = Client { socket, tls, inbuf, chunk, id, layers, cells: 0, window: 1000, unproven };
         loop {
             client.write(&link.poll_output());
             let bytes = client.read();
             let connection = &client.tls;
             let secret = |context: &[u8; 32]| export(connection, context);
-            let done = link.on_bytes(clock.date(), &bytes, &credentials, &secret, &mut rng).unwrap();
+            let done = link.on_bytes(clock.date(), &bytes, credentials, &secret, &mut rng).unwrap();
             if let Some(done) = done {
                 client.write(&link.poll_output());
                 client.inbuf = done.rest;
@@ -184,13 +214,20 @@ impl Client {
     }
 
     pub(crate) fn read(&mut self) -> Vec<u8> {
+        self.try_read().expect("the guard closed the link")
+    }
+
+    /// Nothing if the guard closed the link.
+    fn try_read(&mut self) -> Option<Vec<u8>> {
         let mut buffer = [0; 4096];
         loop {
             match self.tls.reader().read(&mut buffer) {
-                Ok(0) => panic!("the guard closed the link"),
-                Ok(len) => return buffer[..len].to_vec(),
+                Ok(0) => return None,
+                Ok(len) => return Some(buffer[..len].to_vec()),
                 Err(_) => {
-                    assert!(self.tls.read_tls(&mut self.socket).unwrap() > 0, "the guard closed the link");
+                    if self.tls.read_tls(&mut self.socket).unwrap() == 0 {
+                        return None;
+                    }
                     self.tls.process_new_packets().unwrap();
                 }
             }
@@ -198,27 +235,37 @@ impl Client {
     }
 
     pub(crate) fn receive(&mut self) -> LiveCell {
+        self.try_receive().expect("the guard closed the link")
+    }
+
+    /// Nothing if the guard closed the link.
+    pub(crate) fn try_receive(&mut self) -> Option<LiveCell> {
         loop {
             while let Front::Cell(frame, len) = front(&self.inbuf, IdLen::Four) {
                 let incoming = Incoming::of(&frame, false);
                 self.inbuf.drain(..len);
                 if let Incoming::Cell(cell) = incoming {
-                    return cell;
+                    return Some(cell);
                 }
             }
-            let bytes = self.read();
+            let bytes = self.try_read()?;
             self.inbuf.extend_from_slice(&bytes);
         }
     }
 
     /// Builds a circuit over these relays.
     pub(crate) fn build(&mut self, path: &[Hop]) {
+        (self.window, self.unproven) = (1000, VecDeque::new());
         for (hop, (spec, onion)) in path.iter().enumerate() {
             let ntor = ntor::Client::start(&mut rand::rng(), spec.rsa, *onion);
             let handshake = Handshake { kind: HandshakeKind::Ntor, data: ntor.message() };
             let reply = if hop == 0 {
                 self.write(&LiveCell::create(self.id, handshake).to_bytes());
-                self.receive().into_handshake().expect("the guard answers")
+                let mut answer = self.receive();
+                while answer.circ_id() != self.id {
+                    answer = self.receive();
+                }
+                answer.into_handshake().expect("the guard answers")
             } else {
                 self.say(None, &RelayMessage::Extend(spec.clone(), handshake));
                 match self.hear() {
@@ -247,12 +294,64 @@ impl Client {
         self.say(stream, &RelayMessage::Begin(Target::Host { host, port, flags: Default::default() }));
     }
 
-    pub(crate) fn say(&mut self, stream: Option<StreamId>, message: &RelayMessage) {
+    pub(crate) fn say(&mut self, stream: Option<StreamId>, message: &RelayMessage) -> tor1::Tag {
         let mut cell = LiveCell::saying(self.id, stream, message);
         let (last, nearer) = self.layers.split_last_mut().unwrap();
-        cell.seal(last);
+        let tag = cell.seal(last);
         nearer.iter_mut().rev().for_each(|layer| cell.wrap(layer));
         self.write(&cell.to_bytes());
+        tag
+    }
+
+    /// So much goes each way between a server and this, at once, as windows allow it; what comes has the SHA-256 of what was
+    /// sent, at both ends, and each SENDME proves what it acknowledges.
+    pub(crate) fn exchange(&mut self, server: SocketAddr, number: u16, up: u64, down: u64) {
+        let stream = NonZeroU16::new(number).map(StreamId);
+        let mut said = exchange::request(up, down).to_vec();
+        exchange::say(&mut said, up).unwrap();
+        let mut said = said.chunks(498).peekable();
+        let (mut window, mut cells, mut heard) = (500, 0, Vec::new());
+        self.begin(server, stream);
+        let mut connected = false;
+        let end = loop {
+            if connected
+                && self.window > 0
+                && window > 0
+                && let Some(chunk) = said.next()
+            {
+                let tag = self.say(stream, &RelayMessage::Data(LivePayload::new(chunk).unwrap()));
+                (self.window, window) = (self.window - 1, window - 1);
+                if self.window % 100 == 0 {
+                    self.unproven.push_back(tag);
+                }
+                continue;
+            }
+            match self.hear() {
+                (_, RelayMessage::Connected(_), _) => connected = true,
+                (on, RelayMessage::End(end), _) if on == stream => break end,
+                (_, RelayMessage::Data(payload), tag) => {
+                    heard.extend_from_slice(payload.as_bytes());
+                    (cells, self.cells) = (cells + 1, self.cells + 1);
+                    if cells % 50 == 0 {
+                        self.say(stream, &RelayMessage::Sendme(None));
+                    }
+                    if self.cells.is_multiple_of(100) {
+                        self.say(None, &RelayMessage::Sendme(Some(tag)));
+                    }
+                }
+                (None, RelayMessage::Sendme(proof), _) => {
+                    self.window += 100;
+                    assert_eq!(proof, self.unproven.pop_front(), "it proves what it acknowledges");
+                }
+                (Some(_), RelayMessage::Sendme(_), _) => window += 50,
+                other => panic!("{other:?} is not expected after {} B", heard.len()),
+            }
+        };
+        assert_eq!(heard.len() as u64, down + 32, "{end:?}");
+        let (came, digest) = heard.split_at(down as usize);
+        assert_eq!(<[u8; 32]>::from(Sha256::digest(came)), exchange::sha256_of(down), "what came down");
+        assert_eq!(digest, exchange::sha256_of(up), "what went up");
+        assert_eq!(said.next(), None);
     }
 
     pub(crate) fn hear(&mut self) -> (Option<StreamId>, RelayMessage, tor1::Tag) {

@@ -28,6 +28,19 @@ pub(crate) struct CTor {
 impl CTor {
     /// With keys that we made for it, or with its own.
     pub(crate) fn start(with_our_keys: bool) -> Self {
+        CTor::start_as(with_our_keys, "ExitRelay 0\n")
+    }
+
+    /// Its streams may go anywhere.
+    pub(crate) fn exit() -> Self {
+        CTor::start_as(
+            false,
+            "ExitRelay 1\nRefuseUnknownExits 0\nExitPolicy accept *:*\nExitPolicyRejectPrivate 0\nExitPolicyRejectLocalInterfaces 0\n\
+             ServerDNSDetectHijacking 0\nServerDNSTestAddresses\nServerDNSAllowBrokenConfig 1\n",
+        )
+    }
+
+    fn start_as(with_our_keys: bool, options: &str) -> Self {
         // Nobody else takes the port in the moment between.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let folder =
@@ -36,7 +49,7 @@ impl CTor {
         if with_our_keys {
             Keys::load_or_create(&folder.join("keys"), &mut rand::rng(), super::now()).unwrap();
         }
-        let process = Process::start(address, folder);
+        let process = Process::start(address, folder, options);
         process.wait(address);
         // Its own files are read as ours are.
         let keys =
@@ -59,11 +72,11 @@ impl CTor {
 }
 
 impl Process {
-    fn start(address: SocketAddr, folder: PathBuf) -> Self {
+    fn start(address: SocketAddr, folder: PathBuf, options: &str) -> Self {
         let torrc = folder.join("torrc");
         let lines = format!(
             "TestingTorNetwork 1\nDataDirectory {folder}\nNickname ctor\nAddress 127.0.0.1\nORPort {address}\nSocksPort 0\n\
-             DirAuthority none 127.0.0.1:1 FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF\nAssumeReachable 1\nExitRelay 0\n\
+             DirAuthority none 127.0.0.1:1 FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF\nAssumeReachable 1\n{options}\
              PublishServerDescriptor 0\nLog info file {folder}/log\n",
             folder = folder.display()
         );

@@ -3,13 +3,16 @@
 //! Needs Debian's package `tor` (0.4.8 or later), or the path of one in the variable TOR:
 //! `cargo test -p penstock-live --test interop -- --ignored`.
 
+mod beside;
 #[path = "../common/mod.rs"]
 mod common;
 mod ctor;
 mod tls;
 
+use common::{Client, Hop, Running, exchange};
 use ctor::CTor;
 use penstock_core::edge_control::{Congestion, Negotiation};
+use penstock_core::scheduler::SchedulerConfig;
 use penstock_core::{Cell, CircId, Command, StreamId};
 use penstock_live::cell::{
     DestroyReason, EndReason, Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell,
@@ -279,23 +282,87 @@ fn serve(listener: &TcpListener, node: &Node, ctor: Identity) {
     }
 }
 
+/// A C tor relay as a client knows it.
+fn hop(ctor: &CTor) -> Hop {
+    let identity = ctor.identity();
+    let spec = LinkSpec { addresses: vec![ctor.address], rsa: identity.rsa, ed25519: Some(identity.ed25519) };
+    (spec, ctor.onion_key())
+}
+
 #[test]
 #[ignore = "needs C tor (Debian's package tor)"]
 fn circuits_go_through_our_nodes_and_c_tor_in_any_order() {
-    use common::{Client, Running, pattern, serve};
-    use penstock_core::scheduler::SchedulerConfig;
-    let (ctor, ours) = (CTor::start(false), [(); 2].map(|()| Running::start(SchedulerConfig::default())));
-    let identity = ctor.identity();
-    let theirs =
-        LinkSpec { addresses: vec![ctor.address], rsa: identity.rsa, ed25519: Some(identity.ed25519) };
-    let [c, a, b] = [(theirs, ctor.onion_key()), ours[0].hop(), ours[1].hop()];
-    // C tor is no exit, so one of ours is at the end.
-    for path in [vec![c.clone(), a.clone()], vec![a.clone(), c.clone(), b.clone()], vec![c, a, b]] {
+    let (ctor, ours) = (CTor::exit(), [(); 2].map(|()| Running::start(SchedulerConfig::default())));
+    let [c, a, b] = [hop(&ctor), ours[0].hop(), ours[1].hop()];
+    let (server, _ends) = exchange::server();
+    // C tor is nearest to the client, in the middle, and the exit.
+    for path in [vec![c.clone(), a.clone()], vec![a.clone(), c.clone(), b.clone()], vec![a, b, c]] {
         let mut client = Client::connect(&path[0].0);
         client.build(&path);
         for (number, bytes) in (1..).zip([0, 1, 498, 10_000, 1_000_000]) {
-            let came = client.download(serve(bytes), number);
-            assert!(came == pattern(bytes), "{} hops, {bytes} B: {} came", path.len(), came.len());
+            client.exchange(server, number, bytes, bytes);
         }
     }
+}
+
+/// A day [s].
+const DAY: i64 = 86_400;
+
+#[test]
+#[ignore = "needs C tor (Debian's package tor)"]
+fn links_and_circuits_do_not_mind_a_clock_that_is_off_by_a_day() {
+    let ctor = CTor::exit();
+    let (server, _ends) = exchange::server();
+    for ahead in [DAY, -DAY] {
+        let ours = Running::start_as(|config| config.clock = config.clock.off_by(ahead));
+        // Ours opens a link to C tor, and C tor one to ours.
+        for path in [[ours.hop(), hop(&ctor)], [hop(&ctor), ours.hop()]] {
+            let mut client = Client::connect(&path[0].0);
+            client.build(&path);
+            client.exchange(server, 1, 1_000_000, 1_000_000);
+        }
+    }
+}
+
+/// Why the circuit of the client ends, which it is to do now.
+fn destroyed(client: &mut Client) -> DestroyReason {
+    loop {
+        let cell = client.receive();
+        if cell.circ_id() == client.id && cell.command() == Command::Destroy {
+            return cell.destroy_reason();
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs C tor (Debian's package tor)"]
+fn a_relay_that_proves_another_identity_than_was_named_gets_no_circuit() {
+    let (ctor, ours) = (CTor::exit(), Running::start(SchedulerConfig::default()));
+    let (server, _ends) = exchange::server();
+    let other = Node::new().identity();
+    let mut reasons = Vec::new();
+    for [first, last] in [[hop(&ctor), ours.hop()], [ours.hop(), hop(&ctor)]] {
+        let mut client = Client::connect(&first.0);
+        let wrong = [
+            LinkSpec { rsa: other.rsa, ..last.0.clone() },
+            LinkSpec { ed25519: Some(other.ed25519), ..last.0.clone() },
+            LinkSpec { rsa: other.rsa, ed25519: Some(other.ed25519), ..last.0.clone() },
+        ];
+        let mut heard = Vec::new();
+        for (number, wrong) in (100..).zip(wrong) {
+            client.another(number);
+            client.build(&[first.clone()]);
+            let start = ntor::Client::start(&mut rand::rng(), wrong.rsa, last.1);
+            let handshake = Handshake { kind: HandshakeKind::Ntor, data: start.message() };
+            client.say(None, &RelayMessage::Extend(wrong, handshake));
+            heard.push(destroyed(&mut client));
+        }
+        reasons.push(heard);
+        // Both go on with whoever names them rightly.
+        client.another(200);
+        client.build(&[first, last]);
+        client.exchange(server, 1, 100_000, 100_000);
+    }
+    println!("C tor, and ours: {reasons:?}");
+    assert_eq!(reasons[0], reasons[1], "C tor says the same");
 }

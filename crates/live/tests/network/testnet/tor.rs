@@ -147,6 +147,28 @@ impl Tor {
         BufReader::new(socket).lines().map_while(Result::ok).filter(|line| line.starts_with("650 CIRC_BW "))
     }
 
+    /// What it answers to a command of its control port, line by line.
+    ///
+    /// Source: control-spec, "Replies".
+    pub(crate) fn control(&self, command: &str) -> Vec<String> {
+        let mut socket = TcpStream::connect(self.control).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        socket.write_all(format!("AUTHENTICATE\r\n{command}\r\nQUIT\r\n").as_bytes()).unwrap();
+        let lines = BufReader::new(socket).lines().map_while(Result::ok);
+        lines.skip(1).filter(|line| !line.starts_with("250 ")).collect()
+    }
+
+    /// The circuits of its streams to this server.
+    pub(crate) fn circuits_to(&self, server: SocketAddr) -> Vec<String> {
+        let target = server.to_string();
+        let lines = self.control("GETINFO stream-status");
+        // One is said in a line of its own, more of them in lines that follow.
+        let fields =
+            lines.iter().map(|line| line.trim_start_matches("250-stream-status=").split(' ').collect());
+        let here = fields.filter(|fields: &Vec<&str>| fields.len() > 3 && fields[3] == target);
+        here.map(|fields| fields[2].to_owned()).collect()
+    }
+
     /// Whether it has all that it needs to make circuits.
     pub(crate) fn is_bootstrapped(&self) -> bool {
         self.read("log").contains("Bootstrapped 100%")

@@ -2,13 +2,15 @@
 
 use super::Network;
 use super::tor::Role;
+use crate::seen::{Seen, Window};
 use penstock_core::RelayConfig;
-use penstock_core::edge_control::EdgeControlConfig;
+use penstock_core::edge_control::{EdgeControlConfig, VegasConfig};
+use penstock_core::scheduler::SchedulerConfig;
 use penstock_live::clock::Clock;
 use penstock_live::descriptor::{Description, ExitPolicy, Private};
 use penstock_live::directory::{Authority, Note, Own, Pace};
 use penstock_live::keys::Keys;
-use penstock_live::node::{Membership, Node, NodeConfig};
+use penstock_live::node::{Membership, Node, NodeConfig, Observation};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,6 +32,7 @@ pub(crate) struct Ours {
     notes: Arc<Mutex<Vec<Note>>>,
     /// It has all documents.
     whole: Arc<AtomicBool>,
+    window: Window,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -39,6 +42,18 @@ pub(crate) struct Ours {
 pub(crate) struct Options {
     pub(crate) relay: RelayConfig,
     pub(crate) is_exit: bool,
+    /// So much is its clock ahead [s].
+    pub(crate) ahead: i64,
+}
+
+impl Options {
+    /// An exit with congestion control.
+    pub(crate) fn exit(scheduler: SchedulerConfig) -> Self {
+        let edge_control = EdgeControlConfig::Vegas(VegasConfig::default());
+        let relay =
+            RelayConfig { edge_control, scheduler, authenticated_sendmes: true, ..RelayConfig::default() };
+        Options { relay, is_exit: true, ahead: 0 }
+    }
 }
 
 impl Ours {
@@ -49,7 +64,8 @@ impl Ours {
         let (said, hears) = std::sync::mpsc::channel();
         let (stop, notes) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
         let whole = Arc::new(AtomicBool::new(false));
-        let (flag, noted, complete) = (stop.clone(), notes.clone(), whole.clone());
+        let window = Window::default();
+        let (flag, noted, complete, looks) = (stop.clone(), notes.clone(), whole.clone(), window.clone());
         let name = nickname.to_owned();
         let thread = std::thread::spawn(move || {
             let (mut node, fingerprint) = begin(&folder, &name, options, authorities);
@@ -58,15 +74,35 @@ impl Ours {
                 node.turn().unwrap();
                 complete.store(node.documents().is_some_and(|all| all.is_complete()), Ordering::Relaxed);
                 noted.lock().unwrap().extend(std::iter::from_fn(|| node.poll_note()));
+                looks.look(&node);
             }
         });
         let (fingerprint, address) = hears.recv().expect("the node begins");
-        Ours { nickname: nickname.into(), fingerprint, address, notes, whole, stop, thread: Some(thread) }
+        Ours {
+            nickname: nickname.into(),
+            fingerprint,
+            address,
+            notes,
+            whole,
+            window,
+            stop,
+            thread: Some(thread),
+        }
     }
 
     /// Whether it has all documents that the consensus names.
     pub(crate) fn has_whole_directory(&self) -> bool {
         self.whole.load(Ordering::Relaxed)
+    }
+
+    /// What it looked like so far.
+    pub(crate) fn seen(&self) -> Seen {
+        self.window.seen()
+    }
+
+    /// What it looks like from now on.
+    pub(crate) fn look(&self) -> Observation {
+        self.window.now()
     }
 
     /// What it noted.
@@ -85,7 +121,8 @@ impl Ours {
 }
 
 fn begin(folder: &Path, nickname: &str, options: Options, authorities: Vec<Authority>) -> (Node, String) {
-    let now = Clock::start().date();
+    let clock = Clock::start().off_by(options.ahead);
+    let now = clock.date();
     let keys = Keys::load_or_create(folder, &mut rand::rng(), now).unwrap();
     let fingerprint = keys.fingerprint();
     let rules = if options.is_exit { vec!["accept *:*".parse().unwrap()] } else { Vec::new() };
@@ -99,6 +136,7 @@ fn begin(folder: &Path, nickname: &str, options: Options, authorities: Vec<Autho
     let config = NodeConfig {
         keys_folder: Some(folder.to_owned()),
         extend_to_private: true,
+        clock,
         ..NodeConfig::new(listen, localhost.into(), options.relay, policy.clone())
     };
     let mut node = Node::bind(config, keys).unwrap();

@@ -1,18 +1,18 @@
 //! Peers that break the protocol or say nothing: what must close closes, memory stays bounded, and others are unharmed.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod handshakes;
+mod pressure;
 
-use common::{Client, Running, pattern, serve, tls_to};
+use common::{Client, Running, pattern, serve};
 use penstock_core::scheduler::SchedulerConfig;
 use penstock_core::{Cell, CircId, Command, DestroyReason, EndReason, StreamId};
-use penstock_live::cell::{
-    Handshake, HandshakeKind, IdLen, LiveCell, LivePayload, RelayMessage, command, push_variable,
-};
+use penstock_live::cell::{Handshake, HandshakeKind, LiveCell, LivePayload, RelayMessage};
 use penstock_units::Duration;
 use rand::Rng;
-use rustls::Connection;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
 use std::num::{NonZeroU16, NonZeroU32};
 
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -36,106 +36,6 @@ fn noise(bytes: usize) -> Vec<u8> {
     let mut noise = vec![0; bytes];
     rand::rng().fill_bytes(&mut noise);
     noise
-}
-
-/// The node closes the connection before the socket's patience of 20 s ends.
-fn closes(socket: &mut TcpStream) {
-    let mut rest = [0; 4096];
-    loop {
-        match socket.read(&mut rest) {
-            Ok(0) => return,
-            Ok(_) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return,
-            Err(error) => panic!("the node does not close: {error}"),
-        }
-    }
-}
-
-#[test]
-fn who_says_nothing_or_nonsense_instead_of_tls_is_left() {
-    let node = node();
-    let address = node.spec.addresses[0];
-    let client_hello = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xFC, 3, 3];
-    let sayings =
-        [Vec::new(), noise(1), noise(10_000), b"GET / HTTP/1.0\r\n\r\n".to_vec(), client_hello.to_vec()];
-    let mut sockets: Vec<TcpStream> = sayings
-        .iter()
-        .cycle()
-        .take(50)
-        .map(|saying| {
-            let mut socket = TcpStream::connect(address).unwrap();
-            socket.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
-            socket.write_all(saying).unwrap();
-            socket
-        })
-        .collect();
-    unharmed(&node);
-    sockets.iter_mut().for_each(closes);
-    unharmed(&node);
-}
-
-fn variable(command: u8, body: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    push_variable(&mut bytes, IdLen::Four, command, body);
-    bytes
-}
-
-#[test]
-fn who_says_nothing_or_nonsense_instead_of_a_handshake_is_left() {
-    let node = node();
-    let address = node.spec.addresses[0];
-    let versions = [0, 0, command::VERSIONS, 0, 4, 0, 4, 0, 5].to_vec();
-    let half = |bytes: &[u8]| bytes[..bytes.len() / 2].to_vec();
-    let certs = variable(command::CERTS, &noise(600));
-    let sayings = [
-        Vec::new(),
-        noise(5),
-        noise(65_536),
-        half(&versions),
-        // A version that nobody speaks.
-        [0, 0, command::VERSIONS, 0, 2, 0, 99].to_vec(),
-        versions.clone(),
-        [versions.clone(), half(&certs)].concat(),
-        [versions.clone(), certs].concat(),
-        [versions.clone(), variable(command::VPADDING, &noise(65_535)).repeat(20)].concat(),
-        // A cell of a circuit before the handshake is over.
-        [
-            versions,
-            LiveCell::create(
-                CircId(NonZeroU32::MAX),
-                Handshake { kind: HandshakeKind::Fast, data: vec![0; 20] },
-            )
-            .to_bytes()
-            .to_vec(),
-        ]
-        .concat(),
-    ];
-    let mut links: Vec<(TcpStream, Connection)> = Vec::new();
-    for saying in &sayings {
-        let (mut socket, mut tls, _) = tls_to(address, usize::MAX);
-        for saying in saying.chunks(32_768) {
-            tls.writer().write_all(saying).unwrap();
-            // The node may close it before all is said.
-            while tls.wants_write() && tls.write_tls(&mut socket).is_ok() {}
-            if tls.wants_write() {
-                break;
-            }
-        }
-        links.push((socket, tls));
-    }
-    unharmed(&node);
-    links.iter_mut().for_each(|(socket, _)| closes(socket));
-    unharmed(&node);
-}
-
-#[test]
-fn bytes_one_by_one_are_as_good_as_all_at_once() {
-    let node = node();
-    for chunk in [1, 2, 3, 7] {
-        let mut client = Client::connect_slowly(&node.spec, chunk);
-        client.build(&[node.hop()]);
-        assert!(client.download(serve(100_000), 1) == pattern(100_000), "{chunk}");
-    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ pub(crate) mod tor;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -19,6 +19,9 @@ use tor::{Role, Tor, wait};
 /// Votes come so often [s]: C tor allows no less.
 const VOTES: u32 = 10;
 
+/// A C tor with this asks for congestion control, and answers whoever does.
+pub(crate) const CONTROLLED: &str = "__AlwaysCongestionControl 1\n";
+
 /// Whatever is waited for is there after so long, or never [s]; a machine may be busy.
 pub(crate) const PATIENCE: u32 = 240;
 
@@ -26,15 +29,16 @@ pub(crate) const PATIENCE: u32 = 240;
 pub(crate) struct Network {
     folder: PathBuf,
     pub(crate) tors: Vec<Tor>,
-    /// What authorities vote that the network's parameters are, such as `cc_alg=2`.
-    params: String,
     /// One network at a time is enough for two cores.
     _alone: MutexGuard<'static, ()>,
 }
 
 impl Network {
     /// With so many authorities, relays and exits of C tor, of which none runs yet.
-    pub(crate) fn new(authorities: usize, relays: usize, exits: usize, params: &str) -> Self {
+    ///
+    /// The consensus asks for windows. C tor's relays answer whoever asks for congestion control all the same, so that a
+    /// client has what its own [`CONTROLLED`] says.
+    pub(crate) fn new(authorities: usize, relays: usize, exits: usize) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,7 +61,12 @@ impl Network {
                 names.iter().map(|(name, role)| scope.spawn(move || Tor::new(root, name, *role))).collect();
             made.into_iter().map(|made| made.join().unwrap()).collect()
         });
-        Network { folder, tors, params: params.to_owned(), _alone: alone }
+        Network { folder, tors, _alone: alone }
+    }
+
+    /// One of C tor's by its name.
+    pub(crate) fn tor(&self, name: &str) -> &Tor {
+        self.tors.iter().find(|tor| tor.name == name).expect("it was made with the network")
     }
 
     pub(crate) fn authorities(&self) -> impl Iterator<Item = &Tor> {
@@ -103,6 +112,7 @@ impl Network {
         torrc += &format!("Nickname {name}\nAddress 127.0.0.1\nORPort {or}\nSocksPort 0\nContactInfo none\n");
         torrc += "AssumeReachable 1\nServerDNSDetectHijacking 0\nServerDNSTestAddresses\n\
                   ServerDNSAllowBrokenConfig 1\nDirCache 1\n";
+        torrc += CONTROLLED;
         match tor.role {
             Role::Authority => {
                 torrc += &format!(
@@ -112,11 +122,8 @@ impl Network {
                      V3AuthVotingInterval {VOTES} seconds\nV3AuthVoteDelay 2 seconds\nV3AuthDistDelay 2 seconds\n\
                      TestingDirAuthVoteGuard *\nAuthDirVoteStableGuaranteeMinUptime 0\n\
                      AuthDirVoteStableGuaranteeMTBF 0\nAuthDirFastGuarantee 1\nTestingMinFastFlagThreshold 0\n\
-                     TestingMinExitFlagThreshold 0\n"
+                     TestingMinExitFlagThreshold 0\nConsensusParams cc_alg=0 KISTSchedRunInterval=2\n"
                 );
-                if !self.params.is_empty() {
-                    torrc += &format!("ConsensusParams {}\n", self.params);
-                }
             }
             Role::Relay => torrc += "ExitRelay 0\n",
             Role::Exit => {
@@ -146,6 +153,7 @@ impl Network {
         let [or] = tor::free_addresses();
         let lines = format!(
             "TestingTorNetwork 1\nNickname {nickname}\nAddress 127.0.0.1\nORPort {or}\nDataDirectory {folder}\n\
+             ExitPolicy accept *:*\nExitPolicyRejectPrivate 0\nExitPolicyRejectLocalInterfaces 0\n\
              Log info file {folder}/log\n{directory}",
             folder = folder.display(),
             directory = self.directory()
@@ -229,31 +237,4 @@ pub(crate) fn socks(client: &Tor, to: SocketAddr) -> std::io::Result<TcpStream> 
         0 => Ok(stream),
         why => Err(std::io::Error::other(format!("SOCKS says {why}"))),
     }
-}
-
-/// All that a server says through a client, which is tried again for some minutes.
-pub(crate) fn fetch(client: &Tor, from: SocketAddr) -> Vec<u8> {
-    let mut last = None;
-    let mut came = Vec::new();
-    let fetched = wait(PATIENCE, || {
-        came.clear();
-        let read = socks(client, from).and_then(|mut stream| stream.read_to_end(&mut came));
-        last = read.err();
-        last.is_none()
-    });
-    assert!(fetched, "{}: {last:?}", client.name);
-    came
-}
-
-/// A server that says `bytes` to whoever comes, and closes.
-pub(crate) fn serve(bytes: Vec<u8>) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for mut socket in listener.incoming().flatten() {
-            let bytes = bytes.clone();
-            std::thread::spawn(move || socket.write_all(&bytes));
-        }
-    });
-    address
 }

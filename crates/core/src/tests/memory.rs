@@ -1,0 +1,85 @@
+//! Too much waits: the circuits close of which something has waited longest, and others go on.
+
+use super::host::Side;
+use super::util::{Link, Net};
+use crate::config::Limits;
+use crate::{CircuitIndex, RelayConfig};
+use penstock_units::{Bytes, DataRate, Duration};
+
+/// Room for so many cells.
+fn room(cells: u64) -> RelayConfig {
+    let limits = Limits { memory: Some(Bytes::new(cells * 514)), ..Limits::default() };
+    RelayConfig { limits, ..RelayConfig::default() }
+}
+
+/// A path of one relay with so much room, and a client.
+fn net(cells: u64) -> Net {
+    let mut net = Net::path(1, &RelayConfig::default());
+    net.configure(1, room(cells));
+    net
+}
+
+/// The client's circuits that are gone.
+fn gone(net: &Net) -> Vec<CircuitIndex> {
+    net.nodes[0].closed.iter().map(|(circuit, _)| *circuit).collect()
+}
+
+#[test]
+fn what_nobody_takes_goes_and_the_oldest_of_it_first() {
+    // A stream's window of 500 cells waits for each of six servers: five fit, and nine tenths are left when one more comes.
+    let mut net = net(2600);
+    let circuits: Vec<_> = (0..6).map(|_| net.build(0, &[1])).collect();
+    let good = net.build(0, &[1]);
+    for circuit in &circuits[..5] {
+        let upload = net.transfer(0, *circuit, 0, 1_000_000);
+        net.stall(upload, Side::Server, true);
+        net.drive_for(Duration::from_secs(2));
+    }
+    assert_eq!((gone(&net), net.nodes[1].relay.counters().relieved), (vec![], 0));
+    let upload = net.transfer(0, circuits[5], 0, 1_000_000);
+    net.stall(upload, Side::Server, true);
+    net.drive_for(Duration::from_secs(2));
+    assert_eq!(gone(&net), [circuits[0]]);
+    // Much that passes through has waited for nobody.
+    let transfer = net.transfer(0, good, 2_000_000, 2_000_000);
+    net.drive();
+    assert!(net.at(transfer).is_complete());
+    let relieved = net.nodes[1].relay.counters().relieved as usize;
+    assert_eq!(gone(&net), circuits[..relieved]);
+    assert!((1..3).contains(&relieved), "{relieved}");
+}
+
+#[test]
+fn cells_that_a_slow_client_leaves_in_their_queue_go_before_others() {
+    let mut net = net(300);
+    let slow = net.add(true, RelayConfig::default());
+    net.set_link(1, slow, Link { rate: DataRate::kib(4), send_buffer: 4 << 10, ..Link::default() });
+    let (slow_circuit, circuit) = (net.build(slow, &[1]), net.build(0, &[1]));
+    // A window of 500 cells, of which the exit's edge queue holds 256 at most.
+    let download = net.transfer(slow, slow_circuit, 1_000_000, 0);
+    net.drive_for(Duration::from_secs(3));
+    assert!(net.nodes[1].relay.queued().get() > 200);
+    let upload = net.transfer(0, circuit, 0, 100_000);
+    net.stall(upload, Side::Server, true);
+    net.drive_for(Duration::from_secs(5));
+    assert_eq!((net.nodes[1].relay.counters().relieved, net.nodes[1].relay.queued().get()), (1, 0));
+    net.stall(upload, Side::Server, false);
+    net.drive();
+    assert!(!net.at(download).is_complete() && net.at(upload).is_complete());
+    assert_eq!((net.nodes[slow].closed.len(), gone(&net)), (1, vec![]), "its cells waited longest");
+}
+
+#[test]
+fn one_circuit_that_fills_all_room_goes_itself() {
+    let mut net = net(100);
+    let circuit = net.build(0, &[1]);
+    let upload = net.transfer(0, circuit, 0, 1_000_000);
+    net.stall(upload, Side::Server, true);
+    net.drive();
+    assert_eq!(gone(&net), [circuit]);
+    assert_eq!(net.nodes[1].relay.population()[1], 0);
+    let circuit = net.build(0, &[1]);
+    let upload = net.transfer(0, circuit, 0, 1_000_000);
+    net.drive();
+    assert!(net.at(upload).is_complete());
+}

@@ -1,0 +1,238 @@
+//! Peers and servers that press: circuits made and dropped at once, more questions than threads answer, rates that are used up,
+//! connections that break.
+
+use super::common::exchange;
+use super::common::{Client, Running, pattern, serve};
+use super::{node, noise, resident, stream, unharmed};
+use penstock_core::config::{Bandwidth, Refill};
+use penstock_core::{Cell, CircId, DestroyReason, EndReason};
+use penstock_live::cell::{Handshake, HandshakeKind, LiveCell, RelayMessage, Resolved, Target};
+use penstock_live::clock::Clock;
+use penstock_live::names::NameServers;
+use penstock_units::{Bytes, DataRate, Duration, Instant};
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::num::NonZeroU32;
+use std::thread;
+
+/// CPU time of a node's thread so far [s].
+fn cpu(node: &Running) -> f64 {
+    let stat = std::fs::read_to_string(node.task().join("stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    // Fields 14 and 15 of proc(5), in ticks of 10 ms.
+    fields[11..13].iter().map(|ticks| ticks.parse::<f64>().unwrap() / 100.0).sum()
+}
+
+fn seconds(clock: Clock) -> f64 {
+    clock.now().since(Instant::ZERO).as_secs_f64()
+}
+
+#[test]
+fn circuits_that_are_made_and_dropped_at_once_leave_nothing() {
+    let node = node();
+    let mut client = Client::connect(&node.spec);
+    let before = resident();
+    for round in 0..10 {
+        let floods: Vec<u8> = (0..2000)
+            .flat_map(|n| {
+                let id = CircId(NonZeroU32::new(1 << 31 | (round * 2000 + n + 1000)).unwrap());
+                let create = Handshake { kind: HandshakeKind::Ntor, data: noise(84) };
+                let create = LiveCell::create(id, create).to_bytes();
+                [create, LiveCell::destroy(id, DestroyReason::NONE).to_bytes()].concat()
+            })
+            .collect();
+        client.write(&floods);
+    }
+    unharmed(&node);
+    // All of the flood is worked off.
+    let left = || node.window.now().population[1];
+    assert!((0..600).any(|_| left() == 0), "{} circuits are left", left());
+    let grown = resident().saturating_sub(before);
+    println!(
+        "20000 circuits made and dropped: {grown} B more, at most {} at once",
+        node.window.seen().circuits
+    );
+    assert!(grown < 50_000_000, "{grown} B");
+    client.build(&[node.hop()]);
+    assert!(client.download(serve(10_000), 1) == pattern(10_000));
+}
+
+#[test]
+fn more_names_than_are_looked_up_at_once_are_refused() {
+    // A name server that answers nobody.
+    let deaf = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = NameServers::At(vec![deaf.local_addr().unwrap()]);
+    let node = Running::start_as(|config| config.name_servers = at);
+    let mut client = Client::connect(&node.spec);
+    client.build(&[node.hop()]);
+    let before = resident();
+    let count = 1500;
+    for number in 1..=count {
+        client.say(stream(number), &RelayMessage::Begin(Target::Resolve(format!("x{number}.example"))));
+    }
+    unharmed(&node);
+    let (mut refused, mut later) = (0, 0);
+    for _ in 0..count {
+        match client.hear().1 {
+            RelayMessage::End(end) if end == EndReason::RESOURCE_LIMIT.into() => refused += 1,
+            RelayMessage::Resolved(answers)
+                if answers.iter().all(|(answer, _)| *answer == Resolved::Transient) =>
+            {
+                later += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    println!("{later} names were sought in vain, {refused} were not sought, {} B more", resident() - before);
+    assert_eq!((later, refused), (1024, 476));
+    assert_eq!(node.window.now().population[2], 0);
+    assert!(client.download(serve(10_000), 1) == pattern(10_000));
+}
+
+#[test]
+fn a_rate_that_is_used_up_stops_everybody_until_it_is_there_again() {
+    let rate = DataRate::new(400_000).unwrap();
+    let node = Running::start_as(|config| {
+        config.relay.bandwidth = Some(Bandwidth { rate, burst: Bytes::new(100_000) });
+        config.relay.refill = Refill::TOR_0_4_9;
+    });
+    let (server, _ends) = exchange::server();
+    let mut client = Client::connect(&node.spec);
+    client.build(&[node.hop()]);
+    let (clock, before) = (Clock::start(), cpu(&node));
+    client.exchange(server, 1, 0, 1_000_000);
+    let (down, spent) = (seconds(clock), cpu(&node) - before);
+    // Each byte is read and written once, out of buckets of their own.
+    println!("1 MB down at 400 kB/s: {down:.2} s, {spent:.2} s of CPU");
+    assert!((2.0..6.0).contains(&down), "{down} s");
+    assert!(spent < down / 4.0, "who waits for tokens sleeps: {spent} s of {down} s");
+    let (clock, before) = (Clock::start(), cpu(&node));
+    client.exchange(server, 2, 1_000_000, 0);
+    let (up, spent) = (seconds(clock), cpu(&node) - before);
+    println!("1 MB up at 400 kB/s: {up:.2} s, {spent:.2} s of CPU");
+    assert!((2.0..6.0).contains(&up), "{up} s");
+    assert!(spent < up / 4.0, "who waits for tokens sleeps: {spent} s of {up} s");
+    // Who comes while the bucket is empty is served as well.
+    let second = thread::scope(|scope| {
+        let busy = scope.spawn(|| client.exchange(server, 3, 500_000, 500_000));
+        let mut other = Client::connect(&node.spec);
+        other.build(&[node.hop()]);
+        other.exchange(server, 1, 20_000, 20_000);
+        let second = busy.is_finished();
+        busy.join().unwrap();
+        second
+    });
+    assert!(!second, "the small one need not wait for the large one");
+}
+
+/// A server that says so much to whoever comes, waits until it is told to, and resets the connection.
+fn resets(bytes: u64, wait: Duration) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for socket in listener.incoming() {
+            let socket = socket2::Socket::from(socket.unwrap());
+            thread::spawn(move || {
+                socket.set_linger(Some(std::time::Duration::ZERO)).unwrap();
+                let mut said = Vec::new();
+                exchange::say(&mut said, bytes).unwrap();
+                // What the node has no room for is lost.
+                socket.set_write_timeout(Some(wait)).unwrap();
+                let _ = (&socket).write_all(&said);
+                thread::sleep(wait);
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn a_server_that_resets_its_connection_ends_its_stream_and_no_other() {
+    let node = node();
+    let mut client = Client::connect(&node.spec);
+    client.build(&[node.hop()]);
+    // What came before the reset arrives, and then the reason.
+    let wait = Duration::from_millis(500);
+    client.begin(resets(100_000, wait), stream(1));
+    let mut came = 0;
+    let reason = loop {
+        match client.hear().1 {
+            RelayMessage::Connected(_) => {}
+            RelayMessage::Data(payload) => came += payload.as_bytes().len(),
+            RelayMessage::End(end) => break end,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!((came, reason), (100_000, EndReason::CONNECTION_RESET.into()));
+    // The circuit goes on, with what it owes.
+    let acknowledged = client.another(9);
+    client.build(&[node.hop()]);
+    drop(acknowledged);
+
+    // A stream whose window is used up hears nothing of it before it may send again, and nobody turns in circles meanwhile.
+    client.begin(resets(10_000_000, wait), stream(2));
+    let mut tags = Vec::new();
+    while tags.len() < 500 {
+        if let (_, RelayMessage::Data(_), tag) = client.hear() {
+            tags.push(tag);
+        }
+    }
+    thread::sleep(2 * wait);
+    let before = cpu(&node);
+    thread::sleep(Duration::from_secs(1));
+    let spent = cpu(&node) - before;
+    assert!(spent < 0.2, "{spent} s of a second");
+    for number in 1..=10 {
+        client.say(stream(2), &RelayMessage::Sendme(None));
+        if number % 2 == 0 {
+            client.say(None, &RelayMessage::Sendme(Some(tags[number * 50 - 1])));
+        }
+    }
+    let mut cells = tags.len();
+    let reason = loop {
+        match client.hear() {
+            (_, RelayMessage::End(end), _) => break end,
+            (_, RelayMessage::Data(_), tag) => {
+                cells += 1;
+                if cells % 50 == 0 {
+                    client.say(stream(2), &RelayMessage::Sendme(None));
+                }
+                if cells % 100 == 0 {
+                    client.say(None, &RelayMessage::Sendme(Some(tag)));
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(reason, EndReason::CONNECTION_RESET.into());
+    assert_eq!(node.window.now().population[2], 0);
+    unharmed(&node);
+}
+
+#[test]
+fn a_server_that_resets_what_is_written_to_it_ends_its_stream() {
+    let node = node();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = listener.local_addr().unwrap();
+    // Closing with unread bytes resets.
+    thread::spawn(move || {
+        let (socket, _) = listener.accept().unwrap();
+        thread::sleep(Duration::from_millis(500));
+        drop(socket);
+    });
+    let mut client = Client::connect(&node.spec);
+    client.build(&[node.hop()]);
+    client.begin(server, stream(1));
+    assert!(matches!(client.hear().1, RelayMessage::Connected(_)));
+    let payload = penstock_live::cell::LivePayload::new(&[0; 498]).unwrap();
+    for _ in 0..200 {
+        client.say(stream(1), &RelayMessage::Data(payload.clone()));
+    }
+    let reason = loop {
+        if let RelayMessage::End(end) = client.hear().1 {
+            break end;
+        }
+    };
+    assert_eq!(reason, EndReason::CONNECTION_RESET.into());
+    unharmed(&node);
+}

@@ -1,0 +1,223 @@
+//! What goes through ours arrives: at each position, with each scheduler, with windows and with congestion control.
+
+use super::exchange::{Ended, server};
+use super::testnet::ours::{Options, Ours};
+use super::testnet::tor::{Tor, wait};
+use super::testnet::{CONTROLLED, Network, PATIENCE};
+use super::{
+    FLAGS, POSITIONS, assert_path, await_bootstrap, carry, ends, exchange, open, pinned, resident, timed,
+};
+use penstock_core::scheduler::{
+    GlobalConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig, VanillaConfig,
+};
+use penstock_core::{RelayConfig, edge_control::EdgeControlConfig};
+use std::net::SocketAddr;
+use std::thread;
+
+/// From a byte on, each way [B].
+const SIZES: [u64; 3] = [1, 100_000, 5_000_000];
+/// What takes a while, each way [B].
+const MUCH: u64 = 200_000_000;
+
+/// A scheduler for each node.
+fn schedulers() -> [(&'static str, SchedulerConfig); 5] {
+    [
+        ("deployed", SchedulerConfig::KistDeployed(KistDeployedConfig::default())),
+        ("vanilla", SchedulerConfig::Vanilla(VanillaConfig::default())),
+        ("global", SchedulerConfig::Global(GlobalConfig::default())),
+        ("kist", SchedulerConfig::Kist(KistConfig::default())),
+        ("lite", SchedulerConfig::KistLite(KistLiteConfig::default())),
+    ]
+}
+
+/// A client, and which of ours are at which positions of its circuits.
+struct Case<'a> {
+    client: Tor,
+    controlled: bool,
+    ours: Vec<(usize, &'a Ours)>,
+    sizes: &'a [u64],
+}
+
+impl<'a> Case<'a> {
+    /// Where ours are not, C tor's are.
+    fn new(network: &Network, number: usize, controlled: bool, ours: &[(usize, &'a Ours)]) -> Self {
+        let mut path = ["relay0", "relay1", "exit0"].map(|name| &network.tor(name).fingerprint[..]);
+        for (place, ours) in ours {
+            path[*place] = &ours.fingerprint;
+        }
+        let options = pinned(POSITIONS.into_iter().zip(path)) + if controlled { CONTROLLED } else { "" };
+        let client = network.client(&format!("client{number}"), &options);
+        Case { client, controlled, ours: ours.to_vec(), sizes: &SIZES }
+    }
+
+    /// What the case is.
+    fn name(&self) -> String {
+        let kind = if self.controlled { "congestion control" } else { "windows" };
+        let ours = self.ours.iter().map(|(place, ours)| format!("{} {}", POSITIONS[*place], ours.nickname));
+        format!("{kind}; {}", ours.collect::<Vec<_>>().join(", "))
+    }
+
+    /// So much goes each way.
+    fn carry(&self, server: SocketAddr, bytes: u64) {
+        timed(&format!("{}: {bytes} B each way", self.name()), || {
+            carry(&self.client, server, bytes, bytes);
+        });
+    }
+
+    fn run(&self, server: SocketAddr) {
+        await_bootstrap(&self.client);
+        let said = self.client.circuit_bandwidths();
+        self.sizes.iter().for_each(|bytes| self.carry(server, *bytes));
+        // The circuit that most came by has a congestion window if the client asked for one.
+        let read = |line: &str| {
+            let read = line.split(" READ=").nth(1).and_then(|rest| rest.split(' ').next());
+            read.is_some_and(|bytes| bytes.parse::<u64>().is_ok_and(|bytes| bytes > 100_000))
+        };
+        let line = { said }.find(|line| read(line)).expect("what came came by some circuit");
+        assert_eq!(line.contains(" CWND="), self.controlled, "{}: {line}", self.name());
+        for (place, ours) in &self.ours {
+            assert_path(&self.client, *place, ours);
+        }
+    }
+}
+
+/// A network with a relay of ours for each scheduler.
+fn network() -> (Network, [Ours; 5]) {
+    let mut network = Network::new(3, 2, 1);
+    network.start();
+    let relays = thread::scope(|scope| {
+        let network = &network;
+        let join = |(name, scheduler): (&'static str, _)| {
+            scope.spawn(move || Ours::join(network, name, Options::exit(scheduler)))
+        };
+        schedulers().map(join).map(|joined| joined.join().expect("it begins"))
+    });
+    timed("all have their flags", || {
+        for name in ["relay0", "exit0"].into_iter().chain(relays.iter().map(|relay| &relay.nickname[..])) {
+            network.await_flags(name, &FLAGS);
+        }
+    });
+    (network, relays)
+}
+
+/// With ours at each position alone and at all, of both kinds.
+fn cases<'a>(network: &Network, relays: &'a [Ours; 5]) -> Vec<Case<'a>> {
+    let kinds = [false, true].into_iter();
+    let each = kinds.flat_map(|kind| [&[0][..], &[1], &[2], &[0, 1, 2]].map(|places| (kind, places)));
+    each.enumerate()
+        .map(|(number, (controlled, places))| {
+            let ours: Vec<_> =
+                places.iter().map(|place| (*place, &relays[(number + place) % relays.len()])).collect();
+            Case::new(network, number, controlled, &ours)
+        })
+        .collect()
+}
+
+/// What it took of our nodes.
+fn print(relays: &[Ours]) {
+    for relay in relays {
+        let seen = relay.seen();
+        println!(
+            "{}: at most {} circuits, {} streams, {} cells in queues, {} B in output buffers",
+            relay.nickname, seen.circuits, seen.streams, seen.queued, seen.outbuf
+        );
+    }
+    println!("memory of this process: {} MB", resident());
+}
+
+#[test]
+#[ignore = "needs C tor (Debian's package tor)"]
+fn much_goes_through_ours_at_any_position_and_arrives_as_it_was_sent() {
+    let (network, relays) = network();
+    let (server, _ends) = server();
+    println!("memory of this process before: {} MB", resident());
+    // Of both kinds at all, and with congestion control at each.
+    for case in &cases(&network, &relays)[3..] {
+        await_bootstrap(&case.client);
+        case.carry(server, MUCH);
+    }
+    print(&relays);
+}
+
+#[test]
+#[ignore = "needs C tor (Debian's package tor)"]
+fn what_goes_through_ours_at_any_position_arrives_as_it_was_sent() {
+    let (network, relays) = network();
+    // And one that knows windows alone.
+    let relay = RelayConfig { edge_control: EdgeControlConfig::default(), ..RelayConfig::default() };
+    let plain = Ours::join(&network, "plain", Options { relay, is_exit: true, ahead: 0 });
+    let (server, ends) = server();
+    // Each alone and all three; then each scheduler at each position.
+    let mut cases = cases(&network, &relays);
+    for first in 0..relays.len() {
+        let ours = [0, 1, 2].map(|place| (place, &relays[(first + place) % relays.len()]));
+        let case = Case::new(&network, cases.len(), first % 2 == 0, &ours);
+        cases.push(Case { sizes: &[20_000_000], ..case });
+    }
+    for case in &cases {
+        case.run(server);
+    }
+    // Who asks a relay for more than it knows has windows.
+    network.await_flags("plain", &FLAGS);
+    let asks = Case::new(&network, cases.len(), true, &[(2, &plain)]);
+    Case { controlled: false, ..asks }.run(server);
+
+    for case in [&cases[3], &cases[7]] {
+        timed(&format!("{}: 50 streams at once", case.name()), || many_at_once(case, server));
+        timed(&format!("{}: torn down", case.name()), || torn_down(case, server, &ends));
+    }
+    for (name, exit) in [("C tor", &network.tor("exit0").fingerprint), ("ours", &relays[0].fingerprint)] {
+        let client = network.client(&format!("half{}", name.len()), &pinned([("Exit", &exit[..])]));
+        await_bootstrap(&client);
+        timed(&format!("half-closed streams at {name}"), || ends::half_closed(&client, name));
+    }
+    print(&relays);
+}
+
+/// Fifty streams of one circuit, each of which carries both ways.
+fn many_at_once(case: &Case<'_>, server: SocketAddr) {
+    let client = &case.client;
+    let streams: Vec<_> = (0..50).map(|_| open(client, server)).collect();
+    let circuits = client.circuits_to(server);
+    assert_eq!(circuits.len(), 50, "{circuits:?}");
+    assert!(circuits.iter().all(|circuit| *circuit == circuits[0]), "{circuits:?}");
+    thread::scope(|scope| {
+        let all = streams.iter().map(|stream| scope.spawn(|| exchange(stream, 1_000_000, 1_000_000)));
+        for ended in all.collect::<Vec<_>>() {
+            ended.join().expect("it does not panic").expect("all arrives");
+        }
+    });
+}
+
+/// A client closes a circuit while much is under way: both ends hear of it, no relay keeps anything, and what begins then is
+/// carried.
+fn torn_down(case: &Case<'_>, server: SocketAddr, ends: &std::sync::mpsc::Receiver<Ended>) {
+    let client = &case.client;
+    while ends.try_recv().is_ok() {}
+    let exit = case.ours.last().expect("some are ours").1;
+    assert!(wait(PATIENCE, || exit.look().population[2] == 0), "streams of before are over");
+    let stream = open(client, server);
+    let circuit = client.circuits_to(server).pop().expect("the stream has a circuit");
+    let dropped = exit.look().counters.dropped;
+    let failed = thread::scope(|scope| {
+        let carried = scope.spawn(|| exchange(&stream, 1 << 30, 1 << 30));
+        assert!(wait(PATIENCE, || exit.look().population[2] == 1));
+        thread::sleep(std::time::Duration::from_secs(1));
+        client.control(&format!("CLOSECIRCUIT {circuit}"));
+        carried.join().expect("it does not panic")
+    });
+    failed.expect_err("a circuit that is gone carries nothing");
+    let ended = ends.recv_timeout(std::time::Duration::from_secs(60)).expect("the server hears of it");
+    assert!(ended.came > 1_000_000 && ended.came < ended.of, "{ended:?}");
+    assert!(wait(PATIENCE, || {
+        let seen = exit.look();
+        seen.population[2] == 0 && seen.queued.get() == 0
+    }));
+    println!(
+        "{}: {} B had come, {} cells were dropped",
+        exit.nickname,
+        ended.came,
+        exit.look().counters.dropped - dropped
+    );
+    carry(client, server, 1_000_000, 1_000_000);
+}
