@@ -157,7 +157,9 @@ fn read(socket: &mut TcpStream, tls: &mut Connection) -> std::io::Result<Vec<u8>
         match tls.reader().read(&mut room) {
             Ok(len) => return Ok(room[..len].to_vec()),
             Err(_) if tls.read_tls(socket)? == 0 => return Ok(Vec::new()),
-            Err(_) => drop(tls.process_new_packets().map_err(std::io::Error::other)?),
+            Err(_) => {
+                tls.process_new_packets().map_err(std::io::Error::other)?;
+            }
         }
     }
 }

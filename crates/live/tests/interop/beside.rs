@@ -19,7 +19,7 @@ enum Fate {
     GoesOn,
     Destroyed(DestroyReason),
     /// It hears this first.
-    Hears(RelayMessage),
+    Hears(Box<RelayMessage>),
     /// The whole link closes.
     LinkCloses,
 }
@@ -187,21 +187,19 @@ fn fate(relay: &Hop, act: Act) -> Fate {
     for ping in 0..4 {
         std::thread::sleep(Duration::from_millis(200));
         let ping = create(&mut client, id(5000 + ping), HandshakeKind::Fast, noise(20));
-        loop {
-            let Some(mut cell) = client.try_receive() else { return LinkCloses };
-            if cell.circ_id() == ping {
-                break;
-            }
-            assert_eq!(cell.circ_id(), about, "{cell:?}");
-            return match cell.command() {
-                Command::Destroy => Destroyed(cell.destroy_reason()),
-                Command::Relay => {
-                    cell.peel(client.layers.last_mut().unwrap()).expect("the hop said it");
-                    Hears(read(cell.to_bytes()[5..].try_into().unwrap()).unwrap().1)
-                }
-                other => panic!("{other:?} is no answer"),
-            };
+        let Some(mut cell) = client.try_receive() else { return LinkCloses };
+        if cell.circ_id() == ping {
+            continue;
         }
+        assert_eq!(cell.circ_id(), about, "{cell:?}");
+        return match cell.command() {
+            Command::Destroy => Destroyed(cell.destroy_reason()),
+            Command::Relay => {
+                cell.peel(client.layers.last_mut().unwrap()).expect("the hop said it");
+                Hears(Box::new(read(cell.to_bytes()[5..].try_into().unwrap()).unwrap().1))
+            }
+            other => panic!("{other:?} is no answer"),
+        };
     }
     GoesOn
 }

@@ -351,7 +351,7 @@ fn a_relay_that_proves_another_identity_than_was_named_gets_no_circuit() {
         let mut heard = Vec::new();
         for (number, wrong) in (100..).zip(wrong) {
             client.another(number);
-            client.build(&[first.clone()]);
+            client.build(std::slice::from_ref(&first));
             let start = ntor::Client::start(&mut rand::rng(), wrong.rsa, last.1);
             let handshake = Handshake { kind: HandshakeKind::Ntor, data: start.message() };
             client.say(None, &RelayMessage::Extend(wrong, handshake));

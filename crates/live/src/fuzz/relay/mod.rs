@@ -8,7 +8,7 @@ mod world;
 use super::choices::Choices;
 use crate::cell::command;
 use client::{Circuit, body, cell};
-use penstock_core::{ChannelKey, CircId, DestroyReason, EndReason, PeerId, StreamKey};
+use penstock_core::{ChannelKey, CircId, DestroyReason, EndReason, Parameters, PeerId, StreamKey};
 use penstock_units::Duration;
 use world::{HONEST, World, id};
 
@@ -57,7 +57,7 @@ fn step(world: &mut World, choices: &mut Choices<'_>) {
         22 => world.lazy = choices.flag(),
         23 => deafen(world, choices),
         24 => room(world, choices),
-        25..=27 => world.now = world.now + Duration::from_micros(1 << (choices.byte() % 28)),
+        25..=27 => world.now += Duration::from_micros(1 << (choices.byte() % 28)),
         28 => world.relay.on_timer(world.now, &mut world.host),
         29 => operate(world, choices),
         30 => close_circuit(world, choices),
@@ -294,11 +294,22 @@ fn room(world: &mut World, choices: &mut Choices<'_>) {
     }
 }
 
+/// Authorities change their minds.
+fn parameters(what: u8) -> Parameters {
+    Parameters {
+        half_life: Some(Duration::from_millis(u64::from(what) * 10 + 1)),
+        run_interval: Some(Duration::from_millis(2 + u64::from(what & 31))),
+        circuit_window: Some(u32::from(what) * 5),
+        grants_vegas: Some(what & 4 != 0),
+        sendme_inc: None,
+    }
+}
+
 fn operate(world: &mut World, choices: &mut Choices<'_>) {
     let what = choices.byte();
     match what & 3 {
         0 => world.throttle(what >> 2 & 7),
-        1 => world.relay.set_half_life(world.now, Duration::from_millis(u64::from(what) * 10 + 1)),
+        1 => world.relay.heed(world.now, parameters(what)),
         2 => world.relay.set_circuit_policy(world.now, settings::policy(what >> 2)),
         _ => {
             let at = link(world, choices);

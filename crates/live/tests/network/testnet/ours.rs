@@ -156,8 +156,13 @@ fn begin(folder: &Path, nickname: &str, options: Options, authorities: Vec<Autho
         directory: true,
         policy,
     };
-    let membership =
-        Membership { authorities, description, publish: true, own: Own::default(), pace: Pace::TESTING };
+    let membership = Membership {
+        authorities,
+        description,
+        publish: true,
+        own: Own { edge_control: true, ..Own::default() },
+        pace: Pace::TESTING,
+    };
     node.join(membership).unwrap();
     (node, fingerprint)
 }
