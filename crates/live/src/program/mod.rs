@@ -306,11 +306,11 @@ impl Program {
                 self.ends = Some(now);
             } else if self.ends.is_none() {
                 let wait = self.options.shutdown_wait;
+                self.node.stop_listening();
                 log::info!(
                     "it takes no connections any more and ends in {} s, or when no circuit is left",
                     wait.as_secs()
                 );
-                self.node.stop_listening();
                 self.ends = Some(now + wait);
             }
         }
