@@ -80,6 +80,8 @@ pub(super) fn half_closed(client: &Tor, name: &str) {
 
     // The server breaks the connection while much is under way: the client hears of it, and another stream is carried.
     let (server, done) = once(|socket| {
+        // Else it could be gone before the exit sees that it is there, and the stream never begins.
+        thread::sleep(Duration::from_millis(300));
         let socket2 = socket2::Socket::from(socket);
         socket2.set_linger(Some(Duration::ZERO)).unwrap();
         say(&mut &TcpStream::from(socket2), 1_000_000).is_ok()
