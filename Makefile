@@ -73,8 +73,8 @@ bench-live: tools ## print what a relay in the middle costs, ours and C tor's, a
 # Real C tor as in Debian's package tor, or at the path in TOR. `make interop SHORT=1` is one relay of it, half a minute; all of it takes a quarter of an hour.
 SHORT ?=
 interop: tools ## hold the live relay against a real C tor and networks of it, and its parts against Arti's crates
-	@if command -v "$${TOR:-tor}" >/dev/null; then cargo test --locked --package penstock-live \
-		$(if $(SHORT),--test interop -- --ignored,--features oracles -- --include-ignored) --show-output; \
+	@if command -v "$${TOR:-tor}" >/dev/null; then cargo test --locked $(if $(SHORT),--workspace --test interop -- \
+		--ignored,--package penstock-live --features oracles -- --include-ignored) --show-output; \
 	else echo "skipped: there is no C tor; install Debian's package tor, or set TOR"; fi
 
 # What is new goes to target/corpus, what breaks something to fuzz/artifacts.
