@@ -137,7 +137,8 @@ impl Node {
     /// What its operator decides himself is this from now on; the present consensus is heeded anew.
     pub fn set_own(&mut self, own: Own) {
         if let Some(member) = &mut self.member {
-            (member.own, member.heeded) = (own, None);
+            // A rate that its operator took back gives way to the authorities' again.
+            (member.own, member.heeded, member.connection_bandwidth) = (own, None, None);
         }
     }
 
