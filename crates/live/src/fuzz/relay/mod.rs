@@ -24,11 +24,13 @@ const MOST_STEPS: u32 = 200;
 /// # Panics
 ///
 /// If a cell gets lost, something grows beyond its limit, the relay never comes to rest, a circuit or channel is closed
-/// that nobody disturbed, or an honest client does not get what it asked for.
+/// that nobody disturbed, or an honest client does not get what it asked for. Where memory is scarce, circuits may close
+/// for it.
 pub fn relay(input: &[u8]) -> Relayed {
     let mut choices = Choices::new(input);
-    let extended = choices.flag();
-    let mut world = World::new(settings::relay(&mut choices), extended);
+    let kind = choices.byte();
+    let config = settings::relay(&mut choices, kind & 128 != 0);
+    let mut world = World::new(config, kind & 1 != 0);
     for _ in 0..MOST_STEPS {
         if choices.is_over() {
             break;

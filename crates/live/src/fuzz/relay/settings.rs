@@ -17,8 +17,8 @@ use penstock_core::throttle::{
 };
 use penstock_units::{Bytes, DataRate, Duration};
 
-/// Some relay.
-pub(super) fn relay(choices: &mut Choices<'_>) -> RelayConfig {
+/// Some relay, perhaps one that has little memory.
+pub(super) fn relay(choices: &mut Choices<'_>, is_scarce: bool) -> RelayConfig {
     let (scheduler, edge, flags) = (choices.byte(), choices.byte(), choices.byte());
     RelayConfig {
         bandwidth: (flags & 1 != 0).then_some(Bandwidth { rate: DataRate::kib(150), burst: Bytes::kib(100) }),
@@ -38,8 +38,7 @@ pub(super) fn relay(choices: &mut Choices<'_>) -> RelayConfig {
             outbuf: Bytes::kib(64),
             // A stream's window is 500.
             edge_buffer: if edge & 7 == 1 { 600 } else { 60 },
-            // The honest clients are to be served in the end.
-            memory: None,
+            memory: is_scarce.then_some(Bytes::kib(64)),
         },
         ..RelayConfig::default()
     }
