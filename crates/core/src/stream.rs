@@ -9,6 +9,40 @@ use crate::token_bucket::TokenBucket;
 use penstock_units::{Bytes, Cells};
 use std::collections::VecDeque;
 
+/// How long the first of a queue has waited, at least as long as it really has, from two stamps for all of the queue.
+///
+/// A mark is set behind the last one. When it comes to the front, all that is left came after it, and the next is set. So who
+/// takes one at a time, now and then, leaves a queue that gets older.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wait {
+    /// What is at the front came then or later.
+    since: Stamp,
+    /// When the mark was set.
+    mark: Stamp,
+    /// How many are before the mark.
+    before: u32,
+}
+
+impl Wait {
+    /// The first one came into an empty queue.
+    pub(crate) fn begin(now: Stamp) -> Self {
+        Wait { since: now, mark: now, before: 0 }
+    }
+
+    /// So many were taken, and so many are left.
+    pub(crate) fn on_taken(&mut self, now: Stamp, taken: usize, left: usize) {
+        match self.before.checked_sub(taken as u32) {
+            Some(before @ 1..) => self.before = before,
+            _ => *self = Wait { since: self.mark, mark: now, before: left as u32 },
+        }
+    }
+
+    /// How long that is [2^20 ns].
+    pub(crate) fn age(&self, now: Stamp) -> u32 {
+        self.since.age(now)
+    }
+}
+
 /// One stream and what waits for its socket.
 #[derive(Debug)]
 pub(crate) struct Stream<C: Cell> {
@@ -27,8 +61,8 @@ pub(crate) struct Stream<C: Cell> {
     pub(crate) outbuf: VecDeque<C::Payload>,
     /// How much that is [B].
     pub(crate) outbuf_bytes: Bytes,
-    /// Since when the socket has taken none of them.
-    pub(crate) since: Stamp,
+    /// How long the first of them has waited.
+    pub(crate) wait: Wait,
     pub(crate) interest: Interest,
 }
 
@@ -41,5 +75,76 @@ impl<C: Cell> Stream<C> {
     /// What the application has not taken yet.
     pub(crate) fn backlog(&self) -> Backlog {
         Backlog { cells: Cells::new(self.outbuf.len() as u64), bytes: self.outbuf_bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_units::{Duration, Instant};
+    use proptest::prelude::*;
+
+    fn stamp(ms: u64) -> Stamp {
+        Stamp::at(Instant::ZERO + Duration::from_millis(ms))
+    }
+
+    /// What waits came at these times [ms].
+    #[derive(Default)]
+    struct Queue(VecDeque<u64>, Wait);
+
+    impl Queue {
+        fn come(&mut self, now: u64) {
+            if self.0.is_empty() {
+                self.1 = Wait::begin(stamp(now));
+            }
+            self.0.push_back(now);
+        }
+
+        fn take(&mut self, now: u64, most: usize) {
+            let taken = most.min(self.0.len());
+            self.0.drain(..taken);
+            self.1.on_taken(stamp(now), taken, self.0.len());
+        }
+
+        /// What the first has waited, as it seems and as it is [2^20 ns].
+        fn ages(&self, now: u64) -> Option<(u32, u32)> {
+            let first = self.0.front()?;
+            Some((self.1.age(stamp(now)), stamp(*first).age(stamp(now))))
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_has_waited_longer_than_it_seems(
+            steps in prop::collection::vec((0u64..50, 0usize..6, 1usize..6), 1..80),
+        ) {
+            let (mut queue, mut now) = (Queue::default(), 0);
+            for (ms, come, taken) in steps {
+                now += ms;
+                (0..come).for_each(|_| queue.come(now));
+                queue.take(now, taken);
+                if let Some((seems, is)) = queue.ages(now) {
+                    prop_assert!(seems >= is, "{seems} {is}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_queue_that_moves_seems_twice_as_old_at_most_and_one_that_drips_gets_older() {
+        let mut moves = Queue::default();
+        (0..20).for_each(|now| moves.come(now));
+        for now in 20..1000 {
+            moves.come(now);
+            moves.take(now, 1);
+            let (seems, is) = moves.ages(now).unwrap();
+            // Stamps are rounded.
+            assert!(seems <= 2 * is + 3, "{seems} {is}");
+        }
+        let mut drips = Queue::default();
+        (0..1000).for_each(|_| drips.come(0));
+        (1..100).for_each(|second| drips.take(second * 1000, 1));
+        let (seems, is) = drips.ages(99_000).unwrap();
+        assert_eq!(seems, is);
     }
 }

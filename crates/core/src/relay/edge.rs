@@ -12,7 +12,7 @@ use crate::event::Event;
 use crate::hop_control::HopControl;
 use crate::kernel::{Interest, Kernel, StreamRead};
 use crate::keys::{CircuitIndex, Direction, StreamKey};
-use crate::stream::Stream;
+use crate::stream::{Stream, Wait};
 use penstock_units::{Bytes, Cells, Instant};
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
@@ -358,7 +358,7 @@ impl<C: Cell> Node<C> {
         self.waiting_payloads += 1;
         let state = &mut self.streams[stream.0 as usize];
         if state.outbuf.is_empty() {
-            state.since = Stamp::at(now);
+            state.wait = Wait::begin(Stamp::at(now));
         }
         state.outbuf_bytes += Bytes::new(payload.len().into());
         state.outbuf.push_back(payload);
@@ -387,7 +387,7 @@ impl<C: Cell> Node<C> {
             state.outbuf_bytes = left;
             let (circuit, taken) = (state.circuit, waiting - state.outbuf.len());
             if taken > 0 {
-                state.since = Stamp::at(now);
+                state.wait.on_taken(Stamp::at(now), taken, state.outbuf.len());
             }
             let backlog = state.backlog();
             state.control.on_drain(now, bytes, backlog);
@@ -581,7 +581,7 @@ impl<C: Cell> Node<C> {
             bucket: None,
             outbuf: VecDeque::new(),
             outbuf_bytes: Bytes::ZERO,
-            since: Stamp::default(),
+            wait: Wait::default(),
             interest: Interest::default(),
         });
         let stream = StreamKey(key as u32);

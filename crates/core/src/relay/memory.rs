@@ -14,13 +14,14 @@ const CELL: u64 = 514;
 impl<C: Cell> Relay<C> {
     /// Closes circuits until nine tenths of the limit are left, if more than the limit waits.
     ///
-    /// A circuit is as old as the oldest cell in its queues, or as long as the application of one of its streams has taken
-    /// nothing of what waits for it. So a flood that nobody reads goes first, and what passes through stays.
+    /// A circuit is as old as the oldest cell in its queues, or the oldest payload that waits for one of its streams'
+    /// applications. So a flood that nobody reads goes first, or that somebody reads drop by drop, and what passes through
+    /// stays.
     ///
     /// Source: C tor `cell_queues_check_size()`, `circuits_handle_oom()` (`FRACTION_OF_DATA_TO_RETAIN_ON_OOM`).
     /// Deviation: only what a circuit's end sets free is counted: output buffers, which have a limit of their own for each
     /// channel, are not, nor are TLS's, the kernel's and directories'. A stream that nobody reads costs its circuit, where
-    /// C tor may close the stream alone.
+    /// C tor may close the stream alone. A payload counts as up to twice as old as it is ([`Wait`](crate::stream::Wait)).
     pub(super) fn relieve(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         let Some(limit) = self.node.config.limits.memory else { return };
         if self.node.held() > limit {
@@ -60,7 +61,7 @@ impl<C: Cell> Node<C> {
         let cells = lanes.into_iter().filter_map(|lane| Some(lane.queue.front()?.since));
         let streams = circuit.edge.iter().flat_map(|edge| &edge.streams);
         let streams = streams.map(|stream| &self.streams[stream.0 as usize]);
-        let payloads = streams.filter(|stream| !stream.outbuf.is_empty()).map(|stream| stream.since);
-        cells.chain(payloads).map(|since| since.age(now)).max()
+        let payloads = streams.filter(|stream| !stream.outbuf.is_empty()).map(|stream| stream.wait.age(now));
+        cells.map(|since| since.age(now)).chain(payloads).max()
     }
 }

@@ -350,6 +350,11 @@ impl Counters {
 }
 
 impl<C: Cell> Relay<C> {
+    /// What it is set to now.
+    pub fn config(&self) -> &RelayConfig {
+        &self.node.config
+    }
+
     /// Counts since the start.
     pub fn counters(&self) -> Counters {
         self.node.counters

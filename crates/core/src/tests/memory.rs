@@ -83,3 +83,30 @@ fn one_circuit_that_fills_all_room_goes_itself() {
     net.drive();
     assert!(net.at(upload).is_complete());
 }
+
+#[test]
+fn who_takes_a_drop_now_and_then_goes_before_who_has_taken_nothing_for_less_long() {
+    // Two windows of 500 cells fit, and one of 300; another does not.
+    let mut net = net(1400);
+    let circuits: Vec<_> = (0..4).map(|_| net.build(0, &[1])).collect();
+    let start = |net: &mut Net, circuit: usize, cells: u64| {
+        let upload = net.transfer(0, circuits[circuit], 0, cells * 498);
+        net.stall(upload, Side::Server, true);
+        upload
+    };
+    let drips = [start(&mut net, 0, 2000), start(&mut net, 1, 2000)];
+    net.drive_for(Duration::from_secs(10));
+    drips.iter().for_each(|upload| net.stall(*upload, Side::Server, false));
+    let waits = start(&mut net, 2, 300);
+    for _ in 0..20 {
+        drips.iter().for_each(|upload| net.feed(*upload, Side::Server, 498));
+        net.drive_for(Duration::from_millis(100));
+    }
+    assert_eq!(gone(&net), []);
+    start(&mut net, 3, 300);
+    net.drive_for(Duration::from_secs(1));
+    assert_eq!(gone(&net), circuits[..1]);
+    net.stall(waits, Side::Server, false);
+    net.drive_for(Duration::from_secs(1));
+    assert!(net.at(waits).is_complete());
+}

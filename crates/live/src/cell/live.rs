@@ -249,8 +249,9 @@ impl Cell for LiveCell {
     }
     fn into_message(self) -> Option<(Option<StreamId>, Message<Self>)> {
         let (stream, message) = message::read(&self.body).ok()?;
-        // C tor ignores it, too.
-        if matches!(message, RelayMessage::Extend(..)) && self.command != command::RELAY_EARLY {
+        // C tor ignores both, too.
+        let may_extend = self.command == command::RELAY_EARLY && stream.is_none();
+        if matches!(message, RelayMessage::Extend(..)) && !may_extend {
             return Some((stream, Message::Drop));
         }
         Some((stream, message.into_core()))

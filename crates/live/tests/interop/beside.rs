@@ -67,7 +67,7 @@ fn nowhere(relay: &Hop) -> LinkSpec {
 }
 
 /// All that is tried: what it is, and whether ours does otherwise than C tor on purpose.
-const ACTS: [(&str, Act, Option<Fate>); 17] = [
+const ACTS: [(&str, Act, Option<Fate>); 18] = [
     (
         "CREATE2 of a handshake that nobody knows",
         |client, _| create(client, id(99), HandshakeKind::Other(9), noise(84)),
@@ -156,6 +156,14 @@ const ACTS: [(&str, Act, Option<Fate>); 17] = [
         |client, relay| {
             let to = extend(client, nowhere(relay), relay);
             say_as(client, 3, &to)
+        },
+        None,
+    ),
+    (
+        "EXTEND2 of a stream",
+        |client, relay| {
+            let to = extend(client, nowhere(relay), relay);
+            say(client, 1, &to)
         },
         None,
     ),
