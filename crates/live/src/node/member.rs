@@ -135,7 +135,7 @@ impl Node {
     }
 
     /// What its operator decides himself is this from now on; the present consensus is heeded anew.
-    pub fn set_own(&mut self, own: Own) {
+    pub(super) fn set_own(&mut self, own: Own) {
         if let Some(member) = &mut self.member {
             // A rate that its operator took back gives way to the authorities' again.
             (member.own, member.heeded, member.connection_bandwidth) = (own, None, None);

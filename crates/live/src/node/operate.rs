@@ -4,6 +4,7 @@ use super::sockets::Token;
 use super::trace::{Trace, TraceConfig, Traced, unknown};
 use super::{Node, Tally, ask, peers};
 use crate::descriptor::ExitPolicy;
+use crate::directory::Own;
 use crate::torrc::Outbound;
 use penstock_core::kernel::Interest;
 use penstock_core::{
@@ -118,18 +119,24 @@ impl Node {
         self.policy = policy;
     }
 
-    /// Takes over what a running relay can: circuit policy, rates, throttle.
-    pub fn reconfigure(&mut self, old: &RelayConfig, new: &RelayConfig) {
+    /// Takes over what a running relay can: circuit policy, rates, throttle; and which of it is its operator's own
+    /// decision. What is so from now on holds although the operator's words are the old ones: they may not be what the
+    /// authorities had asked for.
+    pub fn reconfigure(&mut self, (old, old_own): (&RelayConfig, Own), (new, own): (&RelayConfig, Own)) {
         let now = self.clock.now();
-        if format!("{:?}", old.circuit_policy) != format!("{:?}", new.circuit_policy) {
+        let policy = |config: &RelayConfig| format!("{:?}", config.circuit_policy);
+        if policy(old) != policy(new) || own.half_life && !old_own.half_life {
             self.relay.set_circuit_policy(now, new.circuit_policy.clone());
         }
         if old.bandwidth != new.bandwidth {
             self.relay.set_bandwidth(now, new.bandwidth);
         }
         let throttle = |config: &RelayConfig| format!("{:?} {:?}", config.throttle, config.client_buckets);
-        if throttle(old) != throttle(new) {
+        if throttle(old) != throttle(new) || own.throttle && !old_own.throttle {
             self.relay.set_throttle(now, new.throttle.clone(), new.client_buckets);
+        }
+        if own != old_own {
+            self.set_own(own);
         }
     }
 
@@ -218,5 +225,50 @@ impl Node {
         if let Some(trace) = &mut self.sockets.trace {
             trace.station(tag, circuit, hop, station, at);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::descriptor::Private;
+    use crate::keys::Keys;
+    use crate::node::NodeConfig;
+    use penstock_core::Parameters;
+    use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig};
+    use penstock_core::throttle::{ClientBuckets, StaticRateConfig, ThrottleConfig};
+    use penstock_units::{DataRate, Duration};
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    #[test]
+    fn a_decision_holds_against_the_authorities_though_its_words_are_the_old_ones() {
+        let localhost = Ipv4Addr::LOCALHOST.into();
+        let ewma =
+            |seconds| CircuitPolicyConfig::EwmaTick(EwmaConfig { half_life: Duration::from_secs(seconds) });
+        let torrc = RelayConfig { circuit_policy: ewma(30), ..RelayConfig::default() };
+        let policy = ExitPolicy::new(Vec::new(), Private::AsRules, Vec::new());
+        let config = NodeConfig::new(SocketAddr::new(localhost, 0), localhost, torrc.clone(), policy);
+        let keys = Keys::generate(&mut rand::rng(), config.clock.date());
+        let mut node = Node::bind(config, keys).unwrap();
+        let runs = |node: &Node| {
+            let config = node.relay.config();
+            (format!("{:?}", config.circuit_policy), matches!(config.throttle, ThrottleConfig::None))
+        };
+        // What the authorities ask for.
+        let asked = Parameters { half_life: Some(Duration::from_secs(5)), ..Parameters::default() };
+        node.relay.heed(node.now(), asked);
+        let rate = ThrottleConfig::Static(StaticRateConfig { rate: DataRate::kib(20) });
+        node.relay.set_throttle(node.now(), rate, ClientBuckets::default());
+        let heeded = (format!("{:?}", ewma(5)), false);
+        assert_eq!(runs(&node), heeded);
+        // A torrc that is as silent as before takes nothing back.
+        node.reconfigure((&torrc, Own::default()), (&torrc, Own::default()));
+        assert_eq!(runs(&node), heeded);
+        // One that names what was the default is another matter.
+        let own = Own { half_life: true, ..Own::default() };
+        node.reconfigure((&torrc, Own::default()), (&torrc, own));
+        assert_eq!(runs(&node), (format!("{:?}", ewma(30)), false));
+        node.reconfigure((&torrc, own), (&torrc, Own { throttle: true, ..own }));
+        assert_eq!(runs(&node), (format!("{:?}", ewma(30)), true));
     }
 }

@@ -1,6 +1,7 @@
 //! SIGHUP: the torrc is read again, and what a running relay can change is changed.
 
 use super::{Program, load, logs, policy};
+use crate::directory::Own;
 use crate::torrc::Options;
 use penstock_units::Instant;
 
@@ -25,15 +26,15 @@ impl Program {
             log::warn!("a restart is needed for what changed in {}", waits.join(", "));
         }
         let old = &mut self.options;
-        self.node.reconfigure(&old.relay, &new.relay);
+        // The others are of what waits for a restart.
+        let own = Own { half_life: new.own.half_life, throttle: new.own.throttle, ..old.own };
+        self.node.reconfigure((&old.relay, old.own), (&new.relay, own));
         (old.relay.circuit_policy, old.relay.bandwidth) = (new.relay.circuit_policy, new.relay.bandwidth);
         (old.relay.throttle, old.relay.client_buckets) = (new.relay.throttle, new.relay.client_buckets);
         (old.exit_rules, old.private, old.reject_local) = (new.exit_rules, new.private, new.reject_local);
         (old.outbound, old.shutdown_wait) = (new.outbound, new.shutdown_wait);
         (old.logs, old.warnings, old.heartbeat) = (new.logs, new.warnings, new.heartbeat);
-        if std::mem::replace(&mut old.own, new.own) != new.own {
-            self.node.set_own(new.own);
-        }
+        old.own = own;
         let now = self.node.now();
         self.next_heartbeat = old.heartbeat.map_or(Instant::FAR_FUTURE, |period| now + period);
         let policy = policy(&self.options, self.address);
