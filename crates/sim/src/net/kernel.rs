@@ -43,7 +43,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
         let now = self.net.now();
         let [here, there] = sides(&mut self.net.conns[sock.conn as usize], sock);
         let received = here.tcp.received_end();
-        let start = received - here.tcp.readable();
+        let start = received - here.tcp.readable() - u64::from(here.partial);
         let mut read_to = start;
         let mut work = Work { calls: 1, ..Work::default() };
         while read_to - start < limit.get()
@@ -64,7 +64,11 @@ impl Kernel<SimCell> for HostKernel<'_> {
             into.push_back(cell);
         }
         if read_to > start {
-            here.tcp.read(&self.net.hosts[self.rank as usize].tcp, now, read_to - start);
+            let tcp = &self.net.hosts[self.rank as usize].tcp;
+            here.tcp.read(tcp, now, read_to - start - u64::from(std::mem::take(&mut here.partial)));
+            if there.sent.front().is_none_or(|(end, _)| *end > received) {
+                here.take_partial(tcp, now);
+            }
             self.net.pump(sock);
         }
         self.net.charge(self.rank, work);

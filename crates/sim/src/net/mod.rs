@@ -773,6 +773,11 @@ impl Net {
             here.ready.writable = true;
             host.ready.push_back(Ready::Writable(sock));
         }
+        let is_channel = matches!(here.owner, Owner::Channel(_));
+        if is_channel && here.interest.readable && !here.ready.readable && here.tcp.readable() > 0 {
+            here.take_partial(&host.tcp, self.now);
+            self.pump(sock);
+        }
     }
 
     /// Takes a socket's turn: whose it is, if it still wants what it was in line for and can have it.

@@ -3,7 +3,7 @@
 use crate::cell::{Request, SimCell};
 use crate::queue::Rank;
 use crate::script::Script;
-use crate::tcp::{Endpoint, Segment, Train};
+use crate::tcp::{Endpoint, Segment, TcpConfig, Train};
 use penstock_core::cell::{Cell as _, Tag};
 use penstock_core::datagram::Message;
 use penstock_core::kernel::Interest;
@@ -59,6 +59,8 @@ pub(crate) struct Side {
     pub(crate) timer: Instant,
     /// The owner was told that the connection is there.
     pub(crate) announced: bool,
+    /// A channel's: what its TLS has of a record that has not come whole [B].
+    pub(crate) partial: u32,
     /// A channel's: it holds bytes that TCP does not send.
     pub(crate) holds: bool,
     /// Waits for room in the network interface's queue.
@@ -245,10 +247,20 @@ impl Side {
             ready: Interest::default(),
             timer: Instant::FAR_FUTURE,
             announced: false,
+            partial: 0,
             holds: false,
             awaits_nic: false,
             seldom: None,
         }
+    }
+
+    /// TLS takes what there is, a part of a record too.
+    ///
+    /// Source: OpenSSL reads the body of a record as far as it has come, rustls whatever has come.
+    pub(crate) fn take_partial(&mut self, tcp: &TcpConfig, now: Instant) {
+        let bytes = self.tcp.readable();
+        self.tcp.read(tcp, now, bytes);
+        self.partial += bytes as u32;
     }
 
     /// What most sides never have, if this one does.

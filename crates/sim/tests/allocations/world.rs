@@ -54,7 +54,7 @@ fn a_world_in_its_stride_asks_the_heap_for_nothing() {
     ];
     for set in settings {
         // Until the buffers are as large as they become, and queues with them.
-        let (short, long) = (asked(set, 60), asked(set, 80));
+        let (short, long) = (asked(set, 240), asked(set, 260));
         let cells = long.1 - short.1;
         assert!(cells > 20_000, "{cells} cells");
         assert_eq!(long.0 - short.0, 0, "{set:?}: for {cells} cells, after {}", short.0);
