@@ -2,7 +2,7 @@
 //!
 //! Rooms: `conn` is a TLS connection, `ask` asks Linux about its socket, `sockets` is the core's kernel, `peers` gives nodes
 //! the numbers by which the core knows them, `exits` opens streams, `onions` answers handshakes of circuits in a thread of its
-//! own, `pending` is what threads were asked, `wake` is how they are heard, `renewal` replaces keys and certificates; `member`
+//! own, in `turns` by channel, `pending` is what threads were asked, `wake` is how they are heard, `renewal` replaces keys and certificates; `member`
 //! speaks with the authorities, `exchange` is a stream that asks for their documents; `operate` is for who runs it, `tally`
 //! counts, `trace` follows cells, `stamps` asks Linux when bytes came and left. What is decided about cells is decided in the
 //! core.
@@ -21,6 +21,7 @@ mod sockets;
 mod stamps;
 mod tally;
 mod trace;
+mod turns;
 mod wake;
 
 use crate::cell::{Handshake, HandshakeKind, LinkSpec, LiveCell};
@@ -72,8 +73,6 @@ const MOST_OPENING: usize = 1024;
 const MOST_STRANGERS: usize = 1024;
 /// Nothing waits longer without looking [ms].
 const LONGEST_WAIT: u16 = 1000;
-/// Handshakes of circuits that wait for an answer, at most: a tenth of a second's work [1].
-const MOST_HANDSHAKES: usize = 1024;
 /// Padding of one of the cells that a SENDME proves [B]: four zeros, and 16 random bytes (proposal 289 section 3.4).
 const SENDME_PADDING: u16 = 20;
 /// Without descriptors a node accepts nobody for so long.
@@ -202,8 +201,8 @@ pub struct Node {
     ready: VecDeque<(Token, Interest)>,
     wake: Wake,
     onions: Onions,
-    /// Circuits whose handshakes are being answered.
-    opening_circuits: Pending<CircuitIndex, HandshakeKind>,
+    /// Circuits whose handshakes are being answered, with the channels that they came from.
+    opening_circuits: Pending<CircuitIndex, (ChannelKey, HandshakeKind)>,
     /// None if nobody says whom to ask.
     names: Option<Names>,
     /// Streams whose names are being looked up.
@@ -416,7 +415,7 @@ impl Node {
                 Event::ExtendRequested { circuit, to, handshake } => self.extend(circuit, &to, handshake),
                 Event::StreamRequested { stream, target } => self.begin(stream, target),
                 Event::CircuitClosed { circuit, violation } => {
-                    self.opening_circuits.forget(circuit);
+                    self.forget_handshake(circuit);
                     self.note_over(circuit, violation);
                 }
                 Event::StreamClosed { stream } => {
@@ -438,12 +437,23 @@ impl Node {
 
     /// Has a handshake answered.
     fn answer(&mut self, circuit: CircuitIndex, handshake: Handshake) {
-        if self.opening_circuits.len() >= MOST_HANDSHAKES {
+        let Some((channel, _)) = self.relay.leg(circuit, Direction::Backward) else { return };
+        let number = self.opening_circuits.await_for(circuit, (channel, handshake.kind));
+        let agree = self.relay.agree(circuit);
+        let dropped = self.onions.ask(number, channel, handshake, self.identities.clone(), agree);
+        if let Some((circuit, _)) = dropped.and_then(|number| self.opening_circuits.answered(number)) {
             let reason = DestroyReason::RESOURCE_LIMIT;
-            return self.relay.close_circuit(self.clock.now(), circuit, reason, &mut self.sockets);
+            self.relay.close_circuit(self.clock.now(), circuit, reason, &mut self.sockets);
         }
-        let number = self.opening_circuits.await_for(circuit, handshake.kind);
-        self.onions.ask(number, handshake, self.identities.clone(), self.relay.agree(circuit));
+    }
+
+    /// A circuit is gone; if its handshake still waits, nobody answers it.
+    fn forget_handshake(&mut self, circuit: CircuitIndex) {
+        if let Some((number, (channel, _))) = self.opening_circuits.forget(circuit)
+            && self.onions.forget(channel, number)
+        {
+            self.opening_circuits.answered(number);
+        }
     }
 
     /// What other threads did meanwhile.
@@ -451,7 +461,7 @@ impl Node {
         self.wake.heard();
         let now = self.clock.now();
         while let Some((number, answered)) = self.onions.answer() {
-            let Some((circuit, kind)) = self.opening_circuits.answered(number) else { continue };
+            let Some((circuit, (_, kind))) = self.opening_circuits.answered(number) else { continue };
             self.tally.handshake(kind, answered.is_ok());
             match answered {
                 Ok(answered) => {
