@@ -1,11 +1,11 @@
 //! A node on Linux sockets: it waits, tells the core's relay what happened, and does what that asks for.
 //!
 //! Rooms: `conn` is a TLS connection, `ask` asks Linux about its socket, `sockets` is the core's kernel, `peers` gives nodes
-//! the numbers by which the core knows them, `exits` opens streams, `onions` answers handshakes of circuits in a thread of its
-//! own, in `turns` by channel, `pending` is what threads were asked, `wake` is how they are heard, `renewal` replaces keys and certificates; `member`
-//! speaks with the authorities, `exchange` is a stream that asks for their documents; `operate` is for who runs it, `tally`
-//! counts, `trace` follows cells, `stamps` asks Linux when bytes came and left. What is decided about cells is decided in the
-//! core.
+//! the numbers by which the core knows them, `standing` tells relays and clients apart, `exits` opens streams, `onions` answers
+//! handshakes of circuits in a thread of its own, in `turns`, `pending` is what threads were asked, `wake` is how they are
+//! heard, `renewal` replaces keys and certificates; `member` speaks with the authorities, `exchange` is a stream that asks for
+//! their documents; `operate` is for who runs it, `tally` counts, `trace` follows cells, `stamps` asks Linux when bytes came
+//! and left. What is decided about cells is decided in the core.
 
 mod ask;
 mod conn;
@@ -19,6 +19,7 @@ mod pending;
 mod renewal;
 mod sockets;
 mod stamps;
+mod standing;
 mod tally;
 mod trace;
 mod turns;
@@ -51,6 +52,7 @@ use renewal::Renewal;
 use slab::Slab;
 use socket2::{Domain, Socket, Type};
 use sockets::{Sockets, Token};
+use standing::Standing;
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
@@ -197,6 +199,7 @@ pub struct Node {
     /// The system has no descriptors; when to look whether it has some.
     deaf_until: Option<Instant>,
     member: Option<Member>,
+    standing: Standing,
     /// What is ready, one call each, in the order in which it became so.
     ready: VecDeque<(Token, Interest)>,
     wake: Wake,
@@ -263,6 +266,7 @@ impl Node {
             most_peers: MOST_STRANGERS,
             deaf_until: None,
             member: None,
+            standing: Standing::new(clock.now()),
             ready: VecDeque::new(),
             rng: rand::rng(),
         })
@@ -309,6 +313,7 @@ impl Node {
         self.serve_exchanges();
         self.look_around();
         let now = self.clock.now();
+        self.tell_apart(now);
         if self.relay.poll_timeout().is_some_and(|due| due <= now) {
             self.relay.on_timer(now, &mut self.sockets);
             self.heed();
@@ -612,6 +617,7 @@ impl Node {
         let begun = conn.has_cell();
         self.sockets.attach(channel, conn);
         self.relay.on_channel_open(now, channel, None, &mut self.sockets);
+        self.place(now, channel);
         if begun {
             self.ready.push_back((Token::Channel(channel), Interest { readable: true, writable: false }));
         }
