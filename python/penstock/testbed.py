@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -63,8 +64,11 @@ def run(origin: Origin, job: Job, part: Path, stopped: Callable[[], bool]) -> di
             except subprocess.TimeoutExpired:
                 if stopped():
                     process.kill()
-    if stopped() or process.returncode < 0:
+    if stopped() or process.returncode == -signal.SIGINT:
+        # Ctrl-C is the program's, too, and it may hear it first.
         raise Cancelled("the run was stopped")
+    if process.returncode < 0:
+        raise PenstockError(f"{job.variant}, seed {job.seed}: the testbed was ended by {_signal(-process.returncode)}")
     if process.returncode != 0:
         sentence = complained.strip().removeprefix(f"{PROGRAM}: ")
         raise PenstockError(f"{job.variant}, seed {job.seed}: {sentence or 'the testbed ended without a word'}")
@@ -73,6 +77,14 @@ def run(origin: Origin, job: Job, part: Path, stopped: Callable[[], bool]) -> di
         raise OutputError(f"{job.variant}, seed {job.seed}, says nothing: {row['emulation']['void']}")
     known = {"sim_seconds": row["seconds"], "packets": row["packets"], "cells": row["written_cells"]}
     return {name: known.get(name, 0) for name in COSTS}
+
+
+def _signal(number: int) -> str:
+    """What a signal is called; those for real time have no names."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _soon() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import stat
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 import penstock
 from penstock import testbed
-from penstock.errors import OutputError, PenstockError, ScenarioError
+from penstock.errors import Cancelled, OutputError, PenstockError, ScenarioError
 
 SCENARIO = """
 [scenario]
@@ -81,6 +82,27 @@ def test_a_run_that_was_late_is_refused_and_another_world_cannot_go_on_with_it(
 def test_what_the_program_complains_of_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scenario: Path) -> None:
     stand_in(monkeypatch, tmp_path, does='sys.exit("penstock-testbed: no user namespace can be made here")')
     with pytest.raises(PenstockError, match=r"^default, seed 1: no user namespace can be made here$"):
+        penstock.run(scenario, world="testbed", runs=1, out=tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGSEGV, "SIGSEGV"), (40, "signal 40")]
+)
+def test_a_program_that_a_signal_ends_failed_and_nobody_stopped_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scenario: Path, number: int, name: str
+) -> None:
+    stand_in(monkeypatch, tmp_path, does=f"import os; os.kill(os.getpid(), {int(number)})")
+    with pytest.raises(PenstockError, match=f"^default, seed 1: the testbed was ended by {name}$") as failed:
+        penstock.run(scenario, world="testbed", runs=1, out=tmp_path / "out")
+    assert not isinstance(failed.value, Cancelled)
+
+
+def test_ctrl_c_that_the_program_hears_first_stops_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scenario: Path
+) -> None:
+    does = "import os, signal; signal.signal(2, signal.SIG_DFL); os.kill(os.getpid(), 2)"
+    stand_in(monkeypatch, tmp_path, does=does)
+    with pytest.raises(Cancelled, match=r"^the run was stopped$"):
         penstock.run(scenario, world="testbed", runs=1, out=tmp_path / "out")
 
 

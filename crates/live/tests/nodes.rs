@@ -3,20 +3,25 @@
 mod common;
 
 use common::{Client, Running, pattern, serve};
+use penstock_core::config::Refill;
 use penstock_core::scheduler::{
     GlobalConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
 };
-use penstock_core::{RelayConfig, StreamId};
+use penstock_core::throttle::{Aggregate, ClientBuckets, StaticRateConfig, ThrottleConfig};
+use penstock_core::{EndReason, RelayConfig, StreamId};
 use penstock_live::cell::{LinkSpec, LivePayload, RelayMessage, Target};
 use penstock_live::clock::Clock;
 use penstock_live::descriptor::{Description, ExitPolicy, Private};
-use penstock_live::directory::{Own, Pace};
+use penstock_live::directory::{Authority, Own, Pace};
 use penstock_live::keys::Keys;
 use penstock_live::node::{Membership, Node, NodeConfig};
-use std::net::{Ipv4Addr, SocketAddr};
+use penstock_units::{Bytes, DataRate, Duration};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 fn downloads(scheduler: &SchedulerConfig) {
     let nodes: [Running; 3] = std::array::from_fn(|_| Running::start(scheduler.clone()));
@@ -47,6 +52,24 @@ fn so_it_is_with_every_scheduler() {
     kinds.iter().for_each(downloads);
 }
 
+/// What a node says of itself, with so long a contact [B].
+fn description(node: &Node, started: SystemTime, contact: usize) -> Description {
+    Description {
+        nickname: "member".into(),
+        address: Ipv4Addr::LOCALHOST,
+        or_port: node.listens_at().unwrap().port(),
+        ipv6: None,
+        platform: None,
+        protocols: "Link=4-5".into(),
+        started,
+        bandwidth: [1, 1, 0],
+        contact: Some("x".repeat(contact)),
+        family: Vec::new(),
+        directory: false,
+        policy: ExitPolicy::new(Vec::new(), Private::AsRules, Vec::new()),
+    }
+}
+
 /// A relay of a network without authorities, with so long a descriptor [B].
 fn member(contact: usize, directory: bool) -> Running {
     let date = Clock::start().date();
@@ -65,20 +88,7 @@ fn member(contact: usize, directory: bool) -> Running {
     let flag = stop.clone();
     let thread = std::thread::spawn(move || {
         let mut node = Node::bind(config, keys).unwrap();
-        let description = Description {
-            nickname: "member".into(),
-            address: localhost,
-            or_port: node.listens_at().unwrap().port(),
-            ipv6: None,
-            platform: None,
-            protocols: "Link=4-5".into(),
-            started: date,
-            bandwidth: [1, 1, 0],
-            contact: Some("x".repeat(contact)),
-            family: Vec::new(),
-            directory,
-            policy,
-        };
+        let description = Description { directory, policy, ..description(&node, date, contact) };
         let (authorities, pace) = (Vec::new(), Pace::TESTING);
         node.join(Membership { authorities, description, publish: true, own: Own::default(), pace }).unwrap();
         while node.documents().unwrap().own().is_none() {
@@ -91,6 +101,115 @@ fn member(contact: usize, directory: bool) -> Running {
     });
     let (spec, task) = hears.recv().unwrap();
     Running { spec, onion, stop, thread: Some(thread), task, window: Default::default() }
+}
+
+/// The directory port of an authority, which has nothing before it voted.
+fn authority(voted: Arc<AtomicBool>) -> SocketAddr {
+    const DOCUMENTS: [(&str, &str); 4] = [
+        ("keys", include_str!("../src/directory/samples/certificates")),
+        ("consensus-microdesc", include_str!("../src/directory/samples/consensus-microdesc")),
+        ("consensus", include_str!("../src/directory/samples/consensus")),
+        ("", ""),
+    ];
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut socket in listener.incoming().flatten() {
+            let mut request = vec![0; 4096];
+            let len = socket.read(&mut request).unwrap();
+            let request = String::from_utf8_lossy(&request[..len]);
+            let document = DOCUMENTS.iter().find(|(name, _)| request.contains(name)).unwrap().1;
+            let document = if voted.load(Ordering::Relaxed) { document } else { "" };
+            // The node may be over.
+            let _ = write!(socket, "HTTP/1.0 200 OK\r\n\r\n{document}");
+        }
+    });
+    address
+}
+
+/// A server that takes connections and says nothing.
+fn silent() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let _held: Vec<_> = listener.incoming().collect();
+    });
+    address
+}
+
+/// Whether it gets a stream to a server on its circuit.
+fn is_let_out(client: &mut Client, server: SocketAddr, number: u16) -> bool {
+    client.begin(server, NonZeroU16::new(number).map(StreamId));
+    match client.hear().1 {
+        RelayMessage::Connected(_) => true,
+        RelayMessage::End(end) if end == EndReason::PROTOCOL.into() => false,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn keys_that_no_consensus_names_make_nobody_a_relay() {
+    // A minute before the samples' consensus is in force.
+    let date = humantime::parse_rfc3339("2026-11-22T09:20:20Z").unwrap();
+    let behind = Clock::start().date().duration_since(date).map(|behind| behind.as_secs() as i64);
+    let ahead = behind.map_or_else(|ahead| ahead.duration().as_secs() as i64, |behind| -behind);
+    let clock = Clock::start().off_by(ahead);
+    let voted = Arc::new(AtomicBool::new(false));
+    let dir_port = authority(voted.clone());
+    let identities = [
+        "0B09811CFD07A5889D56CABF8536096F665D2D76",
+        "3B985D2E3AC835F1A7325AB9D35198337A5A0766",
+        "AD8C0D291157755D9862C60BE77E6C9216947339",
+    ];
+    let known = |identity: &str| {
+        let v3ident = std::array::from_fn(|n| u8::from_str_radix(&identity[2 * n..2 * n + 2], 16).unwrap());
+        Authority { nickname: "a".into(), v3ident, dir_port }
+    };
+    let authorities = identities.map(known).to_vec();
+    let change = |config: &mut NodeConfig| {
+        (config.clock, config.single_hop) = (clock, false);
+        let rate = DataRate::new(100_000).unwrap();
+        config.relay.throttle = ThrottleConfig::Static(StaticRateConfig { rate });
+        let aggregate = Aggregate::Connection;
+        config.relay.client_buckets = ClientBuckets { burst: Bytes::new(100_000), aggregate };
+        config.relay.refill = Refill::TOR_0_4_9;
+    };
+    let node = Running::start_and(change, move |node| {
+        let description = description(node, date, 1);
+        let own = Own { throttle: true, ..Own::default() };
+        let membership = Membership { authorities, description, publish: false, own, pace: Pace::TESTING };
+        node.join(membership).unwrap();
+    });
+    let (exit, server) = (Running::start(SchedulerConfig::default()), silent());
+    let mut client = Client::connect_as_relay(&node.spec, clock);
+    client.build(&[node.hop()]);
+    let one_hop = client.another(8);
+    client.build(&[node.hop(), exit.hop()]);
+    let seconds = |client: &mut Client, number| {
+        let begun = clock.now();
+        assert!(client.download(serve(400_000), number) == pattern(400_000));
+        clock.now().since(begun).as_secs_f64()
+    };
+    let before = seconds(&mut client, 1);
+    let two_hops = client.switch(one_hop);
+    assert!(is_let_out(&mut client, server, 1), "without a consensus it passes for a relay");
+
+    voted.store(true, Ordering::Relaxed);
+    let asked = (2..).find(|number| {
+        std::thread::sleep(Duration::from_millis(200));
+        *number == 150 || !is_let_out(&mut client, server, *number)
+    });
+    assert!(asked < Some(150), "there is a consensus after half a minute");
+    // The throttle hears of it within a second.
+    std::thread::sleep(Duration::from_secs(2));
+    let _ = client.switch(two_hops);
+    let after = seconds(&mut client, 2);
+    println!("400 kB took {before:.2} s before the consensus and {after:.2} s after it");
+    assert!(before < 2.0 && after > 2.5, "{before} s, {after} s");
+    // So it is with a link that is new.
+    let mut again = Client::connect_as_relay(&node.spec, clock);
+    again.build(&[node.hop()]);
+    assert!(!is_let_out(&mut again, server, 1));
 }
 
 /// What comes of a request on a stream of its own, whose cells leave before anybody says CONNECTED.

@@ -62,7 +62,7 @@ const TOR_0_2_3: Preset = Preset {
 /// Today's Tor as far as it is here, with what today's consensus sets.
 ///
 /// Source: C tor 0.4.9 `circuitmux_ewma.c` (`EWMA_DEFAULT_HALF_LIFE`, `EWMA_TICK_LEN_DEFAULT`), `scheduler_kist.c`
-/// (`KISTSchedRunInterval`: 10 ms, 2 ms by the consensus), `congestion_control_vegas.c`, `congestion_control_flow.c`,
+/// (`KIST_SCHED_RUN_INTERVAL_DEFAULT`: 2 ms), `congestion_control_vegas.c`, `congestion_control_flow.c`,
 /// `congestion_control_common.c` (`cellq_low` 10, `cellq_high` 256), `token_bucket.c` (steps of some 16 ms),
 /// `TokenBucketRefillInterval` 100 ms, `circ_max_cell_queue_size` 2500, `sendme.c` (version 1); proposals 174, 289, 324.
 const TOR_0_4_9: Preset = Preset {

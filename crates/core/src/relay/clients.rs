@@ -161,6 +161,26 @@ impl<C: Cell> Node<C> {
 }
 
 impl<C: Cell> Relay<C> {
+    /// The peer of a channel turns out to be no relay, or to be one: it is throttled from now on, with full buckets, or no
+    /// longer. Where addresses count, it is its own.
+    ///
+    /// The driver asks for [`poll_timeout`](Self::poll_timeout) afterwards, as after any call.
+    pub fn set_to_client(&mut self, now: Instant, channel: ChannelKey, to_client: bool) {
+        let node = &mut self.node;
+        let Some(state) = node.channels.get_mut(channel.0 as usize) else { return };
+        if std::mem::replace(&mut state.to_client, to_client) == to_client {
+            return;
+        }
+        let (is_open, client) = (state.open, state.client.take());
+        node.leave_client(client);
+        if is_open {
+            node.enter_client(now, channel);
+        }
+        if node.clients.is_some() {
+            node.await_refill(now);
+        }
+    }
+
     /// The operator chose another throttle, or other buckets. All connections and queues stay. The new throttle knows
     /// nothing of what was sent before; clients' buckets are full, as they are when a client comes.
     ///

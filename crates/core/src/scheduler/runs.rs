@@ -9,7 +9,7 @@ use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Duration, Instant};
 use std::fmt;
 
-/// C tor's `KIST_SCHED_RUN_INTERVAL_DEFAULT` [ns].
+/// What C tor's `KIST_SCHED_RUN_INTERVAL_DEFAULT` was at first [ns]; in 0.4.9 it is 2 ms.
 pub(super) const RUN_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A cell with circuit ids of four bytes [B] (C tor: `CELL_MAX_NETWORK_SIZE`).

@@ -111,6 +111,29 @@ fn one_relay_throttles_its_clients_and_not_those_of_others() {
     assert!((24..29).contains(&rate(own)) && rate(through) > 250, "{} and {}", rate(own), rate(through));
 }
 
+/// Who turns out to be no relay is throttled from then on, and who turns out to be one no longer.
+#[test]
+fn a_peer_is_throttled_while_it_counts_as_a_client() {
+    for aggregate in [Aggregate::Connection, Aggregate::Address] {
+        let mut net = Net::path(3, &RelayConfig::default());
+        net.configure(2, guard(SLOW, aggregate));
+        let circuit = net.build(0, &[1, 2, 3]);
+        let transfer = net.transfer(0, circuit, 500_000_000, 0);
+        net.drive_for(Duration::from_secs(5));
+        let channel = net.channel(2, 1).expect("they are connected");
+        let mut rate = |to_client: bool| {
+            // Twice is once.
+            (0..2).for_each(|_| net.call(2, |relay, now, _| relay.set_to_client(now, channel, to_client)));
+            let before = net.at(transfer).download.received;
+            net.drive_for(Duration::from_secs(30));
+            (net.at(transfer).download.received - before) / 30 / 1024
+        };
+        let [relay, client, again] = [false, true, false].map(&mut rate);
+        assert!((24..29).contains(&client), "{client} KiB/s");
+        assert!(relay > 250 && again > 250, "{relay} and {again} KiB/s");
+    }
+}
+
 /// Four connections elude a throttle that counts connections, and not one that counts addresses.
 #[test]
 fn several_connections_of_one_address_count_together() {

@@ -110,6 +110,9 @@ pub(crate) fn has_tor() -> bool {
 }
 
 /// A relay that knows no network and publishes nothing: both programs read this torrc, and both take keys that are there.
+///
+/// `TestingTorNetwork` would have C tor note each cell for its controller, with an allocation, which relays of the public
+/// network do not do.
 fn by_torrc(
     mut command: Command,
     folder: &Path,
@@ -119,7 +122,7 @@ fn by_torrc(
     let keys = keys.expect("the folder is new");
     let (torrc, ip) = (folder.join("torrc"), address.ip());
     let lines = format!(
-        "TestingTorNetwork 1\nDataDirectory {folder}\nNickname middle\nAddress {ip}\nORPort {address}\nSocksPort 0\n\
+        "TestingTorNetwork 1\nTestingEnableCellStatsEvent 0\nDataDirectory {folder}\nNickname middle\nAddress {ip}\nORPort {address}\nSocksPort 0\n\
          DirAuthority none 127.0.0.1:1 FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF\nAssumeReachable 1\nExitRelay 0\n\
          PublishServerDescriptor 0\nLog notice file {folder}/log\n\
          BandwidthRate 1 GBytes\nBandwidthBurst 1 GBytes\nCircuitPriorityHalflife 30\n\

@@ -10,7 +10,8 @@ const AHEAD: usize = 1024;
 /// AES-128 in counter mode, from zero.
 pub struct KeyStream {
     cipher: Aes128Ctr,
-    ahead: [u8; AHEAD],
+    /// There from the first byte on: many a circuit never carries a cell.
+    ahead: Option<Box<[u8; AHEAD]>>,
     used: usize,
 }
 
@@ -18,19 +19,20 @@ impl KeyStream {
     /// The stream of this key.
     pub fn new(key: &[u8; 16]) -> Self {
         let cipher = Aes128Ctr::new(key.into(), &Default::default());
-        KeyStream { cipher, ahead: [0; AHEAD], used: AHEAD }
+        KeyStream { cipher, ahead: None, used: AHEAD }
     }
 
     /// Adds its next bytes to these.
     pub fn apply(&mut self, mut bytes: &mut [u8]) {
+        let ahead = self.ahead.get_or_insert_with(|| Box::new([0; AHEAD]));
         while !bytes.is_empty() {
             if self.used == AHEAD {
-                self.cipher.write_keystream(&mut self.ahead);
+                self.cipher.write_keystream(&mut ahead[..]);
                 self.used = 0;
             }
             let count = bytes.len().min(AHEAD - self.used);
             let (now, later) = bytes.split_at_mut(count);
-            let stream = &self.ahead[self.used..self.used + count];
+            let stream = &ahead[self.used..self.used + count];
             now.iter_mut().zip(stream).for_each(|(byte, key)| *byte ^= key);
             self.used += count;
             bytes = later;
@@ -42,6 +44,14 @@ impl KeyStream {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn nothing_is_made_ahead_of_the_first_byte() {
+        let mut stream = KeyStream::new(&[1; 16]);
+        assert!(stream.ahead.is_none());
+        stream.apply(&mut [0]);
+        assert!(stream.ahead.is_some());
+    }
 
     proptest! {
         /// However the bytes are cut.

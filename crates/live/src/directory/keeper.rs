@@ -78,7 +78,7 @@ pub enum Note {
     Consensus(Flavour, SystemTime),
     /// Something was asked for in vain.
     NotFetched(&'static str, Failure),
-    /// Our clock is so much ahead of an authority's, or behind it [s].
+    /// Our clock is so much ahead of the authorities', or behind them [s].
     ClockIsOff(i64),
 }
 
@@ -134,7 +134,9 @@ pub(super) struct Keeper {
     to_publish: Vec<bool>,
     /// What each was given last, while it answers.
     given: Vec<Option<Arc<str>>>,
-    /// The last answer was of quite another time.
+    /// How much our clock was ahead of each authority's when it answered last [s].
+    skews: Vec<Option<i64>>,
+    /// They agree that it is wrong.
     is_off: bool,
     notes: Vec<Note>,
 }
@@ -153,6 +155,7 @@ impl Keeper {
             descriptor: None,
             to_publish: vec![false; authorities],
             given: vec![None; authorities],
+            skews: vec![None; authorities],
             is_off: false,
             notes: Vec::new(),
         }
@@ -246,7 +249,7 @@ impl Keeper {
         let place = place(job.task);
         self.turns[place].is_busy = false;
         if let Some(date) = answer.as_ref().ok().and_then(|answer| answer.date) {
-            self.compare_clocks(now, date);
+            self.compare_clocks(job.to, seconds(now, date));
         }
         let answer = answer.and_then(|answer| match answer.status {
             200 => String::from_utf8(answer.body).map_err(|_| Failure::Malformed),
@@ -260,15 +263,23 @@ impl Keeper {
         }
     }
 
-    /// Says that our clock is wrong, once for each time that it becomes so.
+    /// Our clock is so much ahead of this authority's [s]. Says that ours is wrong, once for each time that it becomes so: more
+    /// than half of those that were heard agree on the way, and two if there are two. An authority may be wrong itself.
     ///
-    /// Source: C tor `handle_response_fetch_*()`, `connection_dir_client_reached_eof()`.
-    fn compare_clocks(&mut self, now: SystemTime, theirs: SystemTime) {
-        let (ahead, behind) = (between(theirs, now), between(now, theirs));
-        let is_off = ahead.max(behind) > MOST_SKEW;
+    /// Source: C tor `handle_response_fetch_*()`, `connection_dir_client_reached_eof()`. Deviation: C tor takes each one's word.
+    fn compare_clocks(&mut self, to: SocketAddr, ahead: i64) {
+        let number = self.documents.authorities.iter().position(|known| known.dir_port == to);
+        let Some(number) = number else { return };
+        self.skews[number] = Some(ahead);
+        let mut heard: Vec<i64> = self.skews.iter().flatten().copied().collect();
+        heard.sort_unstable();
+        let most = i64::try_from(MOST_SKEW.as_secs()).expect("half an hour is no long time");
+        let (ours, theirs): (Vec<i64>, Vec<i64>) =
+            heard.iter().filter(|skew| skew.abs() > most).partition(|skew| **skew > 0);
+        let agree = if ours.len() > theirs.len() { ours } else { theirs };
+        let is_off = agree.len() * 2 > heard.len() && agree.len() >= self.skews.len().min(2);
         if is_off && !self.is_off {
-            let seconds = |skew: Duration| i64::try_from(skew.as_secs()).unwrap_or(i64::MAX);
-            self.notes.push(Note::ClockIsOff(seconds(ahead) - seconds(behind)));
+            self.notes.push(Note::ClockIsOff(agree[agree.len() / 2]));
         }
         self.is_off = is_off;
     }
@@ -361,6 +372,12 @@ impl Keeper {
             task => Note::NotFetched(name(task), failure),
         });
     }
+}
+
+/// How long after `then` it is now [s].
+fn seconds(now: SystemTime, then: SystemTime) -> i64 {
+    let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    seconds(between(then, now)) - seconds(between(now, then))
 }
 
 /// The task at a place of `turns`, and the place of a task.
@@ -534,28 +551,46 @@ mod tests {
         assert_eq!(world.poll(), [uploads[1]]);
     }
 
+    /// What is said of the clock when these authorities say how much theirs are ahead of it [s].
+    fn heard(world: &mut World, skews: &[(usize, i64)]) -> Vec<Option<i64>> {
+        let hears = |&(number, skew): &(usize, i64)| {
+            world.poll();
+            let task = world.asked[0].task;
+            world.asked[0].to = samples::authorities()[number].dir_port;
+            let skew_s = Duration::from_secs(skew.unsigned_abs());
+            let date = if skew < 0 { world.now - skew_s } else { world.now + skew_s };
+            world.answer(task, Ok(Answer { date: Some(date), ..ok("").unwrap() }));
+            world.wait();
+            let ahead = |note| if let Note::ClockIsOff(ahead) = note { Some(ahead) } else { None };
+            world.keeper.take_notes().into_iter().find_map(ahead)
+        };
+        skews.iter().map(hears).collect()
+    }
+
     #[test]
     fn a_clock_that_is_wrong_is_said_once_until_it_is_right() {
         let mut world = World::new();
-        let hour = Duration::from_secs(3600);
-        let mut off = |date: SystemTime| {
-            world.poll();
-            let task = world.asked[0].task;
-            world.answer(task, Ok(Answer { date: Some(date), ..ok("").unwrap() }));
-            world.wait();
-            let is_off = |note: &Note| matches!(note, Note::ClockIsOff(_));
-            world.keeper.take_notes().into_iter().find(is_off)
-        };
-        let now = samples::at(1);
-        assert_eq!(off(now + hour / 4), None);
-        assert!(matches!(off(now + hour), Some(Note::ClockIsOff(-3600..=-3000))));
-        assert_eq!(off(now + hour), None);
-        assert_eq!(off(now), None);
-        assert!(matches!(off(now - hour), Some(Note::ClockIsOff(3600..=4000))));
+        assert_eq!(heard(&mut world, &[(0, 900), (1, 900)]), [None; 2]);
+        // Two of two and of three say so; the one that is heard next need not say it again.
+        assert_eq!(heard(&mut world, &[(0, 3600), (1, 3700), (2, 3600)]), [None, Some(-3600), None]);
+        assert_eq!(heard(&mut world, &[(0, 0), (1, 0), (2, 0)]), [None; 3]);
+        assert_eq!(heard(&mut world, &[(2, -3600), (0, -3600)]), [None, Some(3600)]);
         assert_eq!(
             Note::ClockIsOff(-86_400).to_string(),
             "this machine's clock is 86400 s behind the authorities': set it"
         );
+    }
+
+    #[test]
+    fn an_authority_whose_clock_is_wrong_is_not_believed_against_others() {
+        let mut world = World::new();
+        assert_eq!(heard(&mut world, &[(0, 3600), (0, 3600), (1, 0), (2, 0)]), [None; 4]);
+        for _ in 0..3 {
+            assert_eq!(heard(&mut world, &[(0, 3600), (1, 0), (2, 0)]), [None; 3]);
+        }
+        // Two that are wrong in two ways do not agree.
+        assert_eq!(heard(&mut world, &[(1, -3600)]), [None]);
+        assert_eq!(heard(&mut world, &[(2, -3600)]), [Some(3600)]);
     }
 
     #[test]

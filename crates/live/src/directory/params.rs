@@ -60,6 +60,8 @@ impl Params {
     }
 
     /// How often KIST runs [ns].
+    ///
+    /// Source: C tor `KIST_SCHED_RUN_INTERVAL_DEFAULT`, `_MIN` and `_MAX`, as 0.4.9.11 has them.
     pub fn kist_interval(&self) -> Duration {
         Duration::from_millis(self.get("KISTSchedRunInterval", 2, 2..=100).unsigned_abs().into())
     }

@@ -52,11 +52,14 @@ impl Node {
     }
 
     /// Nobody's proxy of one hop: a client's own circuit to us has no streams to servers.
+    ///
+    /// Source: C tor `connection_exit_begin_conn()`, with `refuseunknownexits` as it is by default.
     fn may_exit(&mut self, stream: StreamKey) -> bool {
         let circuit = self.relay.circuit_of(stream);
         let leg = circuit.and_then(|circuit| self.relay.leg(circuit, Direction::Backward));
         let before = leg.and_then(|(channel, _)| self.sockets.channel(channel)?.peer);
-        self.single_hop || before.is_some_and(|peer| self.peers.known(peer).is_some())
+        let before = before.and_then(|peer| self.peers.known(peer));
+        self.single_hop || before.is_some_and(|known| self.is_relay(&known.rsa))
     }
 
     fn seek(&mut self, stream: StreamKey, question: Question, wish: Wish) {

@@ -1,11 +1,11 @@
 //! A node on Linux sockets: it waits, tells the core's relay what happened, and does what that asks for.
 //!
 //! Rooms: `conn` is a TLS connection, `ask` asks Linux about its socket, `sockets` is the core's kernel, `peers` gives nodes
-//! the numbers by which the core knows them, `exits` opens streams, `onions` answers handshakes of circuits in a thread of its
-//! own, `pending` is what threads were asked, `wake` is how they are heard, `renewal` replaces keys and certificates; `member`
-//! speaks with the authorities, `exchange` is a stream that asks for their documents; `operate` is for who runs it, `tally`
-//! counts, `trace` follows cells, `stamps` asks Linux when bytes came and left. What is decided about cells is decided in the
-//! core.
+//! the numbers by which the core knows them, `standing` tells relays and clients apart, `exits` opens streams, `onions` answers
+//! handshakes of circuits in a thread of its own, in `turns`, `pending` is what threads were asked, `wake` is how they are
+//! heard, `renewal` replaces keys and certificates; `member` speaks with the authorities, `exchange` is a stream that asks for
+//! their documents; `operate` is for who runs it, `tally` counts, `trace` follows cells, `stamps` asks Linux when bytes came
+//! and left. What is decided about cells is decided in the core.
 
 mod ask;
 mod conn;
@@ -19,8 +19,10 @@ mod pending;
 mod renewal;
 mod sockets;
 mod stamps;
+mod standing;
 mod tally;
 mod trace;
+mod turns;
 mod wake;
 
 use crate::cell::{Handshake, HandshakeKind, LinkSpec, LiveCell};
@@ -50,6 +52,7 @@ use renewal::Renewal;
 use slab::Slab;
 use socket2::{Domain, Socket, Type};
 use sockets::{Sockets, Token};
+use standing::Standing;
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
@@ -72,8 +75,6 @@ const MOST_OPENING: usize = 1024;
 const MOST_STRANGERS: usize = 1024;
 /// Nothing waits longer without looking [ms].
 const LONGEST_WAIT: u16 = 1000;
-/// Handshakes of circuits that wait for an answer, at most: a tenth of a second's work [1].
-const MOST_HANDSHAKES: usize = 1024;
 /// Padding of one of the cells that a SENDME proves [B]: four zeros, and 16 random bytes (proposal 289 section 3.4).
 const SENDME_PADDING: u16 = 20;
 /// Without descriptors a node accepts nobody for so long.
@@ -198,12 +199,13 @@ pub struct Node {
     /// The system has no descriptors; when to look whether it has some.
     deaf_until: Option<Instant>,
     member: Option<Member>,
+    standing: Standing,
     /// What is ready, one call each, in the order in which it became so.
     ready: VecDeque<(Token, Interest)>,
     wake: Wake,
     onions: Onions,
-    /// Circuits whose handshakes are being answered.
-    opening_circuits: Pending<CircuitIndex, HandshakeKind>,
+    /// Circuits whose handshakes are being answered, with the channels that they came from.
+    opening_circuits: Pending<CircuitIndex, (ChannelKey, HandshakeKind)>,
     /// None if nobody says whom to ask.
     names: Option<Names>,
     /// Streams whose names are being looked up.
@@ -264,6 +266,7 @@ impl Node {
             most_peers: MOST_STRANGERS,
             deaf_until: None,
             member: None,
+            standing: Standing::new(clock.now()),
             ready: VecDeque::new(),
             rng: rand::rng(),
         })
@@ -310,6 +313,7 @@ impl Node {
         self.serve_exchanges();
         self.look_around();
         let now = self.clock.now();
+        self.tell_apart(now);
         if self.relay.poll_timeout().is_some_and(|due| due <= now) {
             self.relay.on_timer(now, &mut self.sockets);
             self.heed();
@@ -416,7 +420,7 @@ impl Node {
                 Event::ExtendRequested { circuit, to, handshake } => self.extend(circuit, &to, handshake),
                 Event::StreamRequested { stream, target } => self.begin(stream, target),
                 Event::CircuitClosed { circuit, violation } => {
-                    self.opening_circuits.forget(circuit);
+                    self.forget_handshake(circuit);
                     self.note_over(circuit, violation);
                 }
                 Event::StreamClosed { stream } => {
@@ -438,12 +442,23 @@ impl Node {
 
     /// Has a handshake answered.
     fn answer(&mut self, circuit: CircuitIndex, handshake: Handshake) {
-        if self.opening_circuits.len() >= MOST_HANDSHAKES {
+        let Some((channel, _)) = self.relay.leg(circuit, Direction::Backward) else { return };
+        let number = self.opening_circuits.await_for(circuit, (channel, handshake.kind));
+        let agree = self.relay.agree(circuit);
+        let dropped = self.onions.ask(number, channel, handshake, self.identities.clone(), agree);
+        if let Some((circuit, _)) = dropped.and_then(|number| self.opening_circuits.answered(number)) {
             let reason = DestroyReason::RESOURCE_LIMIT;
-            return self.relay.close_circuit(self.clock.now(), circuit, reason, &mut self.sockets);
+            self.relay.close_circuit(self.clock.now(), circuit, reason, &mut self.sockets);
         }
-        let number = self.opening_circuits.await_for(circuit, handshake.kind);
-        self.onions.ask(number, handshake, self.identities.clone(), self.relay.agree(circuit));
+    }
+
+    /// A circuit is gone; if its handshake still waits, nobody answers it.
+    fn forget_handshake(&mut self, circuit: CircuitIndex) {
+        if let Some((number, (channel, _))) = self.opening_circuits.forget(circuit)
+            && self.onions.forget(channel, number)
+        {
+            self.opening_circuits.answered(number);
+        }
     }
 
     /// What other threads did meanwhile.
@@ -451,7 +466,7 @@ impl Node {
         self.wake.heard();
         let now = self.clock.now();
         while let Some((number, answered)) = self.onions.answer() {
-            let Some((circuit, kind)) = self.opening_circuits.answered(number) else { continue };
+            let Some((circuit, (_, kind))) = self.opening_circuits.answered(number) else { continue };
             self.tally.handshake(kind, answered.is_ok());
             match answered {
                 Ok(answered) => {
@@ -602,6 +617,7 @@ impl Node {
         let begun = conn.has_cell();
         self.sockets.attach(channel, conn);
         self.relay.on_channel_open(now, channel, None, &mut self.sockets);
+        self.place(now, channel);
         if begun {
             self.ready.push_back((Token::Channel(channel), Interest { readable: true, writable: false }));
         }

@@ -1,24 +1,60 @@
-//! Handshakes of circuits are answered in a thread of their own: each takes as long as some hundred cells.
+//! Handshakes of circuits are answered in a thread of their own: each takes as long as some hundred cells. Channels have
+//! theirs answered in turn.
 
+use super::turns::Turns;
 use crate::cell::Handshake;
 use crate::crypto::{Answered, Identities, Refused, answer};
+use penstock_core::ChannelKey;
 use penstock_core::edge_control::Negotiation;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::{fmt, io, thread};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::{self, JoinHandle};
+use std::{fmt, io};
+
+/// Handshakes that wait for the thread, at most: a tenth of a second's work [1].
+const MOST: usize = 1024;
 
 /// What is asked of the thread.
 struct Ask {
-    number: u64,
     handshake: Handshake,
     as_whom: Arc<Identities>,
     agree: Box<dyn FnOnce(Negotiation) -> Negotiation + Send>,
 }
 
+/// What the thread has to do.
+struct Work {
+    asks: Turns<ChannelKey, Ask>,
+    is_over: bool,
+}
+
+/// The work, and how the thread hears that there is some.
+struct Desk(Mutex<Work>, Condvar);
+
+impl Desk {
+    fn work(&self) -> MutexGuard<'_, Work> {
+        self.0.lock().expect("nobody panics who has it")
+    }
+
+    /// The next handshake, as soon as there is one; none when all is over.
+    fn next(&self) -> Option<(u64, Ask)> {
+        let mut work = self.work();
+        loop {
+            if work.is_over {
+                return None;
+            }
+            if let Some(next) = work.asks.pop() {
+                return Some(next);
+            }
+            work = self.1.wait(work).expect("nobody panics who has it");
+        }
+    }
+}
+
 /// The thread.
 pub(super) struct Onions {
-    asks: Sender<Ask>,
+    desk: Arc<Desk>,
     answers: Receiver<(u64, Result<Answered, Refused>)>,
+    thread: JoinHandle<()>,
 }
 
 impl fmt::Debug for Onions {
@@ -30,35 +66,54 @@ impl fmt::Debug for Onions {
 impl Onions {
     /// Starts it. It calls `wake` when it has answers.
     pub(super) fn start(wake: impl Fn() + Send + 'static) -> io::Result<Self> {
-        let (asks, asked) = channel::<Ask>();
+        let work = Work { asks: Turns::new(MOST), is_over: false };
+        let desk = Arc::new(Desk(Mutex::new(work), Condvar::new()));
         let (said, answers) = channel();
-        thread::Builder::new().name("onions".into()).spawn(move || {
+        let its = desk.clone();
+        let thread = thread::Builder::new().name("onions".into()).spawn(move || {
             let mut rng = rand::rng();
-            while let Ok(ask) = asked.recv() {
+            while let Some((number, ask)) = its.next() {
                 let answered = answer(&mut rng, &ask.handshake, &ask.as_whom, ask.agree);
-                if said.send((ask.number, answered)).is_err() {
+                if said.send((number, answered)).is_err() {
                     return;
                 }
                 wake();
             }
         })?;
-        Ok(Onions { asks, answers })
+        Ok(Onions { desk, answers, thread })
     }
 
-    /// Asks; the answer has the same number.
+    /// Asks for `channel`; the answer has the same number. Returns the number of a question that will have none since too
+    /// many wait, which may be this one.
     pub(super) fn ask(
         &self,
         number: u64,
+        channel: ChannelKey,
         handshake: Handshake,
         as_whom: Arc<Identities>,
         agree: impl FnOnce(Negotiation) -> Negotiation + Send + 'static,
-    ) {
-        let sent = self.asks.send(Ask { number, handshake, as_whom, agree: Box::new(agree) });
-        sent.expect("the thread ends when the node is dropped, or by a panic of ours");
+    ) -> Option<u64> {
+        assert!(!self.thread.is_finished(), "the thread ends with the node, or by a panic of ours");
+        let dropped =
+            self.desk.work().asks.push(channel, number, Ask { handshake, as_whom, agree: Box::new(agree) });
+        self.desk.1.notify_one();
+        dropped
+    }
+
+    /// Nobody waits for that answer any more; whether there will be none.
+    pub(super) fn forget(&self, channel: ChannelKey, number: u64) -> bool {
+        self.desk.work().asks.forget(channel, number)
     }
 
     /// The next answer, if one is there.
     pub(super) fn answer(&self) -> Option<(u64, Result<Answered, Refused>)> {
         self.answers.try_recv().ok()
+    }
+}
+
+impl Drop for Onions {
+    fn drop(&mut self) {
+        self.desk.work().is_over = true;
+        self.desk.1.notify_one();
     }
 }

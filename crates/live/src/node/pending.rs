@@ -31,11 +31,11 @@ impl<K: Ord + Copy, V> Pending<K, V> {
         self.next
     }
 
-    /// The key is gone.
-    pub(super) fn forget(&mut self, key: K) {
-        if let Some((number, _)) = self.by_key.remove(&key) {
-            self.by_number.insert(number, None);
-        }
+    /// The key is gone; what was awaited for it.
+    pub(super) fn forget(&mut self, key: K) -> Option<(u64, V)> {
+        let (number, then) = self.by_key.remove(&key)?;
+        self.by_number.insert(number, None);
+        Some((number, then))
     }
 
     /// Whose answer this is; nobody's if the key is gone.

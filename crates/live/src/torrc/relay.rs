@@ -3,7 +3,7 @@
 use super::reader::{Reader, key_of};
 use super::values::{self, bandwidth};
 use super::{LEAST_RATE, ONE_GBYTE, Place, TorrcError};
-use crate::directory::Own;
+use crate::directory::{Own, Params};
 use penstock_core::RelayConfig;
 use penstock_core::edge_control::EdgeControlConfig;
 use penstock_core::hop_control::HopControlConfig;
@@ -197,11 +197,6 @@ fn factor(text: &str) -> Result<f64, String> {
     factor.ok_or_else(|| format!("{text:?} must be a number that is not negative"))
 }
 
-/// Of C tor's KIST where nobody says otherwise [ms].
-///
-/// Deviation: what the public network's consensus says, where C tor without a consensus takes 10 ms.
-const RUN_INTERVAL: u128 = 2;
-
 /// The first scheduler that is there; whether it is said how often it runs.
 fn scheduler(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<bool, TorrcError> {
     let chosen = read.placed("Schedulers", |text| {
@@ -229,7 +224,9 @@ fn scheduler(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<bool, Tor
             settings.push(Setting { line: "scheduler.kind = 'vanilla'".into(), option: "Schedulers", place });
         }
         (Some((kind, place)), interval) => {
-            let millis = interval.map_or(RUN_INTERVAL, |(interval, _)| interval.as_millis());
+            // What is not said is what a consensus means that does not say it either, as with C tor.
+            let interval = interval.map_or(Params::default().kist_interval(), |(interval, _)| interval);
+            let millis = interval.as_millis();
             let line = format!("scheduler = {{ kind = '{kind}', interval = '{millis} ms' }}");
             settings.push(Setting { line, option: "Schedulers", place });
         }

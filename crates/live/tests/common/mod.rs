@@ -60,6 +60,14 @@ impl Running {
 
     /// Set up otherwise.
     pub(crate) fn start_as(change: impl FnOnce(&mut NodeConfig)) -> Self {
+        Running::start_and(change, |_| {})
+    }
+
+    /// Set up otherwise; does this first.
+    pub(crate) fn start_and(
+        change: impl FnOnce(&mut NodeConfig),
+        begin: impl FnOnce(&mut Node) + Send + 'static,
+    ) -> Self {
         let localhost = Ipv4Addr::LOCALHOST.into();
         let rules = vec!["accept *:*".parse().unwrap()];
         let relay = RelayConfig { authenticated_sendmes: true, ..RelayConfig::default() };
@@ -78,6 +86,7 @@ impl Running {
         let (flag, looks) = (stop.clone(), window.clone());
         let thread = std::thread::spawn(move || {
             let mut node = Node::bind(config, keys).unwrap();
+            begin(&mut node);
             said.send((node.link_spec().unwrap(), nix::unistd::gettid().as_raw())).unwrap();
             while !flag.load(Ordering::Relaxed) {
                 node.turn().unwrap();
@@ -180,12 +189,33 @@ impl Client {
 
     /// Sends at most so many bytes in one write [B].
     pub(crate) fn connect_slowly(guard: &LinkSpec, chunk: usize) -> Self {
-        let (clock, mut rng) = (Clock::start(), rand::rng());
-        let address = guard.addresses[0];
-        let (socket, tls) = tls_to(address, chunk);
-        let (_, credentials) = nobody();
         let expected = Expected { rsa: Some(guard.rsa), ed25519: guard.ed25519 };
-        let mut link = Link::connect_as_client(expected, certificate_sha256(&tls).unwrap(), address.ip());
+        let address = guard.addresses[0].ip();
+        let start = |certificate| Link::connect_as_client(expected, certificate, address);
+        Client::connect_by(guard, chunk, Clock::start(), &nobody().1, start)
+    }
+
+    /// Proves new keys, as a relay does.
+    pub(crate) fn connect_as_relay(guard: &LinkSpec, clock: Clock) -> Self {
+        let (date, mut rng) = (clock.date(), rand::rng());
+        let keys = Keys::generate(&mut rng, date);
+        let credentials = Credentials::new(&keys, &mut rng, date, ["www.a.com", "www.b.com"]);
+        let expected = Expected { rsa: Some(guard.rsa), ed25519: guard.ed25519 };
+        let address = guard.addresses[0].ip();
+        let start = |certificate| Link::connect(expected, certificate, address, vec![address]);
+        Client::connect_by(guard, usize::MAX, clock, &credentials, start)
+    }
+
+    fn connect_by(
+        guard: &LinkSpec,
+        chunk: usize,
+        clock: Clock,
+        credentials: &Credentials,
+        start: impl FnOnce([u8; 32]) -> Link,
+    ) -> Self {
+        let mut rng = rand::rng();
+        let (socket, tls) = tls_to(guard.addresses[0], chunk);
+        let mut link = start(certificate_sha256(&tls).unwrap());
         let id = CircId(NonZeroU32::new(1 << 31 | 7).unwrap());
         let (inbuf, layers, unproven) = (Vec::new(), Vec::new(), VecDeque::new());
         let mut client = Client { socket, tls, inbuf, chunk, id, layers, cells: 0, window: 1000, unproven };

@@ -5,14 +5,16 @@ use super::common::exchange;
 use super::common::{Client, Running, pattern, serve};
 use super::{node, noise, resident, stream, unharmed};
 use penstock_core::config::{Bandwidth, Refill};
-use penstock_core::{Cell, CircId, DestroyReason, EndReason};
+use penstock_core::{Cell, CircId, Command, DestroyReason, EndReason};
 use penstock_live::cell::{Handshake, HandshakeKind, LiveCell, RelayMessage, Resolved, Target};
 use penstock_live::clock::Clock;
+use penstock_live::crypto::ntor;
 use penstock_live::names::NameServers;
 use penstock_units::{Bytes, DataRate, Duration, Instant};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 /// CPU time of a node's thread so far [s].
@@ -55,6 +57,74 @@ fn circuits_that_are_made_and_dropped_at_once_leave_nothing() {
     assert!(grown < 50_000_000, "{grown} B");
     client.build(&[node.hop()]);
     assert!(client.download(serve(10_000), 1) == pattern(10_000));
+}
+
+/// Asks for circuits faster than the node answers until it is told to stop; how many were made and how many refused.
+fn flood(node: &Running, stop: &AtomicBool) -> [u64; 2] {
+    let mut client = Client::connect(&node.spec);
+    // One good message for all of them: the node has all the work.
+    let data = ntor::Client::start(&mut rand::rng(), node.spec.rsa, node.onion).message();
+    let (mut next, mut unanswered, mut outcomes) = (1000, 0, [0, 0]);
+    let mut over = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let mut words = std::mem::take(&mut over);
+        for id in next..next + 256 {
+            let id = CircId(NonZeroU32::new(1 << 31 | id).unwrap());
+            let handshake = Handshake { kind: HandshakeKind::Ntor, data: data.clone() };
+            words.extend_from_slice(&LiveCell::create(id, handshake).to_bytes());
+        }
+        (next, unanswered) = (next + 256, unanswered + 256);
+        client.write(&words);
+        // More than wait at the node: the rest are on their way.
+        while unanswered > 2048 {
+            let cell = client.receive();
+            unanswered -= 1;
+            match cell.command() {
+                Command::Created => {
+                    outcomes[0] += 1;
+                    let destroy = LiveCell::destroy(cell.circ_id(), DestroyReason::NONE);
+                    over.extend_from_slice(&destroy.to_bytes());
+                }
+                Command::Destroy => {
+                    assert_eq!(cell.destroy_reason(), DestroyReason::RESOURCE_LIMIT);
+                    outcomes[1] += 1;
+                }
+                other => panic!("{other:?} is no answer to a CREATE"),
+            }
+        }
+    }
+    outcomes
+}
+
+#[test]
+fn who_asks_for_circuits_without_end_keeps_nobody_else_from_one() {
+    let node = node();
+    let stop = AtomicBool::new(false);
+    let flooding = || node.window.now().population[1] > 500;
+    thread::scope(|scope| {
+        let flood = scope.spawn(|| flood(&node, &stop));
+        while !flooding() && !flood.is_finished() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let clock = Clock::start();
+        // Whatever becomes of this one, the other thread ends.
+        let served = scope.spawn(|| {
+            let mut client = Client::connect(&node.spec);
+            for circuit in 0..30 {
+                client.another(circuit + 10);
+                client.build(&[node.hop()]);
+                assert!(client.download(serve(20_000), 1) == pattern(20_000));
+            }
+        });
+        let served = served.join();
+        let (took, still) = (seconds(clock), flooding());
+        stop.store(true, Ordering::Relaxed);
+        let [made, refused] = flood.join().unwrap();
+        println!(
+            "30 circuits and downloads in {took:.1} s beside {made} circuits made and {refused} refused"
+        );
+        assert!(served.is_ok() && still && refused > 1000);
+    });
 }
 
 #[test]
