@@ -9,7 +9,7 @@ use std::fmt;
 pub trait ChannelMap: fmt::Debug + Send {
     /// The open (or opening) channel to `peer` that the circuit shares; `None` asks for a new one.
     ///
-    /// `existing` lists the channels to `peer`, oldest first.
+    /// `existing` lists the channels to `peer`, oldest first. A driver may ask beforehand ([`Relay::shares`](crate::Relay::shares)).
     fn choose(&self, peer: PeerId, existing: &[ChannelKey]) -> Option<ChannelKey>;
 }
 

@@ -8,20 +8,23 @@ use penstock_core::scheduler::{
     GlobalConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
 };
 use penstock_core::throttle::{Aggregate, ClientBuckets, StaticRateConfig, ThrottleConfig};
-use penstock_core::{EndReason, RelayConfig, StreamId};
-use penstock_live::cell::{LinkSpec, LivePayload, RelayMessage, Target};
+use penstock_core::{Cell, Command, EndReason, RelayConfig, StreamId};
+use penstock_live::cell::{Handshake, HandshakeKind, LinkSpec, LivePayload, RelayMessage, Target};
 use penstock_live::clock::Clock;
+use penstock_live::crypto::ntor;
 use penstock_live::descriptor::{Description, ExitPolicy, Private};
 use penstock_live::directory::{Authority, Own, Pace};
 use penstock_live::keys::Keys;
 use penstock_live::node::{Membership, Node, NodeConfig};
 use penstock_units::{Bytes, DataRate, Duration};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::num::NonZeroU16;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::SystemTime;
+use tor_llcrypto::pk::curve25519::PublicKey;
 
 fn downloads(scheduler: &SchedulerConfig) {
     let nodes: [Running; 3] = std::array::from_fn(|_| Running::start(scheduler.clone()));
@@ -252,4 +255,132 @@ fn who_is_no_directory_says_so() {
     let mut client = Client::connect(&node.spec);
     client.build(&[node.hop()]);
     assert_eq!(ask(&mut client, 1, "GET /tor/server/authority HTTP/1.0\r\n\r\n"), "");
+}
+
+/// Asks to extend the circuit, and waits for no answer.
+fn extend(client: &mut Client, (to, onion): &(LinkSpec, PublicKey)) {
+    let ntor = ntor::Client::start(&mut rand::rng(), to.rsa, *onion);
+    let handshake = Handshake { kind: HandshakeKind::Ntor, data: ntor.message() };
+    client.say(None, &RelayMessage::Extend(to.clone(), handshake));
+}
+
+/// A relay, as somebody names it who says that it is there.
+fn elsewhere(relay: &Running, at: SocketAddr) -> (LinkSpec, PublicKey) {
+    (LinkSpec { addresses: vec![at], ..relay.spec.clone() }, relay.onion)
+}
+
+/// A relay, as somebody names it who does not know its ed25519 identity.
+fn unnamed(relay: &Running) -> (LinkSpec, PublicKey) {
+    (LinkSpec { ed25519: None, ..relay.spec.clone() }, relay.onion)
+}
+
+#[test]
+fn nobody_waits_for_a_link_to_where_somebody_else_says_that_a_relay_is() {
+    let [middle, exit]: [Running; 2] =
+        std::array::from_fn(|_| Running::start_with(SchedulerConfig::default(), Duration::from_secs(10)));
+    let mut client = Client::connect(&middle.spec);
+    // Somebody listens and says nothing: on another machine, and on the relay's own.
+    let silent = ["127.0.0.2:0", "127.0.0.1:0"].map(|at| TcpListener::bind(at).unwrap());
+    for (id, silent) in (8..).zip(&silent) {
+        client.build(&[middle.hop()]);
+        extend(&mut client, &elsewhere(&exit, silent.local_addr().unwrap()));
+        client.another(id);
+    }
+    client.build(&[middle.hop(), exit.hop()]);
+    assert_eq!(client.download(serve(10_000), 1), pattern(10_000));
+}
+
+/// Whoever comes there waits for a second, and then speaks with `to`.
+struct Proxy {
+    at: SocketAddr,
+    /// Somebody came.
+    came: Receiver<()>,
+    /// What passed, both ways [B].
+    passed: Arc<AtomicUsize>,
+}
+
+impl Proxy {
+    fn start(to: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.2:0").unwrap();
+        let (at, passed) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+        let ((say, came), count) = (channel(), passed.clone());
+        std::thread::spawn(move || {
+            let (near, _) = listener.accept().unwrap();
+            say.send(()).unwrap();
+            std::thread::sleep(std::time::Duration::from_secs(1));
+            let far = TcpStream::connect(to).unwrap();
+            let ends = [&near, &far].map(|end| end.try_clone().unwrap());
+            let back = count.clone();
+            std::thread::spawn(move || pass(far, near, &back));
+            let [near, far] = ends;
+            pass(near, far, &count);
+        });
+        Proxy { at, came, passed }
+    }
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, passed: &AtomicUsize) {
+    let mut room = [0; 4096];
+    while let Ok(len @ 1..) = from.read(&mut room) {
+        passed.fetch_add(len, Ordering::Relaxed);
+        if to.write_all(&room[..len]).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn who_stands_between_two_relays_gets_the_circuits_alone_that_name_his_address() {
+    let [middle, exit]: [Running; 2] = std::array::from_fn(|_| Running::start(SchedulerConfig::default()));
+    let proxy = Proxy::start(exit.spec.addresses[0]);
+    let [mut his, mut client] = [&middle, &middle].map(|guard| Client::connect(&guard.spec));
+    his.build(&[middle.hop()]);
+    extend(&mut his, &elsewhere(&exit, proxy.at));
+    proxy.came.recv().unwrap();
+    // While he keeps his own circuit waiting.
+    client.build(&[middle.hop(), exit.hop()]);
+    assert!(matches!(his.hear(), (None, RelayMessage::Extended(_), _)));
+    // And when his link is there.
+    for id in [8, 9] {
+        assert_eq!(client.download(serve(200_000), 1), pattern(200_000));
+        client.another(id);
+        client.build(&[middle.hop(), exit.hop()]);
+    }
+    let passed = proxy.passed.load(Ordering::Relaxed);
+    assert!((1..50_000).contains(&passed), "{passed} B");
+    // One who names his address takes the canonical link: there it is.
+    client.another(10);
+    client.build(&[middle.hop(), elsewhere(&exit, proxy.at)]);
+    assert_eq!(client.download(serve(200_000), 1), pattern(200_000));
+    assert!(proxy.passed.load(Ordering::Relaxed) < 50_000);
+    assert_eq!(middle.window.now().population[0], 4, "two clients, his link and the canonical one");
+}
+
+#[test]
+fn who_says_no_ed25519_identity_shares_the_link_that_is_there() {
+    let [middle, exit]: [Running; 2] = std::array::from_fn(|_| Running::start(SchedulerConfig::default()));
+    // The other one opens it.
+    let mut other = Client::connect(&exit.spec);
+    other.build(&[exit.hop(), middle.hop()]);
+    let mut client = Client::connect(&middle.spec);
+    client.build(&[middle.hop(), unnamed(&exit)]);
+    assert_eq!(middle.window.now().population[0], 2, "its client and the other relay");
+}
+
+#[test]
+fn a_relay_with_a_link_keeps_its_number_when_strangers_are_forgotten() {
+    let [middle, exit]: [Running; 2] = std::array::from_fn(|_| Running::start(SchedulerConfig::default()));
+    let mut client = Client::connect(&middle.spec);
+    client.build(&[middle.hop(), unnamed(&exit)]);
+    let mut nobody = elsewhere(&exit, SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 1));
+    for stranger in 0..1100_u32 {
+        client.another(100 + stranger);
+        client.build(&[middle.hop()]);
+        nobody.0.rsa[..4].copy_from_slice(&stranger.to_be_bytes());
+        extend(&mut client, &nobody);
+        assert_eq!(client.receive().command(), Command::Destroy);
+    }
+    client.another(8);
+    client.build(&[middle.hop(), unnamed(&exit)]);
+    assert_eq!(middle.window.now().population[0], 2, "the client and the other relay");
 }

@@ -173,15 +173,19 @@ impl<C: Cell> Node<C> {
     }
 
     fn channel_to(&mut self, peer: PeerId, with_client: bool) -> ChannelKey {
-        let existing = self.by_peer.get(&peer).map_or(&[][..], Vec::as_slice);
-        let chosen = self.channel_map.choose(peer, existing);
-        if let Some(channel) = chosen.filter(|channel| !self.channels[channel.0 as usize].circuits.is_full())
-        {
+        if let Some(channel) = self.shared_with(peer) {
             return channel;
         }
         let channel = self.add_channel(peer, Ends { to_client: false, with_client, initiator: true });
         self.events.push_back(Event::Connect { channel, peer });
         channel
+    }
+
+    /// The channel to `peer` that the map chooses, if it has an id left.
+    pub(super) fn shared_with(&self, peer: PeerId) -> Option<ChannelKey> {
+        let existing = self.by_peer.get(&peer).map_or(&[][..], Vec::as_slice);
+        let chosen = self.channel_map.choose(peer, existing);
+        chosen.filter(|channel| !self.channels[channel.0 as usize].circuits.is_full())
     }
 
     /// Queues a CREATE as a circuit's cell, so that it shares the circuit's priority.

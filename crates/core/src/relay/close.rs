@@ -54,12 +54,7 @@ impl<C: Cell> Relay<C> {
         self.node.failed.retain(|(other, _)| *other != channel);
         self.node.counters.dropped += state.outbuf.len() as u64;
         self.node.waiting.forget_channel(channel);
-        if let Some(channels) = self.node.by_peer.get_mut(&state.peer) {
-            channels.retain(|other| *other != channel);
-            if channels.is_empty() {
-                self.node.by_peer.remove(&state.peer);
-            }
-        }
+        self.node.forget_way(state.peer, channel);
         self.node.ready.retain(|other| *other != channel);
         self.scheduler.on_close(channel);
         self.node.leave_client(state.client);

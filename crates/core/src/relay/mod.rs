@@ -216,6 +216,17 @@ impl<C: Cell> Relay<C> {
         self.node.add_channel(peer, Ends { to_client, with_client: to_client, initiator: false })
     }
 
+    /// At the other end of a channel that was to lead to another peer is this one, as it turned out. It is the youngest of this
+    /// one's channels from now on. Before [`on_channel_open`](Self::on_channel_open).
+    pub fn set_peer(&mut self, channel: ChannelKey, peer: PeerId) {
+        let Some(state) = self.node.channels.get_mut(channel.0 as usize) else { return };
+        let before = std::mem::replace(&mut state.peer, peer);
+        if before != peer {
+            self.node.forget_way(before, channel);
+            self.node.by_peer.entry(peer).or_default().push(channel);
+        }
+    }
+
     /// The connection that [`Event::Connect`] asked for, or of an accepted channel, is ready. `offer` is what the
     /// peer said of the control of hops: its [`hop_offer`](Self::hop_offer).
     pub fn on_channel_open(
@@ -421,6 +432,16 @@ impl<C: Cell> Relay<C> {
         Some((leg.channel, leg.id))
     }
 
+    /// Whether a channel leads to `peer`, or is to.
+    pub fn has_channel(&self, peer: PeerId) -> bool {
+        self.node.by_peer.contains_key(&peer)
+    }
+
+    /// Whether the next circuit that is extended to `peer` takes a channel that is there; otherwise one is opened for it.
+    pub fn shares(&self, peer: PeerId) -> bool {
+        self.node.shared_with(peer).is_some()
+    }
+
     /// Open channels, circuits and streams.
     pub fn population(&self) -> [usize; 3] {
         [self.node.channels.len(), self.node.circuits.len(), self.node.streams.len()]
@@ -450,6 +471,16 @@ impl<C: Cell> Node<C> {
         let key = ChannelKey(key as u32);
         self.by_peer.entry(peer).or_default().push(key);
         key
+    }
+
+    /// The channel does not lead to `peer` any more.
+    fn forget_way(&mut self, peer: PeerId, channel: ChannelKey) {
+        if let Some(channels) = self.by_peer.get_mut(&peer) {
+            channels.retain(|other| *other != channel);
+            if channels.is_empty() {
+                self.by_peer.remove(&peer);
+            }
+        }
     }
 
     fn set_interest(

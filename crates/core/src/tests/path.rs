@@ -3,6 +3,8 @@
 use super::cell::Hello;
 use super::host::Side;
 use super::util::{Link, Net};
+use crate::cell::PeerId;
+use crate::keys::CircuitIndex;
 use crate::reason::{DestroyReason, EndReason};
 use crate::{Direction, RelayConfig};
 use penstock_units::{DataRate, Duration};
@@ -30,6 +32,24 @@ fn a_circuit_is_built_hop_by_hop() {
     let created = |node: usize| net.nodes[node].relay.counters().made;
     // Client: CREATE and two EXTENDs. Relays: CREATED, CREATE and EXTENDED; the last one only CREATED.
     assert_eq!([0, 1, 2, 3].map(created), [3, 3, 3, 1]);
+}
+
+#[test]
+fn a_channel_is_for_circuits_to_whom_it_turned_out_to_lead_to() {
+    let mut net = path();
+    net.build(0, &[1, 2, 3]);
+    let [second, other] = [2, 77].map(PeerId);
+    let relay = &mut net.nodes[1].relay;
+    let (channel, _) = relay.leg(CircuitIndex(0), Direction::Forward).unwrap();
+    assert!(relay.has_channel(second) && relay.shares(second) && !relay.has_channel(other));
+    relay.set_peer(channel, other);
+    assert!(relay.has_channel(other) && relay.shares(other) && !relay.has_channel(second));
+    assert!(!relay.shares(second));
+    net.build(0, &[1, 2, 3]);
+    assert_eq!(net.nodes[1].relay.population(), [3, 2, 0], "another one leads to the second relay");
+    net.call(1, |relay, now, host| relay.close_channel(now, channel, host));
+    let relay = &net.nodes[1].relay;
+    assert!(relay.has_channel(second) && !relay.has_channel(other));
 }
 
 #[test]

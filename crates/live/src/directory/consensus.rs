@@ -207,7 +207,7 @@ impl Signature {
     }
 }
 
-/// A SHA-256 in base64, without padding.
+/// A SHA-256, or a key of as many bytes, in base64 without padding.
 pub(super) fn digest_256(text: &str) -> Result<[u8; 32], Malformed> {
     STANDARD_NO_PAD.decode(text).map_err(|_| Malformed)?.try_into().map_err(|_| Malformed)
 }

@@ -4,9 +4,9 @@
 //! digests. So what is here is the authorities' word, whoever it came from.
 
 use super::authorities::{Authority, AuthorityCert, Fingerprint};
-use super::consensus::{Consensus, Flavour};
+use super::consensus::{Consensus, Flavour, digest_256};
 use super::failure::Failure;
-use super::text::{between, split};
+use super::text::{between, items, split};
 use digest::Digest;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -121,6 +121,14 @@ impl Documents {
     /// Whether the consensus names the relay with this identity; nothing without a consensus.
     pub fn names(&self, identity: &Fingerprint) -> Option<bool> {
         self.consensus(Flavour::Plain).map(|_| self.owners.contains_key(identity))
+    }
+
+    /// The ed25519 identity of the relay with this RSA identity, if the consensus names it and its descriptor is there.
+    pub fn ed25519_of(&self, identity: &Fingerprint) -> Option<[u8; 32]> {
+        let descriptor = self.descriptors.get(self.owners.get(identity)?)?;
+        let mut items = items(&descriptor).map_while(Result::ok);
+        let item = items.find(|item| item.keyword == "master-key-ed25519")?;
+        digest_256(item.argument(0).ok()?).ok()
     }
 
     /// Takes a consensus that most authorities signed, is newer than the one there, and not over.
@@ -250,6 +258,15 @@ pub(super) mod tests {
         );
         let all: String = documents.all_descriptors().concat();
         assert_eq!(all.len(), samples::DESCRIPTORS.len());
+    }
+
+    #[test]
+    fn who_is_listed_has_the_ed25519_identity_of_its_descriptor() {
+        let documents = full();
+        let rsa = super::super::text::hex("54554C6BD37631CF31FC314BDB6461825E1EC577").unwrap();
+        let ed25519 = digest_256("zwM6zri3Sv+JxbQWK7pN6VOnE7Z4T62blkYbSTfzPzo").unwrap();
+        assert_eq!(documents.ed25519_of(&rsa), Some(ed25519));
+        assert_eq!(documents.ed25519_of(&[0; 20]), None);
     }
 
     #[test]

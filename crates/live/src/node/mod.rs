@@ -40,7 +40,7 @@ use exits::{Wish, end_reason};
 use member::Member;
 use nix::sys::socket::{setsockopt, sockopt};
 use onions::Onions;
-use peers::Peers;
+use peers::{Peers, Way};
 use pending::Pending;
 use penstock_core::kernel::Interest;
 use penstock_core::{
@@ -483,32 +483,32 @@ impl Node {
 
     fn extend(&mut self, circuit: CircuitIndex, to: &LinkSpec, handshake: Handshake) {
         let now = self.clock.now();
+        // C tor `circuit_extend_add_ed25519_helper()`.
+        let listed = || self.documents()?.ed25519_of(&to.rsa);
+        let to = &LinkSpec { ed25519: to.ed25519.or_else(listed), ..to.clone() };
         let close =
             |node: &mut Self, reason| node.relay.close_circuit(now, circuit, reason, &mut node.sockets);
         if to.rsa == self.keys.rsa_identity() || to.ed25519 == Some(self.keys.ed25519_identity()) {
             // C tor `connection_or_connect()`.
             return close(self, DestroyReason::CONNECT_FAILED);
         }
-        let reachable = to.addresses.first().is_some_and(|to| self.extend_to_private || !is_private(to.ip()));
+        let first = to.addresses.first().copied();
+        let reachable = first.filter(|at| self.extend_to_private || !is_private(at.ip()));
         let leg = self.relay.leg(circuit, Direction::Backward);
         let before = leg.and_then(|(channel, _)| self.sockets.channel(channel)?.peer);
         let is_back = before.is_some_and(|peer| self.peers.is(peer, to));
         // Nobody is noted who is refused.
-        if to.rsa == [0; 20] || !reachable || is_back {
+        let Some(at) = reachable.filter(|_| to.rsa != [0; 20] && !is_back) else {
             return close(self, DestroyReason::PROTOCOL);
-        }
-        let peer = self.peers.relay(to);
+        };
+        let peer = self.peers.relay(to, at, |peer| self.relay.shares(peer));
         self.relay.extend(now, circuit, peer, handshake, &mut self.sockets);
     }
 
-    /// Between turns: then whoever is to be connected to has a connection.
+    /// Numbers that the core does not know may become others'.
     fn forget_strangers(&mut self) {
         if self.peers.len() > self.most_peers {
-            let (sockets, opening) = (&self.sockets, &self.opening);
-            let conns =
-                || sockets.channels.iter().flatten().chain(opening.iter().map(|(_, open)| &open.conn));
-            let used: std::collections::BTreeSet<PeerId> = conns().filter_map(|conn| conn.peer).collect();
-            self.peers.keep(|peer| used.contains(&peer));
+            self.peers.keep(|peer| self.relay.has_channel(peer));
             self.most_peers = self.peers.len() + MOST_STRANGERS;
         }
     }
@@ -516,10 +516,12 @@ impl Node {
     /// Opens a channel's connection.
     fn connect(&mut self, channel: ChannelKey, peer: PeerId) {
         let now = self.clock.now();
-        let address = self.peers.known(peer).and_then(|known| known.addresses.first().copied());
-        let opened = address
-            .ok_or(io::ErrorKind::NotFound.into())
-            .and_then(|to| Ok((dial(to, self.outbound.relays, self.tcp)?, to)));
+        // Circuits to a relay over a link that is there share it.
+        let address = match self.peers.known(peer).map(|known| known.way) {
+            Some(Way::Dial(address)) => Ok(address),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        };
+        let opened = address.and_then(|to: SocketAddr| Ok((dial(to, self.outbound.relays, self.tcp)?, to)));
         let begun = opened.and_then(|(socket, to)| {
             let conn = Conn::new(socket, self.tls.connect(), Some(peer));
             self.open(conn, to.ip(), Some(channel))
@@ -601,18 +603,17 @@ impl Node {
         let now = self.clock.now();
         let Opening { mut conn, from, channel, .. } = self.opening.remove(number as usize);
         conn.put_back(done.rest.clone());
-        let peer = match (&done.peer, conn.peer) {
-            (Peer::Relay(identity), _) if done.is_canonical(from) => self.peers.proven(identity),
-            (Peer::Relay(_), Some(peer)) => {
-                self.peers.set_apart(peer, from);
-                peer
-            }
-            (Peer::Relay(identity), None) => self.peers.proven_at(identity, from),
-            (Peer::Client, _) => self.peers.client(from),
+        let peer = match &done.peer {
+            Peer::Relay(identity) => self.peers.proven(identity, done.is_canonical(from), from),
+            Peer::Client => self.peers.client(from),
         };
         conn.peer = Some(peer);
         let is_client = done.peer == Peer::Client;
         self.tally.link(is_client);
+        if let Some(channel) = channel {
+            // Until now it led to whoever would be at the address.
+            self.relay.set_peer(channel, peer);
+        }
         let channel = channel.unwrap_or_else(|| self.relay.accept_channel(now, peer, is_client));
         let begun = conn.has_cell();
         self.sockets.attach(channel, conn);

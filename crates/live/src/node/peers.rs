@@ -10,18 +10,26 @@ use std::net::{IpAddr, SocketAddr};
 /// Numbers of clients begin here: by address, since they have no names.
 const CLIENTS: u32 = 1 << 31;
 
-/// A relay that we have, or are to have, a channel with.
-#[derive(Clone, Debug)]
-pub(super) struct Known {
-    pub(super) rsa: [u8; 20],
-    /// None if the client did not say.
-    pub(super) ed25519: Option<[u8; 32]>,
-    /// Where it is said to listen.
-    pub(super) addresses: Vec<SocketAddr>,
+/// By what links a relay is reached. A number is for links of one way alone, so that nobody's circuits wait for a link, or take it,
+/// that leads where somebody else said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Way {
+    /// It calls the address at the other end its own: for all circuits.
+    Canonical,
+    /// It does not: for circuits that name this address.
+    At(IpAddr),
+    /// Nobody has proved anything yet: for circuits that name exactly this.
+    Dial(SocketAddr),
 }
 
-/// What a relay is called.
-type Name = ([u8; 20], Option<[u8; 32]>);
+/// A relay that we have, or are to have, a channel with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Known {
+    pub(super) rsa: [u8; 20],
+    pub(super) way: Way,
+    /// None if the client did not say and it has not proved it.
+    pub(super) ed25519: Option<[u8; 32]>,
+}
 
 /// Whether this is a client's number.
 pub(super) fn is_client(peer: PeerId) -> bool {
@@ -32,52 +40,33 @@ pub(super) fn is_client(peer: PeerId) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Peers {
     relays: Slab<Known>,
-    by_identity: BTreeMap<Name, u32>,
-    /// Those whom links lead to that are not canonical, by the address at their other end.
-    apart: BTreeMap<(Name, IpAddr), u32>,
+    numbers: BTreeMap<Known, u32>,
     clients: Slab<IpAddr>,
     by_address: BTreeMap<IpAddr, u32>,
 }
 
 impl Peers {
-    /// A relay to which a client extends. Whoever has another ed25519 identity is another one: a client that says a wrong
-    /// one harms nobody else. A link that is not canonical is for those alone who name the address at its other end: who
-    /// sits between us and a relay gets nobody else's circuits.
+    /// A relay to which a client extends, at this address. Circuits share a link that is there, as `shares` says: one that is
+    /// canonical, or one whose other end has this address. Otherwise one is opened at this address, for those alone who name it
+    /// too. Whoever has another ed25519 identity is another relay; who says none means any. So a client that says a wrong
+    /// identity, or an address of his own, harms nobody else.
     ///
     /// Source: C tor `channel_get_for_extend()`.
-    pub(super) fn relay(&mut self, to: &LinkSpec) -> PeerId {
-        let name = (to.rsa, to.ed25519);
-        let at = to.addresses.first().and_then(|at| self.apart.get(&(name, at.ip())));
-        if let Some(number) = at.filter(|_| !self.by_identity.contains_key(&name)) {
-            return PeerId(*number);
-        }
-        let number = self.of(name);
-        self.relays[number as usize].addresses.clone_from(&to.addresses);
-        PeerId(number)
+    /// Deviation: circuits wait for a link that is being opened if the port is theirs as well, for C tor if its address is.
+    pub(super) fn relay(&mut self, to: &LinkSpec, at: SocketAddr, shares: impl Fn(PeerId) -> bool) -> PeerId {
+        let (rsa, ed25519) = (to.rsa, to.ed25519);
+        let proven = [Way::Canonical, Way::At(at.ip())].into_iter().flat_map(|way| {
+            let last = ed25519.or(Some([u8::MAX; 32]));
+            self.numbers.range(Known { rsa, way, ed25519 }..=Known { rsa, way, ed25519: last })
+        });
+        let shared = proven.map(|(_, number)| PeerId(*number)).find(|peer| shares(*peer));
+        shared.unwrap_or_else(|| self.of(Known { rsa, way: Way::Dial(at), ed25519 }))
     }
 
-    /// A relay that proved who it is over a canonical link.
-    pub(super) fn proven(&mut self, identity: &Identity) -> PeerId {
-        PeerId(self.of((identity.rsa, Some(identity.ed25519))))
-    }
-
-    /// A relay that opened a link that is not canonical, from this address.
-    pub(super) fn proven_at(&mut self, identity: &Identity, from: IpAddr) -> PeerId {
-        let name = (identity.rsa, Some(identity.ed25519));
-        let relays = &mut self.relays;
-        let new = || relays.insert(Known::new(name)) as u32;
-        PeerId(*self.apart.entry((name, from)).or_insert_with(new))
-    }
-
-    /// The link that we opened to this relay, at this address, is not canonical.
-    pub(super) fn set_apart(&mut self, peer: PeerId, at: IpAddr) {
-        if let Some(known) = self.relays.get(peer.0 as usize) {
-            let name = (known.rsa, known.ed25519);
-            if self.by_identity.get(&name) == Some(&peer.0) {
-                self.by_identity.remove(&name);
-            }
-            self.apart.insert((name, at), peer.0);
-        }
+    /// A relay that proved who it is over a link whose other end has this address.
+    pub(super) fn proven(&mut self, identity: &Identity, is_canonical: bool, at: IpAddr) -> PeerId {
+        let way = if is_canonical { Way::Canonical } else { Way::At(at) };
+        self.of(Known { rsa: identity.rsa, way, ed25519: Some(identity.ed25519) })
     }
 
     /// Whether a client means this one.
@@ -101,8 +90,7 @@ impl Peers {
     /// Forgets all that nobody has a channel with.
     pub(super) fn keep(&mut self, is_used: impl Fn(PeerId) -> bool) {
         self.relays.retain(|number, _| is_used(PeerId(number as u32)));
-        self.by_identity.retain(|_, number| is_used(PeerId(*number)));
-        self.apart.retain(|_, number| is_used(PeerId(*number)));
+        self.numbers.retain(|_, number| is_used(PeerId(*number)));
         self.clients.retain(|number, _| is_used(PeerId(number as u32 | CLIENTS)));
         self.by_address.retain(|_, number| is_used(PeerId(*number)));
     }
@@ -112,15 +100,9 @@ impl Peers {
         self.relays.len() + self.clients.len()
     }
 
-    fn of(&mut self, name: Name) -> u32 {
+    fn of(&mut self, known: Known) -> PeerId {
         let relays = &mut self.relays;
-        *self.by_identity.entry(name).or_insert_with(|| relays.insert(Known::new(name)) as u32)
-    }
-}
-
-impl Known {
-    fn new((rsa, ed25519): Name) -> Self {
-        Known { rsa, ed25519, addresses: Vec::new() }
+        PeerId(*self.numbers.entry(known).or_insert_with(|| relays.insert(known) as u32))
     }
 }
 
@@ -130,38 +112,54 @@ mod tests {
 
     const IDENTITY: Identity = Identity { rsa: [1; 20], ed25519: [2; 32] };
 
+    fn ip(address: &str) -> IpAddr {
+        address.parse().unwrap()
+    }
+
     fn to(address: &str) -> LinkSpec {
         let addresses = vec![address.parse().unwrap()];
         LinkSpec { addresses, rsa: IDENTITY.rsa, ed25519: Some(IDENTITY.ed25519) }
     }
 
+    /// Who is extended to, if there are links to these.
+    fn relay(peers: &mut Peers, to: &LinkSpec, links: &[PeerId]) -> PeerId {
+        peers.relay(to, to.addresses[0], |peer| links.contains(&peer))
+    }
+
     #[test]
-    fn a_relay_that_proved_its_identity_is_the_one_that_is_extended_to() {
+    fn a_canonical_link_is_for_all_while_it_is_there() {
         let mut peers = Peers::default();
-        let proven = peers.proven(&IDENTITY);
-        assert_eq!(peers.relay(&to("192.0.2.1:1")), proven);
-        assert_eq!(peers.relay(&to("192.0.2.2:1")), proven, "at whatever address");
+        let proven = peers.proven(&IDENTITY, true, ip("192.0.2.1"));
+        assert_eq!(relay(&mut peers, &to("192.0.2.1:1"), &[proven]), proven);
+        assert_eq!(relay(&mut peers, &to("192.0.2.2:1"), &[proven]), proven, "at whatever address");
+        let unnamed = LinkSpec { ed25519: None, ..to("192.0.2.1:1") };
+        assert_eq!(relay(&mut peers, &unnamed, &[proven]), proven, "whoever says no ed25519 identity");
         assert!(peers.is(proven, &to("192.0.2.9:9")));
         let other = LinkSpec { ed25519: Some([3; 32]), ..to("192.0.2.1:1") };
-        assert_ne!(peers.relay(&other), proven);
+        assert_ne!(relay(&mut peers, &other, &[proven]), proven);
+        let dialed = relay(&mut peers, &to("192.0.2.1:1"), &[]);
+        assert_eq!(peers.known(dialed).unwrap().way, Way::Dial("192.0.2.1:1".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_link_that_is_being_opened_is_for_those_who_name_its_address_and_port() {
+        let mut peers = Peers::default();
+        let dialed = relay(&mut peers, &to("192.0.2.1:1"), &[]);
+        assert_eq!(relay(&mut peers, &to("192.0.2.1:1"), &[dialed]), dialed);
+        for other in ["192.0.2.1:2", "192.0.2.2:1"] {
+            assert_ne!(relay(&mut peers, &to(other), &[dialed]), dialed, "{other}");
+        }
     }
 
     #[test]
     fn a_link_that_is_not_canonical_is_for_those_who_name_its_address() {
         let mut peers = Peers::default();
-        let [here, there]: [IpAddr; 2] = ["192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap()];
-        // One that it opened, from elsewhere than it says that it is.
-        let from_there = peers.proven_at(&IDENTITY, there);
-        let at_home = peers.relay(&to("192.0.2.1:1"));
-        assert_ne!(at_home, from_there);
-        // And one that we opened, at an address that it does not call its own.
-        peers.set_apart(at_home, here);
-        assert_eq!(peers.relay(&to("192.0.2.1:1")), at_home);
-        assert_eq!(peers.relay(&to("192.0.2.2:1")), from_there);
-        let canonical = peers.relay(&to("192.0.2.3:1"));
-        assert!(![at_home, from_there].contains(&canonical));
-        assert_eq!(peers.relay(&to("192.0.2.1:1")), canonical, "the canonical one is for all");
-        peers.keep(|peer| peer == from_there);
-        assert_eq!((peers.len(), peers.relay(&to("192.0.2.2:1"))), (1, from_there));
+        let there = peers.proven(&IDENTITY, false, ip("192.0.2.2"));
+        assert_eq!(relay(&mut peers, &to("192.0.2.2:1"), &[there]), there);
+        assert_ne!(relay(&mut peers, &to("192.0.2.1:1"), &[there]), there);
+        let canonical = peers.proven(&IDENTITY, true, ip("192.0.2.1"));
+        assert_eq!(relay(&mut peers, &to("192.0.2.2:1"), &[there, canonical]), canonical, "that is for all");
+        peers.keep(|peer| peer == there);
+        assert_eq!((peers.len(), relay(&mut peers, &to("192.0.2.2:1"), &[there])), (1, there));
     }
 }
