@@ -14,6 +14,7 @@ use rand::Rng;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::num::{NonZeroU16, NonZeroU32};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -40,6 +41,7 @@ fn noise(bytes: usize) -> Vec<u8> {
 
 #[test]
 fn a_flood_of_handshakes_is_refused_one_by_one() {
+    let _guard = one_at_a_time();
     let node = node();
     let mut client = Client::connect(&node.spec);
     let kinds = [
@@ -135,6 +137,12 @@ fn who_sends_more_than_its_window_loses_its_circuit() {
     unharmed(&node);
 }
 
+/// Tests that measure the process's memory, or take much of it, run one after the other.
+fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static FLOODS: Mutex<()> = Mutex::new(());
+    FLOODS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// What this process has in memory [B].
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -156,6 +164,7 @@ fn endless() -> SocketAddr {
 
 #[test]
 fn who_never_reads_fills_windows_and_no_more() {
+    let _guard = one_at_a_time();
     let node = node();
     let server = endless();
     let mut client = Client::connect(&node.spec);

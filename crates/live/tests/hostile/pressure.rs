@@ -3,7 +3,7 @@
 
 use super::common::exchange;
 use super::common::{Client, Running, pattern, serve};
-use super::{node, noise, resident, stream, unharmed};
+use super::{node, noise, one_at_a_time, resident, stream, unharmed};
 use penstock_core::config::{Bandwidth, Refill};
 use penstock_core::{Cell, CircId, Command, DestroyReason, EndReason};
 use penstock_live::cell::{Handshake, HandshakeKind, LiveCell, RelayMessage, Resolved, Target};
@@ -31,6 +31,7 @@ fn seconds(clock: Clock) -> f64 {
 
 #[test]
 fn circuits_that_are_made_and_dropped_at_once_leave_nothing() {
+    let _guard = one_at_a_time();
     let node = node();
     let mut client = Client::connect(&node.spec);
     let before = resident();
@@ -98,6 +99,7 @@ fn flood(node: &Running, stop: &AtomicBool) -> [u64; 2] {
 
 #[test]
 fn who_asks_for_circuits_without_end_keeps_nobody_else_from_one() {
+    let _guard = one_at_a_time();
     let node = node();
     let stop = AtomicBool::new(false);
     let flooding = || node.window.now().population[1] > 500;
@@ -129,6 +131,7 @@ fn who_asks_for_circuits_without_end_keeps_nobody_else_from_one() {
 
 #[test]
 fn more_names_than_are_looked_up_at_once_are_refused() {
+    let _guard = one_at_a_time();
     // A name server that answers nobody.
     let deaf = UdpSocket::bind("127.0.0.1:0").unwrap();
     let at = NameServers::At(vec![deaf.local_addr().unwrap()]);
