@@ -13,25 +13,11 @@ use std::os::fd::AsRawFd;
 /// Bytes in the send queue that were never sent (linux/sockios.h).
 const SIOCOUTQNSD: nix::libc::Ioctl = 0x894B;
 
-/// What TCP_INFO writes: what libc has of it, and what Linux has added (linux/tcp.h).
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Info {
-    known: nix::libc::tcp_info,
-    /// Rates of pacing, and bytes acknowledged and received.
-    rates: [u64; 4],
-    /// Sent and received.
-    segments: [u32; 2],
-    /// Bytes that were never sent, since Linux 4.6.
-    not_sent: u32,
-    least_rtt: u32,
-}
-
 /// Asks; nothing is known of a socket that is gone.
 pub(super) fn socket_info(socket: &TcpStream) -> Option<SocketInfo> {
-    let (Info { known: info, not_sent, .. }, len) = tcp_info(socket)?;
+    let (info, len) = tcp_info(socket)?;
     let not_sent =
-        if len < offset_of!(Info, least_rtt) { count(socket, SIOCOUTQNSD)? } else { not_sent.into() };
+        if says_unsent(len) { info.tcpi_notsent_bytes.into() } else { count(socket, SIOCOUTQNSD)? };
     Some(SocketInfo {
         capacity: Bytes::new(socket2::SockRef::from(socket).send_buffer_size().ok()? as u64),
         queued: Bytes::new(count(socket, nix::libc::TIOCOUTQ)?),
@@ -48,10 +34,15 @@ pub(super) fn queued(socket: &TcpStream) -> Bytes {
     Bytes::new(count(socket, nix::libc::TIOCOUTQ).unwrap_or(0))
 }
 
+/// Whether so many bytes of TCP_INFO say what was never sent, as they do since Linux 4.6.
+fn says_unsent(len: usize) -> bool {
+    len >= offset_of!(nix::libc::tcp_info, tcpi_notsent_bytes) + size_of::<u32>()
+}
+
 /// What is known, and how many bytes of it [B].
-fn tcp_info(socket: &TcpStream) -> Option<(Info, usize)> {
-    let mut info = MaybeUninit::<Info>::zeroed();
-    let mut len = size_of::<Info>() as nix::libc::socklen_t;
+fn tcp_info(socket: &TcpStream) -> Option<(nix::libc::tcp_info, usize)> {
+    let mut info = MaybeUninit::<nix::libc::tcp_info>::zeroed();
+    let mut len = size_of::<nix::libc::tcp_info>() as nix::libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes, which the struct has; all of its bytes are numbers, and zero before.
     unsafe {
         let (level, name) = (nix::libc::IPPROTO_TCP, nix::libc::TCP_INFO);
@@ -90,7 +81,9 @@ mod tests {
             full.queued > Bytes::ZERO && full.not_sent > Bytes::ZERO && full.not_sent <= full.queued,
             "{full:?}"
         );
-        assert_eq!(Some(full.not_sent.get()), count(&socket, SIOCOUTQNSD), "as the ioctl has it");
+        let (info, len) = tcp_info(&socket).unwrap();
+        assert!(says_unsent(len), "this kernel is older than 4.6");
+        assert_eq!(Some(info.tcpi_notsent_bytes.into()), count(&socket, SIOCOUTQNSD), "as the ioctl has it");
     }
 
     /// KIST section 5.2 counts 0.914 µs for a connection, and 4.57 ms for 5000 of them.

@@ -23,8 +23,9 @@ use std::num::NonZeroU32;
 const DOWNLOAD: u64 = 105 * 498;
 /// Turns of the loop until all is quiet: more than any input has work for.
 const MOST_TURNS: u32 = 50_000;
-/// How long the honest clients wait at most.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How long the honest clients wait at most, with what others said before them at the lowest rate of any throttle: 200 steps of
+/// 520 cells at most.
+const PATIENCE: Duration = Duration::from_secs(3600);
 /// Longer than any scheduler waits to write.
 const LATELY: Duration = Duration::from_millis(200);
 /// Beside its limit, a circuit's queue may have what its edge packages and what its streams answer [cell].
