@@ -257,6 +257,7 @@ impl Side {
     /// TLS takes what there is, a part of a record too.
     ///
     /// Source: OpenSSL reads the body of a record as far as it has come, rustls whatever has come.
+    /// Deviation: that costs the host's processor nothing, and waits for no turn of it.
     pub(crate) fn take_partial(&mut self, tcp: &TcpConfig, now: Instant) {
         let bytes = self.tcp.readable();
         self.tcp.read(tcp, now, bytes);
