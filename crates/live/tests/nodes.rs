@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Client, Running, pattern, serve};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use penstock_core::config::Refill;
 use penstock_core::scheduler::{
     GlobalConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
@@ -383,4 +384,31 @@ fn a_relay_with_a_link_keeps_its_number_when_strangers_are_forgotten() {
     client.another(8);
     client.build(&[middle.hop(), unnamed(&exit)]);
     assert_eq!(middle.window.now().population[0], 2, "the client and the other relay");
+}
+
+#[test]
+fn links_that_clients_have_opened_in_vain_keep_nobody_out() {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    if most < 4096 {
+        println!("skipped: no more than {most} files may be open");
+        return;
+    }
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
+    let [middle, exit]: [Running; 2] = std::array::from_fn(|_| Running::start(SchedulerConfig::default()));
+    // Nobody ever accepts: what is in the backlog has a connection that says nothing.
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let mut client = Client::connect(&middle.spec);
+    let mut nobody = elsewhere(&exit, silent.local_addr().unwrap());
+    for stranger in 0..1100_u32 {
+        client.another(100 + stranger);
+        client.build(&[middle.hop()]);
+        nobody.0.rsa[..4].copy_from_slice(&stranger.to_be_bytes());
+        extend(&mut client, &nobody);
+    }
+    // Some were too many, and are told so.
+    assert_eq!(client.receive().command(), Command::Destroy);
+    assert!(middle.window.now().opening <= 1024, "{}", middle.window.now().opening);
+    let mut other = Client::connect(&middle.spec);
+    other.build(&[middle.hop(), exit.hop()]);
+    assert!(other.download(serve(10_000), 1) == pattern(10_000));
 }

@@ -69,7 +69,7 @@ pub use trace::{Left, TraceConfig, Traced};
 
 /// A handshake of a link takes at most so long (C tor: `TLS_HANDSHAKE_TIMEOUT`).
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// Connections whose handshakes are not over, at most [1].
+/// Connections whose handshakes are not over, at most: of those that came, and of those that clients had us open [1].
 const MOST_OPENING: usize = 1024;
 /// Nodes without channels are forgotten when so many are known beyond those that have some [1].
 const MOST_STRANGERS: usize = 1024;
@@ -521,6 +521,7 @@ impl Node {
             Some(Way::Dial(address)) => Ok(address),
             _ => Err(io::ErrorKind::NotFound.into()),
         };
+        self.make_room(true);
         let opened = address.and_then(|to: SocketAddr| Ok((dial(to, self.outbound.relays, self.tcp)?, to)));
         let begun = opened.and_then(|(socket, to)| {
             let conn = Conn::new(socket, self.tls.connect(), Some(peer));
@@ -547,18 +548,24 @@ impl Node {
         if socket.set_nonblocking(true).is_err() {
             return;
         }
-        // Who came first and still says nothing makes room.
-        if self.opening.len() >= MOST_OPENING {
-            let came = self.opening.iter().filter(|(_, open)| open.channel.is_none());
-            match came.min_by_key(|(_, open)| open.until).map(|(number, _)| number as u32) {
-                Some(oldest) => self.abandon(oldest, "crowded"),
-                None => return,
-            }
-        }
+        self.make_room(false);
         let _ = socket.set_nodelay(self.tcp.nodelay);
         let conn = Conn::new(socket, self.tls.accept(), None);
         // Who cannot be watched is not served.
         let _ = self.open(conn, from.ip(), None);
+    }
+
+    /// Of too many that are being opened, by us or by others, the first, which still says nothing, makes room. Neither kind takes
+    /// the places of the other.
+    fn make_room(&mut self, by_us: bool) {
+        // Mostly there is nothing to count.
+        if self.opening.len() >= MOST_OPENING {
+            let mut kind = self.opening.iter().filter(|(_, open)| open.channel.is_some() == by_us);
+            let oldest = kind.clone().min_by_key(|(_, open)| open.until).map(|(number, _)| number as u32);
+            if let Some(oldest) = oldest.filter(|_| kind.nth(MOST_OPENING - 1).is_some()) {
+                self.abandon(oldest, "crowded");
+            }
+        }
     }
 
     fn listen_again(&mut self, now: Instant) {
