@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Client, Running, pattern, serve};
+use common::{Client, Running, pattern, serve, silent};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use penstock_core::config::Refill;
 use penstock_core::scheduler::{
@@ -127,16 +127,6 @@ fn authority(voted: Arc<AtomicBool>) -> SocketAddr {
             // The node may be over.
             let _ = write!(socket, "HTTP/1.0 200 OK\r\n\r\n{document}");
         }
-    });
-    address
-}
-
-/// A server that takes connections and says nothing.
-fn silent() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        let _held: Vec<_> = listener.incoming().collect();
     });
     address
 }
@@ -275,6 +265,23 @@ fn unnamed(relay: &Running) -> (LinkSpec, PublicKey) {
     (LinkSpec { ed25519: None, ..relay.spec.clone() }, relay.onion)
 }
 
+/// Has a circuit extended to each of 1100 relays that nobody knows, all of which are said to be there; `then` after each.
+fn extend_to_strangers(
+    client: &mut Client,
+    [middle, exit]: [&Running; 2],
+    at: SocketAddr,
+    then: impl Fn(&mut Client),
+) {
+    let mut nobody = elsewhere(exit, at);
+    for stranger in 0..1100_u32 {
+        client.another(100 + stranger);
+        client.build(&[middle.hop()]);
+        nobody.0.rsa[..4].copy_from_slice(&stranger.to_be_bytes());
+        extend(client, &nobody);
+        then(client);
+    }
+}
+
 #[test]
 fn nobody_waits_for_a_link_to_where_somebody_else_says_that_a_relay_is() {
     let [middle, exit]: [Running; 2] =
@@ -373,14 +380,14 @@ fn a_relay_with_a_link_keeps_its_number_when_strangers_are_forgotten() {
     let [middle, exit]: [Running; 2] = std::array::from_fn(|_| Running::start(SchedulerConfig::default()));
     let mut client = Client::connect(&middle.spec);
     client.build(&[middle.hop(), unnamed(&exit)]);
-    let mut nobody = elsewhere(&exit, SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 1));
-    for stranger in 0..1100_u32 {
-        client.another(100 + stranger);
-        client.build(&[middle.hop()]);
-        nobody.0.rsa[..4].copy_from_slice(&stranger.to_be_bytes());
-        extend(&mut client, &nobody);
-        assert_eq!(client.receive().command(), Command::Destroy);
-    }
+    extend_to_strangers(
+        &mut client,
+        [&middle, &exit],
+        SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 1),
+        |client| {
+            assert_eq!(client.receive().command(), Command::Destroy);
+        },
+    );
     client.another(8);
     client.build(&[middle.hop(), unnamed(&exit)]);
     assert_eq!(middle.window.now().population[0], 2, "the client and the other relay");
@@ -398,13 +405,7 @@ fn links_that_clients_have_opened_in_vain_keep_nobody_out() {
     // Nobody ever accepts: what is in the backlog has a connection that says nothing.
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let mut client = Client::connect(&middle.spec);
-    let mut nobody = elsewhere(&exit, silent.local_addr().unwrap());
-    for stranger in 0..1100_u32 {
-        client.another(100 + stranger);
-        client.build(&[middle.hop()]);
-        nobody.0.rsa[..4].copy_from_slice(&stranger.to_be_bytes());
-        extend(&mut client, &nobody);
-    }
+    extend_to_strangers(&mut client, [&middle, &exit], silent.local_addr().unwrap(), |_| {});
     // Some were too many, and are told so.
     assert_eq!(client.receive().command(), Command::Destroy);
     assert!(middle.window.now().opening <= 1024, "{}", middle.window.now().opening);

@@ -521,8 +521,10 @@ impl Node {
             Some(Way::Dial(address)) => Ok(address),
             _ => Err(io::ErrorKind::NotFound.into()),
         };
-        self.make_room(true);
-        let opened = address.and_then(|to: SocketAddr| Ok((dial(to, self.outbound.relays, self.tcp)?, to)));
+        let opened = address.and_then(|to: SocketAddr| {
+            self.make_room(true);
+            Ok((dial(to, self.outbound.relays, self.tcp)?, to))
+        });
         let begun = opened.and_then(|(socket, to)| {
             let conn = Conn::new(socket, self.tls.connect(), Some(peer));
             self.open(conn, to.ip(), Some(channel))

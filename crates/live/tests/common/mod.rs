@@ -442,6 +442,16 @@ pub(crate) fn serve(bytes: usize) -> SocketAddr {
     address
 }
 
+/// A server that takes connections, reads nothing and says nothing.
+pub(crate) fn silent() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let _held: Vec<_> = listener.incoming().collect();
+    });
+    address
+}
+
 pub(crate) fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }

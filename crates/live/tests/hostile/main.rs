@@ -5,7 +5,7 @@ mod common;
 mod handshakes;
 mod pressure;
 
-use common::{Client, Running, pattern, serve};
+use common::{Client, Running, pattern, serve, silent};
 use penstock_core::scheduler::SchedulerConfig;
 use penstock_core::{Cell, CircId, Command, DestroyReason, EndReason, StreamId};
 use penstock_live::cell::{Handshake, HandshakeKind, LiveCell, LivePayload, RelayMessage};
@@ -111,22 +111,12 @@ fn a_forged_sendme_costs_its_circuit_and_no_other() {
     unharmed(&node);
 }
 
-/// A server that takes connections and reads nothing.
-fn deaf() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        let _held: Vec<_> = listener.incoming().collect();
-    });
-    address
-}
-
 #[test]
 fn who_sends_more_than_its_window_loses_its_circuit() {
     let node = node();
     let mut client = Client::connect(&node.spec);
     client.build(&[node.hop()]);
-    client.begin(deaf(), stream(1));
+    client.begin(silent(), stream(1));
     assert!(matches!(client.hear().1, RelayMessage::Connected(_)));
     // The two sockets hold some megabytes; then 500 cells fill the stream's window.
     let payload = LivePayload::new(&[0; 498]).unwrap();
