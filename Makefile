@@ -9,7 +9,7 @@ SETUP := .venv/setup
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test matrix bench estimates bench-network bench-live judge-linux worlds judge-ns3 judges interop fuzz clean tools
+.PHONY: help setup run test golden matrix bench estimates bench-network bench-live judge-linux worlds judge-ns3 judges interop fuzz clean tools
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ run: setup ## run the scenario "quickstart": a table, a report and pictures in r
 test: PARTS := rustfmt clippy-driver
 test: setup ## run every check that CI runs
 	@.ci/test
+
+golden: setup ## rewrite the digests of all shipped scenarios' tables; the changelog then says why
+	$(BIN)/python tests/python/golden.py
 
 matrix: tools ## run every combination of algorithms there is for a few simulated seconds, and count cells; 17 minutes of a core
 	cargo test --release --locked --package penstock-sim --test worlds -- --ignored --nocapture every_combination
