@@ -1,6 +1,6 @@
 //! What relays were like, year by year: quantiles, shares and counts. Read by [`era`](crate::era).
 //!
-//! Source: relay descriptors and consensuses of those years, as docs/networks.md says; the numbers are rounded.
+//! Source: relay descriptors and consensuses of those years, as docs/reference/networks.md says; the numbers are rounded.
 
 use crate::era::{Era, Law};
 

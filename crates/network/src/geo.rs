@@ -5,7 +5,7 @@
 //!
 //! Source: Katz-Bassett et al., Towards IP geolocation using delay and topology measurements (IMC 2006), for 4/9 of
 //! the speed of light. With 11 ms for the access of each end, the medians are those of the round trips that nstor has
-//! from RIPE Atlas: 37 ms in Europe, 45 ms in North America, 132 ms across the Atlantic (docs/networks.md).
+//! from RIPE Atlas: 37 ms in Europe, 45 ms in North America, 132 ms across the Atlantic (docs/reference/networks.md).
 
 use penstock_units::{Duration, Rng, math};
 

@@ -69,7 +69,7 @@ pub(crate) const MOST_SIZE: u64 = 1 << 50;
 ///
 /// Source: "unc" takes the place of the think times of the throttling paper's web clients, which come from a data set
 /// of the University of North Carolina.
-/// Deviation: that data set is not to be had. Log-normal, its median and its end are a guess; docs/workloads.md.
+/// Deviation: that data set is not to be had. Log-normal, its median and its end are a guess; docs/reference/workloads.md.
 const NAMED_SPANS: &[(&str, &str)] = &[("unc", "lognormal(10 s, 1.0, 120 s)")];
 
 impl Form {

@@ -1,4 +1,4 @@
-//! `docs/scenarios.md` says what the parser goes by: every section, every key, every default.
+//! `docs/reference/scenario.md` says what the parser goes by: every section, every key, every default.
 
 use penstock_scenario::partners::PartnerInfo;
 use penstock_scenario::reference::Parameter;
@@ -36,7 +36,7 @@ fn below<'a>(page: &'a str, heading: &str) -> impl Iterator<Item = &'a str> {
 
 #[test]
 fn the_reference_page_has_every_key_with_its_default() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/scenario.md");
     let page = std::fs::read_to_string(path).unwrap();
     let all = sections();
     for section in &all {
@@ -68,7 +68,7 @@ fn the_reference_page_has_every_key_with_its_default() {
 
 #[test]
 fn the_page_of_presets_has_every_key_of_each() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/presets.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/presets.md");
     let page = std::fs::read_to_string(path).unwrap();
     let all = presets();
     let keys = all[0].values.iter().enumerate().map(|(index, (key, _))| {

@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release -p penstock-sim --example bench [-- REPEATS]`, also as `make bench`. A child process
 //! runs each world, so that its peak memory is its own; where there is valgrind, it counts instructions.
-//! `docs/performance.md` says what the numbers mean.
+//! `docs/explanation/performance.md` says what the numbers mean.
 //!
 //! `-- --network FILE VARIANT [KEY=VALUE]...`, also as `make bench-network`, measures what comes after the warm-up of a
 //! scenario, and says whether it is loaded as Tor was.

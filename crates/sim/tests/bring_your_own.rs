@@ -1,4 +1,4 @@
-//! The crate of docs/bring-your-own.md builds, runs, and prints what the page says.
+//! The crate of docs/how-to/plug-in-an-algorithm.md builds, runs, and prints what the page says.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,7 +29,7 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
 /// The page shows every line of the crate, in order, and the crate has every line of the page.
 #[test]
 fn the_page_shows_the_whole_crate() {
-    let page = read("docs/bring-your-own.md");
+    let page = read("docs/how-to/plug-in-an-algorithm.md");
     let file = |name: &str| read(&format!("examples/bring-your-own/{name}"));
     assert_eq!(blocks(&page, "toml"), [file("Cargo.toml")]);
     let sources = ["least_sent", "short_queues", "main"].map(|name| file(&format!("src/{name}.rs")));
@@ -52,5 +52,5 @@ fn the_crate_prints_what_the_page_says() {
     let [text, said] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     assert!(output.status.success(), "{said}");
     assert!(!said.contains("warning"), "{said}");
-    assert_eq!(blocks(&read("docs/bring-your-own.md"), "text"), [text.into_owned()]);
+    assert_eq!(blocks(&read("docs/how-to/plug-in-an-algorithm.md"), "text"), [text.into_owned()]);
 }

@@ -1,6 +1,6 @@
 """The claims file of a paper: what it says, in words of our own, and what of our tables decides whether that holds.
 
-It lies beside the paper's scenarios as `claims.toml` and is no scenario. docs/papers.md explains its keys.
+It lies beside the paper's scenarios as `claims.toml` and is no scenario. docs/reference/claims.md explains its keys.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
 //!
 //! Source: BackTap as "Congestion Control in TOR" (2018) describes it: reliability and congestion control hop by hop in
 //! the application, and FWD feedback only when a cell has left the relay; nstor, its simulator, for what that leaves
-//! open. docs/datagrams.md has the readings.
+//! open. docs/reference/algorithms/backtap-marut.md has the readings.
 
 mod association;
 mod codec;

@@ -217,7 +217,7 @@ fn small_windows_trade_bulk_speed_for_web_latency() {
         claim("VB-10", "web ttlb", 1.0, fast),
         claim("VB-10", "bulk ttlb", 1.0, fast),
     ];
-    // Missed since the bottleneck is a token bucket (docs/validation.md): shown here, judged by `penstock paper`.
+    // Missed since the bottleneck is a token bucket (docs/validation/index.md): shown here, judged by `penstock paper`.
     println!(
         "VB-08: peak wait at the exit (paper: at least 2 s): web {web_peak:.2}, bulk {bulk_peak:.2}, {teeth} teeth"
     );
