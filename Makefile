@@ -9,7 +9,7 @@ SETUP := .venv/setup
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test golden matrix bench estimates bench-network bench-live judge-linux worlds judge-ns3 judges interop fuzz clean tools
+.PHONY: help setup run test golden docs matrix bench estimates bench-network bench-live judge-linux worlds judge-ns3 judges interop fuzz clean tools
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ test: setup ## run every check that CI runs
 
 golden: setup ## rewrite the digests of all shipped scenarios' tables; the changelog then says why
 	$(BIN)/python tests/python/golden.py
+
+docs: .venv-docs/packages ## build the documentation into site/; a broken link or anchor is an error
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
 
 matrix: tools ## run every combination of algorithms there is for a few simulated seconds, and count cells; 17 minutes of a core
 	cargo test --release --locked --package penstock-sim --test worlds -- --ignored --nocapture every_combination
@@ -89,8 +92,13 @@ fuzz: target/tools/bin/cargo-fuzz ## fuzz a TARGET of fuzz/ with coverage for TI
 		-max_total_time=$(TIME) -print_final_stats=1 $(addprefix -dict=,$(wildcard fuzz/dictionaries/$(TARGET)))
 
 clean: ## remove what setup, test and judge-ns3 made; runs/ stays
-	rm -rf target .venv .venv-ns3 .mypy_cache .pytest_cache .ruff_cache .hypothesis python/penstock/_core.abi3.so
+	rm -rf target site .venv .venv-docs .venv-ns3 .mypy_cache .pytest_cache .ruff_cache .hypothesis python/penstock/_core.abi3.so
 	find python tests -name __pycache__ -prune -exec rm -rf {} +
+
+.venv-docs/packages: docs/requirements.txt | tools
+	@test -x .venv-docs/bin/python || "$(PYTHON)" -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
 
 # Nothing of penstock imports ns-3.
 .venv-ns3/packages: benches/judges/requirements-ns3.txt | tools
