@@ -17,7 +17,7 @@ pub(crate) struct Leg {
 
 /// One direction of a circuit.
 #[derive(Debug)]
-pub(crate) struct Lane<C> {
+pub(crate) struct HalfCircuit<C> {
     /// Where its cells go.
     pub(crate) to: Option<Leg>,
     /// Cells that wait for the channel.
@@ -57,9 +57,9 @@ fn needs_credit<C: Cell>(cell: &C) -> bool {
     cell.command() == Command::Relay
 }
 
-impl<C: Cell> Lane<C> {
+impl<C: Cell> HalfCircuit<C> {
     fn new(hop: AnyHopControl) -> Self {
-        Lane { to: None, queue: VecDeque::new(), unlimited: 0, hop }
+        HalfCircuit { to: None, queue: VecDeque::new(), unlimited: 0, hop }
     }
 
     pub(crate) fn push(&mut self, queued: Queued<C>) {
@@ -95,8 +95,8 @@ impl<C: Cell> Lane<C> {
 /// A circuit at one relay.
 #[derive(Debug)]
 pub(crate) struct Circuit<C: Cell> {
-    forward: Lane<C>,
-    backward: Lane<C>,
+    forward: HalfCircuit<C>,
+    backward: HalfCircuit<C>,
     pub(crate) end: End<C>,
     /// A CREATE or EXTEND of this node is not answered yet.
     pub(crate) extending: bool,
@@ -139,7 +139,7 @@ pub(crate) struct Origin<C: Cell> {
 pub(crate) struct Edge<C: Cell> {
     pub(crate) control: AnyEdgeControl,
     /// Digests of the cells that the other end is to acknowledge, if it must prove that they arrived.
-    pub(crate) unproven: VecDeque<C::Digest>,
+    pub(crate) pending_digests: VecDeque<C::Digest>,
     /// Streams in the order in which they were opened.
     pub(crate) streams: Vec<StreamKey>,
     /// DATA cells that wait for their applications [cell].
@@ -149,7 +149,7 @@ pub(crate) struct Edge<C: Cell> {
     /// The circuit's queue reached the high-water mark: nothing is read until the low one.
     pub(crate) queue_full: bool,
     /// A DATA cell since the last that is acknowledged had [`sendme_padding`](crate::RelayConfig).
-    pub(crate) has_room: bool,
+    pub(crate) has_padding: bool,
     /// How many times it is among those whose streams are to be read again.
     pub(crate) resuming: u32,
     pub(crate) next_stream_id: u16,
@@ -157,7 +157,7 @@ pub(crate) struct Edge<C: Cell> {
 
 impl<C: Cell> Circuit<C> {
     pub(crate) fn new(end: End<C>, hops: [AnyHopControl; 2]) -> Self {
-        let [forward, backward] = hops.map(Lane::new);
+        let [forward, backward] = hops.map(HalfCircuit::new);
         Circuit {
             forward,
             backward,
@@ -170,14 +170,14 @@ impl<C: Cell> Circuit<C> {
         }
     }
 
-    pub(crate) fn lane(&self, direction: Direction) -> &Lane<C> {
+    pub(crate) fn half(&self, direction: Direction) -> &HalfCircuit<C> {
         match direction {
             Direction::Forward => &self.forward,
             Direction::Backward => &self.backward,
         }
     }
 
-    pub(crate) fn lane_mut(&mut self, direction: Direction) -> &mut Lane<C> {
+    pub(crate) fn half_mut(&mut self, direction: Direction) -> &mut HalfCircuit<C> {
         match direction {
             Direction::Forward => &mut self.forward,
             Direction::Backward => &mut self.backward,

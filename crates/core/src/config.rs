@@ -49,7 +49,7 @@ pub struct RelayConfig {
     /// `None` marks none.
     ///
     /// Source: Alizadeh et al. 2010 section 3.1 (the threshold K).
-    pub mark_above: Option<u32>,
+    pub ecn_threshold: Option<u32>,
     /// When the edge stops reading its streams.
     pub edge_queue: EdgeQueue,
     /// As a client: what the application says leaves right after BEGIN, before CONNECTED is back.
@@ -104,7 +104,7 @@ impl Default for IdleTimeouts {
 pub struct Limits {
     /// Cells of a circuit that wait in one direction [cell]; one more closes the circuit.
     /// C tor 0.4.9 closes it at 2500.
-    pub circuit_queue: u32,
+    pub max_circuit_queue: u32,
     /// Circuits of a channel that the peer made [1]; one more is refused.
     pub circuits_per_channel: u32,
     /// Streams of a circuit [1]; one more closes the circuit.
@@ -126,7 +126,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            circuit_queue: 2500,
+            max_circuit_queue: 2500,
             circuits_per_channel: 65_536,
             streams_per_circuit: 4096,
             outbuf: Bytes::mib(4),

@@ -1,7 +1,7 @@
 //! How long cells wait in a channel's output buffer.
 
 use crate::hop_control::DelayConfig;
-use crate::least::Least;
+use crate::windowed_min::WindowedMin;
 use penstock_units::{Bytes, Duration, Instant};
 use std::collections::VecDeque;
 
@@ -26,7 +26,7 @@ pub(crate) struct Delay {
     written: u64,
     /// [ns]; none before the first sample.
     mean: Option<f64>,
-    least: Least,
+    least: WindowedMin,
     /// Samples since the last look.
     fresh: bool,
     /// Cells of circuits that moved to the output buffer since the last look.
@@ -41,7 +41,7 @@ impl Delay {
             in_kernel: VecDeque::new(),
             written: 0,
             mean: None,
-            least: Least::over(MEMORY),
+            least: WindowedMin::new(MEMORY),
             fresh: false,
             moved: 0,
         }

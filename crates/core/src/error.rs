@@ -30,7 +30,7 @@ pub enum Violation {
     Unacknowledged,
     /// A cell so far beyond the last that arrived that it cannot be under way.
     TooFarAhead,
-    /// More cells of a circuit wait than may ([`Limits::circuit_queue`](crate::config::Limits)).
+    /// More cells of a circuit wait than may ([`Limits::max_circuit_queue`](crate::config::Limits)).
     QueueExceeded,
     /// More of its streams waits for applications than may ([`Limits::edge_buffer`](crate::config::Limits)).
     BufferExceeded,

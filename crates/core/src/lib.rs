@@ -44,10 +44,10 @@ mod channel;
 mod circuit;
 mod delay;
 mod factory;
-mod least;
 mod serial;
 mod stream;
 mod transport;
+mod windowed_min;
 
 #[cfg(test)]
 mod tests;

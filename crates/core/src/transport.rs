@@ -2,7 +2,7 @@
 
 use crate::cell::{Cell, CircId};
 use crate::datagram::{
-    Association, DatagramConfig, DatagramCounters, MAX_DATAGRAM, Note, Onward, RoundTrips,
+    Association, DatagramConfig, DatagramCounters, Downstream, LinkEvent, MAX_DATAGRAM, RoundTrips,
 };
 use crate::kernel::{Kernel, SocketInfo};
 use crate::keys::ChannelKey;
@@ -10,7 +10,7 @@ use penstock_units::{Bytes, Instant};
 use std::collections::VecDeque;
 
 /// More than any scheduler writes in one go [B].
-const WHATEVER_COMES: Bytes = Bytes::mib(1024);
+const UNLIMITED: Bytes = Bytes::mib(1024);
 
 /// Between a channel's output buffer and the kernel, and back.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl<C: Cell> Transport<C> {
         limit: Bytes,
         kernel: &mut impl Kernel<C>,
         cells: &mut VecDeque<C>,
-        notes: &mut Vec<Note>,
+        events: &mut Vec<LinkEvent>,
     ) -> Bytes {
         let Transport::Datagrams(association) = self else { return kernel.read(channel, limit, cells) };
         let mut read = Bytes::ZERO;
@@ -84,7 +84,7 @@ impl<C: Cell> Transport<C> {
                 break;
             }
             read += bytes;
-            association.on_datagram(now, messages.drain(..), cells, notes);
+            association.on_datagram(now, messages.drain(..), cells, events);
         }
         association.inbox = messages;
         read
@@ -95,8 +95,8 @@ impl<C: Cell> Transport<C> {
         match self {
             Transport::Stream => kernel.socket_info(channel),
             Transport::Datagrams(_) => SocketInfo {
-                capacity: WHATEVER_COMES,
-                cwnd: (WHATEVER_COMES.get() / MAX_DATAGRAM as u64) as u32,
+                capacity: UNLIMITED,
+                cwnd: (UNLIMITED.get() / MAX_DATAGRAM as u64) as u32,
                 mss: MAX_DATAGRAM as u32,
                 ..SocketInfo::default()
             },
@@ -104,8 +104,14 @@ impl<C: Cell> Transport<C> {
     }
 
     /// Tells the peer what of its cells was forwarded; false if that changes nothing about what is to be written.
-    pub(crate) fn tell(&mut self, now: Instant, id: CircId, forwarded: u32, onward: Onward) -> bool {
-        self.association().is_some_and(|association| association.tell(now, id, forwarded, onward))
+    pub(crate) fn acknowledge(
+        &mut self,
+        now: Instant,
+        id: CircId,
+        forwarded: u32,
+        downstream: Downstream,
+    ) -> bool {
+        self.association().is_some_and(|association| association.acknowledge(now, id, forwarded, downstream))
     }
 
     /// The peer closed a circuit.
@@ -137,7 +143,7 @@ impl<C: Cell> Transport<C> {
     }
 
     /// Those circuits.
-    pub(crate) fn take_failed(&mut self) -> impl Iterator<Item = Note> + '_ {
+    pub(crate) fn take_failed(&mut self) -> impl Iterator<Item = LinkEvent> + '_ {
         self.association().into_iter().flat_map(Association::take_failed)
     }
 

@@ -15,7 +15,7 @@ use penstock_core::edge_control::{
 };
 use penstock_core::hop_control::{
     AdaptConfig, ControlInterval, Counts, CreditPath, ExponentialConfig, HopControlConfig, Kung94Config,
-    LEAST_N3, LawConfig, MOST_N3, MOST_WINDOW, MarutConfig, MiddleWindow, N23Config, Occupancy, WindowConfig,
+    LawConfig, MAX_N3, MAX_WINDOW, MIN_N3, MarutConfig, MiddleWindow, N23Config, Occupancy, WindowConfig,
 };
 use penstock_core::scheduler::{
     GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
@@ -64,10 +64,10 @@ pub(crate) fn config(view: View<'_>, consensus: Consensus) -> Result<(RelayConfi
     let hop_control = hop_control(view, consensus)?;
     let datagrams = datagrams(view)?;
     if let (HopControlConfig::N23(n23), Some(_)) = (&hop_control, datagrams)
-        && n23.most() > MOST_WINDOW
+        && n23.most() > MAX_WINDOW
     {
         let message = format!(
-            "{} cells, N2 and the greatest N3, are more than a hop of datagrams holds; it must be {MOST_WINDOW} at most",
+            "{} cells, N2 and the greatest N3, are more than a hop of datagrams holds; it must be {MAX_WINDOW} at most",
             n23.most()
         );
         return Err(view.wrong("hop_control", message));
@@ -85,13 +85,13 @@ pub(crate) fn config(view: View<'_>, consensus: Consensus) -> Result<(RelayConfi
         throttle,
         client_buckets,
         channel_map: channel_map(view)?,
-        mark_above: view.whole_unless("mark_above", "none").map(|cells| cells as u32),
+        ecn_threshold: view.whole_unless("mark_above", "none").map(|cells| cells as u32),
         edge_queue: edge_queue(view)?,
         optimistic_data: view.table.contains_key("optimistic_data") && view.flag("optimistic_data"),
         authenticated_sendmes: view.flag("authenticated_sendmes"),
         sendme_padding: 0,
         idle_timeouts: IdleTimeouts::default(),
-        limits: Limits { circuit_queue: view.whole("circuit_queue_most") as u32, ..Limits::default() },
+        limits: Limits { max_circuit_queue: view.whole("circuit_queue_most") as u32, ..Limits::default() },
     };
     Ok((config, phase))
 }
@@ -380,8 +380,8 @@ fn datagrams(node: View<'_>) -> Result<Option<DatagramConfig>, Mistake> {
     let has_memory = view.table.contains_key("base_memory");
     let memory = if has_memory { view.span_unless("base_memory", "none") } else { None };
     Ok(Some(DatagramConfig {
-        hold: node.span("datagram_hold"),
-        least_timeout: node.span("datagram_timeout"),
+        coalesce_delay: node.span("datagram_hold"),
+        min_timeout: node.span("datagram_timeout"),
         base_memory: memory.map(|memory| memory.as_secs().max(1)),
     }))
 }
@@ -454,9 +454,9 @@ fn n23(view: View<'_>, queue_most: u32, consensus: Consensus) -> Result<N23Confi
         with_clients: view.flag("client_participates"),
         active: consensus.n23,
     };
-    if config.adapt.is_some() && !(LEAST_N3..=MOST_N3).contains(&config.n3) {
+    if config.adapt.is_some() && !(MIN_N3..=MAX_N3).contains(&config.n3) {
         let message = format!(
-            "{} is what an adaptive N3 starts at; it must be from {LEAST_N3} to {MOST_N3} cells",
+            "{} is what an adaptive N3 starts at; it must be from {MIN_N3} to {MAX_N3} cells",
             config.n3
         );
         return Err(view.wrong("n3", message));

@@ -863,7 +863,10 @@ fn vegas_has_the_constants_of_its_version() {
     let today = "[relay]\nrefill = '16 ms'\nrefill_unblock = '100 ms'\nedge_queue_low = 10\ncircuit_queue_most = 2000\n";
     let config = &small(today, &[]).relays[0].config;
     assert_eq!(config.refill, Refill { phase: config.refill.phase, ..Refill::TOR_0_4_9 });
-    assert_eq!((config.edge_queue.low, config.edge_queue.high, config.limits.circuit_queue), (10, 256, 2000));
+    assert_eq!(
+        (config.edge_queue.low, config.edge_queue.high, config.limits.max_circuit_queue),
+        (10, 256, 2000)
+    );
     assert_eq!(small("", &[]).relays[0].config.limits, Limits::default());
 }
 
@@ -894,7 +897,7 @@ fn comparators_have_their_defaults_and_take_their_keys() {
     assert_eq!((cells(own.bounds), own.windows.circuit_window), ((7, 8, 9, 10), 300));
     assert_eq!((own.t_low, own.t_high), (Duration::from_millis(1), Duration::from_millis(2)));
     assert_eq!((own.delta, own.beta, own.alpha), (DataRate::kib(3), 0.4, 0.5));
-    assert_eq!([relay("").mark_above, relay("mark_above = 0").mark_above], [None, Some(0)]);
+    assert_eq!([relay("").ecn_threshold, relay("mark_above = 0").ecn_threshold], [None, Some(0)]);
 }
 
 #[test]

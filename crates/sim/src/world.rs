@@ -295,7 +295,7 @@ impl<'a> World<'a> {
 
     /// What the relay has just done occupies its processor.
     fn end_turn(&mut self, rank: Rank) {
-        let looks = self.nodes[rank as usize].tor.as_ref().map_or(0, |tor| tor.counters().looks);
+        let looks = self.nodes[rank as usize].tor.as_ref().map_or(0, |tor| tor.counters().scans);
         self.net.end_turn(rank, looks);
     }
 

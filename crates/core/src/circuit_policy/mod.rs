@@ -47,7 +47,7 @@ pub trait CircuitPolicy: fmt::Debug + Send {
     /// The eligible circuit to serve at `now`, with its priority.
     fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)>;
     /// How many circuits a choice looks at [circuit]: what a model of a processor charges for.
-    fn looks(&self) -> u64 {
+    fn scans(&self) -> u64 {
         1
     }
     /// The operator changed the half-life of what it remembers, if it has one.
@@ -152,8 +152,8 @@ impl CircuitPolicy for AnyCircuitPolicy {
     fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)> {
         each!(self, policy => policy.head(now))
     }
-    fn looks(&self) -> u64 {
-        each!(self, policy => policy.looks())
+    fn scans(&self) -> u64 {
+        each!(self, policy => policy.scans())
     }
     fn set_half_life(&mut self, now: Instant, half_life: Duration) {
         each!(self, policy => policy.set_half_life(now, half_life));

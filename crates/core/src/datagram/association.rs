@@ -1,13 +1,13 @@
 //! The datagrams between two nodes: all circuits of one channel.
 
 use super::MAX_DATAGRAM;
-use super::message::{DATA, HEADER, Message, Onward};
+use super::message::{DATA, Downstream, HEADER, Message};
 use super::packer::{Packer, Pending};
 use super::receiver::{Arrival, Receiver};
 use super::sender::{Repair, RoundTrips, Sender};
 use crate::cell::{Cell, CircId, Command};
 use crate::error::Violation;
-use crate::least::Least;
+use crate::windowed_min::WindowedMin;
 use penstock_units::{Bytes, Duration, Instant};
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
@@ -18,9 +18,9 @@ use std::num::NonZeroU32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramConfig {
     /// How long a message that is alone waits for company [ns] (nstor: 1 ms).
-    pub hold: Duration,
+    pub coalesce_delay: Duration,
     /// The least retransmission timeout [ns] (nstor and RFC 6298: 1 s).
-    pub least_timeout: Duration,
+    pub min_timeout: Duration,
     /// After how long a least round trip to a neighbour is forgotten [s]; `None` is never, as nstor has it.
     pub base_memory: Option<u64>,
 }
@@ -28,8 +28,8 @@ pub struct DatagramConfig {
 impl Default for DatagramConfig {
     fn default() -> Self {
         DatagramConfig {
-            hold: Duration::from_millis(1),
-            least_timeout: Duration::from_secs(1),
+            coalesce_delay: Duration::from_millis(1),
+            min_timeout: Duration::from_secs(1),
             base_memory: None,
         }
     }
@@ -74,7 +74,7 @@ impl DatagramCounters {
 
 /// What a datagram brought beside cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Note {
+pub(crate) enum LinkEvent {
     /// The next hop said what it forwarded of a circuit.
     Forwarded {
         id: CircId,
@@ -82,7 +82,7 @@ pub(crate) enum Note {
         count: u32,
         /// How long the last of them took, and the least that any did to this neighbour [ns].
         trip: Option<(Duration, Duration)>,
-        onward: Onward,
+        downstream: Downstream,
     },
     /// The circuit must close: for what the peer did or did not do, or because it does not know it.
     Failed { id: CircId, violation: Option<Violation> },
@@ -90,15 +90,15 @@ pub(crate) enum Note {
 
 /// One circuit of the channel, in both directions.
 #[derive(Debug)]
-struct Lane<C> {
+struct CircuitState<C> {
     sender: Sender<C>,
     receiver: Receiver<C>,
     /// What the control of hops last had to say for the peer.
     forwarded: u32,
-    onward: Onward,
+    downstream: Downstream,
     /// How many FEEDBACKs wait to go: plain ones, and for cells beyond a hole.
-    owed: bool,
-    holes: u8,
+    feedback_pending: bool,
+    duplicates_pending: u8,
     /// The circuit is closed here: once the peer knows it, this goes too.
     closing: bool,
     /// When the timer is set for; never later than the sender wants.
@@ -106,11 +106,11 @@ struct Lane<C> {
 }
 
 /// How many FEEDBACKs of a circuit for cells beyond a hole may wait to go [1]: more than three tell nothing new.
-const MOST_HOLES: u8 = 3;
+const MAX_DUPLICATES: u8 = 3;
 /// How many answers about unknown circuits may wait to go [1]: a peer that wants one will ask again.
-const MOST_STRANGERS: usize = 64;
+const MAX_UNKNOWN: usize = 64;
 /// How many cells of all circuits may wait for others that are missing [cell]; what is more counts as lost.
-pub(crate) const MOST_EARLY: usize = 16_384;
+pub(crate) const MAX_EARLY: usize = 16_384;
 
 /// Cells of one channel, over datagrams.
 ///
@@ -123,18 +123,18 @@ pub(crate) const MOST_EARLY: usize = 16_384;
 pub(crate) struct Association<C> {
     config: DatagramConfig,
     round_trips: RoundTrips,
-    lanes: BTreeMap<u16, Lane<C>>,
+    circuits: BTreeMap<u16, CircuitState<C>>,
     /// Cells of all of them that wait for others that are missing.
     early: usize,
     packer: Packer,
     /// One entry for each lane whose timer is set.
     timers: BinaryHeap<Reverse<(Instant, u16)>>,
     /// The least round trip of all circuits to this neighbour.
-    base: Least,
+    base: WindowedMin,
     /// Answers about unknown circuits that wait to go.
-    strangers: usize,
+    unknown_pending: usize,
     /// Circuits whose peers leave too much unacknowledged, or do not answer.
-    failed: Vec<Note>,
+    failed: Vec<LinkEvent>,
     /// The messages of a datagram in the making, and of one that came; kept for their memory.
     batch: Vec<Pending>,
     pub(crate) inbox: Vec<Message<C>>,
@@ -146,12 +146,12 @@ impl<C: Cell> Association<C> {
         Association {
             config,
             round_trips: RoundTrips::Unknown,
-            lanes: BTreeMap::new(),
+            circuits: BTreeMap::new(),
             early: 0,
-            packer: Packer::new(config.hold),
+            packer: Packer::new(config.coalesce_delay),
             timers: BinaryHeap::new(),
-            base: Least::over(config.base_memory.unwrap_or(u64::MAX)),
-            strangers: 0,
+            base: WindowedMin::new(config.base_memory.unwrap_or(u64::MAX)),
+            unknown_pending: 0,
             failed: Vec::new(),
             batch: Vec::new(),
             inbox: Vec::new(),
@@ -171,7 +171,7 @@ impl<C: Cell> Association<C> {
 
     /// Cells that were taken and not acknowledged [cell].
     pub(crate) fn unacknowledged(&self) -> u64 {
-        self.lanes.values().map(|lane| lane.sender.len()).sum()
+        self.circuits.values().map(|state| state.sender.len()).sum()
     }
 
     /// Sends datagrams with what is owed and the cells of `outbuf` until `limit` is reached or exceeded by less than a
@@ -205,19 +205,19 @@ impl<C: Cell> Association<C> {
         let counts = cell.command() == Command::Relay;
         if cell.command() == Command::Create {
             self.end(circuit);
-            self.lanes.insert(circuit, Lane::new(self.config, self.round_trips));
+            self.circuits.insert(circuit, CircuitState::new(self.config, self.round_trips));
         }
         // What the peer closed while this waited for the kernel is over, and nothing follows a DESTROY.
-        let Some(lane) = self.lanes.get_mut(&circuit).filter(|lane| !lane.closing) else {
+        let Some(state) = self.circuits.get_mut(&circuit).filter(|state| !state.closing) else {
             self.counters.given_up += 1;
             return;
         };
-        lane.closing = is_last;
-        match lane.sender.push(cell, counts) {
+        state.closing = is_last;
+        match state.sender.push(cell, counts) {
             Ok(seq) => self.packer.push(now, Pending::Data(circuit, seq), DATA),
             Err(violation) => {
                 self.counters.given_up += 1;
-                self.failed.push(Note::Failed { id, violation: Some(violation) });
+                self.failed.push(LinkEvent::Failed { id, violation: Some(violation) });
             }
         }
     }
@@ -252,15 +252,15 @@ impl<C: Cell> Association<C> {
     fn prepare(&mut self, now: Instant, pending: &mut Pending) -> bool {
         match *pending {
             Pending::Data(circuit, seq) => {
-                let sender = self.lanes.get_mut(&circuit).map(|lane| &mut lane.sender);
+                let sender = self.circuits.get_mut(&circuit).map(|state| &mut state.sender);
                 sender.is_some_and(|sender| sender.on_packed(now, seq))
             }
             Pending::Feedback(circuit) | Pending::Hole(circuit) => {
-                match self.lanes.get_mut(&circuit) {
-                    Some(lane) if matches!(pending, Pending::Hole(_)) => {
-                        lane.holes = lane.holes.saturating_sub(1)
+                match self.circuits.get_mut(&circuit) {
+                    Some(state) if matches!(pending, Pending::Hole(_)) => {
+                        state.duplicates_pending = state.duplicates_pending.saturating_sub(1)
                     }
-                    Some(lane) => lane.owed = false,
+                    Some(state) => state.feedback_pending = false,
                     // The circuit closed meanwhile, and the peer may not know that its DESTROY came.
                     None => *pending = Pending::Gone(circuit),
                 }
@@ -268,28 +268,28 @@ impl<C: Cell> Association<C> {
                 true
             }
             Pending::Gone(_) => {
-                self.strangers -= 1;
+                self.unknown_pending -= 1;
                 true
             }
-            Pending::Probe(circuit) => self.lanes.contains_key(&circuit),
+            Pending::Probe(circuit) => self.circuits.contains_key(&circuit),
         }
     }
 
     fn message(&self, pending: Pending) -> Message<&C> {
         match pending {
             Pending::Data(circuit, seq) => {
-                let body = self.lanes[&circuit].sender.cell(seq);
+                let body = self.circuits[&circuit].sender.cell(seq);
                 let body = body.expect("a cell that was prepared is not acknowledged yet");
                 Message::Data { circuit, seq: seq as u32, body }
             }
             Pending::Feedback(circuit) | Pending::Hole(circuit) => {
-                let lane = &self.lanes[&circuit];
+                let state = &self.circuits[&circuit];
                 Message::Feedback {
                     circuit,
-                    ack: lane.receiver.ack(),
-                    forwarded: lane.forwarded,
+                    ack: state.receiver.ack(),
+                    forwarded: state.forwarded,
                     hole: matches!(pending, Pending::Hole(_)),
-                    onward: lane.onward,
+                    downstream: state.downstream,
                 }
             }
             Pending::Probe(circuit) => Message::Probe { circuit },
@@ -306,25 +306,25 @@ impl<C: Cell> Association<C> {
         now: Instant,
         messages: impl IntoIterator<Item = Message<C>>,
         cells: &mut VecDeque<C>,
-        notes: &mut Vec<Note>,
+        events: &mut Vec<LinkEvent>,
     ) {
         self.counters.received += 1;
         // Number zero is nobody's.
         for message in messages.into_iter().filter(|message| message.circuit() != 0) {
             match message {
-                Message::Data { circuit, seq, body } => self.on_data(now, circuit, seq, body, cells, notes),
-                Message::Feedback { circuit, ack, forwarded, hole, onward } => {
-                    let outcome = self.on_feedback(now, circuit, ack, forwarded, hole, onward);
+                Message::Data { circuit, seq, body } => self.on_data(now, circuit, seq, body, cells, events),
+                Message::Feedback { circuit, ack, forwarded, hole, downstream } => {
+                    let outcome = self.on_feedback(now, circuit, ack, forwarded, hole, downstream);
                     match outcome {
-                        Ok(note) => notes.extend(note),
-                        Err(violation) => self.fail(circuit, Some(violation), notes),
+                        Ok(event) => events.extend(event),
+                        Err(violation) => self.fail(circuit, Some(violation), events),
                     }
                 }
-                Message::Probe { circuit } => self.owe(now, circuit, false),
+                Message::Probe { circuit } => self.queue_feedback(now, circuit, false),
                 Message::Gone { circuit } => {
-                    let lane = self.end(circuit);
-                    if lane.is_some_and(|lane| !lane.closing) {
-                        self.fail(circuit, None, notes);
+                    let state = self.end(circuit);
+                    if state.is_some_and(|state| !state.closing) {
+                        self.fail(circuit, None, events);
                     }
                 }
             }
@@ -338,18 +338,18 @@ impl<C: Cell> Association<C> {
         seq: u32,
         cell: C,
         cells: &mut VecDeque<C>,
-        notes: &mut Vec<Note>,
+        events: &mut Vec<LinkEvent>,
     ) {
         // A circuit begins with its CREATE, whatever overtakes it.
-        let lane = match self.lanes.entry(circuit) {
+        let state = match self.circuits.entry(circuit) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) if seq == 0 && cell.command() == Command::Create => {
-                new.insert(Lane::new(self.config, self.round_trips))
+                new.insert(CircuitState::new(self.config, self.round_trips))
             }
             Entry::Vacant(_) => return self.answer(now, circuit),
         };
         // Who closed the circuit wants none of them, but the peer may wait for its own DESTROY to arrive.
-        let closing = lane.closing;
+        let closing = state.closing;
         let unwanted = &mut self.counters.unwanted;
         let hand_on = |cell| {
             if closing {
@@ -358,18 +358,18 @@ impl<C: Cell> Association<C> {
                 cells.push_back(cell);
             }
         };
-        if self.early >= MOST_EARLY && seq != lane.receiver.ack() {
+        if self.early >= MAX_EARLY && seq != state.receiver.ack() {
             return;
         }
-        let before = lane.receiver.early();
-        match lane.receiver.on_data(seq, cell, hand_on) {
+        let before = state.receiver.early();
+        match state.receiver.on_data(seq, cell, hand_on) {
             Ok(arrival) => {
-                self.early = self.early + lane.receiver.early() - before;
-                let beyond = lane.receiver.has_hole();
+                self.early = self.early + state.receiver.early() - before;
+                let beyond = state.receiver.has_hole();
                 self.counters.repeated += u64::from(arrival == Arrival::Again);
-                lane.owe(now, circuit, beyond, &mut self.packer);
+                state.queue_feedback(now, circuit, beyond, &mut self.packer);
             }
-            Err(violation) => self.fail(circuit, Some(violation), notes),
+            Err(violation) => self.fail(circuit, Some(violation), events),
         }
     }
 
@@ -380,41 +380,46 @@ impl<C: Cell> Association<C> {
         ack: u32,
         forwarded: u32,
         hole: bool,
-        onward: Onward,
-    ) -> Result<Option<Note>, Violation> {
-        let Some(lane) = self.lanes.get_mut(&circuit) else { return Ok(None) };
-        let heard = lane.sender.on_feedback(now, ack, forwarded, hole, onward)?;
-        if lane.closing && lane.sender.is_empty() {
+        downstream: Downstream,
+    ) -> Result<Option<LinkEvent>, Violation> {
+        let Some(state) = self.circuits.get_mut(&circuit) else { return Ok(None) };
+        let acknowledged = state.sender.on_feedback(now, ack, forwarded, hole, downstream)?;
+        if state.closing && state.sender.is_empty() {
             self.end(circuit);
             return Ok(None);
         }
-        let closing = lane.closing;
-        let trip = heard.rtt.map(|rtt| {
+        let closing = state.closing;
+        let trip = acknowledged.rtt.map(|rtt| {
             self.base.add(now, rtt);
             (rtt, self.base.get(now).unwrap_or(rtt))
         });
-        self.counters.again += lane.send_again(now, circuit, &mut self.packer);
-        lane.arm(circuit, &mut self.timers);
+        self.counters.again += state.send_again(now, circuit, &mut self.packer);
+        state.arm(circuit, &mut self.timers);
         let id = circ_id(circuit);
-        Ok(heard.forwarded.filter(|_| !closing).map(|count| Note::Forwarded { id, count, trip, onward }))
+        Ok(acknowledged.forwarded.filter(|_| !closing).map(|count| LinkEvent::Forwarded {
+            id,
+            count,
+            trip,
+            downstream,
+        }))
     }
 
-    fn fail(&mut self, circuit: u16, violation: Option<Violation>, notes: &mut Vec<Note>) {
-        notes.push(Note::Failed { id: circ_id(circuit), violation });
+    fn fail(&mut self, circuit: u16, violation: Option<Violation>, events: &mut Vec<LinkEvent>) {
+        events.push(LinkEvent::Failed { id: circ_id(circuit), violation });
     }
 
     /// FEEDBACK of a circuit is to go; about one that is unknown, that it is.
-    fn owe(&mut self, now: Instant, circuit: u16, hole: bool) {
-        match self.lanes.get_mut(&circuit) {
-            Some(lane) => lane.owe(now, circuit, hole, &mut self.packer),
+    fn queue_feedback(&mut self, now: Instant, circuit: u16, hole: bool) {
+        match self.circuits.get_mut(&circuit) {
+            Some(state) => state.queue_feedback(now, circuit, hole, &mut self.packer),
             None => self.answer(now, circuit),
         }
     }
 
     /// Somebody spoke of a circuit that is unknown here.
     fn answer(&mut self, now: Instant, circuit: u16) {
-        if self.strangers < MOST_STRANGERS {
-            self.strangers += 1;
+        if self.unknown_pending < MAX_UNKNOWN {
+            self.unknown_pending += 1;
             self.packer.push(now, Pending::Gone(circuit), HEADER);
         }
     }
@@ -423,14 +428,22 @@ impl<C: Cell> Association<C> {
 /// What the node decides, and time that passes.
 impl<C: Cell> Association<C> {
     /// The control of hops tells the hop before of what it forwarded; false if a FEEDBACK that waits already will say it.
-    pub(crate) fn tell(&mut self, now: Instant, id: CircId, forwarded: u32, onward: Onward) -> bool {
+    pub(crate) fn acknowledge(
+        &mut self,
+        now: Instant,
+        id: CircId,
+        forwarded: u32,
+        downstream: Downstream,
+    ) -> bool {
         let circuit = number(id);
-        let Some(lane) = self.lanes.get_mut(&circuit).filter(|lane| !lane.closing) else { return false };
-        (lane.forwarded, lane.onward) = (forwarded, onward);
-        if lane.owed {
+        let Some(state) = self.circuits.get_mut(&circuit).filter(|state| !state.closing) else {
+            return false;
+        };
+        (state.forwarded, state.downstream) = (forwarded, downstream);
+        if state.feedback_pending {
             return false;
         }
-        lane.owe(now, circuit, false, &mut self.packer);
+        state.queue_feedback(now, circuit, false, &mut self.packer);
         true
     }
 
@@ -456,13 +469,13 @@ impl<C: Cell> Association<C> {
             && at <= now
         {
             self.timers.pop();
-            let Some(lane) = self.lanes.get_mut(&circuit).filter(|lane| lane.timer == Some(at)) else {
+            let Some(state) = self.circuits.get_mut(&circuit).filter(|state| state.timer == Some(at)) else {
                 continue;
             };
-            lane.timer = None;
-            match lane.sender.on_timer(now) {
+            state.timer = None;
+            match state.sender.on_timer(now) {
                 Repair::Nothing => {}
-                Repair::Again => self.counters.again += lane.send_again(now, circuit, &mut self.packer),
+                Repair::Again => self.counters.again += state.send_again(now, circuit, &mut self.packer),
                 Repair::Probe => {
                     self.counters.probes += 1;
                     self.packer.push(now, Pending::Probe(circuit), HEADER);
@@ -471,7 +484,7 @@ impl<C: Cell> Association<C> {
                     // Nobody is left to tell that the circuit is closed; should somebody speak of it, it is GONE.
                     self.end(circuit);
                     let violation = Some(Violation::Unacknowledged);
-                    self.failed.push(Note::Failed { id: circ_id(circuit), violation });
+                    self.failed.push(LinkEvent::Failed { id: circ_id(circuit), violation });
                 }
             }
             self.arm(circuit);
@@ -484,7 +497,7 @@ impl<C: Cell> Association<C> {
     }
 
     /// Those circuits.
-    pub(crate) fn take_failed(&mut self) -> impl Iterator<Item = Note> + '_ {
+    pub(crate) fn take_failed(&mut self) -> impl Iterator<Item = LinkEvent> + '_ {
         self.failed.drain(..)
     }
 
@@ -495,47 +508,47 @@ impl<C: Cell> Association<C> {
     }
 
     /// Forgets a circuit.
-    fn end(&mut self, circuit: u16) -> Option<Lane<C>> {
-        let lane = self.lanes.remove(&circuit)?;
-        self.early -= lane.receiver.early();
-        self.counters.given_up += lane.sender.len();
-        Some(lane)
+    fn end(&mut self, circuit: u16) -> Option<CircuitState<C>> {
+        let state = self.circuits.remove(&circuit)?;
+        self.early -= state.receiver.early();
+        self.counters.given_up += state.sender.len();
+        Some(state)
     }
 
     /// Has the circuit's timer come no later than its sender wants.
     fn arm(&mut self, circuit: u16) {
-        if let Some(lane) = self.lanes.get_mut(&circuit) {
-            lane.arm(circuit, &mut self.timers);
+        if let Some(state) = self.circuits.get_mut(&circuit) {
+            state.arm(circuit, &mut self.timers);
         }
     }
 }
 
-impl<C> Lane<C> {
+impl<C> CircuitState<C> {
     fn new(config: DatagramConfig, round_trips: RoundTrips) -> Self {
-        Lane {
-            sender: Sender::new(0, config.least_timeout, round_trips),
+        CircuitState {
+            sender: Sender::new(0, config.min_timeout, round_trips),
             receiver: Receiver::new(0),
             forwarded: 0,
-            onward: Onward::default(),
-            owed: false,
-            holes: 0,
+            downstream: Downstream::default(),
+            feedback_pending: false,
+            duplicates_pending: 0,
             closing: false,
             timer: None,
         }
     }
 
     /// FEEDBACK is to go, unless enough of it waits already.
-    fn owe(&mut self, now: Instant, circuit: u16, hole: bool, packer: &mut Packer) {
-        let pending = if hole && self.holes < MOST_HOLES {
-            self.holes += 1;
+    fn queue_feedback(&mut self, now: Instant, circuit: u16, hole: bool, packer: &mut Packer) {
+        let pending = if hole && self.duplicates_pending < MAX_DUPLICATES {
+            self.duplicates_pending += 1;
             Pending::Hole(circuit)
-        } else if !hole && !std::mem::replace(&mut self.owed, true) {
+        } else if !hole && !std::mem::replace(&mut self.feedback_pending, true) {
             Pending::Feedback(circuit)
         } else {
             return;
         };
-        let onward = self.onward;
-        let size = Message::<C>::Feedback { circuit, ack: 0, forwarded: 0, hole, onward }.wire_size();
+        let downstream = self.downstream;
+        let size = Message::<C>::Feedback { circuit, ack: 0, forwarded: 0, hole, downstream }.wire_size();
         packer.push(now, pending, size);
     }
 

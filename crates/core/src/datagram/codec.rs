@@ -12,7 +12,7 @@
 //! ```
 
 use super::MAX_DATAGRAM;
-use super::message::{BODY, Message, Onward};
+use super::message::{BODY, Downstream, Message};
 use std::fmt;
 
 /// A cell as bytes, without its circuit.
@@ -72,15 +72,15 @@ pub fn encode(message: &Message<&CellBody>, into: &mut Vec<u8>) {
             into.extend(seq.to_be_bytes());
             into.extend(*body.payload);
         }
-        Message::Feedback { ack, forwarded, hole, onward, .. } => {
+        Message::Feedback { ack, forwarded, hole, downstream, .. } => {
             let hole = if *hole { HOLE } else { 0 };
-            let congestion = onward.congestion.map_or(0, |_| WITH_CONGESTION);
-            let ended = onward.ended.map_or(0, |_| WITH_ENDED);
+            let congestion = downstream.congestion.map_or(0, |_| WITH_CONGESTION);
+            let ended = downstream.ended.map_or(0, |_| WITH_ENDED);
             into.extend([FEEDBACK, hole | congestion | ended]);
             into.extend(ack.to_be_bytes());
             into.extend(forwarded.to_be_bytes());
-            into.extend(onward.congestion.map(u16::to_be_bytes).into_iter().flatten());
-            into.extend(onward.ended.map(u32::to_be_bytes).into_iter().flatten());
+            into.extend(downstream.congestion.map(u16::to_be_bytes).into_iter().flatten());
+            into.extend(downstream.ended.map(u32::to_be_bytes).into_iter().flatten());
         }
         Message::Probe { .. } => into.extend([PROBE, 0]),
         Message::Gone { .. } => into.extend([GONE, 0]),
@@ -134,8 +134,8 @@ impl Rest<'_> {
                 let (ack, forwarded) = (self.u32()?, self.u32()?);
                 let congestion = if flags & WITH_CONGESTION != 0 { Some(self.u16()?) } else { None };
                 let ended = if flags & WITH_ENDED != 0 { Some(self.u32()?) } else { None };
-                let onward = Onward { congestion, ended };
-                Message::Feedback { circuit, ack, forwarded, hole: flags & HOLE != 0, onward }
+                let downstream = Downstream { congestion, ended };
+                Message::Feedback { circuit, ack, forwarded, hole: flags & HOLE != 0, downstream }
             }
             PROBE => Message::Probe { circuit },
             GONE => Message::Gone { circuit },
@@ -174,19 +174,19 @@ mod tests {
     }
 
     fn message() -> impl Strategy<Value = Message<CellBody>> {
-        let onward = (any::<Option<u16>>(), any::<Option<u32>>())
-            .prop_map(|(congestion, ended)| Onward { congestion, ended });
+        let downstream = (any::<Option<u16>>(), any::<Option<u32>>())
+            .prop_map(|(congestion, ended)| Downstream { congestion, ended });
         prop_oneof![
             (any::<u16>(), any::<u32>(), 0u8..128, any::<u8>()).prop_map(|(circuit, seq, command, byte)| {
                 Message::Data { circuit, seq, body: body(command, byte) }
             }),
-            (any::<u16>(), any::<u32>(), any::<u32>(), any::<bool>(), onward).prop_map(
-                |(circuit, ack, forwarded, hole, onward)| Message::Feedback {
+            (any::<u16>(), any::<u32>(), any::<u32>(), any::<bool>(), downstream).prop_map(
+                |(circuit, ack, forwarded, hole, downstream)| Message::Feedback {
                     circuit,
                     ack,
                     forwarded,
                     hole,
-                    onward
+                    downstream
                 }
             ),
             any::<u16>().prop_map(|circuit| Message::Probe { circuit }),
@@ -194,23 +194,23 @@ mod tests {
         ]
     }
 
-    fn feedback(onward: Onward) -> Message<CellBody> {
-        Message::Feedback { circuit: 1, ack: 2, forwarded: 3, hole: false, onward }
+    fn feedback(downstream: Downstream) -> Message<CellBody> {
+        Message::Feedback { circuit: 1, ack: 2, forwarded: 3, hole: false, downstream }
     }
 
     /// G-56.
     #[test]
     fn two_cells_and_thirty_feedbacks_share_a_datagram() {
         let data = || Message::Data { circuit: 1, seq: 0, body: body(3, 0) };
-        let full = |each: Onward, count| {
+        let full = |each: Downstream, count| {
             let mut messages = vec![data(), data()];
             messages.extend(std::iter::repeat_with(|| feedback(each)).take(count));
             bytes(&messages).len()
         };
-        let marut = Onward { congestion: Some(64), ended: None };
-        assert_eq!([full(Onward::default(), 0), full(Onward::default(), 30)], [1034, 1394]);
+        let marut = Downstream { congestion: Some(64), ended: None };
+        assert_eq!([full(Downstream::default(), 0), full(Downstream::default(), 30)], [1034, 1394]);
         assert_eq!(full(marut, 26), 1398);
-        assert!(full(Onward::default(), 31) > MAX_DATAGRAM && full(marut, 27) > MAX_DATAGRAM);
+        assert!(full(Downstream::default(), 31) > MAX_DATAGRAM && full(marut, 27) > MAX_DATAGRAM);
     }
 
     #[test]

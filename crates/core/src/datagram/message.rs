@@ -27,7 +27,7 @@ pub enum Message<B> {
         /// It answers a cell while an earlier one is missing: a duplicate ACK.
         hole: bool,
         /// What lies beyond, where anybody asks.
-        onward: Onward,
+        downstream: Downstream,
     },
     /// Whoever sends this asks for FEEDBACK of the circuit: what it heard last may have been lost.
     Probe {
@@ -43,7 +43,7 @@ pub enum Message<B> {
 
 /// What FEEDBACK says of the circuit beyond the node that sends it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Onward {
+pub struct Downstream {
     /// Cells too many on the worst hop from here on (`c_diff`) [1/64 cell].
     pub congestion: Option<u16>,
     /// How many of the cells that the peer sent were forwarded or delivered by the last node, modulo 2³² [cell].
@@ -70,9 +70,9 @@ impl<B> Message<B> {
     pub fn wire_size(&self) -> usize {
         match self {
             Message::Data { .. } => DATA,
-            Message::Feedback { onward, .. } => {
-                let congestion = if onward.congestion.is_some() { CONGESTION } else { 0 };
-                let ended = if onward.ended.is_some() { ENDED } else { 0 };
+            Message::Feedback { downstream, .. } => {
+                let congestion = if downstream.congestion.is_some() { CONGESTION } else { 0 };
+                let ended = if downstream.ended.is_some() { ENDED } else { 0 };
                 HEADER + COUNTS + congestion + ended
             }
             Message::Probe { .. } | Message::Gone { .. } => HEADER,
@@ -93,8 +93,8 @@ impl<B> Message<B> {
     pub fn map<T>(self, with: impl FnOnce(B) -> T) -> Message<T> {
         match self {
             Message::Data { circuit, seq, body } => Message::Data { circuit, seq, body: with(body) },
-            Message::Feedback { circuit, ack, forwarded, hole, onward } => {
-                Message::Feedback { circuit, ack, forwarded, hole, onward }
+            Message::Feedback { circuit, ack, forwarded, hole, downstream } => {
+                Message::Feedback { circuit, ack, forwarded, hole, downstream }
             }
             Message::Probe { circuit } => Message::Probe { circuit },
             Message::Gone { circuit } => Message::Gone { circuit },

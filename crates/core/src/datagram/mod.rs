@@ -22,11 +22,11 @@ mod tests;
 mod timeout;
 
 #[cfg(test)]
-pub(crate) use association::MOST_EARLY;
-pub(crate) use association::{Association, Note};
+pub(crate) use association::MAX_EARLY;
+pub(crate) use association::{Association, LinkEvent};
 pub use association::{DatagramConfig, DatagramCounters};
 pub use codec::{CellBody, DecodeError, decode, encode};
-pub use message::{Message, Onward};
+pub use message::{Downstream, Message};
 pub use receiver::Receiver;
 pub use sender::{Acknowledgement, Repair, RoundTrips, Sender};
 
@@ -36,4 +36,4 @@ pub const MAX_DATAGRAM: usize = 1400;
 /// How many cells of a circuit may be on their way over one hop, or wait there for one that is missing [cell].
 ///
 /// Both ends know it, so that neither keeps more. No window comes near.
-pub const MOST_UNDER_WAY: u64 = 2048;
+pub const MAX_IN_FLIGHT: u64 = 2048;

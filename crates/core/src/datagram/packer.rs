@@ -21,12 +21,12 @@ pub(super) enum Pending {
 
 /// Packs messages into datagrams in the order in which they came.
 ///
-/// Two of them go at once; one alone waits for company, at most for `hold`.
+/// Two of them go at once; one alone waits for company, at most for `coalesce_delay`.
 ///
 /// Source: nstor: a FIFO for each channel, flushed when two messages wait or after 1 ms.
 #[derive(Debug)]
 pub(super) struct Packer {
-    hold: Duration,
+    coalesce_delay: Duration,
     fifo: VecDeque<(Pending, usize)>,
     /// What they take [B].
     bytes: usize,
@@ -37,8 +37,8 @@ pub(super) struct Packer {
 }
 
 impl Packer {
-    pub(super) fn new(hold: Duration) -> Self {
-        Packer { hold, fifo: VecDeque::new(), bytes: 0, since: Instant::ZERO, ripe: false }
+    pub(super) fn new(coalesce_delay: Duration) -> Self {
+        Packer { coalesce_delay, fifo: VecDeque::new(), bytes: 0, since: Instant::ZERO, ripe: false }
     }
 
     /// A message of so many bytes.
@@ -62,7 +62,7 @@ impl Packer {
 
     /// When a message that is alone has waited long enough.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        (self.fifo.len() == 1 && !self.ripe).then(|| self.since + self.hold)
+        (self.fifo.len() == 1 && !self.ripe).then(|| self.since + self.coalesce_delay)
     }
 
     /// Time passed.

@@ -1,13 +1,13 @@
 //! The receiving half of a hop: cells of one circuit come in order, once.
 
-use super::MOST_UNDER_WAY;
+use super::MAX_IN_FLIGHT;
 use crate::error::Violation;
 use crate::serial::ahead;
 use std::collections::BTreeMap;
 
 /// Puts the cells of one circuit in order.
 ///
-/// What comes early waits, at most [`MOST_UNDER_WAY`] cells of it; what comes again is thrown away.
+/// What comes early waits, at most [`MAX_IN_FLIGHT`] cells of it; what comes again is thrown away.
 #[derive(Debug)]
 pub struct Receiver<B> {
     /// All cells before this number have arrived.
@@ -32,9 +32,9 @@ impl<B> Receiver<B> {
 
     /// The cell with this number came; hands on all that are in order now. One that is too far ahead is a
     /// [`Violation`]: no sender has so much under way.
-    pub fn on_data(&mut self, seq: u32, body: B, mut onward: impl FnMut(B)) -> Result<Arrival, Violation> {
+    pub fn on_data(&mut self, seq: u32, body: B, mut deliver: impl FnMut(B)) -> Result<Arrival, Violation> {
         let Ok(distance) = u64::try_from(ahead(seq, self.tail)) else { return Ok(Arrival::Again) };
-        if distance >= MOST_UNDER_WAY {
+        if distance >= MAX_IN_FLIGHT {
             return Err(Violation::TooFarAhead);
         }
         if distance > 0 {
@@ -46,10 +46,10 @@ impl<B> Receiver<B> {
             return Ok(Arrival::New);
         }
         self.tail += 1;
-        onward(body);
+        deliver(body);
         while let Some(next) = self.early.remove(&self.tail) {
             self.tail += 1;
-            onward(next);
+            deliver(next);
         }
         Ok(Arrival::New)
     }
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn nobody_fills_memory_with_what_is_far_ahead() {
         let mut receiver = Receiver::new(7);
-        let most = MOST_UNDER_WAY as u32;
+        let most = MAX_IN_FLIGHT as u32;
         assert_eq!(receiver.on_data(7 + most, (), |()| {}), Err(Violation::TooFarAhead));
         assert_eq!(receiver.on_data(6 + most, (), |()| {}), Ok(Arrival::New));
     }

@@ -1,7 +1,7 @@
 //! The sending half of a hop: cells of one circuit wait until they are acknowledged, and go again if they are not.
 
-use super::MOST_UNDER_WAY;
-use super::message::Onward;
+use super::MAX_IN_FLIGHT;
+use super::message::Downstream;
 use super::timeout::Timeout;
 use crate::error::Violation;
 use crate::serial::ahead;
@@ -123,10 +123,10 @@ impl<B> Sender<B> {
         }
     }
 
-    /// Takes a cell that is to be sent; returns its number. A peer that leaves more than [`MOST_UNDER_WAY`]
+    /// Takes a cell that is to be sent; returns its number. A peer that leaves more than [`MAX_IN_FLIGHT`]
     /// unacknowledged breaks the protocol.
     pub fn push(&mut self, body: B, counts: bool) -> Result<u64, Violation> {
-        if self.cells.len() as u64 >= MOST_UNDER_WAY {
+        if self.cells.len() as u64 >= MAX_IN_FLIGHT {
             return Err(Violation::Unacknowledged);
         }
         self.cells.push_back(Sent { body, counts, at: None, again: false });
@@ -187,25 +187,27 @@ impl<B> Sender<B> {
         ack: u32,
         forwarded: u32,
         hole: bool,
-        onward: Onward,
+        downstream: Downstream,
     ) -> Result<Acknowledgement, Violation> {
         let acked = ahead(ack, self.head);
         if acked > (self.next - self.head) as i64 {
             return Err(Violation::ForgedAcknowledgement);
         }
-        let told = match self.round_trips {
+        let newly_forwarded = match self.round_trips {
             RoundTrips::Forwarded => ahead(forwarded, self.forwarded),
             RoundTrips::Unknown => -1,
         };
-        if told > self.times.len() as i64 {
+        if newly_forwarded > self.times.len() as i64 {
             return Err(Violation::ForgedAcknowledgement);
         }
         if let Ok(acked) = u64::try_from(acked) {
             self.on_ack(now, acked, hole);
         }
-        let Ok(told) = u64::try_from(told) else { return Ok(Acknowledgement::default()) };
-        let rtt = self.on_forwarded(now, told);
-        match onward.ended {
+        let Ok(newly_forwarded) = u64::try_from(newly_forwarded) else {
+            return Ok(Acknowledgement::default());
+        };
+        let rtt = self.on_forwarded(now, newly_forwarded);
+        match downstream.ended {
             Some(ended) => self.on_ended(now, ended)?,
             // Who does not count it is not asked for it.
             None => self.ended = None,
@@ -251,14 +253,14 @@ impl<B> Sender<B> {
         sent.is_some_and(|sent| now >= sent + trip)
     }
 
-    fn on_forwarded(&mut self, now: Instant, told: u64) -> Option<Duration> {
-        if told == 0 {
+    fn on_forwarded(&mut self, now: Instant, newly_forwarded: u64) -> Option<Duration> {
+        if newly_forwarded == 0 {
             return None;
         }
-        self.forwarded += told;
+        self.forwarded += newly_forwarded;
         self.patience.reset();
         self.forwarded_at = now;
-        let last = self.times.drain(..told as usize).next_back().flatten();
+        let last = self.times.drain(..newly_forwarded as usize).next_back().flatten();
         last.map(|at| now.since(at))
     }
 
@@ -326,7 +328,7 @@ mod tests {
     use super::*;
 
     const MS: fn(u64) -> Instant = Instant::from_millis;
-    const NOTHING: Onward = Onward { congestion: None, ended: None };
+    const NOTHING: Downstream = Downstream { congestion: None, ended: None };
 
     /// A sender that sent so many RELAY cells, one each millisecond from the first on.
     fn sender(cells: u64) -> Sender<u64> {
@@ -345,12 +347,16 @@ mod tests {
     #[test]
     fn an_ack_frees_cells_and_a_fwd_gives_a_round_trip() {
         let mut sender = sender(4);
-        let heard = sender.on_feedback(MS(50), 3, 0, false, NOTHING).unwrap();
-        assert_eq!(heard, Acknowledgement { forwarded: Some(0), rtt: None });
+        let acknowledged = sender.on_feedback(MS(50), 3, 0, false, NOTHING).unwrap();
+        assert_eq!(acknowledged, Acknowledgement { forwarded: Some(0), rtt: None });
         assert_eq!((sender.len(), sender.cell(3), sender.cell(2)), (1, Some(&3), None));
-        let heard = sender.on_feedback(MS(72), 4, 2, false, NOTHING).unwrap();
+        let acknowledged = sender.on_feedback(MS(72), 4, 2, false, NOTHING).unwrap();
         let trip = Some(Duration::from_millis(71));
-        assert_eq!(heard, Acknowledgement { forwarded: Some(2), rtt: trip }, "the second was sent at 1 ms");
+        assert_eq!(
+            acknowledged,
+            Acknowledgement { forwarded: Some(2), rtt: trip },
+            "the second was sent at 1 ms"
+        );
         let old = sender.on_feedback(MS(80), 3, 1, false, NOTHING).unwrap();
         assert_eq!(old, Acknowledgement::default());
     }
@@ -420,7 +426,7 @@ mod tests {
         sender.on_feedback(MS(3040), 2, 2, false, NOTHING).unwrap();
         assert_eq!(sender.poll_timeout(), None);
         // The same if the last node's count is missing.
-        let ended = |ended| Onward { ended: Some(ended), ..NOTHING };
+        let ended = |ended| Downstream { ended: Some(ended), ..NOTHING };
         sender.on_feedback(MS(3050), 2, 2, false, ended(1)).unwrap();
         assert_eq!(sender.on_timer(MS(4050)), Repair::Probe);
         sender.on_feedback(MS(4060), 2, 2, false, ended(2)).unwrap();
@@ -439,13 +445,13 @@ mod tests {
         sender.push(3, true).unwrap();
         assert_eq!(sender.on_feedback(MS(9), 4, 0, false, NOTHING), forged, "the fourth was not sent yet");
         assert_eq!(sender.on_feedback(MS(9), 3, 4, false, NOTHING), forged);
-        let onward = Onward { ended: Some(3), ..NOTHING };
+        let downstream = Downstream { ended: Some(3), ..NOTHING };
         assert_eq!(
-            sender.on_feedback(MS(9), 3, 2, false, onward),
+            sender.on_feedback(MS(9), 3, 2, false, downstream),
             forged,
             "nobody ends what nobody forwarded"
         );
-        assert_eq!(sender.on_feedback(MS(9), 3, 3, false, onward).map(|_| ()), Ok(()));
+        assert_eq!(sender.on_feedback(MS(9), 3, 3, false, downstream).map(|_| ()), Ok(()));
     }
 
     #[test]
@@ -462,7 +468,7 @@ mod tests {
         };
         assert_eq!((end, waits.len()), (Repair::GiveUp, 30));
         assert_eq!(waits[29], Instant::from_secs(127 + 23 * 64));
-        for cell in 1..MOST_UNDER_WAY {
+        for cell in 1..MAX_IN_FLIGHT {
             assert_eq!(sender.push(cell, true), Ok(cell));
         }
         assert_eq!(sender.push(0, true), Err(Violation::Unacknowledged));

@@ -1,6 +1,6 @@
 //! One hop over a bad network: a sender and a receiver, and a pipe each way that loses, reorders and repeats.
 
-use super::message::Onward;
+use super::message::Downstream;
 use super::{Receiver, Repair, RoundTrips, Sender};
 use penstock_units::{Duration, Instant, Rng, Seed};
 use proptest::prelude::*;
@@ -97,7 +97,7 @@ impl Hop {
         }
     }
 
-    fn tell(&mut self, hole: bool) {
+    fn acknowledge(&mut self, hole: bool) {
         let ack = self.receiver.ack();
         let forwarded = (self.first + self.forwarded) as u32;
         // ACK is never behind FWD at the same node (G-51).
@@ -109,7 +109,7 @@ impl Hop {
         if let Some(cell) = self.queue.pop_front() {
             assert_eq!(cell, self.first + self.forwarded, "in order, once");
             self.forwarded += 1;
-            self.tell(false);
+            self.acknowledge(false);
         }
     }
 
@@ -124,13 +124,14 @@ impl Hop {
                         queue.push_back(cell);
                     })
                     .expect("an honest sender is never too far ahead");
-                self.tell(self.receiver.has_hole());
+                self.acknowledge(self.receiver.has_hole());
             }
-            Flying::Probe => self.tell(false),
+            Flying::Probe => self.acknowledge(false),
             Flying::Feedback { ack, forwarded, hole } => {
-                let heard = self.sender.on_feedback(self.now, ack, forwarded, hole, Onward::default());
-                let heard = heard.expect("an honest receiver acknowledges what was sent");
-                if let Some(count) = heard.forwarded {
+                let acknowledged =
+                    self.sender.on_feedback(self.now, ack, forwarded, hole, Downstream::default());
+                let acknowledged = acknowledged.expect("an honest receiver acknowledges what was sent");
+                if let Some(count) = acknowledged.forwarded {
                     let count = u64::from(count.wrapping_sub(self.first as u32));
                     assert!(
                         self.known <= count && count <= self.forwarded,
@@ -138,7 +139,7 @@ impl Hop {
                     );
                     self.known = count;
                 }
-                assert!(heard.rtt.is_none_or(|rtt| rtt >= LATENCY * 2), "{heard:?}");
+                assert!(acknowledged.rtt.is_none_or(|rtt| rtt >= LATENCY * 2), "{acknowledged:?}");
                 self.repeat();
             }
         }

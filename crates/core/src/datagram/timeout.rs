@@ -5,7 +5,7 @@ use penstock_units::Duration;
 /// A timeout grows to this and no further.
 const MOST: Duration = Duration::from_secs(64);
 /// How often it can be doubled before it is there, from any floor [1].
-const MOST_DOUBLINGS: u32 = 30;
+const MAX_DOUBLINGS: u32 = 30;
 
 /// The retransmission timeout of one circuit over one hop.
 ///
@@ -44,7 +44,7 @@ impl Timeout {
 
     /// It passed without; how many times in a row [1].
     pub(super) fn expired(&mut self) -> u32 {
-        self.doublings = (self.doublings + 1).min(MOST_DOUBLINGS);
+        self.doublings = (self.doublings + 1).min(MAX_DOUBLINGS);
         self.doublings
     }
 

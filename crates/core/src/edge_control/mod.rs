@@ -68,7 +68,7 @@ pub trait EdgeControl: fmt::Debug + Send {
     fn on_sendme(&mut self, now: Instant, signals: Signals) -> Result<(), Violation>;
     /// Whether circuit and stream SENDMEs change what the two ends do. Where they do not, none needs a proof, and the
     /// relay leaves out those that it has no room for.
-    fn heeds_sendmes(&self) -> bool {
+    fn obeys_windows(&self) -> bool {
         true
     }
     /// What this end may have outstanding in all [cell], for the record; the largest number is no limit.
@@ -296,8 +296,8 @@ impl EdgeControl for AnyEdgeControl {
     fn on_sendme(&mut self, now: Instant, signals: Signals) -> Result<(), Violation> {
         each_circuit!(self, control => control.on_sendme(now, signals))
     }
-    fn heeds_sendmes(&self) -> bool {
-        each_circuit!(self, control => control.heeds_sendmes())
+    fn obeys_windows(&self) -> bool {
+        each_circuit!(self, control => control.obeys_windows())
     }
     fn window(&self) -> Cells {
         each_circuit!(self, control => control.window())

@@ -72,7 +72,7 @@ impl EdgeControl for OpenCircuit {
     fn on_sendme(&mut self, _now: Instant, _signals: Signals) -> Result<(), Violation> {
         Ok(())
     }
-    fn heeds_sendmes(&self) -> bool {
+    fn obeys_windows(&self) -> bool {
         false
     }
     fn window(&self) -> Cells {

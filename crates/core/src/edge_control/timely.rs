@@ -59,7 +59,7 @@ const HAI: u32 = 5;
 /// What a cell counts in a rate [B].
 const CELL: f64 = 512.0;
 /// A shorter round trip is none: no clock that people run relays by shows it.
-const LEAST_RTT: Duration = Duration::from_micros(1);
+const MIN_RTT: Duration = Duration::from_micros(1);
 
 /// The rate of one end of a circuit, and the window that makes it.
 ///
@@ -121,7 +121,7 @@ impl Timely {
     /// A SENDME came `rtt` after the cell that triggered it; `full` says that the window had no room for another SENDME's
     /// cells before.
     pub fn on_sendme(&mut self, now: Instant, rtt: Duration, full: bool) {
-        if rtt < LEAST_RTT {
+        if rtt < MIN_RTT {
             return;
         }
         let Some(measured) = &mut self.measured else {

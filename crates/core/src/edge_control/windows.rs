@@ -96,18 +96,18 @@ impl DeliverWindow {
 
     /// Whether a SENDME is owed. The 101 bug compares with "less than" where "at most" is right,
     /// so the first one comes a cell late and every later one on time.
-    fn owes_sendme(&self) -> bool {
+    fn sendme_due(&self) -> bool {
         let due = self.layer.start - self.layer.increment + self.ahead;
         if self.bug_101 { self.left < due } else { self.left <= due }
     }
 
     fn take_sendme(&mut self) -> bool {
-        let owed = self.owes_sendme();
-        if owed {
+        let due = self.sendme_due();
+        if due {
             self.left += self.layer.increment;
             self.ahead = (self.ahead + self.layer.increment / 2).min(self.early);
         }
-        owed
+        due
     }
 }
 
@@ -225,8 +225,8 @@ impl StreamControl for StreamWindow {
         self.buffered = backlog.cells;
     }
     fn take_feedback(&mut self) -> Option<StreamFeedback> {
-        let owed = self.buffered.get() <= STREAM_BUFFERED_TOO_MUCH && self.deliver.take_sendme();
-        owed.then_some(StreamFeedback::Sendme)
+        let due = self.buffered.get() <= STREAM_BUFFERED_TOO_MUCH && self.deliver.take_sendme();
+        due.then_some(StreamFeedback::Sendme)
     }
     fn on_feedback(&mut self, _now: Instant, feedback: StreamFeedback) -> Result<(), Violation> {
         match feedback {
@@ -272,17 +272,17 @@ mod tests {
     #[test]
     fn the_bug_delays_only_the_first_sendme() {
         let mut receiver = window(1000, true);
-        let owed: Vec<u32> = (1..=401).filter(|_| receiver.on_deliver(T).unwrap()).collect();
-        assert_eq!(owed, [101, 201, 301, 401]);
+        let due: Vec<u32> = (1..=401).filter(|_| receiver.on_deliver(T).unwrap()).collect();
+        assert_eq!(due, [101, 201, 301, 401]);
         let mut stream =
             StreamWindow::new(WindowsConfig { sendme_bug_101: true, ..WindowsConfig::default() });
-        let owed: Vec<u32> = (1..=151)
+        let due: Vec<u32> = (1..=151)
             .filter(|_| {
                 stream.on_deliver(T, Backlog::default()).unwrap();
                 stream.take_feedback().is_some()
             })
             .collect();
-        assert_eq!(owed, [51, 101, 151]);
+        assert_eq!(due, [51, 101, 151]);
     }
 
     #[test]
@@ -294,8 +294,8 @@ mod tests {
         ] {
             let config = WindowsConfig { early_sendmes, ..WindowsConfig::default() };
             let mut receiver = CircuitWindow::new(config);
-            let owed: Vec<u32> = (1..=500).filter(|_| receiver.on_deliver(T).unwrap()).take(5).collect();
-            assert_eq!(owed, expected, "{early_sendmes}");
+            let due: Vec<u32> = (1..=500).filter(|_| receiver.on_deliver(T).unwrap()).take(5).collect();
+            assert_eq!(due, expected, "{early_sendmes}");
         }
     }
 

@@ -169,7 +169,7 @@ struct Drain {
     /// The average drain rate [kB/s]; 0 if it is not known.
     rate: u64,
     /// The rate in the last XON [kB/s].
-    told: u64,
+    advertised: u64,
 }
 
 impl Drain {
@@ -217,21 +217,21 @@ impl Drain {
         {
             self.measure(config, now.since(since));
         }
-        let owed = if self.xoff_sent { waiting == 0 } else { self.rate_has_changed(config) };
-        if owed {
-            self.told = self.rate;
+        let due = if self.xoff_sent { waiting == 0 } else { self.rate_has_changed(config) };
+        if due {
+            self.advertised = self.rate;
             self.xoff_sent = false;
         }
         let answer = NonZeroU32::new(u32::try_from(self.rate).expect("it is at most 2^31"));
         if waiting == 0 {
             self.since = None;
             // Nobody knows how fast an application is that never waits: it may be twice as fast.
-            if self.drained >= config.xon_rate_bytes() && self.told > 0 {
+            if self.drained >= config.xon_rate_bytes() && self.advertised > 0 {
                 self.rate = (2 * self.rate).min(MOST_RATE);
                 self.before = std::mem::take(&mut self.drained);
             }
         }
-        owed.then_some(answer)
+        due.then_some(answer)
     }
 
     /// Source: C tor `compute_drain_rate()`.
@@ -247,9 +247,9 @@ impl Drain {
 
     /// Source: C tor `stream_drain_rate_changed()`.
     fn rate_has_changed(&self, config: &XonXoffConfig) -> bool {
-        let percent = |pct: u64| pct * self.told / 100;
+        let percent = |pct: u64| pct * self.advertised / 100;
         let change = u64::from(config.xon_change_pct);
-        self.told > 0 && (self.rate > percent(100 + change) || self.rate < percent(100 - change))
+        self.advertised > 0 && (self.rate > percent(100 + change) || self.rate < percent(100 - change))
     }
 }
 
@@ -424,8 +424,8 @@ mod tests {
                 }
                 let drained = waiting.min(most);
                 waiting -= drained;
-                let owed = drain(&mut receiver, now, drained, waiting);
-                feedback.extend(owed.map(|message| (now + delay, message)));
+                let due = drain(&mut receiver, now, drained, waiting);
+                feedback.extend(due.map(|message| (now + delay, message)));
             }
         }
     }

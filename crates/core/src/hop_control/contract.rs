@@ -53,7 +53,7 @@ struct Hop {
     /// What it said when the last cell was sent.
     allowance: u64,
     /// The count in the last credit that was given.
-    told: u64,
+    reported: u64,
 }
 
 struct World {
@@ -92,8 +92,8 @@ impl World {
         };
         for hop in 0..2 {
             let [ours, theirs] = [hop, hop + 1].map(|node| own[node].offer(false));
-            world.meet(hop, Side::After, HopOffer::agree(ours, theirs));
-            world.meet(hop + 1, Side::Before, HopOffer::agree(theirs, ours));
+            world.attach(hop, Side::After, HopOffer::agree(ours, theirs));
+            world.attach(hop + 1, Side::Before, HopOffer::agree(theirs, ours));
             world.hops[hop].agreed = HopOffer::agree(ours, theirs);
             if let Some(HopOffer::Credits { start, .. }) = world.hops[hop].agreed {
                 world.hops[hop].known = (0, start.into());
@@ -102,7 +102,7 @@ impl World {
         world
     }
 
-    fn meet(&mut self, node: usize, side: Side, agreed: Option<HopOffer>) {
+    fn attach(&mut self, node: usize, side: Side, agreed: Option<HopOffer>) {
         let neighbour = Neighbour { side, direction: Direction::Forward, channel: ChannelKey(0), agreed };
         self.controls[node].on_neighbour(neighbour);
     }
@@ -179,7 +179,7 @@ impl World {
                 "it says what went on, modulo 2^32"
             );
             assert!(feedback.allowance <= most, "and lets no more come than was offered");
-            state.told = state.gone;
+            state.reported = state.gone;
         }
         state.feedback.push_back(feedback);
     }
@@ -273,8 +273,8 @@ fn hop_control_contract(config: impl Fn(u32, u32) -> HopControlConfig) {
             world.perform(operation);
             if let HopControlConfig::N23(N23Config { n2, adapt: Some(_), .. }) = config {
                 let limits = world.controls.iter().filter_map(|control| control.edge_queue_limit());
-                let least = u64::from(n2) + u64::from(LEAST_N3);
-                let most = u64::from(n2) + u64::from(MOST_N3);
+                let least = u64::from(n2) + u64::from(MIN_N3);
+                let most = u64::from(n2) + u64::from(MAX_N3);
                 limits.for_each(|limit| assert!((least..=most).contains(&limit.get()), "{limit:?}"));
             }
         }
@@ -291,7 +291,7 @@ fn hop_control_contract(config: impl Fn(u32, u32) -> HopControlConfig) {
                 );
             }
             if let HopControlConfig::N23(N23Config { n2, .. }) = config {
-                assert!(hop.gone - hop.told < u64::from(n2));
+                assert!(hop.gone - hop.reported < u64::from(n2));
             }
         }
         Ok(())
@@ -306,7 +306,7 @@ fn n23(config: N23Config) -> HopControlConfig {
 fn adaptive(law: LawConfig) -> impl Fn(u32, u32) -> HopControlConfig {
     let adapt = AdaptConfig { interval: Duration::from_millis(100), kernel: false, law };
     move |n2, n3| {
-        n23(N23Config { n2, n3: n3.clamp(LEAST_N3, MOST_N3), adapt: Some(adapt), ..N23Config::default() })
+        n23(N23Config { n2, n3: n3.clamp(MIN_N3, MAX_N3), adapt: Some(adapt), ..N23Config::default() })
     }
 }
 

@@ -1,8 +1,8 @@
 //! Marut: how much waits on the worst hop travels to the circuit's first node, whose window alone follows it.
 
-use super::backtap::{MOST_WINDOW, Outstanding, Trips, Window, WindowConfig, told};
+use super::backtap::{MAX_WINDOW, Outstanding, Trips, Window, WindowConfig, forwarded_feedback};
 use super::{CreditPath, Feedback, HopControl, HopOffer, Neighbour, RoundTrip, Side, Source};
-use crate::datagram::Onward;
+use crate::datagram::Downstream;
 use crate::error::Violation;
 use crate::serial::ahead;
 use penstock_units::{Cells, DataRate, Duration, Instant};
@@ -131,7 +131,7 @@ struct After {
     trip: Duration,
     base: Duration,
     /// What the next hop told last [1/64 cell], and when.
-    heard: (u16, Instant),
+    reported: (u16, Instant),
     /// A cell whose way to the last node is timed, and what the last one's took.
     timed: Option<(u64, Instant)>,
     circuit_trip: Option<Duration>,
@@ -173,7 +173,7 @@ impl Marut {
             MiddleWindow::Fixed(cells) if self.before.is_some() => {
                 u64::from(cells).min(after.window.most(after.base))
             }
-            MiddleWindow::Open if self.before.is_some() => MOST_WINDOW.into(),
+            MiddleWindow::Open if self.before.is_some() => MAX_WINDOW.into(),
             _ => after.window.get(),
         }
     }
@@ -187,11 +187,11 @@ impl Marut {
     /// What the next hop told, less what time took of it [1/64 cell].
     fn received(&self, now: Instant) -> u16 {
         let Some(after) = &self.after else { return 0 };
-        let (told, at) = after.heard;
+        let (reported, at) = after.reported;
         let fresh = self.config.memory.map(|trips| self.circuit_trip(after) * trips);
-        let Some(fresh) = fresh.filter(|fresh| !fresh.is_zero()) else { return told };
+        let Some(fresh) = fresh.filter(|fresh| !fresh.is_zero()) else { return reported };
         let late = now.since(at).saturating_sub(fresh).as_secs_f64() / fresh.as_secs_f64();
-        (f64::from(told) * (1.0 - late).max(0.0)) as u16
+        (f64::from(reported) * (1.0 - late).max(0.0)) as u16
     }
 
     /// c_diff: the greater of the own diff and what was received [1/64 cell].
@@ -270,7 +270,7 @@ impl Marut {
             before.silent += 1;
             return None;
         }
-        Some(told(before.forwarded))
+        Some(forwarded_feedback(before.forwarded))
     }
 
     /// Cells that were forwarded without a word, since too many waited [cell].
@@ -299,7 +299,7 @@ impl HopControl for Marut {
                     fresh: false,
                     trip: Duration::ZERO,
                     base: Duration::ZERO,
-                    heard: (0, Instant::ZERO),
+                    reported: (0, Instant::ZERO),
                     timed: None,
                     circuit_trip: None,
                     circuit_base: None,
@@ -352,12 +352,12 @@ impl HopControl for Marut {
         }
     }
 
-    fn on_onward(&mut self, now: Instant, onward: Onward) -> Option<Feedback> {
+    fn on_downstream(&mut self, now: Instant, downstream: Downstream) -> Option<Feedback> {
         let after = self.after.as_mut()?;
-        if let Some(congestion) = onward.congestion {
-            after.heard = (congestion, now);
+        if let Some(congestion) = downstream.congestion {
+            after.reported = (congestion, now);
         }
-        let ended = onward.ended.filter(|_| self.config.counts == Counts::Path)?;
+        let ended = downstream.ended.filter(|_| self.config.counts == Counts::Path)?;
         let ended = after.ended + u64::try_from(ahead(ended, after.ended)).ok()?;
         after.ended = ended.min(after.cells.sent);
         if let Some((_, at)) = after.timed.take_if(|(cell, _)| *cell <= after.ended) {
@@ -371,7 +371,7 @@ impl HopControl for Marut {
         let ended = (ended + before.taken).min(before.forwarded);
         let grew = ended > before.ended;
         before.ended = before.ended.max(ended);
-        grew.then(|| told(before.forwarded))
+        grew.then(|| forwarded_feedback(before.forwarded))
     }
 
     fn on_feedback(&mut self, now: Instant, feedback: Feedback) -> Result<(), Violation> {
@@ -383,13 +383,13 @@ impl HopControl for Marut {
         Ok(())
     }
 
-    fn onward(&self, now: Instant) -> Onward {
+    fn downstream(&self, now: Instant) -> Downstream {
         let ended = || match (&self.before, &self.after) {
             (Some(before), Some(_)) => before.ended as u32,
             (Some(before), None) => before.forwarded as u32,
             (None, _) => 0,
         };
-        Onward {
+        Downstream {
             congestion: Some(self.cumulative(now)),
             ended: (self.config.counts == Counts::Path).then(ended),
         }

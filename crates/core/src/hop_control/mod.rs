@@ -16,12 +16,12 @@ mod none;
 #[cfg(test)]
 mod windows;
 
-pub use backtap::{BackTap, MOST_WINDOW, WindowConfig};
+pub use backtap::{BackTap, MAX_WINDOW, WindowConfig};
 pub use marut::{ControlInterval, Counts, Marut, MarutConfig, MiddleWindow, Occupancy};
-pub use n23::{AdaptConfig, ExponentialConfig, Kung94Config, LEAST_N3, LawConfig, MOST_N3, N23, N23Config};
+pub use n23::{AdaptConfig, ExponentialConfig, Kung94Config, LawConfig, MAX_N3, MIN_N3, N23, N23Config};
 pub use none::NoHopControl;
 
-use crate::datagram::{Onward, RoundTrips};
+use crate::datagram::{Downstream, RoundTrips};
 use crate::error::Violation;
 use crate::factory::Factory;
 use crate::keys::{ChannelKey, Direction};
@@ -213,12 +213,12 @@ pub trait HopControl: fmt::Debug + Send {
     fn on_round_trip(&mut self, _now: Instant, _trip: RoundTrip) {}
     /// Over datagrams: what the next hop said of the way beyond it, before its `on_feedback`. Returned feedback goes to
     /// the hop before once that is done.
-    fn on_onward(&mut self, _now: Instant, _onward: Onward) -> Option<Feedback> {
+    fn on_downstream(&mut self, _now: Instant, _onward: Downstream) -> Option<Feedback> {
         None
     }
     /// Over datagrams: what to say of the way beyond this node, with any feedback.
-    fn onward(&self, _now: Instant) -> Onward {
-        Onward::default()
+    fn downstream(&self, _now: Instant) -> Downstream {
+        Downstream::default()
     }
     /// How many RELAY cells may be outstanding on the next hop, if a window says so [cell]; for instruments.
     fn window(&self) -> Option<Cells> {
@@ -365,11 +365,11 @@ impl HopControl for AnyHopControl {
     fn on_round_trip(&mut self, now: Instant, trip: RoundTrip) {
         each!(self, control => control.on_round_trip(now, trip));
     }
-    fn on_onward(&mut self, now: Instant, onward: Onward) -> Option<Feedback> {
-        each!(self, control => control.on_onward(now, onward))
+    fn on_downstream(&mut self, now: Instant, downstream: Downstream) -> Option<Feedback> {
+        each!(self, control => control.on_downstream(now, downstream))
     }
-    fn onward(&self, now: Instant) -> Onward {
-        each!(self, control => control.onward(now))
+    fn downstream(&self, now: Instant) -> Downstream {
+        each!(self, control => control.downstream(now))
     }
     fn window(&self) -> Option<Cells> {
         each!(self, control => control.window())

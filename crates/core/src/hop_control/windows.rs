@@ -1,7 +1,7 @@
 //! What windows must do (G-52, G-53, G-55): alone, at a bottleneck that several circuits share, and along a path.
 
 use super::*;
-use crate::datagram::Onward;
+use crate::datagram::Downstream;
 use penstock_units::DataRate;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
@@ -151,8 +151,8 @@ impl Bottleneck {
         self.base = Some(base);
         let before = window(&self.controls[circuit]);
         self.controls[circuit].on_round_trip(self.now, RoundTrip { rtt, base });
-        let told = Onward { congestion: Some(0), ended: Some(count as u32) };
-        assert_eq!(self.controls[circuit].on_onward(self.now, told), None);
+        let reported = Downstream { congestion: Some(0), ended: Some(count as u32) };
+        assert_eq!(self.controls[circuit].on_downstream(self.now, reported), None);
         self.controls[circuit].on_feedback(self.now, forwarded(count)).expect("it was sent");
         let after = window(&self.controls[circuit]);
         assert!(after >= 1 && after.abs_diff(before) <= 1, "{before} became {after} (G-52)");
@@ -223,16 +223,16 @@ fn round(
     at: u64,
     rtt: u64,
     count: &mut u64,
-    heard: Onward,
+    reported_beyond: Downstream,
     source: Source,
 ) -> Vec<u32> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let cells = if *count == 0 { 6 } else { 3 };
     for cell in 1..=cells {
         if source == Source::Before {
             control.on_received(AT(at)).unwrap();
         }
-        told.extend(control.on_sent(AT(at), source).map(|feedback| feedback.forwarded));
+        reported.extend(control.on_sent(AT(at), source).map(|feedback| feedback.forwarded));
         if *count == 0 && cell == 3 {
             // The first cell of all ends a round in which nothing was sent.
             *count = 1;
@@ -243,27 +243,31 @@ fn round(
     for _ in 0..3 {
         *count += 1;
         control.on_round_trip(AT(at + rtt), RoundTrip { rtt: MS(rtt), base: MS(100) });
-        control.on_onward(AT(at + rtt), heard);
+        control.on_downstream(AT(at + rtt), reported_beyond);
         control.on_feedback(AT(at + rtt), forwarded(*count)).unwrap();
     }
-    told
+    reported
 }
 
-fn congestion(cells: f64) -> Onward {
-    Onward { congestion: Some((cells * 64.0) as u16), ended: None }
+fn congestion(cells: f64) -> Downstream {
+    Downstream { congestion: Some((cells * 64.0) as u16), ended: None }
 }
 
 /// G-55.
 #[test]
 fn a_middle_tells_the_greater_of_its_own_and_what_it_heard_and_never_changes_its_window() {
     let (mut middle, mut count) = (control(&marut(|_| {}), &[Side::Before, Side::After]), 0);
-    assert_eq!(middle.onward(AT(0)).congestion, Some(0));
+    assert_eq!(middle.downstream(AT(0)).congestion, Some(0));
     // Five cells are out at most in a round: so many of them wait as their round trip is longer than the least.
     let rounds = [(0, 200, 0.0, 5.0), (1000, 200, 9.0, 9.0), (2000, 150, 1.0, 2.5), (3000, 100, 3.5, 3.5)];
-    for (at, rtt, heard, expected) in rounds {
-        let told = round(&mut middle, at, rtt, &mut count, congestion(heard), Source::Before);
-        assert_eq!(told.last().map(|last| u64::from(*last)), Some(count + 2), "each cell that is forwarded");
-        let said = middle.onward(AT(at + rtt)).congestion.unwrap();
+    for (at, rtt, reported_beyond, expected) in rounds {
+        let reported = round(&mut middle, at, rtt, &mut count, congestion(reported_beyond), Source::Before);
+        assert_eq!(
+            reported.last().map(|last| u64::from(*last)),
+            Some(count + 2),
+            "each cell that is forwarded"
+        );
+        let said = middle.downstream(AT(at + rtt)).congestion.unwrap();
         assert_eq!(f64::from(said) / 64.0, expected);
         assert_eq!(window(&middle), 1024);
     }
@@ -272,11 +276,11 @@ fn a_middle_tells_the_greater_of_its_own_and_what_it_heard_and_never_changes_its
 #[test]
 fn the_first_node_follows_the_worst_hop_and_the_last_one_has_none() {
     let config = marut(|config| config.interval = ControlInterval::Hop);
-    let windows = |heard: f64| {
+    let windows = |reported_beyond: f64| {
         let (mut first, mut count) = (control(&config, &[Side::After]), 0);
         (0..8)
             .map(|step| {
-                round(&mut first, step * 1000, 100, &mut count, congestion(heard), Source::Here);
+                round(&mut first, step * 1000, 100, &mut count, congestion(reported_beyond), Source::Here);
                 window(&first)
             })
             .collect::<Vec<_>>()
@@ -287,7 +291,7 @@ fn the_first_node_follows_the_worst_hop_and_the_last_one_has_none() {
     let mut last = control(&config, &[Side::Before]);
     last.on_received(AT(0)).unwrap();
     assert_eq!(last.on_delivered(AT(0)), Some(forwarded(1)));
-    assert_eq!(last.onward(AT(0)).congestion, Some(0));
+    assert_eq!(last.downstream(AT(0)).congestion, Some(0));
     assert_eq!(last.credit(), Cells::new(u64::MAX));
 }
 
@@ -348,7 +352,7 @@ fn the_cap_of_a_window_is_of_the_way_that_it_counts() {
                 first.on_round_trip(at + MS(100), RoundTrip { rtt: MS(100), base: MS(100) });
             }
             first.on_feedback(at + MS(100), forwarded(count)).unwrap();
-            first.on_onward(at + MS(late), Onward { congestion: Some(0), ended: Some(count as u32) });
+            first.on_downstream(at + MS(late), Downstream { congestion: Some(0), ended: Some(count as u32) });
             first.on_feedback(at + MS(late), forwarded(count)).unwrap();
         }
         window(&first)
@@ -364,7 +368,7 @@ fn what_was_heard_fades() {
     let faded = |config: HopControlConfig, after: u64| {
         let (mut first, mut count) = (control(&config, &[Side::Before, Side::After]), 0);
         round(&mut first, 0, 100, &mut count, congestion(8.0), Source::Before);
-        first.onward(AT(100 + after)).congestion.map(|said| said / 64)
+        first.downstream(AT(100 + after)).congestion.map(|said| said / 64)
     };
     // Two round trips of a circuit, of 300 ms each, and as long again.
     assert_eq!([0, 600, 900, 1199, 5000].map(|after| faded(marut(|_| {}), after)), [8, 8, 4, 0, 0].map(Some));
@@ -376,7 +380,7 @@ fn coarse_steps_round_down() {
     let config = marut(|config| config.quantum = 64);
     let (mut middle, mut count) = (control(&config, &[Side::Before, Side::After]), 0);
     round(&mut middle, 0, 170, &mut count, congestion(0.0), Source::Before);
-    assert_eq!(middle.onward(AT(170)).congestion, Some(192), "3.5 cells");
+    assert_eq!(middle.downstream(AT(170)).congestion, Some(192), "3.5 cells");
 }
 
 #[test]
@@ -384,9 +388,9 @@ fn whose_queue_is_too_long_tells_nothing_until_it_is_short_enough() {
     let config = marut(|config| config.queue_cap = Some(3));
     let mut middle = control(&config, &[Side::Before, Side::After]);
     (0..6).for_each(|_| middle.on_received(AT(0)).unwrap());
-    let told: Vec<_> =
-        (0..6).map(|_| middle.on_sent(AT(0), Source::Before).map(|told| told.forwarded)).collect();
-    assert_eq!(told, [None, None, Some(3), Some(4), Some(5), Some(6)]);
+    let reported: Vec<_> =
+        (0..6).map(|_| middle.on_sent(AT(0), Source::Before).map(|reported| reported.forwarded)).collect();
+    assert_eq!(reported, [None, None, Some(3), Some(4), Some(5), Some(6)]);
     let AnyHopControl::Marut(middle) = middle else { panic!("it is Marut") };
     assert_eq!(middle.silent(), 2);
 }
@@ -395,29 +399,29 @@ fn whose_queue_is_too_long_tells_nothing_until_it_is_short_enough() {
 #[test]
 fn what_the_last_node_has_is_known_at_the_first_in_its_own_count() {
     let config = marut(|config| config.counts = Counts::Path);
-    let ended = |count: u32| Onward { ended: Some(count), congestion: Some(0) };
+    let ended = |count: u32| Downstream { ended: Some(count), congestion: Some(0) };
     let mut middle = control(&config, &[Side::Before, Side::After]);
     // An EXTEND ends here, which makes one cell of its own; five are passed on.
     (0..6).for_each(|_| middle.on_received(AT(0)).unwrap());
     middle.on_delivered(AT(0));
     middle.on_sent(AT(0), Source::Here);
     (0..5).for_each(|_| _ = middle.on_sent(AT(0), Source::Before));
-    assert_eq!(middle.onward(AT(0)).ended, Some(0));
+    assert_eq!(middle.downstream(AT(0)).ended, Some(0));
     assert_eq!(
-        middle.on_onward(AT(1), ended(1)).map(|told| told.forwarded),
+        middle.on_downstream(AT(1), ended(1)).map(|reported| reported.forwarded),
         Some(6),
         "the EXTEND has ended, too"
     );
-    assert_eq!(middle.onward(AT(1)).ended, Some(1));
-    assert_eq!(middle.on_onward(AT(2), ended(1)), None, "nothing new");
-    assert_eq!(middle.on_onward(AT(3), ended(6)).map(|told| told.forwarded), Some(6));
-    assert_eq!(middle.onward(AT(3)).ended, Some(6), "all of it");
+    assert_eq!(middle.downstream(AT(1)).ended, Some(1));
+    assert_eq!(middle.on_downstream(AT(2), ended(1)), None, "nothing new");
+    assert_eq!(middle.on_downstream(AT(3), ended(6)).map(|reported| reported.forwarded), Some(6));
+    assert_eq!(middle.downstream(AT(3)).ended, Some(6), "all of it");
     let mut first = control(&config, &[Side::After]);
     (0..2).for_each(|_| _ = first.on_sent(AT(0), Source::Here));
     assert_eq!(first.credit(), Cells::ZERO);
     first.on_feedback(AT(1), forwarded(2)).unwrap();
     assert_eq!(first.credit(), Cells::ZERO, "forwarded is not enough");
-    first.on_onward(AT(2), ended(1));
+    first.on_downstream(AT(2), ended(1));
     assert_eq!(first.credit(), Cells::new(1));
 }
 
@@ -463,7 +467,7 @@ proptest! {
         let mut control = control(&config, sides);
         let fixed = matches!(&config, HopControlConfig::Marut(MarutConfig { middle: MiddleWindow::Fixed(_) | MiddleWindow::Open, .. })) && !is_first;
         let path = is_first && matches!(&config, HopControlConfig::Marut(MarutConfig { counts: Counts::Path, .. }));
-        let (mut sent, mut known, mut ended, mut told, mut ends) = (0u64, 0u64, 0u64, 0u32, 0u32);
+        let (mut sent, mut known, mut ended, mut reported, mut ends) = (0u64, 0u64, 0u64, 0u32, 0u32);
         let (mut now, mut base, mut changed) = (0, 500, 0);
         for operation in operations {
             let before = window(&control);
@@ -476,13 +480,13 @@ proptest! {
                     sent += 1;
                     let feedback = control.on_sent(AT(now), source);
                     prop_assert_eq!(feedback.is_some(), source == Source::Before);
-                    told += feedback.map_or(0, |feedback| feedback.forwarded - told);
+                    reported += feedback.map_or(0, |feedback| feedback.forwarded - reported);
                 }
                 Operation::Send(_) => {}
                 Operation::Take if !is_first => {
                     control.on_received(AT(now)).unwrap();
-                    told += 1;
-                    prop_assert_eq!(control.on_delivered(AT(now)), Some(forwarded(told.into())));
+                    reported += 1;
+                    prop_assert_eq!(control.on_delivered(AT(now)), Some(forwarded(reported.into())));
                 }
                 Operation::Take => {}
                 Operation::Hear { count, rtt, congestion, ended: more } => {
@@ -498,16 +502,16 @@ proptest! {
                     known += count;
                     ended = (ended + more).min(known);
                     control.on_round_trip(AT(now), RoundTrip { rtt: MS(rtt), base: MS(base) });
-                    control.on_onward(AT(now), Onward { congestion: Some(congestion), ended: Some(ended as u32) });
+                    control.on_downstream(AT(now), Downstream { congestion: Some(congestion), ended: Some(ended as u32) });
                     prop_assert!(control.on_feedback(AT(now), forwarded(known)).is_ok());
                     // What is old says nothing.
                     let window = control.window();
                     prop_assert!(control.on_feedback(AT(now), forwarded(known.wrapping_sub(1))).is_ok());
                     prop_assert_eq!(control.window(), window);
-                    let said = control.onward(AT(now));
+                    let said = control.downstream(AT(now));
                     prop_assert!(said.congestion.is_none_or(|said| said >= congestion), "it grows towards the source");
                     if let Some(said) = said.ended {
-                        prop_assert!(is_first || (ends <= said && said <= told), "{said} of {told} ended, {ends} before");
+                        prop_assert!(is_first || (ends <= said && said <= reported), "{said} of {reported} ended, {ends} before");
                         ends = said;
                     }
                 }

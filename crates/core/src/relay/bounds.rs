@@ -21,8 +21,8 @@ impl<C: Cell> Relay<C> {
         limited
             && node.circuits.iter().any(|(_, circuit)| {
                 [Direction::Forward, Direction::Backward].into_iter().any(|direction| {
-                    let lane = circuit.lane(direction);
-                    !lane.queue.is_empty() && !lane.may_send()
+                    let half = circuit.half(direction);
+                    !half.queue.is_empty() && !half.may_send()
                 })
             })
     }

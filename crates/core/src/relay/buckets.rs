@@ -229,7 +229,7 @@ impl<C: Cell> Relay<C> {
         let rate = bandwidth.map(|bandwidth| bandwidth.rate);
         for (_, circuit) in &mut node.circuits {
             for direction in [Direction::Forward, Direction::Backward] {
-                circuit.lane_mut(direction).hop.set_rate(rate);
+                circuit.half_mut(direction).hop.set_rate(rate);
             }
         }
     }
@@ -250,7 +250,7 @@ impl<C: Cell> Relay<C> {
             self.node.set_interest(channel, kernel, |interest| interest.readable = true);
         }
         for channel in waiting.writes.drain(..) {
-            self.scheduler.on_refill(now, channel, &mut self.node.lend(now, kernel));
+            self.scheduler.on_refill(now, channel, &mut self.node.context(now, kernel));
         }
         for stream in waiting.stream_reads.drain(..) {
             self.node.refresh_stream(stream, kernel);

@@ -40,7 +40,7 @@ impl<C: Cell> Relay<C> {
         kernel: &mut impl crate::Kernel<C>,
     ) {
         let Some(state) = self.node.circuits.get_mut(circuit.0 as usize) else { return };
-        let leg = state.lane(Direction::Forward).to;
+        let leg = state.half(Direction::Forward).to;
         let End::Origin(origin) = &mut state.end else { return };
         let extend = if origin.layers.is_empty() { None } else { origin.to_extend.pop_front() };
         state.extending = true;
@@ -114,7 +114,7 @@ impl<C: Cell> Relay<C> {
         kernel: &mut impl crate::Kernel<C>,
     ) {
         let Some(state) = self.node.circuits.get_mut(circuit.0 as usize) else { return };
-        let Some(leg) = state.lane(Direction::Backward).to else { return };
+        let Some(leg) = state.half(Direction::Backward).to else { return };
         if !matches!(state.end, End::Opening) {
             return;
         }
@@ -135,7 +135,7 @@ impl<C: Cell> Relay<C> {
         kernel: &mut impl crate::Kernel<C>,
     ) {
         let Some(state) = self.node.circuits.get(circuit.0 as usize) else { return };
-        if state.lane(Direction::Forward).to.is_some() {
+        if state.half(Direction::Forward).to.is_some() {
             self.close(now, circuit, None, Err(Violation::UnexpectedCell), kernel);
         } else {
             let leg = self.node.join(circuit, peer, false);
@@ -167,8 +167,8 @@ impl<C: Cell> Node<C> {
         self.note_busy(channel);
         let id = self.channel(channel).circuits.allocate(circuit);
         let leg = Leg { channel, id };
-        self.circuit(circuit).lane_mut(Direction::Forward).to = Some(leg);
-        self.introduce(circuit, Direction::Forward);
+        self.circuit(circuit).half_mut(Direction::Forward).to = Some(leg);
+        self.attach_circuit(circuit, Direction::Forward);
         leg
     }
 
@@ -204,7 +204,7 @@ impl<C: Cell> Node<C> {
     ) -> Option<C::Digest> {
         let state = self.circuit(circuit);
         let direction = state.outward();
-        let leg = state.lane(direction).to?;
+        let leg = state.half(direction).to?;
         let mut cell = C::relay(leg.id, stream, message);
         let digest = match &mut state.end {
             End::Opening => return None,

@@ -95,7 +95,7 @@ impl<C: Cell> Relay<C> {
     ) -> Result<(), Violation> {
         let circuit = self.node.circuit(index);
         let direction = circuit.arriving(channel, cell.circ_id());
-        if let Err(violation) = circuit.lane_mut(direction).hop.on_received(now) {
+        if let Err(violation) = circuit.half_mut(direction).hop.on_received(now) {
             self.node.counters.consumed += 1;
             return Err(violation);
         }
@@ -137,16 +137,16 @@ impl<C: Cell> Relay<C> {
                 }
             }
         };
-        let onward = circuit.lane(direction).to;
-        let most = self.node.config.limits.circuit_queue as usize;
-        let lane = if digest.is_some() { direction.opposite() } else { direction };
+        let next = circuit.half(direction).to;
+        let most = self.node.config.limits.max_circuit_queue as usize;
+        let half = if digest.is_some() { direction.opposite() } else { direction };
         // Who ignores windows, or makes us answer what it does not read, fills no memory with it.
-        if self.node.circuit(index).lane(lane).queue.len() >= most {
+        if self.node.circuit(index).half(half).queue.len() >= most {
             self.node.counters.consumed += 1;
             return Err(Violation::QueueExceeded);
         }
         self.node.track(now, &cell, index, direction, Station::Parsed);
-        match (digest, onward) {
+        match (digest, next) {
             (Some(digest), _) => self.on_message(now, index, cell, digest, kernel),
             (None, Some(leg)) => {
                 cell.set_circ_id(leg.id);
@@ -259,10 +259,10 @@ impl<C: Cell> Node<C> {
             }
             Some(handshake) if is_peers => {
                 let circuit = self.new_circuit(End::Opening);
-                self.circuit(circuit).lane_mut(Direction::Backward).to = Some(Leg { channel, id });
+                self.circuit(circuit).half_mut(Direction::Backward).to = Some(Leg { channel, id });
                 self.note_busy(channel);
                 self.channel(channel).circuits.insert(id, circuit);
-                self.introduce(circuit, Direction::Backward);
+                self.attach_circuit(circuit, Direction::Backward);
                 self.events.push_back(Event::HandshakeRequested { circuit, handshake });
                 return;
             }

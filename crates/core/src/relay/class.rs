@@ -30,12 +30,12 @@ impl<C: Cell> Node<C> {
     ) -> Result<(), Violation> {
         self.counters.consumed += 1;
         let class = cell.as_class().ok_or(Violation::UnexpectedCell)?;
-        let most = self.config.limits.circuit_queue as usize;
+        let most = self.config.limits.max_circuit_queue as usize;
         let state = self.circuit(circuit);
         if state.arriving(channel, cell.circ_id()) == Direction::Backward {
             return Err(Violation::UnexpectedCell);
         }
-        if state.lane(Direction::Forward).queue.len() >= most {
+        if state.half(Direction::Forward).queue.len() >= most {
             return Err(Violation::QueueExceeded);
         }
         self.set_class(now, circuit, class);
@@ -45,7 +45,7 @@ impl<C: Cell> Node<C> {
     fn set_class(&mut self, now: Instant, circuit: CircuitIndex, class: PriorityClass) {
         let state = self.circuit(circuit);
         let changed = std::mem::replace(&mut state.class, class) != class;
-        if let Some(leg) = state.lane(Direction::Forward).to
+        if let Some(leg) = state.half(Direction::Forward).to
             && changed
         {
             self.counters.made += 1;

@@ -73,8 +73,9 @@ impl<C: Cell> Relay<C> {
     ) {
         self.node.close_streams(now, circuit, kernel);
         for direction in [Direction::Forward, Direction::Backward] {
-            let tell = (from != Some(direction.opposite())).then(|| why.unwrap_or_else(Violation::reason));
-            self.node.cut(now, circuit, direction, tell);
+            let reason_to_send =
+                (from != Some(direction.opposite())).then(|| why.unwrap_or_else(Violation::reason));
+            self.node.cut(now, circuit, direction, reason_to_send);
         }
         self.node.circuits.remove(circuit.0 as usize);
         self.node.resume.retain(|other| *other != circuit);
@@ -118,11 +119,11 @@ impl<C: Cell> Node<C> {
         now: Instant,
         circuit: CircuitIndex,
         direction: Direction,
-        tell: Option<DestroyReason>,
+        reason_to_send: Option<DestroyReason>,
     ) {
-        let lane = self.circuit(circuit).lane_mut(direction);
-        let waiting = lane.clear();
-        let leg = lane.to.take();
+        let half = self.circuit(circuit).half_mut(direction);
+        let waiting = half.clear();
+        let leg = half.to.take();
         self.waiting_cells -= waiting;
         let Some(leg) = leg else { return };
         self.counters.dropped += waiting;
@@ -130,7 +131,7 @@ impl<C: Cell> Node<C> {
         channel.policy.on_blocked(now, circuit.key(direction));
         channel.policy.on_close(circuit.key(direction));
         channel.circuits.remove(leg.id);
-        if let Some(reason) = tell.filter(|_| channel.open) {
+        if let Some(reason) = reason_to_send.filter(|_| channel.open) {
             self.send_control(now, leg.channel, C::destroy(leg.id, reason));
         } else {
             channel.transport.forget(leg.id);

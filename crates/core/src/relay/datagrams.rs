@@ -2,7 +2,7 @@
 
 use super::{Node, Relay};
 use crate::cell::Cell;
-use crate::datagram::{DatagramCounters, Note};
+use crate::datagram::{DatagramCounters, LinkEvent};
 use crate::kernel::Kernel;
 use crate::keys::ChannelKey;
 use crate::reason::DestroyReason;
@@ -71,22 +71,22 @@ impl<C: Cell> Relay<C> {
     }
 
     /// What a datagram said beside cells.
-    pub(super) fn on_note(
+    pub(super) fn on_link_event(
         &mut self,
         now: Instant,
         channel: ChannelKey,
-        note: Note,
+        event: LinkEvent,
         kernel: &mut impl Kernel<C>,
     ) {
-        match note {
-            Note::Forwarded { id, count, trip, onward } => {
-                let outcome = self.node.on_forwarded(now, channel, id, count, trip, onward);
+        match event {
+            LinkEvent::Forwarded { id, count, trip, downstream } => {
+                let outcome = self.node.on_forwarded(now, channel, id, count, trip, downstream);
                 if let Err(violation) = outcome {
                     let violation = Some(violation);
-                    self.on_failed(now, channel, Note::Failed { id, violation }, kernel);
+                    self.on_failed(now, channel, LinkEvent::Failed { id, violation }, kernel);
                 }
             }
-            Note::Failed { .. } => self.on_failed(now, channel, note, kernel),
+            LinkEvent::Failed { .. } => self.on_failed(now, channel, event, kernel),
         }
     }
 
@@ -95,10 +95,10 @@ impl<C: Cell> Relay<C> {
         &mut self,
         now: Instant,
         channel: ChannelKey,
-        note: Note,
+        event: LinkEvent,
         kernel: &mut impl Kernel<C>,
     ) {
-        let Note::Failed { id, violation } = note else { return };
+        let LinkEvent::Failed { id, violation } = event else { return };
         let Some(state) = self.node.channels.get(channel.0 as usize) else { return };
         let Some(circuit) = state.circuits.get(id) else { return };
         // Who does not know the circuit needs no DESTROY.
@@ -115,7 +115,7 @@ impl<C: Cell> Node<C> {
             return;
         }
         if state.transport.has_failed() {
-            self.failed.extend(state.transport.take_failed().map(|note| (channel, note)));
+            self.failed.extend(state.transport.take_failed().map(|event| (channel, event)));
         }
         let (due, armed) = (state.transport.poll_timeout(), state.due);
         let held = state.transport.held_until();

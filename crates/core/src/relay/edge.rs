@@ -4,7 +4,7 @@
 
 use super::{Node, Relay};
 use crate::cell::{Cell, MAX_PAYLOAD, Message, Payload, StreamId};
-use crate::circuit::{Edge, End, Lane, Stamp};
+use crate::circuit::{Edge, End, HalfCircuit, Stamp};
 use crate::config::EdgeQueue;
 use crate::edge_control::{EdgeControl, Signals, StreamControl, StreamFeedback};
 use crate::error::Violation;
@@ -99,8 +99,8 @@ impl<C: Cell> Relay<C> {
 
 /// Below which length a queue lets its edge go on, and how long it may get until the edge stops: a controlled hop's
 /// own limit, or the edge's watermarks.
-fn edge_marks<C>(marks: EdgeQueue, lane: &Lane<C>) -> (u64, u64) {
-    match lane.hop.edge_queue_limit() {
+fn edge_marks<C>(marks: EdgeQueue, half: &HalfCircuit<C>) -> (u64, u64) {
+    match half.hop.edge_queue_limit() {
         Some(limit) => (limit.get(), limit.get()),
         None => (u64::from(marks.low) + 1, marks.high.into()),
     }
@@ -112,8 +112,8 @@ impl<C: Cell> Node<C> {
     fn package_room(&mut self, circuit: CircuitIndex) -> u64 {
         let marks = self.config.edge_queue;
         let state = self.circuit(circuit);
-        let lane = state.lane(state.outward());
-        let (high, queue) = (edge_marks(marks, lane).1, lane.queue.len() as u64);
+        let half = state.half(state.outward());
+        let (high, queue) = (edge_marks(marks, half).1, half.queue.len() as u64);
         let Some(edge) = &state.edge else { return 0 };
         let room = if edge.queue_full { 0 } else { high.saturating_sub(queue) };
         room.min(edge.control.package_window().get())
@@ -144,8 +144,8 @@ impl<C: Cell> Node<C> {
     fn edge_queue_has_drained(&self, circuit: CircuitIndex) -> bool {
         let state = &self.circuits[circuit.0 as usize];
         let full = state.edge.as_ref().is_some_and(|edge| edge.queue_full);
-        let lane = state.lane(state.outward());
-        full && (lane.queue.len() as u64) < edge_marks(self.config.edge_queue, lane).0
+        let half = state.half(state.outward());
+        full && (half.queue.len() as u64) < edge_marks(self.config.edge_queue, half).0
     }
 
     /// Has the edge read its streams again if its queue has drained, and nothing else has it do so.
@@ -204,7 +204,7 @@ impl<C: Cell> Node<C> {
     /// Deviation: the first of these cells has the padding, where C tor's has a random place.
     fn most_payload(&mut self, circuit: CircuitIndex) -> u16 {
         let padding = self.config.sendme_padding;
-        if padding == 0 || self.edge(circuit).has_room { MAX_PAYLOAD } else { MAX_PAYLOAD - padding }
+        if padding == 0 || self.edge(circuit).has_padding { MAX_PAYLOAD } else { MAX_PAYLOAD - padding }
     }
 
     fn package_one(&mut self, now: Instant, stream: StreamKey, id: StreamId, payload: C::Payload) {
@@ -215,14 +215,14 @@ impl<C: Cell> Node<C> {
         state.control.on_package(now, bytes);
         let circuit = state.circuit;
         let signals = self.signals(circuit);
-        let has_room = bytes.get() + u64::from(self.config.sendme_padding) <= MAX_PAYLOAD.into();
+        let has_padding = bytes.get() + u64::from(self.config.sendme_padding) <= MAX_PAYLOAD.into();
         let edge = self.edge(circuit);
         let is_acknowledged = edge.control.on_package(now, signals);
         // What is acknowledged and what comes after it are proven by different cells.
-        edge.has_room = !is_acknowledged && (edge.has_room || has_room);
+        edge.has_padding = !is_acknowledged && (edge.has_padding || has_padding);
         let digest = self.send_relay(now, circuit, Some(id), Message::Data(payload));
-        if is_acknowledged && self.config.authenticated_sendmes && self.heeds_sendmes(circuit) {
-            self.edge(circuit).unproven.extend(digest);
+        if is_acknowledged && self.config.authenticated_sendmes && self.obeys_windows(circuit) {
+            self.edge(circuit).pending_digests.extend(digest);
         }
     }
 
@@ -235,8 +235,8 @@ impl<C: Cell> Node<C> {
         if direction != state.outward() {
             return;
         }
-        let lane = state.lane(direction);
-        let full = lane.queue.len() as u64 >= edge_marks(marks, lane).1;
+        let half = state.half(direction);
+        let full = half.queue.len() as u64 >= edge_marks(marks, half).1;
         if full && let Some(edge) = &mut state.edge {
             edge.queue_full = true;
         }
@@ -244,9 +244,9 @@ impl<C: Cell> Node<C> {
 
     fn signals(&self, circuit: CircuitIndex) -> Signals {
         let state = &self.circuits[circuit.0 as usize];
-        let lane = state.lane(state.outward());
-        let queue = Cells::new(lane.queue.len() as u64);
-        let channel = lane.to.map(|leg| &self.channels[leg.channel.0 as usize]);
+        let half = state.half(state.outward());
+        let queue = Cells::new(half.queue.len() as u64);
+        let channel = half.to.map(|leg| &self.channels[leg.channel.0 as usize]);
         let outbuf = channel.map_or(Bytes::ZERO, |channel| channel.outbuf_len());
         let blocked = state.edge.as_ref().is_some_and(|edge| edge.queue_full);
         Signals { queue, outbuf, blocked, marked: 0 }
@@ -437,7 +437,7 @@ impl<C: Cell> Node<C> {
         stream: Option<StreamId>,
         proof: Option<C::Digest>,
     ) {
-        if !self.heeds_sendmes(circuit) && self.edge(circuit).queue_full {
+        if !self.obeys_windows(circuit) && self.edge(circuit).queue_full {
             return;
         }
         self.counters.sendmes += u64::from(stream.is_none());
@@ -446,8 +446,8 @@ impl<C: Cell> Node<C> {
         self.send_relay(now, circuit, stream, Message::Sendme { proof, marked });
     }
 
-    fn heeds_sendmes(&mut self, circuit: CircuitIndex) -> bool {
-        self.edge(circuit).control.heeds_sendmes()
+    fn obeys_windows(&mut self, circuit: CircuitIndex) -> bool {
+        self.edge(circuit).control.obeys_windows()
     }
 
     pub(super) fn on_circuit_sendme(
@@ -458,8 +458,9 @@ impl<C: Cell> Node<C> {
         marked: u8,
     ) -> Result<(), Violation> {
         let signals = Signals { marked, ..self.signals(circuit) };
-        if self.config.authenticated_sendmes && self.heeds_sendmes(circuit) {
-            let arrived = self.edge(circuit).unproven.pop_front().ok_or(Violation::UnexpectedSendme)?;
+        if self.config.authenticated_sendmes && self.obeys_windows(circuit) {
+            let arrived =
+                self.edge(circuit).pending_digests.pop_front().ok_or(Violation::UnexpectedSendme)?;
             if proof != Some(arrived) {
                 return Err(Violation::ForgedSendme);
             }
@@ -536,12 +537,12 @@ impl<C: Cell> Node<C> {
         state.edge.get_or_insert_with(|| {
             Box::new(Edge {
                 control: config.build_circuit(agreed),
-                unproven: VecDeque::new(),
+                pending_digests: VecDeque::new(),
                 streams: Vec::new(),
                 waiting: 0,
                 turn: 0,
                 queue_full: false,
-                has_room: false,
+                has_padding: false,
                 resuming: 0,
                 next_stream_id: 1,
             })

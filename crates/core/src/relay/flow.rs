@@ -8,20 +8,24 @@ use crate::event::{Event, Station};
 use crate::hop_control::{HopControl, Source};
 use crate::kernel::{Kernel, SocketInfo};
 use crate::keys::{ChannelKey, CircuitIndex, Direction};
-use crate::scheduler::{Flushed, Host};
+use crate::scheduler::{Flushed, SchedulerContext};
 use penstock_units::{Bytes, Cells, Instant};
 
 /// A node and its kernel, lent to the scheduler for one call.
 #[derive(Debug)]
-pub(super) struct Lend<'a, C: Cell, K> {
+pub(super) struct RelayContext<'a, C: Cell, K> {
     node: &'a mut Node<C>,
     kernel: &'a mut K,
     now: Instant,
 }
 
 impl<C: Cell> Node<C> {
-    pub(super) fn lend<'a, K: Kernel<C>>(&'a mut self, now: Instant, kernel: &'a mut K) -> Lend<'a, C, K> {
-        Lend { node: self, kernel, now }
+    pub(super) fn context<'a, K: Kernel<C>>(
+        &'a mut self,
+        now: Instant,
+        kernel: &'a mut K,
+    ) -> RelayContext<'a, C, K> {
+        RelayContext { node: self, kernel, now }
     }
 
     /// Puts a cell of this node at the end of a circuit's queue.
@@ -39,13 +43,13 @@ impl<C: Cell> Node<C> {
         source: Source,
     ) {
         self.track(now, &cell, circuit, direction, Station::Queued);
-        let lane = self.circuit(circuit).lane_mut(direction);
-        let could_send = lane.may_send();
-        lane.push(Queued { cell, source, since: Stamp::at(now) });
-        let (length, period) = (lane.queue.len() as u64, lane.hop.period());
+        let half = self.circuit(circuit).half_mut(direction);
+        let could_send = half.may_send();
+        half.push(Queued { cell, source, since: Stamp::at(now) });
+        let (length, period) = (half.queue.len() as u64, half.hop.period());
         self.waiting_cells += 1;
         self.counters.longest_queue = self.counters.longest_queue.max(length);
-        if let Some(most) = self.config.mark_above {
+        if let Some(most) = self.config.ecn_threshold {
             self.mark_newest(circuit, direction, most);
         }
         self.await_hop_tick(now, period);
@@ -58,7 +62,7 @@ impl<C: Cell> Node<C> {
     /// Marks the cell that joined a queue of more than so many.
     #[cold]
     fn mark_newest(&mut self, circuit: CircuitIndex, direction: Direction, most: u32) {
-        let queue = &mut self.circuit(circuit).lane_mut(direction).queue;
+        let queue = &mut self.circuit(circuit).half_mut(direction).queue;
         let before = queue.len() - 1;
         let newest = &mut queue[before].cell;
         if before > most as usize && newest.command() == Command::Relay {
@@ -68,9 +72,9 @@ impl<C: Cell> Node<C> {
 
     /// Tells policy and scheduler of a circuit that has cells and credit.
     pub(super) fn make_ready(&mut self, now: Instant, circuit: CircuitIndex, direction: Direction) {
-        let lane = self.circuit(circuit).lane(direction);
-        let Some(leg) = lane.to else { return };
-        if !lane.may_send() {
+        let half = self.circuit(circuit).half(direction);
+        let Some(leg) = half.to else { return };
+        if !half.may_send() {
             return;
         }
         self.channel(leg.channel).policy.on_ready(now, circuit.key(direction));
@@ -84,7 +88,7 @@ impl<C: Cell> Node<C> {
         let state = self.channel(channel);
         state.push(now, cell);
         if state.to_write() > most {
-            self.doomed.push(channel);
+            self.to_close.push(channel);
         }
         self.ready.push_back(channel);
     }
@@ -103,7 +107,7 @@ impl<C: Cell> Node<C> {
     }
 }
 
-impl<C: Cell, K: Kernel<C>> Host for Lend<'_, C, K> {
+impl<C: Cell, K: Kernel<C>> SchedulerContext for RelayContext<'_, C, K> {
     fn outbuf(&self, channel: ChannelKey) -> Bytes {
         self.node.channels[channel.0 as usize].to_write()
     }
@@ -118,16 +122,16 @@ impl<C: Cell, K: Kernel<C>> Host for Lend<'_, C, K> {
         let node = &mut *self.node;
         let policy = &node.channel(channel).policy;
         let Some((_, key)) = policy.head(now) else { return false };
-        let looks = policy.looks();
-        node.counters.looks += looks;
+        let scans = policy.scans();
+        node.counters.scans += scans;
         let (index, direction) = (key.circuit(), key.direction());
         let circuit = node.circuit(index);
         let (outward, class) = (circuit.outward(), circuit.class);
-        let lane = circuit.lane_mut(direction);
-        let Queued { cell, source, .. } = lane.pop().expect("a policy serves only circuits that may send");
+        let half = circuit.half_mut(direction);
+        let Queued { cell, source, .. } = half.pop().expect("a policy serves only circuits that may send");
         let is_relay = cell.command() == Command::Relay;
-        let feedback = if is_relay { lane.hop.on_sent(now, source) } else { None };
-        let exhausted = !lane.may_send();
+        let feedback = if is_relay { half.hop.on_sent(now, source) } else { None };
+        let exhausted = !half.may_send();
         node.waiting_cells -= 1;
         node.track(now, &cell, index, direction, Station::Outbuf);
         let weight = node.config.priority_factor.weight(class);

@@ -3,7 +3,7 @@
 use super::{Node, Relay};
 use crate::cell::{Cell, CircId};
 use crate::circuit_policy::CircuitPolicy;
-use crate::datagram::Onward;
+use crate::datagram::Downstream;
 use crate::error::Violation;
 use crate::hop_control::{
     AnyHopControl, CreditPath, Feedback, HopControl, HopOffer, HopSignals, LinkSignals, Neighbour, RoundTrip,
@@ -32,7 +32,7 @@ impl<C: Cell> Relay<C> {
 /// Who the neighbours are.
 impl<C: Cell> Node<C> {
     /// The channel is open, and the peer said what it knows of the control of hops.
-    pub(super) fn meet(&mut self, channel: ChannelKey, theirs: Option<HopOffer>) {
+    pub(super) fn attach_channel(&mut self, channel: ChannelKey, theirs: Option<HopOffer>) {
         let with_client = self.channel(channel).with_client;
         let ours = self.config.hop_control.offer(with_client);
         let state = self.channel(channel);
@@ -41,16 +41,16 @@ impl<C: Cell> Node<C> {
         state.transport.expect(HopOffer::round_trips(state.hops));
         for circuit in state.circuits.all() {
             for direction in [Direction::Forward, Direction::Backward] {
-                if self.circuit(circuit).lane(direction).to.is_some_and(|leg| leg.channel == channel) {
-                    self.introduce(circuit, direction);
+                if self.circuit(circuit).half(direction).to.is_some_and(|leg| leg.channel == channel) {
+                    self.attach_circuit(circuit, direction);
                 }
             }
         }
     }
 
     /// Tells both controls of a circuit of the node to which its cells go in `direction`, if its channel is open.
-    pub(super) fn introduce(&mut self, circuit: CircuitIndex, direction: Direction) {
-        let Some(leg) = self.circuit(circuit).lane(direction).to else { return };
+    pub(super) fn attach_circuit(&mut self, circuit: CircuitIndex, direction: Direction) {
+        let Some(leg) = self.circuit(circuit).half(direction).to else { return };
         let channel = self.channel(leg.channel);
         if !channel.open {
             return;
@@ -58,7 +58,7 @@ impl<C: Cell> Node<C> {
         let agreed = channel.hops;
         for (side, direction) in [(Side::After, direction), (Side::Before, direction.opposite())] {
             let neighbour = Neighbour { side, direction, channel: leg.channel, agreed };
-            self.circuit(circuit).lane_mut(direction).hop.on_neighbour(neighbour);
+            self.circuit(circuit).half_mut(direction).hop.on_neighbour(neighbour);
         }
     }
 }
@@ -75,10 +75,10 @@ impl<C: Cell> Node<C> {
     ) {
         let feedback = Feedback { direction, ..feedback };
         let state = self.circuit(circuit);
-        let hop = &state.lane(direction).hop;
-        let (path, onward) = (hop.credit_path(), hop.onward(now));
+        let hop = &state.half(direction).hop;
+        let (path, downstream) = (hop.credit_path(), hop.downstream(now));
         let back = direction.opposite();
-        let Some(leg) = state.lane(back).to else { return };
+        let Some(leg) = state.half(back).to else { return };
         match path {
             CreditPath::Link => {
                 self.counters.credits += 1;
@@ -89,14 +89,14 @@ impl<C: Cell> Node<C> {
                 self.counters.made += 1;
                 self.enqueue(now, circuit, back, C::feedback(leg.id, feedback));
                 // Beside what the hop may have here in cells, no honest one leaves as many credits unread.
-                let most = 2 * self.config.limits.circuit_queue as usize;
-                if self.circuit(circuit).lane(back).queue.len() > most {
-                    self.doomed.push(leg.channel);
+                let most = 2 * self.config.limits.max_circuit_queue as usize;
+                if self.circuit(circuit).half(back).queue.len() > most {
+                    self.to_close.push(leg.channel);
                 }
             }
             CreditPath::Acknowledgement => {
                 let transport = &mut self.channel(leg.channel).transport;
-                if transport.tell(now, leg.id, feedback.forwarded, onward) {
+                if transport.acknowledge(now, leg.id, feedback.forwarded, downstream) {
                     self.review_transport(leg.channel);
                 }
             }
@@ -107,7 +107,7 @@ impl<C: Cell> Node<C> {
     pub(super) fn hop_delivered(&mut self, now: Instant, circuit: CircuitIndex, cells: usize) {
         let direction = self.circuit(circuit).outward().opposite();
         for _ in 0..cells {
-            if let Some(feedback) = self.circuit(circuit).lane_mut(direction).hop.on_delivered(now) {
+            if let Some(feedback) = self.circuit(circuit).half_mut(direction).hop.on_delivered(now) {
                 self.send_feedback(now, circuit, direction, feedback);
             }
         }
@@ -129,7 +129,7 @@ impl<C: Cell> Node<C> {
         if state.arriving(channel, cell.circ_id()) == direction {
             return Err(Violation::UnexpectedCell);
         }
-        self.heed(now, circuit, direction, |hop| hop.on_feedback(now, feedback))
+        self.update_hop(now, circuit, direction, |hop| hop.on_feedback(now, feedback))
     }
 
     /// The next hop of a circuit says in its acknowledgements what it forwarded, how long that took and what lies beyond.
@@ -140,37 +140,37 @@ impl<C: Cell> Node<C> {
         id: CircId,
         count: u32,
         trip: Option<(Duration, Duration)>,
-        onward: Onward,
+        downstream: Downstream,
     ) -> Result<(), Violation> {
         let known = self.channels.get(channel.0 as usize).and_then(|channel| channel.circuits.get(id));
         let Some(circuit) = known else { return Ok(()) };
         let direction = self.circuit(circuit).arriving(channel, id).opposite();
-        let mut owed = None;
-        self.heed(now, circuit, direction, |hop| {
+        let mut feedback = None;
+        self.update_hop(now, circuit, direction, |hop| {
             if let Some((rtt, base)) = trip {
                 hop.on_round_trip(now, RoundTrip { rtt, base });
             }
-            owed = hop.on_onward(now, onward);
+            feedback = hop.on_downstream(now, downstream);
             hop.on_feedback(now, Feedback { direction, forwarded: count, allowance: 0 })
         })?;
-        if let Some(feedback) = owed {
+        if let Some(feedback) = feedback {
             self.send_feedback(now, circuit, direction, feedback);
         }
         Ok(())
     }
 
     /// A control hears of the next hop; what it then allows may be more than before, or less.
-    fn heed(
+    fn update_hop(
         &mut self,
         now: Instant,
         circuit: CircuitIndex,
         direction: Direction,
-        tell: impl FnOnce(&mut AnyHopControl) -> Result<(), Violation>,
+        change: impl FnOnce(&mut AnyHopControl) -> Result<(), Violation>,
     ) -> Result<(), Violation> {
         let room = self.room_at_edge(circuit, direction);
-        let lane = self.circuit(circuit).lane_mut(direction);
-        let could_send = lane.may_send();
-        tell(&mut lane.hop)?;
+        let half = self.circuit(circuit).half_mut(direction);
+        let could_send = half.may_send();
+        change(&mut half.hop)?;
         self.review_credit(now, circuit, direction, could_send);
         self.review_edge(circuit, direction, room);
         Ok(())
@@ -178,9 +178,9 @@ impl<C: Cell> Node<C> {
 
     /// Tells the circuit policy if a circuit that could send, or not, now cannot, or can.
     fn review_credit(&mut self, now: Instant, circuit: CircuitIndex, direction: Direction, could_send: bool) {
-        let lane = self.circuit(circuit).lane(direction);
-        let Some(leg) = lane.to else { return };
-        match (could_send, lane.may_send()) {
+        let half = self.circuit(circuit).half(direction);
+        let Some(leg) = half.to else { return };
+        match (could_send, half.may_send()) {
             (false, true) => self.make_ready(now, circuit, direction),
             (true, false) => {
                 self.channel(leg.channel).policy.on_blocked(now, circuit.key(direction));
@@ -205,14 +205,14 @@ impl<C: Cell> Node<C> {
         let circuits: Vec<_> = self.circuits.iter().map(|(key, _)| CircuitIndex(key as u32)).collect();
         for circuit in circuits {
             for direction in [Direction::Forward, Direction::Backward] {
-                let lane = self.circuit(circuit).lane_mut(direction);
-                let Some(period) = lane.hop.period() else { continue };
-                let queue = Cells::new(lane.queue.len() as u64);
-                let link = lane.to.and_then(|leg| links[leg.channel.0 as usize]).unwrap_or_default();
-                let could_send = lane.may_send();
+                let half = self.circuit(circuit).half_mut(direction);
+                let Some(period) = half.hop.period() else { continue };
+                let queue = Cells::new(half.queue.len() as u64);
+                let link = half.to.and_then(|leg| links[leg.channel.0 as usize]).unwrap_or_default();
+                let could_send = half.may_send();
                 let room = self.room_at_edge(circuit, direction);
-                let lane = self.circuit(circuit).lane_mut(direction);
-                let ticked = lane.hop.on_tick(now, HopSignals { queue, link });
+                let half = self.circuit(circuit).half_mut(direction);
+                let ticked = half.hop.on_tick(now, HopSignals { queue, link });
                 self.review_credit(now, circuit, direction, could_send);
                 if let Some(feedback) = ticked.feedback {
                     self.send_feedback(now, circuit, direction, feedback);
@@ -237,10 +237,10 @@ impl<C: Cell> Node<C> {
         }
         for (_, circuit) in &self.circuits {
             for direction in [Direction::Forward, Direction::Backward] {
-                let lane = circuit.lane(direction);
-                let link = lane.to.and_then(|leg| links.get_mut(leg.channel.0 as usize)?.as_mut());
+                let half = circuit.half(direction);
+                let link = half.to.and_then(|leg| links.get_mut(leg.channel.0 as usize)?.as_mut());
                 if let Some(link) = link {
-                    link.queued += Cells::new(lane.queue.len() as u64);
+                    link.queued += Cells::new(half.queue.len() as u64);
                     link.circuits += 1;
                 }
             }

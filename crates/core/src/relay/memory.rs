@@ -22,7 +22,7 @@ impl<C: Cell> Relay<C> {
     /// Deviation: only what a circuit's end sets free is counted: output buffers, which have a limit of their own for each
     /// channel, are not, nor are TLS's, the kernel's and directories'. A stream that nobody reads costs its circuit, where
     /// C tor may close the stream alone. A payload counts as up to twice as old as it is ([`Wait`](crate::stream::Wait)).
-    pub(super) fn relieve(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
+    pub(super) fn handle_oom(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         let Some(limit) = self.node.config.limits.memory else { return };
         if self.node.held() > limit {
             self.close_oldest(now, limit, kernel);
@@ -43,7 +43,7 @@ impl<C: Cell> Relay<C> {
             if self.node.held() <= target {
                 break;
             }
-            self.node.counters.relieved += 1;
+            self.node.counters.oom_closed += 1;
             self.close(now, CircuitIndex(index), None, Ok(DestroyReason::RESOURCE_LIMIT), kernel);
         }
     }
@@ -57,8 +57,8 @@ impl<C: Cell> Node<C> {
 
     /// How long something of a circuit has waited; nothing if nothing does.
     fn age(&self, circuit: &Circuit<C>, now: Stamp) -> Option<u32> {
-        let lanes = [Direction::Forward, Direction::Backward].map(|direction| circuit.lane(direction));
-        let cells = lanes.into_iter().filter_map(|lane| Some(lane.queue.front()?.since));
+        let halves = [Direction::Forward, Direction::Backward].map(|direction| circuit.half(direction));
+        let cells = halves.into_iter().filter_map(|half| Some(half.queue.front()?.since));
         let streams = circuit.edge.iter().flat_map(|edge| &edge.streams);
         let streams = streams.map(|stream| &self.streams[stream.0 as usize]);
         let payloads = streams.filter(|stream| !stream.outbuf.is_empty()).map(|stream| stream.wait.age(now));

@@ -30,7 +30,7 @@ use crate::channel_map::ChannelMap;
 use crate::circuit::Circuit;
 use crate::circuit_policy::{CircuitPolicy, CircuitPolicyConfig};
 use crate::config::{Refill, RelayConfig};
-use crate::datagram::{DatagramCounters, Note};
+use crate::datagram::{DatagramCounters, LinkEvent};
 use crate::delay::Delay;
 use crate::event::Event;
 use crate::hop_control::{HopControl, HopOffer};
@@ -57,7 +57,7 @@ pub struct Relay<C: Cell> {
     /// Cells just taken from the kernel; kept for its memory.
     inbuf: VecDeque<C>,
     /// What came beside them.
-    notes: Vec<Note>,
+    events: Vec<LinkEvent>,
     /// Who waited for the last refill: empty, kept for its memory.
     woken: Waiting,
 }
@@ -90,11 +90,11 @@ struct Node<C: Cell> {
     /// Those whose time has come; kept for its memory.
     fired: Vec<(Instant, ChannelKey)>,
     /// Circuits whose peers did not answer, or left too much unacknowledged.
-    failed: VecDeque<(ChannelKey, Note)>,
+    failed: VecDeque<(ChannelKey, LinkEvent)>,
     /// What channels counted that are gone.
     closed_datagrams: DatagramCounters,
     /// Channels that must close: their peers do not read what they cause.
-    doomed: Vec<ChannelKey>,
+    to_close: Vec<ChannelKey>,
     /// Circuits whose edges may read their streams again.
     resume: VecDeque<CircuitIndex>,
     /// Streams of a circuit whose turn is yet to come while they are read; kept for its memory.
@@ -145,10 +145,10 @@ pub struct Counters {
     pub data_delivered: u64,
     /// DATA cells packaged here.
     pub data_packaged: u64,
-    /// Circuits that policies looked at to choose ([`CircuitPolicy::looks`]).
-    pub looks: u64,
+    /// Circuits that policies looked at to choose ([`CircuitPolicy::scans`]).
+    pub scans: u64,
     /// Circuits that were closed for the memory that they held ([`Limits::memory`](crate::config::Limits)).
-    pub relieved: u64,
+    pub oom_closed: u64,
 }
 
 /// Who is at the ends of a new channel.
@@ -188,7 +188,7 @@ impl<C: Cell> Relay<C> {
             fired: Vec::new(),
             failed: VecDeque::new(),
             closed_datagrams: DatagramCounters::default(),
-            doomed: Vec::new(),
+            to_close: Vec::new(),
             resume: VecDeque::new(),
             turns: Vec::new(),
             ready: VecDeque::new(),
@@ -201,7 +201,7 @@ impl<C: Cell> Relay<C> {
         };
         let scheduler = node.config.scheduler.build();
         let mut relay =
-            Relay { scheduler, node, inbuf: VecDeque::new(), notes: Vec::new(), woken: Waiting::default() };
+            Relay { scheduler, node, inbuf: VecDeque::new(), events: Vec::new(), woken: Waiting::default() };
         if relay.node.clients.is_some() {
             relay.node.await_refill(now);
         }
@@ -239,7 +239,7 @@ impl<C: Cell> Relay<C> {
         let Some(state) = self.node.channels.get_mut(channel.0 as usize) else { return };
         state.open = true;
         self.node.note_idle(now, channel);
-        self.node.meet(channel, offer);
+        self.node.attach_channel(channel, offer);
         self.node.enter_client(now, channel);
         self.node.set_interest(channel, kernel, |interest| interest.readable = true);
         self.node.ready.push_back(channel);
@@ -258,25 +258,25 @@ impl<C: Cell> Relay<C> {
             return;
         }
         let mut inbuf = std::mem::take(&mut self.inbuf);
-        let mut notes = std::mem::take(&mut self.notes);
+        let mut events = std::mem::take(&mut self.events);
         let transport = &mut self.node.channel(channel).transport;
-        let bytes = transport.read(now, channel, limit, kernel, &mut inbuf, &mut notes);
+        let bytes = transport.read(now, channel, limit, kernel, &mut inbuf, &mut events);
         self.node.charge_read(channel, bytes, inbuf.len() as u64);
         self.node.review_transport(channel);
         for cell in inbuf.drain(..) {
             self.on_cell(now, channel, cell, kernel);
         }
-        for note in notes.drain(..) {
-            self.on_note(now, channel, note, kernel);
+        for event in events.drain(..) {
+            self.on_link_event(now, channel, event, kernel);
         }
-        (self.inbuf, self.notes) = (inbuf, notes);
+        (self.inbuf, self.events) = (inbuf, events);
         self.settle(now, kernel);
     }
 
     /// The kernel takes cells of `channel` again. Writes at most one I/O quantum.
     pub fn on_writable(&mut self, now: Instant, channel: ChannelKey, kernel: &mut impl Kernel<C>) {
         if self.node.channels.contains(channel.0 as usize) {
-            self.scheduler.on_writable(now, channel, &mut self.node.lend(now, kernel));
+            self.scheduler.on_writable(now, channel, &mut self.node.context(now, kernel));
             self.settle(now, kernel);
         }
     }
@@ -288,7 +288,7 @@ impl<C: Cell> Relay<C> {
         self.on_datagram_timer(now);
         self.on_idle(now, kernel);
         if self.scheduler.poll_timeout().is_some_and(|due| due <= now) {
-            self.scheduler.on_timer(now, &mut self.node.lend(now, kernel));
+            self.scheduler.on_timer(now, &mut self.node.context(now, kernel));
         }
         self.settle(now, kernel);
     }
@@ -307,9 +307,9 @@ impl<C: Cell> Relay<C> {
         Arc::make_mut(&mut node.config).circuit_policy = config;
         for (index, circuit) in &node.circuits {
             for direction in [Direction::Forward, Direction::Backward] {
-                let lane = circuit.lane(direction);
-                if let Some(leg) = lane.to
-                    && lane.may_send()
+                let half = circuit.half(direction);
+                if let Some(leg) = half.to
+                    && half.may_send()
                 {
                     let key = CircuitIndex(index as u32).key(direction);
                     node.channels[leg.channel.0 as usize].policy.on_ready(now, key);
@@ -334,14 +334,14 @@ impl<C: Cell> Relay<C> {
     /// Finishes what a call set in motion: streams that may be read again, channels that may write.
     fn settle(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         loop {
-            self.relieve(now, kernel);
-            if let Some(channel) = self.node.doomed.pop() {
+            self.handle_oom(now, kernel);
+            if let Some(channel) = self.node.to_close.pop() {
                 self.close_channel(now, channel, kernel);
-            } else if let Some((channel, note)) = self.node.failed.pop_front() {
-                self.on_failed(now, channel, note, kernel);
+            } else if let Some((channel, event)) = self.node.failed.pop_front() {
+                self.on_failed(now, channel, event, kernel);
             } else if let Some(channel) = take_first(&mut self.node.ready) {
                 if self.node.channels.get(channel.0 as usize).is_some_and(|state| state.open) {
-                    self.scheduler.on_ready(now, channel, &mut self.node.lend(now, kernel));
+                    self.scheduler.on_ready(now, channel, &mut self.node.context(now, kernel));
                 }
             } else if let Some(circuit) = take_first(&mut self.node.resume) {
                 self.node.resume_reading(now, circuit, kernel);
@@ -389,18 +389,18 @@ impl<C: Cell> Relay<C> {
     /// Cells of `circuit` that wait to travel in `direction` [cell].
     pub fn circuit_queue(&self, circuit: CircuitIndex, direction: Direction) -> Option<Cells> {
         let circuit = self.node.circuits.get(circuit.0 as usize)?;
-        Some(Cells::new(circuit.lane(direction).queue.len() as u64))
+        Some(Cells::new(circuit.half(direction).queue.len() as u64))
     }
 
     /// How long the queue of `circuit` may get in `direction` if it is packaged here: N2 + N3 under credits. `None`
     /// if its next hop is not controlled.
     pub fn edge_queue_limit(&self, circuit: CircuitIndex, direction: Direction) -> Option<Cells> {
-        self.node.circuits.get(circuit.0 as usize)?.lane(direction).hop.edge_queue_limit()
+        self.node.circuits.get(circuit.0 as usize)?.half(direction).hop.edge_queue_limit()
     }
 
     /// How many cells of `circuit` may be outstanding on its next hop in `direction`, if a window says so.
     pub fn hop_window(&self, circuit: CircuitIndex, direction: Direction) -> Option<Cells> {
-        self.node.circuits.get(circuit.0 as usize)?.lane(direction).hop.window()
+        self.node.circuits.get(circuit.0 as usize)?.half(direction).hop.window()
     }
 
     /// What the edge of `circuit` may have outstanding, if anything limits it, and the round-trip time it measured.
@@ -428,7 +428,7 @@ impl<C: Cell> Relay<C> {
 
     /// The channel and id over which `circuit` continues in `direction`.
     pub fn leg(&self, circuit: CircuitIndex, direction: Direction) -> Option<(ChannelKey, crate::CircId)> {
-        let leg = self.node.circuits.get(circuit.0 as usize)?.lane(direction).to?;
+        let leg = self.node.circuits.get(circuit.0 as usize)?.half(direction).to?;
         Some((leg.channel, leg.id))
     }
 

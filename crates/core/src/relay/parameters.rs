@@ -29,7 +29,7 @@ impl<C: Cell> Relay<C> {
     ///
     /// Source: C tor `kist_scheduler_on_new_consensus()`, `cmux_ewma_set_options()`,
     /// `congestion_control_new_consensus_params()`, `circuit_initial_package_window()`.
-    pub fn heed(&mut self, now: Instant, parameters: Parameters) {
+    pub fn apply_parameters(&mut self, now: Instant, parameters: Parameters) {
         let Parameters { half_life, run_interval, circuit_window, grants_vegas, sendme_inc } = parameters;
         if let Some(half_life) = half_life {
             self.set_half_life(now, half_life);

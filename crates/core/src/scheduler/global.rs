@@ -1,7 +1,7 @@
 //! Global scheduling alone: whatever the kernel takes.
 
-use super::Host;
-use super::rounds::{GLOBAL_WRITE_TIMEOUT, Rounds, WriteLimits};
+use super::SchedulerContext;
+use super::global_loop::{GLOBAL_WRITE_TIMEOUT, GlobalLoop, WriteLimits};
 use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Duration, Instant};
 
@@ -28,7 +28,7 @@ pub struct NoLimits;
 impl WriteLimits for NoLimits {
     const UNFLUSHED: Bytes = Bytes::kib(16);
 
-    fn collect(&mut self, _now: Instant, _pending: &[ChannelKey], _host: &mut dyn Host) {}
+    fn collect(&mut self, _now: Instant, _pending: &[ChannelKey], _host: &mut dyn SchedulerContext) {}
     fn left(&mut self, _channel: ChannelKey) -> Bytes {
         super::write::ALL
     }
@@ -38,11 +38,11 @@ impl WriteLimits for NoLimits {
 }
 
 /// KIST's rounds without its limits.
-pub type Global = Rounds<NoLimits>;
+pub type Global = GlobalLoop<NoLimits>;
 
 impl Global {
     /// The scheduler of one relay.
     pub fn new(config: GlobalConfig) -> Self {
-        Rounds::with(config.interval, NoLimits)
+        GlobalLoop::with(config.interval, NoLimits)
     }
 }

@@ -8,7 +8,7 @@ const COLD_START: Bytes = Bytes::kib(32);
 /// The prototype hands out tokens in lumps of at least this [B].
 const LUMP: u128 = 16 << 10;
 
-/// How a relay learns what its host can send.
+/// How a relay learns what its context can send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GlobalLimitConfig {
     /// No limit but the sockets' own.
@@ -26,7 +26,7 @@ pub enum GlobalLimitConfig {
     },
 }
 
-/// What a round may still send, and what is known of the host.
+/// What a round may still send, and what is known of the context.
 ///
 /// A relay that never wrote anything sees nothing drain, and one that only trickles measures its trickle. So the limit
 /// begins with 32 KiB a round, and the measured rate with 32 KiB in the time that fills the bucket.

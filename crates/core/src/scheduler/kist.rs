@@ -1,9 +1,9 @@
 //! KIST as printed: no more to the kernel than it will send at once.
 
-use super::Host;
+use super::SchedulerContext;
 use super::by_channel::ByChannel;
 use super::global_limit::{GlobalLimit, GlobalLimitConfig};
-use super::rounds::{GLOBAL_WRITE_TIMEOUT, Rounds, WriteLimits};
+use super::global_loop::{GLOBAL_WRITE_TIMEOUT, GlobalLoop, WriteLimits};
 use crate::kernel::SocketInfo;
 use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Duration, Instant};
@@ -74,12 +74,12 @@ impl Socket {
 impl WriteLimits for KernelLimits {
     const UNFLUSHED: Bytes = Bytes::ZERO;
 
-    fn collect(&mut self, now: Instant, pending: &[ChannelKey], host: &mut dyn Host) {
+    fn collect(&mut self, now: Instant, pending: &[ChannelKey], context: &mut dyn SchedulerContext) {
         self.round += 1;
         let (round, sockets) = (self.round, &mut self.sockets);
         let mut drained = Bytes::ZERO;
         for channel in pending {
-            let info = host.socket_info(*channel);
+            let info = context.socket_info(*channel);
             let socket = sockets.at(*channel);
             (socket.limit, socket.used, socket.asked) = (socket_limit(&info), Bytes::ZERO, round);
             drained += socket.drained(info.queued);
@@ -90,7 +90,7 @@ impl WriteLimits for KernelLimits {
         self.filled.retain(|channel| {
             let socket = sockets.at(*channel);
             if socket.asked != round {
-                drained += socket.drained(host.socket_info(*channel).queued);
+                drained += socket.drained(context.socket_info(*channel).queued);
             }
             socket.filled = socket.held > Bytes::ZERO;
             socket.filled
@@ -125,11 +125,11 @@ impl WriteLimits for KernelLimits {
 }
 
 /// Kernel-informed socket transport: global scheduling within what the kernel can send.
-pub type Kist = Rounds<KernelLimits>;
+pub type Kist = GlobalLoop<KernelLimits>;
 
 impl Kist {
     /// The scheduler of one relay.
     pub fn new(config: KistConfig) -> Self {
-        Rounds::with(config.interval, KernelLimits::new(config.global_limit))
+        GlobalLoop::with(config.interval, KernelLimits::new(config.global_limit))
     }
 }

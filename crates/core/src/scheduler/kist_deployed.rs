@@ -1,7 +1,7 @@
 //! KIST as C tor has it since 0.3.2.
 
-use super::Host;
-use super::runs::{ChannelLimit, RUN_INTERVAL, Runs};
+use super::SchedulerContext;
+use super::kist_loop::{ChannelLimit, KistLoop, RUN_INTERVAL};
 use crate::kernel::SocketInfo;
 use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Duration};
@@ -44,17 +44,17 @@ pub struct WindowLimit {
 }
 
 impl ChannelLimit for WindowLimit {
-    fn limit(&self, channel: ChannelKey, host: &mut dyn Host) -> Bytes {
-        window_limit(&host.socket_info(channel), host.outbuf(channel), self.factor)
+    fn limit(&self, channel: ChannelKey, context: &mut dyn SchedulerContext) -> Bytes {
+        window_limit(&context.socket_info(channel), context.outbuf(channel), self.factor)
     }
 }
 
 /// C tor's default scheduler on Linux.
-pub type KistDeployed = Runs<WindowLimit>;
+pub type KistDeployed = KistLoop<WindowLimit>;
 
 impl KistDeployed {
     /// The scheduler of one relay.
     pub fn new(config: KistDeployedConfig) -> Self {
-        Runs::with(config.interval, WindowLimit { factor: config.factor })
+        KistLoop::with(config.interval, WindowLimit { factor: config.factor })
     }
 }

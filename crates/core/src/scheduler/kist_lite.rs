@@ -1,7 +1,7 @@
 //! C tor's KIST for hosts whose kernel does not tell.
 
-use super::Host;
-use super::runs::{CELL, CHARGE, ChannelLimit, RUN_INTERVAL, Runs};
+use super::SchedulerContext;
+use super::kist_loop::{CELL, CHARGE, ChannelLimit, KistLoop, RUN_INTERVAL};
 use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Duration};
 
@@ -36,17 +36,17 @@ impl OutbufLimit {
 }
 
 impl ChannelLimit for OutbufLimit {
-    fn limit(&self, channel: ChannelKey, host: &mut dyn Host) -> Bytes {
-        OutbufLimit::of(host.outbuf(channel))
+    fn limit(&self, channel: ChannelKey, context: &mut dyn SchedulerContext) -> Bytes {
+        OutbufLimit::of(context.outbuf(channel))
     }
 }
 
 /// KIST without asking the kernel.
-pub type KistLite = Runs<OutbufLimit>;
+pub type KistLite = KistLoop<OutbufLimit>;
 
 impl KistLite {
     /// The scheduler of one relay.
     pub fn new(config: KistLiteConfig) -> Self {
-        Runs::with(config.interval, OutbufLimit)
+        KistLoop::with(config.interval, OutbufLimit)
     }
 }

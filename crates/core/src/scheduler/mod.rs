@@ -1,18 +1,18 @@
 //! Which channels write now, how many cells, and when again?
 //!
 //! A scheduler moves cells from circuit queues to output buffers and from there to the kernel,
-//! through the [`Host`] that the relay lends it. It never sees a cell.
+//! through the [`SchedulerContext`] that the relay lends it. It never sees a cell.
 
 mod by_channel;
 mod eligible;
 mod global;
 mod global_limit;
+mod global_loop;
 mod kist;
 mod kist_deployed;
 mod kist_lite;
+mod kist_loop;
 mod pending;
-mod rounds;
-mod runs;
 mod vanilla;
 mod write;
 
@@ -21,11 +21,11 @@ mod tests;
 
 pub use global::{Global, GlobalConfig, NoLimits};
 pub use global_limit::GlobalLimitConfig;
+pub use global_loop::{GlobalLoop, WriteLimits};
 pub use kist::{KernelLimits, Kist, KistConfig, socket_limit};
 pub use kist_deployed::{KistDeployed, KistDeployedConfig, WindowLimit, window_limit};
 pub use kist_lite::{KistLite, KistLiteConfig, OutbufLimit};
-pub use rounds::{Rounds, WriteLimits};
-pub use runs::{ChannelLimit, Runs};
+pub use kist_loop::{ChannelLimit, KistLoop};
 pub use vanilla::{Vanilla, VanillaConfig};
 
 use crate::circuit_policy::Priority;
@@ -35,7 +35,7 @@ use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Duration, Instant};
 use std::fmt;
 
-/// What a [`Host::flush`] achieved.
+/// What a [`SchedulerContext::flush`] achieved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flushed {
     /// Bytes that the kernel took [B].
@@ -47,7 +47,7 @@ pub struct Flushed {
 }
 
 /// What a scheduler may see and do of its relay.
-pub trait Host {
+pub trait SchedulerContext {
     /// What is in the channel's output buffer [B].
     fn outbuf(&self, channel: ChannelKey) -> Bytes;
     /// The priority of the channel's best circuit; `None` if no circuit has cells and credit.
@@ -66,13 +66,13 @@ pub trait Host {
 /// Decides when each channel's cells move towards the kernel.
 pub trait Scheduler: fmt::Debug + Send {
     /// A circuit of `channel` that could not send before has cells and credit now.
-    fn on_ready(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host);
+    fn on_ready(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext);
     /// The kernel says that `channel` is writable.
-    fn on_writable(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host);
+    fn on_writable(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext);
     /// A refill made `channel` eligible again.
-    fn on_refill(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host);
+    fn on_refill(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext);
     /// The time asked for by [`poll_timeout`](Self::poll_timeout) came. Early calls are harmless.
-    fn on_timer(&mut self, now: Instant, host: &mut dyn Host);
+    fn on_timer(&mut self, now: Instant, context: &mut dyn SchedulerContext);
     /// `channel` is gone; forget it.
     fn on_close(&mut self, channel: ChannelKey);
     /// The least time between two runs is this from the next one on [ns], above zero; whoever has no runs does not mind.
@@ -163,17 +163,17 @@ macro_rules! each {
 }
 
 impl Scheduler for AnyScheduler {
-    fn on_ready(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
-        each!(self, scheduler => scheduler.on_ready(now, channel, host));
+    fn on_ready(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
+        each!(self, scheduler => scheduler.on_ready(now, channel, context));
     }
-    fn on_writable(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
-        each!(self, scheduler => scheduler.on_writable(now, channel, host));
+    fn on_writable(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
+        each!(self, scheduler => scheduler.on_writable(now, channel, context));
     }
-    fn on_refill(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
-        each!(self, scheduler => scheduler.on_refill(now, channel, host));
+    fn on_refill(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
+        each!(self, scheduler => scheduler.on_refill(now, channel, context));
     }
-    fn on_timer(&mut self, now: Instant, host: &mut dyn Host) {
-        each!(self, scheduler => scheduler.on_timer(now, host));
+    fn on_timer(&mut self, now: Instant, context: &mut dyn SchedulerContext) {
+        each!(self, scheduler => scheduler.on_timer(now, context));
     }
     fn on_close(&mut self, channel: ChannelKey) {
         each!(self, scheduler => scheduler.on_close(channel));

@@ -1,6 +1,6 @@
 //! Sequential writes, one socket at a time, as libevent's readiness makes them.
 
-use super::{Host, Scheduler};
+use super::{Scheduler, SchedulerContext};
 use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Instant};
 
@@ -42,32 +42,32 @@ impl Vanilla {
 }
 
 impl Scheduler for Vanilla {
-    fn on_ready(&mut self, _now: Instant, channel: ChannelKey, host: &mut dyn Host) {
+    fn on_ready(&mut self, _now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         // One cell is enough to get the socket's attention; the rest follows when it is writable.
-        if host.outbuf(channel) == Bytes::ZERO {
-            host.move_cell(channel);
+        if context.outbuf(channel) == Bytes::ZERO {
+            context.move_cell(channel);
         }
-        if host.outbuf(channel) > Bytes::ZERO {
-            host.want_writable(channel, true);
+        if context.outbuf(channel) > Bytes::ZERO {
+            context.want_writable(channel, true);
         }
     }
 
-    fn on_writable(&mut self, _now: Instant, channel: ChannelKey, host: &mut dyn Host) {
-        if host.flush(channel, Bytes::new(u64::MAX)).throttled {
-            host.want_writable(channel, false);
+    fn on_writable(&mut self, _now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
+        if context.flush(channel, Bytes::new(u64::MAX)).throttled {
+            context.want_writable(channel, false);
             return;
         }
-        if host.outbuf(channel) < self.config.outbuf_low {
-            while host.outbuf(channel) < self.config.outbuf_high && host.move_cell(channel) {}
+        if context.outbuf(channel) < self.config.outbuf_low {
+            while context.outbuf(channel) < self.config.outbuf_high && context.move_cell(channel) {}
         }
-        host.want_writable(channel, host.outbuf(channel) > Bytes::ZERO);
+        context.want_writable(channel, context.outbuf(channel) > Bytes::ZERO);
     }
 
-    fn on_refill(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
-        self.on_ready(now, channel, host);
+    fn on_refill(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
+        self.on_ready(now, channel, context);
     }
 
-    fn on_timer(&mut self, _now: Instant, _host: &mut dyn Host) {}
+    fn on_timer(&mut self, _now: Instant, _host: &mut dyn SchedulerContext) {}
     fn on_close(&mut self, _channel: ChannelKey) {}
     fn poll_timeout(&self) -> Option<Instant> {
         None

@@ -1,6 +1,6 @@
 //! From an output buffer to the kernel, as far as it goes.
 
-use super::{Flushed, Host};
+use super::{Flushed, SchedulerContext};
 use crate::keys::ChannelKey;
 use penstock_units::Bytes;
 
@@ -21,10 +21,14 @@ pub(super) enum Held {
 
 /// Writes the channel's output buffer until it is empty, `limit` is reached or exceeded by less than a record [B], or
 /// kernel or token buckets take no more; returns what was written [B], and who stopped it.
-pub(super) fn write_out(channel: ChannelKey, limit: Bytes, host: &mut dyn Host) -> (Bytes, Held) {
+pub(super) fn write_out(
+    channel: ChannelKey,
+    limit: Bytes,
+    context: &mut dyn SchedulerContext,
+) -> (Bytes, Held) {
     let mut written = Bytes::ZERO;
-    while written < limit && host.outbuf(channel) > Bytes::ZERO {
-        let Flushed { bytes, refused, throttled } = host.flush(channel, limit - written);
+    while written < limit && context.outbuf(channel) > Bytes::ZERO {
+        let Flushed { bytes, refused, throttled } = context.flush(channel, limit - written);
         written += bytes;
         if throttled {
             return (written, Held::ByBuckets);

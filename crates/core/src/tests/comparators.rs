@@ -18,7 +18,7 @@ fn config(edge_control: EdgeControlConfig) -> RelayConfig {
 
 fn dctcp() -> RelayConfig {
     let edge_control = EdgeControlConfig::Dctcp(DctcpConfig::default());
-    RelayConfig { mark_above: Some(20), ..config(edge_control) }
+    RelayConfig { ecn_threshold: Some(20), ..config(edge_control) }
 }
 
 fn timely() -> RelayConfig {
@@ -94,7 +94,7 @@ fn over_datagrams_timely_keeps_its_window_small_and_is_as_fast() {
 /// Without marks nothing but its greatest window ends DCTCP's growth.
 #[test]
 fn where_no_relay_marks_dctcp_has_the_greatest_window() {
-    let found = download(&RelayConfig { mark_above: None, ..dctcp() });
+    let found = download(&RelayConfig { ecn_threshold: None, ..dctcp() });
     assert_eq!(found.2, 1000);
     assert!(found.1 > 800, "{found:?}");
 }
@@ -116,10 +116,10 @@ fn an_exit_that_is_the_bottleneck_marks_what_it_packages() {
 #[test]
 fn a_mark_crosses_whatever_a_cell_crosses_and_nothing_is_lost() {
     for datagrams in [false, true] {
-        let config = RelayConfig { mark_above: None, ..dctcp() };
+        let config = RelayConfig { ecn_threshold: None, ..dctcp() };
         let config = if datagrams { over_datagrams(config) } else { config };
         let mut net = Net::path(3, &config);
-        net.configure(3, RelayConfig { mark_above: Some(0), ..config });
+        net.configure(3, RelayConfig { ecn_threshold: Some(0), ..config });
         if datagrams {
             net.weather = Weather { loss: 0.05, late: 0.1, twice: 0.05, ..Weather::default() };
         }
@@ -204,8 +204,8 @@ fn a_client_that_says_no_marks_has_the_greatest_window_and_one_that_says_all_the
 
 #[test]
 fn marks_that_an_end_without_dctcp_is_told_of_change_nothing() {
-    let run = |mark_above| {
-        let mut net = bottleneck(&RelayConfig { mark_above, ..RelayConfig::default() });
+    let run = |ecn_threshold| {
+        let mut net = bottleneck(&RelayConfig { ecn_threshold, ..RelayConfig::default() });
         let circuit = net.build(0, &[1, 2, 3]);
         let transfer = net.transfer(0, circuit, 1_000_000, 200_000);
         net.drive();

@@ -320,7 +320,7 @@ fn a_sink_that_stalls_freezes_the_source() {
 /// A download goes on while an upload of the same circuit stands still, and its SENDMEs fill no queue.
 #[test]
 fn sendmes_that_nobody_heeds_do_not_pile_up() {
-    let limits = Limits { circuit_queue: 60, ..Limits::default() };
+    let limits = Limits { max_circuit_queue: 60, ..Limits::default() };
     for authenticated_sendmes in [false, true] {
         let config =
             RelayConfig { limits, authenticated_sendmes, ..credits(constant(10, 30), Ends::Ignored) };
@@ -524,34 +524,34 @@ fn credits_in_the_queue_keep_their_place_while_there_is_credit_for_what_is_befor
     let n23 = N23Config { credit_path: CreditPath::Circuit, ..constant(1, 1) };
     let config = HopControlConfig::N23(n23);
     let mut circuit = Circuit::<TestCell>::new(End::Opening, [config.build(None), config.build(None)]);
-    let lane = circuit.lane_mut(Direction::Backward);
+    let half = circuit.half_mut(Direction::Backward);
     let (direction, channel, agreed) = (Direction::Backward, ChannelKey(0), config.offer(false));
-    lane.hop.on_neighbour(Neighbour { side: hop_control::Side::After, direction, channel, agreed });
+    half.hop.on_neighbour(Neighbour { side: hop_control::Side::After, direction, channel, agreed });
     let id = CircId(NonZeroU32::MIN);
     let cell = || TestCell::malformed(id, Command::Relay);
     let credit = || TestCell::feedback(id, NOTHING);
     for cell in [cell(), credit(), cell(), cell(), credit(), credit(), cell()] {
-        lane.push(Queued { cell, source: Source::Here, since: Stamp::default() });
+        half.push(Queued { cell, source: Source::Here, since: Stamp::default() });
     }
     // There is credit for two cells: in front of the third stand none but what needs none.
     let mut left = Vec::new();
-    while lane.may_send() {
-        let command = lane.pop().expect("something may leave").cell.command();
+    while half.may_send() {
+        let command = half.pop().expect("something may leave").cell.command();
         if command == Command::Relay {
-            lane.hop.on_sent(Instant::ZERO, Source::Here);
+            half.hop.on_sent(Instant::ZERO, Source::Here);
         }
         left.push(command);
     }
     use Command::{Feedback, Relay};
     assert_eq!(left, [Relay, Feedback, Relay, Feedback, Feedback]);
-    assert_eq!(lane.queue.len(), 2);
+    assert_eq!(half.queue.len(), 2);
 }
 
 /// Who sends and does not read has credits pile up for it, and soon loses the channel: both ways of credits are bounded.
 #[test]
 fn credits_that_nobody_reads_fill_no_memory() {
     for credit_path in [CreditPath::Link, CreditPath::Circuit] {
-        let limits = Limits { circuit_queue: 100, outbuf: Bytes::kib(64), ..Limits::default() };
+        let limits = Limits { max_circuit_queue: 100, outbuf: Bytes::kib(64), ..Limits::default() };
         let n23 = N23Config { credit_path, ..constant(1, 30) };
         let mut net = Net::path(2, &RelayConfig { limits, ..credits(n23, Ends::Suppressed) });
         // The way back to the client carries next to nothing.

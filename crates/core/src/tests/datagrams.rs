@@ -5,7 +5,7 @@ use super::util::{Link, Net, Weather};
 use crate::cell::{CircId, Command};
 use crate::circuit_policy::CircuitPolicyConfig;
 use crate::config::Bandwidth;
-use crate::datagram::{Association, DatagramConfig, MOST_EARLY, Message, Onward};
+use crate::datagram::{Association, DatagramConfig, Downstream, MAX_EARLY, Message};
 use crate::edge_control::{EdgeControlConfig, Ends, WindowsConfig};
 use crate::hop_control::{
     ControlInterval, Counts, HopControlConfig, MarutConfig, MiddleWindow, N23Config, Occupancy, WindowConfig,
@@ -205,7 +205,13 @@ fn lie(net: &mut Net, from: usize, node: usize, tell: impl Fn(u16) -> Message<Te
 #[test]
 fn a_peer_that_lies_loses_the_circuit_and_no_more() {
     let feedback = |ack, forwarded| {
-        move |circuit| Message::Feedback { circuit, ack, forwarded, hole: false, onward: Onward::default() }
+        move |circuit| Message::Feedback {
+            circuit,
+            ack,
+            forwarded,
+            hole: false,
+            downstream: Downstream::default(),
+        }
     };
     let id = CircId(NonZeroU32::new(1 << 31 | 1).unwrap());
     let far =
@@ -252,7 +258,7 @@ fn nonsense_about_circuits_that_are_not_there_fills_no_memory() {
             ack: 7,
             forwarded: 7,
             hole: true,
-            onward: Onward::default(),
+            downstream: Downstream::default(),
         }]);
     }
     let before = net.nodes[1].relay.datagram_counters().sent;
@@ -301,11 +307,11 @@ fn cells_that_come_early_fill_no_memory() {
         let messages = std::iter::once(first).chain(early);
         association.on_datagram(Instant::ZERO, messages, &mut cells, &mut notes);
     }
-    assert_eq!((association.early(), cells.len(), notes.len()), (MOST_EARLY, 10, 0));
+    assert_eq!((association.early(), cells.len(), notes.len()), (MAX_EARLY, 10, 0));
     // The one that is missing is taken all the same, and all behind it.
     let missing = Message::Data { circuit: 1, seq: 1, body: TestCell::malformed(id(1), Command::Relay) };
     association.on_datagram(Instant::ZERO, [missing], &mut cells, &mut notes);
-    assert_eq!((association.early(), cells.len()), (MOST_EARLY - 1999, 10 + 2000));
+    assert_eq!((association.early(), cells.len()), (MAX_EARLY - 1999, 10 + 2000));
     (1..=10).for_each(|circuit| association.forget(id(circuit)));
     assert_eq!(association.early(), 0);
 }

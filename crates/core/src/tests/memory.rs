@@ -35,7 +35,7 @@ fn what_nobody_takes_goes_and_the_oldest_of_it_first() {
         net.stall(upload, Side::Server, true);
         net.drive_for(Duration::from_secs(2));
     }
-    assert_eq!((gone(&net), net.nodes[1].relay.counters().relieved), (vec![], 0));
+    assert_eq!((gone(&net), net.nodes[1].relay.counters().oom_closed), (vec![], 0));
     let upload = net.transfer(0, circuits[5], 0, 1_000_000);
     net.stall(upload, Side::Server, true);
     net.drive_for(Duration::from_secs(2));
@@ -44,9 +44,9 @@ fn what_nobody_takes_goes_and_the_oldest_of_it_first() {
     let transfer = net.transfer(0, good, 2_000_000, 2_000_000);
     net.drive();
     assert!(net.at(transfer).is_complete());
-    let relieved = net.nodes[1].relay.counters().relieved as usize;
-    assert_eq!(gone(&net), circuits[..relieved]);
-    assert!((1..3).contains(&relieved), "{relieved}");
+    let oom_closed = net.nodes[1].relay.counters().oom_closed as usize;
+    assert_eq!(gone(&net), circuits[..oom_closed]);
+    assert!((1..3).contains(&oom_closed), "{oom_closed}");
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn cells_that_a_slow_client_leaves_in_their_queue_go_before_others() {
     let upload = net.transfer(0, circuit, 0, 100_000);
     net.stall(upload, Side::Server, true);
     net.drive_for(Duration::from_secs(5));
-    assert_eq!((net.nodes[1].relay.counters().relieved, net.nodes[1].relay.queued().get()), (1, 0));
+    assert_eq!((net.nodes[1].relay.counters().oom_closed, net.nodes[1].relay.queued().get()), (1, 0));
     net.stall(upload, Side::Server, false);
     net.drive();
     assert!(!net.at(download).is_complete() && net.at(upload).is_complete());

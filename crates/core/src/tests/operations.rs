@@ -8,7 +8,7 @@ use super::schedulers::schedulers;
 use super::util::{Net, Weather};
 use crate::cell::{Cell, CircId, Command};
 use crate::config::{Bandwidth, Refill};
-use crate::datagram::{DatagramConfig, Message, Onward};
+use crate::datagram::{DatagramConfig, Downstream, Message};
 use crate::edge_control::{DctcpConfig, EdgeControlConfig, Ends, TimelyConfig, VegasConfig, WindowsConfig};
 use crate::hop_control::{
     AdaptConfig, Counts, CreditPath, HopControlConfig, MarutConfig, N23Config, WindowConfig,
@@ -164,7 +164,7 @@ fn network(seed: u64, scheduler: &SchedulerConfig) -> Net {
             hop_control,
             datagrams,
             scheduler,
-            mark_above: (seed >> (32 + relay) & 1 == 1).then_some(3),
+            ecn_threshold: (seed >> (32 + relay) & 1 == 1).then_some(3),
             ..RelayConfig::default()
         };
         net.add(false, config);
@@ -279,7 +279,7 @@ fn forge_letter(net: &mut Net, from: usize, to: usize, command: usize, number: u
         ack: number | 1 << 20,
         forwarded: number >> 12 & 15,
         hole: number >> 16 & 1 == 1,
-        onward: Onward { congestion: Some(number as u16), ended: Some(number >> 17 & 15) },
+        downstream: Downstream { congestion: Some(number as u16), ended: Some(number >> 17 & 15) },
     };
     let letter = match number >> 4 & 7 {
         0 => vec![Message::Gone { circuit }, Message::Data { circuit, seq: 0, body: cell }],

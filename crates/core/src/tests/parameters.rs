@@ -20,9 +20,9 @@ fn path() -> Net {
     net
 }
 
-fn heed(net: &mut Net, node: usize, parameters: Parameters) {
+fn apply_parameters(net: &mut Net, node: usize, parameters: Parameters) {
     let now = net.now;
-    net.nodes[node].relay.heed(now, parameters);
+    net.nodes[node].relay.apply_parameters(now, parameters);
 }
 
 /// Brings both ways all that is asked for; returns the exit's window before.
@@ -42,12 +42,12 @@ fn vegas_that_is_no_longer_granted_stays_where_it_was() {
     let [used, unused] = [(); 2].map(|()| net.build(0, &[1, 2, EXIT]));
     assert_eq!(window_of_exit(&mut net, used), Cells::new(124));
     let off = Parameters { grants_vegas: Some(false), circuit_window: Some(300), ..Parameters::default() };
-    heed(&mut net, EXIT, off);
+    apply_parameters(&mut net, EXIT, off);
     let new = net.build(0, &[1, 2, EXIT]);
     assert_eq!(window_of_exit(&mut net, new), Cells::new(300));
     assert_eq!(window_of_exit(&mut net, unused), Cells::new(124), "it was agreed on, and never used before");
     assert!(window_of_exit(&mut net, used) > Cells::new(124), "its window had grown");
-    heed(&mut net, EXIT, Parameters { grants_vegas: Some(true), ..Parameters::default() });
+    apply_parameters(&mut net, EXIT, Parameters { grants_vegas: Some(true), ..Parameters::default() });
     let again = net.build(0, &[1, 2, EXIT]);
     assert_eq!(window_of_exit(&mut net, again), Cells::new(124));
 }
@@ -57,8 +57,8 @@ fn another_increment_is_for_new_circuits() {
     let mut net = path();
     let old = net.build(0, &[1, 2, EXIT]);
     let fifty = Parameters { sendme_inc: NonZeroU8::new(50), ..Parameters::default() };
-    heed(&mut net, 0, fifty);
-    heed(&mut net, EXIT, fifty);
+    apply_parameters(&mut net, 0, fifty);
+    apply_parameters(&mut net, EXIT, fifty);
     let check = |net: &mut Net, circuit, increment| {
         let before = net.nodes[0].relay.counters();
         window_of_exit(net, circuit);
@@ -75,7 +75,7 @@ fn another_increment_is_for_new_circuits() {
 fn windows_stay_within_what_interoperates() {
     for (asked, held) in [(1, 100), (100_000, 1000)] {
         let mut net = Net::path(3, &RelayConfig::default());
-        heed(&mut net, EXIT, Parameters { circuit_window: Some(asked), ..Parameters::default() });
+        apply_parameters(&mut net, EXIT, Parameters { circuit_window: Some(asked), ..Parameters::default() });
         let circuit = net.build(0, &[1, 2, EXIT]);
         assert_eq!(window_of_exit(&mut net, circuit), Cells::new(held));
     }
@@ -90,7 +90,7 @@ fn kist_runs_as_often_as_it_is_asked_to() {
     let mut took = |interval: Option<u64>| {
         let run_interval = interval.map(Duration::from_millis);
         for node in 1..=EXIT {
-            heed(&mut net, node, Parameters { run_interval, ..Parameters::default() });
+            apply_parameters(&mut net, node, Parameters { run_interval, ..Parameters::default() });
         }
         let began = net.now;
         window_of_exit(&mut net, circuit);

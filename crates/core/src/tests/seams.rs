@@ -9,7 +9,7 @@ use crate::config::Bandwidth;
 use crate::edge_control::{EdgeControl, EdgeControlConfig, Signals, StreamControl, VegasConfig};
 use crate::hop_control::{Feedback, HopControl, HopControlConfig, HopOffer, Neighbour, Side, Source};
 use crate::keys::CircuitKey;
-use crate::scheduler::{Host, Scheduler, SchedulerConfig};
+use crate::scheduler::{Scheduler, SchedulerConfig, SchedulerContext};
 use crate::throttle::{ClientBuckets, Throttle, ThrottleConfig, ThrottleSignals};
 use crate::{ChannelKey, ClientKey, Direction, Factory, RelayConfig, Violation};
 use penstock_units::{Bytes, Cells, DataRate, Duration, Instant};
@@ -150,21 +150,21 @@ impl EdgeControl for Shy {
 
 #[test]
 fn an_edge_control_from_outside_hears_of_marks() {
-    for (mark_above, expected) in [(None, 40), (Some(20), 40), (Some(5), 10)] {
+    for (ecn_threshold, expected) in [(None, 40), (Some(20), 40), (Some(5), 10)] {
         let edge_control = EdgeControlConfig::Custom {
             circuit: Factory::<dyn EdgeControl>::new(|| {
                 Box::new(Shy { window: 10, in_flight: 0, unacknowledged: 0, marks: 0 })
             }),
             stream: Factory::<dyn StreamControl>::new(|| Box::new(Lawless(false))),
         };
-        let mut net = Net::path(3, &RelayConfig { edge_control, mark_above, ..RelayConfig::default() });
+        let mut net = Net::path(3, &RelayConfig { edge_control, ecn_threshold, ..RelayConfig::default() });
         let circuit = net.build(0, &[1, 2, 3]);
         let transfer = net.transfer(0, circuit, 100_000, 0);
         net.drive();
         assert!(net.at(transfer).is_complete());
         let exit = net.circuit_at(0, circuit, 3).expect("the circuit is there");
         let window = net.nodes[3].relay.circuit_window(exit).expect("it has an edge").0;
-        assert_eq!(window.get(), expected, "marks above {mark_above:?} cells");
+        assert_eq!(window.get(), expected, "marks above {ecn_threshold:?} cells");
     }
 }
 
@@ -292,32 +292,32 @@ struct Metronome {
 const BEAT: Duration = Duration::from_millis(10);
 
 impl Scheduler for Metronome {
-    fn on_ready(&mut self, now: Instant, channel: ChannelKey, _host: &mut dyn Host) {
+    fn on_ready(&mut self, now: Instant, channel: ChannelKey, _context: &mut dyn SchedulerContext) {
         self.pending.insert(channel);
         self.due.get_or_insert(now + BEAT);
     }
-    fn on_writable(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
-        host.want_writable(channel, false);
-        self.on_ready(now, channel, host);
+    fn on_writable(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
+        context.want_writable(channel, false);
+        self.on_ready(now, channel, context);
     }
-    fn on_refill(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
-        self.on_ready(now, channel, host);
+    fn on_refill(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
+        self.on_ready(now, channel, context);
     }
-    fn on_timer(&mut self, now: Instant, host: &mut dyn Host) {
+    fn on_timer(&mut self, now: Instant, context: &mut dyn SchedulerContext) {
         if self.due.is_none_or(|due| due > now) {
             return;
         }
         self.due = None;
         for channel in std::mem::take(&mut self.pending) {
-            assert!(host.socket_info(channel).queued <= host.socket_info(channel).capacity);
-            if host.outbuf(channel) == Bytes::ZERO {
-                host.move_cell(channel);
+            assert!(context.socket_info(channel).queued <= context.socket_info(channel).capacity);
+            if context.outbuf(channel) == Bytes::ZERO {
+                context.move_cell(channel);
             }
-            let flushed = host.flush(channel, Bytes::new(512));
+            let flushed = context.flush(channel, Bytes::new(512));
             if flushed.refused {
-                host.want_writable(channel, true);
-            } else if host.outbuf(channel) > Bytes::ZERO || host.head(channel).is_some() {
-                self.on_ready(now, channel, host);
+                context.want_writable(channel, true);
+            } else if context.outbuf(channel) > Bytes::ZERO || context.head(channel).is_some() {
+                self.on_ready(now, channel, context);
             }
         }
     }

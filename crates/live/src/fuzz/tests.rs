@@ -61,7 +61,7 @@ fn the_corpus_builds_circuits_breaks_rules_and_harms_nobody_else() {
         most(|reached| reached.flow[0]),
         most(|reached| reached.flow[1]),
         most(|reached| reached.data[1]),
-        most(|reached| reached.relieved),
+        most(|reached| reached.oom_closed),
     ];
     assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
     let violations: BTreeSet<&str> =

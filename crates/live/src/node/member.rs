@@ -188,7 +188,7 @@ impl Node {
         let Some(member) = &mut self.member else { return };
         let Some(params) = member.look(self.clock, self.relay.counters(), &self.keys) else { return };
         let now = self.clock.now();
-        self.relay.heed(now, params.core(member.own));
+        self.relay.apply_parameters(now, params.core(member.own));
         self.renewal.rotation = params.onion_keys();
         // Buckets that are there stay as full as they are, unless the authorities change their minds.
         let asked = params.connection_bandwidth();

@@ -256,7 +256,7 @@ mod tests {
         };
         // What the authorities ask for.
         let asked = Parameters { half_life: Some(Duration::from_secs(5)), ..Parameters::default() };
-        node.relay.heed(node.now(), asked);
+        node.relay.apply_parameters(node.now(), asked);
         let rate = ThrottleConfig::Static(StaticRateConfig { rate: DataRate::kib(20) });
         node.relay.set_throttle(node.now(), rate, ClientBuckets::default());
         let heeded = (format!("{:?}", ewma(5)), false);

@@ -162,9 +162,9 @@ fn page(seen: &Observation) -> String {
     page.counter("xoffs_total", "XOFFs made here.", core.xoffs);
     page.counter("xons_total", "XONs made here.", core.xons);
     page.counter(
-        "relieved_circuits_total",
-        "Circuits that were closed because too much waited.",
-        core.relieved,
+        "oom_closed_circuits_total",
+        "Circuits that the out-of-memory handler closed.",
+        core.oom_closed,
     );
     let [channels, circuits, streams] = seen.population.map(|count| count as u64);
     page.gauge("channels", "Open channels.", channels);

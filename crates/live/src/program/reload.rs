@@ -53,7 +53,7 @@ fn waits_for_a_restart(old: &Options, new: &Options) -> Vec<&'static str> {
             format!("{:?}", relay.scheduler),
             format!("{:?}", relay.edge_control),
             format!("{:?}", (relay.refill, &relay.channel_map, relay.priority_factor, relay.edge_queue)),
-            format!("{:?}", (relay.authenticated_sendmes, relay.limits.circuit_queue)),
+            format!("{:?}", (relay.authenticated_sendmes, relay.limits.max_circuit_queue)),
             format!("{:?}", relay.limits.memory),
         ]
     };

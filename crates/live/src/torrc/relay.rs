@@ -88,7 +88,7 @@ fn refuse(config: &RelayConfig, settings: &[Setting]) -> Result<(), TorrcError> 
     if config.datagrams.is_some() {
         return wrong("transport", "live relays have no datagrams yet; leave it out");
     }
-    if config.mark_above.is_some() {
+    if config.ecn_threshold.is_some() {
         return wrong("mark_above", "cells of the real network cannot be marked; leave it out");
     }
     if matches!(config.edge_control, EdgeControlConfig::Dctcp(_)) {

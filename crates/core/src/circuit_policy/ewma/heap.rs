@@ -90,8 +90,8 @@ impl CircuitPolicy for Heap {
         self.circuits.forget(circuit);
     }
 
-    fn looks(&self) -> u64 {
-        self.circuits.looks()
+    fn scans(&self) -> u64 {
+        self.circuits.scans()
     }
 
     fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)> {

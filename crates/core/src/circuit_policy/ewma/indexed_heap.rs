@@ -107,7 +107,7 @@ impl IndexedHeap {
     }
 
     /// A sift from the root: one circuit at each level.
-    pub(super) fn looks(&self) -> u64 {
+    pub(super) fn scans(&self) -> u64 {
         1 + u64::from(self.heap.len().checked_ilog2().unwrap_or(0))
     }
 

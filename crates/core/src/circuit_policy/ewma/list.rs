@@ -60,7 +60,7 @@ impl CircuitPolicy for List {
         self.circuits.remove(&circuit);
     }
 
-    fn looks(&self) -> u64 {
+    fn scans(&self) -> u64 {
         self.circuits.values().filter(|entry| entry.eligible).count() as u64
     }
 

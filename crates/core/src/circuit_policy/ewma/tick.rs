@@ -99,8 +99,8 @@ impl CircuitPolicy for Tick {
         self.circuits.forget(circuit);
     }
 
-    fn looks(&self) -> u64 {
-        self.circuits.looks()
+    fn scans(&self) -> u64 {
+        self.circuits.scans()
     }
 
     fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)> {

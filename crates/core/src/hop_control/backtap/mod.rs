@@ -2,7 +2,7 @@
 
 mod window;
 
-pub use window::{MOST_WINDOW, WindowConfig};
+pub use window::{MAX_WINDOW, WindowConfig};
 pub(super) use window::{Trips, Window};
 
 use super::{CreditPath, Feedback, HopControl, HopOffer, Neighbour, RoundTrip, Side, Source};
@@ -75,12 +75,12 @@ impl BackTap {
     fn on_forwarded(&mut self) -> Option<Feedback> {
         let forwarded = self.before.as_mut()?;
         *forwarded += 1;
-        Some(told(*forwarded))
+        Some(forwarded_feedback(*forwarded))
     }
 }
 
 /// What the relay tells the hop before.
-pub(super) fn told(forwarded: u64) -> Feedback {
+pub(super) fn forwarded_feedback(forwarded: u64) -> Feedback {
     Feedback { direction: Direction::Forward, forwarded: forwarded as u32, allowance: 0 }
 }
 

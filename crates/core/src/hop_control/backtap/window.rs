@@ -3,7 +3,7 @@
 use penstock_units::{DataRate, Duration};
 
 /// No window is greater [cell]: what may be under way over a hop, less what the link itself may have there.
-pub const MOST_WINDOW: u32 = 2000;
+pub const MAX_WINDOW: u32 = 2000;
 /// What a cell carries of a stream [B].
 const PAYLOAD: u64 = 498;
 
@@ -80,7 +80,7 @@ pub(in super::super) struct Window {
 impl Window {
     /// `rate` is the node's own.
     pub(in super::super) fn new(config: WindowConfig, rate: Option<DataRate>) -> Self {
-        let cwnd = u64::from(config.start.clamp(1, MOST_WINDOW));
+        let cwnd = u64::from(config.start.clamp(1, MAX_WINDOW));
         Window { config, rate: rate.filter(|_| config.cap), cwnd, doubled_at: config.slow_start.map(|_| 0) }
     }
 
@@ -97,7 +97,7 @@ impl Window {
     /// The most that it may be with this base round trip [cell].
     pub(in super::super) fn most(&self, base: Duration) -> u64 {
         let carried = self.rate.filter(|_| !base.is_zero()).map(|rate| rate.bytes_in(base).get() / PAYLOAD);
-        carried.map_or(MOST_WINDOW.into(), |cells| cells.clamp(1, MOST_WINDOW.into()))
+        carried.map_or(MAX_WINDOW.into(), |cells| cells.clamp(1, MAX_WINDOW.into()))
     }
 
     /// So many cells wait, if that is known. Slow start is over as soon as there are too many: the window is what was

@@ -10,7 +10,7 @@ pub(super) struct Grant {
     /// Cells that were forwarded or delivered.
     forwarded: u64,
     /// How many were at the last credit.
-    told: u64,
+    credited: u64,
     /// The allowance in it.
     allowance: u64,
     /// The most cells that any credit so far let come in all.
@@ -21,7 +21,7 @@ impl Grant {
     /// Before the first cell.
     pub(super) fn new(counted: u64, start: u64) -> Self {
         let limit = counted + start;
-        Grant { received: counted, forwarded: counted, told: counted, allowance: start, limit }
+        Grant { received: counted, forwarded: counted, credited: counted, allowance: start, limit }
     }
 
     /// The allowance in the last credit.
@@ -38,12 +38,12 @@ impl Grant {
     pub(super) fn on_forwarded(&mut self, n2: u64) -> bool {
         self.forwarded += 1;
         debug_assert!(self.forwarded <= self.received, "only what came is forwarded");
-        self.forwarded - self.told >= n2
+        self.forwarded - self.credited >= n2
     }
 
     /// Gives a credit: the count that goes with `allowance`.
-    pub(super) fn tell(&mut self, allowance: u64) -> u32 {
-        self.told = self.forwarded;
+    pub(super) fn take_credit(&mut self, allowance: u64) -> u32 {
+        self.credited = self.forwarded;
         self.allowance = allowance;
         self.limit = self.limit.max(self.forwarded + allowance);
         self.forwarded as u32

@@ -1,7 +1,7 @@
 //! How N3 follows congestion: one law or another, or none.
 
 use super::super::HopSignals;
-use super::{ExponentialConfig, Kung94Config, LEAST_N3, MOST_N3};
+use super::{ExponentialConfig, Kung94Config, MAX_N3, MIN_N3};
 use penstock_units::Duration;
 
 /// How often N3 is adjusted, by what, and how.
@@ -50,11 +50,11 @@ impl Law {
             Some(LawConfig::Exponential(config)) => config.adjust(n3, signals.link.delay),
             Some(LawConfig::Kung94(config)) => config.adjust(n3, moved, signals.link),
         };
-        wanted.clamp(LEAST_N3.into(), MOST_N3.into())
+        wanted.clamp(MIN_N3.into(), MAX_N3.into())
     }
 
     /// Whether N3 goes on changing while nothing happens.
     pub(super) fn recovers(&self, n3: u64) -> bool {
-        matches!(self.0, Some(LawConfig::Exponential(config)) if config.step > 0) && n3 < MOST_N3.into()
+        matches!(self.0, Some(LawConfig::Exponential(config)) if config.step > 0) && n3 < MAX_N3.into()
     }
 }

@@ -21,9 +21,9 @@ use law::Law;
 use penstock_units::{Cells, Duration, Instant};
 
 /// The least that an adaptive N3 becomes [cell] (DefenestraTor §4.2).
-pub const LEAST_N3: u32 = 100;
+pub const MIN_N3: u32 = 100;
 /// The most that an adaptive N3 becomes [cell] (DefenestraTor §4.2).
-pub const MOST_N3: u32 = 500;
+pub const MAX_N3: u32 = 500;
 
 /// How a node gives and takes credits.
 ///
@@ -60,7 +60,7 @@ impl Default for N23Config {
 impl N23Config {
     /// The most cells that a neighbour may have outstanding: N2 + N3, with the greatest N3 that there can be [cell].
     pub fn most(&self) -> u32 {
-        self.n2 + if self.adapt.is_some() { self.n3.max(MOST_N3) } else { self.n3 }
+        self.n2 + if self.adapt.is_some() { self.n3.max(MAX_N3) } else { self.n3 }
     }
 
     pub(super) fn offer(&self, with_client: bool) -> Option<HopOffer> {
@@ -127,13 +127,13 @@ impl N23 {
 
     /// A cell of the hop before is gone.
     fn on_forwarded(&mut self) -> Option<Feedback> {
-        let owed = self.before.as_mut()?.on_forwarded(self.config.n2.into());
-        if owed { self.tell() } else { None }
+        let credit_due = self.before.as_mut()?.on_forwarded(self.config.n2.into());
+        if credit_due { self.make_credit() } else { None }
     }
 
-    fn tell(&mut self) -> Option<Feedback> {
+    fn make_credit(&mut self) -> Option<Feedback> {
         let allowance = self.allowance();
-        let forwarded = self.before.as_mut()?.tell(allowance);
+        let forwarded = self.before.as_mut()?.take_credit(allowance);
         // The relay knows the direction.
         Some(Feedback { direction: Direction::Forward, forwarded, allowance: allowance as u32 })
     }
@@ -200,7 +200,7 @@ impl HopControl for N23 {
         // Who fell by N2 or more says so at once, if the hop before has a use for it.
         let (allowance, n2) = (self.allowance(), u64::from(self.config.n2));
         let fell = self.before.is_some_and(|grant| grant.allowance() >= allowance + n2);
-        let feedback = if busy && fell { self.tell() } else { None };
+        let feedback = if busy && fell { self.make_credit() } else { None };
         Ticked { feedback, again: busy || self.law.recovers(self.n3) }
     }
 }

@@ -3,7 +3,7 @@
 use super::world::{CELL, World};
 use crate::circuit_policy::Priority;
 use crate::keys::ChannelKey;
-use crate::scheduler::{GlobalLimitConfig, Host, Scheduler, SchedulerConfig};
+use crate::scheduler::{GlobalLimitConfig, Scheduler, SchedulerConfig, SchedulerContext};
 use penstock_units::{Bytes, Duration, Instant};
 use std::collections::BTreeMap;
 
@@ -99,10 +99,15 @@ impl Reference {
     }
 
     /// The member with the best circuit among those that `may` take a cell.
-    fn best(&self, host: &dyn Host, members: &[u32], may: impl Fn(u32) -> bool) -> Option<u32> {
+    fn best(
+        &self,
+        context: &dyn SchedulerContext,
+        members: &[u32],
+        may: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
         let mut best: Option<(Priority, u64, u32)> = None;
         for channel in members.iter().copied().filter(|channel| may(*channel)) {
-            let Some(priority) = host.head(ChannelKey(channel)) else { continue };
+            let Some(priority) = context.head(ChannelKey(channel)) else { continue };
             let rank = (priority, self.turns.get(&channel).copied().unwrap_or(0), channel);
             if best.is_none_or(|other| rank < other) {
                 best = Some(rank);
@@ -111,8 +116,8 @@ impl Reference {
         best.map(|(_, _, channel)| channel)
     }
 
-    fn take(&mut self, host: &mut dyn Host, channel: u32) {
-        assert!(host.move_cell(ChannelKey(channel)));
+    fn take(&mut self, context: &mut dyn SchedulerContext, channel: u32) {
+        assert!(context.move_cell(ChannelKey(channel)));
         self.served += 1;
         self.turns.insert(channel, self.served);
     }
@@ -120,15 +125,15 @@ impl Reference {
     /// Writes at most `limit`; returns what was written and whether someone held the rest back.
     fn write(
         &mut self,
-        host: &mut dyn Host,
+        context: &mut dyn SchedulerContext,
         channel: u32,
         limit: u64,
         throttled: &mut Vec<u32>,
     ) -> (u64, bool) {
         let key = ChannelKey(channel);
         let mut written = 0;
-        while written < limit && host.outbuf(key) > Bytes::ZERO {
-            let flushed = host.flush(key, Bytes::new(limit - written));
+        while written < limit && context.outbuf(key) > Bytes::ZERO {
+            let flushed = context.flush(key, Bytes::new(limit - written));
             written += flushed.bytes.get();
             if flushed.throttled {
                 throttled.push(channel);
@@ -145,53 +150,62 @@ impl Reference {
     /// Writes what was charged; the limits get back what several cells shared.
     fn write_chosen(
         &mut self,
-        host: &mut dyn Host,
+        context: &mut dyn SchedulerContext,
         channel: u32,
         member: &mut Member,
         throttled: &mut Vec<u32>,
     ) {
         if !member.held {
-            let (bytes, held) = self.write(host, channel, u64::MAX, throttled);
+            let (bytes, held) = self.write(context, channel, u64::MAX, throttled);
             let refund = std::mem::take(&mut member.charged) - signed(bytes);
             (self.global, member.left, member.held) = (self.global + refund, member.left + refund, held);
         }
     }
 
     /// KIST's algorithm 2.
-    fn round(&mut self, now: Instant, host: &mut dyn Host, limits: &BTreeMap<u32, u64>, unflushed: u64) {
+    fn round(
+        &mut self,
+        now: Instant,
+        context: &mut dyn SchedulerContext,
+        limits: &BTreeMap<u32, u64>,
+        unflushed: u64,
+    ) {
         let round = std::mem::take(&mut self.pending);
         self.due = None;
         let (mut members, mut eligible) = (BTreeMap::<u32, Member>::new(), Vec::new());
         let (mut order, mut throttled) = (Vec::new(), Vec::new());
-        let allowed = |members: &BTreeMap<u32, Member>, global: i64, host: &dyn Host, channel: u32| {
-            let full = members[&channel].held && host.outbuf(ChannelKey(channel)).get() >= unflushed;
-            members[&channel].left > 0 && global > 0 && !full
-        };
+        let allowed =
+            |members: &BTreeMap<u32, Member>, global: i64, context: &dyn SchedulerContext, channel: u32| {
+                let full = members[&channel].held && context.outbuf(ChannelKey(channel)).get() >= unflushed;
+                members[&channel].left > 0 && global > 0 && !full
+            };
         for channel in &round {
             let limit = limits[channel].min(self.global.max(0) as u64);
-            let (written, held) = self.write(host, *channel, limit, &mut throttled);
+            let (written, held) = self.write(context, *channel, limit, &mut throttled);
             self.global -= signed(written);
             let left = signed(limits[channel]) - signed(written);
             members.insert(*channel, Member { left, held, charged: 0 });
-            if host.head(ChannelKey(*channel)).is_some() && allowed(&members, self.global, host, *channel) {
+            if context.head(ChannelKey(*channel)).is_some()
+                && allowed(&members, self.global, context, *channel)
+            {
                 eligible.push(*channel);
             }
         }
         while let Some(channel) =
-            self.best(host, &eligible, |channel| allowed(&members, self.global, host, channel))
+            self.best(context, &eligible, |channel| allowed(&members, self.global, context, channel))
         {
             if !order.contains(&channel) {
                 order.push(channel);
             }
-            self.take(host, channel);
+            self.take(context, channel);
             let member = members.get_mut(&channel).expect("it is a member");
             self.global -= 541;
             (member.left, member.charged) = (member.left - 541, member.charged + 541);
-            if host.outbuf(ChannelKey(channel)) >= Bytes::kib(4) {
-                self.write_chosen(host, channel, member, &mut throttled);
+            if context.outbuf(ChannelKey(channel)) >= Bytes::kib(4) {
+                self.write_chosen(context, channel, member, &mut throttled);
             }
             // Once out, a channel stays out, whatever the last writes give back.
-            if !allowed(&members, self.global.max(1), host, channel) {
+            if !allowed(&members, self.global.max(1), context, channel) {
                 eligible.retain(|other| *other != channel);
             }
         }
@@ -199,28 +213,28 @@ impl Reference {
         // Who could have been chosen and was not comes after those who were, best first.
         let mut passed: Vec<u32> =
             over.iter().copied().filter(|channel| eligible.contains(channel)).collect();
-        while let Some(best) = self.best(host, &passed, |_| true) {
+        while let Some(best) = self.best(context, &passed, |_| true) {
             passed.retain(|channel| *channel != best);
             order.push(best);
         }
         for channel in &order {
             let member = members.get_mut(channel).expect("it is a member");
-            self.write_chosen(host, *channel, member, &mut throttled);
+            self.write_chosen(context, *channel, member, &mut throttled);
         }
         for channel in over.iter().filter(|channel| !order.contains(channel)).chain(&order) {
             let (key, held) = (ChannelKey(*channel), members[channel].held);
-            host.want_writable(key, held && !throttled.contains(channel));
-            if !held && (host.outbuf(key) > Bytes::ZERO || host.head(key).is_some()) {
+            context.want_writable(key, held && !throttled.contains(channel));
+            if !held && (context.outbuf(key) > Bytes::ZERO || context.head(key).is_some()) {
                 self.pend(now, *channel);
             }
         }
     }
 
     /// Equations 1 and 2, over all channels.
-    fn collect(&mut self, now: Instant, host: &World, limit: GlobalLimitConfig) -> BTreeMap<u32, u64> {
+    fn collect(&mut self, now: Instant, context: &World, limit: GlobalLimitConfig) -> BTreeMap<u32, u64> {
         let mut limits = BTreeMap::new();
         let mut drained = 0;
-        for (channel, state) in &host.channels {
+        for (channel, state) in &context.channels {
             let info = state.info;
             let socket_space = info.capacity.get() as i64 - info.queued.get() as i64;
             let tcp_space = (i64::from(info.cwnd) - i64::from(info.unacked)) * i64::from(info.mss);
@@ -252,18 +266,18 @@ impl Reference {
     }
 
     /// C tor's run.
-    fn run(&mut self, now: Instant, host: &mut dyn Host, limits: &BTreeMap<u32, u64>) {
+    fn run(&mut self, now: Instant, context: &mut dyn SchedulerContext, limits: &BTreeMap<u32, u64>) {
         let round = std::mem::take(&mut self.pending);
         (self.due, self.last) = (None, Some(now));
         let mut left = limits.clone();
         let (mut order, mut throttled, mut held) = (Vec::new(), Vec::new(), Vec::new());
         let mut candidates: Vec<u32> = round.clone();
         let mut previous = None;
-        while let Some(channel) = self.best(host, &candidates, |_| true) {
+        while let Some(channel) = self.best(context, &candidates, |_| true) {
             if let Some(before) = previous.filter(|before| *before != channel)
-                && host.outbuf(ChannelKey(before)).get() > 8 * 514
+                && context.outbuf(ChannelKey(before)).get() > 8 * 514
                 && !held.contains(&before)
-                && self.write(host, before, u64::MAX, &mut throttled).1
+                && self.write(context, before, u64::MAX, &mut throttled).1
             {
                 held.push(before);
             }
@@ -273,7 +287,7 @@ impl Reference {
             }
             let can_write = |left: &BTreeMap<u32, u64>| left[&channel] / 543 > 0;
             if can_write(&left) {
-                self.take(host, channel);
+                self.take(context, channel);
                 *left.get_mut(&channel).expect("it is a member") -= 543;
             }
             if !can_write(&left) {
@@ -282,9 +296,9 @@ impl Reference {
         }
         for channel in order {
             let key = ChannelKey(channel);
-            let stuck = held.contains(&channel) || self.write(host, channel, u64::MAX, &mut throttled).1;
-            host.want_writable(key, stuck && !throttled.contains(&channel));
-            if !stuck && host.head(key).is_some() {
+            let stuck = held.contains(&channel) || self.write(context, channel, u64::MAX, &mut throttled).1;
+            context.want_writable(key, stuck && !throttled.contains(&channel));
+            if !stuck && context.head(key).is_some() {
                 self.pend(now, channel);
             }
         }
@@ -327,38 +341,38 @@ impl Reference {
 
 /// Inputs as the traits' contract has them; the timer is [`Reference::fire`].
 impl Scheduler for Reference {
-    fn on_ready(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
-        let (cells, bytes) = (host.head(channel).is_some(), host.outbuf(channel) > Bytes::ZERO);
+    fn on_ready(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
+        let (cells, bytes) = (context.head(channel).is_some(), context.outbuf(channel) > Bytes::ZERO);
         if cells || bytes && !self.is_deployed() {
             self.pend(now, channel.0);
         }
         if bytes && self.is_deployed() {
-            host.want_writable(channel, true);
+            context.want_writable(channel, true);
         }
     }
 
-    fn on_writable(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
+    fn on_writable(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         if self.is_deployed() {
-            let throttled = host.flush(channel, Bytes::new(u64::MAX)).throttled;
-            host.want_writable(channel, !throttled && host.outbuf(channel) > Bytes::ZERO);
-            if host.head(channel).is_some() {
+            let throttled = context.flush(channel, Bytes::new(u64::MAX)).throttled;
+            context.want_writable(channel, !throttled && context.outbuf(channel) > Bytes::ZERO);
+            if context.head(channel).is_some() {
                 self.pend(now, channel.0);
             }
         } else {
-            host.want_writable(channel, false);
-            self.on_ready(now, channel, host);
+            context.want_writable(channel, false);
+            self.on_ready(now, channel, context);
         }
     }
 
-    fn on_refill(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
+    fn on_refill(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         if self.is_deployed() {
-            self.on_writable(now, channel, host)
+            self.on_writable(now, channel, context)
         } else {
-            self.on_ready(now, channel, host)
+            self.on_ready(now, channel, context)
         }
     }
 
-    fn on_timer(&mut self, _now: Instant, _host: &mut dyn Host) {
+    fn on_timer(&mut self, _now: Instant, _host: &mut dyn SchedulerContext) {
         unreachable!("the test calls `fire`");
     }
 

@@ -3,7 +3,7 @@
 use crate::circuit_policy::Priority;
 use crate::kernel::SocketInfo;
 use crate::keys::ChannelKey;
-use crate::scheduler::{Flushed, Host, Scheduler};
+use crate::scheduler::{Flushed, Scheduler, SchedulerContext};
 use penstock_units::{Bytes, Duration, Instant};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -174,7 +174,7 @@ impl World {
     }
 }
 
-impl Host for World {
+impl SchedulerContext for World {
     fn outbuf(&self, channel: ChannelKey) -> Bytes {
         Bytes::new(self.see(channel).outbuf * CELL)
     }

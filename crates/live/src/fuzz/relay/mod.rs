@@ -311,7 +311,7 @@ fn operate(world: &mut World, choices: &mut Choices<'_>) {
     let what = choices.byte();
     match what & 3 {
         0 => world.throttle(what >> 2 & 7),
-        1 => world.relay.heed(world.now, parameters(what)),
+        1 => world.relay.apply_parameters(world.now, parameters(what)),
         2 => world.relay.set_circuit_policy(world.now, settings::policy(what >> 2)),
         _ => {
             let at = link(world, choices);

@@ -32,7 +32,7 @@ pub(super) fn relay(choices: &mut Choices<'_>, is_scarce: bool) -> RelayConfig {
         authenticated_sendmes: flags & 16 == 0,
         sendme_padding: if edge & 8 != 0 { 16 } else { 0 },
         limits: Limits {
-            circuit_queue: 300,
+            max_circuit_queue: 300,
             circuits_per_channel: 8,
             streams_per_circuit: 6,
             outbuf: Bytes::kib(64),

@@ -53,7 +53,7 @@ pub struct Relayed {
     /// Channels that the relay closed.
     pub channels_closed: u32,
     /// Circuits that the relay closed because too much waited.
-    pub relieved: u64,
+    pub oom_closed: u64,
 }
 
 /// A link of the relay.
@@ -463,7 +463,7 @@ impl World {
         assert_eq!(came, went, "cells are conserved: {counted:?}, {held} wait");
         let [channels, circuits, streams] = self.relay.population().map(|count| count as u64);
         let limits = &self.limits;
-        let most = 2 * circuits * (u64::from(limits.circuit_queue) + SLACK);
+        let most = 2 * circuits * (u64::from(limits.max_circuit_queue) + SLACK);
         assert!(self.relay.queued().get() <= most, "queues are bounded");
         let memory = limits.memory.map_or(u64::MAX, |limit| limit.get());
         assert!(self.relay.queued().get() * CELL_LEN as u64 <= memory, "all queues together are bounded");
@@ -500,7 +500,7 @@ impl World {
         let may = self.limits.memory.is_some();
         assert!(may || !self.circuits[1].over, "nobody disturbed the second link");
         let counted = self.relay.counters();
-        self.relayed.relieved = counted.relieved;
+        self.relayed.oom_closed = counted.oom_closed;
         self.relayed.flow = [counted.xoffs, counted.xons];
         self.relayed.data = [counted.data_packaged, counted.data_delivered];
     }

@@ -4,7 +4,7 @@ use super::by_channel::ByChannel;
 use super::eligible::Eligible;
 use super::pending::Pending;
 use super::write::{ALL, Held, write_out};
-use super::{Host, Scheduler};
+use super::{Scheduler, SchedulerContext};
 use crate::circuit_policy::Priority;
 use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Duration, Instant};
@@ -24,7 +24,7 @@ pub trait WriteLimits: fmt::Debug + Send {
     /// What may wait in the output buffer of a channel that kernel or token buckets hold back [B].
     const UNFLUSHED: Bytes;
     /// A round begins, for these channels.
-    fn collect(&mut self, now: Instant, pending: &[ChannelKey], host: &mut dyn Host);
+    fn collect(&mut self, now: Instant, pending: &[ChannelKey], context: &mut dyn SchedulerContext);
     /// What may still be sent over a channel of the round [B].
     fn left(&mut self, channel: ChannelKey) -> Bytes;
     /// A cell is going to be written, TLS included [B]; the limit may be overrun by less than a record.
@@ -49,7 +49,7 @@ pub trait WriteLimits: fmt::Debug + Send {
 /// as [`WriteLimits::UNFLUSHED`] says; as printed its output buffer would grow by a cell a round. A channel enters by
 /// having cells, as if its notification were enabled then.
 #[derive(Debug)]
-pub struct Rounds<L> {
+pub struct GlobalLoop<L> {
     interval: Duration,
     limits: L,
     pending: Pending,
@@ -70,10 +70,10 @@ struct Member {
     charged: Bytes,
 }
 
-impl<L: WriteLimits> Rounds<L> {
+impl<L: WriteLimits> GlobalLoop<L> {
     /// A scheduler that waits for `interval` from the first channel on.
     pub(super) fn with(interval: Duration, limits: L) -> Self {
-        Rounds {
+        GlobalLoop {
             interval,
             limits,
             pending: Pending::default(),
@@ -90,20 +90,20 @@ impl<L: WriteLimits> Rounds<L> {
     }
 
     /// Algorithm 2.
-    fn serve(&mut self, now: Instant, host: &mut dyn Host) {
+    fn serve(&mut self, now: Instant, context: &mut dyn SchedulerContext) {
         let mut round = std::mem::take(&mut self.round);
         self.pending.take(&mut round);
-        self.limits.collect(now, &round, host);
+        self.limits.collect(now, &round, context);
         for channel in round.drain(..) {
-            self.begin(now, channel, host);
+            self.begin(now, channel, context);
         }
         self.round = round;
         while let Some(channel) = self.eligible.best() {
             if !std::mem::replace(&mut self.members.at(channel).chosen, true) {
                 self.chosen.push(channel);
             }
-            if self.may_take(channel, host) {
-                let priority = self.schedule_cell(channel, host);
+            if self.may_take(channel, context) {
+                let priority = self.schedule_cell(channel, context);
                 self.eligible.served(priority);
             } else {
                 // Others used up what there was for all.
@@ -112,86 +112,86 @@ impl<L: WriteLimits> Rounds<L> {
         }
         let mut chosen = std::mem::take(&mut self.chosen);
         for channel in chosen.drain(..) {
-            self.write(channel, host);
-            self.end(now, channel, host);
+            self.write(channel, context);
+            self.end(now, channel, context);
         }
         self.chosen = chosen;
     }
 
     /// Lines 4 to 10: writes what waits, and asks whether the channel may take more.
-    fn begin(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
-        let (bytes, held) = write_out(channel, self.limits.left(channel), host);
+    fn begin(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
+        let (bytes, held) = write_out(channel, self.limits.left(channel), context);
         self.limits.written(channel, Bytes::ZERO, bytes);
         *self.members.at(channel) = Member { held, ..Member::default() };
-        match host.head(channel) {
-            Some(priority) if self.may_take(channel, host) => self.eligible.enter(channel, priority),
-            _ => self.end(now, channel, host),
+        match context.head(channel) {
+            Some(priority) if self.may_take(channel, context) => self.eligible.enter(channel, priority),
+            _ => self.end(now, channel, context),
         }
     }
 
-    fn may_take(&mut self, channel: ChannelKey, host: &dyn Host) -> bool {
-        let stuck = self.members.at(channel).held != Held::No && host.outbuf(channel) >= L::UNFLUSHED;
+    fn may_take(&mut self, channel: ChannelKey, context: &dyn SchedulerContext) -> bool {
+        let stuck = self.members.at(channel).held != Held::No && context.outbuf(channel) >= L::UNFLUSHED;
         !stuck && self.limits.left(channel) > Bytes::ZERO
     }
 
     /// Lines 13 to 18; returns the priority of the channel's next cell if it may take one.
-    fn schedule_cell(&mut self, channel: ChannelKey, host: &mut dyn Host) -> Option<Priority> {
-        let before = host.outbuf(channel);
-        host.move_cell(channel);
-        let outbuf = host.outbuf(channel);
+    fn schedule_cell(&mut self, channel: ChannelKey, context: &mut dyn SchedulerContext) -> Option<Priority> {
+        let before = context.outbuf(channel);
+        context.move_cell(channel);
+        let outbuf = context.outbuf(channel);
         let charge = outbuf - before + TLS_OVERHEAD;
         self.limits.charge(channel, charge);
         self.members.at(channel).charged += charge;
         if outbuf >= BATCH {
-            self.write(channel, host);
+            self.write(channel, context);
         }
-        if self.may_take(channel, host) { host.head(channel) } else { None }
+        if self.may_take(channel, context) { context.head(channel) } else { None }
     }
 
     /// Writes cells that are charged already. A record holds several: the limits get back what they share.
-    fn write(&mut self, channel: ChannelKey, host: &mut dyn Host) {
+    fn write(&mut self, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         let member = self.members.at(channel);
         if member.held == Held::No {
-            let (bytes, held) = write_out(channel, ALL, host);
+            let (bytes, held) = write_out(channel, ALL, context);
             member.held = held;
             self.limits.written(channel, std::mem::take(&mut member.charged), bytes);
         }
     }
 
     /// Whatever the channel has left comes again.
-    fn end(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
+    fn end(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         let held = self.members.at(channel).held;
-        host.want_writable(channel, held == Held::ByKernel);
-        if held == Held::No && has_work(channel, host) {
+        context.want_writable(channel, held == Held::ByKernel);
+        if held == Held::No && has_work(channel, context) {
             self.pend(now, channel);
         }
     }
 }
 
 /// Whether there is something to send over the channel.
-fn has_work(channel: ChannelKey, host: &dyn Host) -> bool {
-    host.outbuf(channel) > Bytes::ZERO || host.head(channel).is_some()
+fn has_work(channel: ChannelKey, context: &dyn SchedulerContext) -> bool {
+    context.outbuf(channel) > Bytes::ZERO || context.head(channel).is_some()
 }
 
-impl<L: WriteLimits> Scheduler for Rounds<L> {
-    fn on_ready(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
-        if has_work(channel, host) {
+impl<L: WriteLimits> Scheduler for GlobalLoop<L> {
+    fn on_ready(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
+        if has_work(channel, context) {
             self.pend(now, channel);
         }
     }
 
-    fn on_writable(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
-        host.want_writable(channel, false);
-        self.on_ready(now, channel, host);
+    fn on_writable(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
+        context.want_writable(channel, false);
+        self.on_ready(now, channel, context);
     }
 
-    fn on_refill(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
-        self.on_ready(now, channel, host);
+    fn on_refill(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
+        self.on_ready(now, channel, context);
     }
 
-    fn on_timer(&mut self, now: Instant, host: &mut dyn Host) {
+    fn on_timer(&mut self, now: Instant, context: &mut dyn SchedulerContext) {
         if self.pending.due().is_some_and(|due| due <= now) {
-            self.serve(now, host);
+            self.serve(now, context);
         }
     }
 

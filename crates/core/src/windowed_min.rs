@@ -6,17 +6,17 @@ use std::collections::VecDeque;
 /// The least of the samples of the last so many seconds, to a second: what began in the same second is forgotten
 /// together.
 #[derive(Debug)]
-pub(crate) struct Least {
+pub(crate) struct WindowedMin {
     /// [s].
     memory: u64,
     /// Seconds, and the least sample of each that is less than those of all later ones; both grow.
     seconds: VecDeque<(u64, Duration)>,
 }
 
-impl Least {
+impl WindowedMin {
     /// One that remembers for so many seconds; `u64::MAX` is for ever.
-    pub(crate) fn over(memory: u64) -> Self {
-        Least { memory, seconds: VecDeque::new() }
+    pub(crate) fn new(memory: u64) -> Self {
+        WindowedMin { memory, seconds: VecDeque::new() }
     }
 
     /// A sample.
@@ -59,7 +59,7 @@ mod tests {
             samples in proptest::collection::vec((0u64..4000, 0u64..1000), 1..200),
             memory in prop_oneof![Just(u64::MAX), 1u64..100],
         ) {
-            let (mut least, mut now, mut all) = (Least::over(memory), 0, Vec::new());
+            let (mut least, mut now, mut all) = (WindowedMin::new(memory), 0, Vec::new());
             for (pause, sample) in samples {
                 now += pause;
                 least.add(MS(now), Duration::from_millis(sample));

@@ -4,7 +4,7 @@ use super::by_channel::ByChannel;
 use super::eligible::Eligible;
 use super::pending::Pending;
 use super::write::{ALL, Held, write_out};
-use super::{Host, Scheduler};
+use super::{Scheduler, SchedulerContext};
 use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Duration, Instant};
 use std::fmt;
@@ -24,7 +24,7 @@ const UNWRITTEN: Bytes = Bytes::new(8 * CELL);
 /// How much a run may move to a channel's output buffer.
 pub trait ChannelLimit: fmt::Debug + Send {
     /// For `channel`, asked once in a run [B].
-    fn limit(&self, channel: ChannelKey, host: &mut dyn Host) -> Bytes;
+    fn limit(&self, channel: ChannelKey, context: &mut dyn SchedulerContext) -> Bytes;
 }
 
 /// Serves the channels that have cells, an interval after the last run, or at once if that is over.
@@ -39,7 +39,7 @@ pub trait ChannelLimit: fmt::Debug + Send {
 /// socket is writable or the buckets are refilled; C tor would meanwhile move cells to its output buffer as the limit
 /// grows. The last writes are in the order in which channels were first chosen, where C tor's is that of a hash table.
 #[derive(Debug)]
-pub struct Runs<L> {
+pub struct KistLoop<L> {
     interval: Duration,
     limit: L,
     last: Option<Instant>,
@@ -60,10 +60,10 @@ struct Member {
     held: Held,
 }
 
-impl<L: ChannelLimit> Runs<L> {
+impl<L: ChannelLimit> KistLoop<L> {
     /// A scheduler that runs at most once in `interval`, which is above zero.
     pub(super) fn with(interval: Duration, limit: L) -> Self {
-        Runs {
+        KistLoop {
             interval,
             limit,
             last: None,
@@ -81,14 +81,14 @@ impl<L: ChannelLimit> Runs<L> {
         self.pending.add(channel, at);
     }
 
-    fn serve(&mut self, now: Instant, host: &mut dyn Host) {
+    fn serve(&mut self, now: Instant, context: &mut dyn SchedulerContext) {
         self.last = Some(now);
         let mut run = std::mem::take(&mut self.run);
         self.pending.take(&mut run);
         for channel in run.drain(..) {
-            let left = self.limit.limit(channel, host);
+            let left = self.limit.limit(channel, context);
             *self.members.at(channel) = Member { left, ..Member::default() };
-            if let Some(priority) = host.head(channel) {
+            if let Some(priority) = context.head(channel) {
                 self.eligible.enter(channel, priority);
             }
         }
@@ -97,22 +97,22 @@ impl<L: ChannelLimit> Runs<L> {
         while let Some(channel) = self.eligible.best() {
             if let Some(left) = previous.replace(channel)
                 && left != channel
-                && host.outbuf(left) > UNWRITTEN
+                && context.outbuf(left) > UNWRITTEN
             {
-                self.write(left, host);
+                self.write(left, context);
             }
-            self.take_cell(channel, host);
+            self.take_cell(channel, context);
         }
         let mut chosen = std::mem::take(&mut self.chosen);
         for channel in chosen.drain(..) {
-            self.write(channel, host);
-            self.end(now, channel, host);
+            self.write(channel, context);
+            self.end(now, channel, context);
         }
         self.chosen = chosen;
     }
 
     /// Moves a cell of the best channel if its limit lets it.
-    fn take_cell(&mut self, channel: ChannelKey, host: &mut dyn Host) {
+    fn take_cell(&mut self, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         let member = self.members.at(channel);
         if !std::mem::replace(&mut member.chosen, true) {
             self.chosen.push(channel);
@@ -122,53 +122,53 @@ impl<L: ChannelLimit> Runs<L> {
             return;
         }
         member.left -= CHARGE;
-        host.move_cell(channel);
-        let next = if member.left >= CHARGE { host.head(channel) } else { None };
+        context.move_cell(channel);
+        let next = if member.left >= CHARGE { context.head(channel) } else { None };
         self.eligible.served(next);
     }
 
-    fn write(&mut self, channel: ChannelKey, host: &mut dyn Host) {
+    fn write(&mut self, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         let member = self.members.at(channel);
         if member.held == Held::No {
-            member.held = write_out(channel, ALL, host).1;
+            member.held = write_out(channel, ALL, context).1;
         }
     }
 
     /// Whatever the channel has left comes again.
-    fn end(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
+    fn end(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         let held = self.members.at(channel).held;
-        host.want_writable(channel, held == Held::ByKernel);
-        if held == Held::No && host.head(channel).is_some() {
+        context.want_writable(channel, held == Held::ByKernel);
+        if held == Held::No && context.head(channel).is_some() {
             self.pend(now, channel);
         }
     }
 }
 
-impl<L: ChannelLimit> Scheduler for Runs<L> {
-    fn on_ready(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
-        if host.head(channel).is_some() {
+impl<L: ChannelLimit> Scheduler for KistLoop<L> {
+    fn on_ready(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
+        if context.head(channel).is_some() {
             self.pend(now, channel);
         }
-        if host.outbuf(channel) > Bytes::ZERO {
-            host.want_writable(channel, true);
+        if context.outbuf(channel) > Bytes::ZERO {
+            context.want_writable(channel, true);
         }
     }
 
-    fn on_writable(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
-        let throttled = host.flush(channel, ALL).throttled;
-        host.want_writable(channel, !throttled && host.outbuf(channel) > Bytes::ZERO);
-        if host.head(channel).is_some() {
+    fn on_writable(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
+        let throttled = context.flush(channel, ALL).throttled;
+        context.want_writable(channel, !throttled && context.outbuf(channel) > Bytes::ZERO);
+        if context.head(channel).is_some() {
             self.pend(now, channel);
         }
     }
 
-    fn on_refill(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
-        self.on_writable(now, channel, host);
+    fn on_refill(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
+        self.on_writable(now, channel, context);
     }
 
-    fn on_timer(&mut self, now: Instant, host: &mut dyn Host) {
+    fn on_timer(&mut self, now: Instant, context: &mut dyn SchedulerContext) {
         if self.pending.due().is_some_and(|due| due <= now) {
-            self.serve(now, host);
+            self.serve(now, context);
         }
     }
 
