@@ -175,7 +175,7 @@ mod tests {
 
     /// Means of the relays that the tables are of: links, and the smaller of link and rate [KiB/s].
     #[test]
-    fn means_are_those_of_the_year() {
+    fn relay_means_match_the_year() {
         for (year, link, capacity_there) in
             [("2012", 476.0, 325.0), ("2014", 840.0, 659.0), ("2018", 4897.0, 4353.0)]
         {
@@ -192,7 +192,7 @@ mod tests {
 
     /// Whatever its seed, a network of a fiftieth has about the capacity and the classes of a large one.
     #[test]
-    fn a_small_network_keeps_the_shape() {
+    fn a_small_network_keeps_the_distribution() {
         let era = Era::of("2014").unwrap();
         let whole = mean(&era.draw(5000, &mut rng(1)), capacity);
         for seed in 1..20 {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_those_of_the_draw() {
+    fn classes_match_the_sampled_relays() {
         for era in &ERAS {
             for count in [1, 7, 100, 361] {
                 let drawn: Vec<Class> =
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn links_and_rates_are_drawn_together() {
+    fn links_and_rates_are_sampled_together() {
         // In 2014 rates were below the links of about two relays in three, and most others had none that matter.
         let drawn = Era::of("2014").unwrap().draw(5000, &mut rng(1));
         let below = drawn.iter().filter(|relay| capacity(relay) < relay.link).count();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn years_are_their_names() {
+    fn year_names_match_the_tables() {
         for (year, era) in Era::YEARS.iter().zip(&ERAS) {
             assert_eq!(year.parse(), Ok(era.year));
             assert!(era.countries.iter().all(|(code, _)| Country::of(code).is_some()));

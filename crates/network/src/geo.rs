@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_in_order_and_different() {
+    fn country_codes_are_sorted_and_unique() {
         assert!(COUNTRIES.windows(2).all(|pair| pair[0].code < pair[1].code));
         assert!(USERS.iter().all(|(code, _)| Country::of(code).is_some()));
     }
@@ -212,7 +212,7 @@ mod tests {
 
     /// Medians of round trips that nstor has: 37 ms in Europe, 45 ms in North America, 132 ms between the two.
     #[test]
-    fn the_medians_are_those_that_were_measured() {
+    fn median_latencies_match_the_measurements() {
         let europe = ["DE", "FR", "GB", "NL", "SE", "CZ", "PL", "IT", "ES", "CH", "AT", "RO"];
         let america = ["US"];
         for (ones, others, measured) in
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spot_is_in_its_country_s_disc() {
+    fn a_sampled_place_is_in_its_country_s_disc() {
         let (country, mut rng) = (Country::of("DE").unwrap(), Seed(3).stream("x"));
         let middle = Spot { latitude: country.latitude, longitude: country.longitude };
         let edge = Duration::from_nanos((country.radius * NANOS_PER_KM * 1.02) as u64);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn countries_come_as_often_as_their_shares_say() {
+    fn countries_are_sampled_by_their_shares() {
         let mut rng = Seed(5).stream("x");
         let germans = (0..4000).filter(|_| draw(&[("DE", 1), ("FR", 3)], &mut rng).code == "DE").count();
         assert!((900..1100).contains(&germans), "{germans}");

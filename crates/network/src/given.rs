@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_says_what_a_relay_carries() {
+    fn a_descriptor_sets_a_relay_s_link_and_bandwidth() {
         let text = consensus(&[(ALL, "5"), (ALL, "6")]);
         let consensus = Consensus::parse(text.as_bytes(), "doc").unwrap();
         let of = |bandwidth: &str| {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_and_empty_networks_are_refused() {
+    fn impossible_weights_and_empty_networks_are_refused() {
         let said = |relays: &[(&str, &str)]| given(relays).unwrap_err().to_string();
         assert!(said(&[(ALL, "1"), (ALL, "4294967295")]).starts_with("doc:7: the weight 4294967295 of $"));
         assert!(said(&[("Valid", "1")]).starts_with("doc: no relay is Fast, Running and Valid"));
@@ -172,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_damage_a_document_gives_relays_or_a_sentence(
+        fn a_damaged_document_gives_relays_or_an_error(
             at in 0usize..2000, what in prop::collection::vec(any::<u8>(), 0..6), cut in 0usize..40,
         ) {
             let mut text = consensus(&[(ALL, "5"), ("Fast Running Valid", "70"), (ALL, "900")]).into_bytes();

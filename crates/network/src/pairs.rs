@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn two_circuits_share_what_both_have() {
+    fn two_circuits_share_relays_and_sockets() {
         assert_eq!(counted([1, 2, 3], [4, 5, 6]), [0, 0, 0, 0, 0, 0]);
         assert_eq!(counted([1, 2, 3], [1, 5, 6]), [1, 0, 0, 1, 0, 0]);
         assert_eq!(counted([1, 2, 3], [4, 5, 1]), [0, 0, 0, 1, 0, 0]);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn of_equal_relays_each_share_is_that_of_counting() {
+    fn equal_relays_give_the_computed_shares() {
         let n = 20.0;
         let selector = Selector::new(&relays(20), &PositionWeights::even(), "a test").unwrap();
         let mut sampler = Sampler::new(selector, Seed(3));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_without_three_that_go_together_is_a_sentence() {
+    fn a_network_without_three_compatible_relays_is_an_error() {
         let mut relays = relays(5);
         let address = std::net::Ipv4Addr::new(10, 0, 0, 1);
         relays.iter_mut().skip(1).for_each(|relay| relay.address = Some(address));

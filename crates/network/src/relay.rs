@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_stands_where_its_flags_let_it() {
+    fn flags_decide_the_positions_of_a_relay() {
         let places = |flags, exits| Position::ALL.map(|position| relay(flags, exits).may_be(position));
         assert_eq!(places(USABLE, false), [false, true, false]);
         assert_eq!(places(Flags { guard: true, ..USABLE }, false), [true, true, false]);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_exit_counts_as_none() {
+    fn a_bad_exit_is_not_an_exit() {
         let class = |guard, exit, bad_exit| relay(Flags { guard, exit, bad_exit, ..USABLE }, true).class();
         assert_eq!(class(false, true, true), Class::Plain);
         assert_eq!(class(true, true, true), Class::Guard);

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_too_many_gets_all() {
+    fn a_sample_larger_than_the_network_is_the_network() {
         let relays = [(Class::Both, 3), (Class::Plain, 1), (Class::Guard, 2)];
         for count in [3, 4, usize::MAX] {
             assert_eq!(sample(&relays, count, &mut rng(1)), [0, 1, 2]);
@@ -84,7 +84,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_relays_a_sample_has_as_many_as_were_asked_for_and_none_twice(
+        fn a_sample_has_the_requested_size_and_no_duplicates(
             relays in prop::collection::vec((0usize..4, 0u64..5), 1..60),
             count in 1usize..80,
             seed in 0u64..1000,

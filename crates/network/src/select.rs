@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn circuits_come_as_often_as_their_weights_say() {
+    fn circuits_are_sampled_by_their_weights() {
         let mut relays = network(&[
             (100, Class::Guard),
             (300, Class::Guard),
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nearly_nothing_fits_the_shares_stay() {
+    fn shares_hold_when_few_relays_are_compatible() {
         // All guards but the last two are in the network of the only exit.
         let mut relays = network(&[(1_000_000, Class::Guard), (1_000_000, Class::Guard), (1, Class::Exit)]);
         relays.extend([relay(3, 3, Class::Guard), relay(4, 1, Class::Guard), relay(5, 5, Class::Plain)]);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_keeps_its_guard_where_the_exit_lets_it() {
+    fn a_client_keeps_its_guard_if_the_exit_is_compatible() {
         let mut relays = network(&[
             (5, Class::Guard),
             (5, Class::Guard),
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn relays_without_weight_are_all_alike() {
+    fn relays_without_weight_are_equally_likely() {
         let relays = network(&[(0, Class::Guard), (0, Class::Guard), (0, Class::Exit), (0, Class::Plain)]);
         let (selector, mut rng) = (selector(&relays), rng());
         assert_eq!(Position::ALL.map(|position| selector.candidates(position)), [2, 4, 1]);
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circuit_that_cannot_be_is_none() {
+    fn an_impossible_circuit_is_none() {
         let mut relays = network(&[(1, Class::Guard), (1, Class::Exit), (1, Class::Plain)]);
         relays[2].address = relays[0].address;
         assert_eq!(selector(&relays).draw(&mut rng(), &[]), None);
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_position_that_nobody_takes_is_a_sentence() {
+    fn a_position_without_relays_is_an_error() {
         let said = |relays: &[Relay]| {
             Selector::new(relays, &PositionWeights::even(), "net").unwrap_err().to_string()
         };
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_stream_draws_the_same_circuits() {
+    fn the_same_random_stream_gives_the_same_circuits() {
         let relays = network(&[(5, Class::Both), (7, Class::Both), (11, Class::Both), (13, Class::Both)]);
         let circuits = || {
             let (selector, mut rng) = (selector(&relays), rng());
@@ -418,7 +418,7 @@ mod tests {
     proptest! {
         /// Whatever the weights are, the alias table gives each relay its share.
         #[test]
-        fn a_table_holds_the_shares(weights in prop::collection::vec(0u32.., 1..50)) {
+        fn an_alias_table_keeps_the_shares(weights in prop::collection::vec(0u32.., 1..50)) {
             let weighed: Vec<(u32, f64)> = (0u32..).zip(weights.iter().map(|weight| f64::from(*weight))).collect();
             let table = Table::new(weighed).unwrap();
             let total: f64 = table.weighed.iter().map(|(_, weight)| weight).sum();

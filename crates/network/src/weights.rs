@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn scarce_exits_exit_and_spare_guards_go_to_the_middle() {
+    fn scarce_exits_are_only_exits_and_spare_guards_are_middles() {
         // Case 3a: G = 600, M = 100, E = 50, D = 80 of 830.
         let weights = of([100, 600, 50, 80]).unwrap();
         let share = |position, class| weights.share(position, class);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn with_both_scarce_the_scarcer_gets_all_of_both() {
+    fn when_guards_and_exits_are_scarce_the_scarcer_position_gets_the_relays_with_both_flags() {
         // Case 2a: M = 1000, G = 50, E = 200, D = 100.
         let weights = of([1000, 50, 200, 100]).unwrap();
         assert_eq!(weights.share(Position::Guard, Class::Both), 1.0);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_s_weights_are_parts_of_its_scale() {
+    fn document_weights_are_divided_by_the_scale() {
         let mut values: BTreeMap<&str, i64> = KEYS.iter().flatten().flatten().map(|key| (*key, 50)).collect();
         values.insert("Wed", 100);
         let weights = PositionWeights::of(&values, 100).unwrap();
@@ -233,7 +233,7 @@ mod tests {
     proptest! {
         /// Wgg + Wmg = 1, Wee + Wme = 1, Wgd + Wmd + Wed = 1: what a class has is used once, but for rounding.
         #[test]
-        fn what_a_class_has_is_used_once(totals in prop::array::uniform4(1u64..1 << 40)) {
+        fn weights_of_a_class_sum_to_one(totals in prop::array::uniform4(1u64..1 << 40)) {
             let Some(weights) = of(totals) else { return Ok(()) };
             for class in [Class::Guard, Class::Both] {
                 let sum: f64 = Position::ALL.iter().map(|position| match (position, class) {

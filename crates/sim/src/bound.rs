@@ -6,7 +6,7 @@
 //! than a congestion window, and then waits in a socket although the bucket decides how much there is.
 
 /// How often in a sample a relay is asked.
-pub(crate) const ASKED_PER_SAMPLE: u32 = 20;
+pub(crate) const BOUND_CHECKS_PER_SAMPLE: u32 = 20;
 
 /// What holds a relay back, the last station first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,11 +47,11 @@ pub(crate) fn bound(waits: impl FnMut(&Bound) -> bool) -> Option<Bound> {
     ALL.into_iter().find(waits)
 }
 
-/// The answers of one relay in one sample.
+/// The bound_counts of one relay in one sample.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Answers([u32; ALL.len()]);
+pub(crate) struct BoundCounts([u32; ALL.len()]);
 
-impl Answers {
+impl BoundCounts {
     pub(crate) fn count(&mut self, bound: Bound) {
         self.0[bound as usize] += 1;
     }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_station_at_which_something_waits_is_what_binds() {
+    fn the_last_station_with_a_queue_is_the_bound() {
         let of = |waiting: &[Bound]| bound(|bound| waiting.contains(bound));
         let tor = [Bound::Window, Bound::Credit, Bound::Bucket];
         assert_eq!(of(&tor), Some(Bound::Bucket));
@@ -80,14 +80,14 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_given_most_often_goes_into_the_record() {
-        let mut answers = Answers::default();
-        assert_eq!(answers.most(), None);
+    fn the_most_frequent_bound_is_recorded() {
+        let mut bound_counts = BoundCounts::default();
+        assert_eq!(bound_counts.most(), None);
         for bound in [Bound::Window, Bound::Tcp, Bound::Window] {
-            answers.count(bound);
+            bound_counts.count(bound);
         }
-        assert_eq!(answers.most(), Some(Bound::Window));
-        answers.count(Bound::Tcp);
-        assert_eq!(answers.most().map(Bound::name), Some("tcp"));
+        assert_eq!(bound_counts.most(), Some(Bound::Window));
+        bound_counts.count(Bound::Tcp);
+        assert_eq!(bound_counts.most().map(Bound::name), Some("tcp"));
     }
 }

@@ -30,15 +30,15 @@ pub(crate) struct Request(NonZeroU64);
 
 /// What a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asks {
+pub(crate) enum RequestKind {
     /// So much [B].
     Bytes(u64),
     /// The server's part, by the model of this workload, with this seed.
-    Part { workload: usize, seed: u64 },
+    Script { workload: usize, seed: u64 },
 }
 
 /// The bit that tells a part from a size, which is far below it.
-const PART: u64 = 1 << 63;
+const SCRIPT: u64 = 1 << 63;
 /// Bits of a part's seed; the workload is between.
 const SEED_BITS: u32 = 43;
 
@@ -48,18 +48,18 @@ impl Request {
     }
 
     /// For the server's part in a stream; of the seed, as many bits as there is room for.
-    pub(crate) fn part(workload: usize, seed: u64) -> Self {
-        assert!((workload as u64) + 1 < PART >> SEED_BITS, "no scenario has a million workloads");
-        Request::of(PART | ((workload as u64) << SEED_BITS) | (seed % (1 << SEED_BITS)))
+    pub(crate) fn script(workload: usize, seed: u64) -> Self {
+        assert!((workload as u64) + 1 < SCRIPT >> SEED_BITS, "no scenario has a million workloads");
+        Request::of(SCRIPT | ((workload as u64) << SEED_BITS) | (seed % (1 << SEED_BITS)))
     }
 
-    pub(crate) fn asks(self) -> Asks {
+    pub(crate) fn kind(self) -> RequestKind {
         let number = self.0.get() - 1;
-        if number < PART {
-            return Asks::Bytes(number);
+        if number < SCRIPT {
+            return RequestKind::Bytes(number);
         }
-        let workload = ((number & !PART) >> SEED_BITS) as usize;
-        Asks::Part { workload, seed: number % (1 << SEED_BITS) }
+        let workload = ((number & !SCRIPT) >> SEED_BITS) as usize;
+        RequestKind::Script { workload, seed: number % (1 << SEED_BITS) }
     }
 }
 
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_peeled_as_they_were_sealed() {
+    fn cells_are_peeled_in_the_order_of_sealing() {
         assert_eq!(peel(&[0, 1, 2, 3]), [1, 2, 3, 4].map(Some));
     }
 
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "keeps its cells and their order")]
-    fn a_doubled_cell_ends_a_run() {
+    fn a_duplicated_cell_ends_a_run() {
         peel(&[0, 0]);
     }
 
@@ -327,20 +327,22 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_for_bytes_or_for_a_part() {
+    fn a_request_is_for_bytes_or_for_a_script() {
         for bytes in [0, 1, 1 << 50] {
-            assert_eq!(Request::of(bytes).asks(), Asks::Bytes(bytes));
+            assert_eq!(Request::of(bytes).kind(), RequestKind::Bytes(bytes));
         }
         for (workload, seed) in [(0, 0), (7, 0xABCD_EF00), ((1 << 20) - 2, (1 << SEED_BITS) - 1)] {
-            assert_eq!(Request::part(workload, seed).asks(), Asks::Part { workload, seed });
+            assert_eq!(Request::script(workload, seed).kind(), RequestKind::Script { workload, seed });
         }
         // Of a longer seed both sides have the same bits.
-        let Asks::Part { seed, .. } = Request::part(1, u64::MAX).asks() else { panic!("it is a part") };
+        let RequestKind::Script { seed, .. } = Request::script(1, u64::MAX).kind() else {
+            panic!("it is a part")
+        };
         assert_eq!(seed, (1 << SEED_BITS) - 1);
     }
 
     #[test]
-    fn a_descriptor_stays_small() {
+    fn a_cell_takes_at_most_40_bytes() {
         assert!(size_of::<SimCell>() <= 40, "{}", size_of::<SimCell>());
     }
 }

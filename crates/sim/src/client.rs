@@ -5,7 +5,7 @@
 //! opens its stream (BEGIN is sent), so that the time to the first byte is two circuit round trips.
 
 use crate::cell::Request;
-use crate::queue::Rank;
+use crate::queue::HostId;
 use crate::replay::{self, Replay};
 use crate::script::Script;
 use penstock_core::{CircuitIndex, StreamKey};
@@ -15,23 +15,23 @@ use penstock_units::{Bytes, Duration, Instant, Rng, Seed};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// One client of the run, or one errand of a client that does several things at once.
+/// One client of the run, or one session of a client that does several things at once.
 #[derive(Debug)]
 pub(crate) struct Client {
     /// Its index in the scenario.
     pub(crate) index: usize,
     /// Index of what it does.
     pub(crate) workload: usize,
-    /// The errand of the same client whose circuit it uses: itself, or the first if all share one.
-    pub(crate) home: u32,
-    /// Of an errand that is its own home.
+    /// The session of the same client whose circuit it uses: itself, or the first if all share one.
+    pub(crate) circuit_owner: u32,
+    /// Of an session that is its own owner.
     pub(crate) circuit: Option<Circuit>,
     /// Circuits that had it before and get no new stream, but still have some.
     pub(crate) retired: Vec<Circuit>,
     pub(crate) phase: Phase,
     /// Tells a timer from one of an earlier phase.
-    pub(crate) episode: u32,
-    pub(crate) chance: Chance,
+    pub(crate) generation: u32,
+    pub(crate) rng: Rngs,
     /// The run's number of the circuit that the present or last download used.
     pub(crate) number: u32,
     /// The relays that it may begin its circuits at; none if any will do.
@@ -41,26 +41,26 @@ pub(crate) struct Client {
     pub(crate) task: Task,
 }
 
-/// What an errand is there for.
+/// What an session is there for.
 #[derive(Debug)]
 pub(crate) enum Task {
     /// A loop: download or hold, pause, again.
     Loop,
     /// It begins others, whatever becomes of them.
-    Source(Box<Source>),
-    /// One of the streams of a source.
+    Generator(Box<Generator>),
+    /// One of the streams of a generator.
     Stream(Box<Stream>),
     /// Nothing any more: another may take its place.
-    Spare,
+    Free,
 }
 
 /// What begins streams or flows.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct Generator {
     pub(crate) plan: Plan,
     /// How many of those are not over.
     pub(crate) open: u32,
-    /// Which source began it, if one did.
+    /// Which generator began it, if one did.
     pub(crate) of: Option<u32>,
     /// When it begins, if that is not drawn.
     pub(crate) begins: Option<Instant>,
@@ -68,7 +68,7 @@ pub(crate) struct Source {
     pub(crate) keeps: bool,
 }
 
-/// When a source begins what.
+/// When a generator begins what.
 #[derive(Debug)]
 pub(crate) enum Plan {
     /// Flows, as a model says.
@@ -78,20 +78,20 @@ pub(crate) enum Plan {
     /// One stream at once.
     One,
     /// Its circuit, if it was not begun yet, and then downloads of an earlier run at their times.
-    Again { begun: bool, left: VecDeque<Again> },
+    Replay { begun: bool, left: VecDeque<Replayed> },
     /// Nothing more.
     Over,
 }
 
 /// A download of an earlier run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Again {
+pub(crate) struct Replayed {
     pub(crate) what: replay::Download,
     /// Index of its server in the scenario.
     pub(crate) server: usize,
 }
 
-/// A stream of a source.
+/// A stream of a generator.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) of: u32,
@@ -112,7 +112,7 @@ pub(crate) struct Circuit {
     pub(crate) index: CircuitIndex,
     pub(crate) number: u32,
     /// Its relays, from the entry to the exit.
-    pub(crate) relays: Vec<Rank>,
+    pub(crate) relays: Vec<HostId>,
     pub(crate) begun: Instant,
     pub(crate) is_built: bool,
     /// When its first stream was opened.
@@ -146,31 +146,26 @@ pub(crate) struct Download {
     pub(crate) connected: Option<Instant>,
 }
 
-/// A client's streams of chance, one for each purpose, so that none disturbs another.
+/// A client's streams of rng, one for each purpose, so that none disturbs another.
 #[derive(Debug)]
-pub(crate) struct Chance {
+pub(crate) struct Rngs {
     pause: Rng,
     size: Rng,
     server: Rng,
     path: Rng,
 }
 
-impl Chance {
-    /// Of the `errand`-th of client `name`: the first one draws as if there were no other.
-    fn new(name: &str, errand: u32, seed: Seed) -> Self {
-        let stream = |purpose: &str| match errand {
+impl Rngs {
+    /// Of the `session`-th of client `name`: the first one draws as if there were no other.
+    fn new(name: &str, session: u32, seed: Seed) -> Self {
+        let stream = |purpose: &str| match session {
             0 => seed.stream(&format!("{name}/{purpose}")),
-            _ => seed.stream(&format!("{name}/{errand}/{purpose}")),
+            _ => seed.stream(&format!("{name}/{session}/{purpose}")),
         };
-        Chance {
-            pause: stream("pause"),
-            size: stream("size"),
-            server: stream("server"),
-            path: stream("path"),
-        }
+        Rngs { pause: stream("pause"), size: stream("size"), server: stream("server"), path: stream("path") }
     }
 
-    /// What an errand that this one begins draws from.
+    /// What an session that this one begins draws from.
     pub(crate) fn bits(&mut self) -> u64 {
         self.size.bits()
     }
@@ -187,30 +182,25 @@ impl Client {
         let guards: Arc<[usize]> = client.path.draw_guards(scenario, &mut rng).into();
         (0..)
             .zip(each)
-            .map(|(errand, workload)| Client {
+            .map(|(session, workload)| Client {
                 workload,
-                home: if shares { 0 } else { errand },
-                ..Client::idle(
-                    index,
-                    Chance::new(&client.host.name, errand, seed),
-                    guards.clone(),
-                    Task::Loop,
-                )
+                circuit_owner: if shares { 0 } else { session },
+                ..Client::idle(index, Rngs::new(&client.host.name, session, seed), guards.clone(), Task::Loop)
             })
             .collect()
     }
 
-    /// An errand that has done nothing yet, of the first workload and with a circuit of the first errand.
-    fn idle(index: usize, chance: Chance, guards: Arc<[usize]>, task: Task) -> Self {
+    /// An session that has done nothing yet, of the first workload and with a circuit of the first session.
+    fn idle(index: usize, rng: Rngs, guards: Arc<[usize]>, task: Task) -> Self {
         Client {
             index,
             workload: 0,
-            home: 0,
+            circuit_owner: 0,
             circuit: None,
             retired: Vec::new(),
             phase: Phase::Pausing,
-            episode: 0,
-            chance,
+            generation: 0,
+            rng,
             number: 0,
             guards,
             path: None,
@@ -222,16 +212,21 @@ impl Client {
     /// follows models as ever.
     ///
     /// Circuits go over the relays that they went over then, where the client draws paths of up to three. Other paths, and
-    /// servers, are drawn as by its first errand, in the order in which circuits were begun and downloads asked for.
-    pub(crate) fn again(index: usize, scenario: &model::Scenario, seed: Seed, record: &Replay) -> Vec<Self> {
+    /// servers, are drawn as by its first session, in the order in which circuits were begun and downloads asked for.
+    pub(crate) fn replayed(
+        index: usize,
+        scenario: &model::Scenario,
+        seed: Seed,
+        record: &Replay,
+    ) -> Vec<Self> {
         let model = &scenario.clients[index];
         let downloads = |client: &Client| {
             matches!(scenario.workloads[client.workload].does, model::Activity::Download(_))
         };
-        let (mut loops, mut errands): (Vec<_>, Vec<_>) =
+        let (mut loops, mut sessions): (Vec<_>, Vec<_>) =
             Client::all(index, scenario, seed).into_iter().partition(downloads);
-        (0..).zip(&mut errands).for_each(|(errand, client)| client.home = errand);
-        let Some(first) = loops.first_mut() else { return errands };
+        (0..).zip(&mut sessions).for_each(|(session, client)| client.circuit_owner = session);
+        let Some(first) = loops.first_mut() else { return sessions };
         let circuits = record.of(index);
         let mut order: Vec<(Instant, usize, usize)> = Vec::new();
         for (circuit, recorded) in circuits.iter().enumerate() {
@@ -244,64 +239,61 @@ impl Client {
             servers[circuit][at] = first.draw_server(model);
         }
         for (place, (recorded, servers)) in circuits.iter().zip(servers).enumerate() {
-            let mut errand = first.child();
-            errand.home = errands.len() as u32;
-            errand.workload = recorded.downloads[0].workload;
-            errand.path = Some(recorded.path.clone().unwrap_or_else(|| first.draw_path(scenario)));
+            let mut session = first.child();
+            session.circuit_owner = sessions.len() as u32;
+            session.workload = recorded.downloads[0].workload;
+            session.path = Some(recorded.path.clone().unwrap_or_else(|| first.draw_path(scenario)));
             let left =
-                recorded.downloads.iter().zip(servers).map(|(what, server)| Again { what: *what, server });
-            let plan = Plan::Again { begun: false, left: left.collect() };
+                recorded.downloads.iter().zip(servers).map(|(what, server)| Replayed { what: *what, server });
+            let plan = Plan::Replay { begun: false, left: left.collect() };
             // The client then went on with another one, or kept this to the end.
             let is_last = place + 1 == circuits.len();
-            let keeps = is_last && !scenario.workloads[errand.workload].fresh_circuit;
-            errand.task = Task::Source(Box::new(Source {
+            let keeps = is_last && !scenario.workloads[session.workload].fresh_circuit;
+            session.task = Task::Generator(Box::new(Generator {
                 plan,
                 open: 0,
                 of: None,
                 begins: Some(recorded.begun),
                 keeps,
             }));
-            errands.push(errand);
+            sessions.push(session);
         }
-        errands
+        sessions
     }
 
-    /// An errand of the same client that this one begins, with chances of its own; whose circuit it uses and what it is
+    /// An session of the same client that this one begins, with chances of its own; whose circuit it uses and what it is
     /// for is still to be said.
     pub(crate) fn child(&mut self) -> Self {
-        let chance = Chance::new("child", 0, Seed(self.chance.bits()));
-        Client {
-            workload: self.workload,
-            ..Client::idle(self.index, chance, self.guards.clone(), Task::Spare)
-        }
+        let rng = Rngs::new("child", 0, Seed(self.rng.bits()));
+        Client { workload: self.workload, ..Client::idle(self.index, rng, self.guards.clone(), Task::Free) }
     }
 
     /// The client is about something else: what its timers were set for is over.
     pub(crate) fn enter(&mut self, phase: Phase) {
         self.phase = phase;
-        self.episode += 1;
+        self.generation += 1;
     }
 
     /// When it begins.
     pub(crate) fn draw_start(&mut self, workload: &model::Workload) -> Instant {
-        let begins = if let Task::Source(source) = &self.task { source.begins } else { None };
-        begins.unwrap_or_else(|| Instant::ZERO + workload.start.draw(&mut self.chance.pause))
+        let begins = if let Task::Generator(generator) = &self.task { generator.begins } else { None };
+        begins.unwrap_or_else(|| Instant::ZERO + workload.start.draw(&mut self.rng.pause))
     }
 
     pub(crate) fn draw_pause(&mut self, workload: &model::Workload) -> Duration {
-        workload.pause.draw(&mut self.chance.pause)
+        workload.pause.draw(&mut self.rng.pause)
     }
 
     pub(crate) fn draw_size(&mut self, size: &model::Amount) -> Bytes {
-        size.draw(&mut self.chance.size)
+        size.draw(&mut self.rng.size)
     }
 
     pub(crate) fn draw_hold(&mut self, hold: &model::Span) -> Duration {
-        hold.draw(&mut self.chance.size)
+        hold.draw(&mut self.rng.size)
     }
 
     pub(crate) fn draw_server(&mut self, client: &model::Client) -> usize {
-        let choice = self.chance.server.below(client.servers.len() as u64);
+        let choice = self.rng.server.below(client.servers.len() as u64);
         client.servers[choice as usize]
     }
 
@@ -309,7 +301,7 @@ impl Client {
         if let Some(path) = &self.path {
             return path.clone();
         }
-        scenario.clients[self.index].path.draw(scenario, &self.guards, &mut self.chance.path)
+        scenario.clients[self.index].path.draw(scenario, &self.guards, &mut self.rng.path)
     }
 
     /// When it was asked for, of a stream of an earlier run.
@@ -323,7 +315,7 @@ impl Client {
     }
 
     /// The download of an earlier run that still waits for a circuit.
-    pub(crate) fn never_opened(&self) -> Option<Download> {
+    pub(crate) fn waiting_replay(&self) -> Option<Download> {
         let Task::Stream(stream) = &self.task else { return None };
         Some(Download {
             // No stream has this key.

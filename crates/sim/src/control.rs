@@ -30,7 +30,7 @@ impl Control {
         self.one_by_one
     }
 
-    /// Asks the run to stop; it does so within a few thousand events.
+    /// RequestKind the run to stop; it does so within a few thousand events.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }

@@ -4,7 +4,7 @@ use crate::net::{Packet, SockRef};
 
 /// A timer of a host.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Due {
+pub(crate) enum Timer {
     /// A TCP timer of this generation of the connection.
     Tcp(SockRef, u32),
     /// The interface has sent some of what it had.
@@ -13,19 +13,19 @@ pub(crate) enum Due {
     Relay,
     /// The processor is free.
     Cpu,
-    /// A pause is over, or a hold, or a client's patience: of this errand, and this episode of its life.
+    /// A pause is over, or a hold, or a client's patience: of this session, and this generation of its life.
     Client(u32, u32),
-    /// A client's side of a stream has rested: of this errand, and this episode of its life.
-    Speak(u32, u32),
+    /// A client's side of a stream has rested: of this session, and this generation of its life.
+    ClientScript(u32, u32),
     /// A server's side of a stream has rested, on this generation of the connection.
-    Part(SockRef, u32),
+    ServerScript(SockRef, u32),
 }
 
 /// The next thing that happens to a host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     /// A packet is in its kernel.
-    Landed(Packet),
+    Delivered(Packet),
     /// A timer is due.
-    Due(Due),
+    Timer(Timer),
 }

@@ -13,11 +13,11 @@
 pub mod control;
 pub mod tcp;
 
-mod agenda;
 mod bound;
 mod cell;
 mod client;
 mod event;
+mod host_queue;
 mod net;
 mod observer;
 mod queue;

@@ -2,7 +2,7 @@
 
 use crate::bound::Bound;
 use crate::client::{Circuit, Download};
-use crate::queue::Rank;
+use crate::queue::HostId;
 use crate::tcp::Info;
 use penstock_core::Counters;
 use penstock_record::tables::Name;
@@ -18,16 +18,16 @@ use penstock_units::{Cells, Duration, Instant};
 pub(crate) struct Observer {
     tables: Tables,
     /// When each circuit was begun, and by whom.
-    begun: Vec<(Instant, Rank)>,
+    begun: Vec<(Instant, HostId)>,
     /// When each download was recorded, and whose it was.
-    ended: Vec<(Instant, Rank)>,
+    ended: Vec<(Instant, HostId)>,
     /// What relays were bound by so far: each name is kept once, not in every row.
     bounds: Vec<Name>,
 }
 
 /// What a download has to say of itself besides its own fields.
 #[derive(Debug)]
-pub(crate) struct Ending {
+pub(crate) struct TransferEnd {
     pub(crate) client: Name,
     pub(crate) workload: Name,
     /// None without Tor.
@@ -77,7 +77,7 @@ fn seconds(span: Duration) -> f64 {
 }
 
 /// Room for one more row at least. It grows by a quarter: doubled, up to half of a long run's memory would be empty.
-fn make_room<T>(rows: &mut Vec<T>) {
+fn reserve_row<T>(rows: &mut Vec<T>) {
     if rows.len() == rows.capacity() {
         rows.reserve_exact(rows.len() / 4 + 1024);
     }
@@ -85,7 +85,7 @@ fn make_room<T>(rows: &mut Vec<T>) {
 
 impl Observer {
     /// A circuit begins; returns its number until the run is over.
-    pub(crate) fn circuit_begun(&mut self, now: Instant, by: Rank, client: Name, relays: &[Name]) -> u32 {
+    pub(crate) fn circuit_begun(&mut self, now: Instant, by: HostId, client: Name, relays: &[Name]) -> u32 {
         let number = self.begun.len();
         self.begun.push((now, by));
         let name = |place: usize| relays[place.min(relays.len() - 1)].clone();
@@ -107,7 +107,7 @@ impl Observer {
         row.build_time_s = Some(seconds(now - circuit.begun));
     }
 
-    pub(crate) fn transfer(&mut self, now: Instant, by: Rank, download: &Download, ending: Ending) {
+    pub(crate) fn transfer(&mut self, now: Instant, by: HostId, download: &Download, ending: TransferEnd) {
         self.ended.push((now, by));
         let since = |at: Option<Instant>| at.map(|at| seconds(at - download.start));
         let complete = ending.outcome == Outcome::Ok;
@@ -130,7 +130,7 @@ impl Observer {
 
     pub(crate) fn relay(&mut self, sample: RelaySample) {
         let bound_by = sample.bound.map(|bound| self.named(bound.name()));
-        make_room(&mut self.tables.relays);
+        reserve_row(&mut self.tables.relays);
         self.tables.relays.push(RelayRow {
             relay: sample.name,
             position: sample.position,
@@ -178,7 +178,7 @@ impl Observer {
     pub(crate) fn into_tables(self, cells: Vec<CellRow>) -> Tables {
         let Observer { mut tables, begun, ended, .. } = self;
         let mut order: Vec<usize> = (0..begun.len()).collect();
-        // A client may begin several at once, in the order of its errands.
+        // A client may begin several at once, in the order of its sessions.
         order.sort_by_key(|circuit| begun[*circuit]);
         let mut numbers = vec![0; begun.len()];
         for (number, circuit) in order.iter().enumerate() {

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// A node's place in the order of names.
-pub(crate) type Rank = u32;
+pub(crate) type HostId = u32;
 
 /// Events of one host.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timers_come_by_time_then_in_the_order_in_which_they_were_set() {
+    fn timers_fire_by_time_then_in_the_order_of_setting() {
         let mut timers = Timers::default();
         let (one, two) = (Instant::from_millis(1), Instant::from_millis(2));
         timers.push(two, "later");

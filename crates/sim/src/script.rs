@@ -1,6 +1,6 @@
 //! One side's part in a stream whose packets follow a Markov model.
 //!
-//! Client and server walk through the same model with the same chance, each in its own time, so that each knows what the
+//! Client and server walk through the same model with the same rng, each in its own time, so that each knows what the
 //! other is to send without being told.
 //!
 //! Source: tgen `tgen-stream.c`, as its 1.0 does it.
@@ -10,12 +10,12 @@ use penstock_scenario::model::Tgen;
 use penstock_units::{Duration, Seed};
 
 /// Who writes as much as this at once lets others write first [B].
-const MOST_AT_ONCE: u64 = 32 * 1024;
+const MAX_BURST: u64 = 32 * 1024;
 /// Packets that are no further apart leave together.
-const TOGETHER: Duration = Duration::from_millis(10);
+const BATCH_GAP: Duration = Duration::from_millis(10);
 /// So many steps without anything to send and without a pause are a pause [step]: a model may say for ever what the
 /// other side sends.
-const MOST_STEPS: u32 = 4096;
+const MAX_STEPS: u32 = 4096;
 
 /// How far one side has come.
 #[derive(Debug)]
@@ -24,11 +24,11 @@ pub(crate) struct Script {
     own: Observation,
     packet: u64,
     /// What the other side is to send, as far as this one has come [B].
-    pub(crate) theirs: u64,
+    pub(crate) peer_bytes: u64,
     /// It came to the end.
-    pub(crate) over: bool,
+    pub(crate) ended: bool,
     /// It waits for its timer.
-    pub(crate) rests: bool,
+    pub(crate) paused: bool,
 }
 
 /// What one side sends at once.
@@ -44,7 +44,7 @@ impl Script {
     /// The part of the side whose packets are `own`; both sides have the same seed.
     pub(crate) fn new(model: &Tgen, seed: u64, own: Observation) -> Self {
         let walk = Walk::new(model.packets.clone(), Seed(seed).stream("packets"));
-        Script { walk, own, packet: model.packet.get(), theirs: 0, over: false, rests: false }
+        Script { walk, own, packet: model.packet.get(), peer_bytes: 0, ended: false, paused: false }
     }
 
     /// Goes on until there is enough to send, a pause, or the end.
@@ -52,28 +52,28 @@ impl Script {
     /// The delay after the other side's packets counts for the next own one.
     pub(crate) fn train(&mut self) -> Train {
         let (mut bytes, mut gap) = (0, Duration::ZERO);
-        for _ in 0..MOST_STEPS {
-            if bytes >= MOST_AT_ONCE {
+        for _ in 0..MAX_STEPS {
+            if bytes >= MAX_BURST {
                 return Train { bytes, rest: None };
             }
             let Some((what, delay)) = self.walk.step() else {
-                self.over = true;
+                self.ended = true;
                 return Train { bytes, rest: None };
             };
             if what == self.own {
                 bytes += self.packet;
                 gap = delay;
             } else {
-                self.theirs += self.packet;
+                self.peer_bytes += self.packet;
                 gap += delay;
             }
-            if gap > TOGETHER {
-                self.rests = true;
+            if gap > BATCH_GAP {
+                self.paused = true;
                 return Train { bytes, rest: Some(gap) };
             }
         }
-        self.rests = true;
-        Train { bytes, rest: Some(TOGETHER) }
+        self.paused = true;
+        Train { bytes, rest: Some(BATCH_GAP) }
     }
 }
 
@@ -109,15 +109,15 @@ mod tests {
 
     fn all(script: &mut Script) -> Vec<Train> {
         let mut trains = Vec::new();
-        while !script.over {
-            script.rests = false;
+        while !script.ended {
+            script.paused = false;
             trains.push(script.train());
         }
         trains
     }
 
     #[test]
-    fn each_side_knows_what_the_other_sends() {
+    fn each_side_computes_the_bytes_of_its_peer() {
         let model = model(
             r#""a -> +: 1 after exponential(4 ms)", "a -> -: 3 after exponential(4 ms)", "a -> F: 0.05""#,
         );
@@ -126,36 +126,36 @@ mod tests {
             let [mut client, mut server] = [Observation::ToServer, Observation::ToOrigin].map(side);
             let [up, down] = [all(&mut client), all(&mut server)];
             let sum = |trains: &[Train]| trains.iter().map(|train| train.bytes).sum::<u64>();
-            assert_eq!([sum(&up), sum(&down)], [server.theirs, client.theirs]);
+            assert_eq!([sum(&up), sum(&down)], [server.peer_bytes, client.peer_bytes]);
             // Whoever counts their rests has both waited for about the same time.
             let rests =
-                |trains: &[Train]| trains.iter().filter_map(|train| train.rest).all(|rest| rest > TOGETHER);
+                |trains: &[Train]| trains.iter().filter_map(|train| train.rest).all(|rest| rest > BATCH_GAP);
             assert!(rests(&up) && rests(&down));
         }
     }
 
     #[test]
-    fn packets_leave_together_until_there_is_enough_or_a_pause() {
+    fn packets_leave_together_up_to_32_kib_or_a_pause() {
         let mut dense = Script::new(&model(r#""a -> -: 1 after 0 s""#), 1, Observation::ToOrigin);
         let train = dense.train();
         assert_eq!(
-            (train.bytes, train.rest, dense.rests),
+            (train.bytes, train.rest, dense.paused),
             (23 * 1434, None, false),
             "the first above 32 KiB"
         );
         let mut sparse = Script::new(&model(r#""a -> -: 1 after 11 ms""#), 1, Observation::ToOrigin);
         assert_eq!(sparse.train(), Train { bytes: 1434, rest: Some(Duration::from_millis(11)) });
-        assert!(sparse.rests && !sparse.over);
+        assert!(sparse.paused && !sparse.ended);
         // The client only hears, and its own first packet would come after all these delays.
         let mut client = Script::new(&model(r#""a -> -: 1 after 4 ms""#), 1, Observation::ToServer);
         assert_eq!(client.train(), Train { bytes: 0, rest: Some(Duration::from_millis(12)) });
-        assert_eq!(client.theirs, 3 * 1434);
+        assert_eq!(client.peer_bytes, 3 * 1434);
     }
 
     #[test]
-    fn who_hears_for_ever_rests_now_and_then() {
+    fn a_side_that_only_receives_pauses() {
         let mut client = Script::new(&model(r#""a -> -: 1 after 0 s""#), 1, Observation::ToServer);
-        assert_eq!(client.train(), Train { bytes: 0, rest: Some(TOGETHER) });
-        assert_eq!(client.theirs, u64::from(MOST_STEPS) * 1434);
+        assert_eq!(client.train(), Train { bytes: 0, rest: Some(BATCH_GAP) });
+        assert_eq!(client.peer_bytes, u64::from(MAX_STEPS) * 1434);
     }
 }

@@ -4,7 +4,7 @@
 //! Nothing is censored: a cell that waits for a minute is recorded as such.
 
 use crate::cell::{tag, tag_index};
-use crate::queue::Rank;
+use crate::queue::HostId;
 use penstock_core::{Station, Tag};
 use penstock_record::tables::Name;
 use penstock_record::{CellRow, Position};
@@ -24,7 +24,7 @@ pub(crate) struct Tracker {
 struct Circuit {
     workload: Name,
     /// The nodes from the client to the exit.
-    path: Vec<Rank>,
+    path: Vec<HostId>,
     packaged: u64,
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn position(place: usize, nodes: usize) -> Position {
 
 impl Tracker {
     /// Cells of this circuit are to be followed along `path`, which begins with the client.
-    pub(crate) fn trace(&mut self, circuit: u32, workload: Name, path: Vec<Rank>) {
+    pub(crate) fn trace(&mut self, circuit: u32, workload: Name, path: Vec<HostId>) {
         let slot = circuit as usize;
         if self.circuits.len() <= slot {
             self.circuits.resize_with(slot + 1, || None);
@@ -74,7 +74,13 @@ impl Tracker {
     }
 
     /// An exit packages a DATA cell, whose bytes arrived at `arrived`; tags it if it is its turn.
-    pub(crate) fn packaged(&mut self, circuit: u32, at: Rank, arrived: Instant, now: Instant) -> Option<Tag> {
+    pub(crate) fn packaged(
+        &mut self,
+        circuit: u32,
+        at: HostId,
+        arrived: Instant,
+        now: Instant,
+    ) -> Option<Tag> {
         let traced = self.circuits.get_mut(circuit as usize)?.as_mut()?;
         let number = traced.packaged;
         traced.packaged += 1;
@@ -92,7 +98,7 @@ impl Tracker {
     }
 
     /// Every cell passes each station of a hop once; a retransmission changes nothing.
-    fn stamp(&mut self, tag: Tag, at: Rank, stamp: impl FnOnce(&mut Times)) {
+    fn stamp(&mut self, tag: Tag, at: HostId, stamp: impl FnOnce(&mut Times)) {
         let cell = &mut self.cells[tag_index(tag)];
         let circuit = self.circuits[cell.circuit as usize].as_ref().expect("only traced circuits have tags");
         if let Some(place) = circuit.path.iter().position(|node| *node == at) {
@@ -100,15 +106,15 @@ impl Tracker {
         }
     }
 
-    pub(crate) fn nic_in(&mut self, tag: Tag, at: Rank, now: Instant) {
+    pub(crate) fn nic_in(&mut self, tag: Tag, at: HostId, now: Instant) {
         self.stamp(tag, at, |times| times.nic_in = Some(now));
     }
 
-    pub(crate) fn read(&mut self, tag: Tag, at: Rank, now: Instant) {
+    pub(crate) fn read(&mut self, tag: Tag, at: HostId, now: Instant) {
         self.stamp(tag, at, |times| times.read = Some(now));
     }
 
-    pub(crate) fn station(&mut self, tag: Tag, at: Rank, station: Station, now: Instant) {
+    pub(crate) fn station(&mut self, tag: Tag, at: HostId, station: Station, now: Instant) {
         self.stamp(tag, at, |times| match station {
             Station::Parsed => times.parsed = Some(now),
             Station::Queued => times.queued = Some(now),
@@ -116,11 +122,11 @@ impl Tracker {
         });
     }
 
-    pub(crate) fn written(&mut self, tag: Tag, at: Rank, now: Instant) {
+    pub(crate) fn written(&mut self, tag: Tag, at: HostId, now: Instant) {
         self.stamp(tag, at, |times| times.written = Some(now));
     }
 
-    pub(crate) fn nic_out(&mut self, tag: Tag, at: Rank, now: Instant) {
+    pub(crate) fn nic_out(&mut self, tag: Tag, at: HostId, now: Instant) {
         self.stamp(tag, at, |times| times.nic_out = Some(now));
     }
 

@@ -10,14 +10,14 @@
 
 mod open;
 
-use crate::bound::{ASKED_PER_SAMPLE, Answers, Bound, bound};
+use crate::bound::{BOUND_CHECKS_PER_SAMPLE, Bound, BoundCounts, bound};
 use crate::cell::{Request, SimCell, SimHandshake, SimLayer, TO_CLIENT};
 use crate::client::{Circuit, Client, Download, Phase, Task};
 use crate::control::{Control, Error};
-use crate::event::{Due, Step};
-use crate::net::{App, HostKernel, Net, News, Owner, PLAIN, Ready, StreamSock, TICK};
-use crate::observer::{CircuitSample, Ending, Observer, RelaySample};
-use crate::queue::Rank;
+use crate::event::{Step, Timer};
+use crate::net::{App, HostKernel, Net, NetEvent, Owner, PLAIN, Ready, StreamSock, TICK};
+use crate::observer::{CircuitSample, Observer, RelaySample, TransferEnd};
+use crate::queue::HostId;
 use crate::replay::Replay;
 use crate::tracker::position;
 use penstock_core::cell::PeerId;
@@ -42,25 +42,25 @@ pub(crate) struct World<'a> {
     scenario: &'a Scenario,
     seed: Seed,
     net: Net,
-    /// By rank: the order of their names.
+    /// By id: the order of their names.
     nodes: Vec<Node>,
-    /// Rank of each relay, client and server of the scenario.
-    relay_ranks: Vec<Rank>,
-    client_ranks: Vec<Rank>,
-    server_ranks: Vec<Rank>,
+    /// HostId of each relay, client and server of the scenario.
+    relay_ids: Vec<HostId>,
+    client_ids: Vec<HostId>,
+    server_ids: Vec<HostId>,
     workload_names: Vec<Name>,
     /// Where each traced circuit is, by its number.
     traced: BTreeMap<u32, Traced>,
     observer: Observer,
     /// Traced clients without Tor.
-    traced_plain: Vec<Rank>,
+    traced_plain: Vec<HostId>,
     /// Finished downloads of each workload.
     finished: Vec<u64>,
     /// When relays and traced circuits are written down next.
     next_sample: Instant,
     next_trace: Instant,
     /// When relays are asked what they are bound by next.
-    next_question: Instant,
+    next_bound_check: Instant,
     /// How many of the scenario's changes were made.
     changed: usize,
 }
@@ -81,7 +81,7 @@ struct Node {
     /// Circuits built through it as guard, middle and exit.
     served: [u32; 3],
     /// What it said it was bound by since the last sample.
-    answers: Answers,
+    bound_counts: BoundCounts,
     /// What had been counted at the last sample.
     sampled: Counters,
 }
@@ -99,7 +99,7 @@ enum Role {
 struct Traced {
     client: Name,
     workload: Name,
-    places: Vec<Option<(Rank, CircuitIndex)>>,
+    places: Vec<Option<(HostId, CircuitIndex)>>,
 }
 
 impl<'a> World<'a> {
@@ -108,13 +108,10 @@ impl<'a> World<'a> {
         builders.extend(scenario.relays.iter().map(Builder::Relay));
         builders.extend((0..scenario.clients.len()).map(|index| Builder::Client(index, scenario)));
         builders.extend(scenario.servers.iter().map(Builder::Server));
-        // The rank is the order of names: independent of how the scenario lists its nodes.
+        // The id is the order of names: independent of how the scenario lists its nodes.
         builders.sort_by(|one, other| one.host().name.cmp(&other.host().name));
-        let ranks: BTreeMap<&str, Rank> = builders
-            .iter()
-            .enumerate()
-            .map(|(rank, node)| (node.host().name.as_str(), rank as Rank))
-            .collect();
+        let ids: BTreeMap<&str, HostId> =
+            builders.iter().enumerate().map(|(id, node)| (node.host().name.as_str(), id as HostId)).collect();
         let hosts: Vec<_> = builders.iter().map(Builder::host).collect();
         let mut net = Net::new(scenario, &hosts, seed);
         net.tracker.every = scenario.trace.cells;
@@ -122,9 +119,9 @@ impl<'a> World<'a> {
             scenario,
             seed,
             net,
-            relay_ranks: scenario.relays.iter().map(|relay| ranks[relay.host.name.as_str()]).collect(),
-            client_ranks: scenario.clients.iter().map(|client| ranks[client.host.name.as_str()]).collect(),
-            server_ranks: scenario.servers.iter().map(|server| ranks[server.host.name.as_str()]).collect(),
+            relay_ids: scenario.relays.iter().map(|relay| ids[relay.host.name.as_str()]).collect(),
+            client_ids: scenario.clients.iter().map(|client| ids[client.host.name.as_str()]).collect(),
+            server_ids: scenario.servers.iter().map(|server| ids[server.host.name.as_str()]).collect(),
             nodes: builders.iter().map(|node| node.build(seed, record)).collect(),
             workload_names: scenario.workloads.iter().map(|workload| workload.name.as_str().into()).collect(),
             traced: BTreeMap::new(),
@@ -133,7 +130,7 @@ impl<'a> World<'a> {
             finished: vec![0; scenario.workloads.len()],
             changed: 0,
             next_sample: Instant::ZERO + scenario.run.sample,
-            next_question: Instant::ZERO + scenario.run.sample / ASKED_PER_SAMPLE,
+            next_bound_check: Instant::ZERO + scenario.run.sample / BOUND_CHECKS_PER_SAMPLE,
             next_trace: if scenario.trace.workloads.is_empty() {
                 Instant::FAR_FUTURE
             } else {
@@ -147,15 +144,15 @@ impl<'a> World<'a> {
 
     fn schedule_beginning(&mut self) {
         let scenario = self.scenario;
-        for rank in 0..self.nodes.len() as Rank {
-            if let Role::Client(errands) = &mut self.nodes[rank as usize].role {
-                for (errand, client) in (0..).zip(errands) {
+        for id in 0..self.nodes.len() as HostId {
+            if let Role::Client(sessions) = &mut self.nodes[id as usize].role {
+                for (session, client) in (0..).zip(sessions) {
                     let workload = &scenario.workloads[client.workload];
                     let at = client.draw_start(workload);
-                    self.net.set_timer(rank, at, Due::Client(errand, 0));
+                    self.net.set_timer(id, at, Timer::Client(session, 0));
                 }
             }
-            self.arm_timer(rank);
+            self.arm_timer(id);
         }
     }
 
@@ -166,9 +163,9 @@ impl<'a> World<'a> {
         }
         let mut looked = 0;
         loop {
-            let looks = self.next_sample.min(self.next_trace).min(self.next_question);
+            let looks = self.next_sample.min(self.next_trace).min(self.next_bound_check);
             let barrier = looks.min(self.next_change()).min(end);
-            let Some(start) = self.net.agenda.next().filter(|next| *next <= barrier) else {
+            let Some(start) = self.net.host_queue.next().filter(|next| *next <= barrier) else {
                 self.at_barrier(barrier);
                 if barrier == end || self.is_over(barrier) {
                     return Ok(self.finish(barrier));
@@ -176,8 +173,8 @@ impl<'a> World<'a> {
                 continue;
             };
             let horizon = (start + self.net.lookahead).min(barrier + TICK);
-            while let Some(rank) = self.net.agenda.first(horizon) {
-                self.act(rank, horizon);
+            while let Some(id) = self.net.host_queue.first(horizon) {
+                self.run_host(id, horizon);
                 if self.net.handled - looked >= STEPS_PER_LOOK {
                     looked = self.net.handled;
                     if control.is_cancelled() {
@@ -193,15 +190,15 @@ impl<'a> World<'a> {
     fn at_barrier(&mut self, now: Instant) {
         self.net.at_barrier(now);
         while now == self.next_change() {
-            self.change();
+            self.apply_change();
         }
         if now == self.next_trace {
             self.sample_circuits();
             self.next_trace = now + self.scenario.trace.interval;
         }
-        if now == self.next_question {
-            self.ask_relays();
-            self.next_question = now + self.scenario.run.sample / ASKED_PER_SAMPLE;
+        if now == self.next_bound_check {
+            self.check_bounds();
+            self.next_bound_check = now + self.scenario.run.sample / BOUND_CHECKS_PER_SAMPLE;
         }
         if now == self.next_sample {
             self.sample_relays();
@@ -216,20 +213,20 @@ impl<'a> World<'a> {
     }
 
     /// Makes the next change.
-    fn change(&mut self) {
+    fn apply_change(&mut self) {
         let change = &self.scenario.changes[self.changed];
-        let rank = match change.node {
-            TorNode::Relay(relay) => self.relay_ranks[relay],
-            TorNode::Client(client) => self.client_ranks[client],
+        let id = match change.node {
+            TorNode::Relay(relay) => self.relay_ids[relay],
+            TorNode::Client(client) => self.client_ids[client],
         };
-        let tor = self.nodes[rank as usize].tor.as_mut().expect("who is changed has a Tor");
+        let tor = self.nodes[id as usize].tor.as_mut().expect("who is changed has a Tor");
         let now = self.net.now();
         match change.to.clone() {
             Switch::Bandwidth(bandwidth) => tor.set_bandwidth(now, bandwidth),
             Switch::CircuitPolicy(policy) => tor.set_circuit_policy(now, policy),
             Switch::Throttle(throttle, buckets) => tor.set_throttle(now, throttle, buckets),
         }
-        self.arm_timer(rank);
+        self.arm_timer(id);
         self.changed += 1;
     }
 
@@ -252,59 +249,65 @@ impl<'a> World<'a> {
     }
 
     /// A host does what it has to do before `horizon`.
-    fn act(&mut self, rank: Rank, horizon: Instant) {
-        self.net.admit(rank, horizon);
-        while let Some(step) = self.net.step(rank, horizon) {
+    fn run_host(&mut self, id: HostId, horizon: Instant) {
+        self.net.enqueue(id, horizon);
+        while let Some(step) = self.net.step(id, horizon) {
             match step {
-                Step::Landed(packet) => self.net.on_landed(packet),
-                Step::Due(Due::Tcp(sock, generation)) => self.net.on_tcp_timer(sock, generation),
-                Step::Due(Due::NicDrained) => self.net.on_nic_drained(rank),
-                Step::Due(Due::Relay) => self.on_relay_timer(rank),
-                Step::Due(Due::Cpu) => self.net.on_cpu_free(rank),
-                Step::Due(Due::Client(errand, episode)) => self.on_client_timer(rank, errand, episode),
-                Step::Due(Due::Speak(errand, episode)) => self.on_speak_timer(rank, errand, episode),
-                Step::Due(Due::Part(sock, generation)) => self.net.on_part_timer(sock, generation),
+                Step::Delivered(packet) => self.net.on_delivered(packet),
+                Step::Timer(Timer::Tcp(sock, generation)) => self.net.on_tcp_timer(sock, generation),
+                Step::Timer(Timer::NicDrained) => self.net.on_nic_drained(id),
+                Step::Timer(Timer::Relay) => self.on_relay_timer(id),
+                Step::Timer(Timer::Cpu) => self.net.on_cpu_free(id),
+                Step::Timer(Timer::Client(session, generation)) => {
+                    self.on_client_timer(id, session, generation)
+                }
+                Step::Timer(Timer::ClientScript(session, generation)) => {
+                    self.on_client_script_timer(id, session, generation)
+                }
+                Step::Timer(Timer::ServerScript(sock, generation)) => {
+                    self.net.on_server_script_timer(sock, generation)
+                }
             }
             // Most packets concern nobody above TCP.
-            if matches!(step, Step::Due(Due::Relay | Due::Client(..) | Due::Speak(..)))
-                || self.net.has_work(rank)
+            if matches!(step, Step::Timer(Timer::Relay | Timer::Client(..) | Timer::ClientScript(..)))
+                || self.net.has_work(id)
             {
-                self.process(rank);
+                self.process(id);
             }
         }
-        self.net.rest(rank);
+        self.net.schedule_next(id);
     }
 
     /// Serves a host until nothing is left to do at this instant.
-    fn process(&mut self, rank: Rank) {
+    fn process(&mut self, id: HostId) {
         loop {
-            self.heed_news();
-            self.net.fetched = false;
+            self.handle_net_events();
+            self.net.plain_progress = false;
             // A finished download may close its circuit, which the relay then has something to say of.
-            self.check_downloads(rank);
-            self.drain(rank);
-            if self.net.awaits_cpu(rank) {
+            self.check_downloads(id);
+            self.handle_relay_events(id);
+            if self.net.awaits_cpu(id) {
                 break;
             }
-            let Some(ready) = take_first(&mut self.net.hosts[rank as usize].ready) else { break };
-            self.serve(rank, ready);
-            self.end_turn(rank);
+            let Some(ready) = take_first(&mut self.net.hosts[id as usize].ready) else { break };
+            self.serve(id, ready);
+            self.end_turn(id);
         }
-        self.arm_timer(rank);
+        self.arm_timer(id);
     }
 
     /// What the relay has just done occupies its processor.
-    fn end_turn(&mut self, rank: Rank) {
-        let looks = self.nodes[rank as usize].tor.as_ref().map_or(0, |tor| tor.counters().scans);
-        self.net.end_turn(rank, looks);
+    fn end_turn(&mut self, id: HostId) {
+        let looks = self.nodes[id as usize].tor.as_ref().map_or(0, |tor| tor.counters().scans);
+        self.net.end_turn(id, looks);
     }
 
     /// One socket's turn.
-    fn serve(&mut self, rank: Rank, ready: Ready) {
+    fn serve(&mut self, id: HostId, ready: Ready) {
         let now = self.net.now();
         let owner = self.net.take_turn(ready);
-        let Some(tor) = &mut self.nodes[rank as usize].tor else { return };
-        let mut kernel = HostKernel::new(&mut self.net, rank);
+        let Some(tor) = &mut self.nodes[id as usize].tor else { return };
+        let mut kernel = HostKernel::new(&mut self.net, id);
         match (ready, owner) {
             (Ready::Readable(_), Some(Owner::Channel(channel))) => tor.on_readable(now, channel, &mut kernel),
             (Ready::Writable(_), Some(Owner::Channel(channel))) => tor.on_writable(now, channel, &mut kernel),
@@ -314,9 +317,9 @@ impl<'a> World<'a> {
             (Ready::Writable(_), Some(Owner::Stream(stream))) => {
                 tor.on_stream_writable(now, stream, &mut kernel);
             }
-            (Ready::App(stream), _) if self.net.take_app_turn(rank, stream) => {
-                tor.on_stream_readable(now, stream, &mut HostKernel::new(&mut self.net, rank));
-                self.net.refresh_app(rank, stream);
+            (Ready::App(stream), _) if self.net.take_app_turn(id, stream) => {
+                tor.on_stream_readable(now, stream, &mut HostKernel::new(&mut self.net, id));
+                self.net.refresh_app(id, stream);
             }
             _ => {}
         }
@@ -326,19 +329,19 @@ impl<'a> World<'a> {
     }
 
     /// Does what the relay asks for.
-    fn drain(&mut self, rank: Rank) {
+    fn handle_relay_events(&mut self, id: HostId) {
         let now = self.net.now();
-        while let Some(event) = self.nodes[rank as usize].tor.as_mut().and_then(Relay::poll_event) {
-            let node = &mut self.nodes[rank as usize];
+        while let Some(event) = self.nodes[id as usize].tor.as_mut().and_then(Relay::poll_event) {
+            let node = &mut self.nodes[id as usize];
             let tor = node.tor.as_mut().expect("it just had an event");
-            let mut kernel = HostKernel::new(&mut self.net, rank);
+            let mut kernel = HostKernel::new(&mut self.net, id);
             match event {
-                Event::Connect { channel, peer } => self.net.connect_channel(rank, peer.0, channel),
+                Event::Connect { channel, peer } => self.net.connect_channel(id, peer.0, channel),
                 Event::HandshakeRequested { circuit, handshake } => {
                     let answer = tor.agree(circuit)(handshake.congestion);
                     let reply = SimHandshake { congestion: answer, ..handshake };
                     tor.on_handshake(now, circuit, reply, SimLayer::default(), answer, &mut kernel);
-                    self.place(rank, circuit, handshake);
+                    self.place(id, circuit, handshake);
                 }
                 Event::ExtendRequested { circuit, to, handshake } => {
                     tor.extend(now, circuit, to, handshake, &mut kernel);
@@ -354,94 +357,94 @@ impl<'a> World<'a> {
                     let answer = handshake.congestion;
                     tor.finish_handshake(now, circuit, SimLayer::default(), answer, &mut kernel);
                 }
-                Event::CircuitBuilt { circuit } => self.on_circuit_built(rank, circuit),
-                Event::CircuitClosed { circuit, .. } => self.on_circuit_closed(rank, circuit),
+                Event::CircuitBuilt { circuit } => self.on_circuit_built(id, circuit),
+                Event::CircuitClosed { circuit, .. } => self.on_circuit_closed(id, circuit),
                 Event::StreamRequested { stream, target } => {
                     let circuit = tor.circuit_of(stream).map(|circuit| circuit.0 as usize);
                     let known = circuit.and_then(|circuit| node.circuits.get(circuit).copied().flatten());
                     let traced =
                         known.map(|known| known.circuit).filter(|number| self.net.tracker.is_traced(*number));
-                    self.net.connect_stream(rank, target, stream, traced);
+                    self.net.connect_stream(id, target, stream, traced);
                 }
-                Event::StreamConnected { stream } => self.on_stream_connected(rank, stream),
-                Event::StreamClosed { stream } => self.on_stream_closed(rank, stream),
-                Event::Tracked { tag, station, at, .. } => self.net.tracker.station(tag, rank, station, at),
+                Event::StreamConnected { stream } => self.on_stream_connected(id, stream),
+                Event::StreamClosed { stream } => self.on_stream_closed(id, stream),
+                Event::Tracked { tag, station, at, .. } => self.net.tracker.station(tag, id, station, at),
             }
         }
     }
 
     /// What the network has to tell relays beside readiness.
-    fn heed_news(&mut self) {
+    fn handle_net_events(&mut self) {
         let now = self.net.now();
-        for (rank, news) in std::mem::take(&mut self.net.news) {
-            let is_client = |rank: Rank| matches!(self.nodes[rank as usize].role, Role::Client(_));
-            let (to_client, offer, datagrams) = match news {
-                News::Opened(_, peer) | News::Accepted(_, peer) => {
-                    let with_client = is_client(rank) || is_client(peer);
+        for (id, event) in std::mem::take(&mut self.net.events) {
+            let is_client = |id: HostId| matches!(self.nodes[id as usize].role, Role::Client(_));
+            let (to_client, offer, datagrams) = match event {
+                NetEvent::Opened(_, peer) | NetEvent::Accepted(_, peer) => {
+                    let with_client = is_client(id) || is_client(peer);
                     let theirs = self.nodes[peer as usize].tor.as_ref();
                     let datagrams = theirs.is_some_and(Relay::speaks_datagrams);
                     (is_client(peer), theirs.and_then(|tor| tor.hop_offer(with_client)), datagrams)
                 }
                 _ => (false, None, false),
             };
-            let Some(tor) = &mut self.nodes[rank as usize].tor else { continue };
-            let mut kernel = HostKernel::new(&mut self.net, rank);
-            match news {
-                News::Opened(channel, _) => {
+            let Some(tor) = &mut self.nodes[id as usize].tor else { continue };
+            let mut kernel = HostKernel::new(&mut self.net, id);
+            match event {
+                NetEvent::Opened(channel, _) => {
                     if datagrams {
                         tor.use_datagrams(channel);
                     }
                     tor.on_channel_open(now, channel, offer, &mut kernel);
                 }
-                News::Accepted(sock, peer) => {
+                NetEvent::Accepted(sock, peer) => {
                     let channel = tor.accept_channel(now, PeerId(peer), to_client);
                     if datagrams {
                         tor.use_datagrams(channel);
                     }
                     self.net.adopt(sock, channel);
-                    tor.on_channel_open(now, channel, offer, &mut HostKernel::new(&mut self.net, rank));
+                    tor.on_channel_open(now, channel, offer, &mut HostKernel::new(&mut self.net, id));
                 }
-                News::Connected(stream) => tor.on_stream_connected(now, stream, (), &mut kernel),
-                News::ChannelBroke(channel) => {
-                    self.net.hosts[rank as usize].set_channel(channel, None);
-                    tor.on_channel_closed(now, channel, &mut HostKernel::new(&mut self.net, rank));
+                NetEvent::Connected(stream) => tor.on_stream_connected(now, stream, (), &mut kernel),
+                NetEvent::ChannelBroke(channel) => {
+                    self.net.hosts[id as usize].set_channel(channel, None);
+                    tor.on_channel_closed(now, channel, &mut HostKernel::new(&mut self.net, id));
                 }
-                News::StreamBroke(stream) => {
-                    self.net.hosts[rank as usize].set_stream(stream, None);
-                    tor.close_stream(now, stream, EndReason::DONE, &mut HostKernel::new(&mut self.net, rank));
+                NetEvent::StreamBroke(stream) => {
+                    self.net.hosts[id as usize].set_stream(stream, None);
+                    tor.close_stream(now, stream, EndReason::DONE, &mut HostKernel::new(&mut self.net, id));
                 }
             }
         }
     }
 
-    fn on_relay_timer(&mut self, rank: Rank) {
+    fn on_relay_timer(&mut self, id: HostId) {
         let now = self.net.now();
-        let node = &mut self.nodes[rank as usize];
+        let node = &mut self.nodes[id as usize];
         node.armed.retain(|at| *at != now);
         if node.timer != Some(now) {
             return;
         }
         node.timer = None;
-        if self.net.busy_until(rank).is_some() {
+        if self.net.busy_until(id).is_some() {
             // It is set again for when the processor is free.
             return;
         }
         if let Some(tor) = &mut node.tor {
-            tor.on_timer(now, &mut HostKernel::new(&mut self.net, rank));
-            self.end_turn(rank);
+            tor.on_timer(now, &mut HostKernel::new(&mut self.net, id));
+            self.end_turn(id);
         }
     }
 
-    fn arm_timer(&mut self, rank: Rank) {
-        let node = &mut self.nodes[rank as usize];
+    fn arm_timer(&mut self, id: HostId) {
+        let node = &mut self.nodes[id as usize];
         if let Some(due) = node.tor.as_ref().and_then(Relay::poll_timeout)
             && node.timer.is_none_or(|timer| due < timer)
         {
-            let due = due.max(self.net.busy_until(rank).unwrap_or(self.net.now()));
+            let due = due.max(self.net.busy_until(id).unwrap_or(self.net.now()));
             node.timer = Some(due);
             if !node.armed.contains(&due) {
                 node.armed.push(due);
-                self.net.set_timer(rank, due, Due::Relay);
+                self.net.set_timer(id, due, Timer::Relay);
             }
         }
     }
@@ -449,89 +452,89 @@ impl<'a> World<'a> {
 
 /// What clients do.
 impl World<'_> {
-    fn client(&mut self, rank: Rank, errand: u32) -> Option<&mut Client> {
-        match &mut self.nodes[rank as usize].role {
-            Role::Client(errands) => errands.get_mut(errand as usize),
+    fn client(&mut self, id: HostId, session: u32) -> Option<&mut Client> {
+        match &mut self.nodes[id as usize].role {
+            Role::Client(sessions) => sessions.get_mut(session as usize),
             Role::Relay | Role::Server => None,
         }
     }
 
-    /// The errand of a client that is the one asked for.
-    fn errand(&self, rank: Rank, is_it: impl Fn(&Client) -> bool) -> Option<u32> {
-        match &self.nodes[rank as usize].role {
-            Role::Client(errands) => errands.iter().position(is_it).map(|errand| errand as u32),
+    /// The session of a client that is the one asked for.
+    fn session(&self, id: HostId, is_it: impl Fn(&Client) -> bool) -> Option<u32> {
+        match &self.nodes[id as usize].role {
+            Role::Client(sessions) => sessions.iter().position(is_it).map(|session| session as u32),
             Role::Relay | Role::Server => None,
         }
     }
 
-    fn errand_with(&self, rank: Rank, circuit: CircuitIndex) -> Option<u32> {
+    fn session_with(&self, id: HostId, circuit: CircuitIndex) -> Option<u32> {
         let uses = |client: &Client| client.circuit.as_ref().is_some_and(|own| own.index == circuit);
-        self.errand(rank, uses)
+        self.session(id, uses)
     }
 
-    fn errand_on(&self, rank: Rank, stream: StreamKey) -> Option<u32> {
+    fn session_on(&self, id: HostId, stream: StreamKey) -> Option<u32> {
         let is_on =
             |client: &Client| matches!(&client.phase, Phase::Downloading(own) if own.stream == stream);
-        self.errand(rank, is_on)
+        self.session(id, is_on)
     }
 
-    fn on_client_timer(&mut self, rank: Rank, errand: u32, episode: u32) {
-        let Some(client) = self.client(rank, errand).filter(|client| client.episode == episode) else {
+    fn on_client_timer(&mut self, id: HostId, session: u32, generation: u32) {
+        let Some(client) = self.client(id, session).filter(|client| client.generation == generation) else {
             return;
         };
-        if let Task::Source(_) = client.task {
-            self.go_on(rank, errand);
+        if let Task::Generator(_) = client.task {
+            self.advance_generator(id, session);
             return;
         }
         match client.phase {
-            Phase::Pausing => self.begin(rank, errand),
-            Phase::Building => self.give_up_building(rank, errand),
+            Phase::Pausing => self.begin(id, session),
+            Phase::Building => self.give_up_building(id, session),
             // The client's patience is over.
-            Phase::Downloading(_) => self.end_download(rank, errand, Outcome::Timeout),
-            Phase::Holding => self.let_go(rank, errand),
+            Phase::Downloading(_) => self.end_download(id, session, Outcome::Timeout),
+            Phase::Holding => self.end_hold(id, session),
         }
     }
 
     /// A pause is over: downloads or holds, over a circuit that may still have to be built.
-    fn begin(&mut self, rank: Rank, errand: u32) {
+    fn begin(&mut self, id: HostId, session: u32) {
         let scenario = self.scenario;
-        if let Some(Client { task: Task::Loop, workload, .. }) = self.client(rank, errand)
+        if let Some(Client { task: Task::Loop, workload, .. }) = self.client(id, session)
             && let Activity::Tgen(_) = scenario.workloads[*workload].does
         {
-            self.begin_traffic(rank, errand);
+            self.begin_traffic(id, session);
             return;
         }
-        let without_tor = self.nodes[rank as usize].tor.is_none();
-        let Some(home) = self.client(rank, errand).map(|client| client.home) else { return };
-        self.retire(rank, home);
-        let circuit = self.client(rank, home).and_then(|home| home.circuit.as_ref());
+        let without_tor = self.nodes[id as usize].tor.is_none();
+        let Some(owner) = self.client(id, session).map(|client| client.circuit_owner) else { return };
+        self.retire(id, owner);
+        let circuit = self.client(id, owner).and_then(|owner| owner.circuit.as_ref());
         let is_built = circuit.map(|circuit| circuit.is_built);
         if without_tor || is_built == Some(true) {
-            self.download(rank, errand);
+            self.download(id, session);
             return;
         }
         if is_built.is_none() {
-            self.build(rank, home);
+            self.build(id, owner);
         }
         let now = self.net.now();
-        let Some(client) = self.client(rank, errand) else { return };
+        let Some(client) = self.client(id, session) else { return };
         match &scenario.workloads[client.workload].does {
-            Activity::Download(_) | Activity::Tgen(_) => self.wait_for_circuit(rank, errand),
+            Activity::Download(_) | Activity::Tgen(_) => self.wait_for_circuit(id, session),
             Activity::Hold(hold) => {
                 client.enter(Phase::Holding);
-                let (until, episode) = (now + client.draw_hold(hold), client.episode);
-                self.net.set_timer(rank, until, Due::Client(errand, episode));
+                let (until, generation) = (now + client.draw_hold(hold), client.generation);
+                self.net.set_timer(id, until, Timer::Client(session, generation));
             }
         }
     }
 
-    /// A circuit that is too old for another stream is an errand's no more; it is closed when its last stream is over.
+    /// A circuit that is too old for another stream is an session's no more; it is closed when its last stream is over.
     ///
     /// Source: path-spec section 2.2; C tor `circuit_is_acceptable()`, `circuit_expire_old_circuits_clientside()`.
-    fn retire(&mut self, rank: Rank, home: u32) {
+    fn retire(&mut self, id: HostId, owner: u32) {
         let now = self.net.now();
         let scenario = self.scenario;
-        let Some(client) = self.client(rank, home) else { return };
+        let Some(client) = self.client(id, owner) else { return };
         let lifetime = scenario.clients[client.index].circuit_lifetime;
         let is_old = |circuit: &mut Circuit| {
             circuit.dirty.zip(lifetime).is_some_and(|(dirty, lifetime)| now >= dirty + lifetime)
@@ -539,95 +542,97 @@ impl World<'_> {
         let Some(old) = client.circuit.take_if(is_old) else { return };
         let number = old.number;
         client.retired.push(old);
-        self.close_unused(rank, home, number);
+        self.close_unused(id, owner, number);
         // The next circuit may get its place at once, and must not be taken for it.
-        self.drain(rank);
+        self.handle_relay_events(id);
     }
 
     /// Closes a circuit that gets no new stream, if it has none any more.
-    fn close_unused(&mut self, rank: Rank, home: u32, number: u32) {
+    fn close_unused(&mut self, id: HostId, owner: u32, number: u32) {
         let now = self.net.now();
-        let Some(client) = self.client(rank, home) else { return };
+        let Some(client) = self.client(id, owner) else { return };
         // Nearly always there is none, and then nobody need be asked.
         let Some(place) = client.retired.iter().position(|circuit| circuit.number == number) else { return };
         let is_on = |client: &Client| {
-            client.home == home && client.number == number && matches!(client.phase, Phase::Downloading(_))
+            client.circuit_owner == owner
+                && client.number == number
+                && matches!(client.phase, Phase::Downloading(_))
         };
-        if self.errand(rank, is_on).is_some() {
+        if self.session(id, is_on).is_some() {
             return;
         }
-        let Some(client) = self.client(rank, home) else { return };
+        let Some(client) = self.client(id, owner) else { return };
         let circuit = client.retired.remove(place);
-        if let Some(tor) = &mut self.nodes[rank as usize].tor {
+        if let Some(tor) = &mut self.nodes[id as usize].tor {
             tor.close_circuit(
                 now,
                 circuit.index,
                 DestroyReason::NONE,
-                &mut HostKernel::new(&mut self.net, rank),
+                &mut HostKernel::new(&mut self.net, id),
             );
         }
     }
 
     /// Waits for a circuit, for as long as the client is ready to.
-    fn wait_for_circuit(&mut self, rank: Rank, errand: u32) {
+    fn wait_for_circuit(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let scenario = self.scenario;
-        let Some(client) = self.client(rank, errand) else { return };
+        let Some(client) = self.client(id, session) else { return };
         client.enter(Phase::Building);
-        let episode = client.episode;
+        let generation = client.generation;
         if let Some(timeout) = scenario.clients[client.index].build_timeout {
-            self.net.set_timer(rank, now + timeout, Due::Client(errand, episode));
+            self.net.set_timer(id, now + timeout, Timer::Client(session, generation));
         }
     }
 
     /// A circuit takes too long to be built: another one, over other relays.
-    fn give_up_building(&mut self, rank: Rank, errand: u32) {
+    fn give_up_building(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let scenario = self.scenario;
-        let Some(home) = self.client(rank, errand).map(|client| client.home) else { return };
-        let Some(Client { circuit, index, .. }) = self.client(rank, home) else { return };
+        let Some(owner) = self.client(id, session).map(|client| client.circuit_owner) else { return };
+        let Some(Client { circuit, index, .. }) = self.client(id, owner) else { return };
         let timeout = scenario.clients[*index].build_timeout.unwrap_or_default();
         // Of several that wait for it the first one gives it up.
         if let Some(late) = circuit.as_ref().filter(|circuit| now >= circuit.begun + timeout) {
             let late = late.index;
-            self.drop_circuit(rank, home, late);
+            self.drop_circuit(id, owner, late);
         }
-        if self.client(rank, home).is_some_and(|home| home.circuit.is_none()) {
-            self.build(rank, home);
+        if self.client(id, owner).is_some_and(|owner| owner.circuit.is_none()) {
+            self.build(id, owner);
         }
-        self.wait_for_circuit(rank, errand);
+        self.wait_for_circuit(id, session);
     }
 
-    fn drop_circuit(&mut self, rank: Rank, home: u32, circuit: CircuitIndex) {
+    fn drop_circuit(&mut self, id: HostId, owner: u32, circuit: CircuitIndex) {
         let now = self.net.now();
-        if let Some(client) = self.client(rank, home) {
+        if let Some(client) = self.client(id, owner) {
             client.circuit = None;
         }
-        if let Some(tor) = &mut self.nodes[rank as usize].tor {
-            tor.close_circuit(now, circuit, DestroyReason::NONE, &mut HostKernel::new(&mut self.net, rank));
+        if let Some(tor) = &mut self.nodes[id as usize].tor {
+            tor.close_circuit(now, circuit, DestroyReason::NONE, &mut HostKernel::new(&mut self.net, id));
         }
         // The next circuit may get its place at once, and must not be taken for it.
-        self.drain(rank);
+        self.handle_relay_events(id);
     }
 
-    /// Begins the circuit of an errand, and of all whose home it is.
-    fn build(&mut self, rank: Rank, errand: u32) {
+    /// Begins the circuit of an session, and of all whose owner it is.
+    fn build(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let scenario = self.scenario;
-        let Some(client) = self.client(rank, errand) else { return };
+        let Some(client) = self.client(id, session) else { return };
         let workload = client.workload;
         let model = &scenario.clients[client.index];
         let path = client.draw_path(scenario);
-        let relays: Vec<Rank> = path.iter().map(|relay| self.relay_ranks[*relay]).collect();
-        let names: Vec<Name> = relays.iter().map(|rank| self.nodes[*rank as usize].name.clone()).collect();
-        let name = self.nodes[rank as usize].name.clone();
-        let number = self.observer.circuit_begun(now, rank, name.clone(), &names);
+        let relays: Vec<HostId> = path.iter().map(|relay| self.relay_ids[*relay]).collect();
+        let names: Vec<Name> = relays.iter().map(|id| self.nodes[*id as usize].name.clone()).collect();
+        let name = self.nodes[id as usize].name.clone();
+        let number = self.observer.circuit_begun(now, id, name.clone(), &names);
         let shared = model.workloads.iter().filter(|_| model.shares_circuit());
         let workloads = shared.chain([&workload]).copied();
         if scenario.trace.follows(&model.host.name, workloads, self.seed) {
             // One that several share goes by the first of them.
             let workload = self.workload_names[workload].clone();
-            let nodes: Vec<Rank> = std::iter::once(rank).chain(relays.iter().copied()).collect();
+            let nodes: Vec<HostId> = std::iter::once(id).chain(relays.iter().copied()).collect();
             let places = vec![None; nodes.len()];
             self.net.tracker.trace(number, workload.clone(), nodes);
             self.traced.insert(number, Traced { client: name, workload, places });
@@ -636,43 +641,44 @@ impl World<'_> {
         let relays_of_path = path.iter().map(|relay| &scenario.relays[*relay].config);
         let nodes = std::iter::once(&model.config).chain(relays_of_path);
         let controlled = HopOffer::all_along(nodes.map(|config| config.hop_control.offer(false)));
-        let tor = self.nodes[rank as usize].tor.as_mut().expect("every client has an onion proxy");
+        let tor = self.nodes[id as usize].tor.as_mut().expect("every client has an onion proxy");
         let rest = relays[1..].iter().map(|relay| PeerId(*relay));
         let index = tor.open_circuit(now, PeerId(relays[0]), rest, controlled);
         let own = SimHandshake { circuit: number, hop: 0, congestion: Negotiation::Nothing };
-        self.place(rank, index, own);
+        self.place(id, index, own);
         let circuit = Circuit { index, number, relays, begun: now, is_built: false, dirty: None, streams: 0 };
-        if let Some(client) = self.client(rank, errand) {
+        if let Some(client) = self.client(id, session) {
             client.circuit = Some(circuit);
         }
     }
 
-    /// The errands that use the circuit of one of them and wait for it.
-    fn waiting(&self, rank: Rank, home: u32) -> Vec<u32> {
-        let Role::Client(errands) = &self.nodes[rank as usize].role else { return Vec::new() };
-        let waits = |client: &Client| client.home == home && matches!(client.phase, Phase::Building);
-        (0..).zip(errands).filter(|(_, client)| waits(client)).map(|(errand, _)| errand).collect()
+    /// The sessions that use the circuit of one of them and wait for it.
+    fn waiting(&self, id: HostId, owner: u32) -> Vec<u32> {
+        let Role::Client(sessions) = &self.nodes[id as usize].role else { return Vec::new() };
+        let waits =
+            |client: &Client| client.circuit_owner == owner && matches!(client.phase, Phase::Building);
+        (0..).zip(sessions).filter(|(_, client)| waits(client)).map(|(session, _)| session).collect()
     }
 
     /// A hold is over: closes its circuit, and the connection that it was on.
-    fn let_go(&mut self, rank: Rank, errand: u32) {
+    fn end_hold(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
-        if let Some(circuit) = self.client(rank, errand).and_then(|client| client.circuit.take())
-            && let Some(tor) = &mut self.nodes[rank as usize].tor
+        if let Some(circuit) = self.client(id, session).and_then(|client| client.circuit.take())
+            && let Some(tor) = &mut self.nodes[id as usize].tor
         {
-            let mut kernel = HostKernel::new(&mut self.net, rank);
+            let mut kernel = HostKernel::new(&mut self.net, id);
             let leg = tor.leg(circuit.index, TO_CLIENT.opposite());
             tor.close_circuit(now, circuit.index, DestroyReason::NONE, &mut kernel);
             if let Some((channel, _)) = leg {
                 tor.close_channel(now, channel, &mut kernel);
             }
         }
-        self.pause(rank, errand);
+        self.pause(id, session);
     }
 
     /// Notes where a circuit of the run is at a node.
-    fn place(&mut self, rank: Rank, circuit: CircuitIndex, handshake: SimHandshake) {
-        let node = &mut self.nodes[rank as usize];
+    fn place(&mut self, id: HostId, circuit: CircuitIndex, handshake: SimHandshake) {
+        let node = &mut self.nodes[id as usize];
         let slot = circuit.0 as usize;
         if node.circuits.len() <= slot {
             node.circuits.resize(slot + 1, None);
@@ -681,14 +687,14 @@ impl World<'_> {
         if let Some(traced) = self.traced.get_mut(&handshake.circuit)
             && let Some(place) = traced.places.get_mut(handshake.hop as usize)
         {
-            *place = Some((rank, circuit));
+            *place = Some((id, circuit));
         }
     }
 
-    fn on_circuit_built(&mut self, rank: Rank, circuit: CircuitIndex) {
+    fn on_circuit_built(&mut self, id: HostId, circuit: CircuitIndex) {
         let now = self.net.now();
-        let Some(errand) = self.errand_with(rank, circuit) else { return };
-        let Some(circuit) = self.client(rank, errand).and_then(|client| client.circuit.as_mut()) else {
+        let Some(session) = self.session_with(id, circuit) else { return };
+        let Some(circuit) = self.client(id, session).and_then(|client| client.circuit.as_mut()) else {
             return;
         };
         circuit.is_built = true;
@@ -699,28 +705,28 @@ impl World<'_> {
             self.nodes[*relay as usize].served[place] += 1;
         }
         self.observer.circuit_built(&circuit, now);
-        for errand in self.waiting(rank, errand) {
-            self.download(rank, errand);
+        for session in self.waiting(id, session) {
+            self.download(id, session);
         }
     }
 
     /// Nothing for a client that holds its circuit.
-    fn download(&mut self, rank: Rank, errand: u32) {
+    fn download(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let scenario = self.scenario;
-        let node = &mut self.nodes[rank as usize];
-        let Role::Client(errands) = &mut node.role else { return };
-        let (index, home) = (errands[errand as usize].workload, errands[errand as usize].home);
+        let node = &mut self.nodes[id as usize];
+        let Role::Client(sessions) = &mut node.role else { return };
+        let (index, owner) = (sessions[session as usize].workload, sessions[session as usize].circuit_owner);
         let workload = &scenario.workloads[index];
         if let Activity::Hold(_) = workload.does {
             return;
         }
-        let circuit = errands[home as usize].circuit.as_mut().map(|circuit| {
+        let circuit = sessions[owner as usize].circuit.as_mut().map(|circuit| {
             circuit.streams += 1;
             circuit.dirty.get_or_insert(now);
             (circuit.index, circuit.number, circuit.streams)
         });
-        let client = &mut errands[errand as usize];
+        let client = &mut sessions[session as usize];
         let model = &scenario.clients[client.index];
         let (size, asks, server) = match (&client.task, &workload.does) {
             (Task::Stream(stream), _) => (stream.size, stream.asks, stream.server),
@@ -730,12 +736,12 @@ impl World<'_> {
             }
             _ => unreachable!("who neither downloads nor is a stream has no circuit of its own"),
         };
-        let server = self.server_ranks[server];
+        let server = self.server_ids[server];
         let start = client.asked().unwrap_or(now);
         let mut app = App::new(size.get());
         let stream = match (&mut node.tor, circuit) {
             (Some(tor), Some((circuit, ..))) => {
-                let mut kernel = HostKernel::new(&mut self.net, rank);
+                let mut kernel = HostKernel::new(&mut self.net, id);
                 let opened = tor.open_stream(now, circuit, server, &mut kernel);
                 let stream = opened.expect("a client downloads over a built circuit");
                 // The application speaks when its stream is there, or says at once what it will say.
@@ -743,16 +749,16 @@ impl World<'_> {
                 if optimistic {
                     app.ask(workload.request.get(), asks);
                 }
-                self.net.hosts[rank as usize].set_stream(stream, Some(StreamSock::App(app)));
+                self.net.hosts[id as usize].set_stream(stream, Some(StreamSock::App(app)));
                 if optimistic {
-                    tor.on_stream_readable(now, stream, &mut HostKernel::new(&mut self.net, rank));
+                    tor.on_stream_readable(now, stream, &mut HostKernel::new(&mut self.net, id));
                 }
                 stream
             }
             (Some(_), None) => return,
             (None, _) => {
                 app.ask(workload.request.get(), asks);
-                self.net.connect_plain(rank, server, app);
+                self.net.connect_plain(id, server, app);
                 PLAIN
             }
         };
@@ -768,16 +774,16 @@ impl World<'_> {
             connected: None,
         }));
         if let Some(timeout) = workload.timeout {
-            let episode = client.episode;
-            self.net.set_timer(rank, now + timeout, Due::Client(errand, episode));
+            let generation = client.generation;
+            self.net.set_timer(id, now + timeout, Timer::Client(session, generation));
         }
     }
 
-    fn on_stream_connected(&mut self, rank: Rank, stream: StreamKey) {
+    fn on_stream_connected(&mut self, id: HostId, stream: StreamKey) {
         let now = self.net.now();
         let scenario = self.scenario;
-        let Some(errand) = self.errand_on(rank, stream) else { return };
-        let Some(client) = self.client(rank, errand) else { return };
+        let Some(session) = self.session_on(id, stream) else { return };
+        let Some(client) = self.client(id, session) else { return };
         let index = client.index;
         let Some(download) = client.download_on(stream) else { return };
         download.connected = Some(now);
@@ -786,22 +792,22 @@ impl World<'_> {
             return;
         }
         let (request, asks) = (download.request.get(), download.asks);
-        if let Some(app) = self.net.hosts[rank as usize].app(stream) {
+        if let Some(app) = self.net.hosts[id as usize].app(stream) {
             app.ask(request, asks);
         }
-        self.net.refresh_app(rank, stream);
+        self.net.refresh_app(id, stream);
     }
 
-    fn on_stream_closed(&mut self, rank: Rank, stream: StreamKey) {
-        if let Some(errand) = self.errand_on(rank, stream) {
-            let complete = self.has_all(rank, errand, 0);
-            self.end_download(rank, errand, if complete { Outcome::Ok } else { Outcome::Failed });
+    fn on_stream_closed(&mut self, id: HostId, stream: StreamKey) {
+        if let Some(session) = self.session_on(id, stream) {
+            let complete = self.is_complete(id, session, 0);
+            self.end_download(id, session, if complete { Outcome::Ok } else { Outcome::Failed });
         }
-        self.net.hosts[rank as usize].set_stream(stream, None);
+        self.net.hosts[id as usize].set_stream(stream, None);
     }
 
-    fn on_circuit_closed(&mut self, rank: Rank, circuit: CircuitIndex) {
-        let node = &mut self.nodes[rank as usize];
+    fn on_circuit_closed(&mut self, id: HostId, circuit: CircuitIndex) {
+        let node = &mut self.nodes[id as usize];
         let known = node.circuits.get_mut(circuit.0 as usize).and_then(Option::take);
         if let Some(handshake) = known
             && let Some(traced) = self.traced.get_mut(&handshake.circuit)
@@ -809,67 +815,67 @@ impl World<'_> {
             traced
                 .places
                 .iter_mut()
-                .filter(|place| **place == Some((rank, circuit)))
+                .filter(|place| **place == Some((id, circuit)))
                 .for_each(|place| *place = None);
         }
-        if let Role::Client(errands) = &mut self.nodes[rank as usize].role {
-            errands.iter_mut().for_each(|client| client.retired.retain(|old| old.index != circuit));
+        if let Role::Client(sessions) = &mut self.nodes[id as usize].role {
+            sessions.iter_mut().for_each(|client| client.retired.retain(|old| old.index != circuit));
         }
-        let Some(errand) = self.errand_with(rank, circuit) else { return };
-        let Some(client) = self.client(rank, errand) else { return };
+        let Some(session) = self.session_with(id, circuit) else { return };
+        let Some(client) = self.client(id, session) else { return };
         client.circuit = None;
-        for errand in self.waiting(rank, errand) {
-            self.pause(rank, errand);
+        for session in self.waiting(id, session) {
+            self.pause(id, session);
         }
     }
 
     /// A download is complete when its last byte has reached the application; one of nothing ends with
     /// its stream.
-    fn check_downloads(&mut self, rank: Rank) {
-        let Role::Client(errands) = &self.nodes[rank as usize].role else { return };
-        for errand in 0..errands.len() as u32 {
-            self.speak(rank, errand);
-            let Some(client) = self.client(rank, errand) else { return };
+    fn check_downloads(&mut self, id: HostId) {
+        let Role::Client(sessions) = &self.nodes[id as usize].role else { return };
+        for session in 0..sessions.len() as u32 {
+            self.run_client_script(id, session);
+            let Some(client) = self.client(id, session) else { return };
             if !matches!(client.phase, Phase::Downloading(_)) {
                 continue;
             }
-            if self.has_all(rank, errand, 1) {
-                self.end_download(rank, errand, Outcome::Ok);
-            } else if self.nodes[rank as usize].tor.is_none() && !self.net.has_plain(rank) {
-                self.end_download(rank, errand, Outcome::Failed);
+            if self.is_complete(id, session, 1) {
+                self.end_download(id, session, Outcome::Ok);
+            } else if self.nodes[id as usize].tor.is_none() && !self.net.has_plain(id) {
+                self.end_download(id, session, Outcome::Failed);
             }
         }
     }
 
     /// Whether a download has got all that it is to get, and so much at least [B]; and, where a model says what it sends,
     /// has sent that.
-    fn has_all(&mut self, rank: Rank, errand: u32, least: u64) -> bool {
-        let Some(Client { task, phase: Phase::Downloading(download), .. }) = self.client(rank, errand) else {
+    fn is_complete(&mut self, id: HostId, session: u32, least: u64) -> bool {
+        let Some(Client { task, phase: Phase::Downloading(download), .. }) = self.client(id, session) else {
             return false;
         };
         let (stream, size) = (download.stream, download.size.get());
         let script = if let Task::Stream(stream) = task { stream.script.as_ref() } else { None };
-        let script = script.map(|script| script.over);
-        self.net.hosts[rank as usize].app(stream).is_some_and(|app| match script {
+        let script = script.map(|script| script.ended);
+        self.net.hosts[id as usize].app(stream).is_some_and(|app| match script {
             None => app.received >= size.max(least),
             Some(is_over) => is_over && app.request == 0 && app.received >= size,
         })
     }
 
-    fn end_download(&mut self, rank: Rank, errand: u32, outcome: Outcome) {
+    fn end_download(&mut self, id: HostId, session: u32, outcome: Outcome) {
         let now = self.net.now();
         let scenario = self.scenario;
-        self.record_download(rank, errand, outcome);
-        let node = &mut self.nodes[rank as usize];
-        let Role::Client(errands) = &mut node.role else { return };
-        let client = &mut errands[errand as usize];
-        let (index, home, number) = (client.workload, client.home, client.number);
+        self.record_download(id, session, outcome);
+        let node = &mut self.nodes[id as usize];
+        let Role::Client(sessions) = &mut node.role else { return };
+        let client = &mut sessions[session as usize];
+        let (index, owner, number) = (client.workload, client.circuit_owner, client.number);
         let Phase::Downloading(download) = std::mem::replace(&mut client.phase, Phase::Pausing) else {
             return;
         };
         self.finished[index] += u64::from(outcome == Outcome::Ok);
         if let Some(tor) = &mut node.tor {
-            let mut kernel = HostKernel::new(&mut self.net, rank);
+            let mut kernel = HostKernel::new(&mut self.net, id);
             // Of a stream of a model the client closes its side; of others the server did.
             if outcome == Outcome::Timeout || client.has_script() {
                 tor.close_stream(now, download.stream, EndReason::DONE, &mut kernel);
@@ -880,46 +886,46 @@ impl World<'_> {
                 tor.close_circuit(now, circuit.index, DestroyReason::NONE, &mut kernel);
             }
         } else {
-            self.net.close_plain(rank);
+            self.net.close_plain(id);
         }
         let is_stream = matches!(client.task, Task::Stream(_));
-        self.close_unused(rank, home, number);
+        self.close_unused(id, owner, number);
         if is_stream {
-            self.stream_ended(rank, errand);
+            self.stream_ended(id, session);
         } else {
-            self.pause(rank, errand);
+            self.pause(id, session);
         }
     }
 
-    fn pause(&mut self, rank: Rank, errand: u32) {
+    fn pause(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let scenario = self.scenario;
-        let Some(client) = self.client(rank, errand) else { return };
+        let Some(client) = self.client(id, session) else { return };
         let pause = match client.task {
             Task::Stream(_) => open::RETRY,
             _ => client.draw_pause(&scenario.workloads[client.workload]),
         };
         client.phase = Phase::Pausing;
-        client.episode += 1;
-        let episode = client.episode;
-        self.net.set_timer(rank, now + pause, Due::Client(errand, episode));
+        client.generation += 1;
+        let generation = client.generation;
+        self.net.set_timer(id, now + pause, Timer::Client(session, generation));
     }
 }
 
 /// What is written down.
 impl World<'_> {
-    fn record_download(&mut self, rank: Rank, errand: u32, outcome: Outcome) {
-        let node = &self.nodes[rank as usize];
-        let Role::Client(errands) = &node.role else { return };
-        let client = &errands[errand as usize];
-        let (download, circuit) = match (&client.phase, client.never_opened()) {
+    fn record_download(&mut self, id: HostId, session: u32, outcome: Outcome) {
+        let node = &self.nodes[id as usize];
+        let Role::Client(sessions) = &node.role else { return };
+        let client = &sessions[session as usize];
+        let (download, circuit) = match (&client.phase, client.waiting_replay()) {
             (Phase::Downloading(download), _) => (download, Some(client.number)),
             (_, Some(download)) => (&download.clone(), None),
             _ => return,
         };
-        let app = self.net.hosts[rank as usize].app(download.stream).cloned();
+        let app = self.net.hosts[id as usize].app(download.stream).cloned();
         let app = app.unwrap_or_else(|| App::new(download.size.get()));
-        let ending = Ending {
+        let ending = TransferEnd {
             client: node.name.clone(),
             workload: self.workload_names[client.workload].clone(),
             circuit: circuit.filter(|_| node.tor.is_some()),
@@ -930,32 +936,32 @@ impl World<'_> {
             outcome,
             warmup: download.start < Instant::ZERO + self.scenario.run.warmup,
         };
-        self.observer.transfer(self.net.now(), rank, download, ending);
+        self.observer.transfer(self.net.now(), id, download, ending);
     }
 
-    fn ask_relays(&mut self) {
-        for rank in &self.relay_ranks {
-            self.net.catch_up(*rank);
-            let node = &mut self.nodes[*rank as usize];
+    fn check_bounds(&mut self) {
+        for id in &self.relay_ids {
+            self.net.catch_up(*id);
+            let node = &mut self.nodes[*id as usize];
             let (net, Some(tor)) = (&self.net, &node.tor) else { continue };
             let waits = |at: &Bound| match at {
-                Bound::Link => net.link_waits(*rank),
+                Bound::Link => net.link_waits(*id),
                 Bound::Bucket => tor.lacks_tokens(),
-                Bound::Tcp => net.tcp_waits(*rank),
-                Bound::Cpu => net.cpu_waits(*rank),
+                Bound::Tcp => net.tcp_waits(*id),
+                Bound::Cpu => net.cpu_waits(*id),
                 Bound::Credit => tor.lacks_credit(),
                 Bound::Window => tor.lacks_window(),
             };
             if let Some(bound) = bound(waits) {
-                node.answers.count(bound);
+                node.bound_counts.count(bound);
             }
         }
     }
 
     fn sample_relays(&mut self) {
         let now = self.net.now();
-        for rank in &self.relay_ranks {
-            let node = &mut self.nodes[*rank as usize];
+        for id in &self.relay_ids {
+            let node = &mut self.nodes[*id as usize];
             let Some(tor) = &node.tor else { continue };
             let counters = tor.counters();
             self.observer.relay(RelaySample {
@@ -966,9 +972,9 @@ impl World<'_> {
                 after: counters,
                 circuit_queue: tor.queued(),
                 outbuf: tor.outbuf_bytes().get(),
-                kernel_out: self.net.kernel_out(*rank),
+                kernel_out: self.net.kernel_out(*id),
                 throttled: tor.throttled_channels(),
-                bound: std::mem::take(&mut node.answers).most(),
+                bound: std::mem::take(&mut node.bound_counts).most(),
             });
         }
     }
@@ -978,11 +984,11 @@ impl World<'_> {
         self.traced.retain(|_, traced| traced.places.iter().any(Option::is_some));
         for (number, traced) in &self.traced {
             for (place, found) in traced.places.iter().enumerate() {
-                let Some((rank, circuit)) = found else { continue };
-                let Some(tor) = &self.nodes[*rank as usize].tor else { continue };
+                let Some((id, circuit)) = found else { continue };
+                let Some(tor) = &self.nodes[*id as usize].tor else { continue };
                 if let Some(queue) = tor.circuit_queue(*circuit, TO_CLIENT) {
                     let sends_on = tor.leg(*circuit, TO_CLIENT);
-                    let sock = sends_on.and_then(|leg| self.net.hosts[*rank as usize].channel(leg.0));
+                    let sock = sends_on.and_then(|leg| self.net.hosts[*id as usize].channel(leg.0));
                     self.observer.circuit(CircuitSample {
                         circuit: Some(*number),
                         client: traced.client.clone(),
@@ -1004,23 +1010,23 @@ impl World<'_> {
     /// Which clients without Tor are to be sampled.
     fn trace_plain(&mut self) {
         let trace = &self.scenario.trace;
-        for (rank, node) in self.nodes.iter().enumerate() {
-            if let (Role::Client(errands), None) = (&node.role, &node.tor)
-                && let Some(first) = errands.first()
+        for (id, node) in self.nodes.iter().enumerate() {
+            if let (Role::Client(sessions), None) = (&node.role, &node.tor)
+                && let Some(first) = sessions.first()
                 && trace.follows(&node.name, [first.workload].into_iter(), self.seed)
             {
-                self.traced_plain.push(rank as Rank);
+                self.traced_plain.push(id as HostId);
             }
         }
     }
 
     /// Downloads without Tor, at their servers.
     fn sample_plain(&mut self, now: Instant) {
-        for rank in &self.traced_plain {
-            let node = &self.nodes[*rank as usize];
-            let Role::Client(errands) = &node.role else { continue };
-            let workload = errands[0].workload;
-            if let Some(info) = self.net.plain_server(*rank) {
+        for id in &self.traced_plain {
+            let node = &self.nodes[*id as usize];
+            let Role::Client(sessions) = &node.role else { continue };
+            let workload = sessions[0].workload;
+            if let Some(info) = self.net.plain_server(*id) {
                 self.observer.circuit(CircuitSample {
                     circuit: None,
                     client: node.name.clone(),
@@ -1036,13 +1042,13 @@ impl World<'_> {
     }
 
     fn finish(mut self, end: Instant) -> crate::Outcome {
-        for rank in 0..self.nodes.len() as Rank {
-            let Role::Client(errands) = &self.nodes[rank as usize].role else { continue };
-            (0..errands.len() as u32)
-                .for_each(|errand| self.record_download(rank, errand, Outcome::Unfinished));
+        for id in 0..self.nodes.len() as HostId {
+            let Role::Client(sessions) = &self.nodes[id as usize].role else { continue };
+            (0..sessions.len() as u32)
+                .for_each(|session| self.record_download(id, session, Outcome::Unfinished));
         }
         let reports = self.nodes.iter().zip(0..);
-        let nodes: Vec<_> = reports.filter_map(|(node, rank)| node.report(self.net.carried(rank))).collect();
+        let nodes: Vec<_> = reports.filter_map(|(node, id)| node.report(self.net.carried(id))).collect();
         let stats = RunStats {
             sim_seconds: end.as_secs_f64(),
             events: self.net.handled,
@@ -1110,11 +1116,11 @@ impl<'a> Builder<'a> {
             Builder::Relay(relay) => (Role::Relay, Some(tor(&relay.config, relay.refill_phase))),
             Builder::Client(index, scenario) => {
                 let client = &scenario.clients[*index];
-                let errands = match record {
+                let sessions = match record {
                     None => Client::all(*index, scenario, seed),
-                    Some(record) => Client::again(*index, scenario, seed, record),
+                    Some(record) => Client::replayed(*index, scenario, seed, record),
                 };
-                let role = Role::Client(errands);
+                let role = Role::Client(sessions);
                 let has_tor = client.path != model::Path::Direct;
                 (role, has_tor.then(|| tor(&client.config, client.refill_phase)))
             }
@@ -1128,7 +1134,7 @@ impl<'a> Builder<'a> {
             armed: Vec::new(),
             circuits: Vec::new(),
             served: [0; 3],
-            answers: Answers::default(),
+            bound_counts: BoundCounts::default(),
             sampled: Counters::default(),
         }
     }

@@ -84,7 +84,7 @@ impl<P> Link<P> {
             self.backlog += len;
         }
         self.free = begin + len / self.config.rate;
-        if self.chance.chance(self.config.loss) {
+        if self.chance.bernoulli(self.config.loss) {
             self.counts.lost += 1;
             return Fate::Lost;
         }

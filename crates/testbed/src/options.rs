@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_say_what_would_be_right() {
+    fn errors_name_a_correct_form() {
         let error = |line: &str| parse(line).unwrap_err();
         assert!(error("").contains("tcp, sndbuf, limits, world or help"));
         assert!(error("tcp,speed").contains("goodput, window or download"));

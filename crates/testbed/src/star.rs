@@ -134,7 +134,7 @@ impl<P> Star<P> {
     pub fn offer(&mut self, now: Instant, from: usize, to: usize, len: Bytes, packet: P) -> Instant {
         let left = self.ups[from].send(now, len);
         let Some(way) = self.ways.between.get(&(from, to)) else { return left };
-        if self.ways.chance.get_mut(&(from, to)).is_some_and(|chance| chance.chance(way.loss)) {
+        if self.ways.chance.get_mut(&(from, to)).is_some_and(|chance| chance.bernoulli(way.loss)) {
             self.tallies[to].lost += 1;
             return left;
         }

@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_that_empties_begins_at_the_same_place_again() {
+    fn an_emptied_queue_restarts_at_the_same_memory() {
         let mut queue = VecDeque::with_capacity(8);
         let mut places = Vec::new();
         for _ in 0..3 {

@@ -66,7 +66,7 @@ mod tests {
 
     /// Abramowitz and Stegun, table 26.1.
     #[test]
-    fn the_normal_distribution_is_that_of_the_tables() {
+    fn the_normal_distribution_matches_the_tables() {
         for (x, below) in [
             (0.0, 0.5),
             (0.5, 0.691_462_461_274_013),

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_say_what_would_be_right() {
+    fn errors_name_a_correct_form() {
         let error = |text: &str| text.parse::<DataRate>().unwrap_err().to_string();
         assert!(error("128").contains("unit is missing"));
         assert!(error("128 kb/s").contains("unknown") && error("128 kb/s").contains("KiB/s"));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_parses_back() {
+    fn shown_values_parse_back() {
         for bytes in [0, 1, 512, 1024, 51_200, 5 << 20, 3 << 30] {
             assert_eq!(show_bytes(bytes).parse(), Ok(Bytes::new(bytes)));
         }

@@ -73,7 +73,7 @@ impl Rng {
     }
 
     /// True with probability `p`.
-    pub fn chance(&mut self, p: f64) -> bool {
+    pub fn bernoulli(&mut self, p: f64) -> bool {
         p > 0.0 && self.unit() < p
     }
 }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_are_fixed_for_ever() {
+    fn streams_are_stable_and_distinct() {
         let mut rng = Seed(1).stream("web/think");
         let first = [rng.bits(), rng.bits()];
         let mut again = Seed(1).stream("web/think");

@@ -98,7 +98,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_link_never_beats_its_rate(bytes in 0u64..1 << 50, rate in 1u64..1 << 40) {
+        fn a_link_never_exceeds_its_rate(bytes in 0u64..1 << 50, rate in 1u64..1 << 40) {
             let rate = DataRate::new(rate).unwrap();
             let span = Bytes::new(bytes) / rate;
             prop_assume!(nanos(span) < u64::MAX);

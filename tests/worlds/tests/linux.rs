@@ -74,7 +74,7 @@ fn cells(from: u32, to: u32) -> VecDeque<LinuxCell> {
 
 /// Cells that a socket takes or gives in part stay in the kernel; the core sees whole ones, once, in order.
 #[test]
-fn cells_cross_whole_and_in_order_however_the_socket_cuts_them() {
+fn cells_cross_whole_and_in_order_over_split_writes() {
     let [mut here, mut there] = pair();
     let (mut waiting, mut arrived) = (cells(1, 40_000), VecDeque::new());
     let mut refusals = 0;
@@ -105,7 +105,7 @@ fn a_limit_is_exceeded_by_less_than_a_cell() {
 }
 
 #[test]
-fn socket_info_tells_what_the_kernel_holds() {
+fn socket_info_matches_the_kernel() {
     let [mut here, mut there] = pair();
     let empty = here.socket_info(CHANNEL);
     if empty == SocketInfo::default() {

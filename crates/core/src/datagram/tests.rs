@@ -76,10 +76,10 @@ impl Hop {
     }
 
     fn fly(&mut self, what: Flying) {
-        let times = if self.chance.chance(self.bad.twice) { 2 } else { 1 };
+        let times = if self.chance.bernoulli(self.bad.twice) { 2 } else { 1 };
         for _ in 0..times {
-            if !self.chance.chance(self.bad.loss) {
-                let late = self.chance.chance(self.bad.late);
+            if !self.chance.bernoulli(self.bad.loss) {
+                let late = self.chance.bernoulli(self.bad.late);
                 let slow = if late { self.chance.below(40_000_000) } else { 0 };
                 self.late += u64::from(late && matches!(what, Flying::Cell(_)));
                 self.sent += 1;

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_not_used_does_not_grow() {
+    fn an_unused_window_does_not_grow() {
         let mut control = DctcpWindow::new(DctcpConfig::default());
         for _ in 0..50 {
             (0..10).for_each(|_| _ = control.on_package(Instant::ZERO, Signals::default()));

@@ -607,7 +607,7 @@ impl Net {
             let state = &mut self.wires[wire];
             let start = state.busy_until[side].max(self.now);
             if state.link.rate.bytes_in(start.since(self.now)).get() > state.link.send_buffer
-                || chance.chance(loss)
+                || chance.bernoulli(loss)
             {
                 continue;
             }
@@ -615,9 +615,10 @@ impl Net {
             state.busy_until[side] = free;
             let latency = state.link.latency;
             let mut times = Vec::new();
-            let copies = if chance.chance(twice) { 2 } else { 1 };
+            let copies = if chance.bernoulli(twice) { 2 } else { 1 };
             for _ in 0..copies {
-                let slow = if chance.chance(late) { chance.below(4 * latency.as_nanos() as u64) } else { 0 };
+                let slow =
+                    if chance.bernoulli(late) { chance.below(4 * latency.as_nanos() as u64) } else { 0 };
                 times.push(free + latency + Duration::from_nanos(slow));
             }
             for at in times {

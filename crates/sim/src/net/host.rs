@@ -1,11 +1,11 @@
 //! A host: its access link, its sockets, and which of them are ready.
 
 use super::cpu::Cpu;
-use super::nic::Wire;
+use super::link::Link;
 use super::socket::SockRef;
 use crate::cell::Request;
-use crate::event::Due;
-use crate::queue::{Rank, Timers};
+use crate::event::Timer;
+use crate::queue::{HostId, Timers};
 use crate::tcp::{self, TcpConfig};
 use penstock_core::{ChannelKey, StreamKey};
 use penstock_scenario::model;
@@ -25,14 +25,14 @@ pub(crate) struct Host {
     /// What its Tor costs; one without is infinitely fast.
     pub(crate) cpu: Option<Cpu>,
     /// What it sends, behind the interface's own queue.
-    pub(crate) up: Wire,
+    pub(crate) up: Link,
     /// What the network sends it, behind a drop-tail queue.
-    pub(crate) down: Wire,
+    pub(crate) down: Link,
     /// Connections that have something on its way to here, by when the first reaches the access link.
     pub(crate) inbox: BinaryHeap<Arrival>,
     /// What is in the access link's queue, in order.
-    pub(crate) landings: VecDeque<Landing>,
-    pub(crate) timers: Timers<Due>,
+    pub(crate) deliveries: VecDeque<Delivery>,
+    pub(crate) timers: Timers<Timer>,
     /// Packets sent so far.
     pub(crate) sent: u64,
     /// Sockets of the relay's channels, by key.
@@ -54,7 +54,7 @@ pub(crate) struct Host {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) at: Instant,
-    pub(crate) from: Rank,
+    pub(crate) from: HostId,
     pub(crate) count: u64,
     pub(crate) what: Packet,
 }
@@ -65,11 +65,11 @@ pub(crate) enum Packet {
     /// The next segment of a connection's.
     Segment(SockRef),
     /// The datagram in this place.
-    Letter(u32),
+    Datagram(u32),
 }
 
 impl Arrival {
-    pub(crate) fn key(&self) -> (Instant, Rank, u64) {
+    pub(crate) fn key(&self) -> (Instant, HostId, u64) {
         (self.at, self.from, self.count)
     }
 }
@@ -94,7 +94,7 @@ impl Ord for Arrival {
 
 /// A packet in the access link's queue.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Landing {
+pub(crate) struct Delivery {
     /// When it is in the kernel.
     pub(crate) at: Instant,
     pub(crate) what: Packet,
@@ -155,7 +155,7 @@ impl App {
         }
     }
 
-    /// Asks, in so many bytes [B].
+    /// RequestKind, in so many bytes [B].
     pub(crate) fn ask(&mut self, bytes: u64, what: Request) {
         self.request += bytes;
         self.ask = Some((bytes, what));
@@ -183,12 +183,12 @@ impl App {
 impl Host {
     pub(crate) fn new(host: &model::Host, config: Arc<TcpConfig>) -> Self {
         Host {
-            up: Wire::new(host.link_up, Bytes::new(NIC_QUEUE_PACKETS * config.full_segment())),
-            down: Wire::new(host.link_down, host.link_queue),
+            up: Link::new(host.link_up, Bytes::new(NIC_QUEUE_PACKETS * config.full_segment())),
+            down: Link::new(host.link_down, host.link_queue),
             tcp: config,
             cpu: host.cpu.map(Cpu::new),
             inbox: BinaryHeap::new(),
-            landings: VecDeque::new(),
+            deliveries: VecDeque::new(),
             timers: Timers::default(),
             sent: 0,
             channels: Vec::new(),

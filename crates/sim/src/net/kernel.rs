@@ -4,7 +4,7 @@ use super::cpu::Work;
 use super::socket::{Item, SockRef, Tracked};
 use super::{Net, Owner, Ready, StreamSock, sides};
 use crate::cell::{CELL_BYTES, SimCell, SimPayload};
-use crate::queue::Rank;
+use crate::queue::HostId;
 use penstock_core::cell::Cell;
 use penstock_core::datagram::Message;
 use penstock_core::kernel::{Interest, Kernel, SocketInfo, StreamRead};
@@ -24,16 +24,16 @@ const RECORD_CELLS: u64 = 8;
 #[derive(Debug)]
 pub(crate) struct HostKernel<'a> {
     net: &'a mut Net,
-    rank: Rank,
+    id: HostId,
 }
 
 impl<'a> HostKernel<'a> {
-    pub(crate) fn new(net: &'a mut Net, rank: Rank) -> Self {
-        HostKernel { net, rank }
+    pub(crate) fn new(net: &'a mut Net, id: HostId) -> Self {
+        HostKernel { net, id }
     }
 
     fn channel(&self, channel: ChannelKey) -> Option<SockRef> {
-        self.net.hosts[self.rank as usize].channel(channel)
+        self.net.hosts[self.id as usize].channel(channel)
     }
 }
 
@@ -52,9 +52,9 @@ impl Kernel<SimCell> for HostKernel<'_> {
         {
             take_first(&mut there.sent);
             if let Some(tag) = cell.tag() {
-                self.net.tracker.read(tag, self.rank, now);
-                if let Some(seldom) = there.seldom() {
-                    seldom.tracked.retain(|tracked| tracked.tag != tag);
+                self.net.tracker.read(tag, self.id, now);
+                if let Some(cold) = there.cold() {
+                    cold.tracked.retain(|tracked| tracked.tag != tag);
                 }
             }
             work.cells += 1;
@@ -64,14 +64,14 @@ impl Kernel<SimCell> for HostKernel<'_> {
             into.push_back(cell);
         }
         if read_to > start {
-            let tcp = &self.net.hosts[self.rank as usize].tcp;
+            let tcp = &self.net.hosts[self.id as usize].tcp;
             here.tcp.read(tcp, now, read_to - start - u64::from(std::mem::take(&mut here.partial)));
             if there.sent.front().is_none_or(|(end, _)| *end > received) {
                 here.take_partial(tcp, now);
             }
             self.net.pump(sock);
         }
-        self.net.charge(self.rank, work);
+        self.net.charge(self.id, work);
         Bytes::new(read_to - start)
     }
 
@@ -79,7 +79,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
         let Some(sock) = self.channel(channel) else { return Bytes::ZERO };
         let now = self.net.now();
         let [here, _] = sides(&mut self.net.conns[sock.conn as usize], sock);
-        let tcp = &self.net.hosts[self.rank as usize].tcp;
+        let tcp = &self.net.hosts[self.id as usize].tcp;
         let mut accepted = 0;
         let mut work = Work { calls: 1, ..Work::default() };
         while accepted < limit.get() && !cells.is_empty() {
@@ -96,8 +96,8 @@ impl Kernel<SimCell> for HostKernel<'_> {
             let end = here.tcp.written_end();
             for cell in cells.drain(..count as usize) {
                 if let Some(tag) = cell.tag() {
-                    self.net.tracker.written(tag, self.rank, now);
-                    here.seldom_made().tracked.push_back(Tracked { end, tag, left: false, arrived: false });
+                    self.net.tracker.written(tag, self.id, now);
+                    here.cold_mut().tracked.push_back(Tracked { end, tag, left: false, arrived: false });
                 }
                 here.sent.push_back((end, Item::Cell(cell)));
             }
@@ -105,7 +105,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
             work.cells += count;
             work.records += 1;
         }
-        self.net.charge(self.rank, work);
+        self.net.charge(self.id, work);
         if accepted > 0 {
             self.net.pump(sock);
         }
@@ -114,23 +114,23 @@ impl Kernel<SimCell> for HostKernel<'_> {
 
     fn send(&mut self, channel: ChannelKey, messages: &mut dyn Iterator<Item = Message<&SimCell>>) -> Bytes {
         let Some(sock) = self.channel(channel) else { return Bytes::ZERO };
-        let mut envelope = self.net.envelopes.pop().unwrap_or_default();
+        let mut buffer = self.net.spare_buffers.pop().unwrap_or_default();
         // What a descriptor stands for is not copied.
-        envelope.extend(messages.map(|message| message.map(|cell| *cell)));
-        self.net.charge(self.rank, mail_work(&envelope));
-        self.net.post(sock, envelope)
+        buffer.extend(messages.map(|message| message.map(|cell| *cell)));
+        self.net.charge(self.id, datagram_work(&buffer));
+        self.net.send_datagram(sock, buffer)
     }
 
     fn receive(&mut self, channel: ChannelKey, into: &mut Vec<Message<SimCell>>) -> Bytes {
         let Some(sock) = self.channel(channel) else { return Bytes::ZERO };
-        let bytes = self.net.collect_mail(sock, into);
-        self.net.charge(self.rank, mail_work(into));
+        let bytes = self.net.receive_datagram(sock, into);
+        self.net.charge(self.id, datagram_work(into));
         bytes
     }
 
     fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo {
         let Some(sock) = self.channel(channel) else { return SocketInfo::default() };
-        self.net.charge(self.rank, Work { queries: 1, ..Work::default() });
+        self.net.charge(self.id, Work { queries: 1, ..Work::default() });
         let info = self.net.tcp_info(sock);
         SocketInfo {
             capacity: Bytes::new(info.send_capacity),
@@ -152,14 +152,14 @@ impl Kernel<SimCell> for HostKernel<'_> {
 
     fn close(&mut self, channel: ChannelKey) {
         if let Some(sock) = self.channel(channel) {
-            self.net.hosts[self.rank as usize].set_channel(channel, None);
+            self.net.hosts[self.id as usize].set_channel(channel, None);
             self.net.close(sock);
         }
     }
 
     fn read_stream(&mut self, stream: StreamKey, limit: u16) -> StreamRead<SimPayload> {
         let now = self.net.now();
-        let host = &mut self.net.hosts[self.rank as usize];
+        let host = &mut self.net.hosts[self.id as usize];
         let sock = match host.stream(stream) {
             None | Some(StreamSock::Plain { .. }) => return StreamRead::Closed(EndReason::DONE),
             Some(StreamSock::Tcp(sock)) => *sock,
@@ -184,7 +184,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
         let end = here.tcp.received_end() - here.tcp.readable() + len;
         here.tcp.read(&host.tcp, now, len);
         let mut tag = None;
-        if let Some(traced) = here.seldom().and_then(|seldom| seldom.traced.as_mut()) {
+        if let Some(traced) = here.cold().and_then(|cold| cold.traced.as_mut()) {
             let arrived = loop {
                 match traced.arrivals.front().copied() {
                     Some((until, _)) if until < end => traced.arrivals.pop_front(),
@@ -192,11 +192,11 @@ impl Kernel<SimCell> for HostKernel<'_> {
                     None => break now,
                 };
             };
-            tag = self.net.tracker.packaged(traced.circuit, self.rank, arrived, now);
+            tag = self.net.tracker.packaged(traced.circuit, self.id, arrived, now);
         }
         self.net.pump(sock);
         // One system call brings many cells' worth; its cost is in theirs.
-        self.net.charge(self.rank, Work { cells: 1, ..Work::default() });
+        self.net.charge(self.id, Work { cells: 1, ..Work::default() });
         StreamRead::Data(SimPayload { len: len as u16, tag, request: None })
     }
 
@@ -207,7 +207,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
         limit: Bytes,
     ) -> Bytes {
         let now = self.net.now();
-        let host = &mut self.net.hosts[self.rank as usize];
+        let host = &mut self.net.hosts[self.id as usize];
         let mut accepted = 0;
         match host.stream(stream) {
             None | Some(StreamSock::Plain { .. }) => payloads.clear(),
@@ -220,7 +220,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
             Some(StreamSock::Tcp(sock)) => {
                 let sock = *sock;
                 let [here, _] = sides(&mut self.net.conns[sock.conn as usize], sock);
-                let tcp = &self.net.hosts[self.rank as usize].tcp;
+                let tcp = &self.net.hosts[self.id as usize].tcp;
                 while accepted < limit.get() && here.tcp.write_space(tcp) > 0 {
                     let Some(payload) = take_first(payloads) else { break };
                     here.tcp.write(tcp, now, payload.len.into());
@@ -236,7 +236,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
     }
 
     fn want_stream(&mut self, stream: StreamKey, interest: Interest) {
-        let host = &mut self.net.hosts[self.rank as usize];
+        let host = &mut self.net.hosts[self.id as usize];
         match host.stream(stream) {
             None | Some(StreamSock::Plain { .. }) => {}
             Some(StreamSock::Tcp(sock)) => {
@@ -246,13 +246,13 @@ impl Kernel<SimCell> for HostKernel<'_> {
             }
             Some(StreamSock::App(app)) => {
                 app.readable_wanted = interest.readable;
-                self.net.refresh_app(self.rank, stream);
+                self.net.refresh_app(self.id, stream);
             }
         }
     }
 
     fn close_stream(&mut self, stream: StreamKey) {
-        let host = &mut self.net.hosts[self.rank as usize];
+        let host = &mut self.net.hosts[self.id as usize];
         if let Some(StreamSock::Tcp(sock)) = host.stream(stream) {
             let sock = *sock;
             host.set_stream(stream, None);
@@ -262,7 +262,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
 }
 
 /// A datagram is a system call and a record.
-fn mail_work(messages: &[Message<SimCell>]) -> Work {
+fn datagram_work(messages: &[Message<SimCell>]) -> Work {
     let is_cell = |message: &&Message<SimCell>| matches!(message, Message::Data { .. });
     Work { calls: 1, cells: messages.iter().filter(is_cell).count() as u64, records: 1, ..Work::default() }
 }
@@ -270,15 +270,15 @@ fn mail_work(messages: &[Message<SimCell>]) -> Work {
 /// Applications of clients.
 impl Net {
     /// Takes an application's turn: whether the relay still wants what it has.
-    pub(crate) fn take_app_turn(&mut self, rank: Rank, stream: StreamKey) -> bool {
-        let Some(app) = self.hosts[rank as usize].app(stream) else { return false };
+    pub(crate) fn take_app_turn(&mut self, id: HostId, stream: StreamKey) -> bool {
+        let Some(app) = self.hosts[id as usize].app(stream) else { return false };
         app.ready = false;
         app.readable_wanted && app.request > 0
     }
 
     /// Puts an application in line if the relay wants what it has.
-    pub(crate) fn refresh_app(&mut self, rank: Rank, stream: StreamKey) {
-        let host = &mut self.hosts[rank as usize];
+    pub(crate) fn refresh_app(&mut self, id: HostId, stream: StreamKey) {
+        let host = &mut self.hosts[id as usize];
         if let Some(app) = host.app(stream)
             && app.readable_wanted
             && app.request > 0
@@ -295,23 +295,29 @@ impl Net {
     pub(crate) fn adopt(&mut self, sock: SockRef, channel: ChannelKey) {
         let side = self.side(sock);
         side.owner = Owner::Channel(channel);
-        let rank = side.host;
-        self.hosts[rank as usize].set_channel(channel, Some(sock));
-        self.note_unsent(sock);
+        let id = side.host;
+        self.hosts[id as usize].set_channel(channel, Some(sock));
+        self.update_unsent(sock);
     }
 
     /// An exit opens a stream's connection to a server.
-    pub(crate) fn connect_stream(&mut self, from: Rank, to: Rank, stream: StreamKey, traced: Option<u32>) {
+    pub(crate) fn connect_stream(
+        &mut self,
+        from: HostId,
+        to: HostId,
+        stream: StreamKey,
+        traced: Option<u32>,
+    ) {
         let sock = self.connect(from, to, Owner::Stream(stream), Owner::Server(0));
         if let Some(circuit) = traced {
-            self.side(sock).seldom_made().traced =
+            self.side(sock).cold_mut().traced =
                 Some(super::socket::Traced { circuit, arrivals: VecDeque::new() });
         }
         self.hosts[from as usize].set_stream(stream, Some(StreamSock::Tcp(sock)));
     }
 
     /// A relay opens a channel to another one.
-    pub(crate) fn connect_channel(&mut self, from: Rank, to: Rank, channel: ChannelKey) {
+    pub(crate) fn connect_channel(&mut self, from: HostId, to: HostId, channel: ChannelKey) {
         let sock = self.connect(from, to, Owner::Linking(Some(channel)), Owner::Linking(None));
         self.hosts[from as usize].set_channel(channel, Some(sock));
     }

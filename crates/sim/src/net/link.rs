@@ -1,58 +1,110 @@
-//! Setting up a channel: TCP's handshake, then TLS's and Tor's on top of it.
+//! Links that serialise: a network interface that sends, and an access link that receives.
 
-use super::socket::{Item, SockRef};
-use super::{Net, News, Owner, sides};
-use penstock_units::fifo::take_first;
+use penstock_units::{Bytes, DataRate, Instant};
 
-/// What each side sends in turn, the initiator first [B].
+/// Beyond this a packet carries data, up to this it is an ACK [B].
+const LARGE: u64 = 200;
+
+/// Lengths of trains above one, so that no room need be divided by a packet's time [packet].
+const TRAINS: [u32; 3] = [44, 16, 4];
+
+/// One direction of a link: packets leave one after the other at its rate.
 ///
-/// ClientHello; ServerHello with certificate; key exchange and VERSIONS; VERSIONS, CERTS,
-/// AUTH_CHALLENGE and NETINFO; CERTS, AUTHENTICATE and NETINFO. Three round trips with TCP's.
-///
-/// Source: tor-spec §2 and §4 (link protocol 3 and later); sizes are typical ones of TLS 1.2 with
-/// RSA-1024 certificates.
-const FLIGHTS: [u64; 5] = [250, 1400, 600, 2600, 2100];
+/// The queue is not stored: a FIFO is described by when it will be empty.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    rate: DataRate,
+    free_at: Instant,
+    /// How long a full queue takes to leave [ns].
+    depth: u64,
+    /// Sizes of the last small and the last large packet [B], and how long they take [ns]: most are like these.
+    like_last: [(u64, u64); 2],
+    /// All that was ever sent [B].
+    carried: Bytes,
+}
 
-impl Net {
-    /// A connection in the making got something: answers with the next flight.
-    pub(super) fn link_step(&mut self, sock: SockRef) {
-        let now = self.now();
-        let conn = &mut self.conns[sock.conn as usize];
-        let peer = conn.sides[sock.peer().side as usize].host;
-        let [here, there] = sides(conn, sock);
-        if !here.tcp.is_established() {
-            return;
+impl Link {
+    /// A link whose queue takes packets up to `queue` in all.
+    pub(crate) fn new(rate: DataRate, queue: Bytes) -> Self {
+        let depth = rate.nanos_for(queue.get());
+        Link { rate, free_at: Instant::ZERO, depth, like_last: [(0, 0); 2], carried: Bytes::ZERO }
+    }
+
+    /// How long a packet of `bytes` takes [ns].
+    fn nanos_for(&mut self, bytes: u64) -> u64 {
+        let known = &mut self.like_last[usize::from(bytes > LARGE)];
+        if known.0 != bytes {
+            *known = (bytes, self.rate.nanos_for(bytes));
         }
-        let rank = here.host;
-        let tcp = &self.hosts[rank as usize].tcp;
-        let mut next = None;
-        if sock.side == 0 && !std::mem::replace(&mut here.announced, true) {
-            next = Some(0);
-        }
-        if let Some((end, Item::Link(step))) = there.sent.front().copied()
-            && end <= here.tcp.received_end()
-        {
-            take_first(&mut there.sent);
-            here.tcp.read(tcp, now, FLIGHTS[step as usize]);
-            next = Some(step + 1);
-        }
-        let Some(step) = next else { return };
-        if let Some(bytes) = FLIGHTS.get(step as usize) {
-            here.tcp.write(tcp, now, *bytes);
-            here.sent.push_back((here.tcp.written_end(), Item::Link(step)));
-        }
-        // The initiator may use the channel with its last flight, the responder once it has it.
-        let last = FLIGHTS.len() as u8 - 1;
-        if step == last || step == last + 1 {
-            let news = match here.owner {
-                Owner::Linking(Some(channel)) => {
-                    here.owner = Owner::Channel(channel);
-                    News::Opened(channel, peer)
-                }
-                _ => News::Accepted(sock, peer),
-            };
-            self.news.push((rank, news));
-        }
-        self.pump(sock);
+        known.1
+    }
+
+    /// Whether a packet of `bytes` still fits the queue; one that finds the link idle always does.
+    pub(crate) fn has_room(&mut self, now: Instant, bytes: u64) -> bool {
+        let waiting = self.free_at.as_nanos().saturating_sub(now.as_nanos());
+        waiting == 0 || waiting + self.nanos_for(bytes) <= self.depth
+    }
+
+    /// A number of packets of `bytes` that surely fit, one after the other; none if not even one does [packet].
+    pub(crate) fn room(&mut self, now: Instant, bytes: u64) -> u32 {
+        let waiting = self.free_at.as_nanos().saturating_sub(now.as_nanos());
+        let each = self.nanos_for(bytes);
+        let fits = |count: &&u32| waiting + u64::from(**count) * each <= self.depth;
+        TRAINS.iter().find(fits).copied().unwrap_or(u32::from(self.has_room(now, bytes)))
+    }
+
+    /// When a packet of `bytes` that joins the queue now has left.
+    pub(crate) fn send(&mut self, now: Instant, bytes: u64) -> Instant {
+        self.send_train(now, bytes, 1).0
+    }
+
+    /// When the first of so many packets of `bytes` that join the queue now has left, and how much later
+    /// each of the others [ns].
+    pub(crate) fn send_train(&mut self, now: Instant, bytes: u64, count: u32) -> (Instant, u64) {
+        let start = self.free_at.max(now).as_nanos();
+        let each = self.nanos_for(bytes);
+        self.free_at = Instant::from_nanos(start + each * u64::from(count));
+        self.carried += Bytes::new(bytes * u64::from(count));
+        (Instant::from_nanos(start + each), each)
+    }
+
+    /// What has left until now [B].
+    pub(crate) fn carried(&self, now: Instant) -> Bytes {
+        self.carried.saturating_sub(self.backlog(now))
+    }
+
+    /// What waits or is being sent [B].
+    pub(crate) fn backlog(&self, now: Instant) -> Bytes {
+        self.rate.bytes_in(self.free_at.since(now))
+    }
+
+    /// When `bytes` of what waits now will have left, or all of it.
+    pub(crate) fn after(&self, now: Instant, bytes: u64) -> Instant {
+        let gone = Instant::from_nanos(now.as_nanos() + self.rate.nanos_for(bytes));
+        gone.min(self.free_at.max(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_leave_one_after_the_other() {
+        let mut wire = Link::new(DataRate::new(1_000_000).unwrap(), Bytes::new(2500));
+        let t = Instant::from_millis(5);
+        assert_eq!(wire.send(t, 1500), t + penstock_units::Duration::from_micros(1500));
+        assert_eq!(wire.send(t, 500), t + penstock_units::Duration::from_millis(2));
+        assert_eq!(wire.backlog(t), Bytes::new(2000));
+        assert_eq!(wire.after(t, 1500), t + penstock_units::Duration::from_micros(1500));
+        assert_eq!(wire.after(t, 9000), t + penstock_units::Duration::from_millis(2));
+        assert!(wire.has_room(t, 500) && !wire.has_room(t, 501));
+        assert_eq!(
+            [wire.room(t, 125), wire.room(t, 250), wire.room(t, 501), wire.room(Instant::from_secs(1), 9000)],
+            [4, 1, 0, 1]
+        );
+        let later = Instant::from_secs(1);
+        assert_eq!(wire.backlog(later), Bytes::ZERO);
+        assert_eq!(wire.send(later, 1000), later + penstock_units::Duration::from_millis(1));
     }
 }

@@ -3,14 +3,14 @@
 //! A segment leaves through its host's interface (one FIFO for all sockets), crosses the network
 //! with a fixed delay, perhaps is lost, waits in the drop-tail queue before the receiver's access
 //! link, and lands in the kernel. One step a packet: what reaches the queue within a host's look-ahead
-//! is admitted at once, since nothing else can come between.
+//! is enqueued at once, since nothing else can come between.
 
+mod channel_setup;
 mod cpu;
 mod datagrams;
 mod host;
 mod kernel;
 mod link;
-mod nic;
 mod plain;
 mod socket;
 
@@ -19,23 +19,23 @@ pub(crate) use kernel::HostKernel;
 pub(crate) use plain::PLAIN;
 pub(crate) use socket::{Owner, SockRef};
 
-use crate::agenda::Agenda;
-use crate::cell::{Asks, SimCell};
-use crate::event::{Due, Step};
-use crate::queue::Rank;
+use crate::cell::{RequestKind, SimCell};
+use crate::event::{Step, Timer};
+use crate::host_queue::HostQueue;
+use crate::queue::HostId;
 use crate::script::Script;
 use crate::tcp::{Endpoint, Info, TcpConfig, Train};
 use crate::tracker::Tracker;
 use cpu::Work;
-use datagrams::Letter;
-use host::{Arrival, Landing, tcp_config};
+use datagrams::Datagram;
+use host::{Arrival, Delivery, tcp_config};
 use penstock_core::datagram::Message;
 use penstock_core::kernel::Interest;
 use penstock_scenario::markov::Observation;
 use penstock_scenario::model::{Activity, Scenario, Tcp, Tgen, Wire, Workload};
 use penstock_units::{Bytes, Cells, Duration, Instant, Rng, Seed, fifo::take_first, time::nanos};
 use slab::Slab;
-use socket::{Conn, Flight, Item, Side};
+use socket::{Conn, Item, Side, TrainInFlight};
 use std::collections::BTreeMap;
 use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
@@ -48,22 +48,22 @@ const NIC_WAKE_PACKETS: u64 = 5;
 pub(crate) struct Net {
     /// The time of the host that acts.
     now: Instant,
-    pub(crate) agenda: Agenda,
+    pub(crate) host_queue: HostQueue,
     /// No packet is faster: how far a host may run ahead of the others.
     pub(crate) lookahead: Duration,
     pub(crate) hosts: Vec<Host>,
     pub(crate) tracker: Tracker,
     conns: Slab<Conn>,
     /// Datagrams on their way.
-    letters: Slab<Letter>,
-    /// Empty, for the messages of letters.
-    envelopes: Vec<Vec<Message<SimCell>>>,
+    datagrams: Slab<Datagram>,
+    /// Empty, for the messages of datagrams.
+    spare_buffers: Vec<Vec<Message<SimCell>>>,
     generations: u32,
     /// Most segments that travel as one train [segment].
     longest_train: u32,
     /// Connections that neither side needs, to be removed at the next barrier.
     finished: Vec<u32>,
-    wires: Wires,
+    topology: Topology,
     /// The models of those workloads that have some.
     models: Vec<Option<Tgen>>,
     /// Cells whose connections were closed before anybody read them.
@@ -73,18 +73,18 @@ pub(crate) struct Net {
     /// Packets and timers handled.
     pub(crate) handled: u64,
     /// The host's client without Tor got something.
-    pub(crate) fetched: bool,
+    pub(crate) plain_progress: bool,
     /// Channels and streams that the loop of their host must hear about.
-    pub(crate) news: Vec<(Rank, News)>,
+    pub(crate) events: Vec<(HostId, NetEvent)>,
 }
 
 /// What a host's loop must hear about beside readiness.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum News {
+pub(crate) enum NetEvent {
     /// A channel that we opened to a peer is set up.
-    Opened(penstock_core::ChannelKey, Rank),
+    Opened(penstock_core::ChannelKey, HostId),
     /// A peer opened a channel to us.
-    Accepted(SockRef, Rank),
+    Accepted(SockRef, HostId),
     /// An exit's stream is connected to its server.
     Connected(penstock_core::StreamKey),
     /// A channel's connection broke.
@@ -93,54 +93,54 @@ pub(crate) enum News {
     StreamBroke(penstock_core::StreamKey),
 }
 
-/// Delay and loss of every pair of hosts, with the chance that decides about loss.
+/// Delay and loss of every pair of hosts, with the rng that decides about loss.
 #[derive(Debug)]
-struct Wires {
+struct Topology {
     seed: Seed,
     names: Vec<penstock_scenario::model::Host>,
     network: penstock_scenario::model::Network,
     /// One stream for each ordered pair that loses packets, and for each that does more to datagrams.
-    chance: BTreeMap<(Rank, Rank), Rng>,
-    repeats: BTreeMap<(Rank, Rank), Rng>,
-    lateness: BTreeMap<(Rank, Rank), Rng>,
+    loss_rngs: BTreeMap<(HostId, HostId), Rng>,
+    duplicate_rngs: BTreeMap<(HostId, HostId), Rng>,
+    reorder_rngs: BTreeMap<(HostId, HostId), Rng>,
 }
 
 /// The least that any packet takes: what all times differ by.
 pub(crate) const TICK: Duration = Duration::from_nanos(1);
 
-impl Wires {
+impl Topology {
     /// The shortest way between two hosts.
     fn shortest(&self) -> Duration {
         (self.network.shortest_rtt() / 2).max(TICK)
     }
 
-    fn loses(&mut self, from: Rank, to: Rank, loss: f64) -> bool {
-        loss > 0.0 && draw(&mut self.chance, self.seed, &self.names, (from, to), "loss").chance(loss)
+    fn loses(&mut self, from: HostId, to: HostId, loss: f64) -> bool {
+        loss > 0.0 && draw(&mut self.loss_rngs, self.seed, &self.names, (from, to), "loss").bernoulli(loss)
     }
 
     /// Whether a datagram comes twice.
-    fn repeats(&mut self, from: Rank, to: Rank, duplicate: f64) -> bool {
-        let (repeats, ends) = (&mut self.repeats, (from, to));
-        duplicate > 0.0 && draw(repeats, self.seed, &self.names, ends, "duplicate").chance(duplicate)
+    fn duplicates(&mut self, from: HostId, to: HostId, duplicate: f64) -> bool {
+        let (duplicates, ends) = (&mut self.duplicate_rngs, (from, to));
+        duplicate > 0.0 && draw(duplicates, self.seed, &self.names, ends, "duplicate").bernoulli(duplicate)
     }
 
     /// How much later than others a datagram comes: up to a round trip, if it is to be overtaken.
-    fn lateness(&mut self, from: Rank, to: Rank, wire: Wire) -> Duration {
+    fn reorder_delay(&mut self, from: HostId, to: HostId, wire: Wire) -> Duration {
         if wire.reorder == 0.0 {
             return Duration::ZERO;
         }
-        let rng = draw(&mut self.lateness, self.seed, &self.names, (from, to), "reorder");
-        let late = rng.chance(wire.reorder);
+        let rng = draw(&mut self.reorder_rngs, self.seed, &self.names, (from, to), "reorder");
+        let late = rng.bernoulli(wire.reorder);
         if late { Duration::from_nanos(rng.below(nanos(wire.rtt).max(1))) } else { Duration::ZERO }
     }
 }
 
-/// The stream of chance of what happens to packets between two hosts.
+/// The stream of rng of what happens to packets between two hosts.
 fn draw<'a>(
-    streams: &'a mut BTreeMap<(Rank, Rank), Rng>,
+    streams: &'a mut BTreeMap<(HostId, HostId), Rng>,
     seed: Seed,
     names: &[penstock_scenario::model::Host],
-    (from, to): (Rank, Rank),
+    (from, to): (HostId, HostId),
     purpose: &str,
 ) -> &'a mut Rng {
     streams.entry((from, to)).or_insert_with(|| {
@@ -152,7 +152,7 @@ fn draw<'a>(
 /// A server's side of a stream writes what its model says until there is no room, or it rests: for how long.
 ///
 /// `left` is what it said and could not write yet [B].
-fn play(
+fn run_server_script(
     script: &mut Script,
     endpoint: &mut Endpoint,
     tcp: &TcpConfig,
@@ -166,7 +166,7 @@ fn play(
             endpoint.write(tcp, now, bytes);
             *left -= bytes;
         }
-        if *left > 0 || script.over || script.rests {
+        if *left > 0 || script.ended || script.paused {
             return rest;
         }
         let train = script.train();
@@ -202,33 +202,33 @@ fn with_tcp(hosts: &[&penstock_scenario::model::Host], tcp: &Tcp) -> Vec<Host> {
 impl Net {
     /// All hosts of a scenario, in the order of their names.
     pub(crate) fn new(scenario: &Scenario, hosts: &[&penstock_scenario::model::Host], seed: Seed) -> Self {
-        let wires = Wires {
+        let topology = Topology {
             seed,
             names: hosts.iter().map(|host| (*host).clone()).collect(),
             network: scenario.network.clone(),
-            chance: BTreeMap::new(),
-            repeats: BTreeMap::new(),
-            lateness: BTreeMap::new(),
+            loss_rngs: BTreeMap::new(),
+            duplicate_rngs: BTreeMap::new(),
+            reorder_rngs: BTreeMap::new(),
         };
         Net {
             now: Instant::ZERO,
-            agenda: Agenda::new(hosts.len()),
-            lookahead: wires.shortest(),
+            host_queue: HostQueue::new(hosts.len()),
+            lookahead: topology.shortest(),
             hosts: with_tcp(hosts, &scenario.tcp),
             tracker: Tracker::default(),
             conns: Slab::new(),
-            letters: Slab::new(),
-            envelopes: Vec::new(),
+            datagrams: Slab::new(),
+            spare_buffers: Vec::new(),
             generations: 0,
             longest_train: u32::MAX,
             finished: Vec::new(),
-            wires,
+            topology,
             models: scenario.workloads.iter().map(model_of).collect(),
             lost: 0,
             delivered: 0,
             handled: 0,
-            fetched: false,
-            news: Vec::new(),
+            plain_progress: false,
+            events: Vec::new(),
         }
     }
 
@@ -242,29 +242,29 @@ impl Net {
     }
 
     /// Sets a timer of a host.
-    pub(crate) fn set_timer(&mut self, rank: Rank, at: Instant, due: Due) {
+    pub(crate) fn set_timer(&mut self, id: HostId, at: Instant, due: Timer) {
         assert!(at >= self.now, "a timer at {at} comes after {}", self.now);
-        self.hosts[rank as usize].timers.push(at, due);
-        self.agenda.advance(rank, at);
+        self.hosts[id as usize].timers.push(at, due);
+        self.host_queue.advance(id, at);
     }
 
     /// A host begins to act: what reaches its access link before `horizon` is all on its way, and joins
     /// the link's drop-tail queue.
-    pub(crate) fn admit(&mut self, rank: Rank, horizon: Instant) {
-        let host = &mut self.hosts[rank as usize];
+    pub(crate) fn enqueue(&mut self, id: HostId, horizon: Instant) {
+        let host = &mut self.hosts[id as usize];
         while let Some(Arrival { mut at, from, what, .. }) = host.inbox.peek().copied() {
             if at >= horizon {
                 break;
             }
             let sock = match what {
                 Packet::Segment(sock) => sock,
-                Packet::Letter(letter) => {
+                Packet::Datagram(datagram) => {
                     host.inbox.pop();
-                    let bytes = self.letters[letter as usize].wire_bytes();
+                    let bytes = self.datagrams[datagram as usize].wire_bytes();
                     if host.down.has_room(at, bytes) {
-                        host.landings.push_back(Landing { at: host.down.send(at, bytes), what });
+                        host.deliveries.push_back(Delivery { at: host.down.send(at, bytes), what });
                     } else {
-                        self.letters.remove(letter as usize);
+                        self.datagrams.remove(datagram as usize);
                     }
                     continue;
                 }
@@ -275,10 +275,10 @@ impl Net {
             let side = &mut self.conns[sock.conn as usize].sides[sock.side as usize];
             let is_first = |at, count| second.is_none_or(|second| (at, from, count) < second);
             let next = loop {
-                let bytes = side.inbound[side.admitted].train.first.wire_bytes();
+                let bytes = side.inbound[side.enqueued].train.first.wire_bytes();
                 if host.down.has_room(at, bytes) {
-                    host.landings.push_back(Landing { at: host.down.send(at, bytes), what });
-                    side.admit();
+                    host.deliveries.push_back(Delivery { at: host.down.send(at, bytes), what });
+                    side.enqueue();
                 } else {
                     side.drop_next();
                 }
@@ -298,74 +298,74 @@ impl Net {
     /// The next thing that happens to a host before `horizon`, which is its time from now on.
     ///
     /// At one instant, packets land before timers fire.
-    pub(crate) fn step(&mut self, rank: Rank, horizon: Instant) -> Option<Step> {
-        let host = &mut self.hosts[rank as usize];
-        let landing = host.landings.front().map_or(Instant::FAR_FUTURE, |landing| landing.at);
+    pub(crate) fn step(&mut self, id: HostId, horizon: Instant) -> Option<Step> {
+        let host = &mut self.hosts[id as usize];
+        let delivery = host.deliveries.front().map_or(Instant::FAR_FUTURE, |delivery| delivery.at);
         let timer = host.timers.next();
-        let at = landing.min(timer);
+        let at = delivery.min(timer);
         if at >= horizon {
             return None;
         }
         self.now = at;
         self.handled += 1;
-        if landing <= timer {
-            take_first(&mut host.landings).map(|landing| Step::Landed(landing.what))
+        if delivery <= timer {
+            take_first(&mut host.deliveries).map(|delivery| Step::Delivered(delivery.what))
         } else {
-            host.timers.pop().map(Step::Due)
+            host.timers.pop().map(Step::Timer)
         }
     }
 
     /// Whether the host's loop has anything to do.
-    pub(crate) fn has_work(&self, rank: Rank) -> bool {
-        !self.hosts[rank as usize].ready.is_empty() || !self.news.is_empty() || self.fetched
+    pub(crate) fn has_work(&self, id: HostId) -> bool {
+        !self.hosts[id as usize].ready.is_empty() || !self.events.is_empty() || self.plain_progress
     }
 
     /// Until when the host's processor is busy, if it is.
-    pub(crate) fn busy_until(&self, rank: Rank) -> Option<Instant> {
-        self.hosts[rank as usize].cpu.as_ref()?.busy_until(self.now)
+    pub(crate) fn busy_until(&self, id: HostId) -> Option<Instant> {
+        self.hosts[id as usize].cpu.as_ref()?.busy_until(self.now)
     }
 
     /// Whether the host's sockets must wait for its processor; then it will be told.
-    pub(crate) fn awaits_cpu(&mut self, rank: Rank) -> bool {
-        let Some(free_at) = self.busy_until(rank) else { return false };
-        let host = &mut self.hosts[rank as usize];
+    pub(crate) fn awaits_cpu(&mut self, id: HostId) -> bool {
+        let Some(free_at) = self.busy_until(id) else { return false };
+        let host = &mut self.hosts[id as usize];
         let Some(cpu) = host.cpu.as_mut().filter(|_| !host.ready.is_empty()) else { return false };
         if !std::mem::replace(&mut cpu.awaited, true) {
-            self.set_timer(rank, free_at, Due::Cpu);
+            self.set_timer(id, free_at, Timer::Cpu);
         }
         true
     }
 
     /// The processor may have become free: its timer may be too early, since other work joined the queue.
-    pub(crate) fn on_cpu_free(&mut self, rank: Rank) {
-        if let Some(cpu) = &mut self.hosts[rank as usize].cpu {
+    pub(crate) fn on_cpu_free(&mut self, id: HostId) {
+        if let Some(cpu) = &mut self.hosts[id as usize].cpu {
             cpu.awaited = false;
         }
     }
 
     /// A turn is over; policies have looked at so many circuits since the beginning.
-    pub(crate) fn end_turn(&mut self, rank: Rank, looked: u64) {
-        if let Some(cpu) = &mut self.hosts[rank as usize].cpu {
+    pub(crate) fn end_turn(&mut self, id: HostId, looked: u64) {
+        if let Some(cpu) = &mut self.hosts[id as usize].cpu {
             cpu.end_turn(self.now, looked);
         }
     }
 
     /// The host's Tor has done some work.
-    fn charge(&mut self, rank: Rank, work: Work) {
-        if let Some(cpu) = &mut self.hosts[rank as usize].cpu {
+    fn charge(&mut self, id: HostId, work: Work) {
+        if let Some(cpu) = &mut self.hosts[id as usize].cpu {
             cpu.charge(work);
         }
     }
 
     /// A host has done all it can for now: when it is to act again.
-    pub(crate) fn rest(&mut self, rank: Rank) {
-        let host = &self.hosts[rank as usize];
+    pub(crate) fn schedule_next(&mut self, id: HostId) {
+        let host = &self.hosts[id as usize];
         // What reaches the link while it is busy lands later than what it is busy with.
-        let packet = match host.landings.front() {
-            Some(landing) => landing.at,
+        let packet = match host.deliveries.front() {
+            Some(delivery) => delivery.at,
             None => host.inbox.peek().map_or(Instant::FAR_FUTURE, |arrival| arrival.at),
         };
-        self.agenda.set(rank, packet.min(host.timers.next()));
+        self.host_queue.set(id, packet.min(host.timers.next()));
     }
 
     /// All hosts have come to `now`.
@@ -381,9 +381,11 @@ impl Net {
     }
 
     /// Opens a connection from one host to another.
-    pub(crate) fn connect(&mut self, from: Rank, to: Rank, owner: Owner, accepting: Owner) -> SockRef {
-        let wire =
-            self.wires.network.between(&self.wires.names[from as usize], &self.wires.names[to as usize]);
+    pub(crate) fn connect(&mut self, from: HostId, to: HostId, owner: Owner, accepting: Owner) -> SockRef {
+        let wire = self
+            .topology
+            .network
+            .between(&self.topology.names[from as usize], &self.topology.names[to as usize]);
         self.generations += 1;
         let conn = self.conns.insert(Conn {
             generation: self.generations,
@@ -413,17 +415,17 @@ impl Net {
             if side.tcp.is_settled() {
                 break;
             }
-            let rank = side.host;
-            let host = &mut self.hosts[rank as usize];
+            let id = side.host;
+            let host = &mut self.hosts[id as usize];
             let room = host.up.room(now, host.tcp.full_segment());
             if !host.nic_waiters.is_empty() || room == 0 {
                 if !std::mem::replace(&mut side.awaits_nic, true) {
                     host.nic_waiters.push_back(sock);
-                    self.schedule_nic(rank);
+                    self.schedule_nic(id);
                 }
                 break;
             }
-            if !self.transmit(sock, room) {
+            if !self.send_segments(sock, room) {
                 break;
             }
         }
@@ -433,14 +435,14 @@ impl Net {
     /// Sends one segment or a train of at most so many, if TCP has something.
     ///
     /// What is lost or tracked one by one goes one by one.
-    fn transmit(&mut self, sock: SockRef, most: u32) -> bool {
+    fn send_segments(&mut self, sock: SockRef, most: u32) -> bool {
         let now = self.now();
         let to = sock.peer();
         let conn = &mut self.conns[sock.conn as usize];
         let far = conn.sides[to.side as usize].host;
         let side = &mut conn.sides[sock.side as usize];
-        let rank = side.host;
-        let host = &mut self.hosts[rank as usize];
+        let id = side.host;
+        let host = &mut self.hosts[id as usize];
         let most = if conn.wire.loss > 0.0 || side.tracked().next().is_some() {
             1
         } else {
@@ -453,35 +455,35 @@ impl Net {
         for tracked in side.tracked().filter(|tracked| !tracked.left) {
             if segment.seq < tracked.end && tracked.end <= segment.end() {
                 tracked.left = true;
-                self.tracker.nic_out(tracked.tag, rank, left);
+                self.tracker.nic_out(tracked.tag, id, left);
             }
         }
         let count = host.sent + 1;
         host.sent += u64::from(segments);
-        if !self.wires.loses(rank, far, conn.wire.loss) {
+        if !self.topology.loses(id, far, conn.wire.loss) {
             let at = (left + conn.wire.rtt / 2).max(now + TICK);
             let inbound = &mut conn.sides[to.side as usize].inbound;
-            inbound.push_back(Flight { at, gap, count, train, admitted: 0, landed: 0 });
-            if inbound.len() == conn.sides[to.side as usize].admitted + 1 {
-                self.fly(far, Arrival { at, from: rank, count, what: Packet::Segment(to) });
+            inbound.push_back(TrainInFlight { at, gap, count, train, enqueued: 0, delivered: 0 });
+            if inbound.len() == conn.sides[to.side as usize].enqueued + 1 {
+                self.transmit(far, Arrival { at, from: id, count, what: Packet::Segment(to) });
             }
         }
         true
     }
 
     /// A packet is on its way to a host.
-    fn fly(&mut self, far: Rank, arrival: Arrival) {
+    fn transmit(&mut self, far: HostId, arrival: Arrival) {
         let host = &mut self.hosts[far as usize];
         let at = arrival.at;
         host.inbox.push(arrival);
-        if host.landings.is_empty() {
-            self.agenda.advance(far, at);
+        if host.deliveries.is_empty() {
+            self.host_queue.advance(far, at);
         }
     }
 
     /// After TCP has sent what it may.
     fn arm_tcp_timer(&mut self, sock: SockRef) {
-        self.note_unsent(sock);
+        self.update_unsent(sock);
         let now = self.now();
         let conn = &mut self.conns[sock.conn as usize];
         let side = &mut conn.sides[sock.side as usize];
@@ -490,47 +492,47 @@ impl Net {
         {
             let due = due.max(now);
             side.timer = due;
-            let (rank, due_to) = (side.host, Due::Tcp(sock, conn.generation));
-            self.set_timer(rank, due, due_to);
+            let (id, due_to) = (side.host, Timer::Tcp(sock, conn.generation));
+            self.set_timer(id, due, due_to);
         }
     }
 
     /// Wakes those who wait for the interface once a few packets have left.
-    fn schedule_nic(&mut self, rank: Rank) {
+    fn schedule_nic(&mut self, id: HostId) {
         let now = self.now();
-        let host = &mut self.hosts[rank as usize];
+        let host = &mut self.hosts[id as usize];
         if !std::mem::replace(&mut host.drain_scheduled, true) {
             let at = host.up.after(now, NIC_WAKE_PACKETS * host.tcp.full_segment());
-            self.set_timer(rank, at, Due::NicDrained);
+            self.set_timer(id, at, Timer::NicDrained);
         }
     }
 
     /// A packet is in the receiver's kernel.
-    pub(crate) fn on_landed(&mut self, what: Packet) {
+    pub(crate) fn on_delivered(&mut self, what: Packet) {
         match what {
             Packet::Segment(to) => self.on_segment(to),
-            Packet::Letter(letter) => self.on_letter(letter),
+            Packet::Datagram(datagram) => self.on_datagram(datagram),
         }
     }
 
     fn on_segment(&mut self, to: SockRef) {
         let now = self.now();
         let [here, there] = sides(&mut self.conns[to.conn as usize], to);
-        let segment = here.land();
+        let segment = here.deliver();
         self.delivered += 1;
-        let rank = here.host;
+        let id = here.host;
         // The first of these that holds a tracked message's last byte brings it.
         for tracked in there.tracked().filter(|tracked| !tracked.arrived) {
             if segment.seq < tracked.end && tracked.end <= segment.end() {
                 tracked.arrived = true;
-                self.tracker.nic_in(tracked.tag, rank, now);
+                self.tracker.nic_in(tracked.tag, id, now);
             }
         }
         let before = here.tcp.received_end();
-        here.tcp.on_segment(&self.hosts[rank as usize].tcp, now, &segment);
+        here.tcp.on_segment(&self.hosts[id as usize].tcp, now, &segment);
         let after = here.tcp.received_end();
         if after > before
-            && let Some(traced) = here.seldom().and_then(|seldom| seldom.traced.as_mut())
+            && let Some(traced) = here.cold().and_then(|cold| cold.traced.as_mut())
         {
             traced.arrivals.push_back((after, now));
         }
@@ -548,47 +550,47 @@ impl Net {
             return;
         };
         side.timer = Instant::FAR_FUTURE;
-        let rank = side.host;
-        side.tcp.on_timer(&self.hosts[rank as usize].tcp, now);
+        let id = side.host;
+        side.tcp.on_timer(&self.hosts[id as usize].tcp, now);
         self.pump(sock);
         self.after_input(sock);
     }
 
     /// The interface has room again: those who wait send one segment each, in turn.
-    pub(crate) fn on_nic_drained(&mut self, rank: Rank) {
+    pub(crate) fn on_nic_drained(&mut self, id: HostId) {
         let now = self.now();
-        self.hosts[rank as usize].drain_scheduled = false;
+        self.hosts[id as usize].drain_scheduled = false;
         loop {
-            let host = &mut self.hosts[rank as usize];
+            let host = &mut self.hosts[id as usize];
             if !host.up.has_room(now, host.tcp.full_segment()) {
                 break;
             }
             let Some(sock) = host.nic_waiters.pop_front() else { return };
             let alone = host.nic_waiters.is_empty();
             let room = if alone { host.up.room(now, host.tcp.full_segment()) } else { 1 };
-            if self.transmit(sock, room) {
-                self.hosts[rank as usize].nic_waiters.push_back(sock);
+            if self.send_segments(sock, room) {
+                self.hosts[id as usize].nic_waiters.push_back(sock);
             } else {
                 self.side(sock).awaits_nic = false;
             }
             self.arm_tcp_timer(sock);
         }
-        self.schedule_nic(rank);
+        self.schedule_nic(id);
     }
 
     /// What a changed connection means for its owner.
     fn after_input(&mut self, sock: SockRef) {
         let side = self.side(sock);
-        let (rank, owner) = (side.host, side.owner);
+        let (id, owner) = (side.host, side.owner);
         if side.tcp.is_reset() {
-            self.on_reset(sock, owner, rank);
+            self.on_reset(sock, owner, id);
             return;
         }
         match owner {
             Owner::Linking(_) => self.link_step(sock),
             Owner::Channel(_) => {
                 if self.channel_ended(sock) {
-                    self.on_reset(sock, owner, rank);
+                    self.on_reset(sock, owner, id);
                 } else {
                     self.refresh(sock);
                 }
@@ -596,13 +598,13 @@ impl Net {
             Owner::Stream(stream) => {
                 let side = self.side(sock);
                 if side.tcp.is_established() && !std::mem::replace(&mut side.announced, true) {
-                    self.news.push((rank, News::Connected(stream)));
+                    self.events.push((id, NetEvent::Connected(stream)));
                 }
                 self.refresh(sock);
             }
-            Owner::Server(_) => self.serve(sock),
-            Owner::Plain => self.fetch(sock),
-            Owner::Gone => self.discard(sock),
+            Owner::Server(_) => self.serve_requests(sock),
+            Owner::Plain => self.on_plain_input(sock),
+            Owner::Closed => self.discard(sock),
         }
     }
 
@@ -611,23 +613,23 @@ impl Net {
         self.side(sock).tcp.receive_closed()
     }
 
-    fn on_reset(&mut self, sock: SockRef, owner: Owner, rank: Rank) {
+    fn on_reset(&mut self, sock: SockRef, owner: Owner, id: HostId) {
         match owner {
             Owner::Channel(channel) | Owner::Linking(Some(channel)) => {
-                self.news.push((rank, News::ChannelBroke(channel)));
+                self.events.push((id, NetEvent::ChannelBroke(channel)));
             }
-            Owner::Stream(stream) => self.news.push((rank, News::StreamBroke(stream))),
+            Owner::Stream(stream) => self.events.push((id, NetEvent::StreamBroke(stream))),
             Owner::Plain => {
-                self.fetched = true;
-                self.take_plain(rank);
+                self.plain_progress = true;
+                self.take_plain(id);
             }
-            Owner::Linking(None) | Owner::Server(_) | Owner::Gone => {}
+            Owner::Linking(None) | Owner::Server(_) | Owner::Closed => {}
         }
         self.abandon(sock);
     }
 
-    /// A server reads requests and answers them.
-    fn serve(&mut self, sock: SockRef) {
+    /// A server reads requests and bound_counts them.
+    fn serve_requests(&mut self, sock: SockRef) {
         let now = self.now();
         let conn = &mut self.conns[sock.conn as usize];
         let generation = conn.generation;
@@ -644,21 +646,22 @@ impl Net {
         {
             take_first(&mut there.sent);
             asked = true;
-            match request.asks() {
-                Asks::Bytes(bytes) => left += bytes,
-                Asks::Part { workload, seed } => {
+            match request.kind() {
+                RequestKind::Bytes(bytes) => left += bytes,
+                RequestKind::Script { workload, seed } => {
                     let model = self.models[workload].as_ref().expect("who asks for a part has a model");
-                    here.seldom_made().script = Some(Script::new(model, seed, Observation::ToOrigin));
+                    here.cold_mut().script = Some(Script::new(model, seed, Observation::ToOrigin));
                 }
             }
         }
         let mut rests_until = None;
-        if here.tcp.receive_closed() && here.seldom().is_some_and(|seldom| seldom.script.take().is_some()) {
+        if here.tcp.receive_closed() && here.cold().is_some_and(|cold| cold.script.take().is_some()) {
             // Nobody listens any more.
             left = 0;
-        } else if let Some(script) = here.seldom.as_mut().and_then(|seldom| seldom.script.as_mut()) {
+        } else if let Some(script) = here.cold.as_mut().and_then(|cold| cold.script.as_mut()) {
             if left == 0 || here.tcp.is_writable(tcp) {
-                rests_until = play(script, &mut here.tcp, tcp, now, &mut left).map(|rest| now + rest);
+                rests_until =
+                    run_server_script(script, &mut here.tcp, tcp, now, &mut left).map(|rest| now + rest);
             }
         } else if asked || (left > 0 && here.tcp.is_writable(tcp)) {
             let bytes = left.min(here.tcp.write_space(tcp));
@@ -673,26 +676,26 @@ impl Net {
         let done = here.tcp.receive_closed() && left == 0;
         if done {
             here.tcp.shutdown(tcp, now);
-            here.owner = Owner::Gone;
+            here.owner = Owner::Closed;
         }
-        let rank = here.host;
+        let id = here.host;
         self.pump(sock);
         if let Some(until) = rests_until {
-            self.set_timer(rank, until, Due::Part(sock, generation));
+            self.set_timer(id, until, Timer::ServerScript(sock, generation));
         }
         if done {
-            self.collect(sock);
+            self.mark_finished(sock);
         }
     }
 
     /// A server's side of a stream has rested.
-    pub(crate) fn on_part_timer(&mut self, sock: SockRef, generation: u32) {
+    pub(crate) fn on_server_script_timer(&mut self, sock: SockRef, generation: u32) {
         let conn = self.conns.get_mut(sock.conn as usize).filter(|conn| conn.generation == generation);
         let Some(script) = conn.and_then(|conn| conn.sides[sock.side as usize].script()) else {
             return;
         };
-        script.rests = false;
-        self.serve(sock);
+        script.paused = false;
+        self.serve_requests(sock);
     }
 
     /// Nobody reads this side any more.
@@ -708,7 +711,7 @@ impl Net {
             here.tcp.read(&self.hosts[here.host as usize].tcp, now, readable);
             self.pump(sock);
         }
-        self.collect(sock);
+        self.mark_finished(sock);
     }
 
     /// The owner closes its side. What it wrote is still sent, unless the peer has more to say:
@@ -716,7 +719,7 @@ impl Net {
     pub(crate) fn close(&mut self, sock: SockRef) {
         let now = self.now();
         let side = &mut self.conns[sock.conn as usize].sides[sock.side as usize];
-        side.owner = Owner::Gone;
+        side.owner = Owner::Closed;
         side.interest = Default::default();
         let tcp = &self.hosts[side.host as usize].tcp;
         if side.tcp.receive_closed() {
@@ -730,14 +733,14 @@ impl Net {
 
     /// A broken connection has no owners.
     fn abandon(&mut self, sock: SockRef) {
-        self.side(sock).owner = Owner::Gone;
+        self.side(sock).owner = Owner::Closed;
         self.side(sock).interest = Default::default();
-        self.note_unsent(sock);
-        self.collect(sock);
+        self.update_unsent(sock);
+        self.mark_finished(sock);
     }
 
     /// Marks a connection that neither side needs.
-    fn collect(&mut self, sock: SockRef) {
+    fn mark_finished(&mut self, sock: SockRef) {
         let conn = &mut self.conns[sock.conn as usize];
         if conn.sides.iter().all(Side::is_done) && !std::mem::replace(&mut conn.finished, true) {
             self.finished.push(sock.conn);
@@ -800,32 +803,32 @@ impl Net {
     }
 
     /// At a barrier, a host's link takes all that has reached it.
-    pub(crate) fn catch_up(&mut self, rank: Rank) {
-        self.admit(rank, self.now + TICK);
+    pub(crate) fn catch_up(&mut self, id: HostId) {
+        self.enqueue(id, self.now + TICK);
     }
 
     /// Whether more than a packet waits for a host's access link, in either direction.
-    pub(crate) fn link_waits(&self, rank: Rank) -> bool {
-        let host = &self.hosts[rank as usize];
+    pub(crate) fn link_waits(&self, id: HostId) -> bool {
+        let host = &self.hosts[id as usize];
         let packet = Bytes::new(host.tcp.full_segment());
         host.up.backlog(self.now) > packet || host.down.backlog(self.now) > packet
     }
 
     /// Whether a channel's socket holds bytes that TCP does not send.
-    pub(crate) fn tcp_waits(&self, rank: Rank) -> bool {
-        let host = &self.hosts[rank as usize];
+    pub(crate) fn tcp_waits(&self, id: HostId) -> bool {
+        let host = &self.hosts[id as usize];
         let waits = host.holding > 0;
         debug_assert_eq!(waits, host.channels.iter().flatten().any(|sock| self.tcp_info(*sock).not_sent > 0));
         waits
     }
 
     /// Whether the host's processor has a queue.
-    pub(crate) fn cpu_waits(&self, rank: Rank) -> bool {
-        self.hosts[rank as usize].cpu.as_ref().is_some_and(|cpu| cpu.awaited)
+    pub(crate) fn cpu_waits(&self, id: HostId) -> bool {
+        self.hosts[id as usize].cpu.as_ref().is_some_and(|cpu| cpu.awaited)
     }
 
     /// Counts a channel's socket among those that hold bytes which TCP does not send, or no longer.
-    pub(super) fn note_unsent(&mut self, sock: SockRef) {
+    pub(super) fn update_unsent(&mut self, sock: SockRef) {
         let side = &mut self.conns[sock.conn as usize].sides[sock.side as usize];
         let is_channel = matches!(side.owner, Owner::Channel(_) | Owner::Linking(Some(_)));
         let holds = is_channel && side.tcp.not_sent() > 0;
@@ -836,16 +839,16 @@ impl Net {
     }
 
     /// What a host's access link sent and received until now [B].
-    pub(crate) fn carried(&mut self, rank: Rank) -> [Bytes; 2] {
+    pub(crate) fn carried(&mut self, id: HostId) -> [Bytes; 2] {
         let now = self.now;
-        self.catch_up(rank);
-        let host = &self.hosts[rank as usize];
+        self.catch_up(id);
+        let host = &self.hosts[id as usize];
         [host.up.carried(now), host.down.carried(now)]
     }
 
     /// What all channels of a host have in their send buffers [B].
-    pub(crate) fn kernel_out(&self, rank: Rank) -> u64 {
-        let sockets = self.hosts[rank as usize].channels.iter().flatten();
+    pub(crate) fn kernel_out(&self, id: HostId) -> u64 {
+        let sockets = self.hosts[id as usize].channels.iter().flatten();
         sockets.map(|sock| self.tcp_info(*sock).queued).sum()
     }
 
@@ -863,8 +866,8 @@ impl Net {
             cells: Cells::new(cells),
             lost: Cells::new(self.lost),
             connections: self.conns.iter().filter(|(_, conn)| !conn.finished).count(),
-            packets: sides().flat_map(|side| &side.inbound).map(Flight::packets).sum::<usize>()
-                + self.letters.len(),
+            packets: sides().flat_map(|side| &side.inbound).map(TrainInFlight::packets).sum::<usize>()
+                + self.datagrams.len(),
         }
     }
 }
@@ -880,9 +883,9 @@ fn has_input(here: &Side, there: &Side) -> bool {
     match here.owner {
         Owner::Channel(_) => {
             let read = there.sent.front().is_some_and(|(end, _)| *end <= here.tcp.received_end());
-            read || here.has_mail()
+            read || here.has_datagrams()
         }
         Owner::Stream(_) => here.tcp.readable() > 0 || here.tcp.receive_closed(),
-        Owner::Linking(_) | Owner::Server(_) | Owner::Plain | Owner::Gone => false,
+        Owner::Linking(_) | Owner::Server(_) | Owner::Plain | Owner::Closed => false,
     }
 }

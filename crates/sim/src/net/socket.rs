@@ -1,7 +1,7 @@
 //! Connections: two TCP endpoints, and what ends at which byte of each stream.
 
 use crate::cell::{Request, SimCell};
-use crate::queue::Rank;
+use crate::queue::HostId;
 use crate::script::Script;
 use crate::tcp::{Endpoint, Segment, TcpConfig, Train};
 use penstock_core::cell::{Cell as _, Tag};
@@ -43,13 +43,13 @@ pub(crate) struct Conn {
 /// One end of a connection at its host.
 #[derive(Debug)]
 pub(crate) struct Side {
-    pub(crate) host: Rank,
+    pub(crate) host: HostId,
     pub(crate) owner: Owner,
     pub(crate) tcp: Endpoint,
     /// What is on its way to this side, the first to arrive in front.
-    pub(crate) inbound: VecDeque<Flight>,
+    pub(crate) inbound: VecDeque<TrainInFlight>,
     /// How many of these are with all their segments in the access link's queue.
-    pub(crate) admitted: usize,
+    pub(crate) enqueued: usize,
     /// Messages this side sent that the other one has not read, by the byte after their last.
     pub(crate) sent: VecDeque<(u64, Item)>,
     pub(crate) interest: Interest,
@@ -65,17 +65,17 @@ pub(crate) struct Side {
     pub(crate) holds: bool,
     /// Waits for room in the network interface's queue.
     pub(crate) awaits_nic: bool,
-    pub(crate) seldom: Option<Box<Seldom>>,
+    pub(crate) cold: Option<Box<Cold>>,
 }
 
 /// What most sides never have: apart, so that the others take less of the cache.
 #[derive(Debug, Default)]
-pub(crate) struct Seldom {
+pub(crate) struct Cold {
     /// Datagrams that arrived and were not read.
-    pub(crate) mail: VecDeque<Mail>,
+    pub(crate) unread: VecDeque<DatagramBody>,
     /// What they take together [B].
-    pub(crate) mail_bytes: u64,
-    /// Tracked messages in flight, by the byte after their last.
+    pub(crate) unread_bytes: u64,
+    /// Tracked messages in train_in_flight, by the byte after their last.
     pub(crate) tracked: VecDeque<Tracked>,
     /// As an exit of a traced circuit: its number, and which bytes arrived when.
     pub(crate) traced: Option<Traced>,
@@ -85,7 +85,7 @@ pub(crate) struct Seldom {
 
 /// A train on its way.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Flight {
+pub(crate) struct TrainInFlight {
     /// When its first segment reaches the queue before the receiver's access link.
     pub(crate) at: Instant,
     /// How much later each of the others does [ns].
@@ -94,37 +94,37 @@ pub(crate) struct Flight {
     pub(crate) count: u64,
     pub(crate) train: Train,
     /// How many of its segments have come into the link's queue [segment].
-    pub(crate) admitted: u32,
-    /// And how many of those have landed [segment].
-    pub(crate) landed: u32,
+    pub(crate) enqueued: u32,
+    /// And how many of those have delivered [segment].
+    pub(crate) delivered: u32,
 }
 
-impl Flight {
+impl TrainInFlight {
     /// When its next segment reaches the link's queue, and which of its host's packets that is.
     pub(crate) fn next(&self) -> (Instant, u64) {
-        let index = u64::from(self.admitted);
+        let index = u64::from(self.enqueued);
         (Instant::from_nanos(self.at.as_nanos() + index * self.gap), self.count + index)
     }
 
-    /// How many of its segments have not landed yet [packet].
+    /// How many of its segments have not delivered yet [packet].
     pub(crate) fn packets(&self) -> usize {
-        (self.train.count - self.landed) as usize
+        (self.train.count - self.delivered) as usize
     }
 
     /// The next segment lands.
-    pub(crate) fn land(&mut self) -> Segment {
-        self.landed += 1;
-        self.train.segment(self.landed - 1)
+    pub(crate) fn deliver(&mut self) -> Segment {
+        self.delivered += 1;
+        self.train.segment(self.delivered - 1)
     }
 
     /// What follows the segment that has no place in the link's queue, if anything; this ends before it.
-    pub(crate) fn split(&mut self) -> Option<Flight> {
-        let index = self.admitted + 1;
+    pub(crate) fn split(&mut self) -> Option<TrainInFlight> {
+        let index = self.enqueued + 1;
         let left = self.train.count - index;
-        self.train.count = self.admitted;
-        let (at, count) = Flight { admitted: index, ..*self }.next();
+        self.train.count = self.enqueued;
+        let (at, count) = TrainInFlight { enqueued: index, ..*self }.next();
         let train = Train { first: self.train.segment(index), count: left };
-        (left > 0).then_some(Flight { at, count, train, admitted: 0, landed: 0, ..*self })
+        (left > 0).then_some(TrainInFlight { at, count, train, enqueued: 0, delivered: 0, ..*self })
     }
 }
 
@@ -132,40 +132,40 @@ impl Flight {
 impl Side {
     /// The next segment to come into the access link's queue, when, and which of its host's packets it is.
     pub(crate) fn next_arrival(&self) -> Option<(Instant, u64)> {
-        self.inbound.get(self.admitted).map(Flight::next)
+        self.inbound.get(self.enqueued).map(TrainInFlight::next)
     }
 
     /// The next segment comes into the link's queue.
-    pub(crate) fn admit(&mut self) {
-        let flight = &mut self.inbound[self.admitted];
-        flight.admitted += 1;
-        self.admitted += usize::from(flight.admitted == flight.train.count);
+    pub(crate) fn enqueue(&mut self) {
+        let train_in_flight = &mut self.inbound[self.enqueued];
+        train_in_flight.enqueued += 1;
+        self.enqueued += usize::from(train_in_flight.enqueued == train_in_flight.train.count);
     }
 
     /// The next segment finds the link's queue full.
     pub(crate) fn drop_next(&mut self) {
-        let flight = &mut self.inbound[self.admitted];
-        let rest = flight.split();
-        // What came before it may have landed already.
-        if flight.packets() > 0 {
-            self.admitted += 1;
+        let train_in_flight = &mut self.inbound[self.enqueued];
+        let rest = train_in_flight.split();
+        // What came before it may have delivered already.
+        if train_in_flight.packets() > 0 {
+            self.enqueued += 1;
             if let Some(rest) = rest {
-                self.inbound.insert(self.admitted, rest);
+                self.inbound.insert(self.enqueued, rest);
             }
         } else if let Some(rest) = rest {
-            *flight = rest;
+            *train_in_flight = rest;
         } else {
-            self.inbound.remove(self.admitted);
+            self.inbound.remove(self.enqueued);
         }
     }
 
     /// The next segment lands.
-    pub(crate) fn land(&mut self) -> Segment {
-        let flight = self.inbound.front_mut().expect("what lands was on its way");
-        let segment = flight.land();
-        if flight.landed == flight.train.count {
+    pub(crate) fn deliver(&mut self) -> Segment {
+        let train_in_flight = self.inbound.front_mut().expect("what lands was on its way");
+        let segment = train_in_flight.deliver();
+        if train_in_flight.delivered == train_in_flight.train.count {
             take_first(&mut self.inbound);
-            self.admitted -= 1;
+            self.enqueued -= 1;
         }
         segment
     }
@@ -173,13 +173,13 @@ impl Side {
 
 /// What is in a datagram.
 #[derive(Clone, Debug)]
-pub(crate) struct Mail {
+pub(crate) struct DatagramBody {
     /// DTLS included [B].
     pub(crate) bytes: u64,
     pub(crate) messages: Vec<Message<SimCell>>,
 }
 
-impl Mail {
+impl DatagramBody {
     /// Its cells that are tracked.
     pub(crate) fn tags(&self) -> impl Iterator<Item = Tag> + '_ {
         self.messages.iter().filter_map(|message| match message {
@@ -231,17 +231,17 @@ pub(crate) enum Owner {
     /// A server's connection, with what it still has to send [B].
     Server(u64),
     /// Nobody's: what still arrives is thrown away.
-    Gone,
+    Closed,
 }
 
 impl Side {
-    pub(crate) fn new(host: Rank, owner: Owner) -> Self {
+    pub(crate) fn new(host: HostId, owner: Owner) -> Self {
         Side {
             host,
             owner,
             tcp: Endpoint::new(),
             inbound: VecDeque::new(),
-            admitted: 0,
+            enqueued: 0,
             sent: VecDeque::new(),
             interest: Interest::default(),
             ready: Interest::default(),
@@ -250,7 +250,7 @@ impl Side {
             partial: 0,
             holds: false,
             awaits_nic: false,
-            seldom: None,
+            cold: None,
         }
     }
 
@@ -265,28 +265,28 @@ impl Side {
     }
 
     /// What most sides never have, if this one does.
-    pub(crate) fn seldom(&mut self) -> Option<&mut Seldom> {
-        self.seldom.as_deref_mut()
+    pub(crate) fn cold(&mut self) -> Option<&mut Cold> {
+        self.cold.as_deref_mut()
     }
 
     /// The same, made if need be.
-    pub(crate) fn seldom_made(&mut self) -> &mut Seldom {
-        self.seldom.get_or_insert_default()
+    pub(crate) fn cold_mut(&mut self) -> &mut Cold {
+        self.cold.get_or_insert_default()
     }
 
     /// Whether datagrams wait to be read.
-    pub(crate) fn has_mail(&self) -> bool {
-        self.seldom.as_ref().is_some_and(|seldom| !seldom.mail.is_empty())
+    pub(crate) fn has_datagrams(&self) -> bool {
+        self.cold.as_ref().is_some_and(|cold| !cold.unread.is_empty())
     }
 
-    /// Its tracked messages in flight.
+    /// Its tracked messages in train_in_flight.
     pub(crate) fn tracked(&mut self) -> impl Iterator<Item = &mut Tracked> {
-        self.seldom.iter_mut().flat_map(|seldom| &mut seldom.tracked)
+        self.cold.iter_mut().flat_map(|cold| &mut cold.tracked)
     }
 
     /// The part in a stream of a model that this server has.
     pub(crate) fn script(&mut self) -> Option<&mut Script> {
-        self.seldom()?.script.as_mut()
+        self.cold()?.script.as_mut()
     }
 
     /// Cells that it sent and the other one has not read.
@@ -296,7 +296,7 @@ impl Side {
 
     /// Whether the host needs it no more.
     pub(crate) fn is_done(&self) -> bool {
-        self.owner == Owner::Gone && self.tcp.is_closed()
+        self.owner == Owner::Closed && self.tcp.is_closed()
     }
 }
 
@@ -304,17 +304,18 @@ impl Side {
 mod tests {
     use super::*;
 
-    fn train(count: u32) -> Flight {
+    fn train(count: u32) -> TrainInFlight {
         let mut first = Segment::default();
         (first.seq, first.len) = (1000, 100);
         let train = Train { first, count };
-        Flight { at: Instant::from_nanos(50), gap: 10, count: 7, train, admitted: 0, landed: 0 }
+        TrainInFlight { at: Instant::from_nanos(50), gap: 10, count: 7, train, enqueued: 0, delivered: 0 }
     }
 
     /// What arrives of trains of three and one, if the link's queue has no place for some.
-    fn arrivals(dropped: &[usize], lands_at_once: bool) -> Vec<(u64, u64)> {
-        let mut side = Side::new(0, Owner::Gone);
-        side.inbound.extend([train(3), Flight { at: Instant::from_nanos(100), count: 20, ..train(1) }]);
+    fn arrivals(dropped: &[usize], delivered_at_once: bool) -> Vec<(u64, u64)> {
+        let mut side = Side::new(0, Owner::Closed);
+        side.inbound
+            .extend([train(3), TrainInFlight { at: Instant::from_nanos(100), count: 20, ..train(1) }]);
         let mut arrived = Vec::new();
         let mut kept = 0;
         for index in 0.. {
@@ -324,22 +325,22 @@ mod tests {
                 continue;
             }
             arrived.push((at.as_nanos(), count));
-            side.admit();
-            if lands_at_once {
-                side.land();
+            side.enqueue();
+            if delivered_at_once {
+                side.deliver();
             } else {
                 kept += 1;
             }
         }
         for _ in 0..kept {
-            side.land();
+            side.deliver();
         }
-        assert!(side.inbound.is_empty() && side.admitted == 0);
+        assert!(side.inbound.is_empty() && side.enqueued == 0);
         arrived
     }
 
     #[test]
-    fn a_train_that_loses_any_of_its_segments_brings_the_others_in_time() {
+    fn a_train_that_loses_segments_delivers_the_others_on_time() {
         let all = [(50, 7), (60, 8), (70, 9), (100, 20)];
         for lost in 0..16_u32 {
             let dropped: Vec<usize> = (0..4).filter(|i| lost >> i & 1 == 1).collect();
@@ -350,10 +351,10 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_lost_segment_keeps_its_place_in_the_stream() {
-        let mut flight = Flight { admitted: 1, ..train(4) };
-        let rest = flight.split().expect("two segments are left");
-        assert_eq!((flight.train.count, rest.train.count), (1, 2));
+    fn segments_after_a_lost_one_keep_their_sequence_numbers() {
+        let mut train_in_flight = TrainInFlight { enqueued: 1, ..train(4) };
+        let rest = train_in_flight.split().expect("two segments are left");
+        assert_eq!((train_in_flight.train.count, rest.train.count), (1, 2));
         assert_eq!((rest.train.first.seq, rest.next()), (1200, (Instant::from_nanos(70), 9)));
     }
 }

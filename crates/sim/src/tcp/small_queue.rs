@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_left_counts_no_more() {
+    fn departed_segments_leave_the_small_queue() {
         let mut queue = SmallQueue::default();
         for n in 1..=4 {
             queue.push(Instant::from_millis(n), 1500);

@@ -57,7 +57,7 @@ impl Flow {
 }
 
 #[test]
-fn a_flow_in_its_stride_asks_the_heap_for_nothing() {
+fn a_steady_flow_allocates_nothing() {
     for cfg in [TcpConfig::linux_3_2(), TcpConfig::linux_6(), TcpConfig::ns3()] {
         for congestion in [Congestion::Reno, Congestion::Cubic] {
             for lost in [u64::MAX, 500] {

@@ -40,7 +40,7 @@ fn asked(set: &[&str], seconds: u32) -> (u64, u64) {
 /// With windows that fit into the kernels' buffers: where packets are lost, some queue now and then is longer than
 /// it ever was.
 #[test]
-fn a_world_in_its_stride_asks_the_heap_for_nothing() {
+fn a_steady_network_allocates_nothing() {
     let settings: [&[&str]; 5] = [
         &["relay.edge_control.circuit_window=100"],
         &["relay.edge_control.circuit_window=100", "relay.circuit_policy=ewma"],
@@ -63,7 +63,7 @@ fn a_world_in_its_stride_asks_the_heap_for_nothing() {
 
 /// Queues still grow here, but not with the cells.
 #[test]
-fn a_world_that_loses_packets_asks_for_less_than_one_in_five_thousand_cells() {
+fn a_network_with_loss_allocates_less_than_once_in_five_thousand_cells() {
     let (short, long) = (asked(&[], 20), asked(&[], 40));
     let cells = long.1 - short.1;
     assert!(cells > 100_000, "{cells} cells");

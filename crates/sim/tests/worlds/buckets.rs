@@ -17,7 +17,7 @@ fn lab(refill: &str) -> Lab {
 }
 
 #[test]
-fn a_relay_never_beats_its_bucket_and_reaches_its_rate() {
+fn a_relay_never_exceeds_its_bucket_and_reaches_its_rate() {
     for (refill, refill_ms) in [("1 s", 1000), ("100 ms", 100), ("10 ms", 10)] {
         for burst in [RATE, 2 * RATE] {
             let outcome = lab(refill).set("relays.middle.bandwidth_burst", &format!("{burst} B")).run(1);
@@ -45,7 +45,7 @@ fn a_relay_never_beats_its_bucket_and_reaches_its_rate() {
 }
 
 #[test]
-fn a_throttle_limits_clients_at_their_entry_and_nobody_elsewhere() {
+fn a_throttle_limits_only_clients_at_their_entry() {
     let throttle = r#"{ kind = "static", rate = "64 KiB/s", burst = "64 KiB" }"#;
     for relay in ["entry", "middle", "exit"] {
         let outcome = Lab::bulk_alone()

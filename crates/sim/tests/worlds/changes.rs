@@ -41,7 +41,7 @@ fn a_run_is_the_same_until_a_change_and_another_one_after_it() {
 }
 
 #[test]
-fn a_change_between_two_samples_leaves_the_same_one_event_at_a_time() {
+fn a_change_between_samples_is_the_same_one_event_at_a_time() {
     let more = "[[changes]]\nat = \"12345678 us\"\nset = { \"relays.middle.circuit_policy.half_life\" = \"100 ms\" }\n";
     let lab = lab(&format!("{EWMA}{more}"));
     let document = lab.document();

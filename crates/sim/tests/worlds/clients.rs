@@ -78,7 +78,7 @@ fn fresh_circuits_carry_one_download_each() {
 /// Its bucket is worth the five cells that a circuit and a request take: the sixth, which closes the circuit,
 /// waits for the next refill, while the client goes on.
 #[test]
-fn a_circuit_that_cannot_say_good_bye_does_not_confuse_the_next() {
+fn a_lost_destroy_does_not_affect_the_next_circuit() {
     for (rate, loss) in [("256 B/s", "0.0"), ("256 B/s", "0.05"), ("307 B/s", "0.0"), ("350 B/s", "0.02")] {
         let outcome = Lab::path()
             .set("client.bandwidth_rate", rate)
@@ -115,7 +115,7 @@ fn a_client_gives_up_after_its_timeout_and_goes_on() {
 }
 
 #[test]
-fn a_run_stops_with_the_sample_after_the_download_it_was_to_stop_at() {
+fn a_run_stops_at_the_first_sample_after_its_last_download() {
     let lab = Lab::path().set("run.stop", "{ workload = 'web', downloads = 7 }").set("run.warmup", "5 s");
     let outcome = lab.run(1);
     let downloads = complete(&outcome, "web");

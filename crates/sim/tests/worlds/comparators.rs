@@ -12,7 +12,7 @@ fn with(kind: &str, nodes: &[&str]) -> Lab {
 }
 
 #[test]
-fn no_cell_is_lost_over_tcp_or_datagrams_and_each_run_is_the_same() {
+fn no_cell_is_lost_over_tcp_or_datagrams_and_runs_repeat() {
     for (kind, inc) in [("dctcp", 10), ("timely", 31)] {
         for (transport, loss) in [("tcp", "0.0"), ("tcp", "0.02"), ("datagram", "0.02")] {
             let lab = with(kind, &["client", "relay"])
@@ -31,7 +31,7 @@ fn no_cell_is_lost_over_tcp_or_datagrams_and_each_run_is_the_same() {
 }
 
 #[test]
-fn a_network_of_which_half_has_one_behaves_as_if_none_had() {
+fn a_half_upgraded_network_behaves_like_an_old_one() {
     let stock = Lab::path().run(1);
     for kind in ["dctcp", "timely"] {
         for nodes in [&["client"][..], &["relay"], &["client", "relays.entry", "relays.middle"]] {

@@ -4,7 +4,7 @@ use crate::util::{Lab, assert_conserved, cells_at, complete, node};
 use penstock_record::{Outcome as Ending, Position};
 
 #[test]
-fn every_cell_is_accounted_for_at_any_moment_and_loss() {
+fn every_cell_is_accounted_for_at_any_time_and_loss() {
     for loss in ["0.0", "0.005", "0.02", "0.05"] {
         for duration in ["1300 ms", "7777 ms", "20 s"] {
             let lab = Lab::path().set("network.loss", loss).set("run.duration", duration);
@@ -78,7 +78,7 @@ fn left_after(lab: &Lab, downloads: u32) -> ([usize; 3], usize, usize) {
 }
 
 #[test]
-fn nothing_accumulates_over_many_downloads() {
+fn state_does_not_grow_over_many_downloads() {
     let lab = Lab::path()
         .set("workloads.bulk.start", "20 h")
         .set("workloads.web.pause", "1 s")

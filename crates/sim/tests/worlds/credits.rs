@@ -71,7 +71,7 @@ fn a_credit_goes_back_for_each_n2_cells() {
 }
 
 #[test]
-fn a_network_whose_consensus_says_no_is_one_without_credits() {
+fn a_consensus_can_switch_credits_off() {
     let with = |lab: Lab| format!("{:?}", lab.run(1).tables.transfers);
     let off = with(credits(20, 70, "ignored").set("network.consensus_n23", "false"));
     assert_eq!(off, with(Lab::path()));

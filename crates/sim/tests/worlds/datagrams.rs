@@ -35,7 +35,7 @@ fn counted(outcome: &Outcome, count: fn(&penstock_sim::DatagramCounters) -> u64)
 }
 
 #[test]
-fn every_cell_is_accounted_for_whatever_the_network_does() {
+fn every_cell_is_accounted_for_over_any_network() {
     for control in CONTROLS {
         for loss in ["0.0", "0.02", "0.1"] {
             let outcome = bad(over_datagrams(control), loss).run(1);
@@ -74,7 +74,7 @@ fn every_packaged_cell_is_delivered_once_and_in_order() {
 }
 
 #[test]
-fn without_loss_nothing_goes_again_and_windows_keep_queues_short() {
+fn without_loss_there_are_no_retransmissions_and_queues_stay_short() {
     for control in &CONTROLS[..4] {
         let outcome = over_datagrams(control).set("network.link_queue", "1 MB").run(1);
         assert_conserved(&outcome);
@@ -89,7 +89,7 @@ fn without_loss_nothing_goes_again_and_windows_keep_queues_short() {
 }
 
 #[test]
-fn circuits_come_and_go_without_a_trace() {
+fn closed_circuits_leave_no_state() {
     let lab = bad(over_datagrams("{ kind = 'backtap' }"), "0.05")
         .set("workloads.web.fresh_circuit", "true")
         .set("workloads.bulk.fresh_circuit", "true")
@@ -105,7 +105,7 @@ fn circuits_come_and_go_without_a_trace() {
 
 /// Look-ahead and trains are shortcuts: they change no time, of datagrams either.
 #[test]
-fn hosts_that_run_ahead_of_others_see_the_same() {
+fn look_ahead_does_not_change_datagram_runs() {
     let lab = bad(over_datagrams("{ kind = 'marut' }"), "0.02").set("run.duration", "10 s");
     let document = lab.document();
     let scenario = document.scenario("stock").expect("the variant is in the text");

@@ -84,7 +84,7 @@ fn network() -> Lab {
 }
 
 #[test]
-fn the_same_run_twice_leaves_the_same_bytes() {
+fn the_same_run_twice_gives_the_same_bytes() {
     for (name, lab) in [("lossy", lossy()), ("weighted", weighted())] {
         let (one, other) = (lab.run(3), lab.run(3));
         assert_same(&one, &other);
@@ -96,7 +96,7 @@ fn the_same_run_twice_leaves_the_same_bytes() {
 /// The proof that hosts may run ahead of each other: every arrival, every ACK and every queue is the same as
 /// if all events were handled one by one.
 #[test]
-fn a_run_one_event_at_a_time_leaves_the_same_bytes() {
+fn a_run_one_event_at_a_time_gives_the_same_bytes() {
     let stopped = Lab::path().set("run.stop", "{ workload = \"web\", downloads = 5 }");
     let labs = [
         ("lossy", lossy()),
@@ -121,12 +121,12 @@ fn a_run_one_event_at_a_time_leaves_the_same_bytes() {
 }
 
 #[test]
-fn another_seed_leaves_another_run() {
+fn another_seed_gives_another_run() {
     assert!(lossy().run(3).tables != lossy().run(4).tables);
 }
 
 #[test]
-fn a_run_beside_seven_others_leaves_the_same_bytes() {
+fn a_run_beside_seven_others_gives_the_same_bytes() {
     let (lossy, weighted, network) = (lossy(), weighted(), network());
     let alone = [lossy.run(1), weighted.run(1), network.run(1)];
     let beside: Vec<Outcome> = std::thread::scope(|scope| {
@@ -196,7 +196,7 @@ fn a_busy_client_elsewhere_changes_no_row_of_ours() {
 }
 
 #[test]
-fn variants_meet_identical_clients() {
+fn variants_have_identical_clients() {
     for lab in [Lab::path(), weighted()] {
         // Bulk files of random size too, so that there is something to compare.
         let lab = lab.set("workloads.bulk.size", "uniform(100 KiB, 500 KiB)").set("tcp.nodelay", "true");

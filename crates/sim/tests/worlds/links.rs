@@ -54,7 +54,7 @@ fn one_flow_fills_the_bottleneck() {
 }
 
 #[test]
-fn a_receive_buffer_bounds_the_rate_by_itself_per_round_trip() {
+fn a_receive_buffer_limits_the_rate_to_its_size_per_round_trip() {
     for (buffer, bytes) in [("8 KiB", 8192.0), ("32 KiB", 32768.0)] {
         let lab = Lab::bulk_alone()
             .set("relays.middle.link", "10 MiB/s")
@@ -68,7 +68,7 @@ fn a_receive_buffer_bounds_the_rate_by_itself_per_round_trip() {
 }
 
 #[test]
-fn a_send_buffer_bounds_the_rate_by_itself_per_round_trip() {
+fn a_send_buffer_limits_the_rate_to_its_size_per_round_trip() {
     let lab =
         Lab::bulk_alone().set("relays.middle.link", "10 MiB/s").set("relays.middle.send_buffer", "16 KiB");
     let (rate, bound) = (steady_rate(&lab), 16384.0 / 0.04);
@@ -78,7 +78,7 @@ fn a_send_buffer_bounds_the_rate_by_itself_per_round_trip() {
 }
 
 #[test]
-fn loss_slows_downloads_and_breaks_none() {
+fn loss_slows_downloads_and_fails_none() {
     let lab = Lab::path().set("workloads.web.start", "1 h").set("relays.middle.link", "1 MiB/s");
     let cells = |loss: &str| {
         let outcome = lab.clone().set("network.loss", loss).run(1);

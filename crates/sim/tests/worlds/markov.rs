@@ -38,7 +38,7 @@ fn near(value: f64, expected: f64, within: f64) {
 }
 
 #[test]
-fn packets_leave_at_the_models_times_and_the_stream_ends_with_them() {
+fn packets_leave_at_the_times_of_the_model_and_end_the_stream() {
     let fast = lab(FIVE, &streams(SECONDS))
         .set("relays.middle.link", "10 MiB/s")
         .set("workloads.bulk.start", "19 s");
@@ -61,7 +61,7 @@ fn packets_leave_at_the_models_times_and_the_stream_ends_with_them() {
 }
 
 #[test]
-fn streams_begin_whatever_becomes_of_those_before() {
+fn streams_begin_independently_of_earlier_streams() {
     // A quarter of a megabyte each second is more than the middle carries beside a bulk client.
     let packets = r#"
 transitions = ["start -> a: 1", "a -> a: 0.994536", "a -> end: 0.005464"]
@@ -85,7 +85,7 @@ emissions = ["a -> -: 1 after 0 s", "end -> F: 1"]
 }
 
 #[test]
-fn each_flow_has_a_circuit_and_leaves_none_behind() {
+fn each_flow_has_its_own_circuit_and_closes_it() {
     let three = r#"
 transitions = ["start -> x: 1", "x -> y: 1", "y -> end: 1"]
 emissions = ["x -> +: 1 after 300 ms", "y -> -: 1 after 300 ms", "end -> F: 1"]
@@ -137,7 +137,7 @@ fn nonstop(side: char) -> String {
 }
 
 #[test]
-fn a_stream_without_end_fills_what_there_is_and_no_more() {
+fn an_endless_stream_is_limited_by_its_buffers() {
     for (side, fills) in [('-', [0, 220_000]), ('+', [220_000, 0])] {
         let outcome =
             lab(&nonstop(side), "").set("workloads.bulk.start", "19 s").set("run.duration", "10 s").run(1);
@@ -157,7 +157,7 @@ fn a_stream_without_end_fills_what_there_is_and_no_more() {
 }
 
 #[test]
-fn runs_of_models_repeat_whatever_order_hosts_act_in() {
+fn markov_runs_do_not_depend_on_the_order_of_hosts() {
     let packets = r#"
 transitions = ["start -> a: 1", "a -> a: 0.98", "a -> end: 0.02"]
 emissions = ["a -> +: 0.2 after exponential(4 ms)", "a -> -: 0.8 after lognormal(3 ms, 2, 1 h)", "end -> F: 1"]
@@ -190,7 +190,7 @@ emissions = ["s -> +: 1 after pareto(300 ms, 1.5)"]
 }
 
 #[test]
-fn a_stream_that_takes_too_long_is_given_up() {
+fn a_stream_times_out() {
     let outcome = lab(&nonstop('-'), &streams(SECONDS)).set("workloads.tgen.timeout", "3 s").run(1);
     assert_conserved(&outcome);
     let rows = own(&outcome);

@@ -238,7 +238,7 @@ impl Matrix {
 }
 
 #[test]
-fn any_two_choices_keep_every_cell_in_some_world() {
+fn every_pair_of_choices_conserves_cells() {
     let matrix = Matrix::new();
     matrix.judge_all(matrix.pairwise().into_iter());
 }
@@ -246,14 +246,14 @@ fn any_two_choices_keep_every_cell_in_some_world() {
 /// The first key varies fastest, so that one that fails is near others that fail.
 #[test]
 #[ignore = "too long: run it with make matrix"]
-fn every_combination_keeps_every_cell() {
+fn every_combination_conserves_cells() {
     let matrix = Matrix::new();
     matrix.judge_all(matrix.product().filter(|combination| matrix.admits(combination)));
 }
 
 /// What the rules refuse is what the parser refuses, with the same sentence, and nothing else is refused.
 #[test]
-fn the_parser_refuses_what_does_not_go_together() {
+fn the_parser_refuses_incompatible_choices() {
     let matrix = Matrix::new();
     let (mut refused, mut admitted) = (0, 0);
     // One in so many: a prime, so that all digits change.
@@ -269,7 +269,7 @@ fn the_parser_refuses_what_does_not_go_together() {
 }
 
 #[test]
-fn pairs_cover_what_they_say_and_are_few() {
+fn the_pairs_cover_all_choices_and_are_few() {
     let matrix = Matrix::new();
     let rows = matrix.pairwise();
     assert!(rows.iter().all(|row| matrix.admits(row)));

@@ -78,7 +78,7 @@ fn in_network(lab: &Lab, network: u64, seed: u64) -> Outcome {
 }
 
 #[test]
-fn every_cell_comes_through_a_network_whatever_its_relays_run() {
+fn every_cell_crosses_a_network_of_any_relays() {
     for variant in ["stock", "kist", "half"] {
         let outcome = network().run_variant(variant, 1);
         assert_conserved(&outcome);
@@ -88,7 +88,7 @@ fn every_cell_comes_through_a_network_whatever_its_relays_run() {
 }
 
 #[test]
-fn a_network_one_event_at_a_time_leaves_the_same_tables() {
+fn a_network_one_event_at_a_time_gives_the_same_tables() {
     for variant in ["stock", "half"] {
         let document = network().set("run.duration", "20 s").document();
         let scenario = document.scenario(variant).expect("the variant is in the text");
@@ -101,7 +101,7 @@ fn a_network_one_event_at_a_time_leaves_the_same_tables() {
 
 /// The network is one thing, what clients do in it is another.
 #[test]
-fn a_network_and_a_seed_are_drawn_apart() {
+fn the_network_and_the_clients_have_separate_seeds() {
     let lab = network().set("run.duration", "20 s");
     let (one, seed, other) = (in_network(&lab, 1, 1), in_network(&lab, 1, 2), in_network(&lab, 2, 1));
     assert!(
@@ -156,7 +156,7 @@ fn without_a_lifetime_a_client_keeps_its_circuit() {
 }
 
 #[test]
-fn a_circuit_that_takes_too_long_to_build_is_given_up_for_another() {
+fn a_circuit_that_builds_too_slowly_is_replaced() {
     // All circuits are slower than that, over their links alone.
     let lab = network().set("client.build_timeout", "30 ms").set("run.duration", "5 s");
     let outcome = lab.run(1);
@@ -175,7 +175,7 @@ fn a_circuit_that_takes_too_long_to_build_is_given_up_for_another() {
 }
 
 #[test]
-fn a_share_of_the_clients_is_traced_and_the_others_are_not() {
+fn only_a_share_of_the_clients_is_traced() {
     let outcome = network().run(1);
     let traced: BTreeSet<_> = outcome.tables.cells.iter().map(|row| row.circuit).collect();
     let clients: BTreeSet<_> = outcome
@@ -298,7 +298,7 @@ fn shared(variant: &str) -> ([f64; 4], f64) {
 
 /// G-46: connections share a full relay alike, whatever is on them; so circuits do where each has one of its own.
 #[test]
-fn a_full_relay_is_shared_among_circuits_or_among_connections() {
+fn a_full_relay_is_shared_by_circuits_or_by_connections() {
     for (variant, shares) in
         [("connections", [1.0 / 6.0, 1.0 / 6.0, 1.0 / 6.0, 0.5]), ("circuits", [0.25; 4])]
     {
@@ -314,7 +314,7 @@ fn a_full_relay_is_shared_among_circuits_or_among_connections() {
 /// A tuned send buffer takes all that the windows let be under way. Then nothing waits in the relay, it never chooses, and
 /// every circuit gets what its window does: four of the same window about alike, whatever connection they are on.
 #[test]
-fn a_relay_whose_sockets_take_everything_shares_nothing_out() {
+fn without_a_full_socket_the_policy_has_no_effect() {
     let (parts, queued) = shared("tuned");
     assert!(queued < 1.0, "{queued} cells wait in the relay");
     assert!(parts.iter().all(|part| (0.2..0.3).contains(part)), "{parts:?}");

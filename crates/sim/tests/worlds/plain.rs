@@ -101,7 +101,7 @@ fn windows(rows: &[CircuitRow]) -> Vec<u64> {
 
 /// KIST, figure 2b: slow start, then falls to 0.7 (CUBIC) or to half (Reno), and growth between.
 #[test]
-fn the_servers_congestion_window_is_a_saw() {
+fn the_servers_congestion_window_is_a_sawtooth() {
     for (congestion, factor) in [("cubic", 0.7), ("reno", 0.5)] {
         // The server's link is the faster one, so that packets wait, and are dropped, before the client's.
         let lab = Lab::of(PLAIN).set("tcp.congestion", congestion).set("servers.server.link", "100 MiB/s");

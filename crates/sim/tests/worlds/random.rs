@@ -146,7 +146,7 @@ proptest! {
 
     /// G-01, G-02, G-03, G-10, G-70.
     #[test]
-    fn any_scenario_keeps_its_cells_and_its_word(plan in plan()) {
+    fn random_scenarios_conserve_cells_and_repeat(plan in plan()) {
         let outcome = plan.lab().run(plan.seed);
         assert_conserved(&outcome);
         let longest = outcome.tables.circuits.iter().map(|row| row.queue_cells).max().unwrap_or(0);

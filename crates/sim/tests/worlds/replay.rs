@@ -66,7 +66,7 @@ fn a_replay_in_the_same_variant_is_the_same_run() {
 }
 
 #[test]
-fn a_replay_elsewhere_asks_at_the_same_times_whatever_becomes_of_it() {
+fn a_replay_in_another_variant_requests_at_the_recorded_times() {
     let lab = Lab::path().set("workloads.bulk.circuits", "2").set("workloads.bulk.fresh_circuit", "true");
     let original = lab.run(1);
     let slower = lab.set("relays.middle.link", "128 KiB/s").document();
@@ -99,7 +99,7 @@ fn routes(outcome: &Outcome) -> Vec<(String, u64, [String; 3])> {
 
 /// Circuits that were given up, or that nothing was asked over, are not in the record; the others keep their relays.
 #[test]
-fn every_request_goes_over_the_relays_of_the_first_run() {
+fn replayed_requests_use_the_recorded_relays() {
     let drawn = |path: &str| {
         Lab::path()
             .with("[relays.more]\ncount = 12\nlink = \"200 KiB/s\"\nflags = [\"guard\", \"exit\"]\n")
@@ -125,7 +125,7 @@ fn every_request_goes_over_the_relays_of_the_first_run() {
 }
 
 #[test]
-fn who_is_not_in_the_record_does_nothing() {
+fn clients_without_a_record_stay_idle() {
     let lab = Lab::path();
     let (document, original) = (lab.document(), lab.run(1));
     let scenario = document.scenario("stock").expect("it is there");
@@ -138,7 +138,7 @@ fn who_is_not_in_the_record_does_nothing() {
 }
 
 #[test]
-fn what_a_scenario_has_not_is_refused() {
+fn a_record_of_another_scenario_is_refused() {
     let document = Lab::path().set("client.path", "weighted").document();
     let scenario = document.scenario("stock").expect("it is there");
     let refused = |client: &str, workload: &str, guard: &str| {

@@ -25,7 +25,7 @@ fn stations(row: &CellRow) -> Vec<Option<u64>> {
 }
 
 #[test]
-fn stations_telescope_to_the_nanosecond() {
+fn station_times_add_up_to_the_nanosecond() {
     for (loss, bucket) in [("0.0", "none"), ("0.03", "none"), ("0.0", "100 KiB/s")] {
         let lab = Lab::path()
             .set("network.loss", loss)

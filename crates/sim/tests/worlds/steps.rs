@@ -68,7 +68,7 @@ fn assert_below_windows(outcome: &Outcome) {
 /// VF-09, first half: from the node that measures it the word comes to the first one in a circuit's round trip and a round
 /// of its hop. That lasts until the 99 cells that its window lets be under way are forwarded, at 200 KiB/s by then.
 #[test]
-fn the_first_node_of_marut_hears_what_the_last_relay_knows() {
+fn marut_feedback_reaches_the_first_node_at_once() {
     for seed in 1..=3 {
         let outcome = step("{ kind = 'marut', middle = 'own', interval = 'hop' }", WIDE, seed);
         let [guard, exit] = [Position::Guard, Position::Exit].map(|hop| first_decrease(&outcome, hop));
@@ -78,7 +78,7 @@ fn the_first_node_of_marut_hears_what_the_last_relay_knows() {
 
 /// The slides' first complaint about BackTap is one about windows that nobody uses: they fill before anyone hears.
 #[test]
-fn backtap_hears_sooner_where_no_window_is_greater_than_it_needs_to_be() {
+fn backtap_reacts_sooner_with_windows_of_the_needed_size() {
     for seed in 1..=3 {
         let [wide, tight] = [WIDE, TIGHT].map(|others| step("{ kind = 'backtap' }", others, seed));
         assert_below_windows(&wide);
@@ -90,7 +90,7 @@ fn backtap_hears_sooner_where_no_window_is_greater_than_it_needs_to_be() {
 
 /// VF-10. In mode `hop` nothing but Marut's word bounds what is under way beyond the first hop.
 #[test]
-fn what_is_counted_to_the_end_waits_in_no_queue() {
+fn end_to_end_feedback_waits_in_no_queue() {
     let [backtap, hop, path] = ["backtap' }", "marut' }", "marut', mode = 'e2e' }"]
         .map(|kind| step(&format!("{{ kind = '{kind}"), WIDE, 1));
     let peaks = |outcome: &Outcome| [Position::Middle, Position::Guard].map(|hop| peak(outcome, hop));

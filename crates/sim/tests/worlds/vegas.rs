@@ -9,7 +9,7 @@ fn with(lab: Lab, nodes: &[&str]) -> Lab {
 }
 
 #[test]
-fn vegas_loses_no_cell_and_is_the_same_each_time() {
+fn vegas_loses_no_cell_and_repeats() {
     for loss in ["0.0", "0.02"] {
         let lab = with(Lab::path(), &["client", "relay"]).set("network.loss", loss);
         let outcome = lab.run(1);
@@ -26,7 +26,7 @@ fn vegas_loses_no_cell_and_is_the_same_each_time() {
 }
 
 #[test]
-fn a_network_of_which_half_has_vegas_behaves_as_if_none_had() {
+fn a_network_half_with_vegas_behaves_like_one_without() {
     let stock = Lab::path().run(1);
     for nodes in [&["client"][..], &["relay"], &["client", "relays.entry", "relays.middle"]] {
         assert!(with(Lab::path(), nodes).run(1).tables == stock.tables, "{nodes:?}");

@@ -128,7 +128,7 @@ fn a_window_of_100_stalls_against_the_101_bug_and_one_of_101_does_not() {
 
 /// G-32: while both circuits have cells, round robin serves them in turns.
 #[test]
-fn round_robin_serves_backlogged_circuits_alike() {
+fn round_robin_serves_backlogged_circuits_equally() {
     let lab = Lab::path().set("workloads.web.size", "1 GiB").set("workloads.bulk.size", "1 GiB");
     let outcome = lab.set("run.duration", "20 s").run(1);
     // What happens to each circuit's queue: when, which, one more or one less.

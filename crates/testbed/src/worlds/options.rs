@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_say_what_would_be_right() {
+    fn errors_name_a_correct_form() {
         for (line, says) in [
             ("--seed 1", "name a scenario"),
             ("a.toml --seed", "needs a value"),

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_not_used_does_not_grow() {
+    fn an_unused_window_does_not_grow() {
         let mut vegas = Vegas::new(VegasConfig::TOR_0_4_9);
         for _ in 0..50 {
             while vegas.in_flight < 31 {

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_lost_below_its_maximum_gives_way() {
+    fn a_loss_below_the_last_maximum_lowers_it_further() {
         let mut cubic = Cubic::default();
         cubic.ssthresh(1000);
         assert_eq!(cubic.last_max, 1000.0);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_does_not_count() {
+    fn idle_time_does_not_advance_cubic() {
         let mut cubic = Cubic::default();
         cubic.ssthresh(1000);
         let before = cubic.credit_per_increase(Kernel::Linux6, Instant::ZERO, 700, 1);

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_not_used_does_not_grow() {
+    fn an_unused_window_does_not_grow() {
         let (cfg, mut window) = window(Congestion::Cubic);
         for _ in 0..100 {
             window.on_ack(&cfg, Instant::ZERO, 1, 3);
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn credit_gathered_at_a_slow_pace_buys_no_burst() {
+    fn credit_from_slow_growth_allows_no_burst() {
         let (_, mut window) = window(Congestion::Cubic);
         window.add(900, 1000);
         window.add(1, 2);

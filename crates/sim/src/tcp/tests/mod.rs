@@ -71,7 +71,7 @@ fn a_lost_handshake_segment_is_repeated() {
 }
 
 #[test]
-fn both_sides_close_after_all_data_and_each_hears_of_it() {
+fn both_sides_close_after_all_data() {
     let mut world = World::connected(cubic(), Path::new(10, 30));
     world.write(0, 10_000);
     let (now, cfg) = (world.now, world.cfg[0].clone());
@@ -120,7 +120,7 @@ fn utilisation(cfg: TcpConfig, path: Path, warm_up: u64) -> f64 {
 }
 
 #[test]
-fn a_clean_link_is_used_to_nine_tenths() {
+fn a_link_without_loss_is_nine_tenths_full() {
     for (name, base) in profiles() {
         // Reno climbs slowly after the double loss that ends its slow start, so it gets no longer path.
         let long = if base.congestion == Congestion::Reno { (20, 100) } else { (100, 100) };
@@ -251,7 +251,7 @@ fn after_a_loss(kernel: TcpConfig, timeout: bool) -> Info {
 }
 
 #[test]
-fn with_ns3_the_end_of_a_recovery_enlarges_the_window_and_that_of_a_timeout_does_not() {
+fn ns3_grows_the_window_after_recovery_and_not_after_a_timeout() {
     let linux = after_a_loss(TcpConfig::linux_3_2(), false);
     assert_eq!(linux.cwnd, linux.ssthresh);
     let ns3 = after_a_loss(TcpConfig::ns3(), false);
@@ -261,7 +261,7 @@ fn with_ns3_the_end_of_a_recovery_enlarges_the_window_and_that_of_a_timeout_does
 }
 
 #[test]
-fn cubic_loses_three_tenths_and_regains_them_in_the_closed_forms_time() {
+fn cubic_drops_to_seven_tenths_and_recovers_in_the_time_of_the_closed_form() {
     // VE-02: one loss in a thousand-segment window, then the whole sender's window over time.
     for kernel in [TcpConfig::linux_3_2(), TcpConfig::linux_6(), TcpConfig::ns3()] {
         let cfg = TcpConfig { hystart: false, initial_ssthresh: 1000, ..roomy(kernel) };
@@ -346,7 +346,7 @@ fn a_constant_round_trip_fires_no_timer() {
 }
 
 #[test]
-fn a_silent_peer_is_tried_at_doubling_intervals() {
+fn retransmissions_to_a_silent_peer_back_off_exponentially() {
     let mut world = World::connected(cubic(), Path::new(100, 100));
     world.write(0, 1000);
     world.run_for(Duration::from_secs(1));
@@ -367,7 +367,7 @@ fn a_silent_peer_is_tried_at_doubling_intervals() {
 }
 
 #[test]
-fn a_segment_sent_twice_does_not_spoil_the_round_trip() {
+fn retransmitted_segments_give_no_rtt_sample() {
     // Karn: the tail is lost and repeated by the timer; its ACK echoes the repetition.
     let mut world = World::connected(cubic(), Path::new(100, 100));
     world.write(0, 1000);
@@ -383,7 +383,7 @@ fn a_segment_sent_twice_does_not_spoil_the_round_trip() {
 }
 
 #[test]
-fn a_timeout_that_a_timestamp_shows_to_be_spurious_costs_no_window() {
+fn a_spurious_timeout_is_undone_by_timestamps() {
     let mut world = World::connected(roomy(reno()), Path::new(1000, 100));
     world.write(0, 60 * 1448);
     world.run_for(Duration::from_secs(1));
@@ -505,7 +505,7 @@ fn buffer_and_window(cfg: TcpConfig, mut path: Path, queue: u64) -> (u64, u64) {
 }
 
 #[test]
-fn the_send_buffer_of_who_waits_for_it_holds_three_of_the_widest_window() {
+fn a_full_send_buffer_grows_to_three_times_the_largest_window() {
     for (mbit, rtt, queue) in [(1, 80, 75_000), (20, 40, 75_000), (10, 100, 125_000)] {
         let (buffer, window) = buffer_and_window(cubic(), Path::new(mbit, rtt), queue);
         let windows = buffer as f64 / window as f64;
@@ -524,7 +524,7 @@ fn without_offload_a_buffer_that_fills_the_window_does_not_grow() {
 }
 
 #[test]
-fn the_send_buffer_of_who_never_fills_it_does_not_grow() {
+fn a_send_buffer_that_never_fills_does_not_grow() {
     // 128 KiB/s over a path of 10 MiB/s and 80 ms, as Linux 6.18 was measured.
     let mut world = World::connected(cubic(), Path::new(84, 80));
     let before = world.ends[0].info(&world.cfg[0]).send_capacity;
@@ -542,7 +542,7 @@ fn the_send_buffer_of_who_never_fills_it_does_not_grow() {
 }
 
 #[test]
-fn small_queues_leave_a_millisecond_at_the_interface_and_lose_no_speed() {
+fn small_queues_keep_one_millisecond_queued_and_full_throughput() {
     for (mbit, most) in [(10u64, 6 * 1514), (1000, 4 * 125_000)] {
         let mut world = World::connected(roomy(TcpConfig::linux_6()), Path::new(mbit, 40));
         world.own_interface = true;
@@ -664,7 +664,7 @@ fn a_window_that_kist_does_not_fill_stays_near_its_use() {
 }
 
 #[test]
-fn what_kist_sees_adds_up() {
+fn socket_info_for_kist_is_consistent() {
     for (name, cfg) in profiles() {
         let path = Path::new(10, 60).with(Fate::Random(0.01));
         let mut world = World::connected(cfg, path);
@@ -696,7 +696,7 @@ fn nagle_holds_a_small_segment_while_one_is_unacknowledged() {
 }
 
 #[test]
-fn a_reordering_network_ends_by_keeping_its_window() {
+fn reordering_stops_reducing_the_window() {
     // A fifth of the segments come up to 3 ms late: nothing is lost, and the sender learns it.
     let fate = Fate::Rough(0.0, 0.2, Duration::from_millis(3));
     let mut world = World::connected(roomy(cubic()), Path::new(20, 60).with(fate));
@@ -725,7 +725,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     /// The sending half of the proof that trains change nothing; the other is in `tests/worlds/determinism.rs`.
     #[test]
-    fn a_train_is_what_would_leave_one_by_one(
+    fn a_train_equals_single_segments(
         seed in any::<u64>(),
         loss in 0.0f64..0.05,
         profile in 0usize..6,
@@ -753,7 +753,7 @@ proptest! {
     }
 
     #[test]
-    fn data_arrive_in_order_and_completely_whatever_the_network_does(
+    fn data_arrive_complete_and_in_order_over_any_network(
         seed in any::<u64>(),
         loss in 0.001f64..0.1,
         reorder in 0.0f64..0.3,

@@ -221,13 +221,13 @@ impl World {
         let mut arrival = line.free_at + self.path.delay;
         let lost = match self.path.fate {
             Fate::Kind => false,
-            Fate::Random(p) => data && self.rng.chance(p),
+            Fate::Random(p) => data && self.rng.bernoulli(p),
             Fate::Periodic(n) => data && line.data.is_multiple_of(n),
             Fate::Rough(p, reordered, by) => {
-                if self.rng.chance(reordered) {
+                if self.rng.bernoulli(reordered) {
                     arrival += by.mul_f64(self.rng.unit());
                 }
-                self.rng.chance(p)
+                self.rng.bernoulli(p)
             }
         };
         if !lost {

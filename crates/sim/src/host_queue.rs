@@ -6,7 +6,7 @@
 //! events in the same order as if all were handled one by one (conservative look-ahead; Chandy and
 //! Misra 1979, Fujimoto, "Parallel and distributed simulation systems", chapter 3).
 
-use crate::queue::Rank;
+use crate::queue::HostId;
 use penstock_units::Instant;
 
 /// Children of a place: the heap is half as deep as with two, and they lie beside each other in memory.
@@ -16,35 +16,32 @@ const ARITY: usize = 4;
 ///
 /// A heap with exactly one entry for each host, so that it never grows; those who wait for nothing are last.
 #[derive(Debug)]
-pub(crate) struct Agenda {
+pub(crate) struct HostQueue {
     /// Earliest first, in heap order.
-    heap: Vec<(Instant, Rank)>,
+    heap: Vec<(Instant, HostId)>,
     /// Where in the heap each host is.
     places: Vec<u32>,
 }
 
-impl Agenda {
+impl HostQueue {
     pub(crate) fn new(hosts: usize) -> Self {
-        let ranks = 0..hosts as Rank;
-        Agenda {
-            heap: ranks.clone().map(|rank| (Instant::FAR_FUTURE, rank)).collect(),
-            places: ranks.collect(),
-        }
+        let ids = 0..hosts as HostId;
+        HostQueue { heap: ids.clone().map(|id| (Instant::FAR_FUTURE, id)).collect(), places: ids.collect() }
     }
 
     /// The host has something to do at `at`, if not sooner.
-    pub(crate) fn advance(&mut self, rank: Rank, at: Instant) {
-        let place = self.places[rank as usize] as usize;
+    pub(crate) fn advance(&mut self, id: HostId, at: Instant) {
+        let place = self.places[id as usize] as usize;
         if at < self.heap[place].0 {
-            self.rise(place, (at, rank));
+            self.rise(place, (at, id));
         }
     }
 
     /// The host has nothing to do before `at`.
-    pub(crate) fn set(&mut self, rank: Rank, at: Instant) {
-        let place = self.places[rank as usize] as usize;
-        let place = self.rise(place, (at, rank));
-        self.sink(place, (at, rank));
+    pub(crate) fn set(&mut self, id: HostId, at: Instant) {
+        let place = self.places[id as usize] as usize;
+        let place = self.rise(place, (at, id));
+        self.sink(place, (at, id));
     }
 
     /// When something happens next, if ever.
@@ -52,18 +49,18 @@ impl Agenda {
         self.heap.first().map(|(at, _)| *at).filter(|at| *at != Instant::FAR_FUTURE)
     }
 
-    /// A host that has something to do before `horizon`; it remains the first until it is [`Agenda::set`] again.
-    pub(crate) fn first(&self, horizon: Instant) -> Option<Rank> {
+    /// A host that has something to do before `horizon`; it remains the first until it is [`HostQueue::set`] again.
+    pub(crate) fn first(&self, horizon: Instant) -> Option<HostId> {
         self.next().filter(|at| *at < horizon).map(|_| self.heap[0].1)
     }
 
-    fn put(&mut self, place: usize, entry: (Instant, Rank)) {
+    fn put(&mut self, place: usize, entry: (Instant, HostId)) {
         self.heap[place] = entry;
         self.places[entry.1 as usize] = place as u32;
     }
 
     /// Puts an entry at `place` or nearer to the front, as far as it belongs; returns where.
-    fn rise(&mut self, mut place: usize, entry: (Instant, Rank)) -> usize {
+    fn rise(&mut self, mut place: usize, entry: (Instant, HostId)) -> usize {
         while place > 0 && entry < self.heap[(place - 1) / ARITY] {
             self.put(place, self.heap[(place - 1) / ARITY]);
             place = (place - 1) / ARITY;
@@ -73,7 +70,7 @@ impl Agenda {
     }
 
     /// Puts an entry at `place` or nearer to the end, as far as it belongs.
-    fn sink(&mut self, mut place: usize, entry: (Instant, Rank)) {
+    fn sink(&mut self, mut place: usize, entry: (Instant, HostId)) {
         while let Some(children) = self.heap.get(ARITY * place + 1..) {
             let children = children.iter().take(ARITY).enumerate();
             let Some((child, first)) = children.min_by_key(|(_, child)| **child) else { break };
@@ -93,49 +90,50 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn hosts_come_by_time_then_rank_and_only_once() {
-        let mut agenda = Agenda::new(3);
+    fn hosts_are_ordered_by_time_then_id() {
+        let mut host_queue = HostQueue::new(3);
         let at = Instant::from_millis;
-        agenda.set(2, at(5));
-        agenda.advance(1, at(7));
-        agenda.advance(1, at(5));
-        agenda.advance(1, at(6));
-        agenda.set(0, at(9));
-        assert_eq!(agenda.next(), Some(at(5)));
-        let take =
-            |agenda: &mut Agenda| agenda.first(at(9)).inspect(|rank| agenda.set(*rank, Instant::FAR_FUTURE));
-        let taken: Vec<_> = std::iter::from_fn(|| take(&mut agenda)).collect();
+        host_queue.set(2, at(5));
+        host_queue.advance(1, at(7));
+        host_queue.advance(1, at(5));
+        host_queue.advance(1, at(6));
+        host_queue.set(0, at(9));
+        assert_eq!(host_queue.next(), Some(at(5)));
+        let take = |host_queue: &mut HostQueue| {
+            host_queue.first(at(9)).inspect(|id| host_queue.set(*id, Instant::FAR_FUTURE))
+        };
+        let taken: Vec<_> = std::iter::from_fn(|| take(&mut host_queue)).collect();
         assert_eq!(taken, [1, 2]);
-        assert_eq!(agenda.next(), Some(at(9)));
-        agenda.set(0, Instant::FAR_FUTURE);
-        assert_eq!(agenda.next(), None);
+        assert_eq!(host_queue.next(), Some(at(9)));
+        host_queue.set(0, Instant::FAR_FUTURE);
+        assert_eq!(host_queue.next(), None);
     }
 
     proptest! {
         /// Against a list that is searched.
         #[test]
         fn the_first_is_always_the_earliest(changes in proptest::collection::vec((0u32..20, 0u64..50, 0..3), 1..300)) {
-            let mut agenda = Agenda::new(20);
+            let mut host_queue = HostQueue::new(20);
             let mut list = [Instant::FAR_FUTURE; 20];
-            for (rank, at, how) in changes {
+            for (id, at, how) in changes {
                 let at = Instant::from_nanos(at);
                 match how {
-                    0 => agenda.set(rank, at),
-                    1 => agenda.advance(rank, at),
+                    0 => host_queue.set(id, at),
+                    1 => host_queue.advance(id, at),
                     _ => {
-                        if let Some(first) = agenda.first(at) {
+                        if let Some(first) = host_queue.first(at) {
                             prop_assert!(list[first as usize] < at);
-                            agenda.set(first, Instant::FAR_FUTURE);
+                            host_queue.set(first, Instant::FAR_FUTURE);
                             list[first as usize] = Instant::FAR_FUTURE;
                         }
                     }
                 }
-                if how == 0 || (how == 1 && at < list[rank as usize]) {
-                    list[rank as usize] = at;
+                if how == 0 || (how == 1 && at < list[id as usize]) {
+                    list[id as usize] = at;
                 }
                 let earliest = list.iter().min().copied().filter(|at| *at != Instant::FAR_FUTURE);
-                prop_assert_eq!(agenda.next(), earliest);
-                prop_assert_eq!(agenda.heap.len(), 20);
+                prop_assert_eq!(host_queue.next(), earliest);
+                prop_assert_eq!(host_queue.heap.len(), 20);
             }
         }
     }

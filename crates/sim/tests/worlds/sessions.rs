@@ -18,7 +18,7 @@ path = ["entry"]
 "#;
 
 #[test]
-fn a_holder_opens_and_closes_at_its_times_and_leaves_nothing_behind() {
+fn a_client_that_holds_circuits_opens_and_closes_them_on_time() {
     let outcome = Lab::path().with(HOLDER).set("run.duration", "20 s").run(1);
     assert_conserved(&outcome);
     let held: Vec<_> = outcome.tables.paths.iter().filter(|row| row.client.starts_with("holder")).collect();
@@ -110,7 +110,7 @@ fn several_workloads_share_a_circuit_or_have_one_each() {
 
 /// Both wait for it if it is not built; and it is built again when it has gone.
 #[test]
-fn a_shared_circuit_is_built_for_whoever_begins_first() {
+fn a_shared_circuit_is_built_once_for_two_workloads() {
     let lab = both(false).set("workloads.web.start", "1 s").set("workloads.bulk.start", "1 s");
     let outcome = lab.set("client.bandwidth_rate", "20 KiB/s").run(1);
     assert_conserved(&outcome);
@@ -122,7 +122,7 @@ fn a_shared_circuit_is_built_for_whoever_begins_first() {
 
 /// The old one lives until its stream is over; what begins meanwhile shares a new one.
 #[test]
-fn a_shared_circuit_that_is_old_gets_no_new_stream_while_another_still_uses_it() {
+fn an_old_shared_circuit_gets_no_new_stream_while_one_is_open() {
     // The file takes some 20 s, so that pages keep coming while it is under way.
     let lab = both(false)
         .set("client.circuit_lifetime", "5 s")
