@@ -8,7 +8,7 @@ line for each referee that was there, with its median and range over the repeats
 the model the median and its ratio to that referee. An asterisk is a ratio more than 15 % away from 1; `!` after a
 referee says that the referees themselves are that far apart. A profile is held to its own referee: `linux-6` to
 Linux 6, `ns3` to ns-3; `linux-3.2`, whose kernel nobody ran, to what lies between the referees. Loss beyond 2 % is
-shown, and no profile is held to it. `--markdown` prints the tables of docs/explanation/tcp.md instead.
+shown, and no profile is held to it. `--markdown` prints the tables of docs/validation/tcp.md instead.
 
 A referee in real time says how late its link was at worst. Where at least three repeats were never later than half a
 round trip, the others are left out, and counted; where fewer were, all are kept.
