@@ -10,12 +10,12 @@ use penstock_core::scheduler::{
 };
 use penstock_core::throttle::{Aggregate, ClientBuckets, StaticRateConfig, ThrottleConfig};
 use penstock_core::{Cell, Command, EndReason, RelayConfig, StreamId};
-use penstock_live::cell::{Handshake, HandshakeKind, LinkSpec, LivePayload, RelayMessage, Target};
+use penstock_link::cell::{Handshake, HandshakeKind, LinkSpec, LivePayload, RelayMessage, Target};
+use penstock_link::crypto::ntor;
+use penstock_link::descriptor::{Description, ExitPolicy, Private};
+use penstock_link::keys::Keys;
 use penstock_live::clock::Clock;
-use penstock_live::crypto::ntor;
-use penstock_live::descriptor::{Description, ExitPolicy, Private};
 use penstock_live::directory::{Authority, Own, Pace};
-use penstock_live::keys::Keys;
 use penstock_live::node::{Membership, Node, NodeConfig};
 use penstock_units::{Bytes, DataRate, Duration};
 use std::io::{Read, Write};

@@ -5,8 +5,8 @@
 use crate::load::{CIRCUITS, LINKS};
 use crate::wire::{Wire, anybody, tls};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use penstock_live::cell::CELL_LEN;
-use penstock_live::crypto::KeyStream;
+use penstock_link::cell::CELL_LEN;
+use penstock_link::crypto::KeyStream;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 

@@ -7,15 +7,15 @@ use crate::subject::Subject;
 use crate::wire::{Wire, anybody, tls};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use penstock_core::{Cell, CircId};
-use penstock_live::cell::{
+use penstock_link::cell::{
     CELL_LEN, Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell, RelayMessage, front,
 };
-use penstock_live::certs::Credentials;
+use penstock_link::certs::Credentials;
+use penstock_link::crypto::tor1::Layer;
+use penstock_link::crypto::{answer, ntor};
+use penstock_link::handshake::{Expected, Link};
+use penstock_link::keys::Keys;
 use penstock_live::clock::Clock;
-use penstock_live::crypto::tor1::Layer;
-use penstock_live::crypto::{answer, ntor};
-use penstock_live::handshake::{Expected, Link};
-use penstock_live::keys::Keys;
 use penstock_live::tls::{TlsConfigs, certificate_sha256, export};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};

@@ -17,7 +17,7 @@ mod wire;
 use cpu::Cpu;
 use lexopt::{Arg, Parser, ValueExt};
 use load::Load;
-use penstock_live::cell::CELL_LEN;
+use penstock_link::cell::CELL_LEN;
 use penstock_testbed::namespace::isolate;
 use place::Place;
 use std::net::SocketAddr;

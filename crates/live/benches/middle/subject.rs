@@ -1,9 +1,9 @@
 //! What is measured: `penstock-relay` and C tor, by the same torrc, and the ceiling.
 
 use crate::place::Place;
-use penstock_live::cell::LinkSpec;
+use penstock_link::cell::LinkSpec;
+use penstock_link::keys::Keys;
 use penstock_live::clock::Clock;
-use penstock_live::keys::Keys;
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::DirBuilderExt;

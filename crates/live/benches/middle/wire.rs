@@ -1,8 +1,8 @@
 //! A TLS connection of the load, or of the ceiling: rustls, few calls of the system, nothing of Tor.
 
-use penstock_live::certs::Credentials;
+use penstock_link::certs::Credentials;
+use penstock_link::keys::Keys;
 use penstock_live::clock::Clock;
-use penstock_live::keys::Keys;
 use penstock_live::tls::TlsConfigs;
 use rustls::Connection;
 use rustls::crypto::{CryptoProvider, ring};

@@ -6,8 +6,8 @@
 //! Source: dir-spec, "Creating key certificates".
 
 use super::text::{Items, items};
-use crate::wire::Malformed;
 use digest::Digest;
+use penstock_link::wire::Malformed;
 use std::net::SocketAddr;
 use std::time::SystemTime;
 use tor_llcrypto::d::Sha1;

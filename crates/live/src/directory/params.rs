@@ -2,10 +2,10 @@
 //!
 //! Source: dir-spec, "Consensus parameters"; the ranges are C tor's.
 
-use crate::keys::Rotation;
-use crate::wire::Malformed;
 use penstock_core::Parameters;
 use penstock_core::throttle::{Aggregate, ClientBuckets, StaticRateConfig, ThrottleConfig};
+use penstock_link::keys::Rotation;
+use penstock_link::wire::Malformed;
 use penstock_units::{Bytes, DataRate, Duration};
 use std::collections::BTreeMap;
 use std::num::NonZeroU8;

@@ -2,8 +2,8 @@
 //!
 //! Source: dir-spec, "Document meta-format".
 
-use crate::pem;
-use crate::wire::Malformed;
+use penstock_link::pem;
+use penstock_link::wire::Malformed;
 use std::time::{Duration, SystemTime};
 
 /// One item of a document.

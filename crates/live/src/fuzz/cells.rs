@@ -1,13 +1,13 @@
 //! Cells as they lie in a buffer, and what they carry in the clear: whatever is read can be said again.
 
 use super::people::{chance, identities};
-use crate::cell::{
+use penstock_core::{Cell, Command};
+use penstock_link::cell::{
     BODY_LEN, CELL_LEN, Front, Handshake, HandshakeKind, IdLen, Incoming, LiveCell, MAX_VARIABLE,
     RelayMessage, Target, front, read, write,
 };
-use crate::certs::{LinkKey, Netinfo, method_is_offered, verify_certs};
-use crate::crypto::{answer, extensions};
-use penstock_core::{Cell, Command};
+use penstock_link::certs::{LinkKey, Netinfo, method_is_offered, verify_certs};
+use penstock_link::crypto::{answer, extensions};
 
 /// How many cells were found, how many relay messages made sense, and how many handshakes were answered.
 pub type Parsed = [u32; 3];

@@ -2,9 +2,9 @@
 
 use super::choices::Choices;
 use super::people::{Person, chance, now};
-use crate::certs::kind;
-use crate::keys::new_ed25519;
-use crate::wire::Reader;
+use penstock_link::certs::kind;
+use penstock_link::keys::new_ed25519;
+use penstock_link::wire::Reader;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 use tor_cert::rsa::EncodedRsaCrosscert;

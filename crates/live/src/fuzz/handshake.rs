@@ -4,9 +4,9 @@
 use super::choices::Choices;
 use super::forge;
 use super::people::{Person, chance, now, people};
-use crate::cell::{Front, IdLen, command, front, push_fixed, push_variable};
-use crate::certs::Netinfo;
-use crate::handshake::{Established, Expected, Link, LinkFailure, MAX_TOTAL, Peer};
+use penstock_link::cell::{Front, IdLen, command, front, push_fixed, push_variable};
+use penstock_link::certs::Netinfo;
+use penstock_link::handshake::{Established, Expected, Link, LinkFailure, MAX_TOTAL, Peer};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, SystemTime};

@@ -1,8 +1,8 @@
 //! Relays with the same keys in every run.
 
-use crate::certs::{Credentials, Identity};
-use crate::crypto::{Identities, OnionKey};
-use crate::keys::Keys;
+use penstock_link::certs::{Credentials, Identity};
+use penstock_link::crypto::{Identities, OnionKey};
+use penstock_link::keys::Keys;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use std::sync::OnceLock;

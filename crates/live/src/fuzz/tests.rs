@@ -2,8 +2,8 @@
 //! inputs at random.
 
 use super::{cells, directory, handshake, relay, torrc};
-use crate::certs::CertsError;
-use crate::handshake::{LinkFailure, Peer};
+use penstock_link::certs::CertsError;
+use penstock_link::handshake::{LinkFailure, Peer};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::path::Path;

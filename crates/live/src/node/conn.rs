@@ -1,9 +1,9 @@
 //! One TCP connection with TLS, and what it is to the node.
 
 use super::stamps::{Stamped, Stamps};
-use crate::cell::{Front, IdLen, Incoming, LiveCell, front};
 use penstock_core::kernel::Interest;
 use penstock_core::{PeerId, Tag};
+use penstock_link::cell::{Front, IdLen, Incoming, LiveCell, front};
 use rustls::Connection;
 use std::collections::VecDeque;
 use std::fmt;

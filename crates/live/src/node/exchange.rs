@@ -1,9 +1,9 @@
 //! A stream whose other end is our own directory: no socket, a request in and documents out.
 
-use crate::cell::LivePayload;
 use crate::directory::Question;
 use penstock_core::kernel::Interest;
 use penstock_core::{EndReason, StreamRead};
+use penstock_link::cell::LivePayload;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

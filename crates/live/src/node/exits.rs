@@ -2,10 +2,10 @@
 
 use super::member::Member;
 use super::{Node, dial};
-use crate::cell::{BeginFlags, Connected, End, Farewell, Resolved, Target};
-use crate::descriptor::is_private;
 use crate::names::{Found, Question, arpa};
 use penstock_core::{Direction, EndReason, StreamKey};
+use penstock_link::cell::{BeginFlags, Connected, End, Farewell, Resolved, Target};
+use penstock_link::descriptor::is_private;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 

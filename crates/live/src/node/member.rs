@@ -2,12 +2,12 @@
 
 use super::Node;
 use super::exchange::Exchange;
-use crate::cell::Connected;
 use crate::clock::Clock;
-use crate::descriptor::{BadDescription, Description};
 use crate::directory::{Authority, Directory, Documents, Flavour, Note, Own, Pace, Params, Publication};
-use crate::keys::Keys;
 use penstock_core::{Counters, StreamKey};
+use penstock_link::cell::Connected;
+use penstock_link::descriptor::{BadDescription, Description};
+use penstock_link::keys::Keys;
 use penstock_units::{Duration, Instant};
 use std::io;
 use std::sync::Arc;

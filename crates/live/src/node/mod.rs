@@ -25,13 +25,7 @@ mod trace;
 mod turns;
 mod wake;
 
-use crate::cell::{Handshake, HandshakeKind, LinkSpec, LiveCell};
-use crate::certs::{Credentials, Identity};
 use crate::clock::Clock;
-use crate::crypto::Identities;
-use crate::descriptor::{ExitPolicy, is_private};
-use crate::handshake::{Established, Expected, Link, Peer};
-use crate::keys::Keys;
 use crate::names::{NameServers, Names};
 use crate::tls::{self, TlsConfigs};
 use crate::torrc::Outbound;
@@ -47,6 +41,12 @@ use penstock_core::{
     ChannelKey, CircuitIndex, DestroyReason, Direction, EndReason, Event, PeerId, Relay, RelayConfig,
     StreamKey,
 };
+use penstock_link::cell::{Handshake, HandshakeKind, LinkSpec, LiveCell};
+use penstock_link::certs::{Credentials, Identity};
+use penstock_link::crypto::Identities;
+use penstock_link::descriptor::{ExitPolicy, is_private};
+use penstock_link::handshake::{Established, Expected, Link, LinkFailure, Peer};
+use penstock_link::keys::Keys;
 use penstock_units::{Duration, Instant};
 use renewal::Renewal;
 use slab::Slab;
@@ -682,9 +682,8 @@ fn step(
     let bytes = open.conn.decrypted();
     let connection = &open.conn.tls;
     let export = |context: &[u8; 32]| tls::export(connection, context);
-    let done = link
-        .on_bytes(clock.date(), &bytes, &open.credentials, &export, rng)
-        .map_err(|failure| tally::reason(&failure))?;
+    let done =
+        link.on_bytes(clock.date(), &bytes, &open.credentials, &export, rng).map_err(LinkFailure::label)?;
     let say = link.poll_output();
     if !say.is_empty() {
         open.conn.encrypt(&say);

@@ -2,10 +2,10 @@
 //! theirs answered in turn.
 
 use super::turns::Turns;
-use crate::cell::Handshake;
-use crate::crypto::{Answered, Identities, Refused, answer};
 use penstock_core::ChannelKey;
 use penstock_core::edge_control::Negotiation;
+use penstock_link::cell::Handshake;
+use penstock_link::crypto::{Answered, Identities, Refused, answer};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};

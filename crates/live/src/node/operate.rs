@@ -3,13 +3,13 @@
 use super::sockets::Token;
 use super::trace::{Trace, TraceConfig, Traced, unknown};
 use super::{Node, Tally, ask, peers};
-use crate::descriptor::ExitPolicy;
 use crate::directory::Own;
 use crate::torrc::Outbound;
 use penstock_core::kernel::Interest;
 use penstock_core::{
     ChannelKey, CircuitIndex, Counters, Direction, Kernel, RelayConfig, Station, Tag, Violation,
 };
+use penstock_link::descriptor::ExitPolicy;
 use penstock_record::tables::Name;
 use penstock_record::{CircuitRow, Position, RelayRow};
 use penstock_units::{Bytes, Cells, Instant};
@@ -231,12 +231,12 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::descriptor::Private;
-    use crate::keys::Keys;
     use crate::node::NodeConfig;
     use penstock_core::Parameters;
     use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig};
     use penstock_core::throttle::{ClientBuckets, StaticRateConfig, ThrottleConfig};
+    use penstock_link::descriptor::Private;
+    use penstock_link::keys::Keys;
     use penstock_units::{DataRate, Duration};
     use std::net::{Ipv4Addr, SocketAddr};
 

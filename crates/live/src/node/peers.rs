@@ -1,8 +1,8 @@
 //! The numbers by which the core knows other nodes.
 
-use crate::cell::LinkSpec;
-use crate::certs::Identity;
 use penstock_core::PeerId;
+use penstock_link::cell::LinkSpec;
+use penstock_link::certs::Identity;
 use slab::Slab;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

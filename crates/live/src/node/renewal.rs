@@ -1,9 +1,9 @@
 //! Keys and certificates that end are replaced while a node runs.
 
 use super::Node;
-use crate::certs::Credentials;
-use crate::keys::{KeyError, OnionDue, Rotation};
 use crate::tls::TlsConfigs;
+use penstock_link::certs::Credentials;
+use penstock_link::keys::{KeyError, OnionDue, Rotation};
 use penstock_units::{Duration, Instant};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -31,7 +31,7 @@ impl Renewal {
 }
 
 /// Credentials of a node that begins.
-pub(super) fn first(keys: &crate::keys::Keys, clock: crate::clock::Clock) -> Arc<Credentials> {
+pub(super) fn first(keys: &penstock_link::keys::Keys, clock: crate::clock::Clock) -> Arc<Credentials> {
     Arc::new(Credentials::new(keys, &mut rand::rng(), clock.date(), NAMES))
 }
 

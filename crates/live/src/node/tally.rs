@@ -1,8 +1,7 @@
 //! What a node counts beside its core: links, handshakes of circuits, streams; numbers alone, never whose they are.
 
-use crate::cell::HandshakeKind;
-use crate::handshake::LinkFailure;
 use penstock_core::Violation;
+use penstock_link::cell::HandshakeKind;
 use std::collections::BTreeMap;
 
 /// What a node counted since its start.
@@ -58,22 +57,6 @@ fn snake(name: &str) -> String {
         snake.push(letter.to_ascii_lowercase());
     }
     snake
-}
-
-/// A failed handshake in a word.
-pub(super) fn reason(failure: &LinkFailure) -> &'static str {
-    match failure {
-        LinkFailure::NotTor => "not_tor",
-        LinkFailure::NoCommonVersion => "no_common_version",
-        LinkFailure::NoCommonMethod => "no_common_method",
-        LinkFailure::Unexpected(_) => "unexpected_cell",
-        LinkFailure::Malformed(_) => "malformed_cell",
-        LinkFailure::TooMuch => "too_much",
-        LinkFailure::Certs(_) => "certificates",
-        LinkFailure::WrongIdentity => "wrong_identity",
-        LinkFailure::BadAuthentication => "bad_authentication",
-        LinkFailure::NoExporter => "no_exporter",
-    }
 }
 
 #[cfg(test)]

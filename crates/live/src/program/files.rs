@@ -3,10 +3,10 @@
 //! Source: C tor `try_locking()`, `router_write_fingerprint()`, `write_pidfile()`.
 
 use super::Failure;
-use crate::keys::{self, Keys};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use nix::fcntl::{Flock, FlockArg};
+use penstock_link::keys::{self, Keys};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,11 @@
 //! The relay as a part of a network: who its authorities are, and what it tells them.
 
 use super::{Failure, Program, policy};
-use crate::descriptor::Description;
 use crate::directory::{Authority, Note, Pace};
 use crate::node::Membership;
 use crate::torrc::Options;
 use penstock_core::edge_control::EdgeControlConfig;
+use penstock_link::descriptor::Description;
 use std::net::IpAddr;
 use std::time::SystemTime;
 

@@ -2,9 +2,9 @@
 //!
 //! Source: Prometheus' text format 0.0.4 and its conventions for names and units.
 
-use crate::descriptor::ExitPolicy;
 use crate::node::Observation;
 use crate::torrc::Metrics;
+use penstock_link::descriptor::ExitPolicy;
 use std::fmt::{Display, Write as _};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -261,7 +261,7 @@ mod tests {
     fn without_a_policy_this_machine_alone_may_ask() {
         assert!(may_ask(None, [127, 0, 0, 1].into()) && !may_ask(None, [192, 0, 2, 1].into()));
         let rules = vec!["accept 192.0.2.1".parse().unwrap()];
-        let policy = ExitPolicy::new(rules, crate::descriptor::Private::AsRules, Vec::new());
+        let policy = ExitPolicy::new(rules, penstock_link::descriptor::Private::AsRules, Vec::new());
         assert!(
             may_ask(Some(&policy), [192, 0, 2, 1].into()) && !may_ask(Some(&policy), [127, 0, 0, 1].into())
         );

@@ -13,7 +13,6 @@ mod reload;
 mod signals;
 
 use crate::clock::Clock;
-use crate::keys::Keys;
 use crate::names::NameServers;
 use crate::node::{Node, NodeConfig};
 use crate::torrc::Options;
@@ -21,6 +20,7 @@ use args::{Args, Ask};
 use files::{DataDirectory, PidFile};
 use nix::ifaddrs::getifaddrs;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use penstock_link::keys::Keys;
 use penstock_units::{Duration, Instant};
 use record::Recorder;
 use signals::Signals;
@@ -159,7 +159,7 @@ fn interfaces() -> Vec<IpAddr> {
 }
 
 /// Where exit streams may go: not to where the relay itself is, either.
-fn policy(options: &Options, address: IpAddr) -> crate::descriptor::ExitPolicy {
+fn policy(options: &Options, address: IpAddr) -> penstock_link::descriptor::ExitPolicy {
     let outbound = options.outbound.relays.into_iter().chain(options.outbound.streams).flatten();
     let listens = Some(options.listen.ip()).filter(|listens| !listens.is_unspecified());
     let own = [address].into_iter().chain(listens).chain(outbound).collect();

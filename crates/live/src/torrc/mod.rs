@@ -22,11 +22,11 @@ mod values;
 #[cfg(test)]
 mod tests;
 
-use crate::descriptor::{Addresses, ExitPolicy, Private, Rule};
 use crate::directory::Own;
 use lines::Line;
 use log_lines::logs;
 use penstock_core::RelayConfig;
+use penstock_link::descriptor::{Addresses, ExitPolicy, Private, Rule};
 use ports::{metrics, or_port, outbound};
 use reader::Reader;
 use std::fmt;

@@ -3,7 +3,7 @@
 use super::TorrcError;
 use super::reader::Reader;
 use super::values::{self, Port};
-use crate::descriptor::{ExitPolicy, Private, Rule};
+use penstock_link::descriptor::{ExitPolicy, Private, Rule};
 use std::net::{IpAddr, SocketAddr};
 
 /// Where connections that we open come from, by family; what is not said is the system's to choose.

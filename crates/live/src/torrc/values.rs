@@ -1,6 +1,6 @@
 //! What values of options look like; each error says what would be right.
 
-use crate::descriptor::{Addresses, Rule, private_networks};
+use penstock_link::descriptor::{Addresses, Rule, private_networks};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -183,7 +183,8 @@ pub(super) fn rules(text: &str) -> Result<Vec<Rule>, String> {
                     ..all.clone()
                 }));
             }
-            None => rules.push(part.parse().map_err(|error: crate::descriptor::BadRule| error.to_string())?),
+            None => rules
+                .push(part.parse().map_err(|error: penstock_link::descriptor::BadRule| error.to_string())?),
         }
     }
     Ok(rules)

@@ -7,17 +7,17 @@ pub(crate) mod seen;
 
 use penstock_core::scheduler::SchedulerConfig;
 use penstock_core::{Cell, CircId, Command, RelayConfig, StreamId};
-use penstock_live::cell::{
+use penstock_link::cell::{
     Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell, LivePayload, RelayMessage, Target,
     front, read,
 };
-use penstock_live::certs::Credentials;
+use penstock_link::certs::Credentials;
+use penstock_link::crypto::ntor;
+use penstock_link::crypto::tor1::{self, Layer};
+use penstock_link::descriptor::{ExitPolicy, Private};
+use penstock_link::handshake::{Expected, Link};
+use penstock_link::keys::Keys;
 use penstock_live::clock::Clock;
-use penstock_live::crypto::ntor;
-use penstock_live::crypto::tor1::{self, Layer};
-use penstock_live::descriptor::{ExitPolicy, Private};
-use penstock_live::handshake::{Expected, Link};
-use penstock_live::keys::Keys;
 use penstock_live::node::{self, Node, NodeConfig};
 use penstock_live::tls::{TlsConfigs, certificate_sha256, export};
 use rustls::Connection;

@@ -4,12 +4,12 @@
 use super::common::{Client, nobody, pattern, serve, tls_to};
 use super::{node, noise, unharmed};
 use penstock_core::{Cell, CircId, Command, DestroyReason};
-use penstock_live::cell::{
+use penstock_link::cell::{
     Front, Handshake, HandshakeKind, IdLen, LinkSpec, LiveCell, RelayMessage, command, front, push_variable,
 };
+use penstock_link::crypto::ntor;
+use penstock_link::handshake::{Established, Expected, Link};
 use penstock_live::clock::Clock;
-use penstock_live::crypto::ntor;
-use penstock_live::handshake::{Established, Expected, Link};
 use penstock_live::tls::{TlsConfigs, certificate_sha256, export};
 use rustls::Connection;
 use std::io::{Read, Write};

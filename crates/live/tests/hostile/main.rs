@@ -8,7 +8,7 @@ mod pressure;
 use common::{Client, Running, pattern, serve, silent};
 use penstock_core::scheduler::SchedulerConfig;
 use penstock_core::{Cell, CircId, Command, DestroyReason, EndReason, StreamId};
-use penstock_live::cell::{Handshake, HandshakeKind, LiveCell, LivePayload, RelayMessage};
+use penstock_link::cell::{Handshake, HandshakeKind, LiveCell, LivePayload, RelayMessage};
 use penstock_units::Duration;
 use rand::Rng;
 use std::io::Write;
@@ -185,7 +185,7 @@ fn a_server_that_refuses_or_is_nowhere_is_told_apart() {
     client.begin(nobody, stream(1));
     let (_, said, _) = client.hear();
     assert_eq!(said, RelayMessage::End(EndReason::CONNECT_REFUSED.into()));
-    client.say(stream(2), &RelayMessage::Begin(penstock_live::cell::Target::Directory));
+    client.say(stream(2), &RelayMessage::Begin(penstock_link::cell::Target::Directory));
     let (_, said, _) = client.hear();
     assert_eq!(said, RelayMessage::End(EndReason::NOT_DIRECTORY.into()));
 }

@@ -6,9 +6,9 @@ use super::common::{Client, Running, pattern, serve};
 use super::{node, noise, one_at_a_time, resident, stream, unharmed};
 use penstock_core::config::{Bandwidth, Refill};
 use penstock_core::{Cell, CircId, Command, DestroyReason, EndReason};
-use penstock_live::cell::{Handshake, HandshakeKind, LiveCell, RelayMessage, Resolved, Target};
+use penstock_link::cell::{Handshake, HandshakeKind, LiveCell, RelayMessage, Resolved, Target};
+use penstock_link::crypto::ntor;
 use penstock_live::clock::Clock;
-use penstock_live::crypto::ntor;
 use penstock_live::names::NameServers;
 use penstock_units::{Bytes, DataRate, Duration, Instant};
 use std::io::Write;
@@ -297,7 +297,7 @@ fn a_server_that_resets_what_is_written_to_it_ends_its_stream() {
     client.build(&[node.hop()]);
     client.begin(server, stream(1));
     assert!(matches!(client.hear().1, RelayMessage::Connected(_)));
-    let payload = penstock_live::cell::LivePayload::new(&[0; 498]).unwrap();
+    let payload = penstock_link::cell::LivePayload::new(&[0; 498]).unwrap();
     for _ in 0..200 {
         client.say(stream(1), &RelayMessage::Data(payload.clone()));
     }

@@ -4,10 +4,10 @@ use super::common::{Client, Hop, Running};
 use super::ctor::CTor;
 use super::{hop, stream};
 use penstock_core::{Cell, CircId, Command, DestroyReason};
-use penstock_live::cell::{
+use penstock_link::cell::{
     EndReason, Handshake, HandshakeKind, LinkSpec, LiveCell, LivePayload, RelayMessage, Target, read,
 };
-use penstock_live::crypto::ntor;
+use penstock_link::crypto::ntor;
 use rand::Rng;
 use std::net::TcpListener;
 use std::num::NonZeroU32;

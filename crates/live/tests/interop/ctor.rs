@@ -2,8 +2,8 @@
 
 #![allow(dead_code, reason = "each test takes what it needs of this")]
 
-use penstock_live::certs::Identity;
-use penstock_live::keys::Keys;
+use penstock_link::certs::Identity;
+use penstock_link::keys::Keys;
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::DirBuilderExt;

@@ -14,15 +14,15 @@ use ctor::CTor;
 use penstock_core::edge_control::{Congestion, Negotiation};
 use penstock_core::scheduler::SchedulerConfig;
 use penstock_core::{Cell, CircId, Command, StreamId};
-use penstock_live::cell::{
+use penstock_link::cell::{
     DestroyReason, EndReason, Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell,
     RelayMessage, Target, front,
 };
-use penstock_live::certs::{Credentials, Identity};
-use penstock_live::crypto::tor1::Layer;
-use penstock_live::crypto::{answer, extensions, fast, ntor, ntor_v3};
-use penstock_live::handshake::{Expected, Link, Peer};
-use penstock_live::keys::Keys;
+use penstock_link::certs::{Credentials, Identity};
+use penstock_link::crypto::tor1::Layer;
+use penstock_link::crypto::{answer, extensions, fast, ntor, ntor_v3};
+use penstock_link::handshake::{Expected, Link, Peer};
+use penstock_link::keys::Keys;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::num::{NonZeroU8, NonZeroU16, NonZeroU32};
@@ -178,7 +178,7 @@ fn hear(open: &mut Open, layers: &mut [&mut Layer]) -> (Option<StreamId>, RelayM
         "{cell:?} is of no hop: {:?}",
         cell.destroy_reason()
     );
-    penstock_live::cell::read(cell.to_bytes()[5..].try_into().unwrap()).unwrap()
+    penstock_link::cell::read(cell.to_bytes()[5..].try_into().unwrap()).unwrap()
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn c_tor_extends_to_us_and_proves_who_it_is() {
         let mut cell = open.receive();
         assert_eq!(cell.peel(&mut first), None, "the first hop only passes it on");
         assert!(cell.peel(&mut second).is_some());
-        let heard = penstock_live::cell::read(cell.to_bytes()[5..].try_into().unwrap()).unwrap();
+        let heard = penstock_link::cell::read(cell.to_bytes()[5..].try_into().unwrap()).unwrap();
         assert_eq!(heard, (stream(n), RelayMessage::End(EndReason::RESOLVE_FAILED.into())));
     }
     open.send(&LiveCell::destroy(id, DestroyReason::NONE));
@@ -274,7 +274,7 @@ fn serve(listener: &TcpListener, node: &Node, ctor: Identity) {
             return;
         }
         cell.peel(&mut answered.layer).expect("we are the last hop");
-        let (stream, message) = penstock_live::cell::read(cell.to_bytes()[5..].try_into().unwrap()).unwrap();
+        let (stream, message) = penstock_link::cell::read(cell.to_bytes()[5..].try_into().unwrap()).unwrap();
         assert_eq!(message, RelayMessage::Begin(Target::Resolve("example.org".into())));
         let mut end = LiveCell::saying(id, stream, &RelayMessage::End(EndReason::RESOLVE_FAILED.into()));
         end.seal(&mut answered.layer);

@@ -1,6 +1,6 @@
 //! TLS as Tor uses it: any certificate will do, since the link's handshake says whose it is.
 
-use penstock_live::certs::{Credentials, EXPORTER_LABEL};
+use penstock_link::certs::{Credentials, EXPORTER_LABEL};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};

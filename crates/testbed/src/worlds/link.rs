@@ -2,16 +2,16 @@
 
 use penstock_core::cell::MAX_PAYLOAD;
 use penstock_core::{Cell, CircId, Command, StreamId};
-use penstock_live::cell::{
+use penstock_link::cell::{
     Front, Handshake, HandshakeKind, IdLen, Incoming, LinkSpec, LiveCell, LivePayload, RelayMessage, front,
     read,
 };
-use penstock_live::certs::Credentials;
+use penstock_link::certs::Credentials;
+use penstock_link::crypto::ntor;
+use penstock_link::crypto::tor1::{Layer, Tag};
+use penstock_link::handshake::{Expected, Link};
+use penstock_link::keys::Keys;
 use penstock_live::clock::Clock;
-use penstock_live::crypto::ntor;
-use penstock_live::crypto::tor1::{Layer, Tag};
-use penstock_live::handshake::{Expected, Link};
-use penstock_live::keys::Keys;
 use penstock_live::node::SocketTcp;
 use penstock_live::tls::{TlsConfigs, certificate_sha256, export};
 use rustls::Connection;

@@ -2,13 +2,13 @@
 
 use super::super::people::{chance, identities};
 use super::host::pattern;
-use crate::cell::{
-    BODY_LEN, Frame, Handshake, HandshakeKind, Incoming, LiveCell, RelayMessage, command, read,
-};
-use crate::crypto::tor1::{Layer, Tag};
-use crate::crypto::{extensions, fast, ntor, ntor_v3};
 use penstock_core::edge_control::{Congestion, Negotiation};
 use penstock_core::{Cell, ChannelKey, CircId, StreamId};
+use penstock_link::cell::{
+    BODY_LEN, Frame, Handshake, HandshakeKind, Incoming, LiveCell, RelayMessage, command, read,
+};
+use penstock_link::crypto::tor1::{Layer, Tag};
+use penstock_link::crypto::{extensions, fast, ntor, ntor_v3};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A handshake that is not answered yet.

@@ -1,8 +1,8 @@
 //! A relay's kernel in memory: sockets with finite buffers, whose peers say bytes, and servers behind its streams.
 
-use crate::cell::{CELL_LEN, Front, IdLen, Incoming, LiveCell, LivePayload, front};
 use penstock_core::kernel::Interest;
 use penstock_core::{ChannelKey, EndReason, Kernel, SocketInfo, StreamKey, StreamRead};
+use penstock_link::cell::{CELL_LEN, Front, IdLen, Incoming, LiveCell, LivePayload, front};
 use penstock_units::{Bytes, Duration};
 use std::collections::{BTreeMap, VecDeque};
 

@@ -6,9 +6,9 @@ mod settings;
 mod world;
 
 use super::choices::Choices;
-use crate::cell::command;
 use client::{Circuit, body, cell};
 use penstock_core::{ChannelKey, CircId, DestroyReason, EndReason, Parameters, PeerId, StreamKey};
+use penstock_link::cell::command;
 use penstock_units::Duration;
 use world::{HONEST, World, id};
 

@@ -4,10 +4,6 @@ use super::super::people::{chance, identities};
 use super::client::{Circuit, body};
 use super::host::{Host, Pipe, Server};
 use super::settings;
-use crate::cell::{
-    CELL_LEN, Connected, End, Farewell, Handshake, LinkSpec, LiveCell, Resolved, Target, command,
-};
-use crate::crypto::answer;
 use crate::fuzz::choices::Choices;
 use penstock_core::edge_control::{Congestion, Negotiation};
 use penstock_core::hop_control::HopOffer;
@@ -15,6 +11,10 @@ use penstock_core::{
     Cell, ChannelKey, CircId, CircuitIndex, DestroyReason, Direction, EndReason, Event, PeerId, Relay,
     RelayConfig, StreamKey,
 };
+use penstock_link::cell::{
+    CELL_LEN, Connected, End, Farewell, Handshake, LinkSpec, LiveCell, Resolved, Target, command,
+};
+use penstock_link::crypto::answer;
 use penstock_units::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU32;

@@ -65,7 +65,7 @@ const PRIVATE: [(IpAddr, u8); 12] = [
 ];
 
 /// The same for whoever writes rules.
-pub(crate) fn private_networks() -> impl Iterator<Item = (IpAddr, u8)> {
+pub fn private_networks() -> impl Iterator<Item = (IpAddr, u8)> {
     PRIVATE.into_iter()
 }
 
@@ -210,7 +210,7 @@ pub struct ExitPolicy {
 }
 
 /// Whether an address is for some network alone (C tor `tor_addr_is_internal()`).
-pub(crate) fn is_private(address: IpAddr) -> bool {
+pub fn is_private(address: IpAddr) -> bool {
     // An IPv4 address in IPv6's clothes is in [::]/8.
     PRIVATE.iter().any(|(network, bits)| Addresses::Network(*network, *bits).contains(address))
 }

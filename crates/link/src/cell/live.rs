@@ -87,7 +87,7 @@ impl LiveCell {
     }
 
     /// Appends the cell as it travels in link protocol 4 and 5.
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+    pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.id.0.get().to_be_bytes());
         out.push(self.command);
         out.extend_from_slice(&self.body);

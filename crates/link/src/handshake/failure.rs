@@ -29,6 +29,24 @@ pub enum LinkFailure {
     NoExporter,
 }
 
+impl LinkFailure {
+    /// The failure as a label of a metric.
+    pub fn label(self) -> &'static str {
+        match self {
+            LinkFailure::NotTor => "not_tor",
+            LinkFailure::NoCommonVersion => "no_common_version",
+            LinkFailure::NoCommonMethod => "no_common_method",
+            LinkFailure::Unexpected(_) => "unexpected_cell",
+            LinkFailure::Malformed(_) => "malformed_cell",
+            LinkFailure::TooMuch => "too_much",
+            LinkFailure::Certs(_) => "certificates",
+            LinkFailure::WrongIdentity => "wrong_identity",
+            LinkFailure::BadAuthentication => "bad_authentication",
+            LinkFailure::NoExporter => "no_exporter",
+        }
+    }
+}
+
 impl fmt::Display for LinkFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -20,8 +20,7 @@ use tor_llcrypto::d::{Sha1, Sha256};
 use tor_llcrypto::pk::ed25519::Ed25519Identity;
 use tor_llcrypto::pk::keymanip::convert_curve25519_to_ed25519_private;
 
-pub use policy::{Addresses, BadRule, ExitPolicy, Private, Rule};
-pub(crate) use policy::{is_private, private_networks};
+pub use policy::{Addresses, BadRule, ExitPolicy, Private, Rule, is_private, private_networks};
 
 /// What a relay says of itself beside its keys.
 #[derive(Clone, Debug)]

@@ -16,10 +16,15 @@ pub use netinfo::Netinfo;
 pub use verify::{CertsError, Identity, LinkKey, Verified, verify_certs};
 
 /// Kinds of certificates in a CERTS cell.
-pub(crate) mod kind {
-    pub(crate) const RSA_ID: u8 = 2;
-    pub(crate) const ID_V_SIGNING: u8 = 4;
-    pub(crate) const SIGNING_V_TLS: u8 = 5;
-    pub(crate) const SIGNING_V_AUTH: u8 = 6;
-    pub(crate) const RSA_V_ID: u8 = 7;
+pub mod kind {
+    /// The RSA identity, an X.509 certificate.
+    pub const RSA_ID: u8 = 2;
+    /// The ed25519 identity signs the signing key.
+    pub const ID_V_SIGNING: u8 = 4;
+    /// The signing key signs the digest of the TLS certificate.
+    pub const SIGNING_V_TLS: u8 = 5;
+    /// The signing key signs the key that signs AUTHENTICATE.
+    pub const SIGNING_V_AUTH: u8 = 6;
+    /// The RSA identity signs the ed25519 identity.
+    pub const RSA_V_ID: u8 = 7;
 }

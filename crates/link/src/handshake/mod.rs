@@ -235,14 +235,12 @@ impl Link {
     }
 
     /// Whether it has ended, well or not.
-    #[cfg(any(test, feature = "fuzzing"))]
-    pub(crate) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.finished
     }
 
     /// What it holds of a cell that is not whole, and of what is to be sent [B].
-    #[cfg(any(test, feature = "fuzzing"))]
-    pub(crate) fn held(&self) -> [usize; 2] {
+    pub fn held(&self) -> [usize; 2] {
         [self.inbuf.len(), self.outbuf.len()]
     }
 

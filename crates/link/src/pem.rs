@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
 /// An object called `name`.
-pub(crate) fn write(name: &str, bytes: &[u8]) -> String {
+pub fn write(name: &str, bytes: &[u8]) -> String {
     let mut text = format!("-----BEGIN {name}-----\n");
     let encoded = Zeroizing::new(STANDARD.encode(bytes));
     let mut rest = &encoded[..];
@@ -23,7 +23,7 @@ pub(crate) fn write(name: &str, bytes: &[u8]) -> String {
 }
 
 /// The bytes of an object called `name`, which is all that `text` is.
-pub(crate) fn read(name: &str, text: &str) -> Result<Zeroizing<Vec<u8>>, Malformed> {
+pub fn read(name: &str, text: &str) -> Result<Zeroizing<Vec<u8>>, Malformed> {
     let (begin, end) = (format!("-----BEGIN {name}-----"), format!("-----END {name}-----"));
     let inner = text.trim().strip_prefix(&begin).and_then(|text| text.strip_suffix(&end)).ok_or(Malformed)?;
     let encoded: Zeroizing<String> = Zeroizing::new(inner.split_ascii_whitespace().collect());

@@ -81,8 +81,8 @@ pub fn open_folder(path: &Path) -> Result<(), KeyError> {
     Folder::open(path).map(drop)
 }
 
-/// Expanded, as C tor keeps them.
-pub(crate) fn new_ed25519(rng: &mut impl CryptoRng) -> ExpandedKeypair {
+/// Makes an ed25519 key in the expanded form, as C tor keeps it.
+pub fn new_ed25519(rng: &mut impl CryptoRng) -> ExpandedKeypair {
     ExpandedKeypair::from(&Keypair::generate(rng))
 }
 
@@ -246,7 +246,8 @@ impl Keys {
         self.rsa.to_public_key().to_rsa_identity().as_hex_upper()
     }
 
-    pub(crate) fn rsa(&self) -> &rsa::KeyPair {
+    /// The RSA identity key.
+    pub fn rsa(&self) -> &rsa::KeyPair {
         &self.rsa
     }
     pub(crate) fn signing(&self) -> &ExpandedKeypair {
@@ -259,7 +260,8 @@ impl Keys {
     pub fn signing_expires(&self) -> SystemTime {
         self.signing.expires
     }
-    pub(crate) fn onion(&self) -> &OnionKey {
+    /// The present onion key.
+    pub fn onion(&self) -> &OnionKey {
         &self.onion
     }
     pub(crate) fn tap(&self) -> &rsa::KeyPair {
