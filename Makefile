@@ -83,7 +83,7 @@ interop: tools ## hold the live relay against a real C tor and networks of it, a
 		--ignored,--package penstock-live --features oracles -- --include-ignored) --show-output; \
 	else echo "skipped: there is no C tor; install Debian's package tor, or set TOR"; fi
 
-# What is new goes to target/corpus, what breaks something to fuzz/artifacts.
+# New inputs go to target/corpus, inputs that break an invariant to fuzz/artifacts.
 TARGET ?= relay
 TIME ?= 60
 fuzz: target/tools/bin/cargo-fuzz ## fuzz a TARGET of fuzz/ with coverage for TIME seconds; needs a C++ compiler

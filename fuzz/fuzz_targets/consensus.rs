@@ -1,5 +1,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    penstock_network::fuzz::consensus(input);
+    penstock_fuzzing::consensus(input);
 });

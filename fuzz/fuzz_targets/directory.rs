@@ -1,5 +1,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    penstock_live::fuzz::directory(input);
+    penstock_fuzzing::directory(input);
 });

@@ -1,5 +1,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    let _ = penstock_live::fuzz::handshake(input);
+    let _ = penstock_fuzzing::handshake(input);
 });

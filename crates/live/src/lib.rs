@@ -8,8 +8,6 @@
 
 pub mod clock;
 pub mod directory;
-#[cfg(any(test, feature = "fuzzing"))]
-pub mod fuzz;
 pub mod names;
 pub mod node;
 pub mod program;

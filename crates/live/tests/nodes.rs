@@ -10,6 +10,7 @@ use penstock_core::scheduler::{
 };
 use penstock_core::throttle::{Aggregate, ClientBuckets, StaticRateConfig, ThrottleConfig};
 use penstock_core::{Cell, Command, EndReason, RelayConfig, StreamId};
+use penstock_fuzzing::samples;
 use penstock_link::cell::{Handshake, HandshakeKind, LinkSpec, LivePayload, RelayMessage, Target};
 use penstock_link::crypto::ntor;
 use penstock_link::descriptor::{Description, ExitPolicy, Private};
@@ -110,9 +111,9 @@ fn member(contact: usize, directory: bool) -> Running {
 /// The directory port of an authority, which has nothing before it voted.
 fn authority(voted: Arc<AtomicBool>) -> SocketAddr {
     const DOCUMENTS: [(&str, &str); 4] = [
-        ("keys", include_str!("../src/directory/samples/certificates")),
-        ("consensus-microdesc", include_str!("../src/directory/samples/consensus-microdesc")),
-        ("consensus", include_str!("../src/directory/samples/consensus")),
+        ("keys", samples::CERTIFICATES),
+        ("consensus-microdesc", samples::MICRO),
+        ("consensus", samples::PLAIN),
         ("", ""),
     ];
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -14,8 +14,6 @@ pub mod descriptors;
 pub mod era;
 mod eras;
 pub mod error;
-#[cfg(any(test, feature = "fuzzing"))]
-pub mod fuzz;
 pub mod geo;
 pub mod given;
 pub mod pairs;

@@ -171,8 +171,13 @@ impl Documents {
             .missing(consensus.flat_map(|consensus| consensus.descriptors.iter().map(|(digest, _)| *digest)))
     }
 
-    /// Takes those microdescriptors that are missing, by what they hash to; returns how many.
-    pub(super) fn take_microdescriptors(&mut self, now: SystemTime, text: &str) -> usize {
+    /// The certificates of authorities that are there.
+    pub fn certs(&self) -> &[AuthorityCert] {
+        &self.certs
+    }
+
+    /// Takes the microdescriptors that are missing, by their digests; returns how many it took.
+    pub fn take_microdescriptors(&mut self, now: SystemTime, text: &str) -> usize {
         let missing: std::collections::BTreeSet<_> = self.missing_microdescriptors().collect();
         let each = split(text, "onion-key").into_iter().map(|text| (Sha256::digest(text).into(), text));
         let wanted: Vec<_> = each.filter(|(digest, _)| missing.contains(digest)).collect();
@@ -181,8 +186,8 @@ impl Documents {
         count
     }
 
-    /// The same of server descriptors.
-    pub(super) fn take_descriptors(&mut self, now: SystemTime, text: &str) -> usize {
+    /// Takes the server descriptors that are missing, by their digests; returns how many it took.
+    pub fn take_descriptors(&mut self, now: SystemTime, text: &str) -> usize {
         let missing: std::collections::BTreeSet<_> = self.missing_descriptors().collect();
         let each = split(text, "router").into_iter().filter_map(|text| Some((digest_of(text)?, text)));
         let wanted: Vec<_> = each.filter(|(digest, _)| missing.contains(digest)).collect();

@@ -30,17 +30,20 @@ pub(super) fn post(to: SocketAddr, path: &str, document: &str) -> Vec<u8> {
 
 /// What a server answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) reason: String,
-    /// What the server's clock said.
-    pub(super) date: Option<SystemTime>,
-    pub(super) body: Vec<u8>,
+pub struct Answer {
+    /// The status code.
+    pub status: u16,
+    /// The reason behind the code.
+    pub reason: String,
+    /// The time of the server's clock, from its `Date` header.
+    pub date: Option<SystemTime>,
+    /// The document.
+    pub body: Vec<u8>,
 }
 
 impl Answer {
     /// Takes all that a server said before it closed.
-    pub(super) fn read(bytes: Vec<u8>) -> Result<Answer, Failure> {
+    pub fn read(bytes: Vec<u8>) -> Result<Answer, Failure> {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut head = httparse::Response::new(&mut headers);
         let httparse::Status::Complete(len) = head.parse(&bytes).map_err(|_| Failure::NotHttp)? else {

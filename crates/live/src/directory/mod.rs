@@ -20,17 +20,16 @@ mod serve;
 mod text;
 mod worker;
 
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) mod fuzz;
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(test)]
 mod samples;
 
 pub use authorities::{Authority, AuthorityCert, Fingerprint};
 pub use consensus::{Consensus, Flavour};
 pub use documents::Documents;
 pub use failure::Failure;
+pub use http::Answer;
 pub use keeper::{Note, Pace};
 pub use params::{CongestionAlgorithm, Own, Params};
 pub use publication::Publication;
-pub(crate) use serve::Question;
+pub use serve::Question;
 pub use worker::Directory;

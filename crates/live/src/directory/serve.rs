@@ -17,11 +17,11 @@ const MOST: usize = 1024;
 
 /// What there is to a request.
 #[derive(Debug)]
-pub(crate) struct Question(Asked);
+pub struct Question(Asked);
 
 impl Question {
     /// Reads a request, if all of it is there.
-    pub(crate) fn read(bytes: &[u8]) -> Option<Question> {
+    pub fn read(bytes: &[u8]) -> Option<Question> {
         match Request::read(bytes) {
             Asked::Partial => None,
             asked => Some(Question(asked)),
@@ -31,7 +31,7 @@ impl Question {
 
 impl Documents {
     /// The answer to a request, in pieces.
-    pub(crate) fn answer(&self, question: &Question, now: SystemTime) -> Vec<Arc<str>> {
+    pub fn answer(&self, question: &Question, now: SystemTime) -> Vec<Arc<str>> {
         let response = match &question.0 {
             Asked::Whole(request) => self.respond(request, now),
             Asked::Partial | Asked::Malformed => Response::of(400),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// What was asked, and what of the answer is still to be taken.
 #[derive(Debug, Default)]
-pub(crate) struct Exchange {
+pub struct Exchange {
     request: Vec<u8>,
     state: State,
     pub(super) interest: Interest,
@@ -28,7 +28,7 @@ enum State {
 
 impl Exchange {
     /// Takes what the client says; what it says after its request is nobody's.
-    pub(crate) fn take(&mut self, bytes: &[u8]) {
+    pub fn take(&mut self, bytes: &[u8]) {
         if let State::Asking = self.state {
             self.request.extend_from_slice(bytes);
             if let Some(question) = Question::read(&self.request) {
@@ -38,7 +38,7 @@ impl Exchange {
     }
 
     /// What is to be answered.
-    pub(crate) fn question(&self) -> Option<&Question> {
+    pub fn question(&self) -> Option<&Question> {
         match &self.state {
             State::Asked(question) => Some(question),
             State::Asking | State::Answering(..) => None,

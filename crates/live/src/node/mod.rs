@@ -9,7 +9,7 @@
 
 mod ask;
 mod conn;
-pub(crate) mod exchange;
+mod exchange;
 mod exits;
 mod member;
 mod onions;
@@ -62,6 +62,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use wake::Wake;
 
+pub use exchange::Exchange;
 pub use member::Membership;
 pub use operate::Observation;
 pub use tally::Tally;

@@ -243,20 +243,24 @@ impl Options {
     }
 }
 
-/// Reads a text without touching anything else: nothing if it includes files or has an address to be looked up.
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) fn try_text(text: &str) -> Option<Result<(), String>> {
+/// Checks the text of a torrc without opening another file and without looking up a name. Returns `None` if the text would
+/// need either: it has an `%include`, or an `Address` that is a name.
+///
+/// # Errors
+///
+/// The first mistake in the text.
+pub fn check_text(text: &str) -> Option<Result<(), TorrcError>> {
     if text.to_ascii_lowercase().contains("%include") {
         return None;
     }
     let mut lines = Vec::new();
     if let Err(mistake) = lines::parse(text, Path::new("torrc"), 0, &mut lines) {
-        return Some(Err(mistake.to_string()));
+        return Some(Err(mistake));
     }
     let mut reader = Reader::new(lines, Vec::new());
     let is_address = |text: &str| values::address(text).map(drop);
     match reader.all("Address", is_address) {
-        Ok(_) => Some(Options::of(reader).map(drop).map_err(|mistake| mistake.to_string())),
+        Ok(_) => Some(Options::of(reader).map(drop)),
         Err(_) => None,
     }
 }

@@ -1,7 +1,7 @@
 //! A circuit as its client sees it: its keys, what it owes and what it hears.
 
-use super::super::people::{chance, identities};
 use super::host::pattern;
+use crate::people::{chance, identities};
 use penstock_core::edge_control::{Congestion, Negotiation};
 use penstock_core::{Cell, ChannelKey, CircId, StreamId};
 use penstock_link::cell::{

@@ -1,7 +1,7 @@
 //! The corpus that is committed, on every toolchain: it reaches what it is there for, and breaks nothing. And a few
 //! inputs at random.
 
-use super::{cells, directory, handshake, relay, torrc};
+use penstock_fuzzing::{Relayed, cells, consensus, directory, handshake, relay, torrc};
 use penstock_link::certs::CertsError;
 use penstock_link::handshake::{LinkFailure, Peer};
 use proptest::prelude::*;
@@ -50,7 +50,7 @@ fn the_corpus_shakes_hands_and_fails_in_every_way() {
 #[test]
 fn the_corpus_builds_circuits_breaks_rules_and_harms_nobody_else() {
     let reached: Vec<_> = corpus("relay").iter().map(|input| relay(input)).collect();
-    let most = |count: fn(&super::Relayed) -> u64| reached.iter().map(count).max().unwrap_or(0);
+    let most = |count: fn(&Relayed) -> u64| reached.iter().map(count).max().unwrap_or(0);
     let counts = [
         most(|reached| reached.circuits.into()),
         most(|reached| reached.extended.into()),
@@ -103,6 +103,14 @@ fn the_corpus_fills_a_directory_and_asks_it() {
 fn the_corpus_has_good_and_bad_options() {
     let taken: BTreeSet<bool> = corpus("torrc").iter().map(|input| torrc(input)).collect();
     assert_eq!(taken.len(), 2);
+}
+
+#[test]
+fn no_document_of_the_corpus_breaks_it_and_some_can_be_worked_with() {
+    let outcomes: Vec<_> = corpus("consensus").iter().map(|input| consensus(input)).collect();
+    let read = outcomes.iter().flatten();
+    assert!(read.clone().any(|[relays, given]| *relays > 3 && *given > 3), "{outcomes:?}");
+    assert!(read.clone().any(|[_, given]| *given == 0) && outcomes.contains(&None), "{outcomes:?}");
 }
 
 proptest! {

@@ -1,6 +1,6 @@
 //! Relays of many kinds, with limits so small that a short input meets them.
 
-use super::super::choices::Choices;
+use crate::choices::Choices;
 use penstock_core::RelayConfig;
 use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig};
 use penstock_core::config::{Bandwidth, Limits, Refill};

@@ -1,8 +1,10 @@
 //! The documents of directories, and requests for them: damaged ones, and plain bytes.
 
-use super::choices::Choices;
-use crate::directory::fuzz::{Asked, Samples};
-use crate::node::exchange::Exchange;
+mod sampled;
+
+use crate::choices::Choices;
+use penstock_live::node::Exchange;
+use sampled::{Asked, SampleDirectory};
 
 /// What came of it: documents that were taken, requests that were answered with one.
 pub type Served = [u32; 2];
@@ -34,7 +36,7 @@ const NASTY: [&str; 16] = [
 /// If it takes a document that is not what was signed or named, or an answer is not what it should be.
 pub fn directory(input: &[u8]) -> Served {
     let mut choices = Choices::new(input);
-    let mut samples = Samples::new();
+    let mut samples = SampleDirectory::new();
     let mut served = [0; 2];
     for _ in 0..24 {
         if choices.is_over() {

@@ -1,10 +1,10 @@
 //! A relay, its kernel, the people around it, and what is to hold after whatever they do.
 
-use super::super::people::{chance, identities};
 use super::client::{Circuit, body};
 use super::host::{Host, Pipe, Server};
 use super::settings;
-use crate::fuzz::choices::Choices;
+use crate::choices::Choices;
+use crate::people::{chance, identities};
 use penstock_core::edge_control::{Congestion, Negotiation};
 use penstock_core::hop_control::HopOffer;
 use penstock_core::{

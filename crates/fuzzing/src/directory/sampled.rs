@@ -1,15 +1,12 @@
 //! A directory that hears the samples, for the fuzzer's target.
 
-use super::consensus::{Consensus, Flavour};
-use super::documents::Documents;
-use super::http::Answer;
-use super::samples;
-use super::serve::Question;
+use crate::samples;
+use penstock_live::directory::{Answer, Consensus, Documents, Flavour, Question};
 use std::time::Duration;
 
 /// What a request led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(super) enum Asked {
     /// Nothing yet: there is more to come.
     Nothing,
     /// An answer without a document.
@@ -20,15 +17,15 @@ pub(crate) enum Asked {
 
 /// A directory, and what it may hear.
 #[derive(Debug)]
-pub(crate) struct Samples(Documents);
+pub(super) struct SampleDirectory(Documents);
 
-impl Samples {
-    pub(crate) fn new() -> Self {
-        Samples(Documents::new(samples::authorities()))
+impl SampleDirectory {
+    pub(super) fn new() -> Self {
+        SampleDirectory(Documents::new(samples::authorities()))
     }
 
     /// A document by its number.
-    pub(crate) fn text(&self, number: u8) -> &'static str {
+    pub(super) fn text(&self, number: u8) -> &'static str {
         match number % 5 {
             0 => samples::CERTIFICATES,
             1 => samples::PLAIN,
@@ -40,7 +37,7 @@ impl Samples {
 
     /// Tells the directory `text` in place of that document, as the body of an answer, so many hours after it was new;
     /// returns how many documents it took.
-    pub(crate) fn tell(&mut self, number: u8, text: &str, hours: u8) -> u32 {
+    pub(super) fn tell(&mut self, number: u8, text: &str, hours: u8) -> u32 {
         let head = "HTTP/1.0 200 OK\r\nContent-Encoding: identity\r\n\r\n";
         let answer = Answer::read([head, text].concat().into_bytes()).expect("it is an answer");
         assert_eq!(answer.body, text.as_bytes(), "a body is what follows the head");
@@ -48,9 +45,9 @@ impl Samples {
         let now = samples::at(5) + Duration::from_secs(3600) * u32::from(hours & 7);
         match number % 5 {
             0 => {
-                let before = self.0.certs.len();
+                let before = self.0.certs().len();
                 self.0.take_certs(now, text);
-                (self.0.certs.len() - before.min(self.0.certs.len())) as u32
+                (self.0.certs().len() - before.min(self.0.certs().len())) as u32
             }
             1 | 2 => self.consensus(text, now),
             3 => self.0.take_microdescriptors(now, text) as u32,
@@ -69,7 +66,7 @@ impl Samples {
     }
 
     /// Asks it.
-    pub(crate) fn ask(&self, request: &[u8]) -> Asked {
+    pub(super) fn ask(&self, request: &[u8]) -> Asked {
         let Some(question) = Question::read(request) else { return Asked::Nothing };
         let pieces = self.0.answer(&question, samples::at(5));
         let status = pieces[0].get(9..12).unwrap_or_default();

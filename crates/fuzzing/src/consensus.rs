@@ -1,6 +1,6 @@
 //! What a fuzzer calls: documents that somebody has, made into relays and circuits.
 
-use crate::{Consensus, Descriptors, Error, Given, Sampler, Selector};
+use penstock_network::{Consensus, Descriptors, Error, Given, Sampler, Selector};
 use penstock_units::Seed;
 
 /// A consensus, and behind a line with nothing but `@@` server descriptors: how many relays it has and how many of
@@ -41,27 +41,4 @@ fn heard<T>(result: Result<T, Error>) -> Option<T> {
             assert!(said.len() < 300 && said.contains(": "), "with its place: {said:?}");
         })
         .ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::path::Path;
-
-    /// The inputs that are committed, in the order of their names.
-    fn corpus() -> Vec<Vec<u8>> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/consensus");
-        let mut paths: Vec<_> =
-            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-        paths.sort();
-        paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
-    }
-
-    #[test]
-    fn no_document_of_the_corpus_breaks_it_and_some_can_be_worked_with() {
-        let outcomes: Vec<_> = corpus().iter().map(|input| consensus(input)).collect();
-        let read = outcomes.iter().flatten();
-        assert!(read.clone().any(|[relays, given]| *relays > 3 && *given > 3), "{outcomes:?}");
-        assert!(read.clone().any(|[_, given]| *given == 0) && outcomes.contains(&None), "{outcomes:?}");
-    }
 }

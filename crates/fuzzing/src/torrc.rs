@@ -1,6 +1,6 @@
 //! What an operator says.
 
-use crate::torrc::try_text;
+use penstock_live::torrc::check_text;
 
 /// Any text as a torrc: whether it was taken. Files that it includes are left alone, and names are not looked up.
 ///
@@ -9,10 +9,11 @@ use crate::torrc::try_text;
 /// If a mistake is not one sentence with the line.
 pub fn torrc(input: &[u8]) -> bool {
     let text = String::from_utf8_lossy(input);
-    match try_text(&text) {
+    match check_text(&text) {
         None => false,
         Some(Ok(())) => true,
-        Some(Err(said)) => {
+        Some(Err(mistake)) => {
+            let said = mistake.to_string();
             assert!(!said.contains('\n') && said.len() < 4096 + 4 * text.len(), "one sentence: {said:?}");
             assert!(
                 said.starts_with("torrc:") || said.starts_with("command line:"),
