@@ -1,6 +1,6 @@
 //! What a fuzzer calls: documents that somebody has, made into relays and circuits.
 
-use penstock_network::{Consensus, Descriptors, Error, Given, Sampler, Selector};
+use penstock_network::{Consensus, Descriptors, Error, Imported, Sampler, Selector};
 use penstock_units::Seed;
 
 /// A consensus, and behind a line with nothing but `@@` server descriptors: how many relays it has and how many of
@@ -17,7 +17,7 @@ pub fn consensus(input: &[u8]) -> Option<[usize; 2]> {
     let described = more.is_some_and(|more| heard(descriptors.read(more, "descriptors")).is_some());
     let consensus = heard(Consensus::parse(text, "consensus"))?;
     assert_eq!(consensus.relays.len(), consensus.lines.len(), "each relay has its line");
-    let given = heard(Given::new(&consensus, described.then_some(&descriptors), "consensus"));
+    let given = heard(Imported::new(&consensus, described.then_some(&descriptors), "consensus"));
     let selector = heard(Selector::new(&consensus.relays, &consensus.weights, "consensus"));
     if let Some(selector) = selector {
         let mut rng = Seed(1).stream("paths");
@@ -26,7 +26,7 @@ pub fn consensus(input: &[u8]) -> Option<[usize; 2]> {
         }
         let mut sampler = Sampler::new(selector, Seed(2));
         if heard(sampler.advance(20, "consensus")).is_some() {
-            assert_eq!(sampler.pairs().drawn, 20);
+            assert_eq!(sampler.pairs().sampled, 20);
         }
     }
     Some([consensus.relays.len(), given.map_or(0, |given| given.relays.len())])

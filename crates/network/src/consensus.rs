@@ -179,7 +179,7 @@ impl<'a> Reader<'a> {
                     return Err("bandwidth-weights stands before directory-footer".to_owned());
                 }
                 let values = pairs(&words(line)?)?;
-                let weights = PositionWeights::of(&values, self.scale)?;
+                let weights = PositionWeights::of(&values, self.scale).map_err(|error| error.to_string())?;
                 once(&mut self.weights, weights, "bandwidth-weights")?;
             }
             b"directory-signature" => {

@@ -1,135 +1,188 @@
 //! Networks of any size that look like Tor's of some year.
 //!
-//! A network is stratified: each class of relays has its share of them, and in each class of n relays one link is drawn
-//! from each n-th part of the distribution. So a network of a twentieth of the size has the same shape, with its few
-//! fast relays and many slow ones, whatever its seed.
+//! Sampling is stratified. Each class of relays keeps its share of the network. In a class of n relays, each n-th part of
+//! the distribution gives one link. So a network of a twentieth of the size keeps the few fast and many slow relays.
 
-use crate::eras::ERAS;
 use crate::geo::{self, Country};
 use crate::relay::Class;
 use crate::sample::{CLASSES, shared};
 use penstock_units::{Rng, Seed, math};
+use std::sync::LazyLock;
 
-/// What relays were like in a year.
+/// Quantiles, shares and counts of all years, as `year,group,quantity,values`.
+///
+/// Source: relay descriptors and consensuses of those years (docs/reference/networks.md), rounded.
+const TABLES: &str = include_str!("../data/eras.csv");
+
+/// The eras in the order of [`Era::YEARS`].
+static ERAS: LazyLock<[Era; Era::YEARS.len()]> = LazyLock::new(|| Era::YEARS.map(Era::read));
+
+/// The distributions of Tor's relays in one year.
 #[derive(Debug)]
 pub struct Era {
-    /// Which.
+    /// The year.
     pub year: u16,
-    /// Plain relays, guards, exits, and those that are both.
-    pub(crate) classes: [Law; 4],
-    /// Consensus weight over capacity, of slow relays and of all others, at equal steps of probability [1/1000].
-    pub(crate) weight: [[u32; 11]; 2],
+    /// Plain relays, guards, exits, and relays with both flags.
+    classes: [ClassDistribution; 4],
+    /// Consensus weight over capacity of slow relays and of all others, at equal steps of probability [1/1000].
+    weight: [[u32; 11]; 2],
     /// Burst over rate, at equal steps of probability [1/1000].
-    pub(crate) burst: [u32; 11],
-    /// How many relays of a country there were.
-    pub(crate) countries: &'static [(&'static str, u32)],
+    burst: [u32; 11],
+    /// Relays of each country.
+    countries: Vec<(&'static str, u32)>,
 }
 
-/// What relays of one class were like.
+/// The distributions of one class of relays.
 #[derive(Debug)]
-pub(crate) struct Law {
-    /// How many there were.
-    pub(crate) relays: u32,
-    /// Their links, the smaller of both directions, at the probabilities [`STEPS`] [KiB/s].
-    pub(crate) link: [u32; STEPS.len()],
-    /// Bandwidth rate over link, of the third with the slowest links, the next and the fastest, at equal steps of
-    /// probability [1/1000]; what is above ten is ten.
-    pub(crate) rate: [[u32; 11]; 3],
+struct ClassDistribution {
+    /// Relays of this class in the year.
+    relays: u32,
+    /// Link rates at the probabilities [`STEPS`]; of two directions the slower one [KiB/s].
+    link: [u32; STEPS.len()],
+    /// Bandwidth rate over link rate, at equal steps of probability, for the slowest third of the links, the next third
+    /// and the fastest third [1/1000]. Larger ratios than ten are ten.
+    rate: [[u32; 11]; 3],
 }
 
-/// Probabilities of the quantiles of links [1/100]: closer where few relays have much.
+/// Probabilities of the quantiles of links [1/100]. The steps are smaller at the few fast relays.
 const STEPS: [u32; 25] =
     [0, 2, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 93, 96, 98, 99, 100];
 
-/// A relay with less is slow [B/s].
+/// Relays below this capacity are slow [B/s].
 const SLOW: u64 = 100 * 1024;
 
-/// A relay that was drawn.
+/// A sampled relay.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Drawn {
-    /// Where on circuits it may stand.
+pub struct SampledRelay {
+    /// Its flags decide its positions on circuits.
     pub class: Class,
-    /// Its access link, each direction [B/s].
+    /// Rate of the access link in each direction [B/s].
     pub link: u64,
-    /// Rate of its bandwidth [B/s], which may be above its link.
+    /// Rate of the token bucket [B/s]. It may exceed the link.
     pub rate: u64,
-    /// Burst of its bandwidth [B].
+    /// Burst of the token bucket [B].
     pub burst: u64,
-    /// Its consensus weight [B/s].
+    /// Consensus weight [B/s].
     pub weight: u64,
-    /// Where it is.
+    /// Its location.
     pub country: &'static Country,
 }
 
 impl Era {
-    /// The years there are.
+    /// The years with tables.
     pub const YEARS: [&'static str; 5] = ["2012", "2014", "2017", "2018", "2022"];
 
-    /// The era of a year, if there is one.
+    /// The era of a year, or none.
     pub fn of(year: &str) -> Option<&'static Era> {
         Era::YEARS.iter().position(|known| *known == year).map(|place| &ERAS[place])
     }
 
+    /// Reads the tables of a year.
+    fn read(year: &'static str) -> Era {
+        let class = |class| ClassDistribution {
+            relays: numbers::<1>(year, class, "relays")[0],
+            link: numbers(year, class, "link"),
+            rate: ["rate_slow_links", "rate_medium_links", "rate_fast_links"]
+                .map(|quantity| numbers(year, class, quantity)),
+        };
+        let countries = rows(year).filter(|row| row[1] == "country");
+        Era {
+            year: year.parse().expect("a year is a number"),
+            classes: ["plain", "guard", "exit", "both"].map(class),
+            weight: ["slow", "other"].map(|relays| numbers(year, relays, "weight")),
+            burst: numbers(year, "all", "burst"),
+            countries: countries.map(|[code, _, count]| (code, number(count))).collect(),
+        }
+    }
+
     /// How many relays were in each country.
-    pub fn countries(&self) -> &'static [(&'static str, u32)] {
-        self.countries
+    pub fn countries(&self) -> &[(&'static str, u32)] {
+        &self.countries
     }
 
-    /// How many relays its tables are of.
+    /// How many relays its tables describe.
     pub fn relays(&self) -> u32 {
-        self.classes.iter().map(|law| law.relays).sum()
+        self.classes.iter().map(|class| class.relays).sum()
     }
 
-    /// What its relays have on average: their links, and the smaller of link and rate [B/s].
+    /// Mean link rate, and mean of the smaller of link rate and bucket rate [B/s].
     pub fn means(&self) -> [u64; 2] {
         const MANY: u64 = 10_000;
-        let drawn = self.draw(MANY as usize, &mut Seed(0).stream("means"));
-        let mean = |number: &dyn Fn(&Drawn) -> u64| drawn.iter().map(number).sum::<u64>() / MANY;
+        let sampled = self.sample(MANY as usize, &mut Seed(0).stream("means"));
+        let mean = |value: &dyn Fn(&SampledRelay) -> u64| sampled.iter().map(value).sum::<u64>() / MANY;
         [mean(&|relay| relay.link), mean(&|relay| relay.link.min(relay.rate))]
     }
 
-    /// The classes of `count` relays, in the order in which [`draw`](Self::draw) has them: plain relays, guards, exits,
-    /// both. The same for all seeds.
+    /// The classes of `count` relays, in the order of [`sample`](Self::sample): plain relays, guards, exits, both. They
+    /// do not depend on the seed.
     pub fn classes(&self, count: usize) -> Vec<Class> {
-        let counts = shared(count, &self.classes.each_ref().map(|law| law.relays));
+        let counts = shared(count, &self.classes.each_ref().map(|class| class.relays));
         CLASSES.iter().zip(counts).flat_map(|(class, count)| vec![*class; count]).collect()
     }
 
-    /// `count` relays; in each class the slower link comes first.
-    pub fn draw(&self, count: usize, rng: &mut Rng) -> Vec<Drawn> {
-        let counts = shared(count, &self.classes.each_ref().map(|law| law.relays));
-        let mut drawn = Vec::with_capacity(count);
-        for ((class, law), count) in CLASSES.iter().zip(&self.classes).zip(counts) {
+    /// Samples `count` relays. In each class slower links come first.
+    pub fn sample(&self, count: usize, rng: &mut Rng) -> Vec<SampledRelay> {
+        let counts = shared(count, &self.classes.each_ref().map(|class| class.relays));
+        let mut sampled = Vec::with_capacity(count);
+        for ((class, distribution), count) in CLASSES.iter().zip(&self.classes).zip(counts) {
             let mut limits = strata(count, rng);
             shuffle(&mut limits, rng);
             for (rank, limit) in strata(count, rng).into_iter().zip(limits) {
-                drawn.push(self.relay(*class, law, rank, limit, rng));
+                sampled.push(self.relay(*class, distribution, rank, limit, rng));
             }
         }
-        drawn
+        sampled
     }
 
-    /// A relay whose link is at `rank` of its class, and its rate over its link at `limit` of those with such links.
-    fn relay(&self, class: Class, law: &Law, rank: f64, limit: f64, rng: &mut Rng) -> Drawn {
-        let link = (law.link_at(rank) * 1024.0) as u64;
-        let of_link = at(&law.rate[((rank * 3.0) as usize).min(2)], limit);
+    /// A relay at the quantile `rank` of its class's links, and at the quantile `limit` of the rates of such links.
+    fn relay(
+        &self,
+        class: Class,
+        distribution: &ClassDistribution,
+        rank: f64,
+        limit: f64,
+        rng: &mut Rng,
+    ) -> SampledRelay {
+        let link = (distribution.link_at(rank) * 1024.0) as u64;
+        let of_link = at(&distribution.rate[((rank * 3.0) as usize).min(2)], limit);
         let rate = ((link as f64 * of_link / 1000.0) as u64).max(1);
         let burst = (rate as f64 * at(&self.burst, rng.unit()) / 1000.0) as u64;
         let capacity = link.min(rate);
         let weight = at(&self.weight[usize::from(capacity >= SLOW)], rng.unit());
-        Drawn {
+        SampledRelay {
             class,
             link,
             rate,
             burst: burst.max(rate),
             weight: ((capacity as f64 * weight / 1000.0) as u64).max(1),
-            country: geo::draw(self.countries, rng),
+            country: geo::draw(&self.countries, rng),
         }
     }
 }
 
-impl Law {
-    /// The link below which a share `rank` of the class is [KiB/s]; its logarithm is straight between two quantiles.
+/// Group, quantity and values of each row of a year.
+fn rows(year: &str) -> impl Iterator<Item = [&'static str; 3]> {
+    TABLES.lines().filter_map(move |line| {
+        let mut fields = line.split(',');
+        let mut field = || fields.next().expect("every row of eras.csv has four fields");
+        (field() == year).then(|| [field(), field(), field()])
+    })
+}
+
+/// The values of one row.
+fn numbers<const N: usize>(year: &str, group: &str, quantity: &str) -> [u32; N] {
+    let row = rows(year).find(|row| row[..2] == [group, quantity]);
+    let [_, _, values] = row.expect("eras.csv has every quantity of every group and year");
+    let values: Vec<u32> = values.split(' ').map(number).collect();
+    values.try_into().expect("a quantity has as many values as its quantiles")
+}
+
+fn number(text: &str) -> u32 {
+    text.parse().expect("the values of eras.csv are whole numbers")
+}
+
+impl ClassDistribution {
+    /// The link rate at the quantile `rank` [KiB/s]. Its logarithm is interpolated linearly.
     fn link_at(&self, rank: f64) -> f64 {
         let place = rank * 100.0;
         let step = STEPS.partition_point(|step| f64::from(*step) <= place).clamp(1, STEPS.len() - 1);
@@ -139,14 +192,14 @@ impl Law {
     }
 }
 
-/// The quantile of `rank` where values are at equal steps, straight between two.
+/// The quantile of `rank` from values at equal steps, interpolated linearly.
 fn at(values: &[u32; 11], rank: f64) -> f64 {
     let step = ((rank * 10.0) as usize).min(9);
     let [low, high] = [step, step + 1].map(|step| f64::from(values[step]));
     low + (high - low) * (rank * 10.0 - step as f64)
 }
 
-/// One number of each `count`-th part of `[0, 1)`, growing.
+/// One random number in each `count`-th part of `[0, 1)`, in increasing order.
 fn strata(count: usize, rng: &mut Rng) -> Vec<f64> {
     (0..count).map(|stratum| (stratum as f64 + rng.unit()) / count as f64).collect()
 }
@@ -165,38 +218,38 @@ mod tests {
         Seed(seed).stream("relays")
     }
 
-    fn mean(drawn: &[Drawn], number: impl Fn(&Drawn) -> u64) -> f64 {
-        drawn.iter().map(|relay| number(relay) as f64).sum::<f64>() / drawn.len() as f64 / 1024.0
+    fn mean(sampled: &[SampledRelay], number: impl Fn(&SampledRelay) -> u64) -> f64 {
+        sampled.iter().map(|relay| number(relay) as f64).sum::<f64>() / sampled.len() as f64 / 1024.0
     }
 
-    fn capacity(relay: &Drawn) -> u64 {
+    fn capacity(relay: &SampledRelay) -> u64 {
         relay.rate.min(relay.link)
     }
 
-    /// Means of the relays that the tables are of: links, and the smaller of link and rate [KiB/s].
+    /// Link rate, and the smaller of link rate and bucket rate [KiB/s].
     #[test]
     fn relay_means_match_the_year() {
         for (year, link, capacity_there) in
             [("2012", 476.0, 325.0), ("2014", 840.0, 659.0), ("2018", 4897.0, 4353.0)]
         {
-            let drawn = Era::of(year).unwrap().draw(5000, &mut rng(1));
-            let [links, capacities] = [mean(&drawn, |relay| relay.link), mean(&drawn, capacity)];
+            let sampled = Era::of(year).unwrap().sample(5000, &mut rng(1));
+            let [links, capacities] = [mean(&sampled, |relay| relay.link), mean(&sampled, capacity)];
             assert!((links / link - 1.0).abs() < 0.06, "{year}: links {links}");
             assert!((capacities / capacity_there - 1.0).abs() < 0.06, "{year}: capacities {capacities}");
         }
         for (year, link) in [("2017", 7810.0), ("2022", 16_078.0)] {
-            let links = mean(&Era::of(year).unwrap().draw(5000, &mut rng(1)), |relay| relay.link);
+            let links = mean(&Era::of(year).unwrap().sample(5000, &mut rng(1)), |relay| relay.link);
             assert!((links / link - 1.0).abs() < 0.06, "{year}: links {links}");
         }
     }
 
-    /// Whatever its seed, a network of a fiftieth has about the capacity and the classes of a large one.
+    /// A network of a fiftieth has about the capacity and the classes of a large one, with any seed.
     #[test]
     fn a_small_network_keeps_the_distribution() {
         let era = Era::of("2014").unwrap();
-        let whole = mean(&era.draw(5000, &mut rng(1)), capacity);
+        let whole = mean(&era.sample(5000, &mut rng(1)), capacity);
         for seed in 1..20 {
-            let small = mean(&era.draw(100, &mut rng(seed)), capacity);
+            let small = mean(&era.sample(100, &mut rng(seed)), capacity);
             assert!((small / whole - 1.0).abs() < 0.25, "seed {seed}: {small} of {whole}");
         }
         let count = |class| era.classes(100).iter().filter(|each| **each == class).count();
@@ -205,34 +258,44 @@ mod tests {
 
     #[test]
     fn classes_match_the_sampled_relays() {
-        for era in &ERAS {
+        for era in ERAS.iter() {
             for count in [1, 7, 100, 361] {
-                let drawn: Vec<Class> =
-                    era.draw(count, &mut rng(2)).iter().map(|relay| relay.class).collect();
-                assert_eq!(drawn, era.classes(count), "{} relays of {}", count, era.year);
+                let sampled: Vec<Class> =
+                    era.sample(count, &mut rng(2)).iter().map(|relay| relay.class).collect();
+                assert_eq!(sampled, era.classes(count), "{} relays of {}", count, era.year);
             }
         }
     }
 
     #[test]
     fn links_and_rates_are_sampled_together() {
-        // In 2014 rates were below the links of about two relays in three, and most others had none that matter.
-        let drawn = Era::of("2014").unwrap().draw(5000, &mut rng(1));
-        let below = drawn.iter().filter(|relay| capacity(relay) < relay.link).count();
-        assert!((3000..3700).contains(&below), "{below} of 5000 are bound by their rates");
-        assert!(drawn.iter().all(|relay| 0 < relay.rate && relay.rate <= relay.burst));
-        assert!(drawn.iter().all(|relay| relay.weight > 0 && relay.link >= 1024));
+        // In 2014 about two relays in three had a rate below their link. Most rates of the others had no effect.
+        let sampled = Era::of("2014").unwrap().sample(5000, &mut rng(1));
+        let below = sampled.iter().filter(|relay| capacity(relay) < relay.link).count();
+        assert!((3000..3700).contains(&below), "{below} of 5000 are limited by their rates");
+        assert!(sampled.iter().all(|relay| 0 < relay.rate && relay.rate <= relay.burst));
+        assert!(sampled.iter().all(|relay| relay.weight > 0 && relay.link >= 1024));
     }
 
     #[test]
     fn year_names_match_the_tables() {
-        for (year, era) in Era::YEARS.iter().zip(&ERAS) {
+        for (year, era) in Era::YEARS.iter().zip(ERAS.iter()) {
             assert_eq!(year.parse(), Ok(era.year));
             assert!(era.countries.iter().all(|(code, _)| Country::of(code).is_some()));
-            for law in &era.classes {
-                assert!(law.link.is_sorted() && law.rate.iter().all(|rates| rates.is_sorted()), "{year}");
+            for class in &era.classes {
+                assert!(class.link.is_sorted() && class.rate.iter().all(|rates| rates.is_sorted()), "{year}");
             }
         }
         assert!(Era::of("2013").is_none());
+    }
+
+    #[test]
+    fn every_row_of_the_tables_is_read() {
+        let read: usize = ERAS.iter().map(|era| 4 * 5 + 3 + era.countries.len()).sum();
+        assert_eq!(TABLES.lines().count(), read + 1, "a row is unknown or there twice");
+        let era = Era::of("2012").unwrap();
+        assert_eq!((era.classes[1].relays, era.classes[1].link[24]), (94, 11_209));
+        assert_eq!(era.classes[3].rate[2][6..], [1293, 1503, 1914, 4674, 10_000]);
+        assert_eq!((era.weight[1][0], era.burst[1], era.countries[0]), (10, 1166, ("US", 122)));
     }
 }

@@ -1,42 +1,97 @@
-//! One sentence for each mistake: the file, the line, and what would be right.
+//! Errors of this crate. Each message names the file and the line, or the network.
 
-use std::fmt;
+use crate::relay::Position;
 
-/// What is wrong with a document, or with the network in it.
+/// A mistake in a document, or a network in which no circuit can be built.
 ///
 /// ```text
 /// consensus.txt:46: the weight "lots" is no number from 0 to 4294967295
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error {
-    place: String,
-    message: String,
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A line of a document is wrong.
+    #[error("{file}:{line}: {message}")]
+    Line {
+        /// The document's name.
+        file: String,
+        /// The line, counted from 1.
+        line: u32,
+        /// The mistake, with the allowed values.
+        message: String,
+    },
+    /// A document as a whole is unusable.
+    #[error("{file}: {message}")]
+    Document {
+        /// The document's name.
+        file: String,
+        /// The mistake.
+        message: String,
+    },
+    /// A position weight is missing.
+    #[error("{key} is missing")]
+    MissingWeight {
+        /// The key, such as `Wgg`.
+        key: &'static str,
+    },
+    /// A position weight is negative or above the scale.
+    #[error("{key}={value} is not from 0 to {scale}")]
+    WeightOutOfRange {
+        /// The key, such as `Wgg`.
+        key: &'static str,
+        /// The value in the document.
+        value: i64,
+        /// The largest allowed value.
+        scale: u32,
+    },
+    /// No relay may take a position.
+    #[error("{network}: no relay can be {}", needs(.position))]
+    NoRelay {
+        /// The network's name.
+        network: String,
+        /// The position without relays.
+        position: Position,
+    },
+    /// Many attempts in a row found no three compatible relays.
+    #[error(
+        "{network}: {attempts} circuits in a row found no three relays of which no two are of one network (/16) or family"
+    )]
+    NoCircuit {
+        /// The network's name.
+        network: String,
+        /// The number of failed attempts.
+        attempts: u32,
+    },
 }
 
 impl Error {
     /// A mistake in a line, counted from 1.
     pub(crate) fn in_line(file: &str, line: u32, message: impl Into<String>) -> Self {
-        Error { place: format!("{file}:{line}"), message: message.into() }
+        Error::Line { file: file.to_owned(), line, message: message.into() }
     }
 
-    /// A mistake of the whole file, or of a network that is called so.
+    /// A mistake of a whole document.
     pub(crate) fn of(file: &str, message: impl Into<String>) -> Self {
-        Error { place: file.to_owned(), message: message.into() }
+        Error::Document { file: file.to_owned(), message: message.into() }
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.message)
+/// A position, and the requirements of a relay there.
+fn needs(position: &Position) -> &'static str {
+    match position {
+        Position::Guard => {
+            "a guard: a guard needs the flags Guard, Fast, Stable, Running and Valid, and a weight"
+        }
+        Position::Middle => "a middle: a middle needs the flags Fast, Running and Valid",
+        Position::Exit => {
+            "an exit: an exit needs the flags Fast, Running and Valid, no flag BadExit, and a policy that accepts port 443"
+        }
     }
 }
 
-impl std::error::Error for Error {}
-
-/// What a document says, so short and plain that it fits into a sentence.
+/// A short quotation of a document for an error message.
 pub(crate) fn quoted(text: &[u8]) -> String {
-    const MOST: usize = 40;
-    let shown: String =
-        String::from_utf8_lossy(&text[..text.len().min(4 * MOST)]).chars().take(MOST).collect();
+    const MAX: usize = 40;
+    let shown: String = String::from_utf8_lossy(&text[..text.len().min(4 * MAX)]).chars().take(MAX).collect();
     format!("{shown:?}{}", if text.len() > shown.len() { " and so on" } else { "" })
 }

@@ -1,44 +1,44 @@
 //! What two circuits of a network have in common: relays, connections, sockets.
 //!
-//! Two circuits can only be weighed against each other by a relay where they leave through one socket. KIST asks how
-//! often that is (section 5.1, with TorPS).
+//! A relay can prioritise one circuit over another only if both leave through the same socket. KIST measures how often
+//! this happens (section 5.1, with TorPS).
 
 use crate::error::Error;
 use crate::select::Selector;
 use penstock_units::{Rng, Seed};
 
-/// A network in which so many circuits in a row cannot be built has too few relays that go together.
-const PATIENCE: u32 = 1000;
+/// After so many failed circuits in a row, the network has too few compatible relays.
+const MAX_ATTEMPTS: u32 = 1000;
 
-/// Of how many pairs of circuits something was true.
+/// Counts of pairs of circuits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pairs {
-    /// All.
-    pub drawn: u64,
+    /// All sampled pairs.
+    pub sampled: u64,
     /// Both have the same guard.
     pub guard: u64,
     /// The same middle.
     pub middle: u64,
     /// The same exit.
     pub exit: u64,
-    /// Some relay is on both, at whatever position.
+    /// Both have some relay in common, at any position.
     pub relay: u64,
-    /// At some relay both leave through the same socket, when both download or both upload: same relay, same next one.
+    /// Both leave some relay through the same socket, when both download or both upload: same relay, same next relay.
     pub socket: u64,
-    /// Some connection between two relays is on both, in whatever direction: one's download and the other's upload leave
-    /// through the same socket.
+    /// Both use the same connection between two relays, in any direction: the download of one and the upload of the other
+    /// leave through the same socket.
     pub connection: u64,
 }
 
 impl Pairs {
-    /// Count two circuits, of different clients: no connection to a client or a server is on both.
+    /// Counts two circuits of different clients. They share no connection to a client or a server.
     fn count(&mut self, one: [usize; 3], other: [usize; 3]) {
         let hops = |[guard, middle, exit]: [usize; 3]| [[guard, middle], [middle, exit]];
         let back = |[from, to]: [usize; 2]| [to, from];
         let (mine, theirs) = (hops(one), hops(other));
         let same_way = mine.iter().any(|hop| theirs.contains(hop));
         let shared = |position: usize| u64::from(one[position] == other[position]);
-        self.drawn += 1;
+        self.sampled += 1;
         self.guard += shared(0);
         self.middle += shared(1);
         self.exit += shared(2);
@@ -48,7 +48,7 @@ impl Pairs {
     }
 }
 
-/// Draws pairs of circuits, as many at a time as one likes.
+/// Samples pairs of circuits in steps.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     selector: Selector,
@@ -63,7 +63,7 @@ impl Sampler {
         Sampler { selector, rng: seed.stream("paths"), pairs: Pairs::default(), failures: 0 }
     }
 
-    /// Draw so many pairs more; `name` is what the error calls the network if there are no three relays that go together.
+    /// Samples `pairs` more pairs. `name` is the network's name in errors.
     pub fn advance(&mut self, pairs: u64, name: &str) -> Result<(), Error> {
         for _ in 0..pairs {
             let (one, other) = (self.circuit(name)?, self.circuit(name)?);
@@ -72,28 +72,24 @@ impl Sampler {
         Ok(())
     }
 
-    /// What was seen so far.
+    /// The counts so far.
     pub fn pairs(&self) -> Pairs {
         self.pairs
     }
 
-    /// How many circuits had to be begun anew, because nothing went together with what was chosen first.
+    /// Number of circuits that had to restart, because no relay was compatible with the first choices.
     pub fn failures(&self) -> u64 {
         self.failures
     }
 
     fn circuit(&mut self, name: &str) -> Result<[usize; 3], Error> {
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_ATTEMPTS {
             if let Some(circuit) = self.selector.draw(&mut self.rng, &[]) {
                 return Ok(circuit);
             }
             self.failures += 1;
         }
-        let reason = "of one network (/16) or family";
-        Err(Error::of(
-            name,
-            format!("{PATIENCE} circuits in a row found no three relays of which no two are {reason}"),
-        ))
+        Err(Error::NoCircuit { network: name.to_owned(), attempts: MAX_ATTEMPTS })
     }
 }
 
@@ -106,8 +102,8 @@ mod tests {
     fn counted(one: [usize; 3], other: [usize; 3]) -> [u64; 6] {
         let mut pairs = Pairs::default();
         pairs.count(one, other);
-        let Pairs { drawn, guard, middle, exit, relay, socket, connection } = pairs;
-        assert_eq!(drawn, 1);
+        let Pairs { sampled, guard, middle, exit, relay, socket, connection } = pairs;
+        assert_eq!(sampled, 1);
         [guard, middle, exit, relay, socket, connection]
     }
 
@@ -163,11 +159,11 @@ mod tests {
             .into_iter()
             .chain([(pairs.relay, 1.0 - disjoint), (pairs.socket, socket)])
         {
-            let all = pairs.drawn as f64;
+            let all = pairs.sampled as f64;
             let off = (seen as f64 - chance * all).abs() / (chance * (1.0 - chance) * all).sqrt();
             assert!(off < 4.5, "{seen} of {all}, not {chance}");
         }
-        assert_eq!((pairs.drawn, sampler.failures()), (200_000, 0));
+        assert_eq!((pairs.sampled, sampler.failures()), (200_000, 0));
     }
 
     #[test]

@@ -1,78 +1,78 @@
-//! What path selection knows of a relay.
+//! A relay as path selection sees it.
 
 use std::net::Ipv4Addr;
 
-/// What the directory authorities say of a relay. Those flags that path selection asks for.
+/// The flags of a relay that path selection uses.
 ///
-/// Source: dir-spec, "s" lines. Flags not named here are not asked for.
+/// Source: dir-spec, "s" lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// May be the first relay of a circuit.
     pub guard: bool,
-    /// Useful as the last one.
+    /// Useful as the last relay.
     pub exit: bool,
-    /// Must not be the last one, whatever else it says.
+    /// Must not be the last relay, regardless of its other flags.
     pub bad_exit: bool,
-    /// Has bandwidth enough for circuits that carry traffic.
+    /// Has enough bandwidth for general circuits.
     pub fast: bool,
-    /// Stays up.
+    /// Has a long uptime.
     pub stable: bool,
-    /// Was up.
+    /// Was reachable.
     pub running: bool,
-    /// Is no impostor.
+    /// Is accepted by the authorities.
     pub valid: bool,
 }
 
 /// A relay as a client sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relay {
-    /// Unique in its network; of a consensus the `$FINGERPRINT~nickname` of Tor's control protocol.
+    /// Unique in its network. In a consensus, the `$FINGERPRINT~nickname` of Tor's control protocol.
     pub name: String,
-    /// Consensus weight [kB/s]; only its share counts.
+    /// Consensus weight [kB/s]. Only its share of the total matters.
     pub weight: u32,
-    /// What the authorities say.
+    /// Its flags.
     pub flags: Flags,
-    /// Two relays whose first 16 bits are the same share no circuit. One without an address shares them with nobody.
+    /// Two relays with the same first 16 bits share no circuit. A relay without an address is in a /16 of its own.
     pub address: Option<Ipv4Addr>,
-    /// The relays that say they belong to it and to which it says so, as places in the list of relays.
+    /// Relays that declare the same family mutually, as indices in the list of relays.
     pub family: Vec<u32>,
-    /// Connects to port 443 of anybody.
+    /// Its exit policy accepts port 443.
     pub exits: bool,
 }
 
-/// A relay's place on a circuit.
+/// A relay's position on a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
     /// The first relay, which knows the client.
     Guard,
-    /// In between.
+    /// Between the first and the last relay.
     Middle,
     /// The last relay, which knows the destination.
     Exit,
 }
 
 impl Position {
-    /// In the order of a circuit.
+    /// All positions in the order of a circuit.
     pub const ALL: [Position; 3] = [Position::Guard, Position::Middle, Position::Exit];
 }
 
-/// Which position weight goes for a relay.
+/// The class of a relay, which selects its position weights.
 ///
 /// Source: dir-spec section 3.8.3 (G, M, E, D); C tor `compute_weighted_bandwidths()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Neither guard nor exit: M.
     Plain,
-    /// Guard alone: G.
+    /// Only a guard: G.
     Guard,
-    /// Exit alone: E.
+    /// Only an exit: E.
     Exit,
     /// Both: D.
     Both,
 }
 
 impl Class {
-    /// Of who may be a guard, and an exit.
+    /// The class of a relay that may or may not be a guard and an exit.
     pub fn of(guard: bool, exit: bool) -> Class {
         match (guard, exit) {
             (false, false) => Class::Plain,
@@ -82,29 +82,29 @@ impl Class {
         }
     }
 
-    /// Whether it has guards.
+    /// Whether its relays may be guards.
     pub fn is_guard(self) -> bool {
         matches!(self, Class::Guard | Class::Both)
     }
 
-    /// Whether it has exits.
+    /// Whether its relays may be exits.
     pub fn is_exit(self) -> bool {
         matches!(self, Class::Exit | Class::Both)
     }
 }
 
 impl Relay {
-    /// Its class; a bad exit is none.
+    /// Its class. A bad exit is no exit.
     pub fn class(&self) -> Class {
         Class::of(self.flags.guard, self.flags.exit && !self.flags.bad_exit)
     }
 
-    /// Whether it may stand at a position at all.
+    /// Whether it may take a position.
     ///
     /// Source: C tor `node_is_possible_guard()`, `router_add_running_nodes_to_smartlist()`,
     /// `choose_good_exit_server_general()`, for a circuit with capacity and for a port that is not long-lived.
     ///
-    /// Deviation: guards need no V2Dir, which C tor asks for since 0.3.0 alone.
+    /// Deviation: guards need no flag V2Dir, which C tor requires since 0.3.0.
     pub fn may_be(&self, position: Position) -> bool {
         let Flags { guard, bad_exit, fast, stable, running, valid, .. } = self.flags;
         let usable = running && valid && fast;

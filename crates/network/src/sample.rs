@@ -1,15 +1,16 @@
-//! A smaller network of relays that are there.
+//! A smaller network with a sample of the relays of a larger one.
 //!
-//! It is stratified as the networks of an [era](crate::era) are: each class keeps its share of the relays, and in a class of n
-//! relays one is drawn from each n-th part of them, in the order of their weights.
+//! Sampling is stratified as in an [era](crate::era). Each class keeps its share of the relays. If a class keeps n relays,
+//! each n-th part of it in the order of weights gives one relay.
 
 use crate::relay::Class;
 use penstock_units::Rng;
 
-/// In the order of a sample.
+/// The order of classes in a sample.
 pub(crate) const CLASSES: [Class; 4] = [Class::Plain, Class::Guard, Class::Exit, Class::Both];
 
-/// Which `count` of these relays, given by class and weight, are drawn: their places, growing. All if there are no more.
+/// Samples `count` of these relays, which have a class and a weight. Returns their indices in increasing order; all
+/// indices if there are no more relays.
 pub fn sample(relays: &[(Class, u64)], count: usize, rng: &mut Rng) -> Vec<usize> {
     if count >= relays.len() {
         return (0..relays.len()).collect();
@@ -19,20 +20,20 @@ pub fn sample(relays: &[(Class, u64)], count: usize, rng: &mut Rng) -> Vec<usize
         members.sort_by_key(|place| (relays[*place].1, *place));
         members
     });
-    // No network has more relays than a u32 counts.
+    // No network has more than 2^32 relays.
     let counts = shared(count, &members.each_ref().map(|members| members.len() as u32));
-    let mut drawn = Vec::with_capacity(count);
+    let mut sampled = Vec::with_capacity(count);
     for (members, count) in members.iter().zip(counts) {
         for stratum in 0..count {
             let [from, to] = [stratum, stratum + 1].map(|edge| edge * members.len() / count);
-            drawn.push(members[from + rng.below((to - from) as u64) as usize]);
+            sampled.push(members[from + rng.below((to - from) as u64) as usize]);
         }
     }
-    drawn.sort_unstable();
-    drawn
+    sampled.sort_unstable();
+    sampled
 }
 
-/// `count` in shares, by the largest remainders; of equal ones the first.
+/// Divides `count` by `shares` with the method of largest remainders. The first of equal remainders wins.
 pub(crate) fn shared(count: usize, shares: &[u32; 4]) -> [usize; 4] {
     let total: u64 = shares.iter().map(|share| u64::from(*share)).sum();
     let exact = shares.map(|share| count as u64 * u64::from(share));
@@ -64,10 +65,10 @@ mod tests {
         };
         let relays: Vec<_> = (0..1000).map(|place| (class(place), place + 1)).collect();
         for seed in 1..20 {
-            let drawn = sample(&relays, 50, &mut rng(seed));
-            let of = |class| drawn.iter().filter(|place| relays[**place].0 == class).count();
+            let sampled = sample(&relays, 50, &mut rng(seed));
+            let of = |class| sampled.iter().filter(|place| relays[**place].0 == class).count();
             assert_eq!(CLASSES.map(of), [35, 10, 5, 0]);
-            let mean = drawn.iter().map(|place| relays[*place].1).sum::<u64>() / 50;
+            let mean = sampled.iter().map(|place| relays[*place].1).sum::<u64>() / 50;
             assert!((485..=515).contains(&mean), "seed {seed}: {mean}");
         }
         assert_ne!(sample(&relays, 50, &mut rng(1)), sample(&relays, 50, &mut rng(2)));
@@ -90,14 +91,14 @@ mod tests {
             seed in 0u64..1000,
         ) {
             let relays: Vec<_> = relays.into_iter().map(|(class, weight)| (CLASSES[class], weight)).collect();
-            let drawn = sample(&relays, count, &mut rng(seed));
-            prop_assert_eq!(drawn.len(), count.min(relays.len()));
-            prop_assert!(drawn.windows(2).all(|pair| pair[0] < pair[1]));
-            prop_assert!(drawn.iter().all(|place| *place < relays.len()));
+            let sampled = sample(&relays, count, &mut rng(seed));
+            prop_assert_eq!(sampled.len(), count.min(relays.len()));
+            prop_assert!(sampled.windows(2).all(|pair| pair[0] < pair[1]));
+            prop_assert!(sampled.iter().all(|place| *place < relays.len()));
             for class in CLASSES {
                 let there = relays.iter().filter(|relay| relay.0 == class).count() as f64;
-                let here = drawn.iter().filter(|place| relays[**place].0 == class).count() as f64;
-                let share = there * drawn.len() as f64 / relays.len() as f64;
+                let here = sampled.iter().filter(|place| relays[**place].0 == class).count() as f64;
+                let share = there * sampled.len() as f64 / relays.len() as f64;
                 prop_assert!((here - share).abs() < 1.0, "{here} of {share}");
             }
         }

@@ -1,29 +1,29 @@
-//! Circuits of three relays, drawn as C tor draws them.
+//! Circuits of three relays, sampled as in C tor.
 //!
-//! Exit first, then guard, then middle, each by its consensus weight times its position weight among those that go
-//! together with what is chosen already: no relay twice, no two of one /16, no two of one family.
+//! The exit is sampled first, then the guard, then the middle. The probability of a relay is proportional to its consensus
+//! weight times its position weight. No relay is used twice, and no two relays are of one /16 or of one family.
 //!
-//! A draw is one number and one look into an alias table (Walker 1977, as Vose 1991 builds it); relays that do not fit
-//! are drawn anew, which leaves the shares of the others as they are. Only where nearly nothing fits are all relays
-//! looked at.
+//! A draw takes one random number and one lookup in an alias table (Walker 1977, built as in Vose 1991). An incompatible
+//! relay is sampled again, which does not change the shares of the others. After many incompatible draws, all relays are
+//! scanned.
 
 use crate::error::Error;
 use crate::relay::{Position, Relay};
 use crate::weights::PositionWeights;
 use penstock_units::Rng;
 
-/// So many misfits in a row, and all relays are looked at instead.
-const PATIENCE: u32 = 64;
+/// After so many incompatible draws in a row, all relays are scanned.
+const MAX_ATTEMPTS: u32 = 64;
 
-/// Chooses circuits through one network; made once, for all its clients.
+/// Samples circuits through one network, for all its clients.
 ///
 /// Source: path-spec section 2.2; C tor `onion_pick_cpath_exit()`, `onion_extend_cpath()`,
 /// `node_sl_choose_by_bandwidth()`.
 #[derive(Clone, Debug)]
 pub struct Selector {
-    /// Of each relay, what no two relays of a circuit share.
+    /// The /16 of each relay. No two relays of a circuit share it.
     networks: Vec<u32>,
-    /// Of each relay, its family in `kin[family[i]..family[i + 1]]`.
+    /// The family of relay `i` is `kin[family[i]..family[i + 1]]`.
     family: Vec<u32>,
     kin: Vec<u32>,
     /// By position.
@@ -31,13 +31,13 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// For these relays; `name` is what errors call the network.
+    /// A selector of these relays. `name` is the network's name in errors.
     ///
-    /// Fails if a position has no relay that may take it. A relay of a family that is no place in the list counts not.
+    /// Fails if no relay may take a position. Family members beyond the end of the list are ignored.
     pub fn new(relays: &[Relay], weights: &PositionWeights, name: &str) -> Result<Self, Error> {
         let networks = (0u32..).zip(relays).map(|(place, relay)| match relay.address {
             Some(address) => u32::from(address) >> 16,
-            // Beyond all networks, and each its own.
+            // A number of its own, above all /16 networks.
             None => (1 << 16) + place,
         });
         let mut family = vec![0];
@@ -48,31 +48,32 @@ impl Selector {
         }
         let table = |position: Position| {
             let candidates = (0u32..).zip(relays).filter(|(_, relay)| relay.may_be(position));
-            let weighed = candidates.map(|(place, relay)| {
+            let weighted = candidates.map(|(place, relay)| {
                 (place, f64::from(relay.weight) * weights.share(position, relay.class()))
             });
-            Table::new(weighed.collect()).ok_or_else(|| Error::of(name, missing(position)))
+            Table::new(weighted.collect())
+                .ok_or_else(|| Error::NoRelay { network: name.to_owned(), position })
         };
         let tables = [table(Position::Guard)?, table(Position::Middle)?, table(Position::Exit)?];
         Ok(Selector { networks: networks.collect(), family, kin, tables })
     }
 
-    /// A circuit: its guard, middle and exit, as places in the list of relays.
+    /// A circuit: indices of its guard, middle and exit in the list of relays.
     ///
-    /// The guard is the first of `guards` that goes together with the exit. With no such guard, or none at all, it is
-    /// drawn as the others are. `None` if no relay goes together with those that were drawn before it: a circuit that
-    /// C tor gives up as well, to begin another one. Allocates nothing.
+    /// The guard is the first of `guards` that is compatible with the exit, or else sampled like the others. Returns
+    /// `None` if no relay is compatible with the relays before it; C tor gives such a circuit up as well. It allocates
+    /// nothing.
     pub fn draw(&self, rng: &mut Rng, guards: &[usize]) -> Option<[usize; 3]> {
         let exit = self.tables[Position::Exit as usize].draw(rng);
-        let own = guards.iter().copied().find(|guard| self.go_together(*guard, exit));
+        let own = guards.iter().copied().find(|guard| self.are_compatible(*guard, exit));
         let guard = own.or_else(|| self.pick(Position::Guard, rng, &[exit]))?;
         let middle = self.pick(Position::Middle, rng, &[exit, guard])?;
         Some([guard, middle, exit])
     }
 
-    /// A client's guards, in the order of its preference: `count` of them, or all that there are.
+    /// A client's guards in the order of its preference: `count` of them, or all guards if there are fewer.
     ///
-    /// Source: guard-spec section 4.1; C tor `entry_guards_expand_sample()`, which does not mind families either.
+    /// Source: guard-spec section 4.1; C tor `entry_guards_expand_sample()`, which ignores families as well.
     pub fn guards(&self, rng: &mut Rng, count: usize) -> Vec<usize> {
         let table = &self.tables[Position::Guard as usize];
         let mut guards: Vec<usize> = Vec::with_capacity(count.min(table.slots.len()));
@@ -83,16 +84,16 @@ impl Selector {
         guards
     }
 
-    /// How many relays are drawn for a position: those that may take it and have a weight there.
+    /// How many relays may take a position and have a weight there.
     pub fn candidates(&self, position: Position) -> usize {
-        self.tables[position as usize].weighed.iter().filter(|(_, weight)| *weight > 0.0).count()
+        self.tables[position as usize].weighted.iter().filter(|(_, weight)| *weight > 0.0).count()
     }
 
     /// Whether two relays may be on one circuit.
     ///
     /// Source: path-spec section 2.2; C tor `nodes_in_same_family()`.
-    fn go_together(&self, one: usize, other: usize) -> bool {
-        // Who is the same relay is in the same network.
+    fn are_compatible(&self, one: usize, other: usize) -> bool {
+        // The same relay is in the same /16.
         self.networks[one] != self.networks[other] && !self.kin_of(one).contains(&(other as u32))
     }
 
@@ -101,21 +102,8 @@ impl Selector {
     }
 
     fn pick(&self, position: Position, rng: &mut Rng, chosen: &[usize]) -> Option<usize> {
-        let fits = |relay| chosen.iter().all(|other| self.go_together(*other, relay));
+        let fits = |relay| chosen.iter().all(|other| self.are_compatible(*other, relay));
         self.tables[position as usize].pick(rng, fits)
-    }
-}
-
-fn missing(position: Position) -> &'static str {
-    match position {
-        Position::Guard => {
-            "no relay can be a guard: one needs the flags Guard, Fast, Stable, Running and Valid, and a weight"
-        }
-        Position::Middle => "no relay can be a middle: one needs the flags Fast, Running and Valid",
-        Position::Exit => {
-            "no relay can be an exit: one needs the flags Fast, Running and Valid, none that says BadExit, and a policy \
-             that accepts port 443"
-        }
     }
 }
 
@@ -123,38 +111,38 @@ fn missing(position: Position) -> &'static str {
 #[derive(Clone, Debug)]
 struct Table {
     slots: Vec<Slot>,
-    /// The same relays with their weights, for when nearly none fits.
-    weighed: Vec<(u32, f64)>,
+    /// The same relays with their weights, for a scan.
+    weighted: Vec<(u32, f64)>,
 }
 
-/// A share of 1/n of all draws, for one relay or two.
+/// A slot of the alias table: a share of 1/n of all draws, for one relay or two.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// What of the slot is the first one's, in 2^-64.
+    /// The part of the slot that belongs to `relay` [2^-64].
     keep: u64,
     relay: u32,
     other: u32,
 }
 
 impl Table {
-    /// `None` without relays. If all weights are zero, all relays are alike, as in C tor.
-    fn new(mut weighed: Vec<(u32, f64)>) -> Option<Self> {
-        if weighed.is_empty() {
+    /// `None` without relays. If all weights are zero, all relays are equally likely, as in C tor.
+    fn new(mut weighted: Vec<(u32, f64)>) -> Option<Self> {
+        if weighted.is_empty() {
             return None;
         }
-        let mut total: f64 = weighed.iter().map(|(_, weight)| weight).sum();
+        let mut total: f64 = weighted.iter().map(|(_, weight)| weight).sum();
         if total == 0.0 {
-            weighed.iter_mut().for_each(|(_, weight)| *weight = 1.0);
-            total = weighed.len() as f64;
+            weighted.iter_mut().for_each(|(_, weight)| *weight = 1.0);
+            total = weighted.len() as f64;
         }
-        let count = weighed.len() as f64;
+        let count = weighted.len() as f64;
         let mut slots: Vec<Slot> =
-            weighed.iter().map(|(relay, _)| Slot { keep: u64::MAX, relay: *relay, other: *relay }).collect();
-        let mut left: Vec<f64> = weighed.iter().map(|(_, weight)| weight * count / total).collect();
+            weighted.iter().map(|(relay, _)| Slot { keep: u64::MAX, relay: *relay, other: *relay }).collect();
+        let mut left: Vec<f64> = weighted.iter().map(|(_, weight)| weight * count / total).collect();
         let (mut small, mut large): (Vec<usize>, Vec<usize>) =
             (0..left.len()).partition(|slot| left[*slot] < 1.0);
         while let (Some(lesser), Some(greater)) = (small.pop(), large.last().copied()) {
-            // Below 1, so that the product fits.
+            // It is below 1, so the product fits.
             slots[lesser].keep = (left[lesser] * 2f64.powi(64)) as u64;
             slots[lesser].other = slots[greater].relay;
             left[greater] -= 1.0 - left[lesser];
@@ -163,8 +151,8 @@ impl Table {
                 small.push(greater);
             }
         }
-        // Whoever is left over has a slot of its own, but for rounding.
-        Some(Table { slots, weighed })
+        // The remaining relays fill their slots, except for rounding.
+        Some(Table { slots, weighted })
     }
 
     fn draw(&self, rng: &mut Rng) -> usize {
@@ -174,9 +162,9 @@ impl Table {
         (if (product as u64) < slot.keep { slot.relay } else { slot.other }) as usize
     }
 
-    /// One that fits, by weight among those that do.
+    /// A compatible relay, sampled by weight.
     fn pick(&self, rng: &mut Rng, fits: impl Fn(usize) -> bool) -> Option<usize> {
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_ATTEMPTS {
             let relay = self.draw(rng);
             if fits(relay) {
                 return Some(relay);
@@ -185,14 +173,14 @@ impl Table {
         self.pick_among_all(rng, fits)
     }
 
-    /// The same by looking at all of them; without weight among those that fit, each is as good as the other.
+    /// The same with a scan of all relays. If the compatible relays have no weight, they are equally likely.
     fn pick_among_all(&self, rng: &mut Rng, fits: impl Fn(usize) -> bool) -> Option<usize> {
-        let fitting = || self.weighed.iter().filter(|(relay, _)| fits(*relay as usize));
+        let fitting = || self.weighted.iter().filter(|(relay, _)| fits(*relay as usize));
         let total: f64 = fitting().map(|(_, weight)| weight).sum();
         if total == 0.0 {
             let count = fitting().count();
-            let lot = if count > 0 { rng.below(count as u64) } else { return None };
-            return fitting().nth(lot as usize).map(|(relay, _)| *relay as usize);
+            let index = if count > 0 { rng.below(count as u64) } else { return None };
+            return fitting().nth(index as usize).map(|(relay, _)| *relay as usize);
         }
         let mut left = rng.unit() * total;
         let mut last = None;
@@ -247,14 +235,14 @@ mod tests {
         Seed(1).stream("paths")
     }
 
-    /// Circuits and their probabilities, by going through all that there are.
+    /// All circuits and their probabilities.
     fn exact(relays: &[Relay], weights: &PositionWeights) -> Vec<([usize; 3], f64)> {
         let weigh = |place: usize, position| {
             let relay: &Relay = &relays[place];
             let share = weights.share(position, relay.class());
             if relay.may_be(position) { f64::from(relay.weight) * share } else { 0.0 }
         };
-        let apart = |one: usize, other: usize| {
+        let compatible = |one: usize, other: usize| {
             let network = |place: usize| relays[place].address.map(|address| u32::from(address) >> 16);
             one != other && network(one) != network(other) && !relays[one].family.contains(&(other as u32))
         };
@@ -262,39 +250,41 @@ mod tests {
         let mut circuits = Vec::new();
         let exits: f64 = all.clone().map(|exit| weigh(exit, Position::Exit)).sum();
         for exit in all.clone() {
-            let fit = |guard: &usize| apart(*guard, exit);
-            let guards: f64 = all.clone().filter(fit).map(|guard| weigh(guard, Position::Guard)).sum();
-            for guard in all.clone().filter(fit) {
-                let fit = |middle: &usize| apart(*middle, exit) && apart(*middle, guard);
+            let fits = |guard: &usize| compatible(*guard, exit);
+            let guards: f64 = all.clone().filter(fits).map(|guard| weigh(guard, Position::Guard)).sum();
+            for guard in all.clone().filter(fits) {
+                let fits = |middle: &usize| compatible(*middle, exit) && compatible(*middle, guard);
                 let middles: f64 =
-                    all.clone().filter(fit).map(|middle| weigh(middle, Position::Middle)).sum();
-                for middle in all.clone().filter(fit) {
-                    let chance = weigh(exit, Position::Exit) / exits * weigh(guard, Position::Guard) / guards
+                    all.clone().filter(fits).map(|middle| weigh(middle, Position::Middle)).sum();
+                for middle in all.clone().filter(fits) {
+                    let probability = weigh(exit, Position::Exit) / exits * weigh(guard, Position::Guard)
+                        / guards
                         * weigh(middle, Position::Middle)
                         / middles;
-                    circuits.push(([guard, middle, exit], chance));
+                    circuits.push(([guard, middle, exit], probability));
                 }
             }
         }
         circuits
     }
 
-    /// The greatest difference to the exact probabilities, in standard errors.
+    /// The largest deviation from the exact probabilities, in standard errors.
     fn worst(relays: &[Relay], weights: &PositionWeights, draws: u32) -> f64 {
         let (selector, mut rng) = (Selector::new(relays, weights, "a test").unwrap(), rng());
-        let drawn: Vec<[usize; 3]> = (0..draws).filter_map(|_| selector.draw(&mut rng, &[])).collect();
-        assert_eq!(drawn.len(), draws as usize);
+        let sampled: Vec<[usize; 3]> = (0..draws).filter_map(|_| selector.draw(&mut rng, &[])).collect();
+        assert_eq!(sampled.len(), draws as usize);
         let circuits = exact(relays, weights);
         assert!(
-            drawn
+            sampled.iter().all(|path| circuits
                 .iter()
-                .all(|path| circuits.iter().any(|(circuit, chance)| circuit == path && *chance > 0.0))
+                .any(|(circuit, probability)| circuit == path && *probability > 0.0))
         );
-        let off = circuits.iter().filter(|(_, chance)| *chance > 0.0).map(|(circuit, chance)| {
-            let seen = drawn.iter().filter(|path| *path == circuit).count() as f64;
-            let mean = chance * f64::from(draws);
-            (seen - mean).abs() / (mean * (1.0 - chance)).sqrt()
-        });
+        let off =
+            circuits.iter().filter(|(_, probability)| *probability > 0.0).map(|(circuit, probability)| {
+                let seen = sampled.iter().filter(|path| *path == circuit).count() as f64;
+                let mean = probability * f64::from(draws);
+                (seen - mean).abs() / (mean * (1.0 - probability)).sqrt()
+            });
         off.fold(0.0, f64::max)
     }
 
@@ -309,7 +299,7 @@ mod tests {
             (10, Class::Plain),
             (90, Class::Plain),
         ]);
-        // The first and the fifth are of one family, the second and the seventh of one network.
+        // The first and the fifth relay are of one family, the second and the seventh of one /16.
         relays[0].family = vec![4];
         relays[4].family = vec![0];
         relays[6].address = Some(Ipv4Addr::new(10, 1, 200, 7));
@@ -321,7 +311,7 @@ mod tests {
 
     #[test]
     fn shares_hold_when_few_relays_are_compatible() {
-        // All guards but the last two are in the network of the only exit.
+        // All guards except for the last two are in the /16 of the only exit.
         let mut relays = network(&[(1_000_000, Class::Guard), (1_000_000, Class::Guard), (1, Class::Exit)]);
         relays.extend([relay(3, 3, Class::Guard), relay(4, 1, Class::Guard), relay(5, 5, Class::Plain)]);
         for near in [0, 1] {
@@ -416,19 +406,19 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the weights are, the alias table gives each relay its share.
+        /// The alias table gives each relay its share.
         #[test]
         fn an_alias_table_keeps_the_shares(weights in prop::collection::vec(0u32.., 1..50)) {
-            let weighed: Vec<(u32, f64)> = (0u32..).zip(weights.iter().map(|weight| f64::from(*weight))).collect();
-            let table = Table::new(weighed).unwrap();
-            let total: f64 = table.weighed.iter().map(|(_, weight)| weight).sum();
+            let weighted: Vec<(u32, f64)> = (0u32..).zip(weights.iter().map(|weight| f64::from(*weight))).collect();
+            let table = Table::new(weighted).unwrap();
+            let total: f64 = table.weighted.iter().map(|(_, weight)| weight).sum();
             let mut shares = vec![0.0; weights.len()];
             for slot in &table.slots {
                 let kept = slot.keep as f64 / 2f64.powi(64);
                 shares[slot.relay as usize] += kept / weights.len() as f64;
                 shares[slot.other as usize] += (1.0 - kept) / weights.len() as f64;
             }
-            for ((_, weight), share) in table.weighed.iter().zip(&shares) {
+            for ((_, weight), share) in table.weighted.iter().zip(&shares) {
                 prop_assert!((weight / total - share).abs() < 1e-9, "{weight} of {total}: {share}");
             }
         }

@@ -1,24 +1,25 @@
-//! How much a relay's bandwidth counts at each position, by its class.
+//! The share of a relay's bandwidth at each position, by its class.
 //!
-//! Exits and guards are scarce in different measure, so they are kept for the positions that only they can take.
+//! Guards and exits are scarce. The weights reserve them for the positions that other relays cannot take.
 
+use crate::error::Error;
 use crate::relay::{Class, Position, Relay};
 use std::collections::BTreeMap;
 
-/// The weights of a `bandwidth-weights` line that choose circuits, as parts of a scale.
+/// The weights of a `bandwidth-weights` line that path selection uses, as parts of a scale.
 ///
 /// Source: dir-spec section 3.8.3; C tor `compute_weighted_bandwidths()`.
 ///
-/// Deviation: the four weights of directory mirrors (Wgb, Wmb, Web, Wdb) are the whole scale in all consensuses so far
-/// and are not read.
+/// Deviation: the four weights of directory mirrors (Wgb, Wmb, Web, Wdb) are not read. They equal the scale in all
+/// consensuses so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PositionWeights {
-    /// By position and class, in their order.
+    /// By position and class.
     parts: [[u32; 4]; 3],
     scale: u32,
 }
 
-/// Keys by position (guard, middle, exit) and class (M, G, E, D). An exit without the guard flag is never a guard.
+/// Keys by position (guard, middle, exit) and class (M, G, E, D). An exit without the flag Guard is never a guard.
 const KEYS: [[Option<&str>; 4]; 3] = [
     [Some("Wgm"), Some("Wgg"), None, Some("Wgd")],
     [Some("Wmm"), Some("Wmg"), Some("Wme"), Some("Wmd")],
@@ -26,30 +27,30 @@ const KEYS: [[Option<&str>; 4]; 3] = [
 ];
 
 impl PositionWeights {
-    /// What one is counted in, unless the parameter `bwweightscale` says otherwise.
+    /// The scale without a consensus parameter `bwweightscale`.
     pub const SCALE: u32 = 10_000;
 
-    /// From the keys and values of a document; the error says what is wrong with them.
-    pub fn of(values: &BTreeMap<&str, i64>, scale: u32) -> Result<Self, String> {
+    /// Reads the keys and values of a document.
+    pub fn of(values: &BTreeMap<&str, i64>, scale: u32) -> Result<Self, Error> {
         let mut parts = [[0; 4]; 3];
         for (keys, parts) in KEYS.iter().zip(&mut parts) {
             for (key, part) in keys.iter().zip(parts) {
                 let Some(key) = key else { continue };
-                let value = *values.get(key).ok_or_else(|| format!("{key} is missing"))?;
+                let value = *values.get(key).ok_or(Error::MissingWeight { key })?;
                 let fits = u32::try_from(value).ok().filter(|value| *value <= scale);
-                *part = fits.ok_or_else(|| format!("{key}={value} is not from 0 to {scale}"))?;
+                *part = fits.ok_or(Error::WeightOutOfRange { key, value, scale })?;
             }
         }
         Ok(PositionWeights { parts, scale })
     }
 
-    /// Every class counts in full at every position: what C tor goes by when a consensus has no weights.
+    /// The full weight for every class at every position, as in C tor for a consensus without weights.
     pub fn even() -> Self {
         PositionWeights { parts: [[1; 4]; 3], scale: 1 }
     }
 
-    /// What the authorities would say of these relays; `None` if a class has no bandwidth, or if no weights balance
-    /// the positions.
+    /// The weights that the authorities would compute for these relays. `None` if a class has no bandwidth, or if no
+    /// weights balance the positions.
     ///
     /// Source: dir-spec section 3.8.3; C tor `networkstatus_compute_bw_weights_v10()`, with its integers.
     pub fn computed(relays: &[Relay], scale: u32) -> Option<Self> {
@@ -61,7 +62,7 @@ impl PositionWeights {
         balanced(m, g, e, d, i128::from(scale))
     }
 
-    /// How much of its bandwidth a relay of `class` counts with at `position`, in [0, 1].
+    /// The share of its bandwidth that a relay of `class` offers at `position` [0 to 1].
     pub fn share(&self, position: Position, class: Class) -> f64 {
         f64::from(self.parts[position as usize][class as usize]) / f64::from(self.scale)
     }
@@ -79,7 +80,7 @@ struct Free {
     ed: i128,
 }
 
-/// Dir-spec's cases, with its letters; `one` is the scale.
+/// The cases of dir-spec, with its letters. `one` is the scale.
 fn balanced(m: i128, g: i128, e: i128, d: i128, one: i128) -> Option<PositionWeights> {
     if [m, g, e, d].contains(&0) {
         return None;
@@ -95,7 +96,7 @@ fn balanced(m: i128, g: i128, e: i128, d: i128, one: i128) -> Option<PositionWei
     if ![gg, gd, mg, me, md, ee, ed].into_iter().all(in_range) {
         return None;
     }
-    // Wgm = Wgg, Wmm = 1, Wem = Wee, Weg = Wed; what is in range fits.
+    // Wgm = Wgg, Wmm = 1, Wem = Wee, Weg = Wed; values in range fit into u32.
     let parts = [[gg, gg, 0, gd], [one, mg, me, md], [ee, ed, ee, ed]];
     Some(PositionWeights { parts: parts.map(|row| row.map(|part| part as u32)), scale: one as u32 })
 }
@@ -111,17 +112,17 @@ fn neither_scarce(m: i128, g: i128, e: i128, one: i128) -> Free {
 fn both_scarce(m: i128, g: i128, e: i128, d: i128, one: i128) -> Free {
     let whole = Free { gg: one, gd: 0, mg: 0, me: 0, md: 0, ee: one, ed: 0 };
     if g.min(e) + d < g.max(e) {
-        // Case 2a: all of both go to the scarcer.
+        // Case 2a: relays with both flags go to the scarcer position.
         return if e < g { Free { ed: one, ..whole } } else { Free { gd: one, ..whole } };
     }
-    // Case 2b, first with guards alone kept where they are.
+    // Case 2b: at first, all guards without the flag Exit remain guards.
     let ed = one * (d - 2 * e + 4 * g - 2 * m) / (3 * d);
     let half = (one - ed) / 2;
     let (ee, me) = (one * (e - g + m) / e, one * (g - m) / e);
     if [ed, half, ee, me].iter().all(|part| (0..=one).contains(part)) {
         return Free { gd: half, me, md: half, ee, ed, ..whole };
     }
-    // Then with exits too; too much in the middle cannot be balanced.
+    // Then exits without the flag Guard remain exits as well. Surplus bandwidth in the middle cannot be balanced.
     let ed = one * (d - 2 * e + g + m) / (3 * d);
     let md = (one * (d - 2 * m + g + e) / (3 * d)).max(0);
     Free { gd: one - ed - md, md, ed, ..whole }
@@ -129,11 +130,11 @@ fn both_scarce(m: i128, g: i128, e: i128, d: i128, one: i128) -> Free {
 
 /// Case 3.
 fn one_scarce(m: i128, g: i128, e: i128, d: i128, t: i128, one: i128) -> Free {
-    // What of a plentiful class is left for the middle, unless the middle has more than it already.
+    // The part of a plentiful class for the middle; none if the middle already has more.
     let spare = |class: i128| if class < m { 0 } else { one * (class - m) / (2 * class) };
     let guards_scarce = g < e;
     if 3 * (g.min(e) + d) < t {
-        // Case 3a: all of both go to the scarce one.
+        // Case 3a: relays with both flags go to the scarce position.
         let none = Free { gg: one, gd: 0, mg: 0, me: 0, md: 0, ee: one, ed: 0 };
         return if guards_scarce {
             Free { gd: one, me: spare(e), ee: one - spare(e), ..none }
@@ -141,7 +142,7 @@ fn one_scarce(m: i128, g: i128, e: i128, d: i128, t: i128, one: i128) -> Free {
             Free { ed: one, mg: spare(g), gg: one - spare(g), ..none }
         };
     }
-    // Case 3b: what the scarce one leaves of both is halved.
+    // Case 3b: the other positions share the remaining relays with both flags equally.
     if guards_scarce {
         let gd = one * (d - 2 * g + e + m) / (3 * d);
         let ee = one * (e + m) / (2 * e);
@@ -162,7 +163,7 @@ mod tests {
 
     /// Bandwidth of all relays at each position, in parts of the scale.
     fn loads(weights: &PositionWeights, [m, g, e, d]: [u64; 4]) -> [f64; 3] {
-        // A plain relay is never a guard, and of relays that are no exits nobody knows whether they exit.
+        // A plain relay is never a guard. Relays without the flag Exit carry an unknown share of exit traffic.
         let at = |position, class: Class, bandwidth: u64| weights.share(position, class) * bandwidth as f64;
         [
             at(Position::Guard, Class::Guard, g) + at(Position::Guard, Class::Both, d),
@@ -223,21 +224,27 @@ mod tests {
         assert_eq!(weights.share(Position::Exit, Class::Both), 1.0);
         assert_eq!(weights.share(Position::Guard, Class::Guard), 0.5);
         values.insert("Wed", 101);
-        assert_eq!(PositionWeights::of(&values, 100), Err("Wed=101 is not from 0 to 100".to_owned()));
+        assert_eq!(
+            PositionWeights::of(&values, 100),
+            Err(Error::WeightOutOfRange { key: "Wed", value: 101, scale: 100 })
+        );
         values.insert("Wed", -1);
-        assert_eq!(PositionWeights::of(&values, 100), Err("Wed=-1 is not from 0 to 100".to_owned()));
+        assert_eq!(
+            PositionWeights::of(&values, 100),
+            Err(Error::WeightOutOfRange { key: "Wed", value: -1, scale: 100 })
+        );
         values.remove("Wed");
-        assert_eq!(PositionWeights::of(&values, 100), Err("Wed is missing".to_owned()));
+        assert_eq!(PositionWeights::of(&values, 100), Err(Error::MissingWeight { key: "Wed" }));
     }
 
     proptest! {
-        /// Wgg + Wmg = 1, Wee + Wme = 1, Wgd + Wmd + Wed = 1: what a class has is used once, but for rounding.
+        /// Wgg + Wmg = 1, Wee + Wme = 1, Wgd + Wmd + Wed = 1: the weights of a class sum to one, except for rounding.
         #[test]
         fn weights_of_a_class_sum_to_one(totals in prop::array::uniform4(1u64..1 << 40)) {
             let Some(weights) = of(totals) else { return Ok(()) };
             for class in [Class::Guard, Class::Both] {
                 let sum: f64 = Position::ALL.iter().map(|position| match (position, class) {
-                    // Odd exit policies of guards are weighed like those of both.
+                    // Guards with an exit policy but no flag Exit count like relays with both flags.
                     (Position::Exit, Class::Guard) => 0.0,
                     _ => weights.share(*position, class),
                 }).sum();
@@ -247,13 +254,13 @@ mod tests {
             prop_assert!((exits - 1.0).abs() < 0.001);
         }
 
-        /// With nothing scarce, and where both can make up for what is, all positions have a third.
+        /// All positions have a third if no class is scarce, or if relays with both flags compensate.
         #[test]
         fn positions_are_balanced_where_they_can_be(totals in prop::array::uniform4(1000u64..1_000_000)) {
             let [m, g, e, d] = totals;
             let t = m + g + e + d;
             let one_scarce = (3 * g < t) != (3 * e < t);
-            // Case 3b, where the plentiful class and the middle have their third each.
+            // Case 3b: the plentiful class and the middle have a third each.
             let case_3b = one_scarce && 3 * (g.min(e) + d) >= t;
             prop_assume!((3 * g >= t && 3 * e >= t) || case_3b);
             let Some(weights) = of(totals) else { return Ok(()) };

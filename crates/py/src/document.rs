@@ -1,6 +1,6 @@
 //! A scenario file, parsed and checked.
 
-use crate::error::{Error, PyError};
+use crate::error::PyError;
 use penstock_scenario::{NetworkFile, Point};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -24,7 +24,7 @@ impl Document {
     ) -> Result<Self, PyError> {
         let network = network.as_ref().map(|(text, name)| NetworkFile { name, text });
         let document = penstock_scenario::Document::in_network(text, name, network, sets, only, points);
-        Ok(Self(document.map_err(Error::Scenario)?))
+        Ok(Self(document?))
     }
 }
 
@@ -79,11 +79,11 @@ impl Document {
     }
 
     fn resolved(&self, variant: &str) -> Result<String, PyError> {
-        Ok(self.0.resolved_toml(variant).map_err(Error::Scenario)?)
+        Ok(self.0.resolved_toml(variant)?)
     }
 
     fn changes(&self, variant: &str) -> Result<Vec<f64>, PyError> {
-        let scenario = self.0.scenario(variant).map_err(Error::Scenario)?;
+        let scenario = self.0.scenario(variant)?;
         Ok(scenario.changes.iter().map(|change| change.at.as_secs_f64()).collect())
     }
 
@@ -92,12 +92,12 @@ impl Document {
     }
 
     fn optimistic(&self, variant: &str) -> Result<bool, PyError> {
-        let scenario = self.0.scenario(variant).map_err(Error::Scenario)?;
+        let scenario = self.0.scenario(variant)?;
         Ok(scenario.clients.iter().any(|client| client.config.optimistic_data))
     }
 
     fn estimate<'py>(&self, py: Python<'py>, variant: &str) -> Result<Bound<'py, PyDict>, PyError> {
-        let estimate = self.0.estimate(variant).map_err(Error::Scenario)?;
+        let estimate = self.0.estimate(variant)?;
         let dict = PyDict::new(py);
         dict.set_item("sim_seconds", estimate.simulated)?;
         dict.set_item("cpu_seconds", estimate.seconds)?;

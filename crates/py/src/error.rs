@@ -1,44 +1,42 @@
-//! Python's exception tree, and which of Rust's errors becomes which exception.
+//! Python's exceptions, and the exception of each Rust error.
 
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
-use std::io;
 
-create_exception!(_core, PenstockError, PyException, "Anything that Penstock refuses or cannot do.");
-create_exception!(_core, ScenarioError, PenstockError, "A scenario that is wrong.");
+create_exception!(_core, PenstockError, PyException, "Any error of Penstock.");
+create_exception!(_core, ScenarioError, PenstockError, "A mistake in a scenario.");
 create_exception!(_core, OutputError, PenstockError, "An output that cannot be written or read.");
-create_exception!(_core, Cancelled, PenstockError, "A run that was stopped before its end.");
+create_exception!(_core, Cancelled, PenstockError, "A run that was cancelled before its end.");
 
-/// Whatever the crates below can refuse.
+/// An error of one of the crates below. Its text names the place and the remedy.
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The scenario is wrong; the text names the place, the key and what would be right.
-    Scenario(penstock_scenario::ScenarioError),
-    /// A network, or the document that it is read from, is wrong; the text names the file.
-    Network(penstock_network::Error),
-    /// A record of requests does not go with the scenario; the text says why.
-    Replay(String),
-    /// A run has no outcome.
-    Run(penstock_sim::Error),
-    /// A table cannot be written; the text names the file.
-    Output(io::Error),
-    /// Tables cannot be joined; the text names the file.
-    Merge(io::Error),
+    #[error(transparent)]
+    Scenario(#[from] penstock_scenario::ScenarioError),
+    #[error(transparent)]
+    Network(#[from] penstock_network::Error),
+    #[error(transparent)]
+    Sim(#[from] penstock_sim::Error),
+    #[error("cannot write {0}")]
+    Output(penstock_record::Error),
+    #[error("cannot merge the tables: {0}")]
+    Merge(penstock_record::Error),
 }
 
-/// An [`Error`] of ours, or one that Python already has.
+/// One of our errors as a Python exception, or an exception of Python itself.
 pub(crate) struct PyError(PyErr);
 
-impl From<Error> for PyError {
-    fn from(error: Error) -> Self {
+impl<E: Into<Error>> From<E> for PyError {
+    fn from(error: E) -> Self {
+        let error = error.into();
+        let message = error.to_string();
         Self(match error {
-            Error::Scenario(error) => ScenarioError::new_err(error.to_string()),
-            Error::Replay(why) => ScenarioError::new_err(why),
-            Error::Network(error) => PenstockError::new_err(error.to_string()),
-            Error::Run(error @ penstock_sim::Error::Cancelled) => Cancelled::new_err(error.to_string()),
-            Error::Run(error) => PenstockError::new_err(error.to_string()),
-            Error::Output(error) => OutputError::new_err(format!("cannot write {error}")),
-            Error::Merge(error) => OutputError::new_err(format!("cannot merge the tables: {error}")),
+            Error::Sim(penstock_sim::Error::Cancelled) => Cancelled::new_err(message),
+            // Other errors of the simulator are about a record that does not fit the scenario.
+            Error::Scenario(_) | Error::Sim(_) => ScenarioError::new_err(message),
+            Error::Network(_) => PenstockError::new_err(message),
+            Error::Output(_) | Error::Merge(_) => OutputError::new_err(message),
         })
     }
 }

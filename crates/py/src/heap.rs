@@ -1,22 +1,21 @@
-//! How much memory a run takes.
+//! Memory of a run.
 //!
-//! A run lives in one thread, so counting what that thread allocates and frees says what the run holds, however many
-//! others run beside it. The counters are two numbers of the thread; the memory itself is the system's.
+//! A run uses one thread. An allocator counts this thread's allocations, so other runs in parallel do not matter.
 
-// An allocator cannot be had without; everything unsafe here hands its call on to the system's as it came.
+// An allocator requires unsafe code. Each call is passed on unchanged to the system's allocator.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// Allocated and not freed in this thread [B]; negative if it freed what others had allocated.
+    /// Allocated minus freed memory of this thread [B]. Negative if it freed memory of other threads.
     static HELD: Cell<i64> = const { Cell::new(0) };
-    /// The largest that `HELD` has been since the last reset [B].
+    /// The maximum of `HELD` since the last reset [B].
     static PEAK: Cell<i64> = const { Cell::new(0) };
 }
 
-/// What `work` returns, and the largest heap that this thread held meanwhile, above what it held before [B].
+/// The result of `work`, and the peak of this thread's heap during it, above the heap before it [B].
 pub(crate) fn peak_of<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let before = HELD.get();
     PEAK.set(before);
@@ -24,13 +23,13 @@ pub(crate) fn peak_of<T>(work: impl FnOnce() -> T) -> (T, u64) {
     (value, PEAK.get().saturating_sub(before).max(0) as u64)
 }
 
-/// The system's allocator, counted.
+/// The system's allocator with counters.
 struct Counting;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Note a change of what this thread holds; a thread that is ending no longer counts.
+/// Counts a change of this thread's heap. A thread that is ending no longer counts.
 fn count(bytes: i64) {
     let _ = HELD.try_with(|held| {
         let now = held.get().wrapping_add(bytes);
@@ -39,7 +38,7 @@ fn count(bytes: i64) {
     });
 }
 
-// SAFETY: every call goes to `System` with the arguments that came, and what it returns is returned.
+// SAFETY: every call goes to `System` with unchanged arguments and result.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);

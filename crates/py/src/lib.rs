@@ -1,9 +1,8 @@
 //! The extension module `penstock._core`: conversions and nothing else.
 //!
-//! Layers, in order: `error` (which Python exception an error becomes), `heap` (how much memory a run takes),
-//! `document`, `control`, `replay` and `paths` (the classes), `networks` (relays that somebody has), and here the
-//! other functions. What takes time releases the interpreter's
-//! lock, so that runs in Python's threads use all cores. Types and documentation are in
+//! Layers, in order: `error` (the Python exception of each error), `heap` (memory of a run), `document`, `control`,
+//! `replay` and `paths` (classes), `networks` (relays of consensus documents and eras), and here the other functions. Long
+//! calls release the interpreter's lock, so runs in Python threads use all cores. Types and documentation are in
 //! `python/penstock/_core.pyi`.
 
 mod control;
@@ -44,12 +43,12 @@ use pyo3::types::PyDict;
 use replay::Replay;
 use std::path::PathBuf;
 
-/// Run one variant with one seed, in a network of its own or of another seed, and write its five tables into `part_dir`.
+/// Run one variant with one seed and write its five tables into `part_dir`.
 ///
-/// With a replay its requests take the place of the clients' loops.
+/// `network` is the network's seed, by default `seed`. With a replay, clients request its downloads instead of their own.
 #[pyfunction]
 #[pyo3(signature = (document, variant, network, seed, part_dir, control, replay = None))]
-#[expect(clippy::too_many_arguments, reason = "each has its name in Python")]
+#[expect(clippy::too_many_arguments, reason = "Python callers pass them by name")]
 fn run<'py>(
     py: Python<'py>,
     document: &Document,
@@ -60,16 +59,16 @@ fn run<'py>(
     control: &Control,
     replay: Option<&Replay>,
 ) -> Result<Bound<'py, PyDict>, PyError> {
-    let scenario = document.inner().scenario(&variant).map_err(Error::Scenario)?;
+    let scenario = document.inner().scenario(&variant)?;
     let (outcome, peak_heap_bytes) = py.detach(|| {
         heap::peak_of(|| {
-            let drawn = network.unwrap_or(seed);
+            let network_seed = network.unwrap_or(seed);
             let control = control.inner();
             let outcome = match replay {
-                None => penstock_sim::run_in(scenario, drawn, seed, control),
-                Some(replay) => penstock_sim::replay(scenario, drawn, seed, replay.inner(), control),
+                None => penstock_sim::run_in(scenario, network_seed, seed, control),
+                Some(replay) => penstock_sim::replay(scenario, network_seed, seed, replay.inner(), control),
             };
-            let outcome = outcome.map_err(Error::Run)?;
+            let outcome = outcome?;
             let network = network.map(|network| network.to_string()).unwrap_or_default();
             outcome.tables.write(&part_dir, &RunKey { variant, network, seed }).map_err(Error::Output)?;
             Ok::<_, Error>(outcome.stats)
@@ -87,13 +86,13 @@ fn run<'py>(
     Ok(dict)
 }
 
-/// Join the tables of `parts`, in this order, into the five tables of `out_dir`.
+/// Merge the tables of `parts`, in this order, into the five tables of `out_dir`.
 #[pyfunction]
 fn merge(py: Python<'_>, parts: Vec<PathBuf>, out_dir: PathBuf) -> Result<(), PyError> {
     py.detach(|| penstock_record::merge(&parts, &out_dir)).map_err(|error| Error::Merge(error).into())
 }
 
-/// What is known of every algorithm.
+/// Description of every algorithm.
 #[pyfunction]
 fn algorithms(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let dict = |each: AlgorithmInfo| {
@@ -110,7 +109,7 @@ fn algorithms(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     penstock_scenario::algorithms().into_iter().map(dict).collect()
 }
 
-/// Name, default in TOML, unit and meaning of each; those of a table in it after it, with its name before theirs.
+/// Name, default in TOML, unit and meaning of each parameter. Keys of an inner table follow it, with its name as prefix.
 fn parameters(before: &str, of: &[Parameter]) -> Vec<(String, String, &'static str, &'static str)> {
     let with_inner = |each: &Parameter| {
         let name = format!("{before}{}", each.key);

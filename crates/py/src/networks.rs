@@ -1,12 +1,12 @@
-//! Relays of documents that somebody has, fewer of them, and those of the eras that ship.
+//! Imported relays, samples of them, and the eras with tables.
 
-use crate::error::{Error, PyError};
-use penstock_network::{Class, Consensus, Descriptors, Era, Given, geo};
+use crate::error::PyError;
+use penstock_network::{Class, Consensus, Descriptors, Era, Imported, geo};
 use penstock_units::Seed;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// What a consensus and server descriptors say of the relays that clients draw.
+/// The usable relays of a consensus, with server descriptors.
 #[pyfunction]
 pub(crate) fn of_consensus<'py>(
     py: Python<'py>,
@@ -14,16 +14,14 @@ pub(crate) fn of_consensus<'py>(
     name: &str,
     descriptors: Vec<(Vec<u8>, String)>,
 ) -> Result<Bound<'py, PyDict>, PyError> {
-    let (consensus, given) = py
-        .detach(|| {
-            let consensus = Consensus::parse(text, name)?;
-            let mut found = Descriptors::default();
-            descriptors.iter().try_for_each(|(text, name)| found.read(text, name))?;
-            let given = Given::new(&consensus, (!descriptors.is_empty()).then_some(&found), name)?;
-            Ok((consensus, given))
-        })
-        .map_err(Error::Network)?;
-    let relays = given.relays.iter().map(|relay| {
+    let (consensus, imported) = py.detach(|| {
+        let consensus = Consensus::parse(text, name)?;
+        let mut found = Descriptors::default();
+        descriptors.iter().try_for_each(|(text, name)| found.read(text, name))?;
+        let imported = Imported::new(&consensus, (!descriptors.is_empty()).then_some(&found), name)?;
+        Ok::<_, penstock_network::Error>((consensus, imported))
+    })?;
+    let relays = imported.relays.iter().map(|relay| {
         let [rate, burst] = relay.bandwidth.map_or([None; 2], |bandwidth| bandwidth.map(Some));
         (
             &relay.nickname,
@@ -39,12 +37,12 @@ pub(crate) fn of_consensus<'py>(
     dict.set_item("flavor", &consensus.flavor)?;
     dict.set_item("valid_after", &consensus.valid_after)?;
     dict.set_item("relays", relays.collect::<Vec<_>>())?;
-    dict.set_item("unused", given.unused)?;
-    dict.set_item("undescribed", given.undescribed)?;
+    dict.set_item("unused", imported.unused)?;
+    dict.set_item("undescribed", imported.undescribed)?;
     Ok(dict)
 }
 
-/// Which `count` of relays (guard, exit, weight) a smaller network has.
+/// Indices of a sample of `count` relays, each given as guard, exit and weight.
 #[pyfunction]
 pub(crate) fn sample(relays: Vec<(bool, bool, u64)>, count: usize, seed: u64) -> Vec<usize> {
     let relays: Vec<_> =
@@ -52,7 +50,7 @@ pub(crate) fn sample(relays: Vec<(bool, bool, u64)>, count: usize, seed: u64) ->
     penstock_network::sample::sample(&relays, count, &mut Seed(seed).stream("sample"))
 }
 
-/// Year, relays, mean link and mean capacity [B/s] of each era.
+/// Year, number of relays, mean link rate and mean capacity [B/s] of each era.
 #[pyfunction]
 pub(crate) fn eras() -> Vec<(&'static str, u32, u64, u64)> {
     let facts = |year: &&'static str| {
@@ -63,7 +61,7 @@ pub(crate) fn eras() -> Vec<(&'static str, u32, u64, u64)> {
     Era::YEARS.iter().map(facts).collect()
 }
 
-/// The countries that scenarios know.
+/// The country codes of scenarios.
 #[pyfunction]
 pub(crate) fn countries() -> Vec<&'static str> {
     geo::CODES.to_vec()

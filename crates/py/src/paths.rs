@@ -1,13 +1,13 @@
 //! Circuits through the network of a consensus document.
 
-use crate::error::{Error, PyError};
+use crate::error::PyError;
 use penstock_network::consensus::Origin;
 use penstock_network::{Consensus, Pairs, Position, Sampler, Selector};
 use penstock_units::Seed;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// Draws pairs of circuits and counts what they share.
+/// Samples pairs of circuits and counts shared relays, sockets and connections.
 #[pyclass(module = "penstock._core")]
 pub(crate) struct Paths {
     name: String,
@@ -20,8 +20,8 @@ pub(crate) struct Paths {
 impl Paths {
     #[new]
     fn new(text: &[u8], name: String, seed: u64) -> Result<Self, PyError> {
-        let consensus = Consensus::parse(text, &name).map_err(Error::Network)?;
-        let selector = Selector::new(&consensus.relays, &consensus.weights, &name).map_err(Error::Network)?;
+        let consensus = Consensus::parse(text, &name)?;
+        let selector = Selector::new(&consensus.relays, &consensus.weights, &name)?;
         let candidates = Position::ALL.map(|position| selector.candidates(position));
         Ok(Self { name, consensus, candidates, sampler: Sampler::new(selector, Seed(seed)) })
     }
@@ -45,13 +45,13 @@ impl Paths {
     }
 
     fn advance(&mut self, py: Python<'_>, pairs: u64) -> Result<(), PyError> {
-        Ok(py.detach(|| self.sampler.advance(pairs, &self.name)).map_err(Error::Network)?)
+        Ok(py.detach(|| self.sampler.advance(pairs, &self.name))?)
     }
 
     fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let Pairs { drawn, guard, middle, exit, relay, socket, connection } = self.sampler.pairs();
+        let Pairs { sampled, guard, middle, exit, relay, socket, connection } = self.sampler.pairs();
         let dict = PyDict::new(py);
-        dict.set_item("pairs", drawn)?;
+        dict.set_item("pairs", sampled)?;
         dict.set_item("guard", guard)?;
         dict.set_item("middle", middle)?;
         dict.set_item("exit", exit)?;

@@ -1,15 +1,15 @@
-//! The downloads of an earlier run, to be asked for again.
+//! The recorded downloads of an earlier run.
 
 use crate::document::Document;
-use crate::error::{Error, PyError};
+use crate::error::PyError;
 use penstock_sim::replay::Asked;
 use penstock_units::{Bytes, Instant};
 use pyo3::prelude::*;
 
-/// Client, workload, circuit, when that was begun [ns], its guard, middle and exit, when it was asked [ns], and for how much [B].
+/// A download: client, workload, circuit, begin of the circuit [ns], guard, middle, exit, time of the request [ns], size [B].
 type Row = (String, String, u64, u64, String, String, String, u64, u64);
 
-/// What one variant asks for again.
+/// The downloads that a replay requests again.
 #[pyclass(frozen, module = "penstock._core")]
 pub(crate) struct Replay(penstock_sim::Replay);
 
@@ -23,13 +23,13 @@ impl Replay {
 impl Replay {
     #[new]
     fn new(document: &Document, variant: &str, rows: Vec<Row>) -> Result<Self, PyError> {
-        let scenario = document.inner().scenario(variant).map_err(Error::Scenario)?;
+        let scenario = document.inner().scenario(variant)?;
         let asked = rows.into_iter().map(|row| {
             let (client, workload, circuit, begun, guard, middle, exit, start, size) = row;
             let [begun, start] = [begun, start].map(Instant::from_nanos);
             let relays = [guard, middle, exit];
             Asked { client, workload, circuit, begun, relays, start, size: Bytes::new(size) }
         });
-        Ok(Self(penstock_sim::Replay::new(scenario, asked).map_err(Error::Replay)?))
+        Ok(Self(penstock_sim::Replay::new(scenario, asked)?))
     }
 }

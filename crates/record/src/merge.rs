@@ -1,11 +1,11 @@
-//! The tables of many runs into one table each, without decoding what they hold.
+//! Merges the tables of many runs without decoding them.
 //!
-//! A merged file has the row groups of its parts, one after the other, their compressed pages copied as they are: it
-//! takes as long as copying files, needs no memory for rows, and the same parts give the same bytes.
+//! A merged file has the row groups of its parts, one after the other, with unchanged compressed pages. So a merge takes
+//! as long as copying files and needs no memory for rows. The same parts give the same bytes.
 
-use crate::write::{TABLES, named, properties, schema_of};
+use crate::Error;
+use crate::write::{TABLES, properties, schema_of};
 use parquet::column::writer::ColumnCloseResult;
-use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaDataReader;
 use parquet::file::writer::SerializedFileWriter;
 use std::fs::File;
@@ -13,27 +13,27 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Join the tables that [`Tables::write`](crate::Tables::write) left in the directories `parts`, in this order, into
-/// the five tables of `dir`, which exists.
+/// Merges the tables that [`Tables::write`](crate::Tables::write) wrote into the directories `parts`, in this order, into
+/// the five tables of the existing directory `dir`.
 ///
-/// Each table has its name only when all of it is there. An error names its file.
-pub fn merge(parts: &[PathBuf], dir: &Path) -> io::Result<()> {
+/// A table gets its name only when it is complete.
+pub fn merge(parts: &[PathBuf], dir: &Path) -> Result<(), Error> {
     TABLES.iter().try_for_each(|table| {
         let unfinished = dir.join(format!("{table}.tmp"));
         let merged = merge_one(table, parts, &unfinished);
         if merged.is_err() {
-            // Whatever is wrong already has its sentence.
+            // The first error is the one to report.
             let _ = std::fs::remove_file(&unfinished);
         }
         merged?;
-        std::fs::rename(&unfinished, dir.join(table)).map_err(|error| named(&unfinished, error))
+        std::fs::rename(&unfinished, dir.join(table)).map_err(|error| Error::io(&unfinished, error))
     })
 }
 
-/// One table of all parts into the file `target`.
-fn merge_one(table: &str, parts: &[PathBuf], target: &Path) -> io::Result<()> {
-    let file = File::create(target).map_err(|error| named(target, error))?;
-    let failed = |error| io_error(target, error);
+/// Merges one table of all parts into the file `target`.
+fn merge_one(table: &str, parts: &[PathBuf], target: &Path) -> Result<(), Error> {
+    let file = File::create(target).map_err(|error| Error::io(target, error))?;
+    let failed = |error| Error::parquet(target, error);
     let output = Named { file: &file, path: target };
     let mut writer =
         SerializedFileWriter::new(output, schema_of(table).map_err(failed)?, Arc::new(properties()))
@@ -42,17 +42,16 @@ fn merge_one(table: &str, parts: &[PathBuf], target: &Path) -> io::Result<()> {
         append(&part.join(table), &mut writer)?;
     }
     writer.close().map_err(failed)?;
-    file.sync_data().map_err(|error| named(target, error))
+    file.sync_data().map_err(|error| Error::io(target, error))
 }
 
-/// Copy the row groups of one part.
-fn append(path: &Path, writer: &mut SerializedFileWriter<Named<'_>>) -> io::Result<()> {
-    let failed = |error| io_error(path, error);
-    let part = File::open(path).map_err(|error| named(path, error))?;
+/// Copies the row groups of one part.
+fn append(path: &Path, writer: &mut SerializedFileWriter<Named<'_>>) -> Result<(), Error> {
+    let failed = |error| Error::parquet(path, error);
+    let part = File::open(path).map_err(|error| Error::io(path, error))?;
     let metadata = ParquetMetaDataReader::new().parse_and_finish(&part).map_err(failed)?;
     if metadata.file_metadata().schema() != writer.schema_descr().root_schema() {
-        let why = io::Error::new(io::ErrorKind::InvalidData, "it has other columns than this version writes");
-        return Err(named(path, why));
+        return Err(Error::Columns { path: path.to_owned() });
     }
     for group in metadata.row_groups() {
         let mut copy = writer.next_row_group().map_err(failed)?;
@@ -72,7 +71,7 @@ fn append(path: &Path, writer: &mut SerializedFileWriter<Named<'_>>) -> io::Resu
     Ok(())
 }
 
-/// A file whose errors name it.
+/// An output file whose errors carry its path through the Parquet library.
 struct Named<'a> {
     file: &'a File,
     path: &'a Path,
@@ -80,22 +79,17 @@ struct Named<'a> {
 
 impl Write for Named<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes).map_err(|error| named(self.path, error))
+        self.file.write(bytes).map_err(|error| self.named(error))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush().map_err(|error| named(self.path, error))
+        self.file.flush().map_err(|error| self.named(error))
     }
 }
 
-/// The file system's own error if there is one inside, which then names its file; else what is wrong with `path`.
-fn io_error(path: &Path, error: ParquetError) -> io::Error {
-    match error {
-        ParquetError::External(inner) => match inner.downcast::<io::Error>() {
-            Ok(error) => *error,
-            Err(other) => named(path, io::Error::other(other)),
-        },
-        other => named(path, io::Error::other(other)),
+impl Named<'_> {
+    fn named(&self, error: io::Error) -> io::Error {
+        io::Error::new(error.kind(), Error::io(self.path, error))
     }
 }
 
@@ -105,7 +99,7 @@ mod tests {
     use crate::write::tests::{Scratch, one_row_each, rows};
     use crate::{RunKey, Tables};
 
-    /// Two parts, the second one without rows, and an empty directory for what becomes of them.
+    /// Two parts, of which the second has fewer rows, and an empty directory for the merged tables.
     fn two_parts(test: &str) -> (Scratch, Vec<PathBuf>, PathBuf) {
         let scratch = Scratch::new(test);
         let [a, b, merged] = ["a", "b", "merged"].map(|name| scratch.0.join(name));

@@ -1,10 +1,9 @@
-//! One Parquet file per table, byte for byte repeatable.
+//! Writes one Parquet file per table. The same tables give the same bytes.
 //!
-//! Layers: [`columns`] (what each table's columns are called and read from), [`table`] (any such table into a
-//! file's bytes), and here the five files of a run.
+//! Layers: [`columns`] (names and values of each table's columns), [`table`] (a table as the bytes of a file), and here the
+//! five files of a run.
 //!
-//! A file is made in memory and then written at once: compressed columns are a small part of the rows they are made
-//! from, and so every error is the file system's own and can name its file.
+//! A file is encoded in memory, which is small compared with its rows, and then written at once.
 
 mod columns;
 mod table;
@@ -12,11 +11,11 @@ mod table;
 pub(crate) use self::table::properties;
 
 use self::table::Encoded;
-use crate::{RunKey, Tables};
+use crate::{Error, RunKey, Tables};
 use parquet::errors::ParquetError;
 use parquet::schema::types::TypePtr;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 
 /// The files of a run.
@@ -24,11 +23,11 @@ pub(crate) const TABLES: [&str; 5] =
     ["transfers.parquet", "paths.parquet", "relays.parquet", "circuits.parquet", "cells.parquet"];
 
 impl Tables {
-    /// Write the five tables into `dir`, which exists, as `transfers.parquet`, `paths.parquet`, `relays.parquet`,
-    /// `circuits.parquet` and `cells.parquet`; each row begins with the run's `key`.
+    /// Writes the five tables into the existing directory `dir` as `transfers.parquet`, `paths.parquet`, `relays.parquet`,
+    /// `circuits.parquet` and `cells.parquet`. Each row begins with the run's `key`.
     ///
-    /// The same tables and key give the same bytes. An error names its file.
-    pub fn write(&self, dir: &Path, key: &RunKey) -> io::Result<()> {
+    /// The same tables and key give the same bytes.
+    pub fn write(&self, dir: &Path, key: &RunKey) -> Result<(), Error> {
         TABLES.iter().try_for_each(|table| save(&dir.join(table), self.encode(table, key)))
     }
 
@@ -57,17 +56,14 @@ pub(crate) fn schema_of(table: &str) -> Result<TypePtr, ParquetError> {
     }
 }
 
-/// Write one file and wait until it is on the disk: some file systems report a full disk only then.
-fn save(path: &Path, bytes: Encoded) -> io::Result<()> {
-    let named = |error| named(path, error);
-    let bytes = bytes.map_err(io::Error::other).map_err(named)?;
-    let mut file = File::create(path).map_err(named)?;
-    file.write_all(&bytes).and_then(|()| file.sync_data()).map_err(named)
-}
-
-/// The same error, its message beginning with the path.
-pub(crate) fn named(path: &Path, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+/// Writes one file and waits until it is on the disk: some file systems report a full disk only then.
+fn save(path: &Path, bytes: Encoded) -> Result<(), Error> {
+    let bytes = bytes.map_err(|error| Error::parquet(path, error))?;
+    let write = || {
+        let mut file = File::create(path)?;
+        file.write_all(&bytes).and_then(|()| file.sync_data())
+    };
+    write().map_err(|error| Error::io(path, error))
 }
 
 #[cfg(test)]
@@ -77,7 +73,7 @@ pub(crate) mod tests {
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use std::path::PathBuf;
 
-    /// A directory of the test's own, gone when the test is over.
+    /// A directory of one test, removed after the test.
     pub(crate) struct Scratch(pub(crate) PathBuf);
 
     impl Scratch {
@@ -244,7 +240,7 @@ pub(crate) mod tests {
         let missing = dir.0.join("missing");
         let error =
             Tables::default().write(&missing, &RunKey::new("stock", 1)).expect_err("there is no directory");
-        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(matches!(&error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound));
         assert!(
             error.to_string().starts_with(&missing.join("transfers.parquet").display().to_string()),
             "{error}"

@@ -24,13 +24,13 @@ impl Generated {
     /// Draws the group's relays for one network.
     pub(crate) fn draw(&self, relays: &mut [Relay], seed: Seed) {
         let mut rng = seed.stream(&format!("{}/relays", self.group));
-        for (index, drawn) in self.relays.iter().zip(self.era.draw(self.relays.len(), &mut rng)) {
+        for (index, drawn) in self.relays.iter().zip(self.era.sample(self.relays.len(), &mut rng)) {
             take(&mut relays[*index], &drawn, self.buckets);
         }
     }
 }
 
-fn take(relay: &mut Relay, drawn: &era::Drawn, buckets: bool) {
+fn take(relay: &mut Relay, drawn: &era::SampledRelay, buckets: bool) {
     let rate = |bytes: u64| DataRate::new(bytes).expect("an era draws no rate of zero");
     (relay.guard, relay.exit) = (drawn.class.is_guard(), drawn.class.is_exit());
     let link = if buckets { drawn.link } else { drawn.link.min(drawn.rate) };

@@ -1,27 +1,26 @@
-//! What happens to a run from outside: it may be watched, and stopped.
+//! Control of a run from another thread: progress and cancellation.
 
 use penstock_units::Instant;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Shared between a running simulation and whoever waits for it. Neither changes any result.
+/// Shared between a running simulation and the thread that waits for it. It does not affect results.
 #[derive(Debug, Default)]
 pub struct Control {
     cancelled: AtomicBool,
     one_by_one: bool,
     now: AtomicU64,
-    /// In millionths.
+    /// The completed part of the run [1/1,000,000].
     fraction: AtomicU64,
 }
 
 impl Control {
-    /// Of a run that has not begun.
+    /// The control of one run.
     pub fn new() -> Self {
         Control::default()
     }
 
-    /// Of a run that handles one event at a time, in the order of time over all hosts, and sends every
-    /// packet alone. It is slower and has the same results; tests compare the two.
+    /// The control of a run without look-ahead: it handles one event at a time in the order of time over all hosts, and
+    /// sends each packet separately. Such a run is slower and has the same results, which tests verify.
     pub fn one_by_one() -> Self {
         Control { one_by_one: true, ..Control::default() }
     }
@@ -35,12 +34,12 @@ impl Control {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Whether someone asked.
+    /// Whether [`cancel`](Self::cancel) was called.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Simulated seconds so far [s], and about how much of the run that is [0 to 1].
+    /// Simulated time [s], and the approximate completed part of the run [0 to 1].
     pub fn progress(&self) -> (f64, f64) {
         let now = Instant::from_nanos(self.now.load(Ordering::Relaxed)).as_secs_f64();
         (now, self.fraction.load(Ordering::Relaxed) as f64 / 1e6)
@@ -51,21 +50,3 @@ impl Control {
         self.fraction.store((fraction.clamp(0.0, 1.0) * 1e6) as u64, Ordering::Relaxed);
     }
 }
-
-/// Why a run has no outcome.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Error {
-    /// [`Control::cancel`] was called.
-    Cancelled,
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Cancelled => f.write_str("the run was cancelled"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}

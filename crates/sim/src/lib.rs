@@ -11,6 +11,7 @@
 //! [`Kernel`]: penstock_core::Kernel
 
 pub mod control;
+pub mod error;
 pub mod tcp;
 
 mod bound;
@@ -26,7 +27,8 @@ mod script;
 mod tracker;
 mod world;
 
-pub use control::{Control, Error};
+pub use control::Control;
+pub use error::Error;
 pub use replay::Replay;
 
 use penstock_core::Counters;

@@ -1,5 +1,6 @@
-//! The downloads of an earlier run, to be asked for again at their times whatever becomes of them.
+//! The recorded downloads of an earlier run. A replay requests them again at the recorded times in an open loop.
 
+use crate::Error;
 use penstock_scenario::model::{Activity, Path, Scenario};
 use penstock_units::{Bytes, Instant};
 use std::collections::BTreeMap;
@@ -14,34 +15,35 @@ pub struct Asked {
     pub workload: String,
     /// Its circuit's number in that run.
     pub circuit: u64,
-    /// When that circuit was begun.
+    /// When the client began to build that circuit.
     pub begun: Instant,
     /// Names of its guard, its middle and its exit.
     pub relays: [String; 3],
-    /// When the client asked.
+    /// When the client requested it.
     pub start: Instant,
-    /// What it asked for [B].
+    /// The requested bytes [B].
     pub size: Bytes,
 }
 
 /// Downloads of an earlier run, by client and circuit.
 #[derive(Clone, Debug, Default)]
 pub struct Replay {
-    /// By the client's index in the scenario: its circuits, in the order in which they were begun.
+    /// The circuits of each client of the scenario, in the order of their begin.
     clients: Vec<Vec<Recorded>>,
 }
 
-/// What was asked for over one circuit.
+/// The downloads over one circuit.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
     pub(crate) begun: Instant,
-    /// Indices of its relays, from the entry to the exit, if the client draws paths and the record knows all of it.
+    /// Indices of its relays from the entry to the exit. None if the client has a fixed path, or if the record has only a
+    /// part of the path.
     pub(crate) path: Option<Vec<usize>>,
-    /// In the order of their times; never empty.
+    /// In the order of their times. It is never empty.
     pub(crate) downloads: Vec<Download>,
 }
 
-/// One of those downloads.
+/// A recorded download.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Download {
     pub(crate) start: Instant,
@@ -51,44 +53,38 @@ pub(crate) struct Download {
 }
 
 impl Replay {
-    /// What of these downloads a scenario asks for again; or what they have that it has not.
+    /// The downloads that a replay in `scenario` requests again.
     ///
-    /// What follows Markov models is an open loop already, and is left to them.
-    pub fn new(scenario: &Scenario, asked: impl IntoIterator<Item = Asked>) -> Result<Self, String> {
+    /// Downloads of Markov models are left out: these models are an open loop already and generate their own downloads.
+    pub fn new(scenario: &Scenario, asked: impl IntoIterator<Item = Asked>) -> Result<Self, Error> {
         let clients = by_name(scenario.clients.iter().map(|client| client.host.name.as_str()));
         let workloads = by_name(scenario.workloads.iter().map(|workload| workload.name.as_str()));
         let relays = by_name(scenario.relays.iter().map(|relay| relay.host.name.as_str()));
         let mut circuits: Vec<BTreeMap<(Instant, u64), Recorded>> = vec![BTreeMap::new(); clients.len()];
         for Asked { client: name, workload: does, circuit, begun, relays: through, start, size } in asked {
             let Some(index) = clients.get(name.as_str()) else {
-                return Err(format!("it has downloads of the client {name:?}, which the scenario has not"));
+                return Err(Error::UnknownClient { client: name });
             };
             let client = &scenario.clients[*index];
             let workload =
                 workloads.get(does.as_str()).filter(|workload| client.workloads.contains(workload));
             let Some(workload) = workload else {
-                return Err(format!(
-                    "it has downloads of the workload {does:?}, which the client {name:?} has not"
-                ));
+                return Err(Error::UnknownWorkload { client: name, workload: does });
             };
             if client.path == Path::Direct {
-                return Err(format!(
-                    "the client {name:?} has no Tor; only downloads over circuits can be replayed"
-                ));
+                return Err(Error::ClientWithoutTor { client: name });
             }
             match scenario.workloads[*workload].does {
                 Activity::Download(_) => {}
                 Activity::Tgen(_) => continue,
-                Activity::Hold(_) => {
-                    return Err(format!("it has downloads of the workload {does:?}, which holds circuits"));
-                }
+                Activity::Hold(_) => return Err(Error::WorkloadWithoutDownloads { workload: does }),
             }
             let download = Download { start, workload: *workload, size };
             let recorded = match circuits[*index].entry((begun, circuit)) {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(new) => {
                     let path = path(&client.path, &relays, &through)
-                        .map_err(|relay| format!("it has a circuit of the client {name:?} through the relay {relay:?}, which the scenario has not"))?;
+                        .map_err(|relay| Error::UnknownRelay { client: name, relay: relay.to_owned() })?;
                     new.insert(Recorded { begun, path, downloads: Vec::new() })
                 }
             };
@@ -108,8 +104,8 @@ impl Replay {
     }
 }
 
-/// The relays of a circuit through these; none if the client has a path of its own, or one of which the record has a part
-/// alone. The error is a relay that is not there.
+/// The relays of a recorded circuit. None if the client has a fixed path, or if the record has only a part of the path.
+/// The error is the name of an unknown relay.
 fn path<'a>(
     of: &Path,
     relays: &BTreeMap<&str, usize>,
@@ -118,7 +114,7 @@ fn path<'a>(
     let [guard, middle, exit] = through;
     let path = match of {
         Path::Tor { .. } | Path::Weighted { hops: 3 } => vec![guard, middle, exit],
-        // The last of them is the middle, too.
+        // The record names the last relay as the middle as well.
         Path::Weighted { hops: 2 } => vec![guard, exit],
         Path::Weighted { hops: 1 } => vec![exit],
         Path::Weighted { .. } | Path::Fixed(_) | Path::Direct => return Ok(None),
@@ -127,7 +123,7 @@ fn path<'a>(
     path.into_iter().map(index).collect::<Result<_, _>>().map(Some)
 }
 
-/// The place of each name.
+/// The index of each name.
 fn by_name<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, usize> {
     names.zip(0..).collect()
 }

@@ -1,24 +1,45 @@
-//! What a user may write: `300 KiB`, `128 KiB/s`, `10 Mbit/s`, `80 ms`.
+//! Parses quantities with units: `300 KiB`, `128 KiB/s`, `10 Mbit/s`, `80 ms`.
 //!
-//! `KiB` (1024) and `kB` (1000) are different names, a bare number has no unit and is refused.
+//! `KiB` (1024 B) and `kB` (1000 B) are different units. A number without a unit is refused.
 
 use crate::rate::DataRate;
 use crate::size::Bytes;
-use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// What is wrong with a quantity, and what would be right.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParseUnitError(String);
-
-impl fmt::Display for ParseUnitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+/// A text that is not the expected quantity.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParseUnitError {
+    /// The number or the unit is wrong.
+    #[error("{text:?} is no {kind}: {reason}; write it like \"{example}\" ({units})")]
+    Syntax {
+        /// The text.
+        text: String,
+        /// The expected kind of quantity.
+        kind: &'static str,
+        /// The mistake.
+        reason: String,
+        /// A correct quantity.
+        example: &'static str,
+        /// The allowed units.
+        units: String,
+    },
+    /// The quantity does not fit into 64 bits.
+    #[error("{text:?} is no {kind}: it is too large")]
+    TooLarge {
+        /// The text.
+        text: String,
+        /// The expected kind of quantity.
+        kind: &'static str,
+    },
+    /// A rate of zero.
+    #[error("{text:?} is no rate: it is zero; a rate must be at least \"1 B/s\"")]
+    ZeroRate {
+        /// The text.
+        text: String,
+    },
 }
-
-impl std::error::Error for ParseUnitError {}
 
 const SIZES: &[(&str, u64)] = &[
     ("B", 1),
@@ -30,7 +51,7 @@ const SIZES: &[(&str, u64)] = &[
     ("GiB", 1 << 30),
 ];
 
-/// Bytes a second, in eighths: bit rates need them.
+/// Bits per second.
 const RATES: &[(&str, u64)] = &[
     ("B/s", 8),
     ("kB/s", 8_000),
@@ -54,13 +75,15 @@ const SPANS: &[(&str, u64)] = &[
 ];
 
 /// A decimal number and its unit, as value × scale in the units of the table, rounded to nearest.
-fn quantity(text: &str, what: &str, example: &str, table: &[(&str, u64)]) -> Result<u128, ParseUnitError> {
-    let units = || table.iter().map(|(unit, _)| *unit).collect::<Vec<_>>().join(", ");
-    let fail = |why: &str| {
-        Err(ParseUnitError(format!(
-            "{text:?} is no {what}: {why}; write it like \"{example}\" ({})",
-            units()
-        )))
+fn quantity(
+    text: &str,
+    kind: &'static str,
+    example: &'static str,
+    table: &[(&str, u64)],
+) -> Result<u128, ParseUnitError> {
+    let fail = |reason: &str| {
+        let units = table.iter().map(|(unit, _)| *unit).collect::<Vec<_>>().join(", ");
+        Err(ParseUnitError::Syntax { text: text.to_owned(), kind, reason: reason.to_owned(), example, units })
     };
     let text_trimmed = text.trim();
     let split = text_trimmed.find(|c: char| !(c.is_ascii_digit() || "+-._".contains(c)));
@@ -84,8 +107,7 @@ fn quantity(text: &str, what: &str, example: &str, table: &[(&str, u64)]) -> Res
     Ok((digits * scale + denominator / 2) / denominator)
 }
 
-/// The whole part and the digits after the point (at most nine): few enough that no product overflows, and enough for
-/// whatever is shown.
+/// The whole part and at most nine digits after the point. So no product overflows.
 fn decimal(number: &str) -> Option<(u128, &str)> {
     let number = number.strip_prefix('+').unwrap_or(number);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
@@ -102,8 +124,8 @@ fn decimal(number: &str) -> Option<(u128, &str)> {
     Some((whole.parse().ok()?, fraction))
 }
 
-fn narrow(value: u128, text: &str, what: &str) -> Result<u64, ParseUnitError> {
-    u64::try_from(value).map_err(|_| ParseUnitError(format!("{text:?} is no {what}: it is too large")))
+fn narrow(value: u128, text: &str, kind: &'static str) -> Result<u64, ParseUnitError> {
+    u64::try_from(value).map_err(|_| ParseUnitError::TooLarge { text: text.to_owned(), kind })
 }
 
 impl FromStr for Bytes {
@@ -117,11 +139,9 @@ impl FromStr for Bytes {
 impl FromStr for DataRate {
     type Err = ParseUnitError;
     fn from_str(text: &str) -> Result<Self, ParseUnitError> {
-        let eighths = quantity(text, "rate", "128 KiB/s", RATES)?;
-        let bytes = narrow(eighths / 8, text, "rate")?;
-        DataRate::new(bytes).ok_or_else(|| {
-            ParseUnitError(format!("{text:?} is no rate: it is zero; a rate must be at least \"1 B/s\""))
-        })
+        let bits = quantity(text, "rate", "128 KiB/s", RATES)?;
+        let bytes = narrow(bits / 8, text, "rate")?;
+        DataRate::new(bytes).ok_or_else(|| ParseUnitError::ZeroRate { text: text.to_owned() })
     }
 }
 

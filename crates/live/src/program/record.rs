@@ -67,7 +67,7 @@ impl Recorder {
         self.row(node);
         self.write()?;
         let parts: Vec<PathBuf> = (1..self.part).map(|part| self.part(part)).collect();
-        let merged = penstock_record::merge(&parts, &self.folder);
+        let merged = penstock_record::merge(&parts, &self.folder).map_err(std::io::Error::other);
         let merged = merged.and_then(|()| parts.iter().try_for_each(std::fs::remove_dir_all));
         merged.map_err(|error| Failure::file(&self.folder, &error))
     }
@@ -88,7 +88,8 @@ impl Recorder {
     fn write(&mut self) -> Result<(), Failure> {
         let part = self.part(self.part);
         let tables = std::mem::take(&mut self.tables);
-        let written = std::fs::create_dir(&part).and_then(|()| tables.write(&part, &RunKey::new("live", 0)));
+        let write = || tables.write(&part, &RunKey::new("live", 0)).map_err(std::io::Error::other);
+        let written = std::fs::create_dir(&part).and_then(|()| write());
         written.map_err(|error| Failure::file(&part, &error))?;
         self.part += 1;
         Ok(())

@@ -154,20 +154,23 @@ fn a_record_of_another_scenario_is_refused() {
         Replay::new(scenario, [asked]).map(|_| ()).unwrap_err()
     };
     for (said, right) in [
-        (refused("x", "web", "entry"), "it has downloads of the client \"x\", which the scenario has not"),
+        (
+            refused("x", "web", "entry"),
+            "it has downloads of the client \"x\", which the scenario does not have",
+        ),
         (
             refused("web", "x", "entry"),
-            "it has downloads of the workload \"x\", which the client \"web\" has not",
+            "it has downloads of the workload \"x\", which the client \"web\" does not have",
         ),
         (
             refused("web", "bulk", "entry"),
-            "it has downloads of the workload \"bulk\", which the client \"web\" has not",
+            "it has downloads of the workload \"bulk\", which the client \"web\" does not have",
         ),
         (
             refused("web", "web", "x"),
-            "it has a circuit of the client \"web\" through the relay \"x\", which the scenario has not",
+            "it has a circuit of the client \"web\" through the relay \"x\", which the scenario does not have",
         ),
     ] {
-        assert_eq!(said, right);
+        assert_eq!(said.to_string(), right);
     }
 }
