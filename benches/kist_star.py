@@ -1,4 +1,4 @@
-"""What docs/reference/algorithms/schedulers.md and docs/validation/index.md say of `kist/stations`, from its tables; and how it was chosen.
+"""The numbers of `kist/stations` in docs/reference/algorithms/schedulers.md and docs/validation, and its selection.
 
 .venv/bin/python benches/kist_star.py waits RUN    mean waits of pages' cells by position and kind of relay [ms]
 .venv/bin/python benches/kist_star.py grid FILE    all realisations of the grid, a line each; finished ones are kept

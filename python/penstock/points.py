@@ -6,8 +6,8 @@ import polars as pl
 
 from penstock import grid, stats, summary
 from penstock.errors import OutputError, naming
+from penstock.replicates import RUN, Replicates
 from penstock.result import Result
-from penstock.units import RUN, Units
 
 FILE = "points"
 """The table's name, `points.parquet` and `points.csv`."""
@@ -18,14 +18,14 @@ def table(result: Result) -> pl.DataFrame:
 
     `variant` is that of the file, empty if one takes part; then a column for each key, numbers if all of its values
     are. `downloads` are the whole ones after the warm-up, of all `seeds`: runs that have a number. `ttfb_s` and
-    `ttlb_s` are means over `units` of the median of a run's downloads [s], from `_low_s` to `_high_s` their 95 % t
-    interval; null without a number. Units are seeds, or networks where there are several.
+    `ttlb_s` are means over `replicates` of the median of a run's downloads [s], from `_low_s` to `_high_s` their 95 % t
+    interval; null without a number. Replicates are seeds, or networks where there are several.
     """
     swept = grid.of(result)
     if swept is None:
         raise OutputError(f"{result.directory} holds no sweep")
     counted = summary.counted(result.transfers)
-    units = result.units
+    replicates = result.replicates
     workloads = summary.workloads(result.transfers)
     everyone = [each["name"] for each in result.scenario["variants"]]
     rows = [
@@ -33,21 +33,21 @@ def table(result: Result) -> pl.DataFrame:
         for point in swept.points(everyone)
         if point.variant in result.variants
         for workload in workloads
-        for numbers in [_numbers(counted.filter(variant=point.variant, workload=workload), units)]
+        for numbers in [_numbers(counted.filter(variant=point.variant, workload=workload), replicates)]
     ]
     whole = pl.DataFrame(rows, infer_schema_length=None)
     return whole.with_columns(_as_numbers(whole[name]) for name in swept.names) if rows else whole
 
 
-def _numbers(downloads: pl.DataFrame, units: Units) -> dict[str, int | float | None]:
+def _numbers(downloads: pl.DataFrame, replicates: Replicates) -> dict[str, int | float | None]:
     """The numbers of a point from its whole downloads."""
     runs = downloads.select(RUN).n_unique() if downloads.height else 0
-    counts = {"seeds": runs, "units": units.count(downloads), "downloads": downloads.height}
+    counts = {"seeds": runs, "units": replicates.count(downloads), "downloads": downloads.height}
     found: dict[str, int | float | None] = {**counts}
     for metric in summary.METRICS:
         medians = downloads.group_by(RUN).agg(pl.col(metric.column).median()).drop_nulls()
         short = metric.column.removesuffix("_s")
-        three = stats.mean_interval(units.average(medians)[metric.column].to_numpy())
+        three = stats.mean_interval(replicates.average(medians)[metric.column].to_numpy())
         for name, value in zip(("", "_low", "_high"), three, strict=True):
             found[f"{short}{name}_s"] = None if value != value else value
     return found

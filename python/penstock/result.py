@@ -17,7 +17,7 @@ from penstock.errors import OutputError, naming
 from penstock.output import finished_parts, read_manifest
 
 if TYPE_CHECKING:
-    from penstock.units import Units
+    from penstock.replicates import Replicates
 
 
 def load(directory: str | Path) -> Result:
@@ -105,11 +105,11 @@ class Result:
         return sorted({run["seed"] for run in self.manifest["runs"]})
 
     @cached_property
-    def units(self) -> Units:
+    def replicates(self) -> Replicates:
         """What is independent of each other: networks where there are several, otherwise seeds."""
-        from penstock.units import Units
+        from penstock.replicates import Replicates
 
-        return Units.of((run["network"], run["seed"]) for run in self.manifest["runs"])
+        return Replicates.of((run["network"], run["seed"]) for run in self.manifest["runs"])
 
     @cached_property
     def runs(self) -> pl.DataFrame:

@@ -205,13 +205,13 @@ def execute(
 ) -> None:
     """Do the runs of `jobs` that are missing in `output`, then close it; on an error keep what is finished."""
     todo = missing(jobs, output.finished())
-    crew = _Crew(output, todo, threads, replays)
+    pool = _RunPool(output, todo, threads, replays)
     try:
-        crew.work(watch, already=len(jobs) - len(todo))
+        pool.work(watch, already=len(jobs) - len(todo))
         if not output.missing():
             output.merge()
     except BaseException:
-        crew.stop()
+        pool.stop()
         output.keep()
         raise
     output.finish()
@@ -229,7 +229,7 @@ def _stopped(output: OutputDir) -> str:
     )
 
 
-class _Crew:
+class _RunPool:
     """Threads that do runs, and the handles by which they are stopped."""
 
     def __init__(

@@ -1,8 +1,8 @@
 """Statistics of samples: distributions, quantiles, and what pairs of runs can show.
 
-Nothing here knows of Tor. Downloads of one run are not independent of each other, since they met in the same queues;
-so whatever is called an interval or a verdict comes from one number per run, or per network (`penstock.units`), and
-what is computed from pooled downloads (the distribution function, the Kolmogorov-Smirnov distance) only describes.
+Downloads of one run are not independent of each other, because they share queues. Intervals and verdicts therefore use
+one number per run, or per network (`penstock.replicates`). Statistics of pooled downloads, such as the distribution
+function and the Kolmogorov-Smirnov distance, only describe.
 """
 
 from __future__ import annotations
@@ -39,30 +39,32 @@ def ecdf(sample: Sample) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 @dataclass(frozen=True)
 class Curve:
-    """A distribution function, averaged over independent units, and its band."""
+    """A distribution function, averaged over independent replicates, and its band."""
 
     x: NDArray[np.float64]
     """Where it steps."""
     y: NDArray[np.float64]
-    """The mean of the units' functions from there on."""
+    """The mean of the replicates' functions from there on."""
     low: NDArray[np.float64]
     """Lower end of the t interval of that mean, at each x by itself, and in [0, 1]; empty without a band."""
     high: NDArray[np.float64]
 
 
-def curve(units: Sequence[Sequence[Sample]], band_from: int, confidence: float = 0.95) -> Curve:
-    """The mean distribution function of units, each the mean of those of its runs; a band from so many units on.
+def curve(replicates: Sequence[Sequence[Sample]], band_from: int, confidence: float = 0.95) -> Curve:
+    """The mean of the replicates' distribution functions, each the mean over its runs; with a band from `band_from` on.
 
-    The band is pointwise: at each value by itself it holds the mean of all units there could be with `confidence`.
+    The band is pointwise: at each single value it contains the mean of all possible replicates with `confidence`.
     """
-    samples = [[np.sort(np.asarray(run, dtype=np.float64)) for run in unit if len(run)] for unit in units]
-    samples = [unit for unit in samples if unit]
+    samples = [
+        [np.sort(np.asarray(run, dtype=np.float64)) for run in replicate if len(run)] for replicate in replicates
+    ]
+    samples = [replicate for replicate in samples if replicate]
     nothing = np.empty(0)
     if not samples:
         return Curve(nothing, nothing, nothing, nothing)
-    x = np.unique(np.concatenate([run for unit in samples for run in unit]))
-    functions = ([np.searchsorted(run, x, "right") / run.size for run in unit] for unit in samples)
-    each = np.array([np.mean(of_unit, axis=0) for of_unit in functions])
+    x = np.unique(np.concatenate([run for replicate in samples for run in replicate]))
+    functions = ([np.searchsorted(run, x, "right") / run.size for run in replicate] for replicate in samples)
+    each = np.array([np.mean(of_replicate, axis=0) for of_replicate in functions])
     y = each.mean(axis=0)
     if len(samples) < max(band_from, 2):
         return Curve(x, y, nothing, nothing)
@@ -79,10 +81,7 @@ def ks_distance(a: Sample, b: Sample) -> float:
     """The largest vertical distance between two distribution functions, in [0, 1]; NaN if one is empty."""
     if len(a) == 0 or len(b) == 0:
         return float("nan")
-    first, second = np.sort(np.asarray(a, dtype=np.float64)), np.sort(np.asarray(b, dtype=np.float64))
-    steps = np.concatenate([first, second])
-    below = (np.searchsorted(each, steps, side="right") / each.size for each in (first, second))
-    return float(np.abs(np.subtract(*below)).max())
+    return float(scipy_stats.ks_2samp(a, b, method="asymp").statistic)
 
 
 def quantiles_below(a: Sample, b: Sample) -> float:

@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from penstock import stats
-from penstock.units import RUN, Units
+from penstock.replicates import RUN, Replicates
 
 
 class Metric(NamedTuple):
@@ -46,12 +46,12 @@ def workloads(transfers: pl.DataFrame) -> list[str]:
     return sizes.sort("bytes", "workload")["workload"].to_list()
 
 
-def by_unit(
-    transfers: pl.DataFrame, units: Units, variant: str, workload: str, metric: Metric
+def by_replicate(
+    transfers: pl.DataFrame, replicates: Replicates, variant: str, workload: str, metric: Metric
 ) -> list[list[NDArray[np.float64]]]:
-    """One metric of all counted downloads of a variant and workload, apart for each unit and run [s]."""
+    """One metric of all counted downloads of a variant and workload, apart for each replicate and run [s]."""
     of = (pl.col("variant") == variant) & (pl.col("workload") == workload)
-    return units.samples(counted(transfers).filter(of), metric.column)
+    return replicates.samples(counted(transfers).filter(of), metric.column)
 
 
 def sample(transfers: pl.DataFrame, variant: str, workload: str, metric: Metric) -> pl.Series:
@@ -95,9 +95,9 @@ def compare(transfers: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFram
     if not variants:
         return pl.DataFrame()
     first, *others = variants
-    units = Units.in_rows(transfers)
+    replicates = Replicates.in_rows(transfers)
     rows = [
-        _compare_one(transfers, units, first, other, workload, metric)
+        _compare_one(transfers, replicates, first, other, workload, metric)
         for other in others
         for workload in workloads(transfers)
         for metric in METRICS
@@ -106,13 +106,13 @@ def compare(transfers: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFram
 
 
 def _compare_one(
-    transfers: pl.DataFrame, units: Units, first: str, other: str, workload: str, metric: Metric
+    transfers: pl.DataFrame, replicates: Replicates, first: str, other: str, workload: str, metric: Metric
 ) -> dict[str, str | int | float | bool]:
     def medians(variant: str) -> pl.DataFrame:
         of = (pl.col("variant") == variant) & (pl.col("workload") == workload)
         return counted(transfers).filter(of).group_by(RUN).agg(median=pl.col(metric.column).median()).drop_nulls()
 
-    complete = units.average(medians(first).join(medians(other), on=RUN, suffix="_of_other"))
+    complete = replicates.average(medians(first).join(medians(other), on=RUN, suffix="_of_other"))
     of_first, of_other = complete["median"].to_numpy(), complete["median_of_other"].to_numpy()
     pairs = stats.paired(of_first, of_other)
     base = stats.mean(of_first)

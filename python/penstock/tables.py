@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock import summary
+from penstock.replicates import Replicates
 from penstock.result import Result
-from penstock.units import Units
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,8 +44,8 @@ def show(result: Result, footer: str, to: Console) -> None:
     if differences.height:
         to.print(_differences_table(result, differences.iter_rows(named=True)))
         pairs = differences["pairs"].to_list()
-        to.print(f" {pairs_remark(result.units, pairs)}".rstrip(), soft_wrap=True)
-        warn(result.units, pairs, to)
+        to.print(f" {pairs_remark(result.replicates, pairs)}".rstrip(), soft_wrap=True)
+        warn(result.replicates, pairs, to)
     to.print(footer, soft_wrap=True)
 
 
@@ -70,14 +70,14 @@ def show_points(result: Result, footer: str, to: Console) -> None:
         table.add_row(*told, str(row["downloads"]), *point_times(row))
     to.print(table)
     counts = rows["units"].to_list()
-    to.print(f" {points_remark(result.units, counts)}", soft_wrap=True)
-    warn(result.units, counts, to)
+    to.print(f" {points_remark(result.replicates, counts)}", soft_wrap=True)
+    warn(result.replicates, counts, to)
     to.print(footer, soft_wrap=True)
 
 
-def warn(units: Units, counts: Sequence[int], to: Console) -> None:
-    """What so many units in each row cannot say, if there is something; and an empty line."""
-    warning = units.warning(counts)
+def warn(replicates: Replicates, counts: Sequence[int], to: Console) -> None:
+    """What so many replicates in each row cannot say, if there is something; and an empty line."""
+    warning = replicates.warning(counts)
     to.print(f" {warning}\n" if warning else "", soft_wrap=True)
 
 
@@ -97,10 +97,10 @@ def point_times(row: Mapping[str, Any]) -> list[str]:
     return told
 
 
-def points_remark(units: Units, counts: Sequence[int]) -> str:
-    """On what the numbers of points and their intervals rest, of so many units in each row."""
-    means = f"Means over {units.name(2)} of the median of a run's downloads"
-    return f"{means}, t intervals of {units.told(counts)}." if max(counts) > 1 else f"{means}."
+def points_remark(replicates: Replicates, counts: Sequence[int]) -> str:
+    """On what the numbers of points and their intervals rest, of so many replicates in each row."""
+    means = f"Means over {replicates.name(2)} of the median of a run's downloads"
+    return f"{means}, t intervals of {replicates.range_text(counts)}." if max(counts) > 1 else f"{means}."
 
 
 def _summary_table(result: Result, rows: Iterable[dict[str, Any]]) -> Table:
@@ -143,13 +143,13 @@ def _differences_table(result: Result, rows: Iterable[dict[str, Any]]) -> Table:
     return table
 
 
-def pairs_remark(units: Units, pairs: Sequence[int]) -> str:
+def pairs_remark(replicates: Replicates, pairs: Sequence[int]) -> str:
     """On what the intervals of so many pairs in each row rest."""
     if max(pairs) < 2:
         return ""
-    each = "the mean of its seeds' medians" if units.are_networks else "the median"
+    each = "the mean of its seeds' medians" if replicates.are_networks else "the median"
     return (
-        f"Paired by {units.name()}: {each} of each of {units.told(pairs)} under both variants, "
+        f"Paired by {replicates.name()}: {each} of each of {replicates.range_text(pairs)} under both variants, "
         "t interval of the differences."
     )
 

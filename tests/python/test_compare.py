@@ -102,14 +102,14 @@ def test_plot_data_of_several_simulations_are_networks(tmp_path: Path, ending: s
     for i in range(3):
         measured.plot_data(tmp_path / f"tornet-{i}" / "tornet.plot.data", ending=ending, scale=1 + 0.1 * i)
     source = read(str(tmp_path))
-    assert source.units.networks == ("tornet-0", "tornet-1", "tornet-2")
-    assert source.units_name == "networks"
+    assert source.replicates.networks == ("tornet-0", "tornet-1", "tornet-2")
+    assert source.replicates_name == "networks"
     assert source.tried == Tried(3, 240)
     assert whole(source, 5 * MiB).height == 39
     one = tmp_path / "tornet-1"
     for path in (one, one / "tornet.plot.data", one / "tornet.plot.data" / f"time_to_last_byte_recv{ending}.json"):
         alone = read(str(path))
-        assert alone.units.size == 1
+        assert alone.replicates.size == 1
         assert alone.downloads["ttlb_request_s"].to_list() == pytest.approx(
             source.downloads.filter(network="tornet-1")["ttlb_request_s"].to_list()
         )
@@ -137,7 +137,7 @@ def test_a_directory_is_read_by_the_best_that_it_holds(tmp_path: Path) -> None:
     put(tmp_path / "hosts" / "perfclient1" / "perfclient1.tgen.1000.stdout", measured.log())
     put(tmp_path / "hosts" / "perfclient2" / "tgen.log.xz", measured.log())
     logs = read(str(tmp_path))
-    assert (logs.kind, logs.units.size, whole(logs, 51_200).height) == ("tgen", 1, 20)
+    assert (logs.kind, logs.replicates.size, whole(logs, 51_200).height) == ("tgen", 1, 20)
     put(tmp_path / "tgen.analysis.json.xz", measured.summary())
     assert read(str(tmp_path)).clocks == ["request"]
     measured.plot_data(tmp_path / "tornet.plot.data")
@@ -145,7 +145,7 @@ def test_a_directory_is_read_by_the_best_that_it_holds(tmp_path: Path) -> None:
     for day in range(4):
         put(tmp_path / f"2021-01-0{day}.op.onionperf.analysis.json.xz", measured.new())
     several = read(str(tmp_path))
-    assert (several.kind, several.units.size, several.units_name) == ("OnionPerf", 4, "files")
+    assert (several.kind, several.replicates.size, several.replicates_name) == ("OnionPerf", 4, "files")
 
 
 def test_the_beginning_is_left_out_on_request(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_outputs_without_a_common_run_or_with_one_unit_say_so(two: Callable[...,
 def test_one_unit_has_no_interval(two: Callable[..., sides.Comparison]) -> None:
     comparison = two(SETTING.replace("80 ms", "40 ms"), seeds=1)
     assert all(math.isnan(row.low_s) and not row.decided for row in comparison.rows)
-    assert "B: One seed: no interval is possible" in " ".join(remarks(comparison))
+    assert "B: One seed gives no interval" in " ".join(remarks(comparison))
 
 
 def test_from_the_request_is_from_when_the_circuit_was_connected(make_up: Callable[..., Path]) -> None:

@@ -17,9 +17,9 @@ from penstock import catalog
 from penstock.errors import Cancelled, OutputError, PenstockError
 from penstock.figures import sweep
 from penstock.output import Job, OutputDir
-from penstock.paper import Claim, Claims, judge, load, runner, table
-from penstock.paper.judge import FAILS, HOLDS, NEEDS_NETWORK, NOT_GATED, NOT_YET, UNDECIDED, cannot_be_judged
+from penstock.paper import Claim, Claims, decide, load, runner, table
 from penstock.paper.measures import EVERY
+from penstock.paper.verdicts import FAILS, HOLDS, NEEDS_NETWORK, NOT_GATED, NOT_YET, UNDECIDED, undecidable
 from penstock.result import Result
 
 HEAD = 'paper = "made-up"\ntitle = "Made up"\n[scale.small]\nduration_s = 30\n'
@@ -64,8 +64,8 @@ def test_the_claims_of_a_shipped_paper_fit_its_scenarios(name: str) -> None:
                 workload = "" if side.workload == EVERY else side.workload
                 assert f"[workloads.{workload}" in text[side.variants[0]], claim.id
         # What --scale scales is what the scenario says, or scaling by 1 would change it.
-        assert scenario in claims.scales
-        what = claims.scales[scenario]
+        assert scenario in claims.scale
+        what = claims.scale[scenario]
         sets = [f"run.stop.downloads={what['downloads']}"] if "downloads" in what else []
         sets += [f'run.duration="{what["duration_s"]} s"'] if "duration_s" in what else []
         assert catalog.load(claims.scenario(scenario), tuple(sets))[1].fingerprint() == document.fingerprint()
@@ -79,34 +79,34 @@ def test_a_claims_file_is_no_scenario() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"measure": '"tfb_s"'}, "claim one: measure is 'tfb_s'; it takes one of"),
-        ({"statistic": '"average"'}, "claim one: statistic takes"),
-        ({"gate": "false"}, "claim one: why is missing"),
-        ({"gate": None}, "claim one: gate is missing"),
-        ({"gate": '{ at_least = 2, at_most = 1, by = "mean" }'}, "at_least above at_most"),
-        ({"gate": "{ at_least = 2 }"}, "claim one: gate.by is missing: what keeps the bounds, one of mean, interval"),
+        ({"measure": '"tfb_s"'}, "claims.one: measure is 'tfb_s'; it must be one of"),
+        ({"statistic": '"average"'}, "claims.one: statistic must be one of"),
+        ({"gate": "false"}, "claims.one: why is missing"),
+        ({"gate": None}, "claims.one: gate is missing"),
+        ({"gate": '{ at_least = 2, at_most = 1, by = "mean" }'}, "at_least is above at_most"),
+        ({"gate": "{ at_least = 2 }"}, "claims.one.gate: by is missing; bounds need one of mean, interval"),
         (
             {"gate": '{ at_least = 2, by = "median" }'},
-            "gate.by is 'median'; it takes one of mean, interval",
+            "claims.one.gate.by is 'median'; it must be one of 'mean', 'interval'",
         ),
-        ({"gate": '{ at_least = 2, direction = "above" }'}, "takes either a direction, or at_least and at_most"),
-        ({"gate": '{ direction = "above" }'}, "is that of a difference or change"),
+        ({"gate": '{ at_least = 2, direction = "above" }'}, "give either a direction or bounds"),
+        ({"gate": '{ direction = "above" }'}, "gate.direction goes with difference, change and ratio-change"),
         (
             {"gate": '{ direction = "above", by = "mean" }', "compare": '"change"', "variants": '["stock", "small"]'},
-            "gate.by goes with bounds: a direction is shown by the interval",
+            "by goes with bounds; the interval shows a direction",
         ),
         (
             {"gate": '{ direction = "not-below" }', "compare": '"change"', "variants": '["stock", "small"]'},
-            "gate.direction is 'not-below'; it takes one of above, below",
+            "gate.direction is 'not-below'; it must be one of 'above', 'below'",
         ),
         (
             {"compare": '"ks"', "variants": '["stock", "small"]'},
-            "gate is false for ks: downloads of one run are not independent",
+            "gate must be false for ks, because downloads of one run are not independent",
         ),
-        ({"hop": '"exit"'}, "hop goes with what is measured at a hop"),
-        ({"measure": '"queue_cells"'}, "hop goes with what is measured at a hop"),
+        ({"hop": '"exit"'}, "hop goes with measures at a hop"),
+        ({"measure": '"queue_cells"'}, "hop goes with measures at a hop"),
         ({"above": "4.0"}, "above goes with the statistic share-above"),
-        ({"compare": '"ratio"'}, "compares something with itself"),
+        ({"compare": '"ratio"'}, "names the same side twice; compare different variants"),
         ({"compare": '"gain"', "variants": '["stock", "small"]'}, "variants takes one, or 3"),
         ({"workloads": '"web"'}, "workloads is unknown"),
         ({"says": None}, "says is missing"),
@@ -118,8 +118,40 @@ def test_mistakes_in_a_claim_are_named(claimed: Callable[..., Claims], changes: 
     assert sentence in str(caught.value)
 
 
+def test_cases_take_the_keys_of_their_group_and_of_the_file(claimed: Callable[..., Claims]) -> None:
+    group = entry(id=None, section=None, variants=None, says='"The {} client waits {} s."')
+    cases = """cases = [
+        { id = "one", variants = ["stock"], words = ["web", "4.3"] },
+        { id = "two", variants = ["small"], words = ["fast", "1"], section = "2", gate = false, why = "it varies" },
+    ]
+    """
+    claims = claimed(group + cases, head=HEAD.replace("[scale", 'section = "7"\n[scale')).claims
+    assert [(claim.id, claim.section, claim.says) for claim in claims] == [
+        ("one", "7", "The web client waits 4.3 s."),
+        ("two", "2", "The fast client waits 1 s."),
+    ]
+    assert [claim.sides[0].variants for claim in claims] == [("stock",), ("small",)]
+    assert [claim.gate and claim.gate.at_most for claim in claims] == [5.7, None]
+
+
+@pytest.mark.parametrize(
+    ("cases", "sentence"),
+    [
+        ('[{ id = "one", words = ["web"] }]', "claims.one: words must hold one text for each {} of says"),
+        ('[{ id = "one", says = "x", speed = 1 }]', "claims.one: speed is unknown; known keys are above, "),
+        ('[{ id = "one", says = "x", measure = 3 }]', "claims.one.measure is 3; it should be a valid string"),
+        ('["one"]', "claims.one.cases.0 is 'one'; it should be a valid dictionary"),
+        ("3", "claims.one.cases is 3; it should be a valid list"),
+    ],
+)
+def test_mistakes_in_a_case_are_named(claimed: Callable[..., Claims], cases: str, sentence: str) -> None:
+    with pytest.raises(PenstockError, match=r"claims\.toml") as caught:
+        claimed(entry(says='"{} {}"') + f"cases = {cases}\n")
+    assert sentence in str(caught.value)
+
+
 def test_two_claims_have_two_names(claimed: Callable[..., Claims]) -> None:
-    with pytest.raises(PenstockError, match="id is one twice"):
+    with pytest.raises(PenstockError, match="id one is used twice"):
         claimed(entry(), entry())
 
 
@@ -174,17 +206,17 @@ DIFFERENCE = {"compare": '"difference"', "variants": '["small", "stock"]'}
 def test_what_is_measured_is_the_mean_of_the_seeds_numbers(
     claimed: Callable[..., Claims], known: Result, changes: dict[str, str], measured: float
 ) -> None:
-    judged = judge(claimed(entry(**{**changes, "gate": "false", "why": '"no number"'})).claims[0], {"small": known})
-    assert judged.measured == pytest.approx(measured, abs=1e-12)
-    assert (judged.verdict, judged.missed) == (NOT_GATED, False)
+    checked = decide(claimed(entry(**{**changes, "gate": "false", "why": '"no number"'})).claims[0], {"small": known})
+    assert checked.measured == pytest.approx(measured, abs=1e-12)
+    assert (checked.verdict, checked.missed) == (NOT_GATED, False)
 
 
 def test_sides_may_be_of_several_scenarios(claimed: Callable[..., Claims], known: Result, made_up: Path) -> None:
     both = {"scenario": '["small", "large"]', "compare": '"difference"', "gate": "false", "why": '"no number"'}
     claim = claimed(entry(**both)).claims[0]
     assert (claim.scenarios, claim.variants_in("large")) == (["small", "large"], {"stock"})
-    assert judge(claim, {"small": known, "large": known}).measured == 0
-    other = judge(claim, {"small": known, "large": Result(made_up)})
+    assert decide(claim, {"small": known, "large": known}).measured == 0
+    other = decide(claim, {"small": known, "large": Result(made_up)})
     assert other.n == 3, "the seeds that both have"
     assert other.measured != 0
 
@@ -203,8 +235,8 @@ def test_several_ratios_are_compared_or_averaged(
 ) -> None:
     many = {"compare": f'"{compare}"', "variants": variants, "gate": "false", "why": '"no number"'}
     table = claimed_sides(many, variants)
-    judged = judge(claimed(entry(**table)).claims[0], {"small": known, "large": known, "third": known})
-    assert judged.measured == pytest.approx(measured)
+    checked = decide(claimed(entry(**table)).claims[0], {"small": known, "large": known, "third": known})
+    assert checked.measured == pytest.approx(measured)
 
 
 def claimed_sides(keys: dict[str, str], variants: str) -> dict[str, str]:
@@ -215,15 +247,15 @@ def claimed_sides(keys: dict[str, str], variants: str) -> dict[str, str]:
 
 
 def test_an_interval_is_that_of_the_seeds(claimed: Callable[..., Claims], known: Result) -> None:
-    judged = judge(claimed(entry()).claims[0], {"small": known})
+    checked = decide(claimed(entry()).claims[0], {"small": known})
     # Student's t for 2 degrees of freedom, two-sided 95 %: 4.302653; the standard deviation of 4, 5, 6 is 1.
     half = 4.302653 / math.sqrt(3)
-    assert (judged.low, judged.high) == pytest.approx((5 - half, 5 + half), rel=1e-6)
-    assert judged.seeds == (4.0, 5.0, 6.0)
+    assert (checked.low, checked.high) == pytest.approx((5 - half, 5 + half), rel=1e-6)
+    assert checked.seeds == (4.0, 5.0, 6.0)
 
 
 def test_what_was_not_measured_is_undecided_and_missed(claimed: Callable[..., Claims], known: Result) -> None:
-    nobody = judge(claimed(entry(workload='"mail"')).claims[0], {"small": known})
+    nobody = decide(claimed(entry(workload='"mail"')).claims[0], {"small": known})
     assert (nobody.verdict, nobody.missed) == (UNDECIDED, True)
 
 
@@ -232,19 +264,19 @@ def test_queues_and_waits_are_measured_at_a_hop(claimed: Callable[..., Claims], 
     at_exit = {"hop": '"exit"', "workload": '"bulk"', "gate": '{ at_most = 101, by = "every-seed" }'}
     for variant, verdict in (("stock", FAILS), ("small", HOLDS)):
         claim = entry(**{**at_exit, "measure": '"queue_cells"', "statistic": '"max"', "variants": f'["{variant}"]'})
-        judged = judge(claimed(claim).claims[0], {"small": result})
-        assert (judged.verdict, judged.n) == (verdict, 5)
+        checked = decide(claimed(claim).claims[0], {"small": result})
+        assert (checked.verdict, checked.n) == (verdict, 5)
     wait = entry(**{**at_exit, "measure": '"circuit_queue_s"', "statistic": '"mean"'})
     mean = result.cells.filter(variant="stock", workload="bulk", hop="exit")["circuit_queue_s"].mean()
-    assert judge(claimed(wait).claims[0], {"small": result}).measured == pytest.approx(mean)
+    assert decide(claimed(wait).claims[0], {"small": result}).measured == pytest.approx(mean)
 
 
 def test_a_claim_waits_for_its_scenario_or_a_network(claimed: Callable[..., Claims]) -> None:
     network, other = entry(needs='"network"'), entry(id='"two"', needs='"hidden services"')
     claims = claimed(network, other, entry(id='"three"'))
-    verdicts = [cannot_be_judged(claim, lambda _: False) for claim in claims.claims]
+    verdicts = [undecidable(claim, lambda _: False) for claim in claims.claims]
     assert [each.verdict for each in verdicts if each] == [NEEDS_NETWORK, NOT_YET, NOT_YET]
-    assert cannot_be_judged(claims.claims[2], lambda _: True) is None
+    assert undecidable(claims.claims[2], lambda _: True) is None
 
 
 def test_a_figure_means_its_parts(claimed: Callable[..., Claims]) -> None:
@@ -360,7 +392,7 @@ def test_a_stopped_paper_goes_on_where_it_stopped(own: Path, tmp_path: Path, mon
     monkeypatch.setattr(OutputDir, "commit", note)
     outcome = runner.run(str(own), seeds=1, out=out)
     assert sorted(kept) == ["small", "stock"]
-    assert [each.n for each in outcome.judged] == [1, 1, 0]
+    assert [each.n for each in outcome.checked] == [1, 1, 0]
     with pytest.raises(OutputError, match="is finished, with fewer variants or seeds"):
         runner.run(str(own), seeds=2, out=out)
 

@@ -106,7 +106,7 @@ def test_the_page_says_what_was_run_how_sure_it_is_and_how_to_repeat_it(
 
 def test_the_page_says_when_there_is_one_seed_or_an_end_is_missing(make_up: Callable[..., Path]) -> None:
     page = report.render([Result(make_up(seeds=1, finished=False))])
-    assert "no interval is possible" in page
+    assert "gives no interval" in page
     assert "These runs are not finished" in page
 
 
@@ -182,7 +182,7 @@ def test_the_remark_counts_the_pairs_of_the_rows(make_up: Callable[..., Path]) -
     result = Result(directory)
     pairs = result.differences()["pairs"].to_list()
     assert pairs == [5, 5, 3, 3]
-    assert "each of 3 to 5 seeds" in tables.pairs_remark(result.units, pairs)
+    assert "each of 3 to 5 seeds" in tables.pairs_remark(result.replicates, pairs)
     assert "3 to 5 seeds of" in " ".join(report.render([result]).split())
 
 

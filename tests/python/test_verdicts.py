@@ -6,22 +6,27 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
-from penstock.paper import Claim, Gate, Judged, judge
-from penstock.paper.claims import EVERY_SEED, INTERVAL, MEAN, OF_SAMPLES, Side
-from penstock.paper.judge import FAILS, HOLDS, NOT_GATED, UNDECIDED
+from penstock.paper import Checked, Claim, Gate, decide
+from penstock.paper.claims import EVERY_SEED, INTERVAL, MEAN
+from penstock.paper.verdicts import FAILS, HOLDS, NOT_GATED, UNDECIDED
 from penstock.result import Result
 
 T = 2.776445
 """Student's t for 4 degrees of freedom, two-sided 95 %."""
 
 Numbers = Mapping[str, Sequence[float | None]]
-Asked = Callable[..., Judged]
+Asked = Callable[..., Checked]
 
-ABOVE, BELOW = Gate(INTERVAL, direction="above"), Gate(INTERVAL, direction="below")
+ABOVE, BELOW = Gate(direction="above"), Gate(direction="below")
+
+
+def gate_of(by: Any, at_least: float | None = None, at_most: float | None = None) -> Gate:
+    return Gate(by=by, at_least=at_least, at_most=at_most)
 
 
 def row(variant: str, network: str, seed: int, time: float) -> dict[str, object]:
@@ -41,7 +46,7 @@ def ask(tmp_path: Path) -> Asked:
 
     def asked(
         numbers: Numbers, sides: Sequence[Sequence[str]], compare: str, gate: Gate | None, networks: str = " "
-    ) -> Judged:
+    ) -> Checked:
         directory = tmp_path / str(len(list(tmp_path.iterdir())))
         directory.mkdir()
         where = [(network.strip(), seed) for seed in range(1, 10) for network in networks]
@@ -53,9 +58,17 @@ def ask(tmp_path: Path) -> Asked:
         (directory / "manifest.json").write_text(json.dumps(manifest))
         rows = [row(variant, network, seed, time) for variant, network, seed, time in runs if time is not None]
         pl.DataFrame(rows).write_parquet(directory / "transfers.parquet")
-        about = tuple(Side(tuple(side), "web", "" if compare in OF_SAMPLES else "median", "one") for side in sides)
-        claim = Claim("one", "it is so", "1", sides=about, measure="ttfb_s", compare=compare, gate=gate, why="so")
-        return judge(claim, {"one": Result(directory)})
+        keys: dict[str, Any] = {"id": "one", "says": "it is so", "section": "1", "scenario": "one", "variants": sides}
+        keys |= {
+            "workload": "web",
+            "measure": "ttfb_s",
+            "statistic": "median",
+            "compare": compare,
+            "gate": gate,
+            "why": "so",
+        }
+        claim = Claim.model_validate(keys)
+        return decide(claim, {"one": Result(directory)})
 
     return asked
 
@@ -69,32 +82,32 @@ HALF = T * math.sqrt(2.5) / math.sqrt(5)
     ("gate", "verdict", "reason"),
     [
         # A quantity: the mean decides, and what its interval reaches is said.
-        (Gate(MEAN, 8.0, 12.0), HOLDS, ""),
-        (Gate(MEAN, at_least=10.0), HOLDS, "its interval reaches beyond the bound"),
-        (Gate(MEAN, at_most=10.0), HOLDS, "its interval reaches beyond the bound"),
-        (Gate(MEAN, at_least=10.1), FAILS, "its interval reaches the bound"),
-        (Gate(MEAN, at_most=9.9), FAILS, "its interval reaches the bound"),
-        (Gate(MEAN, at_least=12.0), FAILS, ""),
-        (Gate(MEAN, at_most=8.0), FAILS, ""),
+        (gate_of(MEAN, 8.0, 12.0), HOLDS, ""),
+        (gate_of(MEAN, at_least=10.0), HOLDS, "its interval reaches beyond the bound"),
+        (gate_of(MEAN, at_most=10.0), HOLDS, "its interval reaches beyond the bound"),
+        (gate_of(MEAN, at_least=10.1), FAILS, "its interval reaches the bound"),
+        (gate_of(MEAN, at_most=9.9), FAILS, "its interval reaches the bound"),
+        (gate_of(MEAN, at_least=12.0), FAILS, ""),
+        (gate_of(MEAN, at_most=8.0), FAILS, ""),
         # An order or an equality: all of the interval has to be within.
-        (Gate(INTERVAL, 8.0, 12.0), HOLDS, ""),
-        (Gate(INTERVAL, at_least=8.0), HOLDS, ""),
-        (Gate(INTERVAL, at_least=8.1), UNDECIDED, "its interval reaches beyond the bound"),
-        (Gate(INTERVAL, at_most=12.0), HOLDS, ""),
-        (Gate(INTERVAL, at_most=11.9), UNDECIDED, "its interval reaches beyond the bound"),
-        (Gate(INTERVAL, 10.5, 11.0), FAILS, "its interval reaches the bound"),
-        (Gate(INTERVAL, at_least=12.1), FAILS, ""),
-        (Gate(INTERVAL, at_most=7.9), FAILS, ""),
+        (gate_of(INTERVAL, 8.0, 12.0), HOLDS, ""),
+        (gate_of(INTERVAL, at_least=8.0), HOLDS, ""),
+        (gate_of(INTERVAL, at_least=8.1), UNDECIDED, "its interval reaches beyond the bound"),
+        (gate_of(INTERVAL, at_most=12.0), HOLDS, ""),
+        (gate_of(INTERVAL, at_most=11.9), UNDECIDED, "its interval reaches beyond the bound"),
+        (gate_of(INTERVAL, 10.5, 11.0), FAILS, "its interval reaches the bound"),
+        (gate_of(INTERVAL, at_least=12.1), FAILS, ""),
+        (gate_of(INTERVAL, at_most=7.9), FAILS, ""),
         # A property: no seed may be without.
-        (Gate(EVERY_SEED, 8.0, 12.0), HOLDS, ""),
-        (Gate(EVERY_SEED, at_most=11.9), FAILS, ""),
-        (Gate(EVERY_SEED, at_least=8.1), FAILS, ""),
+        (gate_of(EVERY_SEED, 8.0, 12.0), HOLDS, ""),
+        (gate_of(EVERY_SEED, at_most=11.9), FAILS, ""),
+        (gate_of(EVERY_SEED, at_least=8.1), FAILS, ""),
     ],
 )
 def test_what_decides_is_what_the_gate_says(ask: Asked, gate: Gate, verdict: str, reason: str) -> None:
-    judged = ask({"a": FIVE}, [["a"]], "value", gate)
-    assert (judged.measured, judged.low, judged.high) == pytest.approx((10, 10 - HALF, 10 + HALF), rel=1e-6)
-    assert (judged.verdict, judged.reason) == (verdict, reason)
+    checked = ask({"a": FIVE}, [["a"]], "value", gate)
+    assert (checked.measured, checked.low, checked.high) == pytest.approx((10, 10 - HALF, 10 + HALF), rel=1e-6)
+    assert (checked.verdict, checked.reason) == (verdict, reason)
 
 
 @pytest.mark.parametrize(
@@ -115,8 +128,8 @@ def test_what_decides_is_what_the_gate_says(ask: Asked, gate: Gate, verdict: str
 def test_a_direction_is_shown_by_the_interval(
     ask: Asked, b: Sequence[float], gate: Gate, verdict: str, reason: str
 ) -> None:
-    judged = ask({"a": FIVE, "b": b}, [["a"], ["b"]], "difference", gate)
-    assert (judged.verdict, judged.reason) == (verdict, reason)
+    checked = ask({"a": FIVE, "b": b}, [["a"], ["b"]], "difference", gate)
+    assert (checked.verdict, checked.reason) == (verdict, reason)
 
 
 @pytest.mark.parametrize(
@@ -130,30 +143,30 @@ def test_a_direction_is_shown_by_the_interval(
 )
 def test_no_faster_within_five_percent_has_to_be_shown(ask: Asked, changes: Sequence[float], verdict: str) -> None:
     numbers = {"a": [10 * (1 + change) for change in changes], "b": [10.0] * 5}
-    assert ask(numbers, [["a"], ["b"]], "change", Gate(INTERVAL, at_least=-0.05)).verdict == verdict
+    assert ask(numbers, [["a"], ["b"]], "change", gate_of(INTERVAL, at_least=-0.05)).verdict == verdict
 
 
 def test_few_seeds_give_no_final_verdict_and_one_gives_none(ask: Asked) -> None:
     for by in (MEAN, INTERVAL, EVERY_SEED):
-        one = ask({"a": (10.0,)}, [["a"]], "value", Gate(by, at_least=1.0))
+        one = ask({"a": (10.0,)}, [["a"]], "value", gate_of(by, at_least=1.0))
         assert (one.verdict, one.reason, one.missed) == (UNDECIDED, "one seed decides nothing", True)
-        four = ask({"a": FIVE[:4]}, [["a"]], "value", Gate(by, at_least=1.0))
+        four = ask({"a": FIVE[:4]}, [["a"]], "value", gate_of(by, at_least=1.0))
         assert (four.verdict, four.reason) == (HOLDS, "4 seeds, of the 5 of a final verdict")
     # One seed is enough to show that a property does not hold.
-    assert ask({"a": (10.0,)}, [["a"]], "value", Gate(EVERY_SEED, at_most=9.0)).verdict == FAILS
+    assert ask({"a": (10.0,)}, [["a"]], "value", gate_of(EVERY_SEED, at_most=9.0)).verdict == FAILS
 
 
 def test_a_seed_that_a_variant_lacks_is_named(ask: Asked) -> None:
     numbers: Numbers = {"a": (1.0, 1.0, None, 1.0, 1.1, 1.0), "b": (2.0, 2.0, 2.0, 2.0, 2.0, None)}
-    judged = ask(numbers, [["a"], ["b"]], "ratio", Gate(MEAN, at_most=0.6))
+    checked = ask(numbers, [["a"], ["b"]], "ratio", gate_of(MEAN, at_most=0.6))
     lacking = "a has no number of web in seed 3; b has no number of web in seed 6"
-    assert (judged.verdict, judged.n) == (HOLDS, 4)
-    assert judged.reason == f"{lacking}; 4 seeds, of the 5 of a final verdict"
+    assert (checked.verdict, checked.n) == (HOLDS, 4)
+    assert checked.reason == f"{lacking}; 4 seeds, of the 5 of a final verdict"
     # What each seed has to keep is not shown by those that are there.
-    property_ = ask(numbers, [["a"]], "value", Gate(EVERY_SEED, at_most=2.0))
+    property_ = ask(numbers, [["a"]], "value", gate_of(EVERY_SEED, at_most=2.0))
     assert property_.verdict == UNDECIDED
     assert property_.reason == "not every seed has a number; a has no number of web in seed 3"
-    nothing = ask({"a": (None, None), "b": (1.0, 1.0)}, [["a"], ["b"]], "ratio", Gate(MEAN, at_most=0.6))
+    nothing = ask({"a": (None, None), "b": (1.0, 1.0)}, [["a"], ["b"]], "ratio", gate_of(MEAN, at_most=0.6))
     assert (nothing.verdict, nothing.n) == (UNDECIDED, 0)
     assert nothing.reason == "no whole download, no trace, or no whole epoch; a has no number of web in seed 1, 2"
 
@@ -161,10 +174,10 @@ def test_a_seed_that_a_variant_lacks_is_named(ask: Asked) -> None:
 def test_a_share_of_the_gain_is_a_ratio_of_means(ask: Asked) -> None:
     # Gains of a: 4, 1, 1, 1, 1; of the best: 5, 1, 1, 1, 1. R = 8/9, where the seeds' ratios have a mean of 0.96.
     numbers = {"off": (10.0,) * 5, "a": (6.0, 9.0, 9.0, 9.0, 9.0), "all": (5.0, 9.0, 9.0, 9.0, 9.0)}
-    judged = ask(numbers, [["a"], ["off"], ["all"]], "gain", None)
-    assert judged.measured == pytest.approx(8 / 9)
+    checked = ask(numbers, [["a"], ["off"], ["all"]], "gain", None)
+    assert checked.measured == pytest.approx(8 / 9)
     # Linearised: (4 - 5 R)/1.8 and (1 - R)/1.8 beside R.
-    assert judged.seeds == pytest.approx([8 / 9 - 4 / 9 / 1.8] + [8 / 9 + 1 / 9 / 1.8] * 4)
+    assert checked.seeds == pytest.approx([8 / 9 - 4 / 9 / 1.8] + [8 / 9 + 1 / 9 / 1.8] * 4)
 
 
 GAIN = {"off": (10.0, 10.1, 9.9, 10.0, 10.0), "all": (5.0, 5.0, 5.1, 4.9, 5.0)}
@@ -173,12 +186,12 @@ GAIN = {"off": (10.0, 10.1, 9.9, 10.0, 10.0), "all": (5.0, 5.0, 5.1, 4.9, 5.0)}
 @pytest.mark.parametrize(
     ("a", "gate", "verdict"),
     [
-        ((5.4, 5.5, 5.6, 5.5, 5.5), Gate(INTERVAL, at_least=0.8), HOLDS),
-        ((5.4, 7.5, 5.6, 5.5, 5.5), Gate(INTERVAL, at_least=0.8), UNDECIDED),
-        ((9.9, 10.0, 9.8, 10.1, 10.0), Gate(INTERVAL, at_least=0.8), FAILS),
-        ((9.9, 10.0, 9.8, 10.1, 10.0), Gate(INTERVAL, at_most=0.1), HOLDS),
-        ((9.0, 10.9, 9.0, 11.0, 10.0), Gate(INTERVAL, at_most=0.1), UNDECIDED),
-        ((5.4, 5.5, 5.6, 5.5, 5.5), Gate(INTERVAL, at_most=0.1), FAILS),
+        ((5.4, 5.5, 5.6, 5.5, 5.5), gate_of(INTERVAL, at_least=0.8), HOLDS),
+        ((5.4, 7.5, 5.6, 5.5, 5.5), gate_of(INTERVAL, at_least=0.8), UNDECIDED),
+        ((9.9, 10.0, 9.8, 10.1, 10.0), gate_of(INTERVAL, at_least=0.8), FAILS),
+        ((9.9, 10.0, 9.8, 10.1, 10.0), gate_of(INTERVAL, at_most=0.1), HOLDS),
+        ((9.0, 10.9, 9.0, 11.0, 10.0), gate_of(INTERVAL, at_most=0.1), UNDECIDED),
+        ((5.4, 5.5, 5.6, 5.5, 5.5), gate_of(INTERVAL, at_most=0.1), FAILS),
     ],
 )
 def test_a_share_of_the_gain_is_judged_by_its_interval(
@@ -199,9 +212,9 @@ def test_a_share_of_the_gain_is_judged_by_its_interval(
 )
 def test_where_nothing_is_gained_no_share_is_judged(ask: Asked, best: Sequence[float], reason: str) -> None:
     numbers = {"off": GAIN["off"], "all": best, "a": GAIN["all"]}
-    for gate in (Gate(INTERVAL, at_least=0.0), Gate(INTERVAL, at_most=0.0), Gate(MEAN, -99.0, 99.0)):
-        judged = ask(numbers, [["a"], ["off"], ["all"]], "gain", gate)
-        assert (judged.verdict, judged.reason) == (UNDECIDED, reason)
+    for gate in (gate_of(INTERVAL, at_least=0.0), gate_of(INTERVAL, at_most=0.0), gate_of(MEAN, -99.0, 99.0)):
+        checked = ask(numbers, [["a"], ["off"], ["all"]], "gain", gate)
+        assert (checked.verdict, checked.reason) == (UNDECIDED, reason)
 
 
 def test_the_best_of_several_is_that_of_the_smallest_mean(ask: Asked) -> None:
@@ -214,17 +227,17 @@ def test_the_best_of_several_is_that_of_the_smallest_mean(ask: Asked) -> None:
 
 
 def test_a_distance_is_that_of_each_seed_and_decides_nothing(ask: Asked) -> None:
-    judged = ask({"a": (1.0, 1.0, 3.0), "b": (2.0, 1.0, 2.0)}, [["a"], ["b"]], "ks", None)
-    assert judged.seeds == (1.0, 0.0, 1.0)
-    assert judged.verdict == NOT_GATED
-    assert judged.reason == "so; at most 1.000 in a seed; 5 % value of 1 and 1: 1.921"
+    checked = ask({"a": (1.0, 1.0, 3.0), "b": (2.0, 1.0, 2.0)}, [["a"], ["b"]], "ks", None)
+    assert checked.seeds == (1.0, 0.0, 1.0)
+    assert checked.verdict == NOT_GATED
+    assert checked.reason == "so; at most 1.000 in a seed; 5 % value of 1 and 1: 1.921"
 
 
 def test_a_share_of_quantiles_is_judged_as_the_paper_says_it(ask: Asked) -> None:
-    gate = Gate(INTERVAL, at_least=0.8)
+    gate = gate_of(INTERVAL, at_least=0.8)
     numbers = {"a": (1.0,) * 5, "b": (2.0,) * 5}
-    judged = ask(numbers, [["a"], ["b"]], "quantiles-below", gate)
-    assert (judged.measured, judged.verdict, judged.seeds) == (1.0, HOLDS, (1.0,) * 5)
+    checked = ask(numbers, [["a"], ["b"]], "quantiles-below", gate)
+    assert (checked.measured, checked.verdict, checked.seeds) == (1.0, HOLDS, (1.0,) * 5)
     assert ask(numbers, [["b"], ["a"]], "quantiles-below", gate).verdict == FAILS
     # Below in four seeds of five: 0.8 on average, and not shown.
     assert (
@@ -242,10 +255,10 @@ def test_a_share_of_quantiles_is_judged_as_the_paper_says_it(ask: Asked) -> None
 def test_networks_are_the_units_where_there_are_several(ask: Asked) -> None:
     # Two seeds of five networks: what two seeds of one network differ by says nothing.
     numbers = {"a": (8.0, 9.0, 10.0, 11.0, 12.0, 18.0, 19.0, 20.0, 21.0, 22.0)}
-    judged = ask(numbers, [["a"]], "value", Gate(INTERVAL, at_least=10.0), "12345")
-    assert judged.seeds == (13.0, 14.0, 15.0, 16.0, 17.0)
-    assert (judged.n, judged.units, judged.verdict, judged.reason) == (5, "networks", HOLDS, "")
-    assert (judged.low, judged.high) == pytest.approx((15 - HALF, 15 + HALF), rel=1e-6)
+    checked = ask(numbers, [["a"]], "value", gate_of(INTERVAL, at_least=10.0), "12345")
+    assert checked.seeds == (13.0, 14.0, 15.0, 16.0, 17.0)
+    assert (checked.n, checked.replicates, checked.verdict, checked.reason) == (5, "networks", HOLDS, "")
+    assert (checked.low, checked.high) == pytest.approx((15 - HALF, 15 + HALF), rel=1e-6)
 
 
 def test_sides_are_averaged_over_a_networks_seeds_before_they_are_compared(ask: Asked) -> None:
@@ -257,20 +270,24 @@ def test_sides_are_averaged_over_a_networks_seeds_before_they_are_compared(ask: 
 
 def test_a_property_is_that_of_every_run_also_with_networks(ask: Asked) -> None:
     numbers = {"a": (8.0, 9.0, 10.0, 11.0)}
-    assert ask(numbers, [["a"]], "value", Gate(EVERY_SEED, at_most=11.0), "12").verdict == HOLDS
+    assert ask(numbers, [["a"]], "value", gate_of(EVERY_SEED, at_most=11.0), "12").verdict == HOLDS
     # 8 and 10, 9 and 11: both networks' means keep it, one run does not.
-    assert ask(numbers, [["a"]], "value", Gate(EVERY_SEED, at_most=10.0), "12").verdict == FAILS
+    assert ask(numbers, [["a"]], "value", gate_of(EVERY_SEED, at_most=10.0), "12").verdict == FAILS
 
 
 def test_few_networks_are_said_whatever_their_seeds(ask: Asked) -> None:
-    judged = ask({"a": (10.0, 11.0) * 5}, [["a"]], "value", Gate(MEAN, at_least=1.0), "12")
-    assert (judged.n, judged.reason) == (2, "2 networks, of the 5 of a final verdict")
-    alone = ask({"a": FIVE}, [["a"]], "value", Gate(MEAN, at_least=1.0), "1")
-    assert (alone.n, alone.units, alone.reason) == (5, "seeds", "seeds of one network, which say nothing of others")
+    checked = ask({"a": (10.0, 11.0) * 5}, [["a"]], "value", gate_of(MEAN, at_least=1.0), "12")
+    assert (checked.n, checked.reason) == (2, "2 networks, of the 5 of a final verdict")
+    alone = ask({"a": FIVE}, [["a"]], "value", gate_of(MEAN, at_least=1.0), "1")
+    assert (alone.n, alone.replicates, alone.reason) == (
+        5,
+        "seeds",
+        "seeds of one network, which say nothing of others",
+    )
 
 
 def test_a_run_without_a_number_is_named_with_its_network(ask: Asked) -> None:
     numbers: Numbers = {"a": (1.0, None, 1.0, 1.0), "b": (2.0, 2.0, 2.0, 2.0)}
-    judged = ask(numbers, [["a"], ["b"]], "ratio", Gate(MEAN, at_most=0.6), "12")
-    assert judged.n == 2
-    assert judged.reason.startswith("a has no number of web in network 2 seed 1; 2 networks")
+    checked = ask(numbers, [["a"], ["b"]], "ratio", gate_of(MEAN, at_most=0.6), "12")
+    assert checked.n == 2
+    assert checked.reason.startswith("a has no number of web in network 2 seed 1; 2 networks")

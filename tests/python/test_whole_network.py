@@ -1,7 +1,7 @@
 """KIST's network in its smallest size: the shapes that need no more than three minutes of one network.
 
 Network and seed were fixed before this was first run; bounds are those of `scenarios/kist/claims.toml`. What holds is
-tested here. What does not hold at this size is judged by `penstock paper kist` alone, in the tenth:
+tested here. What does not hold at this size is checked by `penstock paper kist` alone, in the tenth:
 
 - under sequential writes 70 % of what cells wait at the middle is the outgoing kernel's, not more (0.78 in the tenth);
 - the tail in the outgoing kernel falls from 1.5 to 0.8 s at the middle and from 2.1 to 1.1 s at the exit, not to a

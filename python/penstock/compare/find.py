@@ -27,7 +27,7 @@ def read(spec: str, *, workloads: Sequence[str] = (), skip: float = 0.0) -> Sour
     Args:
         spec: a file, a directory, or one of ours with a variant, `DIR:VARIANT`.
         workloads: of ours, only these; all if there are none.
-        skip: of others, leave out what began less than so many seconds after the first download of its unit [s].
+        skip: of others, leave out what began less than so many seconds after the first download of its replicate [s].
 
     Raises:
         OutputError: if there is nothing, or nothing whole, to compare.
@@ -87,7 +87,7 @@ def _names(path: Path, files: Sequence[Path]) -> list[str]:
 
 
 def _analyses(label: str, path: Path, files: list[Path]) -> Source:
-    """Of OnionPerf each file counts as a unit, a day or a host; of tgentools each is a simulation."""
+    """Of OnionPerf each file counts as a replicate, a day or a host; of tgentools each is a simulation."""
     found, kinds = Found(), []
     for file, name in zip(files, _names(path, files), strict=True):
         reader = Reader(file)

@@ -16,8 +16,8 @@ from penstock.figures.downloads import curve_of, draw_distributions, right_edge
 from penstock.figures.picture import Picture
 from penstock.figures.style import grid_of, legend_above, looks
 from penstock.output import fresh
+from penstock.replicates import BAND
 from penstock.summary import METRICS
-from penstock.units import BAND
 
 
 def directory(out: Path | None) -> Path:
@@ -91,12 +91,12 @@ def draw(comparison: Comparison) -> Picture:
 
 
 def _curve(source: Source, where: pl.Expr, column: str) -> stats.Curve:
-    return curve_of(source.units.samples(source.downloads.filter(where, outcome="ok"), column))
+    return curve_of(source.replicates.samples(source.downloads.filter(where, outcome="ok"), column))
 
 
 def _banded(letter: str, source: Source) -> str:
     """What a caption says of a source's band."""
-    units = source.units
-    if units.size < BAND:
-        return f"{letter} has no band, which takes at least {BAND} {source.units_name}."
-    return f"The band of {letter} is the 95 % t interval of {units.size} {source.units_name}, at each time by itself."
+    replicates = source.replicates
+    if replicates.size < BAND:
+        return f"{letter} has no band, which takes at least {BAND} {source.replicates_name}."
+    return f"The band of {letter} is the pointwise 95 % t interval of {replicates.size} {source.replicates_name}."

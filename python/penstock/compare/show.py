@@ -9,8 +9,8 @@ from rich.table import Table
 
 from penstock.compare.sides import BOOTSTRAP, PAIRED, WELCH, Comparison, Row
 from penstock.compare.source import Source, Tried
+from penstock.replicates import MIN_REPLICATES
 from penstock.tables import METRIC_NAMES, between, difference, seconds, signed_share
-from penstock.units import HANDFUL
 
 CLOCK_WORDS = {
     "start": "from the start: the client's call for a stream, or its socket",
@@ -34,10 +34,10 @@ def show(comparison: Comparison, footer: str, to: Console) -> None:
 def about(source: Source) -> str:
     """What it is, how much of it there is, and what is to be known of it."""
     whole = source.downloads.filter(outcome="ok").height
-    units = source.units.all_told() if source.ours else ""
-    if not source.ours and source.units.size > 1:
-        units = f"{source.units.size} {'simulations' if source.kind == 'tornettools' else 'files'}"
-    return ", ".join(filter(None, (f"{source.label} ({source.kind}", units, f"{whole} downloads)"))) + "".join(
+    replicates = source.replicates.text() if source.ours else ""
+    if not source.ours and source.replicates.size > 1:
+        replicates = f"{source.replicates.size} {'simulations' if source.kind == 'tornettools' else 'files'}"
+    return ", ".join(filter(None, (f"{source.label} ({source.kind}", replicates, f"{whole} downloads)"))) + "".join(
         f"; {note}" for note in source.notes
     )
 
@@ -80,13 +80,13 @@ def remarks(comparison: Comparison) -> list[str]:
     intervals = {row.interval for row in comparison.rows}
     said = []
     if PAIRED in intervals and comparison.common is not None:
-        units = comparison.common
+        replicates = comparison.common
         counts = [row.pairs for row in comparison.rows if row.interval == PAIRED]
         said.append(
-            f"Paired by {units.name()}: a quantile of each of {units.told(counts)} in A and in B, "
+            f"Paired by {replicates.name()}: a quantile of each of {replicates.range_text(counts)} in A and in B, "
             "t interval of the differences."
         )
-        said.append(units.warning(counts))
+        said.append(replicates.warning(counts))
     if WELCH in intervals:
         said += _unpaired(comparison)
     if BOOTSTRAP in intervals:
@@ -102,20 +102,25 @@ def remarks(comparison: Comparison) -> list[str]:
 
 def _unpaired(comparison: Comparison) -> list[str]:
     """Of two outputs of ours that are independent of each other."""
-    told = [f"{source.units.told([source.units.size])} in {letter}" for letter, source in _lettered(comparison)]
+    told = [
+        f"{source.replicates.range_text([source.replicates.size])} in {letter}"
+        for letter, source in _lettered(comparison)
+    ]
     why = comparison.apart or "a kind of downloads is in no run that both have"
     said = [
         f"Not paired, since {why}: a quantile of each of {' and of each of '.join(told)}, Welch's t interval of the "
         "difference of their means."
     ]
     for letter, source in _lettered(comparison):
-        units = source.units
-        if units.size < 2:
-            said.append(f"{letter}: {units.warning([units.size])}")
-        elif units.of_one_network:
+        replicates = source.replicates
+        if replicates.size < 2:
+            said.append(f"{letter}: {replicates.warning([replicates.size])}")
+        elif replicates.of_one_network:
             said.append(f"{letter}: all seeds are of one network, and say nothing of others.")
-        elif units.size < HANDFUL:
-            said.append(f"{letter}: {units.size} {units.name(2)} are few; what is undecided here may well be there.")
+        elif replicates.size < MIN_REPLICATES:
+            said.append(
+                f"{letter}: {replicates.size} {replicates.name(2)} are few; what is undecided here may well be there."
+            )
     return said
 
 

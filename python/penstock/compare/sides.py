@@ -1,9 +1,9 @@
 """Two sources side by side: quantiles of what they have in common, differences with an interval, and failures.
 
-Two outputs of penstock have one number for each unit. Where they share runs of the same clients in the same network
-these are paired, and the interval is the t interval of their differences; otherwise it is Welch's, of two independent
-samples. With measurements of others it is a bootstrap over downloads, which describes these downloads and no others:
-downloads of one network are not independent of each other.
+Two outputs of penstock have one number for each replicate. If they share runs of the same clients in the same network,
+these runs are paired, and the interval is the t interval of their differences. Otherwise it is Welch's interval of two
+independent samples. With measurements of other tools it is a bootstrap over downloads. It describes these downloads
+only, because downloads of one network are not independent of each other.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from penstock import stats
 from penstock.compare import setting
 from penstock.compare.source import CLOCKS, Source, Tried, size_name
 from penstock.errors import PenstockError
+from penstock.replicates import RUN, Replicates
 from penstock.stats import Sample
 from penstock.summary import METRICS
-from penstock.units import RUN, Units
 
 QUANTILES = {"P10": 0.1, "P50": 0.5, "P90": 0.9, "P99": 0.99}
 
@@ -54,7 +54,7 @@ class Row(NamedTuple):
     a_count: int
     b_count: int
     a_s: float
-    """The quantile [s]: the mean of the units', or that of all downloads if the interval is a bootstrap."""
+    """The quantile [s]: the mean of the replicates', or that of all downloads if the interval is a bootstrap."""
     b_s: float
     difference_s: float
     """B - A."""
@@ -64,13 +64,13 @@ class Row(NamedTuple):
     interval: str
     """`paired`, `welch` or `bootstrap`."""
     pairs: int
-    """Units that are paired; zero if none are."""
+    """Replicates that are paired; zero if none are."""
     ks_distance: float
     """The largest vertical distance between the distribution functions of all downloads, pooled."""
 
     @property
     def decided(self) -> bool:
-        """Whether units show a difference; a bootstrap over downloads shows none."""
+        """Whether replicates show a difference; a bootstrap over downloads shows none."""
         return self.interval != BOOTSTRAP and (self.low_s > 0 or self.high_s < 0)
 
 
@@ -94,8 +94,8 @@ class Comparison:
     rows: list[Row]
     failures: list[Failures]
     """Of each kind, and of all together."""
-    common: Units | None
-    """The units that are paired; none if they are not."""
+    common: Replicates | None
+    """The replicates that are paired; none if they are not."""
     apart: str = ""
     """Why two outputs of ours are not paired; empty if they are, or are not both ours."""
     left_out: tuple[str, ...] = ()
@@ -209,14 +209,14 @@ def _name(name: str | int, column: str) -> str:
     return size_name(int(name)) if column == "bytes" else str(name)
 
 
-def _common(a: Source, b: Source) -> tuple[Units | None, str]:
-    """The units that are paired, or why two outputs of ours are not."""
+def _common(a: Source, b: Source) -> tuple[Replicates | None, str]:
+    """The replicates that are paired, or why two outputs of ours are not."""
     if a.setting is None or b.setting is None:
         return None, ""
     if key := setting.apart(a.setting, b.setting):
         return None, f"they differ in {key}"
     shared = a.downloads.select(RUN).unique().join(b.downloads.select(RUN).unique(), on=RUN)
-    return (Units.in_rows(shared), "") if shared.height else (None, "they share no network and seed")
+    return (Replicates.in_rows(shared), "") if shared.height else (None, "they share no network and seed")
 
 
 class _Difference(NamedTuple):
@@ -231,7 +231,7 @@ class _Difference(NamedTuple):
     pairs: int = 0
 
 
-def _rows(a: Source, b: Source, kind: Kind, metric: str, column: str, common: Units | None) -> list[Row]:
+def _rows(a: Source, b: Source, kind: Kind, metric: str, column: str, common: Replicates | None) -> list[Row]:
     """The quantiles of one time of one kind of downloads; nothing if one of the sources has no such time."""
     values = [each.downloads.filter(kind.where, outcome="ok").drop_nulls(column) for each in (a, b)]
     first, second = (rows[column].to_numpy() for rows in values)
@@ -242,15 +242,17 @@ def _rows(a: Source, b: Source, kind: Kind, metric: str, column: str, common: Un
     for name, q in QUANTILES.items():
         if a.ours and b.ours:
             of_a, of_b = (rows.group_by(RUN).agg(value=pl.col(column).quantile(q, "linear")) for rows in values)
-            told = (_paired(of_a, of_b, common) if common else None) or _unpaired(of_a, of_b, a.units, b.units)
+            told = (_paired(of_a, of_b, common) if common else None) or _unpaired(
+                of_a, of_b, a.replicates, b.replicates
+            )
         else:
             told = _bootstrapped(first, second, q)
         found.append(Row(kind.name, metric, name, *counts, ks_distance=distance, **told._asdict()))
     return found
 
 
-def _paired(a: pl.DataFrame, b: pl.DataFrame, common: Units) -> _Difference | None:
-    """Means over units of the runs' quantiles, and the t interval of their differences; none without a pair."""
+def _paired(a: pl.DataFrame, b: pl.DataFrame, common: Replicates) -> _Difference | None:
+    """Means over replicates of the runs' quantiles, and the t interval of their differences; none without a pair."""
     both = common.average(a.join(b, on=RUN, suffix="_of_b"))
     if both.is_empty():
         return None
@@ -259,9 +261,11 @@ def _paired(a: pl.DataFrame, b: pl.DataFrame, common: Units) -> _Difference | No
     return _Difference(stats.mean(of_a), stats.mean(of_b), found.mean, found.low, found.high, PAIRED, found.pairs)
 
 
-def _unpaired(a: pl.DataFrame, b: pl.DataFrame, units_of_a: Units, units_of_b: Units) -> _Difference:
-    """The same of each side's own units, and Welch's interval of the difference of their means."""
-    of_a, of_b = units_of_a.average(a)["value"].to_numpy(), units_of_b.average(b)["value"].to_numpy()
+def _unpaired(
+    a: pl.DataFrame, b: pl.DataFrame, replicates_of_a: Replicates, replicates_of_b: Replicates
+) -> _Difference:
+    """The same of each side's own replicates, and Welch's interval of the difference of their means."""
+    of_a, of_b = replicates_of_a.average(a)["value"].to_numpy(), replicates_of_b.average(b)["value"].to_numpy()
     return _Difference(stats.mean(of_a), stats.mean(of_b), *stats.welch(of_a, of_b), WELCH)
 
 

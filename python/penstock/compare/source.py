@@ -12,7 +12,7 @@ import polars as pl
 
 from penstock.compare.setting import Setting
 from penstock.errors import OutputError
-from penstock.units import Units
+from penstock.replicates import Replicates
 
 LARGEST = 2 << 30
 """Larger documents are refused [B]."""
@@ -96,14 +96,14 @@ class Source:
         return self.kind == "penstock"
 
     @property
-    def units(self) -> Units:
+    def replicates(self) -> Replicates:
         """What is independent in it."""
-        return Units.in_rows(self.downloads)
+        return Replicates.in_rows(self.downloads)
 
     @property
-    def units_name(self) -> str:
-        """What these units are."""
-        return self.units.name(2) if self.kind in ("penstock", "tornettools") else "files"
+    def replicates_name(self) -> str:
+        """What these replicates are."""
+        return self.replicates.name(2) if self.kind in ("penstock", "tornettools") else "files"
 
     @property
     def clocks(self) -> list[str]:
@@ -154,7 +154,7 @@ def frame(rows: Iterable[Download]) -> pl.DataFrame:
 
 
 def after(source: pl.DataFrame, skip: float) -> pl.DataFrame:
-    """Downloads from so many seconds after the first one of their unit on, and those without a time."""
+    """Downloads from so many seconds after the first one of their replicate on, and those without a time."""
     at = pl.col("at_s")
     return source.filter(at.is_null() | (at >= at.min().over("network") + skip))
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from penstock.attacks import probe, wave
 from penstock.figures.picture import Picture
 from penstock.figures.style import grid_of, legend_above, looks
+from penstock.replicates import first_run
 from penstock.result import Result
-from penstock.units import first_run
 
 PROBE = "probe"
 """The workload that probes."""

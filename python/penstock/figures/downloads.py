@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from penstock import stats, summary
 from penstock.figures.picture import Picture
 from penstock.figures.style import Look, grid_of, legend_above, looks
+from penstock.replicates import BAND, Replicates
 from penstock.result import Result
-from penstock.units import BAND, Units
 
 MAX_STEPS = 1500
 """Steps of a curve; beyond, only every so many-th is drawn."""
@@ -32,7 +32,7 @@ def draw(result: Result) -> Picture | None:
     for workload, row in zip(workloads, panels, strict=True):
         for metric, axes in zip(summary.METRICS, row, strict=True):
             curves = {
-                look: curve_of(summary.by_unit(result.transfers, result.units, variant, workload, metric))
+                look: curve_of(summary.by_replicate(result.transfers, result.replicates, variant, workload, metric))
                 for variant, look in styles.items()
             }
             handles = draw_distributions(axes, curves)
@@ -42,24 +42,25 @@ def draw(result: Result) -> Picture | None:
         row[0].set_ylabel("fraction of downloads")
     legend_above(figure, handles, [look.label for look in styles.values()])
     caption = (
-        "For each time, the fraction of downloads that took at most so long: a curve further left is faster. "
-        f"Whole downloads after the warm-up, {how_drawn(result.units)}; an axis ends at the slowest variant's 99th "
-        "percentile."
+        "The fraction of downloads that took at most this time: a curve further left is faster. Complete downloads "
+        f"after the warm-up; {how_drawn(result.replicates)}. Each axis ends at the slowest variant's 99th percentile."
     )
     return Picture("downloads", "How long downloads take", caption, figure)
 
 
-def curve_of(units: Sequence[Sequence[stats.Sample]]) -> stats.Curve:
-    """The distribution function of some units, with a band if there are enough of them."""
-    return stats.curve(units, BAND)
+def curve_of(replicates: Sequence[Sequence[stats.Sample]]) -> stats.Curve:
+    """The distribution function of some replicates, with a band if there are enough of them."""
+    return stats.curve(replicates, BAND)
 
 
-def how_drawn(units: Units) -> str:
+def how_drawn(replicates: Replicates) -> str:
     """What a caption says of the curves' averages and bands."""
-    each = "each network counts the same, and each seed in it" if units.are_networks else "each seed counts the same"
-    if units.size < BAND:
+    each = (
+        "each network counts the same, and each seed in it" if replicates.are_networks else "each seed counts the same"
+    )
+    if replicates.size < BAND:
         return each
-    return f"{each}; bands are 95 % t intervals of {units.size} {units.name(2)}, at each time by itself"
+    return f"{each}; bands are 95 % t intervals of {replicates.size} {replicates.name(2)}, at each time by itself"
 
 
 def draw_distributions(axes: Axes, curves: Mapping[Look, stats.Curve]) -> list[Artist]:

@@ -43,7 +43,7 @@ def draw(result: Result) -> Picture | None:
     if not workloads:
         return None
     names = swept.names
-    over = result.units.name(2)
+    over = result.replicates.name(2)
     # What was typed is what an axis says; numbers of the table may be written otherwise.
     columns = {name: pl.col(name).cast(pl.String) for name in names}
     slices = _slices(table.with_columns(**columns), names[2:])

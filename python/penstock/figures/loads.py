@@ -54,7 +54,9 @@ def draw(result: Result) -> Picture | None:
     for load, row in zip(found.loads, panels, strict=True):
         for (workload, metric), axes in zip(columns, row, strict=True):
             curves = {
-                look: curve_of(summary.by_unit(result.transfers, result.units, f"{algorithm}-{load}", workload, metric))
+                look: curve_of(
+                    summary.by_replicate(result.transfers, result.replicates, f"{algorithm}-{load}", workload, metric)
+                )
                 for algorithm, look in styles.items()
             }
             handles = draw_distributions(axes, curves)
@@ -65,6 +67,6 @@ def draw(result: Result) -> Picture | None:
     legend_above(figure, handles, [look.label for look in styles.values()])
     caption = (
         "For each time, the fraction of downloads that took at most so long, under each load. Whole downloads after "
-        f"the warm-up, {how_drawn(result.units)}; an axis ends at the slowest algorithm's 95th percentile."
+        f"the warm-up, {how_drawn(result.replicates)}; an axis ends at the slowest algorithm's 95th percentile."
     )
     return Picture("loads", "Download times under each load", caption, figure)

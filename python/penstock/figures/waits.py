@@ -11,8 +11,8 @@ from penstock.figures.downloads import curve_of, draw_distributions, how_drawn
 from penstock.figures.picture import Picture
 from penstock.figures.style import grid_of, legend_above, looks
 from penstock.paper import waits
+from penstock.replicates import RUN, Replicates
 from penstock.result import Result
-from penstock.units import RUN, Units
 
 LEAST, MOST = 1e-4, 30.0
 """Between these times a panel shows waits; shorter ones lie on its left edge [s]."""
@@ -39,7 +39,7 @@ def draw(result: Result) -> Picture | None:
     }
     handles: list[Artist] = []
     for axes, letter, (title, values) in zip(row, "abc", samples.items(), strict=True):
-        handles = draw_distributions(axes, {look: _shown(result.units, rows) for look, rows in values.items()})
+        handles = draw_distributions(axes, {look: _shown(result.replicates, rows) for look, rows in values.items()})
         axes.set_title(f"({letter}) {title}")
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(FixedLocator([1e-4, 1e-3, 1e-2, 0.1, 1, 10]))
@@ -52,10 +52,10 @@ def draw(result: Result) -> Picture | None:
     caption = (
         "For each time, the fraction of tracked cells that waited at most so long: at each relay in the outgoing "
         "kernel, in circuit queue and output buffer, and at all relays of a circuit together, without what waits at "
-        f"the exit for becoming a cell. Of all workloads, {how_drawn(result.units)}; logarithmic, from 0.1 ms on."
+        f"the exit for becoming a cell. Of all workloads, {how_drawn(result.replicates)}; logarithmic, from 0.1 ms on."
     )
     return Picture("waits", "How long cells wait", caption, figure)
 
 
-def _shown(units: Units, rows: pl.DataFrame) -> stats.Curve:
-    return curve_of(units.samples(rows.with_columns(pl.col("value").clip(LEAST)), "value"))
+def _shown(replicates: Replicates, rows: pl.DataFrame) -> stats.Curve:
+    return curve_of(replicates.samples(rows.with_columns(pl.col("value").clip(LEAST)), "value"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.paper.claims import Claim, Claims, Gate, load
-from penstock.paper.judge import Judged, judge
 from penstock.paper.runner import Outcome, run
+from penstock.paper.verdicts import Checked, decide
 
-__all__ = ["Claim", "Claims", "Gate", "Judged", "Outcome", "judge", "load", "run"]
+__all__ = ["Checked", "Claim", "Claims", "Gate", "Outcome", "decide", "load", "run"]

@@ -1,4 +1,4 @@
-"""The claims file of a paper: what it says, in words of our own, and what of our tables decides whether that holds.
+"""The claims file of a paper: what the paper says, and which measurement decides whether the claim holds.
 
 It lies beside the paper's scenarios as `claims.toml` and is no scenario. docs/reference/claims.md explains its keys.
 """
@@ -6,14 +6,18 @@ It lies beside the paper's scenarios as `claims.toml` and is no scenario. docs/r
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, BeforeValidator, Field, PositiveInt, model_validator
 
 from penstock import catalog
 from penstock.errors import PenstockError, naming
 from penstock.paper.measures import EVERYWHERE, MEASURES, SHARE, STATISTICS
+from penstock.validation import Strict, parse
 
 COMPARES = {
     "value": 1,
@@ -29,37 +33,53 @@ COMPARES = {
 """How a claim makes one number of its sides, and how many sides that takes."""
 
 OF_SAMPLES = ("ks", "quantiles-below")
-"""Those of all that a run measured, and not of one number for each side."""
-
-DIRECTIONS = ("above", "below")
-"""Of a difference or change: on which side of zero it lies."""
+"""The comparisons that need every value of a run, not one number for each side."""
 
 MEAN, INTERVAL, EVERY_SEED = "mean", "interval", "every-seed"
-DECIDERS = (MEAN, INTERVAL, EVERY_SEED)
-"""What has to keep the bounds: the mean (a quantity), its interval (an order, an equality), each seed (a property)."""
+Decider = Literal["mean", "interval", "every-seed"]
+"""Which part of a measurement the bounds apply to: the mean, the whole interval, or each seed."""
 
 NETWORK = "network"
-"""What a claim `needs` that only a whole network can show."""
+"""The value of `needs` for a claim that takes a whole network."""
+
+Text = Annotated[str, Field(min_length=1)]
+Number = Annotated[float, Field(strict=True)]
+Several = Annotated[tuple[str, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+"""One name or a list of names."""
+
+Sides = Annotated[tuple[Several, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+"""For each side a name, or several names of which the best is meant."""
 
 
-@dataclass(frozen=True)
-class Gate:
-    """What the measured number has to be: within bounds, or on one side of zero."""
+class Gate(Strict):
+    """The condition on the measured number: bounds, or one side of zero."""
 
-    by: str
-    """What of the measurement has to keep it: one of `DECIDERS`."""
-    at_least: float | None = None
-    at_most: float | None = None
-    direction: str | None = None
+    by: Decider = "interval"
+    at_least: Number | None = None
+    at_most: Number | None = None
+    direction: Literal["above", "below"] | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Gate:
+        bounds = self.at_least is not None or self.at_most is not None
+        if (self.direction is not None) == bounds:
+            raise ValueError("give either a direction or bounds: at_least, at_most or both")
+        if bounds and "by" not in self.model_fields_set:
+            raise ValueError(f"by is missing; bounds need one of {', '.join(get_args(Decider))}")
+        if self.direction and "by" in self.model_fields_set:
+            raise ValueError("by goes with bounds; the interval shows a direction")
+        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
+            raise ValueError("at_least is above at_most")
+        return self
 
     def keeps(self, number: float) -> bool:
-        """Whether a number is what it has to be. A bound itself is, zero is on neither side of itself."""
+        """Whether a number meets the condition; a bound itself does, and zero has no direction."""
         if self.direction:
             return number > 0 if self.direction == "above" else number < 0
         return (self.at_least is None or number >= self.at_least) and (self.at_most is None or number <= self.at_most)
 
     def excludes(self, low: float, high: float) -> bool:
-        """Whether nothing between two numbers is what it has to be."""
+        """Whether no number between `low` and `high` meets the condition."""
         if self.direction:
             return not self.keeps(high if self.direction == "above" else low)
         return (self.at_least is not None and high < self.at_least) or (self.at_most is not None and low > self.at_most)
@@ -67,35 +87,90 @@ class Gate:
 
 @dataclass(frozen=True)
 class Side:
-    """One of the things that a claim compares."""
+    """One of the quantities that a claim compares."""
 
     variants: tuple[str, ...]
     """One variant; of several, the one with the smallest number is meant."""
     workload: str
     statistic: str
-    """How a run's many values become one number."""
+    """How the values of one run become one number."""
     scenario: str
-    """Name of a file beside the claims, without its end."""
+    """Name of a file beside the claims, without `.toml`."""
 
 
-@dataclass(frozen=True)
-class Claim:
-    """Something that a paper says."""
+class Claim(Strict):
+    """One statement of a paper."""
 
-    id: str
-    says: str
-    section: str
+    id: Text
+    says: Text
+    section: Text
     figure: str = ""
-    sides: tuple[Side, ...] = ()
+    scenario: Several = ()
+    variants_of_sides: Annotated[Sides, Field(alias="variants")] = ()
+    workload: Several = ()
     measure: str = ""
     hop: str = ""
-    above: float = 0.0
-    """What the statistic `share-above` counts from, in the measure's unit."""
+    statistic: Several = ()
+    above: Number = 0.0
+    """The threshold of the statistic `share-above`, in the measure's unit."""
     compare: str = "value"
-    gate: Gate | None = None
+    gate: Annotated[Gate | None, BeforeValidator(lambda value: None if value is False else value)] = None
     why: str = ""
-    """Why nothing is gated, or what a claim waits for that cannot be checked yet."""
+    """Why there is no gate, or why the claim cannot be checked yet."""
     needs: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, keys: dict[str, Any]) -> dict[str, Any]:
+        """Put `words` into the place of each {} of `says`."""
+        says, words = keys.get("says"), keys.get("words", [])
+        if not isinstance(says, str):
+            return keys
+        if not isinstance(words, list) or says.count("{}") != len(words):
+            raise ValueError("words must hold one text for each {} of says")
+        return {key: value for key, value in keys.items() if key != "words"} | {"says": says.format(*words)}
+
+    @cached_property
+    def sides(self) -> tuple[Side, ...]:
+        """The quantities that are compared; one variant, workload, statistic or scenario stands for all sides."""
+        if self.needs:
+            return ()
+        count = COMPARES[self.compare]
+        statistics = ("",) if self.compare in OF_SAMPLES else self.statistic
+        keys = ("variants", "workload", "statistic", "scenario")
+        lists: list[tuple[Any, ...]] = [self.variants_of_sides, self.workload, statistics, self.scenario]
+        for key, values in zip(keys, lists, strict=True):
+            if len(values) not in (1, count):
+                raise ValueError(f"{key} takes one" + (f", or {count}: one for each side" if count > 1 else ""))
+        if statistics != ("",) and not set(statistics) <= set(STATISTICS):
+            raise ValueError(f"statistic must be one of {', '.join(STATISTICS)}")
+        each = zip(*(values * count if len(values) == 1 else values for values in lists), strict=True)
+        sides = tuple(Side(*side) for side in each)
+        if len(set(sides)) != count:
+            raise ValueError("variants names the same side twice; compare different variants")
+        return sides
+
+    @model_validator(mode="after")
+    def _check(self) -> Claim:
+        """Raise a ValueError that begins with the wrong key."""
+        if self.needs:
+            return self
+        for key, known in (("compare", COMPARES), ("measure", MEASURES)):
+            if (value := getattr(self, key)) not in known:
+                raise ValueError(f"{key} is {value!r}; it must be one of {', '.join(known)}")
+        if "gate" not in self.model_fields_set:
+            raise ValueError("gate is missing; give bounds or a direction, or false with the reason in `why`")
+        if self.gate is None and not self.why:
+            raise ValueError("why is missing; a claim without a gate says why")
+        if self.gate and self.compare == "ks":
+            raise ValueError("gate must be false for ks, because downloads of one run are not independent")
+        if self.gate and self.gate.direction and self.compare not in ("difference", "change", "ratio-change"):
+            raise ValueError("gate.direction goes with difference, change and ratio-change; for others give bounds")
+        if (MEASURES[self.measure].table not in EVERYWHERE) != bool(self.hop):
+            raise ValueError("hop goes with measures at a hop, and with no others")
+        if ("above" in self.model_fields_set) != self.is_share:
+            raise ValueError(f"above goes with the statistic {SHARE}, and with no other")
+        return self
 
     @property
     def variants(self) -> list[str]:
@@ -108,7 +183,7 @@ class Claim:
         return list(dict.fromkeys(side.scenario for side in self.sides))
 
     def variants_in(self, scenario: str) -> set[str]:
-        """The variants that take part in one of them."""
+        """The variants of one scenario that take part."""
         return {name for side in self.sides if side.scenario == scenario for name in side.variants}
 
     @property
@@ -121,29 +196,36 @@ class Claim:
         return figure in (self.figure, self.figure.rstrip("abcdefgh"))
 
 
-@dataclass(frozen=True)
-class Claims:
-    """All that is in one file."""
+class Claims(Strict):
+    """A claims file. A claim takes the keys that it lacks from its group, and its section from the file."""
 
     folder: Path
-    paper: str
-    title: str
-    claims: tuple[Claim, ...]
-    scales: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """For each scenario that --scale can scale, what there is to scale: `downloads`, `duration_s`."""
+    paper: Text
+    title: Text
+    section: str = ""
+    scale: dict[str, dict[Literal["downloads", "duration_s"], PositiveInt]] = Field(default_factory=dict)
+    """The numbers that --scale multiplies, for each scenario."""
+    claims: Annotated[list[Claim], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _check_ids(self) -> Claims:
+        for twice, count in Counter(claim.id for claim in self.claims).items():
+            if count > 1:
+                raise ValueError(f"id {twice} is used twice; give each claim its own")
+        return self
 
     def scenario(self, name: str) -> str:
-        """What a scenario of the file is called on the command line."""
+        """The name of one of its scenarios on the command line."""
         shelf = catalog.SHIPPED.resolve()
         path = self.folder.resolve() / f"{name}.toml"
         return path.relative_to(shelf).with_suffix("").as_posix() if path.is_relative_to(shelf) else str(path)
 
     def has(self, scenario: str) -> bool:
-        """Whether the scenario is there already."""
+        """Whether the scenario's file exists."""
         return (self.folder / f"{scenario}.toml").is_file()
 
     def of(self, figure: str | None) -> list[Claim]:
-        """The claims about one figure; all of them if none is named."""
+        """The claims about one figure, or all claims."""
         if figure is None:
             return list(self.claims)
         chosen = [claim for claim in self.claims if claim.is_of(figure)]
@@ -151,6 +233,17 @@ class Claims:
             known = dict.fromkeys(claim.figure for claim in self.claims if claim.figure)
             raise PenstockError(f"--figure is {figure}; {self.paper} has claims about figures {', '.join(known)}")
         return chosen
+
+
+class _Group(BaseModel, extra="allow"):
+    """Claims that share all keys but those of their `cases`."""
+
+    cases: list[dict[str, Any]] = [{}]
+
+
+class _Groups(BaseModel):
+    section: str | None = None
+    claims: list[_Group]
 
 
 def load(name: str) -> Claims:
@@ -171,139 +264,7 @@ def load(name: str) -> Claims:
         document = tomllib.loads(data.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise PenstockError(f"{path} is not TOML: {error}") from error
-    return _Reader(path).claims(folder, document)
-
-
-class _Reader:
-    """Turns tables into claims, and mistakes into a sentence that names file, claim and key."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._where = ""
-
-    def claims(self, folder: Path, document: dict[str, Any]) -> Claims:
-        self._only(document, {"paper", "title", "claims", "scale"})
-        entries = document.get("claims", [])
-        if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
-            raise self._wrong("claims", "are missing: one [[claims]] for each thing that the paper says")
-        claims = tuple(self._claim(entry) for entry in entries)
-        ids = [claim.id for claim in claims]
-        for twice in sorted({each for each in ids if ids.count(each) > 1}):
-            raise self._wrong("id", f"is {twice} twice; every claim has one of its own")
-        self._where = ""
-        scales = self._table(document, "scale")
-        for scenario, what in scales.items():
-            whole = isinstance(what, dict) and all(isinstance(n, int) and n > 0 for n in what.values())
-            if not whole or not set(what) <= {"downloads", "duration_s"}:
-                raise self._wrong(f"scale.{scenario}", "takes downloads and duration_s, whole numbers from 1")
-        return Claims(folder, self._text(document, "paper"), self._text(document, "title"), claims, scales)
-
-    def _claim(self, entry: dict[str, Any]) -> Claim:
-        self._where = ""
-        self._where = f"claim {self._text(entry, 'id')}: "
-        known = {"id", "says", "section", "figure", "scenario", "variants", "workload", "measure", "hop"}
-        self._only(entry, known | {"statistic", "above", "compare", "gate", "why", "needs"})
-        common: dict[str, Any] = {key: self._text(entry, key) for key in ("id", "says", "section")}
-        common |= {key: self._text(entry, key, "") for key in ("figure", "why", "needs")}
-        if common["needs"]:
-            return Claim(**common)
-        if not entry.get("scenario"):
-            raise self._wrong("scenario", "is missing: the name of a file beside this one, without .toml")
-        compare = self._one_of(entry, "compare", COMPARES, "value")
-        measure = self._one_of(entry, "measure", MEASURES)
-        gate = self._gate(entry.get("gate"), compare)
-        if gate is None and not common["why"]:
-            raise self._wrong("why", "is missing: a claim that is not gated says why")
-        hop = self._text(entry, "hop", "")
-        if (MEASURES[measure].table not in EVERYWHERE) != bool(hop):
-            raise self._wrong("hop", "goes with what is measured at a hop, and with nothing else")
-        sides = self._sides(entry, COMPARES[compare], needs_statistic=compare not in OF_SAMPLES)
-        if ("above" in entry) != any(side.statistic == SHARE for side in sides):
-            raise self._wrong("above", f"goes with the statistic {SHARE}, and with no other")
-        return Claim(**common, sides=sides, measure=measure, hop=hop,
-                     above=self._number(entry, "above", 0.0), compare=compare, gate=gate)  # fmt: skip
-
-    def _sides(self, entry: dict[str, Any], count: int, *, needs_statistic: bool) -> tuple[Side, ...]:
-        """Variants, workloads and statistics side by side; one of a kind stands for all sides."""
-        groups = [[each] if isinstance(each, str) else each for each in self._each(entry, "variants", count)]
-        if not all(isinstance(group, list) and group and all(isinstance(x, str) for x in group) for group in groups):
-            raise self._wrong("variants", "takes names, or lists of names of which the best is meant")
-        workloads = self._each(entry, "workload", count)
-        if not all(isinstance(name, str) for name in workloads):
-            raise self._wrong("workload", "takes names")
-        scenarios = self._each(entry, "scenario", count)
-        if not all(isinstance(name, str) for name in scenarios):
-            raise self._wrong("scenario", "takes names")
-        statistics = self._each(entry, "statistic", count) if needs_statistic else [""] * count
-        if needs_statistic and not all(statistic in STATISTICS for statistic in statistics):
-            raise self._wrong("statistic", f"takes {', '.join(STATISTICS)}")
-        several = zip(groups, workloads, statistics, scenarios, strict=True)
-        sides = tuple(Side(tuple(group), *of) for group, *of in several)
-        if len(set(sides)) != count:
-            raise self._wrong("variants", "compares something with itself")
-        return sides
-
-    def _each(self, entry: dict[str, Any], key: str, count: int) -> list[Any]:
-        """One value for each side."""
-        given = entry.get(key)
-        values = [given] if isinstance(given, str) else given
-        if not isinstance(values, list) or len(values) not in (1, count):
-            several = f", or {count}: one for each side that is compared" if count > 1 else ""
-            raise self._wrong(key, f"takes one{several}")
-        return values * count if len(values) == 1 else values
-
-    def _gate(self, given: object, compare: str) -> Gate | None:
-        if given is False:
-            return None
-        if not isinstance(given, dict):
-            raise self._wrong("gate", "is missing: bounds, a direction, or false with the reason in `why`")
-        self._only(given, {"at_least", "at_most", "by", "direction"}, "gate.")
-        bounds = {key: self._number(given, key) for key in ("at_least", "at_most") if key in given}
-        if ("direction" in given) == bool(bounds):
-            raise self._wrong("gate", "takes either a direction, or at_least and at_most, of which one is enough")
-        if compare == "ks":
-            raise self._wrong("gate", "is false for ks: downloads of one run are not independent of each other")
-        if bounds:
-            if bounds.get("at_least", float("-inf")) > bounds.get("at_most", float("inf")):
-                raise self._wrong("gate", "has at_least above at_most")
-            if "by" not in given:
-                raise self._wrong("gate.by", f"is missing: what keeps the bounds, one of {', '.join(DECIDERS)}")
-            by = self._one_of(given, "by", DECIDERS, prefix="gate.")
-            return Gate(by, bounds.get("at_least"), bounds.get("at_most"))
-        if compare not in ("difference", "change", "ratio-change"):
-            raise self._wrong("gate.direction", "is that of a difference or change")
-        if "by" in given:
-            raise self._wrong("gate.by", "goes with bounds: a direction is shown by the interval")
-        return Gate(INTERVAL, direction=self._one_of(given, "direction", DIRECTIONS, prefix="gate."))
-
-    def _text(self, table: dict[str, Any], key: str, default: str | None = None) -> str:
-        value = table.get(key, default)
-        if not isinstance(value, str) or (default is None and not value):
-            raise self._wrong(key, "is missing, or no text")
-        return value
-
-    def _number(self, table: dict[str, Any], key: str, default: float | None = None) -> float:
-        value = table.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self._wrong(key, "is no number")
-        return float(value)
-
-    def _table(self, table: dict[str, Any], key: str) -> dict[str, Any]:
-        value = table.get(key, {})
-        if not isinstance(value, dict):
-            raise self._wrong(key, "is no table")
-        return value
-
-    def _one_of(self, table: dict[str, Any], key: str, known: Any, default: str | None = None, prefix: str = "") -> str:
-        value = self._text(table, key, default)
-        if value not in known:
-            raise self._wrong(f"{prefix}{key}", f"is {value!r}; it takes one of {', '.join(known)}")
-        return value
-
-    def _only(self, table: dict[str, Any], known: set[str], prefix: str = "") -> None:
-        for key in table:
-            if key not in known:
-                raise self._wrong(f"{prefix}{key}", f"is unknown; there are {', '.join(sorted(known))}")
-
-    def _wrong(self, key: str, what: str) -> PenstockError:
-        return PenstockError(f"{self._path}: {self._where}{key} {what}")
+    groups = parse(_Groups, document, path)
+    shared = {} if groups.section is None else {"section": groups.section}
+    claims = [{**shared, **(group.model_extra or {}), **case} for group in groups.claims for case in group.cases]
+    return parse(Claims, {**document, "claims": claims, "folder": folder}, path)

@@ -10,8 +10,8 @@ import polars as pl
 from penstock import summary
 from penstock.attacks import probe, wave
 from penstock.paper import network, overhead, rates, sawtooth, shares, steps, waits
+from penstock.replicates import RUN, RUN_SCHEMA
 from penstock.result import Result
-from penstock.units import RUN, RUN_SCHEMA
 
 
 class Measure(NamedTuple):

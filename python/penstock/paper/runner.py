@@ -13,8 +13,8 @@ from penstock import _core, catalog, runs
 from penstock.errors import Cancelled, OutputError, PenstockError, naming
 from penstock.output import Job, fresh, read_json, read_manifest, write_json
 from penstock.paper.claims import Claim, Claims, load
-from penstock.paper.judge import Judged, cannot_be_judged, judge, unit_of
 from penstock.paper.measures import MEASURES
+from penstock.paper.verdicts import Checked, decide, undecidable, unit_of
 from penstock.progress import Silent, Watch
 from penstock.result import Result
 
@@ -33,16 +33,16 @@ class Outcome:
 
     claims: Claims
     directory: Path
-    judged: list[Judged]
+    checked: list[Checked]
     results: dict[str, Result]
     """The outputs of the scenarios that were run, by their names in the claims file."""
     scale: float
     figure: str | None
 
     @property
-    def missed(self) -> list[Judged]:
+    def missed(self) -> list[Checked]:
         """The gated claims that were not shown to hold."""
-        return [each for each in self.judged if each.missed]
+        return [each for each in self.checked if each.missed]
 
 
 def run(
@@ -70,7 +70,7 @@ def run(
     """
     claims = load(name)
     chosen = claims.of(figure)
-    first = {claim.id: cannot_be_judged(claim, claims.has) for claim in chosen}
+    first = {claim.id: undecidable(claim, claims.has) for claim in chosen}
     needed: dict[str, list[Claim]] = {}
     for claim in chosen:
         if first[claim.id] is None:
@@ -91,21 +91,21 @@ def run(
                 raise Cancelled(
                     f"stopped: finished runs are kept, and the same command with --out {directory} does the rest"
                 ) from None
-    judged = [first[claim.id] or judge(claim, results) for claim in chosen]
-    return Outcome(claims, directory, judged, results, scale, figure)
+    checked = [first[claim.id] or decide(claim, results) for claim in chosen]
+    return Outcome(claims, directory, checked, results, scale, figure)
 
 
 def write(outcome: Outcome) -> Outcome:
     """Put `claims.json` into the paper's directory, when the figures are drawn; returns claims with their evidence."""
-    judged = [replace(each, evidence=_evidence(each.claim, outcome)) for each in outcome.judged]
+    checked = [replace(each, evidence=_evidence(each.claim, outcome)) for each in outcome.checked]
     document = {
         **_head(outcome.claims, outcome.scale),
         "finished": True,
         "figure": outcome.figure,
-        "claims": [_entry(each) for each in judged],
+        "claims": [_entry(each) for each in checked],
     }
     write_json(outcome.directory / VERDICTS, document)
-    return replace(outcome, judged=judged)
+    return replace(outcome, checked=checked)
 
 
 def scaled(claims: Claims, scenario: str, scale: float) -> tuple[str, ...]:
@@ -114,7 +114,7 @@ def scaled(claims: Claims, scenario: str, scale: float) -> tuple[str, ...]:
         return ()
     if not (math.isfinite(scale) and scale > 0):
         raise PenstockError(f"--scale is {scale}; it takes a number above 0, like 0.1")
-    what = claims.scales.get(scenario)
+    what = claims.scale.get(scenario)
     if not what:
         raise PenstockError(f"{claims.scenario(scenario)} has nothing that --scale could scale: leave it out")
     sets = []
@@ -143,9 +143,9 @@ def _one(name: str, variants: set[str], sets: tuple[str, ...], seeds: int, where
     manifest = read_manifest(where)
     if manifest is None or not manifest["finished"]:
         many = _many(catalog.load(name, sets)[1], seeds)
-        units, seeds_of_each = many["networks"], many["runs"]
+        replicates, seeds_of_each = many["networks"], many["runs"]
         return runs.run(
-            name, variants=sorted(variants), sets=sets, runs=seeds_of_each, networks=units, out=where, watch=watch
+            name, variants=sorted(variants), sets=sets, runs=seeds_of_each, networks=replicates, out=where, watch=watch
         )
     _, document = catalog.load(name, sets)
     jobs = runs.plan(document, sorted(variants), None, **_many(document, seeds))
@@ -157,9 +157,9 @@ def _one(name: str, variants: set[str], sets: tuple[str, ...], seeds: int, where
     return Result(where)
 
 
-def _many(document: _core.Document, units: int) -> dict[str, int | None]:
+def _many(document: _core.Document, replicates: int) -> dict[str, int | None]:
     """So many independent runs: networks where the scenario has some, each with the first seed, and else seeds."""
-    return {"networks": units, "runs": 1} if document.networks() else {"networks": None, "runs": units}
+    return {"networks": replicates, "runs": 1} if document.networks() else {"networks": None, "runs": replicates}
 
 
 def _directory(claims: Claims, out: str | Path | None, scale: float) -> Path:
@@ -198,9 +198,9 @@ def _evidence(claim: Claim, outcome: Outcome) -> tuple[str, ...]:
     return tuple(path for path in paths if (outcome.directory / path).is_file())
 
 
-def _entry(judged: Judged) -> dict[str, Any]:
+def _entry(checked: Checked) -> dict[str, Any]:
     """A claim as `claims.json` has it; null where there is no number."""
-    claim, gate = judged.claim, judged.claim.gate
+    claim, gate = checked.claim, checked.claim.gate
     return {
         "id": claim.id,
         "figure": claim.figure,
@@ -208,16 +208,16 @@ def _entry(judged: Judged) -> dict[str, Any]:
         "says": claim.says,
         "scenario": " ".join(claim.scenarios),
         "variants": claim.variants,
-        "measured": _finite(judged.measured),
+        "measured": _finite(checked.measured),
         "unit": unit_of(claim),
-        "interval": None if math.isnan(judged.low) else [judged.low, judged.high],
-        "n": judged.n,
-        "seeds": list(judged.seeds),
-        "units": judged.units,
+        "interval": None if math.isnan(checked.low) else [checked.low, checked.high],
+        "n": checked.n,
+        "seeds": list(checked.seeds),
+        "units": checked.replicates,
         "gate": gate and {key: value for key, value in vars(gate).items() if value is not None},
-        "verdict": judged.verdict,
-        "reason": judged.reason,
-        "evidence": list(judged.evidence),
+        "verdict": checked.verdict,
+        "reason": checked.reason,
+        "evidence": list(checked.evidence),
     }
 
 

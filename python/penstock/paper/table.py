@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.paper.claims import EVERY_SEED, INTERVAL, MEAN, Claim
-from penstock.paper.judge import FAILS, HOLDS, NEEDS_NETWORK, NOT_GATED, NOT_YET, UNDECIDED, Judged, unit_of
 from penstock.paper.runner import Outcome
+from penstock.paper.verdicts import FAILS, HOLDS, NEEDS_NETWORK, NOT_GATED, NOT_YET, UNDECIDED, Checked, unit_of
 
 VERDICTS = (HOLDS, FAILS, UNDECIDED, NOT_GATED, NOT_YET, NEEDS_NETWORK)
 """In the order in which they are counted."""
@@ -23,7 +23,7 @@ def show(outcome: Outcome, footer: str, to: Console) -> None:
     for column in ("measured", "95 % interval", "n", "bound"):
         table.add_column(column, justify="right", no_wrap=column != "bound")
     table.add_column("verdict", no_wrap=True)
-    for each in outcome.judged:
+    for each in outcome.checked:
         claim = each.claim
         said = f"{claim.says} [{claim.id}]" + (f" ({each.reason})" if each.reason else "")
         count = str(each.n) if each.n else ""
@@ -36,10 +36,10 @@ def show(outcome: Outcome, footer: str, to: Console) -> None:
 
 def remark(outcome: Outcome) -> str:
     """How many of each verdict there are, and at what scale."""
-    counts = {verdict: sum(each.verdict == verdict for each in outcome.judged) for verdict in VERDICTS}
+    counts = {verdict: sum(each.verdict == verdict for each in outcome.checked) for verdict in VERDICTS}
     said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     note = "" if outcome.scale == 1 else f" At scale {outcome.scale:g}: the bounds are those of the whole experiment."
-    return f"{len(outcome.judged)} claims: {said}.{note}"
+    return f"{len(outcome.checked)} claims: {said}.{note}"
 
 
 def where(claim: Claim) -> str:
@@ -47,16 +47,16 @@ def where(claim: Claim) -> str:
     return f"fig. {claim.figure}" if claim.figure else f"sec. {claim.section}"
 
 
-def measured(judged: Judged) -> str:
+def measured(checked: Checked) -> str:
     """The number with its unit; nothing if there is none."""
-    return "" if isnan(judged.measured) else _number(judged.claim, judged.measured)
+    return "" if isnan(checked.measured) else _number(checked.claim, checked.measured)
 
 
-def interval(judged: Judged) -> str:
+def interval(checked: Checked) -> str:
     """Both ends of the interval; nothing if there is none."""
-    if isnan(judged.low):
+    if isnan(checked.low):
         return ""
-    return f"{_number(judged.claim, judged.low, unit=False)} to {_number(judged.claim, judged.high)}"
+    return f"{_number(checked.claim, checked.low, unit=False)} to {_number(checked.claim, checked.high)}"
 
 
 def bound(claim: Claim) -> str:

@@ -74,7 +74,7 @@ def _claims(outcome: Outcome) -> dict[str, Any]:
             "missed": each.missed,
             "reason": each.reason,
         }
-        for each in outcome.judged
+        for each in outcome.checked
     ]
     return {"title": outcome.claims.title, "paper": outcome.claims.paper, "rows": rows, "remark": table.remark(outcome)}
 
@@ -95,7 +95,7 @@ def _section(result: Result) -> dict[str, Any]:
         "baseline": next(iter(result.variants.values()), ""),
         "figures": [(picture, data_uri(picture.svg)) for picture in figures.draw(result)],
         "pairs": pairs,
-        "warning": result.units.warning(pairs) if pairs else "",
+        "warning": result.replicates.warning(pairs) if pairs else "",
     }
 
 
@@ -108,8 +108,8 @@ def _points(result: Result) -> dict[str, Any]:
         for row in table.iter_rows(named=True)
     ]
     counts = table["units"].to_list() if table.height else []
-    remark = tables.points_remark(result.units, counts) if counts else ""
-    return {"columns": columns, "rows": rows, "remark": remark, "warning": result.units.warning(counts)}
+    remark = tables.points_remark(result.replicates, counts) if counts else ""
+    return {"columns": columns, "rows": rows, "remark": remark, "warning": result.replicates.warning(counts)}
 
 
 def _source(scenario: dict[str, Any]) -> str:

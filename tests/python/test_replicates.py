@@ -13,8 +13,8 @@ import pytest
 from penstock import figures, report, stats, summary, tables
 from penstock.figures.downloads import curve_of, how_drawn, right_edge
 from penstock.figures.style import looks
+from penstock.replicates import Replicates, first_run
 from penstock.result import Result
-from penstock.units import Units, first_run
 
 
 def values(*rows: tuple[str, int, float]) -> pl.DataFrame:
@@ -31,26 +31,31 @@ def untraced(directory: Path) -> Path:
 
 def test_seeds_are_units_where_networks_have_no_names_or_there_is_one() -> None:
     for network, alone in (("", False), ("7", True)):
-        units = Units.of((network, seed) for seed in (3, 1, 2))
-        assert (units.name(), units.size, units.of_one_network) == ("seed", 3, alone)
+        replicates = Replicates.of((network, seed) for seed in (3, 1, 2))
+        assert (replicates.name(), replicates.size, replicates.of_one_network) == ("seed", 3, alone)
         rows = values((network, 2, 5.0), (network, 1, 1.0))
-        assert units.average(rows)["value"].to_list() == [1.0, 5.0]
+        assert replicates.average(rows)["value"].to_list() == [1.0, 5.0]
 
 
 def test_a_network_counts_once_however_many_seeds_it_has() -> None:
     rows = values(("10", 1, 4.0), ("2", 1, 1.0), ("2", 2, 2.0), ("2", 3, 6.0))
-    units = Units.in_rows(rows)
-    assert (units.name(2), units.size, units.networks, units.seeds) == ("networks", 2, ("2", "10"), 3)
-    assert units.average(rows)["value"].to_list() == [3.0, 4.0]
-    assert units.count(rows) == 2
-    assert units.count(rows.filter(network="2")) == 1
-    samples = units.samples(rows, "value")
-    assert [[run.tolist() for run in unit] for unit in samples] == [[[4.0]], [[1.0], [2.0], [6.0]]]
+    replicates = Replicates.in_rows(rows)
+    assert (replicates.name(2), replicates.size, replicates.networks, replicates.seeds) == (
+        "networks",
+        2,
+        ("2", "10"),
+        3,
+    )
+    assert replicates.average(rows)["value"].to_list() == [3.0, 4.0]
+    assert replicates.count(rows) == 2
+    assert replicates.count(rows.filter(network="2")) == 1
+    samples = replicates.samples(rows, "value")
+    assert [[run.tolist() for run in replicate] for replicate in samples] == [[[4.0]], [[1.0], [2.0], [6.0]]]
 
 
 def test_a_network_without_numbers_does_not_make_seeds_of_the_other_independent() -> None:
-    units = Units.of([("1", 1), ("1", 2), ("2", 1), ("2", 2)])
-    assert units.average(values(("1", 1, 1.0), ("1", 2, 3.0)))["value"].to_list() == [2.0]
+    replicates = Replicates.of([("1", 1), ("1", 2), ("2", 1), ("2", 2)])
+    assert replicates.average(values(("1", 1, 1.0), ("1", 2, 3.0)))["value"].to_list() == [2.0]
 
 
 def test_the_first_run_is_one_run() -> None:
@@ -61,23 +66,35 @@ def test_the_first_run_is_one_run() -> None:
 @pytest.mark.parametrize(
     ("runs", "counts", "said"),
     [
-        ([("", 1)], [1], "One seed: no interval is possible; --runs 5 gives one."),
-        ([("1", 1)], [1], "One seed: no interval is possible; --networks 5 gives one."),
-        ([("1", 1), ("2", 1), ("2", 2)], [1], "One network: no interval is possible; --networks 5 gives one."),
+        ([("", 1)], [1], "One seed gives no interval; use --runs 5."),
+        ([("1", 1)], [1], "One seed gives no interval; use --networks 5."),
+        ([("1", 1), ("2", 1), ("2", 2)], [1], "One network gives no interval; use --networks 5."),
         ([("", seed) for seed in range(5)], [5], ""),
         ([(str(n), 1) for n in range(5)], [5, 5], ""),
-        ([("1", seed) for seed in range(5)], [5], "All seeds are of one network: what they say, they say of that"),
-        ([("", 1), ("", 2)], [2], "2 seeds are few: differences are decided from 9.0 of their own standard deviations"),
-        ([(str(n), 1) for n in range(3)], [3], "3 networks are few: differences are decided from 2.5 of their own"),
-        ([(str(n), 1) for n in range(3)], [3], "at least 5 networks from 1.2 on; no sign test falls below 1/8."),
+        (
+            [("1", seed) for seed in range(5)],
+            [5],
+            "All seeds use one network, so the results apply to that network only",
+        ),
+        (
+            [("", 1), ("", 2)],
+            [2],
+            "With 2 seeds only very large differences (9.0 standard deviations) are significant; use --runs 5",
+        ),
+        (
+            [(str(n), 1) for n in range(3)],
+            [3],
+            "With 3 networks only very large differences (2.5 standard deviations) are",
+        ),
+        ([(str(n), 1) for n in range(3)], [3], "are significant; use --networks 5 or more."),
     ],
 )
-def test_what_cannot_be_said_is_said(runs: list[tuple[str, int]], counts: list[int], said: str) -> None:
-    warning = Units.of(runs).warning(counts)
+def test_few_replicates_give_a_warning(runs: list[tuple[str, int]], counts: list[int], said: str) -> None:
+    warning = Replicates.of(runs).warning(counts)
     assert (said in warning) if said else not warning
 
 
-def test_a_difference_of_few_units_is_decided_from_where_the_warning_says() -> None:
+def test_a_difference_is_significant_from_the_number_of_standard_deviations_in_the_warning() -> None:
     spread = np.array([-1.0, 0.0, 1.0])  # of standard deviation 1
     for factor, decided in ((1.01, True), (0.99, False)):
         assert stats.paired([0.0] * 3, spread + factor * stats.t_reach(3)).decided is decided
@@ -86,14 +103,14 @@ def test_a_difference_of_few_units_is_decided_from_where_the_warning_says() -> N
 
 
 def test_a_curve_is_the_mean_of_the_units_functions_with_the_t_interval_of_that_mean() -> None:
-    units = [[[1.0, 2.0]], [[1.0, 1.0], [2.0, 3.0]], [[2.0, 2.0]]]
-    curve = stats.curve(units, band_from=3)
+    replicates = [[[1.0, 2.0]], [[1.0, 1.0], [2.0, 3.0]], [[2.0, 2.0]]]
+    curve = stats.curve(replicates, band_from=3)
     assert curve.x.tolist() == [1.0, 2.0, 3.0]
     assert curve.y == pytest.approx([1 / 3, (1 + 0.75 + 1) / 3, 1.0])
     half = stats.t_reach(3) * np.std([0.5, 0.5, 0.0], ddof=1)
     assert (curve.low[0], curve.high[0]) == pytest.approx((max(1 / 3 - half, 0), min(1 / 3 + half, 1)))
     assert (curve.low[2], curve.high[2]) == (1.0, 1.0)
-    assert stats.curve(units[:2], band_from=3).low.size == 0
+    assert stats.curve(replicates[:2], band_from=3).low.size == 0
     assert stats.curve([[], [[]]], band_from=3).x.size == 0
 
 
@@ -102,8 +119,8 @@ def test_a_band_holds_the_truth_as_often_as_it_says() -> None:
     held = []
     for _ in range(400):
         # Each network has a mean of its own; half of all downloads anywhere take at most 10 s.
-        units = [[rng.normal(rng.normal(10, 1), 2, size=40)] for _ in range(5)]
-        curve = stats.curve(units, band_from=3)
+        replicates = [[rng.normal(rng.normal(10, 1), 2, size=40)] for _ in range(5)]
+        curve = stats.curve(replicates, band_from=3)
         at = int(np.searchsorted(curve.x, 10.0, side="right")) - 1
         held.append(bool(curve.low[at] <= 0.5 <= curve.high[at]))
     assert 0.91 < np.mean(held) < 0.99
@@ -143,13 +160,13 @@ def test_the_report_and_the_terminal_say_what_the_units_are(
     tables.show(result, "", tables.console())
     told = capsys.readouterr().out
     assert "Paired by network: the mean of its seeds' medians of each of 3 networks" in told
-    assert "3 networks are few" in told
+    assert "With 3 networks only" in told
     page = " ".join(report.render([result]).split())
     for words in (
         "3 networks, 2 seeds, penstock",
         "networks below, above",
         "3 pairs cannot bring it below 1/8",
-        '<p class="warning">3 networks are few',
+        '<p class="warning">With 3 networks only',
         "<dt>networks</dt><dd>1, 2, 3</dd>",
         "each network counts the same, and each seed in it; bands are 95 % t intervals of 3 networks",
     ):
@@ -159,8 +176,8 @@ def test_the_report_and_the_terminal_say_what_the_units_are(
 def test_one_network_with_several_seeds_is_called_one(make_up: Callable[..., Path]) -> None:
     page = " ".join(report.render([Result(untraced(make_up(seeds=5, networks=1)))]).split())
     assert "1 network, 5 seeds, penstock" in page
-    assert "All seeds are of one network" in page
-    assert "are few" not in page
+    assert "All seeds use one network" in page
+    assert "very large differences" not in page
 
 
 def test_figures_of_networks_are_drawn_and_a_trace_is_that_of_one_run(make_up: Callable[..., Path]) -> None:
@@ -173,12 +190,12 @@ def test_an_axis_ends_where_the_slowest_curve_has_most_of_its_downloads() -> Non
     look = looks({"a": "a", "b": "b"})
     assert right_edge({look["a"]: slow, look["b"]: fast}, 0.99) == pytest.approx(1.04 * 198)
     assert right_edge({look["a"]: curve_of([])}, 0.99) == 1.04
-    assert "band" not in how_drawn(Units.of([("", 1), ("", 2)]))
+    assert "band" not in how_drawn(Replicates.of([("", 1), ("", 2)]))
 
 
 def test_samples_of_the_summary_are_those_of_all_units(made_up: Path) -> None:
     result, metric = Result(made_up), summary.METRICS[0]
-    units = summary.by_unit(result.transfers, result.units, "stock", "web", metric)
+    replicates = summary.by_replicate(result.transfers, result.replicates, "stock", "web", metric)
     pooled = summary.sample(result.transfers, "stock", "web", metric)
-    assert len(units) == 5
-    assert sorted(value for unit in units for run in unit for value in run) == sorted(pooled)
+    assert len(replicates) == 5
+    assert sorted(value for replicate in replicates for run in replicate for value in run) == sorted(pooled)

@@ -12,8 +12,8 @@ import polars as pl
 from penstock import stats
 from penstock.paper.claims import EVERY_SEED, MEAN, NETWORK, OF_SAMPLES, Claim, Gate, Side
 from penstock.paper.measures import MEASURES, each_run, sample
+from penstock.replicates import MIN_REPLICATES, RUN, RUN_SCHEMA, Replicates
 from penstock.result import Result
-from penstock.units import HANDFUL, RUN, RUN_SCHEMA, Units
 
 HOLDS = "holds"
 FAILS = "fails"
@@ -22,12 +22,12 @@ UNDECIDED = "undecided"
 NOT_YET = "not yet"
 NEEDS_NETWORK = "needs the network"
 
-FEWEST, FINAL = 2, HANDFUL
+FEWEST, FINAL = 2, MIN_REPLICATES
 """Seeds, or networks, with numbers that a verdict takes at least, and a final one."""
 
 
 @dataclass(frozen=True)
-class Judged:
+class Checked:
     """A claim with what was measured and what follows."""
 
     claim: Claim
@@ -41,7 +41,7 @@ class Judged:
     """The 95 % t interval of that mean; NaN if there is none."""
     seeds: tuple[float, ...] = ()
     """The number of each seed, or of each pair of runs; where there are several networks, of each network."""
-    units: str = "seeds"
+    replicates: str = "seeds"
     """What the numbers are of: `seeds` or `networks`."""
     evidence: tuple[str, ...] = ()
     """Tables and figures, from the paper's directory."""
@@ -57,47 +57,49 @@ class Judged:
         return self.verdict in (FAILS, UNDECIDED)
 
 
-def cannot_be_judged(claim: Claim, has: Callable[[str], bool]) -> Judged | None:
+def undecidable(claim: Claim, has: Callable[[str], bool]) -> Checked | None:
     """The verdict on a claim that no run can decide today; none if one can."""
     if claim.needs == NETWORK:
-        return Judged(claim, NEEDS_NETWORK, claim.why)
+        return Checked(claim, NEEDS_NETWORK, claim.why)
     if claim.needs:
-        return Judged(claim, NOT_YET, f"needs {claim.needs}")
+        return Checked(claim, NOT_YET, f"needs {claim.needs}")
     for scenario in claim.scenarios:
         if not has(scenario):
-            return Judged(claim, NOT_YET, f"there is no scenario {scenario} yet")
+            return Checked(claim, NOT_YET, f"there is no scenario {scenario} yet")
     return None
 
 
-def judge(claim: Claim, results: Mapping[str, Result]) -> Judged:
+def decide(claim: Claim, results: Mapping[str, Result]) -> Checked:
     """Measure a claim in the outputs of its scenarios."""
-    runs, units, lacking = _runs(claim, results)
+    runs, replicates, lacking = _runs(claim, results)
     if runs.is_empty():
-        return Judged(claim, *_undecided(claim, "no whole download, no trace, or no whole epoch", *lacking))
-    of_runs, numbers, remark = _measured(claim, runs, units)
+        return Checked(claim, *_undecided(claim, "no whole download, no trace, or no whole epoch", *lacking))
+    of_runs, numbers, remark = _measured(claim, runs, replicates)
     every = claim.gate is not None and claim.gate.by == EVERY_SEED
     if not all(map(isfinite, of_runs if every else numbers)):
-        return Judged(claim, *_undecided(claim, "it divides by zero, or there is no gain on average", *lacking))
+        return Checked(claim, *_undecided(claim, "it divides by zero, or there is no gain on average", *lacking))
     if claim.gate is None:
-        return _judged(claim, NOT_GATED, (claim.why, remark, *lacking), numbers, units)
-    verdict, reason = _verdict(claim.gate, numbers, of_runs, units, whole=not lacking)
+        return _checked(claim, NOT_GATED, (claim.why, remark, *lacking), numbers, replicates)
+    verdict, reason = _verdict(claim.gate, numbers, of_runs, replicates, whole=not lacking)
     if claim.compare == "gain" and remark:
         verdict, reason = UNDECIDED, remark
     count = len(numbers)
-    few = f"{count} {units.name(2)}, of the {FINAL} of a final verdict" if FEWEST <= count < FINAL else ""
-    alone = "seeds of one network, which say nothing of others" if units.of_one_network else ""
-    return _judged(claim, verdict, (reason, *lacking, few, alone), numbers, units)
+    few = f"{count} {replicates.name(2)}, of the {FINAL} of a final verdict" if FEWEST <= count < FINAL else ""
+    alone = "seeds of one network, which say nothing of others" if replicates.of_one_network else ""
+    return _checked(claim, verdict, (reason, *lacking, few, alone), numbers, replicates)
 
 
-def _judged(claim: Claim, verdict: str, reasons: Sequence[str], numbers: Sequence[float], units: Units) -> Judged:
+def _checked(
+    claim: Claim, verdict: str, reasons: Sequence[str], numbers: Sequence[float], replicates: Replicates
+) -> Checked:
     mean, low, high = stats.mean_interval(numbers)
-    return Judged(claim, verdict, _joined(*reasons), mean, low, high, tuple(numbers), units.name(2))
+    return Checked(claim, verdict, _joined(*reasons), mean, low, high, tuple(numbers), replicates.name(2))
 
 
-def _measured(claim: Claim, runs: pl.DataFrame, units: Units) -> tuple[list[float], list[float], str]:
-    """The number of each run and of each unit, and what there is to remark.
+def _measured(claim: Claim, runs: pl.DataFrame, replicates: Replicates) -> tuple[list[float], list[float], str]:
+    """The number of each run and of each replicate, and what there is to remark.
 
-    A unit's sides are averaged over its runs before they are compared; whole samples are compared before.
+    A replicate's sides are averaged over its runs before they are compared; whole samples are compared before.
     """
 
     def sides(of: pl.DataFrame) -> list[list[Any]]:
@@ -105,23 +107,23 @@ def _measured(claim: Claim, runs: pl.DataFrame, units: Units) -> tuple[list[floa
 
     of_runs = _numbers(claim.compare, sides(runs))
     if claim.compare in OF_SAMPLES:
-        averaged = units.average(runs.select(*RUN, number=pl.Series(of_runs, dtype=pl.Float64)))
+        averaged = replicates.average(runs.select(*RUN, number=pl.Series(of_runs, dtype=pl.Float64)))
         remark = _largest_distance(of_runs, sides(runs)) if claim.compare == "ks" else ""
         return of_runs, averaged["number"].to_list(), remark
-    each = sides(units.average(runs))
-    remark = _no_gain(each, units) if claim.compare == "gain" else ""
+    each = sides(replicates.average(runs))
+    remark = _no_gain(each, replicates) if claim.compare == "gain" else ""
     return of_runs, _numbers(claim.compare, each), remark
 
 
 def _verdict(
-    gate: Gate, numbers: Sequence[float], of_runs: Sequence[float], units: Units, *, whole: bool
+    gate: Gate, numbers: Sequence[float], of_runs: Sequence[float], replicates: Replicates, *, whole: bool
 ) -> tuple[str, str]:
-    """What follows from the numbers of the units, and of all runs; `whole` if each of those has one."""
+    """What follows from the numbers of the replicates, and of all runs; `whole` if each of those has one."""
     mean, low, high = stats.mean_interval(numbers)
     if gate.by == EVERY_SEED and not all(map(gate.keeps, of_runs)):
         return FAILS, ""
     if len(numbers) < FEWEST:
-        return UNDECIDED, f"one {units.name()} decides nothing"
+        return UNDECIDED, f"one {replicates.name()} decides nothing"
     if gate.by == EVERY_SEED:
         return (HOLDS, "") if whole else (UNDECIDED, "not every seed has a number")
     if not gate.keeps(mean):
@@ -132,7 +134,7 @@ def _verdict(
 
 
 def _numbers(compare: str, sides: Sequence[Sequence[Any]]) -> list[float]:
-    """One number of each unit's two or three; NaN where there is none."""
+    """One number of each replicate's two or three; NaN where there is none."""
     if compare == "gain":
         return _shares(*sides)
     return [_number(compare, *row) for row in zip(*sides, strict=True)]
@@ -155,12 +157,12 @@ def _number(compare: str, a: Any, b: Any = None, *more: Any) -> float:
 
 
 def _shares(a: Sequence[float], b: Sequence[float], c: Sequence[float]) -> list[float]:
-    """How much of the way from `b` to `c` lies before `a`: the ratio of two mean gains, as a number for each unit.
+    """How much of the way from `b` to `c` lies before `a`: the ratio of two mean gains, as a number for each replicate.
 
-    The ratio R of the means of b - a and b - c is steadier than a mean of the units' ratios, of which one with a small
-    gain would decide, and it belongs to the best variant, which is the best on average, too. A unit's number is R
-    linearised there: R + ((b - a) - R (b - c)) / mean(b - c). These have the mean R, and their t interval is that of
-    the delta method. NaN if the mean of b - c is not positive: then there is no gain to share.
+    R is the ratio of the means of b - a and b - c. A mean of the replicates' own ratios would be less stable, because
+    one replicate with a small gain could dominate it. A replicate's number is R linearised there:
+    R + ((b - a) - R (b - c)) / mean(b - c). These numbers have the mean R, and their t interval is that of the delta
+    method. They are NaN if the mean of b - c is not positive, because then there is no gain to share.
 
     Source: Cochran, Sampling Techniques, 1977, section 2.11 (the variance of a ratio estimate).
     """
@@ -176,12 +178,12 @@ def _gains(before: Sequence[float], after: Sequence[float]) -> list[float]:
     return [first - second for first, second in zip(before, after, strict=True)]
 
 
-def _no_gain(sides: Sequence[Sequence[float]], units: Units) -> str:
+def _no_gain(sides: Sequence[Sequence[float]], replicates: Replicates) -> str:
     """Why nothing can be said of shares of the gain from the second side to the third; empty if something can."""
     gains = _gains(sides[1], sides[2])
     without = sum(gain <= 0 for gain in gains)
     if without:
-        return f"no gain to share in {without} of {len(gains)} {units.name(2)}"
+        return f"no gain to share in {without} of {len(gains)} {replicates.name(2)}"
     return "" if stats.mean_interval(gains)[1] > 0 else "the gain to share is not shown: its interval includes 0"
 
 
@@ -195,8 +197,8 @@ def _largest_distance(numbers: Sequence[float], sides: Sequence[Sequence[Any]]) 
     return f"at most {numbers[at]:.3f} in a seed; 5 % value of {n} and {m}: {1.358 * sqrt((n + m) / (n * m)):.3f}"
 
 
-def _runs(claim: Claim, results: Mapping[str, Result]) -> tuple[pl.DataFrame, Units, list[str]]:
-    """The numbers of each run that all variants have, in columns `0:stock`, `1:small`; units; who has none in which."""
+def _runs(claim: Claim, results: Mapping[str, Result]) -> tuple[pl.DataFrame, Replicates, list[str]]:
+    """The runs that all variants have, with columns such as `0:stock`; the replicates; and the missing numbers."""
     runs = [
         (run["network"], run["seed"])
         for scenario in claim.scenarios
@@ -214,7 +216,7 @@ def _runs(claim: Claim, results: Mapping[str, Result]) -> tuple[pl.DataFrame, Un
             without = asked.join(found, on=RUN, how="anti").sort(RUN)
             if not without.is_empty():
                 lacking.append(f"{variant} has no number of {side.workload} in {_named(without)}")
-    return joined.sort(RUN), Units.in_rows(asked), list(dict.fromkeys(lacking))
+    return joined.sort(RUN), Replicates.in_rows(asked), list(dict.fromkeys(lacking))
 
 
 def _named(runs: pl.DataFrame) -> str:

@@ -1,0 +1,59 @@
+"""Data from files, checked by pydantic; a mistake becomes one sentence with the file, the key and a remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from penstock.errors import PenstockError
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class Strict(BaseModel):
+    """A table of a file: it cannot change, and an unknown key is a mistake."""
+
+    model_config = ConfigDict(frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown(cls, data: Any) -> Any:
+        known = {field.alias or name for name, field in cls.model_fields.items()}
+        for key in data if isinstance(data, dict) else ():
+            if key not in known:
+                raise ValueError(f"{key} is unknown; known keys are {', '.join(sorted(known))}")
+        return data
+
+
+def parse(model: type[M], data: object, where: Path | str, error: Callable[[str], PenstockError] = PenstockError) -> M:
+    """The model of `data`; its first mistake is raised as an `error` that begins with `where`."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as wrong:
+        raise error(f"{where}: {_sentence(data, wrong.errors()[0])}") from None
+
+
+def _sentence(data: Any, mistake: Any) -> str:
+    """The place and the mistake; an entry of a list is named by its `id`, if it has one."""
+    names = []
+    for part in mistake["loc"]:
+        data = data[part] if isinstance(data, list) else data.get(part) if isinstance(data, dict) else None
+        names.append(str(data.get("id", part) if isinstance(part, int) and isinstance(data, dict) else part))
+    key, given = ".".join(names), _shown(mistake["input"])
+    match mistake["type"]:
+        case "value_error":
+            return f"{key}: {mistake['ctx']['error']}".removeprefix(": ")
+        case "missing":
+            return f"{key} is missing"
+        case "literal_error":
+            return f"{key} is {given}; it must be one of {mistake['ctx']['expected'].replace(' or ', ', ')}"
+    return f"{key} is {given}; {mistake['msg'].replace('Input should', 'it should')}"
+
+
+def _shown(value: object) -> str:
+    """A value, short enough for a sentence and on one line."""
+    text = ascii(value)
+    return text if len(text) <= 40 else f"{text[:40]}..."
