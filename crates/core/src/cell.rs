@@ -1,7 +1,7 @@
-//! What travels.
+//! Cells and relay messages.
 //!
-//! The relay sees a cell's size, circuit, command and tag; what is inside it is the world's
-//! affair. The simulator's cell is a descriptor of a few bytes, the live one an encrypted body.
+//! The relay sees the size, circuit, command and tag of a cell, but not its content. The simulator's
+//! cell is a descriptor of a few bytes; the live cell is an encrypted body.
 
 use crate::circuit_policy::PriorityClass;
 use crate::error::Violation;
@@ -11,7 +11,7 @@ use crate::reason::{DestroyReason, EndReason};
 use std::fmt;
 use std::num::{NonZeroU16, NonZeroU32};
 
-/// A circuit's id on one channel. The initiator of the channel sets the top bit of those it makes.
+/// A circuit's id on one channel. The side that opened the channel sets the top bit of the ids that it makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CircId(pub NonZeroU32);
 
@@ -19,11 +19,11 @@ pub struct CircId(pub NonZeroU32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub NonZeroU16);
 
-/// A node of the network, as the world numbers them.
+/// The driver's number of a node of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u32);
 
-/// Names a cell whose way through the six stations is recorded.
+/// The tag of a cell whose times at the six stations are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub NonZeroU32);
 
@@ -32,146 +32,144 @@ pub struct Tag(pub NonZeroU32);
 /// Source: tor-spec §3. RELAY_EARLY counts as RELAY here; a live cell limits it ([`Cell::admit`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// The first hop of a circuit, or the next one on behalf of an EXTEND.
+    /// Begins a circuit, or adds a hop on behalf of an EXTEND.
     Create,
-    /// The answer.
+    /// Answers a CREATE.
     Created,
     /// A relay message under its layers of encryption.
     Relay,
-    /// The circuit is gone.
+    /// Closes the circuit.
     Destroy,
-    /// A hop's feedback (N23 credit and its like); unknown to C tor.
+    /// Carries feedback of hop control, such as an N23 credit; unknown to C tor.
     Feedback,
-    /// The circuit's priority class, said by the client and read by every relay on the way; unknown to C tor.
+    /// Carries the circuit's priority class from the client to every relay; unknown to C tor.
     Class,
 }
 
-/// A relay message, readable at the end it is meant for.
+/// A decrypted relay message.
 ///
 /// Source: tor-spec §6.1, §5.3, §7.4; proposal 324 §4.
 #[derive(Debug)]
 pub enum Message<C: Cell> {
-    /// Open a stream to this target.
+    /// Opens a stream to this target.
     Begin(C::Target),
     /// The stream is open.
     Connected(C::Connected),
-    /// Bytes of the stream.
+    /// Carries bytes of the stream.
     Data(C::Payload),
-    /// The stream is closed.
+    /// Closes the stream.
     End(C::End),
-    /// On a stream: 50 more cells of it may come. Without a stream: 100 more of the circuit.
+    /// Acknowledges 50 cells of a stream, or 100 cells of the circuit.
     Sendme {
-        /// Of the circuit: the digest of the cell that it acknowledges (proposal 289), or none as before Tor 0.4.1.
+        /// For a circuit: the digest of the acknowledged cell (proposal 289); `None` as before Tor 0.4.1.
         proof: Option<C::Digest>,
-        /// Of the circuit: how many of the cells that it acknowledges were [marked](Cell::mark) [cell]; unknown to
-        /// C tor.
+        /// For a circuit: how many of the acknowledged cells were [marked](Cell::mark) [cell]; unknown to C tor.
         marked: u8,
     },
-    /// On a stream: no more of it may come until an XON (proposal 324 §4).
+    /// Stops the stream until an XON (proposal 324 §4).
     Xoff,
-    /// On a stream: more may come, at this rate [kB/s, of 1000 B] or at any.
+    /// Resumes the stream, at this rate [kB/s, of 1000 B] or at any rate.
     Xon(Option<NonZeroU32>),
-    /// Extend the circuit to this relay.
+    /// Extends the circuit to this relay.
     Extend(C::LinkSpec, C::Handshake),
-    /// It was extended.
+    /// Answers an EXTEND.
     Extended(C::Handshake),
-    /// Cut off what is behind this relay.
+    /// Cuts off the hops behind this relay.
     Truncate,
-    /// It is cut off.
+    /// Reports that the hops behind the sender are gone.
     Truncated(DestroyReason),
-    /// Nothing: padding for the circuit, or a command that this version does not know.
+    /// Has no effect: padding of the circuit, or a command that this version does not know.
     Drop,
 }
 
 /// Bytes of a stream.
 pub trait Payload: fmt::Debug {
-    /// How many [B]; at most [`MAX_PAYLOAD`].
+    /// The number of bytes [B]; at most [`MAX_PAYLOAD`].
     fn len(&self) -> u16;
-    /// Whether there are none.
+    /// Whether the payload is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// The most bytes of a stream that one DATA cell carries [B].
+/// The maximum payload of one DATA cell [B].
 ///
 /// Source: tor-spec §6.1 (`RELAY_PAYLOAD_SIZE` 498).
 pub const MAX_PAYLOAD: u16 = 498;
 
 /// One cell.
 ///
-/// A relay message is [sealed](Cell::seal) for the hop it is meant for (or by the hop it comes
-/// from), [wrapped](Cell::wrap) once for each hop nearer to the client, and
-/// [peeled](Cell::peel) on the way.
+/// The sender [seals](Cell::seal) a relay message with the layer of the last hop and [wraps](Cell::wrap)
+/// it once for each hop nearer to the client. Each hop [peels](Cell::peel) one layer off.
 pub trait Cell: Sized + fmt::Debug {
     /// Bytes of a stream.
     type Payload: Payload;
-    /// Where a stream goes to.
+    /// The target of a stream.
     type Target: fmt::Debug;
-    /// What an exit says of a connection that is there.
+    /// The content of an exit's CONNECTED.
     type Connected: fmt::Debug;
-    /// The last word of a stream: why it ends, or all that was asked for, as the addresses of a name.
+    /// The content of an END: the reason, or the answer to a request such as a name's addresses.
     type End: fmt::Debug + From<EndReason>;
-    /// How a relay is named in an EXTEND.
+    /// The name of a relay in an EXTEND.
     type LinkSpec: fmt::Debug;
-    /// What CREATE, CREATED, EXTEND and EXTENDED carry.
+    /// The content of CREATE, CREATED, EXTEND and EXTENDED.
     type Handshake: fmt::Debug;
-    /// One hop's keys for one circuit.
+    /// The keys of one hop for one circuit.
     type Layer: fmt::Debug;
-    /// What both ends know of one message between them, and who did not get it cannot know.
+    /// A digest of one message. Only the two ends of the message can know it.
     type Digest: fmt::Debug + Copy + Eq;
 
-    /// What the cell takes on its channel, without TLS [B].
+    /// The cell's size on its channel, without TLS [B].
     fn wire_size(&self) -> u32;
-    /// The circuit it belongs to, on the channel it is on.
+    /// The cell's circuit on its present channel.
     fn circ_id(&self) -> CircId;
-    /// Moves it to the circuit's id on the next channel.
+    /// Changes the circuit id for the next channel.
     fn set_circ_id(&mut self, id: CircId);
-    /// What it is.
+    /// The cell's command.
     fn command(&self) -> Command;
-    /// Whether its way is recorded.
+    /// The tag, if the cell's times are recorded.
     fn tag(&self) -> Option<Tag>;
-    /// Notes on a RELAY cell that it met congestion: a bit beside the circuit's id, outside of all layers, which any
-    /// node may set and none clears. Unknown to C tor.
+    /// Marks a RELAY cell that met congestion. The mark is a bit beside the circuit id, outside of all
+    /// layers. Any node may set it; no node clears it. Unknown to C tor.
     ///
     /// Source: RFC 3168 section 5 (Congestion Experienced).
     fn mark(&mut self);
-    /// Whether any node noted so.
+    /// Whether a node has marked the cell.
     fn is_marked(&self) -> bool;
 
-    /// A CREATE.
+    /// Makes a CREATE.
     fn create(id: CircId, handshake: Self::Handshake) -> Self;
-    /// A CREATED.
+    /// Makes a CREATED.
     fn created(id: CircId, handshake: Self::Handshake) -> Self;
-    /// The handshake of a CREATE or CREATED; `None` if there is none.
+    /// The handshake of a CREATE or CREATED; `None` if the cell has none.
     fn into_handshake(self) -> Option<Self::Handshake>;
-    /// A DESTROY.
+    /// Makes a DESTROY.
     fn destroy(id: CircId, reason: DestroyReason) -> Self;
-    /// A hop's feedback.
+    /// Makes a cell with feedback of hop control.
     fn feedback(id: CircId, feedback: Feedback) -> Self;
-    /// The feedback in it; `None` if there is none.
+    /// The feedback in this cell; `None` if it has none.
     fn as_feedback(&self) -> Option<Feedback>;
-    /// A cell that announces the circuit's priority class.
+    /// Makes a cell that announces the circuit's priority class.
     fn class(id: CircId, class: PriorityClass) -> Self;
-    /// The class in it; `None` if there is none.
+    /// The priority class in this cell; `None` if it has none.
     fn as_class(&self) -> Option<PriorityClass>;
-    /// A RELAY cell in the clear.
+    /// Makes an unencrypted RELAY cell.
     fn relay(id: CircId, stream: Option<StreamId>, message: Message<Self>) -> Self;
-    /// The relay message in it; `None` if it is malformed.
+    /// The relay message of an unencrypted cell; `None` if it is malformed.
     fn into_message(self) -> Option<(Option<StreamId>, Message<Self>)>;
 
-    /// Whether a node whose (nearest) layer of the circuit is `layer` takes this RELAY cell, which travels in `direction`;
-    /// asked once, before it is peeled or wrapped. On a [`Violation`] the circuit must close. A cell without limits of
-    /// its own is always taken.
+    /// Whether this node accepts a RELAY cell that travels in `direction`. `layer` is the node's layer
+    /// of the circuit, or the nearest one. The relay calls this once, before it peels or wraps the cell.
+    /// On a [`Violation`] the circuit must close. By default every cell is accepted.
     ///
     /// Source: tor-spec, "Handling RELAY_EARLY".
     fn admit(&self, _layer: &mut Self::Layer, _direction: Direction) -> Result<(), Violation> {
         Ok(())
     }
-    /// Seals a message in the clear with the layer of the hop it is for or from; returns its digest.
+    /// Encrypts an unencrypted message with the layer of its hop; returns its digest.
     fn seal(&mut self, layer: &mut Self::Layer) -> Self::Digest;
     /// Adds a hop's layer.
     fn wrap(&mut self, layer: &mut Self::Layer);
-    /// Removes a hop's layer; returns the message's digest if it is in the clear now.
+    /// Removes a hop's layer; returns the digest if the message is unencrypted now.
     fn peel(&mut self, layer: &mut Self::Layer) -> Option<Self::Digest>;
 }

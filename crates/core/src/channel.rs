@@ -6,42 +6,39 @@ use crate::delay::Delay;
 use crate::hop_control::HopOffer;
 use crate::kernel::Interest;
 use crate::keys::{CircuitIndex, ClientKey};
+use crate::relay::ChannelTimers;
 use crate::token_bucket::TokenBucket;
 use crate::transport::Transport;
 use penstock_units::{Bytes, Instant};
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
 
-/// One channel and what waits for its socket.
+/// One channel and its output buffer.
 #[derive(Debug)]
 pub(crate) struct Channel<C> {
     pub(crate) peer: PeerId,
-    /// The peer is no relay: it may be throttled.
+    /// The peer is a client. A relay may throttle it.
     pub(crate) to_client: bool,
-    /// A client is at one of its ends.
+    /// A client is at one of the two ends.
     pub(crate) with_client: bool,
     pub(crate) open: bool,
-    /// What its two ends know of the control of hops.
+    /// The hop control that both ends agreed on.
     pub(crate) hops: Option<HopOffer>,
-    /// How long cells wait in the output buffer, if anyone asks.
+    /// The delay of cells in the output buffer, if a hop control needs it.
     pub(crate) delay: Option<Box<Delay>>,
     /// Cells that left their circuit queues.
     pub(crate) outbuf: VecDeque<C>,
-    /// What takes them from there.
+    /// The transport that takes cells from the output buffer.
     pub(crate) transport: Transport<C>,
-    /// Without circuits: when it closes.
-    pub(crate) closes_at: Option<Instant>,
-    /// When that is to be told that time passed: what is in the node's lists.
-    pub(crate) due: Option<Instant>,
-    pub(crate) held: Option<Instant>,
+    pub(crate) timers: ChannelTimers,
     pub(crate) policy: AnyCircuitPolicy,
     pub(crate) circuits: CircIds,
     pub(crate) interest: Interest,
-    /// Which of the relay's clients this is a connection of, once it is open and if they are throttled.
+    /// The throttled client of an open channel.
     pub(crate) client: Option<ClientKey>,
 }
 
-/// Read and write buckets of one client, or of the whole relay.
+/// The read bucket and the write bucket of one client, or of the whole relay.
 #[derive(Clone, Debug)]
 pub(crate) struct Buckets {
     pub(crate) read: TokenBucket,
@@ -49,7 +46,7 @@ pub(crate) struct Buckets {
 }
 
 impl<C: Cell> Channel<C> {
-    /// Puts a cell at the end of the output buffer.
+    /// Adds a cell to the output buffer.
     pub(crate) fn push(&mut self, now: Instant, cell: C) {
         if let Some(delay) = &mut self.delay {
             delay.on_queued(now);
@@ -57,13 +54,13 @@ impl<C: Cell> Channel<C> {
         self.outbuf.push_back(cell);
     }
 
-    /// What is in the output buffer: all cells of a channel have one size.
+    /// Bytes in the output buffer [B]. All cells of a channel have one size.
     pub(crate) fn outbuf_len(&self) -> Bytes {
         let size = self.outbuf.front().map_or(0, Cell::wire_size);
         Bytes::new(self.outbuf.len() as u64 * u64::from(size))
     }
 
-    /// What could be written now: the output buffer, and what datagrams have to say beside it.
+    /// Bytes that could be written now [B]: the output buffer and pending messages of datagrams.
     pub(crate) fn to_write(&self) -> Bytes {
         self.outbuf_len() + self.transport.ready()
     }
@@ -75,29 +72,29 @@ pub(crate) struct CircIds {
     by_id: BTreeMap<CircId, CircuitIndex>,
     initiator: bool,
     next: u32,
-    /// Our own ids are below this.
+    /// This side's own ids are below this.
     end: u32,
-    /// How many of them are in use.
+    /// How many own ids are in use.
     own: u32,
 }
 
 const INITIATOR: u32 = 1 << 31;
-/// Datagrams name a circuit with 16 bits.
+/// Datagrams carry circuit ids of 16 bits.
 const NARROW: u32 = 1 << 15;
 
 impl CircIds {
-    /// For the side that opened the channel, or the other one; `narrow` if datagrams may have to name them.
+    /// Ids of the side that opened the channel, or of the other one. `narrow`: datagrams may carry them.
     pub(crate) fn new(initiator: bool, narrow: bool) -> Self {
         let end = if narrow { NARROW } else { INITIATOR };
         CircIds { by_id: BTreeMap::new(), initiator, next: 1, end, own: 0 }
     }
 
-    /// Whether all ids of our half of the space are in use.
+    /// Whether all ids of this side's half of the space are in use.
     pub(crate) fn is_full(&self) -> bool {
         self.own + 1 >= self.end
     }
 
-    /// A free id of our half of the space for `circuit`; there is one.
+    /// Takes a free id of this side's half of the space. The half must not be full.
     pub(crate) fn allocate(&mut self, circuit: CircuitIndex) -> CircId {
         loop {
             let low = self.next;

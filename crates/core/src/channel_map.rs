@@ -7,13 +7,14 @@ use std::fmt;
 
 /// Chooses the channel of a new circuit's next hop.
 pub trait ChannelMap: fmt::Debug + Send {
-    /// The open (or opening) channel to `peer` that the circuit shares; `None` asks for a new one.
+    /// The channel to `peer` that the circuit shares; `None` asks for a new channel. The channel may still be opening.
     ///
-    /// `existing` lists the channels to `peer`, oldest first. A driver may ask beforehand ([`Relay::shares`](crate::Relay::shares)).
+    /// `existing` lists the channels to `peer`, oldest first. A driver may call this beforehand
+    /// ([`Relay::shares`](crate::Relay::shares)).
     fn choose(&self, peer: PeerId, existing: &[ChannelKey]) -> Option<ChannelKey>;
 }
 
-/// One channel per pair of relays, shared by all circuits that have this edge.
+/// One channel for each pair of relays. All circuits between them share it.
 ///
 /// Source: C tor `channel_get_for_extend()`; DefenestraTor §3.1, KIST §5.1.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,9 +26,9 @@ impl ChannelMap for Shared {
     }
 }
 
-/// A channel of its own for every circuit.
+/// One channel for each circuit.
 ///
-/// Source: throttling §5.3, what a client may do to elude a guard that throttles connections.
+/// Source: throttling §5.3: a client can elude a guard that throttles connections.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PerCircuit;
 
@@ -45,12 +46,12 @@ pub enum ChannelMapConfig {
     Shared,
     /// [`PerCircuit`].
     PerCircuit,
-    /// Whatever this builds: the way in for algorithms outside this workspace.
+    /// An algorithm from outside this workspace.
     Custom(Factory<dyn ChannelMap>),
 }
 
 impl ChannelMapConfig {
-    /// The map.
+    /// Builds the map of one relay.
     pub fn build(&self) -> Box<dyn ChannelMap> {
         match self {
             ChannelMapConfig::Shared => Box::new(Shared),

@@ -1,28 +1,29 @@
-//! A circuit as one relay has it: two legs, a queue for each direction, perhaps an edge.
+//! A circuit at one relay: two half-circuits, and an edge if streams begin or end here.
 
 use crate::cell::{Cell, CircId, Command};
 use crate::circuit_policy::PriorityClass;
-use crate::edge_control::{Agreement, AnyEdgeControl};
+use crate::config::EdgeQueue;
+use crate::edge_control::{Agreement, AnyEdgeControl, EdgeControl};
 use crate::hop_control::{AnyHopControl, HopControl, Source};
 use crate::keys::{ChannelKey, Direction, StreamKey};
 use penstock_units::{Cells, Instant, fifo::take_first};
 use std::collections::VecDeque;
 
-/// Where a circuit continues.
+/// The channel on which a circuit continues, and its id there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leg {
     pub(crate) channel: ChannelKey,
     pub(crate) id: CircId,
 }
 
-/// One direction of a circuit.
+/// One direction of a circuit: its next hop, its queue, and its hop control.
 #[derive(Debug)]
 pub(crate) struct HalfCircuit<C> {
-    /// Where its cells go.
+    /// The next hop.
     pub(crate) to: Option<Leg>,
     /// Cells that wait for the channel.
     pub(crate) queue: VecDeque<Queued<C>>,
-    /// How many of them are the link's own, and need no credit.
+    /// How many queued cells need no credit, because they are not RELAY cells.
     unlimited: usize,
     pub(crate) hop: AnyHopControl,
 }
@@ -32,11 +33,11 @@ pub(crate) struct HalfCircuit<C> {
 pub(crate) struct Queued<C> {
     pub(crate) cell: C,
     pub(crate) source: Source,
-    /// Since when it waits.
+    /// When it joined the queue.
     pub(crate) since: Stamp,
 }
 
-/// A time of 32 bits, which comes round after 52 days [2^20 ns].
+/// A time of 32 bits, which wraps after 52 days [2^20 ns].
 ///
 /// Source: C tor `monotime_coarse_get_stamp()`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +48,7 @@ impl Stamp {
         Stamp((now.since(Instant::ZERO).as_nanos() >> 20) as u32)
     }
 
-    /// How long ago this was [2^20 ns].
+    /// Time from this stamp to `now` [2^20 ns].
     pub(crate) fn age(self, now: Stamp) -> u32 {
         now.0.wrapping_sub(self.0)
     }
@@ -67,28 +68,50 @@ impl<C: Cell> HalfCircuit<C> {
         self.queue.push_back(queued);
     }
 
-    /// Whether something waits that may leave.
+    /// Whether a queued cell may leave now.
     pub(crate) fn may_send(&self) -> bool {
         !self.queue.is_empty() && (self.unlimited > 0 || self.hop.credit() > Cells::ZERO)
     }
 
-    /// Takes the first cell that may leave; what needs no credit goes past what has none, and past nothing else.
+    /// Takes the first cell that may leave. Without credit, cells that need none overtake RELAY cells.
     pub(crate) fn pop(&mut self) -> Option<Queued<C>> {
         if self.unlimited == 0 {
             return take_first(&mut self.queue);
         }
-        let may_pass = self.hop.credit() == Cells::ZERO;
-        let place =
-            if may_pass { self.queue.iter().position(|queued| !needs_credit(&queued.cell)) } else { Some(0) };
+        let may_overtake = self.hop.credit() == Cells::ZERO;
+        let place = if may_overtake {
+            self.queue.iter().position(|queued| !needs_credit(&queued.cell))
+        } else {
+            Some(0)
+        };
         let queued = self.queue.remove(place?)?;
         self.unlimited -= usize::from(!needs_credit(&queued.cell));
         Some(queued)
     }
 
-    /// Drops all that waits; returns how much it was.
+    /// Marks the newest cell if it is a RELAY cell that joined a queue of more than `threshold` cells.
+    #[cold]
+    pub(crate) fn mark_newest(&mut self, threshold: u32) {
+        let before = self.queue.len() - 1;
+        let newest = &mut self.queue[before].cell;
+        if before > threshold as usize && newest.command() == Command::Relay {
+            newest.mark();
+        }
+    }
+
+    /// Drops all queued cells and returns their number.
     pub(crate) fn clear(&mut self) -> u64 {
         self.unlimited = 0;
         std::mem::take(&mut self.queue).len() as u64
+    }
+
+    /// The marks of the queue of a half-circuit whose edge packages here. Below the first length the
+    /// edge reads its streams again; at the second it stops. A controlled hop sets both.
+    fn edge_marks(&self, marks: EdgeQueue) -> (u64, u64) {
+        match self.hop.edge_queue_limit() {
+            Some(limit) => (limit.get(), limit.get()),
+            None => (u64::from(marks.low) + 1, marks.high.into()),
+        }
     }
 }
 
@@ -97,40 +120,40 @@ impl<C: Cell> HalfCircuit<C> {
 pub(crate) struct Circuit<C: Cell> {
     forward: HalfCircuit<C>,
     backward: HalfCircuit<C>,
-    pub(crate) end: End<C>,
-    /// A CREATE or EXTEND of this node is not answered yet.
+    pub(crate) role: Role<C>,
+    /// This node sent a CREATE or EXTEND and waits for the answer.
     pub(crate) extending: bool,
-    /// What was behind this relay was cut off: what still comes for it is dropped.
+    /// A TRUNCATE cut off the hops behind this relay. Cells that still arrive for them are dropped.
     pub(crate) truncated: bool,
-    /// What its client last said of its traffic.
+    /// The priority class that the client announced last.
     pub(crate) class: PriorityClass,
-    /// What its two ends agreed on.
+    /// The result of the congestion control negotiation between the circuit's ends.
     pub(crate) agreed: Agreement,
-    /// Where streams begin or end; made when the first one is opened.
+    /// The end of streams. It is made when the first stream opens.
     pub(crate) edge: Option<Box<Edge<C>>>,
 }
 
-/// What this node is to the circuit.
+/// The role of this node in a circuit.
 #[derive(Debug)]
-pub(crate) enum End<C: Cell> {
-    /// A relay whose handshake is not answered yet.
+pub(crate) enum Role<C: Cell> {
+    /// A relay that has not answered the CREATE yet.
     Opening,
     /// A relay that shares this layer with the client.
     Relay(C::Layer),
-    /// The client that built it.
+    /// The client that built the circuit.
     Origin(Box<Origin<C>>),
 }
 
 /// A client's view of its circuit.
 #[derive(Debug)]
 pub(crate) struct Origin<C: Cell> {
-    /// Relays still to be added after the first one, in order.
+    /// Relays that are still to be added after the first one, in order.
     pub(crate) to_extend: VecDeque<C::LinkSpec>,
-    /// One layer for each hop there is, nearest first.
+    /// The layers of the hops so far, nearest first.
     pub(crate) layers: Vec<C::Layer>,
-    /// All hops are there.
+    /// The circuit has all its hops.
     pub(crate) built: bool,
-    /// By the consensus, every relay of the path controls its hops.
+    /// Every relay of the path controls its hops, according to the consensus.
     pub(crate) controlled: bool,
 }
 
@@ -138,30 +161,46 @@ pub(crate) struct Origin<C: Cell> {
 #[derive(Debug)]
 pub(crate) struct Edge<C: Cell> {
     pub(crate) control: AnyEdgeControl,
-    /// Digests of the cells that the other end is to acknowledge, if it must prove that they arrived.
+    /// Digests of the cells that the other end must acknowledge next, if SENDMEs are authenticated.
     pub(crate) pending_digests: VecDeque<C::Digest>,
     /// Streams in the order in which they were opened.
     pub(crate) streams: Vec<StreamKey>,
-    /// DATA cells that wait for their applications [cell].
+    /// Payloads that wait for their applications [cell].
     pub(crate) waiting: u64,
-    /// Whose turn it is to be read first.
+    /// The place of the stream that is read first.
     pub(crate) turn: usize,
-    /// The circuit's queue reached the high-water mark: nothing is read until the low one.
+    /// The circuit's queue reached its high mark and has not fallen to its low mark since. No stream is read.
     pub(crate) queue_full: bool,
-    /// A DATA cell since the last that is acknowledged had [`sendme_padding`](crate::RelayConfig).
+    /// A DATA cell since the last acknowledged one had [`sendme_padding`](crate::RelayConfig).
     pub(crate) has_padding: bool,
-    /// How many times it is among those whose streams are to be read again.
+    /// How many entries of this circuit are in the queue of edges that resume reading.
     pub(crate) resuming: u32,
     pub(crate) next_stream_id: u16,
 }
 
+impl<C: Cell> Edge<C> {
+    pub(crate) fn new(control: AnyEdgeControl) -> Self {
+        Edge {
+            control,
+            pending_digests: VecDeque::new(),
+            streams: Vec::new(),
+            waiting: 0,
+            turn: 0,
+            queue_full: false,
+            has_padding: false,
+            resuming: 0,
+            next_stream_id: 1,
+        }
+    }
+}
+
 impl<C: Cell> Circuit<C> {
-    pub(crate) fn new(end: End<C>, hops: [AnyHopControl; 2]) -> Self {
+    pub(crate) fn new(role: Role<C>, hops: [AnyHopControl; 2]) -> Self {
         let [forward, backward] = hops.map(HalfCircuit::new);
         Circuit {
             forward,
             backward,
-            end,
+            role,
             extending: false,
             truncated: false,
             class: PriorityClass::default(),
@@ -184,19 +223,72 @@ impl<C: Cell> Circuit<C> {
         }
     }
 
-    /// Which way cells travel that this node makes itself.
-    pub(crate) fn outward(&self) -> Direction {
-        match self.end {
-            End::Origin(_) => Direction::Forward,
-            End::Opening | End::Relay(_) => Direction::Backward,
+    pub(crate) fn halves(&self) -> [&HalfCircuit<C>; 2] {
+        [&self.forward, &self.backward]
+    }
+
+    /// The direction of the cells that this node makes itself.
+    pub(crate) fn own_direction(&self) -> Direction {
+        match self.role {
+            Role::Origin(_) => Direction::Forward,
+            Role::Opening | Role::Relay(_) => Direction::Backward,
         }
     }
 
-    /// Which way a cell travels that came over `channel` with `id`.
-    pub(crate) fn arriving(&self, channel: ChannelKey, id: CircId) -> Direction {
+    /// The half-circuit of the cells that this node makes itself.
+    pub(crate) fn own_half(&self) -> &HalfCircuit<C> {
+        self.half(self.own_direction())
+    }
+
+    /// The direction of a cell that came over `channel` with `id`.
+    pub(crate) fn direction_from(&self, channel: ChannelKey, id: CircId) -> Direction {
         match self.forward.to {
             Some(leg) if leg.channel == channel && leg.id == id => Direction::Backward,
             _ => Direction::Forward,
+        }
+    }
+}
+
+/// The queue at the packaging edge.
+impl<C: Cell> Circuit<C> {
+    /// How many DATA cells the edge may package now. The window and the queue's high mark limit it.
+    pub(crate) fn package_room(&self, marks: EdgeQueue) -> u64 {
+        let half = self.own_half();
+        let (high, queue) = (half.edge_marks(marks).1, half.queue.len() as u64);
+        let Some(edge) = &self.edge else { return 0 };
+        let room = if edge.queue_full { 0 } else { high.saturating_sub(queue) };
+        room.min(edge.control.package_window().get())
+    }
+
+    /// [`package_room`](Self::package_room) if the edge packages cells in `direction`, otherwise 0.
+    pub(crate) fn package_room_in(&self, direction: Direction, marks: EdgeQueue) -> u64 {
+        if self.own_direction() == direction { self.package_room(marks) } else { 0 }
+    }
+
+    /// One stream's share of the room, before the other streams have had their turns.
+    pub(crate) fn package_share(&self, marks: EdgeQueue) -> u64 {
+        let streams = self.edge.as_ref().map_or(0, |edge| edge.streams.len());
+        self.package_room(marks).div_ceil(streams.max(1) as u64)
+    }
+
+    /// Whether the queue was full and has fallen to the low mark.
+    pub(crate) fn edge_queue_has_drained(&self, marks: EdgeQueue) -> bool {
+        let full = self.edge.as_ref().is_some_and(|edge| edge.queue_full);
+        let half = self.own_half();
+        full && (half.queue.len() as u64) < half.edge_marks(marks).0
+    }
+
+    /// Stops the edge if a cell that joined the queue of `direction` filled it.
+    ///
+    /// Source: C tor `append_cell_to_circuit_queue()`.
+    pub(crate) fn update_queue_full(&mut self, direction: Direction, marks: EdgeQueue) {
+        if direction != self.own_direction() {
+            return;
+        }
+        let half = self.half(direction);
+        let full = half.queue.len() as u64 >= half.edge_marks(marks).1;
+        if full && let Some(edge) = &mut self.edge {
+            edge.queue_full = true;
         }
     }
 }

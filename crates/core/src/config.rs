@@ -1,4 +1,4 @@
-//! How one relay is set up. Each relay has its own, so a network can be half upgraded.
+//! The configuration of one relay. Each relay has its own, so a network can be half upgraded.
 
 use crate::channel_map::ChannelMapConfig;
 use crate::circuit_policy::{CircuitPolicyConfig, PriorityClass, PriorityFactor};
@@ -9,85 +9,86 @@ use crate::scheduler::SchedulerConfig;
 use crate::throttle::{ClientBuckets, ThrottleConfig};
 use penstock_units::{Bytes, DataRate, Duration};
 
-/// A token bucket's rate and depth.
+/// The rate and depth of a token bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bandwidth {
-    /// What is refilled [B/s] (torrc `BandwidthRate`).
+    /// The refill rate [B/s] (torrc `BandwidthRate`).
     pub rate: DataRate,
-    /// The most that a full bucket holds [B] (torrc `BandwidthBurst`).
+    /// The bucket's depth [B] (torrc `BandwidthBurst`).
     pub burst: Bytes,
 }
 
-/// How one relay, or one client's onion proxy, is set up.
+/// The configuration of one relay, or of one client's onion proxy.
 #[derive(Clone, Debug, Default)]
 pub struct RelayConfig {
-    /// Global read and write buckets; `None` limits nothing.
+    /// The relay's own read and write buckets; `None` is no limit.
     pub bandwidth: Option<Bandwidth>,
-    /// When buckets are refilled.
+    /// When token buckets are refilled.
     pub refill: Refill,
     /// Which circuit of a channel sends next.
     pub circuit_policy: CircuitPolicyConfig,
-    /// How many cells a cell of the worse priority class counts as.
+    /// The charge for a cell of the worse priority class, in cells.
     pub priority_factor: PriorityFactor,
-    /// As a client: the class of its circuits, announced on each before its first stream.
+    /// As a client: the class of its circuits. The client announces it before a circuit's first stream.
     pub priority_class: PriorityClass,
     /// Which channels write now, and how much.
     pub scheduler: SchedulerConfig,
-    /// What a circuit may have outstanding end to end.
+    /// End-to-end flow control and congestion control of circuits and streams.
     pub edge_control: EdgeControlConfig,
-    /// What a hop may have outstanding.
+    /// Flow control of each hop.
     pub hop_control: HopControlConfig,
-    /// Channels to nodes that can as well are datagrams instead of TLS over TCP; `None` speaks none.
+    /// Use datagrams instead of TLS over TCP on channels to nodes that can use them, too; `None` never uses them.
     pub datagrams: Option<DatagramConfig>,
-    /// At what rate each client is served.
+    /// The rate limit of each client.
     pub throttle: ThrottleConfig,
-    /// What it is served from, if it is throttled.
+    /// The buckets of throttled clients.
     pub client_buckets: ClientBuckets,
     /// Which channel a circuit takes.
     pub channel_map: ChannelMapConfig,
-    /// A RELAY cell that joins a circuit's queue with more than so many cells is [marked](crate::Cell::mark) [cell];
-    /// `None` marks none.
+    /// [Mark](crate::Cell::mark) a RELAY cell that joins a circuit's queue of more cells than this
+    /// [cell]; `None` marks no cells.
     ///
     /// Source: Alizadeh et al. 2010 section 3.1 (the threshold K).
     pub ecn_threshold: Option<u32>,
-    /// When the edge stops reading its streams.
+    /// The queue marks at which the edge stops and resumes reading its streams.
     pub edge_queue: EdgeQueue,
-    /// As a client: what the application says leaves right after BEGIN, before CONNECTED is back.
+    /// As a client: send the application's data right after BEGIN, before CONNECTED arrives.
     ///
     /// Source: proposal 174; C tor `OptimisticData`.
     pub optimistic_data: bool,
-    /// A circuit SENDME must carry the digest of the cell that it acknowledges; another one closes the circuit.
+    /// Require the digest of the acknowledged cell in a circuit SENDME; another SENDME closes the circuit.
     ///
     /// Source: proposal 289; C tor `sendme_accept_min_version` 1, `sendme_is_valid()`.
     pub authenticated_sendmes: bool,
-    /// Of the DATA cells that one SENDME acknowledges, one at least has so much padding [B], which a world with real
-    /// bytes makes random. Zero where nobody could guess a digest anyway.
+    /// Padding in at least one of the DATA cells that one SENDME acknowledges [B]. A live cell fills it
+    /// with random bytes, so that the digest cannot be guessed. Zero is for cells without real bytes.
     ///
     /// Source: proposal 289 section 3.4.
     pub sendme_padding: u16,
-    /// How long a channel stays open that no circuit uses.
+    /// How long a channel without circuits stays open.
     pub idle_timeouts: IdleTimeouts,
-    /// What a peer may make this relay keep.
+    /// Limits on the memory that a peer can occupy.
     pub limits: Limits,
 }
 
-/// How long a channel stays open after its last circuit, or without a first one; `None` is for ever. Whichever end is
-/// sooner closes it.
+/// How long a channel stays open after its last circuit, or without a first one; `None` is forever. The end with the
+/// shorter timeout closes it.
 ///
 /// Source: C tor 0.2.4 to 0.3.0 `IDLE_OR_CONN_TIMEOUT_NONCANONICAL` and `IDLE_OR_CONN_TIMEOUT_CANONICAL`,
 /// `run_connection_housekeeping()`; the relay's end of a client's connection is not canonical.
-/// Deviation: to the nanosecond, where C tor looks once a second; and always as long, where C tor since 0.3.1 draws a time
-/// for each channel (`channelpadding_get_channel_idle_timeout()`: 3 to 4.5 minutes with clients, 45 to 75 between relays).
+/// Deviation: the timeout is exact, where C tor checks once a second. The timeout is fixed, where C tor since 0.3.1
+/// draws a time for each channel (`channelpadding_get_channel_idle_timeout()`: 3 to 4.5 minutes with clients, 45 to 75
+/// between relays).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleTimeouts {
-    /// Of a channel with a client at one of its ends.
+    /// For a channel with a client at one end.
     pub client: Option<Duration>,
-    /// Between two relays.
+    /// For a channel between two relays.
     pub relay: Option<Duration>,
 }
 
 impl IdleTimeouts {
-    /// Nothing closes.
+    /// No channel closes.
     pub const NEVER: IdleTimeouts = IdleTimeouts { client: None, relay: None };
 }
 
@@ -98,26 +99,25 @@ impl Default for IdleTimeouts {
     }
 }
 
-/// What a peer may make a relay keep, so that none exhausts its memory. Far above what any
-/// well-behaved peer needs.
+/// Limits on the memory that a peer can occupy. They are far above the needs of a well-behaved peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Cells of a circuit that wait in one direction [cell]; one more closes the circuit.
-    /// C tor 0.4.9 closes it at 2500.
+    /// Maximum queue of one direction of a circuit [cell]; one more cell closes the circuit. C tor 0.4.9
+    /// closes it at 2500.
     pub max_circuit_queue: u32,
-    /// Circuits of a channel that the peer made [1]; one more is refused.
+    /// Maximum number of circuits that the peer made on a channel [1]; one more is refused.
     pub circuits_per_channel: u32,
-    /// Streams of a circuit [1]; one more closes the circuit.
+    /// Maximum number of streams of a circuit [1]; one more closes the circuit.
     pub streams_per_circuit: u32,
-    /// Bytes in a channel's output buffer when a link-control cell is added [B]; more closes the
+    /// Maximum output buffer of a channel when a link-control cell is added [B]; more closes the
     /// channel. Circuits' cells stop far below, at the scheduler's marks.
     pub outbuf: Bytes,
-    /// DATA cells of all streams of a circuit that wait for their applications [cell]; one more closes the circuit.
-    /// Windows keep each stream far below; an XOFF stops a peer only a round trip later. C tor leaves this to its
-    /// out-of-memory killer.
+    /// Maximum number of DATA cells of a circuit that wait for applications [cell]; one more closes the
+    /// circuit. Windows keep each stream far below; an XOFF stops a peer only a round trip later. C tor
+    /// has no such limit and relies on its out-of-memory handler.
     pub edge_buffer: u32,
-    /// What circuits' cells in queues, and what came for applications, may hold in all [B]; when it is more, circuits close
-    /// until nine tenths are left, those first of which something has waited longest. `None` is no limit.
+    /// Maximum memory of all circuit queues and stream buffers [B]; `None` is no limit. Above it, the
+    /// circuits with the oldest cells close until nine tenths are left.
     ///
     /// Source: C tor `MaxMemInQueues`, `circuits_handle_oom()`.
     pub memory: Option<Bytes>,
@@ -144,19 +144,19 @@ impl Default for Limits {
 pub struct Refill {
     /// Time between refills [ns].
     pub interval: Duration,
-    /// When the first one happens [ns], in `[0, interval)`: relays that all refill at once create artefacts.
+    /// Time of the first refill [ns], in `[0, interval)`. Different phases avoid artefacts of simultaneous refills.
     pub phase: Duration,
-    /// If set, buckets are refilled only when someone looks, by whole intervals since the last time that brought
-    /// something, and what is left over is lost; and who found a bucket empty looks again so much later [ns],
-    /// with all who waited by then. `phase` says nothing then.
+    /// If set, buckets are refilled only when they are used, by whole intervals since the last refill;
+    /// the rest of the time is lost. An operation that found a bucket empty is tried again after this
+    /// time [ns], together with all others that wait then. `phase` has no effect.
     ///
-    /// Source: C tor since 0.4.0 `token_bucket_rw_refill()` with steps of some 16 ms (`TICKS_PER_STEP`), and
-    /// `reenable_blocked_connection_schedule()` after `TokenBucketRefillInterval`, 100 ms.
+    /// Source: C tor since 0.4.0 `token_bucket_rw_refill()` with steps of some 16 ms (`TICKS_PER_STEP`),
+    /// and `reenable_blocked_connection_schedule()` after `TokenBucketRefillInterval`, 100 ms.
     pub unblock: Option<Duration>,
 }
 
 impl Refill {
-    /// C tor 0.4.9's.
+    /// The values of C tor 0.4.9.
     pub const TOR_0_4_9: Refill = Refill {
         interval: Duration::from_millis(16),
         phase: Duration::ZERO,
@@ -170,15 +170,15 @@ impl Default for Refill {
     }
 }
 
-/// Watermarks of the circuit queue at the packaging edge.
+/// Marks of the circuit queue at the packaging edge.
 ///
-/// Source: C tor `CELL_QUEUE_HIGHWATER_SIZE` 256 and `CELL_QUEUE_LOWWATER_SIZE` 64; since 0.4.7 the consensus
-/// parameters `cellq_high` 256 and `cellq_low` 10.
+/// Source: C tor `CELL_QUEUE_HIGHWATER_SIZE` 256 and `CELL_QUEUE_LOWWATER_SIZE` 64; since 0.4.7 the
+/// consensus parameters `cellq_high` 256 and `cellq_low` 10.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EdgeQueue {
-    /// Streams are read again at or below this [cell].
+    /// The edge reads streams again at or below this length [cell].
     pub low: u32,
-    /// Streams are no longer read at or above this [cell].
+    /// The edge stops reading streams at or above this length [cell].
     pub high: u32,
 }
 

@@ -1,4 +1,4 @@
-//! How long cells wait in a channel's output buffer.
+//! The delay of cells in a channel's output buffer.
 
 use crate::hop_control::DelayConfig;
 use crate::windowed_min::WindowedMin;
@@ -7,29 +7,30 @@ use std::collections::VecDeque;
 
 /// Weight of the newest cell in the mean.
 const GAIN: f64 = 0.25;
-/// How long a least delay is remembered [s].
+/// How long a minimum is remembered [s].
 const MEMORY: u64 = 60;
 
-/// The delay of one channel, from a cell's way into the output buffer to its way out of it, or out of the kernel.
+/// The delay of one channel: from a cell's entry into the output buffer until it leaves the buffer, or the kernel.
 ///
-/// Each cell that left is a sample of an exponentially weighted mean; the least sample of the last minute is what
-/// nobody can help. What waits now and has waited for longer than the mean counts as it is: a connection that stands
-/// still gives no samples.
+/// Each cell that left is a sample of an exponentially weighted mean. The minimum of the last minute is the unavoidable
+/// delay. If the oldest waiting cell has waited longer than the mean, its age counts instead, because a stalled
+/// connection gives no samples.
 #[derive(Debug)]
 pub(crate) struct Delay {
     config: DelayConfig,
-    /// Since when each cell of the output buffer is there.
+    /// When each cell of the output buffer entered it.
     waiting: VecDeque<Instant>,
-    /// What the kernel took and has not sent: up to which byte of all, and since when it waits.
+    /// Cells that the kernel took and has not sent: the total bytes up to the cell's end, and when it
+    /// entered the output buffer.
     in_kernel: VecDeque<(u64, Instant)>,
-    /// Bytes that the kernel took in all.
+    /// Total bytes that the kernel took.
     written: u64,
-    /// [ns]; none before the first sample.
+    /// [ns]; `None` before the first sample.
     mean: Option<f64>,
     least: WindowedMin,
-    /// Samples since the last look.
+    /// There was a sample since the last [`take_period`](Self::take_period).
     fresh: bool,
-    /// Cells of circuits that moved to the output buffer since the last look.
+    /// Cells that moved from circuits to the output buffer since then.
     moved: u64,
 }
 
@@ -52,13 +53,13 @@ impl Delay {
         self.waiting.push_back(now);
     }
 
-    /// It came from a circuit's queue.
+    /// The cell came from a circuit's queue.
     pub(crate) fn on_moved(&mut self) {
         self.moved += 1;
     }
 
-    /// The kernel took so many cells from the output buffer, as so many bytes; `not_sent` says what of all bytes so
-    /// far it has not sent, if anyone wants to know.
+    /// The kernel took this many cells and bytes from the output buffer. `not_sent` returns the bytes
+    /// that the kernel has not sent; it is called only if needed.
     pub(crate) fn on_flushed(
         &mut self,
         now: Instant,
@@ -78,7 +79,7 @@ impl Delay {
         self.look(now, not_sent);
     }
 
-    /// Notes what the kernel has sent by now.
+    /// Takes samples of the cells that the kernel has sent.
     pub(crate) fn look(&mut self, now: Instant, not_sent: impl FnOnce() -> Bytes) {
         if self.in_kernel.is_empty() {
             return;
@@ -100,8 +101,8 @@ impl Delay {
         self.fresh = true;
     }
 
-    /// How much longer than at best cells wait; zero if none left since the last time and none waits. Ends the
-    /// period; returns what moved in it, too.
+    /// Ends a period. Returns the delay above the minimum and the cells that moved in the period. The
+    /// delay is zero if no cell left in the period and none waits.
     pub(crate) fn take_period(&mut self, now: Instant) -> (Duration, u64) {
         let oldest = self.in_kernel.front().map(|(_, since)| since).or(self.waiting.front());
         let age = oldest.map(|since| now.since(*since));

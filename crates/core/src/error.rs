@@ -1,51 +1,67 @@
-//! What a peer may do wrong, for which its circuit closes.
+//! Violations of the protocol by peers.
 
 use crate::reason::DestroyReason;
-use std::fmt;
+use thiserror::Error;
 
-/// A peer broke the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A violation of the protocol by a peer. The circuit of the violating cell closes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Violation {
     /// More cells than the window allows.
+    #[error("the peer sent more cells than its window allows")]
     WindowExceeded,
-    /// A SENDME that acknowledges cells that were never sent.
+    /// A SENDME for cells that were never sent.
+    #[error("the peer acknowledged cells that were never sent")]
     UnexpectedSendme,
-    /// A SENDME without the digest of the cell that it acknowledges, where one must have it.
+    /// A SENDME without the digest of the acknowledged cell, although digests are required.
+    #[error("the peer acknowledged a cell without its digest")]
     ForgedSendme,
-    /// A SENDME that says that more cells met congestion than it acknowledges.
+    /// A SENDME with more congestion marks than acknowledged cells.
+    #[error("the peer reports more congestion marks than it acknowledges cells")]
     ForgedMarks,
-    /// An XON or XOFF, or a stream's SENDME, where none can be or oftener than what was sent allows.
+    /// An XON, XOFF or stream SENDME that the stream's state or data does not allow.
+    #[error("the peer sent flow control that the stream's state does not allow")]
     UnexpectedFlowControl,
-    /// Congestion control that was not asked for, or with far more or fewer cells for a SENDME than here.
+    /// Congestion control that this node did not request, or with a very different SENDME increment.
+    #[error("the peer agreed to congestion control that this node did not request")]
     UnwantedAgreement,
-    /// A credit for cells that were never sent, or for more than the peer said that it would ever give.
+    /// A credit for cells that were never sent, or above the maximum that the peer announced.
+    #[error("the peer gave credit for cells that were never sent, or more credit than it announced")]
     ForgedCredit,
-    /// More cells of a circuit than its credits allow.
+    /// More cells of a circuit than its credit allows.
+    #[error("the peer sent more cells of a circuit than its credit allows")]
     CreditExceeded,
     /// An acknowledgement, at a hop, of cells that were never sent.
+    #[error("the next hop acknowledged cells that were never sent")]
     ForgedAcknowledgement,
-    /// More cells of a circuit without acknowledgement than may be under way over a hop, or none of them acknowledged
-    /// for too long.
+    /// Too many unacknowledged cells of a circuit over a hop, or no acknowledgement for too long.
+    #[error("the next hop does not acknowledge the cells that it gets")]
     Unacknowledged,
-    /// A cell so far beyond the last that arrived that it cannot be under way.
+    /// A cell too far beyond the last one that arrived.
+    #[error("the peer sent a cell far beyond the cells that it may have in flight")]
     TooFarAhead,
-    /// More cells of a circuit wait than may ([`Limits::max_circuit_queue`](crate::config::Limits)).
+    /// A circuit's queue above [`Limits::max_circuit_queue`](crate::config::Limits).
+    #[error("the peer sent more cells of a circuit than the circuit's queue may hold")]
     QueueExceeded,
-    /// More of its streams waits for applications than may ([`Limits::edge_buffer`](crate::config::Limits)).
+    /// Payloads for a circuit's streams above [`Limits::edge_buffer`](crate::config::Limits).
+    #[error("the peer sent more data than the buffers of a circuit's streams may hold")]
     BufferExceeded,
-    /// More streams on a circuit than may be ([`Limits::streams_per_circuit`](crate::config::Limits)).
+    /// More streams on a circuit than [`Limits::streams_per_circuit`](crate::config::Limits).
+    #[error("the peer opened more streams on a circuit than it may")]
     TooManyStreams,
-    /// A cell that makes no sense in the circuit's state.
+    /// A cell that the circuit's state does not allow.
+    #[error("the peer sent a cell that the circuit's state does not allow")]
     UnexpectedCell,
     /// A relay cell that no hop recognised.
+    #[error("no hop of the circuit recognised a relay cell")]
     Unrecognised,
     /// More RELAY_EARLY cells than a circuit may have, or one towards the client.
+    #[error("the peer sent a RELAY_EARLY cell that is not allowed")]
     UnexpectedEarlyCell,
 }
 
 impl Violation {
-    /// What the circuit's neighbours are told.
+    /// The reason in the DESTROY to the circuit's neighbours.
     ///
     /// Source: tor-spec, "Tearing down circuits"; C tor `circuits_handle_oom()`.
     pub fn reason(self) -> DestroyReason {
@@ -54,49 +70,7 @@ impl Violation {
                 DestroyReason::RESOURCE_LIMIT
             }
             Violation::Unacknowledged => DestroyReason::TIMEOUT,
-            Violation::WindowExceeded
-            | Violation::UnexpectedSendme
-            | Violation::ForgedSendme
-            | Violation::ForgedMarks
-            | Violation::UnexpectedFlowControl
-            | Violation::UnwantedAgreement
-            | Violation::ForgedCredit
-            | Violation::CreditExceeded
-            | Violation::ForgedAcknowledgement
-            | Violation::TooFarAhead
-            | Violation::UnexpectedCell
-            | Violation::Unrecognised
-            | Violation::UnexpectedEarlyCell => DestroyReason::PROTOCOL,
+            _ => DestroyReason::PROTOCOL,
         }
     }
 }
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Violation::WindowExceeded => "the peer sent more cells than its window allows",
-            Violation::UnexpectedSendme => "the peer acknowledged cells that were never sent",
-            Violation::ForgedSendme => "the peer acknowledged a cell without proof that it had arrived",
-            Violation::ForgedMarks => "the peer says that more cells met congestion than it acknowledges",
-            Violation::UnexpectedFlowControl => "the peer's flow control of a stream makes no sense",
-            Violation::UnwantedAgreement => "the peer agreed on congestion control as nobody asked for it",
-            Violation::ForgedCredit => {
-                "the peer gave credit for cells that were never sent, or too much of it"
-            }
-            Violation::CreditExceeded => "the peer sent more cells of a circuit than its credit allows",
-            Violation::ForgedAcknowledgement => "the next hop acknowledged cells that were never sent",
-            Violation::Unacknowledged => "the next hop does not acknowledge what is sent to it",
-            Violation::TooFarAhead => "the peer sent a cell far beyond what it may have under way",
-            Violation::BufferExceeded => {
-                "the peer sent more than may wait for the applications of its streams"
-            }
-            Violation::QueueExceeded => "the peer sent more cells of a circuit than may wait here",
-            Violation::TooManyStreams => "the peer opened more streams on a circuit than it may",
-            Violation::UnexpectedCell => "the peer sent a cell that makes no sense in this state",
-            Violation::Unrecognised => "a relay cell reached the end of its circuit unrecognised",
-            Violation::UnexpectedEarlyCell => "the peer sent a RELAY_EARLY cell where none may be",
-        })
-    }
-}
-
-impl std::error::Error for Violation {}

@@ -1,4 +1,4 @@
-//! What a relay tells its driver.
+//! Events of a relay for its driver.
 
 use crate::cell::{Cell, PeerId, Tag};
 use crate::edge_control::Negotiation;
@@ -6,47 +6,47 @@ use crate::error::Violation;
 use crate::keys::{ChannelKey, CircuitIndex, Direction, StreamKey};
 use penstock_units::Instant;
 
-/// Something the driver must do or may want to know. Poll until there is none.
+/// A request to the driver, or a report. The driver polls until there is none.
 #[derive(Debug)]
 pub enum Event<C: Cell> {
     /// Connect to `peer`, then call [`Relay::on_channel_open`](crate::Relay::on_channel_open).
     Connect {
-        /// The channel that waits for it.
+        /// The new channel.
         channel: ChannelKey,
-        /// Whom to connect to.
+        /// The node to connect to.
         peer: PeerId,
     },
-    /// Answer a CREATE: call [`Relay::agree`](crate::Relay::agree) with what the client says of congestion control,
-    /// then [`Relay::on_handshake`](crate::Relay::on_handshake).
+    /// Answer a CREATE: call [`Relay::agree`](crate::Relay::agree) with the client's request about
+    /// congestion control, then [`Relay::on_handshake`](crate::Relay::on_handshake).
     HandshakeRequested {
         /// The new circuit.
         circuit: CircuitIndex,
-        /// What the client sent.
+        /// The client's handshake.
         handshake: C::Handshake,
     },
-    /// Find the relay that a client extends to: call [`Relay::extend`](crate::Relay::extend).
+    /// Find the relay to which a client extends: call [`Relay::extend`](crate::Relay::extend).
     ExtendRequested {
         /// The circuit.
         circuit: CircuitIndex,
-        /// Whom to extend to.
+        /// The name of that relay.
         to: C::LinkSpec,
-        /// What the client sent for it.
+        /// The client's handshake for that relay.
         handshake: C::Handshake,
     },
     /// Start a handshake as a client: call [`Relay::start_handshake`](crate::Relay::start_handshake).
     HandshakeNeeded {
         /// The circuit.
         circuit: CircuitIndex,
-        /// How many hops it has so far.
+        /// The number of hops so far.
         hop: usize,
-        /// What the handshake is to say of congestion control.
+        /// The request about congestion control, which the handshake must contain.
         ask: Negotiation,
     },
     /// Finish a handshake as a client: call [`Relay::finish_handshake`](crate::Relay::finish_handshake).
     HandshakeAnswered {
         /// The circuit.
         circuit: CircuitIndex,
-        /// What the relay sent.
+        /// The relay's handshake.
         handshake: C::Handshake,
     },
     /// The client's circuit has all its hops.
@@ -54,18 +54,18 @@ pub enum Event<C: Cell> {
         /// The circuit.
         circuit: CircuitIndex,
     },
-    /// The circuit is gone, and its streams with it.
+    /// The circuit and its streams are closed.
     CircuitClosed {
-        /// The circuit; its index may be used again.
+        /// The circuit. Another circuit may reuse its index.
         circuit: CircuitIndex,
-        /// What a peer did wrong, if that is why.
+        /// The violation, if a peer's violation closed the circuit.
         violation: Option<Violation>,
     },
     /// As an exit: connect to `target`, then call [`Relay::on_stream_connected`](crate::Relay::on_stream_connected).
     StreamRequested {
         /// The new stream.
         stream: StreamKey,
-        /// Where it goes to.
+        /// The target.
         target: C::Target,
     },
     /// As a client: the stream is open.
@@ -73,27 +73,27 @@ pub enum Event<C: Cell> {
         /// The stream.
         stream: StreamKey,
     },
-    /// The stream is closed; all it brought was handed to the kernel.
+    /// The stream is closed. The kernel has all its data.
     StreamClosed {
-        /// The stream; its key may be used again.
+        /// The stream. Another stream may reuse its key.
         stream: StreamKey,
     },
     /// A tracked cell reached a station.
     Tracked {
-        /// Which cell.
+        /// The cell's tag.
         tag: Tag,
-        /// The circuit it belongs to.
+        /// The cell's circuit.
         circuit: CircuitIndex,
-        /// Which way it travels.
+        /// The cell's direction.
         direction: Direction,
-        /// Where it is.
+        /// The station.
         station: Station,
-        /// Since when.
+        /// When the cell reached the station.
         at: Instant,
     },
 }
 
-/// Where in a relay a cell is. The world adds those of its kernel: NIC in, written, NIC out.
+/// A station of a cell within a relay. The driver adds the stations of its kernel: NIC in, written, NIC out.
 ///
 /// Source: DefenestraTor figure 1; KIST figure 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,9 +1,9 @@
-//! How an algorithm from outside is built.
+//! Construction of algorithms from outside this workspace.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Builds a `T` whenever one is needed, with whatever parameters it was made with.
+/// Builds values of `T`. The closure keeps the parameters.
 ///
 /// ```
 /// use penstock_core::Factory;
@@ -15,12 +15,12 @@ use std::sync::Arc;
 pub struct Factory<T: ?Sized>(Arc<dyn Fn() -> Box<T> + Send + Sync>);
 
 impl<T: ?Sized> Factory<T> {
-    /// From a closure, which keeps the parameters.
+    /// A factory that calls this closure.
     pub fn new(build: impl Fn() -> Box<T> + Send + Sync + 'static) -> Self {
         Factory(Arc::new(build))
     }
 
-    /// One more.
+    /// Builds a new value.
     pub fn build(&self) -> Box<T> {
         (self.0)()
     }

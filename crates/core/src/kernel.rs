@@ -1,7 +1,8 @@
-//! What the relay sees of its host.
+//! The relay's view of its host.
 //!
-//! Synchronous, non-blocking, monomorphised. The simulator's kernel and Linux implement it.
-//! It is pulled, because vanilla Tor writes until the kernel refuses and KIST asks again after writing.
+//! The interface is synchronous, non-blocking and monomorphised. The simulator's kernel and Linux
+//! implement it. The relay pulls from the kernel: vanilla Tor writes until the kernel refuses, and KIST
+//! asks for socket state again after writing.
 
 use crate::cell::Cell;
 use crate::datagram::Message;
@@ -10,14 +11,14 @@ use crate::reason::EndReason;
 use penstock_units::{Bytes, Duration};
 use std::collections::VecDeque;
 
-/// What the kernel says of a socket (Linux: `SO_SNDBUF`, `SIOCOUTQ`, `SIOCOUTQNSD`, `TCP_INFO`).
+/// The kernel's state of a socket (Linux: `SO_SNDBUF`, `SIOCOUTQ`, `SIOCOUTQNSD`, `TCP_INFO`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketInfo {
-    /// What the send buffer holds at most [B].
+    /// Capacity of the send buffer [B].
     pub capacity: Bytes,
-    /// What it holds: sent but not acknowledged, and not sent [B].
+    /// Bytes in the send buffer: sent but not acknowledged, and not sent [B].
     pub queued: Bytes,
-    /// What of it was not sent yet [B].
+    /// Bytes in the send buffer that were not sent [B].
     pub not_sent: Bytes,
     /// Congestion window [segment].
     pub cwnd: u32,
@@ -25,76 +26,74 @@ pub struct SocketInfo {
     pub unacked: u32,
     /// Payload of a full segment [B].
     pub mss: u32,
-    /// Smoothed round-trip time [ns]; zero if none was measured.
+    /// Smoothed round-trip time [ns]; zero before the first measurement.
     pub rtt: Duration,
 }
 
-/// What reading a stream gave.
+/// The result of reading a stream.
 #[derive(Debug)]
 pub enum StreamRead<P> {
-    /// Some bytes.
+    /// A payload.
     Data(P),
-    /// None now.
+    /// No data now.
     Blocked,
-    /// The other end sends no more, and why.
+    /// The other end sends no more, for this reason.
     Closed(EndReason),
 }
 
 /// The host of one relay.
 ///
-/// A channel delivers and accepts whole cells: what of a cell crossed the socket so far is the
-/// host's affair, as it is a TLS library's. A host that holds half a cell waits for the socket by
-/// itself, since the relay believes it written.
+/// A channel delivers and accepts whole cells. The host keeps cells of which the socket took only a part, as a TLS
+/// library does. It waits for the socket by itself, because the relay counts such a cell as written.
 pub trait Kernel<C: Cell> {
-    /// Takes cells that arrived, in order, until `limit` is reached or exceeded by less than a
-    /// record [B]; returns what was read from the socket for them, TLS included [B].
+    /// Reads cells in order until none is left, or until `limit` is reached or exceeded by less than a
+    /// record [B]. Returns the bytes read from the socket, TLS included [B].
     fn read(&mut self, channel: ChannelKey, limit: Bytes, into: &mut VecDeque<C>) -> Bytes;
 
-    /// Accepts cells from the front of `cells` until the send buffer is full or `limit` is reached
-    /// or exceeded by less than a record [B]; returns what was written to the socket for them, TLS
-    /// included [B].
+    /// Writes cells from the front of `cells` until the send buffer is full, or until `limit` is reached
+    /// or exceeded by less than a record [B]. Returns the bytes written to the socket, TLS included [B].
     fn write(&mut self, channel: ChannelKey, cells: &mut VecDeque<C>, limit: Bytes) -> Bytes;
 
-    /// Sends the messages as one datagram of a channel of datagrams, over DTLS; returns what it took [B], overhead
-    /// included. Nobody says what becomes of it. A host without datagrams need not know how.
+    /// Sends the messages as one datagram over DTLS. Returns its size with overhead [B]. The datagram
+    /// may be lost. Hosts without datagrams need not implement this.
     fn send(&mut self, _channel: ChannelKey, _messages: &mut dyn Iterator<Item = Message<&C>>) -> Bytes {
         Bytes::ZERO
     }
 
-    /// Takes the messages of the next datagram that arrived; returns what it took [B], zero if there is none.
+    /// Takes the messages of the next datagram that arrived. Returns its size [B], zero if there is none.
     fn receive(&mut self, _channel: ChannelKey, _into: &mut Vec<Message<C>>) -> Bytes {
         Bytes::ZERO
     }
 
-    /// What the kernel knows of the channel's socket.
+    /// The state of the channel's socket.
     fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo;
 
-    /// Which readiness of the channel to report.
+    /// Chooses the readiness of the channel to report.
     fn want(&mut self, channel: ChannelKey, interest: Interest);
 
     /// Closes the channel's socket.
     fn close(&mut self, channel: ChannelKey);
 
-    /// Takes at most `limit` bytes of a stream (never more than a cell's payload) [B].
+    /// Reads at most `limit` bytes of a stream [B]. The limit is never above a cell's payload.
     fn read_stream(&mut self, stream: StreamKey, limit: u16) -> StreamRead<C::Payload>;
 
-    /// Accepts payloads from the front until the stream's buffer is full or `limit` is reached or
-    /// exceeded by less than a cell [B]; returns the bytes taken [B].
+    /// Writes payloads from the front until the stream's buffer is full, or until `limit` is reached or
+    /// exceeded by less than a cell [B]. Returns the bytes taken [B].
     fn write_stream(&mut self, stream: StreamKey, payloads: &mut VecDeque<C::Payload>, limit: Bytes)
     -> Bytes;
 
-    /// Which readiness of the stream to report.
+    /// Chooses the readiness of the stream to report.
     fn want_stream(&mut self, stream: StreamKey, interest: Interest);
 
-    /// Closes the stream's socket once what it accepted is sent.
+    /// Closes the stream's socket after everything that it accepted is sent.
     fn close_stream(&mut self, stream: StreamKey);
 }
 
-/// Which readiness to report.
+/// The readiness to report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
-    /// That there is something to read.
+    /// Data can be read.
     pub readable: bool,
-    /// That there is room to write.
+    /// Data can be written.
     pub writable: bool,
 }

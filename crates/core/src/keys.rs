@@ -1,10 +1,12 @@
-//! Dense keys of what one relay holds. Policies and schedulers see nothing else.
+//! Dense keys of the channels, circuits, streams and clients of one relay.
+
+use crate::arena::Key;
 
 /// A channel of this relay: one connection to another relay or client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelKey(pub u32);
 
-/// A client of this relay: one connection whose other end is no relay, or all of one address.
+/// A client of this relay: one connection whose other end is not a relay, or all connections of one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientKey(pub u32);
 
@@ -22,7 +24,7 @@ pub struct CircuitIndex(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamKey(pub u32);
 
-/// Where cells of a circuit travel.
+/// The direction in which cells of a circuit travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// Away from the client, towards the exit (C tor: `n_chan`, outbound).
@@ -31,8 +33,37 @@ pub enum Direction {
     Backward,
 }
 
+macro_rules! dense_key {
+    ($key:ident) => {
+        impl $key {
+            /// Consecutive from zero, so that tables can use it as an index.
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+
+        impl Key for $key {
+            fn new(index: u32) -> Self {
+                $key(index)
+            }
+
+            fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    };
+}
+
+dense_key!(ChannelKey);
+dense_key!(ClientKey);
+dense_key!(CircuitIndex);
+dense_key!(StreamKey);
+
 impl Direction {
-    /// The other one.
+    /// Both directions.
+    pub const BOTH: [Direction; 2] = [Direction::Forward, Direction::Backward];
+
+    /// The opposite direction.
     pub fn opposite(self) -> Direction {
         match self {
             Direction::Forward => Direction::Backward,
@@ -49,22 +80,22 @@ impl CircuitIndex {
 }
 
 impl CircuitKey {
-    /// Which way the cells of this queue travel.
+    /// The direction of the queue's cells.
     pub fn direction(self) -> Direction {
         if self.0 & 1 == 1 { Direction::Backward } else { Direction::Forward }
     }
 
-    /// The circuit this queue belongs to.
+    /// The queue's circuit.
     pub fn circuit(self) -> CircuitIndex {
         CircuitIndex(self.0 >> 1)
     }
 
-    /// Consecutive from zero as circuits are, so that a policy may index by it.
+    /// Consecutive from zero, so that policies can use it as an index.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// The key with this index (for tests and tools that make keys of their own).
+    /// The key with this index, for tests and tools that make their own keys.
     pub fn from_index(index: u32) -> Self {
         CircuitKey(index)
     }

@@ -1,27 +1,26 @@
 //! The relay, without I/O.
 //!
-//! No sockets, clock, threads, global state or randomness of its own: `now` is an argument,
-//! the host is a [`Kernel`], slow work leaves as an [`Event`] and comes back as a call.
-//! The same code runs under a test, under a simulated network and on Linux sockets.
+//! The crate has no sockets, clock, threads, global state or randomness of its own. `now` is an
+//! argument, the host is a [`Kernel`], and slow work leaves as an [`Event`] and returns as a call. The
+//! same code runs in tests, in a simulated network and on Linux sockets.
 //!
-//! Layers, in order: [`cell`] (what travels), [`kernel`] (what the host says and does),
-//! [`datagram`] (cells without TCP),
-//! [`token_bucket`], the algorithms, one question each ([`circuit_policy`], [`scheduler`],
-//! [`edge_control`], [`hop_control`], [`throttle`], [`channel_map`]), and [`relay`], which owns
-//! channels, circuits and streams and asks them.
+//! Layers, in order: [`cell`] (cells and messages), [`kernel`] (the host), [`datagram`] (cells without
+//! TCP), [`token_bucket`]; then the algorithms, which answer one question each ([`circuit_policy`],
+//! [`scheduler`], [`edge_control`], [`hop_control`], [`throttle`], [`channel_map`]); and [`relay`],
+//! which owns channels, circuits and streams and calls the algorithms.
 //!
 //! # The contract of a driver
 //!
 //! ```text
-//! relay.on_readable(now, channel, &mut kernel);    the world speaks
+//! relay.on_readable(now, channel, &mut kernel);    inputs
 //! relay.on_writable(now, channel, &mut kernel);
 //! relay.on_timer(now, &mut kernel);                early or repeated calls are harmless
 //! while let Some(event) = relay.poll_event() {}    until empty, after every input
-//! let wake = relay.poll_timeout();                 pure
+//! let wake = relay.poll_timeout();                 without side effects
 //! ```
 //!
-//! Readiness is level-triggered and taken in turn: a driver keeps ready sockets in a FIFO, calls
-//! once for the first, and puts it at the end if it is still ready and still wanted.
+//! Readiness is level-triggered. A driver keeps ready sockets in a FIFO queue. It makes one call for the
+//! first socket and puts the socket at the end if it is still ready and still wanted.
 
 pub mod cell;
 pub mod channel_map;
@@ -40,6 +39,7 @@ pub mod scheduler;
 pub mod throttle;
 pub mod token_bucket;
 
+mod arena;
 mod channel;
 mod circuit;
 mod delay;

@@ -1,13 +1,13 @@
-//! Why streams and circuits end, in Tor's numbers.
+//! Reasons for the end of streams and circuits, in Tor's numbers.
 
-/// Why a stream ends.
+/// The reason for the end of a stream.
 ///
 /// Source: tor-spec, "Closing streams".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EndReason(pub u8);
 
 impl EndReason {
-    /// None of the others.
+    /// No other reason fits.
     pub const MISC: EndReason = EndReason(1);
     /// The name has no address.
     pub const RESOLVE_FAILED: EndReason = EndReason(2);
@@ -21,11 +21,11 @@ impl EndReason {
     pub const DONE: EndReason = EndReason(6);
     /// The server did not answer.
     pub const TIMEOUT: EndReason = EndReason(7);
-    /// There is no way to the server.
+    /// There is no route to the server.
     pub const NO_ROUTE: EndReason = EndReason(8);
     /// The relay hibernates.
     pub const HIBERNATING: EndReason = EndReason(9);
-    /// Something is wrong with the relay.
+    /// An error within the relay.
     pub const INTERNAL: EndReason = EndReason(10);
     /// The relay lacks sockets or memory.
     pub const RESOURCE_LIMIT: EndReason = EndReason(11);
@@ -33,22 +33,22 @@ impl EndReason {
     pub const CONNECTION_RESET: EndReason = EndReason(12);
     /// The client broke the protocol.
     pub const PROTOCOL: EndReason = EndReason(13);
-    /// The relay is no directory.
+    /// The relay is not a directory.
     pub const NOT_DIRECTORY: EndReason = EndReason(14);
 }
 
-/// Why a circuit, or its farther part, is gone: the reason in a DESTROY and a TRUNCATED.
+/// The reason in a DESTROY or TRUNCATED.
 ///
 /// Source: tor-spec, "Tearing down circuits".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DestroyReason(pub u8);
 
 impl DestroyReason {
-    /// None is given.
+    /// No reason is given.
     pub const NONE: DestroyReason = DestroyReason(0);
     /// The peer broke the protocol.
     pub const PROTOCOL: DestroyReason = DestroyReason(1);
-    /// Something is wrong here.
+    /// An internal error.
     pub const INTERNAL: DestroyReason = DestroyReason(2);
     /// The client asked for it.
     pub const REQUESTED: DestroyReason = DestroyReason(3);
@@ -58,13 +58,13 @@ impl DestroyReason {
     pub const RESOURCE_LIMIT: DestroyReason = DestroyReason(5);
     /// The next relay cannot be reached.
     pub const CONNECT_FAILED: DestroyReason = DestroyReason(6);
-    /// The next relay is another one.
+    /// The next relay has another identity.
     pub const IDENTITY: DestroyReason = DestroyReason(7);
     /// The channel closed.
     pub const CHANNEL_CLOSED: DestroyReason = DestroyReason(8);
     /// The circuit is too old.
     pub const FINISHED: DestroyReason = DestroyReason(9);
-    /// It took too long.
+    /// A timeout.
     pub const TIMEOUT: DestroyReason = DestroyReason(10);
     /// Another relay closed it.
     pub const DESTROYED: DestroyReason = DestroyReason(11);

@@ -1,6 +1,6 @@
-//! Serial numbers (RFC 1982): counts of which only the lower half travels.
+//! Serial numbers (RFC 1982): only the lower half of a count is sent.
 
-/// How far `wire` is ahead of `count`, of which it is the lower half; negative if it is behind.
+/// How far `wire`, the lower half of a count, is ahead of `count`; negative if it is behind.
 pub(crate) fn ahead(wire: u32, count: u64) -> i64 {
     i64::from(wire.wrapping_sub(count as u32).cast_signed())
 }

@@ -9,27 +9,27 @@ use crate::token_bucket::TokenBucket;
 use penstock_units::{Bytes, Cells};
 use std::collections::VecDeque;
 
-/// How long the first of a queue has waited, at least as long as it really has, from two stamps for all of the queue.
+/// An upper bound of the age of the first item of a queue, from two stamps for the whole queue.
 ///
-/// A mark is set behind the last one. When it comes to the front, all that is left came after it, and the next is set. So who
-/// takes one at a time, now and then, leaves a queue that gets older.
+/// A mark is set behind the last item. When the mark reaches the front, all remaining items are younger than the mark,
+/// and the next mark is set. So the queue of a slow reader gets older even if the reader takes single items.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wait {
-    /// What is at the front came then or later.
+    /// The first item came then or later.
     since: Stamp,
     /// When the mark was set.
     mark: Stamp,
-    /// How many are before the mark.
+    /// Items before the mark.
     before: u32,
 }
 
 impl Wait {
-    /// The first one came into an empty queue.
+    /// The first item came into an empty queue.
     pub(crate) fn begin(now: Stamp) -> Self {
         Wait { since: now, mark: now, before: 0 }
     }
 
-    /// So many were taken, and so many are left.
+    /// `taken` items left the queue, and `left` remain.
     pub(crate) fn on_taken(&mut self, now: Stamp, taken: usize, left: usize) {
         match self.before.checked_sub(taken as u32) {
             Some(before @ 1..) => self.before = before,
@@ -37,42 +37,42 @@ impl Wait {
         }
     }
 
-    /// How long that is [2^20 ns].
+    /// The age of the first item, or more [2^20 ns].
     pub(crate) fn age(&self, now: Stamp) -> u32 {
         self.since.age(now)
     }
 }
 
-/// One stream and what waits for its socket.
+/// One stream and the data for its socket.
 #[derive(Debug)]
 pub(crate) struct Stream<C: Cell> {
     pub(crate) circuit: CircuitIndex,
     pub(crate) id: StreamId,
     pub(crate) control: AnyStreamControl,
-    /// What its socket may be read, if the control sets a rate (C tor `edge_connection_t.bucket`).
+    /// The bucket for reads of the socket, if the control sets a rate (C tor `edge_connection_t.bucket`).
     pub(crate) bucket: Option<TokenBucket>,
     /// CONNECTED was sent or received.
     pub(crate) open: bool,
-    /// What the application says need not wait for CONNECTED (proposal 174).
+    /// The application's data need not wait for CONNECTED (proposal 174).
     pub(crate) optimistic: bool,
-    /// The other end of the circuit sends no more.
+    /// The other end of the circuit sent END.
     pub(crate) ended: bool,
-    /// Payloads the socket has not taken yet.
+    /// Payloads that the socket has not taken yet.
     pub(crate) outbuf: VecDeque<C::Payload>,
-    /// How much that is [B].
+    /// Their size [B].
     pub(crate) outbuf_bytes: Bytes,
-    /// How long the first of them has waited.
+    /// The age of the first payload.
     pub(crate) wait: Wait,
     pub(crate) interest: Interest,
 }
 
 impl<C: Cell> Stream<C> {
-    /// Whether what its socket has may travel now.
+    /// Whether data of the socket may be packaged now.
     pub(crate) fn may_package(&self) -> bool {
         (self.open || self.optimistic) && !self.ended
     }
 
-    /// What the application has not taken yet.
+    /// The payloads that the application has not taken yet.
     pub(crate) fn backlog(&self) -> Backlog {
         Backlog { cells: Cells::new(self.outbuf.len() as u64), bytes: self.outbuf_bytes }
     }

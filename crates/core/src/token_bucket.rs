@@ -5,26 +5,25 @@ use penstock_units::{Bytes, Duration, Instant};
 
 /// A token bucket that is refilled at the ticks of [`Refill`].
 ///
-/// Starts full. Tokens may go negative, since cells are indivisible; the deficit is paid before
-/// anything else goes. Refills are computed, not awaited: between two ticks nothing changes, and
-/// the sum of all refills up to tick k is exactly `floor(rate · interval · k)`, so that the long-run
-/// rate is exact for any interval.
+/// It starts full. Tokens may become negative, since cells are indivisible; the deficit is paid before
+/// the next use. Refills are computed when the bucket is used. The sum of all refills up to tick k is
+/// exactly `floor(rate · interval · k)`, so the long-run rate is exact for any interval.
 ///
-/// Where [`Refill::unblock`] is set, intervals count from the last refill that brought something, and what was
-/// left over then is lost, so that the rate is below the configured one by as much.
+/// With [`Refill::unblock`], intervals count from the last refill, and a part of an interval is lost. So
+/// the rate is slightly below the configured one.
 ///
 /// Bytes in any span t ≤ burst + rate · (t + interval) + one quantum.
 ///
-/// Source: C tor 0.2.3 `connection_bucket_refill()`, 0.4.9 `token_bucket_rw_refill()`; DefenestraTor §3.1;
-/// throttling §2.
+/// Source: C tor 0.2.3 `connection_bucket_refill()`, 0.4.9 `token_bucket_rw_refill()`; DefenestraTor
+/// §3.1; throttling §2.
 /// Deviation: none.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     bandwidth: Bandwidth,
     tokens: i64,
-    /// When it was refilled last.
+    /// The time of the last refill.
     refilled: Instant,
-    /// No refill brings anything before: most who look come sooner, and need not reckon.
+    /// No refill has an effect before this time. Most calls return early because of it.
     next: Instant,
 }
 
@@ -34,7 +33,7 @@ impl TokenBucket {
         TokenBucket { bandwidth, tokens: signed(bandwidth.burst), refilled: now, next: now }
     }
 
-    /// Adds what the ticks or steps up to `now` bring. A bucket is always given the same `refill`.
+    /// Adds the tokens of all ticks or steps up to `now`. A bucket always gets the same `refill`.
     pub fn refill(&mut self, refill: Refill, now: Instant) {
         if now < self.next {
             return;
@@ -60,23 +59,23 @@ impl TokenBucket {
         self.tokens = self.tokens.saturating_add(i64::try_from(added).unwrap_or(i64::MAX)).min(full);
     }
 
-    /// All that `ticks` refills bring from the start [B].
+    /// The sum of `ticks` refills from the start [B].
     fn total_at(&self, ticks: u64, refill: Refill) -> u128 {
         let rate = u128::from(self.bandwidth.rate.bytes_per_sec());
         rate * refill.interval.as_nanos() * u128::from(ticks) / 1_000_000_000
     }
 
-    /// Takes `bytes`, perhaps more than there are.
+    /// Takes `bytes`, even if there are fewer.
     pub fn consume(&mut self, bytes: Bytes) {
         self.tokens = self.tokens.saturating_sub(signed(bytes));
     }
 
-    /// What may be used now [B]; zero if the bucket is empty or in deficit.
+    /// The tokens available now [B]; zero if the bucket is empty or in deficit.
     pub fn available(&self) -> Bytes {
         Bytes::new(u64::try_from(self.tokens).unwrap_or(0))
     }
 
-    /// Changes the rate from the next refill on; tokens that are there stay.
+    /// Changes the rate from the next refill on; the tokens stay.
     pub fn set_rate(&mut self, rate: penstock_units::DataRate) {
         self.bandwidth.rate = rate;
     }
@@ -93,7 +92,7 @@ fn signed(bytes: Bytes) -> i64 {
 }
 
 impl Refill {
-    /// How many refills happened by `now`.
+    /// The number of refills up to `now`.
     pub fn ticks_at(self, now: Instant) -> u64 {
         match now.as_nanos().checked_sub(penstock_units::time::nanos(self.phase)) {
             Some(since) if self.phase > Duration::ZERO => since / self.nanos() + 1,
@@ -102,7 +101,7 @@ impl Refill {
         }
     }
 
-    /// When someone who found a bucket empty at `now` looks again.
+    /// When an operation that found a bucket empty at `now` is tried again.
     pub fn unblocks_after(self, now: Instant) -> Instant {
         self.unblock.map_or_else(|| self.next_after(now), |unblock| now + unblock)
     }
@@ -118,10 +117,10 @@ impl Refill {
     }
 }
 
-/// How much one connection may read or write in one go [B].
+/// The I/O quantum: how much one connection may read or write at once [B].
 ///
-/// An eighth of the global bucket, in whole units of `base` [B] (a cell, or its payload on an edge
-/// stream), at least 4 and at most 32 of them, but never more than either bucket holds.
+/// It is an eighth of the global bucket, in whole units of `base` [B] (a cell, or its payload on an edge stream). It
+/// has at least 4 and at most 32 units, but never more than either bucket holds.
 ///
 /// Source: C tor `connection_bucket_round_robin()`; throttling §2 ("16 KiB or 1/8 of the global bucket").
 pub fn quantum(global: Option<&TokenBucket>, own: Option<&TokenBucket>, base: u64) -> Bytes {

@@ -1,31 +1,30 @@
-//! The least of a quantity, as far back as it is remembered.
+//! The minimum of a quantity over a time window.
 
 use penstock_units::{Duration, Instant};
 use std::collections::VecDeque;
 
-/// The least of the samples of the last so many seconds, to a second: what began in the same second is forgotten
-/// together.
+/// The minimum of the samples of the last `memory` seconds. Samples of the same second expire together.
 #[derive(Debug)]
 pub(crate) struct WindowedMin {
     /// [s].
     memory: u64,
-    /// Seconds, and the least sample of each that is less than those of all later ones; both grow.
+    /// Seconds and their minima, without minima that a later second undercuts. Both grow.
     seconds: VecDeque<(u64, Duration)>,
 }
 
 impl WindowedMin {
-    /// One that remembers for so many seconds; `u64::MAX` is for ever.
+    /// A minimum over this many seconds; `u64::MAX` is forever.
     pub(crate) fn new(memory: u64) -> Self {
         WindowedMin { memory, seconds: VecDeque::new() }
     }
 
-    /// A sample.
+    /// Adds a sample.
     pub(crate) fn add(&mut self, now: Instant, sample: Duration) {
         let second = now.as_nanos() / 1_000_000_000;
         while self.seconds.back().is_some_and(|(_, least)| *least >= sample) {
             self.seconds.pop_back();
         }
-        // Without an end to its memory the first is the least until there is a lesser one.
+        // Without a window, only a smaller sample replaces the first one.
         let never = self.memory == u64::MAX && !self.seconds.is_empty();
         if !never && self.seconds.back().is_none_or(|(known, _)| *known < second) {
             self.seconds.push_back((second, sample));
@@ -39,7 +38,7 @@ impl WindowedMin {
         }
     }
 
-    /// The least that is remembered.
+    /// The minimum at `now`.
     pub(crate) fn get(&mut self, now: Instant) -> Option<Duration> {
         self.forget(now.as_nanos() / 1_000_000_000);
         self.seconds.front().map(|(_, least)| *least)

@@ -1,20 +1,20 @@
-//! Priority classes: a circuit whose client says that it can wait.
+//! Priority classes: a client can give a circuit a lower priority.
 
 use super::Weight;
 
-/// How much a circuit's traffic matters to its client. Whoever says nothing is in the better class.
+/// A circuit's priority class. The default is the better class.
 ///
 /// Source: KIST §5.1. Deviation: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PriorityClass {
-    /// Its cells count as they are.
+    /// Cells have their normal charge.
     #[default]
     Better,
-    /// Each of its cells counts as [`PriorityFactor`] cells.
+    /// The charge of each cell is multiplied by the [`PriorityFactor`].
     Worse,
 }
 
-/// How many cells a cell of the worse class counts as [1]; above zero.
+/// The charge for a cell of the worse class, in cells [1]; above zero.
 ///
 /// Source: KIST §5.1, F. Deviation: the paper gives no value; 10 is ours.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,7 +27,7 @@ impl Default for PriorityFactor {
 }
 
 impl PriorityFactor {
-    /// What a cell of a circuit of this class is charged.
+    /// The charge for a cell of this class.
     pub fn weight(self, class: PriorityClass) -> Weight {
         match class {
             PriorityClass::Better => Weight::ONE,

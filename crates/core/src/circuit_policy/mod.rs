@@ -1,7 +1,7 @@
 //! Which circuit sends next, and with what priority among all channels?
 //!
-//! One policy object orders the circuits of one channel. Heads compare across the channels of a
-//! relay, so that a global scheduler may choose among them.
+//! One policy object orders the circuits of one channel. The priorities of the first circuits are
+//! comparable across the channels of a relay, so that a global scheduler can choose among them.
 
 mod class;
 mod ewma;
@@ -13,14 +13,16 @@ pub use round_robin::RoundRobin;
 
 use crate::factory::Factory;
 use crate::keys::CircuitKey;
+use auto_impl::auto_impl;
+use enum_dispatch::enum_dispatch;
 use penstock_units::{Cells, Duration, Instant};
 use std::fmt;
 
-/// Lower is served first. Comparable across all channels of a relay.
+/// The lowest priority value is served first. Comparable across all channels of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Priority(pub f64);
 
-/// How much a sent cell is charged; 1 is an ordinary cell.
+/// The charge for a sent cell; 1 is an ordinary cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weight(pub f64);
 
@@ -35,43 +37,42 @@ impl Weight {
 /// [`on_close`](Self::on_close). The relay calls `on_ready` when a circuit that was not eligible has
 /// cells and credit, `on_flush` after each cell that left a circuit's queue, and then `on_blocked` if
 /// the queue is empty or out of credit. Repeated calls of `on_ready` or `on_blocked` change nothing.
+#[enum_dispatch]
+#[auto_impl(Box)]
 pub trait CircuitPolicy: fmt::Debug + Send {
     /// `circuit` has cells and may send (again).
     fn on_ready(&mut self, now: Instant, circuit: CircuitKey);
-    /// `circuit` is empty or out of credit: skip it until `on_ready`.
+    /// `circuit` is empty or out of credit until the next `on_ready`.
     fn on_blocked(&mut self, now: Instant, circuit: CircuitKey);
     /// `cells` of `circuit` left for the channel; `weight` scales the charge [1].
     fn on_flush(&mut self, now: Instant, circuit: CircuitKey, cells: Cells, weight: Weight);
-    /// `circuit` is gone; forget it.
+    /// `circuit` is closed.
     fn on_close(&mut self, circuit: CircuitKey);
     /// The eligible circuit to serve at `now`, with its priority.
     fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)>;
-    /// How many circuits a choice looks at [circuit]: what a model of a processor charges for.
+    /// How many circuits a choice examines [circuit]. A processor model charges for them.
     fn scans(&self) -> u64 {
         1
     }
-    /// The operator changed the half-life of what it remembers, if it has one.
+    /// The operator changed the half-life of cell counts. Policies without one ignore it.
     fn set_half_life(&mut self, _now: Instant, _half_life: Duration) {}
 }
 
 /// Builds a [`CircuitPolicy`] for each channel of a relay.
 #[derive(Clone, Debug, Default)]
+#[expect(missing_docs, reason = "variants are named after their algorithms")]
 pub enum CircuitPolicyConfig {
-    /// [`RoundRobin`].
     #[default]
     RoundRobin,
-    /// [`List`].
     EwmaList(EwmaConfig),
-    /// [`Heap`].
     EwmaHeap(EwmaConfig),
-    /// [`Tick`].
     EwmaTick(EwmaConfig),
-    /// Whatever this builds: the way in for algorithms outside this workspace.
+    /// An algorithm from outside this workspace.
     Custom(Factory<dyn CircuitPolicy>),
 }
 
 impl CircuitPolicyConfig {
-    /// The half-life of what a circuit sent, changed; a policy without one stays as it is.
+    /// The same policy with another half-life, if it has one.
     fn with_half_life(self, half_life: Duration) -> Self {
         let ewma = EwmaConfig { half_life };
         match self {
@@ -82,7 +83,7 @@ impl CircuitPolicyConfig {
         }
     }
 
-    /// The half-life, if that is all in which `other` differs from this.
+    /// The new half-life, if `other` differs in nothing else.
     pub(crate) fn only_half_life(&self, other: &Self) -> Option<Duration> {
         match (self, other) {
             (CircuitPolicyConfig::EwmaList(_), CircuitPolicyConfig::EwmaList(new))
@@ -92,7 +93,7 @@ impl CircuitPolicyConfig {
         }
     }
 
-    /// Changes the half-life for channels to come.
+    /// Changes the half-life for new channels.
     pub(crate) fn set_half_life(&mut self, half_life: Duration) {
         *self = std::mem::take(self).with_half_life(half_life);
     }
@@ -109,53 +110,14 @@ impl CircuitPolicyConfig {
     }
 }
 
-/// A built-in policy without an allocation, or anyone's.
+/// A built-in policy without an allocation, or an algorithm from outside.
+#[enum_dispatch(CircuitPolicy)]
 #[derive(Debug)]
+#[expect(missing_docs, reason = "variants are named after their algorithms")]
 pub enum AnyCircuitPolicy {
-    /// [`RoundRobin`].
     RoundRobin(RoundRobin),
-    /// [`List`].
     EwmaList(List),
-    /// [`Heap`].
     EwmaHeap(Heap),
-    /// [`Tick`].
     EwmaTick(Tick),
-    /// An algorithm from outside.
     Custom(Box<dyn CircuitPolicy>),
-}
-
-macro_rules! each {
-    ($self:ident, $policy:ident => $call:expr) => {
-        match $self {
-            AnyCircuitPolicy::RoundRobin($policy) => $call,
-            AnyCircuitPolicy::EwmaList($policy) => $call,
-            AnyCircuitPolicy::EwmaHeap($policy) => $call,
-            AnyCircuitPolicy::EwmaTick($policy) => $call,
-            AnyCircuitPolicy::Custom($policy) => $call,
-        }
-    };
-}
-
-impl CircuitPolicy for AnyCircuitPolicy {
-    fn on_ready(&mut self, now: Instant, circuit: CircuitKey) {
-        each!(self, policy => policy.on_ready(now, circuit));
-    }
-    fn on_blocked(&mut self, now: Instant, circuit: CircuitKey) {
-        each!(self, policy => policy.on_blocked(now, circuit));
-    }
-    fn on_flush(&mut self, now: Instant, circuit: CircuitKey, cells: Cells, weight: Weight) {
-        each!(self, policy => policy.on_flush(now, circuit, cells, weight));
-    }
-    fn on_close(&mut self, circuit: CircuitKey) {
-        each!(self, policy => policy.on_close(circuit));
-    }
-    fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)> {
-        each!(self, policy => policy.head(now))
-    }
-    fn scans(&self) -> u64 {
-        each!(self, policy => policy.scans())
-    }
-    fn set_half_life(&mut self, now: Instant, half_life: Duration) {
-        each!(self, policy => policy.set_half_life(now, half_life));
-    }
 }

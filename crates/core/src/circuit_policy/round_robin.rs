@@ -1,4 +1,4 @@
-//! Round robin, one cell a visit.
+//! Round robin, one cell for each turn.
 
 use super::{CircuitPolicy, Priority, Weight};
 use crate::keys::CircuitKey;
@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 
 /// Serves eligible circuits in turn, one cell each.
 ///
-/// A circuit that becomes eligible joins at the end of the turn; all heads have the same priority,
-/// so a global scheduler falls back to its own tie-break.
+/// A circuit that becomes eligible joins at the end. All circuits have the same priority, so a global
+/// scheduler uses its own tie-break.
 ///
 /// Source: DefenestraTor §3.1; C tor 0.2.1 `connection_or_flush_from_first_active_circuit()`.
 /// Deviation: none.
@@ -35,7 +35,7 @@ impl CircuitPolicy for RoundRobin {
     }
 
     fn on_close(&mut self, circuit: CircuitKey) {
-        // The circuit just served is the last one: look there first.
+        // The circuit just served is the last one, so the search starts there.
         if let Some(place) = self.turn.iter().rposition(|other| *other == circuit) {
             self.turn.remove(place);
         }

@@ -1,4 +1,4 @@
-//! The datagrams between two nodes: all circuits of one channel.
+//! All circuits of one channel over datagrams.
 
 use super::MAX_DATAGRAM;
 use super::message::{DATA, Downstream, HEADER, Message};
@@ -14,14 +14,14 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::num::NonZeroU32;
 
-/// How datagrams are packed and repaired.
+/// Packing and retransmission of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramConfig {
-    /// How long a message that is alone waits for company [ns] (nstor: 1 ms).
+    /// How long a single message waits for company [ns] (nstor: 1 ms).
     pub coalesce_delay: Duration,
-    /// The least retransmission timeout [ns] (nstor and RFC 6298: 1 s).
+    /// Minimum retransmission timeout [ns] (nstor and RFC 6298: 1 s).
     pub min_timeout: Duration,
-    /// After how long a least round trip to a neighbour is forgotten [s]; `None` is never, as nstor has it.
+    /// How long a minimum round trip to a neighbour is remembered [s]; `None` is forever, as in nstor.
     pub base_memory: Option<u64>,
 }
 
@@ -35,7 +35,7 @@ impl Default for DatagramConfig {
     }
 }
 
-/// What a relay counted of its datagrams since its start.
+/// Counts of a relay's datagrams since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatagramCounters {
     /// Datagrams sent.
@@ -44,20 +44,20 @@ pub struct DatagramCounters {
     pub received: u64,
     /// FEEDBACK messages sent.
     pub feedback: u64,
-    /// Cells sent another time.
+    /// Cells retransmitted.
     pub again: u64,
-    /// Cells received another time.
+    /// Cells received again.
     pub repeated: u64,
-    /// Questions for FEEDBACK.
+    /// Requests for FEEDBACK sent.
     pub probes: u64,
-    /// Cells whose circuit ended before they were acknowledged; some of them have arrived.
+    /// Cells whose circuit ended before they were acknowledged. Some of them have arrived.
     pub given_up: u64,
-    /// Cells that arrived for circuits which are closed here.
+    /// Cells that arrived for circuits that are closed here.
     pub unwanted: u64,
 }
 
 impl DatagramCounters {
-    /// Both together.
+    /// The sum of both.
     pub(crate) fn plus(self, other: DatagramCounters) -> DatagramCounters {
         DatagramCounters {
             sent: self.sent + other.sent,
@@ -72,20 +72,28 @@ impl DatagramCounters {
     }
 }
 
-/// What a datagram brought beside cells.
+/// The contents of a datagram other than cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkEvent {
-    /// The next hop said what it forwarded of a circuit.
+    /// The next hop reported how many cells of a circuit it forwarded.
     Forwarded {
         id: CircId,
-        /// RELAY cells in all, modulo 2³² [cell].
+        /// All RELAY cells that it forwarded, modulo 2³² [cell].
         count: u32,
-        /// How long the last of them took, and the least that any did to this neighbour [ns].
+        /// The round trip of the last of them, and the minimum of any cell to this neighbour [ns].
         trip: Option<(Duration, Duration)>,
         downstream: Downstream,
     },
-    /// The circuit must close: for what the peer did or did not do, or because it does not know it.
-    Failed { id: CircId, violation: Option<Violation> },
+    /// A circuit failed.
+    Failed(LinkFailure),
+}
+
+/// A circuit that must close.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LinkFailure {
+    pub(crate) id: CircId,
+    /// The violation of the peer; `None` if the peer does not know the circuit.
+    pub(crate) violation: Option<Violation>,
 }
 
 /// One circuit of the channel, in both directions.
@@ -93,49 +101,49 @@ pub(crate) enum LinkEvent {
 struct CircuitState<C> {
     sender: Sender<C>,
     receiver: Receiver<C>,
-    /// What the control of hops last had to say for the peer.
+    /// The last values that hop control reported for the peer.
     forwarded: u32,
     downstream: Downstream,
-    /// How many FEEDBACKs wait to go: plain ones, and for cells beyond a hole.
+    /// Pending FEEDBACKs: a plain one, and answers to cells beyond a hole.
     feedback_pending: bool,
     duplicates_pending: u8,
-    /// The circuit is closed here: once the peer knows it, this goes too.
+    /// The circuit is closed here. Its state is removed once the peer knows.
     closing: bool,
-    /// When the timer is set for; never later than the sender wants.
+    /// The time of the timer; never later than the sender needs.
     timer: Option<Instant>,
 }
 
-/// How many FEEDBACKs of a circuit for cells beyond a hole may wait to go [1]: more than three tell nothing new.
+/// Maximum of pending FEEDBACKs of a circuit for cells beyond a hole [1]. More than three have no further effect.
 const MAX_DUPLICATES: u8 = 3;
-/// How many answers about unknown circuits may wait to go [1]: a peer that wants one will ask again.
+/// Maximum of pending answers about unknown circuits [1]. A peer that needs one will ask again.
 const MAX_UNKNOWN: usize = 64;
-/// How many cells of all circuits may wait for others that are missing [cell]; what is more counts as lost.
+/// Maximum of early cells of all circuits [cell]. Further ones are dropped as if they were lost.
 pub(crate) const MAX_EARLY: usize = 16_384;
 
-/// Cells of one channel, over datagrams.
+/// The cells of one channel over datagrams.
 ///
-/// Takes cells from the channel's output buffer and makes datagrams of them; takes datagrams and makes cells of them, in
-/// order within each circuit. Each circuit has a number of 16 bits, half of them for each side to choose.
+/// It turns cells of the channel's output buffer into datagrams, and datagrams into cells that are in
+/// order within each circuit. A circuit has a number of 16 bits; each side chooses from its own half.
 ///
-/// A circuit begins with the CREATE, which has number zero, and ends with the DESTROY: its sender keeps it until it is
-/// acknowledged, or until it hears GONE, which is what a node answers that does not know a circuit.
+/// A circuit begins with the CREATE, which has number zero, and ends with the DESTROY. The sender keeps
+/// the DESTROY until it is acknowledged, or until GONE says that the peer does not know the circuit.
 #[derive(Debug)]
 pub(crate) struct Association<C> {
     config: DatagramConfig,
     round_trips: RoundTrips,
     circuits: BTreeMap<u16, CircuitState<C>>,
-    /// Cells of all of them that wait for others that are missing.
+    /// Early cells of all circuits.
     early: usize,
     packer: Packer,
-    /// One entry for each lane whose timer is set.
+    /// One entry for each circuit whose timer is set.
     timers: BinaryHeap<Reverse<(Instant, u16)>>,
-    /// The least round trip of all circuits to this neighbour.
+    /// The minimum round trip of all circuits to this neighbour.
     base: WindowedMin,
-    /// Answers about unknown circuits that wait to go.
+    /// Pending answers about unknown circuits.
     unknown_pending: usize,
-    /// Circuits whose peers leave too much unacknowledged, or do not answer.
-    failed: Vec<LinkEvent>,
-    /// The messages of a datagram in the making, and of one that came; kept for their memory.
+    /// Circuits whose peers do not answer, or leave too many cells unacknowledged.
+    failed: Vec<LinkFailure>,
+    /// The messages of the present datagram; kept for their memory.
     batch: Vec<Pending>,
     pub(crate) inbox: Vec<Message<C>>,
     pub(crate) counters: DatagramCounters,
@@ -159,23 +167,23 @@ impl<C: Cell> Association<C> {
         }
     }
 
-    /// Whether the peer says what it forwards; before the first cell.
-    pub(crate) fn expect(&mut self, round_trips: RoundTrips) {
+    /// Sets how round trips are measured, before the first cell.
+    pub(crate) fn set_round_trips(&mut self, round_trips: RoundTrips) {
         self.round_trips = round_trips;
     }
 
-    /// What could be sent now, beside the output buffer [B].
+    /// Bytes of pending messages that could be sent now, besides the output buffer [B].
     pub(crate) fn ready(&self) -> Bytes {
         Bytes::new(self.packer.ready() as u64)
     }
 
-    /// Cells that were taken and not acknowledged [cell].
+    /// Cells that were sent and not acknowledged [cell].
     pub(crate) fn unacknowledged(&self) -> u64 {
         self.circuits.values().map(|state| state.sender.len()).sum()
     }
 
-    /// Sends datagrams with what is owed and the cells of `outbuf` until `limit` is reached or exceeded by less than a
-    /// datagram [B], or what is left is better sent later. `send` says what each took [B].
+    /// Sends pending messages and the cells of `outbuf` as datagrams, until `limit` is reached or exceeded by less than
+    /// a datagram [B], or the rest should wait for company. `send` returns the size of each datagram [B].
     pub(crate) fn flush(
         &mut self,
         now: Instant,
@@ -207,7 +215,7 @@ impl<C: Cell> Association<C> {
             self.end(circuit);
             self.circuits.insert(circuit, CircuitState::new(self.config, self.round_trips));
         }
-        // What the peer closed while this waited for the kernel is over, and nothing follows a DESTROY.
+        // The peer closed the circuit while this cell waited, or the cell follows a DESTROY.
         let Some(state) = self.circuits.get_mut(&circuit).filter(|state| !state.closing) else {
             self.counters.given_up += 1;
             return;
@@ -217,7 +225,7 @@ impl<C: Cell> Association<C> {
             Ok(seq) => self.packer.push(now, Pending::Data(circuit, seq), DATA),
             Err(violation) => {
                 self.counters.given_up += 1;
-                self.failed.push(LinkEvent::Failed { id, violation: Some(violation) });
+                self.failed.push(LinkFailure { id, violation: Some(violation) });
             }
         }
     }
@@ -248,7 +256,7 @@ impl<C: Cell> Association<C> {
         written
     }
 
-    /// A message goes out; false if there is no more to say.
+    /// Prepares a message; false if it need not be sent any more.
     fn prepare(&mut self, now: Instant, pending: &mut Pending) -> bool {
         match *pending {
             Pending::Data(circuit, seq) => {
@@ -261,7 +269,7 @@ impl<C: Cell> Association<C> {
                         state.duplicates_pending = state.duplicates_pending.saturating_sub(1)
                     }
                     Some(state) => state.feedback_pending = false,
-                    // The circuit closed meanwhile, and the peer may not know that its DESTROY came.
+                    // The circuit closed meanwhile. The peer may not know that its DESTROY arrived.
                     None => *pending = Pending::Gone(circuit),
                 }
                 self.counters.feedback += 1;
@@ -298,9 +306,9 @@ impl<C: Cell> Association<C> {
     }
 }
 
-/// What arrives.
+/// Arrivals.
 impl<C: Cell> Association<C> {
-    /// A datagram came; its cells that are in order now go to `cells`, the rest to `notes`.
+    /// Handles a datagram. Cells that are in order now go to `cells`, everything else to `events`.
     pub(crate) fn on_datagram(
         &mut self,
         now: Instant,
@@ -309,7 +317,7 @@ impl<C: Cell> Association<C> {
         events: &mut Vec<LinkEvent>,
     ) {
         self.counters.received += 1;
-        // Number zero is nobody's.
+        // No circuit has the number zero.
         for message in messages.into_iter().filter(|message| message.circuit() != 0) {
             match message {
                 Message::Data { circuit, seq, body } => self.on_data(now, circuit, seq, body, cells, events),
@@ -340,7 +348,7 @@ impl<C: Cell> Association<C> {
         cells: &mut VecDeque<C>,
         events: &mut Vec<LinkEvent>,
     ) {
-        // A circuit begins with its CREATE, whatever overtakes it.
+        // Only a CREATE begins a circuit, even if other cells overtake it.
         let state = match self.circuits.entry(circuit) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) if seq == 0 && cell.command() == Command::Create => {
@@ -348,7 +356,7 @@ impl<C: Cell> Association<C> {
             }
             Entry::Vacant(_) => return self.answer(now, circuit),
         };
-        // Who closed the circuit wants none of them, but the peer may wait for its own DESTROY to arrive.
+        // A closed circuit drops the cells, but the peer may wait for the ACK of its own DESTROY.
         let closing = state.closing;
         let unwanted = &mut self.counters.unwanted;
         let hand_on = |cell| {
@@ -405,10 +413,10 @@ impl<C: Cell> Association<C> {
     }
 
     fn fail(&mut self, circuit: u16, violation: Option<Violation>, events: &mut Vec<LinkEvent>) {
-        events.push(LinkEvent::Failed { id: circ_id(circuit), violation });
+        events.push(LinkEvent::Failed(LinkFailure { id: circ_id(circuit), violation }));
     }
 
-    /// FEEDBACK of a circuit is to go; about one that is unknown, that it is.
+    /// Queues a FEEDBACK, or a GONE for an unknown circuit.
     fn queue_feedback(&mut self, now: Instant, circuit: u16, hole: bool) {
         match self.circuits.get_mut(&circuit) {
             Some(state) => state.queue_feedback(now, circuit, hole, &mut self.packer),
@@ -416,7 +424,7 @@ impl<C: Cell> Association<C> {
         }
     }
 
-    /// Somebody spoke of a circuit that is unknown here.
+    /// Queues a GONE.
     fn answer(&mut self, now: Instant, circuit: u16) {
         if self.unknown_pending < MAX_UNKNOWN {
             self.unknown_pending += 1;
@@ -425,9 +433,9 @@ impl<C: Cell> Association<C> {
     }
 }
 
-/// What the node decides, and time that passes.
+/// Acknowledgements of hop control, and timers.
 impl<C: Cell> Association<C> {
-    /// The control of hops tells the hop before of what it forwarded; false if a FEEDBACK that waits already will say it.
+    /// Reports to the peer how many of its cells were forwarded. False if a pending FEEDBACK will carry it.
     pub(crate) fn acknowledge(
         &mut self,
         now: Instant,
@@ -447,22 +455,22 @@ impl<C: Cell> Association<C> {
         true
     }
 
-    /// The peer closed the circuit.
-    pub(crate) fn forget(&mut self, id: CircId) {
+    /// Removes a circuit that the peer closed.
+    pub(crate) fn remove_circuit(&mut self, id: CircId) {
         self.end(number(id));
     }
 
-    /// When [`on_timer`](Self::on_timer) is to be called for circuits.
+    /// When to call [`on_timer`](Self::on_timer) for circuits.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.timers.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// When it is to be called for a message that waits for company.
-    pub(crate) fn held_until(&self) -> Option<Instant> {
+    /// When to call it for a single message that waits for company.
+    pub(crate) fn coalesce_timeout(&self) -> Option<Instant> {
         self.packer.poll_timeout()
     }
 
-    /// Time passed.
+    /// Handles expired timers.
     pub(crate) fn on_timer(&mut self, now: Instant) {
         self.packer.on_timer(now);
         while let Some(Reverse((at, circuit))) = self.timers.peek().copied()
@@ -481,33 +489,33 @@ impl<C: Cell> Association<C> {
                     self.packer.push(now, Pending::Probe(circuit), HEADER);
                 }
                 Repair::GiveUp => {
-                    // Nobody is left to tell that the circuit is closed; should somebody speak of it, it is GONE.
+                    // The circuit cannot report its end to this peer. A later message about it gets GONE.
                     self.end(circuit);
                     let violation = Some(Violation::Unacknowledged);
-                    self.failed.push(LinkEvent::Failed { id: circ_id(circuit), violation });
+                    self.failed.push(LinkFailure { id: circ_id(circuit), violation });
                 }
             }
             self.arm(circuit);
         }
     }
 
-    /// Whether there are circuits that must close for what did not happen.
+    /// Whether circuits have failed and must close.
     pub(crate) fn has_failed(&self) -> bool {
         !self.failed.is_empty()
     }
 
-    /// Those circuits.
-    pub(crate) fn take_failed(&mut self) -> impl Iterator<Item = LinkEvent> + '_ {
+    /// Takes the failed circuits.
+    pub(crate) fn take_failed(&mut self) -> impl Iterator<Item = LinkFailure> + '_ {
         self.failed.drain(..)
     }
 
-    /// Cells that wait for others that are missing [cell].
+    /// Early cells [cell].
     #[cfg(test)]
     pub(crate) fn early(&self) -> usize {
         self.early
     }
 
-    /// Forgets a circuit.
+    /// Removes a circuit.
     fn end(&mut self, circuit: u16) -> Option<CircuitState<C>> {
         let state = self.circuits.remove(&circuit)?;
         self.early -= state.receiver.early();
@@ -515,7 +523,7 @@ impl<C: Cell> Association<C> {
         Some(state)
     }
 
-    /// Has the circuit's timer come no later than its sender wants.
+    /// Sets the circuit's timer no later than its sender needs.
     fn arm(&mut self, circuit: u16) {
         if let Some(state) = self.circuits.get_mut(&circuit) {
             state.arm(circuit, &mut self.timers);
@@ -537,7 +545,7 @@ impl<C> CircuitState<C> {
         }
     }
 
-    /// FEEDBACK is to go, unless enough of it waits already.
+    /// Queues a FEEDBACK, unless enough are pending.
     fn queue_feedback(&mut self, now: Instant, circuit: u16, hole: bool, packer: &mut Packer) {
         let pending = if hole && self.duplicates_pending < MAX_DUPLICATES {
             self.duplicates_pending += 1;
@@ -552,7 +560,7 @@ impl<C> CircuitState<C> {
         packer.push(now, pending, size);
     }
 
-    /// Cells go again that are to; returns how many.
+    /// Queues retransmissions; returns their number.
     fn send_again(&mut self, now: Instant, circuit: u16, packer: &mut Packer) -> u64 {
         let mut again = 0;
         while let Some(seq) = self.sender.poll_again() {
@@ -562,7 +570,7 @@ impl<C> CircuitState<C> {
         again
     }
 
-    /// Has the timer come no later than the sender wants.
+    /// Sets the timer no later than the sender needs.
     fn arm(&mut self, circuit: u16, timers: &mut BinaryHeap<Reverse<(Instant, u16)>>) {
         if let Some(due) = self.sender.poll_timeout()
             && self.timer.is_none_or(|timer| due < timer)
@@ -583,7 +591,7 @@ fn number(id: CircId) -> u16 {
     low | if id.0.get() & INITIATOR != 0 { 1 << 15 } else { 0 }
 }
 
-/// And the other way round.
+/// The circuit id of a number.
 fn circ_id(circuit: u16) -> CircId {
     let low = u32::from(circuit & 0x7fff);
     let id = low | if circuit >> 15 == 1 { INITIATOR } else { 0 };

@@ -13,7 +13,7 @@
 
 use super::MAX_DATAGRAM;
 use super::message::{BODY, Downstream, Message};
-use std::fmt;
+use thiserror::Error;
 
 /// A cell as bytes, without its circuit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,31 +26,23 @@ pub struct CellBody {
     pub payload: Box<[u8; BODY]>,
 }
 
-/// Why bytes are no datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The error of malformed datagrams. The receiver drops the datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum DecodeError {
-    /// It is longer than a datagram may be.
+    /// It is longer than [`MAX_DATAGRAM`].
+    #[error("the datagram is longer than {MAX_DATAGRAM} B")]
     TooLong,
     /// It ends within a message.
+    #[error("the datagram ends within a message")]
     Truncated,
-    /// A message is of no known type.
+    /// A message has an unknown type.
+    #[error("the datagram has a message of type {0}")]
     UnknownType(u8),
-    /// A message has flags that make no sense with its type.
+    /// A message has flags that its type does not allow.
+    #[error("the datagram has a message with flags {0:#x}")]
     UnknownFlags(u8),
 }
-
-impl fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DecodeError::TooLong => write!(f, "the datagram is longer than {MAX_DATAGRAM} B"),
-            DecodeError::Truncated => f.write_str("the datagram ends within a message"),
-            DecodeError::UnknownType(number) => write!(f, "the datagram has a message of type {number}"),
-            DecodeError::UnknownFlags(flags) => write!(f, "the datagram has a message with flags {flags:#x}"),
-        }
-    }
-}
-
-impl std::error::Error for DecodeError {}
 
 const FEEDBACK: u8 = 0;
 const PROBE: u8 = 1;
@@ -87,7 +79,7 @@ pub fn encode(message: &Message<&CellBody>, into: &mut Vec<u8>) {
     }
 }
 
-/// The messages of a datagram; one that is not wholly understood has none.
+/// Decodes the messages of a datagram. A datagram with a malformed message yields none.
 pub fn decode(datagram: &[u8]) -> Result<Vec<Message<CellBody>>, DecodeError> {
     if datagram.len() > MAX_DATAGRAM {
         return Err(DecodeError::TooLong);
@@ -100,7 +92,7 @@ pub fn decode(datagram: &[u8]) -> Result<Vec<Message<CellBody>>, DecodeError> {
     Ok(messages)
 }
 
-/// What is not decoded yet.
+/// The bytes that are not decoded yet.
 struct Rest<'a>(&'a [u8]);
 
 impl Rest<'_> {

@@ -1,52 +1,52 @@
-//! What two nodes say to each other in datagrams.
+//! Messages in datagrams.
 
 /// One message. `B` is a cell: bytes, a simulator's descriptor, or a reference to one.
 ///
 /// Source: sizes of BackTap's headers as in nstor: DATA of 19 B and a payload of 498 B, FEEDBACK of 12 B.
-/// Deviation: of the header of DATA, 11 B are the relay header (stream, digest, length, command), which is under the
-/// circuit's encryption and belongs to the cell's body here.
+/// Deviation: 11 B of the header of DATA are the relay header (stream, digest, length, command). The circuit's
+/// encryption covers them, so they belong to the cell's body here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message<B> {
-    /// A cell of a circuit, the `seq`th from the first, which is number zero.
+    /// A cell of a circuit. The first cell has the number zero.
     Data {
-        /// The circuit, by its number in the association.
+        /// The circuit's number in the association.
         circuit: u16,
         /// Modulo 2³².
         seq: u32,
         /// The cell.
         body: B,
     },
-    /// What became of the peer's cells of a circuit. Every one has both counts.
+    /// The counts of a circuit's cells from the peer. Every FEEDBACK has both counts.
     Feedback {
         /// The circuit.
         circuit: u16,
         /// All cells before this number have arrived, modulo 2³² (ACK).
         ack: u32,
-        /// So many RELAY cells were forwarded or delivered, modulo 2³² (FWD) [cell].
+        /// RELAY cells forwarded or delivered, modulo 2³² (FWD) [cell].
         forwarded: u32,
-        /// It answers a cell while an earlier one is missing: a duplicate ACK.
+        /// This answers a cell beyond a missing one, so its ACK is a duplicate.
         hole: bool,
-        /// What lies beyond, where anybody asks.
+        /// The state downstream, if hop control reports it.
         downstream: Downstream,
     },
-    /// Whoever sends this asks for FEEDBACK of the circuit: what it heard last may have been lost.
+    /// A request for FEEDBACK of the circuit, because the last one may be lost.
     Probe {
         /// The circuit.
         circuit: u16,
     },
-    /// The circuit is unknown here; what comes of it is thrown away.
+    /// The circuit is unknown to the sender, which drops its cells.
     Gone {
         /// The circuit.
         circuit: u16,
     },
 }
 
-/// What FEEDBACK says of the circuit beyond the node that sends it.
+/// The state of a circuit downstream of the node that sends FEEDBACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Downstream {
-    /// Cells too many on the worst hop from here on (`c_diff`) [1/64 cell].
+    /// The excess cells of the worst hop downstream (`c_diff`) [1/64 cell].
     pub congestion: Option<u16>,
-    /// How many of the cells that the peer sent were forwarded or delivered by the last node, modulo 2³² [cell].
+    /// How many of the peer's cells the last node has forwarded or delivered, modulo 2³² [cell].
     pub ended: Option<u32>,
 }
 
@@ -66,7 +66,7 @@ pub(super) const CONGESTION: usize = 2;
 pub(super) const ENDED: usize = 4;
 
 impl<B> Message<B> {
-    /// What it takes in a datagram [B].
+    /// The message's size in a datagram [B].
     pub fn wire_size(&self) -> usize {
         match self {
             Message::Data { .. } => DATA,
@@ -79,7 +79,7 @@ impl<B> Message<B> {
         }
     }
 
-    /// The circuit that it is about.
+    /// The message's circuit.
     pub fn circuit(&self) -> u16 {
         match self {
             Message::Data { circuit, .. }
@@ -89,7 +89,7 @@ impl<B> Message<B> {
         }
     }
 
-    /// The same with another form of the cell.
+    /// The same message with another form of the cell.
     pub fn map<T>(self, with: impl FnOnce(B) -> T) -> Message<T> {
         match self {
             Message::Data { circuit, seq, body } => Message::Data { circuit, seq, body: with(body) },

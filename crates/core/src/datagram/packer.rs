@@ -1,38 +1,38 @@
-//! What waits to go into datagrams, and when one goes.
+//! Pending messages, and their packing into datagrams.
 
 use super::MAX_DATAGRAM;
 use penstock_units::{Duration, Instant};
 use std::collections::VecDeque;
 
-/// A message that waits; what it says is decided when it goes.
+/// A pending message. Its content is read when it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pending {
-    /// The cell of a circuit with this number.
+    /// A cell of a circuit, by its number.
     Data(u16, u64),
-    /// What arrived and was forwarded of a circuit.
+    /// The counts of a circuit.
     Feedback(u16),
     /// The same, as an answer to a cell beyond a hole.
     Hole(u16),
-    /// A question.
+    /// A request for the counts of a circuit.
     Probe(u16),
-    /// The circuit is unknown.
+    /// A report that a circuit is unknown.
     Gone(u16),
 }
 
-/// Packs messages into datagrams in the order in which they came.
+/// Packs messages into datagrams in their order.
 ///
-/// Two of them go at once; one alone waits for company, at most for `coalesce_delay`.
+/// Two messages leave at once. A single message waits for company, for `coalesce_delay` at most.
 ///
 /// Source: nstor: a FIFO for each channel, flushed when two messages wait or after 1 ms.
 #[derive(Debug)]
 pub(super) struct Packer {
     coalesce_delay: Duration,
     fifo: VecDeque<(Pending, usize)>,
-    /// What they take [B].
+    /// Their size [B].
     bytes: usize,
-    /// Since when the first one waits.
+    /// Since when the first message waits.
     since: Instant,
-    /// It waited long enough.
+    /// The first message has waited long enough.
     ripe: bool,
 }
 
@@ -41,7 +41,7 @@ impl Packer {
         Packer { coalesce_delay, fifo: VecDeque::new(), bytes: 0, since: Instant::ZERO, ripe: false }
     }
 
-    /// A message of so many bytes.
+    /// Adds a message of this size.
     pub(super) fn push(&mut self, now: Instant, pending: Pending, bytes: usize) {
         if self.fifo.is_empty() {
             self.since = now;
@@ -50,22 +50,22 @@ impl Packer {
         self.bytes += bytes;
     }
 
-    /// Whether there is enough for a datagram.
+    /// Whether there is enough for a full datagram.
     pub(super) fn is_full(&self) -> bool {
         self.bytes >= MAX_DATAGRAM
     }
 
-    /// What may go now [B]; zero while a message waits for company.
+    /// Bytes that may leave now [B]; zero while a single message waits for company.
     pub(super) fn ready(&self) -> usize {
         if self.fifo.len() > 1 || self.ripe { self.bytes } else { 0 }
     }
 
-    /// When a message that is alone has waited long enough.
+    /// When a single message has waited long enough.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         (self.fifo.len() == 1 && !self.ripe).then(|| self.since + self.coalesce_delay)
     }
 
-    /// Time passed.
+    /// Ends the wait of a single message if its time has come.
     pub(super) fn on_timer(&mut self, now: Instant) {
         self.ripe |= self.poll_timeout().is_some_and(|due| due <= now);
     }

@@ -1,4 +1,4 @@
-//! The receiving half of a hop: cells of one circuit come in order, once.
+//! The receiving half of a hop: it delivers the cells of one circuit in order and once.
 
 use super::MAX_IN_FLIGHT;
 use crate::error::Violation;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// Puts the cells of one circuit in order.
 ///
-/// What comes early waits, at most [`MAX_IN_FLIGHT`] cells of it; what comes again is thrown away.
+/// At most [`MAX_IN_FLIGHT`] early cells wait; repeated cells are dropped.
 #[derive(Debug)]
 pub struct Receiver<B> {
     /// All cells before this number have arrived.
@@ -15,23 +15,23 @@ pub struct Receiver<B> {
     early: BTreeMap<u64, B>,
 }
 
-/// What became of a cell that came.
+/// The kind of a cell that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// It was missing, or came early.
     New,
-    /// It had come before.
+    /// It had arrived before.
     Again,
 }
 
 impl<B> Receiver<B> {
-    /// One that expects the cell with number `first` next.
+    /// A receiver that expects the cell with number `first` next.
     pub fn new(first: u64) -> Self {
         Receiver { tail: first, early: BTreeMap::new() }
     }
 
-    /// The cell with this number came; hands on all that are in order now. One that is too far ahead is a
-    /// [`Violation`]: no sender has so much under way.
+    /// Handles the cell with this number, and delivers all cells that are in order now. A cell that is
+    /// too far ahead is a [`Violation`], because no sender may have so many cells in flight.
     pub fn on_data(&mut self, seq: u32, body: B, mut deliver: impl FnMut(B)) -> Result<Arrival, Violation> {
         let Ok(distance) = u64::try_from(ahead(seq, self.tail)) else { return Ok(Arrival::Again) };
         if distance >= MAX_IN_FLIGHT {
@@ -54,7 +54,7 @@ impl<B> Receiver<B> {
         Ok(Arrival::New)
     }
 
-    /// What to acknowledge: all cells before this number have arrived, modulo 2³².
+    /// The number to acknowledge: all cells before it have arrived, modulo 2³².
     pub fn ack(&self) -> u32 {
         self.tail as u32
     }
@@ -64,7 +64,7 @@ impl<B> Receiver<B> {
         self.early.len()
     }
 
-    /// Something came beyond a cell that is missing.
+    /// Whether a cell beyond a missing one has arrived.
     pub fn has_hole(&self) -> bool {
         !self.early.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The sending half of a hop: cells of one circuit wait until they are acknowledged, and go again if they are not.
+//! The sending half of a hop: it keeps the cells of one circuit until they are acknowledged, and retransmits lost ones.
 
 use super::MAX_IN_FLIGHT;
 use super::message::Downstream;
@@ -8,59 +8,59 @@ use crate::serial::ahead;
 use penstock_units::{Duration, Instant};
 use std::collections::VecDeque;
 
-/// So many duplicate ACKs show that a cell is lost [1] (RFC 5681 §3.2).
+/// Duplicate ACKs that show a loss [1] (RFC 5681 §3.2).
 const DUPLICATES: u32 = 3;
-/// After so many timeouts in a row the peer is taken for gone [1]: half an hour with a floor of 1 s. A network that
-/// loses 30 % each way makes half of them, so that thirteen in a row were seen to happen.
+/// Consecutive timeouts after which the peer counts as gone [1]: half an hour with a minimum of 1 s. A
+/// network that loses 30 % each way causes half of them; thirteen in a row were observed there.
 const GIVE_UP: u32 = 30;
-/// How many cells go again for each ACK that brings something, after a timeout [cell]: as slow start would.
+/// Cells that each useful ACK retransmits after a timeout [cell], as slow start does.
 const AGAIN_PER_ACK: u32 = 2;
 
-/// How round trips of cells are measured that were sent.
+/// How round trips are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoundTrips {
-    /// The peer says what it forwards.
+    /// By the peer's counts of forwarded cells.
     Forwarded,
-    /// It does not: nobody measures.
+    /// They are not measured, because the peer does not count.
     Unknown,
 }
 
-/// Keeps the cells of one circuit until the next node has them, and knows what that node forwarded.
+/// Keeps the cells of one circuit until the next node has them, and counts the cells that the node forwarded.
 ///
-/// A cell goes again after three duplicate ACKs, at most once in a round trip, or when the timeout passes. Then all that
-/// was under way counts as lost and goes again, as ACKs come (go-back-N). When all cells have arrived but not all are
-/// known to be forwarded for as long as a timeout, the peer is asked: the last word on a burst may have been lost.
+/// Three duplicate ACKs retransmit a cell, at most once in a round trip. A timeout retransmits all cells in flight, as
+/// ACKs arrive (go-back-N). If all cells have arrived but some are not forwarded for a whole timeout, the sender asks
+/// the peer with a PROBE, because the last FEEDBACK may be lost.
 ///
 /// Source: nstor's `seqQueue` and its slides: cumulative ACK, three duplicates, timeout with go-back-N; Karn and
 /// Partridge, SIGCOMM 1987.
-/// Deviation: an ACK is a duplicate if it answers a cell beyond a hole, which it says, and not by its number alone: every
-/// FEEDBACK has both counts here, so most that report a forwarded cell repeat the ACK. What waited behind a cell that
-/// went again gives no round trip either: it says how long the repair took. And where nstor stalls, a small question is
-/// asked instead of a cell sent again, which the sender no longer has.
+/// Deviation: FEEDBACK says explicitly if it answers a cell beyond a hole; only then its ACK counts as a duplicate.
+/// Every FEEDBACK has both counts here, so most FEEDBACKs about forwarded cells repeat the ACK. RTT samples of cells
+/// queued behind a retransmission are skipped, because they measure the repair. Where nstor stalls, a PROBE is sent
+/// instead of a repeated cell, which the sender no longer has.
 #[derive(Debug)]
 pub struct Sender<B> {
     round_trips: RoundTrips,
-    /// What is not acknowledged, the cell with number `head` first.
+    /// Unacknowledged cells; the first has the number `head`.
     cells: VecDeque<Sent<B>>,
     head: u64,
     /// Cells before this number were sent at least once.
     next: u64,
-    /// RELAY cells sent, those of them that were forwarded, and, where it is said, taken by the last node.
+    /// RELAY cells sent; those of them that were forwarded; and those that the last node has, if it reports them.
     counted: u64,
     forwarded: u64,
     ended: Option<u64>,
-    /// When each that was not forwarded was sent; unknown for those whose round trip says nothing.
+    /// When each cell that was not forwarded was sent; `None` if its round trip must be skipped.
     times: VecDeque<Option<Instant>>,
     duplicates: u32,
-    /// Cells before this number were under way when the last loss was noticed.
+    /// Cells before this number were in flight at the last loss.
     recover: u64,
-    /// After a timeout: the next cell to go again, before `recover`.
+    /// After a timeout: the next cell to retransmit, before `recover`.
     cursor: u64,
-    /// How many of these may go now.
+    /// How many of them may be retransmitted now.
     again: u32,
-    /// The first one is to go again.
+    /// The first cell must be retransmitted.
     head_again: bool,
-    /// For ACKs, and for FWDs; since when it runs.
+    /// The timeouts for ACKs and for counts of forwarded cells, and when each started.
     timeout: Timeout,
     acked_at: Instant,
     patience: Timeout,
@@ -72,35 +72,35 @@ struct Sent<B> {
     body: B,
     /// It is a RELAY cell.
     counts: bool,
-    /// When it was sent last; `None` if it waits to be.
+    /// When it was sent last; `None` if it was not sent.
     at: Option<Instant>,
     again: bool,
 }
 
-/// What FEEDBACK brought.
+/// The result of a FEEDBACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acknowledgement {
-    /// How many RELAY cells are forwarded in all, if it is no older than what was known, modulo 2³² [cell].
+    /// All forwarded RELAY cells, modulo 2³² [cell]; `None` if the FEEDBACK is older than the last one.
     pub forwarded: Option<u32>,
-    /// From the sending of the last of them to now, if it says anything [ns].
+    /// The round trip of the last of them [ns], if it is valid.
     pub rtt: Option<Duration>,
 }
 
-/// What to do about a timeout.
+/// The action after a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// It was too early.
+    /// None: the timer was early.
     Nothing,
-    /// Send what [`Sender::poll_again`] says.
+    /// Retransmit the cells of [`Sender::poll_again`].
     Again,
     /// Ask the peer for FEEDBACK.
     Probe,
-    /// The peer has not answered for so long that it never will.
+    /// Give up: the peer has not answered for too long.
     GiveUp,
 }
 
 impl<B> Sender<B> {
-    /// One whose first cell has number `first`, as has the first RELAY cell; with a least timeout.
+    /// A sender whose first cell and first RELAY cell have the number `first`. `floor` is the minimum timeout.
     pub fn new(first: u64, floor: Duration, round_trips: RoundTrips) -> Self {
         Sender {
             round_trips,
@@ -123,8 +123,8 @@ impl<B> Sender<B> {
         }
     }
 
-    /// Takes a cell that is to be sent; returns its number. A peer that leaves more than [`MAX_IN_FLIGHT`]
-    /// unacknowledged breaks the protocol.
+    /// Adds a cell and returns its number. More than [`MAX_IN_FLIGHT`] unacknowledged cells are a
+    /// violation by the peer.
     pub fn push(&mut self, body: B, counts: bool) -> Result<u64, Violation> {
         if self.cells.len() as u64 >= MAX_IN_FLIGHT {
             return Err(Violation::Unacknowledged);
@@ -133,17 +133,17 @@ impl<B> Sender<B> {
         Ok(self.head + self.cells.len() as u64 - 1)
     }
 
-    /// The cell with this number goes out, the first or another time; false if it need not any more.
+    /// Records that the cell with this number is sent or retransmitted; false if it need not be sent any more.
     pub fn on_packed(&mut self, now: Instant, seq: u64) -> bool {
         let Some(place) = seq.checked_sub(self.head) else { return false };
         let Some(cell) = self.cells.get_mut(place as usize) else { return false };
-        // Cells are sent in order: this was said of a circuit that had the number before.
+        // Cells are sent in order. This number belonged to an earlier circuit.
         if cell.at.is_none() && seq != self.next {
             return false;
         }
         if cell.at.replace(now).is_some() {
             cell.again = true;
-            // Whatever was sent since waits behind it.
+            // Cells that were sent later wait behind this one.
             let since = self.cells.range(place as usize..).filter(|cell| cell.counts && cell.at.is_some());
             let waiting = since.count().min(self.times.len());
             let behind = self.times.len() - waiting;
@@ -164,23 +164,23 @@ impl<B> Sender<B> {
         true
     }
 
-    /// The cell with this number, if it is not acknowledged.
+    /// The cell with this number, if it is unacknowledged.
     pub fn cell(&self, seq: u64) -> Option<&B> {
         let place = seq.checked_sub(self.head)?;
         self.cells.get(place as usize).map(|sent| &sent.body)
     }
 
-    /// How many cells wait to be sent or acknowledged [cell].
+    /// Cells that wait to be sent or acknowledged [cell].
     pub fn len(&self) -> u64 {
         self.cells.len() as u64
     }
 
-    /// Whether there is nothing to send or to be acknowledged.
+    /// Whether no cell waits to be sent or acknowledged.
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }
 
-    /// FEEDBACK came. Counts of what was never sent are a [`Violation`]; old ones say nothing.
+    /// Handles FEEDBACK. Counts of cells that were never sent are a [`Violation`]; old counts have no effect.
     pub fn on_feedback(
         &mut self,
         now: Instant,
@@ -209,7 +209,7 @@ impl<B> Sender<B> {
         let rtt = self.on_forwarded(now, newly_forwarded);
         match downstream.ended {
             Some(ended) => self.on_ended(now, ended)?,
-            // Who does not count it is not asked for it.
+            // A peer that does not report this count is not asked for it.
             None => self.ended = None,
         }
         Ok(Acknowledgement { forwarded: Some(self.forwarded as u32), rtt })
@@ -232,7 +232,7 @@ impl<B> Sender<B> {
             self.acked_at = now;
             self.duplicates = 0;
             self.head_again = false;
-            // What was lost with the cell that is now there comes next.
+            // Cells that were lost together with the acknowledged one come next.
             if self.cursor < self.recover {
                 self.again = AGAIN_PER_ACK;
             }
@@ -246,7 +246,7 @@ impl<B> Sender<B> {
         }
     }
 
-    /// Whether the first cell was sent long enough ago for its ACK to have come.
+    /// Whether the ACK of the first cell could have arrived since it was sent.
     fn head_has_rested(&self, now: Instant) -> bool {
         let sent = self.cells.front().and_then(|cell| cell.at);
         let trip = self.timeout.smooth().unwrap_or_default();
@@ -278,7 +278,7 @@ impl<B> Sender<B> {
         Ok(())
     }
 
-    /// A cell that is to go again now, as long as there is one.
+    /// The next cell to retransmit now, if any.
     pub fn poll_again(&mut self) -> Option<u64> {
         if std::mem::take(&mut self.head_again) {
             return Some(self.head);
@@ -292,7 +292,7 @@ impl<B> Sender<B> {
         Some(self.cursor - 1)
     }
 
-    /// When [`on_timer`](Self::on_timer) is to be called; nothing if nothing is waited for.
+    /// When to call [`on_timer`](Self::on_timer); `None` if nothing is outstanding.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.head < self.next {
             return Some(self.acked_at + self.timeout.span());
@@ -301,7 +301,7 @@ impl<B> Sender<B> {
         waits.then(|| self.forwarded_at + self.patience.span())
     }
 
-    /// Time passed.
+    /// Handles a timeout.
     pub fn on_timer(&mut self, now: Instant) -> Repair {
         if self.poll_timeout().is_none_or(|due| due > now) {
             return Repair::Nothing;
@@ -317,7 +317,7 @@ impl<B> Sender<B> {
         if self.timeout.expired() >= GIVE_UP { Repair::GiveUp } else { Repair::Again }
     }
 
-    /// The timeout for ACKs as it is now [ns].
+    /// The present timeout for ACKs [ns].
     pub fn timeout(&self) -> Duration {
         self.timeout.span()
     }

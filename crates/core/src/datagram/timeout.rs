@@ -1,24 +1,24 @@
-//! When what was not acknowledged is taken for lost.
+//! The retransmission timeout.
 
 use penstock_units::Duration;
 
-/// A timeout grows to this and no further.
+/// The maximum timeout.
 const MOST: Duration = Duration::from_secs(64);
-/// How often it can be doubled before it is there, from any floor [1].
+/// The number of doublings that reaches the maximum from any minimum [1].
 const MAX_DOUBLINGS: u32 = 30;
 
 /// The retransmission timeout of one circuit over one hop.
 ///
 /// Source: nstor: 1 s at least, SRTT + 4 · RTTVAR with gains of 1/8 and 1/4 (RFC 6298); slides, "ACK, RTO".
-/// Deviation: it doubles with each timeout in a row, up to 64 s, as RFC 6298 §5.5 wants; nstor's does not.
+/// Deviation: it doubles with each consecutive timeout, up to 64 s, as in RFC 6298 §5.5; nstor's does not.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeout {
-    /// Without doublings.
+    /// The timeout without doublings.
     normal: Duration,
     floor: Duration,
-    /// Smoothed round trip and its variation; none before the first sample.
+    /// Smoothed round trip and variation; `None` before the first sample.
     measured: Option<(Duration, Duration)>,
-    /// Timeouts in a row [1].
+    /// Consecutive timeouts [1].
     doublings: u32,
 }
 
@@ -27,7 +27,7 @@ impl Timeout {
         Timeout { normal: floor, floor, measured: None, doublings: 0 }
     }
 
-    /// A round trip was measured.
+    /// Adds a round trip.
     pub(super) fn sample(&mut self, rtt: Duration) {
         let (smooth, variation) = match self.measured {
             None => (rtt, rtt / 2),
@@ -37,25 +37,25 @@ impl Timeout {
         self.normal = (smooth + variation * 4).max(self.floor);
     }
 
-    /// Something arrived that was waited for.
+    /// An answer arrived.
     pub(super) fn reset(&mut self) {
         self.doublings = 0;
     }
 
-    /// It passed without; how many times in a row [1].
+    /// The timeout expired. Returns the number of consecutive timeouts [1].
     pub(super) fn expired(&mut self) -> u32 {
         self.doublings = (self.doublings + 1).min(MAX_DOUBLINGS);
         self.doublings
     }
 
-    /// The smoothed round trip, if any was measured.
+    /// The smoothed round trip; `None` before the first sample.
     pub(super) fn smooth(&self) -> Option<Duration> {
         self.measured.map(|(smooth, _)| smooth)
     }
 
-    /// How long to wait now.
+    /// The present timeout.
     pub(super) fn span(&self) -> Duration {
-        // Nearly always there are none.
+        // Most often there are no doublings.
         let span =
             if self.doublings == 0 { self.normal } else { self.normal.saturating_mul(1 << self.doublings) };
         span.min(MOST)

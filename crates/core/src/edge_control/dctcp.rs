@@ -1,4 +1,4 @@
-//! A congestion window that follows the share of cells that met a long queue.
+//! DCTCP: a congestion window that follows the share of marked cells.
 
 use super::sendmes::{CwndBounds, Sendmes};
 use super::{EdgeControl, Signals, WindowsConfig, XonXoffConfig};
@@ -8,24 +8,25 @@ use std::num::NonZeroU8;
 
 /// Parameters of [`Dctcp`].
 ///
-/// Source: Alizadeh et al. 2010 §3.4; RFC 8257 §4.2 (g = 1/16). Linux `tcp_dctcp.c` (the least window is two segments).
+/// Source: Alizadeh et al. 2010 §3.4; RFC 8257 §4.2 (g = 1/16). Linux `tcp_dctcp.c` (the minimum window
+/// is two segments).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DctcpConfig {
-    /// Of the window, in cells. Ten cells to a SENDME, not 31: what one SENDME lets go, 20 cells in slow start, should not
-    /// by itself be more than the queue K = 20 above which cells are marked (Alizadeh et al. 2010 §3.5 on bursts). At
-    /// first two SENDMEs' worth, which is also the least; at most 1000 cells, as windows allow, since nothing else ends
-    /// its growth where no relay marks.
+    /// The bounds of the window. A SENDME acknowledges ten cells, not 31: the 20 cells that one SENDME
+    /// releases in slow start should not exceed the marking threshold K = 20 alone (Alizadeh et al. 2010
+    /// §3.5 on bursts). The initial and minimum windows are two SENDMEs' cells. The maximum is 1000
+    /// cells, as for fixed windows, because nothing else ends the growth if no relay marks.
     pub bounds: CwndBounds,
     /// Weight of the newest window in `alpha`, in [0, 1).
     pub g: f64,
-    /// What streams of such circuits have.
+    /// Flow control of these circuits' streams.
     pub streams: XonXoffConfig,
-    /// What circuits have whose other end does not know it.
+    /// Windows of circuits whose other end does not know DCTCP.
     pub windows: WindowsConfig,
 }
 
 impl DctcpConfig {
-    /// With what the two ends agreed on.
+    /// The parameters with the increment that both ends agreed on.
     pub(super) fn with_increment(self, sendme_inc: NonZeroU8) -> Self {
         DctcpConfig { bounds: self.bounds.with_increment(sendme_inc), ..self }
     }
@@ -45,25 +46,25 @@ impl Default for DctcpConfig {
 
 /// The congestion window of one end of a circuit.
 ///
-/// A window's worth of cells is over when a SENDME acknowledges a cell that was sent after the last one was over. Then
-/// F is the share of its cells that were marked, alpha becomes (1 - g) alpha + g F, and the window changes once: to
-/// cwnd (1 - alpha / 2) if any cell was marked, else by the cells of one SENDME, as TCP's by one segment. Until the first
+/// A window of cells ends when a SENDME acknowledges a cell that was sent after the last window's end. F is the share
+/// of marked cells in it, and alpha becomes (1 - g) alpha + g F. Then the window changes once. If a cell was marked it
+/// becomes cwnd (1 - alpha / 2), otherwise it grows by one SENDME's cells, as TCP's by one segment. Before the first
 /// mark each SENDME adds its cells (slow start). A window that is not full does not grow.
 ///
-/// Source: Alizadeh et al. 2010 §3.1, equations 1 and 2; RFC 8257 §3.3; RFC 5681 §3.1 (growth, with a SENDME's cells for a
-/// segment). Alpha begins at one, as in Linux (`dctcp_alpha_on_init`).
-/// Deviation: SENDMEs say how many cells were marked, so that no state of the receiver has to be told (RFC 8257 §3.2);
-/// and nothing answers loss (§3.4 and 3.5), since channels lose no cell.
+/// Source: Alizadeh et al. 2010 §3.1, equations 1 and 2; RFC 8257 §3.3; RFC 5681 §3.1 (growth, with a SENDME's cells
+/// for a segment). Alpha begins at one, as in Linux (`dctcp_alpha_on_init`).
+/// Deviation: SENDMEs carry the number of marked cells, so no state of the receiver is reported (RFC 8257 §3.2). There
+/// is no reaction to loss (§3.4 and 3.5), because channels lose no cells.
 #[derive(Clone, Debug)]
 pub struct Dctcp {
     config: DctcpConfig,
     cwnd: u64,
     slow_start: bool,
     alpha: f64,
-    /// Cells acknowledged so far, and with which count the present window's worth is over.
+    /// Cells acknowledged so far, and the count at which the present window ends.
     acknowledged: u64,
     window_end: u64,
-    /// Of the present window's worth.
+    /// Counts of the present window.
     acked: u64,
     marked: u64,
     full: bool,
@@ -90,13 +91,13 @@ impl Dctcp {
         self.cwnd
     }
 
-    /// The share of marked cells, averaged over windows.
+    /// The average share of marked cells.
     pub fn alpha(&self) -> f64 {
         self.alpha
     }
 
-    /// A SENDME came, of whose cells so many were marked, and leaves so many in flight; `full` says that the window had
-    /// no room for another SENDME's cells before.
+    /// Handles a SENDME of which `marked` cells were marked. `in_flight` cells remain. `full`: the
+    /// window had no room for another SENDME's cells before.
     pub fn on_sendme(&mut self, marked: u64, in_flight: u64, full: bool) {
         let inc = u64::from(self.config.bounds.sendme_inc.get());
         self.acknowledged += inc;
@@ -126,18 +127,18 @@ impl Dctcp {
     }
 }
 
-/// [`Dctcp`] at one end of a circuit, and at the other one the count of marks that its SENDMEs echo.
+/// [`Dctcp`] at one end of a circuit, and the counter of marks for this end's own SENDMEs.
 #[derive(Debug)]
 pub struct DctcpWindow {
     dctcp: Dctcp,
     sendmes: Sendmes,
-    /// Marked cells that no SENDME has spoken of.
+    /// Marked cells that no SENDME has reported yet.
     marks: u8,
     rtt: Option<Duration>,
 }
 
 impl DctcpWindow {
-    /// For a new circuit.
+    /// The window of a new circuit.
     pub fn new(config: DctcpConfig) -> Self {
         let sendmes = Sendmes::each(config.bounds.sendme_inc);
         DctcpWindow { dctcp: Dctcp::new(config), sendmes, marks: 0, rtt: None }
@@ -146,7 +147,7 @@ impl DctcpWindow {
 
 impl EdgeControl for DctcpWindow {
     fn package_window(&self) -> Cells {
-        // A window that shrank below what is in flight waits until that has drained.
+        // A window below the cells in flight sends nothing until they have drained.
         Cells::new(self.dctcp.cwnd().saturating_sub(self.sendmes.in_flight()))
     }
     fn on_package(&mut self, now: Instant, _signals: Signals) -> bool {

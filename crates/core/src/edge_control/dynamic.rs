@@ -1,4 +1,4 @@
-//! A circuit window that follows the round-trip time.
+//! Dynamic windows: a circuit window that follows the round-trip time.
 
 use super::windows::{CIRCUIT, DeliverWindow, WindowsConfig};
 use super::{EdgeControl, Signals};
@@ -6,25 +6,25 @@ use crate::error::Violation;
 use penstock_units::{Cells, Duration, Instant};
 use std::collections::VecDeque;
 
-/// How the window follows the round-trip time.
+/// The configuration of dynamic windows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DynamicConfig {
-    /// Stream windows, the peer's bug, and what this end answers as a receiver.
+    /// Stream windows, the peer's bug, and this end's behaviour as a receiver.
     pub windows: WindowsConfig,
-    /// Where the threshold lies between the least and the greatest round trip, in [0, 1].
+    /// The threshold's position between the minimum and maximum round trip, in [0, 1].
     pub alpha: f64,
     /// How often the window may change.
     pub adjust: Adjust,
-    /// How fast the least and greatest round trips drift towards the mean, per sample, in [0, 1); 0 is never.
+    /// How fast the minimum and maximum round trips drift towards the mean for each sample, in [0, 1); 0 is never.
     pub decay: f64,
-    /// The peer acknowledges one cell late: the least window is 101, and the hundreds are counted from 101.
+    /// The peer acknowledges one cell late. The minimum window is 101, and SENDMEs count from cell 101.
     pub peer_bug_101: bool,
 }
 
 /// How often the window may change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Adjust {
-    /// With each SENDME, as the paper's text says.
+    /// With each SENDME, as in the paper's text.
     #[default]
     EverySendme,
     /// At most once in a round trip, as congestion controls do.
@@ -45,16 +45,15 @@ impl Default for DynamicConfig {
 
 /// The dynamic circuit window, at the sending end.
 ///
-/// Starts at one SENDME's worth. The send time of every hundredth DATA cell is kept; the SENDME
-/// that its arrival triggers gives the circuit's round-trip time. With
-/// T = (1 - alpha) rtt_min + alpha rtt_max (Eq. 1), the window grows by 100 cells if rtt ≤ T and is
-/// halved otherwise (Eq. 2), between 100 and 1000 cells.
+/// It starts with one SENDME's cells. The end keeps the send time of every hundredth DATA cell, and the
+/// SENDME for that cell gives the round-trip time. With T = (1 - alpha) rtt_min + alpha rtt_max (Eq. 1),
+/// the window grows by 100 cells if rtt ≤ T and is halved otherwise (Eq. 2), between 100 and 1000 cells.
 ///
-/// The paper does not say whether the peer's deliver window follows; it stays at 1000, so only the
-/// sender needs to be upgraded (§6.2).
+/// The paper does not say whether the peer's deliver window follows. Here it stays at 1000, so only the
+/// sender needs the upgrade (§6.2).
 ///
 /// Source: DefenestraTor §4.1, Eq. 1 and 2.
-/// Deviation: none with the defaults; `OncePerRtt` and `decay` are options for what the paper leaves open.
+/// Deviation: none with the defaults. `OncePerRtt` and `decay` are options for open points of the paper.
 #[derive(Debug)]
 pub struct DynamicWindow {
     config: DynamicConfig,
@@ -62,13 +61,13 @@ pub struct DynamicWindow {
     window: u32,
     in_flight: u32,
     sent: u64,
-    /// When the cells were sent whose arrival triggers a SENDME.
+    /// The send times of cells whose arrival triggers a SENDME.
     stamps: VecDeque<Instant>,
     rtt: Option<RoundTrips>,
     adjusted: Option<Instant>,
 }
 
-/// What is known of the circuit's round-trip time [ns].
+/// The circuit's round-trip times [ns].
 #[derive(Clone, Copy, Debug)]
 struct RoundTrips {
     last: Duration,
@@ -77,7 +76,7 @@ struct RoundTrips {
     mean: f64,
 }
 
-/// Weight of the newest sample in the mean that `decay` drifts towards (RFC 6298's gain).
+/// Weight of the newest sample in the mean for `decay` (RFC 6298's gain).
 const MEAN_GAIN: f64 = 0.125;
 
 impl RoundTrips {
@@ -90,7 +89,7 @@ impl RoundTrips {
         let nanos = sample.as_nanos() as f64;
         self.last = sample;
         self.mean += MEAN_GAIN * (nanos - self.mean);
-        // The extremes forget, but never so far that the sample lies outside of them.
+        // The extremes drift, but the sample always stays between them.
         self.least = (self.least + decay * (self.mean - self.least)).min(nanos);
         self.greatest = (self.greatest - decay * (self.greatest - self.mean)).max(nanos);
     }
@@ -118,12 +117,12 @@ impl DynamicWindow {
         control
     }
 
-    /// The least window: against the bug, a hundred cells would wait for ever.
+    /// The minimum window. With the peer's bug, a window of 100 cells would wait forever.
     fn least(&self) -> u32 {
         CIRCUIT.increment + u32::from(self.config.peer_bug_101)
     }
 
-    /// Whether the cell just sent is one whose arrival triggers a SENDME.
+    /// Whether the arrival of the cell just sent triggers a SENDME.
     fn triggers_sendme(&self) -> bool {
         let late = u64::from(self.config.peer_bug_101);
         self.sent > late && (self.sent - late).is_multiple_of(CIRCUIT.increment.into())
@@ -144,7 +143,7 @@ impl DynamicWindow {
 
 impl EdgeControl for DynamicWindow {
     fn package_window(&self) -> Cells {
-        // A window that shrank below what is in flight waits until that has drained.
+        // A window below the cells in flight sends nothing until they have drained.
         Cells::new(self.window.saturating_sub(self.in_flight).into())
     }
 
@@ -163,8 +162,8 @@ impl EdgeControl for DynamicWindow {
     }
 
     fn on_sendme(&mut self, now: Instant, _signals: Signals) -> Result<(), Violation> {
-        // A receiver that acknowledges early raises its window by it (paper, footnote 5), unless it must prove
-        // that the cell arrived (`RelayConfig::authenticated_sendmes`).
+        // A receiver that acknowledges early raises this window (paper, footnote 5), unless SENDMEs must
+        // be authenticated (`RelayConfig::authenticated_sendmes`).
         let sent = self.stamps.pop_front().ok_or(Violation::UnexpectedSendme)?;
         self.in_flight = self.in_flight.checked_sub(CIRCUIT.increment).ok_or(Violation::UnexpectedSendme)?;
         let sample = now - sent;

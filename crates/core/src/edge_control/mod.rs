@@ -1,11 +1,11 @@
 //! What may a circuit have outstanding end to end?
 //!
-//! An [`EdgeControl`] lives at each end of a circuit: at the packaging end it says how many DATA
-//! cells may still leave, at the delivering end it says when a SENDME is owed. A [`StreamControl`]
-//! does the same for one stream. The two compose with [`HopControl`](crate::hop_control::HopControl).
+//! Each end of a circuit has an [`EdgeControl`]. At the packaging end it limits the DATA cells that may
+//! leave; at the delivering end it decides when a SENDME is due. A [`StreamControl`] does the same for
+//! one stream. Both compose with [`HopControl`](crate::hop_control::HopControl).
 //!
-//! Congestion control is used on circuits whose two ends agreed on one ([`Negotiation`]), and where all hops are
-//! controlled ends may agree that nothing limits them ([`Ends`]); all others have windows.
+//! A circuit has congestion control if its two ends agreed on one ([`Negotiation`]). If all hops are
+//! controlled, the ends may agree on no limit ([`Ends`]). All other circuits have fixed windows.
 
 mod dctcp;
 mod dynamic;
@@ -29,97 +29,103 @@ pub use xon_xoff::{XonXoff, XonXoffConfig};
 
 use crate::error::Violation;
 use crate::factory::Factory;
+use auto_impl::auto_impl;
+use enum_dispatch::enum_dispatch;
 use penstock_units::{Bytes, Cells, DataRate, Instant};
 use std::fmt;
 use std::num::{NonZeroU8, NonZeroU32};
 
-/// What an edge control may see of its circuit.
+/// An edge control's view of its circuit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signals {
-    /// Cells waiting in the circuit's queue at this edge [cell].
+    /// Cells in the circuit's queue at this edge [cell].
     pub queue: Cells,
-    /// What waits in the output buffer of the circuit's channel [B].
+    /// Bytes in the output buffer of the circuit's channel [B].
     pub outbuf: Bytes,
-    /// The queue reached its high mark and has not fallen to its low one since: no stream is read.
+    /// The queue reached its high mark and has not fallen to its low mark since. No stream is read.
     ///
     /// Source: C tor `circuit_blocked_on_p_chan`, `circuit_blocked_on_n_chan`.
     pub blocked: bool,
-    /// When a SENDME comes: how many of the cells that it acknowledges met congestion, as it says [cell]; else 0.
+    /// How many of the acknowledged cells met congestion, according to a SENDME [cell]; otherwise 0.
     pub marked: u8,
 }
 
 /// End-to-end control of one circuit at one of its ends.
+#[enum_dispatch]
+#[auto_impl(Box)]
 pub trait EdgeControl: fmt::Debug + Send {
     /// How many more DATA cells may be packaged now [cell].
     fn package_window(&self) -> Cells;
-    /// A DATA cell was packaged; true if it is one whose arrival the other end acknowledges.
+    /// A DATA cell was packaged. True if the other end acknowledges its arrival.
     fn on_package(&mut self, now: Instant, signals: Signals) -> bool;
-    /// A DATA cell was delivered here; true if a circuit SENDME is owed.
+    /// A DATA cell was delivered. True if a circuit SENDME is due.
     ///
     /// On a [`Violation`] the circuit must close.
     fn on_deliver(&mut self, now: Instant) -> Result<bool, Violation>;
-    /// The DATA cell that is delivered next was [marked](crate::Cell::mark) on its way.
+    /// The next delivered DATA cell was [marked](crate::Cell::mark) on its way.
     fn on_mark(&mut self) {}
-    /// How many marked cells the SENDME that is owed shall speak of [cell]. Called once for each.
+    /// The number of marked cells for the due SENDME [cell]. Called once for each SENDME.
     fn take_marks(&mut self) -> u8 {
         0
     }
     /// A circuit SENDME arrived. On a [`Violation`] the circuit must close.
     fn on_sendme(&mut self, now: Instant, signals: Signals) -> Result<(), Violation>;
-    /// Whether circuit and stream SENDMEs change what the two ends do. Where they do not, none needs a proof, and the
-    /// relay leaves out those that it has no room for.
+    /// Whether circuit and stream SENDMEs affect the two ends. If not, SENDMEs need no digests, and the
+    /// relay skips them while the queue is full.
     fn obeys_windows(&self) -> bool {
         true
     }
-    /// What this end may have outstanding in all [cell], for the record; the largest number is no limit.
+    /// How many cells this end may have outstanding [cell], for instruments; the largest number is no limit.
     fn window(&self) -> Cells;
-    /// The last round-trip time this end measured, for the record; `None` if it measures none.
+    /// The last round-trip time of this end, for instruments; `None` if it measures none.
     fn rtt(&self) -> Option<penstock_units::Duration> {
         None
     }
 }
 
-/// What the delivering end of a stream tells the packaging end. Its cell is made by the relay.
+/// Feedback from the delivering end of a stream to the packaging end. The relay makes its cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamFeedback {
-    /// One more step of the stream's window may come (tor-spec §7.4).
+    /// Allows one more step of the stream's window (tor-spec §7.4).
     Sendme,
-    /// No more may come until an XON (proposal 324 §4).
+    /// Stops the stream until an XON (proposal 324 §4).
     Xoff,
-    /// More may come, at no more than this rate [kB/s, of 1000 B], or at any.
+    /// Resumes the stream at up to this rate [kB/s, of 1000 B], or at any rate.
     Xon(Option<NonZeroU32>),
 }
 
-/// What of a stream waits for its application.
+/// Data of a stream that waits for its application.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// How many DATA cells brought it [cell].
+    /// The DATA cells with this data [cell].
     pub cells: Cells,
-    /// How much it is [B].
+    /// Its size [B].
     pub bytes: Bytes,
 }
 
 /// End-to-end control of one stream at one of its ends.
 ///
-/// At the packaging end the relay asks `package_window` and `rate` before it reads the stream's socket. At the
-/// delivering end it calls `on_deliver` for each DATA cell, then `on_drain` whenever the application was
-/// offered what waits, and after both it sends what `take_feedback` returns until there is none.
+/// At the packaging end the relay calls `package_window` and `rate` before it reads the stream's socket.
+/// At the delivering end it calls `on_deliver` for each DATA cell, and `on_drain` whenever it has
+/// offered data to the application. After both it sends everything that `take_feedback` returns.
+#[enum_dispatch]
+#[auto_impl(Box)]
 pub trait StreamControl: fmt::Debug + Send {
     /// How many more DATA cells of the stream may be packaged now [cell].
     fn package_window(&self) -> Cells;
-    /// At what rate the stream's socket may be read, in bursts of a second's worth; `None` is any.
+    /// The rate limit for reads of the stream's socket, in bursts of one second; `None` is no limit.
     fn rate(&self) -> Option<DataRate> {
         None
     }
-    /// A DATA cell with so many bytes was packaged.
+    /// A DATA cell of this size was packaged.
     fn on_package(&mut self, now: Instant, bytes: Bytes);
-    /// A DATA cell was delivered here; `backlog` has it. On a [`Violation`] the circuit must close.
+    /// A DATA cell was delivered; `backlog` includes it. On a [`Violation`] the circuit must close.
     fn on_deliver(&mut self, now: Instant, backlog: Backlog) -> Result<(), Violation>;
-    /// The application took `drained` [B], perhaps nothing, and left `backlog`.
+    /// The application took `drained` [B], perhaps zero, and left `backlog`.
     fn on_drain(&mut self, now: Instant, drained: Bytes, backlog: Backlog);
-    /// Takes one message that is owed to the packaging end.
+    /// Takes one feedback message for the packaging end.
     fn take_feedback(&mut self) -> Option<StreamFeedback>;
-    /// Such a message arrived here. On a [`Violation`] the circuit must close.
+    /// Feedback of the delivering end arrived. On a [`Violation`] the circuit must close.
     fn on_feedback(&mut self, now: Instant, feedback: StreamFeedback) -> Result<(), Violation>;
 }
 
@@ -128,19 +134,19 @@ pub trait StreamControl: fmt::Debug + Send {
 pub enum EdgeControlConfig {
     /// SENDME windows.
     Windows(WindowsConfig),
-    /// A circuit window that follows the round-trip time; stream windows as they are.
+    /// A circuit window that follows the round-trip time, and fixed stream windows.
     Dynamic(DynamicConfig),
-    /// Vegas and XON/XOFF on circuits whose other end has them too; SENDME windows on the others.
+    /// Vegas and XON/XOFF if the circuit's other end has them too, otherwise SENDME windows.
     Vegas(VegasConfig),
-    /// A window that follows the share of marked cells, and XON/XOFF, likewise.
+    /// A window that follows the share of marked cells, and XON/XOFF, under the same condition.
     Dctcp(DctcpConfig),
-    /// A rate that follows the gradient of the round trip, and XON/XOFF, likewise.
+    /// A rate that follows the gradient of the round trip, and XON/XOFF, under the same condition.
     Timely(TimelyConfig),
-    /// Whatever these build: the way in for algorithms outside this workspace. They negotiate nothing.
+    /// Algorithms from outside this workspace. They negotiate nothing.
     Custom {
-        /// For a circuit.
+        /// For each circuit.
         circuit: Factory<dyn EdgeControl>,
-        /// For a stream.
+        /// For each stream.
         stream: Factory<dyn StreamControl>,
     },
 }
@@ -152,8 +158,7 @@ impl Default for EdgeControlConfig {
 }
 
 impl EdgeControlConfig {
-    /// The congestion control that this end asks for or offers, with how many cells a SENDME; `None` if it knows or offers
-    /// none.
+    /// The congestion control that this end requests or offers, and its cells per SENDME; `None` if there is none.
     fn congestion(&self) -> Option<(Congestion, NonZeroU8)> {
         match self {
             EdgeControlConfig::Vegas(config) if !config.offered => None,
@@ -166,12 +171,12 @@ impl EdgeControlConfig {
         }
     }
 
-    /// Whether this end wants no windows where every hop is controlled.
+    /// Whether this end wants no windows on circuits whose hops are all controlled.
     fn opens_ends(&self) -> bool {
         matches!(self, EdgeControlConfig::Windows(config) if config.ends != Ends::Enforced)
     }
 
-    /// The control of one end of a circuit, whose ends agreed on this.
+    /// The control of one end of a circuit with this agreement.
     pub fn build_circuit(&self, agreed: Agreement) -> AnyEdgeControl {
         match (self, agreed) {
             (EdgeControlConfig::Windows(config), Agreement::OpenEnds) => {
@@ -198,7 +203,7 @@ impl EdgeControlConfig {
         }
     }
 
-    /// The control of one end of a stream, on such a circuit.
+    /// The control of one end of a stream on such a circuit.
     pub fn build_stream(&self, agreed: Agreement) -> AnyStreamControl {
         match (self, agreed) {
             (EdgeControlConfig::Windows(config), Agreement::OpenEnds) => {
@@ -225,108 +230,27 @@ impl EdgeControlConfig {
     }
 }
 
-/// A built-in circuit control, or anyone's.
+/// A built-in circuit control, or an algorithm from outside.
+#[enum_dispatch(EdgeControl)]
 #[derive(Debug)]
+#[expect(missing_docs, reason = "variants are named after their algorithms")]
 pub enum AnyEdgeControl {
-    /// [`CircuitWindow`].
     Windows(CircuitWindow),
-    /// [`DynamicWindow`].
     Dynamic(DynamicWindow),
-    /// [`VegasWindow`].
     Vegas(Box<VegasWindow>),
-    /// [`DctcpWindow`].
     Dctcp(Box<DctcpWindow>),
-    /// [`TimelyWindow`].
     Timely(Box<TimelyWindow>),
-    /// [`OpenCircuit`].
     Open(OpenCircuit),
-    /// An algorithm from outside.
     Custom(Box<dyn EdgeControl>),
 }
 
-/// A built-in stream control without an allocation, or anyone's.
+/// A built-in stream control without an allocation, or an algorithm from outside.
+#[enum_dispatch(StreamControl)]
 #[derive(Debug)]
+#[expect(missing_docs, reason = "variants are named after their algorithms")]
 pub enum AnyStreamControl {
-    /// [`StreamWindow`].
     Windows(StreamWindow),
-    /// [`XonXoff`].
     XonXoff(XonXoff),
-    /// [`OpenStream`].
     Open(OpenStream),
-    /// An algorithm from outside.
     Custom(Box<dyn StreamControl>),
-}
-
-macro_rules! each {
-    ($kind:ident { $($arm:ident),* }, $self:ident, $control:ident => $call:expr) => {
-        match $self {
-            $($kind::$arm($control) => $call,)*
-        }
-    };
-}
-
-macro_rules! each_circuit {
-    ($self:ident, $control:ident => $call:expr) => {
-        each!(AnyEdgeControl { Windows, Dynamic, Vegas, Dctcp, Timely, Open, Custom }, $self, $control => $call)
-    };
-}
-
-macro_rules! each_stream {
-    ($self:ident, $control:ident => $call:expr) => {
-        each!(AnyStreamControl { Windows, XonXoff, Open, Custom }, $self, $control => $call)
-    };
-}
-
-impl EdgeControl for AnyEdgeControl {
-    fn package_window(&self) -> Cells {
-        each_circuit!(self, control => control.package_window())
-    }
-    fn on_package(&mut self, now: Instant, signals: Signals) -> bool {
-        each_circuit!(self, control => control.on_package(now, signals))
-    }
-    fn on_deliver(&mut self, now: Instant) -> Result<bool, Violation> {
-        each_circuit!(self, control => control.on_deliver(now))
-    }
-    fn on_mark(&mut self) {
-        each_circuit!(self, control => control.on_mark());
-    }
-    fn take_marks(&mut self) -> u8 {
-        each_circuit!(self, control => control.take_marks())
-    }
-    fn on_sendme(&mut self, now: Instant, signals: Signals) -> Result<(), Violation> {
-        each_circuit!(self, control => control.on_sendme(now, signals))
-    }
-    fn obeys_windows(&self) -> bool {
-        each_circuit!(self, control => control.obeys_windows())
-    }
-    fn window(&self) -> Cells {
-        each_circuit!(self, control => control.window())
-    }
-    fn rtt(&self) -> Option<penstock_units::Duration> {
-        each_circuit!(self, control => control.rtt())
-    }
-}
-
-impl StreamControl for AnyStreamControl {
-    fn package_window(&self) -> Cells {
-        each_stream!(self, control => control.package_window())
-    }
-    fn rate(&self) -> Option<DataRate> {
-        each_stream!(self, control => control.rate())
-    }
-    fn on_package(&mut self, now: Instant, bytes: Bytes) {
-        each_stream!(self, control => control.on_package(now, bytes));
-    }
-    fn on_deliver(&mut self, now: Instant, backlog: Backlog) -> Result<(), Violation> {
-        each_stream!(self, control => control.on_deliver(now, backlog))
-    }
-    fn on_drain(&mut self, now: Instant, drained: Bytes, backlog: Backlog) {
-        each_stream!(self, control => control.on_drain(now, drained, backlog));
-    }
-    fn take_feedback(&mut self) -> Option<StreamFeedback> {
-        each_stream!(self, control => control.take_feedback())
-    }
-    fn on_feedback(&mut self, now: Instant, feedback: StreamFeedback) -> Result<(), Violation> {
-        each_stream!(self, control => control.on_feedback(now, feedback))
-    }
 }

@@ -1,34 +1,34 @@
-//! How the two ends of a circuit agree on congestion control, or on ends without windows.
+//! The negotiation of congestion control, or of ends without windows, between the two ends of a circuit.
 
 use super::EdgeControlConfig;
 use crate::error::Violation;
 use std::num::NonZeroU8;
 
-/// What a handshake says of congestion control and windows, beside its keys.
+/// The part of a handshake about congestion control and windows.
 ///
-/// The client asks the last hop that it adds for the congestion control that it knows; a relay that knows the same
-/// answers how many cells each SENDME acknowledges, and one that does not says nothing. In the same way a client whose
-/// path has credits at each hop asks that no window limits the circuit's ends; the relay agrees if it wants the same.
+/// The client requests its congestion control from the last hop. A relay with the same one answers with
+/// the cells per SENDME; another relay answers nothing. Likewise a client whose path has credits at each
+/// hop can request ends without windows; the relay agrees if it wants the same.
 ///
 /// Source: proposal 324 §10.3; C tor `congestion_control_build_ext_request()`,
 /// `congestion_control_build_ext_response()` (extensions 1 and 2 of ntor-v3).
-/// Deviation: what the extension adds to the cell's content costs nothing, as all cells have one size.
+/// Deviation: the extension does not change the cell's size, because all cells have one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Negotiation {
-    /// Nothing: the circuit has SENDME windows.
+    /// No request or answer: the circuit has SENDME windows.
     #[default]
     Nothing,
-    /// The client asks for this one.
+    /// The client requests this congestion control.
     Asked(Congestion),
-    /// The relay answers: this one, and a SENDME for so many cells.
+    /// The relay agrees on this congestion control, with this number of cells per SENDME.
     Agreed(Congestion, NonZeroU8),
-    /// The client asks for ends without windows.
+    /// The client requests ends without windows.
     OpenEndsAsked,
-    /// The relay answers: so be it.
+    /// The relay agrees on ends without windows.
     OpenEndsAgreed,
 }
 
-/// Which congestion control. C tor knows Vegas alone.
+/// A congestion control. C tor knows only Vegas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Congestion {
     /// [`VegasWindow`](super::VegasWindow).
@@ -39,20 +39,20 @@ pub enum Congestion {
     Timely,
 }
 
-/// What the two ends of a circuit agreed on.
+/// The agreement of the two ends of a circuit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Agreement {
-    /// Nothing: each has its windows.
+    /// Both ends have windows.
     #[default]
     Nothing,
-    /// The congestion control that both know, with so many cells per SENDME.
+    /// The congestion control that both ends know, with this number of cells per SENDME.
     Congestion(NonZeroU8),
-    /// Nothing limits what is under way but the hops' credits ([`Ends`](super::Ends)).
+    /// Only the credits of the hops limit the cells in flight ([`Ends`](super::Ends)).
     OpenEnds,
 }
 
 impl Negotiation {
-    /// What the relay that says this has agreed on.
+    /// The agreement that a relay makes with this answer.
     pub(crate) fn agreement(self) -> Agreement {
         match self {
             Negotiation::Agreed(_, inc) => Agreement::Congestion(inc),
@@ -63,7 +63,7 @@ impl Negotiation {
 }
 
 impl EdgeControlConfig {
-    /// What a client says to the last hop of a circuit, of which all hops are `controlled` or not.
+    /// A client's request to the last hop of a circuit. `controlled`: all hops of the circuit are controlled.
     pub(crate) fn ask(&self, controlled: bool) -> Negotiation {
         if let Some((congestion, _)) = self.congestion() {
             Negotiation::Asked(congestion)
@@ -74,7 +74,7 @@ impl EdgeControlConfig {
         }
     }
 
-    /// What a relay answers to `asked`, whose own hops are `controlled` or not.
+    /// A relay's answer to `asked`. `controlled`: the relay's own hop of the circuit is controlled.
     pub(crate) fn answer(&self, asked: Negotiation, controlled: bool) -> Negotiation {
         match (asked, self.congestion()) {
             (Negotiation::Asked(theirs), Some((ours, inc))) if theirs == ours => {
@@ -85,7 +85,7 @@ impl EdgeControlConfig {
         }
     }
 
-    /// What a client that said `asked` makes of the relay's answer.
+    /// A client's agreement after its request `asked` and the relay's answer.
     ///
     /// Source: C tor `congestion_control_validate_sendme_increment()`.
     pub(crate) fn accept(&self, asked: Negotiation, answer: Negotiation) -> Result<Agreement, Violation> {

@@ -1,32 +1,32 @@
-//! Ends that no window limits: what is under way is bounded by the credits of each hop.
+//! Ends without windows: only the credits of each hop limit the cells in flight.
 
 use super::windows::{CIRCUIT, STREAM, STREAM_BUFFERED_TOO_MUCH};
 use super::{Backlog, EdgeControl, Signals, StreamControl, StreamFeedback};
 use crate::error::Violation;
 use penstock_units::{Bytes, Cells, Instant};
 
-/// Whether end-to-end windows hold on circuits that have credits at each hop.
+/// Whether end-to-end windows apply to circuits that have credits at each hop.
 ///
-/// They can be off only where the whole path has credits and both ends want it; everywhere else they hold, whatever is
-/// said here. Circuit and stream windows go together.
+/// They can be off only if the whole path has credits and both ends want it. On all other circuits
+/// windows apply. Circuit and stream windows go together.
 ///
-/// Source: DefenestraTor §5.1 ("we disabled Tor's window-based flow control, so that exit routers ignored SENDMEs they
-/// received from clients").
+/// Source: DefenestraTor §5.1 ("we disabled Tor's window-based flow control, so that exit routers
+/// ignored SENDMEs they received from clients").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ends {
-    /// They hold.
+    /// Windows apply.
     #[default]
     Enforced,
-    /// This end sends SENDMEs and heeds none.
+    /// This end sends SENDMEs and ignores received ones.
     Ignored,
-    /// This end sends none either.
+    /// This end sends no SENDMEs and ignores received ones.
     Suppressed,
 }
 
-/// A SENDME each so many cells, if at all.
+/// Sends a SENDME every so many cells, or never.
 #[derive(Clone, Copy, Debug)]
 struct Habit {
-    /// [cell]; 0 is never.
+    /// The interval [cell]; 0 is never.
     every: u32,
     delivered: u32,
 }
@@ -47,12 +47,12 @@ impl Habit {
     }
 }
 
-/// One end of a circuit that no window limits.
+/// One end of a circuit without windows.
 #[derive(Debug)]
 pub struct OpenCircuit(Habit);
 
 impl OpenCircuit {
-    /// Of a new circuit.
+    /// The end of a new circuit.
     pub fn new(ends: Ends) -> Self {
         OpenCircuit(Habit::new(ends, CIRCUIT.increment))
     }
@@ -84,12 +84,12 @@ impl EdgeControl for OpenCircuit {
 #[derive(Debug)]
 pub struct OpenStream {
     habit: Habit,
-    /// What the application has not taken yet [cell].
+    /// Cells that the application has not taken yet [cell].
     buffered: Cells,
 }
 
 impl OpenStream {
-    /// Of a new stream.
+    /// The end of a new stream.
     pub fn new(ends: Ends) -> Self {
         OpenStream { habit: Habit::new(ends, STREAM.increment), buffered: Cells::ZERO }
     }

@@ -1,4 +1,4 @@
-//! A rate that follows the gradient of the round-trip time, as a window.
+//! TIMELY: a rate that follows the gradient of the round-trip time, as a window.
 
 use super::sendmes::{CwndBounds, Sendmes};
 use super::{EdgeControl, Signals, WindowsConfig, XonXoffConfig};
@@ -8,31 +8,31 @@ use std::num::NonZeroU8;
 
 /// Parameters of [`Timely`].
 ///
-/// Source: Mittal et al. 2015 §4.3 (beta); Zhu et al. 2016 table 2 (alpha, of which Mittal et al. give no value). The
-/// thresholds and the step are ours, as a data centre's are no use to Tor; see `Deviation` at [`Timely`].
+/// Source: Mittal et al. 2015 §4.3 (beta); Zhu et al. 2016 table 2 (alpha, because Mittal et al. give no value). The
+/// thresholds and the step are ours, because a data centre's values do not fit Tor; see `Deviation` at [`Timely`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimelyConfig {
-    /// Of the window, in cells. 31 cells to a SENDME are 16 KB, the least segment of the paper (§4.1). At first as many as
-    /// Vegas has, at least two SENDMEs' worth, at most 1000 cells as windows allow.
+    /// The bounds of the window. The 31 cells of a SENDME are 16 KB, the smallest segment of the paper (§4.1). The
+    /// initial window is that of Vegas. The minimum is two SENDMEs' cells, the maximum 1000 cells as for fixed windows.
     pub bounds: CwndBounds,
-    /// Below so much above the circuit's least round trip the rate grows, whatever the gradient [ns].
+    /// The rate grows if the round trip is below the circuit's minimum plus this time, for any gradient [ns].
     pub t_low: Duration,
-    /// Above so much it falls, whatever the gradient [ns].
+    /// The rate falls if the round trip is above the circuit's minimum plus this time, for any gradient [ns].
     pub t_high: Duration,
-    /// What is added to the rate in one round trip, in bytes of cells [B/s].
+    /// The increase of the rate in one round trip, in bytes of cells [B/s].
     pub delta: DataRate,
-    /// How much of a gradient or an excess is taken from the rate, in [0, 1).
+    /// The part of a gradient or an excess that reduces the rate, in [0, 1).
     pub beta: f64,
     /// Weight of the newest difference of two round trips in the gradient, in [0, 1).
     pub alpha: f64,
-    /// What streams of such circuits have.
+    /// Flow control of these circuits' streams.
     pub streams: XonXoffConfig,
-    /// What circuits have whose other end does not know it.
+    /// Windows of circuits whose other end does not know TIMELY.
     pub windows: WindowsConfig,
 }
 
 impl TimelyConfig {
-    /// With what the two ends agreed on.
+    /// The parameters with the increment that both ends agreed on.
     pub(super) fn with_increment(self, sendme_inc: NonZeroU8) -> Self {
         TimelyConfig { bounds: self.bounds.with_increment(sendme_inc), ..self }
     }
@@ -54,32 +54,33 @@ impl Default for TimelyConfig {
     }
 }
 
-/// After so many gradients in a row that are not positive, steps are so many times as large (HAI mode) [1].
+/// After this many consecutive gradients that are not positive, steps are this many times as large (HAI mode) [1].
 const HAI: u32 = 5;
-/// What a cell counts in a rate [B].
+/// The size of a cell in a rate [B].
 const CELL: f64 = 512.0;
-/// A shorter round trip is none: no clock that people run relays by shows it.
+/// Shorter samples are invalid: no relay's clock shows them.
 const MIN_RTT: Duration = Duration::from_micros(1);
 
-/// The rate of one end of a circuit, and the window that makes it.
+/// The rate of one end of a circuit, and the window for this rate.
 ///
-/// Each SENDME completes a segment of the paper's and brings a round trip. The rate grows by delta while the round trip is
-/// short, and by five times delta after five gradients in a row that are not positive; it falls in proportion to a positive
-/// gradient, or to what a long round trip exceeds T_high by.
+/// Each SENDME completes one of the paper's segments and gives a round trip. The rate grows by delta while the round
+/// trip is short, and by five times delta after five consecutive gradients that are not positive. It falls in
+/// proportion to a positive gradient, or to the excess of a long round trip over T_high.
 ///
-/// Source: Mittal et al. 2015 §4.3, algorithm 1. From the code that its authors published, as it lives on in eRPC's
-/// `timely.h`: a change counts for the part of a least round trip that went by since the last one, or steps would be larger
-/// the more SENDMEs a round trip brings; and no change takes more than half.
-/// Deviation: T_low and T_high are compared with the round trip less the circuit's least one, not with the round trip: a
-/// data centre's paths are all as good as empty of delay, Tor's have some hundred milliseconds of it, each other ones.
-/// Deviation: nothing is paced. The window is the rate times the newest round trip, which sends at that rate on average.
-/// Deviation: minRTT is the least of the circuit so far, not a constant of the network.
-/// Deviation: a rate that is not used does not grow, since short round trips say nothing of it then.
+/// Source: Mittal et al. 2015 §4.3, algorithm 1. From the authors' published code, as in eRPC's `timely.h`: a change is
+/// scaled by the time since the last change in minimum round trips, or else more SENDMEs would make larger steps; and
+/// no change takes more than half.
+/// Deviation: T_low and T_high are compared with the round trip minus the circuit's minimum. Paths in a data centre
+/// have almost no base delay; Tor's have some hundred milliseconds, different for each path.
+/// Deviation: cells are not paced. The window is the rate times the newest round trip, which gives that rate on
+/// average.
+/// Deviation: minRTT is the minimum of the circuit so far, not a constant of the network.
+/// Deviation: an unused rate does not grow, because short round trips prove nothing then.
 #[derive(Clone, Debug)]
 pub struct Timely {
     config: TimelyConfig,
     cwnd: u64,
-    /// None before the first round trip.
+    /// `None` before the first round trip.
     measured: Option<Measured>,
 }
 
@@ -89,9 +90,9 @@ struct Measured {
     rate: f64,
     last: Duration,
     least: Duration,
-    /// The average difference of a round trip and the one before [s].
+    /// The average difference of consecutive round trips [s].
     diff: f64,
-    /// Gradients in a row that were not positive [1].
+    /// Consecutive gradients that were not positive [1].
     falling: u32,
     updated: Instant,
 }
@@ -113,13 +114,13 @@ impl Timely {
         self.measured.map(|measured| measured.rate)
     }
 
-    /// The last round-trip time that was believed.
+    /// The last valid round-trip time.
     pub fn last_rtt(&self) -> Option<Duration> {
         self.measured.map(|measured| measured.last)
     }
 
-    /// A SENDME came `rtt` after the cell that triggered it; `full` says that the window had no room for another SENDME's
-    /// cells before.
+    /// Handles a SENDME that came `rtt` after the cell that triggered it. `full`: the window had no room
+    /// for another SENDME's cells before.
     pub fn on_sendme(&mut self, now: Instant, rtt: Duration, full: bool) {
         if rtt < MIN_RTT {
             return;
@@ -133,7 +134,7 @@ impl Timely {
         measured.update(&self.config, now, rtt, full);
         let window = measured.rate * rtt.as_secs_f64();
         self.cwnd = self.config.bounds.clamp(window as u64);
-        // A rate beyond what the bounds let it be would take long to come back.
+        // The rate stays within the bounds, or it would need long to come back.
         let bounds = self.config.bounds;
         let [least, most] =
             [bounds.cwnd_min, bounds.cwnd_max].map(|cwnd| f64::from(cwnd) / rtt.as_secs_f64());
@@ -172,7 +173,7 @@ impl Measured {
     }
 }
 
-/// [`Timely`] at one end of a circuit, and the SENDMEs that the other end's needs.
+/// [`Timely`] at one end of a circuit, and the SENDMEs for the other end.
 #[derive(Debug)]
 pub struct TimelyWindow {
     timely: Timely,
@@ -180,7 +181,7 @@ pub struct TimelyWindow {
 }
 
 impl TimelyWindow {
-    /// For a new circuit.
+    /// The window of a new circuit.
     pub fn new(config: TimelyConfig) -> Self {
         TimelyWindow { timely: Timely::new(config), sendmes: Sendmes::each(config.bounds.sendme_inc) }
     }
@@ -188,7 +189,7 @@ impl TimelyWindow {
 
 impl EdgeControl for TimelyWindow {
     fn package_window(&self) -> Cells {
-        // A window that shrank below what is in flight waits until that has drained.
+        // A window below the cells in flight sends nothing until they have drained.
         Cells::new(self.timely.cwnd().saturating_sub(self.sendmes.in_flight()))
     }
     fn on_package(&mut self, now: Instant, _signals: Signals) -> bool {

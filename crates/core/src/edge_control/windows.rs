@@ -1,4 +1,4 @@
-//! Fixed SENDME windows, as stock Tor has them.
+//! Fixed SENDME windows, as in stock Tor.
 
 use super::{Backlog, EdgeControl, Ends, Signals, StreamControl, StreamFeedback};
 use crate::error::Violation;
@@ -10,21 +10,20 @@ use penstock_units::{Bytes, Cells, Instant};
 /// `STREAMWINDOW_START`, `STREAMWINDOW_INCREMENT`; the consensus parameter is `circwindow`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowsConfig {
-    /// DATA cells a circuit may have unacknowledged at first: 1000 in stock Tor, 100 is the
-    /// least that interoperates (50 KiB).
+    /// Initial window of a circuit in DATA cells: 1000 in stock Tor; 100 is the minimum that interoperates (50 KiB).
     pub circuit_window: u32,
-    /// DATA cells that a stream may have unacknowledged at first.
+    /// Initial window of a stream in DATA cells.
     pub stream_window: u32,
-    /// Answer as clients of 0.0.0 to 0.2.1.19 did: one cell too late.
+    /// Acknowledge one cell late, as clients from 0.0.0 to 0.2.1.19 did.
     pub sendme_bug_101: bool,
-    /// How far circuit SENDMEs run ahead of what arrived [cell], as a selfish receiver's do, which wants a larger
-    /// window; 0 is honest. The first one is on time; then each acknowledges twice as many cells as arrived since
-    /// the one before, until they are so far ahead. While the sender has sent that much, no window tells it.
+    /// How far circuit SENDMEs run ahead of arrivals [cell], as those of a selfish receiver that wants a larger window;
+    /// 0 is honest. The first SENDME is on time. Then each acknowledges twice the arrivals since the one before, until
+    /// this lead is reached. The sender's window does not detect it as long as it has sent enough cells.
     ///
-    /// Source: DefenestraTor §4.1, footnote 5, which says no more than that it is possible. A lead that never
-    /// changes makes every round trip shorter alike, and Eq. 1 compares them with each other only: so it grows.
+    /// Source: DefenestraTor §4.1, footnote 5, which only says that it is possible. A constant lead shortens all round
+    /// trips equally, and Eq. 1 only compares round trips, so the lead grows.
     pub early_sendmes: u32,
-    /// Whether these windows hold where every hop of a circuit is controlled and its other end wants the same.
+    /// Whether these windows apply if every hop of a circuit is controlled and the other end wants the same.
     pub ends: Ends,
 }
 
@@ -35,7 +34,7 @@ impl Default for WindowsConfig {
 }
 
 impl WindowsConfig {
-    /// Stock Tor's.
+    /// The values of stock Tor.
     pub const STOCK: WindowsConfig = WindowsConfig {
         circuit_window: CIRCUIT.start,
         stream_window: STREAM.start,
@@ -43,15 +42,15 @@ impl WindowsConfig {
         early_sendmes: 0,
         ends: Ends::Enforced,
     };
-    /// Least and most that `circuit_window` may be (C tor `circwindow`) [cell].
+    /// The allowed range of `circuit_window` (C tor `circwindow`) [cell].
     pub const CIRCUIT_RANGE: (u32, u32) = (CIRCUIT.increment, CIRCUIT.start);
-    /// Least and most that `stream_window` may be [cell].
+    /// The allowed range of `stream_window` [cell].
     pub const STREAM_RANGE: (u32, u32) = (STREAM.increment, STREAM.start);
-    /// Least and most that `early_sendmes` may be [cell].
+    /// The allowed range of `early_sendmes` [cell].
     pub const EARLY_RANGE: (u32, u32) = (0, CIRCUIT.start - CIRCUIT.increment);
 }
 
-/// What one layer of windows is made of [cell].
+/// The constants of one layer of windows [cell].
 #[derive(Debug)]
 pub(super) struct Layer {
     pub(super) start: u32,
@@ -61,15 +60,15 @@ pub(super) struct Layer {
 pub(super) const CIRCUIT: Layer = Layer { start: 1000, increment: 100 };
 pub(super) const STREAM: Layer = Layer { start: 500, increment: 50 };
 
-/// The receiving end of a layer: how much may still come, and when a SENDME is owed.
+/// The receiving end of a layer: the cells that may still come, and when a SENDME is due.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeliverWindow {
     layer: &'static Layer,
     left: u32,
     bug_101: bool,
-    /// How far ahead of what arrived SENDMEs are to be [cell].
+    /// The lead of SENDMEs over arrivals [cell].
     early: u32,
-    /// How far they are.
+    /// The lead so far.
     ahead: u32,
 }
 
@@ -78,7 +77,7 @@ impl DeliverWindow {
         DeliverWindow { layer, left: layer.start, bug_101, early, ahead: 0 }
     }
 
-    /// Of a circuit.
+    /// The receiving end of a circuit.
     pub(super) fn circuit(config: WindowsConfig) -> Self {
         DeliverWindow::new(&CIRCUIT, config.sendme_bug_101, config.early_sendmes)
     }
@@ -88,14 +87,14 @@ impl DeliverWindow {
         Ok(())
     }
 
-    /// A cell was delivered; true if a SENDME is owed for it.
+    /// A cell was delivered. True if a SENDME is due.
     pub(super) fn on_deliver(&mut self) -> Result<bool, Violation> {
         self.deliver()?;
         Ok(self.take_sendme())
     }
 
-    /// Whether a SENDME is owed. The 101 bug compares with "less than" where "at most" is right,
-    /// so the first one comes a cell late and every later one on time.
+    /// Whether a SENDME is due. The 101 bug compares with "less than" where "at most" is right, so only
+    /// the first SENDME comes a cell late.
     fn sendme_due(&self) -> bool {
         let due = self.layer.start - self.layer.increment + self.ahead;
         if self.bug_101 { self.left < due } else { self.left <= due }
@@ -130,7 +129,7 @@ impl PackageWindow {
 
     fn on_sendme(&mut self) -> Result<(), Violation> {
         let window = self.left + self.layer.increment;
-        // A peer that acknowledges cells we never sent inflates our window.
+        // A SENDME for cells that were never sent would raise the window.
         if window > self.layer.start {
             return Err(Violation::UnexpectedSendme);
         }
@@ -147,13 +146,13 @@ impl PackageWindow {
 #[derive(Debug)]
 pub struct CircuitWindow {
     package: PackageWindow,
-    /// Cells packaged since the last one whose arrival is acknowledged.
+    /// Cells packaged since the last one with an acknowledgement.
     packaged: u32,
     deliver: DeliverWindow,
 }
 
 impl CircuitWindow {
-    /// Both windows of a new circuit.
+    /// Both ends' windows of a new circuit.
     pub fn new(config: WindowsConfig) -> Self {
         CircuitWindow {
             package: PackageWindow::new(&CIRCUIT, config.circuit_window),
@@ -185,22 +184,22 @@ impl EdgeControl for CircuitWindow {
 
 /// The stream window at one end: 500 cells, one SENDME for each 50.
 ///
-/// Source: tor-spec §7.4. C tor `sendme_connection_edge_consider_sending()`, which withholds
-/// the SENDME while more than ten cells wait for the application.
+/// Source: tor-spec §7.4. C tor `sendme_connection_edge_consider_sending()`, which withholds the SENDME
+/// while more than ten cells wait for the application.
 /// Deviation: none.
 #[derive(Debug)]
 pub struct StreamWindow {
     package: PackageWindow,
     deliver: DeliverWindow,
-    /// What the application has not taken yet [cell].
+    /// Cells that the application has not taken yet [cell].
     buffered: Cells,
 }
 
-/// C tor withholds stream SENDMEs while more than this waits for the application [cell].
+/// No stream SENDME is sent while more cells than this wait for the application [cell], as in C tor.
 pub(super) const STREAM_BUFFERED_TOO_MUCH: u64 = 10;
 
 impl StreamWindow {
-    /// Both windows of a new stream.
+    /// Both ends' windows of a new stream.
     pub fn new(config: WindowsConfig) -> Self {
         StreamWindow {
             package: PackageWindow::new(&STREAM, config.stream_window),

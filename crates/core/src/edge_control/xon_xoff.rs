@@ -1,4 +1,4 @@
-//! Flow control of the streams of a circuit with congestion control: stop, go, and how fast.
+//! XON/XOFF: flow control of streams on circuits with congestion control.
 
 use super::vegas::rtt::n_count_ewma;
 use super::{Backlog, StreamControl, StreamFeedback};
@@ -12,21 +12,21 @@ use std::num::NonZeroU32;
 /// Source: proposal 324 §6.5; C tor `flow_control_new_consensus_params()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XonXoffConfig {
-    /// An XOFF is due when more than so much waits for the application [cell] (consensus `cc_xoff_client`,
-    /// `cc_xoff_exit`). Both ends of a circuit should have the same.
+    /// An XOFF is due while more cells than this wait for the application [cell] (consensus
+    /// `cc_xoff_client`, `cc_xoff_exit`). Both ends of a circuit should have the same value.
     pub xoff: u32,
-    /// For how long it must, before the XOFF leaves with the next cell that arrives.
+    /// The grace period: an XOFF leaves with the next cell after it is due for this long.
     pub grace: Duration,
-    /// Over how much the drain rate is measured [cell] (`cc_xon_rate`).
+    /// Cells over which the drain rate is measured [cell] (`cc_xon_rate`).
     pub xon_rate: u32,
-    /// By how much it must change for another XON [%], at most 99 (`cc_xon_change_pct`).
+    /// The change of the rate that causes another XON [%], at most 99 (`cc_xon_change_pct`).
     pub xon_change_pct: u32,
-    /// Over how many measurements it is averaged [1] (`cc_xon_ewma_cnt`).
+    /// The number of measurements in the average [1] (`cc_xon_ewma_cnt`).
     pub xon_ewma_cnt: u32,
 }
 
 impl XonXoffConfig {
-    /// C tor 0.4.9.
+    /// The values of C tor 0.4.9.
     pub const TOR_0_4_9: XonXoffConfig = XonXoffConfig {
         xoff: 500,
         grace: Duration::from_millis(5),
@@ -35,7 +35,7 @@ impl XonXoffConfig {
         xon_ewma_cnt: 2,
     };
 
-    /// C tor 0.4.7, which gives no grace.
+    /// The values of C tor 0.4.7, which has no grace period.
     pub const TOR_0_4_7: XonXoffConfig = XonXoffConfig { grace: Duration::ZERO, ..XonXoffConfig::TOR_0_4_9 };
 
     /// Source: C tor counts a cell as 488 B here (`RELAY_PAYLOAD_SIZE_MIN`).
@@ -51,31 +51,31 @@ impl XonXoffConfig {
 
 const LEAST_PAYLOAD: u64 = 488;
 
-/// While so much waits, the application takes nothing, and the drain rate is looked at with each cell [B]
-/// (C tor `MAX_EXPECTED_CELL_BURST`, 32 cells).
+/// While this much waits, the application takes nothing, and every cell updates the drain rate [B] (C
+/// tor `MAX_EXPECTED_CELL_BURST`, 32 cells).
 const BURST: u64 = 32 * LEAST_PAYLOAD;
 
 /// C tor's largest rate [kB/s].
 const MOST_RATE: u64 = i32::MAX as u64;
 
-/// One stream's flow control, at both of its ends.
+/// The flow control of one stream, at both of its ends.
 ///
 /// Source: proposal 324 §4; C tor 0.4.9 `congestion_control_flow.c`.
-/// Deviation: C tor logs an XOFF or XON that makes no sense and mostly ignores it. Here it closes the circuit, as in
-/// tor-proto (`xon_xoff/state.rs`), with its bounds on how often they may come; unlike there, at both ends, and an XON
-/// before any XOFF is one of them, as C tor's delivering end never sends one.
+/// Deviation: C tor logs an unexpected XOFF or XON and mostly ignores it. Here it closes the circuit, as in tor-proto
+/// (`xon_xoff/state.rs`), with tor-proto's limits on their frequency. Unlike there, the limits apply at both ends, and
+/// an XON before any XOFF is unexpected, because C tor's delivering end never sends one.
 #[derive(Debug)]
 pub struct XonXoff {
     config: XonXoffConfig,
     gate: Gate,
     drain: Drain,
     owes_xoff: bool,
-    /// Owed, and if so, with which rate; after the XOFF if both are.
+    /// A pending XON and its rate. It follows a pending XOFF.
     owes_xon: Option<Option<NonZeroU32>>,
 }
 
 impl XonXoff {
-    /// For a new stream.
+    /// The flow control of a new stream.
     pub fn new(config: XonXoffConfig) -> Self {
         XonXoff { config, gate: Gate::default(), drain: Drain::default(), owes_xoff: false, owes_xon: None }
     }
@@ -118,12 +118,12 @@ impl StreamControl for XonXoff {
     }
 }
 
-/// The packaging end: whether and how fast it may go.
+/// The packaging end: whether it may send, and how fast.
 #[derive(Debug, Default)]
 struct Gate {
     stopped: bool,
     rate: Option<DataRate>,
-    /// What was packaged in all [B].
+    /// Total bytes packaged [B].
     sent: u64,
     xoffs: u64,
     xons: u64,
@@ -154,26 +154,26 @@ impl Gate {
     }
 }
 
-/// The delivering end: whether the application keeps up, and at what rate it takes what comes.
+/// The delivering end: whether the application keeps up, and at what rate it takes data.
 #[derive(Debug, Default)]
 struct Drain {
     xoff_sent: bool,
-    /// Since when too much waits.
+    /// When the waiting data exceeded the limit.
     too_much_since: Option<Instant>,
-    /// Since when something waits, while its draining is measured.
+    /// When the present measurement of the drain rate began; `None` if nothing waits.
     since: Option<Instant>,
-    /// What was drained since then, or since nothing waits [B].
+    /// Bytes drained since then, or since nothing waits [B].
     drained: u64,
-    /// The same of the measurement before [B]; 0 before the first.
+    /// Bytes drained in the previous measurement [B]; 0 before the first.
     before: u64,
-    /// The average drain rate [kB/s]; 0 if it is not known.
+    /// The average drain rate [kB/s]; 0 if it is unknown.
     rate: u64,
     /// The rate in the last XON [kB/s].
     advertised: u64,
 }
 
 impl Drain {
-    /// A cell arrived with which `waiting` [B] wait; true if an XOFF must go.
+    /// A cell arrived, and `waiting` [B] wait with it. True if an XOFF must be sent.
     ///
     /// Source: C tor `flow_control_decide_xoff()`.
     fn is_stuck(&mut self, config: &XonXoffConfig, now: Instant, waiting: u64) -> bool {
@@ -190,16 +190,16 @@ impl Drain {
         }
         self.too_much_since = None;
         self.xoff_sent = true;
-        // Who had to be stopped was told a wrong rate.
+        // The advertised rate was wrong if the sender had to be stopped.
         self.rate = 0;
         true
     }
 
-    /// `drained` [B] were taken and `waiting` [B] are left; an XON with this rate must go, if any.
+    /// The application took `drained` [B] and left `waiting` [B]. Returns the rate of an XON that must be sent.
     ///
-    /// Source: C tor `flow_control_decide_xon()`, which divides what the measurement before drained by the time of
+    /// Source: C tor `flow_control_decide_xon()`, which divides the bytes of the previous measurement by the time of
     /// this one.
-    /// Deviation: no count is halved before it overflows, as none can.
+    /// Deviation: counts are not halved before they overflow, because they cannot overflow.
     fn on_drain(
         &mut self,
         config: &XonXoffConfig,
@@ -225,7 +225,7 @@ impl Drain {
         let answer = NonZeroU32::new(u32::try_from(self.rate).expect("it is at most 2^31"));
         if waiting == 0 {
             self.since = None;
-            // Nobody knows how fast an application is that never waits: it may be twice as fast.
+            // The rate of an application that never waits is unknown; it may be twice as fast.
             if self.drained >= config.xon_rate_bytes() && self.advertised > 0 {
                 self.rate = (2 * self.rate).min(MOST_RATE);
                 self.before = std::mem::take(&mut self.drained);

@@ -1,35 +1,34 @@
-//! Marut: how much waits on the worst hop travels to the circuit's first node, whose window alone follows it.
+//! Marut: the congestion of the worst hop travels to the circuit's first node, and only that node's window follows it.
 
 use super::backtap::{MAX_WINDOW, Outstanding, Trips, Window, WindowConfig, forwarded_feedback};
-use super::{CreditPath, Feedback, HopControl, HopOffer, Neighbour, RoundTrip, Side, Source};
+use super::{CreditPath, DatagramHop, Feedback, HopControl, HopOffer, Neighbour, RoundTrip, Side, Source};
 use crate::datagram::Downstream;
 use crate::error::Violation;
 use crate::serial::ahead;
 use penstock_units::{Cells, DataRate, Duration, Instant};
 
-/// How a node runs Marut.
+/// The configuration of Marut.
 ///
-/// Source: slides, "Marut: Design Specifics". Deviation: all they leave open is an option here.
+/// Source: slides, "Marut: Design Specifics". Deviation: all their open points are options here.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MarutConfig {
     /// The first node's window.
     pub window: WindowConfig,
-    /// Which cells that window counts.
+    /// The cells that this window counts.
     pub counts: Counts,
-    /// What a node in the middle lets be outstanding.
+    /// The limit of outstanding cells at middle nodes.
     pub middle: MiddleWindow,
-    /// What of a hop's cells its diff is a part of.
+    /// The base of a hop's diff.
     pub occupancy: Occupancy,
     /// How often the window changes.
     pub interval: ControlInterval,
-    /// A node's own c_diff is said in steps of so much, rounded down [1/64 cell]; at least 1. Coarse steps tell a spy
-    /// less.
+    /// A node reports its own c_diff in steps of this size, rounded down [1/64 cell]; at least 1. Coarse
+    /// steps reveal less to a spy.
     pub quantum: u16,
-    /// After so many circuit round trips without news what was heard of c_diff fades, and after twice as many it is
-    /// gone [1]; `None` keeps it for ever.
+    /// After this many circuit round trips without news, a reported c_diff fades, and after twice as
+    /// many it is zero [1]; `None` keeps it forever.
     pub memory: Option<u32>,
-    /// A node in the middle in whose queue more than this waits tells nothing of what it forwards [cell]; `None` always
-    /// tells.
+    /// A middle node with more cells than this in its queue sends no feedback [cell]; `None` always sends it.
     pub queue_cap: Option<u32>,
 }
 
@@ -48,34 +47,34 @@ impl Default for MarutConfig {
     }
 }
 
-/// Which cells the first node's window counts.
+/// The cells that the first node's window counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Counts {
-    /// Those that the next node has not forwarded, as BackTap's.
+    /// Cells that the next node has not forwarded, as in BackTap.
     #[default]
     Hop,
-    /// Those that the last node has not forwarded or delivered; FEEDBACK carries its count as well.
+    /// Cells that the last node has not forwarded or delivered. FEEDBACK carries its count, too.
     Path,
 }
 
-/// What a node in the middle lets be outstanding on its next hop.
+/// The limit of outstanding cells at middle nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MiddleWindow {
-    /// So many cells [cell], or what its rate carries, if that caps windows. It never changes.
+    /// This many cells [cell], or fewer if the node's rate caps windows. It never changes.
     Fixed(u32),
-    /// As much as datagrams hold, whatever the rate carries: Marut's authors ask no window there.
+    /// As much as datagrams hold, for any rate: Marut's authors want no window there.
     Open,
-    /// A window of its own, by its own diff: this is BackTap with Marut's word to the first node.
+    /// A window of its own, by its own diff: BackTap with Marut's reports to the first node.
     Own,
 }
 
-/// What of a hop's cells its diff is a part of.
+/// The base of a hop's diff.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Occupancy {
-    /// The most that were outstanding in the round.
+    /// The most cells that were outstanding in the round.
     #[default]
     Measured,
-    /// The node's own window, which at nodes in the middle stays at its first value, as Marut's authors have it.
+    /// The node's own window, as Marut's authors have it. At middle nodes it stays at its first value.
     Window,
 }
 
@@ -84,31 +83,31 @@ pub enum Occupancy {
 pub enum ControlInterval {
     /// Once in a round trip of its hop.
     Hop,
-    /// No oftener than the circuit's round trip, which is measured if the last node's count is heard, and otherwise so
-    /// many times that of the hop [1].
+    /// At most once in a round trip of the circuit. It is measured if the last node's count is reported,
+    /// otherwise it is this multiple of the hop's round trip [1].
     Circuit {
-        /// How many.
+        /// The multiple.
         hops: u32,
     },
 }
 
-/// What c_diff counts in [1/cell].
+/// The unit of c_diff [1/cell].
 const PER_CELL: f64 = 64.0;
 
-/// One node of a circuit, in one direction.
+/// Marut at one node of a circuit, in one direction.
 ///
-/// Every node estimates how many of its cells wait at the next one, diff, as BackTap does, and tells the node before of
-/// the greater of that and what the next one told: c_diff. The first node adjusts its window with it, once in an
-/// interval; the others never change theirs. The last node tells of nothing.
+/// Every node estimates how many of its cells wait at the next node, diff, as BackTap does. It reports c_diff to the
+/// previous node: the greater of its diff and the next node's c_diff. The first node adjusts its window by c_diff, once
+/// in an interval; other nodes never change theirs. The last node reports nothing.
 ///
 /// Source: slides, "Marut: Design Specifics" and "Effects on Anonymity".
 #[derive(Debug)]
 pub struct Marut {
     config: MarutConfig,
     rate: Option<DataRate>,
-    /// Towards the next hop; `None` while it is not known, or if it is not controlled.
+    /// The next hop; `None` while it is unknown, or if it is not controlled.
     after: Option<After>,
-    /// From the hop before; `None` likewise.
+    /// The previous hop, likewise.
     before: Option<Before>,
 }
 
@@ -116,45 +115,45 @@ pub struct Marut {
 struct After {
     window: Window,
     cells: Outstanding,
-    /// Of them, those that this node made.
+    /// Those of them that this node made.
     here: u64,
-    /// What the last node has of these cells, as far as is known.
+    /// Those that the last node has, according to the last report.
     ended: u64,
     trips: Trips,
-    /// The last cell that was sent when the hop's round began, and the most outstanding since then.
+    /// The last cell sent when the hop's round began, and the most outstanding cells since then.
     round_end: u64,
     most: u64,
-    /// diff of the last round, and whether the window has not followed it yet.
+    /// The diff of the last round, and whether the window has not followed it yet.
     own: f64,
     fresh: bool,
-    /// The hop's round trip in the last round, and its least.
+    /// The hop's round trip in the last round, and its minimum.
     trip: Duration,
     base: Duration,
-    /// What the next hop told last [1/64 cell], and when.
+    /// The last report of the next hop [1/64 cell], and when it came.
     reported: (u16, Instant),
-    /// A cell whose way to the last node is timed, and what the last one's took.
+    /// A cell whose time to the last node is measured, and the last result.
     timed: Option<(u64, Instant)>,
     circuit_trip: Option<Duration>,
-    /// The least of these.
+    /// The minimum of these.
     circuit_base: Option<Duration>,
-    /// The window changed then, and this was the last cell sent.
+    /// When the window changed last, and the last cell sent then.
     changed: (Instant, u64),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Before {
     received: u64,
-    /// Forwarded, and taken here.
+    /// Cells forwarded or delivered, and those of them delivered here.
     forwarded: u64,
     taken: u64,
-    /// What the last node has of these cells.
+    /// Cells that the last node has.
     ended: u64,
-    /// Cells forwarded without a word.
+    /// Cells forwarded without feedback.
     silent: u64,
 }
 
 impl Marut {
-    /// For a new circuit and direction of a node with this rate.
+    /// The control of a new circuit and direction of a node with this rate.
     pub fn new(config: MarutConfig, rate: Option<DataRate>) -> Self {
         Marut { config, rate, after: None, before: None }
     }
@@ -163,7 +162,7 @@ impl Marut {
         HopOffer::Marut { path: self.config.counts == Counts::Path }
     }
 
-    /// Whether the window is this node's to change.
+    /// Whether this node changes its window.
     fn governs(&self) -> bool {
         self.before.is_none() || self.config.middle == MiddleWindow::Own
     }
@@ -178,13 +177,13 @@ impl Marut {
         }
     }
 
-    /// What a circuit's round trip is, as far as is known.
+    /// The best estimate of the circuit's round trip.
     fn circuit_trip(&self, after: &After) -> Duration {
         let hops = if let ControlInterval::Circuit { hops } = self.config.interval { hops } else { 3 };
         after.circuit_trip.unwrap_or(after.trip * hops)
     }
 
-    /// What the next hop told, less what time took of it [1/64 cell].
+    /// The next hop's last report, faded with time [1/64 cell].
     fn received(&self, now: Instant) -> u16 {
         let Some(after) = &self.after else { return 0 };
         let (reported, at) = after.reported;
@@ -194,15 +193,15 @@ impl Marut {
         (f64::from(reported) * (1.0 - late).max(0.0)) as u16
     }
 
-    /// c_diff: the greater of the own diff and what was received [1/64 cell].
+    /// c_diff: the greater of the own diff and the next hop's report [1/64 cell].
     fn cumulative(&self, now: Instant) -> u16 {
         let quantum = f64::from(self.config.quantum.max(1));
         let own = self.after.map_or(0.0, |after| (after.own * PER_CELL / quantum).floor() * quantum);
-        // Saturates.
+        // The conversion saturates.
         (own as u16).max(self.received(now))
     }
 
-    /// Of how many cells a hop's diff is a part.
+    /// The base of a hop's diff [cell].
     fn occupied(&self, after: &After) -> u64 {
         match self.config.occupancy {
             Occupancy::Measured => after.most,
@@ -210,14 +209,14 @@ impl Marut {
         }
     }
 
-    /// The end of a hop's round, if it is one: what waits there.
+    /// Computes diff at the end of a hop's round.
     fn measure(&mut self) {
         let Some(mut after) = self.after else { return };
         let Outstanding { sent, forwarded } = after.cells;
         let cells = self.occupied(&after);
         if forwarded > after.round_end {
             after.round_end = sent;
-            // Too few of them count with those of the next round.
+            // A round with too few samples continues.
             if let Some(diff) = after.trips.diff(cells, self.config.window.samples) {
                 (after.own, after.fresh) = (diff, true);
                 (after.trip, after.base) = (after.trips.least().unwrap_or_default(), after.trips.base());
@@ -231,7 +230,7 @@ impl Marut {
         self.after = Some(after);
     }
 
-    /// The window follows what is known, if it is time.
+    /// Adjusts the window if its interval is over.
     fn adjust(&mut self, now: Instant) {
         let Some(mut after) = self.after.filter(|_| self.governs()) else { return };
         let alone = self.before.is_some();
@@ -250,7 +249,7 @@ impl Marut {
         if after.fresh && through > after.changed.1 && now >= after.changed.0 + pause {
             after.fresh = false;
             after.changed = (now, after.cells.sent);
-            // What a rate carries while the cells are under way that the window counts.
+            // The cap is the node's rate times the base time of the counted cells.
             let base = match self.config.counts {
                 Counts::Hop => after.base,
                 Counts::Path => after.circuit_base.unwrap_or_default(),
@@ -260,7 +259,7 @@ impl Marut {
         self.after = Some(after);
     }
 
-    /// A cell of the hop before is gone from here.
+    /// A cell of the previous hop left this node.
     fn on_gone(&mut self, taken: bool) -> Option<Feedback> {
         let cap = self.config.queue_cap.map_or(u64::MAX, u64::from);
         let before = self.before.as_mut()?;
@@ -273,9 +272,51 @@ impl Marut {
         Some(forwarded_feedback(before.forwarded))
     }
 
-    /// Cells that were forwarded without a word, since too many waited [cell].
+    /// Cells that were forwarded without feedback, because too many waited [cell].
     pub fn silent(&self) -> u64 {
         self.before.map_or(0, |before| before.silent)
+    }
+}
+
+impl DatagramHop for Marut {
+    fn on_round_trip(&mut self, _now: Instant, trip: RoundTrip) {
+        if let Some(after) = &mut self.after {
+            after.trips.add(trip.rtt, trip.base);
+        }
+    }
+
+    fn on_downstream(&mut self, now: Instant, downstream: Downstream) -> Option<Feedback> {
+        let after = self.after.as_mut()?;
+        if let Some(congestion) = downstream.congestion {
+            after.reported = (congestion, now);
+        }
+        let ended = downstream.ended.filter(|_| self.config.counts == Counts::Path)?;
+        let ended = after.ended + u64::try_from(ahead(ended, after.ended)).ok()?;
+        after.ended = ended.min(after.cells.sent);
+        if let Some((_, at)) = after.timed.take_if(|(cell, _)| *cell <= after.ended) {
+            let trip = now.since(at);
+            after.circuit_trip = Some(trip);
+            after.circuit_base = Some(after.circuit_base.map_or(trip, |base| base.min(trip)));
+        }
+        // In the count of the previous hop: without cells made here, and with cells delivered here.
+        let ended = after.ended.saturating_sub(after.here);
+        let before = self.before.as_mut()?;
+        let ended = (ended + before.taken).min(before.forwarded);
+        let grew = ended > before.ended;
+        before.ended = before.ended.max(ended);
+        grew.then(|| forwarded_feedback(before.forwarded))
+    }
+
+    fn downstream(&self, now: Instant) -> Downstream {
+        let ended = || match (&self.before, &self.after) {
+            (Some(before), Some(_)) => before.ended as u32,
+            (Some(before), None) => before.forwarded as u32,
+            (None, _) => 0,
+        };
+        Downstream {
+            congestion: Some(self.cumulative(now)),
+            ended: (self.config.counts == Counts::Path).then(ended),
+        }
     }
 }
 
@@ -346,34 +387,6 @@ impl HopControl for Marut {
         self.on_gone(true)
     }
 
-    fn on_round_trip(&mut self, _now: Instant, trip: RoundTrip) {
-        if let Some(after) = &mut self.after {
-            after.trips.add(trip.rtt, trip.base);
-        }
-    }
-
-    fn on_downstream(&mut self, now: Instant, downstream: Downstream) -> Option<Feedback> {
-        let after = self.after.as_mut()?;
-        if let Some(congestion) = downstream.congestion {
-            after.reported = (congestion, now);
-        }
-        let ended = downstream.ended.filter(|_| self.config.counts == Counts::Path)?;
-        let ended = after.ended + u64::try_from(ahead(ended, after.ended)).ok()?;
-        after.ended = ended.min(after.cells.sent);
-        if let Some((_, at)) = after.timed.take_if(|(cell, _)| *cell <= after.ended) {
-            let trip = now.since(at);
-            after.circuit_trip = Some(trip);
-            after.circuit_base = Some(after.circuit_base.map_or(trip, |base| base.min(trip)));
-        }
-        // In the count of the hop before: without what was made here, and with what was taken here.
-        let ended = after.ended.saturating_sub(after.here);
-        let before = self.before.as_mut()?;
-        let ended = (ended + before.taken).min(before.forwarded);
-        let grew = ended > before.ended;
-        before.ended = before.ended.max(ended);
-        grew.then(|| forwarded_feedback(before.forwarded))
-    }
-
     fn on_feedback(&mut self, now: Instant, feedback: Feedback) -> Result<(), Violation> {
         let Some(after) = &mut self.after else { return Ok(()) };
         if after.cells.on_forwarded(feedback.forwarded)? {
@@ -381,18 +394,6 @@ impl HopControl for Marut {
             self.adjust(now);
         }
         Ok(())
-    }
-
-    fn downstream(&self, now: Instant) -> Downstream {
-        let ended = || match (&self.before, &self.after) {
-            (Some(before), Some(_)) => before.ended as u32,
-            (Some(before), None) => before.forwarded as u32,
-            (None, _) => 0,
-        };
-        Downstream {
-            congestion: Some(self.cumulative(now)),
-            ended: (self.config.counts == Counts::Path).then(ended),
-        }
     }
 
     fn edge_queue_limit(&self) -> Option<Cells> {

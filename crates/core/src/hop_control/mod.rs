@@ -1,11 +1,11 @@
 //! What may one hop have outstanding, and what feedback is owed?
 //!
-//! One object per circuit and direction at one relay. It sees both sides of the relay: what it
-//! may forward to the next hop (its credit), and what it owes the hop before for what it forwarded.
-//! So at the first node of a direction there is no hop before, and at the last one none after.
+//! Each circuit and direction at one relay has a hop control. It limits the cells to the next hop (its
+//! credit), and makes the feedback to the previous hop about forwarded cells. The first node of a
+//! direction has no previous hop; the last one has no next hop.
 //!
-//! A hop is controlled if both its nodes know how: they say so when their channel opens ([`HopOffer`]).
-//! All others carry whatever comes, so a path may be half upgraded.
+//! A hop is controlled if both its nodes offer the same control when their channel opens ([`HopOffer`]).
+//! All other hops carry everything, so a path may be half upgraded.
 
 mod backtap;
 #[cfg(test)]
@@ -25,44 +25,46 @@ use crate::datagram::{Downstream, RoundTrips};
 use crate::error::Violation;
 use crate::factory::Factory;
 use crate::keys::{ChannelKey, Direction};
+use auto_impl::auto_impl;
+use enum_dispatch::enum_dispatch;
 use penstock_units::{Cells, DataRate, Duration, Instant};
 use std::fmt;
 
-/// What one hop tells the one before it: a credit. Its cell is made by the relay.
+/// Feedback of one hop to the previous one: a credit. The relay makes its cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feedback {
-    /// The direction of the data that this is about.
+    /// The direction of the data cells.
     pub direction: Direction,
-    /// RELAY cells that came over the hop and were forwarded or delivered so far, modulo 2³² [cell].
+    /// All RELAY cells of the hop that were forwarded or delivered so far, modulo 2³² [cell].
     pub forwarded: u32,
-    /// How many more than these may be sent in all [cell]: N2 + N3.
+    /// How many more cells than these may be sent in total [cell]: N2 + N3.
     pub allowance: u32,
 }
 
-/// What a node says of its hop control when a channel is opened, in the link's handshake.
+/// A node's offer of hop control in the handshake of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HopOffer {
-    /// Credits ([`N23`]): how many cells of each circuit and direction it takes before its first one, and how many
-    /// it will ever let be outstanding [cell].
+    /// Credits ([`N23`]). The numbers apply to each circuit and direction.
     Credits {
-        /// At first.
+        /// Cells that the node accepts before its first credit [cell].
         start: u32,
-        /// At most.
+        /// The maximum of outstanding cells that it will ever allow [cell].
         most: u32,
     },
-    /// A window by the delay of what is forwarded ([`BackTap`]); over datagrams alone.
+    /// A window by the delay of forwarding ([`BackTap`]); only over datagrams.
     BackTap,
-    /// The same by the congestion of all the way ([`Marut`]); over datagrams alone.
+    /// A window by the congestion of the whole path ([`Marut`]); only over datagrams.
     Marut {
-        /// Windows count what the last node has not ([`Counts::Path`]).
+        /// Windows count the cells that the last node does not have ([`Counts::Path`]).
         path: bool,
     },
-    /// An algorithm from outside, by a number of its own.
+    /// An algorithm from outside, with a number of its own.
     Custom(u32),
 }
 
 impl HopOffer {
-    /// What a node that says `ours` makes of `theirs`: the peer's offer, if both speak of the same.
+    /// The agreement of a node that offers `ours` with a peer that offers `theirs`: the peer's offer, if
+    /// both are of the same kind.
     pub fn agree(ours: Option<HopOffer>, theirs: Option<HopOffer>) -> Option<HopOffer> {
         let same = match (ours?, theirs?) {
             (HopOffer::Credits { .. }, HopOffer::Credits { .. }) => true,
@@ -74,19 +76,19 @@ impl HopOffer {
         theirs.filter(|_| same)
     }
 
-    /// Whether every hop of a path is controlled whose nodes say this, the client first: neighbours agree.
+    /// Whether every hop of a path is controlled. `path` lists the nodes' offers, the client first.
     pub fn all_along(path: impl IntoIterator<Item = Option<HopOffer>>) -> bool {
         let mut nodes = path.into_iter();
         let first = nodes.next().flatten();
         nodes.try_fold(first, |before, node| HopOffer::agree(before, node).map(Some)).is_some()
     }
 
-    /// Whether it needs a channel of datagrams.
+    /// Whether the control needs a channel of datagrams.
     pub fn needs_datagrams(self) -> bool {
         matches!(self, HopOffer::BackTap | HopOffer::Marut { .. })
     }
 
-    /// Whether a node that agreed on it says what it forwards in its acknowledgements.
+    /// How round trips are measured on a channel with this agreement.
     pub(crate) fn round_trips(agreed: Option<HopOffer>) -> RoundTrips {
         match agreed {
             Some(HopOffer::BackTap | HopOffer::Marut { .. } | HopOffer::Custom(_)) => RoundTrips::Forwarded,
@@ -95,173 +97,176 @@ impl HopOffer {
     }
 }
 
-/// Where a neighbour is, seen along the cells' way.
+/// The side of a neighbour in the direction of the cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Cells come from it.
+    /// The previous hop.
     Before,
-    /// Cells go to it.
+    /// The next hop.
     After,
 }
 
-/// The node on one side, as soon as the channel to it is open.
+/// A neighbour whose channel is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour {
     /// Which side.
     pub side: Side,
-    /// Which way the cells travel that the control is for.
+    /// The direction of the control's cells.
     pub direction: Direction,
-    /// The channel to it.
+    /// The channel to the neighbour.
     pub channel: ChannelKey,
-    /// What it offered, if this node knows the same: otherwise the hop is not controlled.
+    /// The neighbour's offer, if this node agrees with it; `None` leaves the hop without control.
     pub agreed: Option<HopOffer>,
 }
 
-/// Who made a cell that leaves.
+/// The origin of a cell that leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The hop before, which waits to hear that it is gone.
+    /// The previous hop, which may wait for feedback.
     Before,
     /// This node.
     Here,
 }
 
-/// How feedback travels to the hop before.
+/// The path of feedback to the previous hop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CreditPath {
-    /// As the link's own business: behind what is in the output buffer, before all circuits.
+    /// A link-control cell: behind the output buffer, before all circuits.
     #[default]
     Link,
-    /// At the end of the circuit's queue of the other direction; past RELAY cells only while these lack credit.
+    /// The end of the circuit's queue of the other direction. It overtakes RELAY cells only while they lack credit.
     Circuit,
-    /// With the acknowledgements of a channel of datagrams; its allowance is not carried.
+    /// The acknowledgements of a channel of datagrams, which do not carry the allowance.
     Acknowledgement,
 }
 
-/// How long a RELAY cell took to the next node and out of it again, as word of it came back.
+/// The time from sending a RELAY cell to the feedback that the next node forwarded it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoundTrip {
-    /// This one [ns].
+    /// The newest measurement [ns].
     pub rtt: Duration,
-    /// The least that was measured of any circuit to the same neighbour [ns].
+    /// The minimum of all circuits to the same neighbour [ns].
     pub base: Duration,
 }
 
-/// How a channel's delay is measured.
+/// The measurement of a channel's delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DelayConfig {
-    /// Until the kernel has sent a cell, instead of until it took it from the output buffer.
+    /// Measure until the kernel has sent a cell, not until it took the cell from the output buffer.
     pub kernel: bool,
 }
 
-/// What a control may see when time passes.
+/// A hop control's view at a tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HopSignals {
     /// RELAY cells that wait in the circuit's queue [cell].
     pub queue: Cells,
-    /// The channel on which they go; all zero where there is none.
+    /// The channel of these cells; all zero if there is none.
     pub link: LinkSignals,
 }
 
-/// A channel, as all circuits that send on it see it.
+/// A channel's measurements for all circuits that send on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkSignals {
-    /// How much longer than at best cells wait in its output buffer of late; zero while nothing does.
+    /// The recent delay in its output buffer above the minimum; zero if nothing waits.
     pub delay: Duration,
-    /// What waits in the queues of all these circuits [cell].
+    /// Cells in the queues of all these circuits [cell].
     pub queued: Cells,
-    /// How many these circuits are [1].
+    /// The number of these circuits [1].
     pub circuits: u32,
-    /// What all of them moved to the output buffer since the last tick [cell].
+    /// Cells that they moved to the output buffer since the last tick [cell].
     pub moved: Cells,
 }
 
-/// What a tick brought.
+/// The result of a tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ticked {
-    /// Feedback for the hop before that cannot wait.
+    /// Urgent feedback for the previous hop.
     pub feedback: Option<Feedback>,
-    /// Another tick is wanted, even if no cell comes.
+    /// The control wants another tick, even if no cell comes.
     pub again: bool,
 }
 
-/// Flow control over the hops before and after one node, for one circuit in one direction.
+/// Flow control over the previous and next hops of one node, for one circuit in one direction.
 ///
-/// For a RELAY cell that comes from a neighbour the relay calls `on_received`, then either `on_sent` when the cell
-/// leaves the circuit's queue for the output buffer, or `on_delivered` when it was taken at the end of the path; for
-/// one that is made here, `on_sent` alone. Cells of the link itself, CREATE and feedback among them, are not counted
-/// and need no credit. A returned [`Feedback`] goes to the hop before; the relay fills in its direction.
+/// For a RELAY cell from the previous hop the relay calls `on_received`. Then it calls `on_sent` when the cell leaves
+/// the circuit's queue for the output buffer, or `on_delivered` at the end of the path. For a RELAY cell of this node
+/// it calls `on_sent` only. Other cells, such as CREATE and feedback, are not counted and need no credit. The returned
+/// [`Feedback`] goes to the previous hop; the relay fills in its direction.
 ///
-/// What a circuit has in no queue is unknown to the relay: a control that must hold cells back for longer, or wants
-/// a smaller loop, has to say so by `credit`.
-pub trait HopControl: fmt::Debug + Send {
-    /// The channel to the node on one side is open. Before that no RELAY cell crosses it.
+/// The relay only holds cells in circuit queues. A control that must delay cells further reduces its `credit`.
+#[enum_dispatch]
+#[auto_impl(Box)]
+pub trait HopControl: DatagramHop + fmt::Debug + Send {
+    /// The channel to a neighbour is open. RELAY cells follow only after this call.
     fn on_neighbour(&mut self, neighbour: Neighbour);
-    /// The operator changed the node's own rate; `None` is none.
+    /// The operator changed the node's own rate; `None` is no rate.
     fn set_rate(&mut self, _rate: Option<DataRate>) {}
     /// How many more RELAY cells may leave the circuit's queue now [cell].
     fn credit(&self) -> Cells;
-    /// A RELAY cell came from the hop before. On a [`Violation`] the circuit must close.
+    /// A RELAY cell came from the previous hop. On a [`Violation`] the circuit must close.
     fn on_received(&mut self, now: Instant) -> Result<(), Violation>;
     /// A RELAY cell left the circuit's queue for the next hop.
     fn on_sent(&mut self, now: Instant, source: Source) -> Option<Feedback>;
-    /// A RELAY cell was taken here, at the end of its path: its stream's socket has it, or nobody wants it.
+    /// A RELAY cell ended here, at the end of its path: the stream's socket took it, or it was dropped.
     fn on_delivered(&mut self, now: Instant) -> Option<Feedback>;
-    /// The next hop sent feedback, which may give credit or take some. On a [`Violation`] the circuit must close.
+    /// The next hop sent feedback, which changes the credit. On a [`Violation`] the circuit must close.
     fn on_feedback(&mut self, now: Instant, feedback: Feedback) -> Result<(), Violation>;
-    /// Over datagrams: a round trip was measured; before the `on_feedback` that brought it.
-    fn on_round_trip(&mut self, _now: Instant, _trip: RoundTrip) {}
-    /// Over datagrams: what the next hop said of the way beyond it, before its `on_feedback`. Returned feedback goes to
-    /// the hop before once that is done.
-    fn on_downstream(&mut self, _now: Instant, _onward: Downstream) -> Option<Feedback> {
-        None
-    }
-    /// Over datagrams: what to say of the way beyond this node, with any feedback.
-    fn downstream(&self, _now: Instant) -> Downstream {
-        Downstream::default()
-    }
-    /// How many RELAY cells may be outstanding on the next hop, if a window says so [cell]; for instruments.
+    /// The window of RELAY cells on the next hop [cell], for instruments; `None` if there is no window.
     fn window(&self) -> Option<Cells> {
         None
     }
-    /// How long the circuit's queue may get at the packaging edge [cell]; `None` leaves the
-    /// edge's own watermarks in force.
+    /// The maximum queue of the circuit at the packaging edge [cell]; `None` leaves the edge's own marks.
     fn edge_queue_limit(&self) -> Option<Cells> {
         None
     }
-    /// How its feedback travels.
+    /// The path of its feedback.
     fn credit_path(&self) -> CreditPath {
         CreditPath::Link
     }
-    /// How often it wants to be told that time passed; `None` is never.
+    /// The interval of ticks; `None` is never.
     fn period(&self) -> Option<Duration> {
         None
     }
-    /// A period passed. Ticks begin with the circuit's first cell, and stop when no control wants another.
+    /// Handles a tick. Ticks begin with the circuit's first cell, and stop when no control wants another one.
     fn on_tick(&mut self, _now: Instant, _signals: HopSignals) -> Ticked {
         Ticked::default()
     }
 }
 
+/// The part of a hop control that only channels of datagrams use. Other hop controls have an empty `impl`.
+#[enum_dispatch]
+#[auto_impl(Box)]
+pub trait DatagramHop {
+    /// A round trip was measured. The `on_feedback` that brought it follows.
+    fn on_round_trip(&mut self, _now: Instant, _trip: RoundTrip) {}
+    /// The next hop reported the state downstream of it. Its `on_feedback` follows; then the returned feedback
+    /// goes to the previous hop.
+    fn on_downstream(&mut self, _now: Instant, _downstream: Downstream) -> Option<Feedback> {
+        None
+    }
+    /// The state downstream of this node, which feedback to the previous hop carries.
+    fn downstream(&self, _now: Instant) -> Downstream {
+        Downstream::default()
+    }
+}
+
 /// Builds a [`HopControl`] for each circuit and direction.
 #[derive(Clone, Debug, Default)]
+#[expect(missing_docs, reason = "variants are named after their algorithms")]
 pub enum HopControlConfig {
-    /// [`NoHopControl`].
     #[default]
     None,
-    /// [`N23`].
     N23(N23Config),
-    /// [`BackTap`].
     BackTap(WindowConfig),
-    /// [`Marut`].
     Marut(MarutConfig),
-    /// Whatever this builds: the way in for algorithms outside this workspace.
+    /// An algorithm from outside this workspace.
     Custom {
-        /// For a circuit and direction.
+        /// For each circuit and direction.
         control: Factory<dyn HopControl>,
-        /// What nodes must both say for it to run between them.
+        /// The number in the offer. Both nodes of a hop must offer the same one.
         offer: u32,
-        /// How its channels' delays are measured, if it wants to know.
+        /// The measurement of its channels' delays, if it needs one.
         delay: Option<DelayConfig>,
     },
 }
@@ -280,7 +285,7 @@ impl HopControlConfig {
         }
     }
 
-    /// What a node says when a channel opens; `with_client` if a client is at one of its ends.
+    /// A node's offer when a channel opens. `with_client`: a client is at one end of the channel.
     pub fn offer(&self, with_client: bool) -> Option<HopOffer> {
         match self {
             HopControlConfig::None => None,
@@ -291,19 +296,19 @@ impl HopControlConfig {
         }
     }
 
-    /// Whether a node controls the hops to other relays, as the consensus knows it.
+    /// Whether a node controls the hops to other relays, according to the consensus.
     pub fn is_active(&self) -> bool {
         self.offer(false).is_some()
     }
 
-    /// What the consensus says of N23: whether who knows it uses it. Nothing else is asked of the consensus.
+    /// Applies the consensus's decision on the use of N23. The consensus has no other parameter of hop control.
     pub fn set_active(&mut self, active: bool) {
         if let HopControlConfig::N23(config) = self {
             config.active = active;
         }
     }
 
-    /// How the delays of this node's channels are to be measured; `None` measures nothing.
+    /// The measurement of delays of this node's channels; `None` measures nothing.
     pub(crate) fn delay(&self) -> Option<DelayConfig> {
         match self {
             HopControlConfig::None | HopControlConfig::BackTap(_) | HopControlConfig::Marut(_) => None,
@@ -313,79 +318,16 @@ impl HopControlConfig {
     }
 }
 
-/// A built-in control, or anyone's. Those with a memory are boxed: most circuits have none.
+/// A built-in control, or an algorithm from outside. Those with state are boxed, because most circuits have none.
+#[enum_dispatch(HopControl, DatagramHop)]
 #[derive(Debug)]
+#[expect(missing_docs, reason = "variants are named after their algorithms")]
 pub enum AnyHopControl {
-    /// [`NoHopControl`].
     None(NoHopControl),
-    /// [`N23`].
     N23(Box<N23>),
-    /// [`BackTap`].
     BackTap(Box<BackTap>),
-    /// [`Marut`].
     Marut(Box<Marut>),
-    /// An algorithm from outside.
     Custom(Box<dyn HopControl>),
-}
-
-macro_rules! each {
-    ($self:ident, $control:ident => $call:expr) => {
-        match $self {
-            AnyHopControl::None($control) => $call,
-            AnyHopControl::N23($control) => $call,
-            AnyHopControl::BackTap($control) => $call,
-            AnyHopControl::Marut($control) => $call,
-            AnyHopControl::Custom($control) => $call,
-        }
-    };
-}
-
-impl HopControl for AnyHopControl {
-    fn on_neighbour(&mut self, neighbour: Neighbour) {
-        each!(self, control => control.on_neighbour(neighbour));
-    }
-    fn set_rate(&mut self, rate: Option<DataRate>) {
-        each!(self, control => control.set_rate(rate));
-    }
-    fn credit(&self) -> Cells {
-        each!(self, control => control.credit())
-    }
-    fn on_received(&mut self, now: Instant) -> Result<(), Violation> {
-        each!(self, control => control.on_received(now))
-    }
-    fn on_sent(&mut self, now: Instant, source: Source) -> Option<Feedback> {
-        each!(self, control => control.on_sent(now, source))
-    }
-    fn on_delivered(&mut self, now: Instant) -> Option<Feedback> {
-        each!(self, control => control.on_delivered(now))
-    }
-    fn on_feedback(&mut self, now: Instant, feedback: Feedback) -> Result<(), Violation> {
-        each!(self, control => control.on_feedback(now, feedback))
-    }
-    fn on_round_trip(&mut self, now: Instant, trip: RoundTrip) {
-        each!(self, control => control.on_round_trip(now, trip));
-    }
-    fn on_downstream(&mut self, now: Instant, downstream: Downstream) -> Option<Feedback> {
-        each!(self, control => control.on_downstream(now, downstream))
-    }
-    fn downstream(&self, now: Instant) -> Downstream {
-        each!(self, control => control.downstream(now))
-    }
-    fn window(&self) -> Option<Cells> {
-        each!(self, control => control.window())
-    }
-    fn edge_queue_limit(&self) -> Option<Cells> {
-        each!(self, control => control.edge_queue_limit())
-    }
-    fn credit_path(&self) -> CreditPath {
-        each!(self, control => control.credit_path())
-    }
-    fn period(&self) -> Option<Duration> {
-        each!(self, control => control.period())
-    }
-    fn on_tick(&mut self, now: Instant, signals: HopSignals) -> Ticked {
-        each!(self, control => control.on_tick(now, signals))
-    }
 }
 
 #[cfg(test)]

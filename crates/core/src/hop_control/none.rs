@@ -1,12 +1,14 @@
-//! No control: the hop carries whatever the edges allow.
+//! No hop control: the hop carries everything that the edges allow.
 
-use super::{Feedback, HopControl, Neighbour, Source};
+use super::{DatagramHop, Feedback, HopControl, Neighbour, Source};
 use crate::error::Violation;
 use penstock_units::{Cells, Instant};
 
-/// No control: the hop carries whatever the edges allow.
+/// No hop control: the hop carries everything that the edges allow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoHopControl;
+
+impl DatagramHop for NoHopControl {}
 
 impl HopControl for NoHopControl {
     fn on_neighbour(&mut self, _neighbour: Neighbour) {}

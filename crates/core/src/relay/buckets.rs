@@ -1,39 +1,56 @@
-//! Token buckets at work: who may read and write how much, and who waits for a refill.
+//! The token buckets of a relay, and the channels and streams that wait for a refill.
 
-use super::{Node, Relay};
+use super::clients::Clients;
+use super::{Parts, Relay};
 use crate::cell::{Cell, MAX_PAYLOAD};
 use crate::channel::Buckets;
-use crate::config::{Bandwidth, Refill};
+use crate::config::{Bandwidth, Refill, RelayConfig};
 use crate::edge_control::StreamControl;
 use crate::hop_control::HopControl;
 use crate::kernel::Kernel;
-use crate::keys::{ChannelKey, Direction, StreamKey};
+use crate::keys::{ChannelKey, ClientKey, Direction, StreamKey};
 use crate::scheduler::Scheduler;
 use crate::token_bucket::{TokenBucket, quantum};
-use penstock_units::{Bytes, Duration, Instant};
+use penstock_units::{Bytes, DataRate, Duration, Instant};
 use std::sync::Arc;
 
 /// The unit of a channel's I/O quantum [B] (C tor: `get_cell_network_size()`).
 const CELL_BASE: u64 = 512;
 
-/// Who waits for a refill, in the order in which they began to.
+/// The relay's own buckets, its clients' buckets, and everything that waits for a refill.
+#[derive(Debug)]
+pub(super) struct TokenBuckets {
+    /// The relay's refill interval, with this node's own phase.
+    refill: Refill,
+    /// The relay's own buckets. They are refilled when they are read.
+    global: Option<Buckets>,
+    /// The throttled clients. Their buckets are refilled when the throttle was asked.
+    pub(super) clients: Option<Box<Clients>>,
+    pub(super) waiting: Waiting,
+    /// The list of the last refill: empty, and kept for its memory.
+    spare: Waiting,
+}
+
+/// Channels and streams that wait for a refill, in the order in which they began to wait.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     reads: Vec<ChannelKey>,
     writes: Vec<ChannelKey>,
     stream_reads: Vec<StreamKey>,
     stream_writes: Vec<StreamKey>,
-    due: Option<Instant>,
+}
+
+/// An operation that found the buckets empty.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Blocked {
+    Read(ChannelKey),
+    Write(ChannelKey),
+    ReadStream(StreamKey),
+    WriteStream(StreamKey),
 }
 
 impl Waiting {
-    /// When the next refill is that someone waits for.
-    pub(super) fn due(&self) -> Option<Instant> {
-        self.due
-    }
-
-    /// Whether anyone waits.
-    pub(super) fn someone(&self) -> bool {
+    pub(super) fn any(&self) -> bool {
         let channels = !self.reads.is_empty() || !self.writes.is_empty();
         channels || !self.stream_reads.is_empty() || !self.stream_writes.is_empty()
     }
@@ -44,14 +61,37 @@ impl Waiting {
         (readers_only + self.writes.len()) as u32
     }
 
-    pub(super) fn forget_channel(&mut self, channel: ChannelKey) {
+    fn add(&mut self, blocked: Blocked) {
+        match blocked {
+            Blocked::Read(channel) => add(&mut self.reads, channel),
+            Blocked::Write(channel) => add(&mut self.writes, channel),
+            Blocked::ReadStream(stream) => add(&mut self.stream_reads, stream),
+            Blocked::WriteStream(stream) => add(&mut self.stream_writes, stream),
+        }
+    }
+
+    pub(super) fn reads_stream(&self, stream: StreamKey) -> bool {
+        self.stream_reads.contains(&stream)
+    }
+
+    pub(super) fn writes_stream(&self, stream: StreamKey) -> bool {
+        self.stream_writes.contains(&stream)
+    }
+
+    pub(super) fn remove_channel(&mut self, channel: ChannelKey) {
         self.reads.retain(|other| *other != channel);
         self.writes.retain(|other| *other != channel);
     }
 
-    pub(super) fn forget_stream(&mut self, stream: StreamKey) {
+    pub(super) fn remove_stream(&mut self, stream: StreamKey) {
         self.stream_reads.retain(|other| *other != stream);
         self.stream_writes.retain(|other| *other != stream);
+    }
+}
+
+fn add<T: PartialEq>(list: &mut Vec<T>, item: T) {
+    if !list.contains(&item) {
+        list.push(item);
     }
 }
 
@@ -65,62 +105,148 @@ impl Buckets {
         self.read.refill(refill, now);
         self.write.refill(refill, now);
     }
-
-    fn adjust(&mut self, bandwidth: Bandwidth) {
-        self.read.adjust(bandwidth);
-        self.write.adjust(bandwidth);
-    }
 }
 
-impl<C: Cell> Node<C> {
-    /// The relay's own buckets are refilled when someone looks; clients' when the throttle was asked.
-    fn refill(&mut self, now: Instant) {
-        let refill = self.refill;
-        if let Some(global) = &mut self.buckets {
-            global.refill(refill, now);
+impl TokenBuckets {
+    pub(super) fn new(config: &RelayConfig, phase: Duration, now: Instant) -> Self {
+        TokenBuckets {
+            refill: Refill { phase, ..config.refill },
+            global: config.bandwidth.map(|bandwidth| Buckets::new(bandwidth, now)),
+            clients: Clients::new(&config.throttle, config.client_buckets),
+            waiting: Waiting::default(),
+            spare: Waiting::default(),
         }
     }
 
-    /// What may be read from `channel` in one go.
-    pub(super) fn read_quantum(&mut self, now: Instant, channel: ChannelKey) -> Bytes {
-        self.refill(now);
-        let own = self.own_buckets(channel);
-        quantum(self.buckets.as_ref().map(|all| &all.read), own.map(|own| &own.read), CELL_BASE)
+    fn refill(&mut self, now: Instant) {
+        if let Some(global) = &mut self.global {
+            global.refill(self.refill, now);
+        }
     }
 
-    /// What may be written to `channel` in one go.
-    pub(super) fn write_quantum(&mut self, now: Instant, channel: ChannelKey) -> Bytes {
-        self.refill(now);
-        let own = self.own_buckets(channel);
-        quantum(self.buckets.as_ref().map(|all| &all.write), own.map(|own| &own.write), CELL_BASE)
+    /// The time at which an operation that is blocked now is tried again.
+    fn next_refill(&self, now: Instant) -> Instant {
+        self.refill.unblocks_after(now)
     }
 
-    /// What may be read from an edge stream in one go, if it has no rate of its own.
-    pub(super) fn edge_read_quantum(&mut self, now: Instant) -> Bytes {
-        self.refill(now);
-        quantum(self.buckets.as_ref().map(|all| &all.read), None, MAX_PAYLOAD.into())
+    fn of_client(&self, client: Option<ClientKey>) -> Option<&Buckets> {
+        self.clients.as_ref()?.buckets(client?)
     }
 
-    /// What may be read from this one in one go.
+    /// How much one read from a channel may take. `client` has buckets of its own.
+    pub(super) fn read_quantum(&mut self, now: Instant, client: Option<ClientKey>) -> Bytes {
+        self.refill(now);
+        let own = self.of_client(client).map(|own| &own.read);
+        quantum(self.global.as_ref().map(|all| &all.read), own, CELL_BASE)
+    }
+
+    /// How much one write to a channel may take.
+    pub(super) fn write_quantum(&mut self, now: Instant, client: Option<ClientKey>) -> Bytes {
+        self.refill(now);
+        let own = self.of_client(client).map(|own| &own.write);
+        quantum(self.global.as_ref().map(|all| &all.write), own, CELL_BASE)
+    }
+
+    /// How much one read from an edge stream may take. `own` is the stream's bucket.
     ///
     /// Source: C tor 0.4.9 `connection_bucket_read_limit()`.
-    /// Deviation: a client's stream gets no more at once than an exit's.
-    pub(super) fn stream_read_quantum(&mut self, now: Instant, stream: StreamKey) -> Bytes {
+    /// Deviation: a client's stream has the same limit as an exit's.
+    pub(super) fn stream_read_quantum(&mut self, now: Instant, own: Option<&mut TokenBucket>) -> Bytes {
         self.refill(now);
         let refill = self.refill;
-        let own = self.streams[stream.0 as usize].bucket.as_mut();
         let own = own.map(|own| {
             own.refill(refill, now);
             &*own
         });
-        quantum(self.buckets.as_ref().map(|all| &all.read), own, MAX_PAYLOAD.into())
+        quantum(self.global.as_ref().map(|all| &all.read), own, MAX_PAYLOAD.into())
     }
 
-    /// Gives a stream the bucket that its control asks for: a second's worth deep, and full if it had none.
+    /// How much one write to an edge stream may take.
+    pub(super) fn stream_write_quantum(&mut self, now: Instant) -> Bytes {
+        self.refill(now);
+        quantum(self.global.as_ref().map(|all| &all.write), None, MAX_PAYLOAD.into())
+    }
+
+    /// Charges the relay's own bucket, as every byte read does.
+    pub(super) fn charge_read(&mut self, bytes: Bytes) {
+        if let Some(global) = &mut self.global {
+            global.read.consume(bytes);
+        }
+    }
+
+    /// Charges the relay's own bucket, as every byte written does.
+    pub(super) fn charge_write(&mut self, bytes: Bytes) {
+        if let Some(global) = &mut self.global {
+            global.write.consume(bytes);
+        }
+    }
+
+    /// Asks the throttle for every client's rate, then refills clients' buckets. `relays` is the number of
+    /// open channels to relays.
+    pub(super) fn refill_clients(&mut self, now: Instant, relays: u32, bandwidth: Option<DataRate>) {
+        if let Some(clients) = &mut self.clients {
+            clients.refill(now, self.refill, relays, bandwidth);
+        }
+    }
+
+    /// Changes the relay's own rate. Tokens stay up to the new depth; new buckets are full.
+    fn set_bandwidth(&mut self, now: Instant, bandwidth: Option<Bandwidth>) {
+        self.refill(now);
+        match (bandwidth, &mut self.global) {
+            (Some(bandwidth), Some(Buckets { read, write })) => {
+                read.adjust(bandwidth);
+                write.adjust(bandwidth);
+            }
+            (bandwidth, global) => *global = bandwidth.map(|bandwidth| Buckets::new(bandwidth, now)),
+        }
+    }
+}
+
+impl<C: Cell> Parts<C> {
+    /// Blocks an operation until the next refill.
+    pub(super) fn wait_for_refill(&mut self, now: Instant, blocked: Blocked) {
+        self.timers.set_refill(self.buckets.next_refill(now));
+        self.buckets.waiting.add(blocked);
+    }
+
+    /// Sets the refill timer while clients are throttled: the throttle is asked at every refill.
+    pub(super) fn set_throttle_timer(&mut self, now: Instant) {
+        if self.buckets.clients.is_some() {
+            self.timers.set_refill(self.buckets.next_refill(now));
+        }
+    }
+
+    pub(super) fn charge_channel_read(&mut self, channel: ChannelKey, bytes: Bytes, cells: u64) {
+        self.counters.received += cells;
+        self.charge_stream_read(bytes);
+        if let (Some(clients), Some(client)) = (&mut self.buckets.clients, self.channels[channel].client) {
+            clients.charge_read(client, bytes);
+        }
+    }
+
+    pub(super) fn charge_channel_write(&mut self, channel: ChannelKey, bytes: Bytes, cells: u64) {
+        self.counters.sent += cells;
+        self.charge_stream_write(bytes);
+        if let (Some(clients), Some(client)) = (&mut self.buckets.clients, self.channels[channel].client) {
+            clients.charge_write(client, bytes, cells);
+        }
+    }
+
+    pub(super) fn charge_stream_read(&mut self, bytes: Bytes) {
+        self.counters.read_bytes += bytes;
+        self.buckets.charge_read(bytes);
+    }
+
+    pub(super) fn charge_stream_write(&mut self, bytes: Bytes) {
+        self.counters.written_bytes += bytes;
+        self.buckets.charge_write(bytes);
+    }
+
+    /// Gives a stream the bucket that its control asks for. The bucket holds one second's worth, and a new one is full.
     ///
     /// Source: C tor `circuit_process_stream_xon()`.
     pub(super) fn adjust_stream_bucket(&mut self, now: Instant, stream: StreamKey) {
-        let state = &mut self.streams[stream.0 as usize];
+        let state = &mut self.edges.streams[stream];
         match (state.control.rate(), &mut state.bucket) {
             (None, bucket) => *bucket = None,
             (Some(rate), bucket) => {
@@ -132,138 +258,49 @@ impl<C: Cell> Node<C> {
             }
         }
     }
-
-    /// What may be written to an edge stream in one go.
-    pub(super) fn stream_write_quantum(&mut self, now: Instant) -> Bytes {
-        self.refill(now);
-        quantum(self.buckets.as_ref().map(|all| &all.write), None, MAX_PAYLOAD.into())
-    }
-
-    pub(super) fn charge_read(&mut self, channel: ChannelKey, bytes: Bytes, cells: u64) {
-        self.counters.received += cells;
-        self.charge_stream_read(bytes);
-        self.charge_client_read(channel, bytes);
-    }
-
-    pub(super) fn charge_write(&mut self, channel: ChannelKey, bytes: Bytes, cells: u64) {
-        self.counters.sent += cells;
-        self.charge_stream_write(bytes);
-        self.charge_client_write(channel, bytes, cells);
-    }
-
-    /// Charges the stream's own bucket, and the relay's.
-    pub(super) fn charge_packaged(&mut self, stream: StreamKey, bytes: Bytes) {
-        self.charge_stream_read(bytes);
-        if let Some(own) = &mut self.streams[stream.0 as usize].bucket {
-            own.consume(bytes);
-        }
-    }
-
-    /// Charges the relay's own bucket, as every byte does wherever it came from.
-    pub(super) fn charge_stream_read(&mut self, bytes: Bytes) {
-        self.counters.read_bytes += bytes;
-        if let Some(global) = &mut self.buckets {
-            global.read.consume(bytes);
-        }
-    }
-
-    /// Charges the relay's own bucket, as every byte does wherever it goes.
-    pub(super) fn charge_stream_write(&mut self, bytes: Bytes) {
-        self.counters.written_bytes += bytes;
-        if let Some(global) = &mut self.buckets {
-            global.write.consume(bytes);
-        }
-    }
-
-    pub(super) fn await_refill(&mut self, now: Instant) {
-        let next = self.refill.unblocks_after(now);
-        self.waiting.due.get_or_insert(next);
-    }
-
-    pub(super) fn wait_to_read(&mut self, now: Instant, channel: ChannelKey) {
-        self.await_refill(now);
-        note(&mut self.waiting.reads, channel);
-    }
-
-    pub(super) fn wait_to_write(&mut self, now: Instant, channel: ChannelKey) {
-        self.await_refill(now);
-        note(&mut self.waiting.writes, channel);
-    }
-
-    pub(super) fn wait_to_read_stream(&mut self, now: Instant, stream: StreamKey) {
-        self.await_refill(now);
-        note(&mut self.waiting.stream_reads, stream);
-    }
-
-    pub(super) fn wait_to_write_stream(&mut self, now: Instant, stream: StreamKey) {
-        self.await_refill(now);
-        note(&mut self.waiting.stream_writes, stream);
-    }
-
-    /// Whether the stream is to be left alone until the next refill.
-    pub(super) fn stream_waits_to_read(&self, stream: StreamKey) -> bool {
-        self.waiting.stream_reads.contains(&stream)
-    }
-
-    /// The same for writing.
-    pub(super) fn stream_waits_to_write(&self, stream: StreamKey) -> bool {
-        self.waiting.stream_writes.contains(&stream)
-    }
 }
 
 impl<C: Cell> Relay<C> {
-    /// The operator chose another rate, or none. What the buckets hold stays, as far as they are deep enough; new ones
-    /// are full. Who waits for a refill goes on to wait for the next one.
+    /// Changes the relay's own rate, or removes it, for the operator. Tokens stay up to the new depth; new
+    /// buckets are full. Operations that wait for a refill wait for the next one.
     ///
     /// The driver asks for [`poll_timeout`](Self::poll_timeout) afterwards, as after any call.
     ///
     /// Source: C tor `options_act()` and `token_bucket_rw_adjust()`.
     pub fn set_bandwidth(&mut self, now: Instant, bandwidth: Option<Bandwidth>) {
-        let node = &mut self.node;
-        node.refill(now);
-        match (bandwidth, &mut node.buckets) {
-            (Some(bandwidth), Some(buckets)) => buckets.adjust(bandwidth),
-            (bandwidth, buckets) => *buckets = bandwidth.map(|bandwidth| Buckets::new(bandwidth, now)),
-        }
-        Arc::make_mut(&mut node.config).bandwidth = bandwidth;
+        let parts = &mut self.parts;
+        parts.buckets.set_bandwidth(now, bandwidth);
+        Arc::make_mut(&mut parts.config).bandwidth = bandwidth;
         let rate = bandwidth.map(|bandwidth| bandwidth.rate);
-        for (_, circuit) in &mut node.circuits {
-            for direction in [Direction::Forward, Direction::Backward] {
+        for circuit in parts.circuits.values_mut() {
+            for direction in Direction::BOTH {
                 circuit.half_mut(direction).hop.set_rate(rate);
             }
         }
     }
 
-    /// Wakes those who waited for a refill.
+    /// Refills clients' buckets and retries all blocked operations, if the refill timer has expired.
     pub(super) fn on_refill(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
-        if self.node.waiting.due.is_none_or(|due| due > now) {
+        if !self.parts.timers.take_refill(now) {
             return;
         }
-        self.node.refill_clients(now);
-        // Who has to wait again is noted in the list that was emptied the last time.
-        let mut waiting = std::mem::replace(&mut self.node.waiting, std::mem::take(&mut self.woken));
-        waiting.due = None;
-        if self.node.clients.is_some() {
-            self.node.await_refill(now);
-        }
+        self.parts.refill_clients(now);
+        // Operations that are blocked again join the spare list.
+        let buckets = &mut self.parts.buckets;
+        let mut waiting = std::mem::replace(&mut buckets.waiting, std::mem::take(&mut buckets.spare));
+        self.parts.set_throttle_timer(now);
         for channel in waiting.reads.drain(..) {
-            self.node.set_interest(channel, kernel, |interest| interest.readable = true);
+            self.parts.channels.set_interest(channel, kernel, |interest| interest.readable = true);
         }
         for channel in waiting.writes.drain(..) {
-            self.scheduler.on_refill(now, channel, &mut self.node.context(now, kernel));
+            self.scheduler.on_refill(now, channel, &mut self.parts.context(now, kernel));
         }
         for stream in waiting.stream_reads.drain(..) {
-            self.node.refresh_stream(stream, kernel);
+            self.parts.refresh_stream(stream, kernel);
         }
         for stream in waiting.stream_writes.drain(..) {
-            self.node.flush_stream(now, stream, kernel);
+            self.parts.flush_stream(now, stream, kernel);
         }
-        self.woken = waiting;
-    }
-}
-
-fn note<T: PartialEq>(list: &mut Vec<T>, item: T) {
-    if !list.contains(&item) {
-        list.push(item);
+        self.parts.buckets.spare = waiting;
     }
 }

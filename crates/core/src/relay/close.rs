@@ -1,6 +1,6 @@
-//! Circuits and channels end.
+//! The end of circuits and channels.
 
-use super::{Node, Relay};
+use super::{Parts, Relay};
 use crate::cell::{Cell, Message};
 use crate::circuit_policy::CircuitPolicy;
 use crate::error::Violation;
@@ -12,7 +12,7 @@ use crate::scheduler::Scheduler;
 use penstock_units::Instant;
 
 impl<C: Cell> Relay<C> {
-    /// Closes a circuit from here, in both directions, for this reason; clients say none (tor-spec, "Tearing down
+    /// Closes a circuit in both directions, for this reason. Clients give no reason (tor-spec, "Tearing down
     /// circuits").
     pub fn close_circuit(
         &mut self,
@@ -21,48 +21,45 @@ impl<C: Cell> Relay<C> {
         reason: DestroyReason,
         kernel: &mut impl Kernel<C>,
     ) {
-        if self.node.circuits.contains(circuit.0 as usize) {
+        if self.parts.circuits.contains(circuit) {
             self.close(now, circuit, None, Ok(reason), kernel);
             self.settle(now, kernel);
         }
     }
 
-    /// Closes a channel from here, and all its circuits.
+    /// Closes a channel and all its circuits.
     pub fn close_channel(&mut self, now: Instant, channel: ChannelKey, kernel: &mut impl Kernel<C>) {
-        if self.node.channels.contains(channel.0 as usize) {
+        if self.parts.channels.contains(channel) {
             kernel.close(channel);
             self.on_channel_closed(now, channel, kernel);
         }
     }
 
-    /// The channel's connection is gone, and all its circuits with it.
+    /// The channel's connection is gone. All its circuits close.
     pub fn on_channel_closed(&mut self, now: Instant, channel: ChannelKey, kernel: &mut impl Kernel<C>) {
-        let Some(state) = self.node.channels.get_mut(channel.0 as usize) else { return };
+        let Some(state) = self.parts.channels.get_mut(channel) else { return };
         state.open = false;
         for circuit in state.circuits.all() {
-            // A circuit that returns the way it came is listed twice.
-            if self.node.circuits.contains(circuit.0 as usize) {
+            // A circuit whose two legs use this channel is listed twice.
+            if self.parts.circuits.contains(circuit) {
                 self.close(now, circuit, None, Ok(DestroyReason::CHANNEL_CLOSED), kernel);
             }
         }
-        self.node.set_datagram_timer(channel, None);
-        self.node.note_busy(channel);
-        let state = self.node.channels.remove(channel.0 as usize);
-        let mut counted = state.transport.counters();
-        counted.given_up += state.transport.unacknowledged();
-        self.node.closed_datagrams = self.node.closed_datagrams.plus(counted);
-        self.node.failed.retain(|(other, _)| *other != channel);
-        self.node.counters.dropped += state.outbuf.len() as u64;
-        self.node.waiting.forget_channel(channel);
-        self.node.forget_way(state.peer, channel);
-        self.node.ready.retain(|other| *other != channel);
+        let parts = &mut self.parts;
+        let timers = &mut parts.channels[channel].timers;
+        parts.timers.set_retransmit(channel, timers, None);
+        parts.timers.clear_idle(channel, timers);
+        let state = parts.channels.remove(channel);
+        parts.datagrams.on_channel_closed(channel, &state.transport);
+        parts.counters.dropped += state.outbuf.len() as u64;
+        parts.buckets.waiting.remove_channel(channel);
         self.scheduler.on_close(channel);
-        self.node.leave_client(state.client);
+        self.parts.leave_client(state.client);
         self.settle(now, kernel);
     }
 
-    /// Ends a circuit, for a reason or because a peer broke the protocol. A DESTROY goes to each side but the one that
-    /// cells come from which travel `from`.
+    /// Closes a circuit for a reason, or because a peer broke the protocol. A DESTROY goes to both sides, or only
+    /// to the next hop of cells that travel in the direction `from`.
     pub(super) fn close(
         &mut self,
         now: Instant,
@@ -71,71 +68,58 @@ impl<C: Cell> Relay<C> {
         why: Result<DestroyReason, Violation>,
         kernel: &mut impl Kernel<C>,
     ) {
-        self.node.close_streams(now, circuit, kernel);
-        for direction in [Direction::Forward, Direction::Backward] {
-            let reason_to_send =
-                (from != Some(direction.opposite())).then(|| why.unwrap_or_else(Violation::reason));
-            self.node.cut(now, circuit, direction, reason_to_send);
+        self.parts.close_streams(now, circuit, kernel);
+        let reason = why.unwrap_or_else(Violation::reason);
+        for direction in Direction::BOTH {
+            let destroy = (from != Some(direction.opposite())).then_some(reason);
+            self.parts.close_half(now, circuit, direction, destroy);
         }
-        self.node.circuits.remove(circuit.0 as usize);
-        self.node.resume.retain(|other| *other != circuit);
-        self.node.withdraw_requests(circuit);
-        self.node.events.push_back(Event::CircuitClosed { circuit, violation: why.err() });
+        self.parts.circuits.remove(circuit);
+        self.parts.edges.remove_circuit(circuit);
+        self.parts.events.withdraw_circuit(circuit);
+        self.parts.events.push(Event::CircuitClosed { circuit, violation: why.err() });
     }
 }
 
-impl<C: Cell> Node<C> {
-    /// Asks no more for a circuit that is gone: before the driver polls, its index may belong to another one.
-    fn withdraw_requests(&mut self, circuit: CircuitIndex) {
-        self.events.retain(|event| match event {
-            Event::HandshakeRequested { circuit: other, .. }
-            | Event::ExtendRequested { circuit: other, .. }
-            | Event::HandshakeNeeded { circuit: other, .. }
-            | Event::HandshakeAnswered { circuit: other, .. }
-            | Event::CircuitBuilt { circuit: other } => *other != circuit,
-            _ => true,
-        });
-    }
-
-    /// Cuts off what is behind a relay, since its client asked for it, and says so to both.
+impl<C: Cell> Parts<C> {
+    /// Cuts off the hops behind this relay for the client, and sends DESTROY and TRUNCATED.
     ///
     /// Source: C tor `connection_edge_process_relay_cell()`, RELAY_COMMAND_TRUNCATE.
-    /// Deviation: cells that were on their way to what is gone are dropped; C tor closes the circuit for them. Where hops are controlled, whose
-    /// counts would have to begin again on one side alone, the whole circuit closes instead.
+    /// Deviation: cells that are still on their way to the lost hops are dropped; C tor closes the circuit for
+    /// them. With hop control the whole circuit closes instead, because only one side's counts could restart.
     pub(super) fn truncate(&mut self, now: Instant, circuit: CircuitIndex) {
         let reason = DestroyReason::REQUESTED;
-        self.cut(now, circuit, Direction::Forward, Some(reason));
-        let state = self.circuit(circuit);
+        self.close_half(now, circuit, Direction::Forward, Some(reason));
+        let state = &mut self.circuits[circuit];
         state.extending = false;
         state.truncated = true;
-        let asks = |event: &Event<C>| matches!(event, Event::ExtendRequested { circuit: other, .. } if *other == circuit);
-        self.events.retain(|event| !asks(event));
+        self.events.withdraw_extend(circuit);
         self.send_relay(now, circuit, None, Message::Truncated(reason));
     }
 
-    /// Drops what waits in one direction, and tells the next hop why, if it is to know.
-    fn cut(
+    /// Drops the queue of one direction and leaves its channel. The next hop gets a DESTROY with this reason, if any.
+    fn close_half(
         &mut self,
         now: Instant,
         circuit: CircuitIndex,
         direction: Direction,
-        reason_to_send: Option<DestroyReason>,
+        destroy: Option<DestroyReason>,
     ) {
-        let half = self.circuit(circuit).half_mut(direction);
+        let half = self.circuits[circuit].half_mut(direction);
         let waiting = half.clear();
         let leg = half.to.take();
-        self.waiting_cells -= waiting;
+        self.memory.cells -= waiting;
         let Some(leg) = leg else { return };
         self.counters.dropped += waiting;
-        let channel = self.channel(leg.channel);
+        let channel = &mut self.channels[leg.channel];
         channel.policy.on_blocked(now, circuit.key(direction));
         channel.policy.on_close(circuit.key(direction));
         channel.circuits.remove(leg.id);
-        if let Some(reason) = reason_to_send.filter(|_| channel.open) {
+        if let Some(reason) = destroy.filter(|_| channel.open) {
             self.send_control(now, leg.channel, C::destroy(leg.id, reason));
-        } else {
-            channel.transport.forget(leg.id);
+        } else if let Some(association) = channel.transport.association_mut() {
+            association.remove_circuit(leg.id);
         }
-        self.note_idle(now, leg.channel);
+        self.start_idle_timeout(now, leg.channel);
     }
 }

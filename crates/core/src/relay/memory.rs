@@ -1,30 +1,44 @@
-//! When too much waits, the circuits close of which something has waited longest.
+//! The out-of-memory handler: it closes the circuits with the oldest queues.
 
-use super::{Node, Relay};
+use super::{Parts, Relay};
 use crate::cell::{Cell, MAX_PAYLOAD};
 use crate::circuit::{Circuit, Stamp};
 use crate::kernel::Kernel;
-use crate::keys::{CircuitIndex, Direction};
 use crate::reason::DestroyReason;
 use penstock_units::{Bytes, Instant};
 
-/// What a cell counts as [B]: its size on the wire.
+/// The size of a queued cell in this count [B]: its size on the wire.
 const CELL: u64 = 514;
 
+/// Cells and payloads that the end of a circuit would free.
+#[derive(Debug, Default)]
+pub(super) struct MemoryUse {
+    /// Cells in all circuit queues [cell].
+    pub(super) cells: u64,
+    /// Payloads in the buffers of all streams [1].
+    pub(super) payloads: u64,
+}
+
+impl MemoryUse {
+    fn bytes(&self) -> Bytes {
+        Bytes::new(self.cells * CELL + self.payloads * u64::from(MAX_PAYLOAD))
+    }
+}
+
 impl<C: Cell> Relay<C> {
-    /// Closes circuits until nine tenths of the limit are left, if more than the limit waits.
+    /// Closes circuits until nine tenths of the memory limit are left, if circuits hold more than the limit.
     ///
-    /// A circuit is as old as the oldest cell in its queues, or the oldest payload that waits for one of its streams'
-    /// applications. So a flood that nobody reads goes first, or that somebody reads drop by drop, and what passes through
-    /// stays.
+    /// The age of a circuit is the age of the oldest cell in its queues, or of the oldest payload that waits
+    /// for an application. So a flood closes first if its reader is slow or absent, and busy circuits stay.
     ///
     /// Source: C tor `cell_queues_check_size()`, `circuits_handle_oom()` (`FRACTION_OF_DATA_TO_RETAIN_ON_OOM`).
-    /// Deviation: only what a circuit's end sets free is counted: output buffers, which have a limit of their own for each
-    /// channel, are not, nor are TLS's, the kernel's and directories'. A stream that nobody reads costs its circuit, where
-    /// C tor may close the stream alone. A payload counts as up to twice as old as it is ([`Wait`](crate::stream::Wait)).
+    /// Deviation: only memory that the end of a circuit frees is counted. Output buffers have limits of their
+    /// own for each channel; TLS, kernel and directory buffers are not counted. A stream whose application
+    /// does not read costs its circuit, where C tor may close the stream alone. A payload counts as up to
+    /// twice as old as it is ([`Wait`](crate::stream::Wait)).
     pub(super) fn handle_oom(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
-        let Some(limit) = self.node.config.limits.memory else { return };
-        if self.node.held() > limit {
+        let Some(limit) = self.parts.config.limits.memory else { return };
+        if self.parts.memory.bytes() > limit {
             self.close_oldest(now, limit, kernel);
         }
     }
@@ -32,35 +46,28 @@ impl<C: Cell> Relay<C> {
     #[cold]
     fn close_oldest(&mut self, now: Instant, limit: Bytes, kernel: &mut impl Kernel<C>) {
         let stamp = Stamp::at(now);
-        let circuits = self.node.circuits.iter();
-        let ages =
-            circuits.filter_map(|(index, circuit)| Some((self.node.age(circuit, stamp)?, index as u32)));
-        let mut ages: Vec<(u32, u32)> = ages.collect();
-        // Of those that are as old the first comes first.
-        ages.sort_unstable_by_key(|(age, index)| (std::cmp::Reverse(*age), *index));
+        let circuits = self.parts.circuits.iter();
+        let ages = circuits.filter_map(|(key, circuit)| Some((self.parts.age(circuit, stamp)?, key)));
+        let mut ages: Vec<_> = ages.collect();
+        // Circuits of the same age close in the order of their keys.
+        ages.sort_unstable_by_key(|(age, circuit)| (std::cmp::Reverse(*age), *circuit));
         let target = Bytes::new(limit.get() / 10 * 9);
-        for (_, index) in ages {
-            if self.node.held() <= target {
+        for (_, circuit) in ages {
+            if self.parts.memory.bytes() <= target {
                 break;
             }
-            self.node.counters.oom_closed += 1;
-            self.close(now, CircuitIndex(index), None, Ok(DestroyReason::RESOURCE_LIMIT), kernel);
+            self.parts.counters.oom_closed += 1;
+            self.close(now, circuit, None, Ok(DestroyReason::RESOURCE_LIMIT), kernel);
         }
     }
 }
 
-impl<C: Cell> Node<C> {
-    /// What would be free if all circuits closed.
-    fn held(&self) -> Bytes {
-        Bytes::new(self.waiting_cells * CELL + self.waiting_payloads * u64::from(MAX_PAYLOAD))
-    }
-
-    /// How long something of a circuit has waited; nothing if nothing does.
+impl<C: Cell> Parts<C> {
+    /// The age of the oldest queued cell or payload of a circuit; `None` if nothing is queued.
     fn age(&self, circuit: &Circuit<C>, now: Stamp) -> Option<u32> {
-        let halves = [Direction::Forward, Direction::Backward].map(|direction| circuit.half(direction));
-        let cells = halves.into_iter().filter_map(|half| Some(half.queue.front()?.since));
+        let cells = circuit.halves().into_iter().filter_map(|half| Some(half.queue.front()?.since));
         let streams = circuit.edge.iter().flat_map(|edge| &edge.streams);
-        let streams = streams.map(|stream| &self.streams[stream.0 as usize]);
+        let streams = streams.map(|stream| &self.edges.streams[*stream]);
         let payloads = streams.filter(|stream| !stream.outbuf.is_empty()).map(|stream| stream.wait.age(now));
         cells.map(|since| since.age(now)).chain(payloads).max()
     }

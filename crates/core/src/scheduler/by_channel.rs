@@ -1,8 +1,8 @@
-//! Something for each channel, found by its key.
+//! A table of values by channel.
 
 use crate::keys::ChannelKey;
 
-/// A value for each channel; keys are dense. A channel that nobody asked about has the default.
+/// A value for each channel; keys are dense. A new channel has the default.
 #[derive(Debug, Default)]
 pub(super) struct ByChannel<T>(Vec<T>);
 
@@ -16,7 +16,7 @@ impl<T: Default> ByChannel<T> {
         &mut self.0[index]
     }
 
-    /// The channel is gone; its key may come again.
+    /// Resets the value of a closed channel. Another channel may reuse its key.
     pub(super) fn forget(&mut self, channel: ChannelKey) {
         if let Some(value) = self.0.get_mut(channel.0 as usize) {
             *value = T::default();

@@ -1,4 +1,4 @@
-//! The best of many channels, cell by cell.
+//! The choice among many channels, cell by cell.
 
 use super::by_channel::ByChannel;
 use crate::circuit_policy::Priority;
@@ -9,9 +9,9 @@ use std::collections::binary_heap::PeekMut;
 
 /// Channels that may take cells in this run, best circuit first.
 ///
-/// Within a run a channel's priority changes only when a cell of it is taken, and only the best one's is: a heap
-/// whose top changes is enough. Ties go to the channel that was served least recently, then to the lower key, so
-/// that channels take turns where priorities say nothing (round robin).
+/// Only the best channel's priority changes within a run, when one of its cells is taken. So a heap with a mutable top
+/// is enough. Among equal priorities the least recently served channel comes first, then the lower key. So channels
+/// take turns if their priorities are equal (round robin).
 ///
 /// Source: KIST §5.2 (`scheduleCell`); C tor `scheduler_compare_channels()`. Deviation: C tor breaks ties by address.
 #[derive(Debug, Default)]
@@ -24,24 +24,24 @@ pub(super) struct Eligible {
 #[derive(Debug)]
 struct Candidate {
     priority: Priority,
-    /// When it was served last, as a running number; 0 is never.
+    /// A serial number of the last service; 0 is never.
     turn: u64,
     channel: ChannelKey,
 }
 
 impl Eligible {
-    /// A channel that is not in yet, with the priority of its best circuit.
+    /// Adds a channel with the priority of its best circuit.
     pub(super) fn enter(&mut self, channel: ChannelKey, priority: Priority) {
         let turn = *self.turns.at(channel);
         self.heap.push(Candidate { priority, turn, channel });
     }
 
-    /// Whose turn it is.
+    /// The best channel.
     pub(super) fn best(&self) -> Option<ChannelKey> {
         self.heap.peek().map(|candidate| candidate.channel)
     }
 
-    /// The best one was served. It has this priority now, or leaves.
+    /// The best channel was served. It has this new priority, or leaves.
     pub(super) fn served(&mut self, priority: Option<Priority>) {
         let Some(mut best) = self.heap.peek_mut() else { return };
         self.served += 1;
@@ -52,18 +52,18 @@ impl Eligible {
         }
     }
 
-    /// The best one leaves without having been served.
+    /// The best channel leaves without service.
     pub(super) fn dismiss(&mut self) {
         self.heap.pop();
     }
 
-    /// The channel is gone; it is in no run.
+    /// Removes a closed channel, which is in no run.
     pub(super) fn forget(&mut self, channel: ChannelKey) {
         self.turns.forget(channel);
     }
 }
 
-/// The greatest goes first.
+/// The greatest comes first.
 impl Ord for Candidate {
     fn cmp(&self, other: &Self) -> Ordering {
         let priority = other.priority.0.total_cmp(&self.priority.0);

@@ -1,14 +1,14 @@
-//! Global scheduling alone: whatever the kernel takes.
+//! Global scheduling without KIST's limits.
 
 use super::SchedulerContext;
 use super::global_loop::{GLOBAL_WRITE_TIMEOUT, GlobalLoop, WriteLimits};
 use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Duration, Instant};
 
-/// When a global scheduler writes.
+/// The configuration of global scheduling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GlobalConfig {
-    /// From the first channel that has something to send to the round that serves it [ns] (`GlobalWriteTimeout`).
+    /// Time from the first channel with cells to the round that serves it [ns] (`GlobalWriteTimeout`).
     pub interval: Duration,
 }
 
@@ -18,10 +18,10 @@ impl Default for GlobalConfig {
     }
 }
 
-/// No limits: a channel takes cells until the kernel is full and 16 KiB wait in its output buffer.
+/// No limits: a channel takes cells until the kernel refuses and 16 KiB wait in its output buffer.
 ///
-/// Source: KIST §5.3 ("global scheduling without enforcing the write limits"); its prototype's `autotune.c` for the
-/// 16 KiB. Deviation: none.
+/// Source: KIST §5.3 ("global scheduling without enforcing the write limits"); its prototype's
+/// `autotune.c` for the 16 KiB. Deviation: none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoLimits;
 

@@ -1,53 +1,53 @@
-//! What all sockets of a relay together may be given, from what the kernel got rid of.
+//! KIST's global limit: how much all sockets of a relay together may get, by how much the kernel drained.
 
 use penstock_units::{Bytes, DataRate, Duration, Instant, time};
 
-/// With what a limit begins, before anything could drain [B].
+/// The first limit, before anything could drain [B].
 const COLD_START: Bytes = Bytes::kib(32);
 
-/// The prototype hands out tokens in lumps of at least this [B].
+/// The minimum number of tokens that the prototype hands out at once [B].
 const LUMP: u128 = 16 << 10;
 
-/// How a relay learns what its context can send.
+/// How a relay learns how much its host can send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GlobalLimitConfig {
-    /// No limit but the sockets' own.
+    /// There is no global limit.
     Off,
-    /// The most that drained from the kernel between two rounds, anew in each round.
+    /// The limit is the most that drained from the kernel between two rounds. Tokens expire with the round.
     #[default]
     Drained,
-    /// A token bucket that is filled at the greatest rate at which the kernel ever drained.
+    /// A token bucket, filled at the greatest rate at which the kernel ever drained.
     Rate {
-        /// How much of that rate the bucket holds [ns] (the prototype's `AutotuneFillLimitUSec`, which defaults to the
-        /// interval of its rounds).
+        /// The bucket's depth in time [ns] (the prototype's `AutotuneFillLimitUSec`, which defaults to
+        /// the interval of its rounds).
         fill: Duration,
         /// The rate, if the operator knows it (the prototype's `AutotuneWriteBWOverride`) [B/s].
         known: Option<DataRate>,
     },
 }
 
-/// What a round may still send, and what is known of the context.
+/// The rest of a round's limit, and the measured capacity of the host.
 ///
-/// A relay that never wrote anything sees nothing drain, and one that only trickles measures its trickle. So the limit
-/// begins with 32 KiB a round, and the measured rate with 32 KiB in the time that fills the bucket.
+/// A relay that never wrote sees nothing drain, and a slow relay measures its own slow rate. So the limit begins with
+/// 32 KiB a round, and the rate with 32 KiB in the time that fills the bucket.
 ///
-/// Source: KIST §5.2, equation 2; the recovered rule is that of its prototype (`autotune.c`).
-/// Deviation: equation 2 subtracts the earlier sum from the later one and knows nothing of what was written between,
-/// so that it would measure growth; drained is meant, as the prototype has it: what was queued and written then,
-/// without what is queued now. The prototype's bucket and rate begin at zero, and stay there unless the rate is told
-/// (Shadow told it); and a timer of its own fills the bucket, where this one is filled when a round asks.
+/// Source: KIST §5.2, equation 2; the rule with a rate is that of its prototype (`autotune.c`).
+/// Deviation: equation 2 subtracts the earlier sum from the later one and ignores writes in between, so it would
+/// measure growth. Here drained means, as in the prototype: bytes queued and written then, without bytes queued now.
+/// The prototype's bucket and rate begin at zero and stay there unless the rate is configured, as in Shadow. A separate
+/// timer fills the prototype's bucket; here each round does.
 #[derive(Debug)]
 pub(super) struct GlobalLimit {
     config: GlobalLimitConfig,
-    /// What may be sent in this round, and what is [B].
+    /// The limit of this round, and the bytes written in it [B].
     limit: Bytes,
     used: Bytes,
     last: Option<Instant>,
     /// The most that drained between two rounds [B].
     most: Bytes,
-    /// The greatest rate at which it did [B/s].
+    /// The greatest drain rate [B/s].
     rate: u64,
-    /// Filled in, not handed out yet [B·ns/s].
+    /// Tokens in the bucket [B·ns/s].
     tokens: u128,
 }
 
@@ -71,7 +71,7 @@ impl GlobalLimit {
         self.config == GlobalLimitConfig::Off
     }
 
-    /// A round begins; so much drained since the last one [B].
+    /// Begins a round. `drained` left the kernel since the last round [B].
     pub(super) fn begin(&mut self, now: Instant, drained: Bytes) {
         let span = self.last.replace(now).map_or(0, |last| time::nanos(now.since(last)));
         let left = self.left();
@@ -104,17 +104,17 @@ impl GlobalLimit {
         }
     }
 
-    /// What may still be sent [B].
+    /// The rest of the limit [B].
     pub(super) fn left(&self) -> Bytes {
         if self.is_off() { super::write::ALL } else { self.limit.saturating_sub(self.used) }
     }
 
-    /// So much is going to be written [B].
+    /// Charges bytes that will be written [B].
     pub(super) fn charge(&mut self, bytes: Bytes) {
         self.used += bytes;
     }
 
-    /// The kernel took `bytes` of what was charged as `charged` [B].
+    /// The kernel took `bytes` of the `charged` ones [B].
     pub(super) fn written(&mut self, charged: Bytes, bytes: Bytes) {
         self.used = self.used - charged + bytes;
     }

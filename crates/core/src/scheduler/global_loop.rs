@@ -1,4 +1,4 @@
-//! Global scheduling: all channels that have something to send, every ten milliseconds, best circuit first.
+//! Global scheduling: every ten milliseconds, all channels with cells, best circuit first.
 
 use super::by_channel::ByChannel;
 use super::eligible::Eligible;
@@ -13,41 +13,41 @@ use std::fmt;
 /// The paper's `GlobalWriteTimeout` [ns] (KIST §5.3).
 pub(super) const GLOBAL_WRITE_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// A channel's cells are written when so many bytes of them wait [B]: what C tor gives TLS in one go.
+/// A channel is written when this much of its output buffer waits [B]: C tor gives TLS this much at once.
 const BATCH: Bytes = Bytes::kib(4);
 
-/// What TLS adds to a cell [B] (C tor: `TLS_PER_CELL_OVERHEAD`).
+/// The TLS overhead of a cell [B] (C tor: `TLS_PER_CELL_OVERHEAD`).
 const TLS_OVERHEAD: Bytes = Bytes::new(29);
 
-/// How much a round may write, to each channel and to all.
+/// The write limits of a round, for each channel and for all.
 pub trait WriteLimits: fmt::Debug + Send {
-    /// What may wait in the output buffer of a channel that kernel or token buckets hold back [B].
+    /// The maximum output buffer of a channel that the kernel or token buckets block [B].
     const UNFLUSHED: Bytes;
-    /// A round begins, for these channels.
+    /// Begins a round for these channels.
     fn collect(&mut self, now: Instant, pending: &[ChannelKey], context: &mut dyn SchedulerContext);
-    /// What may still be sent over a channel of the round [B].
+    /// The rest of a channel's limit in this round [B].
     fn left(&mut self, channel: ChannelKey) -> Bytes;
-    /// A cell is going to be written, TLS included [B]; the limit may be overrun by less than a record.
+    /// Charges a cell that will be written, TLS included [B]. The limit may be exceeded by less than a record.
     fn charge(&mut self, channel: ChannelKey, bytes: Bytes);
-    /// The kernel took `bytes`, TLS included, of what was charged as `charged` [B].
+    /// The kernel took `bytes`, TLS included, of the `charged` ones [B].
     fn written(&mut self, channel: ChannelKey, charged: Bytes, bytes: Bytes);
-    /// `channel` is gone; forget it.
+    /// Removes a closed channel.
     fn forget(&mut self, channel: ChannelKey);
 }
 
-/// Collects channels that have something to send, and serves all of them together after an interval.
+/// Collects channels with cells, and serves all of them together after an interval.
 ///
-/// A round first writes what waits in output buffers, in the order in which the last round scheduled it. Then it
-/// moves cells, one at a time, always of the best circuit of all channels whose limits are not used up. Who has
-/// something left waits for the next round; a channel that the kernel refuses for its notification, one that the
-/// token buckets allow nothing for their refill. Nothing is timed while nobody waits.
+/// A round first writes the output buffers, in the order of the last round. Then it moves one cell at a time, always
+/// from the best circuit of all channels that have not used up their limits. A channel with cells left waits for the
+/// next round. A channel that the kernel blocks waits until it is writable, and one without tokens waits for a refill.
+/// The timer is set only while a channel waits.
 ///
 /// Source: KIST §5.2, algorithms 1 and 2; §5.2 on the order of line 3, which the paper's prototype ignored.
-/// Deviation: cells are chosen one by one, but written when 4 KiB of a channel's wait, or at the end of the round,
-/// so that they share TLS records as C tor's do. A channel whose limit is zero in line 8 comes again, where it would
-/// starve as printed. A channel that kernel or buckets held back in line 6 takes no more cells in the round, or as many
-/// as [`WriteLimits::UNFLUSHED`] says; as printed its output buffer would grow by a cell a round. A channel enters by
-/// having cells, as if its notification were enabled then.
+/// Deviation: cells are chosen one by one, but written when 4 KiB of a channel wait, or at the end of the round, so
+/// that they share TLS records as C tor's do. A channel whose limit is zero in line 8 stays in the list; as printed it
+/// would starve. A channel that is blocked in line 6 takes no more cells in the round, or up to
+/// [`WriteLimits::UNFLUSHED`]; as printed its output buffer would grow by a cell a round. A channel joins the list when
+/// it gets cells, as if its notification were enabled then.
 #[derive(Debug)]
 pub struct GlobalLoop<L> {
     interval: Duration,
@@ -57,7 +57,7 @@ pub struct GlobalLoop<L> {
     members: ByChannel<Member>,
     /// The channels of a round, in order. Empty between rounds, as `chosen` is; kept for their memory.
     round: Vec<ChannelKey>,
-    /// Those of which cells were chosen, in the order of their first.
+    /// The channels of chosen cells, in the order of their first ones.
     chosen: Vec<ChannelKey>,
 }
 
@@ -66,12 +66,12 @@ pub struct GlobalLoop<L> {
 struct Member {
     chosen: bool,
     held: Held,
-    /// What its cells were charged that are not written yet [B].
+    /// The charge of its unwritten cells [B].
     charged: Bytes,
 }
 
 impl<L: WriteLimits> GlobalLoop<L> {
-    /// A scheduler that waits for `interval` from the first channel on.
+    /// A scheduler that waits for `interval` after the first channel.
     pub(super) fn with(interval: Duration, limits: L) -> Self {
         GlobalLoop {
             interval,
@@ -106,7 +106,7 @@ impl<L: WriteLimits> GlobalLoop<L> {
                 let priority = self.schedule_cell(channel, context);
                 self.eligible.served(priority);
             } else {
-                // Others used up what there was for all.
+                // Other channels used up the global limit.
                 self.eligible.dismiss();
             }
         }
@@ -118,7 +118,7 @@ impl<L: WriteLimits> GlobalLoop<L> {
         self.chosen = chosen;
     }
 
-    /// Lines 4 to 10: writes what waits, and asks whether the channel may take more.
+    /// Lines 4 to 10: writes the output buffer, and lets the channel take cells if its limit allows.
     fn begin(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         let (bytes, held) = write_out(channel, self.limits.left(channel), context);
         self.limits.written(channel, Bytes::ZERO, bytes);
@@ -134,7 +134,7 @@ impl<L: WriteLimits> GlobalLoop<L> {
         !stuck && self.limits.left(channel) > Bytes::ZERO
     }
 
-    /// Lines 13 to 18; returns the priority of the channel's next cell if it may take one.
+    /// Lines 13 to 18. Returns the priority of the channel's next cell if it may take one.
     fn schedule_cell(&mut self, channel: ChannelKey, context: &mut dyn SchedulerContext) -> Option<Priority> {
         let before = context.outbuf(channel);
         context.move_cell(channel);
@@ -148,7 +148,7 @@ impl<L: WriteLimits> GlobalLoop<L> {
         if self.may_take(channel, context) { context.head(channel) } else { None }
     }
 
-    /// Writes cells that are charged already. A record holds several: the limits get back what they share.
+    /// Writes charged cells. A TLS record holds several cells, so the limits get a part of the charge back.
     fn write(&mut self, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         let member = self.members.at(channel);
         if member.held == Held::No {
@@ -158,7 +158,7 @@ impl<L: WriteLimits> GlobalLoop<L> {
         }
     }
 
-    /// Whatever the channel has left comes again.
+    /// A channel with cells left joins the next round.
     fn end(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         let held = self.members.at(channel).held;
         context.want_writable(channel, held == Held::ByKernel);
@@ -168,7 +168,7 @@ impl<L: WriteLimits> GlobalLoop<L> {
     }
 }
 
-/// Whether there is something to send over the channel.
+/// Whether the channel has bytes to write or cells to move.
 fn has_work(channel: ChannelKey, context: &dyn SchedulerContext) -> bool {
     context.outbuf(channel) > Bytes::ZERO || context.head(channel).is_some()
 }

@@ -1,4 +1,4 @@
-//! KIST as printed: no more to the kernel than it will send at once.
+//! KIST as in the paper: the kernel gets no more than it can send at once.
 
 use super::SchedulerContext;
 use super::by_channel::ByChannel;
@@ -8,12 +8,12 @@ use crate::kernel::SocketInfo;
 use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Duration, Instant};
 
-/// How KIST writes.
+/// The configuration of KIST.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KistConfig {
-    /// From the first channel that has something to send to the round that serves it [ns] (`GlobalWriteTimeout`).
+    /// Time from the first channel with cells to the round that serves it [ns] (`GlobalWriteTimeout`).
     pub interval: Duration,
-    /// What all channels together may get in a round.
+    /// The limit for all channels together in a round.
     pub global_limit: GlobalLimitConfig,
 }
 
@@ -23,7 +23,7 @@ impl Default for KistConfig {
     }
 }
 
-/// What a socket's buffer and congestion window take at once [B].
+/// How much a socket's buffer and congestion window can take at once [B].
 ///
 /// Source: KIST §5.2, equation 1. Deviation: never below zero, where Linux's numbers contradict each other.
 pub fn socket_limit(info: &SocketInfo) -> Bytes {
@@ -32,27 +32,27 @@ pub fn socket_limit(info: &SocketInfo) -> Bytes {
     socket_space.min(Bytes::new(tcp_space))
 }
 
-/// Limits from what the kernel says at the beginning of each round.
+/// Limits from the kernel's socket state at the beginning of each round.
 ///
-/// Source: KIST §5.2, equations 1 and 2. Deviation: only sockets that may have something in their buffers are asked,
-/// which gives the same sum; what a closed connection had there does not count as drained.
+/// Source: KIST §5.2, equations 1 and 2. Deviation: only sockets that may have bytes in their buffers
+/// are asked, which gives the same sum. The bytes of a closed connection do not count as drained.
 #[derive(Debug)]
 pub struct KernelLimits {
     global: GlobalLimit,
     sockets: ByChannel<Socket>,
-    /// Those that had something in their buffers when they were last seen.
+    /// Channels with bytes in their buffers at the last look.
     filled: Vec<ChannelKey>,
     round: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Socket {
-    /// What may be sent in this round, and what is [B].
+    /// The limit of this round, and the bytes written in it [B].
     limit: Bytes,
     used: Bytes,
-    /// What its buffer held after the last round [B].
+    /// Bytes in its buffer after the last round [B].
     held: Bytes,
-    /// In which round the kernel was asked.
+    /// The round in which the kernel was asked.
     asked: u64,
     filled: bool,
 }
@@ -65,7 +65,7 @@ impl KernelLimits {
 }
 
 impl Socket {
-    /// What left its buffer since the last round [B].
+    /// Bytes that left its buffer since the last round [B].
     fn drained(&mut self, queued: Bytes) -> Bytes {
         std::mem::replace(&mut self.held, queued).saturating_sub(queued)
     }
@@ -124,7 +124,7 @@ impl WriteLimits for KernelLimits {
     }
 }
 
-/// Kernel-informed socket transport: global scheduling within what the kernel can send.
+/// Kernel-informed socket transport: global scheduling within the kernel's limits.
 pub type Kist = GlobalLoop<KernelLimits>;
 
 impl Kist {

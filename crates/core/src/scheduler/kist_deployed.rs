@@ -1,4 +1,4 @@
-//! KIST as C tor has it since 0.3.2.
+//! KIST as in C tor since 0.3.2.
 
 use super::SchedulerContext;
 use super::kist_loop::{ChannelLimit, KistLoop, RUN_INTERVAL};
@@ -6,13 +6,13 @@ use crate::kernel::SocketInfo;
 use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Duration};
 
-/// How C tor's KIST writes.
+/// The configuration of C tor's KIST.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KistDeployedConfig {
-    /// Least time between two runs [ns], above zero (`KISTSchedRunInterval`: 10 ms in C tor's first KIST, 2 ms in
-    /// 0.4.9).
+    /// Minimum time between two runs [ns], above zero (`KISTSchedRunInterval`: 10 ms in C tor's first
+    /// KIST, 2 ms in 0.4.9).
     pub interval: Duration,
-    /// How many congestion windows may wait unsent behind the one under way [1] (`KISTSockBufSizeFactor`).
+    /// Congestion windows that may wait unsent behind the one in flight [1] (`KISTSockBufSizeFactor`).
     pub factor: f64,
 }
 
@@ -22,10 +22,10 @@ impl Default for KistDeployedConfig {
     }
 }
 
-/// What the kernel can send now, and what it needs until the next ACKs come [B].
+/// How much the kernel can send now and before the next ACKs [B].
 ///
-/// (cwnd - unacked) · mss + cwnd · mss · factor - what waits unsent in the kernel - what waits in the output buffer,
-/// and never below zero.
+/// (cwnd - unacked) · mss + cwnd · mss · factor - bytes unsent in the kernel - bytes in the output
+/// buffer, and never below zero.
 ///
 /// Source: C tor `scheduler_kist.c`, `update_socket_info_impl()`. Deviation: none.
 pub fn window_limit(info: &SocketInfo, outbuf: Bytes, factor: f64) -> Bytes {
@@ -37,7 +37,7 @@ pub fn window_limit(info: &SocketInfo, outbuf: Bytes, factor: f64) -> Bytes {
     Bytes::new(extra).saturating_sub(info.not_sent).saturating_sub(outbuf)
 }
 
-/// [`window_limit`] of what the kernel says when a channel's turn comes.
+/// [`window_limit`] of the socket state when a channel's turn comes.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowLimit {
     factor: f64,

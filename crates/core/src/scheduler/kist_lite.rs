@@ -1,14 +1,14 @@
-//! C tor's KIST for hosts whose kernel does not tell.
+//! C tor's KIST for hosts whose kernel does not report socket state.
 
 use super::SchedulerContext;
 use super::kist_loop::{CELL, CHARGE, ChannelLimit, KistLoop, RUN_INTERVAL};
 use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Duration};
 
-/// When KISTLite writes.
+/// The configuration of KISTLite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KistLiteConfig {
-    /// Least time between two runs [ns], above zero (`KISTSchedRunInterval`).
+    /// Minimum time between two runs [ns], above zero (`KISTSchedRunInterval`).
     pub interval: Duration,
 }
 
@@ -18,7 +18,7 @@ impl Default for KistLiteConfig {
     }
 }
 
-/// As many cells as fill the output buffer up to C tor's high-water mark of 32 KiB, begun ones included.
+/// Fills the output buffer up to C tor's high mark of 32 KiB with whole cells; the last one may exceed it.
 ///
 /// Source: C tor `channel_tls_num_cells_writeable_method()`, `update_socket_info_impl()` (its fallback).
 /// Deviation: none.
@@ -41,7 +41,7 @@ impl ChannelLimit for OutbufLimit {
     }
 }
 
-/// KIST without asking the kernel.
+/// KIST without the kernel's socket state.
 pub type KistLite = KistLoop<OutbufLimit>;
 
 impl KistLite {

@@ -1,4 +1,4 @@
-//! The loop that C tor runs today: pending channels only, at once or after the interval, best circuit first.
+//! The loop of today's C tor: pending channels only, at once or after the interval, best circuit first.
 
 use super::by_channel::ByChannel;
 use super::eligible::Eligible;
@@ -9,35 +9,35 @@ use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Duration, Instant};
 use std::fmt;
 
-/// What C tor's `KIST_SCHED_RUN_INTERVAL_DEFAULT` was at first [ns]; in 0.4.9 it is 2 ms.
+/// The first `KIST_SCHED_RUN_INTERVAL_DEFAULT` of C tor [ns]; in 0.4.9 it is 2 ms.
 pub(super) const RUN_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A cell with circuit ids of four bytes [B] (C tor: `CELL_MAX_NETWORK_SIZE`).
 pub(super) const CELL: u64 = 514;
 
-/// What a cell is charged, TLS included [B] (and `TLS_PER_CELL_OVERHEAD`, 29).
+/// The charge for a cell, TLS included [B] (`TLS_PER_CELL_OVERHEAD` is 29).
 pub(super) const CHARGE: Bytes = Bytes::new(CELL + 29);
 
-/// When a channel is left, it is written if its output buffer holds more than this [B].
+/// A run writes a channel that it leaves if its output buffer holds more than this [B].
 const UNWRITTEN: Bytes = Bytes::new(8 * CELL);
 
 /// How much a run may move to a channel's output buffer.
 pub trait ChannelLimit: fmt::Debug + Send {
-    /// For `channel`, asked once in a run [B].
+    /// The limit of `channel` [B]. Called once in a run.
     fn limit(&self, channel: ChannelKey, context: &mut dyn SchedulerContext) -> Bytes;
 }
 
-/// Serves the channels that have cells, an interval after the last run, or at once if that is over.
+/// Serves the channels that have cells, an interval after the last run, or at once if that time is over.
 ///
-/// A run asks for each channel's limit and moves cells, one at a time, always of the best circuit of all channels whose
-/// limits take another whole cell. A channel whose limit is used up comes again in the next run. What the kernel
-/// refuses, and link-control cells, which no run chooses, leave when the socket is writable.
+/// A run gets each channel's limit and moves one cell at a time, always from the best circuit of all channels whose
+/// limits take another cell. A channel that used up its limit waits for the next run. Bytes that the kernel refuses,
+/// and link-control cells, leave when the socket is writable.
 ///
 /// Source: C tor `scheduler_kist.c`: `kist_scheduler_schedule()`, `kist_scheduler_run()`, `socket_can_write()`,
 /// `channel_should_write_to_kernel()`.
-/// Deviation: a channel that the kernel or the token buckets hold back is not asked again every interval, but when the
-/// socket is writable or the buckets are refilled; C tor would meanwhile move cells to its output buffer as the limit
-/// grows. The last writes are in the order in which channels were first chosen, where C tor's is that of a hash table.
+/// Deviation: a channel that the kernel or token buckets block waits until the socket is writable or the buckets are
+/// refilled. C tor retries every interval, and meanwhile moves cells to its output buffer as the limit grows. The last
+/// writes are in the order in which channels were first chosen; C tor's order is that of a hash table.
 #[derive(Debug)]
 pub struct KistLoop<L> {
     interval: Duration,
@@ -48,7 +48,7 @@ pub struct KistLoop<L> {
     members: ByChannel<Member>,
     /// The channels of a run, in order. Empty between runs, as `chosen` is; kept for their memory.
     run: Vec<ChannelKey>,
-    /// Those that were best once, in that order.
+    /// The channels that were best once, in that order.
     chosen: Vec<ChannelKey>,
 }
 
@@ -75,7 +75,7 @@ impl<L: ChannelLimit> KistLoop<L> {
         }
     }
 
-    /// At once means when this input is dealt with, as C tor activates an event: all its cells are there then.
+    /// At once means after the present input with all its cells, as C tor activates an event.
     fn pend(&mut self, now: Instant, channel: ChannelKey) {
         let at = self.last.map_or(now, |last| now.max(last + self.interval));
         self.pending.add(channel, at);
@@ -111,7 +111,7 @@ impl<L: ChannelLimit> KistLoop<L> {
         self.chosen = chosen;
     }
 
-    /// Moves a cell of the best channel if its limit lets it.
+    /// Moves a cell of the best channel if its limit allows.
     fn take_cell(&mut self, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         let member = self.members.at(channel);
         if !std::mem::replace(&mut member.chosen, true) {
@@ -134,7 +134,7 @@ impl<L: ChannelLimit> KistLoop<L> {
         }
     }
 
-    /// Whatever the channel has left comes again.
+    /// A channel with cells left waits for the next run.
     fn end(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         let held = self.members.at(channel).held;
         context.want_writable(channel, held == Held::ByKernel);

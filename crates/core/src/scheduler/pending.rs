@@ -1,4 +1,4 @@
-//! Channels that wait for the scheduler's next run, and when it is.
+//! Channels that wait for the scheduler's next run.
 
 use super::by_channel::ByChannel;
 use crate::keys::ChannelKey;
@@ -15,7 +15,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Adds a channel that may wait already; the first one arms the timer for `at`.
+    /// Adds a channel, unless it is in the set. The first one sets the timer to `at`.
     pub(super) fn add(&mut self, channel: ChannelKey, at: Instant) {
         if !std::mem::replace(self.waits.at(channel), true) {
             self.order.push(channel);
@@ -23,12 +23,12 @@ impl Pending {
         }
     }
 
-    /// When the run is; `None` while nobody waits.
+    /// The time of the run; `None` if no channel waits.
     pub(super) fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Moves all channels to `into`, which must be empty, and disarms the timer.
+    /// Moves all channels to `into`, which must be empty, and clears the timer.
     pub(super) fn take(&mut self, into: &mut Vec<ChannelKey>) {
         std::mem::swap(&mut self.order, into);
         for channel in &*into {
@@ -37,7 +37,7 @@ impl Pending {
         self.due = None;
     }
 
-    /// The channel is gone.
+    /// Removes a closed channel.
     pub(super) fn forget(&mut self, channel: ChannelKey) {
         if std::mem::take(self.waits.at(channel)) {
             self.order.retain(|other| *other != channel);

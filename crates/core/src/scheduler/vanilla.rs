@@ -1,17 +1,17 @@
-//! Sequential writes, one socket at a time, as libevent's readiness makes them.
+//! Sequential writes, one socket at a time, in the order of libevent's notifications.
 
 use super::{Scheduler, SchedulerContext};
 use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Instant};
 
-/// The tiered output buffer's watermarks [B].
+/// The marks of the output buffer [B].
 ///
 /// Source: C tor `OR_CONN_LOWWATER` and `OR_CONN_HIGHWATER`; DefenestraTor §3.1 ("fixed size of 32 KiB").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VanillaConfig {
     /// Cells move to the output buffer when it falls below this.
     pub outbuf_low: Bytes,
-    /// And they move until it holds at least this.
+    /// Cells move to the output buffer until it holds at least this.
     pub outbuf_high: Bytes,
 }
 
@@ -21,14 +21,13 @@ impl Default for VanillaConfig {
     }
 }
 
-/// Writes each socket as the kernel reports it writable, one I/O quantum a notification.
+/// Writes each socket when the kernel reports it writable, one I/O quantum for each notification.
 ///
-/// Nothing looks across channels: which socket is served is the kernel's order of notifications.
-/// That is the defect that KIST §5.1 describes, so it must not be improved here.
+/// The order of sockets is the kernel's order of notifications. KIST §5.1 describes this as Tor's defect, so it must
+/// not be improved here.
 ///
-/// Source: C tor 0.2.3 `connection_handle_write()`, `connection_or_flushed_some()`,
-/// `append_cell_to_circuit_queue()`.
-/// Deviation: a write takes whole cells where C tor's takes bytes; the buckets' long-run rate is the same.
+/// Source: C tor 0.2.3 `connection_handle_write()`, `connection_or_flushed_some()`, `append_cell_to_circuit_queue()`.
+/// Deviation: a write takes whole cells, C tor's takes bytes. The buckets' long-run rate is the same.
 #[derive(Debug)]
 pub struct Vanilla {
     config: VanillaConfig,
@@ -43,7 +42,7 @@ impl Vanilla {
 
 impl Scheduler for Vanilla {
     fn on_ready(&mut self, _now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
-        // One cell is enough to get the socket's attention; the rest follows when it is writable.
+        // One cell starts the notifications; the rest follows when the socket is writable.
         if context.outbuf(channel) == Bytes::ZERO {
             context.move_cell(channel);
         }

@@ -1,4 +1,4 @@
-//! From an output buffer to the kernel, as far as it goes.
+//! Writes from an output buffer to the kernel.
 
 use super::{Flushed, SchedulerContext};
 use crate::keys::ChannelKey;
@@ -7,20 +7,20 @@ use penstock_units::Bytes;
 /// More than any output buffer holds [B].
 pub(super) const ALL: Bytes = Bytes::new(u64::MAX);
 
-/// Who holds back what is in an output buffer.
+/// What blocks the rest of an output buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Held {
-    /// Nobody, or the scheduler itself.
+    /// Nothing, or the scheduler itself.
     #[default]
     No,
-    /// The kernel: [`Scheduler::on_writable`](super::Scheduler::on_writable) will come.
+    /// The kernel. [`Scheduler::on_writable`](super::Scheduler::on_writable) will be called.
     ByKernel,
-    /// A token bucket: [`Scheduler::on_refill`](super::Scheduler::on_refill) will come.
+    /// A token bucket. [`Scheduler::on_refill`](super::Scheduler::on_refill) will be called.
     ByBuckets,
 }
 
-/// Writes the channel's output buffer until it is empty, `limit` is reached or exceeded by less than a record [B], or
-/// kernel or token buckets take no more; returns what was written [B], and who stopped it.
+/// Writes the channel's output buffer until it is empty, until `limit` is reached or exceeded by less than a record
+/// [B], or until the kernel or token buckets block it. Returns the bytes written [B] and what blocks the rest.
 pub(super) fn write_out(
     channel: ChannelKey,
     limit: Bytes,

@@ -4,7 +4,7 @@ use super::cell::TestCell;
 use super::host::Side;
 use super::util::{Link, Net};
 use crate::cell::{Cell, CircId, Command, PeerId};
-use crate::circuit::{Circuit, End, Queued, Stamp};
+use crate::circuit::{Circuit, Queued, Role, Stamp};
 use crate::config::Limits;
 use crate::edge_control::{EdgeControlConfig, Ends, VegasConfig, WindowsConfig};
 use crate::hop_control::{
@@ -523,7 +523,7 @@ fn cheat(cells: impl Fn(CircId) -> Vec<TestCell>) -> Option<(usize, Violation)> 
 fn credits_in_the_queue_keep_their_place_while_there_is_credit_for_what_is_before_them() {
     let n23 = N23Config { credit_path: CreditPath::Circuit, ..constant(1, 1) };
     let config = HopControlConfig::N23(n23);
-    let mut circuit = Circuit::<TestCell>::new(End::Opening, [config.build(None), config.build(None)]);
+    let mut circuit = Circuit::<TestCell>::new(Role::Opening, [config.build(None), config.build(None)]);
     let half = circuit.half_mut(Direction::Backward);
     let (direction, channel, agreed) = (Direction::Backward, ChannelKey(0), config.offer(false));
     half.hop.on_neighbour(Neighbour { side: hop_control::Side::After, direction, channel, agreed });

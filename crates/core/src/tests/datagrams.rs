@@ -285,7 +285,7 @@ fn what_is_left_of_a_circuit_that_the_peer_closed_is_not_sent() {
         std::mem::take(&mut sent)
     };
     assert_eq!(flush(&mut association, &mut outbuf), 2);
-    association.forget(id);
+    association.remove_circuit(id);
     outbuf.extend([cell(Command::Relay), cell(Command::Relay), cell(Command::Destroy)]);
     assert_eq!(flush(&mut association, &mut outbuf), 0);
     assert_eq!((outbuf.len(), association.unacknowledged(), association.early()), (0, 0, 0));
@@ -312,7 +312,7 @@ fn cells_that_come_early_fill_no_memory() {
     let missing = Message::Data { circuit: 1, seq: 1, body: TestCell::malformed(id(1), Command::Relay) };
     association.on_datagram(Instant::ZERO, [missing], &mut cells, &mut notes);
     assert_eq!((association.early(), cells.len()), (MAX_EARLY - 1999, 10 + 2000));
-    (1..=10).for_each(|circuit| association.forget(id(circuit)));
+    (1..=10).for_each(|circuit| association.remove_circuit(id(circuit)));
     assert_eq!(association.early(), 0);
 }
 

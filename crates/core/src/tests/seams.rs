@@ -7,7 +7,9 @@ use crate::channel_map::{ChannelMap, ChannelMapConfig};
 use crate::circuit_policy::{CircuitPolicy, CircuitPolicyConfig, Priority, Weight};
 use crate::config::Bandwidth;
 use crate::edge_control::{EdgeControl, EdgeControlConfig, Signals, StreamControl, VegasConfig};
-use crate::hop_control::{Feedback, HopControl, HopControlConfig, HopOffer, Neighbour, Side, Source};
+use crate::hop_control::{
+    DatagramHop, Feedback, HopControl, HopControlConfig, HopOffer, Neighbour, Side, Source,
+};
 use crate::keys::CircuitKey;
 use crate::scheduler::{Scheduler, SchedulerConfig, SchedulerContext};
 use crate::throttle::{ClientBuckets, Throttle, ThrottleConfig, ThrottleSignals};
@@ -193,6 +195,8 @@ impl Credit {
         Some(Feedback { direction: Direction::Forward, forwarded, allowance: (N2 + N3) as u32 })
     }
 }
+
+impl DatagramHop for Credit {}
 
 impl HopControl for Credit {
     fn on_neighbour(&mut self, neighbour: Neighbour) {

@@ -1,20 +1,20 @@
-//! The relay's bandwidth, divided equally.
+//! Bit splitting: equal shares of the relay's bandwidth.
 
 use super::{Count, Throttle, ThrottleSignals};
 use crate::keys::ClientKey;
 use penstock_units::{DataRate, Instant};
 
-/// Among whom the bandwidth is divided.
+/// The configuration of bit splitting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BitSplittingConfig {
-    /// What N counts.
+    /// The connections that N counts.
     pub count: Count,
 }
 
-/// Throttles every client at the fair split of the relay's bandwidth, B/N.
+/// Throttles every client at its fair share of the relay's bandwidth, B/N.
 ///
-/// B is the configured rate, rounded down to whole bytes a second for each, so that all together never exceed it. A
-/// relay without a rate throttles nobody.
+/// B is the configured rate. Shares are rounded down to whole bytes a second, so their sum never exceeds
+/// B. A relay without a rate does not throttle.
 ///
 /// Source: throttling §3.2, algorithm 1.
 /// Deviation: none.
@@ -25,7 +25,7 @@ pub struct BitSplitting {
 }
 
 impl BitSplitting {
-    /// Before the first refill.
+    /// A throttle before its first refill.
     pub fn new(config: BitSplittingConfig) -> Self {
         BitSplitting { config, split: None }
     }
@@ -35,7 +35,7 @@ impl Throttle for BitSplitting {
     fn on_refill(&mut self, _now: Instant, signals: &ThrottleSignals<'_>) {
         let connections = u64::from(signals.connections(self.config.count));
         let split = |bandwidth: DataRate| bandwidth.bytes_per_sec().checked_div(connections);
-        // A rate is never zero; so many connections share one byte a second each.
+        // A share is never zero: with too many connections it is one byte a second.
         self.split = signals.bandwidth.and_then(split).and_then(|split| DataRate::new(split.max(1)));
     }
     fn rate(&self, _client: ClientKey) -> Option<DataRate> {

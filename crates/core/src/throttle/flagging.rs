@@ -1,4 +1,4 @@
-//! Who was sent more than the fair share of late is slowed down.
+//! Flagging: clients that recently got more than their fair share are slowed down.
 
 use super::average::{Averages, CELL};
 use super::{Count, Throttle, ThrottleSignals};
@@ -9,25 +9,26 @@ use std::collections::BTreeMap;
 /// Parameters of [`Flagging`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlaggingConfig {
-    /// Refill of a flagged client's buckets [B/s] (`flagRate`).
+    /// The refill rate of a flagged client's buckets [B/s] (`flagRate`).
     pub rate: DataRate,
-    /// The flag goes when the client's count falls below this part of the fair one, P [1]; in `[0, 1)`, 0 is never.
+    /// The flag is removed when the client's count falls below this part of the fair one, P [1]; in `[0,
+    /// 1)`, 0 is never.
     pub penalty: f64,
-    /// What was sent counts half after this long, H [ns].
+    /// The half-life of counts, H [ns].
     pub half_life: Duration,
-    /// Of which fair count P is the part.
+    /// The fair count for the comparison with P.
     pub unflag: Unflag,
-    /// What N counts.
+    /// The connections that N counts.
     pub count: Count,
 }
 
-/// With which fair count a flagged client is compared.
+/// The fair count with which a flagged client is compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unflag {
-    /// The present one (algorithm 2, line 13).
+    /// The present fair count (algorithm 2, line 13).
     #[default]
     Current,
-    /// That of the last refill at which the client was above it, as in the authors' prototype.
+    /// The fair count of the last refill at which the client was above it, as in the authors' prototype.
     Frozen,
 }
 
@@ -44,33 +45,32 @@ impl Default for FlaggingConfig {
     }
 }
 
-/// Flags a client whose count C exceeds M, the count of one that is always sent its fair share, and throttles it at one
-/// rate until C is below P·M.
+/// Flags a client whose count C exceeds the fair count M, and throttles it at one rate until C is below P·M.
 ///
-/// M ← M·2^(−δ/H) + (B/N)·(1 − 2^(−δ/H))·H/ln 2 every refill, δ after the last one, in cells, as C of who is sent B/N.
-/// A relay without a configured rate throttles nobody.
+/// M is the count of a client that always gets its fair share. At every refill, δ after the last one, M ← M·2^(−δ/H) +
+/// (B/N)·(1 − 2^(−δ/H))·H/ln 2, in cells. A relay without a configured rate does not throttle.
 ///
 /// Source: throttling §3.2, algorithm 2.
-/// Deviation: M begins at its steady value, B·H/(N·512 B·ln 2), not at zero, which would flag whoever comes first. At a
-/// refill with N = 0 it stays as it is.
+/// Deviation: M begins at its steady value, B·H/(N·512 B·ln 2), not at zero, which would flag the first clients. A
+/// refill with N = 0 does not change it.
 #[derive(Clone, Debug)]
 pub struct Flagging {
     config: FlaggingConfig,
     averages: Averages,
     /// M [cell].
     fair: Option<f64>,
-    /// Below which count each flag goes [cell].
+    /// The count below which each flag is removed [cell].
     flagged: BTreeMap<ClientKey, f64>,
 }
 
 impl Flagging {
-    /// Nobody is flagged.
+    /// A throttle without flags.
     pub fn new(config: FlaggingConfig) -> Self {
         let averages = Averages::new(config.half_life);
         Flagging { config, averages, fair: None, flagged: BTreeMap::new() }
     }
 
-    /// M, once there was a connection [cell].
+    /// M, after the first connection [cell].
     pub fn fair(&self) -> Option<f64> {
         self.fair
     }

@@ -1,8 +1,8 @@
 //! At what rate does the guard refill a client's buckets?
 //!
-//! A *client* is a connection whose other end is no relay, or all such connections of one address
-//! ([`Aggregate`]): counts and buckets belong to it. The relay counts what it sends and receives, asks its throttle
-//! at every refill, sets the rates and adds the tokens; a throttle sees counts and says rates, and nothing else.
+//! A *client* is a connection whose other end is not a relay, or all such connections of one address
+//! ([`Aggregate`]). Each client has counts and buckets. At every refill the relay gives the counts to
+//! its throttle, gets the rates and adds the tokens.
 
 mod average;
 mod bit_splitting;
@@ -18,13 +18,15 @@ pub use threshold::{Order, Threshold, ThresholdConfig, Throughput};
 
 use crate::factory::Factory;
 use crate::keys::ClientKey;
+use auto_impl::auto_impl;
+use enum_dispatch::enum_dispatch;
 use penstock_units::{Bytes, Cells, DataRate, Instant};
 use std::fmt;
 
-/// What a throttle may see of one client at a refill.
+/// A throttle's view of one client at a refill.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientSignals {
-    /// The client; its key may be used again after [`Throttle::on_close`].
+    /// The client. After [`Throttle::on_close`] another client may reuse its key.
     pub client: ClientKey,
     /// Cells written to it since the last refill [cell].
     pub sent: Cells,
@@ -34,7 +36,7 @@ pub struct ClientSignals {
     pub read: Bytes,
 }
 
-/// What a throttle may see of its relay at a refill.
+/// A throttle's view of its relay at a refill.
 #[derive(Clone, Copy, Debug)]
 pub struct ThrottleSignals<'a> {
     /// Clients with an open connection, by key.
@@ -46,7 +48,7 @@ pub struct ThrottleSignals<'a> {
 }
 
 impl ThrottleSignals<'_> {
-    /// Among how many the bandwidth is divided [1].
+    /// The number of connections that share the bandwidth [1].
     pub fn connections(&self, count: Count) -> u32 {
         let clients = self.clients.len() as u32;
         match count {
@@ -62,25 +64,27 @@ impl ThrottleSignals<'_> {
 /// connections"; the prototype counts all open ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Count {
-    /// Those to clients and to relays.
+    /// Connections to clients and to relays.
     #[default]
     All,
-    /// Those to clients.
+    /// Connections to clients only.
     Clients,
 }
 
 /// Sets the refill rate of clients' read and write buckets.
+#[enum_dispatch]
+#[auto_impl(Box)]
 pub trait Throttle: fmt::Debug + Send {
     /// Called once at every bucket refill, before the tokens are added; never twice at one instant.
     fn on_refill(&mut self, now: Instant, signals: &ThrottleSignals<'_>);
     /// The rate of each of `client`'s buckets from this refill on; `None` does not throttle it. Asked after
     /// [`on_refill`](Self::on_refill), once for each of its clients.
     fn rate(&self, client: ClientKey) -> Option<DataRate>;
-    /// `client` is gone; forget it.
+    /// `client` is closed.
     fn on_close(&mut self, client: ClientKey);
 }
 
-/// Throttles nobody, and is asked all the same.
+/// Does not throttle, but is called at every refill.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoThrottle;
 
@@ -92,7 +96,7 @@ impl Throttle for NoThrottle {
     fn on_close(&mut self, _client: ClientKey) {}
 }
 
-/// What of a client's connections counts together, and has one pair of buckets.
+/// The connections of a client that share counts and buckets.
 ///
 /// Source: throttling §5.3: a guard can "aggregate the accounting of all connections to that client".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,16 +104,16 @@ pub enum Aggregate {
     /// Each connection by itself.
     #[default]
     Connection,
-    /// All connections of one address, which is one to whoever counts connections, too.
+    /// All connections of one address. They also count as one connection in [`Count`].
     Address,
 }
 
-/// The buckets of a relay's clients, whatever sets their rate.
+/// The buckets of a relay's clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientBuckets {
-    /// Their depth, read and write alike [B] (torrc `PerConnBWBurst`).
+    /// The depth of both buckets [B] (torrc `PerConnBWBurst`).
     pub burst: Bytes,
-    /// What has a pair of them.
+    /// The connections that share a pair of buckets.
     pub aggregate: Aggregate,
 }
 
@@ -122,24 +126,21 @@ impl Default for ClientBuckets {
 
 /// Builds the [`Throttle`] of a relay.
 #[derive(Clone, Debug, Default)]
+#[expect(missing_docs, reason = "variants are named after their algorithms")]
 pub enum ThrottleConfig {
     /// Clients have no buckets.
     #[default]
     None,
-    /// [`StaticRate`].
     Static(StaticRateConfig),
-    /// [`BitSplitting`].
     BitSplitting(BitSplittingConfig),
-    /// [`Flagging`].
     Flagging(FlaggingConfig),
-    /// [`Threshold`].
     Threshold(ThresholdConfig),
-    /// Whatever this builds: the way in for algorithms outside this workspace.
+    /// An algorithm from outside this workspace.
     Custom(Factory<dyn Throttle>),
 }
 
 impl ThrottleConfig {
-    /// The throttle of one relay; `None` spares all bookkeeping.
+    /// The throttle of one relay; `None` needs no bookkeeping.
     pub fn build(&self) -> Option<AnyThrottle> {
         Some(match self {
             ThrottleConfig::None => return None,
@@ -152,43 +153,16 @@ impl ThrottleConfig {
     }
 }
 
-/// A built-in throttle without an allocation of its own, or anyone's.
+/// A built-in throttle without an allocation of its own, or an algorithm from outside.
+#[enum_dispatch(Throttle)]
 #[derive(Debug)]
+#[expect(missing_docs, reason = "variants are named after their algorithms")]
 pub enum AnyThrottle {
-    /// [`StaticRate`].
     Static(StaticRate),
-    /// [`BitSplitting`].
     BitSplitting(BitSplitting),
-    /// [`Flagging`].
     Flagging(Flagging),
-    /// [`Threshold`].
     Threshold(Threshold),
-    /// An algorithm from outside.
     Custom(Box<dyn Throttle>),
-}
-
-macro_rules! each {
-    ($self:ident, $throttle:ident => $call:expr) => {
-        match $self {
-            AnyThrottle::Static($throttle) => $call,
-            AnyThrottle::BitSplitting($throttle) => $call,
-            AnyThrottle::Flagging($throttle) => $call,
-            AnyThrottle::Threshold($throttle) => $call,
-            AnyThrottle::Custom($throttle) => $call,
-        }
-    };
-}
-
-impl Throttle for AnyThrottle {
-    fn on_refill(&mut self, now: Instant, signals: &ThrottleSignals<'_>) {
-        each!(self, throttle => throttle.on_refill(now, signals));
-    }
-    fn rate(&self, client: ClientKey) -> Option<DataRate> {
-        each!(self, throttle => throttle.rate(client))
-    }
-    fn on_close(&mut self, client: ClientKey) {
-        each!(self, throttle => throttle.on_close(client));
-    }
 }
 
 #[cfg(test)]

@@ -1,26 +1,26 @@
-//! One rate for every client, always.
+//! Static throttling: one fixed rate for every client.
 
 use super::{Throttle, ThrottleSignals};
 use crate::keys::ClientKey;
 use penstock_units::{DataRate, Instant};
 
-/// At what rate.
+/// The configuration of static throttling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StaticRateConfig {
     /// Refill of each bucket [B/s] (torrc `PerConnBWRate`, consensus `perconnbwrate`).
     pub rate: DataRate,
 }
 
-/// Throttles every client at one rate: what Tor itself has, off by default.
+/// Throttles every client at one rate. Tor itself has this, off by default.
 ///
-/// Source: throttling §3.1; C tor `connection_or_update_token_buckets_helper()`, where a peer that is in the consensus
-/// has the relay's own rate.
+/// Source: throttling §3.1; C tor `connection_or_update_token_buckets_helper()`, where a peer in the
+/// consensus has the relay's own rate.
 /// Deviation: none.
 #[derive(Clone, Copy, Debug)]
 pub struct StaticRate(StaticRateConfig);
 
 impl StaticRate {
-    /// Knows no clients, and needs to know none.
+    /// A throttle at this rate.
     pub fn new(config: StaticRateConfig) -> Self {
         StaticRate(config)
     }

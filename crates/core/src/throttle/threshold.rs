@@ -1,4 +1,4 @@
-//! The loudest clients get what the last of them had.
+//! Threshold throttling: the busiest clients get the throughput of the last of them.
 
 use super::average::Averages;
 use super::{ClientSignals, Throttle, ThrottleSignals};
@@ -10,39 +10,38 @@ use penstock_units::{DataRate, Duration, Instant};
 pub struct ThresholdConfig {
     /// The part of all clients that is throttled, T [1]; in `[0, 1)`.
     pub fraction: f64,
-    /// From one choice to the next, and over how long a throughput is measured, R [ns].
+    /// The time between two choices, which is also the time over which a throughput is measured, R [ns].
     pub refresh: Duration,
-    /// No client is throttled below, F [B/s].
+    /// The minimum rate of a throttled client, F [B/s].
     pub floor: DataRate,
-    /// What was sent counts half after this long, where clients are ordered [ns].
+    /// The half-life of the counts that order the clients [ns].
     pub half_life: Duration,
-    /// What a client's throughput is.
+    /// The definition of a client's throughput.
     pub throughput: Throughput,
-    /// Who is throttled.
+    /// The order that selects the throttled clients.
     pub order: Order,
-    /// A throughput of zero is lifted to the floor, too, which is what the floor is for; if not, it stays, as in the
-    /// authors' prototype.
+    /// Raise a throughput of zero to F, too, as F is meant. The authors' prototype leaves zero as it is.
     pub lift_zero: bool,
 }
 
-/// What a client's throughput is.
+/// The definition of a client's throughput.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Throughput {
-    /// Half of what was written and read, as in the authors' prototype; the paper says "bytes transferred".
+    /// Half of the bytes written and read, as in the authors' prototype; the paper says "bytes transferred".
     #[default]
     Mean,
-    /// What was written to it.
+    /// Bytes written to the client.
     Written,
 }
 
-/// Who is throttled, at whose throughput.
+/// The selection of throttled clients, and their rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// The k = ⌊T·N⌋ loudest, at that of the k-th.
+    /// The k = ⌊T·N⌋ busiest clients, at the throughput of the k-th.
     #[default]
     Descending,
-    /// All but the k quietest, at that of the (k + 1)-th from below: the authors' prototype, where T = 0.9 throttles about
-    /// a tenth.
+    /// All but the k least busy clients, at the throughput of the (k + 1)-th from below. The authors'
+    /// prototype does this; its T = 0.9 throttles about a tenth.
     Ascending,
 }
 
@@ -61,30 +60,30 @@ impl Default for ThresholdConfig {
     }
 }
 
-/// Every R, throttles the loudest clients at the throughput of the quietest among them since the last time, or F.
+/// Every R, throttles the busiest clients at the lowest throughput among them since the last choice, or F.
 ///
-/// Loudness is the count C of cells sent of late; of two equal ones the client that has the lower key is the louder.
-/// Whoever comes in between is not throttled until the next time.
+/// The order is by the count C of cells sent recently; among equal counts the lower key counts as busier. Clients that
+/// come in between are not throttled until the next choice.
 ///
 /// Source: throttling §3.2, algorithm 3.
-/// Deviation: with k = 0 nobody is throttled, where line 6 reads what is not there. A rate is never zero: a throughput of
-/// zero that stays is a byte a second.
+/// Deviation: with k = 0 no client is throttled, where line 6 reads an entry that does not exist. A rate is never zero:
+/// a throughput that stays zero becomes a byte a second.
 #[derive(Clone, Debug)]
 pub struct Threshold {
     config: ThresholdConfig,
     averages: Averages,
-    /// What each transferred since the last choice, by key [B].
+    /// Bytes that each client transferred since the last choice, by key [B].
     transferred: Vec<u64>,
-    /// Whether each is throttled, by key.
+    /// Whether each client is throttled, by key.
     throttled: Vec<bool>,
     rate: Option<DataRate>,
     chosen: Option<Instant>,
-    /// Clients in the order of their loudness; kept for its memory.
+    /// Clients in the order of their counts; kept for its memory.
     sorted: Vec<ClientKey>,
 }
 
 impl Threshold {
-    /// Nobody is throttled.
+    /// A throttle before its first choice.
     pub fn new(config: ThresholdConfig) -> Self {
         let averages = Averages::new(config.half_life);
         Threshold {
@@ -140,7 +139,7 @@ impl Threshold {
         self.transferred.fill(0);
     }
 
-    /// Of `client` over the last `elapsed` [B/s].
+    /// The throughput of `client` over the last `elapsed` [B/s].
     fn throughput(&self, client: ClientKey, elapsed: Duration) -> u64 {
         let bytes = u128::from(self.transferred[client.0 as usize]) * 1_000_000_000 / 2;
         u64::try_from(bytes / elapsed.as_nanos().max(1)).unwrap_or(u64::MAX)
@@ -172,7 +171,8 @@ impl Throttle for Threshold {
     }
 }
 
-/// ⌊`fraction` · `all`⌋. A decimal fraction is rarely a binary one, so what misses a whole number by less than a billionth is one.
+/// ⌊`fraction` · `all`⌋. Decimal fractions are rarely exact in binary, so a product less than a
+/// billionth below a whole number counts as whole.
 fn part(fraction: f64, all: usize) -> usize {
     (fraction * all as f64 + 1e-9) as usize
 }

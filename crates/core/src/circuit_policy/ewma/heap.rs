@@ -1,4 +1,4 @@
-//! The heap form: counts refer to one fixed time, so that decay changes no order.
+//! The heap form: counts refer to one fixed time, so decay does not change their order.
 
 use super::{EwmaConfig, IndexedHeap, charge, decay, half_lives};
 use crate::circuit_policy::{CircuitPolicy, Priority, Weight};
@@ -6,26 +6,26 @@ use crate::keys::CircuitKey;
 use penstock_units::{Cells, Duration, Instant, math};
 use std::cell::Cell;
 
-/// Counts are brought to a new reference time when a cell's charge would exceed this.
+/// Counts move to a new reference time when a cell's charge would exceed this.
 const MOST_CHARGE: f64 = (1u64 << 40) as f64;
 
-/// EWMA by a heap keyed by counts at a reference time; a cell at time t is charged V = 2^((t - ref)/H).
+/// EWMA by a heap of counts at a reference time. A cell at time t is charged V = 2^((t - ref)/H).
 ///
-/// A circuit that is not eligible keeps its count and its own reference, and is rescaled when it returns.
+/// A circuit that is not eligible keeps its count and its own reference time, and is rescaled when it returns.
 ///
 /// Source: EWMA §3.5; C tor 06e8370c33. Deviation: none.
 #[derive(Debug)]
 pub struct Heap {
     config: EwmaConfig,
     reference: Instant,
-    /// Counts of ineligible circuits refer to an instant of their own [ns].
+    /// Counts of ineligible circuits have reference times of their own [ns].
     circuits: IndexedHeap,
-    /// V at the time it was last needed: one time per write event, many cells (EWMA §3.5).
+    /// V at the last time. A write event has one time and many cells (EWMA §3.5).
     cached: Cell<(Instant, f64)>,
 }
 
 impl Heap {
-    /// Without circuits.
+    /// A policy without circuits.
     pub fn new(config: EwmaConfig) -> Self {
         Heap {
             config,
@@ -35,7 +35,7 @@ impl Heap {
         }
     }
 
-    /// V at `now`, however large.
+    /// V at `now`, without a limit.
     fn charge_at(&self, now: Instant) -> f64 {
         let (at, charge) = self.cached.get();
         if at == now {
@@ -46,7 +46,7 @@ impl Heap {
         charge
     }
 
-    /// V at `now`, after bringing the reference near enough.
+    /// V at `now`, after a change of the reference time if V would be too large.
     fn weight_at(&mut self, now: Instant) -> f64 {
         let charge = self.charge_at(now);
         if charge <= MOST_CHARGE {
@@ -59,7 +59,7 @@ impl Heap {
         1.0
     }
 
-    /// A circuit's slot, its count brought to the present reference.
+    /// A circuit's slot, with its count at the present reference time.
     fn slot(&mut self, circuit: CircuitKey) -> usize {
         let (reference, half_life) = (self.reference, self.config.half_life);
         self.circuits.slot_of(circuit, reference.as_nanos(), |since| {
@@ -100,7 +100,7 @@ impl CircuitPolicy for Heap {
     }
 
     fn set_half_life(&mut self, now: Instant, half_life: Duration) {
-        // Everyone's count as of now, under the old half-life; the new one counts from here.
+        // All counts move to now under the old half-life; the new one applies from here.
         let old = self.config.half_life;
         self.circuits.rescale_eligible(decay(half_lives(self.reference, now, old)));
         self.circuits

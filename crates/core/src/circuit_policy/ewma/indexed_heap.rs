@@ -1,69 +1,69 @@
-//! A heap of counts whose members can be found, changed and taken out.
+//! A heap of counts whose members can be found, changed and removed.
 
 use crate::keys::CircuitKey;
 use std::collections::BTreeMap;
 
-/// Children of a place. Four of them lie beside each other in memory, and the heap is half as deep as with two.
+/// Children of a node. Four are adjacent in memory, and the heap is half as deep as with two.
 const ARITY: usize = 4;
 
 /// The place of a circuit that is not eligible.
 const OUT: u32 = u32::MAX;
 
-/// Circuits by their standing, least first.
+/// Circuits by count, smallest first.
 ///
-/// Circuits stay in `slots` while they are inactive, with their counts; only eligible ones are in the heap,
-/// whose entries are dense: choosing and charging the head touches nothing else but `places`.
+/// `slots` keeps all circuits with their counts. Only eligible circuits are in the heap. Its entries are
+/// dense: choosing and charging the first circuit touches only the heap and `places`.
 #[derive(Debug, Default)]
 pub(super) struct IndexedHeap {
     slots: slab::Slab<Slot>,
     by_key: BTreeMap<CircuitKey, usize>,
     heap: Vec<Standing>,
-    /// Where in the heap each slot is, or `OUT`.
+    /// Each slot's place in the heap, or `OUT`.
     places: Vec<u32>,
     last: Turn,
 }
 
-/// A circuit; while it is eligible, its count and turn are in the heap.
+/// A circuit. While it is eligible, its count and turn are in the heap.
 #[derive(Debug)]
 struct Slot {
     key: CircuitKey,
     count: f64,
     turn: Turn,
-    /// To what time the count of a circuit that is not eligible refers, in its owner's own reckoning.
+    /// The reference time of an ineligible circuit's count, in the unit of the owner.
     epoch: u64,
 }
 
-/// When a circuit was served last. Those that never were come before all others, in the order of their keys:
-/// no two circuits have the same.
+/// When a circuit was served last. Circuits that were never served come first, in the order of their
+/// keys. No two turns are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Turn(u64);
 
 impl Turn {
-    /// Of a circuit that was never served.
+    /// The turn of a circuit that was never served.
     pub(super) fn never(key: CircuitKey) -> Self {
         Turn(key.index() as u64)
     }
 
-    /// The turn after this.
+    /// The next turn.
     pub(super) fn next(self) -> Self {
         Turn(self.0 + 1)
     }
 }
 
 impl Default for Turn {
-    /// Before the first.
+    /// The turn before the first.
     fn default() -> Self {
         Turn(u32::MAX.into())
     }
 }
 
-/// One circuit's place in the order: count, then turn.
+/// A circuit's rank: count, then turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     pub(super) count: f64,
     pub(super) turn: Turn,
     pub(super) key: CircuitKey,
-    /// Its slot in the heap; others have none.
+    /// Its slot; only entries of the heap have one.
     pub(super) slot: u32,
 }
 
@@ -72,20 +72,18 @@ impl Standing {
         self.rank() < other.rank()
     }
 
-    /// Count and turn in one number, so that comparing takes no branch: counts are never negative, and then their
-    /// bits are in their order.
+    /// Count and turn as one number, for comparisons without a branch. Counts are never negative, so
+    /// their bits have the same order.
     fn rank(&self) -> u128 {
         u128::from(self.count.to_bits()) << 64 | u128::from(self.turn.0)
     }
 }
 
 impl IndexedHeap {
-    /// The slot of a circuit, which begins with a count of zero.
-    ///
-    /// The count of a circuit that is not eligible is brought to `epoch` by the factor that `decay` makes of the
-    /// epoch to which it referred.
+    /// The slot of a circuit. A new circuit has a count of zero. The count of an ineligible circuit
+    /// moves to `epoch`: `decay` gives the factor for its old epoch.
     pub(super) fn slot_of(&mut self, key: CircuitKey, epoch: u64, decay: impl FnOnce(u64) -> f64) -> usize {
-        // The circuit just served is the head: no need to search.
+        // The circuit just served is the first, so there is no search.
         if let Some(first) = self.heap.first()
             && first.key == key
         {
@@ -106,7 +104,7 @@ impl IndexedHeap {
         slot
     }
 
-    /// A sift from the root: one circuit at each level.
+    /// A sift from the root examines one circuit at each level.
     pub(super) fn scans(&self) -> u64 {
         1 + u64::from(self.heap.len().checked_ilog2().unwrap_or(0))
     }
@@ -125,7 +123,7 @@ impl IndexedHeap {
         }
     }
 
-    /// Makes a slot ineligible; its count refers to `epoch`.
+    /// Makes a slot ineligible. Its count refers to `epoch`.
     pub(super) fn leave(&mut self, slot: usize, epoch: u64) {
         let place = std::mem::replace(&mut self.places[slot], OUT);
         if place == OUT {
@@ -139,7 +137,7 @@ impl IndexedHeap {
         }
     }
 
-    /// Adds to a slot's count and notes that it was served.
+    /// Adds to a slot's count and records its turn.
     pub(super) fn charge(&mut self, slot: usize, amount: f64) {
         self.last = self.last.next();
         let place = self.places[slot];
@@ -169,7 +167,7 @@ impl IndexedHeap {
         }
     }
 
-    /// Multiplies the counts of all other circuits by what `decay` makes of their epochs; all refer to `epoch` then.
+    /// Moves the counts of all other circuits to `epoch`. `decay` gives the factor for an old epoch.
     pub(super) fn rescale_others(&mut self, epoch: u64, decay: impl Fn(u64) -> f64) {
         for (slot, state) in &mut self.slots {
             if self.places[slot] == OUT {
@@ -184,7 +182,7 @@ impl IndexedHeap {
         self.places[standing.slot as usize] = place as u32;
     }
 
-    /// Puts `standing` at `place` or above, and says where.
+    /// Puts `standing` at `place` or above, and returns its new place.
     fn rise(&mut self, mut place: usize, standing: Standing) -> usize {
         while place > 0 {
             let parent = (place - 1) / ARITY;
@@ -198,8 +196,8 @@ impl IndexedHeap {
         place
     }
 
-    /// Puts `standing` at `place` or below: the hole sinks to a leaf, and `standing` rises from there. Who was just
-    /// charged mostly belongs near the leaves, so that this compares less than stopping on the way.
+    /// Puts `standing` at `place` or below: the hole sinks to a leaf, and `standing` rises from there. A
+    /// circuit that was just charged mostly belongs near the leaves, so this needs fewer comparisons.
     fn sink(&mut self, mut place: usize, standing: Standing) {
         loop {
             let first = ARITY * place + 1;
@@ -212,8 +210,7 @@ impl IndexedHeap {
     }
 }
 
-/// Which of them goes first. Pairs are compared by selection: which one it is cannot be foreseen, so that a branch
-/// would be taken wrongly half of the time.
+/// The smallest of them. Pairs are compared by selection, because half of the branches would be mispredicted.
 fn least(standings: &[Standing]) -> Option<(usize, Standing)> {
     let less = |one: usize, other: usize| {
         let later = standings[other].goes_before(&standings[one]);

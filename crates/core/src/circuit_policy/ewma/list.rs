@@ -1,4 +1,4 @@
-//! The first deployed form: walk all active circuits, decay each to now, take the least.
+//! The first deployed form: each choice decays all active counts to now and takes the smallest.
 
 use super::{EwmaConfig, Standing, Turn, charge, decay, half_lives};
 use crate::circuit_policy::{CircuitPolicy, Priority, Weight};
@@ -6,10 +6,10 @@ use crate::keys::CircuitKey;
 use penstock_units::{Cells, Instant};
 use std::collections::BTreeMap;
 
-/// EWMA by a walk over the active circuits: linear in their number at every choice.
+/// EWMA by a walk over the active circuits: each choice is linear in their number.
 ///
 /// Source: EWMA §2.3; C tor d3be00e0f4 (first patch).
-/// Deviation: counts are decayed when looked at, not stored back at each walk; the values are the same.
+/// Deviation: counts decay when they are read, and each walk does not store them. The values are the same.
 #[derive(Debug)]
 pub struct List {
     config: EwmaConfig,
@@ -26,7 +26,7 @@ struct Entry {
 }
 
 impl List {
-    /// Without circuits.
+    /// A policy without circuits.
     pub fn new(config: EwmaConfig) -> Self {
         List { config, circuits: BTreeMap::new(), last: Turn::default() }
     }

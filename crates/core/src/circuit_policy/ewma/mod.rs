@@ -1,12 +1,12 @@
-//! Exponentially weighted moving average: circuits that sent little of late go first.
+//! Exponentially weighted moving average: circuits that sent little recently go first.
 //!
-//! Each circuit has a count A of cells that decays by half every half-life H and grows by one with
-//! each cell; the smallest count is served. A new circuit starts at zero, so its CREATE and EXTEND
-//! go before everything (EWMA §2.3, §5).
+//! Each circuit has a count A of cells. It halves every half-life H and grows by one with each cell. The
+//! circuit with the smallest count is served. A new circuit starts at zero, so its CREATE and EXTEND
+//! overtake other circuits' cells (EWMA §2.3, §5).
 //!
-//! Three realisations of one rule, which choose alike: [`List`] as first deployed (walks all active
-//! circuits), [`Heap`] (constant reference time, logarithmic), [`Tick`] (what C tor runs today).
-//! Ties go to the circuit that was served least recently, then to the lower key.
+//! Three implementations of this rule make the same choices: [`List`] as first deployed (walks all
+//! active circuits), [`Heap`] (constant reference time, logarithmic), [`Tick`] (today's C tor). Ties go
+//! to the circuit that was served least recently, then to the lower key.
 //!
 //! Source: Tang and Goldberg, EWMA §2.3 and §3.5; C tor `circuitmux_ewma.c`.
 
@@ -23,10 +23,10 @@ use super::Weight;
 use indexed_heap::{IndexedHeap, Standing, Turn};
 use penstock_units::{Cells, Duration, Instant, math};
 
-/// How a relay ranks circuits by what they sent.
+/// The configuration of EWMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EwmaConfig {
-    /// A count halves in this time [ns]; above zero. The paper recommends 20 to 30 s and ran 66 s.
+    /// The half-life of counts [ns]; above zero. The paper recommends 20 to 30 s and ran 66 s.
     pub half_life: Duration,
 }
 
@@ -37,7 +37,7 @@ impl Default for EwmaConfig {
     }
 }
 
-/// How many half-lives lie between two instants; negative if `to` is earlier.
+/// The number of half-lives between two instants; negative if `to` is earlier.
 fn half_lives(from: Instant, to: Instant, half_life: Duration) -> f64 {
     let span = if to >= from {
         penstock_units::time::nanos(to.since(from)) as f64
@@ -47,12 +47,12 @@ fn half_lives(from: Instant, to: Instant, half_life: Duration) -> f64 {
     span / penstock_units::time::nanos(half_life).max(1) as f64
 }
 
-/// What remains of a count after some half-lives.
+/// The factor of a count after some half-lives.
 fn decay(half_lives: f64) -> f64 {
     math::exp2(-half_lives)
 }
 
-/// What a cell of this weight is charged.
+/// The charge for cells of this weight.
 fn charge(cells: Cells, weight: Weight) -> f64 {
     cells.get() as f64 * weight.0
 }

@@ -1,4 +1,4 @@
-//! C tor's form: time in ticks of ten seconds, all active counts rescaled at each.
+//! C tor's form: time in ticks of ten seconds; each tick rescales all active counts.
 
 use super::{EwmaConfig, IndexedHeap, charge, decay};
 use crate::circuit_policy::{CircuitPolicy, Priority, Weight};
@@ -11,8 +11,8 @@ const TICK: Duration = Duration::from_secs(10);
 
 /// EWMA by a heap that is rescaled at ticks.
 ///
-/// With s = 0.5^(tick/H), a cell that leaves when a fraction f of the tick has passed is charged
-/// s^(-f); when a tick ends, all active counts are multiplied by s, which keeps their order.
+/// With s = 0.5^(tick/H), a cell that leaves at fraction f of the tick is charged s^(-f). At the end of
+/// a tick all active counts are multiplied by s, which keeps their order.
 ///
 /// Source: C tor `circuitmux_ewma.c`: `cell_ewma_get_current_tick_and_fraction()`,
 /// `scale_active_circuits()`. Deviation: none.
@@ -22,12 +22,12 @@ pub struct Tick {
     per_tick: f64,
     tick: u64,
     circuits: IndexedHeap,
-    /// What a cell is charged, at the time it was last needed.
+    /// The charge for a cell at the last time.
     cached: Cell<(Instant, f64)>,
 }
 
 impl Tick {
-    /// Without circuits.
+    /// A policy without circuits.
     pub fn new(config: EwmaConfig) -> Self {
         Tick {
             per_tick: per_tick(config.half_life),
@@ -47,7 +47,7 @@ impl Tick {
         fraction
     }
 
-    /// What a cell is charged at `now` in the present tick.
+    /// The charge for a cell at `now` in the present tick.
     fn charge_at(&self, now: Instant, fraction: f64) -> f64 {
         let (at, charge) = self.cached.get();
         if at == now {
@@ -58,7 +58,7 @@ impl Tick {
         charge
     }
 
-    /// A circuit's slot, its count brought to the present tick.
+    /// A circuit's slot, with its count in the present tick.
     fn slot(&mut self, circuit: CircuitKey) -> usize {
         let (tick, per_tick) = (self.tick, self.per_tick);
         self.circuits.slot_of(circuit, tick, |since| decay((tick - since) as f64 * per_tick))
@@ -69,7 +69,7 @@ fn per_tick(half_life: Duration) -> f64 {
     time::nanos(TICK) as f64 / time::nanos(half_life).max(1) as f64
 }
 
-/// Which tick it is, and what fraction of it has passed.
+/// The tick of `now`, and the fraction of it that has passed.
 fn split(now: Instant) -> (u64, f64) {
     let tick = time::nanos(TICK);
     (now.as_nanos() / tick, (now.as_nanos() % tick) as f64 / tick as f64)
@@ -112,7 +112,7 @@ impl CircuitPolicy for Tick {
     }
 
     fn set_half_life(&mut self, now: Instant, half_life: Duration) {
-        // As C tor does: counts stay, only the factor changes from here on.
+        // As in C tor, counts stay; only the factor changes.
         self.advance(now);
         self.per_tick = per_tick(half_life);
         self.cached.set((now, math::exp2(split(now).1 * self.per_tick)));

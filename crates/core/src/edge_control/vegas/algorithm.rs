@@ -1,4 +1,4 @@
-//! The congestion window, from what SENDMEs say of queues. Nothing here waits or is sent.
+//! The Vegas algorithm: a congestion window from the round trips of SENDMEs. It has no timers and sends nothing.
 
 use super::VegasConfig;
 use super::rtt::{Moment, RoundTrips};
@@ -6,14 +6,14 @@ use penstock_units::Duration;
 
 /// The congestion window of one end of a circuit.
 ///
-/// A SENDME brings a round-trip time. The window times the least over the average round trip is the
-/// bandwidth-delay product; what the window is above it waits in the queues of the circuit. Slow start adds to
-/// the window with each SENDME, until gamma cells wait; after that the window is updated once in so many
-/// SENDMEs, up below alpha, down above beta, and at once to delta above the product beyond delta.
+/// Each SENDME gives a round-trip time. The bandwidth-delay product is the window times the minimum over the average
+/// round trip. The rest of the window waits in the circuit's queues. Slow start adds to the window with each SENDME
+/// until gamma cells wait. Afterwards the window is updated once in several SENDMEs: it grows below alpha, shrinks
+/// above beta, and falls at once to delta above the product if more than delta cells wait.
 ///
-/// Source: proposal 324 §3.3 (TOR_VEGAS), §3.1 (the estimator CWND·RTTmin/RTT); RFC 3742;
-/// C tor `congestion_control_vegas_process_sendme()`, `congestion_control_update_circuit_bdp()`.
-/// Deviation: the window never falls below its minimum; C tor lets slow start end below it if gamma is small.
+/// Source: proposal 324 §3.3 (TOR_VEGAS), §3.1 (the estimator CWND·RTTmin/RTT); RFC 3742; C tor
+/// `congestion_control_vegas_process_sendme()`, `congestion_control_update_circuit_bdp()`.
+/// Deviation: the window never falls below its minimum; in C tor slow start can end below it if gamma is small.
 #[derive(Clone, Debug)]
 pub struct Vegas {
     config: VegasConfig,
@@ -22,15 +22,15 @@ pub struct Vegas {
     cwnd: u64,
     in_flight: u64,
     slow_start: bool,
-    /// The window was found full since it was last asked.
+    /// The window was full since the last check.
     full: bool,
-    /// The circuit's own queue was full when the last SENDME came.
+    /// The circuit's own queue was full at the last SENDME.
     blocked: bool,
     /// Bandwidth-delay product [cell].
     bdp: u64,
     /// SENDMEs until the next update.
     next_update: u64,
-    /// SENDMEs until a window's worth of them has come.
+    /// SENDMEs until the end of the present window.
     next_window: u64,
     rtt: RoundTrips,
 }
@@ -60,11 +60,11 @@ impl Vegas {
 
     /// How many more cells may be sent now [cell].
     pub fn room(&self) -> u64 {
-        // A window that shrank below what is in flight waits until that has drained.
+        // A window below the cells in flight sends nothing until they have drained.
         self.cwnd.saturating_sub(self.in_flight)
     }
 
-    /// The last round-trip time that was believed.
+    /// The last valid round-trip time.
     pub fn last_rtt(&self) -> Option<Duration> {
         self.rtt.last
     }
@@ -74,8 +74,8 @@ impl Vegas {
         self.in_flight += 1;
     }
 
-    /// A SENDME came `rtt` after the cell that triggered it. `blocked` and `queue` [cell] are those of the
-    /// circuit's queue at this end.
+    /// Handles a SENDME that came `rtt` after the cell that triggered it. `blocked` and `queue` [cell]
+    /// describe the circuit's queue at this end.
     pub fn on_sendme(&mut self, rtt: Duration, blocked: bool, queue: u64) {
         self.next_update = self.next_update.saturating_sub(1);
         self.next_window = self.next_window.saturating_sub(1);
@@ -85,7 +85,7 @@ impl Vegas {
         self.in_flight = self.in_flight.saturating_sub(self.inc);
     }
 
-    /// Updates round trips and the bandwidth-delay product; false if nothing was learned.
+    /// Updates round trips and the bandwidth-delay product. False if the sample is invalid.
     fn estimate(&mut self, rtt: Duration, blocked: bool, queue: u64) -> bool {
         let at = Moment {
             slow_start: self.slow_start,
@@ -99,9 +99,9 @@ impl Vegas {
             return blocked;
         }
         let product = u128::from(self.cwnd) * u128::from(self.rtt.min) / u128::from(self.rtt.ewma);
-        // The least may have been raised above the average, so that this may exceed the window.
+        // The minimum may have been raised above the average, so the product may exceed the window.
         self.bdp = u64::try_from(product).unwrap_or(u64::MAX);
-        // A queue that fills or drains is a reason to look at the window at once.
+        // The window is updated at once when the queue fills or drains.
         if blocked != self.blocked {
             self.next_update = 0;
             self.blocked = blocked;
@@ -132,7 +132,7 @@ impl Vegas {
         self.full &= !expired;
     }
 
-    /// A window that is not used must not grow.
+    /// An unused window must not grow.
     fn note_fullness(&mut self) {
         let gap = u64::from(self.config.cwnd_full_gap) * self.inc;
         if self.in_flight + gap >= self.cwnd {
@@ -159,7 +159,7 @@ impl Vegas {
         }
     }
 
-    /// What a SENDME adds in slow start [cell].
+    /// The increase for a SENDME in slow start [cell].
     ///
     /// Source: RFC 3742 §2, with `sscap` for max_ssthresh and a SENDME's cells for MSS.
     fn limited_slow_start(&self) -> u64 {
@@ -182,7 +182,7 @@ impl Vegas {
         }
     }
 
-    /// SENDMEs from one update of the window to the next; 0 is an update with each.
+    /// SENDMEs between updates of the window; 0 is an update with each SENDME.
     ///
     /// Source: C tor `CWND_UPDATE_RATE()`.
     fn update_rate(&self) -> u64 {

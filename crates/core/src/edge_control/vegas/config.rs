@@ -1,4 +1,4 @@
-//! What Vegas can be told.
+//! The parameters of Vegas.
 
 use crate::edge_control::{WindowsConfig, XonXoffConfig};
 use std::num::NonZeroU8;
@@ -8,7 +8,7 @@ use std::num::NonZeroU8;
 /// Source: proposal 324 §6.5; C tor `congestion_control_common.c`, `congestion_control_vegas.c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VegasConfig {
-    /// Whether a relay grants it to who asks; circuits that have it keep it.
+    /// Whether a relay grants Vegas to clients. Existing circuits keep it.
     ///
     /// Source: C tor `congestion_control_enabled()`, which is false where the consensus says `cc_alg=0`.
     pub offered: bool,
@@ -16,45 +16,45 @@ pub struct VegasConfig {
     pub sendme_inc: NonZeroU8,
     /// The congestion window of a new circuit [cell].
     pub cwnd_init: u32,
-    /// The least that it may be [cell]; at least `sendme_inc`, or it would wait for ever.
+    /// The minimum window [cell]; at least `sendme_inc`, or the window would wait forever.
     pub cwnd_min: u32,
-    /// The most that it may be [cell].
+    /// The maximum window [cell].
     pub cwnd_max: u32,
-    /// By how much it changes at an update after slow start [cell].
+    /// The change of the window at an update after slow start [cell].
     pub cwnd_inc: u32,
-    /// How often in a window's worth of cells it is updated after slow start [1].
+    /// Updates in one window of cells after slow start [1].
     pub cwnd_inc_rate: u32,
-    /// What a SENDME adds in slow start, of the cells that it acknowledges [%].
+    /// The increase for a SENDME in slow start, in percent of its cells [%].
     pub cwnd_inc_pct_ss: u32,
-    /// From which window on slow start grows more slowly (RFC 3742's max_ssthresh) [cell].
+    /// The window above which slow start grows more slowly (RFC 3742's max_ssthresh) [cell].
     pub sscap: u32,
-    /// At which window slow start ends [cell].
+    /// The window at which slow start ends [cell].
     pub ss_max: u32,
-    /// The window grows while fewer cells than this are queued [cell].
+    /// The window grows while fewer cells than this wait [cell].
     pub alpha: u32,
-    /// It shrinks while more than this are queued [cell].
+    /// The window shrinks while more cells than this wait [cell].
     pub beta: u32,
-    /// Slow start ends when so many are queued [cell].
+    /// Slow start ends when this many cells wait [cell].
     pub gamma: u32,
-    /// It falls at once to this many above the bandwidth-delay product when more are queued [cell].
+    /// If more cells than this wait, the window falls at once to this many above the bandwidth-delay product [cell].
     pub delta: u32,
-    /// Over which part of a window's updates round trips are averaged after slow start [%].
+    /// The part of a window's updates over which round trips are averaged after slow start [%].
     pub ewma_cwnd_pct: u32,
-    /// Over how many at most [1].
+    /// The maximum number of round trips in the average [1].
     pub ewma_max: u32,
-    /// Over how many in slow start [1].
+    /// The number of round trips in the average in slow start [1].
     pub ewma_ss: u32,
-    /// How far the least round trip rises to the average when the window is at its least [%].
+    /// How far the minimum round trip rises towards the average at the minimum window [%].
     pub rtt_reset_pct: u32,
-    /// The window counts as full if it lacks no more than so many SENDMEs' cells [SENDME].
+    /// The window counts as full if its unused part is at most this many SENDMEs' cells [SENDME].
     pub cwnd_full_gap: u32,
-    /// It no longer counts as full when less than this of it is under way [%].
+    /// The window no longer counts as full if a smaller part of it is in flight [%].
     pub cwnd_full_minpct: u32,
-    /// It must be found full anew once in a window's worth of SENDMEs, not once in an update.
+    /// The window must be full once in a window of SENDMEs, not once in an update.
     pub cwnd_full_per_cwnd: bool,
-    /// What streams of such circuits have.
+    /// Flow control of these circuits' streams.
     pub streams: XonXoffConfig,
-    /// What circuits have whose other end knows no congestion control.
+    /// Windows of circuits whose other end has no congestion control.
     pub windows: WindowsConfig,
 }
 
@@ -64,14 +64,14 @@ const TLS_RECORD: u32 = 31;
 const OUTBUF: u32 = 2 * TLS_RECORD;
 
 impl VegasConfig {
-    /// With what the two ends agreed on: a window is never too small for a SENDME.
+    /// The parameters with the increment that both ends agreed on. The minimum window has room for a SENDME.
     pub(crate) fn with_increment(self, sendme_inc: NonZeroU8) -> Self {
         let least = u32::from(sendme_inc.get());
         let (cwnd_init, cwnd_min) = (self.cwnd_init.max(least), self.cwnd_min.max(least));
         VegasConfig { sendme_inc, cwnd_init, cwnd_min, ..self }
     }
 
-    /// C tor 0.4.9, for circuits that end at an exit.
+    /// The values of C tor 0.4.9 for circuits that end at an exit.
     pub const TOR_0_4_9: VegasConfig = VegasConfig {
         offered: true,
         sendme_inc: NonZeroU8::new(TLS_RECORD as u8).expect("31 is not zero"),
@@ -98,7 +98,7 @@ impl VegasConfig {
         windows: WindowsConfig::STOCK,
     };
 
-    /// C tor 0.4.7 from 0.4.7.13 on, the first that grows only a window that is full.
+    /// The values of C tor 0.4.7 since 0.4.7.13, the first version in which only a full window grows.
     ///
     /// Source: `congestion_control_vegas.c` of that time.
     /// Deviation: the parameters of `congestion_control_common.c` are 0.4.9's.

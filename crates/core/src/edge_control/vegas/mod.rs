@@ -1,4 +1,4 @@
-//! Congestion control of circuits as Tor has it since 0.4.7.
+//! Tor's congestion control since 0.4.7.
 
 mod algorithm;
 mod config;
@@ -14,7 +14,7 @@ use super::{EdgeControl, Signals};
 use crate::error::Violation;
 use penstock_units::{Cells, Duration, Instant};
 
-/// [`Vegas`] at one end of a circuit, and the SENDMEs that the other end's Vegas needs.
+/// [`Vegas`] at one end of a circuit, and the SENDMEs for the other end's Vegas.
 ///
 /// Source: proposal 324 §2, §3.3; C tor `congestion_control_note_cell_sent()`,
 /// `congestion_control_get_package_window()`, `sendme_circuit_consider_sending()`.
@@ -26,7 +26,7 @@ pub struct VegasWindow {
 }
 
 impl VegasWindow {
-    /// For a new circuit.
+    /// The window of a new circuit.
     pub fn new(config: VegasConfig) -> Self {
         VegasWindow { vegas: Vegas::new(config), sendmes: Sendmes::each(config.sendme_inc) }
     }

@@ -1,28 +1,28 @@
-//! A circuit's round-trip time, in microseconds as C tor counts.
+//! A circuit's round-trip time, in microseconds as in C tor.
 
 use super::VegasConfig;
 use penstock_units::Duration;
 
-/// The least and the average round-trip time of a circuit.
+/// The minimum and the average round-trip time of a circuit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RoundTrips {
     /// The newest sample; `None` before the first.
     pub(super) last: Option<Duration>,
     /// The average over N samples [µs]; 0 before the first.
     pub(super) ewma: u64,
-    /// The least that the average was [µs].
+    /// The minimum of the average [µs].
     pub(super) min: u64,
 }
 
-/// A round trip that is so many times the average is none [1] (C tor `DELTA_DISCREPENCY_RATIO_MAX`).
+/// A sample that is this many times the average is invalid [1] (C tor `DELTA_DISCREPENCY_RATIO_MAX`).
 const JUMP: u64 = 5000;
 
 impl RoundTrips {
-    /// Adds a sample; false if it is not believed.
+    /// Adds a sample. False if it is invalid.
     ///
     /// Source: proposal 324 §2.1; C tor `congestion_control_update_circuit_rtt()`.
-    /// Deviation: a sample of less than a microsecond is not believed, as there, but no other circuit is told
-    /// that the clock stands still: ours does not.
+    /// Deviation: a sample below a microsecond is invalid, as in C tor. C tor then also marks the clock
+    /// as stalled for other circuits; this clock does not stall.
     pub(super) fn add(&mut self, config: &VegasConfig, sample: Duration, at: Moment) -> bool {
         let micros = u64::try_from(sample.as_micros()).unwrap_or(u64::MAX);
         let jumped = !at.slow_start && self.ewma > 0 && micros > self.ewma.saturating_mul(JUMP);
@@ -44,13 +44,13 @@ impl RoundTrips {
     }
 }
 
-/// In what state a circuit is when a sample comes.
+/// The state of a circuit at a sample.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) slow_start: bool,
-    /// The congestion window is as small as it may be.
+    /// The congestion window is at its minimum.
     pub(super) cwnd_is_least: bool,
-    /// SENDMEs from one update of the window to the next [1].
+    /// SENDMEs between updates of the window [1].
     pub(super) update_rate: u64,
 }
 
@@ -66,7 +66,7 @@ impl Moment {
     }
 }
 
-/// The average over `n` samples with `value` as the newest; `before` is 0 if it is the first.
+/// The average over `n` samples with the newest one, `value`; `before` is 0 for the first.
 ///
 /// Source: proposal 324 §2.1.2 (N_EWMA_SMOOTHING).
 pub(in crate::edge_control) fn n_count_ewma(value: u64, before: u64, n: u64) -> u64 {

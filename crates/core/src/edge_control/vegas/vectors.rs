@@ -1,7 +1,7 @@
-//! What C tor's own Vegas answers, row by row.
+//! Test vectors of C tor's Vegas.
 
-/// What goes in (times [µs], queue full, cells in flight) and what comes out (average and least round trip [µs],
-/// congestion window [cell], whether it is in slow start, full, and remembered as blocked).
+/// The inputs (times [µs], queue full, cells in flight) and the results (average and minimum round trip
+/// [µs], congestion window [cell], and whether it is in slow start, full, and remembered as blocked).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) sent: u64,
@@ -21,9 +21,9 @@ const fn row(numbers: [u64; 10]) -> Row {
     Row { sent, acknowledged, blocked, in_flight, ewma, min, cwnd, slow_start, full, was_blocked }
 }
 
-/// Source: C tor 0.4.9 `test_congestion_control.c`, where rows are named after what they show (the end of a
-/// full window, of slow start by gamma and by a full queue, alpha, beta, delta); the same numbers are in tor-proto
-/// 0.47 `vegas.rs`. The last two were recorded on live circuits.
+/// Source: C tor 0.4.9 `test_congestion_control.c`. The names of the rows say what they show (the end of
+/// a full window, of slow start by gamma and by a full queue, alpha, beta, delta). tor-proto 0.47
+/// `vegas.rs` has the same numbers. The last two rows were recorded on live circuits.
 pub(super) const VECTORS: &[&[Row]] = &[
     &[
         row([100_000, 200_000, 0, 124, 100_000, 100_000, 155, 1, 0, 0]),

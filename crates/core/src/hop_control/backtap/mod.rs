@@ -1,17 +1,17 @@
-//! BackTap: a window for each circuit and hop, by the delay that the next node's forwarding shows.
+//! BackTap: a window for each circuit and hop, by the delay of the next node's forwarding.
 
 mod window;
 
 pub use window::{MAX_WINDOW, WindowConfig};
 pub(super) use window::{Trips, Window};
 
-use super::{CreditPath, Feedback, HopControl, HopOffer, Neighbour, RoundTrip, Side, Source};
+use super::{CreditPath, DatagramHop, Feedback, HopControl, HopOffer, Neighbour, RoundTrip, Side, Source};
 use crate::error::Violation;
 use crate::keys::Direction;
 use crate::serial::ahead;
 use penstock_units::{Cells, DataRate, Instant};
 
-/// What was sent to the next node and what of it that node forwarded.
+/// Cells sent to the next node, and those of them that it forwarded.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Outstanding {
     pub(super) sent: u64,
@@ -19,12 +19,12 @@ pub(super) struct Outstanding {
 }
 
 impl Outstanding {
-    /// Cells sent and not known to be forwarded.
+    /// Cells that are not known to be forwarded.
     pub(super) fn cells(&self) -> u64 {
         self.sent - self.forwarded
     }
 
-    /// The next node forwarded so many in all, modulo 2³²; false if that is old.
+    /// The next node has forwarded this many cells, modulo 2³². False if the count is old.
     pub(super) fn on_forwarded(&mut self, forwarded: u32) -> Result<bool, Violation> {
         let Ok(ahead) = u64::try_from(ahead(forwarded, self.forwarded)) else { return Ok(false) };
         if self.forwarded + ahead > self.sent {
@@ -35,25 +35,25 @@ impl Outstanding {
     }
 }
 
-/// A window towards the next node, adjusted once in a round trip, and word to the node before of each cell forwarded.
+/// A window towards the next node, adjusted once in a round trip, and feedback to the previous node for each forwarded
+/// cell.
 ///
-/// At most cwnd cells are sent that the next node is not known to have forwarded. A round ends when a cell is forwarded
-/// that was sent after the last round's end. If three round trips or more were measured in it,
-/// diff = cwnd · (actualRtt / baseRtt − 1) says how many of these cells wait, where actualRtt is the least of them and
-/// baseRtt the least of all circuits to that neighbour; diff < α adds a cell to the window, diff > β takes one. Fewer
-/// round trips count with those of the next round. The first node of a circuit reads its streams only for what the window
-/// has room for.
+/// At most cwnd cells are outstanding that the next node is not known to have forwarded. A round ends when a cell is
+/// forwarded that was sent after the last round's end. With three or more round trips in it, diff = cwnd · (actualRtt /
+/// baseRtt − 1) estimates the cells that wait. actualRtt is the minimum of the round, baseRtt the minimum of all
+/// circuits to that neighbour. diff < α adds a cell to the window, diff > β removes one. A round with fewer round trips
+/// continues. The first node of a circuit reads its streams only for free room in the window.
 ///
 /// Source: slides, "BackTap Congestion Control" and "Bktap Queue Management"; nstor for rounds and numbers.
-/// Deviation: see [`WindowConfig`] for what the slides leave open. A cell counts as sent when it leaves the circuit's
-/// queue, so a little more than what is on its way counts while the output buffer is not empty.
+/// Deviation: see [`WindowConfig`] for open points of the slides. A cell counts as sent when it leaves the circuit's
+/// queue, so cells in the output buffer count, too.
 #[derive(Debug)]
 pub struct BackTap {
-    /// Towards the next hop; `None` while it is not known, or if it is not controlled.
+    /// The next hop; `None` while it is unknown, or if it is not controlled.
     after: Option<After>,
     config: WindowConfig,
     rate: Option<DataRate>,
-    /// What of the hop before was forwarded; `None` likewise.
+    /// Forwarded cells of the previous hop; `None` likewise.
     before: Option<u64>,
 }
 
@@ -62,12 +62,12 @@ struct After {
     window: Window,
     cells: Outstanding,
     trips: Trips,
-    /// The last cell that was sent when the round began.
+    /// The last cell sent when the round began.
     round_end: u64,
 }
 
 impl BackTap {
-    /// For a new circuit and direction of a node with this rate.
+    /// The control of a new circuit and direction of a node with this rate.
     pub fn new(config: WindowConfig, rate: Option<DataRate>) -> Self {
         BackTap { after: None, config, rate, before: None }
     }
@@ -79,9 +79,17 @@ impl BackTap {
     }
 }
 
-/// What the relay tells the hop before.
+/// Feedback about this many forwarded cells.
 pub(super) fn forwarded_feedback(forwarded: u64) -> Feedback {
     Feedback { direction: Direction::Forward, forwarded: forwarded as u32, allowance: 0 }
+}
+
+impl DatagramHop for BackTap {
+    fn on_round_trip(&mut self, _now: Instant, trip: RoundTrip) {
+        if let Some(after) = &mut self.after {
+            after.trips.add(trip.rtt, trip.base);
+        }
+    }
 }
 
 impl HopControl for BackTap {
@@ -129,12 +137,6 @@ impl HopControl for BackTap {
         self.on_forwarded()
     }
 
-    fn on_round_trip(&mut self, _now: Instant, trip: RoundTrip) {
-        if let Some(after) = &mut self.after {
-            after.trips.add(trip.rtt, trip.base);
-        }
-    }
-
     fn on_feedback(&mut self, _now: Instant, feedback: Feedback) -> Result<(), Violation> {
         let Some(after) = &mut self.after else { return Ok(()) };
         if !after.cells.on_forwarded(feedback.forwarded)? {
@@ -145,7 +147,7 @@ impl HopControl for BackTap {
         after.window.on_forwarded(diff, forwarded);
         if forwarded > after.round_end {
             after.round_end = sent;
-            // Too few of them count with those of the next round.
+            // A round with too few samples continues.
             if let Some(diff) = after.trips.diff(after.window.get(), self.config.samples) {
                 after.window.on_round(diff, sent, after.trips.base());
                 after.trips = Trips::default();

@@ -1,16 +1,16 @@
-//! The congestion window of one circuit over one hop, by the delay of what it holds.
+//! The congestion window of one circuit over one hop, by the delay of its cells.
 
 use penstock_units::{DataRate, Duration};
 
-/// No window is greater [cell]: what may be under way over a hop, less what the link itself may have there.
+/// The maximum window [cell]: the cells in flight of a hop, without the link's own cells.
 pub const MAX_WINDOW: u32 = 2000;
-/// What a cell carries of a stream [B].
+/// The stream bytes of a cell [B].
 const PAYLOAD: u64 = 498;
 
-/// How many cells a window lets wait, and how it changes.
+/// The configuration of a window.
 ///
-/// Source: slides, "BackTap Congestion Control": + 1 if diff < α, − 1 if diff > β. They give no numbers: 3 and 6 are
-/// nstor's; 2 and 4 are Vegas's own (Brakmo and Peterson 1995), as Linux has them.
+/// Source: slides, "BackTap Congestion Control": + 1 if diff < α, − 1 if diff > β. They give no numbers:
+/// 3 and 6 are nstor's; 2 and 4 are Vegas's own (Brakmo and Peterson 1995), as in Linux.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowConfig {
     /// α [cell].
@@ -19,11 +19,12 @@ pub struct WindowConfig {
     pub beta: u32,
     /// The first window [cell].
     pub start: u32,
-    /// γ [cell]: the window doubles each round until diff is above it (CircuitStart); `None` grows by one from the start.
+    /// γ [cell]: the window doubles each round until diff exceeds it (CircuitStart); `None` grows by one
+    /// from the start.
     pub slow_start: Option<u32>,
-    /// Fewer round trips than this say nothing of a round [1]; nstor has 3, Marut's authors go without.
+    /// The minimum number of round trips in a round [1]; nstor has 3, Marut's authors have none.
     pub samples: u32,
-    /// No window is above what the node's own rate carries in a base round trip, if there is a rate.
+    /// Limit the window to the node's own rate times the base round trip, if there is a rate.
     pub cap: bool,
 }
 
@@ -33,7 +34,7 @@ impl Default for WindowConfig {
     }
 }
 
-/// Round trips of one round.
+/// The round trips of one round.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in super::super) struct Trips {
     least: Option<Duration>,
@@ -42,21 +43,22 @@ pub(in super::super) struct Trips {
 }
 
 impl Trips {
-    /// One more; `base` is the least of all circuits to this neighbour.
+    /// Adds a round trip; `base` is the minimum of all circuits to this neighbour.
     pub(in super::super) fn add(&mut self, rtt: Duration, base: Duration) {
         self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
         self.base = base;
         self.samples += 1;
     }
 
-    /// diff = `cells` · (actualRtt / baseRtt − 1): how many of them wait [cell]; nothing if there are fewer than `samples`.
+    /// diff = `cells` · (actualRtt / baseRtt − 1), the cells that wait [cell]; `None` with fewer round
+    /// trips than `samples`.
     pub(in super::super) fn diff(&self, cells: u64, samples: u32) -> Option<f64> {
         let least = self.least.filter(|_| self.samples >= samples && !self.base.is_zero())?;
         let longer = least.saturating_sub(self.base).as_secs_f64() / self.base.as_secs_f64();
         Some(cells as f64 * longer)
     }
 
-    /// The least of the round.
+    /// The minimum of the round.
     pub(in super::super) fn least(&self) -> Option<Duration> {
         self.least
     }
@@ -70,10 +72,10 @@ impl Trips {
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Window {
     config: WindowConfig,
-    /// Above what this carries in a base round trip no window can be used.
+    /// The node's own rate, which caps the window.
     rate: Option<DataRate>,
     cwnd: u64,
-    /// In slow start: the cell that was sent last when the window doubled last.
+    /// In slow start: the last cell sent when the window doubled last.
     doubled_at: Option<u64>,
 }
 
@@ -84,24 +86,24 @@ impl Window {
         Window { config, rate: rate.filter(|_| config.cap), cwnd, doubled_at: config.slow_start.map(|_| 0) }
     }
 
-    /// The node's own rate is another one: the next round heeds it.
+    /// Changes the node's own rate. The next round applies it.
     pub(in super::super) fn set_rate(&mut self, rate: Option<DataRate>) {
         self.rate = rate.filter(|_| self.config.cap);
     }
 
-    /// [cell].
+    /// The window [cell].
     pub(in super::super) fn get(&self) -> u64 {
         self.cwnd
     }
 
-    /// The most that it may be with this base round trip [cell].
+    /// The maximum window with this base round trip [cell].
     pub(in super::super) fn most(&self, base: Duration) -> u64 {
         let carried = self.rate.filter(|_| !base.is_zero()).map(|rate| rate.bytes_in(base).get() / PAYLOAD);
         carried.map_or(MAX_WINDOW.into(), |cells| cells.clamp(1, MAX_WINDOW.into()))
     }
 
-    /// So many cells wait, if that is known. Slow start is over as soon as there are too many: the window is what was
-    /// forwarded since it doubled.
+    /// `diff` cells wait, if known. Slow start ends as soon as there are too many. Then the window is the number of
+    /// cells forwarded since it doubled.
     ///
     /// Source: CircuitStart, of the authors of BackTap: overshooting is compensated by the count of what came through.
     pub(in super::super) fn on_forwarded(&mut self, diff: Option<f64>, forwarded: u64) {
@@ -112,7 +114,7 @@ impl Window {
         }
     }
 
-    /// A round is over in which so many cells waited; `sent` is the last cell so far.
+    /// A round ended in which `diff` cells waited; `sent` is the last cell so far.
     pub(in super::super) fn on_round(&mut self, diff: f64, sent: u64, base: Duration) {
         let most = self.most(base);
         if self.doubled_at.is_some() {

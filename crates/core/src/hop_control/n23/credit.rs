@@ -1,14 +1,13 @@
-//! The sending half of a hop: what may still go.
+//! The sending half of a hop: the cells that may still be sent.
 
 use super::super::Feedback;
 use crate::error::Violation;
 use crate::serial::ahead;
 
-/// What the next hop lets this node send, as its newest credit says.
+/// The cells that the next hop allows, according to its newest credit.
 ///
-/// Counts go on from a number of the caller's and travel modulo 2³². A cell that is told of twice, or late, changes
-/// nothing: of two credits the one with the greater count is newer, and of two with the same count the one that
-/// came last.
+/// Counts start at the caller's number and travel modulo 2³². A repeated or late credit changes nothing. Of two credits
+/// the one with the greater count is newer; with equal counts it is the one that came last.
 ///
 /// Source: Kung, Blackwell, Chapman, SIGCOMM 1994 (credit update protocol: credit = N2 + N3 − (sent − forwarded)).
 #[derive(Clone, Copy, Debug)]
@@ -17,20 +16,20 @@ pub(super) struct Credit {
     sent: u64,
     /// Cells that the next hop had forwarded at its newest credit.
     forwarded: u64,
-    /// Cells that may be sent in all.
+    /// Cells that may be sent in total.
     limit: u64,
-    /// The most that the next hop lets be outstanding.
+    /// The maximum of outstanding cells that the next hop announced.
     most: u64,
 }
 
 impl Credit {
-    /// Before the first cell.
+    /// The state before the first cell.
     pub(super) fn new(counted: u64, start: u32, most: u32) -> Self {
         let (start, most) = (u64::from(start.min(most)), u64::from(most));
         Credit { sent: counted, forwarded: counted, limit: counted + start, most }
     }
 
-    /// How many more may go; none while an allowance that shrank is used up.
+    /// How many more cells may be sent; zero until a reduced allowance is used up.
     pub(super) fn left(&self) -> u64 {
         self.limit.saturating_sub(self.sent)
     }
@@ -53,8 +52,8 @@ impl Credit {
         Ok(())
     }
 
-    /// What left this node's queue and not the next one's is at most N2 and the greatest N3. While N3 is constant
-    /// this is what keeps the credit from being negative.
+    /// At most N2 and the greatest N3 cells have left this node's queue and not the next one's. With a
+    /// constant N3 this keeps the credit from becoming negative.
     fn check(&self) {
         let outstanding = self.sent - self.forwarded;
         debug_assert!(outstanding <= self.most, "{outstanding} outstanding, {} allowed", self.most);

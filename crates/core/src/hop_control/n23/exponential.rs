@@ -1,21 +1,21 @@
-//! N3 falls by a factor that the delay decides, and grows by a step.
+//! N3 falls by a factor that depends on the delay, and grows by a step.
 
 use penstock_units::{Duration, math};
 
-/// N3 becomes N3 · e^(−delay / scale), rounded down, if the delay exceeds the threshold, and grows by a step if not.
+/// N3 becomes N3 · e^(−delay / scale), rounded down, if the delay exceeds the threshold; otherwise it grows by a step.
 ///
-/// The delay is how much longer than at best cells wait in the connection's output buffer of late. A small excess
-/// costs little, a large one nearly all at once; so a queue that formed within a period is answered within it.
+/// The delay is the recent delay in the connection's output buffer above the minimum. A small excess costs little, a
+/// large one nearly all of N3 at once. So a queue that formed within a period is answered within it.
 ///
-/// Source: DefenestraTor §4.2 says that N3 "is reduced when there is downstream congestion" and "can increase again"
-/// and no more. Deviation: all numbers are ours.
+/// Source: DefenestraTor §4.2 only says that N3 "is reduced when there is downstream congestion" and "can increase
+/// again". Deviation: all numbers are ours.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExponentialConfig {
-    /// A delay up to this is no congestion [ns].
+    /// Delays up to this are not congestion [ns].
     pub threshold: Duration,
-    /// The delay that leaves 1/e of N3 [ns]; more than zero.
+    /// The delay that leaves 1/e of N3 [ns]; above zero.
     pub scale: Duration,
-    /// What a period without congestion adds [cell].
+    /// The increase in a period without congestion [cell].
     pub step: u32,
 }
 

@@ -1,30 +1,30 @@
-//! The receiving half of a hop: what was let in, and what is owed for it.
+//! The receiving half of a hop: received cells, and the credits for them.
 
 use crate::error::Violation;
 
-/// What this node lets the hop before send, and what of it is forwarded.
+/// The cells that this node allows the previous hop, and those of them that it forwarded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
-    /// Cells that came.
+    /// Cells received.
     received: u64,
-    /// Cells that were forwarded or delivered.
+    /// Cells forwarded or delivered.
     forwarded: u64,
-    /// How many were at the last credit.
+    /// Cells forwarded at the last credit.
     credited: u64,
-    /// The allowance in it.
+    /// The allowance of the last credit.
     allowance: u64,
-    /// The most cells that any credit so far let come in all.
+    /// The total of cells that the largest credit so far allows.
     limit: u64,
 }
 
 impl Grant {
-    /// Before the first cell.
+    /// The state before the first cell.
     pub(super) fn new(counted: u64, start: u64) -> Self {
         let limit = counted + start;
         Grant { received: counted, forwarded: counted, credited: counted, allowance: start, limit }
     }
 
-    /// The allowance in the last credit.
+    /// The allowance of the last credit.
     pub(super) fn allowance(&self) -> u64 {
         self.allowance
     }
@@ -34,14 +34,14 @@ impl Grant {
         if self.received > self.limit { Err(Violation::CreditExceeded) } else { Ok(()) }
     }
 
-    /// True if a credit is owed.
+    /// A cell was forwarded. True if a credit is due.
     pub(super) fn on_forwarded(&mut self, n2: u64) -> bool {
         self.forwarded += 1;
         debug_assert!(self.forwarded <= self.received, "only what came is forwarded");
         self.forwarded - self.credited >= n2
     }
 
-    /// Gives a credit: the count that goes with `allowance`.
+    /// Gives a credit with this allowance. Returns its count.
     pub(super) fn take_credit(&mut self, allowance: u64) -> u32 {
         self.credited = self.forwarded;
         self.allowance = allowance;

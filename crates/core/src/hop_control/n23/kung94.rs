@@ -1,16 +1,16 @@
-//! A pool of buffers, shared by what each circuit used of late.
+//! A pool of buffers, shared in proportion to recent use.
 
 use super::super::LinkSignals;
 
-/// N3 is the circuit's share of half a pool, less what waits, in proportion to what it moved in the last period.
+/// N3 is the circuit's share of half a pool minus the queued cells, in proportion to the cells that it moved in the
+/// last period.
 ///
-/// Of a pool of M cells for each outgoing connection, with Q cells waiting in the queues of its N circuits, of which
-/// this one moved V of T cells: N3 = (M/2 − Q − N) · V/T + 1. A connection that moved nothing leaves it as it is.
+/// Each outgoing connection has a pool of M cells. Q cells wait in the queues of its N circuits. This circuit moved V
+/// of the T cells of the last period: N3 = (M/2 − Q − N) · V/T + 1. N3 does not change if the connection moved nothing.
 ///
 /// Source: Kung, Blackwell, Chapman, SIGCOMM 1994, adaptive credit allocation at the receiver, from a summary of it.
-/// Deviation: the pool is one for each connection on which circuits leave, as the delay of DefenestraTor §4.2 is, not
-/// for each on which they come; DefenestraTor's bounds of 100 and 500 cells hold for each circuit, so that very many
-/// of them may be granted more than the pool.
+/// Deviation: the pools belong to outgoing connections, as the delay of DefenestraTor §4.2 does, not to incoming ones.
+/// DefenestraTor's bounds of 100 and 500 cells apply to each circuit, so very many circuits may get more than the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kung94Config {
     /// M [cell].

@@ -1,20 +1,20 @@
-//! How N3 follows congestion: one law or another, or none.
+//! The control laws of N3.
 
 use super::super::HopSignals;
 use super::{ExponentialConfig, Kung94Config, MAX_N3, MIN_N3};
 use penstock_units::Duration;
 
-/// How often N3 is adjusted, by what, and how.
+/// The adjustment of N3: its interval, its signal, and its law.
 ///
-/// Source: DefenestraTor §4.2: periodically, by the delay in the connection's output buffer, from 100 to 500 cells.
-/// The paper prints no formula; those of the laws are ours, see [`ExponentialConfig`] and [`Kung94Config`].
+/// Source: DefenestraTor §4.2: periodically, by the delay in the connection's output buffer, from 100 to 500 cells. The
+/// paper prints no formula; those of the laws are ours, see [`ExponentialConfig`] and [`Kung94Config`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdaptConfig {
     /// Time between adjustments [ns].
     pub interval: Duration,
-    /// Delays count until the kernel has sent a cell, instead of until it took it.
+    /// Measure delays until the kernel has sent a cell, not until it took the cell.
     pub kernel: bool,
-    /// What is done.
+    /// The control law.
     pub law: LawConfig,
 }
 
@@ -25,12 +25,12 @@ impl Default for AdaptConfig {
     }
 }
 
-/// One of the laws.
+/// A control law.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LawConfig {
-    /// Falls by a factor that the delay decides, grows by a step.
+    /// N3 falls by a factor that depends on the delay, and grows by a step.
     Exponential(ExponentialConfig),
-    /// Shares a pool by what each circuit used of late.
+    /// Circuits share a pool in proportion to recent use.
     Kung94(Kung94Config),
 }
 
@@ -43,7 +43,7 @@ impl Law {
         Law(adapt.map(|adapt| adapt.law))
     }
 
-    /// N3 after a period in which the circuit moved so many cells [cell].
+    /// N3 after a period in which the circuit moved this many cells [cell].
     pub(super) fn adjust(&self, n3: u64, moved: u64, signals: &HopSignals) -> u64 {
         let wanted = match &self.0 {
             None => return n3,
@@ -53,7 +53,7 @@ impl Law {
         wanted.clamp(MIN_N3.into(), MAX_N3.into())
     }
 
-    /// Whether N3 goes on changing while nothing happens.
+    /// Whether N3 still changes without traffic.
     pub(super) fn recovers(&self, n3: u64) -> bool {
         matches!(self.0, Some(LawConfig::Exponential(config)) if config.step > 0) && n3 < MAX_N3.into()
     }

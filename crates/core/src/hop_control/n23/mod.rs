@@ -11,7 +11,8 @@ pub use kung94::Kung94Config;
 pub use law::{AdaptConfig, LawConfig};
 
 use super::{
-    CreditPath, DelayConfig, Feedback, HopControl, HopOffer, HopSignals, Neighbour, Side, Source, Ticked,
+    CreditPath, DatagramHop, DelayConfig, Feedback, HopControl, HopOffer, HopSignals, Neighbour, Side,
+    Source, Ticked,
 };
 use crate::error::Violation;
 use crate::keys::Direction;
@@ -20,27 +21,27 @@ use grant::Grant;
 use law::Law;
 use penstock_units::{Cells, Duration, Instant};
 
-/// The least that an adaptive N3 becomes [cell] (DefenestraTor §4.2).
+/// The minimum of an adaptive N3 [cell] (DefenestraTor §4.2).
 pub const MIN_N3: u32 = 100;
-/// The most that an adaptive N3 becomes [cell] (DefenestraTor §4.2).
+/// The maximum of an adaptive N3 [cell] (DefenestraTor §4.2).
 pub const MAX_N3: u32 = 500;
 
-/// How a node gives and takes credits.
+/// The configuration of N23.
 ///
 /// Source: DefenestraTor §4.2 and §5.1, which names N2 = 10 and N3 = 500 as typical.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct N23Config {
-    /// N2, the steady buffer: one credit for so many forwarded cells [cell]; at least 1.
+    /// N2, the steady buffer: one credit for this many forwarded cells [cell]; at least 1.
     pub n2: u32,
-    /// N3, the excess buffer [cell]; if it adapts, what it is at first.
+    /// N3, the excess buffer [cell]; the initial value if it adapts.
     pub n3: u32,
     /// How N3 follows congestion; `None` is a constant N3.
     pub adapt: Option<AdaptConfig>,
-    /// How credits travel.
+    /// The path of credits.
     pub credit_path: CreditPath,
-    /// Hops with a client at one end are controlled too.
+    /// Control hops with a client at one end, too.
     pub with_clients: bool,
-    /// The consensus says that who knows N23 uses it (DefenestraTor §6.3); otherwise this node does as if it did not.
+    /// The consensus switches N23 on (DefenestraTor §6.3); otherwise this node does not use it.
     pub active: bool,
 }
 
@@ -58,7 +59,7 @@ impl Default for N23Config {
 }
 
 impl N23Config {
-    /// The most cells that a neighbour may have outstanding: N2 + N3, with the greatest N3 that there can be [cell].
+    /// The maximum of outstanding cells: N2 + N3, with the greatest possible N3 [cell].
     pub fn most(&self) -> u32 {
         self.n2 + if self.adapt.is_some() { self.n3.max(MAX_N3) } else { self.n3 }
     }
@@ -74,40 +75,40 @@ impl N23Config {
     }
 }
 
-/// Credits at the hops before and after a node, for one circuit in one direction.
+/// Credits at the previous and next hops of a node, for one circuit in one direction.
 ///
-/// A node may send the next one as many RELAY cells as it has credit for, N2 + N3 at first. The next one counts what
-/// leaves its circuit's queue, and says so after each N2 cells; the sender then has N2 + N3 again, less what it sent
-/// that was not forwarded by then. So no queue of the circuit behind the first node holds more than N2 + N3 cells.
-/// The first node reads its streams only while its own queue is shorter than that.
+/// A node may send as many RELAY cells to the next node as it has credit for, N2 + N3 at first. The next node counts
+/// the cells that leave its circuit's queue, and reports the count after each N2 cells. The sender then has N2 + N3
+/// minus the cells that were not forwarded by then. So no queue of the circuit behind the first node exceeds N2 + N3
+/// cells. The first node reads its streams only while its own queue is shorter.
 ///
 /// Source: DefenestraTor §4.2 and figure 3; Kung, Blackwell, Chapman, SIGCOMM 1994.
-/// Deviation: a credit says how many cells were forwarded in all, as in Kung's credit update protocol, where the
-/// paper's text adds to a balance; over a reliable channel both are the same while N3 is constant. The number in a
-/// credit is N2 + N3 and not N3 alone, so that the sender needs no N2 of its own.
+/// Deviation: a credit carries the total of forwarded cells, as in Kung's credit update protocol; the paper's text adds
+/// to a balance. Over a reliable channel both are the same while N3 is constant. The number in a credit is N2 + N3, not
+/// N3 alone, so the sender needs no N2 of its own.
 #[derive(Debug)]
 pub struct N23 {
     config: N23Config,
     /// N3 now [cell].
     n3: u64,
     law: Law,
-    /// What counts begin with: zero, but for those who want to see them wrap.
+    /// The start of all counts: zero, except in tests of wrapping.
     counted: u64,
-    /// Towards the next hop; `None` while it is not known, or if it is not controlled.
+    /// The next hop; `None` while it is unknown, or if it is not controlled.
     after: Option<Credit>,
-    /// Towards the hop before, likewise.
+    /// The previous hop, likewise.
     before: Option<Grant>,
     /// Cells that left since the last tick.
     moved: u64,
 }
 
 impl N23 {
-    /// For a new circuit and direction.
+    /// The control of a new circuit and direction.
     pub fn new(config: N23Config) -> Self {
         N23::counting_from(config, 0)
     }
 
-    /// The same, with counts that begin at `counted` on both sides of every hop.
+    /// The same, with counts that start at `counted` on both sides of every hop.
     pub(crate) fn counting_from(config: N23Config, counted: u64) -> Self {
         N23 {
             config,
@@ -125,7 +126,7 @@ impl N23 {
         u64::from(self.config.n2) + self.n3
     }
 
-    /// A cell of the hop before is gone.
+    /// A cell of the previous hop was forwarded.
     fn on_forwarded(&mut self) -> Option<Feedback> {
         let credit_due = self.before.as_mut()?.on_forwarded(self.config.n2.into());
         if credit_due { self.make_credit() } else { None }
@@ -134,17 +135,19 @@ impl N23 {
     fn make_credit(&mut self) -> Option<Feedback> {
         let allowance = self.allowance();
         let forwarded = self.before.as_mut()?.take_credit(allowance);
-        // The relay knows the direction.
+        // The relay fills in the direction.
         Some(Feedback { direction: Direction::Forward, forwarded, allowance: allowance as u32 })
     }
 }
+
+impl DatagramHop for N23 {}
 
 impl HopControl for N23 {
     fn on_neighbour(&mut self, neighbour: Neighbour) {
         let Some(HopOffer::Credits { start, most }) = neighbour.agreed else { return };
         match neighbour.side {
             Side::After => self.after = Some(Credit::new(self.counted, start, most)),
-            // What this node offered itself.
+            // The offer of this node itself.
             Side::Before => {
                 let start = u64::from(self.config.n2) + u64::from(self.config.n3);
                 self.before = Some(Grant::new(self.counted, start));
@@ -174,7 +177,7 @@ impl HopControl for N23 {
     }
 
     fn on_feedback(&mut self, _now: Instant, feedback: Feedback) -> Result<(), Violation> {
-        // A node that was not asked speaks of credits: nobody listens, as to any cell that is unknown.
+        // Credits of a node without an agreement are ignored, like any unknown cell.
         self.after.as_mut().map_or(Ok(()), |credit| credit.on_feedback(feedback))
     }
 
@@ -197,7 +200,7 @@ impl HopControl for N23 {
         let moved = std::mem::take(&mut self.moved);
         self.n3 = self.law.adjust(self.n3, moved, &signals);
         let busy = moved > 0 || signals.queue > Cells::ZERO;
-        // Who fell by N2 or more says so at once, if the hop before has a use for it.
+        // After a fall by N2 or more a credit leaves at once, if the previous hop can use it.
         let (allowance, n2) = (self.allowance(), u64::from(self.config.n2));
         let fell = self.before.is_some_and(|grant| grant.allowance() >= allowance + n2);
         let feedback = if busy && fell { self.make_credit() } else { None };

@@ -1,0 +1,145 @@
+//! Channels of datagrams: their setup, their timers, and the circuits that fail on them.
+
+use super::{Parts, Relay};
+use crate::cell::Cell;
+use crate::channel::Channel;
+use crate::datagram::{Association, DatagramCounters, LinkEvent, LinkFailure};
+use crate::kernel::Kernel;
+use crate::keys::ChannelKey;
+use crate::reason::DestroyReason;
+use crate::transport::Transport;
+use penstock_units::{Bytes, Instant};
+use std::collections::VecDeque;
+
+/// What all channels of datagrams share.
+#[derive(Debug, Default)]
+pub(super) struct DatagramLinks {
+    /// Circuits whose peers did not answer, or left too many cells unacknowledged.
+    failed: VecDeque<(ChannelKey, LinkFailure)>,
+    /// The counts of closed channels.
+    closed: DatagramCounters,
+    /// Channels whose timers expired; empty between calls, and kept for its memory.
+    fired: Vec<(Instant, ChannelKey)>,
+}
+
+impl DatagramLinks {
+    pub(super) fn take_failed(&mut self) -> Option<(ChannelKey, LinkFailure)> {
+        self.failed.pop_front()
+    }
+
+    /// Keeps the counts of a closed channel.
+    pub(super) fn on_channel_closed<C: Cell>(&mut self, channel: ChannelKey, transport: &Transport<C>) {
+        if let Some(association) = transport.association() {
+            self.closed = self.closed.plus(association.counters);
+            self.closed.given_up += association.unacknowledged();
+            self.failed.retain(|(other, _)| *other != channel);
+        }
+    }
+}
+
+impl<C: Cell> Relay<C> {
+    /// Whether this node can use datagrams. A channel uses them if both its nodes can.
+    pub fn speaks_datagrams(&self) -> bool {
+        self.parts.config.datagrams.is_some()
+    }
+
+    /// Makes the channel one of datagrams, because both its nodes can use them. The driver calls this before
+    /// [`on_channel_open`](Self::on_channel_open).
+    pub fn use_datagrams(&mut self, channel: ChannelKey) {
+        let Some(config) = self.parts.config.datagrams else { return };
+        if let Some(state) = self.parts.channels.get_mut(channel).filter(|state| !state.open) {
+            state.transport = Transport::datagrams(config);
+        }
+    }
+
+    /// Counts of all channels of datagrams since the start.
+    pub fn datagram_counters(&self) -> DatagramCounters {
+        let open = self.parts.associations().map(|association| association.counters);
+        open.fold(self.parts.datagrams.closed, DatagramCounters::plus)
+    }
+
+    /// Cells that left for channels of datagrams and are not acknowledged.
+    pub fn unacknowledged(&self) -> u64 {
+        self.parts.associations().map(Association::unacknowledged).sum()
+    }
+
+    /// Runs the expired timers of channels of datagrams, in the order of their times and then of the channels' keys.
+    pub(super) fn on_datagram_timer(&mut self, now: Instant) {
+        let parts = &mut self.parts;
+        let mut fired = std::mem::take(&mut parts.datagrams.fired);
+        while let Some((due, channel)) = parts.timers.expired_retransmit(now) {
+            parts.timers.set_retransmit(channel, &mut parts.channels[channel].timers, None);
+            fired.push((due, channel));
+        }
+        parts.timers.take_coalesce(now, &mut fired);
+        fired.sort_unstable();
+        for (_, channel) in fired.drain(..) {
+            let Some(state) = parts.channels.get_mut(channel) else { continue };
+            if let Some(association) = state.transport.association_mut() {
+                let times = [association.poll_timeout(), association.coalesce_timeout()];
+                if times.into_iter().flatten().any(|due| due <= now) {
+                    association.on_timer(now);
+                }
+            }
+            parts.review_transport(channel);
+        }
+        parts.datagrams.fired = fired;
+    }
+
+    /// Handles the contents of a datagram other than cells.
+    pub(super) fn on_link_event(
+        &mut self,
+        now: Instant,
+        channel: ChannelKey,
+        event: LinkEvent,
+        kernel: &mut impl Kernel<C>,
+    ) {
+        let failure = match event {
+            LinkEvent::Forwarded { id, count, trip, downstream } => {
+                match self.parts.on_forwarded(now, channel, id, count, trip, downstream) {
+                    Ok(()) => return,
+                    Err(violation) => LinkFailure { id, violation: Some(violation) },
+                }
+            }
+            LinkEvent::Failed(failure) => failure,
+        };
+        self.on_failed(now, channel, failure, kernel);
+    }
+
+    /// Closes a circuit because of its peer's behaviour, or because the peer does not know it.
+    pub(super) fn on_failed(
+        &mut self,
+        now: Instant,
+        channel: ChannelKey,
+        failure: LinkFailure,
+        kernel: &mut impl Kernel<C>,
+    ) {
+        let LinkFailure { id, violation } = failure;
+        let Some(circuit) = self.parts.circuit_of(channel, id) else { return };
+        // A peer that does not know the circuit needs no DESTROY.
+        let from = violation.is_none().then(|| self.parts.circuits[circuit].direction_from(channel, id));
+        self.close(now, circuit, from, violation.map_or(Ok(DestroyReason::DESTROYED), Err), kernel);
+    }
+}
+
+impl<C: Cell> Parts<C> {
+    fn associations(&self) -> impl Iterator<Item = &Association<C>> {
+        self.channels.values().filter_map(|channel| channel.transport.association())
+    }
+
+    /// Updates timers and readiness after a change in a channel's transport.
+    pub(super) fn review_transport(&mut self, channel: ChannelKey) {
+        let Channel { transport, timers, .. } = &mut self.channels[channel];
+        let Some(association) = transport.association_mut() else { return };
+        if association.has_failed() {
+            self.datagrams.failed.extend(association.take_failed().map(|failure| (channel, failure)));
+        }
+        let (due, is_ready) = (association.poll_timeout(), association.ready() > Bytes::ZERO);
+        self.timers.set_coalesce(channel, timers, association.coalesce_timeout());
+        self.timers.advance_retransmit(channel, timers, due);
+        self.timers.drop_stale_coalesce(|channel| Some(self.channels.get(channel)?.timers));
+        if is_ready {
+            self.channels.set_ready(channel);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The streams of all edges, and the edges that resume reading.
+
+use crate::arena::Arena;
+use crate::cell::{Cell, StreamId};
+use crate::circuit::Edge;
+use crate::keys::{CircuitIndex, StreamKey};
+use crate::stream::Stream;
+use penstock_units::fifo::take_first;
+use std::collections::VecDeque;
+use std::num::NonZeroU16;
+
+/// What the edges of all circuits share.
+#[derive(Debug)]
+pub(super) struct Edges<C: Cell> {
+    pub(super) streams: Arena<StreamKey, Stream<C>>,
+    /// Circuits whose edges may read their streams again before the present call ends.
+    resuming: VecDeque<CircuitIndex>,
+    /// The streams of one circuit that are still to be read; kept for its memory.
+    round: Vec<StreamKey>,
+}
+
+impl<C: Cell> Edges<C> {
+    pub(super) fn new() -> Self {
+        Edges { streams: Arena::new(), resuming: VecDeque::new(), round: Vec::new() }
+    }
+
+    pub(super) fn find(&self, edge: &Edge<C>, id: StreamId) -> Option<StreamKey> {
+        edge.streams.iter().copied().find(|stream| self.streams[*stream].id == id)
+    }
+
+    /// An id that no stream of the edge has; `None` if the edge has `max` streams.
+    pub(super) fn free_id(&self, edge: &mut Edge<C>, max: u32) -> Option<StreamId> {
+        if edge.streams.len() >= max as usize {
+            return None;
+        }
+        loop {
+            let id = StreamId(NonZeroU16::new(edge.next_stream_id)?);
+            edge.next_stream_id = edge.next_stream_id.checked_add(1).unwrap_or(1);
+            if self.find(edge, id).is_none() {
+                return Some(id);
+            }
+        }
+    }
+
+    /// Lets an edge read its streams again before the present call ends.
+    pub(super) fn resume(&mut self, circuit: CircuitIndex, edge: &mut Edge<C>) {
+        edge.resuming += 1;
+        self.resuming.push_back(circuit);
+    }
+
+    pub(super) fn take_resuming(&mut self) -> Option<CircuitIndex> {
+        take_first(&mut self.resuming)
+    }
+
+    pub(super) fn remove_circuit(&mut self, circuit: CircuitIndex) {
+        self.resuming.retain(|other| *other != circuit);
+    }
+
+    /// The streams of an edge in the order of their turns. The first stream is the next in turn.
+    pub(super) fn begin_round(&mut self, edge: &mut Edge<C>) -> Vec<StreamKey> {
+        let mut round = std::mem::take(&mut self.round);
+        round.clone_from(&edge.streams);
+        if round.len() > 1 {
+            edge.turn = (edge.turn + 1) % round.len();
+            round.rotate_left(edge.turn);
+        }
+        round
+    }
+
+    pub(super) fn end_round(&mut self, round: Vec<StreamKey>) {
+        self.round = round;
+    }
+}

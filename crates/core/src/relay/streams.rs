@@ -1,0 +1,92 @@
+//! The driver's calls about streams.
+//!
+//! An exit's streams lead to servers, a client's to its application. The code is the same.
+
+use super::Relay;
+use crate::cell::{Cell, Message};
+use crate::circuit::Role;
+use crate::kernel::Kernel;
+use crate::keys::{CircuitIndex, StreamKey};
+use penstock_units::Instant;
+
+impl<C: Cell> Relay<C> {
+    /// As a client: opens a stream to `target` over a built circuit; `None` if the circuit is not built.
+    ///
+    /// With [`optimistic_data`](crate::config::RelayConfig::optimistic_data) the stream can be read at once. If
+    /// the application has data, the driver calls [`on_stream_readable`](Self::on_stream_readable) next.
+    pub fn open_stream(
+        &mut self,
+        now: Instant,
+        circuit: CircuitIndex,
+        target: C::Target,
+        kernel: &mut impl Kernel<C>,
+    ) -> Option<StreamKey> {
+        let parts = &mut self.parts;
+        let Role::Origin(origin) = &parts.circuits.get(circuit)?.role else { return None };
+        if !origin.built {
+            return None;
+        }
+        parts.edge(circuit);
+        let edge = parts.circuits[circuit].edge.as_deref_mut()?;
+        let id = parts.edges.free_id(edge, parts.config.limits.streams_per_circuit)?;
+        parts.announce_class(now, circuit);
+        let stream = parts.add_stream(circuit, id);
+        parts.edges.streams[stream].optimistic = parts.config.optimistic_data;
+        parts.send_relay(now, circuit, Some(id), Message::Begin(target));
+        self.settle(now, kernel);
+        Some(stream)
+    }
+
+    /// As an exit: the connection of [`Event::StreamRequested`](crate::Event::StreamRequested) is open. The client
+    /// gets `answer`.
+    pub fn on_stream_connected(
+        &mut self,
+        now: Instant,
+        stream: StreamKey,
+        answer: C::Connected,
+        kernel: &mut impl Kernel<C>,
+    ) {
+        let Some(state) = self.parts.edges.streams.get_mut(stream) else { return };
+        state.open = true;
+        let (circuit, id) = (state.circuit, state.id);
+        self.parts.send_relay(now, circuit, Some(id), Message::Connected(answer));
+        self.parts.refresh_stream(stream, kernel);
+        self.settle(now, kernel);
+    }
+
+    /// The stream's connection has data. Packages at most one I/O quantum.
+    pub fn on_stream_readable(&mut self, now: Instant, stream: StreamKey, kernel: &mut impl Kernel<C>) {
+        let parts = &mut self.parts;
+        let Some(state) = parts.edges.streams.get(stream) else { return };
+        let circuit = state.circuit;
+        let share = parts.circuits[circuit].package_share(parts.config.edge_queue);
+        parts.package(now, stream, share, kernel);
+        parts.refresh_edge(circuit, kernel);
+        self.settle(now, kernel);
+    }
+
+    /// The stream's connection takes more data.
+    pub fn on_stream_writable(&mut self, now: Instant, stream: StreamKey, kernel: &mut impl Kernel<C>) {
+        if self.parts.edges.streams.contains(stream) {
+            self.parts.flush_stream(now, stream, kernel);
+            self.settle(now, kernel);
+        }
+    }
+
+    /// Closes a stream, because its connection failed or the application is done. The other end gets `end`.
+    pub fn close_stream(
+        &mut self,
+        now: Instant,
+        stream: StreamKey,
+        end: impl Into<C::End>,
+        kernel: &mut impl Kernel<C>,
+    ) {
+        let Some(state) = self.parts.edges.streams.get(stream) else { return };
+        let (circuit, id, ended) = (state.circuit, state.id, state.ended);
+        if !ended {
+            self.parts.send_relay(now, circuit, Some(id), Message::End(end.into()));
+        }
+        self.parts.remove_stream(now, stream, kernel);
+        self.settle(now, kernel);
+    }
+}

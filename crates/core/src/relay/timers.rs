@@ -1,0 +1,132 @@
+//! All timers of a relay.
+
+use crate::keys::ChannelKey;
+use penstock_units::{Duration, Instant};
+use std::collections::{BTreeSet, VecDeque};
+
+/// When the relay must act next, for each purpose.
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    /// The next refill of token buckets, while a channel or stream waits for it.
+    refill: Option<Instant>,
+    /// The next tick of hop controls.
+    hop_tick: Option<Instant>,
+    /// Open channels without circuits, by the time at which they close.
+    idle: BTreeSet<(Instant, ChannelKey)>,
+    /// Channels of datagrams, by the time of their next retransmission or probe.
+    retransmit: BTreeSet<(Instant, ChannelKey)>,
+    /// When single messages leave without company, oldest first: the delay is the same for all. An entry
+    /// is stale if the channel's own [`ChannelTimers::coalesce`] differs.
+    coalesce: VecDeque<(Instant, ChannelKey)>,
+}
+
+/// The timers that are set for one channel.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ChannelTimers {
+    idle: Option<Instant>,
+    retransmit: Option<Instant>,
+    coalesce: Option<Instant>,
+}
+
+impl Timers {
+    /// The earliest of all timers.
+    pub(super) fn next(&self) -> Option<Instant> {
+        let idle = self.idle.first().map(|(at, _)| *at);
+        let retransmit = self.retransmit.first().map(|(at, _)| *at);
+        let coalesce = self.coalesce.front().map(|(at, _)| *at);
+        [self.refill, self.hop_tick, idle, retransmit, coalesce].into_iter().flatten().min()
+    }
+
+    /// Sets the refill timer if it is not set.
+    pub(super) fn set_refill(&mut self, at: Instant) {
+        self.refill.get_or_insert(at);
+    }
+
+    /// Whether the refill timer has expired; then it is cleared.
+    pub(super) fn take_refill(&mut self, now: Instant) -> bool {
+        self.refill.take_if(|due| *due <= now).is_some()
+    }
+
+    /// Sets the tick of hop controls a period from now, if it is not set.
+    pub(super) fn set_hop_tick(&mut self, now: Instant, period: Duration) {
+        self.hop_tick.get_or_insert(now + period);
+    }
+
+    /// Whether the tick of hop controls has expired; then it is cleared.
+    pub(super) fn take_hop_tick(&mut self, now: Instant) -> bool {
+        self.hop_tick.take_if(|due| *due <= now).is_some()
+    }
+
+    /// Sets the idle timer of a channel if it is not set.
+    pub(super) fn set_idle(&mut self, channel: ChannelKey, own: &mut ChannelTimers, at: Instant) {
+        if own.idle.is_none() {
+            own.idle = Some(at);
+            self.idle.insert((at, channel));
+        }
+    }
+
+    pub(super) fn clear_idle(&mut self, channel: ChannelKey, own: &mut ChannelTimers) {
+        if let Some(at) = own.idle.take() {
+            self.idle.remove(&(at, channel));
+        }
+    }
+
+    /// The first channel whose idle timer has expired.
+    pub(super) fn expired_idle(&self, now: Instant) -> Option<ChannelKey> {
+        self.idle.first().filter(|(at, _)| *at <= now).map(|(_, channel)| *channel)
+    }
+
+    /// Moves or clears a channel's retransmission timer.
+    pub(super) fn set_retransmit(
+        &mut self,
+        channel: ChannelKey,
+        own: &mut ChannelTimers,
+        at: Option<Instant>,
+    ) {
+        let before = std::mem::replace(&mut own.retransmit, at);
+        before.map(|before| self.retransmit.remove(&(before, channel)));
+        at.map(|at| self.retransmit.insert((at, channel)));
+    }
+
+    /// Sets the retransmission timer no later than `at`. A timer that is early finds nothing to do and is
+    /// set again; most timers are not needed when they expire.
+    pub(super) fn advance_retransmit(
+        &mut self,
+        channel: ChannelKey,
+        own: &mut ChannelTimers,
+        at: Option<Instant>,
+    ) {
+        if at.is_some_and(|at| own.retransmit.is_none_or(|set| at < set)) {
+            self.set_retransmit(channel, own, at);
+        }
+    }
+
+    /// Moves or clears a channel's coalescing timer.
+    pub(super) fn set_coalesce(&mut self, channel: ChannelKey, own: &mut ChannelTimers, at: Option<Instant>) {
+        if at != std::mem::replace(&mut own.coalesce, at) {
+            self.coalesce.extend(at.map(|at| (at, channel)));
+        }
+    }
+
+    /// Drops the first coalescing timers if they are stale. `timers` gives the timers of a channel.
+    pub(super) fn drop_stale_coalesce(&mut self, timers: impl Fn(ChannelKey) -> Option<ChannelTimers>) {
+        while let Some((at, channel)) = self.coalesce.front()
+            && timers(*channel).is_none_or(|own| own.coalesce != Some(*at))
+        {
+            self.coalesce.pop_front();
+        }
+    }
+
+    /// The first channel whose retransmission timer has expired, and the time for which it was set.
+    pub(super) fn expired_retransmit(&self, now: Instant) -> Option<(Instant, ChannelKey)> {
+        self.retransmit.first().copied().filter(|(at, _)| *at <= now)
+    }
+
+    /// Adds the expired coalescing timers to the channels that fired.
+    pub(super) fn take_coalesce(&mut self, now: Instant, fired: &mut Vec<(Instant, ChannelKey)>) {
+        while let Some(entry) = self.coalesce.front().copied().filter(|(at, _)| *at <= now) {
+            self.coalesce.pop_front();
+            fired.push(entry);
+        }
+    }
+}
