@@ -26,8 +26,9 @@ test: setup ## run every check that CI runs
 golden: setup ## rewrite the digests of all shipped scenarios' tables; the changelog then says why
 	$(BIN)/python tests/python/golden.py
 
+# Without --quiet, with which MkDocs counts no warnings.
 docs: .venv-docs/packages ## build the documentation into site/; a broken link or anchor is an error
-	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
 
 matrix: tools ## run every combination of algorithms there is for a few simulated seconds, and count cells; 17 minutes of a core
 	cargo test --release --locked --package penstock-sim --test worlds -- --ignored --nocapture every_combination
