@@ -1,35 +1,35 @@
-//! What a relay is bound by: where what it has to do waits.
+//! The bound of a relay: the resource or limit at which its work waits.
 //!
-//! A relay is asked several times in a sample, and the answer given most often goes into the record.
-//! Each answer is the last station of a cell's way at which something waits, since whatever waits
-//! there fills all stations before it; but an empty bucket comes before TCP. What a refill allows at once may be more
-//! than a congestion window, and then waits in a socket although the bucket decides how much there is.
+//! Each relay is checked several times in a sample, and the most frequent result is recorded. A check finds the last
+//! station of a cell with a queue, because a queue there also fills all earlier stations. But an empty bucket comes
+//! before TCP. One refill may exceed a congestion window and then wait in a socket, although the bucket limits the
+//! rate.
 
-/// How often in a sample a relay is asked.
+/// Checks of each relay in a sample.
 pub(crate) const BOUND_CHECKS_PER_SAMPLE: u32 = 20;
 
-/// What holds a relay back, the last station first.
+/// The bound of a relay. The last station comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
-    /// More than a packet waits for its access link, in either direction.
+    /// More than one packet waits for its access link, in either direction.
     Link,
     /// A token bucket is empty.
     Bucket,
-    /// A socket holds bytes that TCP does not send: its congestion window or the peer's.
+    /// A socket holds bytes that TCP cannot send, because of the congestion window or the peer's window.
     Tcp,
     /// The processor has a queue.
     Cpu,
     /// A circuit has cells but no credit for the next hop.
     Credit,
-    /// A circuit or a stream that is packaged here has used up its window.
+    /// A circuit or a stream whose edge is here has used up its window.
     Window,
 }
 
-/// In the order in which they are asked.
+/// In the order of the checks.
 const ALL: [Bound; 6] = [Bound::Link, Bound::Bucket, Bound::Tcp, Bound::Cpu, Bound::Credit, Bound::Window];
 
 impl Bound {
-    /// As it is written in `relays.parquet`.
+    /// Its value in `relays.parquet`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Bound::Link => "link",
@@ -42,12 +42,12 @@ impl Bound {
     }
 }
 
-/// What holds a relay back; nothing if it is idle. Only what can decide is asked.
+/// The first bound for which `waits` is true; none if the relay is idle. Later bounds are not checked.
 pub(crate) fn bound(waits: impl FnMut(&Bound) -> bool) -> Option<Bound> {
     ALL.into_iter().find(waits)
 }
 
-/// The bound_counts of one relay in one sample.
+/// The check results of one relay in one sample.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BoundCounts([u32; ALL.len()]);
 
@@ -56,7 +56,7 @@ impl BoundCounts {
         self.0[bound as usize] += 1;
     }
 
-    /// The answer given most often, the later station's of two; nothing if the relay was idle.
+    /// The most frequent bound; of two equal ones the later station. None if the relay was idle.
     pub(crate) fn most(&self) -> Option<Bound> {
         let most = *self.0.iter().max().expect("there are six");
         ALL.into_iter().find(|bound| most > 0 && self.0[*bound as usize] == most)

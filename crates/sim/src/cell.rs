@@ -1,4 +1,4 @@
-//! The simulator's cell: a descriptor of what a real one would carry.
+//! The simulator's cell: a descriptor without a body.
 
 use penstock_core::cell::{Cell, CircId, Command, Message, Payload, PeerId, StreamId, Tag};
 use penstock_core::circuit_policy::PriorityClass;
@@ -8,38 +8,38 @@ use penstock_core::keys::Direction;
 use penstock_core::reason::{DestroyReason, EndReason};
 use std::num::{NonZeroU32, NonZeroU64};
 
-/// What a cell takes on the wire [B]: 512 in every one of the papers.
+/// The size of a cell on the wire [B]: 512 in all papers.
 pub(crate) const CELL_BYTES: u32 = 512;
 
-/// Bytes of a stream, without the bytes.
+/// Bytes of a stream, without their content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SimPayload {
-    /// How many [B].
+    /// Their number [B].
     pub(crate) len: u16,
-    /// Whether the cell that carries them is tracked.
+    /// The tag of the cell that carries them, if it is tracked.
     pub(crate) tag: Option<Tag>,
-    /// If the last of them ends a request, what it asks for.
+    /// The request that ends with these bytes.
     pub(crate) request: Option<Request>,
 }
 
-/// A request for so many bytes, perhaps none [B], or for a part in a stream of a model.
+/// A request for a number of bytes [B], or for the server's script in a stream of a Markov model.
 ///
-/// One more than the number is stored, so that "no request" costs no space in a cell.
+/// It is stored as the number plus one. So `Option<Request>` needs no extra space in a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request(NonZeroU64);
 
-/// What a request is for.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestKind {
-    /// So much [B].
+    /// This many bytes [B].
     Bytes(u64),
-    /// The server's part, by the model of this workload, with this seed.
+    /// The server's script by the model of this workload, with this seed.
     Script { workload: usize, seed: u64 },
 }
 
-/// The bit that tells a part from a size, which is far below it.
+/// The bit that marks a script. Sizes are far below it.
 const SCRIPT: u64 = 1 << 63;
-/// Bits of a part's seed; the workload is between.
+/// Bits of a script's seed. The workload is in the bits above.
 const SEED_BITS: u32 = 43;
 
 impl Request {
@@ -47,7 +47,7 @@ impl Request {
         Request(NonZeroU64::MIN.saturating_add(bytes))
     }
 
-    /// For the server's part in a stream; of the seed, as many bits as there is room for.
+    /// A request for the server's script. It keeps the lower bits of the seed.
     pub(crate) fn script(workload: usize, seed: u64) -> Self {
         assert!((workload as u64) + 1 < SCRIPT >> SEED_BITS, "no scenario has a million workloads");
         Request::of(SCRIPT | ((workload as u64) << SEED_BITS) | (seed % (1 << SEED_BITS)))
@@ -69,8 +69,7 @@ impl Payload for SimPayload {
     }
 }
 
-/// What a circuit's handshake carries: which circuit of the run it is, which hop this will be, and what is said of
-/// congestion control.
+/// The content of a circuit handshake: the circuit's number, the hop, and the negotiation of congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SimHandshake {
     pub(crate) circuit: u32,
@@ -78,8 +77,8 @@ pub(crate) struct SimHandshake {
     pub(crate) congestion: Negotiation,
 }
 
-/// One hop's layer at one end of a circuit. There are no keys: what its two ends said to each other is counted,
-/// and the count, which who did not get the last message has not come to, is that message's digest.
+/// The onion layer of one hop at one end of a circuit. It has no keys. Each end counts the messages, and a message's
+/// number serves as its digest.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SimLayer {
     sealed: u32,
@@ -107,22 +106,22 @@ enum Body {
 
 /// The cell met congestion.
 const MARKED: u8 = 1;
-/// What one layer counts.
+/// The value of one onion layer in [`SimCell::layers`].
 const LAYER: u8 = 2;
 
 /// One cell.
 ///
-/// Layers of encryption are counted: sealed is one, each hop nearer to the client adds one, and a
-/// cell is readable where the last one is peeled. There it must be the next one of its layer: where real Tor
-/// would find a wrong digest, a run ends, for none but a bug of ours can have lost, doubled or overtaken it.
+/// It counts onion layers: sealing sets one, and each hop towards the client adds one. A cell is readable where the
+/// last layer is peeled. There its number must be the next one of that layer. Real Tor would find a wrong digest; here
+/// the run panics, because only a bug in Penstock can lose, duplicate or reorder cells.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SimCell {
     id: CircId,
     tag: Option<Tag>,
-    /// How many its layer had sealed with it: what real cells have a running digest for.
+    /// Its number within its layer, in place of the running digest of a real cell.
     number: u32,
     stream: Option<StreamId>,
-    /// [`LAYER`] for each, and [`MARKED`]: one field more would make every copy of a cell dearer.
+    /// The sum of its onion layers, plus [`MARKED`]. One byte for both keeps copies of a cell cheap.
     layers: u8,
     body: Body,
 }
@@ -275,19 +274,19 @@ pub(crate) fn tag(n: usize) -> Tag {
     Tag(NonZeroU32::new(n as u32 + 1).expect("tags count from one"))
 }
 
-/// Which tag it is, counted from zero.
+/// The index of a tag, counted from zero.
 pub(crate) fn tag_index(tag: Tag) -> usize {
     tag.0.get() as usize - 1
 }
 
-/// Towards the client.
+/// The direction to the client.
 pub(crate) const TO_CLIENT: Direction = Direction::Backward;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Four cells that are sealed one after the other.
+    /// Four cells in the order of sealing.
     fn sealed() -> [SimCell; 4] {
         let mut layer = SimLayer::default();
         let id = CircId(NonZeroU32::MIN);
@@ -334,7 +333,7 @@ mod tests {
         for (workload, seed) in [(0, 0), (7, 0xABCD_EF00), ((1 << 20) - 2, (1 << SEED_BITS) - 1)] {
             assert_eq!(Request::script(workload, seed).kind(), RequestKind::Script { workload, seed });
         }
-        // Of a longer seed both sides have the same bits.
+        // Both sides use the same bits of a longer seed.
         let RequestKind::Script { seed, .. } = Request::script(1, u64::MAX).kind() else {
             panic!("it is a part")
         };

@@ -1,8 +1,8 @@
-//! A client: request, first byte, last byte, pause, again; a circuit that is held and closed, again and again; or streams
-//! that begin when a model says.
+//! The sessions of a client: a loop of downloads and pauses, a loop of holding and closing a circuit, or streams of a
+//! model.
 //!
-//! Source: DefenestraTor §5 and §5.1. The clock of a download starts when the application
-//! opens its stream (BEGIN is sent), so that the time to the first byte is two circuit round trips.
+//! Source: DefenestraTor §5 and §5.1. The clock of a download starts when the application opens its stream (BEGIN is
+//! sent). So the time to the first byte is two round trips of the circuit.
 
 use crate::cell::Request;
 use crate::queue::HostId;
@@ -15,69 +15,69 @@ use penstock_units::{Bytes, Duration, Instant, Rng, Seed};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// One client of the run, or one session of a client that does several things at once.
+/// One session of a client. A client may have several sessions in parallel.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// Its index in the scenario.
+    /// The client's index in the scenario.
     pub(crate) index: usize,
-    /// Index of what it does.
+    /// Index of its workload.
     pub(crate) workload: usize,
-    /// The session of the same client whose circuit it uses: itself, or the first if all share one.
+    /// The session that owns its circuit: itself, or the first session if all share one circuit.
     pub(crate) circuit_owner: u32,
-    /// Of an session that is its own owner.
+    /// The circuit, if this session owns one.
     pub(crate) circuit: Option<Circuit>,
-    /// Circuits that had it before and get no new stream, but still have some.
+    /// Older circuits of this owner that still have streams and get no new ones.
     pub(crate) retired: Vec<Circuit>,
     pub(crate) phase: Phase,
-    /// Tells a timer from one of an earlier phase.
+    /// Invalidates timers of earlier phases.
     pub(crate) generation: u32,
     pub(crate) rng: Rngs,
-    /// The run's number of the circuit that the present or last download used.
+    /// Number of the circuit of the present or last download.
     pub(crate) number: u32,
-    /// The relays that it may begin its circuits at; none if any will do.
+    /// The allowed first relays of its circuits; empty if all are allowed.
     pub(crate) guards: Arc<[usize]>,
-    /// The relays of all of its circuits, if these are not to be drawn.
+    /// Fixed relays of all its circuits, or none if they are sampled.
     pub(crate) path: Option<Vec<usize>>,
     pub(crate) task: Task,
 }
 
-/// What an session is there for.
+/// The task of a session.
 #[derive(Debug)]
 pub(crate) enum Task {
-    /// A loop: download or hold, pause, again.
+    /// A loop: a download or a hold, then a pause.
     Loop,
-    /// It begins others, whatever becomes of them.
+    /// A generator that begins other sessions.
     Generator(Box<Generator>),
-    /// One of the streams of a generator.
+    /// A stream of a generator.
     Stream(Box<Stream>),
-    /// Nothing any more: another may take its place.
+    /// None. Another session may take this place.
     Free,
 }
 
-/// What begins streams or flows.
+/// A generator of streams or flows.
 #[derive(Debug)]
 pub(crate) struct Generator {
     pub(crate) plan: Plan,
-    /// How many of those are not over.
+    /// Number of its open streams or flows.
     pub(crate) open: u32,
-    /// Which generator began it, if one did.
+    /// The generator that began this one.
     pub(crate) of: Option<u32>,
-    /// When it begins, if that is not drawn.
+    /// Time of the first action, if it is fixed.
     pub(crate) begins: Option<Instant>,
-    /// Its circuit stays when all is over.
+    /// Its circuit stays open after the last stream.
     pub(crate) keeps: bool,
 }
 
-/// When a generator begins what.
+/// The schedule of a generator.
 #[derive(Debug)]
 pub(crate) enum Plan {
-    /// Flows, as a model says.
+    /// Flows of a model.
     Flows(Walk),
-    /// Streams, as a model says.
+    /// Streams of a model.
     Streams(Walk),
-    /// One stream at once.
+    /// A single stream at once.
     One,
-    /// Its circuit, if it was not begun yet, and then downloads of an earlier run at their times.
+    /// The circuit, unless it was begun, and then the downloads of an earlier run at their times.
     Replay { begun: bool, left: VecDeque<Replayed> },
     /// Nothing more.
     Over,
@@ -98,43 +98,43 @@ pub(crate) struct Stream {
     /// Index of its server in the scenario.
     pub(crate) server: usize,
     pub(crate) asks: Request,
-    /// What it delivers, if that is known [B].
+    /// The size of the download, if it is known [B].
     pub(crate) size: Bytes,
-    /// When it was asked for, if that may have been before there was a circuit.
+    /// The recorded time of the request, which may be before the circuit is built.
     pub(crate) asked: Option<Instant>,
-    /// The client's part in it, if a model says what that is.
+    /// The client's script, with a Markov model.
     pub(crate) script: Option<Script>,
 }
 
-/// The circuit a client uses.
+/// The circuit of a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Circuit {
     pub(crate) index: CircuitIndex,
     pub(crate) number: u32,
-    /// Its relays, from the entry to the exit.
+    /// Its relays from the entry to the exit.
     pub(crate) relays: Vec<HostId>,
     pub(crate) begun: Instant,
     pub(crate) is_built: bool,
-    /// When its first stream was opened.
+    /// The time of its first stream.
     pub(crate) dirty: Option<Instant>,
-    /// Streams opened on it so far.
+    /// Number of streams opened so far.
     pub(crate) streams: u64,
 }
 
-/// What a client is about.
+/// The phase of a session.
 #[derive(Clone, Debug)]
 pub(crate) enum Phase {
     /// Waits for its next download.
     Pausing,
     /// Waits for its circuit.
     Building,
-    /// Downloads.
+    /// Has an open stream.
     Downloading(Download),
     /// Keeps its circuit open.
     Holding,
 }
 
-/// A download under way.
+/// A download in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Download {
     pub(crate) stream: StreamKey,
@@ -146,7 +146,7 @@ pub(crate) struct Download {
     pub(crate) connected: Option<Instant>,
 }
 
-/// A client's streams of rng, one for each purpose, so that none disturbs another.
+/// The random streams of a session, one for each purpose. So purposes do not affect each other.
 #[derive(Debug)]
 pub(crate) struct Rngs {
     pause: Rng,
@@ -156,7 +156,8 @@ pub(crate) struct Rngs {
 }
 
 impl Rngs {
-    /// Of the `session`-th of client `name`: the first one draws as if there were no other.
+    /// The random streams of session number `session` of the client `name`. Those of the first session do not depend on
+    /// the number of sessions.
     fn new(name: &str, session: u32, seed: Seed) -> Self {
         let stream = |purpose: &str| match session {
             0 => seed.stream(&format!("{name}/{purpose}")),
@@ -165,14 +166,14 @@ impl Rngs {
         Rngs { pause: stream("pause"), size: stream("size"), server: stream("server"), path: stream("path") }
     }
 
-    /// What an session that this one begins draws from.
+    /// A seed for a session that this one begins.
     pub(crate) fn bits(&mut self) -> u64 {
         self.size.bits()
     }
 }
 
 impl Client {
-    /// All that a client does at once, in the order of its workloads.
+    /// All sessions of a client, in the order of its workloads.
     pub(crate) fn all(index: usize, scenario: &model::Scenario, seed: Seed) -> Vec<Self> {
         let client = &scenario.clients[index];
         let circuits = |workload: &usize| scenario.workloads[*workload].circuits;
@@ -190,7 +191,7 @@ impl Client {
             .collect()
     }
 
-    /// An session that has done nothing yet, of the first workload and with a circuit of the first session.
+    /// A new session with the first workload and the circuit of the first session.
     fn idle(index: usize, rng: Rngs, guards: Arc<[usize]>, task: Task) -> Self {
         Client {
             index,
@@ -208,11 +209,11 @@ impl Client {
         }
     }
 
-    /// What a client does that asks again for what it asked in an earlier run, circuit by circuit; it holds circuits and
-    /// follows models as ever.
+    /// The sessions of a client in a replay. Recorded downloads are requested again, circuit by circuit. Holds and
+    /// Markov models run as usual.
     ///
-    /// Circuits go over the relays that they went over then, where the client draws paths of up to three. Other paths, and
-    /// servers, are drawn as by its first session, in the order in which circuits were begun and downloads asked for.
+    /// Circuits use the recorded relays if the client samples paths of up to three relays. The random streams of the
+    /// first session give other paths and the servers, in the order of circuits and requests.
     pub(crate) fn replayed(
         index: usize,
         scenario: &model::Scenario,
@@ -246,7 +247,7 @@ impl Client {
             let left =
                 recorded.downloads.iter().zip(servers).map(|(what, server)| Replayed { what: *what, server });
             let plan = Plan::Replay { begun: false, left: left.collect() };
-            // The client then went on with another one, or kept this to the end.
+            // Whether the client kept this circuit to the end depends on its workload.
             let is_last = place + 1 == circuits.len();
             let keeps = is_last && !scenario.workloads[session.workload].fresh_circuit;
             session.task = Task::Generator(Box::new(Generator {
@@ -261,20 +262,20 @@ impl Client {
         sessions
     }
 
-    /// An session of the same client that this one begins, with chances of its own; whose circuit it uses and what it is
-    /// for is still to be said.
+    /// A session of the same client that this one begins, with its own random streams. The caller sets its circuit
+    /// owner and its task.
     pub(crate) fn child(&mut self) -> Self {
         let rng = Rngs::new("child", 0, Seed(self.rng.bits()));
         Client { workload: self.workload, ..Client::idle(self.index, rng, self.guards.clone(), Task::Free) }
     }
 
-    /// The client is about something else: what its timers were set for is over.
+    /// Changes the phase, which invalidates earlier timers.
     pub(crate) fn enter(&mut self, phase: Phase) {
         self.phase = phase;
         self.generation += 1;
     }
 
-    /// When it begins.
+    /// The time of its first action.
     pub(crate) fn draw_start(&mut self, workload: &model::Workload) -> Instant {
         let begins = if let Task::Generator(generator) = &self.task { generator.begins } else { None };
         begins.unwrap_or_else(|| Instant::ZERO + workload.start.draw(&mut self.rng.pause))
@@ -304,17 +305,17 @@ impl Client {
         scenario.clients[self.index].path.draw(scenario, &self.guards, &mut self.rng.path)
     }
 
-    /// When it was asked for, of a stream of an earlier run.
+    /// The recorded time of the request, in a replay.
     pub(crate) fn asked(&self) -> Option<Instant> {
         if let Task::Stream(stream) = &self.task { stream.asked } else { None }
     }
 
-    /// Whether a model says what it says.
+    /// Whether a Markov model decides what the client sends.
     pub(crate) fn has_script(&self) -> bool {
         matches!(&self.task, Task::Stream(stream) if stream.script.is_some())
     }
 
-    /// The download of an earlier run that still waits for a circuit.
+    /// The download of a replayed session that still waits for a circuit.
     pub(crate) fn waiting_replay(&self) -> Option<Download> {
         let Task::Stream(stream) = &self.task else { return None };
         Some(Download {
@@ -329,7 +330,7 @@ impl Client {
         })
     }
 
-    /// The download on this stream, if that is what the client is about.
+    /// The download in progress on this stream.
     pub(crate) fn download_on(&mut self, stream: StreamKey) -> Option<&mut Download> {
         match &mut self.phase {
             Phase::Downloading(download) if download.stream == stream => Some(download),

@@ -1,25 +1,25 @@
-//! Which host acts next, and how far it may run ahead of the others.
+//! The next host to act, and how far it may run ahead of the others.
 //!
-//! Hosts meet only in packets, and a packet takes at least the shortest delay of the network. So a
-//! host may handle everything that happens to it within that delay at once, as if the others stood
-//! still: nothing that they do meanwhile reaches it in time to matter. Each host sees its own
-//! events in the same order as if all were handled one by one (conservative look-ahead; Chandy and
-//! Misra 1979, Fujimoto, "Parallel and distributed simulation systems", chapter 3).
+//! Hosts affect each other only by packets, and a packet needs at least the network's shortest delay. So a host may
+//! handle all its events within this delay at once: no packet of another host can arrive in the meantime. Each host
+//! sees its own events in the same order as one by one (conservative look-ahead; Chandy and Misra 1979, Fujimoto,
+//! "Parallel and distributed simulation systems", chapter 3).
 
 use crate::queue::HostId;
 use penstock_units::Instant;
 
-/// Children of a place: the heap is half as deep as with two, and they lie beside each other in memory.
+/// Children of a node of the heap. With four the heap is half as deep as with two, and the children are adjacent in
+/// memory.
 const ARITY: usize = 4;
 
-/// When each host has something to do.
+/// The time of the next event of each host.
 ///
-/// A heap with exactly one entry for each host, so that it never grows; those who wait for nothing are last.
+/// This heap has exactly one entry for each host, so it never grows. Hosts without events are last.
 #[derive(Debug)]
 pub(crate) struct HostQueue {
     /// Earliest first, in heap order.
     heap: Vec<(Instant, HostId)>,
-    /// Where in the heap each host is.
+    /// The place of each host in the heap.
     places: Vec<u32>,
 }
 
@@ -29,7 +29,7 @@ impl HostQueue {
         HostQueue { heap: ids.clone().map(|id| (Instant::FAR_FUTURE, id)).collect(), places: ids.collect() }
     }
 
-    /// The host has something to do at `at`, if not sooner.
+    /// The host has an event at `at`, or earlier.
     pub(crate) fn advance(&mut self, id: HostId, at: Instant) {
         let place = self.places[id as usize] as usize;
         if at < self.heap[place].0 {
@@ -37,19 +37,19 @@ impl HostQueue {
         }
     }
 
-    /// The host has nothing to do before `at`.
+    /// The next event of the host is at `at`.
     pub(crate) fn set(&mut self, id: HostId, at: Instant) {
         let place = self.places[id as usize] as usize;
         let place = self.rise(place, (at, id));
         self.sink(place, (at, id));
     }
 
-    /// When something happens next, if ever.
+    /// Time of the next event of any host.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.heap.first().map(|(at, _)| *at).filter(|at| *at != Instant::FAR_FUTURE)
     }
 
-    /// A host that has something to do before `horizon`; it remains the first until it is [`HostQueue::set`] again.
+    /// A host with an event before `horizon`. It remains the first until [`HostQueue::set`].
     pub(crate) fn first(&self, horizon: Instant) -> Option<HostId> {
         self.next().filter(|at| *at < horizon).map(|_| self.heap[0].1)
     }
@@ -59,7 +59,7 @@ impl HostQueue {
         self.places[entry.1 as usize] = place as u32;
     }
 
-    /// Puts an entry at `place` or nearer to the front, as far as it belongs; returns where.
+    /// Moves an entry from `place` towards the front; returns its place.
     fn rise(&mut self, mut place: usize, entry: (Instant, HostId)) -> usize {
         while place > 0 && entry < self.heap[(place - 1) / ARITY] {
             self.put(place, self.heap[(place - 1) / ARITY]);
@@ -69,7 +69,7 @@ impl HostQueue {
         place
     }
 
-    /// Puts an entry at `place` or nearer to the end, as far as it belongs.
+    /// Moves an entry from `place` towards the end.
     fn sink(&mut self, mut place: usize, entry: (Instant, HostId)) {
         while let Some(children) = self.heap.get(ARITY * place + 1..) {
             let children = children.iter().take(ARITY).enumerate();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list that is searched.
+        /// Compares with a linear search.
         #[test]
         fn the_first_is_always_the_earliest(changes in proptest::collection::vec((0u32..20, 0u64..50, 0..3), 1..300)) {
             let mut host_queue = HostQueue::new(20);

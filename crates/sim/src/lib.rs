@@ -1,12 +1,12 @@
 //! A deterministic simulator of a whole onion-routing network.
 //!
-//! Layers, in order: [`tcp`] (one end of a connection, sans-IO), `queue` (what happens next, in
-//! one total order), `net` (hosts, interfaces, links, connections, and the [`Kernel`] that a
-//! relay sees), `script` (one side's part in a stream of a model), `client` (what a client does), [`replay`] (what clients did in an earlier run), `tracker` and `observer` (instruments), `world`
-//! (nodes and the loop that drives them).
+//! Layers, in order: [`tcp`] (one end of a connection, sans-IO), `queue` (the timers of a host), `host_queue` (the next
+//! host to act), `net` (hosts, links, connections, datagrams, and the [`Kernel`] of a relay), `script` (one side of a
+//! stream of a Markov model), `client` (the sessions of a client), [`replay`] (the downloads of an earlier run),
+//! `tracker`, `bound` and `observer` (instruments), `world` (nodes and the main loop).
 //!
-//! Same scenario, seed and version: same tables, byte for byte, on any machine, alone or beside
-//! others in threads. There is no clock, no thread, no hash order and no global state in here.
+//! The same scenario, seed and version give the same tables, byte for byte, on any machine and next to other runs in
+//! threads. The simulator uses no clock, no thread, no hash order and no global state.
 //!
 //! [`Kernel`]: penstock_core::Kernel
 
@@ -17,7 +17,6 @@ pub mod tcp;
 mod bound;
 mod cell;
 mod client;
-mod event;
 mod host_queue;
 mod net;
 mod observer;
@@ -37,16 +36,16 @@ use penstock_record::{RunStats, Tables};
 use penstock_scenario::Scenario;
 use penstock_units::{Bytes, Cells, Seed};
 
-/// What a run leaves.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What was recorded.
+    /// The recorded rows.
     pub tables: Tables,
-    /// What it cost; the times on the clock are the caller's to fill in.
+    /// The cost of the run. The caller fills in the times of the real clock.
     pub stats: RunStats,
-    /// What every relay and client counted and still has, in the order of their names.
+    /// Counters and state of every relay and client, in the order of their names.
     pub nodes: Vec<NodeReport>,
-    /// What is left in the network between them.
+    /// Cells, connections and packets between the nodes at the end.
     pub network: NetworkReport,
 }
 
@@ -57,47 +56,48 @@ pub struct Outcome {
 pub struct NodeReport {
     /// Its name.
     pub name: String,
-    /// What it counted.
+    /// Its counters.
     pub counters: Counters,
     /// Cells in its circuit queues and output buffers.
     pub held: Cells,
-    /// Channels, circuits and streams that it has.
+    /// Number of open channels, circuits and streams.
     pub population: [usize; 3],
-    /// What its access link sent and received, headers included [B].
+    /// Bytes that its access link sent and received, with headers [B].
     pub link_bytes: [Bytes; 2],
-    /// What it counted of its datagrams.
+    /// Counters of its datagrams.
     pub datagrams: DatagramCounters,
-    /// Cells that left in datagrams and are not acknowledged.
+    /// Cells that it sent in datagrams and that are not acknowledged.
     pub unacknowledged: Cells,
 }
 
-/// What is between the nodes at the end of a run.
+/// Cells, connections and packets between the nodes at the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetworkReport {
-    /// Cells written to a kernel and not read from the other one yet.
+    /// Cells that one relay wrote to its kernel and the other relay has not read.
     pub cells: Cells,
-    /// Cells that nobody read: their connections were closed.
+    /// Cells that were lost when their connection closed.
     pub lost: Cells,
     /// Connections that are not closed on both sides.
     pub connections: usize,
-    /// Packets under way.
+    /// Packets in transit.
     pub packets: usize,
 }
 
-/// Runs one variant of a scenario with one seed, which draws its network, too.
+/// Runs one variant of a scenario. The seed decides the network and the clients' behaviour.
 ///
-/// Returns [`Error::Cancelled`] if `control` asked for that; nothing else goes wrong.
+/// Returns [`Error::Cancelled`] if `control` was cancelled. There are no other errors.
 pub fn run(scenario: &Scenario, seed: u64, control: &Control) -> Result<Outcome, Error> {
     run_in(scenario, seed, seed, control)
 }
 
-/// The same in the network of another seed: relays, rates, places and who has what software are drawn from `network`,
-/// what clients do from `seed`.
+/// Runs a variant in the network of another seed. `network` decides relays, rates, places and software; `seed` decides
+/// the clients' behaviour.
 pub fn run_in(scenario: &Scenario, network: u64, seed: u64, control: &Control) -> Result<Outcome, Error> {
     world::World::new(&scenario.drawn(Seed(network)), Seed(seed), None).run(control)
 }
 
-/// The same in an open loop: clients ask for the downloads of an earlier run at their times, whatever becomes of them.
+/// Runs a variant in an open loop: clients request the downloads of an earlier run at the recorded times, independently
+/// of earlier downloads.
 pub fn replay(
     scenario: &Scenario,
     network: u64,

@@ -1,4 +1,4 @@
-//! What is written down of a run.
+//! The records of a run.
 
 use crate::bound::Bound;
 use crate::client::{Circuit, Download};
@@ -13,26 +13,26 @@ use penstock_units::{Cells, Duration, Instant};
 
 /// Collects the rows of a run.
 ///
-/// Rows come in whatever order hosts act; [`Observer::into_tables`] puts them in that of time.
+/// Rows arrive in the order in which hosts act. [`Observer::into_tables`] sorts them by time.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
     tables: Tables,
-    /// When each circuit was begun, and by whom.
+    /// Begin and client of each circuit.
     begun: Vec<(Instant, HostId)>,
-    /// When each download was recorded, and whose it was.
+    /// End and client of each recorded download.
     ended: Vec<(Instant, HostId)>,
-    /// What relays were bound by so far: each name is kept once, not in every row.
+    /// The names of bounds in use. Rows share them.
     bounds: Vec<Name>,
 }
 
-/// What a download has to say of itself besides its own fields.
+/// The result of a download.
 #[derive(Debug)]
 pub(crate) struct TransferEnd {
     pub(crate) client: Name,
     pub(crate) workload: Name,
     /// None without Tor.
     pub(crate) circuit: Option<u32>,
-    /// When its own connection was there, without Tor.
+    /// When its own connection was established, without Tor.
     pub(crate) connected: Option<Instant>,
     pub(crate) received: u64,
     pub(crate) first_byte: Option<Instant>,
@@ -66,9 +66,9 @@ pub(crate) struct CircuitSample {
     pub(crate) hop: Position,
     pub(crate) at: Instant,
     pub(crate) queue: Cells,
-    /// What this edge may have outstanding, and the round trip that it measured.
+    /// The window of this edge, and its last round trip.
     pub(crate) window: Option<(Cells, Option<Duration>)>,
-    /// The socket that sends towards the client.
+    /// The socket towards the client.
     pub(crate) tcp: Option<Info>,
 }
 
@@ -76,7 +76,8 @@ fn seconds(span: Duration) -> f64 {
     span.as_secs_f64()
 }
 
-/// Room for one more row at least. It grows by a quarter: doubled, up to half of a long run's memory would be empty.
+/// Makes room for one more row. The vector grows by a quarter: with doubling, up to half of a long run's memory would
+/// be unused.
 fn reserve_row<T>(rows: &mut Vec<T>) {
     if rows.len() == rows.capacity() {
         rows.reserve_exact(rows.len() / 4 + 1024);
@@ -84,7 +85,7 @@ fn reserve_row<T>(rows: &mut Vec<T>) {
 }
 
 impl Observer {
-    /// A circuit begins; returns its number until the run is over.
+    /// A circuit begins. Returns its preliminary number.
     pub(crate) fn circuit_begun(&mut self, now: Instant, by: HostId, client: Name, relays: &[Name]) -> u32 {
         let number = self.begun.len();
         self.begun.push((now, by));
@@ -174,11 +175,11 @@ impl Observer {
         });
     }
 
-    /// The rows in the order of time; circuits are numbered in the order in which they were begun.
+    /// Sorts the rows by time, and numbers circuits in the order of their begin.
     pub(crate) fn into_tables(self, cells: Vec<CellRow>) -> Tables {
         let Observer { mut tables, begun, ended, .. } = self;
         let mut order: Vec<usize> = (0..begun.len()).collect();
-        // A client may begin several at once, in the order of its sessions.
+        // A client may begin several circuits at once; the stable sort keeps the order of its sessions.
         order.sort_by_key(|circuit| begun[*circuit]);
         let mut numbers = vec![0; begun.len()];
         for (number, circuit) in order.iter().enumerate() {

@@ -1,20 +1,20 @@
-//! What a host waits for: its timers, in the order of time, then of having been set.
+//! The timers of a host, in the order of time and then of insertion.
 
 use penstock_units::Instant;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A node's place in the order of names.
+/// The index of a host in the order of names.
 pub(crate) type HostId = u32;
 
-/// Events of one host.
+/// The timers of one host.
 #[derive(Debug)]
 pub(crate) struct Timers<T> {
     heap: BinaryHeap<Entry<T>>,
     count: u64,
 }
 
-/// One event and its place in the order.
+/// A timer and its place in the order.
 #[derive(Clone, Copy, Debug)]
 struct Entry<T> {
     key: Reverse<(Instant, u64)>,
@@ -51,12 +51,12 @@ impl<T: Copy> Timers<T> {
         self.heap.push(Entry { key: Reverse((at, self.count)), what });
     }
 
-    /// When the first is due; FAR_FUTURE is never.
+    /// Time of the first timer; FAR_FUTURE if there is none.
     pub(crate) fn next(&self) -> Instant {
         self.heap.peek().map_or(Instant::FAR_FUTURE, |entry| entry.key.0.0)
     }
 
-    /// Takes the first.
+    /// Takes the first timer.
     pub(crate) fn pop(&mut self) -> Option<T> {
         self.heap.pop().map(|entry| entry.what)
     }

@@ -1,55 +1,55 @@
-//! One side's part in a stream whose packets follow a Markov model.
+//! One side of a stream whose packets follow a Markov model.
 //!
-//! Client and server walk through the same model with the same rng, each in its own time, so that each knows what the
-//! other is to send without being told.
+//! Client and server walk through the same model with the same random numbers, each at its own times. So each side
+//! knows the bytes that its peer will send.
 //!
-//! Source: tgen `tgen-stream.c`, as its 1.0 does it.
+//! Source: tgen 1.0, `tgen-stream.c`.
 
 use penstock_scenario::markov::{Observation, Walk};
 use penstock_scenario::model::Tgen;
 use penstock_units::{Duration, Seed};
 
-/// Who writes as much as this at once lets others write first [B].
+/// A burst of this size ends, so that other streams can write [B].
 const MAX_BURST: u64 = 32 * 1024;
-/// Packets that are no further apart leave together.
+/// Packets with at most this gap leave together.
 const BATCH_GAP: Duration = Duration::from_millis(10);
-/// So many steps without anything to send and without a pause are a pause [step]: a model may say for ever what the
-/// other side sends.
+/// A walk of so many steps without own bytes and without a pause is a pause [step]. A model may generate the peer's
+/// packets without end.
 const MAX_STEPS: u32 = 4096;
 
-/// How far one side has come.
+/// The state of one side.
 #[derive(Debug)]
 pub(crate) struct Script {
     walk: Walk,
     own: Observation,
     packet: u64,
-    /// What the other side is to send, as far as this one has come [B].
+    /// The bytes of the peer up to this step of the walk [B].
     pub(crate) peer_bytes: u64,
-    /// It came to the end.
+    /// The walk has ended.
     pub(crate) ended: bool,
-    /// It waits for its timer.
+    /// The side waits for its timer.
     pub(crate) paused: bool,
 }
 
-/// What one side sends at once.
+/// The bytes that one side sends at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Train {
-    /// So much, perhaps nothing [B].
+    /// The number of bytes, which may be zero [B].
     pub(crate) bytes: u64,
-    /// How long it rests then, if it does.
+    /// The pause after these bytes, if any.
     pub(crate) rest: Option<Duration>,
 }
 
 impl Script {
-    /// The part of the side whose packets are `own`; both sides have the same seed.
+    /// The side that sends the packets `own`. Both sides have the same seed.
     pub(crate) fn new(model: &Tgen, seed: u64, own: Observation) -> Self {
         let walk = Walk::new(model.packets.clone(), Seed(seed).stream("packets"));
         Script { walk, own, packet: model.packet.get(), peer_bytes: 0, ended: false, paused: false }
     }
 
-    /// Goes on until there is enough to send, a pause, or the end.
+    /// Walks on until there are enough bytes, a pause, or the end.
     ///
-    /// The delay after the other side's packets counts for the next own one.
+    /// The delay after a packet of the peer adds to the gap before the next own packet.
     pub(crate) fn train(&mut self) -> Train {
         let (mut bytes, mut gap) = (0, Duration::ZERO);
         for _ in 0..MAX_STEPS {
@@ -127,7 +127,7 @@ mod tests {
             let [up, down] = [all(&mut client), all(&mut server)];
             let sum = |trains: &[Train]| trains.iter().map(|train| train.bytes).sum::<u64>();
             assert_eq!([sum(&up), sum(&down)], [server.peer_bytes, client.peer_bytes]);
-            // Whoever counts their rests has both waited for about the same time.
+            // All pauses are longer than the batch gap.
             let rests =
                 |trains: &[Train]| trains.iter().filter_map(|train| train.rest).all(|rest| rest > BATCH_GAP);
             assert!(rests(&up) && rests(&down));
@@ -146,7 +146,7 @@ mod tests {
         let mut sparse = Script::new(&model(r#""a -> -: 1 after 11 ms""#), 1, Observation::ToOrigin);
         assert_eq!(sparse.train(), Train { bytes: 1434, rest: Some(Duration::from_millis(11)) });
         assert!(sparse.paused && !sparse.ended);
-        // The client only hears, and its own first packet would come after all these delays.
+        // The client only receives. Its own first packet would come after all these delays.
         let mut client = Script::new(&model(r#""a -> -: 1 after 4 ms""#), 1, Observation::ToServer);
         assert_eq!(client.train(), Train { bytes: 0, rest: Some(Duration::from_millis(12)) });
         assert_eq!(client.peer_bytes, 3 * 1434);

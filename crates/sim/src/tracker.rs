@@ -1,7 +1,7 @@
-//! Follows chosen cells through the stations of every hop.
+//! Tracks selected cells through the stations of every hop.
 //!
-//! Source: KIST §4.1 and §4.2. A cell is stamped by its last byte, in and out.
-//! Nothing is censored: a cell that waits for a minute is recorded as such.
+//! Source: KIST §4.1 and §4.2. The time of a cell at a station is that of its last byte. Long waits are recorded as
+//! well.
 
 use crate::cell::{tag, tag_index};
 use crate::queue::HostId;
@@ -10,10 +10,10 @@ use penstock_record::tables::Name;
 use penstock_record::{CellRow, Position};
 use penstock_units::Instant;
 
-/// What is known of the tracked cells of a run.
+/// The tracked cells of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Tracker {
-    /// One DATA cell of so many is tracked; zero is none.
+    /// Every n-th DATA cell is tracked; zero tracks none.
     pub(crate) every: u32,
     /// Traced circuits by their number.
     circuits: Vec<Option<Circuit>>,
@@ -32,11 +32,11 @@ struct Circuit {
 struct Cell {
     circuit: u32,
     number: u64,
-    /// For each node of the path.
+    /// The times at each node of the path.
     hops: Vec<Times>,
 }
 
-/// When the cell passed the stations of one hop.
+/// The times of a cell at the stations of one hop.
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
     nic_in: Option<Instant>,
@@ -48,7 +48,7 @@ struct Times {
     nic_out: Option<Instant>,
 }
 
-/// A node's place on a path of `nodes`, the client included, counted from the client.
+/// The position of node number `place` on a path of `nodes`. Both count from the client.
 pub(crate) fn position(place: usize, nodes: usize) -> Position {
     match place {
         0 => Position::Client,
@@ -59,7 +59,7 @@ pub(crate) fn position(place: usize, nodes: usize) -> Position {
 }
 
 impl Tracker {
-    /// Cells of this circuit are to be followed along `path`, which begins with the client.
+    /// Tracks cells of this circuit along `path`, which begins with the client.
     pub(crate) fn trace(&mut self, circuit: u32, workload: Name, path: Vec<HostId>) {
         let slot = circuit as usize;
         if self.circuits.len() <= slot {
@@ -73,7 +73,7 @@ impl Tracker {
         self.every > 0 && self.circuits.get(circuit as usize).is_some_and(Option::is_some)
     }
 
-    /// An exit packages a DATA cell, whose bytes arrived at `arrived`; tags it if it is its turn.
+    /// An exit packages a DATA cell, whose bytes arrived at `arrived`. Returns a tag if the cell is to be tracked.
     pub(crate) fn packaged(
         &mut self,
         circuit: u32,
@@ -97,7 +97,7 @@ impl Tracker {
         Some(tag)
     }
 
-    /// Every cell passes each station of a hop once; a retransmission changes nothing.
+    /// Sets a time. A cell passes each station of a hop once; retransmissions do not count.
     fn stamp(&mut self, tag: Tag, at: HostId, stamp: impl FnOnce(&mut Times)) {
         let cell = &mut self.cells[tag_index(tag)];
         let circuit = self.circuits[cell.circuit as usize].as_ref().expect("only traced circuits have tags");
@@ -130,7 +130,7 @@ impl Tracker {
         self.stamp(tag, at, |times| times.nic_out = Some(now));
     }
 
-    /// One row for each cell and hop that it reached, from the exit to the client.
+    /// One row for each cell and reached hop, from the exit to the client.
     pub(crate) fn rows(&self) -> Vec<CellRow> {
         let mut rows = Vec::with_capacity(self.cells.len() * 4);
         for cell in &self.cells {

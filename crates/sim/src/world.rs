@@ -1,12 +1,11 @@
-//! Nodes, and the loop that drives them.
+//! Nodes, and the main loop.
 //!
-//! The loop is dull: it lets each host do what it has to do until the others could matter to it,
-//! step by step: a packet or a timer goes to the network or to a relay, then the host's ready
-//! sockets are served one at a time, in the order in which they became ready, until none is left.
-//! Every decision about cells is the relay core's.
+//! In each step a host handles one packet or timer. Then it serves its ready sockets one at a time, in the order in
+//! which they became ready, until none is left. A host may run ahead of the others by the look-ahead. The relay core
+//! makes every decision about cells.
 //!
-//! What looks at several hosts at once, samples and the end of the run, waits for a barrier, at
-//! which all have come to the same instant.
+//! Samples, changes and the end of the run concern several hosts. They happen at a barrier, when all hosts have reached
+//! the same instant.
 
 mod open;
 
@@ -15,8 +14,7 @@ use crate::cell::{Request, SimCell, SimHandshake, SimLayer, TO_CLIENT};
 use crate::client::{Circuit, Client, Download, Phase, Task};
 use crate::control::Control;
 use crate::error::Error;
-use crate::event::{Step, Timer};
-use crate::net::{App, HostKernel, Net, NetEvent, Owner, PLAIN, Ready, StreamSock, TICK};
+use crate::net::{App, HostKernel, Net, NetEvent, Owner, PLAIN, Ready, Step, StreamSock, TICK, Timer};
 use crate::observer::{CircuitSample, Observer, RelaySample, TransferEnd};
 use crate::queue::HostId;
 use crate::replay::Replay;
@@ -34,35 +32,35 @@ use penstock_units::{Bytes, Cells, Instant, Seed, fifo::take_first};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// About how many steps pass between two looks at whether the run is to stop.
-const STEPS_PER_LOOK: u64 = 4096;
+/// Approximate number of steps between two checks for cancellation.
+const STEPS_PER_CHECK: u64 = 4096;
 
-/// A run under way.
+/// A run in progress.
 #[derive(Debug)]
 pub(crate) struct World<'a> {
     scenario: &'a Scenario,
     seed: Seed,
     net: Net,
-    /// By id: the order of their names.
+    /// Indexed by [`HostId`], which is the order of names.
     nodes: Vec<Node>,
-    /// HostId of each relay, client and server of the scenario.
+    /// Host of each relay, client and server of the scenario.
     relay_ids: Vec<HostId>,
     client_ids: Vec<HostId>,
     server_ids: Vec<HostId>,
     workload_names: Vec<Name>,
-    /// Where each traced circuit is, by its number.
+    /// The traced circuits, by number.
     traced: BTreeMap<u32, Traced>,
     observer: Observer,
     /// Traced clients without Tor.
     traced_plain: Vec<HostId>,
-    /// Finished downloads of each workload.
+    /// Complete downloads of each workload.
     finished: Vec<u64>,
-    /// When relays and traced circuits are written down next.
+    /// Times of the next samples of relays and of traced circuits.
     next_sample: Instant,
     next_trace: Instant,
-    /// When relays are asked what they are bound by next.
+    /// Time of the next check of the relays' bounds.
     next_bound_check: Instant,
-    /// How many of the scenario's changes were made.
+    /// Number of applied changes of the scenario.
     changed: usize,
 }
 
@@ -71,31 +69,31 @@ pub(crate) struct World<'a> {
 struct Node {
     name: Name,
     role: Role,
-    /// Its Tor; servers and clients without Tor have none.
+    /// Its relay or onion proxy. Servers and clients without Tor have none.
     tor: Option<Relay<SimCell>>,
-    /// When the relay's timer event happens.
+    /// Time of the next valid relay timer.
     timer: Option<Instant>,
-    /// All times for which there is such an event; some were overtaken by an earlier one.
+    /// Times of all pending relay timers. An earlier timer may have replaced some of them.
     armed: Vec<Instant>,
-    /// Which circuit of the run each of the relay's circuits is.
+    /// Number and hop of each of the relay's circuits, by the relay's index.
     circuits: Vec<Option<SimHandshake>>,
-    /// Circuits built through it as guard, middle and exit.
+    /// Built circuits through this relay as guard, middle and exit.
     served: [u32; 3],
-    /// What it said it was bound by since the last sample.
+    /// Results of the bound checks since the last sample.
     bound_counts: BoundCounts,
-    /// What had been counted at the last sample.
+    /// The counters at the last sample.
     sampled: Counters,
 }
 
 #[derive(Debug)]
 enum Role {
     Relay,
-    /// What it does at once; nothing, if it did nothing in the run that is replayed.
+    /// Its parallel sessions. In a replay a client without recorded downloads has none.
     Client(Vec<Client>),
     Server,
 }
 
-/// A traced circuit: its place at every node, from the client to the exit.
+/// A traced circuit: its host and index at every node from the client to the exit.
 #[derive(Debug)]
 struct Traced {
     client: Name,
@@ -109,7 +107,7 @@ impl<'a> World<'a> {
         builders.extend(scenario.relays.iter().map(Builder::Relay));
         builders.extend((0..scenario.clients.len()).map(|index| Builder::Client(index, scenario)));
         builders.extend(scenario.servers.iter().map(Builder::Server));
-        // The id is the order of names: independent of how the scenario lists its nodes.
+        // Host ids follow the order of names, so they do not depend on the order of the scenario.
         builders.sort_by(|one, other| one.host().name.cmp(&other.host().name));
         let ids: BTreeMap<&str, HostId> =
             builders.iter().enumerate().map(|(id, node)| (node.host().name.as_str(), id as HostId)).collect();
@@ -162,10 +160,10 @@ impl<'a> World<'a> {
         if control.is_one_by_one() {
             self.net.one_by_one();
         }
-        let mut looked = 0;
+        let mut checked = 0;
         loop {
-            let looks = self.next_sample.min(self.next_trace).min(self.next_bound_check);
-            let barrier = looks.min(self.next_change()).min(end);
+            let sample = self.next_sample.min(self.next_trace).min(self.next_bound_check);
+            let barrier = sample.min(self.next_change()).min(end);
             let Some(start) = self.net.host_queue.next().filter(|next| *next <= barrier) else {
                 self.at_barrier(barrier);
                 if barrier == end || self.is_over(barrier) {
@@ -176,8 +174,8 @@ impl<'a> World<'a> {
             let horizon = (start + self.net.lookahead).min(barrier + TICK);
             while let Some(id) = self.net.host_queue.first(horizon) {
                 self.run_host(id, horizon);
-                if self.net.handled - looked >= STEPS_PER_LOOK {
-                    looked = self.net.handled;
+                if self.net.handled - checked >= STEPS_PER_CHECK {
+                    checked = self.net.handled;
                     if control.is_cancelled() {
                         return Err(Error::Cancelled);
                     }
@@ -187,7 +185,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// All hosts have come to `now`, and it is time for whatever looks at several of them.
+    /// All hosts have reached `now`: applies changes and takes samples.
     fn at_barrier(&mut self, now: Instant) {
         self.net.at_barrier(now);
         while now == self.next_change() {
@@ -207,13 +205,13 @@ impl<'a> World<'a> {
         }
     }
 
-    /// When the operator of a Tor changes something next.
+    /// Time of the next change in the configuration of a node.
     fn next_change(&self) -> Instant {
         let next = self.scenario.changes.get(self.changed);
         next.map_or(Instant::FAR_FUTURE, |change| Instant::ZERO + change.at)
     }
 
-    /// Makes the next change.
+    /// Applies the next change.
     fn apply_change(&mut self) {
         let change = &self.scenario.changes[self.changed];
         let id = match change.node {
@@ -231,14 +229,14 @@ impl<'a> World<'a> {
         self.changed += 1;
     }
 
-    /// Whether the downloads that end the run are done. It ends with a whole sample.
+    /// Whether enough downloads are complete to stop the run. A run stops only at a sample.
     fn is_over(&self, now: Instant) -> bool {
         let sampled = now + self.scenario.run.sample == self.next_sample;
         let stop = self.scenario.run.stop.filter(|_| sampled);
         stop.is_some_and(|stop| self.finished[stop.workload] >= stop.downloads)
     }
 
-    /// About how much of the run is over.
+    /// The approximate completed part of the run.
     fn fraction(&self, now: Instant) -> f64 {
         let of_time = now.as_secs_f64() / self.scenario.run.duration.as_secs_f64();
         let of_downloads = self
@@ -249,7 +247,7 @@ impl<'a> World<'a> {
         of_time.max(of_downloads)
     }
 
-    /// A host does what it has to do before `horizon`.
+    /// A host handles all its packets and timers before `horizon`.
     fn run_host(&mut self, id: HostId, horizon: Instant) {
         self.net.enqueue(id, horizon);
         while let Some(step) = self.net.step(id, horizon) {
@@ -269,7 +267,7 @@ impl<'a> World<'a> {
                     self.net.on_server_script_timer(sock, generation)
                 }
             }
-            // Most packets concern nobody above TCP.
+            // Most packets are TCP segments without effect on the relay.
             if matches!(step, Step::Timer(Timer::Relay | Timer::Client(..) | Timer::ClientScript(..)))
                 || self.net.has_work(id)
             {
@@ -279,12 +277,12 @@ impl<'a> World<'a> {
         self.net.schedule_next(id);
     }
 
-    /// Serves a host until nothing is left to do at this instant.
+    /// Serves a host until it has nothing left to do at this instant.
     fn process(&mut self, id: HostId) {
         loop {
             self.handle_net_events();
             self.net.plain_progress = false;
-            // A finished download may close its circuit, which the relay then has something to say of.
+            // A finished download may close its circuit, which gives the relay new events.
             self.check_downloads(id);
             self.handle_relay_events(id);
             if self.net.awaits_cpu(id) {
@@ -297,13 +295,13 @@ impl<'a> World<'a> {
         self.arm_timer(id);
     }
 
-    /// What the relay has just done occupies its processor.
+    /// Charges the host's processor for the last turn.
     fn end_turn(&mut self, id: HostId) {
-        let looks = self.nodes[id as usize].tor.as_ref().map_or(0, |tor| tor.counters().scans);
-        self.net.end_turn(id, looks);
+        let scanned = self.nodes[id as usize].tor.as_ref().map_or(0, |tor| tor.counters().scans);
+        self.net.end_turn(id, scanned);
     }
 
-    /// One socket's turn.
+    /// Serves one socket.
     fn serve(&mut self, id: HostId, ready: Ready) {
         let now = self.net.now();
         let owner = self.net.take_turn(ready);
@@ -329,7 +327,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Does what the relay asks for.
+    /// Handles all events of the relay.
     fn handle_relay_events(&mut self, id: HostId) {
         let now = self.net.now();
         while let Some(event) = self.nodes[id as usize].tor.as_mut().and_then(Relay::poll_event) {
@@ -374,7 +372,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What the network has to tell relays beside readiness.
+    /// Passes on events of the network to the relays: connections that opened or broke.
     fn handle_net_events(&mut self) {
         let now = self.net.now();
         for (id, event) in std::mem::take(&mut self.net.events) {
@@ -427,7 +425,7 @@ impl<'a> World<'a> {
         }
         node.timer = None;
         if self.net.busy_until(id).is_some() {
-            // It is set again for when the processor is free.
+            // `arm_timer` sets it again for the time at which the processor is free.
             return;
         }
         if let Some(tor) = &mut node.tor {
@@ -451,7 +449,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// What clients do.
+/// The behaviour of clients.
 impl World<'_> {
     fn client(&mut self, id: HostId, session: u32) -> Option<&mut Client> {
         match &mut self.nodes[id as usize].role {
@@ -460,7 +458,7 @@ impl World<'_> {
         }
     }
 
-    /// The session of a client that is the one asked for.
+    /// Index of the first session of a client with a property.
     fn session(&self, id: HostId, is_it: impl Fn(&Client) -> bool) -> Option<u32> {
         match &self.nodes[id as usize].role {
             Role::Client(sessions) => sessions.iter().position(is_it).map(|session| session as u32),
@@ -490,13 +488,13 @@ impl World<'_> {
         match client.phase {
             Phase::Pausing => self.begin(id, session),
             Phase::Building => self.give_up_building(id, session),
-            // The client's patience is over.
+            // The download timed out.
             Phase::Downloading(_) => self.end_download(id, session, Outcome::Timeout),
             Phase::Holding => self.end_hold(id, session),
         }
     }
 
-    /// A pause is over: downloads or holds, over a circuit that may still have to be built.
+    /// A pause is over: begins a download or a hold, and first builds a circuit if necessary.
     fn begin(&mut self, id: HostId, session: u32) {
         let scenario = self.scenario;
         if let Some(Client { task: Task::Loop, workload, .. }) = self.client(id, session)
@@ -529,7 +527,7 @@ impl World<'_> {
         }
     }
 
-    /// A circuit that is too old for another stream is an session's no more; it is closed when its last stream is over.
+    /// Retires a circuit that is too old for new streams. It closes when its last stream ends.
     ///
     /// Source: path-spec section 2.2; C tor `circuit_is_acceptable()`, `circuit_expire_old_circuits_clientside()`.
     fn retire(&mut self, id: HostId, owner: u32) {
@@ -544,15 +542,15 @@ impl World<'_> {
         let number = old.number;
         client.retired.push(old);
         self.close_unused(id, owner, number);
-        // The next circuit may get its place at once, and must not be taken for it.
+        // A new circuit may reuse the index at once, so handle the events of the old circuit first.
         self.handle_relay_events(id);
     }
 
-    /// Closes a circuit that gets no new stream, if it has none any more.
+    /// Closes a retired circuit if it has no stream left.
     fn close_unused(&mut self, id: HostId, owner: u32, number: u32) {
         let now = self.net.now();
         let Some(client) = self.client(id, owner) else { return };
-        // Nearly always there is none, and then nobody need be asked.
+        // Most clients have no retired circuit; then no scan of sessions is necessary.
         let Some(place) = client.retired.iter().position(|circuit| circuit.number == number) else { return };
         let is_on = |client: &Client| {
             client.circuit_owner == owner
@@ -574,7 +572,7 @@ impl World<'_> {
         }
     }
 
-    /// Waits for a circuit, for as long as the client is ready to.
+    /// Waits for the circuit, up to the build timeout.
     fn wait_for_circuit(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let scenario = self.scenario;
@@ -586,14 +584,14 @@ impl World<'_> {
         }
     }
 
-    /// A circuit takes too long to be built: another one, over other relays.
+    /// The circuit builds too slowly: builds another one over other relays.
     fn give_up_building(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let scenario = self.scenario;
         let Some(owner) = self.client(id, session).map(|client| client.circuit_owner) else { return };
         let Some(Client { circuit, index, .. }) = self.client(id, owner) else { return };
         let timeout = scenario.clients[*index].build_timeout.unwrap_or_default();
-        // Of several that wait for it the first one gives it up.
+        // If several sessions wait for this circuit, the first one replaces it.
         if let Some(late) = circuit.as_ref().filter(|circuit| now >= circuit.begun + timeout) {
             let late = late.index;
             self.drop_circuit(id, owner, late);
@@ -612,11 +610,11 @@ impl World<'_> {
         if let Some(tor) = &mut self.nodes[id as usize].tor {
             tor.close_circuit(now, circuit, DestroyReason::NONE, &mut HostKernel::new(&mut self.net, id));
         }
-        // The next circuit may get its place at once, and must not be taken for it.
+        // A new circuit may reuse the index at once, so handle the events of the old circuit first.
         self.handle_relay_events(id);
     }
 
-    /// Begins the circuit of an session, and of all whose owner it is.
+    /// Begins the circuit of a session, which other sessions may share.
     fn build(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let scenario = self.scenario;
@@ -631,14 +629,14 @@ impl World<'_> {
         let shared = model.workloads.iter().filter(|_| model.shares_circuit());
         let workloads = shared.chain([&workload]).copied();
         if scenario.trace.follows(&model.host.name, workloads, self.seed) {
-            // One that several share goes by the first of them.
+            // A shared circuit is recorded with the first workload.
             let workload = self.workload_names[workload].clone();
             let nodes: Vec<HostId> = std::iter::once(id).chain(relays.iter().copied()).collect();
             let places = vec![None; nodes.len()];
             self.net.tracker.trace(number, workload.clone(), nodes);
             self.traced.insert(number, Traced { client: name, workload, places });
         }
-        // The consensus says of every relay what it knows.
+        // Clients know from the consensus which relays support hop control.
         let relays_of_path = path.iter().map(|relay| &scenario.relays[*relay].config);
         let nodes = std::iter::once(&model.config).chain(relays_of_path);
         let controlled = HopOffer::all_along(nodes.map(|config| config.hop_control.offer(false)));
@@ -653,7 +651,7 @@ impl World<'_> {
         }
     }
 
-    /// The sessions that use the circuit of one of them and wait for it.
+    /// The sessions that wait for the circuit of `owner`.
     fn waiting(&self, id: HostId, owner: u32) -> Vec<u32> {
         let Role::Client(sessions) = &self.nodes[id as usize].role else { return Vec::new() };
         let waits =
@@ -661,7 +659,7 @@ impl World<'_> {
         (0..).zip(sessions).filter(|(_, client)| waits(client)).map(|(session, _)| session).collect()
     }
 
-    /// A hold is over: closes its circuit, and the connection that it was on.
+    /// A hold is over: closes its circuit and the channel of the circuit.
     fn end_hold(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         if let Some(circuit) = self.client(id, session).and_then(|client| client.circuit.take())
@@ -677,7 +675,7 @@ impl World<'_> {
         self.pause(id, session);
     }
 
-    /// Notes where a circuit of the run is at a node.
+    /// Records the index of a circuit at a node.
     fn place(&mut self, id: HostId, circuit: CircuitIndex, handshake: SimHandshake) {
         let node = &mut self.nodes[id as usize];
         let slot = circuit.0 as usize;
@@ -711,7 +709,7 @@ impl World<'_> {
         }
     }
 
-    /// Nothing for a client that holds its circuit.
+    /// Begins a download. Does nothing for a session that holds its circuit.
     fn download(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let scenario = self.scenario;
@@ -745,7 +743,7 @@ impl World<'_> {
                 let mut kernel = HostKernel::new(&mut self.net, id);
                 let opened = tor.open_stream(now, circuit, server, &mut kernel);
                 let stream = opened.expect("a client downloads over a built circuit");
-                // The application speaks when its stream is there, or says at once what it will say.
+                // The application sends its request when the stream is open, or at once with optimistic data.
                 let optimistic = model.config.optimistic_data;
                 if optimistic {
                     app.ask(workload.request.get(), asks);
@@ -788,7 +786,7 @@ impl World<'_> {
         let index = client.index;
         let Some(download) = client.download_on(stream) else { return };
         download.connected = Some(now);
-        // What was said before CONNECTED is not said again.
+        // Optimistic data was sent before CONNECTED.
         if scenario.clients[index].config.optimistic_data {
             return;
         }
@@ -830,8 +828,8 @@ impl World<'_> {
         }
     }
 
-    /// A download is complete when its last byte has reached the application; one of nothing ends with
-    /// its stream.
+    /// Ends complete downloads: the last byte has reached the application. A download of zero bytes ends with its
+    /// stream.
     fn check_downloads(&mut self, id: HostId) {
         let Role::Client(sessions) = &self.nodes[id as usize].role else { return };
         for session in 0..sessions.len() as u32 {
@@ -848,8 +846,8 @@ impl World<'_> {
         }
     }
 
-    /// Whether a download has got all that it is to get, and so much at least [B]; and, where a model says what it sends,
-    /// has sent that.
+    /// Whether a download is complete, with at least `least` bytes [B]. With a Markov model the client must also have
+    /// sent all its own bytes.
     fn is_complete(&mut self, id: HostId, session: u32, least: u64) -> bool {
         let Some(Client { task, phase: Phase::Downloading(download), .. }) = self.client(id, session) else {
             return false;
@@ -877,7 +875,7 @@ impl World<'_> {
         self.finished[index] += u64::from(outcome == Outcome::Ok);
         if let Some(tor) = &mut node.tor {
             let mut kernel = HostKernel::new(&mut self.net, id);
-            // Of a stream of a model the client closes its side; of others the server did.
+            // The client closes streams of a Markov model; servers close all others.
             if outcome == Outcome::Timeout || client.has_script() {
                 tor.close_stream(now, download.stream, EndReason::DONE, &mut kernel);
             }
@@ -913,7 +911,7 @@ impl World<'_> {
     }
 }
 
-/// What is written down.
+/// Records of the run.
 impl World<'_> {
     fn record_download(&mut self, id: HostId, session: u32, outcome: Outcome) {
         let node = &self.nodes[id as usize];
@@ -1008,7 +1006,7 @@ impl World<'_> {
         self.sample_plain(now);
     }
 
-    /// Which clients without Tor are to be sampled.
+    /// Selects the clients without Tor to sample.
     fn trace_plain(&mut self) {
         let trace = &self.scenario.trace;
         for (id, node) in self.nodes.iter().enumerate() {
@@ -1021,7 +1019,7 @@ impl World<'_> {
         }
     }
 
-    /// Downloads without Tor, at their servers.
+    /// Samples downloads without Tor at their servers.
     fn sample_plain(&mut self, now: Instant) {
         for id in &self.traced_plain {
             let node = &self.nodes[*id as usize];
@@ -1064,11 +1062,11 @@ impl World<'_> {
     }
 }
 
-/// Where a relay may be on a circuit.
+/// Positions of relays on a circuit.
 const POSITIONS: [Position; 3] = [Position::Guard, Position::Middle, Position::Exit];
 
 impl Node {
-    /// Where the relay is on most of the circuits that were built through it; middle before there are any.
+    /// The position on most circuits that were built through this relay; middle if there are none.
     fn position(&self) -> Position {
         let most =
             (0..3).rev().max_by_key(|place| self.served[*place]).filter(|place| self.served[*place] > 0);
@@ -1089,10 +1087,10 @@ impl Node {
     }
 }
 
-/// A node of the scenario, to be built.
+/// A node of the scenario that is to be built.
 enum Builder<'a> {
     Relay(&'a model::Relay),
-    /// By its index.
+    /// A client, by its index.
     Client(usize, &'a Scenario),
     Server(&'a model::Server),
 }

@@ -1,8 +1,8 @@
-//! The processor of a host: one queue, in which its Tor's work waits.
+//! The processor of a host. Tor's work waits in its queue.
 //!
-//! A turn of a ready socket, or of a timer, happens when the processor is free, and keeps it busy for as long as its
-//! cells, system calls, TLS records, the policy's looks and the scheduler's questions about sockets cost. What a turn does takes effect at its
-//! beginning; what it delays is the next turn. The kernel's own work, TCP and interrupts, is free.
+//! A turn of a ready socket or a timer begins when the processor is free. It occupies the processor for the cost of its
+//! cells, system calls, TLS records, scans of the policy and socket queries of the scheduler. The effects of a turn
+//! happen at its beginning; its cost delays the next turn. The kernel's own work (TCP and interrupts) is free.
 
 use penstock_scenario::model::Costs;
 use penstock_units::{Instant, time::nanos};
@@ -12,45 +12,45 @@ use penstock_units::{Instant, time::nanos};
 pub(crate) struct Cpu {
     costs: Costs,
     free_at: Instant,
-    /// What the present turn has cost so far [ns].
+    /// Cost of the present turn so far [ns].
     turn: u64,
-    /// Circuits that policies had looked at when they were last charged.
-    looked: u64,
+    /// Total scans of policies at the last charge.
+    scanned: u64,
     /// A timer for `free_at` is set.
     pub(crate) awaited: bool,
 }
 
-/// What a processor did.
+/// Work of one turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Work {
     pub(crate) calls: u64,
     pub(crate) cells: u64,
     pub(crate) records: u64,
-    /// What a socket can send, asked once.
+    /// Queries of a socket's state.
     pub(crate) queries: u64,
 }
 
 impl Cpu {
     pub(crate) fn new(costs: Costs) -> Self {
-        Cpu { costs, free_at: Instant::ZERO, turn: 0, looked: 0, awaited: false }
+        Cpu { costs, free_at: Instant::ZERO, turn: 0, scanned: 0, awaited: false }
     }
 
-    /// When it may take a turn, if not at once.
+    /// The time at which it is free again, if it is busy.
     pub(crate) fn busy_until(&self, now: Instant) -> Option<Instant> {
         (self.free_at > now).then_some(self.free_at)
     }
 
-    /// So many system calls moved so many cells in so many TLS records.
+    /// Adds work to the present turn.
     pub(crate) fn charge(&mut self, work: Work) {
         let Costs { call, cell, record, query, look: _ } = self.costs;
         let moved = work.calls * nanos(call) + work.cells * nanos(cell) + work.records * nanos(record);
         self.turn += moved + work.queries * nanos(query);
     }
 
-    /// The turn is over, and policies have looked at so many circuits since the beginning.
-    pub(crate) fn end_turn(&mut self, now: Instant, looked: u64) {
-        let looks = looked - std::mem::replace(&mut self.looked, looked);
-        let turn = std::mem::take(&mut self.turn) + looks * nanos(self.costs.look);
+    /// The turn is over. `scanned` is the total number of circuits that policies have scanned.
+    pub(crate) fn end_turn(&mut self, now: Instant, scanned: u64) {
+        let scans = scanned - std::mem::replace(&mut self.scanned, scanned);
+        let turn = std::mem::take(&mut self.turn) + scans * nanos(self.costs.look);
         self.free_at = Instant::from_nanos(self.free_at.max(now).as_nanos() + turn);
     }
 }

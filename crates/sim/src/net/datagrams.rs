@@ -1,46 +1,45 @@
-//! Datagrams: over the same interfaces and links as segments, with nobody who sends them again.
+//! Datagrams. They use the same interfaces and links as segments and are not retransmitted here.
 
-use super::host::{Arrival, Packet};
-use super::socket::{DatagramBody, SockRef};
+use super::packet::{Arrival, Packet, SockRef};
+use super::socket::DatagramBody;
 use super::{Net, TICK};
 use crate::cell::SimCell;
 use crate::queue::HostId;
 use penstock_core::datagram::Message;
 use penstock_units::{Bytes, Instant};
 
-/// What DTLS adds to a datagram [B]: header, explicit nonce and tag of AES-GCM (RFC 6347 and 5288).
+/// Overhead of DTLS for a datagram [B]: header, explicit nonce and tag of AES-GCM (RFC 6347 and 5288).
 const RECORD_OVERHEAD: u64 = 13 + 8 + 16;
 
-/// What UDP, IP and Ethernet add [B].
+/// Overhead of UDP, IP and Ethernet [B].
 const HEADERS: u64 = 8 + 20 + 14;
 
-/// What a socket holds that is not read [B]: Linux's `net.core.rmem_default`.
+/// Receive buffer of a socket [B], Linux's `net.core.rmem_default`.
 const RECEIVE_BUFFER: u64 = 212_992;
 
-/// How many empty spare_buffers are kept for later [1]: more are not under way where nothing is amiss.
+/// Maximum number of unused buffers to keep [1]. More datagrams are in flight only under exceptional load.
 const MAX_SPARE_BUFFERS: usize = 4096;
 
 /// A datagram between two hosts.
 #[derive(Debug)]
 pub(crate) struct Datagram {
     to: SockRef,
-    /// Of the connection: its slot may be another's when this arrives.
+    /// The generation of its connection. Another connection may have the same slot at the arrival.
     generation: u32,
     body: DatagramBody,
 }
 
 impl Datagram {
-    /// On the wire, preamble and checksum excluded [B].
+    /// Size on the wire without preamble and checksum [B].
     pub(crate) fn wire_bytes(&self) -> u64 {
         self.body.bytes + HEADERS
     }
 }
 
 impl Net {
-    /// A relay sends a datagram; returns what it takes, DTLS included [B].
+    /// Sends a datagram; returns its size with DTLS [B]. It is lost if the interface's queue is full.
     ///
-    /// One that finds the interface's queue full is lost.
-    /// Deviation: Linux would first fill the socket's send buffer and then have its owner wait.
+    /// Deviation: Linux first fills the socket's send buffer and then blocks its owner.
     pub(super) fn send_datagram(&mut self, sock: SockRef, messages: Vec<Message<SimCell>>) -> Bytes {
         let now = self.now();
         let size: usize = messages.iter().map(Message::wire_size).sum();
@@ -78,7 +77,7 @@ impl Net {
         Bytes::new(bytes)
     }
 
-    /// Keeps what held messages for the next ones: its memory.
+    /// Keeps the memory of a buffer for the next datagram.
     fn recycle(&mut self, mut buffer: Vec<Message<SimCell>>) {
         if self.spare_buffers.len() < MAX_SPARE_BUFFERS {
             buffer.clear();
@@ -91,7 +90,7 @@ impl Net {
         self.transmit(far, Arrival { at, from, count, what });
     }
 
-    /// A datagram is in the receiver's kernel.
+    /// A datagram has reached the receiver's kernel.
     pub(super) fn on_datagram(&mut self, datagram: u32) {
         let now = self.now();
         let Datagram { to, generation, body } = self.datagrams.remove(datagram as usize);
@@ -111,7 +110,7 @@ impl Net {
         self.refresh(to);
     }
 
-    /// A relay reads a datagram; returns what it takes, DTLS included [B].
+    /// A relay reads a datagram; returns its size with DTLS [B].
     pub(super) fn receive_datagram(&mut self, sock: SockRef, into: &mut Vec<Message<SimCell>>) -> Bytes {
         let now = self.now();
         let side = self.side(sock);

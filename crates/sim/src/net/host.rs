@@ -1,137 +1,84 @@
-//! A host: its access link, its sockets, and which of them are ready.
+//! A host: its access link, its sockets, and its ready sockets.
 
 use super::cpu::Cpu;
+use super::event::Timer;
 use super::link::Link;
-use super::socket::SockRef;
+use super::packet::{Arrival, Delivery, SockRef};
 use crate::cell::Request;
-use crate::event::Timer;
-use crate::queue::{HostId, Timers};
+use crate::queue::Timers;
 use crate::tcp::{self, TcpConfig};
 use penstock_core::{ChannelKey, StreamKey};
 use penstock_scenario::model;
 use penstock_units::{Bytes, Instant};
-use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-/// The interface's queue, as Linux has it by default: 1000 packets [packet] (`txqueuelen`).
+/// The interface's queue, with Linux's default size [packet] (`txqueuelen`).
 const NIC_QUEUE_PACKETS: u64 = 1000;
 
-/// What a node has below Tor.
+/// The part of a node below Tor.
 #[derive(Debug)]
 pub(crate) struct Host {
-    /// Many hosts have the same.
+    /// The TCP configuration, shared by many hosts.
     pub(crate) tcp: Arc<TcpConfig>,
-    /// What its Tor costs; one without is infinitely fast.
+    /// The processor. A host without one is infinitely fast.
     pub(crate) cpu: Option<Cpu>,
-    /// What it sends, behind the interface's own queue.
+    /// The sending direction, with the interface's own queue.
     pub(crate) up: Link,
-    /// What the network sends it, behind a drop-tail queue.
+    /// The receiving direction, with a drop-tail queue.
     pub(crate) down: Link,
-    /// Connections that have something on its way to here, by when the first reaches the access link.
+    /// Packets on their way to this host, by their arrival at the access link. A connection is in here once.
     pub(crate) inbox: BinaryHeap<Arrival>,
-    /// What is in the access link's queue, in order.
+    /// Packets in the access link's queue, in order.
     pub(crate) deliveries: VecDeque<Delivery>,
     pub(crate) timers: Timers<Timer>,
-    /// Packets sent so far.
+    /// Number of packets sent so far.
     pub(crate) sent: u64,
     /// Sockets of the relay's channels, by key.
     pub(crate) channels: Vec<Option<SockRef>>,
-    /// How many of these hold bytes that TCP does not send.
+    /// Number of these sockets with bytes that TCP cannot send yet.
     pub(crate) holding: u32,
     /// Sockets of the relay's streams, by key.
     pub(crate) streams: Vec<Option<StreamSock>>,
-    /// Sockets to serve, one at a time, in the order in which they became ready.
+    /// Ready sockets, in the order in which they became ready. The relay serves them one at a time.
     pub(crate) ready: VecDeque<Ready>,
-    /// Connections whose segments wait for room in the interface's queue.
+    /// Connections that wait for room in the interface's queue.
     pub(crate) nic_waiters: VecDeque<SockRef>,
     pub(crate) drain_scheduled: bool,
 }
 
-/// The first of a connection's segments that is on its way to a host, or any datagram.
-///
-/// Those of one instant come in the order of their senders' names, then as they were sent.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival {
-    pub(crate) at: Instant,
-    pub(crate) from: HostId,
-    pub(crate) count: u64,
-    pub(crate) what: Packet,
-}
-
-/// What travels.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Packet {
-    /// The next segment of a connection's.
-    Segment(SockRef),
-    /// The datagram in this place.
-    Datagram(u32),
-}
-
-impl Arrival {
-    pub(crate) fn key(&self) -> (Instant, HostId, u64) {
-        (self.at, self.from, self.count)
-    }
-}
-
-impl PartialEq for Arrival {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-impl Eq for Arrival {}
-impl PartialOrd for Arrival {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Arrival {
-    /// Reversed: a heap's greatest is the earliest.
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.key().cmp(&self.key())
-    }
-}
-
-/// A packet in the access link's queue.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Delivery {
-    /// When it is in the kernel.
-    pub(crate) at: Instant,
-    pub(crate) what: Packet,
-}
-
-/// What is ready.
+/// A ready socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ready {
     Readable(SockRef),
     Writable(SockRef),
-    /// A client's application has something to send.
+    /// A client's application has bytes to send.
     App(StreamKey),
 }
 
-/// The far side of a stream.
+/// The socket of a stream.
 #[derive(Debug)]
 pub(crate) enum StreamSock {
     /// An exit's connection to a server.
     Tcp(SockRef),
     /// A client's application on the same host.
     App(App),
-    /// The application of a client without Tor, and its connection while there is one.
+    /// The application of a client without Tor, and its present connection.
     Plain { sock: Option<SockRef>, app: App },
 }
 
-/// A client's application: a request, an answer; or what it says and hears as a model has it.
+/// A client's application. It sends a request and receives a response, or sends and receives as in a Markov model.
 #[derive(Clone, Debug)]
 pub(crate) struct App {
-    /// What it said and was not taken yet [B].
+    /// Bytes that it sent and the relay has not read [B].
     pub(crate) request: u64,
-    /// What it asks for, and after how many more bytes the question ends; until it is asked.
+    /// The request, and the number of bytes up to its end. None before it is sent.
     pub(crate) ask: Option<(u64, Request)>,
-    /// What it is to get [B].
+    /// Expected bytes [B].
     pub(crate) wants: u64,
-    /// What arrived [B].
+    /// Received bytes [B].
     pub(crate) received: u64,
-    /// When its connection was there, if it has one of its own.
+    /// The time at which its own connection was established, without Tor.
     pub(crate) connected: Option<Instant>,
     pub(crate) first_byte: Option<Instant>,
     pub(crate) last_byte: Option<Instant>,
@@ -140,7 +87,7 @@ pub(crate) struct App {
 }
 
 impl App {
-    /// One that has not asked yet.
+    /// An application before its request.
     pub(crate) fn new(wants: u64) -> Self {
         App {
             request: 0,
@@ -155,13 +102,13 @@ impl App {
         }
     }
 
-    /// RequestKind, in so many bytes [B].
+    /// Sends a request of this many bytes [B].
     pub(crate) fn ask(&mut self, bytes: u64, what: Request) {
         self.request += bytes;
         self.ask = Some((bytes, what));
     }
 
-    /// So much of what it said is taken [B]: the question, if it ends in there.
+    /// The relay takes this many bytes [B]. Returns the request if it ends within them.
     pub(crate) fn take(&mut self, bytes: u64) -> Option<Request> {
         self.request -= bytes;
         let (left, what) = self.ask.take()?;
@@ -172,7 +119,7 @@ impl App {
         Some(what)
     }
 
-    /// Takes what arrived [B].
+    /// Receives bytes [B].
     pub(crate) fn receive(&mut self, now: Instant, bytes: u64) {
         self.received += bytes;
         self.first_byte.get_or_insert(now);

@@ -1,7 +1,8 @@
-//! The kernel that a relay of the simulator sees.
+//! The kernel of a simulated relay.
 
 use super::cpu::Work;
-use super::socket::{Item, SockRef, Tracked};
+use super::packet::SockRef;
+use super::socket::{Item, Tracked};
 use super::{Net, Owner, Ready, StreamSock, sides};
 use crate::cell::{CELL_BYTES, SimCell, SimPayload};
 use crate::queue::HostId;
@@ -13,11 +14,11 @@ use penstock_core::{ChannelKey, StreamKey};
 use penstock_units::{Bytes, fifo::take_first};
 use std::collections::VecDeque;
 
-/// What TLS adds to a record [B]: header, nonce and tag of AES-GCM (RFC 5288; C tor's
-/// `TLS_PER_CELL_OVERHEAD` is the same number).
+/// Overhead of a TLS record [B]: header, nonce and tag of AES-GCM (RFC 5288). C tor's `TLS_PER_CELL_OVERHEAD` is the
+/// same.
 const RECORD_OVERHEAD: u64 = 29;
 
-/// How many cells share a record at most [cell]: C tor hands TLS one 4 KiB chunk of its buffer at a time.
+/// Maximum number of cells in a record [cell]. C tor writes one 4 KiB chunk of its buffer at a time to TLS.
 const RECORD_CELLS: u64 = 8;
 
 /// One host's kernel, for one call of its relay.
@@ -59,7 +60,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
             }
             work.cells += 1;
             work.records += u64::from(end > read_to);
-            // A record is read as a whole; those of its cells that wait cost nothing more.
+            // TLS reads a record as a whole. Its remaining cells cost nothing more.
             read_to = read_to.max(end);
             into.push_back(cell);
         }
@@ -92,7 +93,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
             let count = wanted.min(fitting).min(RECORD_CELLS).min(cells.len() as u64);
             let bytes = count * u64::from(CELL_BYTES);
             here.tcp.write(tcp, now, bytes + RECORD_OVERHEAD);
-            // A record is readable as a whole: its cells all end with it.
+            // A record is readable only as a whole, so all its cells end with it.
             let end = here.tcp.written_end();
             for cell in cells.drain(..count as usize) {
                 if let Some(tag) = cell.tag() {
@@ -115,7 +116,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
     fn send(&mut self, channel: ChannelKey, messages: &mut dyn Iterator<Item = Message<&SimCell>>) -> Bytes {
         let Some(sock) = self.channel(channel) else { return Bytes::ZERO };
         let mut buffer = self.net.spare_buffers.pop().unwrap_or_default();
-        // What a descriptor stands for is not copied.
+        // Cells are descriptors, so this copies no payload.
         buffer.extend(messages.map(|message| message.map(|cell| *cell)));
         self.net.charge(self.id, datagram_work(&buffer));
         self.net.send_datagram(sock, buffer)
@@ -195,7 +196,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
             tag = self.net.tracker.packaged(traced.circuit, self.id, arrived, now);
         }
         self.net.pump(sock);
-        // One system call brings many cells' worth; its cost is in theirs.
+        // One system call reads the bytes of many cells. Its cost is included in the cost of a cell.
         self.net.charge(self.id, Work { cells: 1, ..Work::default() });
         StreamRead::Data(SimPayload { len: len as u16, tag, request: None })
     }
@@ -261,7 +262,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
     }
 }
 
-/// A datagram is a system call and a record.
+/// A datagram is one system call and one record.
 fn datagram_work(messages: &[Message<SimCell>]) -> Work {
     let is_cell = |message: &&Message<SimCell>| matches!(message, Message::Data { .. });
     Work { calls: 1, cells: messages.iter().filter(is_cell).count() as u64, records: 1, ..Work::default() }
@@ -269,14 +270,14 @@ fn datagram_work(messages: &[Message<SimCell>]) -> Work {
 
 /// Applications of clients.
 impl Net {
-    /// Takes an application's turn: whether the relay still wants what it has.
+    /// Takes the turn of an application. Returns whether the relay still wants its bytes.
     pub(crate) fn take_app_turn(&mut self, id: HostId, stream: StreamKey) -> bool {
         let Some(app) = self.hosts[id as usize].app(stream) else { return false };
         app.ready = false;
         app.readable_wanted && app.request > 0
     }
 
-    /// Puts an application in line if the relay wants what it has.
+    /// Queues an application if the relay wants its bytes.
     pub(crate) fn refresh_app(&mut self, id: HostId, stream: StreamKey) {
         let host = &mut self.hosts[id as usize];
         if let Some(app) = host.app(stream)

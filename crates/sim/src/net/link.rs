@@ -1,36 +1,37 @@
-//! Links that serialise: a network interface that sends, and an access link that receives.
+//! Links: the sending interface and the receiving access link of a host.
 
 use penstock_units::{Bytes, DataRate, Instant};
 
-/// Beyond this a packet carries data, up to this it is an ACK [B].
+/// Larger packets carry data, others are ACKs [B].
 const LARGE: u64 = 200;
 
-/// Lengths of trains above one, so that no room need be divided by a packet's time [packet].
+/// Lengths of trains above one. So [`Link::room`] needs no division by the time of a packet [packet].
 const TRAINS: [u32; 3] = [44, 16, 4];
 
-/// One direction of a link: packets leave one after the other at its rate.
+/// One direction of a link. Packets leave one after the other at its rate.
 ///
-/// The queue is not stored: a FIFO is described by when it will be empty.
+/// The queue itself is not stored. The time at which it will be empty describes a FIFO completely.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     rate: DataRate,
     free_at: Instant,
-    /// How long a full queue takes to leave [ns].
+    /// Transmission time of a full queue [ns].
     depth: u64,
-    /// Sizes of the last small and the last large packet [B], and how long they take [ns]: most are like these.
+    /// Size [B] and transmission time [ns] of the last small and the last large packet. Most packets have the same
+    /// size.
     like_last: [(u64, u64); 2],
-    /// All that was ever sent [B].
+    /// Bytes sent so far, with the queue [B].
     carried: Bytes,
 }
 
 impl Link {
-    /// A link whose queue takes packets up to `queue` in all.
+    /// A link with a queue of `queue` bytes.
     pub(crate) fn new(rate: DataRate, queue: Bytes) -> Self {
         let depth = rate.nanos_for(queue.get());
         Link { rate, free_at: Instant::ZERO, depth, like_last: [(0, 0); 2], carried: Bytes::ZERO }
     }
 
-    /// How long a packet of `bytes` takes [ns].
+    /// Transmission time of a packet of `bytes` [ns].
     fn nanos_for(&mut self, bytes: u64) -> u64 {
         let known = &mut self.like_last[usize::from(bytes > LARGE)];
         if known.0 != bytes {
@@ -39,13 +40,13 @@ impl Link {
         known.1
     }
 
-    /// Whether a packet of `bytes` still fits the queue; one that finds the link idle always does.
+    /// Whether a packet of `bytes` fits into the queue. It always fits if the link is idle.
     pub(crate) fn has_room(&mut self, now: Instant, bytes: u64) -> bool {
         let waiting = self.free_at.as_nanos().saturating_sub(now.as_nanos());
         waiting == 0 || waiting + self.nanos_for(bytes) <= self.depth
     }
 
-    /// A number of packets of `bytes` that surely fit, one after the other; none if not even one does [packet].
+    /// A number of packets of `bytes` that fit one after the other, at most the actual limit; 0 if none fits [packet].
     pub(crate) fn room(&mut self, now: Instant, bytes: u64) -> u32 {
         let waiting = self.free_at.as_nanos().saturating_sub(now.as_nanos());
         let each = self.nanos_for(bytes);
@@ -53,13 +54,13 @@ impl Link {
         TRAINS.iter().find(fits).copied().unwrap_or(u32::from(self.has_room(now, bytes)))
     }
 
-    /// When a packet of `bytes` that joins the queue now has left.
+    /// The time at which a packet of `bytes` has left, if it joins the queue now.
     pub(crate) fn send(&mut self, now: Instant, bytes: u64) -> Instant {
         self.send_train(now, bytes, 1).0
     }
 
-    /// When the first of so many packets of `bytes` that join the queue now has left, and how much later
-    /// each of the others [ns].
+    /// The time at which the first of `count` packets of `bytes` has left, if they join the queue now, and the gap
+    /// between two packets [ns].
     pub(crate) fn send_train(&mut self, now: Instant, bytes: u64, count: u32) -> (Instant, u64) {
         let start = self.free_at.max(now).as_nanos();
         let each = self.nanos_for(bytes);
@@ -68,17 +69,17 @@ impl Link {
         (Instant::from_nanos(start + each), each)
     }
 
-    /// What has left until now [B].
+    /// Bytes that have left [B].
     pub(crate) fn carried(&self, now: Instant) -> Bytes {
         self.carried.saturating_sub(self.backlog(now))
     }
 
-    /// What waits or is being sent [B].
+    /// Bytes in the queue and in transmission [B].
     pub(crate) fn backlog(&self, now: Instant) -> Bytes {
         self.rate.bytes_in(self.free_at.since(now))
     }
 
-    /// When `bytes` of what waits now will have left, or all of it.
+    /// The time at which `bytes` of the present queue have left, or the whole queue.
     pub(crate) fn after(&self, now: Instant, bytes: u64) -> Instant {
         let gone = Instant::from_nanos(now.as_nanos() + self.rate.nanos_for(bytes));
         gone.min(self.free_at.max(now))

@@ -1,26 +1,30 @@
-//! What lies below Tor: hosts, links, TCP connections and the readiness of their sockets.
+//! The network below Tor: hosts, links, TCP connections, datagrams, and the readiness of sockets.
 //!
-//! A segment leaves through its host's interface (one FIFO for all sockets), crosses the network
-//! with a fixed delay, perhaps is lost, waits in the drop-tail queue before the receiver's access
-//! link, and lands in the kernel. One step a packet: what reaches the queue within a host's look-ahead
-//! is enqueued at once, since nothing else can come between.
+//! A segment leaves through its host's interface, which has one FIFO for all sockets. It crosses the network with a
+//! fixed delay, and may be lost. It waits in the drop-tail queue of the receiver's access link and then reaches the
+//! kernel. A packet takes one step of its receiver. All packets that arrive within a host's look-ahead join the queue
+//! at once, because no other packet can come between them.
 
 mod channel_setup;
 mod cpu;
 mod datagrams;
+mod event;
 mod host;
 mod kernel;
 mod link;
+mod packet;
 mod plain;
 mod socket;
 
-pub(crate) use host::{App, Host, Packet, Ready, StreamSock};
+pub(crate) use event::{Step, Timer};
+pub(crate) use host::{App, Host, Ready, StreamSock};
 pub(crate) use kernel::HostKernel;
+pub(crate) use packet::{Packet, SockRef};
 pub(crate) use plain::PLAIN;
-pub(crate) use socket::{Owner, SockRef};
+pub(crate) use socket::Owner;
 
 use crate::cell::{RequestKind, SimCell};
-use crate::event::{Step, Timer};
+
 use crate::host_queue::HostQueue;
 use crate::queue::HostId;
 use crate::script::Script;
@@ -28,7 +32,8 @@ use crate::tcp::{Endpoint, Info, TcpConfig, Train};
 use crate::tracker::Tracker;
 use cpu::Work;
 use datagrams::Datagram;
-use host::{Arrival, Delivery, tcp_config};
+use host::tcp_config;
+use packet::{Arrival, Delivery};
 use penstock_core::datagram::Message;
 use penstock_core::kernel::Interest;
 use penstock_scenario::markov::Observation;
@@ -40,50 +45,50 @@ use std::collections::BTreeMap;
 use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
 
-/// After how many packets a full interface lets those who wait send again [packet].
+/// A full interface wakes waiting sockets after this many packets [packet].
 const NIC_WAKE_PACKETS: u64 = 5;
 
-/// All hosts and what travels between them.
+/// All hosts, and the packets between them.
 #[derive(Debug)]
 pub(crate) struct Net {
-    /// The time of the host that acts.
+    /// The time of the acting host.
     now: Instant,
     pub(crate) host_queue: HostQueue,
-    /// No packet is faster: how far a host may run ahead of the others.
+    /// The shortest delay of a packet: how far a host may run ahead of the others.
     pub(crate) lookahead: Duration,
     pub(crate) hosts: Vec<Host>,
     pub(crate) tracker: Tracker,
     conns: Slab<Conn>,
-    /// Datagrams on their way.
+    /// Datagrams in transit.
     datagrams: Slab<Datagram>,
-    /// Empty, for the messages of datagrams.
+    /// Unused buffers for the messages of datagrams.
     spare_buffers: Vec<Vec<Message<SimCell>>>,
     generations: u32,
-    /// Most segments that travel as one train [segment].
+    /// Maximum number of segments in a train [segment].
     longest_train: u32,
-    /// Connections that neither side needs, to be removed at the next barrier.
+    /// Connections that both sides have closed, to be removed at the next barrier.
     finished: Vec<u32>,
     topology: Topology,
-    /// The models of those workloads that have some.
+    /// The Markov models of each workload, if it has some.
     models: Vec<Option<Tgen>>,
-    /// Cells whose connections were closed before anybody read them.
+    /// Cells that were lost when their connection closed.
     lost: u64,
     /// Packets delivered to a kernel.
     pub(crate) delivered: u64,
     /// Packets and timers handled.
     pub(crate) handled: u64,
-    /// The host's client without Tor got something.
+    /// The connection of a client without Tor has changed.
     pub(crate) plain_progress: bool,
-    /// Channels and streams that the loop of their host must hear about.
+    /// Channels and streams that opened or broke. The main loop passes them on.
     pub(crate) events: Vec<(HostId, NetEvent)>,
 }
 
-/// What a host's loop must hear about beside readiness.
+/// An event that the main loop passes on to a relay.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NetEvent {
-    /// A channel that we opened to a peer is set up.
+    /// A channel that this host opened is established, with this peer.
     Opened(penstock_core::ChannelKey, HostId),
-    /// A peer opened a channel to us.
+    /// A peer opened a channel to this host.
     Accepted(SockRef, HostId),
     /// An exit's stream is connected to its server.
     Connected(penstock_core::StreamKey),
@@ -93,23 +98,23 @@ pub(crate) enum NetEvent {
     StreamBroke(penstock_core::StreamKey),
 }
 
-/// Delay and loss of every pair of hosts, with the rng that decides about loss.
+/// Delay and loss between each pair of hosts, with the random streams for loss.
 #[derive(Debug)]
 struct Topology {
     seed: Seed,
     names: Vec<penstock_scenario::model::Host>,
     network: penstock_scenario::model::Network,
-    /// One stream for each ordered pair that loses packets, and for each that does more to datagrams.
+    /// One stream for each ordered pair with loss, and more for datagrams that are duplicated or reordered.
     loss_rngs: BTreeMap<(HostId, HostId), Rng>,
     duplicate_rngs: BTreeMap<(HostId, HostId), Rng>,
     reorder_rngs: BTreeMap<(HostId, HostId), Rng>,
 }
 
-/// The least that any packet takes: what all times differ by.
+/// The minimum delay of a packet, and the resolution of time.
 pub(crate) const TICK: Duration = Duration::from_nanos(1);
 
 impl Topology {
-    /// The shortest way between two hosts.
+    /// The shortest one-way delay between two hosts.
     fn shortest(&self) -> Duration {
         (self.network.shortest_rtt() / 2).max(TICK)
     }
@@ -118,13 +123,13 @@ impl Topology {
         loss > 0.0 && draw(&mut self.loss_rngs, self.seed, &self.names, (from, to), "loss").bernoulli(loss)
     }
 
-    /// Whether a datagram comes twice.
+    /// Whether a datagram arrives twice.
     fn duplicates(&mut self, from: HostId, to: HostId, duplicate: f64) -> bool {
         let (duplicates, ends) = (&mut self.duplicate_rngs, (from, to));
         duplicate > 0.0 && draw(duplicates, self.seed, &self.names, ends, "duplicate").bernoulli(duplicate)
     }
 
-    /// How much later than others a datagram comes: up to a round trip, if it is to be overtaken.
+    /// Extra delay of a datagram that is to be overtaken: up to a round trip.
     fn reorder_delay(&mut self, from: HostId, to: HostId, wire: Wire) -> Duration {
         if wire.reorder == 0.0 {
             return Duration::ZERO;
@@ -135,7 +140,7 @@ impl Topology {
     }
 }
 
-/// The stream of rng of what happens to packets between two hosts.
+/// The random stream of packets from one host to another.
 fn draw<'a>(
     streams: &'a mut BTreeMap<(HostId, HostId), Rng>,
     seed: Seed,
@@ -149,9 +154,9 @@ fn draw<'a>(
     })
 }
 
-/// A server's side of a stream writes what its model says until there is no room, or it rests: for how long.
+/// Runs a server's script: writes until the buffer is full or the script pauses. Returns the pause.
 ///
-/// `left` is what it said and could not write yet [B].
+/// `left` are the bytes that did not fit into the buffer yet [B].
 fn run_server_script(
     script: &mut Script,
     endpoint: &mut Endpoint,
@@ -175,7 +180,7 @@ fn run_server_script(
     }
 }
 
-/// The models of a workload that has some.
+/// The Markov models of a workload, if it has some.
 fn model_of(workload: &Workload) -> Option<Tgen> {
     match &workload.does {
         Activity::Tgen(tgen) => Some(tgen.clone()),
@@ -183,7 +188,7 @@ fn model_of(workload: &Workload) -> Option<Tgen> {
     }
 }
 
-/// All hosts with their TCP, which those share that have the same buffers.
+/// All hosts with their TCP configuration. Hosts with the same buffers share it.
 fn with_tcp(hosts: &[&penstock_scenario::model::Host], tcp: &Tcp) -> Vec<Host> {
     let mut known: Vec<(&penstock_scenario::model::Host, Arc<TcpConfig>)> = Vec::new();
     let mut config = |host| {
@@ -232,7 +237,7 @@ impl Net {
         }
     }
 
-    /// From now on no host runs ahead of another, and every segment travels alone.
+    /// Turns look-ahead and trains off.
     pub(crate) fn one_by_one(&mut self) {
         (self.lookahead, self.longest_train) = (TICK, 1);
     }
@@ -248,8 +253,7 @@ impl Net {
         self.host_queue.advance(id, at);
     }
 
-    /// A host begins to act: what reaches its access link before `horizon` is all on its way, and joins
-    /// the link's drop-tail queue.
+    /// A host begins to act: all packets that reach its access link before `horizon` join the link's drop-tail queue.
     pub(crate) fn enqueue(&mut self, id: HostId, horizon: Instant) {
         let host = &mut self.hosts[id as usize];
         while let Some(Arrival { mut at, from, what, .. }) = host.inbox.peek().copied() {
@@ -269,7 +273,7 @@ impl Net {
                     continue;
                 }
             };
-            // Only these two can be next after the first.
+            // The second-earliest entry of a binary heap is one of these two.
             let others = &host.inbox.as_slice()[1..];
             let second = others.iter().take(2).map(Arrival::key).min();
             let side = &mut self.conns[sock.conn as usize].sides[sock.side as usize];
@@ -295,9 +299,9 @@ impl Net {
         }
     }
 
-    /// The next thing that happens to a host before `horizon`, which is its time from now on.
+    /// The next event of a host before `horizon`. The time of the host advances to it.
     ///
-    /// At one instant, packets land before timers fire.
+    /// At one instant, packets come before timers.
     pub(crate) fn step(&mut self, id: HostId, horizon: Instant) -> Option<Step> {
         let host = &mut self.hosts[id as usize];
         let delivery = host.deliveries.front().map_or(Instant::FAR_FUTURE, |delivery| delivery.at);
@@ -315,17 +319,17 @@ impl Net {
         }
     }
 
-    /// Whether the host's loop has anything to do.
+    /// Whether the host has ready sockets or events to pass on.
     pub(crate) fn has_work(&self, id: HostId) -> bool {
         !self.hosts[id as usize].ready.is_empty() || !self.events.is_empty() || self.plain_progress
     }
 
-    /// Until when the host's processor is busy, if it is.
+    /// The time until which the host's processor is busy, if it is.
     pub(crate) fn busy_until(&self, id: HostId) -> Option<Instant> {
         self.hosts[id as usize].cpu.as_ref()?.busy_until(self.now)
     }
 
-    /// Whether the host's sockets must wait for its processor; then it will be told.
+    /// Whether ready sockets must wait for the processor. If so, sets a timer for its end.
     pub(crate) fn awaits_cpu(&mut self, id: HostId) -> bool {
         let Some(free_at) = self.busy_until(id) else { return false };
         let host = &mut self.hosts[id as usize];
@@ -336,31 +340,31 @@ impl Net {
         true
     }
 
-    /// The processor may have become free: its timer may be too early, since other work joined the queue.
+    /// The processor may be free. More work may have joined its queue since the timer was set.
     pub(crate) fn on_cpu_free(&mut self, id: HostId) {
         if let Some(cpu) = &mut self.hosts[id as usize].cpu {
             cpu.awaited = false;
         }
     }
 
-    /// A turn is over; policies have looked at so many circuits since the beginning.
-    pub(crate) fn end_turn(&mut self, id: HostId, looked: u64) {
+    /// A turn is over. `scanned` is the total number of circuits that policies have scanned.
+    pub(crate) fn end_turn(&mut self, id: HostId, scanned: u64) {
         if let Some(cpu) = &mut self.hosts[id as usize].cpu {
-            cpu.end_turn(self.now, looked);
+            cpu.end_turn(self.now, scanned);
         }
     }
 
-    /// The host's Tor has done some work.
+    /// Charges work of Tor to the host's processor.
     fn charge(&mut self, id: HostId, work: Work) {
         if let Some(cpu) = &mut self.hosts[id as usize].cpu {
             cpu.charge(work);
         }
     }
 
-    /// A host has done all it can for now: when it is to act again.
+    /// A host has handled all its events: registers the time of the next one.
     pub(crate) fn schedule_next(&mut self, id: HostId) {
         let host = &self.hosts[id as usize];
-        // What reaches the link while it is busy lands later than what it is busy with.
+        // A packet that arrives while the link is busy is delivered after the packets in its queue.
         let packet = match host.deliveries.front() {
             Some(delivery) => delivery.at,
             None => host.inbox.peek().map_or(Instant::FAR_FUTURE, |arrival| arrival.at),
@@ -368,7 +372,7 @@ impl Net {
         self.host_queue.set(id, packet.min(host.timers.next()));
     }
 
-    /// All hosts have come to `now`.
+    /// All hosts have reached `now`: removes finished connections.
     pub(crate) fn at_barrier(&mut self, now: Instant) {
         self.now = now;
         let mut finished = std::mem::take(&mut self.finished);
@@ -402,9 +406,9 @@ impl Net {
         sock
     }
 
-    /// Sends what TCP has to send, as far as the interface takes it, and arms the timer.
+    /// Sends the data of a socket as far as the interface accepts it, and sets the TCP timer.
     ///
-    /// Where the interface is full, or others wait for it, the socket joins the line.
+    /// If the interface is full, or other sockets wait for it, the socket joins its waiting line.
     pub(crate) fn pump(&mut self, sock: SockRef) {
         let now = self.now();
         if self.side(sock).tcp.is_settled() {
@@ -432,9 +436,9 @@ impl Net {
         self.arm_tcp_timer(sock);
     }
 
-    /// Sends one segment or a train of at most so many, if TCP has something.
+    /// Sends one segment or a train of at most `most` segments. Returns false if TCP has none.
     ///
-    /// What is lost or tracked one by one goes one by one.
+    /// With loss or tracked cells, segments are sent one at a time.
     fn send_segments(&mut self, sock: SockRef, most: u32) -> bool {
         let now = self.now();
         let to = sock.peer();
@@ -471,7 +475,7 @@ impl Net {
         true
     }
 
-    /// A packet is on its way to a host.
+    /// A packet is in transit to a host.
     fn transmit(&mut self, far: HostId, arrival: Arrival) {
         let host = &mut self.hosts[far as usize];
         let at = arrival.at;
@@ -481,7 +485,7 @@ impl Net {
         }
     }
 
-    /// After TCP has sent what it may.
+    /// Sets the TCP timer of a socket after it has sent.
     fn arm_tcp_timer(&mut self, sock: SockRef) {
         self.update_unsent(sock);
         let now = self.now();
@@ -497,7 +501,7 @@ impl Net {
         }
     }
 
-    /// Wakes those who wait for the interface once a few packets have left.
+    /// Sets a timer that wakes waiting sockets after a few packets have left the interface.
     fn schedule_nic(&mut self, id: HostId) {
         let now = self.now();
         let host = &mut self.hosts[id as usize];
@@ -507,7 +511,7 @@ impl Net {
         }
     }
 
-    /// A packet is in the receiver's kernel.
+    /// A packet has reached the receiver's kernel.
     pub(crate) fn on_delivered(&mut self, what: Packet) {
         match what {
             Packet::Segment(to) => self.on_segment(to),
@@ -521,7 +525,7 @@ impl Net {
         let segment = here.deliver();
         self.delivered += 1;
         let id = here.host;
-        // The first of these that holds a tracked message's last byte brings it.
+        // A tracked message arrives with the first segment that contains its last byte.
         for tracked in there.tracked().filter(|tracked| !tracked.arrived) {
             if segment.seq < tracked.end && tracked.end <= segment.end() {
                 tracked.arrived = true;
@@ -543,7 +547,7 @@ impl Net {
     pub(crate) fn on_tcp_timer(&mut self, sock: SockRef, generation: u32) {
         let now = self.now();
         let conn = self.conns.get_mut(sock.conn as usize).filter(|conn| conn.generation == generation);
-        // An earlier timer took this one's place.
+        // An earlier timer may have replaced this one.
         let Some(side) =
             conn.map(|conn| &mut conn.sides[sock.side as usize]).filter(|side| side.timer == now)
         else {
@@ -556,7 +560,7 @@ impl Net {
         self.after_input(sock);
     }
 
-    /// The interface has room again: those who wait send one segment each, in turn.
+    /// The interface has room again: waiting sockets send one segment each, in turn.
     pub(crate) fn on_nic_drained(&mut self, id: HostId) {
         let now = self.now();
         self.hosts[id as usize].drain_scheduled = false;
@@ -578,7 +582,7 @@ impl Net {
         self.schedule_nic(id);
     }
 
-    /// What a changed connection means for its owner.
+    /// Acts on a changed connection for its owner.
     fn after_input(&mut self, sock: SockRef) {
         let side = self.side(sock);
         let (id, owner) = (side.host, side.owner);
@@ -608,7 +612,7 @@ impl Net {
         }
     }
 
-    /// The peer closed the channel and everything it sent was read.
+    /// Whether the peer closed the channel and all its bytes are read.
     fn channel_ended(&mut self, sock: SockRef) -> bool {
         self.side(sock).tcp.receive_closed()
     }
@@ -628,7 +632,7 @@ impl Net {
         self.abandon(sock);
     }
 
-    /// A server reads requests and bound_counts them.
+    /// A server reads requests and sends responses.
     fn serve_requests(&mut self, sock: SockRef) {
         let now = self.now();
         let conn = &mut self.conns[sock.conn as usize];
@@ -656,7 +660,7 @@ impl Net {
         }
         let mut rests_until = None;
         if here.tcp.receive_closed() && here.cold().is_some_and(|cold| cold.script.take().is_some()) {
-            // Nobody listens any more.
+            // The client has closed its side.
             left = 0;
         } else if let Some(script) = here.cold.as_mut().and_then(|cold| cold.script.as_mut()) {
             if left == 0 || here.tcp.is_writable(tcp) {
@@ -668,7 +672,7 @@ impl Net {
             here.tcp.write(tcp, now, bytes);
             left -= bytes;
             if left == 0 {
-                // No keep-alive: the end of the file is the end of the connection.
+                // Without keep-alive, the end of the file is the end of the connection.
                 here.tcp.shutdown(tcp, now);
             }
         }
@@ -688,7 +692,7 @@ impl Net {
         }
     }
 
-    /// A server's side of a stream has rested.
+    /// The pause of a server's script is over.
     pub(crate) fn on_server_script_timer(&mut self, sock: SockRef, generation: u32) {
         let conn = self.conns.get_mut(sock.conn as usize).filter(|conn| conn.generation == generation);
         let Some(script) = conn.and_then(|conn| conn.sides[sock.side as usize].script()) else {
@@ -698,7 +702,7 @@ impl Net {
         self.serve_requests(sock);
     }
 
-    /// Nobody reads this side any more.
+    /// Discards the input of a side without an owner.
     fn discard(&mut self, sock: SockRef) {
         let now = self.now();
         let conn = &mut self.conns[sock.conn as usize];
@@ -714,8 +718,8 @@ impl Net {
         self.mark_finished(sock);
     }
 
-    /// The owner closes its side. What it wrote is still sent, unless the peer has more to say:
-    /// nobody would read that, so the connection is aborted (Linux `tcp_close()`).
+    /// The owner closes its side. Written bytes are still sent. If the peer may send more, the connection is aborted,
+    /// as in Linux `tcp_close()`.
     pub(crate) fn close(&mut self, sock: SockRef) {
         let now = self.now();
         let side = &mut self.conns[sock.conn as usize].sides[sock.side as usize];
@@ -731,7 +735,7 @@ impl Net {
         self.discard(sock);
     }
 
-    /// A broken connection has no owners.
+    /// A broken connection loses its owner.
     fn abandon(&mut self, sock: SockRef) {
         self.side(sock).owner = Owner::Closed;
         self.side(sock).interest = Default::default();
@@ -739,7 +743,7 @@ impl Net {
         self.mark_finished(sock);
     }
 
-    /// Marks a connection that neither side needs.
+    /// Marks a connection that both sides have closed.
     fn mark_finished(&mut self, sock: SockRef) {
         let conn = &mut self.conns[sock.conn as usize];
         if conn.sides.iter().all(Side::is_done) && !std::mem::replace(&mut conn.finished, true) {
@@ -747,8 +751,8 @@ impl Net {
         }
     }
 
-    /// Removes a connection that neither side needs, once nothing of it is on its way and no turn of it is to
-    /// come: whoever takes its place must not take that turn.
+    /// Removes a closed connection, if it has no packet in transit and no pending turn. Otherwise a new connection in
+    /// this slot could take that turn.
     fn remove(&mut self, index: u32) -> bool {
         let conn = &self.conns[index as usize];
         let is_over = |side: &Side| side.inbound.is_empty() && side.ready == Interest::default();
@@ -763,7 +767,7 @@ impl Net {
         true
     }
 
-    /// Puts a socket in its host's line if something it wants is possible.
+    /// Queues a socket of its host if it is ready for an operation that its owner wants.
     pub(crate) fn refresh(&mut self, sock: SockRef) {
         let Some(conn) = self.conns.get_mut(sock.conn as usize) else { return };
         let [here, there] = sides(conn, sock);
@@ -783,7 +787,7 @@ impl Net {
         }
     }
 
-    /// Takes a socket's turn: whose it is, if it still wants what it was in line for and can have it.
+    /// Takes the turn of a socket. Returns its owner if the operation is still wanted and possible.
     pub(crate) fn take_turn(&mut self, ready: Ready) -> Option<Owner> {
         let (sock, reading) = match ready {
             Ready::Readable(sock) => (sock, true),
@@ -802,19 +806,19 @@ impl Net {
         possible.then_some(here.owner)
     }
 
-    /// At a barrier, a host's link takes all that has reached it.
+    /// At a barrier, enqueues all packets that have reached the host's access link.
     pub(crate) fn catch_up(&mut self, id: HostId) {
         self.enqueue(id, self.now + TICK);
     }
 
-    /// Whether more than a packet waits for a host's access link, in either direction.
+    /// Whether more than one packet waits for the access link, in either direction.
     pub(crate) fn link_waits(&self, id: HostId) -> bool {
         let host = &self.hosts[id as usize];
         let packet = Bytes::new(host.tcp.full_segment());
         host.up.backlog(self.now) > packet || host.down.backlog(self.now) > packet
     }
 
-    /// Whether a channel's socket holds bytes that TCP does not send.
+    /// Whether a channel's socket holds bytes that TCP cannot send yet.
     pub(crate) fn tcp_waits(&self, id: HostId) -> bool {
         let host = &self.hosts[id as usize];
         let waits = host.holding > 0;
@@ -822,12 +826,12 @@ impl Net {
         waits
     }
 
-    /// Whether the host's processor has a queue.
+    /// Whether work waits for the processor.
     pub(crate) fn cpu_waits(&self, id: HostId) -> bool {
         self.hosts[id as usize].cpu.as_ref().is_some_and(|cpu| cpu.awaited)
     }
 
-    /// Counts a channel's socket among those that hold bytes which TCP does not send, or no longer.
+    /// Updates the number of channel sockets with bytes that TCP cannot send yet.
     pub(super) fn update_unsent(&mut self, sock: SockRef) {
         let side = &mut self.conns[sock.conn as usize].sides[sock.side as usize];
         let is_channel = matches!(side.owner, Owner::Channel(_) | Owner::Linking(Some(_)));
@@ -838,7 +842,7 @@ impl Net {
         }
     }
 
-    /// What a host's access link sent and received until now [B].
+    /// Bytes that the access link has sent and received [B].
     pub(crate) fn carried(&mut self, id: HostId) -> [Bytes; 2] {
         let now = self.now;
         self.catch_up(id);
@@ -846,19 +850,19 @@ impl Net {
         [host.up.carried(now), host.down.carried(now)]
     }
 
-    /// What all channels of a host have in their send buffers [B].
+    /// Bytes in the send buffers of all channels [B].
     pub(crate) fn kernel_out(&self, id: HostId) -> u64 {
         let sockets = self.hosts[id as usize].channels.iter().flatten();
         sockets.map(|sock| self.tcp_info(*sock).queued).sum()
     }
 
-    /// What TCP says of a socket.
+    /// TCP's state of a socket.
     pub(crate) fn tcp_info(&self, sock: SockRef) -> Info {
         let side = &self.conns[sock.conn as usize].sides[sock.side as usize];
         side.tcp.info(&self.hosts[side.host as usize].tcp)
     }
 
-    /// What is between the hosts now.
+    /// The cells, connections and packets between the hosts.
     pub(crate) fn report(&self) -> crate::NetworkReport {
         let sides = || self.conns.iter().flat_map(|(_, conn)| &conn.sides);
         let cells = sides().map(Side::cells).sum();
@@ -872,13 +876,13 @@ impl Net {
     }
 }
 
-/// A connection's side and the other one.
+/// One side of a connection, and the other side.
 fn sides(conn: &mut Conn, sock: SockRef) -> [&mut Side; 2] {
     let [zero, one] = &mut conn.sides;
     if sock.side == 0 { [zero, one] } else { [one, zero] }
 }
 
-/// Whether the owner of `here` would read something, or learn of the end.
+/// Whether the owner of `here` can read data or the end of the stream.
 fn has_input(here: &Side, there: &Side) -> bool {
     match here.owner {
         Owner::Channel(_) => {

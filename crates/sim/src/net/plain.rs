@@ -1,26 +1,27 @@
-//! Clients without Tor: a request and its answer over one TCP connection to the server.
+//! Clients without Tor: a request and its response over one TCP connection to the server.
 //!
-//! Source: KIST §3 downloads so between two nodes to test its TCP. The application reads whatever arrives at
-//! once, as a server does.
+//! Source: KIST §3 uses such downloads between two nodes to test its TCP. The application reads all available bytes at
+//! once, like a server.
 
 use super::host::App;
-use super::socket::{Item, Owner, SockRef};
+use super::packet::SockRef;
+use super::socket::{Item, Owner};
 use super::{Net, StreamSock, sides};
 use crate::queue::HostId;
 use crate::tcp::Info;
 use penstock_core::StreamKey;
 
-/// The only stream of a client without Tor, which has no onion proxy to number them.
+/// The only stream of a client without Tor. Such a client has no onion proxy that assigns keys.
 pub(crate) const PLAIN: StreamKey = StreamKey(0);
 
 impl Net {
-    /// A client without Tor connects to its server, to send the request of `app` when it is there.
+    /// A client without Tor connects to its server. It sends the request of `app` over the established connection.
     pub(crate) fn connect_plain(&mut self, from: HostId, to: HostId, app: App) {
         let sock = self.connect(from, to, Owner::Plain, Owner::Server(0));
         self.hosts[from as usize].set_stream(PLAIN, Some(StreamSock::Plain { sock: Some(sock), app }));
     }
 
-    /// Something changed on a client's own connection: asks when it is established, takes what arrived.
+    /// A client's own connection has changed: sends the request when it is established, and reads all received bytes.
     pub(super) fn on_plain_input(&mut self, sock: SockRef) {
         let now = self.now();
         let [here, _] = sides(&mut self.conns[sock.conn as usize], sock);
@@ -53,14 +54,14 @@ impl Net {
         }
     }
 
-    /// A client's own connection is over, or broke; what arrived stays until the next one.
+    /// Closes a client's own connection. Its received bytes remain until the next connection.
     pub(crate) fn close_plain(&mut self, id: HostId) {
         if let Some(sock) = self.take_plain(id) {
             self.close(sock);
         }
     }
 
-    /// The client no longer has its connection.
+    /// Removes a client's own connection from its stream.
     pub(super) fn take_plain(&mut self, id: HostId) -> Option<SockRef> {
         match self.hosts[id as usize].stream(PLAIN) {
             Some(StreamSock::Plain { sock, .. }) => sock.take(),
@@ -73,7 +74,7 @@ impl Net {
         matches!(self.hosts[id as usize].stream(PLAIN), Some(StreamSock::Plain { sock: Some(_), .. }))
     }
 
-    /// What TCP says at the server of a client's own connection.
+    /// TCP's state at the server of a client's own connection.
     pub(crate) fn plain_server(&mut self, id: HostId) -> Option<Info> {
         match self.hosts[id as usize].stream(PLAIN)? {
             StreamSock::Plain { sock: Some(sock), .. } => {

@@ -1,4 +1,4 @@
-//! Connections: two TCP endpoints, and what ends at which byte of each stream.
+//! Connections: two TCP endpoints, and the messages in each stream.
 
 use crate::cell::{Request, SimCell};
 use crate::queue::HostId;
@@ -12,30 +12,15 @@ use penstock_scenario::model::Wire;
 use penstock_units::{Instant, fifo::take_first};
 use std::collections::VecDeque;
 
-/// One end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SockRef {
-    pub(crate) conn: u32,
-    /// 0 for the side that connected, 1 for the side that accepted.
-    pub(crate) side: u8,
-}
-
-impl SockRef {
-    /// The other end.
-    pub(crate) fn peer(self) -> SockRef {
-        SockRef { conn: self.conn, side: self.side ^ 1 }
-    }
-}
-
-/// A connection between two hosts. No payload is copied: each side remembers which message of
-/// its stream ends at which byte.
+/// A connection between two hosts. Payload is not copied: each side stores which message ends at which byte of its
+/// stream.
 #[derive(Debug)]
 pub(crate) struct Conn {
-    /// Tells this connection from an earlier one in the same slot.
+    /// Distinguishes this connection from earlier ones in the same slot.
     pub(crate) generation: u32,
-    /// What lies between its hosts.
+    /// The delay and loss between its hosts.
     pub(crate) wire: Wire,
-    /// Neither side needs it.
+    /// Both sides have closed it.
     pub(crate) finished: bool,
     pub(crate) sides: [Side; 2],
 }
@@ -46,78 +31,78 @@ pub(crate) struct Side {
     pub(crate) host: HostId,
     pub(crate) owner: Owner,
     pub(crate) tcp: Endpoint,
-    /// What is on its way to this side, the first to arrive in front.
+    /// Trains in transit to this side, the earliest first.
     pub(crate) inbound: VecDeque<TrainInFlight>,
-    /// How many of these are with all their segments in the access link's queue.
+    /// Number of these trains with all segments in the access link's queue.
     pub(crate) enqueued: usize,
-    /// Messages this side sent that the other one has not read, by the byte after their last.
+    /// Messages that this side sent and the other side has not read. The key is the byte after the message.
     pub(crate) sent: VecDeque<(u64, Item)>,
     pub(crate) interest: Interest,
-    /// Waiting for its turn in the host's loop.
+    /// Waiting for its turn in the main loop.
     pub(crate) ready: Interest,
-    /// When the earliest timer event for this side happens; FAR_FUTURE if there is none.
+    /// Time of the earliest TCP timer; FAR_FUTURE if there is none.
     pub(crate) timer: Instant,
-    /// The owner was told that the connection is there.
+    /// The owner knows that the connection is established.
     pub(crate) announced: bool,
-    /// A channel's: what its TLS has of a record that has not come whole [B].
+    /// Bytes of an incomplete TLS record that a channel has read [B].
     pub(crate) partial: u32,
-    /// A channel's: it holds bytes that TCP does not send.
+    /// A channel's socket holds bytes that TCP cannot send yet.
     pub(crate) holds: bool,
     /// Waits for room in the network interface's queue.
     pub(crate) awaits_nic: bool,
     pub(crate) cold: Option<Box<Cold>>,
 }
 
-/// What most sides never have: apart, so that the others take less of the cache.
+/// Rarely used state. It is separate, so that a side takes less space in the cache.
 #[derive(Debug, Default)]
 pub(crate) struct Cold {
-    /// Datagrams that arrived and were not read.
+    /// Received datagrams that are not read yet.
     pub(crate) unread: VecDeque<DatagramBody>,
-    /// What they take together [B].
+    /// Their total size [B].
     pub(crate) unread_bytes: u64,
-    /// Tracked messages in train_in_flight, by the byte after their last.
+    /// Tracked messages in flight, with the byte after the message.
     pub(crate) tracked: VecDeque<Tracked>,
-    /// As an exit of a traced circuit: its number, and which bytes arrived when.
+    /// A traced circuit at its exit, with the arrival times of bytes.
     pub(crate) traced: Option<Traced>,
-    /// As a server: its part in a stream of a model.
+    /// The script of a server.
     pub(crate) script: Option<Script>,
 }
 
-/// A train on its way.
+/// A train in transit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TrainInFlight {
-    /// When its first segment reaches the queue before the receiver's access link.
+    /// The arrival of its first segment at the queue of the receiver's access link.
     pub(crate) at: Instant,
-    /// How much later each of the others does [ns].
+    /// The gap between two segments [ns].
     pub(crate) gap: u64,
-    /// Which of all packets of its host the first was.
+    /// The number of its first segment among all packets of the sender.
     pub(crate) count: u64,
     pub(crate) train: Train,
-    /// How many of its segments have come into the link's queue [segment].
+    /// Segments that have joined the link's queue [segment].
     pub(crate) enqueued: u32,
-    /// And how many of those have delivered [segment].
+    /// Segments that have reached the kernel [segment].
     pub(crate) delivered: u32,
 }
 
 impl TrainInFlight {
-    /// When its next segment reaches the link's queue, and which of its host's packets that is.
+    /// The arrival of its next segment at the link's queue, and the number of that packet at the sender.
     pub(crate) fn next(&self) -> (Instant, u64) {
         let index = u64::from(self.enqueued);
         (Instant::from_nanos(self.at.as_nanos() + index * self.gap), self.count + index)
     }
 
-    /// How many of its segments have not delivered yet [packet].
+    /// Segments that have not reached the kernel [packet].
     pub(crate) fn packets(&self) -> usize {
         (self.train.count - self.delivered) as usize
     }
 
-    /// The next segment lands.
+    /// The next segment reaches the kernel.
     pub(crate) fn deliver(&mut self) -> Segment {
         self.delivered += 1;
         self.train.segment(self.delivered - 1)
     }
 
-    /// What follows the segment that has no place in the link's queue, if anything; this ends before it.
+    /// Cuts the train before a dropped segment. Returns the segments after it.
     pub(crate) fn split(&mut self) -> Option<TrainInFlight> {
         let index = self.enqueued + 1;
         let left = self.train.count - index;
@@ -128,25 +113,25 @@ impl TrainInFlight {
     }
 }
 
-/// What is on its way to a side.
+/// Packets in transit to a side.
 impl Side {
-    /// The next segment to come into the access link's queue, when, and which of its host's packets it is.
+    /// The next arrival at the access link's queue, and the number of that packet at the sender.
     pub(crate) fn next_arrival(&self) -> Option<(Instant, u64)> {
         self.inbound.get(self.enqueued).map(TrainInFlight::next)
     }
 
-    /// The next segment comes into the link's queue.
+    /// The next segment joins the link's queue.
     pub(crate) fn enqueue(&mut self) {
         let train_in_flight = &mut self.inbound[self.enqueued];
         train_in_flight.enqueued += 1;
         self.enqueued += usize::from(train_in_flight.enqueued == train_in_flight.train.count);
     }
 
-    /// The next segment finds the link's queue full.
+    /// The next segment is dropped, because the link's queue is full.
     pub(crate) fn drop_next(&mut self) {
         let train_in_flight = &mut self.inbound[self.enqueued];
         let rest = train_in_flight.split();
-        // What came before it may have delivered already.
+        // Earlier segments of the train may have reached the kernel already.
         if train_in_flight.packets() > 0 {
             self.enqueued += 1;
             if let Some(rest) = rest {
@@ -159,7 +144,7 @@ impl Side {
         }
     }
 
-    /// The next segment lands.
+    /// The next segment reaches the kernel.
     pub(crate) fn deliver(&mut self) -> Segment {
         let train_in_flight = self.inbound.front_mut().expect("what lands was on its way");
         let segment = train_in_flight.deliver();
@@ -171,16 +156,16 @@ impl Side {
     }
 }
 
-/// What is in a datagram.
+/// The content of a datagram.
 #[derive(Clone, Debug)]
 pub(crate) struct DatagramBody {
-    /// DTLS included [B].
+    /// Size with DTLS [B].
     pub(crate) bytes: u64,
     pub(crate) messages: Vec<Message<SimCell>>,
 }
 
 impl DatagramBody {
-    /// Its cells that are tracked.
+    /// The tags of its tracked cells.
     pub(crate) fn tags(&self) -> impl Iterator<Item = Tag> + '_ {
         self.messages.iter().filter_map(|message| match message {
             Message::Data { body, .. } => body.tag(),
@@ -198,15 +183,15 @@ pub(crate) struct Tracked {
     pub(crate) arrived: bool,
 }
 
-/// What an exit remembers of a traced circuit's stream.
+/// The stream of a traced circuit at its exit.
 #[derive(Debug)]
 pub(crate) struct Traced {
     pub(crate) circuit: u32,
-    /// The byte after the last that had arrived, and when.
+    /// The byte after the last received one, and the time.
     pub(crate) arrivals: VecDeque<(u64, Instant)>,
 }
 
-/// What a message is.
+/// A message of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Item {
     /// A cell in a TLS record.
@@ -217,10 +202,10 @@ pub(crate) enum Item {
     Request(Request),
 }
 
-/// Whose a side is.
+/// The owner of a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// A channel that is being set up: the initiator's key, or none yet.
+    /// A channel that is being set up. The initiator already has a key.
     Linking(Option<ChannelKey>),
     /// A relay's channel.
     Channel(ChannelKey),
@@ -228,9 +213,9 @@ pub(crate) enum Owner {
     Stream(StreamKey),
     /// The connection of a client without Tor.
     Plain,
-    /// A server's connection, with what it still has to send [B].
+    /// A server's connection, with the bytes still to send [B].
     Server(u64),
-    /// Nobody's: what still arrives is thrown away.
+    /// None. Input is discarded.
     Closed,
 }
 
@@ -254,47 +239,48 @@ impl Side {
         }
     }
 
-    /// TLS takes what there is, a part of a record too.
+    /// TLS reads all available bytes, even an incomplete record.
     ///
-    /// Source: OpenSSL reads the body of a record as far as it has come, rustls whatever has come.
-    /// Deviation: that costs the host's processor nothing, and waits for no turn of it.
+    /// Source: OpenSSL and rustls both read incomplete records.
+    ///
+    /// Deviation: this read is free and does not wait for the host's processor.
     pub(crate) fn take_partial(&mut self, tcp: &TcpConfig, now: Instant) {
         let bytes = self.tcp.readable();
         self.tcp.read(tcp, now, bytes);
         self.partial += bytes as u32;
     }
 
-    /// What most sides never have, if this one does.
+    /// The rarely used state, if there is some.
     pub(crate) fn cold(&mut self) -> Option<&mut Cold> {
         self.cold.as_deref_mut()
     }
 
-    /// The same, made if need be.
+    /// The rarely used state, created if necessary.
     pub(crate) fn cold_mut(&mut self) -> &mut Cold {
         self.cold.get_or_insert_default()
     }
 
-    /// Whether datagrams wait to be read.
+    /// Whether it has unread datagrams.
     pub(crate) fn has_datagrams(&self) -> bool {
         self.cold.as_ref().is_some_and(|cold| !cold.unread.is_empty())
     }
 
-    /// Its tracked messages in train_in_flight.
+    /// Its tracked messages in flight.
     pub(crate) fn tracked(&mut self) -> impl Iterator<Item = &mut Tracked> {
         self.cold.iter_mut().flat_map(|cold| &mut cold.tracked)
     }
 
-    /// The part in a stream of a model that this server has.
+    /// The script of this server.
     pub(crate) fn script(&mut self) -> Option<&mut Script> {
         self.cold()?.script.as_mut()
     }
 
-    /// Cells that it sent and the other one has not read.
+    /// Cells that it sent and the other side has not read.
     pub(crate) fn cells(&self) -> u64 {
         self.sent.iter().filter(|item| matches!(item, (_, Item::Cell(_)))).count() as u64
     }
 
-    /// Whether the host needs it no more.
+    /// Whether the host has closed it.
     pub(crate) fn is_done(&self) -> bool {
         self.owner == Owner::Closed && self.tcp.is_closed()
     }
@@ -311,7 +297,7 @@ mod tests {
         TrainInFlight { at: Instant::from_nanos(50), gap: 10, count: 7, train, enqueued: 0, delivered: 0 }
     }
 
-    /// What arrives of trains of three and one, if the link's queue has no place for some.
+    /// The arrivals of trains of three and one segments, if the link's queue drops some.
     fn arrivals(dropped: &[usize], delivered_at_once: bool) -> Vec<(u64, u64)> {
         let mut side = Side::new(0, Owner::Closed);
         side.inbound

@@ -1,6 +1,5 @@
 //! What a host's TCP is set to; shared by all its connections.
 
-use super::congestion::Congestion;
 use penstock_units::Duration;
 
 /// Whose TCP it is, where the kernels differ in details that nobody sets.
@@ -23,6 +22,15 @@ pub enum LossDetection {
     Sack,
     /// One sent later has arrived, and some time passed; a probe finds a lost tail (RFC 8985).
     Rack,
+}
+
+/// A congestion control algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Congestion {
+    /// RFC 5681, like `tcp_cong.c`.
+    Reno,
+    /// RFC 9438 (C = 0.4, β = 0.7), like `tcp_cubic.c`.
+    Cubic,
 }
 
 /// How data reach the network interface, as far as the tuning of the send buffer depends on it.

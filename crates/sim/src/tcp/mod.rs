@@ -25,7 +25,7 @@
 
 mod buffers;
 pub mod config;
-pub mod congestion;
+mod congestion;
 mod endpoint;
 mod receive;
 mod recovery;
@@ -37,8 +37,7 @@ mod small_queue;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Buffer, Kernel, LossDetection, Offload, TcpConfig};
-pub use congestion::Congestion;
+pub use config::{Buffer, Congestion, Kernel, LossDetection, Offload, TcpConfig};
 pub use endpoint::{Endpoint, Info};
 pub use recovery::CaState;
 pub use segment::{Flags, HEADER_BYTES, Segment, Train};

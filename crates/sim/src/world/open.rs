@@ -1,12 +1,13 @@
-//! Open loops: streams that begin at their times whatever becomes of those before, and what the client says in them.
+//! Open loops: streams that begin independently of earlier streams, and the client's side of streams with a Markov
+//! model.
 //!
-//! A generator is an session that begins others: a flow begins streams on its own circuit, traffic begins flows.
+//! A generator is a session that begins other sessions. A traffic generator begins flows, and each flow begins streams
+//! on its own circuit.
 
 use super::{Role, World};
 use crate::cell::{Request, RequestKind};
 use crate::client::{Client, Download, Generator, Phase, Plan, Replayed, Stream, Task};
-use crate::event::Timer;
-use crate::net::HostKernel;
+use crate::net::{HostKernel, Timer};
 use crate::queue::HostId;
 use crate::script::Script;
 use penstock_core::reason::DestroyReason;
@@ -15,12 +16,12 @@ use penstock_scenario::model::{Activity, Tgen};
 use penstock_units::{Bytes, Duration, Seed};
 use std::sync::Arc;
 
-/// After how long a stream whose circuit broke before it was built asks for another one.
+/// Delay until a stream retries, if its circuit broke during the build.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
 
-/// What a generator does next.
+/// The next action of a generator.
 enum Next {
-    /// It begins a flow, or a stream, and goes on after the delay if there is one.
+    /// Begin a flow or a stream. With a delay, the generator continues after it.
     Begin {
         flow: bool,
         then: Option<Duration>,
@@ -29,7 +30,7 @@ enum Next {
 }
 
 impl World<'_> {
-    /// An session of Markov models begins: as a flow, or as what begins flows.
+    /// Begins a session with Markov models, as a flow or as a generator of flows.
     pub(super) fn begin_traffic(&mut self, id: HostId, session: u32) {
         let scenario = self.scenario;
         let Some(client) = self.client(id, session) else { return };
@@ -42,7 +43,7 @@ impl World<'_> {
         self.advance_generator(id, session);
     }
 
-    /// A generator begins what it is time for.
+    /// A generator begins its next flows or streams.
     pub(super) fn advance_generator(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let Some(client) = self.client(id, session) else { return };
@@ -74,7 +75,7 @@ impl World<'_> {
         }
     }
 
-    /// A flow: it has a circuit and chances of its own.
+    /// Begins a flow, which has its own circuit and random streams.
     fn begin_flow(&mut self, id: HostId, of: u32) {
         let scenario = self.scenario;
         let Some(parent) = self.client(id, of) else { return };
@@ -85,7 +86,7 @@ impl World<'_> {
         self.advance_generator(id, flow);
     }
 
-    /// A stream on the circuit of its flow.
+    /// Begins a stream on the circuit of its flow.
     fn begin_stream(&mut self, id: HostId, of: u32) {
         let scenario = self.scenario;
         let Some(parent) = self.client(id, of) else { return };
@@ -101,7 +102,7 @@ impl World<'_> {
         self.begin(id, stream);
     }
 
-    /// A circuit of an earlier run is begun, or it is time for some of its downloads.
+    /// Begins a circuit of an earlier run, or those of its downloads that are due.
     fn replay_downloads(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let Some(client) = self.client(id, session) else { return };
@@ -127,7 +128,7 @@ impl World<'_> {
         }
     }
 
-    /// A download of an earlier run.
+    /// Begins a download of an earlier run.
     fn begin_replayed(&mut self, id: HostId, of: u32, Replayed { what, server }: Replayed) {
         let Some(parent) = self.client(id, of) else { return };
         let mut child = parent.child();
@@ -138,7 +139,7 @@ impl World<'_> {
         self.begin(id, stream);
     }
 
-    /// Another session, in the place of one that is over if there is one.
+    /// Adds a session, in a free place if there is one.
     fn add(&mut self, id: HostId, mut child: Client, owner: Option<u32>) -> u32 {
         let Role::Client(sessions) = &mut self.nodes[id as usize].role else {
             unreachable!("only clients have sessions")
@@ -147,14 +148,14 @@ impl World<'_> {
         let place = place.unwrap_or(sessions.len());
         child.circuit_owner = owner.unwrap_or(place as u32);
         match sessions.get_mut(place) {
-            // A timer of the one that was there is none of this one's.
+            // Timers of the earlier session in this place are not valid for the new one.
             Some(spare) => *spare = Client { generation: spare.generation + 1, ..child },
             None => sessions.push(child),
         }
         place as u32
     }
 
-    /// A stream is over, whatever became of it.
+    /// A stream has ended, with any result.
     pub(super) fn stream_ended(&mut self, id: HostId, session: u32) {
         let Some(client) = self.client(id, session) else { return };
         client.enter(Phase::Pausing);
@@ -163,7 +164,7 @@ impl World<'_> {
         }
     }
 
-    /// Something that a generator began is over.
+    /// A flow or stream of this generator has ended.
     fn child_ended(&mut self, id: HostId, generator: u32) {
         if let Some(Client { task: Task::Generator(generator), .. }) = self.client(id, generator) {
             generator.open -= 1;
@@ -171,7 +172,7 @@ impl World<'_> {
         self.check_generator_end(id, generator);
     }
 
-    /// A generator that begins nothing more, and of which all is over, closes its circuit.
+    /// Closes the circuit of a generator that begins nothing more and whose streams have all ended.
     fn check_generator_end(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let Some(client) = self.client(id, session) else { return };
@@ -199,7 +200,7 @@ impl World<'_> {
         }
     }
 
-    /// The client's side of a stream says what it has to, once all that it said before was taken.
+    /// The client's side of a stream sends its next bytes after the relay has read all earlier ones.
     pub(super) fn run_client_script(&mut self, id: HostId, session: u32) {
         let now = self.net.now();
         let Role::Client(sessions) = &mut self.nodes[id as usize].role else { return };
@@ -224,7 +225,7 @@ impl World<'_> {
         self.net.refresh_app(id, key);
     }
 
-    /// The client's side of a stream has rested.
+    /// The pause of the client's side of a stream is over.
     pub(super) fn on_client_script_timer(&mut self, id: HostId, session: u32, generation: u32) {
         let Some(client) = self.client(id, session).filter(|client| client.generation == generation) else {
             return;
@@ -236,22 +237,22 @@ impl World<'_> {
     }
 }
 
-/// What begins as `plan` says, and of which generator it is.
+/// A generator with this plan, which the generator `of` began.
 fn generator(plan: Plan, of: Option<u32>) -> Task {
     Task::Generator(Box::new(Generator { plan, open: 0, of, begins: None, keeps: false }))
 }
 
-/// The streams of a flow, as its model says; without one a single stream.
+/// The streams of a flow by its model. Without a model a flow is one stream.
 fn streams(client: &mut Client, tgen: &Tgen) -> Plan {
     tgen.streams.as_ref().map_or(Plan::One, |model| Plan::Streams(walk(client, model)))
 }
 
-/// A walk through a model, by the chances of who begins it.
+/// A walk through a model, with random numbers of the client.
 fn walk(client: &mut Client, model: &Arc<Markov>) -> Walk {
     Walk::new(model.clone(), Seed(client.rng.bits()).stream("walk"))
 }
 
 fn next(walk: &mut Walk, flow: bool) -> Next {
-    // A stream is one, whichever side the model says begins it.
+    // Both observations of the model begin a stream.
     walk.step().map_or(Next::Nothing, |(_, delay)| Next::Begin { flow, then: Some(delay) })
 }

@@ -8,19 +8,10 @@ mod cubic;
 mod hystart;
 mod reno;
 
-use super::config::{Kernel, Offload, TcpConfig};
+use super::config::{Congestion, Kernel, Offload, TcpConfig};
 use super::rtt::Rtt;
 use cubic::Cubic;
 use penstock_units::{Duration, Instant, time::nanos};
-
-/// Which algorithm governs the congestion window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Congestion {
-    /// RFC 5681, as `tcp_cong.c` has it.
-    Reno,
-    /// RFC 9438 (C = 0.4, β = 0.7), as `tcp_cubic.c` has it.
-    Cubic,
-}
 
 /// The algorithm's own state.
 #[derive(Clone, Debug)]
