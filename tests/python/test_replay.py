@@ -63,7 +63,9 @@ def test_what_cannot_be_replayed_is_told(penstock: Command, original: Path, tmp_
     other = tmp_path / "other.toml"
     other.write_text(small.read_text().replace("clients.web]", "clients.other]"))
     told = sentence(penstock("run", other, "--replay", out))
-    assert told.endswith(f'{out} cannot be replayed: it has downloads of the client "web", which the scenario does not have')
+    assert told.endswith(
+        f'{out} cannot be replayed: it has downloads of the client "web", which the scenario does not have'
+    )
     other.write_text(small.read_text().replace("[workloads.web]", "[workloads.x]").replace('"web"', '"x"'))
     told = sentence(penstock("run", other, "--replay", out))
     assert told.endswith(

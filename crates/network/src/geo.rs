@@ -1,29 +1,29 @@
-//! Where nodes are, and how long a round trip between two places takes.
+//! Locations of nodes, and the round trip between two locations.
 //!
-//! A node is somewhere in a disc around the place where its country's people live. Between two nodes light needs the
-//! way along the surface, and routes, queues and detours make of that about 4/9 of its speed in the open.
+//! A node is in a disc around the population centre of its country. Light travels along the surface; routes, queues and
+//! detours reduce its speed to about 4/9.
 //!
-//! Source: Katz-Bassett et al., Towards IP geolocation using delay and topology measurements (IMC 2006), for 4/9 of
-//! the speed of light. With 11 ms for the access of each end, the medians are those of the round trips that nstor has
-//! from RIPE Atlas: 37 ms in Europe, 45 ms in North America, 132 ms across the Atlantic (docs/reference/networks.md).
+//! Source: Katz-Bassett et al., Towards IP geolocation using delay and topology measurements (IMC 2006), for 4/9 of the
+//! speed of light. With 11 ms for the access of each end, the medians match the round trips that nstor has from RIPE
+//! Atlas: 37 ms in Europe, 45 ms in North America, 132 ms across the Atlantic (docs/reference/networks.md).
 
 use penstock_units::{Duration, Rng, math};
 
 /// The Earth's mean radius [km].
 const EARTH: f64 = 6371.0;
-/// What a way costs there and back, at 4/9 of the speed of light [ns/km].
+/// Round trip per distance, at 4/9 of the speed of light [ns/km].
 const NANOS_PER_KM: f64 = 2.0 / (4.0 / 9.0 * 299_792.458) * 1e9;
 
 /// A country with nodes.
 #[derive(Debug, PartialEq)]
 pub struct Country {
-    /// ISO 3166-1, two letters.
+    /// Its code of two letters in ISO 3166-1.
     pub code: &'static str,
-    /// About where its people live [degree north].
+    /// Population centre [degree north].
     latitude: f64,
-    /// [degree east].
+    /// Population centre [degree east].
     longitude: f64,
-    /// Of the disc that holds most of them [km].
+    /// Radius of the disc with most of the population [km].
     radius: f64,
 }
 
@@ -42,7 +42,7 @@ impl Country {
         COUNTRIES.iter().find(|country| country.code == code)
     }
 
-    /// A place in it, anywhere in its disc alike.
+    /// A random location in its disc, uniform in area.
     pub fn spot(&self, rng: &mut Rng) -> Spot {
         let away = self.radius * math::sqrt(rng.unit());
         let (north, east) = loop {
@@ -53,13 +53,13 @@ impl Country {
             }
         };
         let degree = EARTH.to_radians();
-        // A flat map will do for a country; near a pole there is none.
+        // A flat map is accurate enough for a country. There are none near the poles.
         let shrink = math::cos(self.latitude.to_radians()).max(0.1);
         Spot { latitude: self.latitude + north / degree, longitude: self.longitude + east / degree / shrink }
     }
 }
 
-/// The round trip of the way between two places, without the access of either end.
+/// The round trip between two locations, without the access links.
 pub fn way(one: Spot, other: Spot) -> Duration {
     let [a, b] = [one, other].map(|spot| spot.latitude.to_radians());
     let turn = (one.longitude - other.longitude).to_radians();
@@ -69,7 +69,7 @@ pub fn way(one: Spot, other: Spot) -> Duration {
     Duration::from_nanos((distance * NANOS_PER_KM) as u64)
 }
 
-/// Draws one of these, each as often as its number says.
+/// Samples a country by the numbers.
 pub fn draw(shares: &[(&str, u32)], rng: &mut Rng) -> &'static Country {
     let total = shares.iter().map(|(_, share)| u64::from(*share)).sum();
     let mut left = rng.below(total);
@@ -84,9 +84,10 @@ pub fn draw(shares: &[(&str, u32)], rng: &mut Rng) -> &'static Country {
     Country::of(code).expect("every table of countries has known ones")
 }
 
-/// Where Tor's users are: mean daily users that connect directly, in hundreds, June to August of 2013.
+/// Locations of Tor's users: mean daily users that connect directly, in hundreds, June to August of 2013.
 ///
-/// Source: Tor Metrics, top ten countries by directly connecting users, 2013-05-30 to 2013-09-05; these are 56 % of all.
+/// Source: Tor Metrics, top ten countries by directly connecting users, 2013-05-30 to 2013-09-05. They are 56 % of all
+/// users.
 pub const USERS: &[(&str, u32)] = &[
     ("US", 3474),
     ("DE", 2418),
@@ -111,7 +112,7 @@ pub const CODES: &[&str; COUNTRIES.len()] = &{
     codes
 };
 
-/// All that are known: those of relays of 2012 to 2022, of users, and some more.
+/// All countries: those of relays of 2012 to 2022, of users, and some more.
 pub const COUNTRIES: &[Country] = &[
     Country { code: "AL", latitude: 41.0, longitude: 20.0, radius: 100.0 },
     Country { code: "AR", latitude: -34.0, longitude: -60.0, radius: 600.0 },
@@ -202,7 +203,7 @@ mod tests {
     #[test]
     fn known_distances_are_right() {
         let spot = |latitude, longitude| Spot { latitude, longitude };
-        // Berlin to New York: 6385 km; at 133,241 km/s there and back 95.8 ms.
+        // Berlin to New York: 6385 km, a round trip of 95.8 ms at 133,241 km/s.
         let berlin = way(spot(52.52, 13.405), spot(40.713, -74.006));
         assert!((berlin.as_secs_f64() - 0.0958).abs() < 0.0005, "{berlin:?}");
         assert_eq!(way(spot(1.0, 2.0), spot(1.0, 2.0)), Duration::ZERO);
@@ -210,7 +211,7 @@ mod tests {
         assert!((antipodes.as_secs_f64() - 0.3004).abs() < 0.0005, "{antipodes:?}");
     }
 
-    /// Medians of round trips that nstor has: 37 ms in Europe, 45 ms in North America, 132 ms between the two.
+    /// Median round trips of nstor: 37 ms in Europe, 45 ms in North America, 132 ms between them.
     #[test]
     fn median_latencies_match_the_measurements() {
         let europe = ["DE", "FR", "GB", "NL", "SE", "CZ", "PL", "IT", "ES", "CH", "AT", "RO"];

@@ -1,14 +1,14 @@
-//! The rows, as a world fills them in.
+//! The rows of the tables.
 //!
-//! Times ending in `_s` are seconds of the run, those ending in `_ns` nanoseconds of the run; both count from its
-//! start. `None` means that it did not happen (or is not known) and becomes null.
+//! Columns that end with `_s` are in seconds, those that end with `_ns` in nanoseconds. Both count from the start of
+//! the run. `None` means that the event did not happen or is unknown; it becomes null.
 
 use std::sync::Arc;
 
-/// A name that many rows share: of a client, a workload, a relay.
+/// A name of a client, workload or relay, shared by many rows.
 pub type Name = Arc<str>;
 
-/// Everything that a run recorded, each table in the order in which its rows came to be.
+/// All records of a run. Each table is in the order of events.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tables {
     /// One row for each download or upload.
@@ -28,33 +28,33 @@ pub struct Tables {
 pub struct Transfer {
     /// The client's name.
     pub client: Name,
-    /// What kind of work it was: `web`, `bulk`, `perf50k` ...
+    /// The workload's name: `web`, `bulk`, `perf50k` ...
     pub workload: Name,
-    /// The circuit that carried it, numbered within the run; none without Tor.
+    /// Number of its circuit within the run; none without Tor.
     pub circuit: Option<u64>,
-    /// The stream on that circuit; none without one.
+    /// Number of its stream on that circuit; none without Tor.
     pub stream: Option<u64>,
-    /// Which way the payload went.
+    /// The direction of the payload.
     pub direction: Direction,
-    /// Payload asked for [B].
+    /// Requested payload [B].
     pub bytes: u64,
-    /// Payload that arrived until the end, or until the run stopped [B].
+    /// Received payload at the end of the transfer or the run [B].
     pub bytes_received: u64,
-    /// When the client asked [s].
+    /// Time of the request [s].
     pub start_s: f64,
-    /// From the start until the stream was connected [s].
+    /// Time from the request until the stream was connected [s].
     pub connect_s: Option<f64>,
-    /// From the start until the first payload byte [s].
+    /// Time from the request until the first payload byte [s].
     pub ttfb_s: Option<f64>,
-    /// From the start until the last payload byte [s].
+    /// Time from the request until the last payload byte [s].
     pub ttlb_s: Option<f64>,
-    /// How it ended.
+    /// The result of the transfer.
     pub outcome: Outcome,
-    /// Whether it began in the warm-up, which statistics leave out.
+    /// Whether it began during the warm-up, which statistics ignore.
     pub warmup: bool,
 }
 
-/// Which way a transfer's payload went.
+/// The direction of a transfer's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// From the server to the client.
@@ -73,16 +73,16 @@ impl Direction {
     }
 }
 
-/// How a transfer ended.
+/// The result of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outcome {
     /// Every byte arrived.
     Ok,
-    /// The client gave up waiting.
+    /// The client's timeout expired.
     Timeout,
     /// A circuit, stream or connection broke.
     Failed,
-    /// The run stopped first.
+    /// The run ended first.
     Unfinished,
 }
 
@@ -98,7 +98,7 @@ impl Outcome {
     }
 }
 
-/// A node's place between a client and its server.
+/// A node's position between a client and its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Position {
     /// The onion proxy.
@@ -107,9 +107,9 @@ pub enum Position {
     Guard,
     /// The relay between the two.
     Middle,
-    /// The relay that speaks to the server.
+    /// The relay that connects to the server.
     Exit,
-    /// The server, of a client without Tor.
+    /// The server of a client without Tor.
     Server,
 }
 
@@ -126,16 +126,16 @@ impl Position {
     }
 }
 
-/// A circuit and the relays that it runs through.
+/// A circuit and its relays.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathRow {
     /// Numbered within the run.
     pub circuit: u64,
     /// The client's name.
     pub client: Name,
-    /// When the last hop had answered [s].
+    /// Time at which the last hop answered [s].
     pub built_s: Option<f64>,
-    /// From the first CREATE until then [s].
+    /// Time from the first CREATE until then [s].
     pub build_time_s: Option<f64>,
     /// The first relay's name.
     pub guard: Name,
@@ -150,9 +150,9 @@ pub struct PathRow {
 pub struct RelayRow {
     /// The relay's name.
     pub relay: Name,
-    /// Where it stands on the circuits that it serves; as a node of a network, what its flags make it.
+    /// Its position on most circuits through it; for a live relay, the position that its flags allow.
     pub position: Position,
-    /// When the interval ended [s].
+    /// End of the interval [s].
     pub t_s: f64,
     /// Bytes read from the kernel during the interval, from channels (TLS included) and streams [B].
     pub read_bytes: u64,
@@ -166,62 +166,63 @@ pub struct RelayRow {
     pub kernel_out_bytes: u64,
     /// Channels that waited for a token bucket at the end of the interval.
     pub throttled_conns: u64,
-    /// What kept the relay busy for most of the interval: link, bucket, TCP window, circuit window or credit.
+    /// The most frequent limit of the relay during the interval: link, bucket, TCP window, processor, credit or circuit
+    /// window.
     pub bound_by: Option<Name>,
     /// Cells written to channels during the interval [cell].
     pub written_cells: u64,
-    /// Credits of N23 made during the interval [cell].
+    /// Credits of N23 sent during the interval [cell].
     pub credits: u64,
-    /// The longest that any circuit's queue was, in one direction, since the run began [cell].
+    /// Maximum length of any circuit queue in one direction since the start of the run [cell].
     pub longest_queue_cells: u64,
 }
 
-/// A traced circuit at one hop, at one moment; or a download without Tor at its server.
+/// A sample of a traced circuit at one hop, or of a download without Tor at its server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CircuitRow {
-    /// Numbered within the run; none without Tor.
+    /// Number of the circuit within the run; none without Tor.
     pub circuit: Option<u64>,
-    /// The work that the circuit carries.
+    /// The workload of the circuit.
     pub workload: Name,
-    /// Where the sample was taken.
+    /// The hop of the sample.
     pub hop: Position,
-    /// When it was taken [s].
+    /// Time of the sample [s].
     pub t_s: f64,
     /// Cells towards the client in this hop's circuit queue [cell].
     pub queue_cells: u64,
-    /// What this edge may have outstanding end to end [cell]; none at hops that are no edge.
+    /// End-to-end window of this edge [cell]; none at hops between the edges.
     pub window_cells: Option<i64>,
-    /// The last round trip measured here [s].
+    /// The last round trip of the circuit measured here [s].
     pub rtt_s: Option<f64>,
-    /// The client that it belongs to.
+    /// The client of the circuit.
     pub client: Name,
-    /// Congestion window of the socket that sends towards the client here [segment]; none where nothing does.
+    /// Congestion window of this hop's socket towards the client [segment]; none without such a socket.
     pub cwnd_segments: Option<u64>,
-    /// Its slow start threshold [segment]; none while that is infinite.
+    /// Slow-start threshold of that socket [segment]; none while it is infinite.
     pub ssthresh_segments: Option<u64>,
-    /// Its smoothed round trip [s]; none before the first sample.
+    /// Smoothed round trip of that socket [s]; none before the first sample.
     pub srtt_s: Option<f64>,
 }
 
-/// A tracked cell at one hop: when it passed each of the stations.
+/// A tracked cell at one hop, with its time at each station.
 ///
-/// Absolute times [ns]; none where the hop has no such station (the exit receives bytes, not cells; the client
-/// sends nothing on).
+/// Times are absolute [ns]. They are none if the hop has no such station: an exit receives bytes instead of cells, and
+/// the client sends no cell on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CellRow {
-    /// Numbered within the run.
+    /// Number of the circuit within the run.
     pub circuit: u64,
-    /// The work that the circuit carries.
+    /// The workload of the circuit.
     pub workload: Name,
-    /// The cell's number on its circuit, away from the source.
+    /// The cell's number on its circuit.
     pub cell: u64,
-    /// Where the times were taken.
+    /// The hop of these times.
     pub hop: Position,
-    /// Its last byte arrived at the network interface, and so in the kernel.
+    /// Its last byte arrived at the network interface and the kernel.
     pub nic_in_ns: Option<u64>,
     /// The relay read its last byte from the kernel.
     pub read_ns: Option<u64>,
-    /// It was cut out of the input buffer and relayed.
+    /// The relay parsed it from the input buffer.
     pub parsed_ns: Option<u64>,
     /// It entered its circuit's queue.
     pub queued_ns: Option<u64>,
@@ -234,28 +235,28 @@ pub struct CellRow {
 }
 
 impl CellRow {
-    /// How long it waited in the kernel before the relay read it [s].
+    /// Time in the kernel until the relay read it [s].
     pub fn kernel_in_s(&self) -> Option<f64> {
         seconds_between(self.nic_in_ns, self.read_ns)
     }
 
-    /// How long it waited in the circuit queue [s].
+    /// Time in the circuit queue [s].
     pub fn circuit_queue_s(&self) -> Option<f64> {
         seconds_between(self.queued_ns, self.outbuf_ns)
     }
 
-    /// How long it waited in the output buffer [s].
+    /// Time in the output buffer [s].
     pub fn outbuf_s(&self) -> Option<f64> {
         seconds_between(self.outbuf_ns, self.kernel_ns)
     }
 
-    /// How long it waited in the kernel before it left [s].
+    /// Time in the kernel until it left the network interface [s].
     pub fn kernel_out_s(&self) -> Option<f64> {
         seconds_between(self.kernel_ns, self.nic_out_ns)
     }
 }
 
-/// From `earlier` to `later` [s], both in [ns].
+/// Seconds from `earlier` to `later`, which are in nanoseconds.
 fn seconds_between(earlier: Option<u64>, later: Option<u64>) -> Option<f64> {
     let (earlier, later) = (earlier?, later?);
     debug_assert!(earlier <= later, "a cell passes its stations in order: {earlier} ns, then {later} ns");

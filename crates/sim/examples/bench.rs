@@ -1,12 +1,12 @@
-//! What a packet and a cell cost: one TCP flow, the same behind a relay, very many connections, a small network, and
-//! that network under each scheduler.
+//! The cost of packets and cells: one TCP flow, the same behind a relay, very many connections, a small network, and
+//! that network with each scheduler.
 //!
-//! `cargo run --release -p penstock-sim --example bench [-- REPEATS]`, also as `make bench`. A child process
-//! runs each world, so that its peak memory is its own; where there is valgrind, it counts instructions.
-//! `docs/explanation/performance.md` says what the numbers mean.
+//! `cargo run --release -p penstock-sim --example bench [-- REPEATS]`, also as `make bench`. Each measurement runs in a
+//! child process, so its peak memory is its own. With valgrind, instructions are counted.
+//! `docs/explanation/performance.md` explains the numbers.
 //!
-//! `-- --network FILE VARIANT [KEY=VALUE]...`, also as `make bench-network`, measures what comes after the warm-up of a
-//! scenario, and says whether it is loaded as Tor was.
+//! `-- --network FILE VARIANT [KEY=VALUE]...`, also as `make bench-network`, measures a scenario after its warm-up, and
+//! compares its load with Tor's.
 
 use penstock_scenario::Document;
 use penstock_sim::Control;
@@ -14,7 +14,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Counts what the heap holds, and how often it was asked.
+/// Counts the heap and the allocations.
 struct Counting;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
@@ -50,7 +50,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static HEAP: Counting = Counting;
 
-/// One bulk flow of TCP alone: all in the cache, long windows, no loss.
+/// One bulk flow over plain TCP: all data in the cache, large windows, no loss.
 const PLAIN: &str = r#"
 [scenario]
 title = "one plain flow"
@@ -71,7 +71,7 @@ link = "40 MiB/s"
 size = "1000 GiB"
 "#;
 
-/// 50,000 connections between 50,000 hosts and 50 servers: packets meet cold memory, in no order.
+/// 50,000 connections between 50,000 hosts and 50 servers: packets access uncached memory in random order.
 const CROWD: &str = r#"
 [scenario]
 title = "fifty thousand connections"
@@ -98,9 +98,9 @@ start = "uniform(0 s, 2 s)"
 receive_buffer = "16 KiB"
 "#;
 
-/// One bulk flow over one relay: server to exit is a plain TCP flow, exit to client the same in cells.
+/// One bulk flow over one relay. Server to exit is a plain TCP flow; exit to client is the same flow in cells.
 ///
-/// All links are fast and near, so that neither window nor loss is in the way and every event is a packet's.
+/// All links are fast and short, so neither windows nor loss limit the flow.
 const FLOW: &str = r#"
 [scenario]
 title = "one bulk flow"
@@ -122,7 +122,7 @@ link = "40 MiB/s"
 size = "1000 GiB"
 "#;
 
-/// Ten classes of relays of equal size, slowest first [KiB/s]: about what consensuses of the time show.
+/// Ten classes of relays of equal size, slowest first [KiB/s], similar to consensuses of the time.
 const RELAYS: [u32; 10] = [100, 150, 300, 600, 1000, 1800, 3000, 5000, 9000, 20_000];
 
 /// 500 relays, 2,000 clients (nine of ten browse), 20 servers.
@@ -159,7 +159,7 @@ start = "uniform(0 s, 2 s)"
     text
 }
 
-/// Vanilla first, for comparison.
+/// Vanilla is the baseline.
 const SCHEDULERS: [&str; 6] = [
     "'vanilla'",
     "'global'",
@@ -169,7 +169,7 @@ const SCHEDULERS: [&str; 6] = [
     "'kist-lite'",
 ];
 
-/// Runs one world here and prints what it took, one number after the other.
+/// Runs one network in this process and prints the measured numbers.
 #[allow(clippy::disallowed_methods, reason = "a bench reads the clock")]
 fn measure(world: &str, sets: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     let (name, packets_alone) = world.split_once('+').map_or((world, false), |(name, _)| (name, true));
@@ -190,7 +190,7 @@ fn measure(world: &str, sets: &[String]) -> Result<(), Box<dyn std::error::Error
     let stats = outcome.stats;
     let written = stats.cells * 512;
     let delivered: u64 = outcome.nodes.iter().map(|node| node.counters.data_delivered).sum();
-    // Cells on every hop and their bytes from the server, if all segments were full: as many as there were at least.
+    // A lower bound of cells on every hop, and of their bytes from the server in full segments.
     let plain: i64 = outcome.tables.transfers.iter().map(|row| row.bytes_received as i64).sum();
     let plain = if name == "plain" || name == "crowd" { plain as u64 } else { 0 };
     let segments = (written + delivered * 498 + plain) / 1448;
@@ -213,7 +213,7 @@ fn measure(world: &str, sets: &[String]) -> Result<(), Box<dyn std::error::Error
     Ok(())
 }
 
-/// Time of all cores that this process used [s]; 0 where /proc does not say.
+/// Processor time of this process on all cores [s]; 0 without /proc.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
@@ -222,14 +222,14 @@ fn cpu_seconds() -> f64 {
     ticks / 100.0
 }
 
-/// The most memory this process ever had [B]; 0 where /proc does not say.
+/// Peak memory of this process [B]; 0 without /proc.
 fn peak_rss() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// The median of each number over several runs, each in a process of its own.
+/// The median of each number over several runs, each in its own process.
 fn medians(world: &str, sets: &[&str], repeats: usize) -> Result<Vec<f64>, Box<dyn std::error::Error>> {
     let mut runs: Vec<Vec<f64>> = Vec::new();
     for _ in 0..repeats {
@@ -250,7 +250,7 @@ fn medians(world: &str, sets: &[&str], repeats: usize) -> Result<Vec<f64>, Box<d
     Ok((0..columns).map(median).collect())
 }
 
-/// What valgrind counts in one run of a world for so long [instructions, packets, data segments, cells].
+/// Valgrind's counts for a run of this length [instructions, packets, data segments, cells].
 fn counted(world: &str, sets: &[String], seconds: u32) -> Option<[f64; 4]> {
     let child = std::process::Command::new("valgrind")
         .args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"])
@@ -267,7 +267,7 @@ fn counted(world: &str, sets: &[String], seconds: u32) -> Option<[f64; 4]> {
     Some([instructions, *numbers.get(4)?, *numbers.get(11)?, *numbers.get(5)?])
 }
 
-/// Prints instructions from one time of a world to a later one, so that its beginning does not count.
+/// Prints the instructions between two times of a run, so the start does not count.
 fn report_instructions(world: &str, sets: &[String], from: u32, until: u32) {
     let (Some(first), Some(second)) = (counted(world, sets, from), counted(world, sets, until)) else {
         return println!("  no instructions counted: valgrind is missing");
@@ -287,7 +287,7 @@ fn report(title: &str, numbers: &[f64]) {
         return println!("{title}: the run failed");
     };
     let mib = 1024.0 * 1024.0;
-    // Time on the processor: other work on the machine then matters less.
+    // Processor time is less affected by other programs.
     let core = if *cpu > 0.0 { cpu } else { wall };
     println!("{title}");
     println!(
@@ -326,14 +326,14 @@ fn report(title: &str, numbers: &[f64]) {
     );
 }
 
-/// Relay writes of the network of July 2013 [MiB/s], and of how many relays (KIST section 5.3 and figure 8).
+/// Total relay writes of Tor in July 2013 [MiB/s] (KIST section 5.3 and figure 8).
 const LOAD: std::ops::RangeInclusive<f64> = 650.0..=800.0;
 const RELAYS_OF_TOR: f64 = 3600.0;
 
-/// Median time to the first byte with sequential writes there [s] (KIST figure 7a).
+/// Median time to the first byte there with sequential writes [s] (KIST figure 7a).
 const FIRST_BYTE: std::ops::RangeInclusive<f64> = 0.6..=1.1;
 
-/// Runs a scenario here, in its first network, and prints what the time after its warm-up took.
+/// Runs a scenario in this process, in its first network, and prints the cost after the warm-up.
 #[allow(clippy::disallowed_methods, reason = "a bench reads the clock")]
 fn network(file: &str, variant: &str, sets: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     let document = Document::parse(&std::fs::read_to_string(file)?, file, sets)?;
@@ -343,7 +343,7 @@ fn network(file: &str, variant: &str, sets: &[String]) -> Result<(), Box<dyn std
     let (control, begun) = (Control::new(), std::time::Instant::now());
     let is_over = AtomicBool::new(false);
     let (outcome, started) = std::thread::scope(|scope| {
-        // When the warm-up is over, in seconds of the run, of a core and on the clock.
+        // End of the warm-up: simulated seconds, processor seconds and clock seconds.
         let watch = scope.spawn(|| {
             while control.progress().0 < warmup && !is_over.load(Ordering::Relaxed) {
                 std::thread::sleep(std::time::Duration::from_millis(5));
@@ -405,7 +405,7 @@ fn network(file: &str, variant: &str, sets: &[String]) -> Result<(), Box<dyn std
     Ok(())
 }
 
-/// Runs a scenario in a process of its own, under perf if that counts anything here.
+/// Runs a scenario in its own process, with perf if its counters work here.
 fn network_counted(arguments: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     let this = std::env::current_exe()?;
     let mut perf = std::process::Command::new("perf");

@@ -1,4 +1,4 @@
-//! Runs one variant of a scenario file and prints what its clients saw.
+//! Runs one variant of a scenario file and prints the downloads of its clients.
 //!
 //! `cargo run --release -p penstock-sim --example look -- FILE VARIANT SEED [KEY=VALUE]...`
 

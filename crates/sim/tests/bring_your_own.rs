@@ -1,4 +1,4 @@
-//! The crate of docs/how-to/plug-in-an-algorithm.md builds, runs, and prints what the page says.
+//! The crate of docs/how-to/plug-in-an-algorithm.md builds, runs, and prints the output on that page.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// What stands in the page's blocks of `language`.
+/// The page's code blocks in `language`.
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let (mut blocks, mut open) = (Vec::new(), None::<String>);
     for line in page.lines() {
@@ -26,7 +26,7 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
     blocks
 }
 
-/// The page shows every line of the crate, in order, and the crate has every line of the page.
+/// The page shows every line of the crate in order, and no other lines.
 #[test]
 fn the_page_shows_the_whole_crate() {
     let page = read("docs/how-to/plug-in-an-algorithm.md");
@@ -36,7 +36,7 @@ fn the_page_shows_the_whole_crate() {
     assert_eq!(blocks(&page, "rust"), sources);
 }
 
-/// In the same target directory as this test, so that its dependencies are there already.
+/// The same target directory as this test, so dependencies are built already.
 #[test]
 fn the_crate_prints_what_the_page_says() {
     let test = std::env::current_exe().expect("a test has a file");

@@ -1,11 +1,10 @@
-//! Queues that stay in the cache.
+//! Queues that remain in the cache.
 
 use std::collections::VecDeque;
 
-/// Takes the first of a queue; the last one to leave takes the queue back to the beginning of its memory.
+/// Takes the first element. When the queue becomes empty, it restarts at the beginning of its memory.
 ///
-/// A ring that is nearly always short would otherwise walk through all the memory that it once needed, and find
-/// none of it in the cache.
+/// A ring buffer that is usually short would otherwise move through all of its memory, which is then not in the cache.
 #[inline]
 pub fn take_first<T>(queue: &mut VecDeque<T>) -> Option<T> {
     let first = queue.pop_front();

@@ -1,9 +1,8 @@
-//! Arithmetic that keeps its dimensions.
+//! Quantities with units.
 //!
-//! Layers, in order: [`time`] (instants of a run), [`size`] (bytes and cells), [`rate`]
-//! (bytes per second, and the physics between the three), [`parse`] (what a user may write),
-//! [`random`] (streams of chance keyed by name), [`math`] (transcendental functions whose last
-//! bit is the same on every platform), [`fifo`] (queues that stay in the cache).
+//! Layers, in order: [`time`] (instants of a run), [`size`] (bytes and cells), [`rate`] (bytes per second, and
+//! conversions between the three), [`parse`] (quantities as text), [`random`] (random streams keyed by name), [`math`]
+//! (transcendental functions with the same last bit on every platform), [`fifo`] (queues that remain in the cache).
 
 pub mod fifo;
 pub mod math;

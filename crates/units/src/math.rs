@@ -1,7 +1,7 @@
 //! Transcendental functions from one portable library.
 //!
-//! The standard library calls the platform's, whose last bits differ; a simulation that must
-//! give the same bytes everywhere may not.
+//! The standard library uses the platform's functions, whose last bits differ. A simulation must give the same bytes on
+//! all platforms.
 
 /// The angle whose sine is `x` [rad].
 pub fn asin(x: f64) -> f64 {
@@ -48,12 +48,12 @@ pub fn pow(x: f64, y: f64) -> f64 {
     libm::pow(x, y)
 }
 
-/// The square root (exact in IEEE 754, kept here so that one door leads to all of them).
+/// The square root. IEEE 754 defines it exactly; it is here so that all functions are in one place.
 pub fn sqrt(x: f64) -> f64 {
     libm::sqrt(x)
 }
 
-/// The share of a standard normal distribution that is below `x`, in `[0, 1]`.
+/// The probability that a standard normal variable is below `x` [0 to 1].
 ///
 /// Source: Abramowitz and Stegun, 7.1.2 and 26.2.29: Φ(x) = erfc(-x / √2) / 2.
 pub fn normal_below(x: f64) -> f64 {

@@ -1,23 +1,23 @@
-//! Streams of chance, each keyed by the name of what draws from it.
+//! Random streams, each keyed by the name of its user.
 //!
-//! One root seed; every node and purpose derives its own generator from a fixed hash of its
-//! *name*. A client that is added changes nobody else's draws, and two variants of a scenario
-//! meet identical clients, files and think times.
+//! There is one root seed. Each node and purpose derives its own generator from a fixed hash of its *name*. So an
+//! additional client does not change the random numbers of other nodes, and two variants of a scenario have identical
+//! clients, files and think times.
 //!
-//! Source of the idea: Shadow `core/sim_config.rs` (seed of a host = global draw ^ hash of its
-//! name) and ns-3 `AssignStreams`. The hash here is 64-bit FNV-1a over the UTF-8 bytes,
-//! finished by SplitMix64, both fixed for ever; the generator is PCG-64-MCG (XSL-RR 128/64).
+//! Source of the idea: Shadow `core/sim_config.rs` (seed of a host = global draw ^ hash of its name) and ns-3
+//! `AssignStreams`. The hash is 64-bit FNV-1a over the UTF-8 bytes, finished by SplitMix64. The generator is PCG-64-MCG
+//! (XSL-RR 128/64). They must never change.
 
 use crate::math;
 use rand_core::Rng as _;
 use rand_pcg::Pcg64Mcg;
 
-/// The root of all chance in a run.
+/// The root of all random numbers in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// The stream of `name`; by convention `"<node>/<purpose>"`.
+    /// The stream with a name, by convention `"<node>/<purpose>"`.
     pub fn stream(self, name: &str) -> Rng {
         let low = splitmix64(self.0 ^ fnv1a(name.as_bytes()));
         let high = splitmix64(low ^ self.0.rotate_left(32));
@@ -25,7 +25,7 @@ impl Seed {
     }
 }
 
-/// A stream of chance.
+/// A random stream.
 #[derive(Clone, Debug)]
 pub struct Rng(Pcg64Mcg);
 

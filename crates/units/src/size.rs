@@ -11,7 +11,7 @@ macro_rules! amount {
         pub struct $name(u64);
 
         impl $name {
-            /// None.
+            /// Zero.
             pub const ZERO: $name = $name(0);
 
             #[doc = concat!("This many [", $unit, "].")]
@@ -24,7 +24,7 @@ macro_rules! amount {
                 self.0
             }
 
-            /// The difference, or none if `other` is more.
+            /// The difference, or zero if `other` is larger.
             pub const fn saturating_sub(self, other: Self) -> Self {
                 $name(self.0.saturating_sub(other.0))
             }
@@ -71,12 +71,12 @@ macro_rules! amount {
 }
 
 amount!(
-    /// Bytes [B]. `KiB` is 1024 of them, `kB` is 1000.
+    /// Bytes [B]. `KiB` is 1024 B, `kB` is 1000 B.
     Bytes,
     "B"
 );
 amount!(
-    /// Tor cells, whatever their size on the wire [cell].
+    /// Tor cells of any size on the wire [cell].
     Cells,
     "cell"
 );

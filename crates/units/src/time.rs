@@ -1,4 +1,4 @@
-//! Instants of a run. Spans are [`std::time::Duration`].
+//! Instants of a run. Durations are [`std::time::Duration`].
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 /// Nanoseconds since the start of a run [ns].
 ///
-/// An integer, so that a simulation repeats to the bit; it covers 584 years.
+/// It is an integer, so that a simulation repeats to the bit. It covers 584 years.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 
 impl Instant {
     /// The start of the run.
     pub const ZERO: Instant = Instant(0);
-    /// Later than anything that happens.
+    /// Later than all events.
     pub const FAR_FUTURE: Instant = Instant(u64::MAX);
 
     /// The instant `nanos` after the start [ns].
@@ -41,13 +41,13 @@ impl Instant {
         self.0 as f64 / 1e9
     }
 
-    /// How long after `earlier` this is; zero if it is not.
+    /// The time since `earlier`, or zero if that is later.
     pub const fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// A duration in whole nanoseconds, saturating far beyond any run [ns].
+/// A duration in whole nanoseconds, saturating [ns].
 pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -67,7 +67,7 @@ impl AddAssign<Duration> for Instant {
 
 impl Sub<Instant> for Instant {
     type Output = Duration;
-    /// Panics in debug builds if `earlier` is later: a span of time is never negative.
+    /// Panics in debug builds if `earlier` is later: a duration is never negative.
     fn sub(self, earlier: Instant) -> Duration {
         debug_assert!(self >= earlier, "{self:?} is before {earlier:?}");
         self.since(earlier)

@@ -1,16 +1,16 @@
-//! A circuit policy: of the circuits that have cells, the one that sent least in its whole life goes first.
+//! A circuit policy: of the circuits with cells, the one with the fewest cells sent so far goes first.
 
 use penstock_core::CircuitKey;
 use penstock_core::circuit_policy::{CircuitPolicy, Priority, Weight};
 use penstock_units::{Cells, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Counts for ever, where EWMA forgets.
+/// Unlike EWMA, the counts never decay.
 #[derive(Debug, Default)]
 pub struct LeastSent {
-    /// What each circuit sent, eligible or not [cell].
+    /// Cells sent by each circuit, eligible or not [cell].
     sent: BTreeMap<CircuitKey, u64>,
-    /// Those that have cells and may send, the one that sent least first.
+    /// Circuits that have cells and may send, ordered by the cells sent.
     eligible: BTreeSet<(u64, CircuitKey)>,
 }
 

@@ -1,4 +1,4 @@
-//! Two algorithms from outside in a paper's scenario, beside stock Tor.
+//! Two external algorithms in a paper's scenario, compared with stock Tor.
 
 mod least_sent;
 mod short_queues;
@@ -55,7 +55,7 @@ fn short_queues(config: &mut RelayConfig) {
         SchedulerConfig::Custom(Factory::<dyn Scheduler>::new(move || Box::new(ShortQueues::new(most))));
 }
 
-/// The middle one of `values`, the lower of two.
+/// The median of `values`, the lower one of an even number.
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);

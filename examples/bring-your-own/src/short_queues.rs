@@ -1,23 +1,23 @@
-//! A scheduler: no more than so many bytes of a channel in the kernel.
+//! A scheduler that limits the bytes of each channel in the kernel.
 
 use penstock_core::ChannelKey;
 use penstock_core::scheduler::{Host, Scheduler};
 use penstock_units::{Bytes, Duration, Instant};
 use std::collections::BTreeSet;
 
-/// Looks again after this long whether the kernel has sent something [ns].
+/// Interval of checks for free space in the kernel [ns].
 const AGAIN: Duration = Duration::from_millis(5);
-/// What is written at once, as long as there is so much [B].
+/// Size of a write, if there are enough cells [B].
 const RECORD: Bytes = Bytes::kib(4);
 
-/// What has to wait waits in circuit queues, where the circuit policy still has a say.
+/// Other cells wait in circuit queues, where the circuit policy orders them.
 #[derive(Debug)]
 pub struct ShortQueues {
-    /// The most that a channel's socket may hold, sent or not, beside one record [B].
+    /// Maximum bytes of a channel's socket, sent or unsent; one record may exceed it [B].
     most: Bytes,
-    /// Channels whose sockets hold that much.
+    /// Channels whose sockets hold the maximum.
     waiting: BTreeSet<ChannelKey>,
-    /// When to look at them.
+    /// Time of the next check.
     due: Option<Instant>,
 }
 
@@ -26,7 +26,7 @@ impl ShortQueues {
         ShortQueues { most, waiting: BTreeSet::new(), due: None }
     }
 
-    /// Writes until the socket holds enough, somebody refuses, or nothing is left.
+    /// Writes until the socket holds the maximum, a write is refused, or no cells are left.
     fn serve(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
         loop {
             if host.socket_info(channel).queued >= self.most {

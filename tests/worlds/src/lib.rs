@@ -1,8 +1,8 @@
-//! One path test over several worlds.
+//! One path test for the simulator and for real sockets.
 //!
-//! A [`Plan`] says what happens on one path of relays, a [`World`] makes it happen, and its
-//! [`Findings`] must be those of every other world: they can be worked out with a pencil
-//! ([`Findings::expected`]). The relay core is the same in each; what differs is who carries its cells.
+//! A [`Plan`] describes the traffic on one path of relays, and a [`World`] executes it. The [`Findings`] must be the
+//! same in every world. They can be computed by hand ([`Findings::expected`]). The relay core is the same in each
+//! world; only the transport of cells differs.
 
 pub mod linux;
 pub mod sim;
@@ -11,20 +11,20 @@ use penstock_core::cell::MAX_PAYLOAD;
 use penstock_core::edge_control::{EdgeControlConfig, WindowsConfig};
 use penstock_core::{Counters, RelayConfig};
 
-/// What happens on one path: a circuit is built, streams are opened, each carries bytes both ways.
+/// The traffic on one path: build a circuit, open streams, transfer bytes both ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Relays on the path [1].
     pub hops: usize,
     /// Streams opened at once, as soon as the circuit is built [1].
     pub streams: u64,
-    /// What a server sends on each stream [DATA cell]; whole cells, so that all worlds count the same.
+    /// Server data on each stream [DATA cell]. Cells are full, so all worlds count the same.
     pub download: u64,
-    /// What the client sends on each stream [DATA cell].
+    /// Client data on each stream [DATA cell].
     pub upload: u64,
     /// Package window of every circuit [cell].
     pub circuit_window: u32,
-    /// Send buffers of channels are asked to be this small [B]; `None` leaves them to the world.
+    /// Size of the channels' send buffers [B]; `None` is the world's default.
     pub send_buffer: Option<usize>,
 }
 
@@ -42,30 +42,30 @@ impl Plan {
         Plan { hops: 5, streams: 2, upload: 100, send_buffer: Some(4096), ..Plan::DOWNLOAD },
     ];
 
-    /// How every node is set up.
+    /// Configuration of every node.
     pub fn config(&self) -> RelayConfig {
         let windows = WindowsConfig { circuit_window: self.circuit_window, ..WindowsConfig::default() };
         RelayConfig { edge_control: EdgeControlConfig::Windows(windows), ..RelayConfig::default() }
     }
 
-    /// What `cells` DATA cells carry [B].
+    /// Payload of `cells` DATA cells [B].
     pub fn bytes(cells: u64) -> u64 {
         cells * u64::from(MAX_PAYLOAD)
     }
 }
 
-/// What one node did, once nothing moves any more [cell].
+/// The counters of one node at the end [cell].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeFindings {
     /// Cells taken from channels.
     pub received: u64,
     /// Cells written to channels.
     pub sent: u64,
-    /// Cells made.
+    /// Cells created.
     pub made: u64,
     /// Cells of circuits that closed.
     pub dropped: u64,
-    /// Circuit SENDMEs made.
+    /// Circuit SENDMEs created.
     pub sendmes: u64,
     /// DATA cells packaged.
     pub packaged: u64,
@@ -87,30 +87,31 @@ impl From<Counters> for NodeFindings {
     }
 }
 
-/// What every world must find alike.
+/// Results that must be the same in every world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Findings {
     /// Circuits built [1].
     pub circuits: u64,
-    /// For each stream, what the application got, and the server, in order and undamaged [B].
+    /// For each stream, the bytes received by the application and by the server, in order and undamaged [B].
     pub streams: Vec<(u64, u64)>,
     /// The client, then each relay.
     pub nodes: Vec<NodeFindings>,
-    /// The most DATA cells that the exit had unacknowledged stayed within its window.
+    /// The exit's unacknowledged DATA cells never exceeded its window.
     pub window_kept: bool,
 }
 
 impl Findings {
-    /// Worked out from the plan alone.
+    /// Computes the results from the plan.
     pub fn expected(plan: &Plan) -> Findings {
         let Plan { hops, streams, download, upload, .. } = *plan;
         let (down, up, hops) = (streams * download, streams * upload, hops as u64);
-        // CREATE, EXTENDs, BEGINs, DATA, and a SENDME for each hundred of the circuit and fifty of a stream.
+        // CREATE, EXTENDs, BEGINs, DATA, and a SENDME for each hundred cells of the circuit and fifty cells of a
+        // stream.
         let client = hops + streams + up + down / 100 + streams * (download / 50);
         // CREATED, CONNECTEDs and ENDs, DATA, SENDMEs.
         let exit = 1 + 2 * streams + down + up / 100 + streams * (upload / 50);
         let node = |place: u64| {
-            // Each EXTEND is read at the last hop that there is, and becomes a CREATE; as the answers do.
+            // The last hop receives each EXTEND and sends a CREATE. Answers do the same in reverse.
             let beyond = hops - place;
             let towards_exit = client - place.saturating_sub(1);
             let towards_client = exit + beyond;
@@ -144,15 +145,15 @@ impl Findings {
     }
 }
 
-/// A world that can carry a path of relays.
+/// A world that can execute a plan.
 pub trait World {
-    /// How it is called in a message.
+    /// Its name in messages.
     fn name(&self) -> &'static str;
-    /// Carries out the plan until nothing moves any more.
+    /// Executes the plan to its end.
     fn run(&mut self, plan: &Plan) -> Findings;
 }
 
-/// Carries out every plan in `world` and compares what it finds with what every world must.
+/// Executes every plan in `world` and compares the results with the expected ones.
 ///
 /// # Panics
 ///

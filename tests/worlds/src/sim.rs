@@ -10,11 +10,11 @@ use penstock_scenario::{
 use penstock_sim::{Control, run};
 use penstock_units::Bytes;
 
-/// The simulated network. Streams are opened one after the other, since a simulated client does so.
+/// The simulated network. Streams open one after the other, as simulated clients do.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Simulator;
 
-/// Time for each stream [s]; each takes a few, and the next begins after a pause of as many.
+/// Time for each stream [s]. A stream takes a few seconds, and the pause before the next one is as long.
 const SECONDS_PER_STREAM: u64 = 100;
 
 impl World for Simulator {
@@ -27,7 +27,7 @@ impl World for Simulator {
         let outcome = run(&scenario, 1, &Control::new()).expect("nobody cancels it");
         let tables = &outcome.tables;
         let downloads = tables.transfers.iter().map(|transfer| {
-            // The server answers, or closes, only when the whole request has arrived.
+            // The server responds or closes only after the whole request.
             let uploaded = if transfer.outcome == Outcome::Ok { Plan::bytes(plan.upload) } else { 0 };
             (transfer.bytes_received, uploaded)
         });
@@ -45,7 +45,7 @@ impl World for Simulator {
     }
 }
 
-/// The most DATA cells that had left the exit's streams and not reached the client, at any time [cell].
+/// Maximum number of DATA cells between the exit's streams and the client [cell].
 fn most_under_way(cells: &[CellRow]) -> i64 {
     let at = |row: &CellRow| match row.hop {
         Position::Exit => Some((row.queued_ns?, 1)),
@@ -53,7 +53,7 @@ fn most_under_way(cells: &[CellRow]) -> i64 {
         Position::Guard | Position::Middle | Position::Server => None,
     };
     let mut changes: Vec<(u64, i64)> = cells.iter().filter_map(at).collect();
-    // What arrives at an instant makes room for what leaves at it.
+    // At the same instant, arrivals make room for departures.
     changes.sort_unstable();
     changes
         .iter()
@@ -67,7 +67,7 @@ fn most_under_way(cells: &[CellRow]) -> i64 {
         .unwrap_or(0)
 }
 
-/// The plan as a scenario. A segment carries as much as a cell, so that all cells are full as in every world.
+/// The plan as a scenario. A segment has the payload of a cell, so all cells are full.
 fn scenario(plan: &Plan) -> Scenario {
     let names: Vec<String> = (1..=plan.hops).map(|place| format!("relay{place}")).collect();
     let relays: String = names.iter().map(|name| format!("[relays.{name}]\n")).collect();
@@ -108,7 +108,7 @@ fn scenario(plan: &Plan) -> Scenario {
     );
     let document = Document::parse(&text, "the plan", &[]).expect("a plan makes a scenario");
     let mut scenario = document.scenario("default").expect("it has one variant").clone();
-    // A scenario file asks for a byte at least, and for a request; a plan may have neither.
+    // A scenario requires a request and at least one byte. A plan may have none.
     scenario.workloads[0].does = Activity::Download(Amount::Fixed(Bytes::new(Plan::bytes(plan.download))));
     scenario.workloads[0].request = Bytes::new(Plan::bytes(plan.upload));
     scenario

@@ -13,7 +13,7 @@ use std::net::{TcpListener, TcpStream};
 use std::num::NonZeroU32;
 use std::process::{Command, Stdio};
 
-/// Says that this process is the one that `unshare` started.
+/// Marks the process that `unshare` started.
 const INSIDE: &str = "PENSTOCK_WORLDS_INSIDE";
 
 #[test]
@@ -72,7 +72,7 @@ fn cells(from: u32, to: u32) -> VecDeque<LinuxCell> {
         .collect()
 }
 
-/// Cells that a socket takes or gives in part stay in the kernel; the core sees whole ones, once, in order.
+/// The kernel keeps partial cells. The core sees whole cells, once and in order.
 #[test]
 fn cells_cross_whole_and_in_order_over_split_writes() {
     let [mut here, mut there] = pair();
@@ -119,7 +119,7 @@ fn socket_info_matches_the_kernel() {
     let full = here.socket_info(CHANNEL);
     assert!(full.not_sent > Bytes::ZERO && full.not_sent <= full.queued, "{full:?}");
     assert!(full.queued <= taken && full.queued <= full.capacity, "{full:?} of {taken:?}");
-    // The reader takes all: nothing is left.
+    // The reader takes all data.
     let mut arrived = VecDeque::new();
     while !waiting.is_empty() || arrived.len() < 39_999 {
         here.write(CHANNEL, &mut waiting, ALL);

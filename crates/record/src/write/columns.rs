@@ -1,4 +1,4 @@
-//! What each table's columns are called, and what of a row they hold. The order is that of the file.
+//! Names and values of each table's columns, in the order of the file.
 
 use super::table::{Column, Value};
 use crate::{CellRow, CircuitRow, PathRow, RelayRow, Transfer};

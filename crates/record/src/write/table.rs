@@ -1,4 +1,4 @@
-//! Any table of flat rows into the bytes of a Parquet file.
+//! Encodes a table of flat rows as a Parquet file.
 
 use crate::RunKey;
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
@@ -9,15 +9,15 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{Type, TypePtr};
 use std::sync::Arc;
 
-/// A file's bytes, or why the rows do not make one (which would be a mistake of ours).
+/// The bytes of a file. Only a bug in Penstock can cause an error.
 pub(super) type Encoded = Result<Vec<u8>, ParquetError>;
 
-/// A column: its name and what of a row it holds.
+/// A column: its name and its value in a row.
 pub(super) struct Column<R>(pub(super) &'static str, pub(super) Value<R>);
 
-/// What of a row `R` a column holds, and with it the column's type.
+/// The value of a row `R` in a column, with the column's type.
 ///
-/// Counts are signed in the file, since whoever reads it will want to subtract them.
+/// Counts are signed in the file, so that readers can subtract them.
 pub(super) enum Value<R> {
     Text(fn(&R) -> &str),
     MaybeText(fn(&R) -> Option<&str>),
@@ -45,7 +45,7 @@ impl<R> Value<R> {
         (physical, logical, if optional { Repetition::OPTIONAL } else { Repetition::REQUIRED })
     }
 
-    /// Write this column of `rows`.
+    /// Writes this column of `rows`.
     fn write(&self, rows: &[R], column: &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
         match self {
             Self::Text(get) => required::<ByteArrayType, _>(rows, column, |row| ByteArray::from(get(row))),
@@ -64,10 +64,10 @@ impl<R> Value<R> {
     }
 }
 
-/// Rows held by one row group: enough for compression to bite, few enough for a reader to skip well.
+/// Rows of one row group: enough for good compression, few enough for readers that skip groups.
 const ROWS_PER_GROUP: usize = 1 << 20;
 
-/// The table of `columns` over `rows`, each row beginning with `key`.
+/// Encodes `columns` of `rows`. Each row begins with `key`.
 pub(super) fn encode<R>(key: &RunKey, columns: &[Column<R>], rows: &[R]) -> Encoded {
     let mut file = SerializedFileWriter::new(Vec::new(), schema(columns)?, Arc::new(properties()))?;
     for rows in rows.chunks(ROWS_PER_GROUP) {
@@ -90,7 +90,7 @@ pub(super) fn encode<R>(key: &RunKey, columns: &[Column<R>], rows: &[R]) -> Enco
     file.into_inner()
 }
 
-/// How every file is written.
+/// Settings of every file.
 pub(crate) fn properties() -> WriterProperties {
     WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
@@ -127,7 +127,7 @@ fn required<T: DataType, R>(
     column.typed::<T>().write_batch(&values, None, None).map(drop)
 }
 
-/// A column in which null may occur: the values that are there, and for every row whether it has one.
+/// A nullable column: the present values, and a flag for each row.
 fn optional<T: DataType, R>(
     rows: &[R],
     column: &mut SerializedColumnWriter<'_>,

@@ -1,9 +1,9 @@
-//! The sizes of socket buffers, and how the kernel tunes them.
+//! Sizes of socket buffers, and their tuning by the kernel.
 
 use super::config::{Buffer, Kernel, TcpConfig};
 use penstock_units::{Duration, Instant, time::nanos};
 
-/// Payload that a send buffer takes when the connection is new [B].
+/// Payload capacity of a new connection's send buffer [B].
 ///
 /// Source: Linux `tcp_fixup_sndbuf` (3.2), `tcp_init_buffer_space`.
 pub(super) fn initial_send_capacity(cfg: &TcpConfig) -> u64 {
@@ -13,12 +13,12 @@ pub(super) fn initial_send_capacity(cfg: &TcpConfig) -> u64 {
     }
 }
 
-/// Payload that a send buffer of `current` takes once the window is `cwnd` segments [B].
+/// Payload capacity of a send buffer of `current` with a window of `cwnd` segments [B].
 ///
-/// It is tuned to two windows of segments as large as the kernel reckons them, never less than before,
-/// up to `tcp_wmem[2]`. Since segments take less, it holds about three windows of payload.
+/// The target is two windows of segments with the kernel's estimated overhead. It never shrinks, and the maximum is
+/// `tcp_wmem[2]`. Because segments take less than the estimate, it holds about three windows of payload.
 ///
-/// Source: Linux `tcp_new_space` (3.2), `tcp_sndbuf_expand`. When it is asked is `Sender`'s affair.
+/// Source: Linux `tcp_new_space` (3.2), `tcp_sndbuf_expand`. `Sender` decides when to call it.
 pub(super) fn grown_send_capacity(cfg: &TcpConfig, current: u64, cwnd: u32, reordering: u32) -> u64 {
     match cfg.send_buffer {
         Buffer::Auto { max, .. } => {
@@ -30,10 +30,10 @@ pub(super) fn grown_send_capacity(cfg: &TcpConfig, current: u64, cwnd: u32, reor
     }
 }
 
-/// The payload that fits `memory` of a send buffer [B].
+/// The payload that fits into `memory` of a send buffer [B].
 ///
-/// Deviation: the kernel counts the memory of every packet (`sk_wmem_queued`), which depends on how
-/// much was written at once; this is its usual rate.
+/// Deviation: the kernel counts the memory of each packet (`sk_wmem_queued`), which depends on the sizes of writes.
+/// This is the usual rate.
 fn payload_of(cfg: &TcpConfig, memory: u64) -> u64 {
     memory * u64::from(cfg.mss) / u64::from(cfg.mss + cfg.send_charge)
 }
@@ -54,21 +54,22 @@ fn window_of(cfg: &TcpConfig, memory: u64) -> u64 {
 
 /// Receive-buffer tuning: dynamic right-sizing.
 ///
-/// Each round trip, twice what the application read in it is what the window should be, and some more in 6.x.
+/// After each round trip, the window becomes twice the data that the application read in it, and more in 6.x.
 ///
 /// Source: Linux `tcp_rcv_space_adjust`, `tcp_rcv_rtt_update`; Fisk and Feng 2001.
-/// Deviation: window and memory convert by `tcp_adv_win_scale` alone, not by truesize.
+///
+/// Deviation: only `tcp_adv_win_scale` converts between window and memory, not truesize.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RightSizing {
     /// Payload that the buffer offers as window [B].
     window: u64,
-    /// Most that two round trips' reading asked for [B].
+    /// Maximum target so far [B].
     space: u64,
-    /// Where the application had read to when this round trip began [B].
+    /// Read position at the begin of this round trip [B].
     seq: u64,
-    /// When this round trip began.
+    /// Begin of this round trip.
     since: Instant,
-    /// Smoothed round trip as the receiver sees it [ns]; 0 before the first sample.
+    /// Smoothed round trip of the receiver [ns]; 0 before the first sample.
     rtt: u64,
 }
 
@@ -87,7 +88,7 @@ impl RightSizing {
         self.window
     }
 
-    /// A full segment echoed one of our timestamps.
+    /// A full segment echoed an own timestamp.
     pub(super) fn on_rtt(&mut self, sample: Duration) {
         let sample = nanos(sample).max(1);
         if self.rtt == 0 {
@@ -118,8 +119,8 @@ impl RightSizing {
         self.since = now;
     }
 
-    /// Twice what was read in this round trip, sixteen segments more, and as much again as the reading
-    /// grew (Linux 4.10 to 6.12 `tcp_rcv_space_adjust`) [B].
+    /// Twice the data of this round trip, plus sixteen segments, plus the growth of the reading rate (Linux 4.10 to
+    /// 6.12 `tcp_rcv_space_adjust`) [B].
     fn wanted_by_6(&self, cfg: &TcpConfig, read: u64) -> u64 {
         let window = 2 * read + 16 * u64::from(cfg.mss);
         let grew = u128::from(window) * u128::from(read - self.space) / u128::from(self.space.max(1));
@@ -144,7 +145,7 @@ mod tests {
     fn the_send_buffer_holds_three_windows_of_payload_between_its_bounds() {
         let cfg = TcpConfig::default();
         let initial = initial_send_capacity(&cfg);
-        // Of 2340 B that are reckoned for each segment, it takes 1593 B.
+        // The estimate is 2340 B for each segment, which takes 1593 B.
         assert_eq!(initial, 23_400 * 1448 / 1593);
         assert_eq!(grown_send_capacity(&cfg, initial, 2, 3), initial);
         assert_eq!(grown_send_capacity(&cfg, initial, 100, 3), 200 * 2340 * 1448 / 1593);

@@ -1,8 +1,8 @@
-//! What a host's TCP is set to; shared by all its connections.
+//! The TCP configuration of a host, shared by all its connections.
 
 use penstock_units::Duration;
 
-/// Whose TCP it is, where the kernels differ in details that nobody sets.
+/// The TCP implementation, for differences without a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
     /// Linux 3.2 of January 2012.
@@ -13,14 +13,14 @@ pub enum Kernel {
     Ns3,
 }
 
-/// What makes a segment count as lost before the retransmission timer fires.
+/// The rule by which a segment counts as lost before the retransmission timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossDetection {
-    /// Forward acknowledgement: it is far enough below the highest SACK (Linux 3.2 `tcp_fack`).
+    /// Forward acknowledgement: the segment is far enough below the highest SACK (Linux 3.2 `tcp_fack`).
     Fack,
     /// Enough segments above it are SACKed (RFC 6675).
     Sack,
-    /// One sent later has arrived, and some time passed; a probe finds a lost tail (RFC 8985).
+    /// A later segment has arrived, and some time has passed; a probe detects a lost tail (RFC 8985).
     Rack,
 }
 
@@ -33,38 +33,38 @@ pub enum Congestion {
     Cubic,
 }
 
-/// How data reach the network interface, as far as the tuning of the send buffer depends on it.
+/// How data reach the network interface. Only the tuning of the send buffer depends on it.
 ///
-/// A buffer that fills the congestion window is large enough, so the kernel must see the window
-/// unfilled after it has sent. It does if the data ran out, and beside that:
+/// A buffer that fills the congestion window does not grow. So the buffer grows only if the kernel sees an unfilled
+/// window after it has sent. This happens when the data run out, and in these cases:
 ///
-/// Deviation: only the tuning knows of it. Segments leave one by one and are never held back.
+/// Deviation: it affects only the tuning. Segments leave one by one and are never held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
-    /// Never: every segment goes by itself (no GSO).
+    /// No other case: each segment is sent separately (no GSO).
     None,
-    /// While a part of the window is held back to send more at once: on any ACK in the state Open
-    /// (Linux 3.2 `tcp_tso_should_defer`).
+    /// While part of the window is held back for a larger segment: on any ACK in the state Open (Linux 3.2
+    /// `tcp_tso_should_defer`).
     Deferred,
-    /// Between the parts that an ACK lets out, unless a single one fills the window as in slow start
-    /// (Linux ≥ 5.18 `tcp_event_new_data_sent`; measured on 6.18).
+    /// Between the bursts after an ACK, unless a single burst fills the window as in slow start (Linux ≥ 5.18
+    /// `tcp_event_new_data_sent`; measured on 6.18).
     Parts,
 }
 
-/// How large a socket buffer is.
+/// The size of a socket buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buffer {
-    /// The kernel tunes it: it starts at `initial` [B], grows up to `max` [B] and never shrinks.
+    /// Tuned by the kernel: it starts at `initial` [B], grows up to `max` [B] and never shrinks.
     ///
-    /// Both count kernel memory. For sending, [`TcpConfig::send_charge`] tells how much of it a
-    /// segment takes; for receiving, [`TcpConfig::adv_win_scale`] sets a part aside.
+    /// Both count kernel memory. [`TcpConfig::send_charge`] converts it to payload for sending,
+    /// [`TcpConfig::adv_win_scale`] for receiving.
     Auto {
-        /// The size once the connection is there [B].
+        /// The size of a new connection's buffer [B].
         initial: u64,
         /// The largest size [B].
         max: u64,
     },
-    /// The application set it (SO_SNDBUF, SO_RCVBUF): so many bytes of payload [B], for ever.
+    /// Set by the application (SO_SNDBUF, SO_RCVBUF): a fixed number of payload bytes [B].
     Fixed(u64),
 }
 
@@ -73,72 +73,70 @@ pub enum Buffer {
 /// The default is [`TcpConfig::linux_3_2`] with CUBIC, the kernel of the papers' experiments.
 #[derive(Clone, Debug)]
 pub struct TcpConfig {
-    /// Whose details.
+    /// The TCP implementation.
     pub kernel: Kernel,
     /// Payload of a full segment [B].
     pub mss: u32,
-    /// Congestion window of a new connection, and after idleness [segments] (RFC 6928).
+    /// Congestion window of a new connection and after idle time [segments] (RFC 6928).
     pub initial_cwnd: u32,
-    /// Slow start ends here [segments]; `u32::MAX` is infinite.
+    /// Initial slow-start threshold [segments]; `u32::MAX` is infinite.
     pub initial_ssthresh: u32,
-    /// Which algorithm governs the congestion window.
+    /// The congestion control algorithm.
     pub congestion: Congestion,
-    /// Leave slow start when the round trip grows or ACKs come in a long train (CUBIC only).
+    /// Leave slow start when the round trip grows or ACKs arrive in a long train (only CUBIC).
     pub hystart: bool,
-    /// Count acknowledged segments rather than ACKs when the window grows (RFC 3465; Linux ≥ 3.10).
+    /// Grow the window by acknowledged segments instead of ACKs (RFC 3465; Linux ≥ 3.10).
     ///
-    /// Without it, delayed ACKs halve Reno's growth; CUBIC corrects for them by itself above
-    /// ssthresh.
+    /// Without it, delayed ACKs halve Reno's growth. Above ssthresh, CUBIC compensates for delayed ACKs itself.
     pub byte_counting: bool,
     /// The send buffer.
     pub send_buffer: Buffer,
-    /// What the tuning of the send buffer reckons for a full segment beyond its payload [B]
-    /// (`SKB_TRUESIZE` in `tcp_new_space`).
+    /// Overhead of a full segment that the tuning of the send buffer assumes [B] (`SKB_TRUESIZE` in `tcp_new_space`).
     pub send_reckoning: u32,
-    /// What a full segment in the send buffer really takes beyond its payload [B].
+    /// Actual overhead of a full segment in the send buffer [B].
     pub send_charge: u32,
     /// How data reach the network interface.
     pub offload: Offload,
     /// The receive buffer.
     pub receive_buffer: Buffer,
-    /// Of the receive buffer's memory, 1 part in 2^this is not offered as window (`tcp_adv_win_scale`).
+    /// One part in 2^`adv_win_scale` of the receive buffer's memory is not offered as window (`tcp_adv_win_scale`).
     pub adv_win_scale: u8,
-    /// The window offered at first [segments] (`TCP_DEFAULT_INIT_RCVWND`).
+    /// The initial receive window [segments] (`TCP_DEFAULT_INIT_RCVWND`).
     pub initial_receive_window: u32,
-    /// The least that is added to the round trip for the RTO (`TCP_RTO_MIN`).
+    /// Minimum addition to the round trip for the RTO (`TCP_RTO_MIN`).
     pub min_rto: Duration,
-    /// The RTO before the first sample, and of the first SYN (`TCP_TIMEOUT_INIT`).
+    /// RTO before the first sample, and of the first SYN (`TCP_TIMEOUT_INIT`).
     pub initial_rto: Duration,
-    /// No RTO and no probe interval exceeds this (`TCP_RTO_MAX`).
+    /// Maximum RTO and probe interval (`TCP_RTO_MAX`).
     pub max_rto: Duration,
-    /// The shortest wait of a delayed ACK (`TCP_ATO_MIN`).
+    /// Minimum delay of a delayed ACK (`TCP_ATO_MIN`).
     pub delayed_ack: Duration,
-    /// The longest wait of a delayed ACK (`TCP_DELACK_MAX`).
+    /// Maximum delay of a delayed ACK (`TCP_DELACK_MAX`).
     pub max_delayed_ack: Duration,
-    /// How many ACKs are sent at once when data start to arrive (`TCP_MAX_QUICKACKS`).
+    /// Number of immediate ACKs when data start to arrive (`TCP_MAX_QUICKACKS`).
     pub quick_acks: u8,
-    /// Duplicate ACKs or segments SACKed above a hole until it counts as lost (`tcp_reordering`).
+    /// Duplicate ACKs, or SACKed segments above a hole, until the hole counts as lost (`tcp_reordering`).
     pub reordering: u32,
-    /// What makes a segment count as lost.
+    /// The rule by which a segment counts as lost.
     pub loss_detection: LossDetection,
-    /// Undo a reduction that a timestamp shows to be spurious (RFC 3522).
+    /// Undo a window reduction if a timestamp shows that it was spurious (RFC 3522).
     pub undo: bool,
-    /// Hold data back while much of this socket waits at the interface (TCP small queues).
+    /// Delay data while much of this socket's data is queued at the interface (TCP small queues).
     ///
-    /// It needs [`Endpoint::on_departure`](super::Endpoint::on_departure).
+    /// It requires calls of [`Endpoint::on_departure`](super::Endpoint::on_departure).
     pub small_queues: bool,
     /// Shrink the window of an idle or application-limited flow (`tcp_slow_start_after_idle`).
     pub slow_start_after_idle: bool,
-    /// Hold a small segment back while another small one is unacknowledged (no TCP_NODELAY).
+    /// Delay a small segment while another small segment is unacknowledged (no TCP_NODELAY).
     pub nagle: bool,
-    /// How often a SYN or SYN-ACK is repeated before giving up (`tcp_syn_retries`).
+    /// Number of SYN or SYN-ACK retransmissions before the connection fails (`tcp_syn_retries`).
     pub syn_retries: u8,
-    /// How many RTOs in a row end the connection (`tcp_retries2`).
+    /// Number of consecutive RTOs that end the connection (`tcp_retries2`).
     pub retries: u8,
 }
 
 impl TcpConfig {
-    /// What a full segment weighs on the wire [B].
+    /// Size of a full segment on the wire [B].
     pub fn full_segment(&self) -> u64 {
         u64::from(self.mss + super::HEADER_BYTES)
     }
@@ -157,14 +155,14 @@ impl TcpConfig {
             congestion: Congestion::Cubic,
             hystart: true,
             byte_counting: false,
-            // tcp_fixup_sndbuf: ten segments as tcp_new_space reckons them, each 1460 B, headers of
-            // 304 B at most (MAX_TCP_HEADER), sk_buff 256 B and skb_shared_info 320 B.
+            // tcp_fixup_sndbuf: ten segments as estimated by tcp_new_space, each of 1460 B, at most 304 B of headers
+            // (MAX_TCP_HEADER), 256 B of sk_buff and 320 B of skb_shared_info.
             send_buffer: Buffer::Auto { initial: 23_400, max: 4 << 20 },
             send_reckoning: 892,
-            // Page fragments, shared by several segments: 4 to 17 % in 6.18, whose skbs are alike.
+            // Several segments share a page fragment: 4 to 17 % overhead in 6.18, which has similar skbs.
             send_charge: 145,
             offload: Offload::Deferred,
-            // 6 MiB with half of it for the window came in 3.4.
+            // Linux 3.4 introduced 6 MiB with half of it for the window.
             receive_buffer: Buffer::Auto { initial: 87_380, max: 4 << 20 },
             adv_win_scale: 2,
             initial_receive_window: 10,
@@ -187,13 +185,13 @@ impl TcpConfig {
 
     /// Linux 6.x: RACK and tail loss probes, byte counting, small queues.
     ///
-    /// Source: Linux 6.12 `tcp_init`, `tcp_sk_init`; the send buffer as measured on 6.18.
+    /// Source: Linux 6.12 `tcp_init`, `tcp_sk_init`; the send buffer is measured on 6.18.
     pub fn linux_6() -> Self {
         TcpConfig {
             kernel: Kernel::Linux6,
             byte_counting: true,
-            // tcp_sndbuf_expand: two windows of ten segments at 2304 B each, of which the payload and
-            // all headers take 2048 B, rounded up to a power of two, and sk_buff 256 B.
+            // tcp_sndbuf_expand: two windows of ten segments of 2304 B. Payload and headers take 2048 B (rounded up to
+            // a power of two), sk_buff 256 B.
             send_buffer: Buffer::Auto { initial: 46_080, max: 4 << 20 },
             send_reckoning: 856,
             offload: Offload::Parts,
@@ -207,9 +205,9 @@ impl TcpConfig {
         }
     }
 
-    /// ns-3's `TcpSocketBase` with its default attributes, but segments of 1448 B.
+    /// ns-3's `TcpSocketBase` with its default attributes, except for segments of 1448 B.
     ///
-    /// Source: attributes of ns-3.44. Its buffers are fixed at 128 KiB.
+    /// Source: attributes of ns-3.44. Its buffers have a fixed size of 128 KiB.
     pub fn ns3() -> Self {
         TcpConfig {
             kernel: Kernel::Ns3,

@@ -1,4 +1,4 @@
-//! One end of a connection: handshake and close, and which half a call belongs to.
+//! One end of a connection: handshake, close, and the calls of its two halves.
 
 use super::buffers;
 use super::config::TcpConfig;
@@ -9,7 +9,7 @@ use super::send::{Chunk, Outgoing, Sender, TimedOut};
 use super::small_queue::SmallQueue;
 use penstock_units::{Duration, Instant};
 
-/// Where the handshake stands. What follows is told by the two halves.
+/// The stage of the handshake. The two halves know the later state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Closed,
@@ -20,7 +20,7 @@ enum Stage {
     Reset,
 }
 
-/// What the host says of a connection (TCP_INFO, SIOCOUTQ, SIOCOUTQNSD).
+/// The host's information about a connection (TCP_INFO, SIOCOUTQ, SIOCOUTQNSD).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     /// Congestion window [segments] (`tcpi_snd_cwnd`).
@@ -31,7 +31,7 @@ pub struct Info {
     pub unacked: u32,
     /// Payload of a full segment [B] (`tcpi_snd_mss`).
     pub mss: u32,
-    /// Payload that the send buffer takes [B] (SO_SNDBUF).
+    /// Payload capacity of the send buffer [B] (SO_SNDBUF).
     pub send_capacity: u64,
     /// Bytes written and not acknowledged [B] (SIOCOUTQ).
     pub queued: u64,
@@ -39,26 +39,26 @@ pub struct Info {
     pub not_sent: u64,
     /// Smoothed round trip, zero before the first sample (`tcpi_rtt`).
     pub srtt: Duration,
-    /// Retransmission timeout, backed off (`tcpi_rto`).
+    /// Retransmission timeout with backoff (`tcpi_rto`).
     pub rto: Duration,
     /// The congestion state (`tcpi_ca_state`).
     pub state: CaState,
-    /// Segments sent again so far (`tcpi_total_retrans`).
+    /// Retransmitted segments so far (`tcpi_total_retrans`).
     pub retransmits: u64,
 }
 
 /// One end of a TCP connection.
 ///
-/// Give every call of one connection the same [`TcpConfig`]; it is not stored. After each call
-/// with `&mut self`, drain [`Endpoint::poll_transmit`].
+/// Pass the same [`TcpConfig`] to every call of one connection; it is not stored. After each call with `&mut self`,
+/// drain [`Endpoint::poll_transmit`].
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     stage: Stage,
-    /// A SYN, or a SYN-ACK, must leave.
+    /// A SYN or a SYN-ACK is due.
     syn_due: bool,
-    /// A RST must leave.
+    /// A RST is due.
     reset_due: bool,
-    /// Made when the connection opens: what is closed costs a pointer.
+    /// Allocated when the connection opens. A closed endpoint takes only a pointer.
     halves: Option<Box<Halves>>,
 }
 
@@ -67,7 +67,7 @@ pub struct Endpoint {
 struct Halves {
     send: Sender,
     receive: Receiver,
-    /// Nothing was due when last asked, and nothing has happened since.
+    /// Nothing was due at the last poll, and no call has changed this since.
     settled: bool,
 }
 
@@ -104,14 +104,14 @@ impl Endpoint {
         self.reset_due = false;
     }
 
-    /// Whether the handshake is over and the connection was not reset. Remains so after both FINs,
-    /// since a repeated FIN must still be answered; see [`Endpoint::is_closed`].
+    /// Whether the handshake is complete and the connection was not reset. It remains true after both FINs, because a
+    /// repeated FIN must still be answered; see [`Endpoint::is_closed`].
     pub fn is_established(&self) -> bool {
         self.stage == Stage::Established
     }
 
-    /// Whether nothing will be sent or received any more: never opened, reset, or both streams
-    /// ended, were acknowledged and read.
+    /// Whether no data will be sent or received any more: never opened, reset, or both streams ended, acknowledged and
+    /// read.
     pub fn is_closed(&self) -> bool {
         match self.stage {
             Stage::Closed | Stage::Reset => true,
@@ -120,27 +120,27 @@ impl Endpoint {
         }
     }
 
-    /// Whether our FIN was sent and acknowledged.
+    /// Whether the own FIN was sent and acknowledged.
     pub fn send_closed(&self) -> bool {
         self.halves.as_ref().is_some_and(|halves| halves.send.fin && halves.send.una > halves.send.written)
     }
 
-    /// Whether the peer's FIN arrived and the application has read all before it.
+    /// Whether the peer's FIN arrived and the application has read all data before it.
     pub fn receive_closed(&self) -> bool {
         self.halves.as_ref().is_some_and(|halves| halves.receive.has_fin() && halves.receive.readable() == 0)
     }
 
-    /// Whether a RST was sent or received, or the peer was given up (ECONNRESET, ETIMEDOUT).
+    /// Whether a RST was sent or received, or retransmissions to the peer failed (ECONNRESET, ETIMEDOUT).
     pub fn is_reset(&self) -> bool {
         self.stage == Stage::Reset
     }
 
-    /// How many bytes the kernel takes now [B]; 0 is EWOULDBLOCK.
+    /// Free space of the send buffer [B]; 0 is EWOULDBLOCK.
     pub fn write_space(&self, _cfg: &TcpConfig) -> u64 {
         self.open_send().map_or(0, |send| send.capacity.saturating_sub(send.queued()))
     }
 
-    /// Whether `poll()` says POLLOUT: a third of the buffer must be free.
+    /// Whether `poll()` returns POLLOUT: a third of the buffer must be free.
     ///
     /// Source: Linux `sk_stream_is_writeable`.
     pub fn is_writable(&self, _cfg: &TcpConfig) -> bool {
@@ -155,20 +155,20 @@ impl Endpoint {
 
     /// The application writes `bytes` [B].
     ///
-    /// It respects [`Endpoint::write_space`], which the last message of a write may exceed: the
-    /// kernel takes it whole. Ignored after [`Endpoint::shutdown`] and before the handshake is over.
+    /// It observes [`Endpoint::write_space`], which only the last message of a write may exceed: the kernel accepts
+    /// that message whole. Ignored after [`Endpoint::shutdown`] and during the handshake.
     pub fn write(&mut self, _cfg: &TcpConfig, _now: Instant, bytes: u64) {
         if self.open_send().is_some() {
             self.with(|halves| halves.send.on_write(bytes));
         }
     }
 
-    /// The application is done writing: FIN follows what is queued.
+    /// The application ends its stream: FIN follows the queued data.
     pub fn shutdown(&mut self, _cfg: &TcpConfig, _now: Instant) {
         self.with(|halves| halves.send.fin = true);
     }
 
-    /// Aborts the connection: what is queued is lost, and a RST leaves.
+    /// Aborts the connection: queued data are lost, and a RST is due.
     pub fn reset(&mut self, _now: Instant) {
         self.reset_due = matches!(self.stage, Stage::SynReceived | Stage::Established);
         self.abort();
@@ -189,13 +189,12 @@ impl Endpoint {
         self.halves.as_ref().map_or(0, |halves| halves.receive.readable())
     }
 
-    /// Offset up to which bytes arrived in order [B].
+    /// End of the bytes that arrived in order [B].
     pub fn received_end(&self) -> u64 {
         self.halves.as_ref().map_or(0, |halves| halves.receive.received_end())
     }
 
-    /// The application read `bytes`, at most [`Endpoint::readable`] [B]. A window update may
-    /// become due.
+    /// The application reads `bytes`, at most [`Endpoint::readable`] [B]. A window update may become due.
     pub fn read(&mut self, cfg: &TcpConfig, now: Instant, bytes: u64) {
         if let Some(halves) = &mut self.halves {
             halves.receive.on_read(cfg, now, bytes);
@@ -203,14 +202,16 @@ impl Endpoint {
         }
     }
 
-    /// Whether [`Endpoint::poll_transmit`] would give nothing and [`Endpoint::poll_timeout`] what it gave last.
+    /// Whether [`Endpoint::poll_transmit`] would return `None`, and [`Endpoint::poll_timeout`] its last result.
     pub fn is_settled(&self) -> bool {
         self.halves.as_ref().is_some_and(|halves| halves.settled)
     }
 
     /// A segment arrived.
     ///
-    /// Source: RFC 9293 §3.10.7. Deviation: any RST is believed, also one outside of the window.
+    /// Source: RFC 9293 §3.10.7.
+    ///
+    /// Deviation: any RST is accepted, even outside of the window.
     pub fn on_segment(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment) {
         let syn = segment.flags.has(Flags::SYN);
         if segment.flags.has(Flags::RST) {
@@ -236,7 +237,7 @@ impl Endpoint {
                 self.establish(cfg, now, segment);
                 self.on_established_segment(cfg, now, segment);
             }
-            // Our ACK of the SYN-ACK was lost.
+            // The own ACK of the SYN-ACK was lost.
             Stage::Established if syn => self.with(|halves| halves.receive.ack_due = true),
             Stage::Established => self.on_established_segment(cfg, now, segment),
         }
@@ -294,19 +295,19 @@ impl Endpoint {
         self.syn_due = true;
     }
 
-    /// When [`Endpoint::on_timer`] is due, if ever.
+    /// The time of the next [`Endpoint::on_timer`].
     pub fn poll_timeout(&self) -> Option<Instant> {
         let halves = self.halves.as_ref()?;
         Some(halves.send.due().min(halves.receive.delayed_ack)).filter(|at| *at != Instant::FAR_FUTURE)
     }
 
-    /// The next segment to send. Call until `None` after every other call.
+    /// The next segment to send. Call it until `None` after every other call.
     pub fn poll_transmit(&mut self, cfg: &TcpConfig, now: Instant) -> Option<Segment> {
         self.poll_train(cfg, now, 1).map(|train| train.first)
     }
 
-    /// The next segments to send, at most so many: all that [`Endpoint::poll_transmit`] would give one by one as
-    /// long as they are full ones of new data. With small queues there is one at a time.
+    /// The next segments to send, at most `most`. A train consists of full segments of new data that
+    /// [`Endpoint::poll_transmit`] would return one by one. With small queues it has one segment.
     pub fn poll_train(&mut self, cfg: &TcpConfig, now: Instant, most: u32) -> Option<Train> {
         let alone = |first| Train { first, count: 1 };
         match self.stage {
@@ -320,12 +321,11 @@ impl Endpoint {
         }
     }
 
-    /// The host's interface took the segment of `bytes` on the wire that was just polled, and will have sent it
-    /// at `at`; later ones not sooner.
+    /// The host's interface accepted the last polled segment of `bytes` on the wire, and will have sent it at `at`.
+    /// Later segments are not sent sooner.
     ///
-    /// For TCP small queues ([`TcpConfig::small_queues`]): without them, and for segments without data, it
-    /// does nothing and may be left out. A socket that waits for its own segments to leave says
-    /// so in [`Endpoint::poll_timeout`]; no other call is needed.
+    /// This is for TCP small queues ([`TcpConfig::small_queues`]). Otherwise, and for segments without data, the call
+    /// has no effect. If a socket waits for its own segments, [`Endpoint::poll_timeout`] includes that time.
     pub fn on_departure(&mut self, cfg: &TcpConfig, at: Instant, bytes: u64) {
         if cfg.small_queues && bytes > u64::from(super::HEADER_BYTES) {
             self.with(|halves| halves.send.on_departure(at, bytes as u32));
@@ -341,7 +341,7 @@ impl Endpoint {
         Some(segment)
     }
 
-    /// What the host says of the connection.
+    /// The host's information about the connection.
     pub fn info(&self, cfg: &TcpConfig) -> Info {
         let Some(halves) = &self.halves else {
             return Info {
@@ -384,12 +384,12 @@ impl Endpoint {
         self.halves.as_ref().map_or(0, |halves| halves.send.una.min(halves.send.written))
     }
 
-    /// End of what was sent at least once (`snd_nxt`), FIN excluded [B].
+    /// End of the data that were sent at least once (`snd_nxt`), without FIN [B].
     pub fn sent_end(&self) -> u64 {
         self.halves.as_ref().map_or(0, |halves| halves.send.nxt.min(halves.send.written))
     }
 
-    /// End of what the application wrote (`write_seq`) [B].
+    /// End of the data that the application wrote (`write_seq`) [B].
     pub fn written_end(&self) -> u64 {
         self.halves.as_ref().map_or(0, |halves| halves.send.written)
     }
@@ -412,7 +412,7 @@ impl Halves {
             }
             Some(Outgoing::Probe) => (self.send.nxt, 0, Flags::PROBE, 1),
             None => {
-                // An ACK alone is the last thing to leave.
+                // A pure ACK is always the last segment.
                 self.settled = true;
                 if !self.receive.ack_due {
                     return None;

@@ -1,55 +1,55 @@
-//! The receiving half: reassembly, ACKs and the window that is offered.
+//! The receiving half: reassembly, ACKs and the receive window.
 
 use super::buffers::RightSizing;
 use super::config::{Kernel, TcpConfig};
 use super::segment::{Flags, Segment};
 use penstock_units::{Duration, Instant, time::nanos};
 
-/// How many recent arrivals beyond a hole are remembered for SACK.
+/// Number of recent arrivals beyond a hole that SACK reports.
 const RECENT: usize = 4;
 
 /// The receiving half of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Receiver {
-    /// The next number expected, FIN included (`rcv_nxt`) [B].
+    /// The next expected number, with FIN (`rcv_nxt`) [B].
     pub(super) nxt: u64,
-    /// What the application has read (`copied_seq`) [B].
+    /// End of the data that the application has read (`copied_seq`) [B].
     pub(super) copied: u64,
-    /// Where the peer's stream ends [B]; `u64::MAX` while unknown.
+    /// End of the peer's stream [B]; `u64::MAX` while unknown.
     fin_at: u64,
-    /// `nxt` when the last ACK left (`rcv_wup`) [B].
+    /// `nxt` at the last ACK (`rcv_wup`) [B].
     acked: u64,
-    /// The window that it offered (`rcv_wnd`) [B].
+    /// The window of the last ACK (`rcv_wnd`) [B].
     window: u64,
-    /// Most that is offered for now, a slow start of the receiver (`rcv_ssthresh`) [B].
+    /// Present maximum of the window, a slow start of the receiver (`rcv_ssthresh`) [B].
     window_limit: u64,
     sizing: RightSizing,
-    /// Arrivals beyond a hole; made with the first one.
+    /// Arrivals beyond a hole, allocated at the first one.
     beyond: Option<Box<OutOfOrder>>,
-    /// What the next segment echoes (`ts_recent`).
+    /// The timestamp to echo (`ts_recent`).
     pub(super) echo: Instant,
-    /// When a delayed ACK falls due; FAR_FUTURE is none.
+    /// Time of a delayed ACK; FAR_FUTURE is none.
     pub(super) delayed_ack: Instant,
-    /// When data last arrived (`lrcvtime`); ZERO is never.
+    /// Time of the last data (`lrcvtime`); ZERO is never.
     last_data: Instant,
-    /// How long ACKs are delayed (`icsk_ack.ato`) [ns].
+    /// Delay of ACKs (`icsk_ack.ato`) [ns].
     delay: u64,
-    /// ACKs still to be sent at once (`icsk_ack.quick`).
+    /// Remaining immediate ACKs (`icsk_ack.quick`).
     quick: u8,
-    /// Both sides talk, so data will carry the ACKs (`icsk_ack.pingpong`).
+    /// Both sides send data, so data segments carry the ACKs (`icsk_ack.pingpong`).
     interactive: bool,
     /// A small segment arrived and is not acknowledged (`ICSK_ACK_PUSHED`).
     pushed: bool,
-    /// An ACK must leave now.
+    /// An ACK is due now.
     pub(super) ack_due: bool,
 }
 
 /// Byte ranges beyond a hole.
 #[derive(Clone, Debug, Default)]
 struct OutOfOrder {
-    /// Disjoint, not adjacent, ascending.
+    /// Disjoint, not adjacent, in ascending order.
     ranges: Vec<(u64, u64)>,
-    /// A number in each of the ranges that last changed, the latest first (RFC 2018 §4).
+    /// A number in each of the ranges that changed last, the latest first (RFC 2018 §4).
     recent: [u64; RECENT],
     bytes: u64,
 }
@@ -79,7 +79,7 @@ impl OutOfOrder {
         self.recent = recent;
     }
 
-    /// Takes what joins on to `nxt` and returns the new `nxt`.
+    /// Takes ranges that continue `nxt`, and returns the new `nxt`.
     fn take(&mut self, mut nxt: u64) -> u64 {
         let mut joined = 0;
         while let Some(range) = self.ranges.get(joined).filter(|range| range.0 <= nxt) {
@@ -121,7 +121,7 @@ impl Receiver {
         }
     }
 
-    /// End of what arrived in order, FIN excluded [B].
+    /// End of the data that arrived in order, without FIN [B].
     pub(super) fn received_end(&self) -> u64 {
         self.nxt.min(self.fin_at)
     }
@@ -136,7 +136,7 @@ impl Receiver {
         self.nxt > self.fin_at
     }
 
-    /// Remembers the timestamp to echo: that of the first segment not yet acknowledged.
+    /// Stores the timestamp to echo: that of the first unacknowledged segment.
     ///
     /// Source: RFC 7323 §4.3; Linux `tcp_replace_ts_recent`.
     pub(super) fn on_timestamp(&mut self, segment: &Segment) {
@@ -145,9 +145,10 @@ impl Receiver {
         }
     }
 
-    /// A segment arrived; `srtt` is the sending half's round trip, if known.
+    /// A segment arrived. `srtt` is the sending half's round trip, if known.
     ///
     /// Source: Linux `tcp_data_queue`, `tcp_sequence`.
+    ///
     /// Deviation: a segment is cut at the window's edge; FIN is acknowledged at once.
     pub(super) fn on_segment(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment, srtt: Duration) {
         self.on_timestamp(segment);
@@ -158,7 +159,7 @@ impl Receiver {
         let edge = self.acked + self.window;
         let end = segment.end().min(edge);
         if end <= self.nxt || segment.seq >= edge {
-            // A repetition, or beyond the window: tell the peer where we are, and quickly.
+            // A duplicate, or data beyond the window: sends an immediate ACK.
             self.enter_quick_mode(cfg);
             self.ack_due = true;
             return;
@@ -181,7 +182,7 @@ impl Receiver {
         self.schedule_ack(cfg, now, fills || self.has_fin(), srtt);
     }
 
-    /// Joins what waited beyond a hole; whether there was or is any.
+    /// Takes data that waited beyond a hole. Returns whether there was or is a hole.
     fn take_beyond(&mut self) -> bool {
         let Some(beyond) = self.beyond.as_mut().filter(|beyond| !beyond.ranges.is_empty()) else {
             return false;
@@ -190,7 +191,7 @@ impl Receiver {
         true
     }
 
-    /// Adapts the delay of ACKs to the gaps between arrivals, and widens the window's limit.
+    /// Adapts the ACK delay to the gaps between arrivals, and raises the window's limit.
     ///
     /// Source: Linux `tcp_event_data_recv`, `tcp_grow_window`.
     fn on_data_event(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment) {
@@ -203,7 +204,7 @@ impl Receiver {
         } else if gap < self.delay {
             self.delay = (self.delay / 2 + gap).min(nanos(cfg.max_delayed_ack));
         } else if gap > nanos(cfg.max_delayed_ack) {
-            // The sender paused, and may be in slow start again.
+            // After a pause the sender may be in slow start again.
             self.add_quick_acks(cfg);
         }
         self.last_data = now;
@@ -248,7 +249,7 @@ impl Receiver {
         }
     }
 
-    /// The delayed ACK may have fallen due (Linux `tcp_delack_timer`).
+    /// The delayed ACK may be due (Linux `tcp_delack_timer`).
     pub(super) fn on_timer(&mut self, cfg: &TcpConfig, now: Instant) {
         if now < self.delayed_ack {
             return;
@@ -260,14 +261,14 @@ impl Receiver {
         self.ack_due = true;
     }
 
-    /// Our own data leave: if they answer the peer's, ACKs can ride on them (Linux `tcp_event_data_sent`).
+    /// Own data are sent. If they answer the peer's data, they will carry the ACKs (Linux `tcp_event_data_sent`).
     pub(super) fn on_data_sent(&mut self, now: Instant) {
         if self.last_data != Instant::ZERO && nanos(now.since(self.last_data)) < self.delay {
             self.interactive = true;
         }
     }
 
-    /// The application read `bytes`: the window may have opened enough to say so.
+    /// The application read `bytes`. The window may have opened enough for an update.
     ///
     /// Source: Linux `tcp_cleanup_rbuf`.
     pub(super) fn on_read(&mut self, cfg: &TcpConfig, now: Instant, bytes: u64) {
@@ -286,7 +287,7 @@ impl Receiver {
         self.ack_due |= window > 0 && window >= 2 * offered && 2 * offered <= self.sizing.window();
     }
 
-    /// What is left of the window last offered (Linux `tcp_receive_window`) [B].
+    /// The rest of the last offered window (Linux `tcp_receive_window`) [B].
     fn offered(&self) -> u64 {
         (self.acked + self.window).saturating_sub(self.nxt)
     }
@@ -296,13 +297,13 @@ impl Receiver {
         let room = self.sizing.window();
         let held = self.readable() + self.beyond.as_ref().map_or(0, |beyond| beyond.bytes);
         let free = room.saturating_sub(held);
-        // No silly windows: less than a segment is nothing (RFC 9293 §3.8.6.2.2).
+        // Silly window avoidance: less than a segment counts as zero (RFC 9293 §3.8.6.2.2).
         if free < u64::from(cfg.mss).min(room) { 0 } else { free.min(self.window_limit) }
     }
 
-    /// So many segments with our ACK leave: writes the window and SACK blocks into the first, for all of them.
+    /// `count` segments with an ACK are sent: writes the window and the SACK blocks into the first, for all of them.
     ///
-    /// Source: Linux `tcp_select_window` (never take back what was offered), `tcp_event_ack_sent`.
+    /// Source: Linux `tcp_select_window` (an offered window is never taken back), `tcp_event_ack_sent`.
     pub(super) fn on_ack_sent(&mut self, cfg: &TcpConfig, segment: &mut Segment, count: u32) {
         self.window = self.select_window(cfg).max(self.offered());
         self.acked = self.nxt;
@@ -323,7 +324,7 @@ impl Receiver {
     }
 }
 
-/// Whether a block of the segment holds `at` already.
+/// Whether a block of the segment already contains `at`.
 fn repeats(segment: &Segment, at: u64) -> bool {
     segment.sack_blocks().any(|(start, end)| (start..end).contains(&at))
 }

@@ -5,40 +5,40 @@ use super::scoreboard::Acked;
 use super::send::{Awaits, Sender, TIMER_GRAIN};
 use penstock_units::{Duration, Instant, time::nanos};
 
-/// What the sender believes of the network (`tcp_ca_state`).
+/// The sender's view of the network (`tcp_ca_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum CaState {
-    /// All is in order.
+    /// No loss and no reordering.
     #[default]
     Open,
-    /// Something arrived out of order; it may be a loss.
+    /// Segments arrived out of order; there may be a loss.
     Disorder,
-    /// A loss was found by ACKs: it is sent again while the window falls.
+    /// ACKs showed a loss: lost segments are retransmitted while the window shrinks.
     Recovery,
-    /// The retransmission timer fired: everything unacknowledged is sent again from a window of one.
+    /// The retransmission timer fired: all unacknowledged data are retransmitted from a window of one.
     Loss,
 }
 
 impl CaState {
-    /// Whether lost segments are sent again.
+    /// Whether lost segments are retransmitted in this state.
     pub(super) fn retransmits(self) -> bool {
         matches!(self, CaState::Recovery | CaState::Loss)
     }
 }
 
-/// The current state and what it must remember.
+/// The congestion state and its variables.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recovery {
     pub(super) state: CaState,
-    /// The reduction may be taken back (`undo_marker`).
+    /// The reduction may be undone (`undo_marker`).
     undo: bool,
-    /// `snd_nxt` when the state was entered: it ends when this is acknowledged (`high_seq`) [B].
+    /// `snd_nxt` at the begin of the state, which ends when this is acknowledged (`high_seq`) [B].
     high_seq: u64,
-    /// When something was first sent again in this episode (`retrans_stamp`); ZERO is never.
+    /// Time of the first retransmission in this state (`retrans_stamp`); ZERO is never.
     first_resent: Instant,
-    /// The window before [segments].
+    /// The window before the state [segments].
     prior_cwnd: u32,
-    /// ssthresh before [segments].
+    /// ssthresh before the state [segments].
     prior_ssthresh: u32,
     /// Segments delivered in this recovery (`prr_delivered`).
     delivered: u32,
@@ -49,7 +49,7 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
-    /// Something left for the second time.
+    /// A segment was retransmitted.
     pub(super) fn on_retransmit(&mut self, now: Instant) {
         if self.first_resent == Instant::ZERO {
             self.first_resent = now;
@@ -57,22 +57,22 @@ impl Recovery {
         self.out += 1;
     }
 
-    /// New data left.
+    /// New data were sent.
     pub(super) fn on_send(&mut self) {
         self.out += u32::from(self.state == CaState::Recovery);
     }
 
-    /// Whether an ACK up to `una` that made progress restarts the timer: with ns-3, of those that do not end a
-    /// recovery only the first.
+    /// Whether an ACK up to `una` with progress restarts the timer. In ns-3 only the first partial ACK of a recovery
+    /// does.
     ///
-    /// Source: RFC 6582 §4, impatient; ns-3 `TcpSocketBase::ProcessAck`.
+    /// Source: RFC 6582 §4, impatient variant; ns-3 `TcpSocketBase::ProcessAck`.
     pub(super) fn restarts_timer(&mut self, cfg: &TcpConfig, una: u64) -> bool {
         let partial = cfg.kernel == Kernel::Ns3 && self.state == CaState::Recovery && una < self.high_seq;
         !(partial && std::mem::replace(&mut self.restarted, true))
     }
 
-    /// How much an ACK up to `una` that delivered so many segments lets the window grow outside of recovery: the
-    /// one that ends the state Loss only by what it acknowledges beyond, so that the window may stay at one segment.
+    /// The growth credit of an ACK up to `una` that delivered so many segments, outside of recovery. The ACK that ends
+    /// the state Loss counts only beyond the recovery point, so the window may remain at one segment.
     ///
     /// Source: ns-3.44 `TcpSocketBase::ProcessAck`.
     pub(super) fn credit_like_ns3(&self, cfg: &TcpConfig, una: u64, delivered: u32) -> u32 {
@@ -84,12 +84,13 @@ impl Recovery {
 }
 
 impl Sender {
-    /// An ACK that is not plain progress: `delivered` segments reached the peer by it, `news` says that some were
-    /// SACKed by it, `acked` what it took off the queue, `echo` is its timestamp.
+    /// An ACK that is no plain progress. `delivered` segments arrived, `news` means that some were SACKed now, `acked`
+    /// is the result of the cumulative ACK, and `echo` is its timestamp.
     ///
     /// Source: Linux 3.2 and 6.12 `tcp_fastretrans_alert`.
-    /// Deviation: a recovery that a timestamp shows to be spurious ends at once. No F-RTO: timestamps find
-    /// spurious timeouts, too, but new data do not go before repetitions.
+    ///
+    /// Deviation: a recovery that a timestamp shows to be spurious ends at once. There is no F-RTO. Timestamps detect
+    /// spurious timeouts as well, but new data do not precede retransmissions.
     pub(super) fn on_dubious_ack(
         &mut self,
         cfg: &TcpConfig,
@@ -136,7 +137,7 @@ impl Sender {
             }
         };
         if cfg.loss_detection != LossDetection::Rack && (entered || self.board.gives_up_holes()) {
-            // In 3.2, what was sent since the recovery began waits for the next one.
+            // In 3.2, segments sent since the begin of the recovery wait for the next recovery.
             let all = cfg.kernel != Kernel::Linux3_2;
             let limit = if all { u64::MAX } else { self.recovery.high_seq };
             self.board.mark_lost(entered, limit);
@@ -149,10 +150,11 @@ impl Sender {
         self.reduce_proportionally(cfg, delivered, entered, clean);
     }
 
-    /// Looks for losses by time, and arms the timer if it is too early to tell.
+    /// Detects losses by time, and sets the timer for segments that are still too young.
     ///
     /// Source: RFC 8985 §6.2; Linux `tcp_rack_mark_lost`, `tcp_rack_reo_wnd`.
-    /// Deviation: without DSACK the window for reordering never grows beyond a quarter of a round trip.
+    ///
+    /// Deviation: without DSACK the reordering window never exceeds a quarter of a round trip.
     fn detect_by_time(&mut self, cfg: &TcpConfig, now: Instant) {
         if cfg.loss_detection == LossDetection::Rack && self.board.rack_advanced() {
             self.mark_lost_by_time(cfg, now);
@@ -173,7 +175,7 @@ impl Sender {
         }
     }
 
-    /// What was out of order would have arrived by now (Linux `tcp_rack_reo_timeout`).
+    /// Reordered segments would have arrived by now (Linux `tcp_rack_reo_timeout`).
     pub(super) fn on_reordering_timer(&mut self, cfg: &TcpConfig, now: Instant) {
         let before = self.board.in_flight();
         self.mark_lost_by_time(cfg, now);
@@ -191,7 +193,7 @@ impl Sender {
         }
     }
 
-    /// Open if nothing is out of order, else Disorder (Linux `tcp_try_keep_open`).
+    /// Open if no segment is out of order, otherwise Disorder (Linux `tcp_try_keep_open`).
     fn keep_open(&mut self) {
         let state = if self.board.is_quiet() { CaState::Open } else { CaState::Disorder };
         if state != self.recovery.state {
@@ -200,7 +202,7 @@ impl Sender {
         }
     }
 
-    /// All that was sent when the state began has arrived.
+    /// All data that were sent before the state began have arrived.
     ///
     /// Source: Linux 3.2 `tcp_try_undo_recovery`, `tcp_complete_cwr`.
     fn complete(&mut self, cfg: &TcpConfig, echo: Instant) {
@@ -220,8 +222,7 @@ impl Sender {
 
     /// The retransmission timer fired.
     ///
-    /// Source: Linux `tcp_enter_loss`: ssthresh falls once for each loss event, however often the
-    /// timer fires.
+    /// Source: Linux `tcp_enter_loss`: ssthresh falls once per loss event, even after several timeouts.
     pub(super) fn enter_loss(&mut self, cfg: &TcpConfig, now: Instant) {
         let fresh = match self.recovery.state {
             CaState::Open | CaState::Disorder => true,
@@ -234,7 +235,7 @@ impl Sender {
         }
         self.board.mark_all_lost(now);
         self.board.forget_reordering(cfg.reordering);
-        // With RACK, what left a moment ago is still on its way.
+        // With RACK, recently sent segments remain in flight.
         self.window.on_timeout(cfg, self.board.in_flight() + 1);
         self.tail_high = 0;
         self.recovery.state = CaState::Loss;
@@ -252,7 +253,7 @@ impl Sender {
         };
     }
 
-    /// Takes the reduction back if this ACK answers an original, sent before anything was sent again.
+    /// Undoes the reduction if this ACK answers an original that was sent before the first retransmission.
     ///
     /// Source: Linux `tcp_may_undo`, `tcp_packet_delayed`, `tcp_undo_cwr`; RFC 3522 (Eifel).
     fn try_undo(&mut self, cfg: &TcpConfig, echo: Instant) -> bool {
@@ -268,8 +269,8 @@ impl Sender {
         true
     }
 
-    /// Proportional rate reduction: the window falls to ssthresh in step with what arrives. `clean` says
-    /// that the ACK made progress and showed no further loss.
+    /// Proportional rate reduction: the window falls to ssthresh in proportion to delivered data. `clean` means that
+    /// the ACK made progress and showed no further loss.
     ///
     /// Source: RFC 6937 §3; Linux 3.2 `tcp_update_cwnd_in_recovery`, 6.12 `tcp_cwnd_reduction`.
     fn reduce_proportionally(&mut self, cfg: &TcpConfig, delivered: u32, entered: bool, clean: bool) {
@@ -286,17 +287,18 @@ impl Sender {
             let earned = state.delivered.saturating_sub(state.out).max(delivered) + more;
             earned.min(ssthresh - in_flight)
         };
-        // The first retransmission leaves at once.
+        // The first retransmission is sent at once.
         let first = entered || (state.out == 0 && cfg.kernel == Kernel::Linux6);
         self.window.cwnd = (in_flight + may_send.max(u32::from(first))).max(1);
     }
 
-    /// The same as ns-3.44 has it: an ACK with news from SACK counts a segment more than it delivered; one that
-    /// makes progress beside that counts twice; the reduction is reckoned from what was in flight after the
-    /// loss was found, and its product, in bytes, has 32 bits.
+    /// The reduction of ns-3.44. An ACK with new SACKs counts one segment more than it delivered; with progress it
+    /// counts twice. The reduction starts from the data in flight after the loss detection. Its product in bytes has 32
+    /// bits.
     ///
     /// Source: ns-3.44 `TcpSocketBase::DupAck`, `ProcessAck`, `TcpPrrRecovery::DoRecovery`.
-    /// Deviation: a partial ACK sends nothing beyond the window.
+    ///
+    /// Deviation: a partial ACK sends no data beyond the window.
     fn reduce_like_ns3(&mut self, cfg: &TcpConfig, delivered: u32, news: bool, entered: bool, acked: &Acked) {
         let in_flight = self.board.in_flight();
         if entered {
@@ -312,7 +314,7 @@ impl Sender {
         }
     }
 
-    /// `again` says that the ACK took a repetition off the queue.
+    /// `again` means that the ACK covered a retransmission.
     fn reduce_once(&mut self, cfg: &TcpConfig, in_flight: u32, delivered: u32, again: bool) {
         let state = &mut self.recovery;
         state.delivered += delivered;

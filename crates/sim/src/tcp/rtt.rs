@@ -3,13 +3,13 @@
 use super::config::{Kernel, TcpConfig};
 use penstock_units::{Duration, time::nanos};
 
-/// The smoothed round trip, its variation and the timeout made of them.
+/// The smoothed round trip, its variation and the timeout.
 ///
-/// Source: RFC 6298 §2; Linux `tcp_rtt_estimator`, `tcp_set_rto`, whose differences are that the
-/// *variation* is at least the minimum RTO (so RTO = srtt + max(200 ms, 4·mdev)), falls at
-/// most once a window, and learns slowly from a sample that is unusually short.
-/// Karn's rule holds by timestamps: a sample is `now` minus the echo of what the ACK answers.
-/// Deviation: nanoseconds for jiffies.
+/// Source: RFC 6298 §2; Linux `tcp_rtt_estimator`, `tcp_set_rto`. Linux differs: the *variation* is at least the
+/// minimum RTO (so RTO = srtt + max(200 ms, 4·mdev)), falls at most once per window, and learns slowly from unusually
+/// short samples. Timestamps satisfy Karn's rule: a sample is `now` minus the echoed timestamp.
+///
+/// Deviation: nanoseconds instead of jiffies.
 #[derive(Clone, Debug)]
 pub(super) struct Rtt {
     /// Smoothed round trip [ns]; 0 before the first sample.
@@ -18,13 +18,13 @@ pub(super) struct Rtt {
     mdev: u64,
     /// Largest 4·mdev of this window [ns].
     window_max: u64,
-    /// What is added to srtt [ns].
+    /// Addition to srtt [ns].
     rttvar: u64,
     /// The window ends when this is acknowledged [B].
     window_end: u64,
     /// The shortest round trip [ns]; `u64::MAX` is unknown.
     min: u64,
-    /// How often the timeout doubled since an ACK last gave a sample.
+    /// Number of doublings since the last sample.
     backoff: u8,
 }
 
@@ -37,7 +37,7 @@ impl Default for Rtt {
 impl Rtt {
     /// The shortest round trip [ns]; `u64::MAX` is unknown.
     ///
-    /// Deviation: of the whole connection, where Linux forgets after 5 min (`tcp_min_rtt_wlen`).
+    /// Deviation: of the whole connection; Linux forgets it after 5 min (`tcp_min_rtt_wlen`).
     pub(super) fn min(&self) -> u64 {
         self.min
     }
@@ -47,7 +47,7 @@ impl Rtt {
         let sample = nanos(sample).max(1);
         let floor = match cfg.kernel {
             Kernel::Linux3_2 | Kernel::Linux6 => nanos(cfg.min_rto),
-            // The least timeout bounds the sum there, and the clock's grain the variation.
+            // In ns-3 the minimum timeout limits the sum, and the clock's resolution limits the variation.
             Kernel::Ns3 => 1_000_000,
         };
         self.backoff = 0;

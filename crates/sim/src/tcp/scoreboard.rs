@@ -1,28 +1,28 @@
-//! The retransmission queue: what was sent and not yet acknowledged, and what SACK says of it.
+//! The retransmission queue: unacknowledged segments with their SACK marks.
 
 use super::config::LossDetection;
 use penstock_units::{Instant, fifo::take_first, time::nanos};
 use std::collections::VecDeque;
 
-/// The peer has it, out of order (`TCPCB_SACKED_ACKED`).
+/// The peer has received it out of order (`TCPCB_SACKED_ACKED`).
 const SACKED: u8 = 1;
-/// Taken for lost (`TCPCB_LOST`).
+/// Marked as lost (`TCPCB_LOST`).
 const LOST: u8 = 2;
-/// Sent again, and that copy is believed to be on its way (`TCPCB_SACKED_RETRANS`).
+/// Retransmitted, and the retransmission counts as in flight (`TCPCB_SACKED_RETRANS`).
 const RETRANS: u8 = 4;
-/// Sent again at some time (`TCPCB_EVER_RETRANS`).
+/// Retransmitted at some time (`TCPCB_EVER_RETRANS`).
 const EVER_RETRANS: u8 = 8;
 
-/// Most that the reordering degree grows to (`TCP_MAX_REORDERING`) [segments].
+/// Maximum reordering degree (`TCP_MAX_REORDERING`) [segments].
 const MAX_REORDERING: u32 = 127;
 
-/// A segment on its way, payload and FIN alike.
+/// A segment in flight, with payload or FIN.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     seq: u64,
-    /// When it last left.
+    /// Time of its last transmission.
     at: Instant,
-    /// `snd_nxt` when it was last sent again [B].
+    /// `snd_nxt` at its last retransmission [B].
     nxt_when_resent: u64,
     len: u32,
     marks: u8,
@@ -38,65 +38,64 @@ impl Sent {
     }
 }
 
-/// What a cumulative ACK took off the queue.
+/// The result of a cumulative ACK.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Acked {
-    /// `una` moved, if only within a segment.
+    /// `una` has advanced, at least within a segment.
     pub(super) advanced: bool,
-    /// Segments taken off.
+    /// Acknowledged segments.
     pub(super) segments: u32,
-    /// How far out of order the network delivered, as far as this ACK shows [segments].
+    /// The reordering degree that this ACK shows [segments].
     pub(super) reordered: u32,
-    /// When the last of them left; ZERO if any was sent twice, or there is none.
+    /// Transmission time of the last of them; ZERO if any was retransmitted, or if there is none.
     pub(super) left: Instant,
 }
 
-/// The segment sent latest of those that arrived.
+/// Of all segments that arrived, the one that was sent last.
 ///
 /// Source: RFC 8985 §6.1; Linux `tcp_rack`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rack {
-    /// When it left.
+    /// Time of its transmission.
     at: Instant,
     /// Its end [B].
     end: u64,
-    /// How long it took to be acknowledged [ns].
+    /// Its round trip [ns].
     rtt: u64,
-    /// Something arrived since losses were last looked for.
+    /// A segment has arrived since the last detection of losses.
     advanced: bool,
 }
 
 /// Sent segments in order, with marks.
 ///
-/// Source: Linux `tcp_sacktag_write_queue`, `tcp_mark_head_lost`, `tcp_mark_lost_retrans`,
-/// `tcp_clean_rtx_queue`; RFC 2018, RFC 6675 §4, FACK (Mathis and Mahdavi 1996).
-/// Numbers (`hint`s) count segments since the connection began, so that they stay valid as
-/// the front leaves.
+/// Source: Linux `tcp_sacktag_write_queue`, `tcp_mark_head_lost`, `tcp_mark_lost_retrans`, `tcp_clean_rtx_queue`; RFC
+/// 2018, RFC 6675 §4, FACK (Mathis and Mahdavi 1996). Each `hint` counts segments since the begin of the connection, so
+/// it remains valid when segments leave the front.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scoreboard {
     queue: VecDeque<Sent>,
     /// Number of the front segment.
     first: u64,
-    /// Everything below is marked lost or SACKed.
+    /// All segments below are marked as lost or SACKed.
     lost_hint: u64,
-    /// Nothing below waits to be sent again.
+    /// No segment below waits for retransmission.
     retransmit_hint: u64,
-    /// End of the highest segment SACKed [B]; means something while `sacked_out` > 0.
+    /// End of the highest SACKed segment [B]. Valid only while `sacked_out` > 0.
     highest_sacked: u64,
-    /// No retransmission was sent before `snd_nxt` was this [B] (`lost_retrans_low`).
+    /// No retransmission was sent before `snd_nxt` reached this number [B] (`lost_retrans_low`).
     lost_retrans_low: u64,
-    /// The blocks of the last ACK: what is in them is marked already (`recv_sack_cache`).
+    /// The SACK blocks of the last ACK, whose segments are already marked (`recv_sack_cache`).
     seen: [(u64, u64); 3],
     sacked_out: u32,
     lost_out: u32,
     retrans_out: u32,
-    /// Out-of-order degree that is no sign of loss [segments].
+    /// Reordering degree below which no loss is assumed [segments].
     reordering: u32,
-    /// FACK is in use; reordering ends it.
+    /// FACK is in use. Reordering turns it off.
     fack: bool,
     /// RACK is in use.
     rack_in_use: bool,
-    /// The network reorders (`reord_seen`).
+    /// The network has reordered segments (`reord_seen`).
     reorders: bool,
     rack: Rack,
 }
@@ -107,37 +106,37 @@ impl Scoreboard {
         Scoreboard { reordering, fack, rack_in_use: rack, ..Scoreboard::default() }
     }
 
-    /// Segments not cumulatively acknowledged (`packets_out`).
+    /// Unacknowledged segments (`packets_out`).
     pub(super) fn packets_out(&self) -> u32 {
         self.queue.len() as u32
     }
 
-    /// Out-of-order degree that is no sign of loss (`tcp_sock.reordering`) [segments].
+    /// Reordering degree below which no loss is assumed (`tcp_sock.reordering`) [segments].
     pub(super) fn reordering(&self) -> u32 {
         self.reordering
     }
 
-    /// Segments that the peer has out of order (`sacked_out`).
+    /// Segments that the peer has received out of order (`sacked_out`).
     pub(super) fn sacked_out(&self) -> u32 {
         self.sacked_out
     }
 
-    /// Segments taken for lost (`lost_out`).
+    /// Segments marked as lost (`lost_out`).
     pub(super) fn lost_out(&self) -> u32 {
         self.lost_out
     }
 
-    /// Whether the order of arrival says anything at all (`left_out` or `retrans_out`).
+    /// Whether no segment is SACKed, lost or retransmitted (`left_out` or `retrans_out`).
     pub(super) fn is_quiet(&self) -> bool {
         self.sacked_out == 0 && self.lost_out == 0 && self.retrans_out == 0
     }
 
-    /// Segments believed to be in the network (`tcp_packets_in_flight`).
+    /// Estimated segments in the network (`tcp_packets_in_flight`).
     pub(super) fn in_flight(&self) -> u32 {
         self.packets_out() + self.retrans_out - self.sacked_out - self.lost_out
     }
 
-    /// Segments up to the highest one SACKed (`fackets_out`).
+    /// Segments up to the highest SACKed one (`fackets_out`).
     pub(super) fn fackets_out(&self) -> u32 {
         if self.sacked_out == 0 {
             return 0;
@@ -145,13 +144,13 @@ impl Scoreboard {
         self.queue.partition_point(|sent| sent.seq < self.highest_sacked) as u32
     }
 
-    /// A new segment left.
+    /// A new segment was sent.
     pub(super) fn on_send(&mut self, now: Instant, seq: u64, len: u32) {
         debug_assert!(self.queue.back().is_none_or(|last| last.end() == seq), "new data follow the old");
         self.queue.push_back(Sent { seq, at: now, nxt_when_resent: 0, len, marks: 0 });
     }
 
-    /// When the first segment last left.
+    /// Time of the first segment's last transmission.
     pub(super) fn head_left(&self) -> Option<Instant> {
         self.queue.front().map(|sent| sent.at)
     }
@@ -162,8 +161,8 @@ impl Scoreboard {
         Some((self.first + self.queue.len() as u64 - 1, sent.seq, sent.len))
     }
 
-    /// Everything below `una` has arrived. `fackets` is [`fackets_out`](Self::fackets_out) before this
-    /// ACK's SACK blocks: what they cover came with the rest, not before it.
+    /// All numbers below `una` have arrived. `fackets` is [`fackets_out`](Self::fackets_out) before the SACK blocks of
+    /// this ACK, because these segments arrived together with the others.
     ///
     /// Source: Linux 3.2 `tcp_clean_rtx_queue` (`prior_fackets`).
     ///
@@ -199,8 +198,7 @@ impl Scoreboard {
         acked
     }
 
-    /// Marks what the blocks cover. Returns by how many segments the network reordered, as far as
-    /// this ACK shows.
+    /// Marks the segments in the blocks. Returns the reordering degree that this ACK shows.
     pub(super) fn on_sack(
         &mut self,
         now: Instant,
@@ -238,10 +236,10 @@ impl Scoreboard {
         self.fackets_out().saturating_sub(u32::try_from(earliest).unwrap_or(u32::MAX))
     }
 
-    /// `sent` arrived: remembers it if nothing sent later has.
+    /// `sent` arrived: stores it, unless a segment that was sent later has arrived.
     ///
-    /// Source: RFC 8985 §6.2 step 2; Linux `tcp_rack_advance`: what came back sooner than any round trip
-    /// answers the original, not the repetition.
+    /// Source: RFC 8985 §6.2 step 2; Linux `tcp_rack_advance`: an answer within less than the minimum round trip is for
+    /// the original, not for the retransmission.
     fn rack_advance(&mut self, now: Instant, sent: &Sent, min_rtt: u64) {
         let rtt = nanos(now.since(sent.at));
         if rtt < min_rtt && sent.is(EVER_RETRANS) {
@@ -254,19 +252,19 @@ impl Scoreboard {
         }
     }
 
-    /// Whether a segment of this age counts as lost now, or how long still to wait [ns].
+    /// Remaining time until a segment counts as lost [ns]; 0 is now.
     fn rack_wait(&self, now: Instant, sent: &Sent, window: u64) -> u64 {
         (self.rack.rtt + window).saturating_sub(nanos(now.since(sent.at)))
     }
 
-    /// Marks as lost what was sent before something that has arrived, and longer ago than a round trip and
-    /// `window` [ns]. Returns how long until the next one is to be looked at [ns]; 0 is never.
+    /// Marks segments as lost that were sent before an arrived one, and longer ago than a round trip and `window` [ns].
+    /// Returns the time until the next check [ns]; 0 is never.
     ///
     /// Source: RFC 8985 §6.2 step 5; Linux `tcp_rack_detect_loss`.
     pub(super) fn mark_lost_by_time(&mut self, now: Instant, window: u64) -> u64 {
         self.rack.advanced = false;
         let mut longest = 0;
-        // Below the hint, only what was sent again can have been lost since.
+        // Below the hint, only retransmitted segments can have been lost since.
         let known = self.lost_hint.saturating_sub(self.first) as usize;
         let start = if self.retrans_out > 0 { 0 } else { known };
         for at in start..self.queue.len() {
@@ -278,7 +276,7 @@ impl Scoreboard {
                 if sent.is(EVER_RETRANS) {
                     continue;
                 }
-                // All that follows left later still.
+                // All segments after it were sent even later.
                 break;
             }
             let wait = self.rack_wait(now, &sent, window);
@@ -297,17 +295,17 @@ impl Scoreboard {
         longest
     }
 
-    /// Whether something arrived since losses were last looked for by time.
+    /// Whether a segment has arrived since the last detection of losses by time.
     pub(super) fn rack_advanced(&self) -> bool {
         self.rack.advanced
     }
 
-    /// Whether the network was seen to reorder.
+    /// Whether the network has reordered segments.
     pub(super) fn reorders(&self) -> bool {
         self.reorders
     }
 
-    /// The segment and its repetition are lost.
+    /// The segment and its retransmission are lost.
     fn give_up(&mut self, at: usize) {
         let sent = &mut self.queue[at];
         if sent.is(RETRANS) {
@@ -318,7 +316,7 @@ impl Scoreboard {
         self.mark_one_lost(at);
     }
 
-    /// The network reorders by `degree` segments: losses are believed later, and not by FACK.
+    /// The network reorders by `degree` segments: later losses need more evidence, and FACK is turned off.
     ///
     /// Source: Linux `tcp_update_reordering`.
     pub(super) fn on_reordering(&mut self, degree: u32) {
@@ -329,14 +327,14 @@ impl Scoreboard {
         }
     }
 
-    /// A timeout shows that reordering was no reason to wait (Linux `tcp_enter_loss`).
+    /// After a timeout, the reordering degree returns to its usual value (Linux `tcp_enter_loss`).
     pub(super) fn forget_reordering(&mut self, usual: u32) {
         self.reordering = self.reordering.min(usual);
     }
 
-    /// Whether the marks are enough to believe in a loss.
+    /// Whether the marks show a loss. `more` means that new data could be sent.
     ///
-    /// Source: Linux 3.2 `tcp_time_to_recover`. `more` says that new data could be sent.
+    /// Source: Linux 3.2 `tcp_time_to_recover`.
     pub(super) fn shows_loss(&self, threshold: u32, more: bool) -> bool {
         if self.rack_in_use {
             return self.lost_out > 0;
@@ -349,15 +347,14 @@ impl Scoreboard {
 
     /// Whether segments arrived so far beyond the first hole that it counts as lost.
     ///
-    /// Source: Linux 3.2 `tcp_dupack_heuristics`, and the condition of `tcp_try_undo_partial`: a
-    /// partial ACK alone is no sign of another loss.
+    /// Source: Linux 3.2 `tcp_dupack_heuristics`, and the condition of `tcp_try_undo_partial`: a partial ACK alone
+    /// shows no further loss.
     pub(super) fn gives_up_holes(&self) -> bool {
         let evidence = if self.fack { self.fackets_out() } else { self.sacked_out + 1 };
         evidence > self.reordering
     }
 
-    /// Marks as lost what the SACKs so far give up below `limit` [B], and at least the first segment if
-    /// `head`.
+    /// Marks holes below `limit` [B] as lost by the SACKs so far, and at least the first segment if `head`.
     ///
     /// Source: Linux 3.2 `tcp_update_scoreboard`, `tcp_mark_head_lost`; RFC 6675 `IsLost`.
     pub(super) fn mark_lost(&mut self, head: bool, limit: u64) {
@@ -376,7 +373,7 @@ impl Scoreboard {
         }
     }
 
-    /// Where the segment stands above which only `reordering` ones are SACKed, it included.
+    /// Index of the segment from which on only `reordering` segments are SACKed.
     fn holes_below_reordering(&self) -> usize {
         if self.sacked_out < self.reordering {
             return 0;
@@ -390,9 +387,9 @@ impl Scoreboard {
         at
     }
 
-    /// Finds retransmissions that were lost too: data sent after them have arrived.
+    /// Finds lost retransmissions: data that were sent after them have arrived.
     ///
-    /// Source: Linux 3.2 `tcp_mark_lost_retrans`; only with FACK, as there.
+    /// Source: Linux 3.2 `tcp_mark_lost_retrans`, which requires FACK as well.
     pub(super) fn mark_lost_retransmissions(&mut self) {
         if !self.fack || self.retrans_out == 0 || self.sacked_out == 0 {
             return;
@@ -419,8 +416,8 @@ impl Scoreboard {
         self.lost_retrans_low = if low == u64::MAX { self.highest_sacked } else { low };
     }
 
-    /// The retransmission timer fired: whatever is not SACKed is lost, retransmissions too. With RACK, what
-    /// left less than a round trip ago is not, unless it is the first.
+    /// The retransmission timeout marks all segments as lost that are not SACKed, even retransmissions. With RACK, it
+    /// spares segments that were sent less than a round trip ago, except for the first.
     ///
     /// Source: Linux `tcp_enter_loss`, `tcp_timeout_mark_lost`.
     pub(super) fn mark_all_lost(&mut self, now: Instant) {
@@ -435,7 +432,7 @@ impl Scoreboard {
         self.lost_hint = if self.rack_in_use { self.first } else { self.first + self.queue.len() as u64 };
     }
 
-    /// Nothing was lost after all (Linux `tcp_undo_cwr` with `undo_ssthresh`).
+    /// Removes all loss marks (Linux `tcp_undo_cwr` with `undo_ssthresh`).
     pub(super) fn forget_losses(&mut self) {
         for sent in &mut self.queue {
             sent.marks &= !LOST;
@@ -444,7 +441,7 @@ impl Scoreboard {
         self.lost_hint = self.first;
     }
 
-    /// The first segment to send again: its number for [`Self::on_retransmit`], offset and length.
+    /// The first segment to retransmit: its number for [`Self::on_retransmit`], offset and length.
     pub(super) fn next_lost(&mut self) -> Option<(u64, u64, u32)> {
         if self.lost_out == 0 {
             return None;
@@ -461,8 +458,8 @@ impl Scoreboard {
         None
     }
 
-    /// Segment `number` left again while `snd_nxt` was `nxt`. Returns whether it is the first in
-    /// the queue, whose timer starts over.
+    /// Segment `number` was retransmitted while `snd_nxt` was `nxt`. Returns whether it is the first in the queue,
+    /// which restarts the timer.
     pub(super) fn on_retransmit(&mut self, now: Instant, number: u64, nxt: u64) -> bool {
         let sent = &mut self.queue[(number - self.first) as usize];
         sent.at = now;

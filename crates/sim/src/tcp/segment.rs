@@ -1,12 +1,11 @@
-//! What travels between two endpoints.
+//! Segments and trains.
 
 use penstock_units::Instant;
 
-/// What a segment weighs on the wire beside its payload [B]: Ethernet 14, IP 20, TCP 20 and
-/// the timestamp option 12.
+/// Headers of a segment on the wire [B]: Ethernet 14, IP 20, TCP 20 and the timestamp option 12.
 pub const HEADER_BYTES: u32 = 66;
 
-/// How many SACK blocks fit beside a timestamp (RFC 2018 §3).
+/// Number of SACK blocks that fit next to a timestamp (RFC 2018 §3).
 const SACK_BLOCKS: usize = 3;
 
 /// The flags of a segment.
@@ -18,19 +17,19 @@ impl Flags {
     pub const NONE: Flags = Flags(0);
     /// Opens the connection.
     pub const SYN: Flags = Flags(1);
-    /// `ack` means something; all but the first SYN have it.
+    /// `ack` is valid. All segments except for the first SYN have it.
     pub const ACK: Flags = Flags(2);
     /// The number after the payload ends the stream.
     pub const FIN: Flags = Flags(4);
     /// Aborts the connection.
     pub const RST: Flags = Flags(8);
-    /// Asks for an ACK with the current window.
+    /// Requests an ACK with the current window.
     ///
-    /// Deviation: on the wire this is a segment one number below `snd_una`, which does not
-    /// exist for the first byte of our numbering.
+    /// Deviation: on the wire this is a segment one number below `snd_una`, which does not exist for the first byte of
+    /// our numbering.
     pub const PROBE: Flags = Flags(16);
 
-    /// These and the other's flags.
+    /// The union of both sets of flags.
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
@@ -46,11 +45,11 @@ impl Flags {
 pub struct Segment {
     /// Offset of the first byte of payload in the sender's stream [B].
     pub seq: u64,
-    /// The next byte that the sender of this segment expects [B]; counts the peer's FIN as one.
+    /// The next byte that the sender of this segment expects [B]. The peer's FIN counts as one byte.
     pub ack: u64,
-    /// How far beyond `ack` the peer may send [B]; already scaled.
+    /// The receive window beyond `ack`, already scaled [B].
     pub window: u64,
-    /// When this segment left, on the sender's clock.
+    /// Time of transmission on the sender's clock.
     pub ts_val: Instant,
     /// The `ts_val` that this segment echoes; [`Instant::ZERO`] is none (RFC 7323 §4.3).
     pub ts_ecr: Instant,
@@ -58,14 +57,14 @@ pub struct Segment {
     pub len: u32,
     /// SYN, ACK, FIN, RST or a window probe.
     pub flags: Flags,
-    /// SACK blocks as offsets from `ack`, the most recent first; an empty one ends the list.
+    /// SACK blocks as offsets from `ack`, the most recent first. An empty block ends the list.
     pub(super) sack: [(u32, u32); SACK_BLOCKS],
 }
 
 impl Segment {
-    /// Bytes on the wire, preamble and checksum excluded [B].
+    /// Bytes on the wire without preamble and checksum [B].
     ///
-    /// Deviation: SACK options are not added; an ACK weighs the same with and without.
+    /// Deviation: SACK options are not counted.
     pub const fn wire_bytes(&self) -> u64 {
         self.len as u64 + HEADER_BYTES as u64
     }
@@ -80,13 +79,13 @@ impl Segment {
         self.end() > self.seq
     }
 
-    /// The SACK blocks, first and one-past-last byte each, the most recent first [B].
+    /// The SACK blocks as half-open ranges, the most recent first [B].
     pub fn sack_blocks(&self) -> impl Iterator<Item = (u64, u64)> + use<'_> {
         let blocks = self.sack.iter().take_while(|(start, end)| start < end);
         blocks.map(|&(start, end)| (self.ack + u64::from(start), self.ack + u64::from(end)))
     }
 
-    /// Adds a SACK block above `ack`; there is room for three, further ones are ignored.
+    /// Adds a SACK block above `ack`. Only the first three blocks are kept.
     pub fn push_sack(&mut self, start: u64, end: u64) {
         let offset = |at: u64| u32::try_from(at - self.ack).expect("a receive window is below 4 GiB");
         let block = (offset(start), offset(end));
@@ -96,12 +95,12 @@ impl Segment {
     }
 }
 
-/// Full segments of new data that leave together (TSO) and differ by their offsets alone.
+/// Full segments of new data that leave together (TSO). They differ only in their offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Train {
-    /// The first; the others follow without a gap.
+    /// The first segment. The others follow without a gap.
     pub first: Segment,
-    /// How many there are, at least one [segment].
+    /// The number of segments, at least one [segment].
     pub count: u32,
 }
 

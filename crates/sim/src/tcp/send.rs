@@ -1,4 +1,4 @@
-//! The sending half: what may leave, and the timer that watches it.
+//! The sending half: the segments that may be sent, and the retransmission timer.
 
 use super::buffers;
 use super::config::{Kernel, LossDetection, Offload, TcpConfig};
@@ -10,10 +10,10 @@ use super::segment::Segment;
 use super::small_queue::{LIMIT_OUTPUT, SmallQueue};
 use penstock_units::{Duration, Instant, time::nanos};
 
-/// What is added to a short timer (`TCP_TIMEOUT_MIN_US`).
+/// Addition to a short timer (`TCP_TIMEOUT_MIN_US`).
 pub(super) const TIMER_GRAIN: Duration = Duration::from_millis(2);
 
-/// What the sending half wants in a segment.
+/// The sending half's part of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunk {
     /// Offset of the first byte [B].
@@ -24,84 +24,84 @@ pub(super) struct Chunk {
     pub(super) fin: bool,
 }
 
-/// What [`Sender::poll`] lets out.
+/// The result of [`Sender::poll`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outgoing {
-    /// Payload or FIN, new or again; and how many chunks there are of the same size, one after the other.
+    /// Payload or FIN, new or retransmitted, and the number of consecutive chunks of the same size.
     Data(Chunk, u32),
-    /// A question for the peer's window.
+    /// A window probe.
     Probe,
 }
 
-/// What the timer waits for.
+/// The purpose of the timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaits {
-    /// An ACK, or an answer to a window probe (`ICSK_TIME_RETRANS`, `ICSK_TIME_PROBE0`).
+    /// Retransmission, or a probe of a closed window (`ICSK_TIME_RETRANS`, `ICSK_TIME_PROBE0`).
     Timeout,
-    /// An ACK of the tail (`ICSK_TIME_LOSS_PROBE`).
+    /// A tail loss probe (`ICSK_TIME_LOSS_PROBE`).
     Tail,
-    /// That what is out of order would have arrived (`ICSK_TIME_REO_TIMEOUT`).
+    /// Loss detection by time (`ICSK_TIME_REO_TIMEOUT`).
     Reordering,
 }
 
-/// What is sent to find out whether the tail is lost.
+/// The kind of a tail loss probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TailProbe {
     None,
-    /// New data, whatever the congestion window says.
+    /// New data, regardless of the congestion window.
     New,
-    /// The last segment again.
+    /// A retransmission of the last segment.
     Again,
 }
 
-/// The peer has been silent for too long.
+/// The maximum number of retransmissions was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimedOut;
 
 /// The sending half of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Sender {
-    /// First number not acknowledged (`snd_una`) [B].
+    /// First unacknowledged number (`snd_una`) [B].
     pub(super) una: u64,
-    /// First number not sent (`snd_nxt`) [B].
+    /// First unsent number (`snd_nxt`) [B].
     pub(super) nxt: u64,
-    /// What the application has written (`write_seq`) [B].
+    /// End of the data that the application has written (`write_seq`) [B].
     pub(super) written: u64,
-    /// How far beyond `una` the peer allows (`snd_wnd`) [B].
+    /// The peer's window beyond `una` (`snd_wnd`) [B].
     pub(super) peer_window: u64,
-    /// `seq` of the segment that said so (`snd_wl1`).
+    /// `seq` of the segment with this window (`snd_wl1`).
     peer_window_seq: u64,
-    /// Payload that the socket takes (`sk_sndbuf`) [B].
+    /// Payload capacity of the socket (`sk_sndbuf`) [B].
     pub(super) capacity: u64,
-    /// The application made the socket not writable, and waits until it is again.
+    /// The application filled the socket and waits for writability.
     wants_space: bool,
-    /// An ACK freed some of the buffer since it was last looked at.
+    /// An ACK has freed part of the buffer since the last check.
     shrank: bool,
     pub(super) board: Scoreboard,
     pub(super) window: Window,
     pub(super) rtt: Rtt,
     pub(super) recovery: Recovery,
-    /// When the retransmission or probe timer fires; one timer, as in Linux.
+    /// Time of the retransmission or probe timer. As in Linux, there is only one timer.
     pub(super) timer: Instant,
     pub(super) awaits: Awaits,
     tail_probe: TailProbe,
-    /// The tail probe repeated the last segment (`tlp_retrans`).
+    /// The tail probe was a retransmission of the last segment (`tlp_retrans`).
     tail_again: bool,
-    /// `snd_nxt` when a tail was probed; 0 is none (`tlp_high_seq`) [B].
+    /// `snd_nxt` at the tail probe; 0 is none (`tlp_high_seq`) [B].
     pub(super) tail_high: u64,
     /// End of the last small segment (`snd_sml`) [B].
     small_end: u64,
     pub(super) small_queue: SmallQueue,
-    /// When data last left (`lsndtime`).
+    /// Time of the last data segment (`lsndtime`).
     last_sent: Instant,
-    /// Segments sent again, SYNs included.
+    /// Retransmitted segments, with SYNs.
     pub(super) retransmits: u64,
-    /// Timeouts in a row without an answer (`icsk_retransmits`, `icsk_probes_out`).
+    /// Consecutive timeouts without an answer (`icsk_retransmits`, `icsk_probes_out`).
     pub(super) retries: u8,
     /// The stream ends at `written`.
     pub(super) fin: bool,
     probe_due: bool,
-    /// New data left since the window was last validated.
+    /// New data were sent since the last validation of the window.
     sent_new: bool,
 }
 
@@ -136,9 +136,9 @@ impl Sender {
         }
     }
 
-    /// The handshake is over; `segment` came with the peer's first window.
+    /// The handshake is complete. `segment` has the peer's first window.
     ///
-    /// Source: Linux 3.2 `tcp_init_cwnd`: more than one SYN lost costs the initial window.
+    /// Source: Linux 3.2 `tcp_init_cwnd`: more than one lost SYN costs the initial window.
     pub(super) fn on_established(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment) {
         self.peer_window = segment.window;
         self.window = Window::new(cfg, now);
@@ -152,10 +152,11 @@ impl Sender {
         self.rtt.forget_backoff();
     }
 
-    /// The application writes; it waits for space if the socket is not writable then (`SOCK_NOSPACE`).
+    /// The application writes. It waits for space if the socket is then not writable (`SOCK_NOSPACE`).
     ///
     /// Source: Linux `tcp_sendmsg`, `tcp_poll`.
-    /// Deviation: whether it has more to write is not asked.
+    ///
+    /// Deviation: the application waits even if it has no more data.
     pub(super) fn on_write(&mut self, bytes: u64) {
         self.written += bytes;
         self.wants_space = !buffers::is_writable(self.queued(), self.capacity);
@@ -171,14 +172,16 @@ impl Sender {
         self.written - self.nxt.min(self.written)
     }
 
-    /// Numbers not yet sent, FIN included [B].
+    /// Unsent numbers, with FIN [B].
     fn unsent(&self) -> u64 {
         self.written + u64::from(self.fin) - self.nxt
     }
 
     /// An acceptable segment with ACK arrived.
     ///
-    /// Source: Linux 3.2 `tcp_ack`. Deviation: an ACK older than `una` is ignored with its SACKs.
+    /// Source: Linux 3.2 `tcp_ack`.
+    ///
+    /// Deviation: an ACK older than `una` is ignored with its SACKs.
     pub(super) fn on_ack(&mut self, cfg: &TcpConfig, now: Instant, segment: &Segment) {
         if segment.ack > self.nxt || segment.ack < self.una {
             return;
@@ -186,7 +189,7 @@ impl Sender {
         let advanced = segment.ack > self.una;
         self.update_peer_window(segment, advanced);
         if self.is_idle() && !advanced {
-            // The peer sends, and we do not: its ACKs say nothing new.
+            // Only the peer sends, so its ACKs have no news.
             self.retries = 0;
             return;
         }
@@ -229,13 +232,13 @@ impl Sender {
             self.on_dubious_ack(cfg, now, delivered, news > 0, &acked, segment.ts_ecr);
             let recovered = before == CaState::Recovery && self.recovery.state != before;
             if cfg.kernel == Kernel::Ns3 && recovered {
-                // What ended the recovery counts as growth: all that it acknowledged (`ProcessAck`).
+                // The growth includes all segments acknowledged by the ACK that ends recovery (`ProcessAck`).
                 self.window.on_ack(cfg, now, acked.segments, u32::MAX);
             }
         }
     }
 
-    /// Nothing is on its way, and nothing waits to be.
+    /// No data are in flight or waiting.
     fn is_idle(&self) -> bool {
         self.recovery.state == CaState::Open
             && self.board.packets_out() == 0
@@ -243,7 +246,7 @@ impl Sender {
             && self.tail_high == 0
     }
 
-    /// Segments were acknowledged: the congestion window may grow.
+    /// Segments were acknowledged, so the congestion window may grow.
     ///
     /// Source: Linux 3.2 `tcp_ack` (`tcp_may_raise_cwnd`), `bictcp_acked`.
     fn grow_window(&mut self, cfg: &TcpConfig, now: Instant, acked: &Acked, delivered: u32, in_flight: u32) {
@@ -260,8 +263,8 @@ impl Sender {
         }
     }
 
-    /// Lets the buffer grow if the application waits for space, an ACK made some, and that is not
-    /// enough to fill the congestion window: a buffer that fills it is large enough.
+    /// Grows the buffer if the application waits for space, an ACK freed some, and the buffer did not fill the
+    /// congestion window.
     ///
     /// Source: Linux 3.2 `tcp_check_space`, `tcp_should_expand_sndbuf`, `sk_stream_write_space`.
     fn tune_buffer(&mut self, cfg: &TcpConfig, now: Instant) {
@@ -298,7 +301,7 @@ impl Sender {
         }
     }
 
-    /// The next thing to send, of new data at most so many segments. Call until `None`.
+    /// The next segment to send, or at most `most` segments of new data. Call it until `None`.
     ///
     /// Source: Linux `tcp_xmit_retransmit_queue`, then `tcp_write_xmit`.
     pub(super) fn poll(&mut self, cfg: &TcpConfig, now: Instant, most: u32) -> Option<Outgoing> {
@@ -329,10 +332,10 @@ impl Sender {
         Some(self.send_again(cfg, now, number, seq, numbers))
     }
 
-    /// Segment `number`, from `seq` for `numbers`, leaves again.
+    /// Retransmits segment `number`, which has `numbers` from `seq`.
     fn send_again(&mut self, cfg: &TcpConfig, now: Instant, number: u64, seq: u64, numbers: u32) -> Chunk {
         let is_head = self.board.on_retransmit(now, number, self.nxt);
-        // ns-3 `SendDataPacket` lets a timer run on.
+        // ns-3 `SendDataPacket` does not restart a running timer.
         if is_head && (cfg.kernel != Kernel::Ns3 || self.timer == Instant::FAR_FUTURE) {
             self.arm(Awaits::Timeout, now + self.rtt.rto(cfg));
         }
@@ -343,8 +346,8 @@ impl Sender {
         Chunk { seq, len: numbers - u32::from(fin), fin }
     }
 
-    /// Whether so much of this socket waits at the host's interface that it waits, too: 1 ms at the rate of the
-    /// connection, or two packets of two segments; `times` as much for repetitions.
+    /// Whether this socket must wait, because too much of its data is queued at the interface: 1 ms at the rate of the
+    /// connection, or two packets of two segments. The limit is `times` larger for retransmissions.
     ///
     /// Source: Linux `tcp_small_queue_check`, `tcp_update_pacing_rate`.
     fn interface_is_full(&mut self, cfg: &TcpConfig, now: Instant, times: u64) -> bool {
@@ -360,17 +363,17 @@ impl Sender {
         self.small_queue.exceeds(now, least.max(times * limit.min(LIMIT_OUTPUT)))
     }
 
-    /// The interface took a segment of `bytes` and will have sent it at `at`.
+    /// The interface accepted a segment of `bytes` and will have sent it at `at`.
     pub(super) fn on_departure(&mut self, at: Instant, bytes: u32) {
         self.small_queue.push(at, bytes);
     }
 
-    /// When the sender is to be asked again.
+    /// Time of the sender's next timer.
     pub(super) fn due(&self) -> Instant {
         self.timer.min(self.small_queue.wake)
     }
 
-    /// What finds out whether the tail is lost.
+    /// The tail loss probe that is due.
     ///
     /// Source: RFC 8985 §7.3; Linux `tcp_send_loss_probe`.
     fn poll_tail_probe(&mut self, cfg: &TcpConfig, now: Instant) -> Option<Chunk> {
@@ -387,10 +390,11 @@ impl Sender {
         Some(chunk)
     }
 
-    /// An ACK while a tail probe is out.
+    /// An ACK after a tail probe.
     ///
-    /// Source: RFC 8985 §7.4; Linux `tcp_process_tlp_ack`. Deviation: without DSACK, a bare duplicate ACK
-    /// tells that original and probe both arrived.
+    /// Source: RFC 8985 §7.4; Linux `tcp_process_tlp_ack`.
+    ///
+    /// Deviation: without DSACK, a pure duplicate ACK shows that the original and the probe both arrived.
     fn on_tail_ack(&mut self, cfg: &TcpConfig, segment: &Segment, advanced: bool, sacks: bool) {
         if segment.ack < self.tail_high {
             return;
@@ -399,7 +403,7 @@ impl Sender {
         if !self.tail_again || bare {
             self.tail_high = 0;
         } else if segment.ack > self.tail_high {
-            // The probe repaired a loss, which costs as any other does.
+            // The probe repaired a loss, which reduces the window like any other loss.
             self.tail_high = 0;
             self.window.cwnd = self.window.on_loss(cfg).max(1);
         }
@@ -409,7 +413,7 @@ impl Sender {
         (self.awaits, self.timer) = (awaits, at);
     }
 
-    /// Arms the timer that finds a lost tail, if there may be one.
+    /// Sets the timer of a tail loss probe if one is allowed.
     ///
     /// Source: RFC 8985 §7.2; Linux `tcp_schedule_loss_probe`.
     fn arm_tail_probe(&mut self, cfg: &TcpConfig, now: Instant, timeout: Instant) -> bool {
@@ -428,7 +432,7 @@ impl Sender {
         true
     }
 
-    /// When the first segment's timeout is due (Linux `tcp_rto_delta_us`).
+    /// The timeout of the first segment (Linux `tcp_rto_delta_us`).
     fn timeout_of_head(&self, cfg: &TcpConfig, now: Instant) -> Instant {
         (self.board.head_left().unwrap_or(now) + self.rtt.rto(cfg)).max(now)
     }
@@ -450,7 +454,7 @@ impl Sender {
         Some((chunk, 1 + more))
     }
 
-    /// How many full segments without FIN [`Self::next_new`] would let go, one after the other.
+    /// Number of consecutive full segments without FIN that [`Self::next_new`] allows.
     fn full_segments(&self, cfg: &TcpConfig) -> u64 {
         let mss = u64::from(cfg.mss);
         let left = (self.written - self.nxt).saturating_sub(u64::from(self.fin));
@@ -478,11 +482,11 @@ impl Sender {
         chunk
     }
 
-    /// The next segment of new data, if congestion window, peer and Nagle let it go.
+    /// The next segment of new data, if the congestion window, the peer's window and Nagle's rule allow it.
     ///
-    /// Source: Linux `tcp_snd_test`: cwnd (a lone FIN is exempt), Nagle, peer's window. A segment goes
-    /// whole or, when a probe is due, as far as the window lets it (`tcp_write_wakeup`). `beyond` says that
-    /// the congestion window does not count. Nagle's rule is Minshall's (`tcp_minshall_check`).
+    /// Source: Linux `tcp_snd_test`: the congestion window (a single FIN is exempt), Nagle, the peer's window. A
+    /// segment is sent whole, or up to the window's end as a probe (`tcp_write_wakeup`). `beyond` ignores the
+    /// congestion window. Nagle's rule is Minshall's variant (`tcp_minshall_check`).
     fn next_new(&self, cfg: &TcpConfig, beyond: bool) -> Option<Chunk> {
         if self.unsent() == 0 {
             return None;
@@ -505,7 +509,7 @@ impl Sender {
         Some(Chunk { seq: self.nxt, len: len as u32, fin })
     }
 
-    /// The burst is over: validate the window, and watch a closed one.
+    /// The burst is over: validates the window, and sets a timer if the peer's window is closed.
     fn on_nothing_to_send(&mut self, cfg: &TcpConfig, now: Instant) {
         self.tune_buffer(cfg, now);
         if std::mem::take(&mut self.sent_new) {
@@ -531,7 +535,7 @@ impl Sender {
         }
     }
 
-    /// An answer while only the peer's window holds us back (Linux `tcp_ack_probe`).
+    /// An ACK while only the peer's window prevents sending (Linux `tcp_ack_probe`).
     fn on_window_answer(&mut self, cfg: &TcpConfig, now: Instant) {
         if self.next_new(cfg, false).is_some() {
             self.rtt.forget_backoff();
@@ -541,7 +545,7 @@ impl Sender {
         }
     }
 
-    /// The first segment was acknowledged: the wait begins anew (Linux `tcp_set_xmit_timer`).
+    /// The first segment was acknowledged: restarts the timer (Linux `tcp_set_xmit_timer`).
     pub(super) fn restart_timer(&mut self, cfg: &TcpConfig, now: Instant) {
         let timeout = now + self.rtt.rto(cfg);
         if self.board.packets_out() == 0 {
@@ -554,7 +558,8 @@ impl Sender {
     /// The timer may have fired.
     ///
     /// Source: Linux `tcp_retransmit_timer`, `tcp_probe_timer`; RFC 6298 §5.4 to 5.6, RFC 9293 §3.8.6.1.
-    /// Deviation: it gives up by the number of timeouts, not by the time they would have taken.
+    ///
+    /// Deviation: the connection fails after a number of timeouts, not after their total time.
     pub(super) fn on_timer(&mut self, cfg: &TcpConfig, now: Instant) -> Result<(), TimedOut> {
         if now >= self.small_queue.wake {
             self.small_queue.wake = Instant::FAR_FUTURE;
@@ -592,7 +597,7 @@ impl Sender {
         Ok(())
     }
 
-    /// No ACK for two round trips: is the tail lost?
+    /// No ACK arrived for two round trips: sends a tail loss probe.
     fn on_tail_timer(&mut self, cfg: &TcpConfig, now: Instant) {
         if self.board.packets_out() == 0 {
             return;

@@ -1,24 +1,25 @@
-//! TCP small queues: what of one socket waits at the host's interface.
+//! TCP small queues: the data of one socket in the queue of the host's interface.
 
 use penstock_units::{Instant, fifo::take_first};
 use std::collections::VecDeque;
 
-/// No socket has more at the interface (`tcp_limit_output_bytes`) [B].
+/// Maximum for a socket at the interface (`tcp_limit_output_bytes`) [B].
 pub(super) const LIMIT_OUTPUT: u64 = 4 << 20;
 
-/// Segments that the interface took and has not sent.
+/// Segments that the interface has accepted and not sent.
 ///
-/// The interface is a FIFO, so it knows with each segment when that will have left: departures are looked at
-/// when they matter, and cost no event until the socket has to wait for one.
+/// The interface is a FIFO, so the departure of each segment is known at once. Departures are checked when they matter.
+/// They cost no event unless the socket waits for one.
 ///
 /// Source: Linux `tcp_small_queue_check`, `tcp_wfree` (`sk_wmem_alloc`).
-/// Deviation: bytes on the wire for truesize.
+///
+/// Deviation: bytes on the wire instead of truesize.
 #[derive(Clone, Debug)]
 pub(super) struct SmallQueue {
     departures: VecDeque<(Instant, u32)>,
-    /// What was taken, less what is known to have left [B].
+    /// Accepted bytes, without those that are known to have left [B].
     pub(super) bytes: u64,
-    /// When the next one leaves that the socket waits for; FAR_FUTURE is none.
+    /// The departure for which the socket waits; FAR_FUTURE is none.
     pub(super) wake: Instant,
 }
 
@@ -29,13 +30,13 @@ impl Default for SmallQueue {
 }
 
 impl SmallQueue {
-    /// The interface took `bytes` and will have sent them at `at`, not before any others.
+    /// The interface accepted `bytes` and will have sent them at `at`, after all earlier ones.
     pub(super) fn push(&mut self, at: Instant, bytes: u32) {
         self.departures.push_back((at, bytes));
         self.bytes += u64::from(bytes);
     }
 
-    /// Whether more than `limit` [B] is still there; then `wake` tells when the first of it leaves.
+    /// Whether more than `limit` [B] are queued. If so, `wake` is the departure of the first of them.
     pub(super) fn exceeds(&mut self, now: Instant, limit: u64) -> bool {
         while let Some((_, bytes)) = self.departures.front().filter(|departure| departure.0 <= now) {
             self.bytes -= u64::from(*bytes);

@@ -1,8 +1,8 @@
-//! A flow in its stride asks the heap for nothing.
+//! A steady TCP flow allocates nothing.
 
 use penstock_sim::tcp::{Congestion, Endpoint, Segment, TcpConfig};
 use penstock_units::{Duration, Instant};
-/// Two endpoints half a round trip apart; every `lost`-th segment of data disappears.
+/// Two endpoints half a round trip apart; every `lost`-th data segment is dropped.
 struct Flow {
     cfg: TcpConfig,
     ends: [Endpoint; 2],
@@ -62,7 +62,7 @@ fn a_steady_flow_allocates_nothing() {
         for congestion in [Congestion::Reno, Congestion::Cubic] {
             for lost in [u64::MAX, 500] {
                 let mut flow = Flow::new(TcpConfig { congestion, ..cfg.clone() }, lost);
-                // Until the buffers are as large as they become, and queues with them.
+                // Until buffers and queues have their final sizes.
                 for _ in 0..1500 {
                     flow.round();
                 }

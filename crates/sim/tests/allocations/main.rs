@@ -1,4 +1,4 @@
-//! How often a simulation asks the heap: a flow and a world in their stride ask for nothing.
+//! Counts allocations: a steady flow and a steady network allocate nothing.
 
 mod flow;
 mod world;
@@ -7,14 +7,14 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// How often this thread asked; tests run beside each other.
+    /// Allocations of this thread. Tests run in parallel.
     static ASKED: Cell<u64> = const { Cell::new(0) };
 }
 
 struct Counting;
 
 #[allow(unsafe_code, reason = "an allocator cannot be written without")]
-// SAFETY: everything is the system allocator's; we only count.
+// SAFETY: every call goes to the system allocator; only the counter is ours.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ASKED.with(|asked| asked.set(asked.get() + 1));
@@ -32,7 +32,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static HEAP: Counting = Counting;
 
-/// How often this thread asked so far.
+/// Allocations of this thread so far.
 fn asked() -> u64 {
     ASKED.with(Cell::get)
 }

@@ -2,7 +2,7 @@
 
 use penstock_scenario::Document;
 use penstock_sim::{Control, Outcome, run};
-/// Two clients download for ever over one path; nothing is sampled but at the end.
+/// Two clients download without end over one path, without samples.
 const BULK: &str = r#"
 [scenario]
 title = "a test"
@@ -26,7 +26,7 @@ workload = "bulk"
 size = "1 GiB"
 "#;
 
-/// How often a run of so many seconds asked, and the cells that its relays and clients sent.
+/// The allocations of a run of so many seconds, and the cells that relays and clients sent.
 fn asked(set: &[&str], seconds: u32) -> (u64, u64) {
     let mut sets = vec![format!("run.duration=\"{seconds} s\"")];
     sets.extend(set.iter().map(|set| (*set).to_owned()));
@@ -37,8 +37,7 @@ fn asked(set: &[&str], seconds: u32) -> (u64, u64) {
     (crate::asked() - before, stats.cells)
 }
 
-/// With windows that fit into the kernels' buffers: where packets are lost, some queue now and then is longer than
-/// it ever was.
+/// Windows fit into the kernels' buffers: with loss, a queue may exceed its earlier maximum now and then.
 #[test]
 fn a_steady_network_allocates_nothing() {
     let settings: [&[&str]; 5] = [
@@ -53,7 +52,7 @@ fn a_steady_network_allocates_nothing() {
         ],
     ];
     for set in settings {
-        // Until the buffers are as large as they become, and queues with them.
+        // Until buffers and queues have their final sizes.
         let (short, long) = (asked(set, 240), asked(set, 260));
         let cells = long.1 - short.1;
         assert!(cells > 20_000, "{cells} cells");
@@ -61,7 +60,7 @@ fn a_steady_network_allocates_nothing() {
     }
 }
 
-/// Queues still grow here, but not with the cells.
+/// Queues still grow here, but not in proportion to cells.
 #[test]
 fn a_network_with_loss_allocates_less_than_once_in_five_thousand_cells() {
     let (short, long) = (asked(&[], 20), asked(&[], 40));

@@ -1,10 +1,10 @@
-//! G-40: a relay with a token bucket never beats it, and reaches it.
+//! G-40: a relay with a token bucket never exceeds it, and reaches its rate.
 
 use crate::util::{Lab, assert_conserved, complete, node};
 use penstock_record::RelayRow;
 
 const RATE: u64 = 128 << 10;
-/// What one turn of a connection may overdraw: an I/O quantum [B].
+/// Maximum overdraft of a connection in one turn: an I/O quantum [B].
 const QUANTUM: u64 = 32 * 512;
 
 fn lab(refill: &str) -> Lab {
@@ -33,7 +33,7 @@ fn a_relay_never_exceeds_its_bucket_and_reaches_its_rate() {
                         assert!(sum <= most, "{refill}: {sum} B in {length} samples from {first}");
                     }
                 }
-                // From 10 s to 40 s, a whole number of refills; the burst is spent.
+                // From 10 s to 40 s: a whole number of refills, after the burst.
                 let steady: u64 = series[1000..].iter().sum();
                 let rate = steady as f64 / ((series.len() - 1000) as f64 * 0.01);
                 println!("refill {refill}, burst {burst}: {:.2} % of the rate", rate / RATE as f64 * 100.0);
@@ -77,7 +77,7 @@ fn a_bucket_is_a_bottleneck_as_a_link_is() {
             let written = node(&outcome, "middle").counters.written_bytes.get() as f64;
             let share = written / 60.0 / 131_072.0;
             println!("bucket at the {place}, {refill}: {:.1} % of the rate", share * 100.0);
-            // The exit's bucket also pays for what it reads from the server and writes to it.
+            // The exit's bucket also pays for reading from the server and writing to it.
             assert!((0.80..1.03).contains(&share), "{place}, {refill}: {share}");
         }
     }

@@ -1,10 +1,10 @@
-//! What an operator changes while relays run.
+//! Changes of the configuration during a run.
 
 use crate::util::{Lab, assert_conserved};
 use penstock_record::Tables;
 use penstock_sim::{Control, Outcome};
 
-/// Many clients share the middle's channel to the entry, so that who goes first matters.
+/// Many clients share the middle's channel to the entry, so the order of circuits matters.
 fn lab(changes: &str) -> Lab {
     Lab::path()
         .with("[clients.crowd]\ncount = 3\nworkload = \"web\"\n")
@@ -19,7 +19,7 @@ at = "10 s"
 set = { "relays.middle.circuit_policy" = { kind = "ewma", half_life = "5 s" } }
 "#;
 
-/// What was sampled at `t` or before it [s], or after it.
+/// The samples up to time `t` [s], or after it.
 fn sampled(tables: &Tables, t: f64, before: bool) -> Vec<String> {
     let relays = tables.relays.iter().filter(|row| (row.t_s <= t) == before).map(|row| format!("{row:?}"));
     let circuits = tables.circuits.iter().filter(|row| (row.t_s <= t) == before);
@@ -66,7 +66,7 @@ fn a_change_to_the_same_policy_in_another_form_leaves_downloads_running() {
     assert!(late.count() > 0, "a download goes on over the change");
 }
 
-/// The bulk client beside it has its throttle from 10 s on.
+/// The throttle of the bulk client begins at 10 s.
 #[test]
 fn a_throttle_may_be_switched_on_while_downloads_run() {
     let text = "[[changes]]\nat = \"10 s\"\nset = { \"relays.entry.throttle\" = { kind = \"static\", rate = \"5 KiB/s\", burst = \"20 KiB\" } }\n";
@@ -78,7 +78,7 @@ fn a_throttle_may_be_switched_on_while_downloads_run() {
     };
     let (before, after) = (written(0.0, 10.0), written(12.0, 30.0));
     assert!(before > 2_000_000, "{before} B");
-    // What it writes to the client, and a little to the middle.
+    // Writes to the client, and a few to the middle.
     assert!((after as f64 / 18.0 / 5120.0 - 1.0).abs() < 0.12, "{after} B");
     let path = outcome.tables.paths.len();
     assert_eq!(path, 1, "the circuit stays");

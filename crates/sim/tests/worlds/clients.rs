@@ -1,4 +1,4 @@
-//! What clients do: paths, circuits, patience; and how a run is stopped.
+//! Clients: paths, circuits, timeouts and cancellation.
 
 use crate::util::{Lab, assert_conserved, complete, node};
 use penstock_record::Outcome as Ending;
@@ -26,12 +26,12 @@ fn weighted_paths_are_of_three_relays_in_proportion_to_their_weights() {
     }
     let share =
         |name: &str| paths.iter().filter(|path| &*path.guard == name).count() as f64 / paths.len() as f64;
-    // The first relay is drawn from all five, whose weights are 3 to 1, 1, 1, 1.
+    // The first relay is sampled from all five, whose weights are 3 and four times 1.
     assert!((share("fat") - 3.0 / 7.0).abs() < 0.06, "{}", share("fat"));
     assert!((share("thin") - 1.0 / 7.0).abs() < 0.05, "{}", share("thin"));
 }
 
-/// Any policy with any edge control, with loss below: nothing is lost or doubled, and downloads end.
+/// Any policy with any edge control over a network with loss: no cell is lost or duplicated, and downloads end.
 #[test]
 fn every_policy_and_edge_control_carries_a_download() {
     let policies = [
@@ -75,8 +75,8 @@ fn fresh_circuits_carry_one_download_each() {
     }
 }
 
-/// Its bucket is worth the five cells that a circuit and a request take: the sixth, which closes the circuit,
-/// waits for the next refill, while the client goes on.
+/// The bucket allows the five cells of a circuit and a request. The sixth cell, which closes the circuit, waits for the
+/// next refill while the client continues.
 #[test]
 fn a_lost_destroy_does_not_affect_the_next_circuit() {
     for (rate, loss) in [("256 B/s", "0.0"), ("256 B/s", "0.05"), ("307 B/s", "0.0"), ("350 B/s", "0.02")] {
@@ -109,7 +109,7 @@ fn a_client_gives_up_after_its_timeout_and_goes_on() {
         assert!(last.bytes_received < last.bytes);
         assert!((pair[1].start_s - last.start_s - 3.5).abs() < 1e-6, "{pair:?}");
     }
-    // The circuit goes on: its next download is a stream on it.
+    // The circuit remains open: the next download is a stream on it.
     assert!(rows.iter().enumerate().all(|(k, row)| row.stream == Some(k as u64 + 1)));
     assert!(rows[rows.len() - 2].bytes_received > 0);
 }
@@ -183,6 +183,6 @@ fn a_cancelled_run_ends_within_milliseconds() {
         asked.elapsed()
     });
     println!("stopped {waited:?} after it was asked");
-    // Some 4096 events, with other tests on the same cores.
+    // About 4096 events, with other tests on the same cores.
     assert!(waited.as_millis() < 250, "{waited:?}");
 }

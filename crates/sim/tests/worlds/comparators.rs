@@ -1,9 +1,9 @@
-//! DCTCP and TIMELY, as whole worlds show them.
+//! DCTCP and TIMELY in whole networks.
 
 use crate::util::{Lab, assert_conserved, complete, node};
 use penstock_record::Position;
 
-/// Who has it: all of them with these keys set.
+/// These nodes use the edge control.
 fn with(kind: &str, nodes: &[&str]) -> Lab {
     nodes
         .iter()
@@ -40,7 +40,7 @@ fn a_half_upgraded_network_behaves_like_an_old_one() {
     }
 }
 
-/// The middle carries 512 cells a second and holds 64 KiB in its socket, 128 cells.
+/// The middle carries 512 cells per second. Its socket holds 64 KiB, which is 128 cells.
 #[test]
 fn windows_stay_short_behind_a_slow_middle() {
     let bulk = |lab: Lab| {
@@ -53,8 +53,8 @@ fn windows_stay_short_behind_a_slow_middle() {
         (most, node(&outcome, "bulk").counters.data_delivered)
     };
     let (stock, carried) = bulk(Lab::path());
-    // 95 % were expected of both. DCTCP leaves 8 % unused; for TIMELY the socket alone is 250 ms, more than T_high, so that
-    // its window is the least one whatever it does.
+    // The expectation was 95 % of both. DCTCP leaves 8 % unused. With TIMELY the socket alone takes 250 ms, more than
+    // T_high, so its window is always the minimum.
     for (kind, percent) in [("dctcp", 90), ("timely", 50)] {
         let (window, delivered) = bulk(with(kind, &["client", "relay"]));
         assert!(window < stock / 2, "{kind}: {window} of {stock} cells");

@@ -1,4 +1,4 @@
-//! G-01, G-02: no cell is lost, duplicated or reordered, whatever happens to packets; nothing is left behind.
+//! G-01, G-02: no cell is lost, duplicated or reordered over a network with faults, and closed circuits leave no state.
 
 use crate::util::{Lab, assert_conserved, cells_at, complete, node};
 use penstock_record::{Outcome as Ending, Position};
@@ -17,7 +17,7 @@ fn every_cell_is_accounted_for_at_any_time_and_loss() {
 
 #[test]
 fn cells_wait_somewhere_when_a_run_is_cut_off() {
-    // Small send buffers, or the kernel takes all that a window allows.
+    // Small send buffers, or buffers that hold a whole window.
     let lab = Lab::path().set("workloads.bulk.size", "1 GiB").set("relay.send_buffer", "16 KiB");
     let outcome = lab.set("run.duration", "15 s").run(1);
     assert_conserved(&outcome);
@@ -37,7 +37,7 @@ fn every_packaged_cell_is_delivered_once_and_in_order() {
         assert_eq!(complete(&outcome, "bulk").len(), 2);
         let packaged = node(&outcome, "exit").counters.data_packaged;
         assert_eq!(packaged, node(&outcome, "bulk").counters.data_delivered);
-        // At least the cells that so many bytes need; the exit packages what it has, not only whole cells.
+        // At least the cells for so many bytes. The exit packages all available bytes, not only whole cells.
         assert!(packaged >= 2 * (1u64 << 20).div_ceil(498), "{packaged}");
         for hop in [Position::Exit, Position::Middle, Position::Guard, Position::Client] {
             let cells = cells_at(&outcome, "bulk", hop);
@@ -63,7 +63,7 @@ fn a_timed_out_download_counts_what_it_dropped() {
     }
 }
 
-/// What is left of circuits, streams, connections and packets after so many downloads.
+/// The remaining circuits, streams, connections and packets after so many downloads.
 fn left_after(lab: &Lab, downloads: u32) -> ([usize; 3], usize, usize) {
     let stop = format!("{{ workload = 'web', downloads = {downloads} }}");
     let outcome = lab.clone().set("run.duration", "10 h").set("run.stop", &stop).run(1);

@@ -1,4 +1,4 @@
-//! G-20 to G-25: N23, as whole worlds show it.
+//! G-20 to G-25: N23 in whole networks.
 
 use crate::util::{Lab, assert_conserved, cells_at, complete, node, queue_of};
 use penstock_record::Position;
@@ -8,7 +8,7 @@ const END: u64 = 40_000_000_000;
 const HOPS: [(Position, &str); 3] =
     [(Position::Exit, "exit"), (Position::Middle, "middle"), (Position::Guard, "entry")];
 
-/// Credits at every hop, and ends as `ends` says.
+/// Credits at every hop, with the windows `ends`.
 fn credits(n2: u32, n3: u32, ends: &str) -> Lab {
     credits_of(&["relay", "client"], n2, n3, ends)
 }
@@ -52,7 +52,7 @@ fn no_queue_of_a_circuit_is_longer_than_n2_and_n3() {
     }
 }
 
-/// G-22 in the large, and the paper's 10 % and 5 % (section 5.1).
+/// G-22 in a network, and the paper's 10 % and 5 % (section 5.1).
 #[test]
 fn a_credit_goes_back_for_each_n2_cells() {
     for (n2, path) in [(10, "link"), (20, "link"), (20, "circuit")] {
@@ -61,7 +61,7 @@ fn a_credit_goes_back_for_each_n2_cells() {
             .set("client.hop_control.credit_path", path)
             .run(1);
         assert_conserved(&outcome);
-        // Only the slow middle has credits to give for what came from the exit, and the client for what the entry sent.
+        // Only the slow middle grants credits to the exit, and the client to the entry.
         let delivered = node(&outcome, "bulk").counters.data_delivered;
         let owed = delivered as f64 / f64::from(n2);
         let credits = node(&outcome, "bulk").counters.credits as f64;
@@ -78,7 +78,7 @@ fn a_consensus_can_switch_credits_off() {
     assert_ne!(off, with(credits(20, 70, "ignored")));
 }
 
-/// DefenestraTor section 5.1: one SENDME for 100 cells of a circuit and one for 50 of a stream, 3 % in all.
+/// DefenestraTor section 5.1: one SENDME for 100 cells of a circuit and one for 50 of a stream, 3 % in total.
 #[test]
 fn stock_acknowledges_three_cells_of_a_hundred() {
     let outcome = Lab::bulk_alone().run(1);
@@ -91,7 +91,7 @@ fn stock_acknowledges_three_cells_of_a_hundred() {
     assert!((0.027..=0.03).contains(&share), "who ignores them costs as much: {share}");
 }
 
-/// Circuits without credit are nobody's turn: the bound holds and downloads go on under any order.
+/// Circuits without credit get no turn. The bound holds and downloads continue under every policy.
 #[test]
 fn credits_go_with_every_policy_and_scheduler() {
     for policy in ["'round-robin'", "'ewma'", "{ kind = 'ewma', form = 'tick' }"] {
@@ -111,7 +111,7 @@ fn credits_go_with_every_policy_and_scheduler() {
     }
 }
 
-/// Before a slow link cells wait in output buffers, and N3 falls.
+/// Before a slow link, cells wait in output buffers, and N3 falls.
 #[test]
 fn an_adaptive_n3_shortens_the_queue_before_a_bottleneck() {
     let queue_at_exit = |adapt: &str| {
@@ -126,14 +126,14 @@ fn an_adaptive_n3_shortens_the_queue_before_a_bottleneck() {
     };
     let constant = queue_at_exit("'none'");
     assert!(constant > 200.0, "{constant} cells");
-    // Half of 400 cells less what waits is what may wait: a hundred.
+    // A hundred cells may wait: half of 400, minus the waiting ones.
     for adapt in ["{ law = 'exponential' }", "{ law = 'kung94', pool = 400 }"] {
         let queue = queue_at_exit(adapt);
         assert!(queue < 120.0, "{adapt}: {queue} cells instead of {constant}");
     }
 }
 
-/// A relay of each kind beside the other: whatever the middle knows, downloads are whole.
+/// Old and new relays on one path: downloads are complete with either kind in the middle.
 #[test]
 fn half_upgraded_networks_carry_downloads() {
     for old in ["relays.entry", "relays.middle", "relays.exit", "client"] {
@@ -142,7 +142,7 @@ fn half_upgraded_networks_carry_downloads() {
         let outcome = credits_of(&new, 20, 70, "ignored").run(1);
         assert_conserved(&outcome);
         assert!(complete(&outcome, "web").len() > 5 && complete(&outcome, "bulk").len() > 3, "{old}");
-        // Windows hold again: they are never more than 1000 cells.
+        // Windows apply again: at most 1000 cells.
         let at_exit = outcome.tables.circuits.iter().filter(|row| row.hop == Position::Exit);
         let windows: Vec<_> = at_exit.filter_map(|row| row.window_cells).collect();
         assert!(!windows.is_empty() && windows.iter().all(|window| *window == 1000), "{old}");

@@ -1,10 +1,10 @@
-//! G-01, G-02, G-50, G-54: cells over datagrams, as whole worlds show it.
+//! G-01, G-02, G-50, G-54: cells over datagrams in whole networks.
 
 use crate::util::{Lab, assert_conserved, cells_at, complete, node};
 use penstock_record::Position;
 use penstock_sim::{Control, Outcome};
 
-/// Everybody speaks datagrams under this control of hops, and ends have no windows.
+/// All nodes use datagrams with this hop control, without end-to-end windows.
 fn over_datagrams(hop_control: &str) -> Lab {
     ["relay", "client"].iter().fold(Lab::path(), |lab, nodes| {
         lab.set(&format!("{nodes}.transport"), "datagram")
@@ -25,7 +25,7 @@ const CONTROLS: [&str; 5] = [
     "{ kind = 'n23' }",
 ];
 
-/// A network that loses, reorders and repeats.
+/// A network that loses, reorders and duplicates packets.
 fn bad(lab: Lab, loss: &str) -> Lab {
     lab.set("network.loss", loss).set("network.reorder", "0.05").set("network.duplicate", "0.02")
 }
@@ -80,7 +80,7 @@ fn without_loss_there_are_no_retransmissions_and_queues_stay_short() {
         assert_conserved(&outcome);
         assert_eq!(counted(&outcome, |of| of.again), 0, "{control}");
         assert!(complete(&outcome, "bulk").len() >= 2, "{control}: {}", complete(&outcome, "bulk").len());
-        // Stock windows let 500 cells wait in front of the slow middle.
+        // Stock windows allow 500 cells before the slow middle.
         for relay in ["entry", "middle", "exit"] {
             let longest = node(&outcome, relay).counters.longest_queue;
             assert!(longest < 150, "{control}: {longest} cells at the {relay}");
@@ -97,13 +97,13 @@ fn closed_circuits_leave_no_state() {
     let outcome = lab.run(2);
     assert_conserved(&outcome);
     for node in &outcome.nodes {
-        // Two clients and the next relay; the circuits of both, and those that are closing.
+        // Two clients and the next relay; the circuits of both, and closing circuits.
         assert!(node.population[0] <= 3 && node.population[1] <= 4, "{node:?}");
     }
     assert!(complete(&outcome, "web").len() > 5);
 }
 
-/// Look-ahead and trains are shortcuts: they change no time, of datagrams either.
+/// Look-ahead and trains are optimisations: they change no time of datagrams.
 #[test]
 fn look_ahead_does_not_change_datagram_runs() {
     let lab = bad(over_datagrams("{ kind = 'marut' }"), "0.02").set("run.duration", "10 s");
@@ -115,7 +115,7 @@ fn look_ahead_does_not_change_datagram_runs() {
     assert_eq!(one.nodes, ahead.nodes);
 }
 
-/// Who speaks no datagrams gets a stream; a mixed path works in both directions.
+/// A node without datagrams gets a stream, and a mixed path works in both directions.
 #[test]
 fn a_relay_that_speaks_only_tcp_is_reached_by_tcp() {
     let lab = over_datagrams("{ kind = 'backtap' }")

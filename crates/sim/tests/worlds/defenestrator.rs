@@ -1,9 +1,8 @@
-//! DefenestraTor §5.1: stock Tor against 50 KiB windows, in the paper's topology and over five seeds.
+//! DefenestraTor §5.1: stock Tor against 50 KiB windows, in the paper's topology with five seeds.
 //!
-//! Variants are paired: a claim "A is less than B" holds if the 95 % t interval of the per-seed
-//! differences of medians excludes zero.
-//!
-//! `cargo test --release -p penstock-sim --test worlds -- --nocapture small_windows_trade` prints the numbers.
+//! Variants are paired. A claim "A is less than B" holds if the 95 % t interval of the per-seed differences of medians
+//! excludes zero. `cargo test --release -p penstock-sim --test worlds -- --nocapture small_windows_trade` prints the
+//! numbers.
 
 use crate::util::{complete, median, quantile, queue_of};
 use penstock_record::{CellRow, Position};
@@ -16,7 +15,7 @@ const VARIANTS: [&str; 2] = ["stock", "50KiB"];
 /// Student's t, 95 %, two-sided, four degrees of freedom.
 const T: f64 = 2.776;
 
-/// What one run says.
+/// The figures of one run.
 #[derive(Clone, Debug, Default)]
 struct Figures(BTreeMap<&'static str, f64>);
 
@@ -108,7 +107,7 @@ fn row(name: &str, [stock, small]: [&[Figures]; 2]) {
     );
 }
 
-/// The claim that 50 KiB windows have less (-1) or more (1) of something than stock Tor.
+/// Checks that 50 KiB windows have less (-1) or more (1) of a quantity than stock Tor.
 fn claim(id: &str, name: &str, sign: f64, [stock, small]: [&[Figures]; 2]) -> Result<(), String> {
     let (difference, half) = paired(stock, small, name);
     let holds = difference * sign > half;
@@ -118,7 +117,7 @@ fn claim(id: &str, name: &str, sign: f64, [stock, small]: [&[Figures]; 2]) -> Re
     if holds { Ok(()) } else { Err(line) }
 }
 
-/// A condition on the numbers.
+/// Checks a condition on the numbers.
 fn check(id: &str, what: &str, holds: bool) -> Result<(), String> {
     println!("{id}: {what}: {}", if holds { "holds" } else { "DOES NOT HOLD" });
     if holds { Ok(()) } else { Err(format!("{id}: {what}")) }
@@ -142,7 +141,7 @@ fn table(name: &str, outcomes: &[Vec<Outcome>; 2]) -> [Vec<Figures>; 2] {
     figures
 }
 
-/// VB-08: whether groups of cells leave as SENDMEs arrive: within a queue's drain, waits rise and fall.
+/// VB-08: counts groups of cells that leave as SENDMEs arrive. Within the drain of a queue, waits rise and fall.
 fn sawteeth(outcome: &Outcome, workload: &str) -> usize {
     let here = |row: &&CellRow| row.hop == Position::Exit && &*row.workload == workload;
     let waits: Vec<f64> =
@@ -217,7 +216,7 @@ fn small_windows_trade_bulk_speed_for_web_latency() {
         claim("VB-10", "web ttlb", 1.0, fast),
         claim("VB-10", "bulk ttlb", 1.0, fast),
     ];
-    // Missed since the bottleneck is a token bucket (docs/validation/index.md): shown here, judged by `penstock paper`.
+    // Missed since the bottleneck is a token bucket (docs/validation/index.md). `penstock paper` checks it.
     println!(
         "VB-08: peak wait at the exit (paper: at least 2 s): web {web_peak:.2}, bulk {bulk_peak:.2}, {teeth} teeth"
     );
@@ -225,7 +224,7 @@ fn small_windows_trade_bulk_speed_for_web_latency() {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
-/// The same in small, so that every change of the code sees it.
+/// A short version for every test run.
 #[test]
 fn small_windows_help_web_and_cost_bulk_in_a_short_run() {
     let sets = ["run.stop={ workload = 'web', downloads = 12 }", "trace.cells=1"];
@@ -239,7 +238,7 @@ fn small_windows_help_web_and_cost_bulk_in_a_short_run() {
     println!("stock {stock:?}\n50KiB {small:?}");
     assert!(stock.0["web ttfb"] > 2.0 * small.0["web ttfb"]);
     assert!(stock.0["web ttlb"] > small.0["web ttlb"]);
-    // Too short for a whole bulk download under both: what the bulk client got in the meantime tells.
+    // The run is too short for a whole bulk download, so compare the received bytes.
     let rate = |outcome: &Outcome| {
         let bulk = outcome.tables.transfers.iter().filter(|row| &*row.workload == "bulk");
         bulk.map(|row| row.bytes_received).sum::<u64>() as f64 / outcome.stats.sim_seconds

@@ -1,4 +1,4 @@
-//! G-03: same scenario, seed and version, same bytes.
+//! G-03: the same scenario, seed and version give the same bytes.
 
 use crate::networks;
 use crate::util::{Lab, complete};
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 const FILES: [&str; 5] =
     ["transfers.parquet", "paths.parquet", "relays.parquet", "circuits.parquet", "cells.parquet"];
 
-/// Files in a directory of the test's own.
+/// The bytes of the tables, written into a directory of this test.
 fn parquet(tables: &Tables, name: &str) -> Vec<Vec<u8>> {
     let dir: PathBuf = std::env::temp_dir().join(format!("penstock-sim-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a directory for the test");
@@ -26,7 +26,7 @@ fn assert_same(one: &Outcome, other: &Outcome) {
     assert_eq!(one.network, other.network);
 }
 
-/// A path with all kinds of chance: losses, sizes, pauses, refill phases.
+/// A path with many random quantities: losses, sizes, pauses, refill phases.
 fn lossy() -> Lab {
     Lab::path()
         .set("network.loss", "0.01")
@@ -34,7 +34,7 @@ fn lossy() -> Lab {
         .set("run.duration", "20 s")
 }
 
-/// Hosts at many distances, links that overflow, and no loss otherwise.
+/// Hosts at many distances, and links whose queues overflow.
 fn crowded() -> Lab {
     Lab::path()
         .with("[relays.more]\ncount = 3\nlink = \"200 KiB/s\"\n\n[clients.crowd]\ncount = 6\nworkload = \"web\"\n")
@@ -45,7 +45,7 @@ fn crowded() -> Lab {
         .set("run.duration", "10 s")
 }
 
-/// Slow processors, in front of which sockets wait while others close; impatient clients, some of them without Tor.
+/// Slow processors, closing sockets, and clients with short timeouts, some without Tor.
 fn saturated() -> Lab {
     Lab::path()
         .with(
@@ -60,7 +60,7 @@ fn saturated() -> Lab {
         .set("run.duration", "10 s")
 }
 
-/// Rates and delays are drawn: a dumbbell with a trunk.
+/// Sampled rates and delays: a dumbbell with a trunk.
 fn drawn() -> Lab {
     let latency =
         "{ near = \"quantiles(8 ms, 40 ms)\", far_share = 0.5, across = \"quantiles(60 ms, 120 ms)\" }";
@@ -69,7 +69,7 @@ fn drawn() -> Lab {
         .set("relay.bandwidth_rate", "quantiles(100 KiB/s, 200 KiB/s, 2 MiB/s)")
 }
 
-/// Clients that draw paths, circuits and servers.
+/// Clients that sample paths, circuits and servers.
 fn weighted() -> Lab {
     Lab::path()
         .with("[relays.more]\ncount = 6\nlink = \"300 KiB/s\"\n\n[servers.farm]\ncount = 3\n")
@@ -78,7 +78,7 @@ fn weighted() -> Lab {
         .set("run.duration", "20 s")
 }
 
-/// Relays of an era at their places, and clients that draw their paths as Tor's.
+/// Relays of an era at their places, and clients with paths like Tor's.
 fn network() -> Lab {
     networks::network().set("run.duration", "20 s")
 }
@@ -93,8 +93,7 @@ fn the_same_run_twice_gives_the_same_bytes() {
     }
 }
 
-/// The proof that hosts may run ahead of each other: every arrival, every ACK and every queue is the same as
-/// if all events were handled one by one.
+/// Look-ahead is correct: every arrival, ACK and queue is the same as with one event at a time.
 #[test]
 fn a_run_one_event_at_a_time_gives_the_same_bytes() {
     let stopped = Lab::path().set("run.stop", "{ workload = \"web\", downloads = 5 }");
@@ -165,7 +164,7 @@ fn an_idle_node_changes_no_row_of_another() {
     let idle = "[relays.aardvark]\nbandwidth_rate = \"1 MiB/s\"\n\n[servers.aside]\n\n\
                 [workloads.never]\nsize = \"1 MiB\"\nstart = \"1 h\"\n\n\
                 [clients.early]\nworkload = \"never\"\n\n[clients.zebra]\nworkload = \"never\"\n";
-    // Nobody goes to the new server: which server a client draws depends on how many there are.
+    // No client uses the new server: the number of servers affects the choice.
     let lab = lab.set("client.server", "destination");
     let (without, with) = (lab.run(5), lab.clone().with(idle).run(5));
     let mut tables = with.tables.clone();
@@ -183,7 +182,7 @@ fn a_busy_client_elsewhere_changes_no_row_of_ours() {
                      [clients.also]\nworkload = \"web\"\npath = [\"a1\", \"a2\", \"z3\"]\nserver = \"another\"\n\n\
                      [clients.zebra]\nworkload = \"bulk\"\npath = [\"z3\", \"a2\", \"a1\"]\nserver = \"another\"\n";
     let (without, with) = (lab.run(5), lab.clone().with(elsewhere).run(5));
-    // Circuits are numbered within the run, so that theirs lie between ours.
+    // Circuits are numbered within the run, so those of other clients lie between ours.
     let ours = |outcome: &Outcome| {
         let mut tables = outcome.tables.clone();
         tables.transfers.retain(|row| ["web", "bulk"].contains(&&*row.client));
@@ -198,7 +197,7 @@ fn a_busy_client_elsewhere_changes_no_row_of_ours() {
 #[test]
 fn variants_have_identical_clients() {
     for lab in [Lab::path(), weighted()] {
-        // Bulk files of random size too, so that there is something to compare.
+        // Bulk files also have random sizes.
         let lab = lab.set("workloads.bulk.size", "uniform(100 KiB, 500 KiB)").set("tcp.nodelay", "true");
         let (stock, small) = (lab.run_variant("stock", 9), lab.run_variant("50KiB", 9));
         assert!(stock.tables.transfers != small.tables.transfers, "the variants do differ");
@@ -209,7 +208,7 @@ fn variants_have_identical_clients() {
             for k in 0..both {
                 assert_eq!(one[k].bytes, other[k].bytes, "{client}'s download {k}");
             }
-            // The first download also waits for a circuit; later ones on the same circuit do not.
+            // Only the first download on a circuit waits for the circuit.
             let fresh = one.iter().any(|row| row.circuit != one[0].circuit);
             for k in (1..both).filter(|_| !fresh) {
                 let pause = |rows: &[&penstock_record::Transfer]| {

@@ -1,9 +1,9 @@
-//! G-60, G-62: a whole path carries what its slowest link and its buffers allow.
+//! G-60, G-62: a path carries the rate of its slowest link and its buffers.
 
 use crate::util::{Lab, assert_conserved, cells_at, node};
 use penstock_record::Position;
 
-/// What the client reads of cells from 10 s on [B/s].
+/// The client's rate of read cells from 10 s on [B/s].
 fn steady_rate(lab: &Lab) -> f64 {
     let outcome = lab.run(1);
     assert_conserved(&outcome);
@@ -12,7 +12,7 @@ fn steady_rate(lab: &Lab) -> f64 {
     steady.count() as f64 * 512.0 / 30.0
 }
 
-/// What a relay's link sent and received, and the client in cells, between two moments of one run [B].
+/// Bytes that a relay's link sent and received, and bytes of the client's cells, between two times [B].
 fn carried(lab: &Lab, relay: &str, [from, to]: [u32; 2]) -> [f64; 3] {
     let at = |seconds: u32| {
         let outcome = lab.clone().set("run.duration", &format!("{seconds} s")).set("trace.cells", "0").run(1);
@@ -46,7 +46,7 @@ fn one_flow_fills_the_bottleneck() {
                     cells * 100.0
                 );
                 assert!((0.90..1.001).contains(&used), "{congestion}, {rtt}, {key} {link}: {used}");
-                // The rest are headers of segments and records, more of them where cells trickle in.
+                // The rest are headers of segments and records, with a larger share for small segments.
                 assert!((0.78..0.97).contains(&cells), "{congestion}, {rtt}, {key} {link}: {cells}");
             }
         }
@@ -73,7 +73,7 @@ fn a_send_buffer_limits_the_rate_to_its_size_per_round_trip() {
         Lab::bulk_alone().set("relays.middle.link", "10 MiB/s").set("relays.middle.send_buffer", "16 KiB");
     let (rate, bound) = (steady_rate(&lab), 16384.0 / 0.04);
     println!("16 KiB: {:.1} % of buffer / rtt", rate / bound * 100.0);
-    // One record may go over it.
+    // One record may exceed the limit.
     assert!(rate <= bound * 1.27 && rate >= bound * 0.5, "{rate} and {bound}");
 }
 
@@ -91,7 +91,7 @@ fn loss_slows_downloads_and_fails_none() {
     assert!(counts[0] > counts[1] && counts[1] > counts[2] && counts[2] > 500, "{counts:?}");
 }
 
-/// C tor and rustls take what has come of a record, so that TCP acknowledges it before the rest is there.
+/// C tor and rustls read incomplete records, so TCP acknowledges their segments at once.
 #[test]
 fn every_second_segment_of_a_channel_is_acknowledged() {
     let lab =
@@ -99,10 +99,10 @@ fn every_second_segment_of_a_channel_is_acknowledged() {
     let outcome = lab.set("run.duration", "60 s").run(1);
     let client = node(&outcome, "bulk");
     let [up, down] = client.link_bytes.map(|bytes| bytes.get() as f64);
-    // A SENDME has a record and a segment of its own.
+    // A SENDME takes a record and a segment.
     let sendmes = client.counters.all_sendmes() as f64;
     let acks = (up - sendmes * (514.0 + 29.0 + 66.0)) / 66.0;
     let segments = down / 1514.0;
-    // More than half: records end with small segments. Fewer if whole records were waited for, 0.38.
+    // More than half, because records end with small segments. With whole records it would be 0.38.
     assert!((0.5..0.7).contains(&(acks / segments)), "{acks} ACKs of {segments} segments");
 }

@@ -1,4 +1,4 @@
-//! Whole worlds: scenarios from their text, run to the end, and judged by what they leave.
+//! Tests of whole networks: scenarios run from their text, and their tables are checked.
 
 mod buckets;
 mod changes;

@@ -1,18 +1,18 @@
-//! Clients whose streams and packets follow Markov models.
+//! Clients with Markov models of streams and packets.
 
 use crate::util::{Lab, assert_conserved};
 use penstock_record::{Outcome as Ending, Transfer};
 use penstock_sim::{Control, Outcome};
 use std::collections::BTreeSet;
 
-/// Streams of five packets each, a tenth of a second apart, and one of the client's before the last.
+/// Streams of five packets with gaps of 0.1 s, and one packet of the client before the last.
 const FIVE: &str = r#"
 transitions = ["start -> a: 1", "a -> b: 1", "b -> c: 1", "c -> d: 1", "d -> e: 1", "e -> f: 1", "f -> end: 1"]
 emissions = ["a -> -: 1 after 100 ms", "b -> -: 1 after 100 ms", "c -> -: 1 after 100 ms", "d -> -: 1 after 100 ms",
     "e -> +: 1 after 0 s", "f -> -: 1 after 0 s", "end -> F: 1"]
 "#;
 
-/// A stream each second, for ever.
+/// A stream each second, without end.
 const SECONDS: &str = r#"
 transitions = ["start -> s: 1", "s -> s: 1"]
 emissions = ["s -> +: 1 after 1 s"]
@@ -45,24 +45,24 @@ fn packets_leave_at_the_times_of_the_model_and_end_the_stream() {
     let outcome = fast.run(1);
     assert_conserved(&outcome);
     let rows = own(&outcome);
-    // At 0.5 s, and the circuit takes three round trips or so; then each second.
+    // The first at 0.5 s plus the circuit's build time of about three round trips, then one each second.
     assert_eq!(rows.len(), 20);
     for (index, row) in rows.iter().enumerate().skip(1).take(18) {
         near(row.start_s, 0.5 + index as f64, 1e-9);
         assert_eq!((row.outcome, row.bytes, row.bytes_received), (Ending::Ok, 5 * 1434, 5 * 1434));
         let [first, last] = [row.ttfb_s, row.ttlb_s].map(Option::unwrap);
-        // Two round trips of 160 ms, then four rests.
+        // Two round trips of 160 ms, then four pauses.
         near(first, 0.320, 0.01);
         assert!((last - first - 0.4).abs() < 0.005, "{index} {row:?}");
     }
-    // All on one circuit, since it is one flow without end.
+    // All streams are on one circuit, because an endless flow has one circuit.
     let circuits: BTreeSet<_> = rows.iter().map(|row| row.circuit).collect();
     assert_eq!(circuits.len(), 1);
 }
 
 #[test]
 fn streams_begin_independently_of_earlier_streams() {
-    // A quarter of a megabyte each second is more than the middle carries beside a bulk client.
+    // A quarter of a megabyte per second is more than the middle carries next to a bulk client.
     let packets = r#"
 transitions = ["start -> a: 1", "a -> a: 0.994536", "a -> end: 0.005464"]
 emissions = ["a -> -: 1 after 0 s", "end -> F: 1"]
@@ -90,7 +90,7 @@ fn each_flow_has_its_own_circuit_and_closes_it() {
 transitions = ["start -> x: 1", "x -> y: 1", "y -> end: 1"]
 emissions = ["x -> +: 1 after 300 ms", "y -> -: 1 after 300 ms", "end -> F: 1"]
 "#;
-    // Flows of two streams: one after the other with the pause between, or every 700 ms.
+    // Flows of two streams: one after the other with a pause, or one every 700 ms.
     let outcome = lab(FIVE, &streams(three)).set("workloads.bulk.start", "19 s").run(1);
     assert_conserved(&outcome);
     let rows = own(&outcome);
@@ -103,7 +103,7 @@ emissions = ["x -> +: 1 after 300 ms", "y -> -: 1 after 300 ms", "end -> F: 1"]
     };
     let mut times: Vec<f64> = circuits.iter().map(|circuit| begun(circuit.unwrap())).collect();
     times.sort_by(f64::total_cmp);
-    // Four circuits' worth of a second and two of pause.
+    // About a second per flow and a pause of two seconds.
     assert!(times.windows(2).all(|pair| (3.0..4.0).contains(&(pair[1] - pair[0]))), "{times:?}");
 
     let flows = r#"
@@ -114,7 +114,7 @@ emissions = ["s -> +: 1 after 700 ms"]
     let flowing = lab(FIVE, &format!("{}{flows}", streams(three))).set("workloads.bulk.start", "19 s").run(1);
     assert_conserved(&flowing);
     let own_paths = flowing.tables.paths.iter().filter(|row| &*row.client == "tgen");
-    // 28 in 19.5 s.
+    // 28 flows in 19.5 s.
     assert_eq!(own_paths.count(), 28);
     let client = flowing.nodes.iter().find(|node| node.name == "tgen").unwrap();
     assert!(client.population[1] <= 3, "circuits are closed behind them: {:?}", client.population);
@@ -127,11 +127,11 @@ fn without_a_model_of_streams_a_flow_is_one_stream() {
     let rows = own(&outcome);
     let circuits: BTreeSet<_> = rows.iter().map(|row| row.circuit).collect();
     assert_eq!(rows.len(), circuits.len());
-    // Its circuit, the stream, and the pause of 2 s.
+    // Circuit, stream, and the pause of 2 s.
     assert!((5..=7).contains(&rows.len()), "{}", rows.len());
 }
 
-/// A side sends as fast as it can, and nothing ends.
+/// A side sends at full speed without end.
 fn nonstop(side: char) -> String {
     format!("transitions = [\"start -> a: 1\", \"a -> a: 1\"]\nemissions = [\"a -> {side}: 1 after 0 s\"]\n")
 }
@@ -147,7 +147,7 @@ fn an_endless_stream_is_limited_by_its_buffers() {
         assert_eq!((row.outcome, row.ttlb_s), (Ending::Unfinished, None));
         let client = outcome.nodes.iter().find(|node| node.name == "tgen").unwrap();
         for (bytes, rate) in client.link_bytes.iter().zip(fills) {
-            // The middle carries 256 KiB/s; in the other direction there is little but acknowledgements.
+            // The middle carries 256 KiB/s. The other direction has few packets except for ACKs.
             let measured = bytes.get() as f64 / (10.0 - row.start_s);
             let range = if rate > 0 { rate as f64..280_000.0 } else { 0.0..20_000.0 };
             assert!(range.contains(&measured), "{side}: {measured}");

@@ -1,16 +1,16 @@
-//! G-01, G-02: every combination of algorithms that there is, in a small world that loses, reorders and repeats.
+//! G-01, G-02: every combination of algorithms in a small network that loses, reorders and duplicates packets.
 //!
-//! What there is comes from the scenario's schema, so that a new kind or mode is here by itself, and so does what does not
-//! go together. Any two choices meet in some world of `make test`; `make matrix` runs them all.
-//!
-//! That no cell is lost, doubled or overtaken on its way is the simulator's own assertion (`SimCell::peel`).
+//! The choices and the rules for incompatible choices come from the scenario's schema, so new kinds and modes are
+//! included. In `make test` every pair of choices meets in some network; `make matrix` runs all combinations.
+//! `SimCell::peel` asserts that no cell is lost, duplicated or reordered.
 
 use crate::util::{Lab, assert_conserved, assert_queues_are_what_went_in_and_not_out, node};
 use penstock_record::Outcome as Ending;
 use penstock_scenario::partners::{Choice, choices, refusal};
 use std::collections::BTreeSet;
 
-/// A slow relay between two fast ones; two who browse, one who gives up and takes another circuit, one who only downloads.
+/// A slow relay between two fast ones; two browsing clients, one client with timeouts and new circuits, one bulk
+/// client.
 const WORLD: &str = r#"
 [scenario]
 title = "a world for every combination"
@@ -61,7 +61,7 @@ workload = "hasty"
 workload = "bulk"
 "#;
 
-/// Parameters with which an algorithm has something to do in so short a time, where there are such.
+/// Parameters that make an algorithm act in so short a run.
 const LIVELY: [(&str, &[(&str, &str)]); 3] = [
     ("circuit_policy", &[("half_life", "'1 s'")]),
     ("hop_control", &[("n3", "100")]),
@@ -77,10 +77,10 @@ const LIVELY: [(&str, &[(&str, &str)]); 3] = [
     ),
 ];
 
-/// One choice for each key, by number.
+/// The index of one choice for each key.
 type Combination = Vec<usize>;
 
-/// All choices, and which go together.
+/// All choices, and the rules for incompatible choices.
 struct Matrix {
     keys: Vec<Vec<Choice>>,
 }
@@ -94,14 +94,14 @@ impl Matrix {
         self.keys.iter().zip(combination).map(|(choices, choice)| &choices[*choice])
     }
 
-    /// Why these choices, one for each of the first keys or `None` where it is still open, do not go together.
+    /// The reason why these choices are incompatible. `None` stands for an open key.
     fn refusal(&self, some: &[Option<usize>]) -> Option<String> {
         let chosen = self.keys.iter().zip(some).filter_map(|(choices, choice)| Some(&choices[(*choice)?]));
         let together: Vec<_> = chosen.map(|choice| (choice.key, choice.kind)).collect();
         refusal(&together)
     }
 
-    /// All combinations, refused ones as well.
+    /// All combinations, with the refused ones.
     fn product(&self) -> impl Iterator<Item = Combination> {
         let total: usize = self.keys.iter().map(Vec::len).product();
         (0..total).map(|mut number| {
@@ -118,7 +118,7 @@ impl Matrix {
         self.refusal(&combination.iter().copied().map(Some).collect::<Vec<_>>()).is_none()
     }
 
-    /// Every two choices of different keys that go together, as (key, choice) twice.
+    /// All compatible pairs of choices of different keys, as (key, choice) twice.
     fn pairs(&self) -> BTreeSet<[(usize, usize); 2]> {
         let mut pairs = BTreeSet::new();
         for (one, first) in self.keys.iter().enumerate() {
@@ -135,8 +135,8 @@ impl Matrix {
         pairs
     }
 
-    /// Few combinations in which every two choices meet that go together: each begins with the first pair that is missing,
-    /// and takes for every other key the choice that brings most of the missing ones.
+    /// A small set of combinations that contains every compatible pair. Each combination begins with the first missing
+    /// pair, and takes for every other key the choice with the most missing pairs.
     fn pairwise(&self) -> Vec<Combination> {
         let mut missing = self.pairs();
         let mut all = Vec::new();
@@ -174,7 +174,7 @@ impl Matrix {
             self.refusal(&some).is_none()
         };
         let candidates = (0..self.keys[key].len()).filter(fits);
-        // The first of the best: max_by_key would take the last.
+        // The first of the best; max_by_key would return the last.
         candidates.rev().max_by_key(|choice| brings(*choice)).expect("a default goes with everything")
     }
 
@@ -197,7 +197,7 @@ impl Matrix {
         each.collect::<Vec<_>>().join(", ")
     }
 
-    /// Runs a combination; says what is wrong.
+    /// Runs a combination and checks the result.
     fn judge(&self, combination: &[usize]) -> Result<(), String> {
         let judged = std::panic::catch_unwind(|| {
             let outcome = self.lab(combination).run_variant("default", 1);
@@ -207,7 +207,7 @@ impl Matrix {
             assert!(transfers.iter().all(|row| row.outcome != Ending::Failed), "a download failed");
             let pages = transfers.iter().filter(|row| row.outcome == Ending::Ok).count();
             assert!(pages > 0, "no page came");
-            // A timeout that was doubled may take a second of it.
+            // A doubled timeout may take a second.
             let late = outcome.tables.relays.iter().filter(|row| row.t_s > 2.0 && row.written_cells > 0);
             let busy: BTreeSet<_> = late.map(|row| &*row.relay).collect();
             assert_eq!(busy.len(), 3, "a relay stands still in the second half, only {busy:?} do not");
@@ -243,7 +243,7 @@ fn every_pair_of_choices_conserves_cells() {
     matrix.judge_all(matrix.pairwise().into_iter());
 }
 
-/// The first key varies fastest, so that one that fails is near others that fail.
+/// The first key varies fastest, so similar combinations are adjacent.
 #[test]
 #[ignore = "too long: run it with make matrix"]
 fn every_combination_conserves_cells() {
@@ -251,12 +251,12 @@ fn every_combination_conserves_cells() {
     matrix.judge_all(matrix.product().filter(|combination| matrix.admits(combination)));
 }
 
-/// What the rules refuse is what the parser refuses, with the same sentence, and nothing else is refused.
+/// The parser refuses exactly the combinations that the rules refuse, with the same message.
 #[test]
 fn the_parser_refuses_incompatible_choices() {
     let matrix = Matrix::new();
     let (mut refused, mut admitted) = (0, 0);
-    // One in so many: a prime, so that all digits change.
+    // Every 997th combination: with a prime all digits change.
     for combination in matrix.product().step_by(997) {
         let some: Vec<_> = combination.iter().copied().map(Some).collect();
         match (matrix.refusal(&some), matrix.lab(&combination).parse()) {
@@ -278,7 +278,7 @@ fn the_pairs_cover_all_choices_and_are_few() {
     }
     let mut sizes: Vec<usize> = matrix.keys.iter().map(Vec::len).collect();
     sizes.sort_unstable();
-    // Two keys' choices alone need as many.
+    // A lower bound: the pairs of two keys.
     let least: usize = sizes.iter().rev().take(2).product();
     println!("{} rows for {} pairs; {sizes:?} choices", rows.len(), matrix.pairs().len());
     assert!((least..2 * least).contains(&rows.len()), "{} rows, {least} at least", rows.len());

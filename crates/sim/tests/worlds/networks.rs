@@ -1,4 +1,4 @@
-//! Small networks of an era, with clients as Tor's.
+//! Small networks of an era, with clients like Tor's.
 
 use crate::util::{Lab, assert_conserved, complete, queue_of};
 use penstock_record::Position;
@@ -66,7 +66,7 @@ name = "half"
 set = { deployments = [{ share = 0.5, set = { scheduler = "kist" } }] }
 "#;
 
-/// A network as small as that.
+/// A small network.
 pub(crate) fn network() -> Lab {
     Lab::of(NETWORK)
 }
@@ -99,7 +99,7 @@ fn a_network_one_event_at_a_time_gives_the_same_tables() {
     }
 }
 
-/// The network is one thing, what clients do in it is another.
+/// The network and the clients have separate seeds.
 #[test]
 fn the_network_and_the_clients_have_separate_seeds() {
     let lab = network().set("run.duration", "20 s");
@@ -136,7 +136,7 @@ fn an_old_circuit_gets_no_new_stream() {
     }
     assert!(used.len() > 50, "{} circuits of 25 clients in a minute", used.len());
     assert!(used.values().all(|(first, last)| last - first < 15.0));
-    // Whoever has one guard begins all its circuits there, unless that is the exit.
+    // A client with one guard begins all circuits there, unless the exit is incompatible.
     let of_client = |client: &str| -> Vec<_> {
         let own = outcome.tables.paths.iter().filter(|row| &*row.client == client);
         own.map(|row| row.guard.clone()).collect()
@@ -157,12 +157,13 @@ fn without_a_lifetime_a_client_keeps_its_circuit() {
 
 #[test]
 fn a_circuit_that_builds_too_slowly_is_replaced() {
-    // All circuits are slower than that, over their links alone.
+    // All circuits are slower than that, because of their links alone.
     let lab = network().set("client.build_timeout", "30 ms").set("run.duration", "5 s");
     let outcome = lab.run(1);
     assert_conserved(&outcome);
     assert!(outcome.tables.transfers.is_empty() && outcome.tables.paths.len() > 1000);
-    // With half a second some are slow, and nearly everybody has a circuit in the end: some guards are too far away.
+    // With half a second some are slow: some guards are too far away. Nearly all clients still have a circuit at the
+    // end.
     let lab = network().set("client.build_timeout", "500 ms");
     let outcome = lab.run(1);
     assert_conserved(&outcome);
@@ -190,11 +191,11 @@ fn only_a_share_of_the_clients_is_traced() {
     assert!(everybody.tables.transfers == outcome.tables.transfers, "who is watched does not change");
 }
 
-/// G-04: at each relay the integral of its circuits' queues is the sum of its cells' waits, to the nanosecond; and no sample of
-/// the relay contradicts a stamp of a cell.
+/// G-04: at each relay the integral of the circuit queues is the sum of the cells' waits, to the nanosecond. No sample
+/// contradicts a stamp.
 #[test]
 fn every_relay_of_a_network_obeys_littles_law() {
-    // Cells that carry no data have no stamps; a few of them may wait, too.
+    // Cells without data have no stamps, and a few may wait as well.
     const OTHERS: u64 = 8;
     let end = 20_000_000_000;
     let lab = network()
@@ -229,7 +230,7 @@ fn every_relay_of_a_network_obeys_littles_law() {
     assert!(spans.len() > 15, "{} relays have cells", spans.len());
     for (relay, samples) in &samples {
         let spans = spans.get(relay).map_or(&[][..], Vec::as_slice);
-        // Who still waits has waited until the end.
+        // Cells that still wait have waited until the end.
         let waits: u128 = spans.iter().map(|(from, to)| u128::from(to.unwrap_or(end) - from)).sum();
         let (_, integral) = queue_of(spans.iter().copied(), end);
         assert_eq!(waits, integral, "{relay}");
@@ -243,10 +244,10 @@ fn every_relay_of_a_network_obeys_littles_law() {
     }
 }
 
-/// One relay whose link is full; three clients come to it over one connection, a fourth over another.
+/// One relay with a full link. Three clients share one connection to it, and a fourth has its own.
 ///
-/// The send buffer of its connections is a quarter of what a circuit may have under way (500 cells, 250 KiB). So each
-/// connection always has something in the relay itself, which chooses among the circuits each time that there is room.
+/// The send buffer is a quarter of a circuit's window (500 cells, 250 KiB). So each connection always has cells in the
+/// relay itself, which chooses among circuits whenever there is room.
 const SHARED: &str = r#"
 [scenario]
 title = "a test"
@@ -282,7 +283,7 @@ name = "tuned"
 set = { "relays.middle.send_buffer" = "auto" }
 "#;
 
-/// What part of all the bytes each client gets, and how many cells wait in the full relay's circuit queues in the mean.
+/// The share of bytes of each client, and the mean number of cells in the full relay's circuit queues.
 fn shared(variant: &str) -> ([f64; 4], f64) {
     let outcome = Lab::of(SHARED).run_variant(variant, 1);
     assert_conserved(&outcome);
@@ -296,7 +297,8 @@ fn shared(variant: &str) -> ([f64; 4], f64) {
     (received.map(|received| received / total), queues.iter().sum::<f64>() / queues.len() as f64)
 }
 
-/// G-46: connections share a full relay alike, whatever is on them; so circuits do where each has one of its own.
+/// G-46: connections share a full relay equally, regardless of their circuits. So do circuits with separate
+/// connections.
 #[test]
 fn a_full_relay_is_shared_by_circuits_or_by_connections() {
     for (variant, shares) in
@@ -311,8 +313,8 @@ fn a_full_relay_is_shared_by_circuits_or_by_connections() {
     }
 }
 
-/// A tuned send buffer takes all that the windows let be under way. Then nothing waits in the relay, it never chooses, and
-/// every circuit gets what its window does: four of the same window about alike, whatever connection they are on.
+/// A tuned send buffer holds a whole window. Then no cell waits in the relay, which never chooses. Four circuits with
+/// equal windows get about the same rate, on any connection.
 #[test]
 fn without_a_full_socket_the_policy_has_no_effect() {
     let (parts, queued) = shared("tuned");

@@ -46,7 +46,7 @@ fn a_client_without_tor_downloads_in_a_closed_loop() {
     for row in &rows {
         assert_eq!((row.circuit, row.stream), (None, None), "{row:?}");
         let (connect, first, last) = (row.connect_s.unwrap(), row.ttfb_s.unwrap(), row.ttlb_s.unwrap());
-        // SYN and SYN-ACK are one round trip, request and answer another.
+        // SYN and SYN-ACK take one round trip, request and response another.
         assert!((0.010..0.0105).contains(&connect), "{row:?}");
         assert!((0.020..0.0215).contains(&first), "{row:?}");
         assert!((1.0..1.4).contains(&last), "{row:?}");
@@ -59,7 +59,7 @@ fn a_client_without_tor_downloads_in_a_closed_loop() {
     assert!(outcome.network.connections <= 1, "{:?}", outcome.network);
 }
 
-/// Every byte arrives at any loss, and more of it never helps.
+/// Every byte arrives at any loss, and more loss never increases the rate.
 #[test]
 fn loss_slows_a_plain_download_down() {
     let time = |loss: &str| {
@@ -85,7 +85,7 @@ fn a_plain_client_gives_up_after_its_timeout_and_goes_on() {
     assert!(outcome.network.connections <= 2, "{:?}", outcome.network);
 }
 
-/// Nothing gets through: the connection breaks, the download has failed, and the next one begins.
+/// All packets are lost: the connection breaks, the download fails, and the next one begins.
 #[test]
 fn a_broken_plain_connection_is_a_failed_download() {
     let lab = Lab::of(PLAIN).set("network.loss", "0.999999").set("run.duration", "200 s");
@@ -99,11 +99,11 @@ fn windows(rows: &[CircuitRow]) -> Vec<u64> {
     rows.iter().filter_map(|row| row.cwnd_segments).collect()
 }
 
-/// KIST, figure 2b: slow start, then falls to 0.7 (CUBIC) or to half (Reno), and growth between.
+/// KIST, figure 2b: slow start, then drops to 0.7 (CUBIC) or half (Reno), with growth between them.
 #[test]
 fn the_servers_congestion_window_is_a_sawtooth() {
     for (congestion, factor) in [("cubic", 0.7), ("reno", 0.5)] {
-        // The server's link is the faster one, so that packets wait, and are dropped, before the client's.
+        // The server's link is faster, so packets wait and are dropped before the client's link.
         let lab = Lab::of(PLAIN).set("tcp.congestion", congestion).set("servers.server.link", "100 MiB/s");
         let lab = lab.set("clients.client.link", "2 MiB/s").set("network.link_queue", "42 kB");
         let lab = lab.set("workloads.file.size", "20 MiB");
@@ -116,9 +116,9 @@ fn the_servers_congestion_window_is_a_sawtooth() {
         assert!(slow_start > 0 && windows(&rows[..slow_start]).is_sorted(), "{congestion}");
         let srtt = |row: &CircuitRow| row.srtt_s.is_none_or(|srtt| (0.01..0.04).contains(&srtt));
         assert!(rows.iter().all(srtt));
-        // From then on it rises to where the queue is full, and falls to that part of it.
+        // Afterwards it rises until the queue is full, and drops to that fraction.
         let steady = &rows[slow_start + 200..];
-        // The next download, on a connection of its own, begins before the run ends.
+        // The next download begins on its own connection before the run ends.
         let whole = steady.iter().take_while(|row| row.ssthresh_segments.is_some()).count();
         let steady = &steady[..whole];
         let most = *windows(steady).iter().max().unwrap() as f64;
@@ -134,7 +134,7 @@ fn the_servers_congestion_window_is_a_sawtooth() {
     }
 }
 
-/// A plain client disturbs no Tor client beside it, and its table is apart.
+/// A plain client has its own rows in the table and does not affect Tor clients.
 #[test]
 fn plain_clients_and_tor_clients_share_a_network() {
     let lab = Lab::path().with("[clients.plain]\nworkload = \"web\"\npath = []\n");
@@ -143,7 +143,7 @@ fn plain_clients_and_tor_clients_share_a_network() {
     assert!(complete(&outcome, "plain").len() > 10 && complete(&outcome, "web").len() > 3);
     let of_plain = |row: &&CircuitRow| &*row.client == "plain";
     assert!(outcome.tables.circuits.iter().filter(of_plain).all(|row| row.hop == Position::Server));
-    // A Tor client's hops: each relay sends on over a channel, the client over none.
+    // The hops of a Tor client: each relay sends over a channel, the client over none.
     for row in outcome.tables.circuits.iter().filter(|row| row.circuit.is_some()) {
         assert_eq!(row.cwnd_segments.is_some(), row.hop != Position::Client, "{row:?}");
     }

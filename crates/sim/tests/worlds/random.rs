@@ -1,10 +1,10 @@
-//! Random scenarios: whatever they say, nothing panics and every cell is accounted for.
+//! Random scenarios: no panic, and every cell is accounted for.
 
 use crate::util::{Lab, assert_conserved};
 use penstock_record::Outcome as Ending;
 use proptest::prelude::*;
 
-/// Those with their own keys are set to what is not their default.
+/// Algorithms with parameters get values that are not their defaults.
 const SCHEDULERS: [&str; 6] = [
     "vanilla",
     "global",
@@ -14,10 +14,10 @@ const SCHEDULERS: [&str; 6] = [
     "kist-lite",
 ];
 
-/// All but the first are used where client and exit have the same.
+/// All except for the first require the same at client and exit.
 const EDGES: [&str; 4] = ["windows", "vegas", "dctcp", "timely"];
 
-/// With buckets so small that they matter.
+/// With small buckets that limit the rate.
 const THROTTLES: [&str; 5] = [
     "none",
     "{ kind = 'static', rate = '30 KiB/s', burst = '50 KiB' }",
@@ -34,9 +34,9 @@ struct Plan {
     bucket: Option<(u64, u64)>,
     throttle: usize,
     window: u32,
-    /// What clients and relays have at the ends of circuits.
+    /// Edge controls of clients and relays.
     edges: [usize; 2],
-    /// Buckets are refilled lazily.
+    /// Buckets are refilled on demand.
     lazy: bool,
     buffers: (Option<u64>, Option<u64>),
     queue: u64,
@@ -72,7 +72,7 @@ fn plan() -> impl Strategy<Value = Plan> {
             links: network.2,
             queue: network.3,
             bucket: buckets.0,
-            // Two of them divide the relay's bandwidth, and need one.
+            // Two of them divide the relay's bandwidth, so they require one.
             throttle: if buckets.0.is_none() { buckets.1 % 2 } else { buckets.1 },
             buffers,
             timeout_ms: client.0,

@@ -1,4 +1,4 @@
-//! Open-loop replay: the downloads of one run asked for again in another.
+//! Open-loop replay: the downloads of one run are requested again in another run.
 
 use crate::util::{Lab, assert_conserved};
 use penstock_record::{Outcome as Ending, Transfer};
@@ -11,7 +11,7 @@ fn instant(seconds: f64) -> Instant {
     Instant::from_nanos((seconds * 1e9).round() as u64)
 }
 
-/// What a run's tables say of its downloads.
+/// The recorded downloads of a run.
 fn record(outcome: &Outcome) -> Vec<Asked> {
     let asked = |row: &Transfer| {
         let circuit = row.circuit.expect("it has a circuit");
@@ -35,7 +35,7 @@ fn replayed(scenario: &Scenario, asked: Vec<Asked>, control: &Control) -> Outcom
     penstock_sim::replay(scenario, 1, 1, &replay, control).expect("nobody cancels")
 }
 
-/// Who asked for what and when, in one order.
+/// Client, workload, time and size of each request, in one order.
 fn requests(outcome: &Outcome) -> Vec<(String, String, u64, u64)> {
     let request = |row: &Transfer| {
         (row.client.to_string(), row.workload.to_string(), instant(row.start_s).as_nanos(), row.bytes)
@@ -59,7 +59,7 @@ fn a_replay_in_the_same_variant_is_the_same_run() {
         let again = replayed(scenario, record(&original), &Control::new());
         assert_conserved(&again);
         assert_eq!(requests(&again), requests(&original), "{set:?}");
-        // One download at a time is also what the closed loop has: nothing is different.
+        // With one download at a time the closed loop is the same.
         assert!(again.tables.transfers == original.tables.transfers, "{set:?}: the downloads differ");
         assert!(again.tables.relays == original.tables.relays, "{set:?}: the relays differ");
     }
@@ -80,12 +80,12 @@ fn a_replay_in_another_variant_requests_at_the_recorded_times() {
     assert!(open(&again) > open(&original) + 3, "{} {}", open(&again), open(&original));
     let one_by_one = replayed(scenario, record(&original), &Control::one_by_one());
     assert!(again.tables == one_by_one.tables, "the tables differ");
-    // A closed loop would have asked for less.
+    // A closed loop requests less.
     let closed = penstock_sim::run(scenario, 1, &Control::new()).expect("nobody cancels");
     assert!(closed.tables.transfers.len() < again.tables.transfers.len());
 }
 
-/// Who asked over which relays, in one order.
+/// Client, time and relays of each request, in one order.
 fn routes(outcome: &Outcome) -> Vec<(String, u64, [String; 3])> {
     let route = |row: &Transfer| {
         let path = &outcome.tables.paths[row.circuit.expect("it has a circuit") as usize];
@@ -97,7 +97,7 @@ fn routes(outcome: &Outcome) -> Vec<(String, u64, [String; 3])> {
     all
 }
 
-/// Circuits that were given up, or that nothing was asked over, are not in the record; the others keep their relays.
+/// The record has no circuits that were replaced or unused; the others keep their relays.
 #[test]
 fn replayed_requests_use_the_recorded_relays() {
     let drawn = |path: &str| {

@@ -1,11 +1,11 @@
-//! Clients that use several circuits at once, and clients that hold a circuit and close it again.
+//! Clients with several circuits, and clients that hold a circuit and close it.
 
 use crate::util::{Lab, assert_conserved, complete, node};
 use penstock_record::Outcome as Ending;
 use penstock_sim::Control;
 use std::collections::BTreeMap;
 
-/// Beside a bulk client, one that only holds circuits through the entry.
+/// A bulk client, and clients that only hold circuits through the entry.
 const HOLDER: &str = r#"
 [workloads.hold]
 hold = "2 s"
@@ -29,7 +29,7 @@ fn a_client_that_holds_circuits_opens_and_closes_them_on_time() {
         assert!((begun - 1.0).rem_euclid(5.0) < 1e-6, "{begun} s");
     }
     let entry = outcome.nodes.iter().find(|node| node.name == "entry").expect("it is there");
-    // To the middle and to two downloaders; the last hold ended at 18 s.
+    // Channels to the middle and to two downloading clients; the last hold ended at 18 s.
     assert_eq!(entry.population[0], 3, "{:?}", entry.population);
     assert!(outcome.tables.transfers.iter().all(|row| !row.client.starts_with("holder")));
 }
@@ -68,7 +68,7 @@ fn several_circuits_download_at_once_and_share_a_channel_or_not() {
     }
 }
 
-/// One client that browses and downloads in bulk.
+/// One client with web and bulk downloads.
 fn both(isolate: bool) -> Lab {
     Lab::path()
         .with("[clients.both]\nworkload = [\"web\", \"bulk\"]\n")
@@ -92,7 +92,7 @@ fn several_workloads_share_a_circuit_or_have_one_each() {
         let mut streams: Vec<_> = web.iter().chain(&bulk).map(|row| (row.0, row.1)).collect();
         streams.sort_unstable();
         let of_first = streams.iter().filter(|stream| stream.0 == streams[0].0).count();
-        // Numbered on their circuit, none twice.
+        // Streams of a circuit have different numbers.
         streams.dedup();
         assert_eq!(streams.len(), web.len() + bulk.len());
         assert_eq!(of_first == streams.len(), !isolate, "{streams:?}");
@@ -101,14 +101,14 @@ fn several_workloads_share_a_circuit_or_have_one_each() {
     let (together, apart) = (started(false), started(true));
     assert_eq!([together.0, apart.0], [1, 2]);
     assert_eq!(together.2, apart.2, "they draw the same sizes");
-    // Who begins second finds the circuit there, instead of building one.
+    // The second session finds a circuit that the first one has built.
     assert!(
         together.1.iter().zip(apart.1).filter(|(one, other)| **one < *other).count() == 1,
         "{together:?} {apart:?}"
     );
 }
 
-/// Both wait for it if it is not built; and it is built again when it has gone.
+/// Both sessions wait for the same circuit.
 #[test]
 fn a_shared_circuit_is_built_once_for_two_workloads() {
     let lab = both(false).set("workloads.web.start", "1 s").set("workloads.bulk.start", "1 s");
@@ -120,10 +120,10 @@ fn a_shared_circuit_is_built_once_for_two_workloads() {
     assert_eq!(outcome.tables.paths.len(), 1);
 }
 
-/// The old one lives until its stream is over; what begins meanwhile shares a new one.
+/// The old circuit lives until its stream ends. New streams share a new circuit.
 #[test]
 fn an_old_shared_circuit_gets_no_new_stream_while_one_is_open() {
-    // The file takes some 20 s, so that pages keep coming while it is under way.
+    // The file takes about 20 s, so pages begin during it.
     let lab = both(false)
         .set("client.circuit_lifetime", "5 s")
         .set("workloads.bulk.size", "4 MiB")
@@ -138,14 +138,14 @@ fn an_old_shared_circuit_gets_no_new_stream_while_one_is_open() {
     }
     assert!(rows.iter().all(|row| row.start_s < first[&row.circuit] + 5.0));
     assert!(first.len() >= 8, "{} circuits in a minute", first.len());
-    // What was under way goes on, and comes to its end.
+    // Streams in progress continue to their end.
     let outlived = rows
         .iter()
         .filter(|row| row.ttlb_s.is_some_and(|ttlb| row.start_s + ttlb > first[&row.circuit] + 5.0));
     assert!(outlived.filter(|row| &*row.workload == "bulk").count() >= 2);
     assert!(rows.iter().all(|row| [Ending::Ok, Ending::Unfinished].contains(&row.outcome)));
     let client = node(&outcome, "both");
-    // The present one, and that of a file that is not over.
+    // The present circuit, and that of an unfinished file.
     assert!((1..=2).contains(&client.population[1]), "{:?}", client.population);
     let slow =
         penstock_sim::run(lab.document().scenario("stock").expect("it is there"), 1, &Control::one_by_one());

@@ -1,4 +1,4 @@
-//! G-72, G-04, G-70: where a cell was, and when.
+//! G-72, G-04, G-70: the stations of cells, and their times.
 
 use crate::util::{Lab, assert_conserved, complete, queue_of};
 use penstock_record::{CellRow, Position};
@@ -43,7 +43,7 @@ fn station_times_add_up_to_the_nanosecond() {
             assert!(path.starts_with(&hops), "{hops:?}");
             let times: Vec<Vec<Option<u64>>> = rows.iter().map(|row| stations(row)).collect();
             let all: Vec<Option<u64>> = times.concat();
-            // What is not yet there is at the end.
+            // Missing stations are at the end.
             let there: Vec<u64> = all.iter().map_while(|at| *at).collect();
             assert_eq!(there.len(), all.iter().flatten().count(), "{rows:?}");
             assert!(there.is_sorted(), "{rows:?}");
@@ -63,7 +63,7 @@ fn station_times_add_up_to_the_nanosecond() {
                 let named = [row.kernel_in_s(), row.circuit_queue_s(), row.outbuf_s(), row.kernel_out_s()];
                 named.into_iter().flatten().sum::<f64>()
             };
-            // Parsing takes no time where there is no CPU model, so the named waits are all there is.
+            // Parsing takes no time without a CPU model, so these waits are complete.
             let named: f64 = rows.iter().map(|row| waits(row)).sum();
             assert!((named - within as f64 / 1e9).abs() < 1e-6, "{named} of {within} ns: {rows:?}");
         }
@@ -71,7 +71,7 @@ fn station_times_add_up_to_the_nanosecond() {
     }
 }
 
-/// G-04: the integral of each queue's length is the sum of its cells' waits, as sampled and as stamped.
+/// G-04: the integral of each queue's length is the sum of its cells' waits, for samples and for stamps.
 #[test]
 fn queues_obey_littles_law() {
     let outcome = Lab::path().set("trace.interval", "1 ms").set("run.duration", "20 s").run(1);
@@ -94,7 +94,7 @@ fn queues_obey_littles_law() {
             "{workload}: {:.1} cells on average; sampled / stamped {ratio:.4}",
             waits as f64 / end as f64
         );
-        // Samples also count the few CONNECTED and END cells, which matter in a short queue.
+        // Samples also count a few CONNECTED and END cells, which matter in a short queue.
         assert!((0.99..1.05).contains(&ratio), "{workload}: {ratio}");
     }
 }
@@ -117,7 +117,7 @@ fn the_first_byte_takes_two_round_trips_and_comes_before_the_last() {
                 assert!(first >= connect + circuit_rtt && first <= last, "{row:?}");
             }
             for row in &outcome.tables.paths {
-                // Each of three hops is asked in turn, the first one over a channel of three round trips.
+                // Each of three hops is added in turn; the first one needs a channel with three round trips.
                 let least = (1.0 + 2.0 + 3.0) * rtt_ms / 1e3;
                 assert!(row.build_time_s.is_some_and(|time| time >= least), "{row:?}");
             }
@@ -125,7 +125,7 @@ fn the_first_byte_takes_two_round_trips_and_comes_before_the_last() {
     }
 }
 
-/// G-70 with optimistic data: the request travels with BEGIN, and only the server's handshake comes between.
+/// G-70 with optimistic data: the request follows BEGIN at once, and only the server's handshake comes between.
 #[test]
 fn optimistic_data_saves_a_round_trip_of_the_circuit() {
     for request in ["200 B", "5000 B"] {
@@ -144,7 +144,7 @@ fn optimistic_data_saves_a_round_trip_of_the_circuit() {
         let circuit_rtt = 4.0 * 0.08;
         for (slow, fast) in slow.iter().zip(&fast) {
             assert_eq!(slow.bytes, fast.bytes);
-            // CONNECTED takes as long as ever.
+            // CONNECTED takes the same time.
             assert!((slow.connect_s.unwrap() - fast.connect_s.unwrap()).abs() < 0.01, "{slow:?} {fast:?}");
             assert!(slow.ttfb_s.unwrap() >= 2.0 * circuit_rtt, "{slow:?}");
             // One round trip of the circuit, and one to the server for its handshake.

@@ -1,16 +1,16 @@
-//! VF-09, VF-10: the last hop of a download becomes the bottleneck while it runs; who hears of it when.
+//! VF-09, VF-10: the last hop of a download becomes the bottleneck during the download; measures when each hop reacts.
 
 use crate::util::Lab;
 use penstock_record::{CircuitRow, Position};
 use penstock_sim::Outcome;
 
-/// The change happens then [s].
+/// Time of the change [s].
 const ONSET: f64 = 45.0;
-/// Samples are so far from each other [s].
+/// Interval of samples [s].
 const SAMPLE: f64 = 0.002;
 
-/// A download without end through an exit of 800 KiB/s, until its client takes no more than 200 KiB/s. Relays of
-/// 2 MiB/s let windows grow far beyond what the exit needs, those of 800 KiB/s do not.
+/// An endless download through an exit of 800 KiB/s. At the change, the client's rate falls to 200 KiB/s. With relays
+/// of 2 MiB/s windows grow far beyond the exit's need; with 800 KiB/s they do not.
 fn step(hop_control: &str, others: &str, seed: u64) -> Outcome {
     let lab = ["relay", "client"].iter().fold(Lab::bulk_alone(), |lab, nodes| {
         lab.set(&format!("{nodes}.transport"), "datagram")
@@ -39,7 +39,7 @@ fn rows(outcome: &Outcome, hop: Position) -> Vec<&CircuitRow> {
     outcome.tables.circuits.iter().filter(of_hop).collect()
 }
 
-/// How long after the change the window at a hop shrinks first [s].
+/// Time from the change to the first decrease of the window at a hop [s].
 fn first_decrease(outcome: &Outcome, hop: Position) -> f64 {
     let there = rows(outcome, hop);
     let shrinks = there.windows(2).find(|pair| pair[1].window_cells < pair[0].window_cells);
@@ -53,7 +53,7 @@ fn peak(outcome: &Outcome, hop: Position) -> u64 {
 const WIDE: &str = "2 MiB/s";
 const TIGHT: &str = "800 KiB/s";
 
-/// VF-10: a queue is never longer than the window before it, at any time.
+/// VF-10: a queue is never longer than the window before it.
 fn assert_below_windows(outcome: &Outcome) {
     for (before, after) in [(Position::Exit, Position::Middle), (Position::Middle, Position::Guard)] {
         let (before, after) = (rows(outcome, before), rows(outcome, after));
@@ -65,8 +65,8 @@ fn assert_below_windows(outcome: &Outcome) {
     }
 }
 
-/// VF-09, first half: from the node that measures it the word comes to the first one in a circuit's round trip and a round
-/// of its hop. That lasts until the 99 cells that its window lets be under way are forwarded, at 200 KiB/s by then.
+/// VF-09, first half: feedback of the measuring node reaches the first node after a round trip of the circuit and a
+/// round of its hop. This takes until the 99 cells of its window are forwarded, at 200 KiB/s by then.
 #[test]
 fn marut_feedback_reaches_the_first_node_at_once() {
     for seed in 1..=3 {
@@ -76,7 +76,7 @@ fn marut_feedback_reaches_the_first_node_at_once() {
     }
 }
 
-/// The slides' first complaint about BackTap is one about windows that nobody uses: they fill before anyone hears.
+/// The slides' first complaint about BackTap concerns oversized windows: they fill before any node reacts.
 #[test]
 fn backtap_reacts_sooner_with_windows_of_the_needed_size() {
     for seed in 1..=3 {
@@ -88,7 +88,7 @@ fn backtap_reacts_sooner_with_windows_of_the_needed_size() {
     }
 }
 
-/// VF-10. In mode `hop` nothing but Marut's word bounds what is under way beyond the first hop.
+/// VF-10. In mode `hop` only Marut's feedback limits the cells in flight beyond the first hop.
 #[test]
 fn end_to_end_feedback_waits_in_no_queue() {
     let [backtap, hop, path] = ["backtap' }", "marut' }", "marut', mode = 'e2e' }"]
@@ -98,6 +98,6 @@ fn end_to_end_feedback_waits_in_no_queue() {
     let sum = backtap.iter().sum::<u64>();
     assert!(path.iter().sum::<u64>() * 2 < sum, "{path:?} {backtap:?}");
     assert!(hop.iter().max() < Some(&sum), "{hop:?} {backtap:?}");
-    // Neither hears before what is allowed there has filled the queues.
+    // Both react only after the allowed cells have filled the queues.
     assert!(hop.iter().sum::<u64>() * 2 > sum, "{hop:?} {backtap:?}");
 }

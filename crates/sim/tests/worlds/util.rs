@@ -1,11 +1,12 @@
-//! A scenario in a test: one path, changed where the test says so.
+//! A scenario for tests: one path with the test's changes.
 
 use penstock_record::{CellRow, Outcome as Ending, Position, Transfer};
 use penstock_scenario::{Document, ScenarioError};
 use penstock_sim::{Control, NodeReport, Outcome};
 use std::collections::BTreeMap;
 
-/// Two clients share three relays; the middle one is slow. Nagle is off, so that times can be reckoned. Tables are apart by blank lines.
+/// Two clients share three relays, of which the middle one is slow. Nagle is off, so times can be computed. Blank lines
+/// separate tables.
 const PATH: &str = r#"
 [scenario]
 title = "a test"
@@ -61,7 +62,7 @@ name = "50KiB"
 set = { "relay.edge_control.circuit_window" = 100 }
 "#;
 
-/// A scenario to be run.
+/// A scenario of a test.
 #[derive(Clone, Debug)]
 pub(crate) struct Lab {
     text: String,
@@ -74,7 +75,7 @@ impl Lab {
         Lab::of(PATH)
     }
 
-    /// One bulk client alone, whose download does not end.
+    /// Only a bulk client, with an endless download.
     pub(crate) fn bulk_alone() -> Self {
         Lab::of(&PATH.replace("[clients.web]\nworkload = \"web\"\n", ""))
             .set("trace.workloads", "['bulk']")
@@ -98,7 +99,7 @@ impl Lab {
         self
     }
 
-    /// Puts the file's tables in another order.
+    /// Changes the order of the file's tables.
     pub(crate) fn reordered(mut self, order: impl FnOnce(&mut Vec<&str>)) -> Self {
         let (tables, variants) =
             self.text.split_at(self.text.find("[[variants]]").unwrap_or(self.text.len()));
@@ -127,7 +128,7 @@ impl Lab {
     }
 }
 
-/// What a node counted.
+/// The report of a node.
 pub(crate) fn node<'a>(outcome: &'a Outcome, name: &str) -> &'a NodeReport {
     outcome.nodes.iter().find(|node| node.name == name).unwrap_or_else(|| panic!("no node {name}"))
 }
@@ -138,7 +139,7 @@ pub(crate) fn complete<'a>(outcome: &'a Outcome, client: &str) -> Vec<&'a Transf
     outcome.tables.transfers.iter().filter(of_client).collect()
 }
 
-/// Every node and every channel accounts for every cell.
+/// The counters of every node and every channel account for all cells.
 pub(crate) fn assert_conserved(outcome: &Outcome) {
     for node in &outcome.nodes {
         let counters = &node.counters;
@@ -149,7 +150,7 @@ pub(crate) fn assert_conserved(outcome: &Outcome) {
     let sent = sum(|node| node.counters.sent);
     let received = sum(|node| node.counters.received + node.datagrams.unwanted);
     let under_way = outcome.network.cells.get() + outcome.network.lost.get();
-    // What left in datagrams may have arrived, and its acknowledgement be under way or too late.
+    // Datagrams may have arrived although their acknowledgements are in transit or too late.
     let unsure = sum(|node| node.unacknowledged.get() + node.datagrams.given_up);
     assert!(
         (received + under_way..=received + under_way + unsure).contains(&sent),
@@ -160,9 +161,9 @@ pub(crate) fn assert_conserved(outcome: &Outcome) {
     }
 }
 
-/// In every queue of a traced circuit wait the cells that entered and did not leave, whenever it was looked at.
+/// At each sample, the queue of a traced circuit holds exactly the cells that entered and did not leave.
 ///
-/// Beside DATA, of which each is stamped, a queue towards the client may hold a few cells that are not.
+/// All DATA cells have stamps. A queue towards the client may also hold a few other cells.
 pub(crate) fn assert_queues_are_what_went_in_and_not_out(outcome: &Outcome) -> usize {
     const OTHERS: u64 = 8;
     type Span = (u64, Option<u64>);
@@ -184,7 +185,7 @@ pub(crate) fn assert_queues_are_what_went_in_and_not_out(outcome: &Outcome) -> u
     compared
 }
 
-/// Tracked cells of one circuit at one hop, in the order in which they were packaged.
+/// Tracked cells of one circuit at one hop, in the order of packaging.
 pub(crate) fn cells_at(outcome: &Outcome, workload: &str, hop: Position) -> Vec<CellRow> {
     let here = |row: &&CellRow| &*row.workload == workload && row.hop == hop;
     let by_number: BTreeMap<_, _> =
@@ -192,8 +193,8 @@ pub(crate) fn cells_at(outcome: &Outcome, workload: &str, hop: Position) -> Vec<
     by_number.into_values().collect()
 }
 
-/// The longest that a queue ever is, and the time integral of its length [cell·ns], from when each
-/// one enters and leaves it [ns]. One that has not left is there until `end` [ns].
+/// Maximum length of a queue, and the time integral of its length [cell·ns], from the times of entering and leaving
+/// [ns]. A cell that has not left is in the queue until `end` [ns].
 pub(crate) fn queue_of(spans: impl Iterator<Item = (u64, Option<u64>)>, end: u64) -> (i64, u128) {
     let mut steps = Vec::new();
     for (enters, leaves) in spans {
@@ -211,12 +212,12 @@ pub(crate) fn queue_of(spans: impl Iterator<Item = (u64, Option<u64>)>, end: u64
     (longest, integral)
 }
 
-/// The median; of an even number, the mean of the middle two.
+/// The median; of an even number, the mean of the two middle values.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     quantile(values, 0.5)
 }
 
-/// A quantile, interpolated as NumPy does.
+/// A quantile, interpolated like NumPy.
 pub(crate) fn quantile(values: impl IntoIterator<Item = f64>, q: f64) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);

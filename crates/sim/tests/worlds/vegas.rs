@@ -1,4 +1,4 @@
-//! Today's congestion control, as whole worlds show it.
+//! Vegas in whole networks.
 
 use crate::util::{Lab, assert_conserved, complete, node};
 use penstock_record::Position;
@@ -33,8 +33,8 @@ fn a_network_half_with_vegas_behaves_like_one_without() {
     }
 }
 
-/// The middle carries 512 cells a second. The least round trip that the exit can see is the path's, 120 ms, or what its
-/// first 124 cells make of it, 362 ms: a product of 61 to 185 cells, of which alpha to beta, 186 to 248, more are under way.
+/// The middle carries 512 cells per second. The minimum round trip at the exit is that of the path, 120 ms, or that of
+/// its first 124 cells, 362 ms. This gives a product of 61 to 185 cells, plus alpha to beta (186 to 248) queued cells.
 #[test]
 fn the_window_settles_where_alpha_to_beta_cells_are_queued() {
     let lab = Lab::bulk_alone().set("relay.send_buffer", "64 KiB");

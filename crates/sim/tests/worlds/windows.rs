@@ -1,4 +1,4 @@
-//! G-10 to G-14: fixed windows, as whole worlds show them.
+//! G-10 to G-14: fixed windows in whole networks.
 
 use crate::util::{Lab, assert_conserved, cells_at, node, queue_of};
 use penstock_record::{CellRow, Position};
@@ -29,7 +29,7 @@ fn the_exit_stops_reading_at_its_watermark_or_window() {
             assert!(longest <= 257.min(window), "{variant} {workload}: {longest} cells");
             let at_exit = outcome.tables.circuits.iter().filter(|row| row.hop == Position::Exit);
             let sampled = at_exit.filter(|row| &*row.workload == workload).map(|row| row.queue_cells).max();
-            // Of one stream, one CONNECTED or END may wait beside the data.
+            // A CONNECTED or END cell of the stream may wait as well.
             assert!(sampled.is_some_and(|most| most <= 257.min(window as u64 + 1)), "{variant}: {sampled:?}");
             assert!(unacknowledged(&outcome, workload) <= window, "{variant} {workload}");
         }
@@ -47,7 +47,7 @@ fn the_bottleneck_fills_the_exits_queue_and_small_windows_keep_it_short() {
 #[test]
 fn a_middles_queue_is_never_longer_than_the_circuit_window() {
     let lab = Lab::path().set("relays.middle.link", "10 MiB/s").set("relays.entry.link", "64 KiB/s");
-    // With several streams the circuit window counts; a single one stops at its own.
+    // With several streams the circuit window applies; a single stream stops at its own window.
     for (variant, window) in [("stock", 500), ("50KiB", 100)] {
         for buffer in ["16 KiB", "auto"] {
             let outcome = lab.clone().set("relay.send_buffer", buffer).run_variant(variant, 1);
@@ -64,7 +64,7 @@ fn a_window_limits_the_rate_to_itself_per_round_trip() {
     for rtt_ms in [10u64, 40, 150] {
         for (window, stream) in [(100u64, 500u64), (1000, 200), (1000, 500)] {
             let outcome = Lab::bulk_alone()
-                // The circuit's window is judged, so that TCP's is not to be in the way.
+                // The circuit's window is the subject, so TCP's window must not be the limit.
                 .set("tcp.hystart", "false")
                 .set("tcp.nodelay", "true")
                 .set("run.duration", "8 s")
@@ -77,7 +77,7 @@ fn a_window_limits_the_rate_to_itself_per_round_trip() {
             let delivered: Vec<u64> =
                 cells_at(&outcome, "bulk", Position::Client).iter().filter_map(|row| row.read_ns).collect();
             assert!(delivered.len() > 500, "{} cells", delivered.len());
-            // The windows act between client and exit: three links.
+            // Windows apply between client and exit: three links.
             let rtt_ns = 3 * rtt_ms * 1_000_000;
             for (first, from) in delivered.iter().enumerate().step_by(13) {
                 for (last, to) in delivered.iter().enumerate().skip(first).step_by(17) {
@@ -85,14 +85,14 @@ fn a_window_limits_the_rate_to_itself_per_round_trip() {
                     assert!((last - first) as u64 <= most, "{window} cells, {rtt_ms} ms: {}", last - first);
                 }
             }
-            // And it is not far below, if each round trip also waits for as many cells as a SENDME acknowledges.
+            // The rate is near the limit, if each round trip also includes the wait for the cells of a SENDME.
             let span = (delivered[delivered.len() - 1] - delivered[0]) as f64 / 1e9;
             let rate = delivered.len() as f64 / span;
             let increment = if window == 100 { 100.0 } else { 50.0 };
             let of_link = 0.95 * 2_097_152.0 / 512.0;
             let expected = (window as f64 / (rtt_ns as f64 / 1e9 + increment / of_link)).min(of_link);
             println!("window {window}, rtt {rtt_ms} ms: {rate:.0} of about {expected:.0} cells/s");
-            // Where a connection idles for longer than its RTO, its window shrinks and takes another round trip.
+            // A connection that idles for longer than its RTO shrinks its window and needs another round trip.
             assert!(rate >= expected * 0.6 && rate <= expected * 1.1, "{rate}, not {expected}");
         }
     }
@@ -126,12 +126,12 @@ fn a_window_of_100_stalls_against_the_101_bug_and_one_of_101_does_not() {
     assert!(node(&flows, "exit").counters.data_packaged > 2000);
 }
 
-/// G-32: while both circuits have cells, round robin serves them in turns.
+/// G-32: while both circuits have cells, round robin alternates.
 #[test]
 fn round_robin_serves_backlogged_circuits_equally() {
     let lab = Lab::path().set("workloads.web.size", "1 GiB").set("workloads.bulk.size", "1 GiB");
     let outcome = lab.set("run.duration", "20 s").run(1);
-    // What happens to each circuit's queue: when, which, one more or one less.
+    // Changes of each circuit's queue: time, circuit, plus or minus one.
     let mut steps = Vec::new();
     for (circuit, workload) in ["web", "bulk"].iter().enumerate() {
         for row in cells_at(&outcome, workload, Position::Exit) {

@@ -1,7 +1,7 @@
-//! A cell with a body, as it crosses a socket: 4 bytes circuit, 1 byte command, 507 bytes body.
+//! A cell with a body on a socket: 4 bytes circuit, 1 byte command, 507 bytes body.
 //!
-//! Layers are keystreams that cover the whole body and advance with every cell, as onion
-//! encryption does, so that a lost or misplaced cell makes the rest unreadable. They hide nothing.
+//! Onion layers are keystreams that cover the whole body and advance with every cell. So a lost or misplaced cell makes
+//! later cells unreadable. They provide no secrecy.
 
 use penstock_core::cell::{CircId, Command, MAX_PAYLOAD, Message, Payload, PeerId, StreamId, Tag};
 use penstock_core::circuit_policy::PriorityClass;
@@ -10,7 +10,7 @@ use penstock_core::reason::{DestroyReason, EndReason};
 use penstock_core::{Cell, Direction};
 use std::num::{NonZeroU16, NonZeroU32};
 
-/// What a cell takes on the wire [B].
+/// Size of a cell on the wire [B].
 pub const SIZE: usize = 512;
 
 /// One cell.
@@ -36,17 +36,17 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// Both ends make it of the same number.
+    /// Both ends derive it from the same number.
     pub fn new(key: u32) -> Self {
         Layer { key, added: 0, removed: 0 }
     }
 }
 
-/// Where the body begins, and in it: a mark that it is in the clear, the message, its stream, its length, its data.
+/// Offset of the body. It has a mark for clear text, the message, the stream, the length and the data.
 const BODY: usize = 5;
 const MARK: [u8; 4] = [0x5e, 0x17, 0xa3, 0x88];
 const DATA: usize = BODY + 9;
-/// Beside the command: the cell met congestion.
+/// A bit of the command: the cell met congestion.
 const MARKED: u8 = 0x80;
 
 impl LinuxCell {
@@ -66,7 +66,7 @@ impl LinuxCell {
         u32::from_be_bytes([self.0[at], self.0[at + 1], self.0[at + 2], self.0[at + 3]])
     }
 
-    /// Of the body in the clear and its number (FNV-1a).
+    /// Hash of the clear body and the cell's number (FNV-1a).
     fn digest(&self, cell: u64) -> u64 {
         let add = |digest: u64, byte: &u8| (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         self.0[BODY..].iter().fold(0xcbf2_9ce4_8422_2325 ^ cell, add)

@@ -1,9 +1,9 @@
-//! Where the nodes stand: two network namespaces joined by a veth pair, or one loopback.
+//! Locations of nodes: two network namespaces joined by a veth pair, or one loopback.
 
 use penstock_testbed::namespace::{Namespace, ip};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// One or two places to stand.
+/// One or two locations.
 #[derive(Debug)]
 pub enum Ground {
     /// All nodes on 127.0.0.1.
@@ -13,8 +13,8 @@ pub enum Ground {
 }
 
 impl Ground {
-    /// Makes the second namespace and the pair. Must run as root of a user and a network namespace
-    /// of its own; on failure the caller stays where it was.
+    /// Creates the second namespace and the pair. It requires root in its own user and network namespaces. On failure
+    /// the caller remains in its namespace.
     pub fn namespaces() -> Result<Ground, String> {
         let first = Namespace::here()?;
         let ground = Ground::Namespaces([first, Namespace::create()?]);
@@ -32,7 +32,7 @@ impl Ground {
         made.map(|()| ground)
     }
 
-    /// The calling thread makes its next sockets where `node` stands.
+    /// Later sockets of the calling thread are in the namespace of `node`.
     pub fn enter(&self, node: usize) {
         if let Ground::Namespaces(spaces) = self {
             spaces[node % 2].enter();

@@ -1,4 +1,4 @@
-//! [`Kernel`] over non-blocking sockets. Cells that crossed a socket in part stay in here.
+//! [`Kernel`] over non-blocking sockets. It keeps partly sent and partly received cells.
 
 use super::cell::{Body, LinuxCell, SIZE};
 use penstock_core::kernel::Interest;
@@ -15,15 +15,15 @@ use std::net::TcpStream;
 #[derive(Debug)]
 pub struct Channel {
     pub(super) socket: TcpStream,
-    /// The beginning of a cell whose rest has not arrived.
+    /// The first part of a cell.
     arrived: Vec<u8>,
-    /// The rest of a cell whose beginning was written.
+    /// The rest of a partly written cell.
     unwritten: Vec<u8>,
-    /// The connection is gone.
+    /// The connection is closed.
     pub(super) broken: bool,
 }
 
-/// A stream's socket, whatever its family.
+/// A stream's socket of any family.
 #[derive(Debug)]
 pub struct Stream {
     pub(super) socket: File,
@@ -39,14 +39,14 @@ pub struct LinuxKernel {
     pub(super) interests: BTreeMap<ChannelKey, Interest>,
     pub(super) streams: BTreeMap<StreamKey, Stream>,
     pub(super) stream_interests: BTreeMap<StreamKey, Interest>,
-    /// Closed streams that still have something to write.
+    /// Closed streams with unwritten data.
     pub(super) lingering: Vec<Stream>,
-    /// `None` where Linux does not answer.
+    /// `None` if Linux does not support it.
     pub(super) diag: Option<Diag>,
 }
 
 impl LinuxKernel {
-    /// For the network namespace that the calling thread is in.
+    /// A kernel in the namespace of the calling thread.
     pub fn new() -> Self {
         LinuxKernel { diag: Diag::new().ok(), ..LinuxKernel::default() }
     }
@@ -66,7 +66,7 @@ impl LinuxKernel {
         self.streams.insert(stream, stream_of);
     }
 
-    /// What to ask of the channel's socket: the kernel's own remainder waits for it too.
+    /// The channel's interest, and writability if a partly written cell waits.
     pub(super) fn interest(&self, key: ChannelKey) -> Interest {
         let mut interest = self.interests.get(&key).copied().unwrap_or_default();
         interest.writable |= self.channels.get(&key).is_some_and(|channel| !channel.unwritten.is_empty());
@@ -80,7 +80,7 @@ impl LinuxKernel {
         interest
     }
 
-    /// The channel's socket is writable: sends the rest of a cell, and says whether the relay wants more.
+    /// The channel's socket is writable: writes the rest of a cell. Returns whether the relay wants more.
     pub(super) fn on_writable(&mut self, key: ChannelKey) -> bool {
         if let Some(channel) = self.channels.get_mut(&key) {
             channel.broken |= push(&mut channel.socket, &mut channel.unwritten).is_err();
@@ -96,7 +96,7 @@ impl LinuxKernel {
         self.stream_interests.get(&key).is_some_and(|interest| interest.writable)
     }
 
-    /// Closed streams write what is left.
+    /// Writes the remaining data of closed streams.
     pub(super) fn linger(&mut self) {
         self.lingering.retain_mut(|stream| {
             push(&mut stream.socket, &mut stream.unwritten).is_ok() && !stream.unwritten.is_empty()
@@ -104,7 +104,7 @@ impl LinuxKernel {
     }
 }
 
-/// Writes as much as the socket takes.
+/// Writes as much as the socket accepts.
 fn push(socket: &mut impl Write, bytes: &mut Vec<u8>) -> io::Result<()> {
     while !bytes.is_empty() {
         match socket.write(bytes) {
@@ -118,7 +118,7 @@ fn push(socket: &mut impl Write, bytes: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads until `wanted` bytes are there or the socket has no more; false at its end.
+/// Reads until there are `wanted` bytes or the socket is empty. Returns false at the end of the stream.
 fn pull(socket: &mut impl Read, bytes: &mut Vec<u8>, wanted: usize) -> bool {
     let mut have = bytes.len();
     bytes.resize(wanted.max(have), 0);
@@ -163,7 +163,7 @@ impl Kernel<LinuxCell> for LinuxKernel {
             if batch == 0 {
                 return Bytes::new(taken);
             }
-            // What the socket refuses goes back, but for the cell that it took in part.
+            // Cells that the socket refused return to the queue, except for a partly written one.
             let mut bytes: Vec<u8> = cells.iter().take(batch).flat_map(|cell| cell.0).collect();
             let all = bytes.len();
             channel.broken |= push(&mut channel.socket, &mut bytes).is_err();
@@ -201,7 +201,7 @@ impl Kernel<LinuxCell> for LinuxKernel {
         self.channels.remove(&channel);
     }
 
-    /// Fills a cell before it hands it out, as plans count whole cells; a live node would not wait.
+    /// Returns only full cells, because plans count cells. A live node does not wait.
     fn read_stream(&mut self, stream: StreamKey, limit: u16) -> StreamRead<Body> {
         let Some(stream) = self.streams.get_mut(&stream) else { return StreamRead::Blocked };
         stream.at_end |= !pull(&mut stream.socket, &mut stream.arrived, limit.into());

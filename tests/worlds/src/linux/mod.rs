@@ -1,4 +1,4 @@
-//! Real sockets: the nodes share one thread and one poll(2), applications and servers have their own.
+//! Real sockets. The nodes share one thread with poll(2); applications and servers have their own threads.
 
 pub mod cell;
 pub mod ground;
@@ -25,12 +25,12 @@ use std::time::Duration;
 /// Linux.
 #[derive(Debug)]
 pub struct Linux {
-    /// Where the nodes stand.
+    /// Locations of the nodes.
     pub ground: Ground,
 }
 
-/// How long one plan may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of one plan.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 impl World for Linux {
     fn name(&self) -> &'static str {
@@ -57,10 +57,10 @@ struct Run<'a> {
     start: std::time::Instant,
     /// The client, then each relay.
     nodes: Vec<Node>,
-    /// Who connected from where.
+    /// The node of each client address.
     callers: BTreeMap<SocketAddr, usize>,
     circuits: u64,
-    /// Streams that a node has still to close.
+    /// Streams that a node still has to close.
     open: Vec<StreamKey>,
     servers: Vec<(SocketAddr, JoinHandle<u64>)>,
     applications: Vec<JoinHandle<u64>>,
@@ -120,7 +120,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// All streams came and went, and what was sent was received.
+    /// Whether all streams have ended and all data were received.
     fn is_done(&self) -> bool {
         let totals = self.nodes.iter().map(|node| node.relay.counters());
         let (sent, received) =
@@ -136,10 +136,10 @@ impl<'a> Run<'a> {
         Instant::ZERO + self.start.elapsed()
     }
 
-    /// Which sockets are ready, in the order of their nodes; none if only a timer is due.
+    /// Ready sockets in the order of their nodes; none if only a timer is due.
     fn wait(&mut self) -> Vec<Ready> {
         let asleep = self.nodes.iter().filter_map(|node| node.relay.poll_timeout()).min();
-        let patience = Instant::ZERO + PATIENCE;
+        let patience = Instant::ZERO + TIMEOUT;
         let until = asleep.unwrap_or(patience).min(patience).since(self.now());
         let (mut asked, mut fds) = (Vec::new(), Vec::new());
         for (place, node) in self.nodes.iter().enumerate() {
@@ -174,14 +174,14 @@ impl<'a> Run<'a> {
         poll(&mut fds, timeout).expect("poll is not interrupted for good");
         let counts = self.nodes.iter().map(|node| node.relay.counters()).collect::<Vec<_>>();
         assert!(
-            self.start.elapsed() < PATIENCE,
-            "the plan took more than {PATIENCE:?} and stands at {counts:#?}"
+            self.start.elapsed() < TIMEOUT,
+            "the plan took more than {TIMEOUT:?} and stands at {counts:#?}"
         );
         let ready = asked.into_iter().zip(&fds).filter(|(_, fd)| fd.any() == Some(true));
         ready.map(|(ready, _)| ready).collect()
     }
 
-    /// One call for each readiness that is wanted, then whatever the node says.
+    /// One call for each wanted readiness, then all events of the node.
     fn serve(&mut self, ready: Ready) {
         let at = self.now();
         let place = match ready {
@@ -276,7 +276,7 @@ impl<'a> Run<'a> {
         relay.on_channel_open(at, channel, None, kernel);
     }
 
-    /// The circuit is there: every application opens its stream.
+    /// The circuit is built: every application opens its stream.
     fn begin(&mut self, circuit: CircuitIndex) {
         self.circuits += 1;
         self.begun = true;
@@ -288,7 +288,7 @@ impl<'a> Run<'a> {
             let stream = relay.open_stream(at, circuit, number as u32, kernel).expect("the circuit is built");
             kernel.attach_stream(stream, File::from(OwnedFd::from(ours)));
             self.open.push(stream);
-            theirs.set_read_timeout(Some(PATIENCE)).expect("a timeout above zero");
+            theirs.set_read_timeout(Some(TIMEOUT)).expect("a timeout above zero");
             let (reader, writer) = (theirs.try_clone().expect("a second handle"), theirs);
             self.applications.push(spawn(move || {
                 let sender = spawn(move || say(writer, number, false, plan.upload));
@@ -314,14 +314,14 @@ fn attach(kernel: &mut LinuxKernel, channel: ChannelKey, socket: TcpStream, plan
     kernel.attach(channel, socket).expect("a socket need not block");
 }
 
-/// A server for one stream, in the namespace where the client stands.
+/// A server for one stream, in the client's namespace.
 fn serve(ground: &Ground, plan: Plan, stream: u64) -> (SocketAddr, JoinHandle<u64>) {
     ground.enter(0);
     let listener = TcpListener::bind((ground.address(0), 0)).expect("an address of ours is free");
     let address = listener.local_addr().expect("a bound listener has an address");
     let server = spawn(move || {
         let (socket, _) = listener.accept().expect("the exit connects");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout above zero");
+        socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout above zero");
         let reader = socket.try_clone().expect("a second handle");
         let sender = spawn({
             let writer = socket.try_clone().expect("a second handle");
@@ -329,7 +329,7 @@ fn serve(ground: &Ground, plan: Plan, stream: u64) -> (SocketAddr, JoinHandle<u6
         });
         let received = hear(reader, stream, false, plan.upload, false);
         finish(sender);
-        // All is sent and received.
+        // All data are sent and received.
         socket.shutdown(Shutdown::Write).expect("the exit still listens");
         received
     });
@@ -342,7 +342,7 @@ fn say(mut to: impl Write, stream: u64, download: bool, cells: u64) -> u64 {
     bytes.len() as u64
 }
 
-/// Reads what was said, or until the end; returns how much of it was as said.
+/// Reads up to the expected size or the end. Returns the number of correct bytes.
 fn hear(mut from: impl Read, stream: u64, download: bool, cells: u64, until_end: bool) -> u64 {
     let (mut heard, mut buffer) = (0, [0; 4096]);
     while until_end || heard < Plan::bytes(cells) {

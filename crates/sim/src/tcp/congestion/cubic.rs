@@ -4,46 +4,47 @@ use super::hystart::HyStart;
 use crate::tcp::config::Kernel;
 use penstock_units::{Duration, Instant, math, time::nanos};
 
-/// How steep the cubic is [segments/s³].
+/// The cubic's coefficient [segments/s³].
 const C: f64 = 0.4;
-/// What a loss leaves of the window.
+/// The factor of the window after a loss.
 const BETA: f64 = 0.7;
 /// Eighths of a window for each segment that Reno would add with CUBIC's β: (1 + β)/(3(1 − β)) in whole
 /// eighths (`beta_scale`).
 const RENO_SCALE: u32 = 15;
 
-/// The pace of growth is reckoned again when the window changed or this has passed.
+/// The growth rate is computed again after this time, or when the window has changed.
 const PACE_LASTS: Duration = Duration::from_nanos(1_000_000_000 / 32);
-/// An epoch is so young that round trips still show the recovery before.
+/// In so young an epoch, round trips still include the queue of the recovery.
 const YOUNG: Duration = Duration::from_secs(1);
-/// One segment for each acknowledged one, in sixteenths (`ACK_RATIO_SHIFT`).
+/// A ratio of one in sixteenths (`ACK_RATIO_SHIFT`).
 const RATIO_ONE: u32 = 16;
-/// The largest ratio of segments to ACKs that is believed (`ACK_RATIO_LIMIT`).
+/// Maximum ratio of segments to ACKs (`ACK_RATIO_LIMIT`).
 const RATIO_MOST: u32 = 32 * RATIO_ONE;
 
 /// The state of one flow.
 ///
-/// Source: RFC 9438 §4; Linux 3.2 and 6.12 `tcp_cubic.c` (`bictcp_update`, `bictcp_acked`,
-/// `bictcp_recalc_ssthresh`). As there, the target is that of one round trip ahead, and the window grows by
-/// at most 1 segment per 20 while Wmax is unknown.
-/// Deviation: floating point with one portable cube root for Linux's fixed point of 1/1024 s.
+/// Source: RFC 9438 §4; Linux 3.2 and 6.12 `tcp_cubic.c` (`bictcp_update`, `bictcp_acked`, `bictcp_recalc_ssthresh`).
+/// As in Linux, the target is the window one round trip ahead, and while Wmax is unknown the window grows by at most 1
+/// segment per 20.
+///
+/// Deviation: floating point with a portable cube root instead of Linux's fixed point of 1/1024 s.
 #[derive(Clone, Debug)]
 pub(super) struct Cubic {
-    /// The window at the last loss, less if the flow is giving way [segments]; 0 is unknown.
+    /// The window at the last loss, lower with fast convergence [segments]; 0 is unknown.
     last_max: f64,
-    /// When growth began after the last loss; FAR_FUTURE is not yet.
+    /// Begin of growth after the last loss; FAR_FUTURE is not yet.
     epoch: Instant,
     /// The window of the plateau [segments].
     origin: f64,
-    /// From the epoch to the plateau [s].
+    /// Time from the epoch to the plateau [s].
     k: f64,
-    /// What Reno would have by now (`tcp_cwnd`) [segments].
+    /// The window of Reno at this time (`tcp_cwnd`) [segments].
     reno: u32,
-    /// ACKs, or segments, towards its next one.
+    /// ACKs or segments towards Reno's next increase.
     reno_count: u32,
-    /// The pace of growth without Reno's [segments per increase].
+    /// Credit per increase without Reno [segments per increase].
     pace: u32,
-    /// The window that it was reckoned for [segments], and when.
+    /// The window of that computation [segments], and its time.
     pace_of: u32,
     pace_at: Instant,
     /// The shortest round trip [ns]; 0 is unknown.
@@ -92,9 +93,9 @@ impl Cubic {
         self.ratio = (self.ratio - self.ratio / RATIO_ONE + segments).min(RATIO_MOST);
     }
 
-    /// How much credit enlarges the window by one; `credit` was earned just now.
+    /// The credit that enlarges the window by one. `credit` was earned by this ACK.
     ///
-    /// Credit are acknowledged segments or, in 3.2, ACKs, whose usual number of segments is then allowed for.
+    /// Credit counts acknowledged segments. In 3.2 it counts ACKs and compensates for their average number of segments.
     pub(super) fn credit_per_increase(
         &mut self,
         kernel: Kernel,
@@ -113,7 +114,7 @@ impl Cubic {
         let pace = self.pace.min(self.reno_pace(cwnd)).min(100 * cwnd);
         match kernel {
             Kernel::Linux3_2 => (pace * RATIO_ONE / self.ratio).max(1),
-            // No more than half a window each round trip.
+            // At most half a window per round trip.
             Kernel::Linux6 | Kernel::Ns3 => pace.max(2),
         }
     }
@@ -132,9 +133,9 @@ impl Cubic {
         pace as u32
     }
 
-    /// The pace that Reno would have, where it is ahead (RFC 9438 §4.3).
+    /// The credit per increase of Reno, where Reno is ahead (RFC 9438 §4.3).
     fn reno_pace(&mut self, cwnd: u32) -> u32 {
-        // 3(1 − β)/(1 + β) segments for each window; Linux reckons with 8/15.
+        // 3(1 − β)/(1 + β) segments per window; Linux uses 8/15.
         let each = (cwnd * RENO_SCALE) >> 3;
         while self.reno_count > each {
             self.reno_count -= each.max(1);
@@ -146,24 +147,24 @@ impl Cubic {
         }
     }
 
-    /// The window to fall to after a loss [segments].
+    /// The window after a loss [segments].
     pub(super) fn ssthresh(&mut self, cwnd: u32) -> u32 {
         let window = f64::from(cwnd);
         self.epoch = Instant::FAR_FUTURE;
-        // Fast convergence: a flow that lost before it regained its maximum gives way.
+        // Fast convergence: a loss below the last maximum lowers the maximum further.
         let gives_way = window < self.last_max;
         self.last_max = if gives_way { window * (1.0 + BETA) / 2.0 } else { window };
         ((window * BETA) as u32).max(2)
     }
 
-    /// The retransmission timer fired: begin anew.
+    /// Resets the state after a retransmission timeout.
     pub(super) fn reset(&mut self) {
         let mut hystart = std::mem::take(&mut self.hystart);
         hystart.reset();
         *self = Cubic { min_rtt: self.min_rtt, ratio: self.ratio, hystart, ..Cubic::default() };
     }
 
-    /// The application was silent for `idle`: that time does not count.
+    /// The application was idle for this time, which does not count.
     pub(super) fn on_idle(&mut self, idle: Duration) {
         if self.epoch != Instant::FAR_FUTURE {
             self.epoch += idle;
@@ -180,7 +181,7 @@ impl Cubic {
 
     /// The window `t` after the epoch [s] [segments].
     ///
-    /// As in Linux and ns-3, the distance from the plateau counts in whole segments.
+    /// As in Linux and ns-3, the distance from the plateau is rounded to whole segments.
     fn w_cubic(&self, t: f64) -> f64 {
         let x = t - self.k;
         self.origin + (C * x * x * x).trunc()
@@ -191,7 +192,7 @@ impl Cubic {
 mod tests {
     use super::*;
 
-    /// The window each round trip of 100 ms after a loss at `cwnd`.
+    /// The window after each round trip of 100 ms, after a loss at `cwnd`.
     fn epoch_after_loss_at(cwnd: u32, rounds: u64) -> Vec<u32> {
         let mut cubic = Cubic::default();
         cubic.on_rtt(Instant::ZERO, Duration::from_millis(100));
@@ -247,7 +248,7 @@ mod tests {
         for w_max in [200u32, 500, 2000] {
             let k = math::cbrt(f64::from(w_max) * 0.3 / 0.4);
             let trace = epoch_after_loss_at(w_max, (k * 15.0) as u64);
-            // The plateau's middle: it is whole segments wide.
+            // The middle of the plateau, which is whole segments wide.
             let first =
                 |hit: &dyn Fn(u32) -> bool| trace.iter().position(|window| hit(*window)).unwrap() as f64;
             let middle = (first(&|window| window >= w_max) + first(&|window| window > w_max)) / 20.0;

@@ -1,24 +1,24 @@
-//! HyStart: leaving slow start before the queue overflows.
+//! HyStart: leaves slow start before the queue overflows.
 
 use crate::tcp::config::{Kernel, TcpConfig};
 use penstock_units::{Duration, Instant, time::nanos};
 
-/// No smaller window leaves slow start [segments] (`hystart_low_window`).
+/// Minimum window for leaving slow start [segments] (`hystart_low_window`).
 const LOW_WINDOW: u32 = 16;
-/// Round trips that are measured in each round before they say something (`HYSTART_MIN_SAMPLES`).
+/// Number of round trip samples per round before they are used (`HYSTART_MIN_SAMPLES`).
 const MIN_SAMPLES: u8 = 8;
-/// ACKs that follow so closely are one train [ns] (`hystart_ack_delta`).
+/// Maximum gap between two ACKs of a train [ns] (`hystart_ack_delta`).
 const ACK_DELTA: u64 = 2_000_000;
 const MS: u64 = 1_000_000;
 
-/// Two signs that the path is full: a train of ACKs as long as half a round trip, and round trips that
-/// take longer.
+/// Two signs of a full path: a train of ACKs as long as half a round trip, and growing round trips.
 ///
 /// Source: Ha and Rhee 2011; Linux 3.2 and 6.12 `hystart_update`; ns-3.44 `TcpCubic::HystartUpdate`.
-/// Deviation: nanoseconds where 3.2 has milliseconds.
+///
+/// Deviation: nanoseconds instead of the milliseconds of 3.2.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HyStart {
-    /// When this round began.
+    /// Begin of this round.
     round: Instant,
     /// The last ACK of the train.
     last_ack: Instant,
@@ -27,13 +27,13 @@ pub(super) struct HyStart {
     /// Shortest round trip of this round [ns]; 0 is unknown.
     current: u64,
     samples: u8,
-    /// A sign was seen.
+    /// A sign was found.
     found: bool,
 }
 
 impl HyStart {
-    /// An ACK up to `una` in slow start with a window of `cwnd`; `nxt` ends what was sent [B]. `sample` is its
-    /// round trip, `min_rtt` the shortest ever, `srtt` the smoothed one [ns]. Returns whether slow start ends.
+    /// An ACK up to `una` in slow start with a window of `cwnd`. `nxt` is the end of sent data [B]. `sample` is its
+    /// round trip, `min_rtt` the minimum and `srtt` the smoothed one [ns]. Returns whether slow start ends.
     pub(super) fn on_ack(
         &mut self,
         cfg: &TcpConfig,
@@ -67,7 +67,7 @@ impl HyStart {
 
     fn delay(&mut self, cfg: &TcpConfig, sample: u64, min_rtt: u64) -> bool {
         let fresh = self.samples < MIN_SAMPLES;
-        // 3.2 takes the shortest of the first eight only.
+        // 3.2 uses the minimum of the first eight samples only.
         if (fresh || cfg.kernel == Kernel::Linux6) && (self.current == 0 || sample < self.current) {
             self.current = sample;
         }
@@ -83,14 +83,14 @@ impl HyStart {
         self.current > min_rtt + more
     }
 
-    /// The retransmission timer fired: begin anew.
+    /// Resets the state after a retransmission timeout.
     pub(super) fn reset(&mut self) {
         self.found = false;
     }
 }
 
-/// What segmentation offload adds to a round trip [ns]: four packets of 64 KiB at the pacing rate, which in
-/// slow start is two windows each round trip, and at most 1 ms (Linux `hystart_ack_delay`).
+/// Delay by segmentation offload [ns]: four packets of 64 KiB at the pacing rate, which is two windows per round trip
+/// in slow start, and at most 1 ms (Linux `hystart_ack_delay`).
 fn offload_delay(cfg: &TcpConfig, cwnd: u32, srtt: u64) -> u64 {
     let window = 2 * u64::from(cwnd) * u64::from(cfg.mss);
     (4 * 65_536 * srtt / window.max(1)).min(nanos(Duration::from_millis(1)))
@@ -100,8 +100,8 @@ fn offload_delay(cfg: &TcpConfig, cwnd: u32, srtt: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// How many ACKs of one round, `gap` apart, with round trips of `rtt`, end slow start; the shortest
-    /// round trip is 80 ms.
+    /// Number of ACKs until slow start ends, with ACKs `gap` apart and round trips of `rtt`. The minimum round trip is
+    /// 80 ms.
     fn ends_after(cfg: &TcpConfig, cwnd: u32, gap: Duration, rtt: Duration) -> Option<u64> {
         let mut hystart = HyStart::default();
         let min = 80 * MS;

@@ -1,8 +1,7 @@
-//! The congestion window: how it grows, what a loss costs and what idleness costs.
+//! The congestion window: growth, reduction after losses, and decay without use.
 //!
-//! `Window` is what all algorithms share (Linux keeps it in `tcp_sock`); an algorithm answers
-//! two questions: by how much does an ACK enlarge the window above ssthresh, and what is
-//! ssthresh after a loss?
+//! `Window` is common to all algorithms (Linux keeps it in `tcp_sock`). An algorithm computes the growth above
+//! ssthresh, and ssthresh after a loss.
 
 mod cubic;
 mod hystart;
@@ -25,19 +24,19 @@ enum Algorithm {
 pub(super) struct Window {
     /// The window [segments]; at least 1.
     pub(super) cwnd: u32,
-    /// Below this, slow start [segments].
+    /// Slow-start threshold [segments].
     pub(super) ssthresh: u32,
     /// Segments acknowledged towards the next increase (`snd_cwnd_cnt`).
     count: u32,
-    /// Most segments in flight since `validated` (`snd_cwnd_used`).
+    /// Maximum segments in flight since `validated` (`snd_cwnd_used`).
     used: u32,
-    /// As sent: the window was full since `una` passed `usage_end` (`is_cwnd_limited`).
+    /// The window was full since `una` passed `usage_end`, as of sending (`is_cwnd_limited`).
     full: bool,
-    /// Most segments unacknowledged since then (`max_packets_out`).
+    /// Maximum unacknowledged segments since then (`max_packets_out`).
     most_out: u32,
-    /// When this is acknowledged, both are looked at anew (`cwnd_usage_seq`) [B].
+    /// `full` and `most_out` restart when this is acknowledged (`cwnd_usage_seq`) [B].
     usage_end: u64,
-    /// When the window was last full, or last validated (`snd_cwnd_stamp`).
+    /// Time at which the window was last full or validated (`snd_cwnd_stamp`).
     validated: Instant,
     algorithm: Algorithm,
 }
@@ -60,13 +59,13 @@ impl Window {
         }
     }
 
-    /// Whether slow start governs.
+    /// Whether the flow is in slow start.
     pub(super) fn in_slow_start(&self) -> bool {
         self.cwnd < self.ssthresh
     }
 
-    /// An ACK took `segments` off, the last of which left `sample` ago, and now `una` and `nxt` delimit what
-    /// is on its way [B]; `open` says that nothing is lost or out of order.
+    /// An ACK covered `segments`, the last of which was sent `sample` ago. `una` and `nxt` now delimit the data in
+    /// flight [B]. `open` means no loss and no reordering.
     ///
     /// Source: Linux 3.2 `bictcp_acked`, 6.12 `cubictcp_acked`.
     #[expect(clippy::too_many_arguments, reason = "what an ACK tells")]
@@ -86,7 +85,7 @@ impl Window {
             cubic.on_acked(segments);
         }
         let Some(sample) = sample else { return };
-        // ns-3 hands CUBIC the smoothed round trip.
+        // ns-3 passes the smoothed round trip to CUBIC.
         let sample = if cfg.kernel == Kernel::Ns3 { rtt.srtt() } else { sample };
         cubic.on_rtt(now, sample);
         if !cfg.hystart || !slow_start {
@@ -98,7 +97,7 @@ impl Window {
         }
     }
 
-    /// An ACK took `acked` segments out of `in_flight` (before it) outside of recovery.
+    /// An ACK outside of recovery covered `acked` segments; `in_flight` were in flight before it.
     ///
     /// Source: Linux `tcp_cong_avoid`, `tcp_slow_start`, `tcp_is_cwnd_limited`; RFC 5681 §3.1.
     pub(super) fn on_ack(&mut self, cfg: &TcpConfig, now: Instant, acked: u32, in_flight: u32) {
@@ -124,7 +123,7 @@ impl Window {
         }
     }
 
-    /// The same in ns-3's CUBIC: an ACK adds one segment at most, and the rest of its credit is kept
+    /// The same in ns-3's CUBIC: an ACK adds at most one segment, and the rest of its credit is kept
     /// (`TcpCubic::IncreaseWindow`).
     fn add_one(&mut self, credit: u32, per_increase: u32) {
         self.count += credit;
@@ -134,9 +133,9 @@ impl Window {
         }
     }
 
-    /// Counts `credit` segments towards the next increase.
+    /// Adds `credit` segments towards the next increase.
     ///
-    /// Source: Linux `tcp_cong_avoid_ai`: credit gathered at a slower pace buys one segment at most.
+    /// Source: Linux `tcp_cong_avoid_ai`: credit from slower growth gives at most one segment.
     fn add(&mut self, credit: u32, per_increase: u32) {
         if self.count >= per_increase {
             self.count = 0;
@@ -147,10 +146,10 @@ impl Window {
         self.count %= per_increase;
     }
 
-    /// Whether the window, rather than the application or the peer, holds the flow back.
+    /// Whether the congestion window limits the flow, not the application or the peer.
     ///
-    /// Source: Linux 3.2 and 6.12 `tcp_is_cwnd_limited`. In 3.2, less than a third of the window and 64 KiB
-    /// may be unused: offload holds so much back.
+    /// Source: Linux 3.2 and 6.12 `tcp_is_cwnd_limited`. In 3.2, less than a third of the window and 64 KiB may be
+    /// unused because of segmentation offload.
     fn is_limiting(&self, cfg: &TcpConfig, in_flight: u32) -> bool {
         match cfg.kernel {
             Kernel::Linux3_2 => {
@@ -160,12 +159,12 @@ impl Window {
                 held || left <= cfg.reordering
             }
             Kernel::Linux6 => self.full || (self.in_slow_start() && self.cwnd < 2 * self.most_out),
-            // ns-3's CUBIC does not ask.
+            // ns-3's CUBIC does not check this.
             Kernel::Ns3 => matches!(self.algorithm, Algorithm::Cubic(_)) || in_flight >= self.cwnd,
         }
     }
 
-    /// A loss was found: the new ssthresh is set and returned; the window follows in recovery.
+    /// A loss was found: sets and returns the new ssthresh. The window follows in recovery.
     pub(super) fn on_loss(&mut self, cfg: &TcpConfig) -> u32 {
         // ns-3 keeps the credit (`m_cWndCnt`).
         if cfg.kernel != Kernel::Ns3 {
@@ -178,7 +177,7 @@ impl Window {
         self.ssthresh
     }
 
-    /// The retransmission timer fired: `cwnd` is one segment beyond what is on its way, and nothing learnt of the path remains.
+    /// Retransmission timeout: `cwnd` is one segment above the data in flight, and the algorithm forgets the path.
     ///
     /// Source: Linux `tcp_enter_loss`; `bictcp_state`.
     pub(super) fn on_timeout(&mut self, cfg: &TcpConfig, cwnd: u32) {
@@ -191,22 +190,22 @@ impl Window {
         }
     }
 
-    /// No burst of more than `reordering` segments (Linux `tcp_moderate_cwnd`).
+    /// Allows no burst of more than `reordering` segments (Linux `tcp_moderate_cwnd`).
     pub(super) fn moderate(&mut self, cfg: &TcpConfig, in_flight: u32) {
         self.cwnd = self.cwnd.min(in_flight + cfg.reordering).max(1);
     }
 
-    /// The loss was none: back to the window of before (Linux `tcp_undo_cwr`).
+    /// The loss was spurious: restores the earlier window (Linux `tcp_undo_cwr`).
     pub(super) fn undo(&mut self, cwnd: u32, ssthresh: u32) {
         self.cwnd = self.cwnd.max(cwnd);
         self.ssthresh = self.ssthresh.max(ssthresh);
     }
 
-    /// Data are about to leave after `idle` without any in flight.
+    /// Data are sent after `idle` without any in flight.
     ///
     /// Source: Linux `tcp_cwnd_restart`; RFC 2861.
     pub(super) fn on_idle(&mut self, cfg: &TcpConfig, now: Instant, idle: Duration, rto: Duration) {
-        // 3.2 lets the cubic go on in the meantime.
+        // In 3.2 the cubic continues during idle time.
         if let (Algorithm::Cubic(cubic), Kernel::Linux6) = (&mut self.algorithm, cfg.kernel) {
             cubic.on_idle(idle);
         }
@@ -222,15 +221,14 @@ impl Window {
         self.used = 0;
     }
 
-    /// The application waits for the send buffer, so nothing says that it leaves the window unused
-    /// (Linux `tcp_new_space` sets `snd_cwnd_stamp`).
+    /// The application waits for the send buffer, so the window does not count as unused (Linux `tcp_new_space` sets
+    /// `snd_cwnd_stamp`).
     pub(super) fn postpone_validation(&mut self, now: Instant) {
         self.validated = now;
     }
 
-    /// Data left; of what is between `una` and `nxt` [B], `in_flight` segments are on their way and
-    /// `packets_out` unacknowledged. `waits_for_app` is false while the application would write more than the
-    /// socket takes.
+    /// Data were sent. Of the data between `una` and `nxt` [B], `in_flight` segments are in flight and `packets_out`
+    /// unacknowledged. `waits_for_app` is false while the application would write more than the socket accepts.
     ///
     /// Source: Linux 3.2 and 6.12 `tcp_cwnd_validate`, `tcp_cwnd_application_limited`.
     pub(super) fn validate(
@@ -268,7 +266,7 @@ impl Window {
         self.validated = now;
     }
 
-    /// What slow start may return to after the application paused (Linux `tcp_current_ssthresh`).
+    /// The ssthresh after a pause of the application (Linux `tcp_current_ssthresh`).
     fn remembered_ssthresh(&self) -> u32 {
         self.ssthresh.max(self.cwnd / 2 + self.cwnd / 4)
     }

@@ -1,13 +1,13 @@
-//! Reno: a segment more each round trip, half as much after a loss.
+//! Reno: one segment more per round trip, half of the window after a loss.
 
-/// How many acknowledged segments enlarge a window of `cwnd` by one above ssthresh.
+/// Number of acknowledged segments that enlarge a window of `cwnd` by one above ssthresh.
 ///
 /// Source: RFC 5681 §3.1 eq. 3; Linux `tcp_reno_cong_avoid`.
 pub(super) fn segments_per_increase(cwnd: u32) -> u32 {
     cwnd.max(1)
 }
 
-/// The window to fall to after a loss [segments].
+/// The window after a loss [segments].
 ///
 /// Source: RFC 5681 §3.1 eq. 4 with cwnd for FlightSize; Linux `tcp_reno_ssthresh`.
 pub(super) fn ssthresh(cwnd: u32) -> u32 {

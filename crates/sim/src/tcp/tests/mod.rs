@@ -1,4 +1,4 @@
-//! Two endpoints and a link: what a connection does as a whole.
+//! Tests of whole connections: two endpoints and a link.
 
 mod world;
 
@@ -27,7 +27,7 @@ fn profiles() -> Vec<(String, TcpConfig)> {
     all.into_iter().flat_map(both).map(named).collect()
 }
 
-/// With buffers that bind nothing.
+/// With buffers that are never the limit.
 fn roomy(cfg: TcpConfig) -> TcpConfig {
     TcpConfig { send_buffer: Buffer::Fixed(64 << 20), receive_buffer: Buffer::Fixed(64 << 20), ..cfg }
 }
@@ -106,7 +106,7 @@ fn a_reset_reaches_the_peer_even_if_the_first_one_is_lost() {
     assert_eq!(world.ends[0].poll_timeout(), None);
 }
 
-/// Share of the link that payload and headers use in the 8 s after `warm_up` [s].
+/// Share of the link used by payload and headers in the 8 s after `warm_up` [s].
 fn utilisation(cfg: TcpConfig, path: Path, warm_up: u64) -> f64 {
     let rate = path.rate.bytes_per_sec() as f64;
     let mut world = World::connected(cfg, path);
@@ -122,7 +122,7 @@ fn utilisation(cfg: TcpConfig, path: Path, warm_up: u64) -> f64 {
 #[test]
 fn a_link_without_loss_is_nine_tenths_full() {
     for (name, base) in profiles() {
-        // Reno climbs slowly after the double loss that ends its slow start, so it gets no longer path.
+        // Reno grows slowly after the double loss at the end of its slow start, so it gets no longer path.
         let long = if base.congestion == Congestion::Reno { (20, 100) } else { (100, 100) };
         for (mbit, rtt) in [(2, 20), (10, 80), (50, 40), long] {
             for (buffers, cfg) in [("auto", base.clone()), ("fixed", roomy(base.clone()))] {
@@ -199,7 +199,7 @@ fn renos_rate_follows_the_square_root_of_the_loss() {
     }
 }
 
-/// Linux 6 and ns-3 with buffers that bind nothing and a congestion control.
+/// Linux 6 and ns-3 with unlimited buffers and a congestion control.
 fn byte_counters(congestion: Congestion) -> [TcpConfig; 2] {
     [TcpConfig::linux_6(), TcpConfig::ns3()].map(|cfg| TcpConfig { congestion, ..roomy(cfg) })
 }
@@ -210,7 +210,7 @@ fn renos_rate_follows_the_square_root_of_the_loss_in_every_profile() {
         for (fate, p) in
             [(Fate::Periodic(1000), 1e-3), (Fate::Random(1e-3), 1e-3), (Fate::Random(1e-2), 1e-2)]
         {
-            // A lost repetition costs ns-3 a second, so it is judged where there is hardly any.
+            // A lost retransmission costs ns-3 a second, so only paths with few of them are compared.
             if cfg.kernel == Kernel::Ns3 && p > 1e-3 {
                 continue;
             }
@@ -234,12 +234,12 @@ fn cubics_rate_follows_its_response_function_in_every_profile() {
     }
 }
 
-/// Round trips of 100 ms until the state is left, and the sender then; one segment was lost in a window of 40.
+/// Round trips of 100 ms until the state ends, and the sender afterwards. One segment of a window of 40 was lost.
 fn after_a_loss(kernel: TcpConfig, timeout: bool) -> Info {
     let cfg = TcpConfig { congestion: Congestion::Reno, initial_ssthresh: 40, ..roomy(kernel) };
     let mut world = World::connected(cfg, Path::new(100, 100));
     world.write(0, 1448 * if timeout { 400 } else { 1 << 20 });
-    // The last segment of all, or one with many behind it.
+    // The last segment, or one with many segments after it.
     world.lose_once = Some(if timeout { 399 * 1448 } else { 400 * 1448 });
     let state = if timeout { CaState::Loss } else { CaState::Recovery };
     for wanted in [true, false] {
@@ -262,7 +262,7 @@ fn ns3_grows_the_window_after_recovery_and_not_after_a_timeout() {
 
 #[test]
 fn cubic_drops_to_seven_tenths_and_recovers_in_the_time_of_the_closed_form() {
-    // VE-02: one loss in a thousand-segment window, then the whole sender's window over time.
+    // VE-02: one loss in a window of a thousand segments, then the window over time.
     for kernel in [TcpConfig::linux_3_2(), TcpConfig::linux_6(), TcpConfig::ns3()] {
         let cfg = TcpConfig { hystart: false, initial_ssthresh: 1000, ..roomy(kernel) };
         let mut world = World::connected(cfg, Path::new(1000, 100));
@@ -292,7 +292,7 @@ fn cubic_drops_to_seven_tenths_and_recovers_in_the_time_of_the_closed_form() {
         let took = world.now.since(start).as_secs_f64();
         eprintln!("VE-02 {name}: {took:.2} s of {k:.2} s");
         assert!((took / k - 1.0).abs() < 0.15, "{name}: {took} s of {k} s");
-        // Concave up to there, convex beyond: the growth of equal times.
+        // Concave up to there, convex beyond: compares the growth in equal times.
         let third = window.len() / 3;
         assert!(window[third] - window[0] > 2.0 * (window[2 * third] - window[third]), "{name}: concave");
         let mut after = vec![window[window.len() - 1]];
@@ -368,7 +368,7 @@ fn retransmissions_to_a_silent_peer_back_off_exponentially() {
 
 #[test]
 fn retransmitted_segments_give_no_rtt_sample() {
-    // Karn: the tail is lost and repeated by the timer; its ACK echoes the repetition.
+    // Karn: the tail is lost and retransmitted by the timer; its ACK echoes the retransmission.
     let mut world = World::connected(cubic(), Path::new(100, 100));
     world.write(0, 1000);
     world.run_for(Duration::from_secs(1));
@@ -387,7 +387,7 @@ fn a_spurious_timeout_is_undone_by_timestamps() {
     let mut world = World::connected(roomy(reno()), Path::new(1000, 100));
     world.write(0, 60 * 1448);
     world.run_for(Duration::from_secs(1));
-    // The path is suddenly 300 ms longer each way: the timer fires, but nothing was lost.
+    // The path becomes 300 ms longer each way: the timer fires without a loss.
     world.path.delay = Duration::from_millis(350);
     world.write(0, 20 * 1448);
     let before = world.ends[0].info(&world.cfg[0]);
@@ -473,7 +473,7 @@ fn every_second_segment_is_acknowledged_and_a_lone_one_after_40_ms() {
     let trace = world.trace.take().unwrap();
     let acks = trace.iter().filter(|entry| entry.1 == 1).count();
     assert!((4..=8).contains(&acks), "{acks}");
-    // Lone segments 150 ms apart: once the quick ACKs are used up, each is acknowledged late.
+    // Single segments 150 ms apart: after the quick ACKs, each is acknowledged with a delay.
     world.reads[1] = false;
     world.run_for(Duration::from_millis(100));
     for _ in 0..30 {
@@ -487,7 +487,7 @@ fn every_second_segment_is_acknowledged_and_a_lone_one_after_40_ms() {
     assert!((50..56).contains(&waited), "one way and 40 ms: {waited} ms");
 }
 
-/// The largest send buffer and the largest window in segments' payload of a flow that always has more.
+/// The largest send buffer and the largest window in segments of payload, for a flow with unlimited data.
 fn buffer_and_window(cfg: TcpConfig, mut path: Path, queue: u64) -> (u64, u64) {
     path.queue = queue;
     let mut world = World::connected(cfg, path);
@@ -533,7 +533,7 @@ fn a_send_buffer_that_never_fills_does_not_grow() {
         world.run_for(Duration::from_millis(10));
     }
     assert_eq!(world.ends[0].info(&world.cfg[0]).send_capacity, before);
-    // Nor for who waits, as long as no ACK comes.
+    // It also stays while the application waits, as long as no ACK arrives.
     world.run_for(Duration::from_secs(1));
     world.censor = Some(|side, _| side == 1);
     world.write(0, 1 << 20);
@@ -575,7 +575,7 @@ fn a_lost_tail_is_found_by_a_probe_and_costs_no_timeout() {
         assert!(world.step(Instant::FAR_FUTURE));
         assert_ne!(world.ends[0].info(&world.cfg[0]).state, CaState::Loss);
     }
-    // Two round trips after the last ACK a probe, one more for its SACK, half a one for the rest.
+    // A probe comes two round trips after the last ACK, its SACK one later, and the rest takes half a round trip.
     let took = world.now.since(start).as_millis();
     assert!((400..500).contains(&took), "{took} ms");
     let mut old = World::connected(TcpConfig::linux_3_2(), Path::new(100, 100));
@@ -625,9 +625,9 @@ fn hystart_leaves_slow_start_without_a_loss() {
     }
 }
 
-/// What KIST does: every 10 ms, no more than the window takes beyond what is on its way.
+/// Writes like KIST: every 10 ms, at most the free part of the window.
 ///
-/// Returns how many segments were on their way then.
+/// Returns the maximum number of segments in flight.
 fn kist_writes(world: &mut World, most: u64) -> u32 {
     let info = world.ends[0].info(&world.cfg[0]);
     let room = u64::from(info.cwnd) * u64::from(info.mss);
@@ -642,21 +642,21 @@ fn kist_writes(world: &mut World, most: u64) -> u32 {
 #[test]
 fn a_window_that_kist_does_not_fill_stays_near_its_use() {
     for (name, cfg) in profiles() {
-        // ns-3's CUBIC grows without being used.
+        // ns-3's CUBIC grows without use.
         if cfg.kernel == Kernel::Ns3 {
             continue;
         }
         let mut world = World::connected(cfg, Path::new(1000, 100));
         let (mut most, mut used) = (0, 0);
         for _ in 0..1000 {
-            // 20 segments each round trip of 100 ms: much less than the path takes.
+            // 20 segments per round trip of 100 ms: much less than the path allows.
             used = used.max(kist_writes(&mut world, 2 * 1448));
             let info = world.ends[0].info(&world.cfg[0]);
             most = most.max(info.cwnd);
             assert_eq!(info.not_sent, 0, "{name}: what fits the window is sent");
         }
         assert!(used >= 20 && most <= 2 * used + 2, "{name}: a window of {most}, {used} used");
-        // After a pause the window is the initial one again, and so is what KIST may write.
+        // After a pause the window is the initial one again, and so is KIST's limit.
         world.run_for(Duration::from_secs(60));
         world.write(0, 1448);
         assert_eq!(world.ends[0].info(&world.cfg[0]).cwnd, 10, "{name}");
@@ -697,7 +697,7 @@ fn nagle_holds_a_small_segment_while_one_is_unacknowledged() {
 
 #[test]
 fn reordering_stops_reducing_the_window() {
-    // A fifth of the segments come up to 3 ms late: nothing is lost, and the sender learns it.
+    // A fifth of the segments is up to 3 ms late: no segment is lost, and the sender learns the reordering degree.
     let fate = Fate::Rough(0.0, 0.2, Duration::from_millis(3));
     let mut world = World::connected(roomy(cubic()), Path::new(20, 60).with(fate));
     world.write(0, 1 << 40);
@@ -723,7 +723,7 @@ fn the_same_seed_gives_the_same_segments() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
-    /// The sending half of the proof that trains change nothing; the other is in `tests/worlds/determinism.rs`.
+    /// The proof that trains do not change sending. The other half is in `tests/worlds/determinism.rs`.
     #[test]
     fn a_train_equals_single_segments(
         seed in any::<u64>(),

@@ -1,27 +1,26 @@
-//! The smallest network: two hosts and a link of given rate, delay, queue and misfortune.
+//! The smallest network: two hosts and a link with a rate, a delay, a queue and faults.
 
 use crate::tcp::{Endpoint, Segment, TcpConfig};
 use penstock_units::{DataRate, Duration, Instant, Rng, Seed};
 use std::collections::BTreeMap;
 
-/// Misfortunes of one direction.
+/// Faults of one direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Fate {
     Kind,
     /// Each data segment is lost with this probability.
     Random(f64),
-    /// Each segment, ACKs too, is lost with the first and delayed by up to the duration with the
-    /// second probability.
+    /// Each segment or ACK is lost with the first probability, and delayed by up to the duration with the second.
     Rough(f64, f64, Duration),
     /// Every n-th data segment is lost.
     Periodic(u64),
 }
 
-/// The link, the same in both directions; only data suffer from a small queue.
+/// The link, equal in both directions. Only data segments can be dropped by a small queue.
 #[derive(Clone, Debug)]
 pub(super) struct Path {
     pub(super) rate: DataRate,
-    /// One way.
+    /// One-way delay.
     pub(super) delay: Duration,
     /// Drop-tail [B].
     pub(super) queue: u64,
@@ -53,21 +52,21 @@ pub(super) struct World {
     pub(super) ends: [Endpoint; 2],
     pub(super) now: Instant,
     pub(super) path: Path,
-    /// Whether the application of each side reads all that arrives.
+    /// Whether the application of each side reads all received data.
     pub(super) reads: [bool; 2],
-    /// What each side still wants to write [B].
+    /// Data that each side still has to write [B].
     pub(super) backlog: [u64; 2],
     /// Data segments sent by each side.
     pub(super) data_sent: [u64; 2],
-    /// What leaves is also kept here: when, by whom, what; if `trace` is set.
+    /// The sent segments with time and sender, if enabled.
     pub(super) trace: Option<Vec<(Instant, usize, Segment)>>,
-    /// Tells which segments the network swallows.
+    /// Decides whether the network drops a segment.
     pub(super) censor: Option<fn(usize, &Segment) -> bool>,
-    /// Side 0's segment of data from this offset is lost once.
+    /// Side 0's data segment at this offset is lost once.
     pub(super) lose_once: Option<u64>,
-    /// The link is the hosts' own interface, so that small queues see it.
+    /// The link is the interface of the hosts, so small queues see it.
     pub(super) own_interface: bool,
-    /// Most segments that are asked for at once.
+    /// Maximum number of segments per poll.
     pub(super) longest_train: u32,
     lines: [Line; 2],
     events: BTreeMap<(Instant, u64), (usize, Segment)>,
@@ -106,7 +105,7 @@ impl World {
         self
     }
 
-    /// A world whose handshake is done.
+    /// An established connection.
     pub(super) fn connected(cfg: TcpConfig, path: Path) -> Self {
         let mut world = World::new(cfg, path);
         while !world.ends.iter().all(Endpoint::is_established) {
@@ -115,7 +114,7 @@ impl World {
         world
     }
 
-    /// Lets one side write `bytes` as its socket takes them.
+    /// One side writes `bytes` as its socket accepts them.
     pub(super) fn write(&mut self, side: usize, bytes: u64) {
         self.backlog[side] += bytes;
         self.drain(side);
@@ -127,12 +126,12 @@ impl World {
         self.now = end;
     }
 
-    /// What waits at one side's link [B].
+    /// Data in the queue of one side's link [B].
     pub(super) fn waiting(&self, side: usize) -> u64 {
         self.path.rate.bytes_in(self.lines[side].free_at.since(self.now)).get()
     }
 
-    /// Runs until nothing happens any more.
+    /// Runs until no events remain.
     pub(super) fn run_out(&mut self) {
         let end = self.now + Duration::from_secs(100_000);
         while self.step(end) {}
@@ -162,7 +161,7 @@ impl World {
         true
     }
 
-    /// The application acts, then the endpoint's segments leave.
+    /// The application acts, then the endpoint's segments are sent.
     pub(super) fn drain(&mut self, side: usize) {
         let now = self.now;
         let (end, cfg) = (&mut self.ends[side], &self.cfg[side]);
