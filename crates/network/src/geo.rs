@@ -80,8 +80,8 @@ pub fn draw(shares: &[(&str, u32)], rng: &mut Rng) -> &'static Country {
             left = left.saturating_sub(u64::from(*share));
             here
         })
-        .expect("what was drawn is below the sum of the shares");
-    Country::of(code).expect("every table of countries has known ones")
+        .expect("the sampled number is below the sum of the shares");
+    Country::of(code).expect("every table has only known countries")
 }
 
 /// Locations of Tor's users: mean daily users that connect directly, in hundreds, June to August of 2013.

@@ -155,13 +155,14 @@ mod tests {
         let both = 1.0 / (n * (n - 1.0) * (n - 2.0));
         let disjoint = (n - 3.0) * (n - 4.0) * (n - 5.0) * both;
         let socket = 4.0 / (n * (n - 1.0)) - both;
-        for (seen, chance) in [(pairs.guard, 1.0 / n), (pairs.middle, 1.0 / n), (pairs.exit, 1.0 / n)]
+        for (seen, probability) in [(pairs.guard, 1.0 / n), (pairs.middle, 1.0 / n), (pairs.exit, 1.0 / n)]
             .into_iter()
             .chain([(pairs.relay, 1.0 - disjoint), (pairs.socket, socket)])
         {
             let all = pairs.sampled as f64;
-            let off = (seen as f64 - chance * all).abs() / (chance * (1.0 - chance) * all).sqrt();
-            assert!(off < 4.5, "{seen} of {all}, not {chance}");
+            let off =
+                (seen as f64 - probability * all).abs() / (probability * (1.0 - probability) * all).sqrt();
+            assert!(off < 4.5, "{seen} of {all}, not {probability}");
         }
         assert_eq!((pairs.sampled, sampler.failures()), (200_000, 0));
     }

@@ -2,7 +2,7 @@
 
 use crate::document::Document;
 use crate::error::PyError;
-use penstock_sim::replay::Asked;
+use penstock_sim::replay::RecordedDownload;
 use penstock_units::{Bytes, Instant};
 use pyo3::prelude::*;
 
@@ -24,12 +24,12 @@ impl Replay {
     #[new]
     fn new(document: &Document, variant: &str, rows: Vec<Row>) -> Result<Self, PyError> {
         let scenario = document.inner().scenario(variant)?;
-        let asked = rows.into_iter().map(|row| {
+        let downloads = rows.into_iter().map(|row| {
             let (client, workload, circuit, begun, guard, middle, exit, start, size) = row;
             let [begun, start] = [begun, start].map(Instant::from_nanos);
             let relays = [guard, middle, exit];
-            Asked { client, workload, circuit, begun, relays, start, size: Bytes::new(size) }
+            RecordedDownload { client, workload, circuit, begun, relays, start, size: Bytes::new(size) }
         });
-        Ok(Self(penstock_sim::Replay::new(scenario, asked)?))
+        Ok(Self(penstock_sim::Replay::new(scenario, downloads)?))
     }
 }

@@ -19,11 +19,11 @@ struct Counting;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
-static ASKED: AtomicUsize = AtomicUsize::new(0);
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
 impl Counting {
     fn grown(bytes: usize) {
-        ASKED.fetch_add(1, Ordering::Relaxed);
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         let now = NOW.fetch_add(bytes, Ordering::Relaxed) + bytes;
         PEAK.fetch_max(now, Ordering::Relaxed);
     }
@@ -172,21 +172,21 @@ const SCHEDULERS: [&str; 6] = [
 /// Runs one network in this process and prints the measured numbers.
 #[allow(clippy::disallowed_methods, reason = "a bench reads the clock")]
 fn measure(world: &str, sets: &[String]) -> Result<(), Box<dyn std::error::Error>> {
-    let (name, packets_alone) = world.split_once('+').map_or((world, false), |(name, _)| (name, true));
+    let (name, one_by_one) = world.split_once('+').map_or((world, false), |(name, _)| (name, true));
     let text = match name {
         "plain" => PLAIN.to_owned(),
         "crowd" => CROWD.to_owned(),
         "flow" => FLOW.to_owned(),
         _ => smoke(),
     };
-    let control = if packets_alone { Control::one_by_one() } else { Control::new() };
+    let control = if one_by_one { Control::one_by_one() } else { Control::new() };
     let document = Document::parse(&text, world, sets)?;
     let scenario = document.scenario("default")?;
-    let asked = ASKED.load(Ordering::Relaxed);
+    let allocations = ALLOCATIONS.load(Ordering::Relaxed);
     let begun = std::time::Instant::now();
     let outcome = penstock_sim::run(scenario, 1, &control)?;
     let wall = begun.elapsed().as_secs_f64();
-    let asked = ASKED.load(Ordering::Relaxed) - asked;
+    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - allocations;
     let stats = outcome.stats;
     let written = stats.cells * 512;
     let delivered: u64 = outcome.nodes.iter().map(|node| node.counters.data_delivered).sum();
@@ -204,7 +204,7 @@ fn measure(world: &str, sets: &[String]) -> Result<(), Box<dyn std::error::Error
         stats.cells as f64,
         written as f64,
         downloads as f64,
-        asked as f64,
+        allocations as f64,
         PEAK.load(Ordering::Relaxed) as f64,
         peak_rss() as f64,
         segments as f64,
@@ -281,7 +281,7 @@ fn report_instructions(world: &str, sets: &[String], from: u32, until: u32) {
 }
 
 fn report(title: &str, numbers: &[f64]) {
-    let [wall, cpu, simulated, events, packets, cells, written, downloads, asked, heap, rss, segments] =
+    let [wall, cpu, simulated, events, packets, cells, written, downloads, allocations, heap, rss, segments] =
         numbers
     else {
         return println!("{title}: the run failed");
@@ -306,7 +306,7 @@ fn report(title: &str, numbers: &[f64]) {
     println!("  {:.0} ns a packet, {:.0} ns an event", nanos(packets), nanos(events));
     println!(
         "  {:.3} allocations a packet; peak heap {:.1} MiB, peak RSS {:.1} MiB",
-        asked / packets,
+        allocations / packets,
         heap / mib,
         rss / mib
     );
@@ -318,7 +318,7 @@ fn report(title: &str, numbers: &[f64]) {
         "  {:.2} events, {:.2} packets and {:.3} allocations a cell-write",
         events / cells,
         packets / cells,
-        asked / cells
+        allocations / cells
     );
     println!(
         "  load: {:.1} MiB/s of cells written by all nodes, {downloads:.0} downloads complete",
@@ -457,7 +457,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("medians of {repeats} runs, one core each");
     report("one TCP flow without Tor, hosts running ahead", &medians("plain", &[], repeats)?);
     report_instructions("plain", &[], 2, 6);
-    report("the same, one event at a time", &medians("plain+alone", &[], repeats)?);
+    report("the same, one event at a time", &medians("plain+single", &[], repeats)?);
     report("50,000 connections without Tor", &medians("crowd", &[], repeats)?);
     report(
         "one bulk flow: server to exit in segments, exit to client in cells",

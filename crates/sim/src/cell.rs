@@ -221,7 +221,7 @@ impl Cell for SimCell {
             Message::Extended(handshake) => Body::Extended(handshake),
             Message::Truncated(_) => Body::Truncated,
             Message::Truncate | Message::Drop => {
-                unreachable!("nobody here shortens circuits, sends padding, or what others do not know")
+                unreachable!("the simulator does not truncate circuits or send padding")
             }
         };
         SimCell { id, tag, number: 0, stream, layers: 0, body }

@@ -97,11 +97,11 @@ pub(crate) struct Stream {
     pub(crate) of: u32,
     /// Index of its server in the scenario.
     pub(crate) server: usize,
-    pub(crate) asks: Request,
+    pub(crate) request: Request,
     /// The size of the download, if it is known [B].
     pub(crate) size: Bytes,
     /// The recorded time of the request, which may be before the circuit is built.
-    pub(crate) asked: Option<Instant>,
+    pub(crate) requested_at: Option<Instant>,
     /// The client's script, with a Markov model.
     pub(crate) script: Option<Script>,
 }
@@ -140,8 +140,8 @@ pub(crate) struct Download {
     pub(crate) stream: StreamKey,
     pub(crate) number: u64,
     pub(crate) size: Bytes,
-    pub(crate) request: Bytes,
-    pub(crate) asks: Request,
+    pub(crate) request_size: Bytes,
+    pub(crate) request: Request,
     pub(crate) start: Instant,
     pub(crate) connected: Option<Instant>,
 }
@@ -209,7 +209,7 @@ impl Client {
         }
     }
 
-    /// The sessions of a client in a replay. Recorded downloads are requested again, circuit by circuit. Holds and
+    /// The sessions of a client in a replay. RecordedCircuit downloads are requested again, circuit by circuit. Holds and
     /// Markov models run as usual.
     ///
     /// Circuits use the recorded relays if the client samples paths of up to three relays. The random streams of the
@@ -306,8 +306,8 @@ impl Client {
     }
 
     /// The recorded time of the request, in a replay.
-    pub(crate) fn asked(&self) -> Option<Instant> {
-        if let Task::Stream(stream) = &self.task { stream.asked } else { None }
+    pub(crate) fn requested_at(&self) -> Option<Instant> {
+        if let Task::Stream(stream) = &self.task { stream.requested_at } else { None }
     }
 
     /// Whether a Markov model decides what the client sends.
@@ -323,9 +323,9 @@ impl Client {
             stream: StreamKey(u32::MAX),
             number: 0,
             size: stream.size,
-            request: Bytes::ZERO,
-            asks: stream.asks,
-            start: stream.asked?,
+            request_size: Bytes::ZERO,
+            request: stream.request,
+            start: stream.requested_at?,
             connected: None,
         })
     }

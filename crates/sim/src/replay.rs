@@ -8,7 +8,7 @@ use std::collections::btree_map::Entry;
 
 /// A download of an earlier run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct RecordedDownload {
     /// The client's name.
     pub client: String,
     /// The workload's name.
@@ -29,12 +29,12 @@ pub struct Asked {
 #[derive(Clone, Debug, Default)]
 pub struct Replay {
     /// The circuits of each client of the scenario, in the order of their begin.
-    clients: Vec<Vec<Recorded>>,
+    clients: Vec<Vec<RecordedCircuit>>,
 }
 
 /// The downloads over one circuit.
 #[derive(Clone, Debug)]
-pub(crate) struct Recorded {
+pub(crate) struct RecordedCircuit {
     pub(crate) begun: Instant,
     /// Indices of its relays from the entry to the exit. None if the client has a fixed path, or if the record has only a
     /// part of the path.
@@ -56,12 +56,18 @@ impl Replay {
     /// The downloads that a replay in `scenario` requests again.
     ///
     /// Downloads of Markov models are left out: these models are an open loop already and generate their own downloads.
-    pub fn new(scenario: &Scenario, asked: impl IntoIterator<Item = Asked>) -> Result<Self, Error> {
+    pub fn new(
+        scenario: &Scenario,
+        downloads: impl IntoIterator<Item = RecordedDownload>,
+    ) -> Result<Self, Error> {
         let clients = by_name(scenario.clients.iter().map(|client| client.host.name.as_str()));
         let workloads = by_name(scenario.workloads.iter().map(|workload| workload.name.as_str()));
         let relays = by_name(scenario.relays.iter().map(|relay| relay.host.name.as_str()));
-        let mut circuits: Vec<BTreeMap<(Instant, u64), Recorded>> = vec![BTreeMap::new(); clients.len()];
-        for Asked { client: name, workload: does, circuit, begun, relays: through, start, size } in asked {
+        let mut circuits: Vec<BTreeMap<(Instant, u64), RecordedCircuit>> =
+            vec![BTreeMap::new(); clients.len()];
+        for RecordedDownload { client: name, workload: does, circuit, begun, relays: through, start, size } in
+            downloads
+        {
             let Some(index) = clients.get(name.as_str()) else {
                 return Err(Error::UnknownClient { client: name });
             };
@@ -85,12 +91,12 @@ impl Replay {
                 Entry::Vacant(new) => {
                     let path = path(&client.path, &relays, &through)
                         .map_err(|relay| Error::UnknownRelay { client: name, relay: relay.to_owned() })?;
-                    new.insert(Recorded { begun, path, downloads: Vec::new() })
+                    new.insert(RecordedCircuit { begun, path, downloads: Vec::new() })
                 }
             };
             recorded.downloads.push(download);
         }
-        let recorded = |mut recorded: Recorded| {
+        let recorded = |mut recorded: RecordedCircuit| {
             recorded.downloads.sort_by_key(|download| download.start);
             recorded
         };
@@ -99,7 +105,7 @@ impl Replay {
     }
 
     /// The circuits of a client.
-    pub(crate) fn of(&self, client: usize) -> &[Recorded] {
+    pub(crate) fn of(&self, client: usize) -> &[RecordedCircuit] {
         &self.clients[client]
     }
 }

@@ -33,11 +33,11 @@ pub(crate) struct Script {
 
 /// The bytes that one side sends at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Train {
+pub(crate) struct Burst {
     /// The number of bytes, which may be zero [B].
     pub(crate) bytes: u64,
     /// The pause after these bytes, if any.
-    pub(crate) rest: Option<Duration>,
+    pub(crate) pause: Option<Duration>,
 }
 
 impl Script {
@@ -50,15 +50,15 @@ impl Script {
     /// Walks on until there are enough bytes, a pause, or the end.
     ///
     /// The delay after a packet of the peer adds to the gap before the next own packet.
-    pub(crate) fn train(&mut self) -> Train {
+    pub(crate) fn next_burst(&mut self) -> Burst {
         let (mut bytes, mut gap) = (0, Duration::ZERO);
         for _ in 0..MAX_STEPS {
             if bytes >= MAX_BURST {
-                return Train { bytes, rest: None };
+                return Burst { bytes, pause: None };
             }
             let Some((what, delay)) = self.walk.step() else {
                 self.ended = true;
-                return Train { bytes, rest: None };
+                return Burst { bytes, pause: None };
             };
             if what == self.own {
                 bytes += self.packet;
@@ -69,11 +69,11 @@ impl Script {
             }
             if gap > BATCH_GAP {
                 self.paused = true;
-                return Train { bytes, rest: Some(gap) };
+                return Burst { bytes, pause: Some(gap) };
             }
         }
         self.paused = true;
-        Train { bytes, rest: Some(BATCH_GAP) }
+        Burst { bytes, pause: Some(BATCH_GAP) }
     }
 }
 
@@ -107,13 +107,13 @@ mod tests {
         }
     }
 
-    fn all(script: &mut Script) -> Vec<Train> {
-        let mut trains = Vec::new();
+    fn all(script: &mut Script) -> Vec<Burst> {
+        let mut bursts = Vec::new();
         while !script.ended {
             script.paused = false;
-            trains.push(script.train());
+            bursts.push(script.next_burst());
         }
-        trains
+        bursts
     }
 
     #[test]
@@ -125,37 +125,38 @@ mod tests {
             let side = |own| Script::new(&model, seed, own);
             let [mut client, mut server] = [Observation::ToServer, Observation::ToOrigin].map(side);
             let [up, down] = [all(&mut client), all(&mut server)];
-            let sum = |trains: &[Train]| trains.iter().map(|train| train.bytes).sum::<u64>();
+            let sum = |bursts: &[Burst]| bursts.iter().map(|burst| burst.bytes).sum::<u64>();
             assert_eq!([sum(&up), sum(&down)], [server.peer_bytes, client.peer_bytes]);
             // All pauses are longer than the batch gap.
-            let rests =
-                |trains: &[Train]| trains.iter().filter_map(|train| train.rest).all(|rest| rest > BATCH_GAP);
-            assert!(rests(&up) && rests(&down));
+            let pauses = |bursts: &[Burst]| {
+                bursts.iter().filter_map(|burst| burst.pause).all(|pause| pause > BATCH_GAP)
+            };
+            assert!(pauses(&up) && pauses(&down));
         }
     }
 
     #[test]
     fn packets_leave_together_up_to_32_kib_or_a_pause() {
         let mut dense = Script::new(&model(r#""a -> -: 1 after 0 s""#), 1, Observation::ToOrigin);
-        let train = dense.train();
+        let burst = dense.next_burst();
         assert_eq!(
-            (train.bytes, train.rest, dense.paused),
+            (burst.bytes, burst.pause, dense.paused),
             (23 * 1434, None, false),
             "the first above 32 KiB"
         );
         let mut sparse = Script::new(&model(r#""a -> -: 1 after 11 ms""#), 1, Observation::ToOrigin);
-        assert_eq!(sparse.train(), Train { bytes: 1434, rest: Some(Duration::from_millis(11)) });
+        assert_eq!(sparse.next_burst(), Burst { bytes: 1434, pause: Some(Duration::from_millis(11)) });
         assert!(sparse.paused && !sparse.ended);
         // The client only receives. Its own first packet would come after all these delays.
         let mut client = Script::new(&model(r#""a -> -: 1 after 4 ms""#), 1, Observation::ToServer);
-        assert_eq!(client.train(), Train { bytes: 0, rest: Some(Duration::from_millis(12)) });
+        assert_eq!(client.next_burst(), Burst { bytes: 0, pause: Some(Duration::from_millis(12)) });
         assert_eq!(client.peer_bytes, 3 * 1434);
     }
 
     #[test]
     fn a_side_that_only_receives_pauses() {
         let mut client = Script::new(&model(r#""a -> -: 1 after 0 s""#), 1, Observation::ToServer);
-        assert_eq!(client.train(), Train { bytes: 0, rest: Some(BATCH_GAP) });
+        assert_eq!(client.next_burst(), Burst { bytes: 0, pause: Some(BATCH_GAP) });
         assert_eq!(client.peer_bytes, u64::from(MAX_STEPS) * 1434);
     }
 }

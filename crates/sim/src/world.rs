@@ -218,7 +218,7 @@ impl<'a> World<'a> {
             TorNode::Relay(relay) => self.relay_ids[relay],
             TorNode::Client(client) => self.client_ids[client],
         };
-        let tor = self.nodes[id as usize].tor.as_mut().expect("who is changed has a Tor");
+        let tor = self.nodes[id as usize].tor.as_mut().expect("only nodes with Tor have changes");
         let now = self.net.now();
         match change.to.clone() {
             Switch::Bandwidth(bandwidth) => tor.set_bandwidth(now, bandwidth),
@@ -727,16 +727,16 @@ impl World<'_> {
         });
         let client = &mut sessions[session as usize];
         let model = &scenario.clients[client.index];
-        let (size, asks, server) = match (&client.task, &workload.does) {
-            (Task::Stream(stream), _) => (stream.size, stream.asks, stream.server),
+        let (size, request, server) = match (&client.task, &workload.does) {
+            (Task::Stream(stream), _) => (stream.size, stream.request, stream.server),
             (_, Activity::Download(size)) => {
                 let size = client.draw_size(size);
                 (size, Request::of(size.get()), client.draw_server(model))
             }
-            _ => unreachable!("who neither downloads nor is a stream has no circuit of its own"),
+            _ => unreachable!("only downloads and streams begin here"),
         };
         let server = self.server_ids[server];
-        let start = client.asked().unwrap_or(now);
+        let start = client.requested_at().unwrap_or(now);
         let mut app = App::new(size.get());
         let stream = match (&mut node.tor, circuit) {
             (Some(tor), Some((circuit, ..))) => {
@@ -746,7 +746,7 @@ impl World<'_> {
                 // The application sends its request when the stream is open, or at once with optimistic data.
                 let optimistic = model.config.optimistic_data;
                 if optimistic {
-                    app.ask(workload.request.get(), asks);
+                    app.send_request(workload.request.get(), request);
                 }
                 self.net.hosts[id as usize].set_stream(stream, Some(StreamSock::App(app)));
                 if optimistic {
@@ -756,7 +756,7 @@ impl World<'_> {
             }
             (Some(_), None) => return,
             (None, _) => {
-                app.ask(workload.request.get(), asks);
+                app.send_request(workload.request.get(), request);
                 self.net.connect_plain(id, server, app);
                 PLAIN
             }
@@ -767,8 +767,8 @@ impl World<'_> {
             stream,
             number,
             size,
-            request: workload.request,
-            asks,
+            request_size: workload.request,
+            request,
             start,
             connected: None,
         }));
@@ -790,9 +790,9 @@ impl World<'_> {
         if scenario.clients[index].config.optimistic_data {
             return;
         }
-        let (request, asks) = (download.request.get(), download.asks);
+        let (size, request) = (download.request_size.get(), download.request);
         if let Some(app) = self.net.hosts[id as usize].app(stream) {
-            app.ask(request, asks);
+            app.send_request(size, request);
         }
         self.net.refresh_app(id, stream);
     }
@@ -857,7 +857,7 @@ impl World<'_> {
         let script = script.map(|script| script.ended);
         self.net.hosts[id as usize].app(stream).is_some_and(|app| match script {
             None => app.received >= size.max(least),
-            Some(is_over) => is_over && app.request == 0 && app.received >= size,
+            Some(is_over) => is_over && app.to_send == 0 && app.received >= size,
         })
     }
 

@@ -24,7 +24,7 @@ impl World for Simulator {
 
     fn run(&mut self, plan: &Plan) -> Findings {
         let scenario = scenario(plan);
-        let outcome = run(&scenario, 1, &Control::new()).expect("nobody cancels it");
+        let outcome = run(&scenario, 1, &Control::new()).expect("the run is not cancelled");
         let tables = &outcome.tables;
         let downloads = tables.transfers.iter().map(|transfer| {
             // The server responds or closes only after the whole request.

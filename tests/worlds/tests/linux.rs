@@ -53,7 +53,7 @@ fn the_path_test_passes_over_two_namespaces() {
 fn pair() -> [LinuxKernel; 2] {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let here = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
-    let (there, _) = listener.accept().expect("somebody connected");
+    let (there, _) = listener.accept().expect("a peer connected");
     [here, there].map(|socket| {
         let mut kernel = LinuxKernel::new();
         kernel.attach(CHANNEL, socket).expect("a socket need not block");

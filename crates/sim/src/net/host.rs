@@ -71,9 +71,9 @@ pub(crate) enum StreamSock {
 #[derive(Clone, Debug)]
 pub(crate) struct App {
     /// Bytes that it sent and the relay has not read [B].
-    pub(crate) request: u64,
+    pub(crate) to_send: u64,
     /// The request, and the number of bytes up to its end. None before it is sent.
-    pub(crate) ask: Option<(u64, Request)>,
+    pub(crate) request: Option<(u64, Request)>,
     /// Expected bytes [B].
     pub(crate) wants: u64,
     /// Received bytes [B].
@@ -90,8 +90,8 @@ impl App {
     /// An application before its request.
     pub(crate) fn new(wants: u64) -> Self {
         App {
-            request: 0,
-            ask: None,
+            to_send: 0,
+            request: None,
             wants,
             received: 0,
             connected: None,
@@ -103,20 +103,20 @@ impl App {
     }
 
     /// Sends a request of this many bytes [B].
-    pub(crate) fn ask(&mut self, bytes: u64, what: Request) {
-        self.request += bytes;
-        self.ask = Some((bytes, what));
+    pub(crate) fn send_request(&mut self, bytes: u64, request: Request) {
+        self.to_send += bytes;
+        self.request = Some((bytes, request));
     }
 
     /// The relay takes this many bytes [B]. Returns the request if it ends within them.
     pub(crate) fn take(&mut self, bytes: u64) -> Option<Request> {
-        self.request -= bytes;
-        let (left, what) = self.ask.take()?;
+        self.to_send -= bytes;
+        let (left, request) = self.request.take()?;
         if left > bytes {
-            self.ask = Some((left - bytes, what));
+            self.request = Some((left - bytes, request));
             return None;
         }
-        Some(what)
+        Some(request)
     }
 
     /// Receives bytes [B].

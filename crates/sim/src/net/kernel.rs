@@ -165,7 +165,7 @@ impl Kernel<SimCell> for HostKernel<'_> {
             None | Some(StreamSock::Plain { .. }) => return StreamRead::Closed(EndReason::DONE),
             Some(StreamSock::Tcp(sock)) => *sock,
             Some(StreamSock::App(app)) => {
-                let len = app.request.min(limit.into());
+                let len = app.to_send.min(limit.into());
                 if len == 0 {
                     return StreamRead::Blocked;
                 }
@@ -274,7 +274,7 @@ impl Net {
     pub(crate) fn take_app_turn(&mut self, id: HostId, stream: StreamKey) -> bool {
         let Some(app) = self.hosts[id as usize].app(stream) else { return false };
         app.ready = false;
-        app.readable_wanted && app.request > 0
+        app.readable_wanted && app.to_send > 0
     }
 
     /// Queues an application if the relay wants its bytes.
@@ -282,7 +282,7 @@ impl Net {
         let host = &mut self.hosts[id as usize];
         if let Some(app) = host.app(stream)
             && app.readable_wanted
-            && app.request > 0
+            && app.to_send > 0
             && !std::mem::replace(&mut app.ready, true)
         {
             host.ready.push_back(Ready::App(stream));

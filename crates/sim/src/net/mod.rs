@@ -164,7 +164,7 @@ fn run_server_script(
     now: Instant,
     left: &mut u64,
 ) -> Option<Duration> {
-    let mut rest = None;
+    let mut pause = None;
     loop {
         let bytes = (*left).min(endpoint.write_space(tcp));
         if bytes > 0 {
@@ -172,11 +172,11 @@ fn run_server_script(
             *left -= bytes;
         }
         if *left > 0 || script.ended || script.paused {
-            return rest;
+            return pause;
         }
-        let train = script.train();
-        *left += train.bytes;
-        rest = train.rest;
+        let burst = script.next_burst();
+        *left += burst.bytes;
+        pause = burst.pause;
     }
 }
 
@@ -570,8 +570,8 @@ impl Net {
                 break;
             }
             let Some(sock) = host.nic_waiters.pop_front() else { return };
-            let alone = host.nic_waiters.is_empty();
-            let room = if alone { host.up.room(now, host.tcp.full_segment()) } else { 1 };
+            let is_only = host.nic_waiters.is_empty();
+            let room = if is_only { host.up.room(now, host.tcp.full_segment()) } else { 1 };
             if self.send_segments(sock, room) {
                 self.hosts[id as usize].nic_waiters.push_back(sock);
             } else {
@@ -644,30 +644,32 @@ impl Net {
         if readable > 0 {
             here.tcp.read(tcp, now, readable);
         }
-        let mut asked = false;
+        let mut requested = false;
         while let Some((end, Item::Request(request))) = there.sent.front().copied()
             && end <= here.tcp.received_end()
         {
             take_first(&mut there.sent);
-            asked = true;
+            requested = true;
             match request.kind() {
                 RequestKind::Bytes(bytes) => left += bytes,
                 RequestKind::Script { workload, seed } => {
-                    let model = self.models[workload].as_ref().expect("who asks for a part has a model");
+                    let model = self.models[workload]
+                        .as_ref()
+                        .expect("a request for a script names a workload with a model");
                     here.cold_mut().script = Some(Script::new(model, seed, Observation::ToOrigin));
                 }
             }
         }
-        let mut rests_until = None;
+        let mut paused_until = None;
         if here.tcp.receive_closed() && here.cold().is_some_and(|cold| cold.script.take().is_some()) {
             // The client has closed its side.
             left = 0;
         } else if let Some(script) = here.cold.as_mut().and_then(|cold| cold.script.as_mut()) {
             if left == 0 || here.tcp.is_writable(tcp) {
-                rests_until =
-                    run_server_script(script, &mut here.tcp, tcp, now, &mut left).map(|rest| now + rest);
+                paused_until =
+                    run_server_script(script, &mut here.tcp, tcp, now, &mut left).map(|pause| now + pause);
             }
-        } else if asked || (left > 0 && here.tcp.is_writable(tcp)) {
+        } else if requested || (left > 0 && here.tcp.is_writable(tcp)) {
             let bytes = left.min(here.tcp.write_space(tcp));
             here.tcp.write(tcp, now, bytes);
             left -= bytes;
@@ -684,7 +686,7 @@ impl Net {
         }
         let id = here.host;
         self.pump(sock);
-        if let Some(until) = rests_until {
+        if let Some(until) = paused_until {
             self.set_timer(id, until, Timer::ServerScript(sock, generation));
         }
         if done {

@@ -32,7 +32,7 @@ impl Net {
         };
         if here.tcp.is_established() {
             app.connected.get_or_insert(now);
-            let written = app.request.min(here.tcp.write_space(tcp));
+            let written = app.to_send.min(here.tcp.write_space(tcp));
             if written > 0 {
                 here.tcp.write(tcp, now, written);
                 if let Some(request) = app.take(written) {

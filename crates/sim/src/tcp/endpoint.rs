@@ -309,14 +309,14 @@ impl Endpoint {
     /// The next segments to send, at most `most`. A train consists of full segments of new data that
     /// [`Endpoint::poll_transmit`] would return one by one. With small queues it has one segment.
     pub fn poll_train(&mut self, cfg: &TcpConfig, now: Instant, most: u32) -> Option<Train> {
-        let alone = |first| Train { first, count: 1 };
+        let single = |first| Train { first, count: 1 };
         match self.stage {
             Stage::Closed | Stage::Listen | Stage::Reset => {
                 let due = std::mem::take(&mut self.reset_due);
-                due.then(|| alone(Segment { flags: Flags::RST, ts_val: now, ..Segment::default() }))
+                due.then(|| single(Segment { flags: Flags::RST, ts_val: now, ..Segment::default() }))
             }
-            Stage::SynSent => self.poll_syn(cfg, now, Flags::SYN).map(alone),
-            Stage::SynReceived => self.poll_syn(cfg, now, Flags::SYN.with(Flags::ACK)).map(alone),
+            Stage::SynSent => self.poll_syn(cfg, now, Flags::SYN).map(single),
+            Stage::SynReceived => self.poll_syn(cfg, now, Flags::SYN.with(Flags::ACK)).map(single),
             Stage::Established => self.halves.as_mut()?.poll(cfg, now, most),
         }
     }

@@ -92,12 +92,20 @@ impl World<'_> {
         let Some(parent) = self.client(id, of) else { return };
         let Activity::Tgen(tgen) = &scenario.workloads[parent.workload].does else { return };
         let server = parent.draw_server(&scenario.clients[parent.index]);
-        let asks = Request::script(parent.workload, parent.rng.bits());
-        let RequestKind::Script { seed, .. } = asks.kind() else { unreachable!("it asks for a part") };
+        let request = Request::script(parent.workload, parent.rng.bits());
+        let RequestKind::Script { seed, .. } = request.kind() else {
+            unreachable!("it is a request for a script")
+        };
         let script = Some(Script::new(tgen, seed, Observation::ToServer));
         let mut child = parent.child();
-        child.task =
-            Task::Stream(Box::new(Stream { of, server, asks, size: Bytes::ZERO, asked: None, script }));
+        child.task = Task::Stream(Box::new(Stream {
+            of,
+            server,
+            request,
+            size: Bytes::ZERO,
+            requested_at: None,
+            script,
+        }));
         let stream = self.add(id, child, Some(of));
         self.begin(id, stream);
     }
@@ -133,8 +141,8 @@ impl World<'_> {
         let Some(parent) = self.client(id, of) else { return };
         let mut child = parent.child();
         child.workload = what.workload;
-        let (size, asked, asks) = (what.size, Some(what.start), Request::of(what.size.get()));
-        child.task = Task::Stream(Box::new(Stream { of, server, asks, size, asked, script: None }));
+        let (size, requested_at, request) = (what.size, Some(what.start), Request::of(what.size.get()));
+        child.task = Task::Stream(Box::new(Stream { of, server, request, size, requested_at, script: None }));
         let stream = self.add(id, child, Some(of));
         self.begin(id, stream);
     }
@@ -213,14 +221,14 @@ impl World<'_> {
         let Download { stream: key, connected, size, .. } = download;
         let key = *key;
         let Some(app) = self.net.hosts[id as usize].app(key) else { return };
-        if connected.is_none() || script.ended || script.paused || app.request > 0 {
+        if connected.is_none() || script.ended || script.paused || app.to_send > 0 {
             return;
         }
-        let train = script.train();
-        app.request += train.bytes;
+        let burst = script.next_burst();
+        app.to_send += burst.bytes;
         *size = Bytes::new(script.peer_bytes);
-        if let Some(rest) = train.rest {
-            self.net.set_timer(id, now + rest, Timer::ClientScript(session, generation));
+        if let Some(pause) = burst.pause {
+            self.net.set_timer(id, now + pause, Timer::ClientScript(session, generation));
         }
         self.net.refresh_app(id, key);
     }
@@ -231,7 +239,7 @@ impl World<'_> {
             return;
         };
         if let Task::Stream(stream) = &mut client.task {
-            let script = stream.script.as_mut().expect("who rests has a part");
+            let script = stream.script.as_mut().expect("a session with this timer has a script");
             script.paused = false;
         }
     }

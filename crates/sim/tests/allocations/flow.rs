@@ -66,13 +66,13 @@ fn a_steady_flow_allocates_nothing() {
                 for _ in 0..1500 {
                     flow.round();
                 }
-                let (asked, segments) = (crate::asked(), flow.segments);
+                let (allocations, segments) = (crate::allocations(), flow.segments);
                 for _ in 0..400 {
                     flow.round();
                 }
-                let asked = crate::asked() - asked;
+                let allocations = crate::allocations() - allocations;
                 assert!(flow.segments - segments > 5_000, "{} segments", flow.segments - segments);
-                assert_eq!(asked, 0, "{:?} {congestion:?}, one of {lost} lost", cfg.kernel);
+                assert_eq!(allocations, 0, "{:?} {congestion:?}, one of {lost} lost", cfg.kernel);
             }
         }
     }

@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 thread_local! {
     /// Allocations of this thread. Tests run in parallel.
-    static ASKED: Cell<u64> = const { Cell::new(0) };
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
 struct Counting;
@@ -17,14 +17,14 @@ struct Counting;
 // SAFETY: every call goes to the system allocator; only the counter is ours.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ASKED.with(|asked| asked.set(asked.get() + 1));
+        ALLOCATIONS.with(|allocations| allocations.set(allocations.get() + 1));
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         unsafe { System.dealloc(at, layout) }
     }
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ASKED.with(|asked| asked.set(asked.get() + 1));
+        ALLOCATIONS.with(|allocations| allocations.set(allocations.get() + 1));
         unsafe { System.realloc(at, layout, size) }
     }
 }
@@ -33,6 +33,6 @@ unsafe impl GlobalAlloc for Counting {
 static HEAP: Counting = Counting;
 
 /// Allocations of this thread so far.
-fn asked() -> u64 {
-    ASKED.with(Cell::get)
+fn allocations() -> u64 {
+    ALLOCATIONS.with(Cell::get)
 }

@@ -27,14 +27,14 @@ size = "1 GiB"
 "#;
 
 /// The allocations of a run of so many seconds, and the cells that relays and clients sent.
-fn asked(set: &[&str], seconds: u32) -> (u64, u64) {
+fn allocations(set: &[&str], seconds: u32) -> (u64, u64) {
     let mut sets = vec![format!("run.duration=\"{seconds} s\"")];
     sets.extend(set.iter().map(|set| (*set).to_owned()));
     let document = Document::parse(BULK, "bulk.toml", &sets).expect("the scenario is right");
     let scenario = document.scenario("default").expect("it has one variant");
-    let before = crate::asked();
-    let Outcome { stats, .. } = run(scenario, 1, &Control::new()).expect("nobody cancels");
-    (crate::asked() - before, stats.cells)
+    let before = crate::allocations();
+    let Outcome { stats, .. } = run(scenario, 1, &Control::new()).expect("the run is not cancelled");
+    (crate::allocations() - before, stats.cells)
 }
 
 /// Windows fit into the kernels' buffers: with loss, a queue may exceed its earlier maximum now and then.
@@ -53,7 +53,7 @@ fn a_steady_network_allocates_nothing() {
     ];
     for set in settings {
         // Until buffers and queues have their final sizes.
-        let (short, long) = (asked(set, 240), asked(set, 260));
+        let (short, long) = (allocations(set, 240), allocations(set, 260));
         let cells = long.1 - short.1;
         assert!(cells > 20_000, "{cells} cells");
         assert_eq!(long.0 - short.0, 0, "{set:?}: for {cells} cells, after {}", short.0);
@@ -63,7 +63,7 @@ fn a_steady_network_allocates_nothing() {
 /// Queues still grow here, but not in proportion to cells.
 #[test]
 fn a_network_with_loss_allocates_less_than_once_in_five_thousand_cells() {
-    let (short, long) = (asked(&[], 20), asked(&[], 40));
+    let (short, long) = (allocations(&[], 20), allocations(&[], 40));
     let cells = long.1 - short.1;
     assert!(cells > 100_000, "{cells} cells");
     assert!((long.0 - short.0) * 5_000 < cells, "{} for {cells} cells", long.0 - short.0);

@@ -8,7 +8,7 @@ const RATE: u64 = 128 << 10;
 const QUANTUM: u64 = 32 * 512;
 
 fn lab(refill: &str) -> Lab {
-    Lab::bulk_alone()
+    Lab::only_bulk()
         .set("relays.middle.link", "10 MiB/s")
         .set("relays.middle.bandwidth_rate", "128 KiB/s")
         .set("relays.middle.refill", refill)
@@ -48,7 +48,7 @@ fn a_relay_never_exceeds_its_bucket_and_reaches_its_rate() {
 fn a_throttle_limits_only_clients_at_their_entry() {
     let throttle = r#"{ kind = "static", rate = "64 KiB/s", burst = "64 KiB" }"#;
     for relay in ["entry", "middle", "exit"] {
-        let outcome = Lab::bulk_alone()
+        let outcome = Lab::only_bulk()
             .set("relays.middle.link", "10 MiB/s")
             .set(&format!("relays.{relay}.throttle"), throttle)
             .set("relay.refill", "100 ms")

@@ -46,7 +46,8 @@ fn a_change_between_samples_is_the_same_one_event_at_a_time() {
     let lab = lab(&format!("{EWMA}{more}"));
     let document = lab.document();
     let scenario = document.scenario("stock").expect("the variant is in the text");
-    let slow: Outcome = penstock_sim::run(scenario, 3, &Control::one_by_one()).expect("nobody cancels");
+    let slow: Outcome =
+        penstock_sim::run(scenario, 3, &Control::one_by_one()).expect("the run is not cancelled");
     let fast = lab.run(3);
     assert!(fast.tables == slow.tables, "the tables differ");
     assert_eq!((fast.stats, &fast.nodes), (slow.stats, &slow.nodes));
@@ -70,7 +71,7 @@ fn a_change_to_the_same_policy_in_another_form_leaves_downloads_running() {
 #[test]
 fn a_throttle_may_be_switched_on_while_downloads_run() {
     let text = "[[changes]]\nat = \"10 s\"\nset = { \"relays.entry.throttle\" = { kind = \"static\", rate = \"5 KiB/s\", burst = \"20 KiB\" } }\n";
-    let outcome = Lab::bulk_alone().with(text).set("run.duration", "30 s").run(3);
+    let outcome = Lab::only_bulk().with(text).set("run.duration", "30 s").run(3);
     assert_conserved(&outcome);
     let written = |from: f64, to: f64| -> u64 {
         let entry = outcome.tables.relays.iter().filter(|row| &*row.relay == "entry");

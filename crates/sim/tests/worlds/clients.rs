@@ -178,11 +178,11 @@ fn a_cancelled_run_ends_within_milliseconds() {
         }
         assert!(before.0 > 0.0, "no progress");
         control.cancel();
-        let asked = std::time::Instant::now();
+        let cancelled = std::time::Instant::now();
         assert_eq!(run.join().expect("it does not panic").err(), Some(Error::Cancelled));
-        asked.elapsed()
+        cancelled.elapsed()
     });
-    println!("stopped {waited:?} after it was asked");
+    println!("stopped {waited:?} after the cancellation");
     // About 4096 events, with other tests on the same cores.
     assert!(waited.as_millis() < 250, "{waited:?}");
 }

@@ -13,10 +13,10 @@ fn credits(n2: u32, n3: u32, ends: &str) -> Lab {
     credits_of(&["relay", "client"], n2, n3, ends)
 }
 
-fn credits_of(who: &[&str], n2: u32, n3: u32, ends: &str) -> Lab {
+fn credits_of(nodes: &[&str], n2: u32, n3: u32, ends: &str) -> Lab {
     let hop_control = format!("{{ kind = 'n23', n2 = {n2}, n3 = {n3} }}");
     let edge_control = format!("{{ kind = 'windows', ends = '{ends}' }}");
-    who.iter().fold(Lab::path(), |lab, nodes| {
+    nodes.iter().fold(Lab::path(), |lab, nodes| {
         lab.set(&format!("{nodes}.hop_control"), &hop_control)
             .set(&format!("{nodes}.edge_control"), &edge_control)
     })
@@ -81,14 +81,14 @@ fn a_consensus_can_switch_credits_off() {
 /// DefenestraTor section 5.1: one SENDME for 100 cells of a circuit and one for 50 of a stream, 3 % in total.
 #[test]
 fn stock_acknowledges_three_cells_of_a_hundred() {
-    let outcome = Lab::bulk_alone().run(1);
+    let outcome = Lab::only_bulk().run(1);
     let counters = node(&outcome, "bulk").counters;
     let share = counters.all_sendmes() as f64 / counters.data_delivered as f64;
     assert!((0.027..=0.03).contains(&share), "{share}");
     let ignored = credits(10, 500, "ignored").run(1);
     let counters = node(&ignored, "bulk").counters;
     let share = counters.all_sendmes() as f64 / counters.data_delivered as f64;
-    assert!((0.027..=0.03).contains(&share), "who ignores them costs as much: {share}");
+    assert!((0.027..=0.03).contains(&share), "ignoring them costs as much: {share}");
 }
 
 /// Circuits without credit get no turn. The bound holds and downloads continue under every policy.

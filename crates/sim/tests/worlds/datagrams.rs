@@ -109,7 +109,7 @@ fn look_ahead_does_not_change_datagram_runs() {
     let lab = bad(over_datagrams("{ kind = 'marut' }"), "0.02").set("run.duration", "10 s");
     let document = lab.document();
     let scenario = document.scenario("stock").expect("the variant is in the text");
-    let one = penstock_sim::run(scenario, 1, &Control::one_by_one()).expect("nobody cancels");
+    let one = penstock_sim::run(scenario, 1, &Control::one_by_one()).expect("the run is not cancelled");
     let ahead = lab.run(1);
     assert_eq!(format!("{:?}", one.tables), format!("{:?}", ahead.tables));
     assert_eq!(one.nodes, ahead.nodes);

@@ -29,7 +29,7 @@ fn document(name: &str, sets: &[&str]) -> Document {
 /// Five seeds of a variant, on two threads.
 fn runs(document: &Document, variant: &str) -> Vec<Outcome> {
     let scenario = document.scenario(variant).expect("the file has it");
-    let run = |seed| penstock_sim::run(scenario, seed, &Control::new()).expect("nobody cancels");
+    let run = |seed| penstock_sim::run(scenario, seed, &Control::new()).expect("the run is not cancelled");
     std::thread::scope(|scope| {
         let (early, late) = SEEDS.split_at(3);
         let early = scope.spawn(move || early.iter().map(|seed| run(*seed)).collect::<Vec<_>>());
@@ -231,7 +231,7 @@ fn small_windows_help_web_and_cost_bulk_in_a_short_run() {
     let document = document("bottleneck", &sets);
     let run = |variant: &str| {
         let scenario = document.scenario(variant).expect("the file has it");
-        penstock_sim::run(scenario, 1, &Control::new()).expect("nobody cancels")
+        penstock_sim::run(scenario, 1, &Control::new()).expect("the run is not cancelled")
     };
     let outcomes = VARIANTS.map(run);
     let [stock, small] = outcomes.each_ref().map(figures);

@@ -61,7 +61,7 @@ fn saturated() -> Lab {
 }
 
 /// Sampled rates and delays: a dumbbell with a trunk.
-fn drawn() -> Lab {
+fn sampled() -> Lab {
     let latency =
         "{ near = \"quantiles(8 ms, 40 ms)\", far_share = 0.5, across = \"quantiles(60 ms, 120 ms)\" }";
     weighted()
@@ -100,7 +100,7 @@ fn a_run_one_event_at_a_time_gives_the_same_bytes() {
     let labs = [
         ("lossy", lossy()),
         ("weighted", weighted()),
-        ("drawn", drawn()),
+        ("sampled", sampled()),
         ("crowded", crowded()),
         ("saturated", saturated()),
         ("stopped", stopped),
@@ -108,8 +108,8 @@ fn a_run_one_event_at_a_time_gives_the_same_bytes() {
     for (name, lab) in labs {
         let document = lab.document();
         let scenario = document.scenario("stock").expect("the variant is in the text");
-        let slow =
-            penstock_sim::run(scenario, 3, &penstock_sim::Control::one_by_one()).expect("nobody cancels");
+        let slow = penstock_sim::run(scenario, 3, &penstock_sim::Control::one_by_one())
+            .expect("the run is not cancelled");
         let fast = lab.run(3);
         assert_same(&fast, &slow);
         assert!(
@@ -127,7 +127,7 @@ fn another_seed_gives_another_run() {
 #[test]
 fn a_run_beside_seven_others_gives_the_same_bytes() {
     let (lossy, weighted, network) = (lossy(), weighted(), network());
-    let alone = [lossy.run(1), weighted.run(1), network.run(1)];
+    let single = [lossy.run(1), weighted.run(1), network.run(1)];
     let beside: Vec<Outcome> = std::thread::scope(|scope| {
         let run = |place: u64| {
             let (lossy, weighted, network) = (&lossy, &weighted, &network);
@@ -142,10 +142,10 @@ fn a_run_beside_seven_others_gives_the_same_bytes() {
         let threads: Vec<_> = (0..8).map(|place| scope.spawn(run(place))).collect();
         threads.into_iter().map(|thread| thread.join().expect("no run panics")).collect()
     });
-    for (place, (alone, beside)) in alone.iter().zip(&beside).enumerate() {
-        assert_same(alone, beside);
-        let names = ["alone", "beside"].map(|side| format!("{side}-{place}"));
-        assert!(parquet(&alone.tables, &names[0]) == parquet(&beside.tables, &names[1]));
+    for (place, (single, beside)) in single.iter().zip(&beside).enumerate() {
+        assert_same(single, beside);
+        let names = ["single", "beside"].map(|side| format!("{side}-{place}"));
+        assert!(parquet(&single.tables, &names[0]) == parquet(&beside.tables, &names[1]));
     }
 }
 

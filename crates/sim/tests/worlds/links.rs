@@ -33,7 +33,7 @@ fn one_flow_fills_the_bottleneck() {
         ] {
             for (relay, side) in [("entry", 1), ("middle", 1), ("middle", 0), ("exit", 0)] {
                 let key = format!("relays.{relay}.{}", ["link_up", "link_down"][side]);
-                let lab = Lab::bulk_alone()
+                let lab = Lab::only_bulk()
                     .set("tcp.congestion", congestion)
                     .set("network.rtt", rtt)
                     .set("relays.middle.link", "10 MiB/s")
@@ -56,9 +56,8 @@ fn one_flow_fills_the_bottleneck() {
 #[test]
 fn a_receive_buffer_limits_the_rate_to_its_size_per_round_trip() {
     for (buffer, bytes) in [("8 KiB", 8192.0), ("32 KiB", 32768.0)] {
-        let lab = Lab::bulk_alone()
-            .set("relays.middle.link", "10 MiB/s")
-            .set("relays.entry.receive_buffer", buffer);
+        let lab =
+            Lab::only_bulk().set("relays.middle.link", "10 MiB/s").set("relays.entry.receive_buffer", buffer);
         let rate = steady_rate(&lab);
         let bound = bytes / 0.04;
         println!("{buffer}: {:.1} % of buffer / rtt", rate / bound * 100.0);
@@ -70,7 +69,7 @@ fn a_receive_buffer_limits_the_rate_to_its_size_per_round_trip() {
 #[test]
 fn a_send_buffer_limits_the_rate_to_its_size_per_round_trip() {
     let lab =
-        Lab::bulk_alone().set("relays.middle.link", "10 MiB/s").set("relays.middle.send_buffer", "16 KiB");
+        Lab::only_bulk().set("relays.middle.link", "10 MiB/s").set("relays.middle.send_buffer", "16 KiB");
     let (rate, bound) = (steady_rate(&lab), 16384.0 / 0.04);
     println!("16 KiB: {:.1} % of buffer / rtt", rate / bound * 100.0);
     // One record may exceed the limit.
@@ -94,8 +93,7 @@ fn loss_slows_downloads_and_fails_none() {
 /// C tor and rustls read incomplete records, so TCP acknowledges their segments at once.
 #[test]
 fn every_second_segment_of_a_channel_is_acknowledged() {
-    let lab =
-        Lab::bulk_alone().set("relays.middle.link", "10 MiB/s").set("relays.entry.link_up", "256 KiB/s");
+    let lab = Lab::only_bulk().set("relays.middle.link", "10 MiB/s").set("relays.entry.link_up", "256 KiB/s");
     let outcome = lab.set("run.duration", "60 s").run(1);
     let client = node(&outcome, "bulk");
     let [up, down] = client.link_bytes.map(|bytes| bytes.get() as f64);

@@ -198,8 +198,8 @@ impl Matrix {
     }
 
     /// Runs a combination and checks the result.
-    fn judge(&self, combination: &[usize]) -> Result<(), String> {
-        let judged = std::panic::catch_unwind(|| {
+    fn check(&self, combination: &[usize]) -> Result<(), String> {
+        let checked = std::panic::catch_unwind(|| {
             let outcome = self.lab(combination).run_variant("default", 1);
             assert_conserved(&outcome);
             assert!(assert_queues_are_what_went_in_and_not_out(&outcome) > 0, "no queue was looked at");
@@ -216,18 +216,18 @@ impl Matrix {
             assert_eq!(sent > 0, datagrams);
             assert!(node(&outcome, "bulk").counters.data_delivered > 50, "the bulk client starves");
         });
-        judged.map_err(|reason| {
+        checked.map_err(|reason| {
             let said = reason.downcast_ref::<String>().cloned();
             let said = said.or_else(|| reason.downcast_ref::<&str>().map(|said| (*said).to_owned()));
             format!("{}: {}", self.name(combination), said.unwrap_or_default())
         })
     }
 
-    fn judge_all(&self, combinations: impl Iterator<Item = Combination>) {
+    fn check_all(&self, combinations: impl Iterator<Item = Combination>) {
         let (mut ran, mut wrong) = (0, Vec::new());
         for combination in combinations {
             ran += 1;
-            wrong.extend(self.judge(&combination).err());
+            wrong.extend(self.check(&combination).err());
             if ran % 1000 == 0 {
                 println!("{ran} ran, {} are wrong", wrong.len());
             }
@@ -240,7 +240,7 @@ impl Matrix {
 #[test]
 fn every_pair_of_choices_conserves_cells() {
     let matrix = Matrix::new();
-    matrix.judge_all(matrix.pairwise().into_iter());
+    matrix.check_all(matrix.pairwise().into_iter());
 }
 
 /// The first key varies fastest, so similar combinations are adjacent.
@@ -248,7 +248,7 @@ fn every_pair_of_choices_conserves_cells() {
 #[ignore = "too long: run it with make matrix"]
 fn every_combination_conserves_cells() {
     let matrix = Matrix::new();
-    matrix.judge_all(matrix.product().filter(|combination| matrix.admits(combination)));
+    matrix.check_all(matrix.product().filter(|combination| matrix.admits(combination)));
 }
 
 /// The parser refuses exactly the combinations that the rules refuse, with the same message.

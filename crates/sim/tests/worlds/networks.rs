@@ -74,7 +74,7 @@ pub(crate) fn network() -> Lab {
 fn in_network(lab: &Lab, network: u64, seed: u64) -> Outcome {
     let document = lab.document();
     let scenario = document.scenario("stock").expect("the variant is in the text");
-    penstock_sim::run_in(scenario, network, seed, &Control::new()).expect("nobody cancels")
+    penstock_sim::run_in(scenario, network, seed, &Control::new()).expect("the run is not cancelled")
 }
 
 #[test]
@@ -92,8 +92,8 @@ fn a_network_one_event_at_a_time_gives_the_same_tables() {
     for variant in ["stock", "half"] {
         let document = network().set("run.duration", "20 s").document();
         let scenario = document.scenario(variant).expect("the variant is in the text");
-        let fast = penstock_sim::run(scenario, 2, &Control::new()).expect("nobody cancels");
-        let slow = penstock_sim::run(scenario, 2, &Control::one_by_one()).expect("nobody cancels");
+        let fast = penstock_sim::run(scenario, 2, &Control::new()).expect("the run is not cancelled");
+        let slow = penstock_sim::run(scenario, 2, &Control::one_by_one()).expect("the run is not cancelled");
         assert!(fast.tables == slow.tables, "{variant}: the tables differ");
         assert!(fast.tables.cells.len() > 100, "{variant} shows something");
     }
@@ -187,8 +187,8 @@ fn only_a_share_of_the_clients_is_traced() {
         .map(|row| row.client.clone())
         .collect();
     assert!((8..=22).contains(&clients.len()), "{} of 30 clients", clients.len());
-    let everybody = network().set("trace.share", "all").run(1);
-    assert!(everybody.tables.transfers == outcome.tables.transfers, "who is watched does not change");
+    let all_traced = network().set("trace.share", "all").run(1);
+    assert!(all_traced.tables.transfers == outcome.tables.transfers, "tracing does not affect downloads");
 }
 
 /// G-04: at each relay the integral of the circuit queues is the sum of the cells' waits, to the nanosecond. No sample

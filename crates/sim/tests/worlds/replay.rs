@@ -3,7 +3,7 @@
 use crate::util::{Lab, assert_conserved};
 use penstock_record::{Outcome as Ending, Transfer};
 use penstock_scenario::Scenario;
-use penstock_sim::replay::{Asked, Replay};
+use penstock_sim::replay::{RecordedDownload, Replay};
 use penstock_sim::{Control, Outcome};
 use penstock_units::{Bytes, Instant};
 
@@ -12,12 +12,12 @@ fn instant(seconds: f64) -> Instant {
 }
 
 /// The recorded downloads of a run.
-fn record(outcome: &Outcome) -> Vec<Asked> {
-    let asked = |row: &Transfer| {
+fn record(outcome: &Outcome) -> Vec<RecordedDownload> {
+    let downloads = |row: &Transfer| {
         let circuit = row.circuit.expect("it has a circuit");
         let path = &outcome.tables.paths[circuit as usize];
         let begun = path.built_s.expect("it was built") - path.build_time_s.expect("it was built");
-        Asked {
+        RecordedDownload {
             client: row.client.to_string(),
             workload: row.workload.to_string(),
             circuit,
@@ -27,12 +27,12 @@ fn record(outcome: &Outcome) -> Vec<Asked> {
             size: Bytes::new(row.bytes),
         }
     };
-    outcome.tables.transfers.iter().map(asked).collect()
+    outcome.tables.transfers.iter().map(downloads).collect()
 }
 
-fn replayed(scenario: &Scenario, asked: Vec<Asked>, control: &Control) -> Outcome {
-    let replay = Replay::new(scenario, asked).unwrap_or_else(|why| panic!("{why}"));
-    penstock_sim::replay(scenario, 1, 1, &replay, control).expect("nobody cancels")
+fn replayed(scenario: &Scenario, downloads: Vec<RecordedDownload>, control: &Control) -> Outcome {
+    let replay = Replay::new(scenario, downloads).unwrap_or_else(|why| panic!("{why}"));
+    penstock_sim::replay(scenario, 1, 1, &replay, control).expect("the run is not cancelled")
 }
 
 /// Client, workload, time and size of each request, in one order.
@@ -81,7 +81,7 @@ fn a_replay_in_another_variant_requests_at_the_recorded_times() {
     let one_by_one = replayed(scenario, record(&original), &Control::one_by_one());
     assert!(again.tables == one_by_one.tables, "the tables differ");
     // A closed loop requests less.
-    let closed = penstock_sim::run(scenario, 1, &Control::new()).expect("nobody cancels");
+    let closed = penstock_sim::run(scenario, 1, &Control::new()).expect("the run is not cancelled");
     assert!(closed.tables.transfers.len() < again.tables.transfers.len());
 }
 
@@ -100,7 +100,7 @@ fn routes(outcome: &Outcome) -> Vec<(String, u64, [String; 3])> {
 /// The record has no circuits that were replaced or unused; the others keep their relays.
 #[test]
 fn replayed_requests_use_the_recorded_relays() {
-    let drawn = |path: &str| {
+    let sampled = |path: &str| {
         Lab::path()
             .with("[relays.more]\ncount = 12\nlink = \"200 KiB/s\"\nflags = [\"guard\", \"exit\"]\n")
             .set("client.path", path)
@@ -110,7 +110,7 @@ fn replayed_requests_use_the_recorded_relays() {
             .set("run.duration", "60 s")
     };
     for (path, hops) in [("tor", 3), ("weighted", 3), ("weighted", 2), ("weighted", 1)] {
-        let lab = drawn(path);
+        let lab = sampled(path);
         let lab = if hops == 3 { lab } else { lab.set("client.hops", &hops.to_string()) };
         let (document, original) = (lab.document(), lab.run(1));
         let given_up = original.tables.paths.iter().filter(|row| row.built_s.is_none()).count();
@@ -129,7 +129,8 @@ fn clients_without_a_record_stay_idle() {
     let lab = Lab::path();
     let (document, original) = (lab.document(), lab.run(1));
     let scenario = document.scenario("stock").expect("it is there");
-    let web: Vec<Asked> = record(&original).into_iter().filter(|asked| asked.client == "web").collect();
+    let web: Vec<RecordedDownload> =
+        record(&original).into_iter().filter(|downloads| downloads.client == "web").collect();
     let again = replayed(scenario, web, &Control::new());
     assert_conserved(&again);
     assert!(again.tables.paths.iter().all(|row| &*row.client == "web"));
@@ -142,7 +143,7 @@ fn a_record_of_another_scenario_is_refused() {
     let document = Lab::path().set("client.path", "weighted").document();
     let scenario = document.scenario("stock").expect("it is there");
     let refused = |client: &str, workload: &str, guard: &str| {
-        let asked = Asked {
+        let downloads = RecordedDownload {
             client: client.to_owned(),
             workload: workload.to_owned(),
             circuit: 0,
@@ -151,7 +152,7 @@ fn a_record_of_another_scenario_is_refused() {
             start: Instant::ZERO,
             size: Bytes::kib(1),
         };
-        Replay::new(scenario, [asked]).map(|_| ()).unwrap_err()
+        Replay::new(scenario, [downloads]).map(|_| ()).unwrap_err()
     };
     for (said, right) in [
         (

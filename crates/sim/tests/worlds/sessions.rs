@@ -54,7 +54,7 @@ fn several_circuits_download_at_once_and_share_a_channel_or_not() {
             .set("run.duration", "60 s");
         let document = lab.document();
         let scenario = document.scenario("stock").expect("the variant is in the text");
-        let slow = penstock_sim::run(scenario, 1, &Control::one_by_one()).expect("nobody cancels");
+        let slow = penstock_sim::run(scenario, 1, &Control::one_by_one()).expect("the run is not cancelled");
         let outcome = lab.run(1);
         assert!(outcome.tables == slow.tables, "{map}: the tables differ");
         assert_conserved(&outcome);
@@ -149,5 +149,5 @@ fn an_old_shared_circuit_gets_no_new_stream_while_one_is_open() {
     assert!((1..=2).contains(&client.population[1]), "{:?}", client.population);
     let slow =
         penstock_sim::run(lab.document().scenario("stock").expect("it is there"), 1, &Control::one_by_one());
-    assert!(slow.expect("nobody cancels").tables == outcome.tables, "the tables differ");
+    assert!(slow.expect("the run is not cancelled").tables == outcome.tables, "the tables differ");
 }

@@ -12,7 +12,7 @@ const SAMPLE: f64 = 0.002;
 /// An endless download through an exit of 800 KiB/s. At the change, the client's rate falls to 200 KiB/s. With relays
 /// of 2 MiB/s windows grow far beyond the exit's need; with 800 KiB/s they do not.
 fn step(hop_control: &str, others: &str, seed: u64) -> Outcome {
-    let lab = ["relay", "client"].iter().fold(Lab::bulk_alone(), |lab, nodes| {
+    let lab = ["relay", "client"].iter().fold(Lab::only_bulk(), |lab, nodes| {
         lab.set(&format!("{nodes}.transport"), "datagram")
             .set(&format!("{nodes}.hop_control"), hop_control)
             .set(&format!("{nodes}.edge_control"), "{ kind = 'windows', ends = 'suppressed' }")
@@ -43,7 +43,7 @@ fn rows(outcome: &Outcome, hop: Position) -> Vec<&CircuitRow> {
 fn first_decrease(outcome: &Outcome, hop: Position) -> f64 {
     let there = rows(outcome, hop);
     let shrinks = there.windows(2).find(|pair| pair[1].window_cells < pair[0].window_cells);
-    shrinks.expect("it hears of it")[1].t_s - ONSET
+    shrinks.expect("the window shrinks after the change")[1].t_s - ONSET
 }
 
 fn peak(outcome: &Outcome, hop: Position) -> u64 {

@@ -76,7 +76,7 @@ impl Lab {
     }
 
     /// Only a bulk client, with an endless download.
-    pub(crate) fn bulk_alone() -> Self {
+    pub(crate) fn only_bulk() -> Self {
         Lab::of(&PATH.replace("[clients.web]\nworkload = \"web\"\n", ""))
             .set("trace.workloads", "['bulk']")
             .set("workloads.bulk.size", "1 GiB")
@@ -124,7 +124,7 @@ impl Lab {
     pub(crate) fn run_variant(&self, variant: &str, seed: u64) -> Outcome {
         let document = self.document();
         let scenario = document.scenario(variant).expect("the variant is in the text");
-        penstock_sim::run(scenario, seed, &Control::new()).expect("nobody cancels")
+        penstock_sim::run(scenario, seed, &Control::new()).expect("the run is not cancelled")
     }
 }
 

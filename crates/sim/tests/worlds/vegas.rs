@@ -37,7 +37,7 @@ fn a_network_half_with_vegas_behaves_like_one_without() {
 /// its first 124 cells, 362 ms. This gives a product of 61 to 185 cells, plus alpha to beta (186 to 248) queued cells.
 #[test]
 fn the_window_settles_where_alpha_to_beta_cells_are_queued() {
-    let lab = Lab::bulk_alone().set("relay.send_buffer", "64 KiB");
+    let lab = Lab::only_bulk().set("relay.send_buffer", "64 KiB");
     let stock = lab.run(1);
     let vegas = with(lab, &["client", "relay"]).run(1);
     let at_exit = vegas.tables.circuits.iter().filter(|row| row.hop == Position::Exit && row.t_s > 20.0);

@@ -63,7 +63,7 @@ fn a_middles_queue_is_never_longer_than_the_circuit_window() {
 fn a_window_limits_the_rate_to_itself_per_round_trip() {
     for rtt_ms in [10u64, 40, 150] {
         for (window, stream) in [(100u64, 500u64), (1000, 200), (1000, 500)] {
-            let outcome = Lab::bulk_alone()
+            let outcome = Lab::only_bulk()
                 // The circuit's window is the subject, so TCP's window must not be the limit.
                 .set("tcp.hystart", "false")
                 .set("tcp.nodelay", "true")
@@ -118,7 +118,7 @@ fn a_client_acknowledges_each_hundred_cells() {
 /// G-11: the interoperability bug that forbids windows below 101.
 #[test]
 fn a_window_of_100_stalls_against_the_101_bug_and_one_of_101_does_not() {
-    let lab = Lab::bulk_alone().set("client.edge_control.sendme_bug_101", "true").set("run.duration", "20 s");
+    let lab = Lab::only_bulk().set("client.edge_control.sendme_bug_101", "true").set("run.duration", "20 s");
     let stalled = lab.clone().set("relay.edge_control.circuit_window", "100").run(1);
     assert_eq!(node(&stalled, "exit").counters.data_packaged, 100);
     assert_conserved(&stalled);

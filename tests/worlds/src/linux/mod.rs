@@ -141,14 +141,14 @@ impl<'a> Run<'a> {
         let asleep = self.nodes.iter().filter_map(|node| node.relay.poll_timeout()).min();
         let patience = Instant::ZERO + TIMEOUT;
         let until = asleep.unwrap_or(patience).min(patience).since(self.now());
-        let (mut asked, mut fds) = (Vec::new(), Vec::new());
+        let (mut polled, mut fds) = (Vec::new(), Vec::new());
         for (place, node) in self.nodes.iter().enumerate() {
             let mut ask = |ready, fd, readable, writable| {
                 let mut flags = PollFlags::empty();
                 flags.set(PollFlags::POLLIN, readable);
                 flags.set(PollFlags::POLLOUT, writable);
                 if !flags.is_empty() {
-                    asked.push(ready);
+                    polled.push(ready);
                     fds.push(PollFd::new(fd, flags));
                 }
             };
@@ -177,7 +177,7 @@ impl<'a> Run<'a> {
             self.start.elapsed() < TIMEOUT,
             "the plan took more than {TIMEOUT:?} and stands at {counts:#?}"
         );
-        let ready = asked.into_iter().zip(&fds).filter(|(_, fd)| fd.any() == Some(true));
+        let ready = polled.into_iter().zip(&fds).filter(|(_, fd)| fd.any() == Some(true));
         ready.map(|(ready, _)| ready).collect()
     }
 
@@ -209,7 +209,7 @@ impl<'a> Run<'a> {
                     relay.on_writable(at, channel, kernel);
                 }
                 if kernel.channels.get(&channel).is_some_and(|channel| channel.broken) {
-                    panic!("node {place} lost a connection that nobody closed");
+                    panic!("node {place} lost an open connection");
                 }
             }
             Ready::Stream(_, stream) => {
@@ -292,7 +292,7 @@ impl<'a> Run<'a> {
             let (reader, writer) = (theirs.try_clone().expect("a second handle"), theirs);
             self.applications.push(spawn(move || {
                 let sender = spawn(move || say(writer, number, false, plan.upload));
-                let received = hear(reader, number, true, plan.download, true);
+                let received = receive(reader, number, true, plan.download, true);
                 finish(sender);
                 received
             }));
@@ -327,7 +327,7 @@ fn serve(ground: &Ground, plan: Plan, stream: u64) -> (SocketAddr, JoinHandle<u6
             let writer = socket.try_clone().expect("a second handle");
             move || say(writer, stream, true, plan.download)
         });
-        let received = hear(reader, stream, false, plan.upload, false);
+        let received = receive(reader, stream, false, plan.upload, false);
         finish(sender);
         // All data are sent and received.
         socket.shutdown(Shutdown::Write).expect("the exit still listens");
@@ -343,7 +343,7 @@ fn say(mut to: impl Write, stream: u64, download: bool, cells: u64) -> u64 {
 }
 
 /// Reads up to the expected size or the end. Returns the number of correct bytes.
-fn hear(mut from: impl Read, stream: u64, download: bool, cells: u64, until_end: bool) -> u64 {
+fn receive(mut from: impl Read, stream: u64, download: bool, cells: u64, until_end: bool) -> u64 {
     let (mut heard, mut buffer) = (0, [0; 4096]);
     while until_end || heard < Plan::bytes(cells) {
         let read = from.read(&mut buffer).expect("the node speaks in time");

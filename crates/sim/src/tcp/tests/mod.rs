@@ -437,7 +437,7 @@ fn a_reader_that_stops_closes_the_window_and_data_flow_again_when_it_reads() {
     assert!(held > 40_000 && held <= 65_535, "{held}");
     assert_eq!(world.ends[0].acked(), held);
     assert!(!world.ends[0].is_writable(&world.cfg[0]));
-    // The application reads; the window update is lost; a probe asks again.
+    // The application reads; the window update is lost; a probe requests another one.
     world.censor = Some(|side, segment| side == 1 && segment.ts_val < Instant::from_millis(3200));
     world.reads[1] = true;
     world.drain(1);
