@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_is_the_excess_over_the_minimum() {
+    fn the_delay_is_what_lies_above_the_least() {
         let mut delay = delay(false);
         for (entered, left) in [(0, 5), (10, 15), (20, 65)] {
             delay.on_queued(MS(entered));

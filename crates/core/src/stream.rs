@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moving_queue_seems_at_most_twice_as_old_and_a_slow_one_gets_older() {
+    fn a_queue_that_moves_seems_twice_as_old_at_most_and_one_that_drips_gets_older() {
         let mut moves = Queue::default();
         (0..20).for_each(|now| moves.come(now));
         for now in 20..1000 {

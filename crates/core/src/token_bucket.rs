@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_depth_takes_the_tokens_above_it() {
+    fn another_depth_takes_what_is_above_it() {
         let mut bucket = bucket(1000, 5000);
         let bandwidth = |rate| Bandwidth { rate: DataRate::new(rate).unwrap(), burst: Bytes::new(rate) };
         bucket.adjust(bandwidth(3000));
@@ -346,7 +346,7 @@ mod tests {
     proptest! {
         /// Anything in any order leaves what a plain list of it says.
         #[test]
-        fn tokens_equal_those_of_the_reference(
+        fn tokens_are_what_the_list_says(
             operations in proptest::collection::vec(operation(), 0..120),
             millis in 1u64..1500,
             phase in 0u64..1500,

@@ -54,7 +54,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_minimum_covers_the_window(
+        fn the_least_is_that_of_what_is_remembered(
             samples in proptest::collection::vec((0u64..4000, 0u64..1000), 1..200),
             memory in prop_oneof![Just(u64::MAX), 1u64..100],
         ) {

@@ -62,7 +62,7 @@ fn recorded() -> Vec<Write> {
 }
 
 #[test]
-fn the_socket_limit_equals_the_recorded_one() {
+fn the_socket_limit_is_what_the_recorder_wrote() {
     let writes = recorded();
     assert_eq!(writes.len(), 460);
     let limit = |write: &Write| socket_limit(&write.before).get();
@@ -76,7 +76,7 @@ fn the_socket_limit_equals_the_recorded_one() {
 }
 
 #[test]
-fn bytes_within_the_socket_limit_leave_at_once() {
+fn what_is_within_the_socket_limit_leaves_at_once() {
     let writes = recorded();
     let of_slow_link = writes.iter().filter(|write| write.rate == 1 << 20 && write.taken > 0);
     let (within, beyond): (Vec<&Write>, Vec<&Write>) =
@@ -91,7 +91,7 @@ fn bytes_within_the_socket_limit_leave_at_once() {
 
 /// Whether it is under way or waits: what was written is no longer allowed, rounded up to a segment.
 #[test]
-fn deployed_kists_limit_falls_by_written_bytes() {
+fn deployed_kists_limit_falls_by_what_is_written() {
     let of = |info: &SocketInfo| window_limit(info, Bytes::ZERO, 1.0).get();
     let writes = recorded();
     let mut judged = 0;

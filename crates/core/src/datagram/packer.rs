@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_has_two_cells_and_small_messages() {
+    fn a_datagram_has_two_cells_and_what_fits_beside_them() {
         let mut packer = Packer::new(Duration::from_millis(1));
         for seq in 0..5 {
             packer.push(MS(0), Pending::Data(7, seq), 517);

@@ -225,7 +225,7 @@ proptest! {
 
     /// G-50, G-51.
     #[test]
-    fn a_lossy_network_loses_no_cell_and_stalls_no_circuit(
+    fn a_bad_network_loses_nothing_and_stalls_nobody(
         loss in 0.0..0.3f64,
         late in 0.0..0.5f64,
         twice in 0.0..0.2f64,
@@ -243,7 +243,7 @@ proptest! {
 /// Without loss only what is overtaken by three others, and is that late, goes again. In one run many may (27 for five late
 /// ones were seen); over many, fewer than are late.
 #[test]
-fn late_or_repeated_cells_cause_few_retransmissions() {
+fn what_only_comes_late_or_twice_hardly_goes_again() {
     for (late, twice) in [(0.002, 0.15), (0.01, 0.0), (0.01, 0.2), (0.05, 0.1), (0.1, 0.2)] {
         for window in [1, 10, 50, 99] {
             let (mut again, mut slow) = (0, 0);

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_echoed_once_with_the_sendme_of_their_cells() {
+    fn what_was_marked_is_echoed_once_with_the_sendme_of_its_cells() {
         let mut control = DctcpWindow::new(DctcpConfig::default());
         let echoes: Vec<u8> = (0..40u32)
             .filter_map(|cell| {

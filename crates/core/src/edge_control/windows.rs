@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_with_windows_accepts_no_xoff() {
+    fn a_stream_with_windows_knows_no_xoff() {
         let mut stream = StreamWindow::new(WindowsConfig::default());
         for feedback in [StreamFeedback::Xoff, StreamFeedback::Xon(None)] {
             assert_eq!(stream.on_feedback(T, feedback), Err(Violation::UnexpectedFlowControl));

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn an_application_that_never_waits_gets_twice_the_rate() {
+    fn an_application_that_never_waits_is_told_to_be_twice_as_fast() {
         let mut stream = stopped(300_000);
         assert_eq!(drain(&mut stream, 1000, 250_000, 50_000), None);
         assert_eq!(drain(&mut stream, 1001, 50_000, 0), xon(250));
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_no_honest_end_are_violations() {
+    fn what_no_honest_end_sends_is_a_violation() {
         let unexpected = Err(Violation::UnexpectedFlowControl);
         let sent = |bytes| {
             let mut stream = XonXoff::new(CONFIG);

@@ -363,7 +363,7 @@ fn forged_credits_are_violations_and_give_nothing() {
 }
 
 #[test]
-fn sending_more_than_the_credit_is_detected() {
+fn who_sends_more_than_it_may_is_found_out() {
     let mut control = N23::new(N23Config { n2: 10, n3: 20, ..N23Config::default() });
     let agreed = Some(HopOffer::Credits { start: 999, most: 999 });
     let (direction, channel) = (Direction::Forward, ChannelKey(0));

@@ -162,7 +162,7 @@ impl Bottleneck {
 
 /// G-53: Vegas's law, at a bottleneck that is otherwise idle.
 #[test]
-fn in_equilibrium_the_waiting_cells_lie_between_alpha_and_beta() {
+fn in_equilibrium_as_many_cells_wait_as_alpha_and_beta_say() {
     let tight = WindowConfig { alpha: 2, beta: 4, ..WindowConfig::default() };
     let configs = [
         (backtap(), 3.0, 6.0),
@@ -202,7 +202,7 @@ fn equal_circuits_get_equal_shares() {
 }
 
 #[test]
-fn only_a_neighbour_with_the_same_offer_is_controlled() {
+fn only_a_neighbour_that_speaks_the_same_is_controlled() {
     let every = [backtap(), marut(|_| {}), marut(|config| config.counts = Counts::Path)];
     for (one, ours) in every.iter().enumerate() {
         for (other, theirs) in every.iter().enumerate() {
@@ -255,7 +255,7 @@ fn congestion(cells: f64) -> Downstream {
 
 /// G-55.
 #[test]
-fn a_middle_reports_the_greater_diff_and_keeps_its_window() {
+fn a_middle_tells_the_greater_of_its_own_and_what_it_heard_and_never_changes_its_window() {
     let (mut middle, mut count) = (control(&marut(|_| {}), &[Side::Before, Side::After]), 0);
     assert_eq!(middle.downstream(AT(0)).congestion, Some(0));
     // Five cells are out at most in a round: so many of them wait as their round trip is longer than the least.
@@ -364,7 +364,7 @@ fn the_cap_of_a_window_is_of_the_way_that_it_counts() {
 }
 
 #[test]
-fn a_reported_congestion_fades() {
+fn what_was_heard_fades() {
     let faded = |config: HopControlConfig, after: u64| {
         let (mut first, mut count) = (control(&config, &[Side::Before, Side::After]), 0);
         round(&mut first, 0, 100, &mut count, congestion(8.0), Source::Before);
@@ -384,7 +384,7 @@ fn coarse_steps_round_down() {
 }
 
 #[test]
-fn a_node_with_a_long_queue_sends_no_feedback_until_it_is_shorter() {
+fn whose_queue_is_too_long_tells_nothing_until_it_is_short_enough() {
     let config = marut(|config| config.queue_cap = Some(3));
     let mut middle = control(&config, &[Side::Before, Side::After]);
     (0..6).for_each(|_| middle.on_received(AT(0)).unwrap());
@@ -397,7 +397,7 @@ fn a_node_with_a_long_queue_sends_no_feedback_until_it_is_shorter() {
 
 /// The last node's count, in the counts of each hop: some cells end before it, and some begin after the first.
 #[test]
-fn the_first_node_gets_the_last_nodes_count_in_its_own_numbers() {
+fn what_the_last_node_has_is_known_at_the_first_in_its_own_count() {
     let config = marut(|config| config.counts = Counts::Path);
     let ended = |count: u32| Downstream { ended: Some(count), congestion: Some(0) };
     let mut middle = control(&config, &[Side::Before, Side::After]);

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lowest_priority_value_goes_first_and_equals_take_turns() {
+    fn the_least_priority_goes_first_and_equals_take_turns() {
         let mut eligible = Eligible::default();
         for (channel, priority) in [(4, 1.0), (2, 1.0), (9, 0.5)] {
             eligible.enter(ChannelKey(channel), Priority(priority));

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_channel_waits_twice_and_the_first_one_sets_the_time() {
+    fn nobody_waits_twice_and_the_first_one_sets_the_time() {
         let mut pending = Pending::default();
         for (channel, at) in [(3, 10), (1, 11), (3, 12)] {
             pending.add(ChannelKey(channel), Instant::from_millis(at));

@@ -101,7 +101,7 @@ fn where_no_relay_marks_dctcp_has_the_greatest_window() {
 
 /// The exit's own queue is a queue of the circuit like any other.
 #[test]
-fn an_exit_that_is_the_bottleneck_marks_its_own_cells() {
+fn an_exit_that_is_the_bottleneck_marks_what_it_packages() {
     let mut net = Net::path(3, &dctcp());
     net.set_link(2, 3, Link { rate: DataRate::kib(200), send_buffer: 4 << 10, ..Link::default() });
     let circuit = net.build(0, &[1, 2, 3]);
@@ -114,7 +114,7 @@ fn an_exit_that_is_the_bottleneck_marks_its_own_cells() {
 
 /// An exit that marks what joins a queue with anything in it, and so most of what a SENDME lets go.
 #[test]
-fn marks_cross_every_kind_of_hop() {
+fn a_mark_crosses_whatever_a_cell_crosses_and_nothing_is_lost() {
     for datagrams in [false, true] {
         let config = RelayConfig { ecn_threshold: None, ..dctcp() };
         let config = if datagrams { over_datagrams(config) } else { config };
@@ -182,7 +182,7 @@ impl Puppet {
 }
 
 #[test]
-fn a_client_that_reports_more_marks_than_cells_loses_only_its_circuit() {
+fn a_client_that_says_more_marks_than_cells_loses_its_circuit_and_no_more() {
     let mut puppet = Puppet::new();
     assert_eq!(puppet.acknowledge(10), None);
     assert_eq!(puppet.acknowledge(11), Some(Violation::ForgedMarks));
@@ -191,7 +191,7 @@ fn a_client_that_reports_more_marks_than_cells_loses_only_its_circuit() {
 
 /// It gains what a client gains that has more circuits: the exit believes it up to the greatest window.
 #[test]
-fn reporting_no_marks_gives_the_largest_window_and_all_marks_the_smallest() {
+fn a_client_that_says_no_marks_has_the_greatest_window_and_one_that_says_all_the_least() {
     for (marked, expected) in [(0, 1000), (10, 20)] {
         let mut puppet = Puppet::new();
         for sendme in 1..=300 {
@@ -203,7 +203,7 @@ fn reporting_no_marks_gives_the_largest_window_and_all_marks_the_smallest() {
 }
 
 #[test]
-fn an_end_without_dctcp_ignores_marks() {
+fn marks_that_an_end_without_dctcp_is_told_of_change_nothing() {
     let run = |ecn_threshold| {
         let mut net = bottleneck(&RelayConfig { ecn_threshold, ..RelayConfig::default() });
         let circuit = net.build(0, &[1, 2, 3]);

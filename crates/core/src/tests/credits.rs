@@ -110,7 +110,7 @@ fn every_half_upgraded_path_carries_bulk_and_web_both_ways() {
 
 /// A client that says that all hops have credits, where the exit's own has none.
 #[test]
-fn an_exit_keeps_its_windows_unless_its_own_hop_is_controlled() {
+fn an_exit_keeps_its_windows_whatever_a_client_says_of_its_path() {
     let mut net = Net::path(3, &RelayConfig::default());
     for node in [0, 1, 3] {
         net.configure(node, credits(constant(20, 70), Ends::Ignored));
@@ -319,7 +319,7 @@ fn a_sink_that_stalls_freezes_the_source() {
 
 /// A download goes on while an upload of the same circuit stands still, and its SENDMEs fill no queue.
 #[test]
-fn ignored_sendmes_do_not_pile_up() {
+fn sendmes_that_nobody_heeds_do_not_pile_up() {
     let limits = Limits { max_circuit_queue: 60, ..Limits::default() };
     for authenticated_sendmes in [false, true] {
         let config =
@@ -380,7 +380,7 @@ fn n3_falls_when_cells_wait_in_the_output_buffer_and_recovers_later() {
 
 /// Of a pool a circuit that moves nothing has the least, and one that moves has what is not filled.
 #[test]
-fn a_pool_is_shared_by_moved_and_waiting_cells() {
+fn a_pool_is_shared_by_what_circuits_move_and_what_waits() {
     let law = LawConfig::Kung94(Kung94Config { pool: 600 });
     let mut net = Net::path(3, &credits(adaptive(law), Ends::Suppressed));
     net.set_link(2, 3, slow(100));
@@ -520,7 +520,7 @@ fn cheat(cells: impl Fn(CircId) -> Vec<TestCell>) -> Option<(usize, Violation)> 
 
 /// Credits in a circuit's queue wait behind the cells that may leave, and go past those that may not.
 #[test]
-fn queued_credits_keep_their_place_while_cells_before_them_have_credit() {
+fn credits_in_the_queue_keep_their_place_while_there_is_credit_for_what_is_before_them() {
     let n23 = N23Config { credit_path: CreditPath::Circuit, ..constant(1, 1) };
     let config = HopControlConfig::N23(n23);
     let mut circuit = Circuit::<TestCell>::new(Role::Opening, [config.build(None), config.build(None)]);
@@ -549,7 +549,7 @@ fn queued_credits_keep_their_place_while_cells_before_them_have_credit() {
 
 /// Who sends and does not read has credits pile up for it, and soon loses the channel: both ways of credits are bounded.
 #[test]
-fn unread_credits_fill_no_memory() {
+fn credits_that_nobody_reads_fill_no_memory() {
     for credit_path in [CreditPath::Link, CreditPath::Circuit] {
         let limits = Limits { max_circuit_queue: 100, outbuf: Bytes::kib(64), ..Limits::default() };
         let n23 = N23Config { credit_path, ..constant(1, 30) };
@@ -577,7 +577,7 @@ fn unread_credits_fill_no_memory() {
 
 /// A stream that closes with data that nobody took gives its hop the room back: the next stream is not held up.
 #[test]
-fn a_closed_stream_frees_its_buffer() {
+fn a_closed_stream_gives_back_what_it_kept() {
     for upload in [false, true] {
         let mut net = Net::path(3, &credits(constant(10, 30), Ends::Suppressed));
         let circuit = net.build(0, &[1, 2, 3]);

@@ -122,7 +122,7 @@ fn every_scheduler_writes_datagrams() {
 }
 
 #[test]
-fn every_node_forgets_a_closed_circuit_despite_losses() {
+fn a_circuit_that_is_closed_is_forgotten_at_every_node_whatever_is_lost() {
     for seed in 0..20 {
         let mut net = Net::path(3, &over_datagrams(backtap()));
         net.weather = Weather { loss: 0.3, late: 0.2, twice: 0.1, chance: Seed(seed).stream("weather") };
@@ -271,7 +271,7 @@ fn nonsense_about_circuits_that_are_not_there_fills_no_memory() {
 
 /// Cells that wait for the kernel when the peer closes their circuit make no new one of its number.
 #[test]
-fn cells_of_a_circuit_that_the_peer_closed_are_not_sent() {
+fn what_is_left_of_a_circuit_that_the_peer_closed_is_not_sent() {
     let mut association: Association<TestCell> = Association::new(DatagramConfig::default());
     let id = CircId(NonZeroU32::new(1).unwrap());
     let cell = |command| TestCell::malformed(id, command);

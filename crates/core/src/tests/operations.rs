@@ -295,7 +295,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn nothing_panics_and_open_circuits_deliver_their_cells(
+    fn nothing_panics_and_what_nobody_closed_arrives(
         seed in any::<u64>(),
         scheduler in 0usize..6,
         operations in proptest::collection::vec(operation(), 1..60),

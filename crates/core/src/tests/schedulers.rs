@@ -74,7 +74,7 @@ fn shares(scheduler: &SchedulerConfig, shared: bool) -> [u64; 2] {
 
 /// K-38: ten cells are counted for each of the worse class, so that it gets a tenth of what the other one gets.
 #[test]
-fn on_a_shared_socket_every_scheduler_separates_classes() {
+fn on_a_shared_socket_every_scheduler_tells_classes_apart() {
     for scheduler in schedulers() {
         let [better, worse] = shares(&scheduler, true);
         let ratio = better as f64 / worse as f64;
@@ -85,7 +85,7 @@ fn on_a_shared_socket_every_scheduler_separates_classes() {
 
 /// Which circuit of the relay is best decides, whatever its channel: where KIST's global limit is what is scarce.
 #[test]
-fn on_separate_sockets_kist_separates_classes() {
+fn on_sockets_of_their_own_kist_tells_classes_apart() {
     let known = Some(DataRate::kib(100));
     let global_limit = GlobalLimitConfig::Rate { fill: Duration::from_millis(10), known };
     let kist = SchedulerConfig::Kist(KistConfig { global_limit, ..KistConfig::default() });

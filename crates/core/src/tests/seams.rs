@@ -88,7 +88,7 @@ impl EdgeControl for Tens {
 }
 
 #[test]
-fn an_edge_control_from_outside_limits_outstanding_cells() {
+fn an_edge_control_from_outside_decides_what_is_outstanding() {
     for window in [20, 40] {
         let edge_control = EdgeControlConfig::Custom {
             circuit: Factory::<dyn EdgeControl>::new(move || {

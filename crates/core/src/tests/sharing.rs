@@ -46,7 +46,7 @@ fn backlogged_circuits_take_turns_on_a_channel() {
 /// VC-12: a policy decides who goes first, not how much leaves: a channel that always has cells carries the same to the
 /// cell, whatever the policy.
 #[test]
-fn a_backlogged_channels_throughput_depends_on_no_policy() {
+fn what_a_backlogged_channel_carries_depends_on_no_policy() {
     let ewma = EwmaConfig { half_life: Duration::from_secs(5) };
     let carried = [
         CircuitPolicyConfig::RoundRobin,

@@ -18,7 +18,7 @@ fn path(window: u32, bug: bool) -> Net {
 }
 
 #[test]
-fn sendmes_follow_received_cells_and_the_window_limits_outstanding_ones() {
+fn sendmes_follow_what_was_received_and_cells_outstanding_the_window() {
     for (window, bug, streams) in
         [(1000, false, 4), (1000, true, 4), (100, false, 1), (101, true, 2), (550, false, 3)]
     {

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn before_the_first_round_trip_only_a_full_queue_counts() {
+    fn before_any_round_trip_is_known_only_a_full_queue_says_something() {
         let mut vegas = Vegas::new(VegasConfig::TOR_0_4_9);
         vegas.in_flight = 124;
         vegas.on_sendme(Duration::ZERO, false, 0);

@@ -114,7 +114,7 @@ fn cells_of_all_channels_go_best_first() {
 }
 
 #[test]
-fn channels_with_equal_priorities_take_turns() {
+fn channels_take_turns_where_priorities_say_nothing() {
     for config in all() {
         let (mut world, mut scheduler, mut now) = (World::with([1, 2, 3]), config.build(), Instant::ZERO);
         world.alike = true;
@@ -127,7 +127,7 @@ fn channels_with_equal_priorities_take_turns() {
 }
 
 #[test]
-fn no_timer_is_set_while_no_channel_waits() {
+fn nothing_is_timed_while_nobody_waits() {
     for config in all() {
         let (mut world, mut scheduler, mut now) = (World::with([1]), config.build(), Instant::ZERO);
         assert_eq!(scheduler.poll_timeout(), None);
@@ -224,7 +224,7 @@ fn the_global_limit_is_the_most_that_drained_between_two_rounds() {
 }
 
 #[test]
-fn bytes_of_a_closed_connection_do_not_count_as_drained() {
+fn what_a_closed_connection_had_queued_has_not_drained() {
     let (mut world, mut scheduler) = (World::with([1, 2]), kist(GlobalLimitConfig::Drained).build());
     let mut now = Instant::ZERO;
     for channel in [1, 2] {
@@ -538,7 +538,7 @@ proptest! {
     /// the last record. And nobody is forgotten: once nothing limits, all queues empty within two intervals a buffer
     /// (G-36), and nothing is timed any more.
     #[test]
-    fn limits_hold_and_no_channel_is_forgotten(
+    fn limits_hold_and_nobody_is_forgotten(
         which in 0usize..8,
         operations in proptest::collection::vec(operation(), 0..150),
     ) {

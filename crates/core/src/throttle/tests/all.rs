@@ -186,7 +186,7 @@ inherit! {
 
 /// A suite that a wrong throttle passes would be none.
 #[test]
-fn the_suite_distinguishes_throttles() {
+fn the_suite_tells_throttles_apart() {
     let mut operations = vec![Operation::Come, Operation::Come, Operation::Come];
     for _ in 0..12 {
         operations.push(Operation::Carry { client: 0, sent: 300, written: 153_600, read: 3_000 });

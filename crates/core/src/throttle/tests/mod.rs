@@ -36,7 +36,7 @@ fn rates(throttle: &impl Throttle, clients: usize) -> Vec<Option<u64>> {
 proptest! {
     /// G-43: all clients together have no more than the relay, and rates change when N does and at no other time.
     #[test]
-    fn the_shares_never_exceed_the_bandwidth(crowds in proptest::collection::vec((0usize..300, 0u32..20), 1..40)) {
+    fn what_is_split_is_never_more_than_there_is(crowds in proptest::collection::vec((0usize..300, 0u32..20), 1..40)) {
         let mut throttle = BitSplitting::new(BitSplittingConfig::default());
         let (mut now, mut last) = (Instant::ZERO, None);
         for (clients, relays) in crowds {
@@ -102,7 +102,7 @@ fn more_than_the_fair_share_is_flagged_until_the_penalty_is_served() {
 
 /// G-44: M follows the number of connections to B·H/(N·512·ln 2).
 #[test]
-fn the_fair_count_settles_at_the_formulas_value() {
+fn the_fair_count_settles_where_the_formula_says() {
     for (millis, half_life) in [(10, 2), (1000, 30), (1000, 5), (16, 90)] {
         let half_life = Duration::from_secs(half_life);
         let mut throttle = Flagging::new(FlaggingConfig { half_life, ..FlaggingConfig::default() });
@@ -125,7 +125,7 @@ fn the_fair_count_settles_at_the_formulas_value() {
 proptest! {
     /// G-45: exactly ⌊T·N⌋ are throttled, none louder than they, at the throughput of the quietest of them or the floor.
     #[test]
-    fn the_threshold_sets_the_number_of_throttled_clients(
+    fn as_many_as_the_threshold_says_are_throttled(
         sent in proptest::collection::vec(0u64..2000, 0..60),
         fraction in 0.0f64..1.0,
     ) {
@@ -147,7 +147,7 @@ proptest! {
 }
 
 #[test]
-fn a_client_that_comes_after_the_choice_is_not_throttled_before_the_next() {
+fn who_comes_after_the_choice_is_not_throttled_before_the_next() {
     let mut throttle = Threshold::new(ThresholdConfig { fraction: 0.5, ..ThresholdConfig::default() });
     refill(&mut throttle, Instant::from_secs(1), &[0, 0], 0);
     refill(&mut throttle, Instant::from_secs(61), &[900, 100], 0);
