@@ -3,7 +3,7 @@
 mod sampled;
 
 use crate::choices::Choices;
-use penstock_live::node::Exchange;
+use penstock_live::node::DirectoryStream;
 use sampled::{Asked, SampleDirectory};
 
 /// What came of it: documents that were taken, requests that were answered with one.
@@ -48,7 +48,7 @@ pub fn directory(input: &[u8]) -> Served {
             let asked = samples.ask(&bytes);
             served[1] += u32::from(asked == Asked::Found);
             // As a client says it, in cells.
-            let mut exchange = Exchange::default();
+            let mut exchange = DirectoryStream::default();
             bytes.chunks(7).for_each(|piece| exchange.take(piece));
             assert_eq!(
                 exchange.question().is_some(),

@@ -16,7 +16,7 @@ use penstock_link::crypto::ntor;
 use penstock_link::descriptor::{Description, ExitPolicy, Private};
 use penstock_link::keys::Keys;
 use penstock_live::clock::Clock;
-use penstock_live::directory::{Authority, Own, Pace};
+use penstock_live::directory::{Authority, OperatorOverrides, RetryPolicy};
 use penstock_live::node::{Membership, Node, NodeConfig};
 use penstock_units::{Bytes, DataRate, Duration};
 use std::io::{Read, Write};
@@ -94,8 +94,15 @@ fn member(contact: usize, directory: bool) -> Running {
     let thread = std::thread::spawn(move || {
         let mut node = Node::bind(config, keys).unwrap();
         let description = Description { directory, policy, ..description(&node, date, contact) };
-        let (authorities, pace) = (Vec::new(), Pace::TESTING);
-        node.join(Membership { authorities, description, publish: true, own: Own::default(), pace }).unwrap();
+        let (authorities, retry) = (Vec::new(), RetryPolicy::TESTING);
+        node.join(Membership {
+            authorities,
+            description,
+            publish: true,
+            overrides: OperatorOverrides::default(),
+            retry,
+        })
+        .unwrap();
         while node.documents().unwrap().own().is_none() {
             node.turn().unwrap();
         }
@@ -171,8 +178,9 @@ fn keys_that_no_consensus_names_make_nobody_a_relay() {
     };
     let node = Running::start_and(change, move |node| {
         let description = description(node, date, 1);
-        let own = Own { throttle: true, ..Own::default() };
-        let membership = Membership { authorities, description, publish: false, own, pace: Pace::TESTING };
+        let overrides = OperatorOverrides { throttle: true, ..OperatorOverrides::default() };
+        let membership =
+            Membership { authorities, description, publish: false, overrides, retry: RetryPolicy::TESTING };
         node.join(membership).unwrap();
     });
     let (exit, server) = (Running::start(SchedulerConfig::default()), silent());

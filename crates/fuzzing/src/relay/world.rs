@@ -12,7 +12,7 @@ use penstock_core::{
     RelayConfig, StreamKey,
 };
 use penstock_link::cell::{
-    CELL_LEN, Connected, End, Farewell, Handshake, LinkSpec, LiveCell, Resolved, Target, command,
+    CELL_LEN, Connected, End, Handshake, LinkSpec, LiveCell, Resolved, StreamEnd, Target, command,
 };
 use penstock_link::crypto::answer;
 use penstock_units::{Duration, Instant};
@@ -21,7 +21,7 @@ use std::num::NonZeroU32;
 
 /// What each honest client asks for [B]: more than a hundred cells, so that it has to acknowledge them.
 const DOWNLOAD: u64 = 105 * 498;
-/// Turns of the loop until all is quiet: more than any input has work for.
+/// FairQueue of the loop until all is quiet: more than any input has work for.
 const MOST_TURNS: u32 = 50_000;
 /// How long the honest clients wait at most, with what others said before them at the lowest rate of any throttle: 200 steps of
 /// 520 cells at most.
@@ -216,7 +216,7 @@ impl World {
     pub(super) fn settle(&mut self) {
         for turn in 0.. {
             assert!(turn < MOST_TURNS, "it goes round in circles");
-            let mut busy = self.heed();
+            let mut busy = self.process_events();
             if self.relay.poll_timeout().is_some_and(|due| due <= self.now) {
                 self.relay.on_timer(self.now, &mut self.host);
                 busy = true;
@@ -326,7 +326,7 @@ impl World {
     }
 
     /// Does what the relay asks for.
-    fn heed(&mut self) -> bool {
+    fn process_events(&mut self) -> bool {
         let mut busy = false;
         while let Some(event) = self.relay.poll_event() {
             busy = true;
@@ -375,9 +375,9 @@ impl World {
                 return self.streams.push(stream);
             }
             Target::Resolve(name) => {
-                Farewell::Resolved(vec![(Resolved::Name(name.into_bytes()), 300), (Resolved::Nothing, 1)])
+                StreamEnd::Resolved(vec![(Resolved::Name(name.into_bytes()), 300), (Resolved::Nothing, 1)])
             }
-            Target::Malformed => Farewell::End(End::from(EndReason::PROTOCOL)),
+            Target::Malformed => StreamEnd::End(End::from(EndReason::PROTOCOL)),
         };
         self.relay.close_stream(self.now, stream, end, &mut self.host);
     }
@@ -530,7 +530,7 @@ impl World {
         while let Some(channel) = self.connecting.pop_front() {
             self.relay.on_channel_closed(self.now, channel, &mut self.host);
         }
-        self.heed();
+        self.process_events();
         assert_eq!(self.relay.population(), [0; 3], "nothing outlives its channels");
         assert_eq!((self.relay.queued().get(), self.host.servers.len()), (0, 0));
         self.check();

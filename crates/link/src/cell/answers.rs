@@ -115,16 +115,16 @@ pub(super) fn read_resolved(data: &[u8]) -> Result<Vec<(Resolved, u32)>, Malform
 
 /// The last word of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Farewell {
+pub enum StreamEnd {
     /// END.
     End(End),
     /// RESOLVED, of a stream that was there to ask for a name.
     Resolved(Vec<(Resolved, u32)>),
 }
 
-impl From<EndReason> for Farewell {
+impl From<EndReason> for StreamEnd {
     fn from(reason: EndReason) -> Self {
-        Farewell::End(reason.into())
+        StreamEnd::End(reason.into())
     }
 }
 

@@ -1,6 +1,6 @@
 //! A cell of a circuit, as the core's relay handles it.
 
-use super::answers::{Connected, Farewell};
+use super::answers::{Connected, StreamEnd};
 use super::command;
 use super::frame::{BODY_LEN, CELL_LEN, Frame};
 use super::handshake::{Handshake, HandshakeKind};
@@ -156,7 +156,7 @@ impl Cell for LiveCell {
     type Payload = LivePayload;
     type Target = Target;
     type Connected = Connected;
-    type End = Farewell;
+    type End = StreamEnd;
     type LinkSpec = LinkSpec;
     type Handshake = Handshake;
     type Layer = Layer;

@@ -3,7 +3,7 @@
 //! Source: tor-spec, "Relay cells" (format V0); proposal 289 (SENDME), proposal 324 §4 (XON and XOFF).
 
 use super::BODY_LEN;
-use super::answers::{self, Connected, End, Farewell, Resolved};
+use super::answers::{self, Connected, End, Resolved, StreamEnd};
 use super::handshake::Handshake;
 use super::linkspec::LinkSpec;
 use super::target::Target;
@@ -266,8 +266,8 @@ impl RelayMessage {
         match self {
             RelayMessage::Begin(target) => Message::Begin(target),
             RelayMessage::Data(payload) => Message::Data(payload),
-            RelayMessage::End(end) => Message::End(Farewell::End(end)),
-            RelayMessage::Resolved(answers) => Message::End(Farewell::Resolved(answers)),
+            RelayMessage::End(end) => Message::End(StreamEnd::End(end)),
+            RelayMessage::Resolved(answers) => Message::End(StreamEnd::Resolved(answers)),
             RelayMessage::Connected(connected) => Message::Connected(connected),
             RelayMessage::Sendme(proof) => Message::Sendme { proof, marked: 0 },
             RelayMessage::Extend(to, handshake) => Message::Extend(to, handshake),
@@ -284,8 +284,8 @@ impl RelayMessage {
         match message {
             Message::Begin(target) => RelayMessage::Begin(target),
             Message::Data(payload) => RelayMessage::Data(payload),
-            Message::End(Farewell::End(end)) => RelayMessage::End(end),
-            Message::End(Farewell::Resolved(answers)) => RelayMessage::Resolved(answers),
+            Message::End(StreamEnd::End(end)) => RelayMessage::End(end),
+            Message::End(StreamEnd::Resolved(answers)) => RelayMessage::Resolved(answers),
             Message::Connected(connected) => RelayMessage::Connected(connected),
             Message::Sendme { proof, marked: _ } => RelayMessage::Sendme(proof),
             Message::Extend(to, handshake) => RelayMessage::Extend(to, handshake),

@@ -18,7 +18,7 @@ mod arti;
 #[cfg(test)]
 mod tests;
 
-pub use answers::{Connected, End, Farewell, Resolved};
+pub use answers::{Connected, End, Resolved, StreamEnd};
 pub use frame::{BODY_LEN, CELL_LEN, Frame, Front, IdLen, MAX_VARIABLE, front, push_fixed, push_variable};
 pub use handshake::{Handshake, HandshakeKind};
 pub use linkspec::LinkSpec;

@@ -19,7 +19,7 @@ pub(crate) fn run(address: SocketAddr) -> io::Result<()> {
     while wires.len() < 2 * LINKS {
         let (socket, _) = listener.accept()?;
         // Whoever asks whether somebody listens says nothing.
-        wires.extend(Wire::shake(socket, tls.accept()).ok());
+        wires.extend(Wire::drive_handshake(socket, tls.accept()).ok());
     }
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
     for (place, wire) in wires.iter().enumerate() {

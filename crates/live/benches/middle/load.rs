@@ -103,7 +103,7 @@ impl Load {
         let tls = tls(&credentials);
         let dial = || {
             let socket = TcpStream::connect(address).expect("it listens");
-            Peer::new(Wire::shake(socket, tls.connect()).expect("it speaks TLS"))
+            Peer::new(Wire::drive_handshake(socket, tls.connect()).expect("it speaks TLS"))
         };
         let side = || (0..LINKS).map(|_| dial()).collect();
         let (guards, exits) = (side(), side());
@@ -270,7 +270,7 @@ impl Peer {
 
     fn dial(own: &Identity, relay: &LinkSpec, at: IpAddr) -> Self {
         let socket = TcpStream::connect(relay.addresses[0]).expect("it listens");
-        let mut peer = Peer::new(Wire::shake(socket, own.tls.connect()).expect("it speaks TLS"));
+        let mut peer = Peer::new(Wire::drive_handshake(socket, own.tls.connect()).expect("it speaks TLS"));
         let expected = Expected { rsa: Some(relay.rsa), ed25519: relay.ed25519 };
         let certificate = certificate_sha256(&peer.wire.tls).expect("TLS is up");
         peer.link(own, Link::connect(expected, certificate, relay.addresses[0].ip(), vec![at]));
@@ -279,7 +279,7 @@ impl Peer {
 
     fn accept(own: &Identity, listener: &TcpListener, at: IpAddr) -> Self {
         let (socket, from) = listener.accept().expect("the relay connects");
-        let mut peer = Peer::new(Wire::shake(socket, own.tls.accept()).expect("it speaks TLS"));
+        let mut peer = Peer::new(Wire::drive_handshake(socket, own.tls.accept()).expect("it speaks TLS"));
         peer.link(own, Link::respond(&mut rand::rng(), from.ip(), vec![at]));
         peer
     }

@@ -36,7 +36,7 @@ pub(crate) struct Wire {
 
 impl Wire {
     /// Waits until TLS is up.
-    pub(crate) fn shake(mut socket: TcpStream, mut tls: Connection) -> io::Result<Self> {
+    pub(crate) fn drive_handshake(mut socket: TcpStream, mut tls: Connection) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         tls.set_buffer_limit(None);
         while tls.is_handshaking() || tls.wants_write() {

@@ -29,12 +29,12 @@ pub struct Documents {
     descriptors: Kept<20>,
     /// Whose descriptor is which.
     owners: BTreeMap<Fingerprint, [u8; 20]>,
-    pub(super) own: Option<Own>,
+    pub(super) own: Option<OwnDescriptor>,
 }
 
 /// Our own descriptor.
 #[derive(Clone, Debug)]
-pub(super) struct Own {
+pub(super) struct OwnDescriptor {
     identity: Fingerprint,
     pub(super) digest: [u8; 20],
     text: Arc<str>,
@@ -199,7 +199,7 @@ impl Documents {
     /// Our own descriptor is this one from now on.
     pub fn set_own(&mut self, identity: Fingerprint, text: &Arc<str>) {
         let digest = digest_of(text).expect("our descriptors are signed");
-        self.own = Some(Own { identity, digest, text: text.clone() });
+        self.own = Some(OwnDescriptor { identity, digest, text: text.clone() });
     }
 
     /// Our own descriptor.

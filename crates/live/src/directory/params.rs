@@ -16,7 +16,7 @@ pub struct Params(BTreeMap<String, i32>);
 
 /// What the operator of a relay decides himself, whatever the authorities ask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Own {
+pub struct OperatorOverrides {
     /// The half-life of circuits' counts (C tor: `CircuitPriorityHalflife`).
     pub half_life: bool,
     /// How often the scheduler runs (C tor: `KISTSchedRunInterval`).
@@ -100,11 +100,11 @@ impl Params {
     }
 
     /// What of this is for the relay's core, but for what its operator decides.
-    pub fn core(&self, own: Own) -> Parameters {
-        let edge_control = !own.edge_control;
+    pub fn core(&self, overrides: OperatorOverrides) -> Parameters {
+        let edge_control = !overrides.edge_control;
         Parameters {
-            half_life: (!own.half_life).then(|| self.half_life()),
-            run_interval: (!own.run_interval).then(|| self.kist_interval()),
+            half_life: (!overrides.half_life).then(|| self.half_life()),
+            run_interval: (!overrides.run_interval).then(|| self.kist_interval()),
             circuit_window: edge_control.then(|| self.circuit_window()),
             grants_vegas: edge_control.then(|| self.congestion() == CongestionAlgorithm::Vegas),
             sendme_inc: NonZeroU8::new(self.sendme_cells()).filter(|_| edge_control),
@@ -156,13 +156,14 @@ mod tests {
             grants_vegas: Some(false),
             sendme_inc: NonZeroU8::new(40),
         };
-        assert_eq!(params.core(Own::default()), all);
-        let own = Own { half_life: true, ..Own::default() };
-        assert_eq!(params.core(own), Parameters { half_life: None, ..all });
-        let own = Own { run_interval: true, ..Own::default() };
-        assert_eq!(params.core(own), Parameters { run_interval: None, ..all });
-        let own = Own { half_life: true, run_interval: true, edge_control: true, throttle: true };
-        assert_eq!(params.core(own), Parameters::default());
+        assert_eq!(params.core(OperatorOverrides::default()), all);
+        let overrides = OperatorOverrides { half_life: true, ..OperatorOverrides::default() };
+        assert_eq!(params.core(overrides), Parameters { half_life: None, ..all });
+        let overrides = OperatorOverrides { run_interval: true, ..OperatorOverrides::default() };
+        assert_eq!(params.core(overrides), Parameters { run_interval: None, ..all });
+        let overrides =
+            OperatorOverrides { half_life: true, run_interval: true, edge_control: true, throttle: true };
+        assert_eq!(params.core(overrides), Parameters::default());
     }
 
     #[test]

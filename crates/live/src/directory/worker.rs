@@ -4,10 +4,10 @@
 //! authority.
 
 use super::authorities::{Authority, Fingerprint};
+use super::cache::{DirectoryCache, DirectoryEvent, Job, RetryPolicy};
 use super::documents::Documents;
 use super::failure::Failure;
 use super::http::Answer;
-use super::keeper::{Job, Keeper, Note, Pace};
 use super::text::between;
 use crate::clock::Clock;
 use rand::SeedableRng as _;
@@ -19,14 +19,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A connection is there after so long, or never.
-const CONNECT: Duration = Duration::from_secs(20);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// A request is answered within this time, or not at all.
-const PATIENCE: Duration = Duration::from_secs(180);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(180);
 /// Nothing is waited for longer, since the date may be set anew.
-const LOOK: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// So many notes wait to be heard; what comes then is not kept [1].
-const MOST_NOTES: usize = 256;
+/// So many events wait to be heard; what comes then is not kept [1].
+const MAX_EVENTS: usize = 256;
 
 /// What the thread is told.
 enum Order {
@@ -42,7 +42,7 @@ enum Order {
 pub struct Directory {
     orders: Sender<Order>,
     documents: Arc<Mutex<Arc<Documents>>>,
-    notes: Receiver<Note>,
+    events: Receiver<DirectoryEvent>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -52,17 +52,17 @@ impl Directory {
     /// # Errors
     ///
     /// If there can be no thread.
-    pub fn start(authorities: Vec<Authority>, pace: Pace, clock: Clock) -> io::Result<Self> {
+    pub fn start(authorities: Vec<Authority>, retry: RetryPolicy, clock: Clock) -> io::Result<Self> {
         let (orders, todo) = channel();
-        let (says, notes) = sync_channel(MOST_NOTES);
+        let (sender, events) = sync_channel(MAX_EVENTS);
         let documents = Documents::new(authorities);
         let shelf = Arc::new(Mutex::new(Arc::new(documents.clone())));
         let (answers, shown) = (orders.clone(), shelf.clone());
         let rng = rand::rngs::StdRng::from_rng(&mut rand::rng());
-        let keeper = Keeper::new(documents, pace, rng, clock.date());
-        let work = move || work(keeper, clock, &todo, &answers, &shown, &says);
+        let cache = DirectoryCache::new(documents, retry, rng, clock.date());
+        let work = move || work(cache, clock, &todo, &answers, &shown, &sender);
         let thread = std::thread::Builder::new().name("directory".into()).spawn(work)?;
-        Ok(Directory { orders, documents: shelf, notes, thread: Some(thread) })
+        Ok(Directory { orders, documents: shelf, events, thread: Some(thread) })
     }
 
     /// The documents that are there now.
@@ -76,8 +76,8 @@ impl Directory {
     }
 
     /// What happened, for the log.
-    pub fn poll_note(&self) -> Option<Note> {
-        self.notes.try_recv().ok()
+    pub fn poll_directory_event(&self) -> Option<DirectoryEvent> {
+        self.events.try_recv().ok()
     }
 }
 
@@ -92,28 +92,28 @@ impl Drop for Directory {
 }
 
 fn work(
-    mut keeper: Keeper,
+    mut cache: DirectoryCache,
     clock: Clock,
     todo: &Receiver<Order>,
     answers: &Sender<Order>,
     shown: &Mutex<Arc<Documents>>,
-    says: &SyncSender<Note>,
+    sender: &SyncSender<DirectoryEvent>,
 ) {
     loop {
-        while let Some(job) = keeper.poll(clock.date()) {
+        while let Some(job) = cache.poll(clock.date()) {
             begin(job, clock, answers);
         }
         let now = clock.date();
-        let wait = keeper.poll_timeout(now).map_or(LOOK, |due| between(now, due).min(LOOK));
+        let wait = cache.poll_timeout(now).map_or(MAX_WAIT, |due| between(now, due).min(MAX_WAIT));
         match todo.recv_timeout(wait) {
-            Ok(Order::Publish(identity, descriptor)) => keeper.publish(clock.date(), identity, descriptor),
-            Ok(Order::Answered(job, answer)) => keeper.on_answer(clock.date(), &job, answer),
+            Ok(Order::Publish(identity, descriptor)) => cache.publish(clock.date(), identity, descriptor),
+            Ok(Order::Answered(job, answer)) => cache.on_answer(clock.date(), &job, answer),
             Err(RecvTimeoutError::Timeout) => continue,
             Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return,
         }
-        *shown.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(keeper.documents().clone());
+        *shown.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(cache.documents().clone());
         // Whoever does not listen need not hear all.
-        keeper.take_notes().into_iter().for_each(|note| drop(says.try_send(note)));
+        cache.take_events().into_iter().for_each(|note| drop(sender.try_send(note)));
     }
 }
 
@@ -142,9 +142,9 @@ fn ask(to: SocketAddr, request: &[u8], clock: Clock) -> Result<Answer, Failure> 
 }
 
 fn exchange(to: SocketAddr, request: &[u8], clock: Clock) -> io::Result<Vec<u8>> {
-    let until = clock.now() + PATIENCE;
-    let mut socket = TcpStream::connect_timeout(&to, CONNECT)?;
-    socket.set_write_timeout(Some(CONNECT))?;
+    let until = clock.now() + REQUEST_TIMEOUT;
+    let mut socket = TcpStream::connect_timeout(&to, CONNECT_TIMEOUT)?;
+    socket.set_write_timeout(Some(CONNECT_TIMEOUT))?;
     socket.write_all(request)?;
     let (mut bytes, mut chunk) = (Vec::new(), vec![0; 65_536]);
     loop {
@@ -169,7 +169,7 @@ mod tests {
     use crate::directory::samples;
     use std::net::TcpListener;
 
-    /// A directory that says the same to everybody: nothing that can be taken.
+    /// A directory that sender the same to everybody: nothing that can be taken.
     fn deaf() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -186,21 +186,23 @@ mod tests {
     fn what_cannot_be_taken_is_noted_and_asked_for_again() {
         let mut authority = samples::authorities().remove(0);
         authority.dir_port = deaf();
-        let pace = Pace { retry: Duration::from_millis(1), most: Duration::from_millis(2) };
-        let directory = Directory::start(vec![authority], pace, Clock::start()).unwrap();
+        let retry = RetryPolicy { min_delay: Duration::from_millis(1), max_delay: Duration::from_millis(2) };
+        let directory = Directory::start(vec![authority], retry, Clock::start()).unwrap();
         directory.publish([0; 20], "router me\nrouter-signature\n".into());
-        let mut notes = Vec::new();
+        let mut events = Vec::new();
         for _ in 0..10_000 {
-            notes.extend(directory.poll_note());
-            let published = notes.iter().any(|note| matches!(note, Note::Published(_)));
-            let failed = notes.iter().filter(|note| matches!(note, Note::NotFetched(_, Failure::Malformed)));
+            events.extend(directory.poll_directory_event());
+            let published = events.iter().any(|note| matches!(note, DirectoryEvent::Published(_)));
+            let failed = events
+                .iter()
+                .filter(|note| matches!(note, DirectoryEvent::NotFetched(_, Failure::Malformed)));
             if published && failed.count() > 4 {
                 assert!(directory.documents().consensus(Flavour::Plain).is_none());
                 return;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        panic!("{notes:?}");
+        panic!("{events:?}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::io::{self, BufRead, Read, Write};
 use std::net::TcpStream;
 
 /// Most that is read from a socket at once [B]: the greatest I/O quantum.
-pub(super) const ROOM: usize = 16 * 1024;
+pub(super) const READ_SIZE: usize = 16 * 1024;
 
 /// A connection of a channel that is there, or to be.
 pub(super) struct Conn {
@@ -69,7 +69,7 @@ impl Conn {
         };
         let read = match read {
             Ok(read) if read > 0 => read,
-            Err(error) if is_later(&error) => return 0,
+            Err(error) if is_transient(&error) => return 0,
             Ok(_) | Err(_) => {
                 self.broken = true;
                 return 0;
@@ -96,7 +96,7 @@ impl Conn {
                     self.inbuf.extend_from_slice(record);
                     reader.consume(len);
                 }
-                Err(error) => return self.broken |= !is_later(&error),
+                Err(error) => return self.broken |= !is_transient(&error),
             }
         }
     }
@@ -149,7 +149,7 @@ impl Conn {
         while self.tls.wants_write() && !self.broken {
             match self.tls.write_tls(&mut self.socket) {
                 Ok(written) => sent += written as u64,
-                Err(error) if is_later(&error) => break,
+                Err(error) if is_transient(&error) => break,
                 Err(_) => self.broken = true,
             }
         }
@@ -167,6 +167,6 @@ impl Conn {
 }
 
 /// Not now, but later.
-pub(super) fn is_later(error: &io::Error) -> bool {
+pub(super) fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

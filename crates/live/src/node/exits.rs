@@ -4,21 +4,21 @@ use super::member::Member;
 use super::{Node, dial};
 use crate::names::{Found, Question, arpa};
 use penstock_core::{Direction, EndReason, StreamKey};
-use penstock_link::cell::{BeginFlags, Connected, End, Farewell, Resolved, Target};
+use penstock_link::cell::{BeginFlags, Connected, End, Resolved, StreamEnd, Target};
 use penstock_link::descriptor::is_private;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 /// Names that are looked up at once, at most.
-const MOST_NAMES: usize = 1024;
+const MAX_LOOKUPS: usize = 1024;
 
 /// What becomes of an answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Wish {
+pub(super) enum ResolvePurpose {
     /// A stream to this port.
     Connect(u16, BeginFlags),
     /// The answer itself.
-    Tell,
+    Resolve,
 }
 
 impl Node {
@@ -31,17 +31,21 @@ impl Node {
             Target::Host { host, port, flags } => match host.parse() {
                 Ok(address) => self.connect_stream(stream, &[address], port, CLIPPED[1]),
                 Err(_) if self.policy.rejects_all() => self.end(stream, EndReason::EXIT_POLICY),
-                Err(_) => self.seek(stream, Question::Addresses(host), Wish::Connect(port, flags)),
+                Err(_) => {
+                    self.look_up(stream, Question::Addresses(host), ResolvePurpose::Connect(port, flags))
+                }
             },
             Target::Resolve(name) => match (name.parse::<IpAddr>(), arpa(&name)) {
-                (Ok(address), _) => self.tell(stream, &Found::Addresses(vec![address], CLIPPED[1])),
-                _ if self.policy.rejects_all() => self.tell(stream, &Found::Later),
+                (Ok(address), _) => self.answer_resolve(stream, &Found::Addresses(vec![address], CLIPPED[1])),
+                _ if self.policy.rejects_all() => self.answer_resolve(stream, &Found::Later),
                 // Who is who in the house of an exit is nobody's business.
                 (Err(_), Some(address)) if is_private(address) && !self.extend_to_private => {
-                    self.tell(stream, &Found::Nothing);
+                    self.answer_resolve(stream, &Found::Nothing);
                 }
-                (Err(_), Some(address)) => self.seek(stream, Question::Name(address), Wish::Tell),
-                (Err(_), None) => self.seek(stream, Question::Addresses(name), Wish::Tell),
+                (Err(_), Some(address)) => {
+                    self.look_up(stream, Question::Name(address), ResolvePurpose::Resolve)
+                }
+                (Err(_), None) => self.look_up(stream, Question::Addresses(name), ResolvePurpose::Resolve),
             },
             Target::Directory if self.member.as_ref().is_some_and(Member::serves) => {
                 self.begin_directory(stream)
@@ -62,40 +66,40 @@ impl Node {
         self.single_hop || before.is_some_and(|known| self.is_relay(&known.rsa))
     }
 
-    fn seek(&mut self, stream: StreamKey, question: Question, wish: Wish) {
+    fn look_up(&mut self, stream: StreamKey, question: Question, purpose: ResolvePurpose) {
         match &self.names {
-            Some(names) if self.sought.len() < MOST_NAMES => {
-                names.ask(self.sought.await_for(stream, wish), question);
+            Some(names) if self.lookups.len() < MAX_LOOKUPS => {
+                names.ask(self.lookups.await_for(stream, purpose), question);
             }
             Some(_) => self.end(stream, EndReason::RESOURCE_LIMIT),
-            None => self.found(stream, wish, &Found::Later),
+            None => self.found(stream, purpose, &Found::Later),
         }
     }
 
     /// What was found of names meanwhile.
-    pub(super) fn hear_names(&mut self) {
+    pub(super) fn on_names(&mut self) {
         while let Some((number, found)) = self.names.as_ref().and_then(crate::names::Names::answer) {
-            if let Some((stream, wish)) = self.sought.answered(number) {
-                self.found(stream, wish, &found);
+            if let Some((stream, purpose)) = self.lookups.answered(number) {
+                self.found(stream, purpose, &found);
             }
         }
     }
 
-    fn found(&mut self, stream: StreamKey, wish: Wish, found: &Found) {
-        match (wish, found) {
-            (Wish::Tell, found) => self.tell(stream, found),
-            (Wish::Connect(port, flags), Found::Addresses(addresses, ttl)) => {
+    fn found(&mut self, stream: StreamKey, purpose: ResolvePurpose, found: &Found) {
+        match (purpose, found) {
+            (ResolvePurpose::Resolve, found) => self.answer_resolve(stream, found),
+            (ResolvePurpose::Connect(port, flags), Found::Addresses(addresses, ttl)) => {
                 let addresses = usable(addresses, flags);
                 self.connect_stream(stream, &addresses, port, *ttl);
             }
-            (Wish::Connect(..), Found::Name(..) | Found::Nothing | Found::Later) => {
+            (ResolvePurpose::Connect(..), Found::Name(..) | Found::Nothing | Found::Later) => {
                 self.end(stream, EndReason::RESOLVE_FAILED);
             }
         }
     }
 
     /// Answers a RESOLVE.
-    fn tell(&mut self, stream: StreamKey, found: &Found) {
+    fn answer_resolve(&mut self, stream: StreamKey, found: &Found) {
         let (answers, ttl) = match found {
             Found::Addresses(addresses, ttl) => {
                 (addresses.iter().map(|address| Resolved::Address(*address)).collect(), *ttl)
@@ -106,7 +110,7 @@ impl Node {
         };
         let ttl = clip(ttl);
         let answers = answers.into_iter().map(|answer| (answer, ttl)).collect();
-        self.end(stream, Farewell::Resolved(answers));
+        self.end(stream, StreamEnd::Resolved(answers));
     }
 
     /// Connects to the first of the addresses that the policy allows.
@@ -114,18 +118,18 @@ impl Node {
         let Some(first) = addresses.first() else { return self.end(stream, EndReason::RESOLVE_FAILED) };
         let Some(address) = addresses.iter().find(|address| self.policy.allows(**address, port)) else {
             let reason = EndReason::EXIT_POLICY;
-            self.tally.stream("refused");
-            return self.end(stream, Farewell::End(End { reason, address: Some((*first, clip(ttl))) }));
+            self.counters.stream("refused");
+            return self.end(stream, StreamEnd::End(End { reason, address: Some((*first, clip(ttl))) }));
         };
         let said = Connected(Some((*address, clip(ttl))));
         let begun = dial(SocketAddr::new(*address, port), self.outbound.streams, self.tcp);
         if let Err(error) = begun.and_then(|socket| self.sockets.attach_stream(stream, socket, said)) {
-            self.tally.stream("failed");
+            self.counters.stream("failed");
             self.end(stream, end_reason(&error));
         }
     }
 
-    fn end(&mut self, stream: StreamKey, end: impl Into<Farewell>) {
+    fn end(&mut self, stream: StreamKey, end: impl Into<StreamEnd>) {
         self.relay.close_stream(self.clock.now(), stream, end.into(), &mut self.sockets);
     }
 }

@@ -1,9 +1,12 @@
 //! A node as a part of a network: it tells the authorities of itself, and heeds what they agree on.
 
 use super::Node;
-use super::exchange::Exchange;
+use super::directory_stream::DirectoryStream;
 use crate::clock::Clock;
-use crate::directory::{Authority, Directory, Documents, Flavour, Note, Own, Pace, Params, Publication};
+use crate::directory::{
+    Authority, Directory, DirectoryEvent, Documents, Flavour, OperatorOverrides, Params, Publication,
+    RetryPolicy,
+};
 use penstock_core::{Counters, StreamKey};
 use penstock_link::cell::Connected;
 use penstock_link::descriptor::{BadDescription, Description};
@@ -14,7 +17,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 /// Looks so often whether there is something to say or to heed [ns].
-const LOOK: Duration = Duration::from_secs(1);
+const UPDATE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Which network a node is a part of, and as what.
 #[derive(Clone, Debug)]
@@ -26,9 +29,9 @@ pub struct Membership {
     /// Whether it says that to the authorities (C tor: `PublishServerDescriptor`).
     pub publish: bool,
     /// What the consensus does not decide.
-    pub own: Own,
+    pub overrides: OperatorOverrides,
     /// How patient it is.
-    pub pace: Pace,
+    pub retry: RetryPolicy,
 }
 
 /// A membership, alive.
@@ -37,31 +40,31 @@ pub(super) struct Member {
     pub(super) directory: Directory,
     description: Description,
     publish: bool,
-    own: Own,
+    overrides: OperatorOverrides,
     /// At what rates the consensus that was heeded last has clients served [B/s, B].
     connection_bandwidth: Option<[u32; 2]>,
     publication: Publication,
     /// The keys of the last descriptor: what of them may change.
     keys: Option<([u8; 32], SystemTime)>,
     /// The consensus that was heeded last.
-    heeded: Option<SystemTime>,
+    applied: Option<SystemTime>,
     next: Instant,
 }
 
 impl Member {
     pub(super) fn new(membership: Membership, keys: &Keys, clock: Clock) -> io::Result<Self> {
-        let Membership { authorities, description, publish, own, pace } = membership;
+        let Membership { authorities, description, publish, overrides, retry } = membership;
         let wrong = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
         description.write(keys, clock.date()).map_err(wrong)?;
         Ok(Member {
-            directory: Directory::start(authorities, pace, clock)?,
+            directory: Directory::start(authorities, retry, clock)?,
             description,
             publish,
-            own,
+            overrides,
             connection_bandwidth: None,
             publication: Publication::new(clock.now()),
             keys: None,
-            heeded: None,
+            applied: None,
             next: clock.now(),
         })
     }
@@ -75,12 +78,12 @@ impl Member {
     }
 
     /// Publishes what is to be published; new parameters, if there are some.
-    pub(super) fn look(&mut self, clock: Clock, counters: Counters, keys: &Keys) -> Option<Params> {
+    pub(super) fn update(&mut self, clock: Clock, counters: Counters, keys: &Keys) -> Option<Params> {
         let now = clock.now();
         if now < self.next {
             return None;
         }
-        self.next = now + LOOK;
+        self.next = now + UPDATE_INTERVAL;
         self.publication.on_count(now, [counters.read_bytes.get(), counters.written_bytes.get()]);
         let said = (*keys.onion().public.as_bytes(), keys.signing_expires());
         if self.keys.is_some_and(|last| last != said) {
@@ -96,10 +99,10 @@ impl Member {
             self.directory.publish(keys.rsa_identity(), text.into());
         }
         let consensus = documents.consensus(Flavour::Microdescriptors)?;
-        if self.heeded == Some(consensus.valid_after) {
+        if self.applied == Some(consensus.valid_after) {
             return None;
         }
-        self.heeded = Some(consensus.valid_after);
+        self.applied = Some(consensus.valid_after);
         Some(consensus.params.clone())
     }
 
@@ -109,8 +112,8 @@ impl Member {
     }
 
     /// What happened, for the log.
-    pub(super) fn poll_note(&self) -> Option<Note> {
-        self.directory.poll_note()
+    pub(super) fn poll_directory_event(&self) -> Option<DirectoryEvent> {
+        self.directory.poll_directory_event()
     }
 }
 
@@ -135,10 +138,10 @@ impl Node {
     }
 
     /// What its operator decides himself is this from now on; the present consensus is heeded anew.
-    pub(super) fn set_own(&mut self, own: Own) {
+    pub(super) fn set_overrides(&mut self, overrides: OperatorOverrides) {
         if let Some(member) = &mut self.member {
             // A rate that its operator took back gives way to the authorities' again.
-            (member.own, member.heeded, member.connection_bandwidth) = (own, None, None);
+            (member.overrides, member.applied, member.connection_bandwidth) = (overrides, None, None);
         }
     }
 
@@ -148,31 +151,31 @@ impl Node {
     }
 
     /// What happened between the authorities and this node, for the log.
-    pub fn poll_note(&mut self) -> Option<Note> {
-        self.member.as_ref()?.poll_note()
+    pub fn poll_directory_event(&mut self) -> Option<DirectoryEvent> {
+        self.member.as_ref()?.poll_directory_event()
     }
 
     /// A client asks our own directory.
     pub(super) fn begin_directory(&mut self, stream: StreamKey) {
-        self.sockets.exchanges.insert(stream, Exchange::default());
+        self.sockets.directory_streams.insert(stream, DirectoryStream::default());
         self.relay.on_stream_connected(self.clock.now(), stream, Connected(None), &mut self.sockets);
     }
 
     /// Serves all streams to our own directory that have something to do, one call each.
-    pub(super) fn serve_exchanges(&mut self) {
+    pub(super) fn serve_directory_streams(&mut self) {
         for stream in std::mem::take(&mut self.sockets.woken) {
-            self.serve_exchange(stream);
-            self.heed();
+            self.serve_directory_stream(stream);
+            self.process_events();
         }
     }
 
     /// Answers, and says what of the answer may be said.
-    fn serve_exchange(&mut self, stream: StreamKey) {
+    fn serve_directory_stream(&mut self, stream: StreamKey) {
         let (now, date) = (self.clock.now(), self.clock.date());
-        if self.sockets.exchanges.get(&stream).is_some_and(|exchange| exchange.interest.writable) {
+        if self.sockets.directory_streams.get(&stream).is_some_and(|exchange| exchange.interest.writable) {
             self.relay.on_stream_writable(now, stream, &mut self.sockets);
         }
-        let Some(exchange) = self.sockets.exchanges.get_mut(&stream) else { return };
+        let Some(exchange) = self.sockets.directory_streams.get_mut(&stream) else { return };
         if let (Some(question), Some(member)) = (exchange.question(), &self.member) {
             let answer = member.directory.documents().answer(question, date);
             exchange.answer(answer);
@@ -184,15 +187,15 @@ impl Node {
     }
 
     /// Speaks with the authorities, and heeds what they agreed on.
-    pub(super) fn look_around(&mut self) {
+    pub(super) fn poll_directory(&mut self) {
         let Some(member) = &mut self.member else { return };
-        let Some(params) = member.look(self.clock, self.relay.counters(), &self.keys) else { return };
+        let Some(params) = member.update(self.clock, self.relay.counters(), &self.keys) else { return };
         let now = self.clock.now();
-        self.relay.apply_parameters(now, params.core(member.own));
+        self.relay.apply_parameters(now, params.core(member.overrides));
         self.renewal.rotation = params.onion_keys();
         // Buckets that are there stay as full as they are, unless the authorities change their minds.
         let asked = params.connection_bandwidth();
-        if !member.own.throttle && asked != std::mem::replace(&mut member.connection_bandwidth, asked) {
+        if !member.overrides.throttle && asked != std::mem::replace(&mut member.connection_bandwidth, asked) {
             let (throttle, buckets) = params.throttle();
             self.relay.set_throttle(now, throttle, buckets);
         }

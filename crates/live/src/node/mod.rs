@@ -7,22 +7,22 @@
 //! their documents; `operate` is for who runs it, `tally` counts, `trace` follows cells, `stamps` asks Linux when bytes came
 //! and left. What is decided about cells is decided in the core.
 
-mod ask;
 mod conn;
-mod exchange;
+mod counters;
+mod directory_stream;
 mod exits;
+mod fair_queue;
+mod handshake_worker;
 mod member;
-mod onions;
 mod operate;
 mod peers;
 mod pending;
+mod relay_list;
 mod renewal;
+mod socket_info;
 mod sockets;
 mod stamps;
-mod standing;
-mod tally;
 mod trace;
-mod turns;
 mod wake;
 
 use crate::clock::Clock;
@@ -30,11 +30,11 @@ use crate::names::{NameServers, Names};
 use crate::tls::{self, TlsConfigs};
 use crate::torrc::Outbound;
 use conn::Conn;
-use exits::{Wish, end_reason};
+use exits::{ResolvePurpose, end_reason};
+use handshake_worker::HandshakeWorker;
 use member::Member;
 use nix::sys::socket::{setsockopt, sockopt};
-use onions::Onions;
-use peers::{Peers, Way};
+use peers::{LinkAddress, Peers};
 use pending::Pending;
 use penstock_core::kernel::Interest;
 use penstock_core::{
@@ -48,11 +48,11 @@ use penstock_link::descriptor::{ExitPolicy, is_private};
 use penstock_link::handshake::{Established, Expected, Link, LinkFailure, Peer};
 use penstock_link::keys::Keys;
 use penstock_units::{Duration, Instant};
+use relay_list::RelayList;
 use renewal::Renewal;
 use slab::Slab;
 use socket2::{Domain, Socket, Type};
 use sockets::{Sockets, Token};
-use standing::Standing;
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
@@ -62,24 +62,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use wake::Wake;
 
-pub use exchange::Exchange;
+pub use counters::NodeCounters;
+pub use directory_stream::DirectoryStream;
 pub use member::Membership;
 pub use operate::Observation;
-pub use tally::Tally;
 pub use trace::{Left, TraceConfig, Traced};
 
 /// A handshake of a link takes at most so long (C tor: `TLS_HANDSHAKE_TIMEOUT`).
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Connections whose handshakes are not over, at most: of those that came, and of those that clients had us open [1].
-const MOST_OPENING: usize = 1024;
+const MAX_OPENING: usize = 1024;
 /// Nodes without channels are forgotten when so many are known beyond those that have some [1].
-const MOST_STRANGERS: usize = 1024;
+const MAX_IDLE_PEERS: usize = 1024;
 /// Nothing waits longer without looking [ms].
-const LONGEST_WAIT: u16 = 1000;
+const MAX_WAIT_MS: u16 = 1000;
 /// Padding of one of the cells that a SENDME proves [B]: four zeros, and 16 random bytes (proposal 289 section 3.4).
 const SENDME_PADDING: u16 = 20;
 /// Without descriptors a node accepts nobody for so long.
-const DEAFNESS: Duration = Duration::from_millis(100);
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// What a node is.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ pub struct NodeConfig {
     /// Whether clients may have exit streams on circuits of one hop: for tests.
     pub single_hop: bool,
     /// How long a link's handshake may take.
-    pub patience: Duration,
+    pub handshake_timeout: Duration,
     /// How the kernel treats its connections.
     pub tcp: SocketTcp,
     /// What tells it the time.
@@ -149,7 +149,7 @@ impl NodeConfig {
             keys_folder: None,
             extend_to_private: false,
             single_hop: false,
-            patience: PATIENCE,
+            handshake_timeout: HANDSHAKE_TIMEOUT,
             tcp: SocketTcp::default(),
             clock: Clock::start(),
         }
@@ -184,10 +184,10 @@ pub struct Node {
     policy: ExitPolicy,
     extend_to_private: bool,
     single_hop: bool,
-    patience: Duration,
+    handshake_timeout: Duration,
     tcp: SocketTcp,
     outbound: Outbound,
-    tally: Tally,
+    counters: NodeCounters,
     /// Somebody wanted its attention.
     woken: bool,
     listener: TcpListener,
@@ -196,21 +196,21 @@ pub struct Node {
     peers: Peers,
     opening: Slab<Opening>,
     /// Nodes that are known, at most, until strangers are forgotten [1].
-    most_peers: usize,
+    peer_limit: usize,
     /// The system has no descriptors; when to look whether it has some.
-    deaf_until: Option<Instant>,
+    accept_backoff: Option<Instant>,
     member: Option<Member>,
-    standing: Standing,
+    relay_list: RelayList,
     /// What is ready, one call each, in the order in which it became so.
     ready: VecDeque<(Token, Interest)>,
     wake: Wake,
-    onions: Onions,
+    handshake_worker: HandshakeWorker,
     /// Circuits whose handshakes are being answered, with the channels that they came from.
     opening_circuits: Pending<CircuitIndex, (ChannelKey, HandshakeKind)>,
     /// None if nobody says whom to ask.
     names: Option<Names>,
     /// Streams whose names are being looked up.
-    sought: Pending<StreamKey, Wish>,
+    lookups: Pending<StreamKey, ResolvePurpose>,
     rng: rand::rngs::ThreadRng,
 }
 
@@ -250,24 +250,24 @@ impl Node {
             policy: config.policy,
             extend_to_private: config.extend_to_private,
             single_hop: config.single_hop,
-            patience: config.patience,
+            handshake_timeout: config.handshake_timeout,
             tcp: config.tcp,
-            onions: Onions::start(wake.caller())?,
+            handshake_worker: HandshakeWorker::start(wake.caller())?,
             opening_circuits: Pending::new(),
             names: names.ok(),
-            sought: Pending::new(),
+            lookups: Pending::new(),
             wake,
             outbound: Outbound::default(),
-            tally: Tally::default(),
+            counters: NodeCounters::default(),
             woken: false,
             listener,
             sockets,
             peers: Peers::default(),
             opening: Slab::new(),
-            most_peers: MOST_STRANGERS,
-            deaf_until: None,
+            peer_limit: MAX_IDLE_PEERS,
+            accept_backoff: None,
             member: None,
-            standing: Standing::new(clock.now()),
+            relay_list: RelayList::new(clock.now()),
             ready: VecDeque::new(),
             rng: rand::rng(),
         })
@@ -299,9 +299,9 @@ impl Node {
         }
         // Level-triggered: who is in line already is not put there again. The poller names nobody twice.
         let in_line = self.ready.len();
-        let patience = self.patience();
+        let wait = self.wait_millis();
         let ready = &mut self.ready;
-        self.sockets.wait(patience, |token, what| {
+        self.sockets.wait(wait, |token, what| {
             if !ready.iter().take(in_line).any(|(other, _)| *other == token) {
                 ready.push_back((token, what));
             }
@@ -311,44 +311,44 @@ impl Node {
             let Some((token, what)) = self.ready.pop_front() else { break };
             self.serve(token, what);
         }
-        self.serve_exchanges();
-        self.look_around();
+        self.serve_directory_streams();
+        self.poll_directory();
         let now = self.clock.now();
-        self.tell_apart(now);
+        self.classify_channels(now);
         if self.relay.poll_timeout().is_some_and(|due| due <= now) {
             self.relay.on_timer(now, &mut self.sockets);
-            self.heed();
+            self.process_events();
         }
-        self.give_up(now);
-        self.forget_strangers();
-        self.listen_again(now);
+        self.close_timed_out(now);
+        self.forget_idle_peers();
+        self.resume_accepting(now);
         self.renew(now);
         Ok(())
     }
 
     /// How long to wait [ms].
-    fn patience(&self) -> u16 {
+    fn wait_millis(&self) -> u16 {
         if !self.ready.is_empty() || !self.sockets.woken.is_empty() || !self.sockets.full.is_empty() {
             return 0;
         }
         let now = self.clock.now();
         let due = self.relay.poll_timeout().unwrap_or(Instant::FAR_FUTURE);
         let wait = due.since(now).as_nanos().div_ceil(1_000_000);
-        u16::try_from(wait).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT)
+        u16::try_from(wait).unwrap_or(MAX_WAIT_MS).min(MAX_WAIT_MS)
     }
 
     fn serve(&mut self, token: Token, what: Interest) {
         match token {
             Token::Listener => self.accept(),
-            Token::Opening(number) => self.shake(number),
+            Token::Opening(number) => self.drive_handshake(number),
             Token::Channel(channel) => self.serve_channel(channel, what),
             Token::Stream(stream) => self.serve_stream(stream, what),
             Token::Lingering(number) => self.sockets.flush_lingering(number),
-            Token::Wake => self.hear(),
+            Token::Wake => self.on_wake(),
             // Whoever wakes it looks after the turn.
             Token::Waker => self.woken = true,
         }
-        self.heed();
+        self.process_events();
     }
 
     fn serve_channel(&mut self, channel: ChannelKey, what: Interest) {
@@ -386,11 +386,11 @@ impl Node {
             let said = state.said;
             match state.socket.take_error() {
                 Ok(None) => {
-                    self.tally.stream("connected");
+                    self.counters.stream("connected");
                     self.relay.on_stream_connected(now, stream, said, &mut self.sockets);
                 }
                 Ok(Some(error)) | Err(error) => {
-                    self.tally.stream("failed");
+                    self.counters.stream("failed");
                     self.relay.close_stream(now, stream, end_reason(&error), &mut self.sockets);
                 }
             }
@@ -410,7 +410,7 @@ impl Node {
     }
 
     /// Does what the relay asks for.
-    fn heed(&mut self) {
+    fn process_events(&mut self) {
         while let Some(event) = self.relay.poll_event() {
             match event {
                 Event::Connect { channel, peer } => self.connect(channel, peer),
@@ -425,7 +425,7 @@ impl Node {
                     self.note_over(circuit, violation);
                 }
                 Event::StreamClosed { stream } => {
-                    self.sought.forget(stream);
+                    self.lookups.forget(stream);
                     // Its key may be another stream's soon.
                     self.ready.retain(|(token, _)| *token != Token::Stream(stream));
                 }
@@ -446,7 +446,7 @@ impl Node {
         let Some((channel, _)) = self.relay.leg(circuit, Direction::Backward) else { return };
         let number = self.opening_circuits.await_for(circuit, (channel, handshake.kind));
         let agree = self.relay.agree(circuit);
-        let dropped = self.onions.ask(number, channel, handshake, self.identities.clone(), agree);
+        let dropped = self.handshake_worker.ask(number, channel, handshake, self.identities.clone(), agree);
         if let Some((circuit, _)) = dropped.and_then(|number| self.opening_circuits.answered(number)) {
             let reason = DestroyReason::RESOURCE_LIMIT;
             self.relay.close_circuit(self.clock.now(), circuit, reason, &mut self.sockets);
@@ -456,19 +456,19 @@ impl Node {
     /// A circuit is gone; if its handshake still waits, nobody answers it.
     fn forget_handshake(&mut self, circuit: CircuitIndex) {
         if let Some((number, (channel, _))) = self.opening_circuits.forget(circuit)
-            && self.onions.forget(channel, number)
+            && self.handshake_worker.forget(channel, number)
         {
             self.opening_circuits.answered(number);
         }
     }
 
     /// What other threads did meanwhile.
-    fn hear(&mut self) {
+    fn on_wake(&mut self) {
         self.wake.heard();
         let now = self.clock.now();
-        while let Some((number, answered)) = self.onions.answer() {
+        while let Some((number, answered)) = self.handshake_worker.answer() {
             let Some((circuit, (_, kind))) = self.opening_circuits.answered(number) else { continue };
-            self.tally.handshake(kind, answered.is_ok());
+            self.counters.handshake(kind, answered.is_ok());
             match answered {
                 Ok(answered) => {
                     let (reply, layer, said) = (answered.reply, answered.layer, answered.negotiation);
@@ -479,7 +479,7 @@ impl Node {
                 }
             }
         }
-        self.hear_names();
+        self.on_names();
     }
 
     fn extend(&mut self, circuit: CircuitIndex, to: &LinkSpec, handshake: Handshake) {
@@ -507,10 +507,10 @@ impl Node {
     }
 
     /// Numbers that the core does not know may become others'.
-    fn forget_strangers(&mut self) {
-        if self.peers.len() > self.most_peers {
+    fn forget_idle_peers(&mut self) {
+        if self.peers.len() > self.peer_limit {
             self.peers.keep(|peer| self.relay.has_channel(peer));
-            self.most_peers = self.peers.len() + MOST_STRANGERS;
+            self.peer_limit = self.peers.len() + MAX_IDLE_PEERS;
         }
     }
 
@@ -518,12 +518,12 @@ impl Node {
     fn connect(&mut self, channel: ChannelKey, peer: PeerId) {
         let now = self.clock.now();
         // Circuits to a relay over a link that is there share it.
-        let address = match self.peers.known(peer).map(|known| known.way) {
-            Some(Way::Dial(address)) => Ok(address),
+        let address = match self.peers.known(peer).map(|known| known.address) {
+            Some(LinkAddress::Dial(address)) => Ok(address),
             _ => Err(io::ErrorKind::NotFound.into()),
         };
         let opened = address.and_then(|to: SocketAddr| {
-            self.make_room(true);
+            self.evict_opening(true);
             Ok((dial(to, self.outbound.relays, self.tcp)?, to))
         });
         let begun = opened.and_then(|(socket, to)| {
@@ -531,7 +531,7 @@ impl Node {
             self.open(conn, to.ip(), Some(channel))
         });
         if begun.is_err() {
-            self.tally.no_link("connect");
+            self.counters.no_link("connect");
             self.relay.on_channel_closed(now, channel, &mut self.sockets);
         }
     }
@@ -543,7 +543,7 @@ impl Node {
                 // Otherwise the listener would stay ready all the while.
                 if end_reason(&error) == EndReason::RESOURCE_LIMIT {
                     self.sockets.forget(&self.listener);
-                    self.deaf_until = Some(self.clock.now() + DEAFNESS);
+                    self.accept_backoff = Some(self.clock.now() + ACCEPT_BACKOFF);
                 }
                 return;
             }
@@ -551,7 +551,7 @@ impl Node {
         if socket.set_nonblocking(true).is_err() {
             return;
         }
-        self.make_room(false);
+        self.evict_opening(false);
         let _ = socket.set_nodelay(self.tcp.nodelay);
         let conn = Conn::new(socket, self.tls.accept(), None);
         // Who cannot be watched is not served.
@@ -560,28 +560,28 @@ impl Node {
 
     /// Of too many that are being opened, by us or by others, the first, which still says nothing, makes room. Neither kind takes
     /// the places of the other.
-    fn make_room(&mut self, by_us: bool) {
+    fn evict_opening(&mut self, by_us: bool) {
         // Mostly there is nothing to count.
-        if self.opening.len() >= MOST_OPENING {
+        if self.opening.len() >= MAX_OPENING {
             let mut kind = self.opening.iter().filter(|(_, open)| open.channel.is_some() == by_us);
             let oldest = kind.clone().min_by_key(|(_, open)| open.until).map(|(number, _)| number as u32);
-            if let Some(oldest) = oldest.filter(|_| kind.nth(MOST_OPENING - 1).is_some()) {
-                self.abandon(oldest, "crowded");
+            if let Some(oldest) = oldest.filter(|_| kind.nth(MAX_OPENING - 1).is_some()) {
+                self.fail_link(oldest, "crowded");
             }
         }
     }
 
-    fn listen_again(&mut self, now: Instant) {
-        if self.deaf_until.take_if(|until| *until <= now).is_some() {
+    fn resume_accepting(&mut self, now: Instant) {
+        if self.accept_backoff.take_if(|until| *until <= now).is_some() {
             let readable = Interest { readable: true, writable: false };
             if self.sockets.watch(&self.listener, Token::Listener, readable).is_err() {
-                self.deaf_until = Some(now + DEAFNESS);
+                self.accept_backoff = Some(now + ACCEPT_BACKOFF);
             }
         }
     }
 
     fn open(&mut self, conn: Conn, from: IpAddr, channel: Option<ChannelKey>) -> io::Result<()> {
-        let until = self.clock.now() + self.patience;
+        let until = self.clock.now() + self.handshake_timeout;
         let entry = self.opening.vacant_entry();
         let token = Token::Opening(entry.key() as u32);
         self.sockets.watch(&conn.socket, token, Interest { readable: true, writable: true })?;
@@ -591,9 +591,9 @@ impl Node {
     }
 
     /// One step of a handshake.
-    fn shake(&mut self, number: u32) {
+    fn drive_handshake(&mut self, number: u32) {
         let Some(open) = self.opening.get_mut(number as usize) else { return };
-        open.conn.fill(&mut self.sockets.room);
+        open.conn.fill(&mut self.sockets.scratch);
         let outcome = step(open, self.address, &self.peers, self.clock, &mut self.rng);
         open.conn.flush();
         match outcome {
@@ -603,8 +603,8 @@ impl Node {
                 self.sockets.watch_for(&self.opening[number as usize].conn.socket, token, interest);
             }
             Ok(Some(done)) => self.established(number, &done),
-            Ok(None) => self.abandon(number, "closed"),
-            Err(reason) => self.abandon(number, reason),
+            Ok(None) => self.fail_link(number, "closed"),
+            Err(reason) => self.fail_link(number, reason),
         }
     }
 
@@ -619,7 +619,7 @@ impl Node {
         };
         conn.peer = Some(peer);
         let is_client = done.peer == Peer::Client;
-        self.tally.link(is_client);
+        self.counters.link(is_client);
         if let Some(channel) = channel {
             // Until now it led to whoever would be at the address.
             self.relay.set_peer(channel, peer);
@@ -628,28 +628,28 @@ impl Node {
         let begun = conn.has_cell();
         self.sockets.attach(channel, conn);
         self.relay.on_channel_open(now, channel, None, &mut self.sockets);
-        self.place(now, channel);
+        self.classify_channel(now, channel);
         if begun {
             self.ready.push_back((Token::Channel(channel), Interest { readable: true, writable: false }));
         }
     }
 
     /// A handshake failed.
-    fn abandon(&mut self, number: u32, reason: &'static str) {
-        self.tally.no_link(reason);
+    fn fail_link(&mut self, number: u32, reason: &'static str) {
+        self.counters.no_link(reason);
         let open = self.opening.remove(number as usize);
         if let Some(channel) = open.channel {
             self.relay.on_channel_closed(self.clock.now(), channel, &mut self.sockets);
         }
     }
 
-    fn give_up(&mut self, now: Instant) {
-        self.sockets.give_up(now);
+    fn close_timed_out(&mut self, now: Instant) {
+        self.sockets.close_timed_out(now);
         let late = self.opening.iter().filter(|(_, open)| open.until <= now);
         let late: Vec<u32> = late.map(|(number, _)| number as u32).collect();
         for number in late {
-            self.abandon(number, "timeout");
-            self.heed();
+            self.fail_link(number, "timeout");
+            self.process_events();
         }
     }
 }

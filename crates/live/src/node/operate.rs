@@ -2,8 +2,8 @@
 
 use super::sockets::Token;
 use super::trace::{Trace, TraceConfig, Traced, unknown};
-use super::{Node, Tally, ask, peers};
-use crate::directory::Own;
+use super::{Node, NodeCounters, peers, socket_info};
+use crate::directory::OperatorOverrides;
 use crate::torrc::Outbound;
 use penstock_core::kernel::Interest;
 use penstock_core::{
@@ -25,7 +25,7 @@ pub struct Observation {
     /// What the core counted.
     pub counters: Counters,
     /// What the node counted.
-    pub tally: Tally,
+    pub node_counters: NodeCounters,
     /// Channels, circuits and streams.
     pub population: [usize; 3],
     /// Connections whose handshakes are not over.
@@ -69,12 +69,12 @@ impl Node {
         Observation {
             at: self.clock.now(),
             counters: self.relay.counters(),
-            tally: self.tally.clone(),
+            node_counters: self.counters.clone(),
             population: self.relay.population(),
             opening: self.opening.len(),
             queued: self.relay.queued(),
             outbuf: self.relay.outbuf_bytes(),
-            kernel_out: conns.map(|conn| ask::queued(&conn.socket)).sum(),
+            kernel_out: conns.map(|conn| socket_info::queued(&conn.socket)).sum(),
             throttled: self.relay.throttled_channels(),
         }
     }
@@ -122,21 +122,25 @@ impl Node {
     /// Takes over what a running relay can: circuit policy, rates, throttle; and which of it is its operator's own
     /// decision. What is so from now on holds although the operator's words are the old ones: they may not be what the
     /// authorities had asked for.
-    pub fn reconfigure(&mut self, (old, old_own): (&RelayConfig, Own), (new, own): (&RelayConfig, Own)) {
+    pub fn reconfigure(
+        &mut self,
+        (old, old_overrides): (&RelayConfig, OperatorOverrides),
+        (new, overrides): (&RelayConfig, OperatorOverrides),
+    ) {
         let now = self.clock.now();
         let policy = |config: &RelayConfig| format!("{:?}", config.circuit_policy);
-        if policy(old) != policy(new) || own.half_life && !old_own.half_life {
+        if policy(old) != policy(new) || overrides.half_life && !old_overrides.half_life {
             self.relay.set_circuit_policy(now, new.circuit_policy.clone());
         }
         if old.bandwidth != new.bandwidth {
             self.relay.set_bandwidth(now, new.bandwidth);
         }
         let throttle = |config: &RelayConfig| format!("{:?} {:?}", config.throttle, config.client_buckets);
-        if throttle(old) != throttle(new) || own.throttle && !old_own.throttle {
+        if throttle(old) != throttle(new) || overrides.throttle && !old_overrides.throttle {
             self.relay.set_throttle(now, new.throttle.clone(), new.client_buckets);
         }
-        if own != old_own {
-            self.set_own(own);
+        if overrides != old_overrides {
+            self.set_overrides(overrides);
         }
     }
 
@@ -154,7 +158,7 @@ impl Node {
         for key in 0..self.sockets.channels.len() {
             self.relay.close_channel(now, ChannelKey(key as u32), &mut self.sockets);
         }
-        self.heed();
+        self.process_events();
     }
 
     /// Follows cells and circuits from now on.
@@ -213,7 +217,7 @@ impl Node {
 
     pub(super) fn note_over(&mut self, circuit: CircuitIndex, violation: Option<Violation>) {
         if let Some(violation) = violation {
-            self.tally.violation(violation);
+            self.counters.violation(violation);
         }
         if let Some(trace) = &mut self.sockets.trace {
             trace.over(circuit);
@@ -262,13 +266,13 @@ mod tests {
         let heeded = (format!("{:?}", ewma(5)), false);
         assert_eq!(runs(&node), heeded);
         // A torrc that is as silent as before takes nothing back.
-        node.reconfigure((&torrc, Own::default()), (&torrc, Own::default()));
+        node.reconfigure((&torrc, OperatorOverrides::default()), (&torrc, OperatorOverrides::default()));
         assert_eq!(runs(&node), heeded);
         // One that names what was the default is another matter.
-        let own = Own { half_life: true, ..Own::default() };
-        node.reconfigure((&torrc, Own::default()), (&torrc, own));
+        let overrides = OperatorOverrides { half_life: true, ..OperatorOverrides::default() };
+        node.reconfigure((&torrc, OperatorOverrides::default()), (&torrc, overrides));
         assert_eq!(runs(&node), (format!("{:?}", ewma(30)), false));
-        node.reconfigure((&torrc, own), (&torrc, Own { throttle: true, ..own }));
+        node.reconfigure((&torrc, overrides), (&torrc, OperatorOverrides { throttle: true, ..overrides }));
         assert_eq!(runs(&node), (format!("{:?}", ewma(30)), true));
     }
 }

@@ -13,7 +13,7 @@ const CLIENTS: u32 = 1 << 31;
 /// By what links a relay is reached. A number is for links of one way alone, so that nobody's circuits wait for a link, or take it,
 /// that leads where somebody else said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Way {
+pub(super) enum LinkAddress {
     /// It calls the address at the other end its own: for all circuits.
     Canonical,
     /// It does not: for circuits that name this address.
@@ -26,7 +26,7 @@ pub(super) enum Way {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Known {
     pub(super) rsa: [u8; 20],
-    pub(super) way: Way,
+    pub(super) address: LinkAddress,
     /// None if the client did not say and it has not proved it.
     pub(super) ed25519: Option<[u8; 32]>,
 }
@@ -55,18 +55,18 @@ impl Peers {
     /// Deviation: circuits wait for a link that is being opened if the port is theirs as well, for C tor if its address is.
     pub(super) fn relay(&mut self, to: &LinkSpec, at: SocketAddr, shares: impl Fn(PeerId) -> bool) -> PeerId {
         let (rsa, ed25519) = (to.rsa, to.ed25519);
-        let proven = [Way::Canonical, Way::At(at.ip())].into_iter().flat_map(|way| {
+        let proven = [LinkAddress::Canonical, LinkAddress::At(at.ip())].into_iter().flat_map(|address| {
             let last = ed25519.or(Some([u8::MAX; 32]));
-            self.numbers.range(Known { rsa, way, ed25519 }..=Known { rsa, way, ed25519: last })
+            self.numbers.range(Known { rsa, address, ed25519 }..=Known { rsa, address, ed25519: last })
         });
         let shared = proven.map(|(_, number)| PeerId(*number)).find(|peer| shares(*peer));
-        shared.unwrap_or_else(|| self.of(Known { rsa, way: Way::Dial(at), ed25519 }))
+        shared.unwrap_or_else(|| self.of(Known { rsa, address: LinkAddress::Dial(at), ed25519 }))
     }
 
     /// A relay that proved who it is over a link whose other end has this address.
     pub(super) fn proven(&mut self, identity: &Identity, is_canonical: bool, at: IpAddr) -> PeerId {
-        let way = if is_canonical { Way::Canonical } else { Way::At(at) };
-        self.of(Known { rsa: identity.rsa, way, ed25519: Some(identity.ed25519) })
+        let address = if is_canonical { LinkAddress::Canonical } else { LinkAddress::At(at) };
+        self.of(Known { rsa: identity.rsa, address, ed25519: Some(identity.ed25519) })
     }
 
     /// Whether a client means this one.
@@ -138,7 +138,7 @@ mod tests {
         let other = LinkSpec { ed25519: Some([3; 32]), ..to("192.0.2.1:1") };
         assert_ne!(relay(&mut peers, &other, &[proven]), proven);
         let dialed = relay(&mut peers, &to("192.0.2.1:1"), &[]);
-        assert_eq!(peers.known(dialed).unwrap().way, Way::Dial("192.0.2.1:1".parse().unwrap()));
+        assert_eq!(peers.known(dialed).unwrap().address, LinkAddress::Dial("192.0.2.1:1".parse().unwrap()));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The core's kernel: TLS connections of channels, and TCP connections of streams.
 
-use super::ask;
-use super::conn::{Conn, ROOM, is_later};
-use super::exchange::Exchange;
+use super::conn::{Conn, READ_SIZE, is_transient};
+use super::directory_stream::DirectoryStream;
 use super::exits::end_reason;
+use super::socket_info;
 use super::stamps;
 use super::trace::{Left, Trace};
 use crate::clock::Clock;
@@ -93,7 +93,7 @@ pub(super) struct Sockets {
     pub(super) streams: Vec<Option<Stream>>,
     pub(super) lingering: slab::Slab<(Stream, Instant)>,
     /// Streams to our own directory.
-    pub(super) exchanges: BTreeMap<StreamKey, Exchange>,
+    pub(super) directory_streams: BTreeMap<StreamKey, DirectoryStream>,
     /// Those of them that have something to do, since no poller knows them.
     pub(super) woken: BTreeSet<StreamKey>,
     /// Channels that may be read again and have whole cells already.
@@ -102,7 +102,7 @@ pub(super) struct Sockets {
     pub(super) trace: Option<Box<Trace>>,
     clock: Clock,
     /// What is read and what is to be encrypted is there for a moment.
-    pub(super) room: Box<[u8]>,
+    pub(super) scratch: Box<[u8]>,
     record: Vec<u8>,
 }
 
@@ -110,20 +110,20 @@ impl Sockets {
     pub(super) fn new(clock: Clock) -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let (channels, streams, lingering) = (Vec::new(), Vec::new(), slab::Slab::new());
-        let (exchanges, woken, full) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-        let (room, record) = (vec![0; ROOM].into(), Vec::new());
+        let (directory_streams, woken, full) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        let (scratch, record) = (vec![0; READ_SIZE].into(), Vec::new());
         let trace = None;
         Ok(Sockets {
             epoll,
             channels,
             streams,
             lingering,
-            exchanges,
+            directory_streams,
             woken,
             full,
             trace,
             clock,
-            room,
+            scratch,
             record,
         })
     }
@@ -205,7 +205,7 @@ impl Sockets {
 
     /// A stream to our own directory has something to do, or may have.
     pub(super) fn wake(&mut self, key: StreamKey) {
-        if self.exchanges.get(&key).is_some_and(Exchange::is_ready) {
+        if self.directory_streams.get(&key).is_some_and(DirectoryStream::is_ready) {
             self.woken.insert(key);
         }
     }
@@ -315,7 +315,7 @@ impl Sockets {
 
 impl Sockets {
     /// Closes what lingers too long.
-    pub(super) fn give_up(&mut self, now: Instant) {
+    pub(super) fn close_timed_out(&mut self, now: Instant) {
         self.lingering.retain(|_, (_, until)| *until > now);
     }
 }
@@ -326,7 +326,7 @@ impl Stream {
             match self.socket.write(&self.unwritten) {
                 Ok(written) => drop(self.unwritten.drain(..written)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if is_later(&error) => {}
+                Err(error) if is_transient(&error) => {}
                 Err(_) => self.broken = true,
             }
         }
@@ -363,9 +363,9 @@ impl Kernel<LiveCell> for Sockets {
         let Some(conn) = self.channels.get_mut(channel.0 as usize).and_then(Option::as_mut) else {
             return Bytes::ZERO;
         };
-        let most = usize::try_from(limit.get()).unwrap_or(ROOM).clamp(1, ROOM);
+        let most = usize::try_from(limit.get()).unwrap_or(READ_SIZE).clamp(1, READ_SIZE);
         // What was decrypted with other cells was charged with them.
-        let read = if conn.has_cell() { 0 } else { conn.fill(&mut self.room[..most]) };
+        let read = if conn.has_cell() { 0 } else { conn.fill(&mut self.scratch[..most]) };
         let before = into.len();
         conn.take_cells(limit.get(), into);
         if let Some(trace) = &mut self.trace
@@ -403,7 +403,7 @@ impl Kernel<LiveCell> for Sockets {
     }
 
     fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo {
-        let info = self.channel(channel).and_then(|conn| ask::socket_info(&conn.socket));
+        let info = self.channel(channel).and_then(|conn| socket_info::socket_info(&conn.socket));
         info.unwrap_or_default()
     }
 
@@ -428,7 +428,7 @@ impl Kernel<LiveCell> for Sockets {
     }
 
     fn read_stream(&mut self, key: StreamKey, limit: u16) -> StreamRead<LivePayload> {
-        if let Some(exchange) = self.exchanges.get_mut(&key) {
+        if let Some(exchange) = self.directory_streams.get_mut(&key) {
             return exchange.read(limit);
         }
         let Some(stream) = self.stream(key) else { return StreamRead::Closed(EndReason::DONE) };
@@ -444,7 +444,7 @@ impl Kernel<LiveCell> for Sockets {
                 payload.set_tag(self.trace.as_mut().and_then(|trace| trace.came(None, clock.now())));
                 StreamRead::Data(payload)
             }
-            (None, Err(error)) if is_later(&error) => StreamRead::Blocked,
+            (None, Err(error)) if is_transient(&error) => StreamRead::Blocked,
             (None, Err(error)) => StreamRead::Closed(end_reason(&error)),
             // Writing has taken the error.
             (None, Ok(_)) if stream.broken => StreamRead::Closed(EndReason::CONNECTION_RESET),
@@ -453,7 +453,7 @@ impl Kernel<LiveCell> for Sockets {
     }
 
     fn write_stream(&mut self, key: StreamKey, payloads: &mut VecDeque<LivePayload>, limit: Bytes) -> Bytes {
-        if let Some(exchange) = self.exchanges.get_mut(&key) {
+        if let Some(exchange) = self.directory_streams.get_mut(&key) {
             let mut taken = 0;
             while taken < limit.get() {
                 let Some(payload) = payloads.pop_front() else { break };
@@ -484,7 +484,7 @@ impl Kernel<LiveCell> for Sockets {
     }
 
     fn want_stream(&mut self, stream: StreamKey, interest: Interest) {
-        if let Some(exchange) = self.exchanges.get_mut(&stream) {
+        if let Some(exchange) = self.directory_streams.get_mut(&stream) {
             exchange.interest = interest;
             return self.wake(stream);
         }
@@ -495,7 +495,7 @@ impl Kernel<LiveCell> for Sockets {
     }
 
     fn close_stream(&mut self, stream: StreamKey) {
-        self.exchanges.remove(&stream);
+        self.directory_streams.remove(&stream);
         let slot = self.streams.get_mut(stream.0 as usize);
         if let Some(stream) = slot.and_then(Option::take)
             && !stream.unwritten.is_empty()

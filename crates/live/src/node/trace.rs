@@ -44,7 +44,7 @@ pub struct Left {
 
 /// A cell on its way.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct CellTimes {
     circuit: Option<(u64, Position)>,
     nic_in: Option<Instant>,
     read: Instant,
@@ -63,7 +63,7 @@ pub(super) struct Trace {
     /// Cells since the last one that was followed.
     seen: u32,
     next_tag: NonZeroU32,
-    ways: BTreeMap<Tag, Way>,
+    followed: BTreeMap<Tag, CellTimes>,
     /// Circuits' numbers, by index.
     circuits: Vec<Option<u64>>,
     next_circuit: u64,
@@ -75,7 +75,7 @@ impl Trace {
             config,
             seen: 0,
             next_tag: NonZeroU32::MIN,
-            ways: BTreeMap::new(),
+            followed: BTreeMap::new(),
             circuits: Vec::new(),
             next_circuit: 1,
         }
@@ -118,16 +118,16 @@ impl Trace {
     pub(super) fn came(&mut self, nic_in: Option<Instant>, read: Instant) -> Option<Tag> {
         let every = self.config.cells?.get();
         self.seen += 1;
-        if self.seen < every || self.ways.len() >= MOST {
+        if self.seen < every || self.followed.len() >= MOST {
             return None;
         }
         self.seen = 0;
         let tag = Tag(self.next_tag);
         self.next_tag = self.next_tag.checked_add(1).unwrap_or(NonZeroU32::MIN);
         let nic_in = nic_in.map(|at| at.min(read));
-        self.ways.insert(
+        self.followed.insert(
             tag,
-            Way {
+            CellTimes {
                 circuit: None,
                 nic_in,
                 read,
@@ -152,12 +152,12 @@ impl Trace {
         at: Instant,
     ) {
         let number = self.circuits.get(circuit.0 as usize).copied().flatten();
-        let Some(way) = self.ways.get_mut(&tag) else { return };
-        way.circuit = way.circuit.or(number.zip(hop));
+        let Some(times) = self.followed.get_mut(&tag) else { return };
+        times.circuit = times.circuit.or(number.zip(hop));
         match station {
-            Station::Parsed => way.parsed = Some(at),
-            Station::Queued => way.queued = Some(at),
-            Station::Outbuf => way.outbuf = Some(at),
+            Station::Parsed => times.parsed = Some(at),
+            Station::Queued => times.queued = Some(at),
+            Station::Outbuf => times.outbuf = Some(at),
         }
     }
 
@@ -168,35 +168,35 @@ impl Trace {
 
     /// Its last byte was written to the kernel.
     pub(super) fn written(&mut self, tag: Tag, at: Instant, left: Option<Left>) {
-        if let Some(way) = self.ways.get_mut(&tag) {
-            (way.kernel, way.left) = (Some(at), left);
+        if let Some(times) = self.followed.get_mut(&tag) {
+            (times.kernel, times.left) = (Some(at), left);
         }
     }
 
     /// Its last byte left the kernel.
     pub(super) fn left(&mut self, tag: Tag, at: Instant) {
-        if let Some(way) = self.ways.get_mut(&tag)
-            && way.nic_out.is_none()
+        if let Some(times) = self.followed.get_mut(&tag)
+            && times.nic_out.is_none()
         {
-            way.nic_out = Some(at);
+            times.nic_out = Some(at);
         }
     }
 
     /// The cells that are gone.
     pub(super) fn take_rows(&mut self, now: Instant) -> Vec<(CellRow, Option<Left>)> {
         let mut rows = Vec::new();
-        self.ways.retain(|tag, way| {
-            let gone = way.kernel.is_some_and(|at| way.nic_out.is_some() || now.since(at) >= AFTERWARDS);
+        self.followed.retain(|tag, times| {
+            let gone = times.kernel.is_some_and(|at| times.nic_out.is_some() || now.since(at) >= AFTERWARDS);
             if gone {
-                rows.extend(way.row(*tag).map(|row| (row, way.left)));
+                rows.extend(times.row(*tag).map(|row| (row, times.left)));
             }
-            !gone && now.since(way.read) < LOST
+            !gone && now.since(times.read) < LOST
         });
         rows
     }
 }
 
-impl Way {
+impl CellTimes {
     /// Nothing, if the circuit was gone before anyone saw it.
     fn row(&self, tag: Tag) -> Option<CellRow> {
         let (circuit, hop) = self.circuit?;
@@ -289,8 +289,8 @@ mod tests {
     fn cells_that_never_leave_are_forgotten() {
         let mut trace = trace(1);
         trace.came(None, at(0));
-        assert!(trace.take_rows(at(119_999)).is_empty() && trace.ways.len() == 1);
-        assert!(trace.take_rows(at(120_000)).is_empty() && trace.ways.is_empty());
+        assert!(trace.take_rows(at(119_999)).is_empty() && trace.followed.len() == 1);
+        assert!(trace.take_rows(at(120_000)).is_empty() && trace.followed.is_empty());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The relay as a part of a network: who its authorities are, and what it tells them.
 
 use super::{Failure, Program, policy};
-use crate::directory::{Authority, Note, Pace};
+use crate::directory::{Authority, DirectoryEvent, RetryPolicy};
 use crate::node::Membership;
 use crate::torrc::Options;
 use penstock_core::edge_control::EdgeControlConfig;
@@ -53,24 +53,30 @@ pub(super) fn membership(options: &Options, description: Description) -> Option<
     if authorities.is_empty() {
         return None;
     }
-    let pace = if options.testing { Pace::TESTING } else { Pace::default() };
-    Some(Membership { authorities, description, publish: options.publish, own: options.own, pace })
+    let retry = if options.testing { RetryPolicy::TESTING } else { RetryPolicy::default() };
+    Some(Membership {
+        authorities,
+        description,
+        publish: options.publish,
+        overrides: options.overrides,
+        retry,
+    })
 }
 
 impl Program {
     /// Logs what happened between the authorities and the relay.
-    pub(super) fn hear_authorities(&mut self) {
-        while let Some(note) = self.node.poll_note() {
+    pub(super) fn log_directory_events(&mut self) {
+        while let Some(note) = self.node.poll_directory_event() {
             match note {
-                Note::Published(_) | Note::Consensus(..) => log::info!("{note}"),
-                Note::NotPublished(..) | Note::ClockIsOff(_) => log::warn!("{note}"),
-                Note::NotFetched(..) => log::debug!("{note}"),
+                DirectoryEvent::Published(_) | DirectoryEvent::Consensus(..) => log::info!("{note}"),
+                DirectoryEvent::NotPublished(..) | DirectoryEvent::ClockIsOff(_) => log::warn!("{note}"),
+                DirectoryEvent::NotFetched(..) => log::debug!("{note}"),
             }
         }
     }
 
     /// Tells them what a new torrc says.
-    pub(super) fn describe_anew(&mut self) {
+    pub(super) fn update_description(&mut self) {
         let said = self.node.listens_at().map_err(|error| Failure::system(&error));
         let said = said.and_then(|at| description(&self.options, self.address, at.port(), self.started));
         let told = said.and_then(|said| self.node.describe(said).map_err(Failure::mistake));

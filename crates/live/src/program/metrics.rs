@@ -130,7 +130,7 @@ fn label(name: &str, value: impl Display) -> String {
 
 /// All metrics of one moment.
 fn page(seen: &Observation) -> String {
-    let (core, tally) = (&seen.counters, &seen.tally);
+    let (core, node) = (&seen.counters, &seen.node_counters);
     let mut page = Page(String::new());
     page.metric("gauge", "info", "What this is.", [(label("version", env!("CARGO_PKG_VERSION")), 1)]);
     let uptime = seen.at.since(penstock_units::Instant::ZERO).as_secs_f64();
@@ -185,23 +185,23 @@ fn page(seen: &Observation) -> String {
         seen.kernel_out.get(),
     );
     let links =
-        ["relay", "client"].into_iter().zip(tally.links).map(|(peer, count)| (label("peer", peer), count));
+        ["relay", "client"].into_iter().zip(node.links).map(|(peer, count)| (label("peer", peer), count));
     page.metric("counter", "links_total", "Links whose handshakes ended well.", links);
-    let failures = tally.link_failures.iter().map(|(reason, count)| (label("reason", reason), *count));
+    let failures = node.link_failures.iter().map(|(reason, count)| (label("reason", reason), *count));
     page.metric("counter", "link_failures_total", "Connections that became no link.", failures);
-    let handshakes = tally.handshakes.iter().map(|((kind, answered), count)| {
+    let handshakes = node.handshakes.iter().map(|((kind, answered), count)| {
         let outcome = if *answered { "answered" } else { "refused" };
         (format!("{{kind=\"{kind}\",outcome=\"{outcome}\"}}"), *count)
     });
     page.metric("counter", "circuit_handshakes_total", "Handshakes of circuits.", handshakes);
-    let violations = tally.violations.iter().map(|(how, count)| (label("violation", how), *count));
+    let violations = node.violations.iter().map(|(how, count)| (label("violation", how), *count));
     page.metric(
         "counter",
         "violations_total",
         "Circuits closed because a peer broke the protocol.",
         violations,
     );
-    let outcomes = tally.streams.iter().map(|(outcome, count)| (label("outcome", outcome), *count));
+    let outcomes = node.streams.iter().map(|(outcome, count)| (label("outcome", outcome), *count));
     page.metric("counter", "streams_total", "Exit streams that were asked for.", outcomes);
     page.0
 }
@@ -209,7 +209,7 @@ fn page(seen: &Observation) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::Tally;
+    use crate::node::NodeCounters;
     use penstock_core::Counters;
     use penstock_units::{Bytes, Cells, Instant};
 
@@ -217,7 +217,7 @@ mod tests {
         Observation {
             at: Instant::ZERO + Duration::from_millis(1500),
             counters: Counters { sent: 7, ..Counters::default() },
-            tally: Tally { link_failures: [("not_tor", 2)].into(), ..Tally::default() },
+            node_counters: NodeCounters { link_failures: [("not_tor", 2)].into(), ..NodeCounters::default() },
             population: [1, 2, 3],
             opening: 4,
             queued: Cells::new(5),

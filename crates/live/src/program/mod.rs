@@ -274,7 +274,7 @@ impl Program {
         while !self.is_over() {
             self.node.turn().map_err(|error| Failure::system(&error))?;
             if self.node.was_woken() {
-                self.heed_signals();
+                self.handle_signals();
             }
             self.sample();
         }
@@ -291,7 +291,7 @@ impl Program {
         self.ends.is_some_and(|ends| ends <= self.node.now() || self.node.circuits() == 0)
     }
 
-    fn heed_signals(&mut self) {
+    fn handle_signals(&mut self) {
         let asked = self.signals.take();
         if asked.report {
             self.heartbeat();
@@ -323,7 +323,7 @@ impl Program {
             return;
         }
         self.next_sample = now + SAMPLE;
-        self.hear_authorities();
+        self.log_directory_events();
         if let Some(metrics) = &self.metrics {
             metrics.show(&self.node.observe());
         }

@@ -1,7 +1,7 @@
 //! SIGHUP: the torrc is read again, and what a running relay can change is changed.
 
 use super::{Program, load, logs, policy};
-use crate::directory::Own;
+use crate::directory::OperatorOverrides;
 use crate::torrc::Options;
 use penstock_units::Instant;
 
@@ -27,20 +27,24 @@ impl Program {
         }
         let old = &mut self.options;
         // The others are of what waits for a restart.
-        let own = Own { half_life: new.own.half_life, throttle: new.own.throttle, ..old.own };
-        self.node.reconfigure((&old.relay, old.own), (&new.relay, own));
+        let overrides = OperatorOverrides {
+            half_life: new.overrides.half_life,
+            throttle: new.overrides.throttle,
+            ..old.overrides
+        };
+        self.node.reconfigure((&old.relay, old.overrides), (&new.relay, overrides));
         (old.relay.circuit_policy, old.relay.bandwidth) = (new.relay.circuit_policy, new.relay.bandwidth);
         (old.relay.throttle, old.relay.client_buckets) = (new.relay.throttle, new.relay.client_buckets);
         (old.exit_rules, old.private, old.reject_local) = (new.exit_rules, new.private, new.reject_local);
         (old.outbound, old.shutdown_wait) = (new.outbound, new.shutdown_wait);
         (old.logs, old.warnings, old.heartbeat) = (new.logs, new.warnings, new.heartbeat);
-        old.own = own;
+        old.overrides = overrides;
         let now = self.node.now();
         self.next_heartbeat = old.heartbeat.map_or(Instant::FAR_FUTURE, |period| now + period);
         let policy = policy(&self.options, self.address);
         self.node.set_outbound(self.options.outbound);
         self.node.set_policy(policy);
-        self.describe_anew();
+        self.update_description();
         log::info!("the torrc was read again");
     }
 }

@@ -22,7 +22,7 @@ mod values;
 #[cfg(test)]
 mod tests;
 
-use crate::directory::Own;
+use crate::directory::OperatorOverrides;
 use lines::Line;
 use log_lines::logs;
 use penstock_core::RelayConfig;
@@ -117,7 +117,7 @@ pub struct Options {
     /// How the core is set up.
     pub relay: RelayConfig,
     /// What of that it says itself, whatever the consensus says.
-    pub own: Own,
+    pub overrides: OperatorOverrides,
     /// The directory authorities of its network.
     pub authorities: Vec<Authority>,
     /// It is in a test network.
@@ -179,7 +179,7 @@ impl Options {
     fn of(mut read: Reader) -> Result<Self, TorrcError> {
         refuse(&mut read)?;
         let testing = read.one("TestingTorNetwork", values::flag)?.unwrap_or(false);
-        let (relay, advertised_bandwidth, own) = relay::config(&mut read)?;
+        let (relay, advertised_bandwidth, overrides) = relay::config(&mut read)?;
         let (listen, advertised_port) = or_port(&mut read)?;
         let (data_directory, key_directory) = folders(&mut read)?;
         let (exit_rules, private, reject_local) = exit(&mut read, testing)?;
@@ -210,7 +210,7 @@ impl Options {
             reject_local,
             advertised_bandwidth,
             relay,
-            own,
+            overrides,
             authorities,
             testing,
             assume_reachable: read.one("AssumeReachable", values::flag)?.unwrap_or(testing),

@@ -3,7 +3,7 @@
 use super::reader::{Reader, key_of};
 use super::values::{self, bandwidth};
 use super::{LEAST_RATE, ONE_GBYTE, Place, TorrcError};
-use crate::directory::{Own, Params};
+use crate::directory::{OperatorOverrides, Params};
 use penstock_core::RelayConfig;
 use penstock_core::edge_control::EdgeControlConfig;
 use penstock_core::hop_control::HopControlConfig;
@@ -18,7 +18,7 @@ struct Setting {
 }
 
 /// The core's configuration, the rate and burst that others are told [B/s, B], and what it leaves no consensus to decide.
-pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2], Own), TorrcError> {
+pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2], OperatorOverrides), TorrcError> {
     let mut settings = Vec::new();
     let advertised = rates(read, &mut settings)?;
     clients(read, &mut settings)?;
@@ -57,17 +57,17 @@ pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2], Own), 
     }
     refuse(&config, &settings)?;
     config.limits.memory = Some(super::memory::limit(read)?);
-    let mut own = own(&settings);
-    own.run_interval |= says_interval;
-    Ok((config, advertised, own))
+    let mut overrides = overrides(&settings);
+    overrides.run_interval |= says_interval;
+    Ok((config, advertised, overrides))
 }
 
 /// What these settings leave no consensus to decide.
-fn own(settings: &[Setting]) -> Own {
+fn overrides(settings: &[Setting]) -> OperatorOverrides {
     let says = |key| settings.iter().any(|setting| ["preset", key].contains(&key_of(&setting.line)));
     let names_scheduler =
         |setting: &Setting| setting.option == "Penstock" && key_of(&setting.line) == "scheduler";
-    Own {
+    OperatorOverrides {
         half_life: says("circuit_policy"),
         run_interval: says("preset") || settings.iter().any(names_scheduler),
         edge_control: says("edge_control"),

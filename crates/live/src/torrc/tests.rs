@@ -68,21 +68,27 @@ fn the_least_configuration_is_todays_tor_that_lets_nobody_out() {
 
 #[test]
 fn what_a_torrc_says_no_consensus_changes() {
-    let own = |text: &str| with(text).own;
+    let overrides = |text: &str| with(text).overrides;
     assert_eq!(
-        own("Schedulers KIST\nKISTSchedRunInterval 0\n"),
-        Own::default(),
+        overrides("Schedulers KIST\nKISTSchedRunInterval 0\n"),
+        OperatorOverrides::default(),
         "C tor's words for what it has anyway"
     );
-    let interval = Own { run_interval: true, ..Own::default() };
-    assert_eq!(own("KISTSchedRunInterval 5 msec\n"), interval);
-    assert_eq!(own("Penstock scheduler = \"kist\"\n"), interval);
-    assert_eq!(own("CircuitPriorityHalflife 5\n"), Own { half_life: true, ..Own::default() });
-    assert_eq!(own("PerConnBWRate 100 KB\n"), Own { throttle: true, ..Own::default() });
+    let interval = OperatorOverrides { run_interval: true, ..OperatorOverrides::default() };
+    assert_eq!(overrides("KISTSchedRunInterval 5 msec\n"), interval);
+    assert_eq!(overrides("Penstock scheduler = \"kist\"\n"), interval);
+    assert_eq!(
+        overrides("CircuitPriorityHalflife 5\n"),
+        OperatorOverrides { half_life: true, ..OperatorOverrides::default() }
+    );
+    assert_eq!(
+        overrides("PerConnBWRate 100 KB\n"),
+        OperatorOverrides { throttle: true, ..OperatorOverrides::default() }
+    );
     let windows = "Penstock edge_control = { kind = 'windows', circuit_window = 500 }\n";
-    assert_eq!(own(windows), Own { edge_control: true, ..Own::default() });
-    let all = Own { half_life: true, run_interval: true, edge_control: true, throttle: true };
-    assert_eq!(own("Penstock preset = 'tor-0.2.3'\n"), all, "another Tor than today's");
+    assert_eq!(overrides(windows), OperatorOverrides { edge_control: true, ..OperatorOverrides::default() });
+    let all = OperatorOverrides { half_life: true, run_interval: true, edge_control: true, throttle: true };
+    assert_eq!(overrides("Penstock preset = 'tor-0.2.3'\n"), all, "another Tor than today's");
 }
 
 #[test]

@@ -50,12 +50,17 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(scheduler: SchedulerConfig) -> Self {
-        Running::start_with(scheduler, node::PATIENCE)
+        Running::start_with(scheduler, node::HANDSHAKE_TIMEOUT)
     }
 
     /// Links' handshakes may take so long.
-    pub(crate) fn start_with(scheduler: SchedulerConfig, patience: penstock_units::Duration) -> Self {
-        Running::start_as(|config| (config.relay.scheduler, config.patience) = (scheduler, patience))
+    pub(crate) fn start_with(
+        scheduler: SchedulerConfig,
+        handshake_timeout: penstock_units::Duration,
+    ) -> Self {
+        Running::start_as(|config| {
+            (config.relay.scheduler, config.handshake_timeout) = (scheduler, handshake_timeout)
+        })
     }
 
     /// Set up otherwise.

@@ -16,10 +16,10 @@ use std::net::{SocketAddr, TcpListener};
 use std::num::{NonZeroU16, NonZeroU32};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-const PATIENCE: Duration = Duration::from_secs(2);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn node() -> Running {
-    Running::start_with(SchedulerConfig::default(), PATIENCE)
+    Running::start_with(SchedulerConfig::default(), HANDSHAKE_TIMEOUT)
 }
 
 fn stream(id: u16) -> Option<StreamId> {

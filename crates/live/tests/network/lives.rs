@@ -6,7 +6,7 @@ use super::testnet::tor::{Role, wait};
 use super::testnet::{CONTROLLED, Network, PATIENCE};
 use super::{FLAGS, assert_path, await_bootstrap, carry, open, pinned, timed};
 use penstock_core::scheduler::SchedulerConfig;
-use penstock_live::directory::{Failure, Note};
+use penstock_live::directory::{DirectoryEvent, Failure};
 use std::net::SocketAddr;
 use std::thread;
 
@@ -60,11 +60,15 @@ fn a_network_lives_on_while_its_nodes_begin_again() {
 
     // Whose clock is a day off is told so, and is no part of the network.
     for (wrong, says) in [(&ahead, "too far in the future"), (&behind, "too far in the past")] {
-        let tells = |note: &Note| matches!(note, Note::NotPublished(_, Failure::Refused(400, why)) if why.contains(says));
+        let tells = |note: &DirectoryEvent| matches!(note, DirectoryEvent::NotPublished(_, Failure::Refused(400, why)) if why.contains(says));
         let told = || wrong.notes().iter().filter(|note| tells(note)).count();
         assert!(wait(PATIENCE, || told() >= 3), "{}: {:?}", wrong.nickname, wrong.notes());
         assert_eq!(network.entry(&wrong.nickname, "s"), None);
-        assert!(wrong.notes().iter().any(|note| matches!(note, Note::ClockIsOff(_))), "{:?}", wrong.notes());
+        assert!(
+            wrong.notes().iter().any(|note| matches!(note, DirectoryEvent::ClockIsOff(_))),
+            "{:?}",
+            wrong.notes()
+        );
     }
     drop((ahead, behind));
 
@@ -97,7 +101,7 @@ fn a_network_lives_on_while_its_nodes_begin_again() {
         breaks(&client, server, || drop(ours));
         let ours = Ours::join(&network, "penstock", middle());
         assert_eq!((&ours.fingerprint, ours.address), (&fingerprint, address));
-        let took_it = |note: &Note| matches!(note, Note::Published(_));
+        let took_it = |note: &DirectoryEvent| matches!(note, DirectoryEvent::Published(_));
         assert!(
             wait(PATIENCE, || ours.notes().iter().filter(|note| took_it(note)).count() >= 3),
             "{:?}",

@@ -9,7 +9,7 @@ use penstock_core::scheduler::SchedulerConfig;
 use penstock_link::descriptor::{Description, ExitPolicy, Private};
 use penstock_link::keys::Keys;
 use penstock_live::clock::Clock;
-use penstock_live::directory::{Authority, Note, Own, Pace};
+use penstock_live::directory::{Authority, DirectoryEvent, OperatorOverrides, RetryPolicy};
 use penstock_live::node::{Membership, Node, NodeConfig, Observation};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -29,7 +29,7 @@ pub(crate) struct Ours {
     pub(crate) nickname: String,
     pub(crate) fingerprint: String,
     pub(crate) address: SocketAddr,
-    notes: Arc<Mutex<Vec<Note>>>,
+    notes: Arc<Mutex<Vec<DirectoryEvent>>>,
     /// It has all documents.
     whole: Arc<AtomicBool>,
     window: Window,
@@ -73,7 +73,7 @@ impl Ours {
             while !flag.load(Ordering::Relaxed) {
                 node.turn().unwrap();
                 complete.store(node.documents().is_some_and(|all| all.is_complete()), Ordering::Relaxed);
-                noted.lock().unwrap().extend(std::iter::from_fn(|| node.poll_note()));
+                noted.lock().unwrap().extend(std::iter::from_fn(|| node.poll_directory_event()));
                 looks.look(&node);
             }
         });
@@ -106,14 +106,14 @@ impl Ours {
     }
 
     /// What it noted.
-    pub(crate) fn notes(&self) -> Vec<Note> {
+    pub(crate) fn notes(&self) -> Vec<DirectoryEvent> {
         self.notes.lock().unwrap().clone()
     }
 
     /// When the newest consensus that it has began to be in force.
     pub(crate) fn consensus(&self) -> Option<SystemTime> {
-        let after = |note: &Note| match note {
-            Note::Consensus(_, after) => Some(*after),
+        let after = |note: &DirectoryEvent| match note {
+            DirectoryEvent::Consensus(_, after) => Some(*after),
             _ => None,
         };
         self.notes().iter().filter_map(after).max()
@@ -160,8 +160,8 @@ fn begin(folder: &Path, nickname: &str, options: Options, authorities: Vec<Autho
         authorities,
         description,
         publish: true,
-        own: Own { edge_control: true, ..Own::default() },
-        pace: Pace::TESTING,
+        overrides: OperatorOverrides { edge_control: true, ..OperatorOverrides::default() },
+        retry: RetryPolicy::TESTING,
     };
     node.join(membership).unwrap();
     (node, fingerprint)

@@ -30,22 +30,23 @@ const MOST_SKEW: Duration = Duration::from_secs(30 * 60);
 
 /// How long to wait for what did not come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct RetryPolicy {
     /// At least.
-    pub retry: Duration,
+    pub min_delay: Duration,
     /// At most.
-    pub most: Duration,
+    pub max_delay: Duration,
 }
 
-impl Default for Pace {
+impl Default for RetryPolicy {
     fn default() -> Self {
-        Pace { retry: Duration::from_secs(60), most: Duration::from_secs(3600) }
+        RetryPolicy { min_delay: Duration::from_secs(60), max_delay: Duration::from_secs(3600) }
     }
 }
 
-impl Pace {
+impl RetryPolicy {
     /// For networks of which a test waits for each step (C tor: `TestingTorNetwork`).
-    pub const TESTING: Pace = Pace { retry: Duration::from_secs(1), most: Duration::from_secs(5) };
+    pub const TESTING: RetryPolicy =
+        RetryPolicy { min_delay: Duration::from_secs(1), max_delay: Duration::from_secs(5) };
 }
 
 /// What there is to do.
@@ -69,7 +70,7 @@ pub(super) struct Job {
 
 /// What the log should say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Note {
+pub enum DirectoryEvent {
     /// An authority took our descriptor.
     Published(String),
     /// An authority did not.
@@ -82,18 +83,18 @@ pub enum Note {
     ClockIsOff(i64),
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for DirectoryEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Note::Published(who) => write!(f, "the authority {who} took the descriptor"),
-            Note::NotPublished(who, why) => {
+            DirectoryEvent::Published(who) => write!(f, "the authority {who} took the descriptor"),
+            DirectoryEvent::NotPublished(who, why) => {
                 write!(f, "the authority {who} did not take the descriptor: {why}")
             }
-            Note::Consensus(_, after) => {
+            DirectoryEvent::Consensus(_, after) => {
                 write!(f, "there is a consensus of {}", humantime::format_rfc3339_seconds(*after))
             }
-            Note::NotFetched(what, why) => write!(f, "no {what} came: {why}"),
-            Note::ClockIsOff(ahead) => {
+            DirectoryEvent::NotFetched(what, why) => write!(f, "no {what} came: {why}"),
+            DirectoryEvent::ClockIsOff(ahead) => {
                 let way = if *ahead < 0 { "behind" } else { "ahead of" };
                 write!(f, "this machine's clock is {} s {way} the authorities': set it", ahead.unsigned_abs())
             }
@@ -103,7 +104,7 @@ impl fmt::Display for Note {
 
 /// A task's next time.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct Schedule {
     due: SystemTime,
     /// How long it waited the last time that it failed.
     waited: Duration,
@@ -121,12 +122,12 @@ const FETCHES: [Task; 5] = [
 
 /// Says what to do when, and keeps what came.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct DirectoryCache {
     documents: Documents,
-    pace: Pace,
+    retry: RetryPolicy,
     rng: StdRng,
     /// In the order of [`FETCHES`], then one for each authority.
-    turns: Vec<Turn>,
+    schedules: Vec<Schedule>,
     /// Consensuses that lack certificates.
     waiting: [Option<Consensus>; 2],
     /// The descriptor, and which authorities are still to have it.
@@ -138,26 +139,26 @@ pub(super) struct Keeper {
     skews: Vec<Option<i64>>,
     /// They agree that it is wrong.
     is_off: bool,
-    notes: Vec<Note>,
+    events: Vec<DirectoryEvent>,
 }
 
-impl Keeper {
+impl DirectoryCache {
     /// Everything is due at `now`.
-    pub(super) fn new(documents: Documents, pace: Pace, rng: StdRng, now: SystemTime) -> Self {
+    pub(super) fn new(documents: Documents, retry: RetryPolicy, rng: StdRng, now: SystemTime) -> Self {
         let authorities = documents.authorities.len();
-        let turn = Turn { due: now, waited: Duration::ZERO, is_busy: false };
-        Keeper {
+        let schedule = Schedule { due: now, waited: Duration::ZERO, is_busy: false };
+        DirectoryCache {
             documents,
-            pace,
+            retry,
             rng,
-            turns: vec![turn; FETCHES.len() + authorities],
+            schedules: vec![schedule; FETCHES.len() + authorities],
             waiting: [None, None],
             descriptor: None,
             to_publish: vec![false; authorities],
             given: vec![None; authorities],
             skews: vec![None; authorities],
             is_off: false,
-            notes: Vec::new(),
+            events: Vec::new(),
         }
     }
 
@@ -167,8 +168,8 @@ impl Keeper {
     }
 
     /// What happened since the last call.
-    pub(super) fn take_notes(&mut self) -> Vec<Note> {
-        std::mem::take(&mut self.notes)
+    pub(super) fn take_events(&mut self) -> Vec<DirectoryEvent> {
+        std::mem::take(&mut self.events)
     }
 
     /// All authorities are to have this descriptor of ours, now.
@@ -176,28 +177,28 @@ impl Keeper {
         self.documents.set_own(identity, &descriptor);
         self.descriptor = Some(descriptor);
         self.to_publish.fill(true);
-        for turn in &mut self.turns[FETCHES.len()..] {
-            (turn.due, turn.waited) = (now, Duration::ZERO);
+        for schedule in &mut self.schedules[FETCHES.len()..] {
+            (schedule.due, schedule.waited) = (now, Duration::ZERO);
         }
     }
 
     /// The next request, if one is due.
     pub(super) fn poll(&mut self, now: SystemTime) -> Option<Job> {
-        let count = self.turns.len();
-        let is_due = |keeper: &Keeper, place: usize| {
-            let turn = keeper.turns[place];
-            !turn.is_busy && turn.due <= now && keeper.is_needed(task(place), now)
+        let count = self.schedules.len();
+        let is_due = |cache: &DirectoryCache, place: usize| {
+            let schedule = cache.schedules[place];
+            !schedule.is_busy && schedule.due <= now && cache.is_needed(task(place), now)
         };
         let place = (0..count).find(|place| is_due(self, *place))?;
-        self.turns[place].is_busy = true;
+        self.schedules[place].is_busy = true;
         Some(self.job(task(place)))
     }
 
     /// When to poll again, if nothing comes before.
     pub(super) fn poll_timeout(&self, now: SystemTime) -> Option<SystemTime> {
-        let places = (0..self.turns.len()).filter(|place| !self.turns[*place].is_busy);
+        let places = (0..self.schedules.len()).filter(|place| !self.schedules[*place].is_busy);
         let needed = places.filter(|place| self.is_needed(task(*place), now));
-        needed.map(|place| self.turns[place].due).min()
+        needed.map(|place| self.schedules[place].due).min()
     }
 
     /// Whether a task has something to do.
@@ -247,7 +248,7 @@ impl Keeper {
     /// What a request led to.
     pub(super) fn on_answer(&mut self, now: SystemTime, job: &Job, answer: Result<Answer, Failure>) {
         let place = place(job.task);
-        self.turns[place].is_busy = false;
+        self.schedules[place].is_busy = false;
         if let Some(date) = answer.as_ref().ok().and_then(|answer| answer.date) {
             self.compare_clocks(job.to, seconds(now, date));
         }
@@ -258,7 +259,7 @@ impl Keeper {
         });
         let taken = answer.and_then(|text| self.take(now, job.task, &text));
         match taken {
-            Ok(due) => (self.turns[place].due, self.turns[place].waited) = (due, Duration::ZERO),
+            Ok(due) => (self.schedules[place].due, self.schedules[place].waited) = (due, Duration::ZERO),
             Err(failure) => self.fail(now, job.task, failure),
         }
     }
@@ -279,7 +280,7 @@ impl Keeper {
         let agree = if ours.len() > theirs.len() { ours } else { theirs };
         let is_off = agree.len() * 2 > heard.len() && agree.len() >= self.skews.len().min(2);
         if is_off && !self.is_off {
-            self.notes.push(Note::ClockIsOff(agree[agree.len() / 2]));
+            self.events.push(DirectoryEvent::ClockIsOff(agree[agree.len() / 2]));
         }
         self.is_off = is_off;
     }
@@ -296,7 +297,7 @@ impl Keeper {
                     }
                 }
                 // Whoever lacks some after all waits before it asks again.
-                Ok(now + self.pace.retry)
+                Ok(now + self.retry.min_delay)
             }
             Task::Consensus(_) => {
                 let consensus = Consensus::read(text)?;
@@ -308,7 +309,7 @@ impl Keeper {
                 }
                 let due = self.next_consensus(&consensus);
                 self.accept(now, consensus)?;
-                Ok(due.max(now + self.pace.retry))
+                Ok(due.max(now + self.retry.min_delay))
             }
             Task::Microdescriptors => some(self.documents.take_microdescriptors(now, text)),
             Task::Descriptors => some(self.documents.take_descriptors(now, text)),
@@ -319,7 +320,8 @@ impl Keeper {
                     _ => false,
                 };
                 self.to_publish[number] = !is_this;
-                self.notes.push(Note::Published(self.documents.authorities[number].nickname.clone()));
+                self.events
+                    .push(DirectoryEvent::Published(self.documents.authorities[number].nickname.clone()));
                 Ok(now)
             }
         }
@@ -328,20 +330,20 @@ impl Keeper {
     fn try_consensus(&mut self, now: SystemTime, consensus: Consensus) {
         let (task, due) = (Task::Consensus(consensus.flavour), self.next_consensus(&consensus));
         match self.accept(now, consensus) {
-            Ok(()) => self.turns[place(task)].due = due.max(now + self.pace.retry),
+            Ok(()) => self.schedules[place(task)].due = due.max(now + self.retry.min_delay),
             // The next one is on its way already.
-            Err(failure) => self.notes.push(Note::NotFetched(name(task), failure)),
+            Err(failure) => self.events.push(DirectoryEvent::NotFetched(name(task), failure)),
         }
     }
 
     fn accept(&mut self, now: SystemTime, consensus: Consensus) -> Result<(), Failure> {
         let (flavour, after) = (consensus.flavour, consensus.valid_after);
         self.documents.take_consensus(now, consensus)?;
-        self.notes.push(Note::Consensus(flavour, after));
+        self.events.push(DirectoryEvent::Consensus(flavour, after));
         // What it names is fetched at once.
         for task in [Task::Microdescriptors, Task::Descriptors] {
-            let turn = &mut self.turns[place(task)];
-            (turn.due, turn.waited) = (turn.due.min(now), Duration::ZERO);
+            let schedule = &mut self.schedules[place(task)];
+            (schedule.due, schedule.waited) = (schedule.due.min(now), Duration::ZERO);
         }
         Ok(())
     }
@@ -360,16 +362,16 @@ impl Keeper {
             // It will not take this one, whatever we do.
             self.to_publish[number] = false;
         }
-        let turn = &mut self.turns[place];
-        let most = (turn.waited * 3).max(self.pace.retry * 2).min(self.pace.most);
-        let least = self.pace.retry.min(most);
-        turn.waited = least + (most - least).mul_f64(self.rng.random::<f64>());
-        turn.due = now + turn.waited;
-        self.notes.push(match task {
+        let schedule = &mut self.schedules[place];
+        let most = (schedule.waited * 3).max(self.retry.min_delay * 2).min(self.retry.max_delay);
+        let least = self.retry.min_delay.min(most);
+        schedule.waited = least + (most - least).mul_f64(self.rng.random::<f64>());
+        schedule.due = now + schedule.waited;
+        self.events.push(match task {
             Task::Upload(number) => {
-                Note::NotPublished(self.documents.authorities[number].nickname.clone(), failure)
+                DirectoryEvent::NotPublished(self.documents.authorities[number].nickname.clone(), failure)
             }
-            task => Note::NotFetched(name(task), failure),
+            task => DirectoryEvent::NotFetched(name(task), failure),
         });
     }
 }
@@ -380,7 +382,7 @@ fn seconds(now: SystemTime, then: SystemTime) -> i64 {
     seconds(between(then, now)) - seconds(between(now, then))
 }
 
-/// The task at a place of `turns`, and the place of a task.
+/// The task at a place of `schedules`, and the place of a task.
 fn task(place: usize) -> Task {
     FETCHES.get(place).copied().unwrap_or(Task::Upload(place.saturating_sub(FETCHES.len())))
 }
@@ -410,9 +412,9 @@ mod tests {
     use rand::SeedableRng as _;
     use std::collections::VecDeque;
 
-    /// A keeper and the authorities that it asks, who answer in order.
+    /// A cache and the authorities that it asks, who answer in order.
     struct World {
-        keeper: Keeper,
+        cache: DirectoryCache,
         now: SystemTime,
         asked: VecDeque<Job>,
     }
@@ -424,16 +426,16 @@ mod tests {
     impl World {
         fn new() -> Self {
             let now = samples::at(1);
-            let pace = Pace { retry: Duration::from_secs(1), most: Duration::from_secs(8) };
+            let retry = RetryPolicy { min_delay: Duration::from_secs(1), max_delay: Duration::from_secs(8) };
             let documents = Documents::new(samples::authorities());
-            let keeper = Keeper::new(documents, pace, StdRng::seed_from_u64(7), now);
-            World { keeper, now, asked: VecDeque::new() }
+            let cache = DirectoryCache::new(documents, retry, StdRng::seed_from_u64(7), now);
+            World { cache, now, asked: VecDeque::new() }
         }
 
         /// Asks for all that is due; which tasks that were.
         fn poll(&mut self) -> Vec<Task> {
             let begun = self.asked.len();
-            while let Some(job) = self.keeper.poll(self.now) {
+            while let Some(job) = self.cache.poll(self.now) {
                 self.asked.push_back(job);
             }
             self.asked.iter().skip(begun).map(|job| job.task).collect()
@@ -442,12 +444,12 @@ mod tests {
         fn answer(&mut self, task: Task, answer: Result<Answer, Failure>) {
             let place = self.asked.iter().position(|job| job.task == task).expect("it was asked for");
             let job = self.asked.remove(place).expect("it is there");
-            self.keeper.on_answer(self.now, &job, answer);
+            self.cache.on_answer(self.now, &job, answer);
         }
 
         /// Goes on to when something is due.
         fn wait(&mut self) -> Duration {
-            let due = self.keeper.poll_timeout(self.now).expect("something is due");
+            let due = self.cache.poll_timeout(self.now).expect("something is due");
             let waited = between(self.now, due);
             self.now = due.max(self.now);
             waited
@@ -471,7 +473,7 @@ mod tests {
         world.answer(Task::Microdescriptors, ok(samples::MICRODESCRIPTORS));
         world.answer(Task::Descriptors, ok(samples::DESCRIPTORS));
         assert_eq!(world.poll(), []);
-        let micro = String::from_utf8(world.keeper.job(MICRO).request).unwrap();
+        let micro = String::from_utf8(world.cache.job(MICRO).request).unwrap();
         assert!(micro.contains("\r\nIf-Modified-Since: Sun, 22 Nov 2026 09:21:20 GMT\r\n"), "{micro}");
         // The next is fetched when this one is fresh no longer, in the half interval after that.
         world.wait();
@@ -518,7 +520,9 @@ mod tests {
         let late: Duration = waits[20..].iter().sum();
         // Two tasks, which wait up to eight seconds each.
         assert!(late > Duration::from_secs(20) && late < Duration::from_secs(20 * 8), "{late:?}");
-        assert!(world.keeper.take_notes().contains(&Note::NotFetched("consensus", Failure::NotHttp)));
+        assert!(
+            world.cache.take_events().contains(&DirectoryEvent::NotFetched("consensus", Failure::NotHttp))
+        );
     }
 
     #[test]
@@ -527,7 +531,7 @@ mod tests {
         world.poll();
         world.asked.clear();
         let uploads = [0, 1, 2].map(Task::Upload);
-        world.keeper.publish(world.now, [1; 20], "router 1\nrouter-signature\n".into());
+        world.cache.publish(world.now, [1; 20], "router 1\nrouter-signature\n".into());
         assert_eq!(world.poll(), uploads);
         let first = world.asked[0].clone();
         assert_eq!(first.to, samples::authorities()[0].dir_port);
@@ -538,14 +542,14 @@ mod tests {
             Answer { status: 400, reason: "Key is not pinned".into(), date: None, body: Vec::new() };
         world.answer(uploads[2], Ok(refused));
         assert_eq!(world.poll(), []);
-        let said = world.keeper.take_notes();
-        assert_eq!(said[0], Note::Published("auth0".into()));
+        let said = world.cache.take_events();
+        assert_eq!(said[0], DirectoryEvent::Published("auth0".into()));
         let why = Failure::Refused(400, "Key is not pinned".into());
-        assert_eq!(said[2], Note::NotPublished("auth2".into(), why));
+        assert_eq!(said[2], DirectoryEvent::NotPublished("auth2".into(), why));
         world.wait();
         assert_eq!(world.poll(), [uploads[1]]);
         // A newer one that is there before this is taken is handed over, too.
-        world.keeper.publish(world.now, [1; 20], "router 2\nrouter-signature\n".into());
+        world.cache.publish(world.now, [1; 20], "router 2\nrouter-signature\n".into());
         assert_eq!(world.poll(), [uploads[0], uploads[2]]);
         world.answer(uploads[1], ok(""));
         assert_eq!(world.poll(), [uploads[1]]);
@@ -561,8 +565,8 @@ mod tests {
             let date = if skew < 0 { world.now - skew_s } else { world.now + skew_s };
             world.answer(task, Ok(Answer { date: Some(date), ..ok("").unwrap() }));
             world.wait();
-            let ahead = |note| if let Note::ClockIsOff(ahead) = note { Some(ahead) } else { None };
-            world.keeper.take_notes().into_iter().find_map(ahead)
+            let ahead = |note| if let DirectoryEvent::ClockIsOff(ahead) = note { Some(ahead) } else { None };
+            world.cache.take_events().into_iter().find_map(ahead)
         };
         skews.iter().map(hears).collect()
     }
@@ -576,7 +580,7 @@ mod tests {
         assert_eq!(heard(&mut world, &[(0, 0), (1, 0), (2, 0)]), [None; 3]);
         assert_eq!(heard(&mut world, &[(2, -3600), (0, -3600)]), [None, Some(3600)]);
         assert_eq!(
-            Note::ClockIsOff(-86_400).to_string(),
+            DirectoryEvent::ClockIsOff(-86_400).to_string(),
             "this machine's clock is 86400 s behind the authorities': set it"
         );
     }
@@ -596,9 +600,13 @@ mod tests {
     #[test]
     fn without_authorities_there_is_nothing_to_do() {
         let now = samples::at(0);
-        let mut keeper =
-            Keeper::new(Documents::new(Vec::new()), Pace::default(), StdRng::seed_from_u64(1), now);
-        keeper.publish(now, [1; 20], "router 1\nrouter-signature\n".into());
-        assert_eq!((keeper.poll(now), keeper.poll_timeout(now)), (None, None));
+        let mut cache = DirectoryCache::new(
+            Documents::new(Vec::new()),
+            RetryPolicy::default(),
+            StdRng::seed_from_u64(1),
+            now,
+        );
+        cache.publish(now, [1; 20], "router 1\nrouter-signature\n".into());
+        assert_eq!((cache.poll(now), cache.poll_timeout(now)), (None, None));
     }
 }

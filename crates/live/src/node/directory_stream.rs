@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// What was asked, and what of the answer is still to be taken.
 #[derive(Debug, Default)]
-pub struct Exchange {
+pub struct DirectoryStream {
     request: Vec<u8>,
     state: State,
     pub(super) interest: Interest,
@@ -26,7 +26,7 @@ enum State {
     Answering(VecDeque<Arc<str>>, usize),
 }
 
-impl Exchange {
+impl DirectoryStream {
     /// Takes what the client says; what it says after its request is nobody's.
     pub fn take(&mut self, bytes: &[u8]) {
         if let State::Asking = self.state {
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_request_in_pieces_is_answered_in_pieces() {
-        let mut exchange = Exchange::default();
+        let mut exchange = DirectoryStream::default();
         for byte in b"GET /tor/keys/all HTTP/1.0\r\n\r\nmore" {
             assert!(matches!(exchange.read(498), StreamRead::Blocked));
             exchange.take(&[*byte]);

@@ -1,7 +1,7 @@
 //! Handshakes of circuits are answered in a thread of their own: each takes as long as some hundred cells. Channels have
 //! theirs answered in turn.
 
-use super::turns::Turns;
+use super::fair_queue::FairQueue;
 use penstock_core::ChannelKey;
 use penstock_core::edge_control::Negotiation;
 use penstock_link::cell::Handshake;
@@ -23,7 +23,7 @@ struct Ask {
 
 /// What the thread has to do.
 struct Work {
-    asks: Turns<ChannelKey, Ask>,
+    asks: FairQueue<ChannelKey, Ask>,
     is_over: bool,
 }
 
@@ -51,22 +51,22 @@ impl Desk {
 }
 
 /// The thread.
-pub(super) struct Onions {
+pub(super) struct HandshakeWorker {
     desk: Arc<Desk>,
     answers: Receiver<(u64, Result<Answered, Refused>)>,
     thread: JoinHandle<()>,
 }
 
-impl fmt::Debug for Onions {
+impl fmt::Debug for HandshakeWorker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Onions").finish_non_exhaustive()
+        f.debug_struct("HandshakeWorker").finish_non_exhaustive()
     }
 }
 
-impl Onions {
+impl HandshakeWorker {
     /// Starts it. It calls `wake` when it has answers.
     pub(super) fn start(wake: impl Fn() + Send + 'static) -> io::Result<Self> {
-        let work = Work { asks: Turns::new(MOST), is_over: false };
+        let work = Work { asks: FairQueue::new(MOST), is_over: false };
         let desk = Arc::new(Desk(Mutex::new(work), Condvar::new()));
         let (said, answers) = channel();
         let its = desk.clone();
@@ -80,7 +80,7 @@ impl Onions {
                 wake();
             }
         })?;
-        Ok(Onions { desk, answers, thread })
+        Ok(HandshakeWorker { desk, answers, thread })
     }
 
     /// Asks for `channel`; the answer has the same number. Returns the number of a question that will have none since too
@@ -111,7 +111,7 @@ impl Onions {
     }
 }
 
-impl Drop for Onions {
+impl Drop for HandshakeWorker {
     fn drop(&mut self) {
         self.desk.work().is_over = true;
         self.desk.1.notify_one();

@@ -7,19 +7,19 @@ use penstock_units::{Duration, Instant};
 use std::time::SystemTime;
 
 /// Looks so often whether there is a new consensus [ns].
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What was looked at.
 #[derive(Debug)]
-pub(super) struct Standing {
+pub(super) struct RelayList {
     /// The consensus by which channels were told apart last.
     consensus: Option<SystemTime>,
     next: Instant,
 }
 
-impl Standing {
+impl RelayList {
     pub(super) fn new(now: Instant) -> Self {
-        Standing { consensus: None, next: now }
+        RelayList { consensus: None, next: now }
     }
 }
 
@@ -36,24 +36,24 @@ impl Node {
     /// Tells relays and clients apart anew, after each consensus.
     ///
     /// Source: C tor `connection_or_update_token_buckets()`.
-    pub(super) fn tell_apart(&mut self, now: Instant) {
-        if now < self.standing.next {
+    pub(super) fn classify_channels(&mut self, now: Instant) {
+        if now < self.relay_list.next {
             return;
         }
-        self.standing.next = now + LOOK;
+        self.relay_list.next = now + CHECK_INTERVAL;
         let documents = self.documents();
         let consensus = documents.as_ref().and_then(|documents| documents.consensus(Flavour::Plain));
         let consensus = consensus.map(|consensus| consensus.valid_after);
-        if std::mem::replace(&mut self.standing.consensus, consensus) == consensus {
+        if std::mem::replace(&mut self.relay_list.consensus, consensus) == consensus {
             return;
         }
         for key in 0..self.sockets.channels.len() {
-            self.place(now, ChannelKey(key as u32));
+            self.classify_channel(now, ChannelKey(key as u32));
         }
     }
 
     /// Has a channel throttled as a client's, if its peer is no relay.
-    pub(super) fn place(&mut self, now: Instant, channel: ChannelKey) {
+    pub(super) fn classify_channel(&mut self, now: Instant, channel: ChannelKey) {
         let peer = self.sockets.channel(channel).and_then(|conn| conn.peer);
         let Some(known) = peer.and_then(|peer| self.peers.known(peer)) else { return };
         let is_relay = self.is_relay(&known.rsa);

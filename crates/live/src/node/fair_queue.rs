@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// Questions that wait, so many at most. Whoever asks faster than is answered fills its own queue alone: when all is full, the
 /// newest question of the fullest queue makes room for one of a queue that is shorter.
 #[derive(Debug)]
-pub(super) struct Turns<K, T> {
+pub(super) struct FairQueue<K, T> {
     /// None of them is empty.
     queues: BTreeMap<K, VecDeque<(u64, T)>>,
     /// Whose turn it is: each who has a queue, once.
@@ -15,9 +15,9 @@ pub(super) struct Turns<K, T> {
     most: usize,
 }
 
-impl<K: Ord + Copy, T> Turns<K, T> {
+impl<K: Ord + Copy, T> FairQueue<K, T> {
     pub(super) fn new(most: usize) -> Self {
-        Turns { queues: BTreeMap::new(), order: VecDeque::new(), len: 0, most }
+        FairQueue { queues: BTreeMap::new(), order: VecDeque::new(), len: 0, most }
     }
 
     /// Question `number` of `who`; the number of a question that is dropped for it, which may be itself.
@@ -86,13 +86,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn drain(turns: &mut Turns<char, ()>) -> Vec<u64> {
+    fn drain(turns: &mut FairQueue<char, ()>) -> Vec<u64> {
         std::iter::from_fn(|| turns.pop()).map(|(number, ())| number).collect()
     }
 
     #[test]
     fn who_asks_much_waits_for_itself_alone() {
-        let mut turns = Turns::new(100);
+        let mut turns = FairQueue::new(100);
         for number in 0..5 {
             assert_eq!(turns.push('a', number, ()), None);
         }
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn when_all_is_full_the_newest_of_the_fullest_queue_makes_room() {
-        let mut turns = Turns::new(4);
+        let mut turns = FairQueue::new(4);
         for number in 0..4 {
             turns.push('a', number, ());
         }
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn what_nobody_wants_to_know_makes_room() {
-        let mut turns = Turns::new(2);
+        let mut turns = FairQueue::new(2);
         turns.push('a', 1, ());
         turns.push('a', 2, ());
         assert!(turns.forget('a', 1));
@@ -131,7 +131,7 @@ mod tests {
         /// Each question is answered, dropped or forgotten once, and no more wait than may.
         #[test]
         fn no_question_is_lost(steps in proptest::collection::vec((0u8..4, 0u8..5), 0..200)) {
-            let mut turns = Turns::new(8);
+            let mut turns = FairQueue::new(8);
             let mut waiting = Vec::new();
             for (number, (what, who)) in (0u64..).zip(steps) {
                 match what {

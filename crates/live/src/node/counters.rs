@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// What a node counted since its start.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct NodeCounters {
     /// Links whose handshakes ended well, with relays and with clients.
     pub links: [u64; 2],
     /// Connections that became no link, by reason.
@@ -19,7 +19,7 @@ pub struct Tally {
     pub streams: BTreeMap<&'static str, u64>,
 }
 
-impl Tally {
+impl NodeCounters {
     pub(super) fn link(&mut self, is_client: bool) {
         self.links[usize::from(is_client)] += 1;
     }
@@ -65,9 +65,9 @@ mod tests {
 
     #[test]
     fn violations_are_counted_by_their_names() {
-        let mut tally = Tally::default();
-        tally.violation(Violation::UnexpectedEarlyCell);
-        tally.violation(Violation::UnexpectedEarlyCell);
-        assert_eq!(tally.violations["unexpected_early_cell"], 2);
+        let mut counters = NodeCounters::default();
+        counters.violation(Violation::UnexpectedEarlyCell);
+        counters.violation(Violation::UnexpectedEarlyCell);
+        assert_eq!(counters.violations["unexpected_early_cell"], 2);
     }
 }
