@@ -1,7 +1,7 @@
 //! Directory documents of a small C tor network; `samples/README.md` describes it.
 
-use data_encoding::HEXUPPER;
 use penstock_live::directory::Authority;
+use penstock_network::document::hex;
 use std::time::{Duration, SystemTime};
 
 /// The certificates of the three authorities.
@@ -24,7 +24,7 @@ pub fn authorities() -> Vec<Authority> {
     ];
     let authority = |(number, identity): (u16, &&str)| Authority {
         nickname: format!("auth{number}"),
-        v3ident: HEXUPPER.decode(identity.as_bytes()).unwrap().try_into().unwrap(),
+        v3ident: hex(identity).unwrap(),
         dir_port: ([127, 0, 0, 1], 17_001 + 10 * number).into(),
     };
     (0..).zip(&identities).map(authority).collect()

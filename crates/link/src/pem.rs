@@ -1,33 +1,26 @@
-//! Base64 with a name around it, as RSA keys and signatures are written.
+//! PEM objects: RSA keys in files, and keys, certificates and signatures in descriptors.
 //!
-//! Source: RFC 1421 §4.3.2.4 (lines of 64 characters); dir-spec, "Document meta-format".
+//! Source: RFC 7468; dir-spec, "Document meta-format".
 
 use crate::wire::Malformed;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use pem_rfc7468::LineEnding;
 use zeroize::Zeroizing;
 
-/// An object called `name`.
+/// Writes `bytes` as an object that is called `name`.
+///
+/// # Panics
+///
+/// If `name` has characters that PEM does not allow.
 pub fn write(name: &str, bytes: &[u8]) -> String {
-    let mut text = format!("-----BEGIN {name}-----\n");
-    let encoded = Zeroizing::new(STANDARD.encode(bytes));
-    let mut rest = &encoded[..];
-    while !rest.is_empty() {
-        let (line, left) = rest.split_at(rest.len().min(64));
-        text.push_str(line);
-        text.push('\n');
-        rest = left;
-    }
-    text.push_str(&format!("-----END {name}-----\n"));
-    text
+    pem_rfc7468::encode_string(name, LineEnding::LF, bytes).expect("the name is one of a PEM object")
 }
 
-/// The bytes of an object called `name`, which is all that `text` is.
+/// Reads `text`, which must be one object that is called `name`.
 pub fn read(name: &str, text: &str) -> Result<Zeroizing<Vec<u8>>, Malformed> {
-    let (begin, end) = (format!("-----BEGIN {name}-----"), format!("-----END {name}-----"));
-    let inner = text.trim().strip_prefix(&begin).and_then(|text| text.strip_suffix(&end)).ok_or(Malformed)?;
-    let encoded: Zeroizing<String> = Zeroizing::new(inner.split_ascii_whitespace().collect());
-    STANDARD.decode(&*encoded).map(Zeroizing::new).map_err(|_| Malformed)
+    match pem_rfc7468::decode_vec(text.trim().as_bytes()) {
+        Ok((label, bytes)) if label == name => Ok(Zeroizing::new(bytes)),
+        Ok(_) | Err(_) => Err(Malformed),
+    }
 }
 
 #[cfg(test)]
@@ -35,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn an_object_is_read_back() {
         for len in [0, 1, 47, 48, 49, 200] {
             let bytes = vec![0xA5; len];
             let text = write("THING", &bytes);

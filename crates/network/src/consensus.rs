@@ -1,76 +1,94 @@
 //! Consensus documents of the directory authorities, plain and with microdescriptors: relays, parameters, position weights.
 //!
-//! Source: dir-spec section 3.4.1 and 3.9 (microdesc flavour). Lines that path selection does not need are skipped,
-//! signatures are not checked.
-//!
-//! The reader keeps relays and parameters and no more, so that it takes no more memory than a few times the document.
+//! Source: dir-spec section 3.4.1 and 3.9 (microdesc flavour). The reader skips lines that path selection does not need. It
+//! does not check signatures. It keeps only relays and parameters, so its memory is a few times the document.
 
+use crate::document::{self, BadPair, Item, Malformed, items};
 use crate::error::{Error, quoted};
 use crate::relay::{Flags, Relay};
 use crate::weights::PositionWeights;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// What a consensus says.
+/// A consensus, as far as path selection needs it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Consensus {
     /// `ns`, or `microdesc`.
     pub flavor: String,
     /// UTC, `2022-11-19 10:00:00`.
     pub valid_after: String,
-    /// By name.
+    /// The consensus parameters by name.
     pub params: BTreeMap<String, i64>,
-    /// In the order of the document.
+    /// The relays in the order of the document.
     pub relays: Vec<Relay>,
-    /// The line in which each of them begins.
+    /// The line in which each relay begins.
     pub lines: Vec<u32>,
-    /// How relays count at each position.
+    /// The weight of each class of relays at each position.
     pub weights: PositionWeights,
-    /// Where those weights are from.
+    /// The source of the position weights.
     pub origin: Origin,
 }
 
-/// Where position weights are from.
+/// The source of position weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The document.
     Document,
-    /// Computed as authorities do, since the document has none.
+    /// Computed as the authorities compute them, because the document has none.
     Computed,
-    /// All classes count alike, since none can be computed.
+    /// Equal for all classes, because none can be computed.
     Even,
 }
 
 impl Consensus {
     /// Read a document; `file` is what errors call it.
     pub fn parse(text: &[u8], file: &str) -> Result<Self, Error> {
-        let mut reader = Reader::new(file);
-        for (number, line) in lines(text) {
-            reader.number = number;
-            reader.line(line).map_err(|message| Error::in_line(file, number, message))?;
+        if text.is_empty() {
+            return Err(Error::in_line(file, 1, no_consensus(text).0));
         }
+        let mut reader = Reader::new(file);
+        let mut items = items(text);
+        while let Some(item) = items.next() {
+            reader.number = item.line;
+            reader.item(&item).map_err(|mistake| Error::in_line(file, item.line, mistake.0))?;
+        }
+        reader.number = items.lines();
         reader.finish()
     }
 }
 
-/// The lines of a document with their numbers; what ends in a line end has none after it.
-pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
-    (1u32..).zip(text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n'))
+/// The description of a mistake in a line, without its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mistake(pub(crate) String);
+
+impl From<String> for Mistake {
+    fn from(text: String) -> Self {
+        Mistake(text)
+    }
 }
 
-/// What is wrong with a line.
-pub(crate) type Mistake = String;
+impl From<&str> for Mistake {
+    fn from(text: &str) -> Self {
+        Mistake(text.to_owned())
+    }
+}
 
-/// How far a document has been read.
+impl From<Malformed> for Mistake {
+    fn from(_: Malformed) -> Self {
+        Mistake("the line is no text in UTF-8".to_owned())
+    }
+}
+
+/// The part of a document that is being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
-    /// Nothing yet.
+    /// Before the first line.
     Start,
     /// Before the first relay.
     Header,
     Relays,
     Footer,
-    /// Nothing matters any more.
+    /// All further lines are ignored.
     Signatures,
 }
 
@@ -81,16 +99,16 @@ struct Entry {
     address: Ipv4Addr,
     flags: Option<Flags>,
     weight: Option<u32>,
-    /// Whether its policy accepts port 443; `None` if the document does not say.
+    /// Whether its policy accepts port 443; `None` if the document has no policy.
     policy: Option<bool>,
 }
 
 struct Reader<'a> {
     file: &'a str,
     number: u32,
-    /// In which line the relays are over.
+    /// The line of `directory-footer`.
     footer: u32,
-    /// What a weight of one is.
+    /// The weight that stands for one.
     scale: u32,
     part: Part,
     flavor: String,
@@ -125,49 +143,48 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn line(&mut self, line: &[u8]) -> Result<(), Mistake> {
-        if self.part == Part::Signatures || (self.part == Part::Start && line.starts_with(b"@")) {
+    fn item(&mut self, item: &Item<'_>) -> Result<(), Mistake> {
+        let keyword = item.keyword();
+        if self.part == Part::Signatures || (self.part == Part::Start && keyword.starts_with(b"@")) {
             // Archives put "@type ..." before a document.
             return Ok(());
         }
-        if line.ends_with(b"\r") {
-            return Err("the line ends in CR LF; lines of a consensus end in LF alone".to_owned());
+        if item.text.ends_with(b"\r") {
+            return Err("the line ends in CR LF; lines of a consensus end in LF alone".into());
         }
-        let end = line.iter().position(|byte| *byte == b' ').unwrap_or(line.len());
-        let keyword = &line[..end];
         if self.part == Part::Start {
             if keyword != b"network-status-version" {
-                let begins = quoted(line);
-                return Err(format!("it begins with {begins}, and a consensus with network-status-version"));
+                return Err(no_consensus(item.text));
             }
             self.part = Part::Header;
-            self.flavor = flavor(words(line)?)?;
+            self.flavor = flavor(item.words()?)?;
             return Ok(());
         }
         match keyword {
-            b"network-status-version" => return Err("a second document begins here".to_owned()),
-            b"vote-status" => self.vote_status(&words(line)?)?,
+            b"network-status-version" => return Err("a second document begins here".into()),
+            b"vote-status" => self.vote_status(&item.words()?)?,
             b"valid-after" => {
-                let time = time("valid-after", &words(line)?)?;
+                let time = time(item)?;
                 once(&mut self.valid_after, time, "valid-after")?;
             }
             b"params" => {
+                let words = item.words()?;
                 let params: BTreeMap<_, _> =
-                    pairs(&words(line)?)?.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+                    pairs(&words)?.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
                 self.scale = scale(&params)?;
                 once(&mut self.params, params, "params")?;
             }
-            b"r" => self.begin_relay(&words(line)?)?,
+            b"r" => self.begin_relay(&item.words()?)?,
             b"s" => {
-                let flags = flags(&words(line)?);
+                let flags = flags(&item.words()?);
                 once(&mut self.entry("s")?.flags, flags, "s")?;
             }
             b"w" => {
-                let weight = weight(&words(line)?)?;
+                let weight = weight(&item.words()?)?;
                 once(&mut self.entry("w")?.weight, weight, "w")?;
             }
             b"p" => {
-                let policy = accepts(&words(line)?, 443)?;
+                let policy = accepts(&item.words()?, 443)?;
                 once(&mut self.entry("p")?.policy, policy, "p")?;
             }
             b"directory-footer" => {
@@ -176,15 +193,16 @@ impl<'a> Reader<'a> {
             }
             b"bandwidth-weights" => {
                 if self.part != Part::Footer {
-                    return Err("bandwidth-weights stands before directory-footer".to_owned());
+                    return Err("bandwidth-weights stands before directory-footer".into());
                 }
-                let values = pairs(&words(line)?)?;
+                let words = item.words()?;
+                let values = pairs(&words)?;
                 let weights = PositionWeights::of(&values, self.scale).map_err(|error| error.to_string())?;
                 once(&mut self.weights, weights, "bandwidth-weights")?;
             }
             b"directory-signature" => {
                 if self.part != Part::Footer {
-                    return Err("a signature stands before directory-footer".to_owned());
+                    return Err("a signature stands before directory-footer".into());
                 }
                 self.part = Part::Signatures;
             }
@@ -196,14 +214,18 @@ impl<'a> Reader<'a> {
     fn vote_status(&mut self, words: &[&str]) -> Result<(), Mistake> {
         match words {
             ["consensus"] => self.is_consensus = true,
-            _ => return Err(format!("vote-status is {}, not consensus", quoted(words.join(" ").as_bytes()))),
+            _ => {
+                return Err(
+                    format!("vote-status is {}, not consensus", quoted(words.join(" ").as_bytes())).into()
+                );
+            }
         }
         Ok(())
     }
 
     fn begin_relay(&mut self, words: &[&str]) -> Result<(), Mistake> {
         if self.part > Part::Relays {
-            return Err("a relay stands after directory-footer".to_owned());
+            return Err("a relay stands after directory-footer".into());
         }
         self.end_relay()?;
         self.part = Part::Relays;
@@ -213,16 +235,16 @@ impl<'a> Reader<'a> {
             ([nickname, identity, _, _, address, _, _, ..], "microdesc") => (nickname, identity, address),
             (_, flavor) => {
                 let (count, least) = (words.len() + 1, if flavor == "ns" { 9 } else { 8 });
-                return Err(format!(
-                    "an r line of {count} words is cut short; it has {least} in this consensus"
-                ));
+                let short =
+                    format!("an r line of {count} words is cut short; it has {least} in this consensus");
+                return Err(short.into());
             }
         };
         if !(1..=19).contains(&nickname.len()) || !nickname.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             let nickname = quoted(nickname.as_bytes());
-            return Err(format!("{nickname} is no nickname: one has 1 to 19 letters and digits"));
+            return Err(format!("{nickname} is no nickname: one has 1 to 19 letters and digits").into());
         }
-        let id = fingerprint(identity).ok_or_else(|| {
+        let id = document::base64::<20>(identity).map_err(|_| {
             format!(
                 "{} is no identity: one is 20 bytes in base64, 27 characters",
                 quoted(identity.as_bytes())
@@ -232,14 +254,14 @@ impl<'a> Reader<'a> {
         let address = parsed.map_err(|_| format!("{} is no IPv4 address", quoted(address.as_bytes())));
         let entry = Entry {
             line: self.number,
-            name: format!("${}~{nickname}", id.map(|byte| format!("{byte:02X}")).concat()),
+            name: format!("${}~{nickname}", document::to_hex(&id)),
             address: address?,
             flags: None,
             weight: None,
             policy: None,
         };
         if let Some(line) = self.seen.insert(id, self.number) {
-            return Err(format!("relay {} is in line {line} already", entry.name));
+            return Err(format!("relay {} is in line {line} already", entry.name).into());
         }
         self.entry = Some(entry);
         Ok(())
@@ -247,9 +269,8 @@ impl<'a> Reader<'a> {
 
     /// The relay that a line is about.
     fn entry(&mut self, keyword: &str) -> Result<&mut Entry, Mistake> {
-        self.entry
-            .as_mut()
-            .ok_or_else(|| format!("a line {keyword:?} belongs to a relay, and none has begun here"))
+        let none = || format!("a line {keyword:?} belongs to a relay, and none has begun here").into();
+        self.entry.as_mut().ok_or_else(none)
     }
 
     fn end_relay(&mut self) -> Result<(), Mistake> {
@@ -300,16 +321,15 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What follows the keyword.
-pub(crate) fn words(line: &[u8]) -> Result<Vec<&str>, Mistake> {
-    let text = str::from_utf8(line).map_err(|_| "the line is no text in UTF-8".to_owned())?;
-    Ok(text.split(' ').skip(1).filter(|word| !word.is_empty()).collect())
+fn no_consensus(line: &[u8]) -> Mistake {
+    format!("it begins with {}, and a consensus with network-status-version", quoted(line)).into()
 }
 
+/// Sets a value that a document has once.
 pub(crate) fn once<T>(place: &mut Option<T>, value: T, keyword: &str) -> Result<(), Mistake> {
     match place.replace(value) {
         None => Ok(()),
-        Some(_) => Err(format!("there is a second {keyword} line")),
+        Some(_) => Err(format!("there is a second {keyword} line").into()),
     }
 }
 
@@ -318,34 +338,36 @@ fn flavor(words: Vec<&str>) -> Result<String, Mistake> {
         ["3"] | ["3", "ns"] => Ok("ns".to_owned()),
         ["3", "microdesc"] => Ok("microdesc".to_owned()),
         _ => {
-            Err(format!("the version is {}; known are 3 and 3 microdesc", quoted(words.join(" ").as_bytes())))
+            let said = quoted(words.join(" ").as_bytes());
+            Err(format!("the version is {said}; known are 3 and 3 microdesc").into())
         }
     }
 }
 
-/// A line of this keyword, as it is in every document of Tor.
-pub(crate) fn time(keyword: &str, words: &[&str]) -> Result<String, Mistake> {
-    let text = words.join(" ");
-    let like = b"0000-00-00 00:00:00";
-    let fits = |(byte, like): (u8, &u8)| if *like == b'0' { byte.is_ascii_digit() } else { byte == *like };
-    if text.len() == like.len() && text.bytes().zip(like).all(fits) {
-        return Ok(text);
+/// The time in an item, such as `2022-11-19 10:00:00`.
+pub(crate) fn time(item: &Item<'_>) -> Result<String, Mistake> {
+    let words = item.words()?;
+    match item.time() {
+        Ok(_) => Ok(words[..2].join(" ")),
+        Err(Malformed) => {
+            let (keyword, said) = (String::from_utf8_lossy(item.keyword()), words.join(" "));
+            let said = quoted(said.as_bytes());
+            Err(format!("{keyword} is {said}; it is written like 2022-11-19 10:00:00").into())
+        }
     }
-    Err(format!("{keyword} is {}; it is written like 2022-11-19 10:00:00", quoted(text.as_bytes())))
 }
 
 /// Keys with whole numbers, each key once.
 fn pairs<'a>(words: &[&'a str]) -> Result<BTreeMap<&'a str, i64>, Mistake> {
     let mut pairs = BTreeMap::new();
     for word in words {
-        let Some((key, value)) = word.split_once('=') else {
-            return Err(format!("{} is no key=value", quoted(word.as_bytes())));
-        };
-        let value = value.parse().map_err(|_| {
-            format!("{} must end in a whole number of at most 18 digits", quoted(word.as_bytes()))
+        let said = quoted(word.as_bytes());
+        let (key, value) = document::pair(word).map_err(|why| match why {
+            BadPair::NoPair => format!("{said} is no key=value"),
+            BadPair::NoNumber => format!("{said} must end in a whole number of at most 18 digits"),
         })?;
         if pairs.insert(key, value).is_some() {
-            return Err(format!("{} is there twice", quoted(key.as_bytes())));
+            return Err(format!("{} is there twice", quoted(key.as_bytes())).into());
         }
     }
     Ok(pairs)
@@ -364,65 +386,42 @@ fn flags(words: &[&str]) -> Flags {
     }
 }
 
-/// `Bandwidth=` of a w line [kB/s]; what else is in it does not count.
+/// The `Bandwidth=` of a w line [kB/s].
 fn weight(words: &[&str]) -> Result<u32, Mistake> {
     let value = words.iter().find_map(|word| word.strip_prefix("Bandwidth="));
     let value = value.ok_or_else(|| "a w line without Bandwidth= and a number behind it".to_owned())?;
-    value
-        .parse()
-        .map_err(|_| format!("the weight {} is no number from 0 to {}", quoted(value.as_bytes()), u32::MAX))
+    let wrong =
+        || format!("the weight {} is no number from 0 to {}", quoted(value.as_bytes()), u32::MAX).into();
+    value.parse().map_err(|_| wrong())
 }
 
 /// Whether a policy summary lets connections to `port` out.
 fn accepts(words: &[&str], port: u16) -> Result<bool, Mistake> {
     let [rule @ ("accept" | "reject"), list] = words else {
-        return Err(format!(
-            "the policy {} is no accept or reject with ports",
-            quoted(words.join(" ").as_bytes())
-        ));
+        let said = quoted(words.join(" ").as_bytes());
+        return Err(format!("the policy {said} is no accept or reject with ports").into());
     };
     let mut listed = false;
     for range in list.split(',') {
         let (low, high) = range.split_once('-').unwrap_or((range, range));
         let bounds = (low.parse::<u16>(), high.parse::<u16>());
         let (Ok(low), Ok(high)) = bounds else {
-            return Err(format!("{} is no port and no range of ports", quoted(range.as_bytes())));
+            return Err(format!("{} is no port and no range of ports", quoted(range.as_bytes())).into());
         };
         if low == 0 || low > high {
-            return Err(format!("{} is no range of ports from 1 to 65535", quoted(range.as_bytes())));
+            return Err(format!("{} is no range of ports from 1 to 65535", quoted(range.as_bytes())).into());
         }
         listed |= (low..=high).contains(&port);
     }
     Ok(listed == (*rule == "accept"))
 }
 
-/// What a weight of one is.
+/// The weight that stands for one.
 fn scale(params: &BTreeMap<String, i64>) -> Result<u32, Mistake> {
     let Some(scale) = params.get("bwweightscale") else { return Ok(PositionWeights::SCALE) };
     let fits = u32::try_from(*scale).ok().filter(|scale| (1..=i32::MAX as u32).contains(scale));
-    fits.ok_or_else(|| format!("the parameter bwweightscale is {scale}, not from 1 to {}", i32::MAX))
-}
-
-/// 20 bytes in base64 without padding: 27 characters.
-fn fingerprint(text: &str) -> Option<[u8; 20]> {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    if text.len() != 27 {
-        return None;
-    }
-    let mut bits: u32 = 0;
-    let mut bytes = [0; 20];
-    let mut filled = 0;
-    for (place, letter) in text.bytes().enumerate() {
-        bits = bits << 6 | ALPHABET.iter().position(|each| *each == letter)? as u32;
-        // 6, 12, 18, ... bits are there; all but the first letter of four complete a byte.
-        if place % 4 != 0 {
-            let left = 6 - 2 * (place % 4);
-            bytes[filled] = (bits >> left) as u8;
-            filled += 1;
-        }
-    }
-    // What is left over is zero, so that one identity has one name.
-    (bits & 0b11 == 0).then_some(bytes)
+    let wrong = || format!("the parameter bwweightscale is {scale}, not from 1 to {}", i32::MAX).into();
+    fits.ok_or_else(wrong)
 }
 
 #[cfg(test)]

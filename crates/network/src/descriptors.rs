@@ -1,31 +1,33 @@
-//! Server descriptors: what relays say of themselves, of which a simulation needs their bandwidth.
+//! Server descriptors. A simulation needs the bandwidth of each relay.
 //!
-//! Source: dir-spec section 2.1.1. Many of them stand one after the other, as in a Tor client's `cached-descriptors` or in
-//! an archive; of several of one relay the one that was published last counts, of these the first. Lines that nobody needs
-//! are skipped, signatures are not checked.
+//! A document has many descriptors in a row, as in a Tor client's `cached-descriptors` or in an archive. If a relay has
+//! several, the latest counts; of equally late ones, the first. The reader skips other lines and checks no signatures.
+//!
+//! Source: dir-spec section 2.1.1.
 
-use crate::consensus::{Mistake, lines, once, time, words};
+use crate::consensus::{Mistake, once, time};
+use crate::document::{Item, hex, items, to_hex};
 use crate::error::{Error, quoted};
 use std::collections::BTreeMap;
 
-/// The bandwidth of a relay, as its descriptor has it.
+/// The bandwidth of a relay in its descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bandwidth {
-    /// What its operator allows (torrc BandwidthRate) [B/s].
+    /// The rate that its operator allows (torrc BandwidthRate) [B/s].
     pub rate: u64,
-    /// What may be sent at once (torrc BandwidthBurst) [B].
+    /// The burst that its operator allows (torrc BandwidthBurst) [B].
     pub burst: u64,
-    /// The most that it carried for ten seconds in the last days, the smaller of both directions [B/s].
+    /// The highest rate over ten seconds in the last days, in the slower direction [B/s].
     pub observed: u64,
 }
 
-/// No relay has more [B/s], by far.
+/// The highest rate that the reader accepts, far above that of any relay [B/s].
 pub(crate) const MOST: u64 = 1 << 40;
 
 /// The descriptors of one or several documents.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Descriptors {
-    /// By fingerprint, 40 hexadecimal digits in capitals: when it was published, and what it says.
+    /// The time of publication and the bandwidth by fingerprint, 40 hexadecimal digits in capitals.
     found: BTreeMap<String, (String, Bandwidth)>,
 }
 
@@ -40,25 +42,23 @@ struct Entry {
 }
 
 impl Descriptors {
-    /// Adds those of a document; `file` is what errors call it.
+    /// Adds the descriptors of a document. Errors name it `file`.
     pub fn read(&mut self, text: &[u8], file: &str) -> Result<(), Error> {
         let mut entry: Option<Entry> = None;
-        let mut inside = false;
-        let (mut last, mut any) = (1, false);
-        for (number, line) in lines(text) {
-            last = number;
-            // A key or a signature, line by line.
-            match line {
-                _ if line.starts_with(b"-----BEGIN ") => inside = true,
-                _ if line.starts_with(b"-----END ") => inside = false,
-                _ if inside || line.is_empty() || line.starts_with(b"@") => {}
-                _ => {
-                    any |= self
-                        .line(line, number, &mut entry)
-                        .map_err(|message| Error::in_line(file, number, message))?;
-                }
+        let mut any = false;
+        let mut items = items(text);
+        let mut is_cut = false;
+        while let Some(item) = items.next() {
+            is_cut = item.is_cut();
+            let is_skipped =
+                item.keyword().starts_with(b"-----") || item.text.is_empty() || item.text[0] == b'@';
+            if !is_skipped {
+                any |= self
+                    .item(&item, &mut entry)
+                    .map_err(|mistake| Error::in_line(file, item.line, mistake.0))?;
             }
         }
+        let last = items.lines().max(1);
         match entry {
             Some(Entry { line, nickname, .. }) => {
                 let message = format!(
@@ -66,7 +66,7 @@ impl Descriptors {
                 );
                 Err(Error::in_line(file, last, message))
             }
-            None if inside => {
+            None if is_cut => {
                 let message = "it is cut short: it ends inside of what -----BEGIN opened";
                 Err(Error::in_line(file, last, message))
             }
@@ -77,37 +77,36 @@ impl Descriptors {
         }
     }
 
-    /// Whether a descriptor ended here.
-    fn line(&mut self, line: &[u8], number: u32, entry: &mut Option<Entry>) -> Result<bool, Mistake> {
-        if line.ends_with(b"\r") {
-            return Err("the line ends in CR LF; lines of a descriptor end in LF alone".to_owned());
+    /// Reads an item; returns whether a descriptor ended with it.
+    fn item(&mut self, item: &Item<'_>, entry: &mut Option<Entry>) -> Result<bool, Mistake> {
+        if item.text.ends_with(b"\r") {
+            return Err("the line ends in CR LF; lines of a descriptor end in LF alone".into());
         }
-        // Until 2012 some keywords had this in front of them.
-        let line = line.strip_prefix(b"opt ").unwrap_or(line);
-        let keyword = &line[..line.iter().position(|byte| *byte == b' ').unwrap_or(line.len())];
+        // Until 2012 some keywords had "opt" in front of them.
+        let item = &item.without_prefix(b"opt ");
+        let keyword = item.keyword();
         if keyword == b"router" {
             if let Some(Entry { line, nickname, .. }) = entry {
-                return Err(format!(
-                    "the descriptor of {nickname} of line {line} has no router-signature, and another begins here"
-                ));
+                let open = format!("the descriptor of {nickname} of line {line}");
+                return Err(format!("{open} has no router-signature, and another begins here").into());
             }
-            let [nickname, _, _, _, _, ..] = words(line)?[..] else {
-                return Err("a router line has a nickname, an address and three ports".to_owned());
+            let [nickname, _, _, _, _, ..] = item.words()?[..] else {
+                return Err("a router line has a nickname, an address and three ports".into());
             };
             let nickname = quoted(nickname.as_bytes());
-            *entry = Some(Entry { line: number, nickname, ..Entry::default() });
+            *entry = Some(Entry { line: item.line, nickname, ..Entry::default() });
             return Ok(false);
         }
         let Some(begun) = entry else {
-            let begins = quoted(line);
-            return Err(format!("it begins with {begins}, and a server descriptor with router"));
+            let begins = quoted(item.text);
+            return Err(format!("it begins with {begins}, and a server descriptor with router").into());
         };
         match keyword {
-            b"published" => once(&mut begun.published, time("published", &words(line)?)?, "published")?,
+            b"published" => once(&mut begun.published, time(item)?, "published")?,
             b"fingerprint" => {
-                once(&mut begun.fingerprint, fingerprint(&words(line)?)?, "fingerprint")?;
+                once(&mut begun.fingerprint, fingerprint(&item.words()?)?, "fingerprint")?;
             }
-            b"bandwidth" => once(&mut begun.bandwidth, bandwidth(&words(line)?)?, "bandwidth")?,
+            b"bandwidth" => once(&mut begun.bandwidth, bandwidth(&item.words()?)?, "bandwidth")?,
             b"router-signature" => {
                 let Entry { line, nickname, published, fingerprint, bandwidth } =
                     entry.take().expect("it has begun");
@@ -128,18 +127,17 @@ impl Descriptors {
         Ok(false)
     }
 
-    /// What a relay says, by its fingerprint, 40 hexadecimal digits in capitals.
+    /// The bandwidth of a relay, by its fingerprint in 40 hexadecimal digits in capitals.
     pub fn get(&self, fingerprint: &str) -> Option<Bandwidth> {
         self.found.get(fingerprint).map(|(_, bandwidth)| *bandwidth)
     }
 }
 
 fn fingerprint(words: &[&str]) -> Result<String, Mistake> {
-    let digits = words.concat();
-    if digits.len() == 40 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return Ok(digits.to_ascii_uppercase());
-    }
-    Err(format!("the fingerprint is {}; it has 40 hexadecimal digits", quoted(words.join(" ").as_bytes())))
+    let said = || quoted(words.join(" ").as_bytes());
+    let bytes = hex::<20>(&words.concat());
+    let bytes = bytes.map_err(|_| format!("the fingerprint is {}; it has 40 hexadecimal digits", said()))?;
+    Ok(to_hex(&bytes))
 }
 
 fn bandwidth(words: &[&str]) -> Result<Bandwidth, Mistake> {
@@ -147,10 +145,11 @@ fn bandwidth(words: &[&str]) -> Result<Bandwidth, Mistake> {
     let numbers: Option<Vec<u64>> = words.iter().take(3).map(|word| number(word)).collect();
     match numbers.as_deref() {
         Some([rate, burst, observed]) => Ok(Bandwidth { rate: *rate, burst: *burst, observed: *observed }),
-        _ => Err(format!(
-            "the bandwidth is {}; it is rate, burst and what was observed, three numbers from 0 to {MOST}",
-            quoted(words.join(" ").as_bytes())
-        )),
+        _ => {
+            let said = quoted(words.join(" ").as_bytes());
+            let right = format!("it is rate, burst and what was observed, three numbers from 0 to {MOST}");
+            Err(format!("the bandwidth is {said}; {right}").into())
+        }
     }
 }
 

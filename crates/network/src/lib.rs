@@ -2,14 +2,15 @@
 //!
 //! Layers, in order: [`relay`] (a relay as path selection sees it), [`weights`] (the share of each class of relays at each
 //! position), [`select`] (circuits sampled as in C tor), [`pairs`] (relays and sockets that two circuits share),
-//! [`consensus`] (relays and weights from a consensus document), [`descriptors`] (server descriptors), [`imported`] (the
-//! relays of a simulation from both), [`sample`] (a smaller network), [`error`], [`geo`] (countries and distances), [`era`]
-//! (networks like Tor's of some year).
+//! [`document`] (the line format of directory documents), [`consensus`] (relays and weights from a consensus document),
+//! [`descriptors`] (server descriptors), [`imported`] (the relays of a simulation from both), [`sample`] (a smaller
+//! network), [`error`], [`geo`] (countries and distances), [`era`] (networks like Tor's of some year).
 
 #![forbid(unsafe_code)]
 
 pub mod consensus;
 pub mod descriptors;
+pub mod document;
 pub mod era;
 pub mod error;
 pub mod geo;

@@ -1,12 +1,17 @@
-//! What Linux says of a TCP socket, asked over netlink: `sock_diag` answers with what
-//! `SIOCOUTQ`, `SIOCOUTQNSD`, `TCP_INFO` and `SO_SNDBUF` do, and needs no unsafe code.
+//! The state of a TCP socket in Linux, read over netlink. `sock_diag` reports the same values as `SIOCOUTQ`, `SIOCOUTQNSD`,
+//! `TCP_INFO` and `SO_SNDBUF`, without unsafe code.
 
+use netlink_packet_core::{NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_sock_diag::SockDiagMessage;
+use netlink_packet_sock_diag::constants::{AF_INET, IPPROTO_TCP};
+use netlink_packet_sock_diag::inet::nlas::Nla;
+use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket};
 use penstock_units::{Bytes, Duration};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// What Linux says of a TCP socket.
+/// The state of a TCP socket in Linux.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// SO_SNDBUF, in the kernel's own units, which count a segment's overhead [B].
@@ -17,7 +22,7 @@ pub struct TcpInfo {
     pub not_sent: Bytes,
     /// Congestion window [segment].
     pub cwnd: u32,
-    /// Where slow start ends [segment]; `None` while it is infinite.
+    /// Slow start threshold [segment]; `None` while it is infinite.
     pub ssthresh: Option<u32>,
     /// Segments sent and not yet acknowledged [segment].
     pub unacked: u32,
@@ -25,11 +30,11 @@ pub struct TcpInfo {
     pub mss: u32,
     /// Smoothed round trip [ns]; `None` before the first sample.
     pub rtt: Option<Duration>,
-    /// Segments sent again since the connection began [segment].
+    /// Retransmitted segments since the connection began [segment].
     pub retransmits: u32,
-    /// Time in which the receiver's window held the sender back [ns].
+    /// Time in which the receiver's window limited the sender [ns].
     pub window_limited: Duration,
-    /// Time in which the send buffer did [ns].
+    /// Time in which the send buffer limited the sender [ns].
     pub buffer_limited: Duration,
 }
 
@@ -37,87 +42,71 @@ pub struct TcpInfo {
 #[derive(Debug)]
 pub struct Diag(OwnedFd);
 
-// linux/sock_diag.h, linux/inet_diag.h, linux/netlink.h
-const SOCK_DIAG_BY_FAMILY: u16 = 20;
-const NLM_F_REQUEST: u16 = 1;
-const INET_DIAG_INFO: u16 = 2;
-const INET_DIAG_SKMEMINFO: u16 = 7;
-/// Length of an `inet_diag_req_v2` with its netlink header [B].
-const REQUEST: usize = 72;
-/// Length of an `inet_diag_msg` with its netlink header [B]; and where in it the write queue's length is.
-const ANSWER: usize = 88;
-const WRITE_QUEUE: usize = 76;
 /// TCP_INFINITE_SSTHRESH, net/tcp.h.
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
 impl Diag {
-    /// For the namespace that the calling thread is in.
+    /// Opens a netlink socket in the namespace of the calling thread.
     pub fn new() -> std::io::Result<Diag> {
         let flags = SockFlag::SOCK_CLOEXEC;
         Ok(Diag(socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkSockDiag)?))
     }
 
-    /// What the kernel knows of an IPv4 socket; `None` where it does not tell.
+    /// The state of an IPv4 socket; `None` if the kernel does not report it.
     pub fn info(&self, socket: &TcpStream) -> Option<TcpInfo> {
-        let (SocketAddr::V4(here), SocketAddr::V4(there)) =
-            (socket.local_addr().ok()?, socket.peer_addr().ok()?)
-        else {
+        let (here, there) = (socket.local_addr().ok()?, socket.peer_addr().ok()?);
+        if !here.is_ipv4() {
             return None;
+        }
+        let request = InetRequest {
+            family: AF_INET,
+            protocol: IPPROTO_TCP,
+            extensions: ExtensionFlags::INFO | ExtensionFlags::SKMEMINFO,
+            states: StateFlags::all(),
+            socket_id: SocketId {
+                source_port: here.port(),
+                destination_port: there.port(),
+                source_address: here.ip(),
+                destination_address: there.ip(),
+                interface_id: 0,
+                cookie: [0xff; 8],
+            },
         };
-        let mut request = [0u8; REQUEST];
-        request[..4].copy_from_slice(&(REQUEST as u32).to_ne_bytes());
-        request[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-        request[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
-        // AF_INET, IPPROTO_TCP, and which attributes.
-        request[16..19].copy_from_slice(&[2, 6, 1 << (INET_DIAG_INFO - 1) | 1 << (INET_DIAG_SKMEMINFO - 1)]);
-        request[20..24].fill(0xff);
-        request[24..26].copy_from_slice(&here.port().to_be_bytes());
-        request[26..28].copy_from_slice(&there.port().to_be_bytes());
-        request[28..32].copy_from_slice(&here.ip().octets());
-        request[44..48].copy_from_slice(&there.ip().octets());
-        request[64..72].fill(0xff);
-        send(self.0.as_raw_fd(), &request, MsgFlags::empty()).ok()?;
+        let mut message = NetlinkMessage::from(SockDiagMessage::InetRequest(request));
+        message.header.flags = NLM_F_REQUEST;
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        send(self.0.as_raw_fd(), &bytes, MsgFlags::empty()).ok()?;
         let mut answer = [0u8; 2048];
         let len = recv(self.0.as_raw_fd(), &mut answer, MsgFlags::empty()).ok()?;
-        parse(&answer[..len])
+        let answer = NetlinkMessage::<SockDiagMessage>::deserialize(&answer[..len]).ok()?;
+        match answer.payload {
+            NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response)) => Some(read(&response)),
+            _ => None,
+        }
     }
 }
 
-fn parse(answer: &[u8]) -> Option<TcpInfo> {
-    if answer.len() < ANSWER || answer[4..6] != SOCK_DIAG_BY_FAMILY.to_ne_bytes() {
-        return None;
-    }
-    let mut info = TcpInfo { queued: Bytes::new(word(answer, WRITE_QUEUE)?.into()), ..TcpInfo::default() };
-    let mut rest = &answer[ANSWER..];
-    while rest.len() >= 4 {
-        let len = usize::from(u16::from_ne_bytes([rest[0], rest[1]]));
-        let (kind, value) = (u16::from_ne_bytes([rest[2], rest[3]]), rest.get(4..len)?);
-        match kind {
-            INET_DIAG_SKMEMINFO => info.capacity = Bytes::new(word(value, 12)?.into()),
-            // Offsets in struct tcp_info, linux/tcp.h.
-            INET_DIAG_INFO => {
-                info.mss = word(value, 16)?;
-                info.unacked = word(value, 24)?;
-                let rtt = Duration::from_micros(word(value, 68)?.into());
-                info.rtt = (rtt > Duration::ZERO).then_some(rtt);
-                info.ssthresh = Some(word(value, 76)?).filter(|ssthresh| *ssthresh < INFINITE_SSTHRESH);
-                info.cwnd = word(value, 80)?;
-                info.retransmits = word(value, 100)?;
-                info.not_sent = Bytes::new(word(value, 144)?.into());
-                info.window_limited = Duration::from_micros(long(value, 176)?);
-                info.buffer_limited = Duration::from_micros(long(value, 184)?);
+fn read(response: &InetResponse) -> TcpInfo {
+    let queued = Bytes::new(response.header.send_queue.into());
+    let mut info = TcpInfo { queued, ..TcpInfo::default() };
+    for attribute in &response.nlas {
+        match attribute {
+            Nla::MemInfo(memory) => info.capacity = Bytes::new(memory.send_queue_max.into()),
+            Nla::TcpInfo(tcp) => {
+                info.mss = tcp.snd_mss;
+                info.unacked = tcp.unacked;
+                info.rtt = Some(Duration::from_micros(tcp.rtt.into())).filter(|rtt| !rtt.is_zero());
+                info.ssthresh = Some(tcp.snd_ssthresh).filter(|ssthresh| *ssthresh < INFINITE_SSTHRESH);
+                info.cwnd = tcp.snd_cwnd;
+                info.retransmits = tcp.total_retrans;
+                info.not_sent = Bytes::new(tcp.notsent_bytes.into());
+                info.window_limited = Duration::from_micros(tcp.rwnd_limited);
+                info.buffer_limited = Duration::from_micros(tcp.sndbuf_limited);
             }
             _ => {}
         }
-        rest = rest.get(len.next_multiple_of(4)..).unwrap_or(&[]);
     }
-    Some(info)
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-fn long(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+    info
 }

@@ -15,6 +15,7 @@
 
 pub mod clock;
 pub mod diag;
+pub mod error;
 pub mod flow;
 pub mod forward;
 pub mod hub;
@@ -35,3 +36,5 @@ pub mod tun;
 pub mod veth;
 #[cfg(feature = "relays")]
 pub mod worlds;
+
+pub use error::Error;

@@ -1,7 +1,9 @@
 //! What Linux says of a socket before and after an application has written as much as KIST would: is what leaves
 //! at once what KIST §5.2, Equation 1 says?
 
+use crate::Error;
 use crate::diag::{Diag, TcpInfo};
+use crate::error::broken;
 use crate::link::LinkConfig;
 use crate::pair::Pair;
 use crate::row::{LimitsRow, limits_sample, referee, rtt_s, totals};
@@ -30,14 +32,15 @@ pub struct Experiment {
 const MOST: usize = 4 << 20;
 
 /// Runs it. The calling thread must be the process's only one; a process can run one experiment.
-pub fn run(experiment: &Experiment) -> Result<LimitsRow, String> {
+pub fn run(experiment: &Experiment) -> Result<LimitsRow, Error> {
     let pair = Pair::join(experiment.link, Seed(1), &OWN_BUFFERS, experiment.spin)?;
     let receiver = Receiver::listen(&pair, u64::MAX)?;
-    let diag = Diag::new().map_err(|error| format!("sock_diag is refused here: {error}"))?;
+    let diag = Diag::new().map_err(|error| broken!("sock_diag is refused here: {error}"))?;
     let start = pair.clock.now();
     let socket = dial_eager(SocketAddrV4::new(pair.address(1), PORT))?;
     let block = vec![0; MOST];
-    let ask = || diag.info(&socket).ok_or("the kernel says nothing of the socket");
+    let ask =
+        || diag.info(&socket).ok_or_else(|| broken!("the kernel does not report the state of the socket"));
     let mut samples = Vec::new();
     let mut tick = pair.clock.now();
     for write in 1..=experiment.writes {
@@ -48,7 +51,7 @@ pub fn run(experiment: &Experiment) -> Result<LimitsRow, String> {
         let wanted = (times * sendable(&before).get() as usize).min(MOST);
         let written = match (&socket).write(&block[..wanted]) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
-            other => other.map_err(|error| format!("the flow broke off: {error}"))?,
+            other => other.map_err(|error| broken!("the flow broke off: {error}"))?,
         };
         samples.push(limits_sample(now, start, &before, written as u64, &ask()?));
     }

@@ -2,7 +2,7 @@
 
 use penstock_testbed::options::{Command, USAGE};
 use penstock_testbed::row::line;
-use penstock_testbed::{limits, sndbuf, tcp};
+use penstock_testbed::{Error, limits, sndbuf, tcp};
 use std::io::{Write, stdout};
 use std::process::ExitCode;
 
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn act() -> Result<String, String> {
+fn act() -> Result<String, Error> {
     Ok(match Command::parse(std::env::args().skip(1))? {
         Command::Help => USAGE.to_owned(),
         Command::Tcp(experiment) => line(&tcp::run(&experiment)?),
@@ -31,7 +31,7 @@ fn act() -> Result<String, String> {
 }
 
 #[cfg(feature = "relays")]
-fn world(arguments: Vec<String>) -> Result<String, String> {
+fn world(arguments: Vec<String>) -> Result<String, Error> {
     use penstock_testbed::worlds::options::{Ask, run};
     let row = run(&Ask::parse(arguments)?)?;
     if let Some(why) = row.emulation.as_ref().and_then(|emulation| emulation.void.as_ref()) {
@@ -41,7 +41,7 @@ fn world(arguments: Vec<String>) -> Result<String, String> {
 }
 
 #[cfg(not(feature = "relays"))]
-fn world(_: Vec<String>) -> Result<String, String> {
-    Err("this penstock-testbed has no live relays in it: build it with `cargo build --features relays`"
-        .to_owned())
+fn world(_: Vec<String>) -> Result<String, Error> {
+    let why = "this penstock-testbed has no live relays; build it with `cargo build --features relays`";
+    Err(Error::Usage(why.to_owned()))
 }

@@ -1,5 +1,7 @@
 //! The command line: `--key value` pairs, each checked, mistakes told in one sentence.
 
+use crate::Error;
+use crate::error::usage;
 use crate::link::LinkConfig;
 use crate::tcp::Kind;
 use crate::{limits, sndbuf, tcp};
@@ -66,7 +68,7 @@ only world, and nothing else:
 
 impl Command {
     /// Reads the arguments behind the command's name.
-    pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, String> {
+    pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, Error> {
         let mut arguments = arguments.into_iter();
         let command = arguments.next().unwrap_or_default();
         match command.as_str() {
@@ -78,7 +80,7 @@ impl Command {
                     Some("download") => Kind::Download,
                     other => {
                         let other = other.unwrap_or_default();
-                        return Err(format!(
+                        return Err(usage!(
                             "{other:?} is no experiment of tcp: write goodput, window or download"
                         ));
                     }
@@ -88,12 +90,12 @@ impl Command {
             "sndbuf" => sndbuf_experiment(Options::read(arguments)?).map(Command::Sndbuf),
             "limits" => limits_experiment(Options::read(arguments)?).map(Command::Limits),
             "world" => Ok(Command::World(arguments.collect())),
-            _ => Err(format!("{command:?} is no command: write tcp, sndbuf, limits, world or help")),
+            _ => Err(usage!("{command:?} is no command: write tcp, sndbuf, limits, world or help")),
         }
     }
 }
 
-fn tcp_experiment(kind: Kind, mut options: Options) -> Result<tcp::Experiment, String> {
+fn tcp_experiment(kind: Kind, mut options: Options) -> Result<tcp::Experiment, Error> {
     let rate = if kind == Kind::Window { DataRate::mbit(100) } else { DataRate::mib(10) };
     let seconds = if kind == Kind::Goodput { 60 } else { 3600 };
     let rate = options.take("rate", rate)?;
@@ -116,7 +118,7 @@ fn tcp_experiment(kind: Kind, mut options: Options) -> Result<tcp::Experiment, S
     Ok(experiment)
 }
 
-fn sndbuf_experiment(mut options: Options) -> Result<sndbuf::Experiment, String> {
+fn sndbuf_experiment(mut options: Options) -> Result<sndbuf::Experiment, Error> {
     let rtt = options.span("rtt", Duration::from_millis(80))?;
     let experiment = sndbuf::Experiment {
         link: LinkConfig {
@@ -139,7 +141,7 @@ fn sndbuf_experiment(mut options: Options) -> Result<sndbuf::Experiment, String>
     Ok(experiment)
 }
 
-fn limits_experiment(mut options: Options) -> Result<limits::Experiment, String> {
+fn limits_experiment(mut options: Options) -> Result<limits::Experiment, Error> {
     let rate = options.take("rate", DataRate::mib(1))?;
     let rtt = options.span("rtt", Duration::from_millis(80))?;
     let queue = options.take("queue", rate.bytes_in(rtt))?;
@@ -158,15 +160,15 @@ fn limits_experiment(mut options: Options) -> Result<limits::Experiment, String>
 struct Options(Vec<(String, String)>);
 
 impl Options {
-    fn read(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
+    fn read(mut arguments: impl Iterator<Item = String>) -> Result<Options, Error> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         while let Some(key) = arguments.next() {
             let Some(name) = key.strip_prefix("--") else {
-                return Err(format!("{key:?} is no option: write --key value"));
+                return Err(usage!("{key:?} is no option: write --key value"));
             };
-            let Some(value) = arguments.next() else { return Err(format!("--{name} needs a value")) };
+            let Some(value) = arguments.next() else { return Err(usage!("--{name} needs a value")) };
             if pairs.iter().any(|(known, _)| known == name) {
-                return Err(format!("--{name} is given twice"));
+                return Err(usage!("--{name} is given twice"));
             }
             pairs.push((name.to_owned(), value));
         }
@@ -178,37 +180,37 @@ impl Options {
         Some(self.0.remove(at).1)
     }
 
-    fn take<T: FromStr<Err: Display>>(&mut self, key: &str, otherwise: T) -> Result<T, String> {
+    fn take<T: FromStr<Err: Display>>(&mut self, key: &str, otherwise: T) -> Result<T, Error> {
         match self.value(key) {
-            Some(text) => text.parse().map_err(|error| format!("--{key} {text:?}: {error}")),
+            Some(text) => text.parse().map_err(|error| usage!("--{key} {text:?}: {error}")),
             None => Ok(otherwise),
         }
     }
 
-    fn probability(&mut self, key: &str) -> Result<f64, String> {
+    fn probability(&mut self, key: &str) -> Result<f64, Error> {
         let value = self.take(key, 0.0)?;
         if !(0.0..=1.0).contains(&value) {
-            return Err(format!("--{key} {value} is no probability: write a number from 0 to 1"));
+            return Err(usage!("--{key} {value} is no probability: write a number from 0 to 1"));
         }
         Ok(value)
     }
 
-    fn span(&mut self, key: &str, otherwise: Duration) -> Result<Duration, String> {
+    fn span(&mut self, key: &str, otherwise: Duration) -> Result<Duration, Error> {
         match self.value(key) {
-            Some(text) => duration(&text).map_err(|error| format!("--{key}: {error}")),
+            Some(text) => duration(&text).map_err(|error| usage!("--{key}: {error}")),
             None => Ok(otherwise),
         }
     }
 
-    fn positive(&mut self, key: &str, otherwise: Duration) -> Result<Duration, String> {
+    fn positive(&mut self, key: &str, otherwise: Duration) -> Result<Duration, Error> {
         let span = self.span(key, otherwise)?;
-        if nanos(span) == 0 { Err(format!("--{key} must be above 0 s")) } else { Ok(span) }
+        if nanos(span) == 0 { Err(usage!("--{key} must be above 0 s")) } else { Ok(span) }
     }
 
-    fn finish(self) -> Result<(), String> {
+    fn finish(self) -> Result<(), Error> {
         match self.0.first() {
             Some((key, _)) => {
-                Err(format!("--{key} is no option of this command; `penstock-testbed help` lists them"))
+                Err(usage!("--{key} is no option of this command; `penstock-testbed help` lists them"))
             }
             None => Ok(()),
         }
@@ -219,7 +221,7 @@ impl Options {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<Command, String> {
+    fn parse(line: &str) -> Result<Command, Error> {
         Command::parse(line.split(',').map(str::to_owned))
     }
 
@@ -243,7 +245,7 @@ mod tests {
 
     #[test]
     fn errors_name_a_correct_form() {
-        let error = |line: &str| parse(line).unwrap_err();
+        let error = |line: &str| parse(line).unwrap_err().to_string();
         assert!(error("").contains("tcp, sndbuf, limits, world or help"));
         assert!(error("tcp,speed").contains("goodput, window or download"));
         assert!(error("tcp,goodput,--rate,10").contains("unit is missing"));

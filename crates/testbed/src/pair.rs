@@ -1,6 +1,8 @@
 //! Two nodes, each a kernel's network of its own, and a link each way.
 
+use crate::Error;
 use crate::clock::Clock;
+use crate::error::machine;
 use crate::forward::{Report, Wire, forward};
 use crate::link::{Link, LinkConfig};
 use crate::namespace::{Namespace, ip, isolate, sysctl};
@@ -45,7 +47,7 @@ impl Pair {
         seed: Seed,
         settings: &[(&str, &str)],
         spin: Duration,
-    ) -> Result<Pair, String> {
+    ) -> Result<Pair, Error> {
         isolate()?;
         let (first, first_cable) = node(0, settings)?;
         let (second, second_cable) = node(1, settings)?;
@@ -74,7 +76,7 @@ impl Pair {
     }
 
     /// Stops the link.
-    pub fn part(self) -> Result<Parted, String> {
+    pub fn part(self) -> Result<Parted, Error> {
         let mut unseen = 0;
         for node in &self.nodes {
             node.enter();
@@ -82,13 +84,13 @@ impl Pair {
         }
         self.stop.store(true, Ordering::Relaxed);
         let report = self.forwarder.join().expect("what went wrong was said by the thread");
-        let report = report.map_err(|error| format!("packets could not be forwarded: {error}"))?;
+        let report = report.map_err(|error| machine!("packets could not be forwarded: {error}"))?;
         Ok(Parted { report, unseen })
     }
 }
 
 /// A node: a new namespace, which the calling thread enters, and its cable.
-fn node(place: usize, settings: &[(&str, &str)]) -> Result<(Namespace, Tun), String> {
+fn node(place: usize, settings: &[(&str, &str)]) -> Result<(Namespace, Tun), Error> {
     let namespace = Namespace::create()?;
     let cable = Tun::open(CABLE)?;
     for (name, value) in settings {

@@ -1,5 +1,7 @@
 //! What of a scenario can be done on this machine, and the network that it asks for.
 
+use crate::Error;
+use crate::error::unsupported;
 use crate::star::{Access, Way, Ways};
 use penstock_scenario::model::{
     Activity, Buffer, Client, Congestion, Host, Path, Scenario, TcpProfile, Workload,
@@ -75,10 +77,10 @@ pub fn places(scenario: &Scenario) -> Vec<usize> {
 }
 
 /// Says in a sentence what this world does not have, if the scenario asks for it.
-pub fn check(scenario: &Scenario) -> Result<(), String> {
+pub fn check(scenario: &Scenario) -> Result<(), Error> {
     tcp(scenario)?;
     if hosts(scenario).len() > MOST_HOSTS {
-        return Err(format!(
+        return Err(unsupported!(
             "it has {} nodes; the testbed takes {MOST_HOSTS} at most",
             hosts(scenario).len()
         ));
@@ -96,7 +98,7 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
         return not(key(&relay.host, "transport"), "live relays speak TLS over TCP alone");
     }
     scenario.clients.iter().try_for_each(|client| {
-        client_does(scenario, client).map_err(|why| format!("clients.{}: {why}", client.host.group))
+        client_does(scenario, client).map_err(|why| unsupported!("clients.{}: {why}", client.host.group))
     })?;
     if !scenario.changes.is_empty() {
         return not("changes", "the testbed changes nothing while it runs; leave them out");
@@ -107,11 +109,11 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
     Ok(())
 }
 
-fn not(key: impl Display, right: &str) -> Result<(), String> {
-    Err(format!("{key} is not for the testbed: {right}"))
+fn not(key: impl Display, right: &str) -> Result<(), Error> {
+    Err(unsupported!("{key} is not for the testbed: {right}"))
 }
 
-fn tcp(scenario: &Scenario) -> Result<(), String> {
+fn tcp(scenario: &Scenario) -> Result<(), Error> {
     let tcp = &scenario.tcp;
     if tcp.profile != TcpProfile::Linux6 {
         return not("tcp.profile", "write \"linux-6\", which this kernel is");
@@ -126,7 +128,7 @@ fn tcp(scenario: &Scenario) -> Result<(), String> {
     Ok(())
 }
 
-fn client_does(scenario: &Scenario, client: &Client) -> Result<(), String> {
+fn client_does(scenario: &Scenario, client: &Client) -> Result<(), Error> {
     if !matches!(client.path, Path::Fixed(_)) {
         return not("path", "name its relays");
     }
@@ -137,10 +139,10 @@ fn client_does(scenario: &Scenario, client: &Client) -> Result<(), String> {
         return not("a circuit_lifetime or build_timeout", "it keeps its circuit");
     }
     loops(&scenario.workloads[workload])
-        .map_err(|why| format!("workloads.{}: {why}", scenario.workloads[workload].name))
+        .map_err(|why| unsupported!("workloads.{}: {why}", scenario.workloads[workload].name))
 }
 
-fn loops(workload: &Workload) -> Result<(), String> {
+fn loops(workload: &Workload) -> Result<(), Error> {
     if !matches!(workload.does, Activity::Download(_)) {
         return not("what it does", "give it a size");
     }
@@ -231,7 +233,7 @@ mod tests {
             ("run.stop={ workload = 'web', downloads = 3 }", "run.stop is not"),
             ("clients.one.count=300", "it has 303 nodes; the testbed takes 200 at most"),
         ] {
-            let why = check(&scenario(&[set])).expect_err(set);
+            let why = check(&scenario(&[set])).expect_err(set).to_string();
             assert!(why.contains(says), "{set}: {why}");
         }
     }

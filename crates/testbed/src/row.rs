@@ -4,7 +4,9 @@
 //! can be put side by side; those from `hystart` on are this referee's own. A member that does not apply is `null`,
 //! `samples` is absent.
 
+use crate::Error;
 use crate::diag::TcpInfo;
+use crate::error::machine;
 use crate::link::LinkConfig;
 use crate::pair::Parted;
 use crate::socket::Congestion;
@@ -139,19 +141,20 @@ pub type LimitsSample = (f64, Said, u64, Said);
 pub type Said = (u64, u64, u64, u32, u32, u32);
 
 /// How a referee is called: the kernel's name and version, and what was set differently.
-pub fn referee(congestion: Congestion, changed: Option<&str>) -> Result<String, String> {
+pub fn referee(congestion: Congestion, changed: Option<&str>) -> Result<String, Error> {
     let (major, minor) = kernel_version()?;
     let changed = changed.map(|changed| format!(" {changed}")).unwrap_or_default();
     Ok(format!("linux-{major}.{minor} {congestion}{changed}"))
 }
 
 /// The running kernel's version, such as 6 and 18.
-pub fn kernel_version() -> Result<(u32, u32), String> {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").map_err(|error| error.to_string())?;
+pub fn kernel_version() -> Result<(u32, u32), Error> {
+    let release =
+        std::fs::read_to_string("/proc/sys/kernel/osrelease").map_err(|error| machine!("{error}"))?;
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|part| part.parse().ok());
     match (numbers.next(), numbers.next()) {
         (Some(major), Some(minor)) => Ok((major, minor)),
-        _ => Err(format!("{:?} is no version of a kernel", release.trim())),
+        _ => Err(machine!("{:?} is no version of a kernel", release.trim())),
     }
 }
 

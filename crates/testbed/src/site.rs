@@ -4,7 +4,9 @@
 //! rate, and what waits for it counts as the socket's own, as at an interface of hardware, so that TCP's small queues hold
 //! it back. A TUN device alone would count a packet as gone at once. The [`Star`] then gives each packet its exact time.
 
+use crate::Error;
 use crate::clock::Clock;
+use crate::error::machine;
 use crate::hub::{HubReport, address, serve};
 use crate::namespace::{Namespace, ip, isolate, sysctl, tc};
 use crate::star::{Access, Star, Ways};
@@ -47,7 +49,7 @@ impl Site {
     ///
     /// The calling thread must be the process's only one; it ends in the last host. Fails with a sentence where the
     /// machine does not let a process do this.
-    pub fn open(hosts: &[Access], ways: Ways, settings: &[(&str, &str)]) -> Result<Site, String> {
+    pub fn open(hosts: &[Access], ways: Ways, settings: &[(&str, &str)]) -> Result<Site, Error> {
         isolate()?;
         let (mut places, mut cables) = (Vec::new(), Vec::new());
         for (number, access) in hosts.iter().enumerate() {
@@ -60,7 +62,7 @@ impl Site {
         let ended = Arc::clone(&stop);
         let hub = Builder::new().name("hub".to_owned());
         let hub =
-            hub.spawn(move || serve(clock, &cables, star, &ended)).map_err(|error| error.to_string())?;
+            hub.spawn(move || serve(clock, &cables, star, &ended)).map_err(|error| machine!("{error}"))?;
         Ok(Site { clock, hosts: places, stop, hub })
     }
 
@@ -75,7 +77,7 @@ impl Site {
     }
 
     /// Stops the network.
-    pub fn close(self) -> Result<Closed, String> {
+    pub fn close(self) -> Result<Closed, Error> {
         let mut unseen = 0;
         for host in &self.hosts {
             host.enter();
@@ -83,13 +85,13 @@ impl Site {
         }
         self.stop.store(true, Ordering::Relaxed);
         let report = self.hub.join().expect("what went wrong was said by the thread");
-        let report = report.map_err(|error| format!("packets could not be moved: {error}"))?;
+        let report = report.map_err(|error| machine!("packets could not be moved: {error}"))?;
         Ok(Closed { report, unseen })
     }
 }
 
 /// A host: a new namespace, which the calling thread enters, and its cable.
-fn host(number: usize, access: &Access, settings: &[(&str, &str)]) -> Result<(Namespace, Tun), String> {
+fn host(number: usize, access: &Access, settings: &[(&str, &str)]) -> Result<(Namespace, Tun), Error> {
     let namespace = Namespace::create()?;
     let cable = Tun::open(CABLE)?;
     for (name, value) in settings {
@@ -100,15 +102,15 @@ fn host(number: usize, access: &Access, settings: &[(&str, &str)]) -> Result<(Na
     let (bits, burst) = (access.up.bytes_per_sec() * 8, BURST_PACKETS * MTU);
     let queue = QUEUE_PACKETS * MTU;
     tc(&format!("qdisc add dev {CABLE} root tbf rate {bits}bit burst {burst} limit {queue}"))
-        .map_err(|error| format!("{error}; this needs the kernel's token bucket, sch_tbf"))?;
+        .map_err(|error| machine!("{error}; this needs the kernel's token bucket, sch_tbf"))?;
     Ok((namespace, cable))
 }
 
 /// Packets that a queue dropped, of what `tc -s` says [packet].
-fn queue_drops(said: &str) -> Result<u64, String> {
+fn queue_drops(said: &str) -> Result<u64, Error> {
     let mut words = said.split([' ', ',', '(', '\n']).skip_while(|word| *word != "dropped");
     let drops = words.nth(1).and_then(|number| number.parse().ok());
-    drops.ok_or_else(|| format!("tc does not tell what was dropped: {said:?}"))
+    drops.ok_or_else(|| machine!("tc does not tell what was dropped: {said:?}"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! How Linux tunes the send buffer of a socket whose application writes whenever `poll` says that it may, as a Tor
 //! relay does, and of one whose application has less to send than the path could carry.
 
+use crate::Error;
 use crate::diag::Diag;
+use crate::error::broken;
 use crate::link::LinkConfig;
 use crate::pair::Pair;
 use crate::row::{SndbufRow, referee, rtt_s, sndbuf_sample, totals};
@@ -37,16 +39,16 @@ const QUANTUM: usize = 16 << 10;
 const TICK: Duration = Duration::from_millis(10);
 
 /// Runs it. The calling thread must be the process's only one; a process can run one experiment.
-pub fn run(experiment: &Experiment) -> Result<SndbufRow, String> {
+pub fn run(experiment: &Experiment) -> Result<SndbufRow, Error> {
     let pair = Pair::join(experiment.link, Seed(1), &OWN_BUFFERS, experiment.spin)?;
     let receiver = Receiver::listen(&pair, u64::MAX)?;
-    let diag = Diag::new().map_err(|error| format!("sock_diag is refused here: {error}"))?;
+    let diag = Diag::new().map_err(|error| broken!("sock_diag is refused here: {error}"))?;
     let start = pair.clock.now();
     let socket = dial_eager(SocketAddrV4::new(pair.address(1), PORT))?;
     let stop = Arc::new(AtomicBool::new(false));
     let application = {
         let writer = Writer {
-            socket: socket.try_clone().map_err(|error| error.to_string())?,
+            socket: socket.try_clone().map_err(|error| broken!("{error}"))?,
             clock: pair.clock,
             start,
             stop: Arc::clone(&stop),
@@ -70,7 +72,7 @@ pub fn run(experiment: &Experiment) -> Result<SndbufRow, String> {
     application
         .join()
         .expect("what went wrong was said by the thread")
-        .map_err(|error| format!("the flow broke off: {error}"))?;
+        .map_err(|error| broken!("the flow broke off: {error}"))?;
     let parted = pair.part()?;
     Ok(SndbufRow {
         referee: referee(Congestion::Cubic, None)?,

@@ -1,5 +1,7 @@
 //! Sockets as the experiments need them.
 
+use crate::Error;
+use crate::error::{machine, usage};
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, connect, setsockopt, socket, sockopt};
 use serde::Serialize;
@@ -30,12 +32,12 @@ impl fmt::Display for Congestion {
 }
 
 impl FromStr for Congestion {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self, Error> {
         match text {
             "cubic" => Ok(Congestion::Cubic),
             "reno" => Ok(Congestion::Reno),
-            _ => Err(format!("{text:?} is no congestion control: write cubic or reno")),
+            _ => Err(usage!("{text:?} is no congestion control: write cubic or reno")),
         }
     }
 }
@@ -52,8 +54,8 @@ impl Congestion {
 ///
 /// A restricted congestion control can be chosen for a socket by root of the namespace's user namespace, whatever
 /// `net.ipv4.tcp_allowed_congestion_control` says; as a default of a namespace it cannot.
-pub fn dial(to: SocketAddrV4, congestion: Congestion) -> Result<TcpStream, String> {
-    let refused = |what: &str, error: Errno| format!("{what}: {error}");
+pub fn dial(to: SocketAddrV4, congestion: Congestion) -> Result<TcpStream, Error> {
+    let refused = |what: &str, error: Errno| machine!("{what}: {error}");
     let fd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)
         .map_err(|error| refused("no TCP socket can be made here", error))?;
     setsockopt(&fd, sockopt::TcpCongestion, &OsString::from(congestion.to_string())).map_err(|error| {
@@ -69,12 +71,12 @@ pub const OWN_BUFFERS: [(&str, &str); 3] =
     [("tcp_wmem", "4096 16384 4194304"), ("tcp_rmem", "4096 131072 6291456"), ("tcp_no_metrics_save", "1")];
 
 /// The connection of such an application: by CUBIC, without Nagle, and writes do not block.
-pub fn dial_eager(to: SocketAddrV4) -> Result<TcpStream, String> {
+pub fn dial_eager(to: SocketAddrV4) -> Result<TcpStream, Error> {
     let socket = dial(to, Congestion::Cubic)?;
     socket
         .set_nonblocking(true)
         .and_then(|()| socket.set_nodelay(true))
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| machine!("{error}"))?;
     Ok(socket)
 }
 
@@ -87,6 +89,6 @@ mod tests {
         for name in ["cubic", "reno"] {
             assert_eq!(name.parse::<Congestion>().unwrap().to_string(), name);
         }
-        assert!("bbr".parse::<Congestion>().unwrap_err().contains("write cubic or reno"));
+        assert!("bbr".parse::<Congestion>().unwrap_err().to_string().contains("write cubic or reno"));
     }
 }

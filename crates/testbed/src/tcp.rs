@@ -1,6 +1,8 @@
 //! The TCP referee: one flow between two kernels, over one link.
 
+use crate::Error;
 use crate::diag::{Diag, TcpInfo};
+use crate::error::{broken, usage};
 use crate::link::LinkConfig;
 use crate::pair::Pair;
 use crate::row::{Row, Sample, kernel_version, referee, rtt_s, sample, totals};
@@ -57,27 +59,26 @@ impl fmt::Display for Recovery {
 }
 
 impl FromStr for Recovery {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self, Error> {
         match text {
             "rack" => Ok(Recovery::Rack),
             "no-probes" => Ok(Recovery::NoProbes),
             "sack" => Ok(Recovery::Sack),
-            _ => Err("it is unknown: write rack, no-probes or sack".to_owned()),
+            _ => Err(usage!("it is unknown: write rack, no-probes or sack")),
         }
     }
 }
 
 impl Recovery {
-    fn settings(self) -> Result<&'static [(&'static str, &'static str)], String> {
+    fn settings(self) -> Result<&'static [(&'static str, &'static str)], Error> {
         match self {
             Recovery::Rack => Ok(&[]),
             Recovery::NoProbes => Ok(&[("tcp_early_retrans", "0")]),
-            Recovery::Sack if kernel_version()? >= (6, 17) => {
-                Err("--recovery sack: Linux has no loss recovery but RACK since 6.17; write no-probes, or run an \
+            Recovery::Sack if kernel_version()? >= (6, 17) => Err(usage!(
+                "--recovery sack: Linux has no loss recovery but RACK since 6.17; write no-probes, or run an \
                      older kernel"
-                    .to_owned())
-            }
+            )),
             Recovery::Sack => Ok(&[("tcp_early_retrans", "0"), ("tcp_recovery", "0")]),
         }
     }
@@ -119,13 +120,13 @@ const SETTINGS: [(&str, &str); 3] = [
 ];
 
 /// Runs it. The calling thread must be the process's only one; a process can run one experiment.
-pub fn run(experiment: &Experiment) -> Result<Row, String> {
+pub fn run(experiment: &Experiment) -> Result<Row, Error> {
     let mut settings = SETTINGS.to_vec();
     settings.extend(experiment.recovery.settings()?);
     let pair = Pair::join(experiment.link, Seed(experiment.repeat), &settings, experiment.spin)?;
     let target = if experiment.kind == Kind::Goodput { u64::MAX } else { experiment.bytes.get() };
     let receiver = Receiver::listen(&pair, target)?;
-    let diag = Diag::new().map_err(|error| format!("sock_diag is refused here: {error}"))?;
+    let diag = Diag::new().map_err(|error| broken!("sock_diag is refused here: {error}"))?;
     let start = pair.clock.now();
     let socket = dial(SocketAddrV4::new(pair.address(1), PORT), experiment.congestion)?;
     let sender = send(&socket, target)?;
@@ -165,7 +166,7 @@ fn row(
     finished: Option<Duration>,
     info: Option<TcpInfo>,
     samples: Vec<Sample>,
-) -> Result<Row, String> {
+) -> Result<Row, Error> {
     let parted = pair.part()?;
     let (lost, dropped) = totals(&parted);
     let seconds = (counted.to - counted.from).as_secs_f64();
@@ -226,8 +227,8 @@ fn watch(
 }
 
 /// Writes `target` bytes from a thread of its own, until the socket is shut down.
-fn send(socket: &TcpStream, target: u64) -> Result<JoinHandle<Result<(), String>>, String> {
-    let mut socket = socket.try_clone().map_err(|error| error.to_string())?;
+fn send(socket: &TcpStream, target: u64) -> Result<JoinHandle<Result<(), Error>>, Error> {
+    let mut socket = socket.try_clone().map_err(|error| broken!("{error}"))?;
     Ok(spawn(move || {
         let block = [0; 64 << 10];
         let mut left = target;
@@ -235,7 +236,7 @@ fn send(socket: &TcpStream, target: u64) -> Result<JoinHandle<Result<(), String>
             match socket.write(&block[..left.min(block.len() as u64) as usize]) {
                 Ok(written) => left -= written as u64,
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => break,
-                Err(error) => return Err(format!("the flow broke off: {error}")),
+                Err(error) => return Err(broken!("the flow broke off: {error}")),
             }
         }
         Ok(())
@@ -252,9 +253,9 @@ pub struct Receiver {
 
 impl Receiver {
     /// Listens at node 1, for one connection with `target` bytes, and returns to node 0.
-    pub fn listen(pair: &Pair, target: u64) -> Result<Receiver, String> {
+    pub fn listen(pair: &Pair, target: u64) -> Result<Receiver, Error> {
         pair.enter(1);
-        let listener = TcpListener::bind((pair.address(1), PORT)).map_err(|error| error.to_string())?;
+        let listener = TcpListener::bind((pair.address(1), PORT)).map_err(|error| broken!("{error}"))?;
         pair.enter(0);
         let receiver = Receiver { bytes: Arc::default(), finished: Arc::new(AtomicU64::new(u64::MAX)) };
         let (bytes, finished, clock) =

@@ -1,5 +1,7 @@
 //! A TUN device: the cable that leaves a namespace. What its kernel sends is read here, what is written here arrives.
 
+use crate::Error;
+use crate::error::machine;
 use nix::errno::Errno;
 use std::ffi::c_char;
 use std::fs::{self, File, OpenOptions};
@@ -19,14 +21,16 @@ pub struct Tun(File);
 
 impl Tun {
     /// Makes the interface `name` in the network namespace that the calling thread is in.
-    pub fn open(name: &str) -> Result<Tun, String> {
+    pub fn open(name: &str) -> Result<Tun, Error> {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
             .custom_flags(libc::O_NONBLOCK)
             .open("/dev/net/tun")
-            .map_err(|error| format!("/dev/net/tun cannot be opened: {error}; load the kernel module tun"))?;
-        attach(&file, name).map_err(|error| format!("no TUN device can be made here: {error}"))?;
+            .map_err(|error| {
+                machine!("/dev/net/tun cannot be opened: {error}; load the kernel module tun")
+            })?;
+        attach(&file, name).map_err(|error| machine!("no TUN device can be made here: {error}"))?;
         Ok(Tun(file))
     }
 
@@ -57,12 +61,12 @@ impl AsFd for Tun {
 
 /// Packets that the interface `name` dropped before they could be read, in the namespace of the calling thread
 /// [packet]; should be 0.
-pub fn drops(name: &str) -> Result<u64, String> {
-    let table = fs::read_to_string("/proc/thread-self/net/dev").map_err(|error| error.to_string())?;
+pub fn drops(name: &str) -> Result<u64, Error> {
+    let table = fs::read_to_string("/proc/thread-self/net/dev").map_err(|error| machine!("{error}"))?;
     let line = table.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'));
     // Eight columns of receiving, then bytes, packets, errors and drops of sending.
     let drops = line.and_then(|line| line.split_whitespace().nth(11)?.parse().ok());
-    drops.ok_or_else(|| format!("/proc/net/dev does not tell of {name}"))
+    drops.ok_or_else(|| machine!("/proc/net/dev does not tell of {name}"))
 }
 
 /// TUNSETIFF, linux/if_tun.h.

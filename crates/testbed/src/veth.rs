@@ -1,5 +1,6 @@
 //! An Ethernet of two, of Linux's own: no delay, no rate, and a real MTU.
 
+use crate::Error;
 use crate::namespace::{Namespace, ip};
 use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
@@ -11,7 +12,7 @@ const PORT: &str = "veth0";
 /// second one.
 ///
 /// Packets of TCP pass in one piece, however long, as between a host and a network card that segments them.
-pub fn join(nodes: [&Namespace; 2], mtu: u32) -> Result<[Ipv4Addr; 2], String> {
+pub fn join(nodes: [&Namespace; 2], mtu: u32) -> Result<[Ipv4Addr; 2], Error> {
     let addresses = [1, 2].map(|host| Ipv4Addr::new(10, 78, 0, host));
     let other = format!("/proc/{}/fd/{}", std::process::id(), nodes[1].file().as_raw_fd());
     nodes[0].enter();

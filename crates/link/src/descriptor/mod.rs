@@ -9,8 +9,7 @@ mod tests;
 
 use crate::keys::Keys;
 use crate::pem;
-use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use data_encoding::{BASE64, BASE64_NOPAD};
 use digest::Digest;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV6};
@@ -128,7 +127,7 @@ impl Description {
     fn head(&self, keys: &Keys, now: SystemTime) -> String {
         let mut text = format!("router {} {} {} 0 0\n", self.nickname, self.address, self.or_port);
         text.push_str(&format!("identity-ed25519\n{}", pem::write("ED25519 CERT", keys.signing_cert())));
-        line(&mut text, "master-key-ed25519", &STANDARD_NO_PAD.encode(keys.ed25519_identity()));
+        line(&mut text, "master-key-ed25519", &BASE64_NOPAD.encode(&keys.ed25519_identity()));
         if let Some(ipv6) = self.ipv6 {
             line(&mut text, "or-address", &format!("[{}]:{}", ipv6.ip(), ipv6.port()));
         }
@@ -170,7 +169,7 @@ fn onion_keys(text: &mut String, keys: &Keys, now: SystemTime) {
     text.push_str(&format!("signing-key\n{}", public(keys.rsa())));
     text.push_str(&format!("onion-key-crosscert\n{}", pem::write("CROSSCERT", &tap)));
     let onion = keys.onion();
-    line(text, "ntor-onion-key", &STANDARD.encode(onion.public.as_bytes()));
+    line(text, "ntor-onion-key", &BASE64.encode(onion.public.as_bytes()));
     let (key, sign) = convert_curve25519_to_ed25519_private(&onion.secret)
         .expect("every curve25519 key that was generated has its ed25519 counterpart");
     let cert = Ed25519Cert::builder()
@@ -190,7 +189,7 @@ fn sign(text: &mut String, keys: &Keys) {
     text.push_str("router-sig-ed25519 ");
     let digest =
         Sha256::new().chain_update(b"Tor router descriptor signature v1").chain_update(&text[..]).finalize();
-    text.push_str(&STANDARD_NO_PAD.encode(keys.signing().sign(&digest).to_bytes()));
+    text.push_str(&BASE64_NOPAD.encode(&keys.signing().sign(&digest).to_bytes()));
     text.push_str("\nrouter-signature\n");
     let signature =
         keys.rsa().sign(&Sha1::digest(&text[..])).expect("a digest fits into a signature of 1024 bits");

@@ -5,9 +5,9 @@
 //!
 //! Source: dir-spec, "Creating key certificates".
 
-use super::text::{Items, items};
+use super::items;
 use digest::Digest;
-use penstock_link::wire::Malformed;
+use penstock_network::document::{Item, Malformed, split, to_hex};
 use std::net::SocketAddr;
 use std::time::SystemTime;
 use tor_llcrypto::d::Sha1;
@@ -46,17 +46,18 @@ pub struct AuthorityCert {
 impl AuthorityCert {
     /// Reads certificates, one after the other, and checks their signatures; those that are malformed are left out.
     pub fn read_all(text: &str) -> Vec<AuthorityCert> {
-        let each = super::text::split(text, "dir-key-certificate-version").into_iter();
+        let each = split(text, "dir-key-certificate-version").into_iter();
         each.filter_map(|text| AuthorityCert::read(text).ok()).collect()
     }
 
     /// Reads one, and checks that the identity key signed it and the signing key the identity.
     pub fn read(text: &str) -> Result<AuthorityCert, Malformed> {
         let mut end = items(text);
-        let certification =
-            end.by_ref().find(|item| item.as_ref().is_ok_and(|item| item.keyword == "dir-key-certification"));
+        let certification = end
+            .by_ref()
+            .find(|item| item.as_ref().is_ok_and(|item| item.keyword() == b"dir-key-certification"));
         let signature = certification.ok_or(Malformed)??;
-        if end.next().is_some() || one(text, "dir-key-certificate-version")?.arguments != "3" {
+        if end.next().is_some() || one(text, "dir-key-certificate-version")?.arguments()? != "3" {
             return Err(Malformed);
         }
         let key = |keyword: &str| {
@@ -64,7 +65,7 @@ impl AuthorityCert {
         };
         let (identity, signing) = (key("dir-identity-key")?, key("dir-signing-key")?);
         let (cert, fingerprint) = (digest_of(&signing), digest_of(&identity));
-        if one(text, "fingerprint")?.arguments != super::text::to_hex(&fingerprint) {
+        if one(text, "fingerprint")?.arguments()? != to_hex(&fingerprint) {
             return Err(Malformed);
         }
         // The keyword and the end of its line are signed, too.
@@ -89,9 +90,10 @@ fn digest_of(key: &PublicKey) -> Fingerprint {
 }
 
 /// The item that is there exactly once.
-fn one<'a>(text: &'a str, keyword: &str) -> Result<super::text::Item<'a>, Malformed> {
-    let is_it =
-        |item: &<Items<'a> as Iterator>::Item| item.as_ref().is_ok_and(|item| item.keyword == keyword);
+fn one<'a>(text: &'a str, keyword: &str) -> Result<Item<'a>, Malformed> {
+    let is_it = |item: &Result<Item<'a>, Malformed>| {
+        item.as_ref().is_ok_and(|item| item.keyword() == keyword.as_bytes())
+    };
     let mut found = items(text).filter(is_it);
     match (found.next(), found.next()) {
         (Some(item), None) => item,

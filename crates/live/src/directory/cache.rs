@@ -5,13 +5,12 @@
 //! directory ports, as relays do that are caches; a chance that is as good for each of them.
 
 use super::authorities::Fingerprint;
+use super::between;
 use super::consensus::{Consensus, Flavour};
 use super::documents::Documents;
 use super::failure::Failure;
 use super::http::{Answer, get, post};
-use super::text::{between, to_hex};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
+use penstock_network::document::{to_base64, to_hex};
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use std::fmt;
@@ -229,7 +228,7 @@ impl DirectoryCache {
             }
             Task::Microdescriptors => {
                 let missing = self.documents.missing_microdescriptors().take(BATCH);
-                let names: Vec<_> = missing.map(|digest| STANDARD_NO_PAD.encode(digest)).collect();
+                let names: Vec<_> = missing.map(|digest| to_base64(&digest)).collect();
                 get(to, &format!("/tor/micro/d/{}", names.join("-")), None)
             }
             Task::Descriptors => {
@@ -492,7 +491,7 @@ mod tests {
         let first = samples::MICRO.lines().find_map(|line| line.strip_prefix("m ")).unwrap();
         assert!(request.starts_with(&format!("GET /tor/micro/d/{first}-")), "{request}");
         // One came; the rest is asked for again.
-        let one = super::super::text::split(samples::MICRODESCRIPTORS, "onion-key")[0];
+        let one = penstock_network::document::split(samples::MICRODESCRIPTORS, "onion-key")[0];
         world.answer(Task::Microdescriptors, ok(one));
         assert_eq!(world.poll(), [Task::Microdescriptors]);
         let request = String::from_utf8(world.asked.back().unwrap().request.clone()).unwrap();

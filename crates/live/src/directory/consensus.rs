@@ -4,12 +4,10 @@
 
 use super::authorities::{Authority, AuthorityCert, Fingerprint};
 use super::failure::Failure;
+use super::items;
 use super::params::Params;
-use super::text::{Item, hex, items};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
 use digest::Digest;
-use penstock_link::wire::Malformed;
+use penstock_network::document::{Item, Malformed, base64, hex};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -72,12 +70,12 @@ impl Consensus {
     /// Reads one; nothing is checked yet.
     pub fn read(text: &str) -> Result<Consensus, Malformed> {
         let first = items(text).next().ok_or(Malformed)??;
-        let flavour = match first.arguments {
+        let flavour = match first.arguments()? {
             "3" => Flavour::Plain,
             "3 microdesc" => Flavour::Microdescriptors,
             _ => return Err(Malformed),
         };
-        if first.keyword != "network-status-version" {
+        if first.keyword() != b"network-status-version" {
             return Err(Malformed);
         }
         let mut reading = Reading::of(flavour);
@@ -142,27 +140,23 @@ impl Reading {
 
     fn take(&mut self, item: &Item<'_>) -> Result<(), Malformed> {
         // Nothing but signatures follows the first of them: it would not be signed.
-        if self.signed.is_some() && item.keyword != "directory-signature" {
+        if self.signed.is_some() && item.keyword() != b"directory-signature" {
             return Err(Malformed);
         }
-        match item.keyword {
-            "network-status-version" if item.at != 0 => return Err(Malformed),
-            "vote-status" => self.is_consensus = item.arguments == "consensus",
-            "valid-after" => self.times[0] = Some(item.time()?),
-            "fresh-until" => self.times[1] = Some(item.time()?),
-            "valid-until" => self.times[2] = Some(item.time()?),
-            "params" => self.params = Params::read(item.arguments)?,
-            "r" if self.flavour == Flavour::Plain => {
-                let digest = |place| -> Result<[u8; 20], Malformed> {
-                    let bytes = STANDARD_NO_PAD.decode(item.argument(place)?).map_err(|_| Malformed)?;
-                    bytes.try_into().map_err(|_| Malformed)
-                };
-                self.descriptors.push((digest(2)?, digest(1)?));
+        match item.keyword() {
+            b"network-status-version" if item.at != 0 => return Err(Malformed),
+            b"vote-status" => self.is_consensus = item.arguments()? == "consensus",
+            b"valid-after" => self.times[0] = Some(item.time()?),
+            b"fresh-until" => self.times[1] = Some(item.time()?),
+            b"valid-until" => self.times[2] = Some(item.time()?),
+            b"params" => self.params = Params::read(item.arguments()?)?,
+            b"r" if self.flavour == Flavour::Plain => {
+                self.descriptors.push((base64(item.argument(2)?)?, base64(item.argument(1)?)?));
             }
-            "m" if self.flavour == Flavour::Microdescriptors => {
-                self.microdescriptors.push(digest_256(item.argument(0)?)?);
+            b"m" if self.flavour == Flavour::Microdescriptors => {
+                self.microdescriptors.push(base64(item.argument(0)?)?);
             }
-            "directory-signature" => {
+            b"directory-signature" => {
                 self.signed.get_or_insert(item.at + "directory-signature ".len());
                 self.signatures.push(Signature::read(item)?);
             }
@@ -196,8 +190,7 @@ impl Reading {
 
 impl Signature {
     fn read(item: &Item<'_>) -> Result<Signature, Malformed> {
-        let arguments: Vec<&str> = item.arguments.split_ascii_whitespace().collect();
-        let (is_sha256, identity, signing) = match arguments[..] {
+        let (is_sha256, identity, signing) = match item.words()?[..] {
             [identity, signing] | ["sha1", identity, signing] => (false, identity, signing),
             ["sha256", identity, signing] => (true, identity, signing),
             _ => return Err(Malformed),
@@ -205,11 +198,6 @@ impl Signature {
         let bytes = item.object("SIGNATURE")?;
         Ok(Signature { is_sha256, identity: hex(identity)?, signing: hex(signing)?, bytes })
     }
-}
-
-/// A SHA-256, or a key of as many bytes, in base64 without padding.
-pub(super) fn digest_256(text: &str) -> Result<[u8; 32], Malformed> {
-    STANDARD_NO_PAD.decode(text).map_err(|_| Malformed)?.try_into().map_err(|_| Malformed)
 }
 
 #[cfg(test)]

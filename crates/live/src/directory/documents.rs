@@ -4,10 +4,11 @@
 //! digests. So what is here is the authorities' word, whoever it came from.
 
 use super::authorities::{Authority, AuthorityCert, Fingerprint};
-use super::consensus::{Consensus, Flavour, digest_256};
+use super::consensus::{Consensus, Flavour};
 use super::failure::Failure;
-use super::text::{between, items, split};
+use super::{between, items};
 use digest::Digest;
+use penstock_network::document::{base64, split};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -127,8 +128,8 @@ impl Documents {
     pub fn ed25519_of(&self, identity: &Fingerprint) -> Option<[u8; 32]> {
         let descriptor = self.descriptors.get(self.owners.get(identity)?)?;
         let mut items = items(&descriptor).map_while(Result::ok);
-        let item = items.find(|item| item.keyword == "master-key-ed25519")?;
-        digest_256(item.argument(0).ok()?).ok()
+        let item = items.find(|item| item.keyword() == b"master-key-ed25519")?;
+        base64(item.argument(0).ok()?).ok()
     }
 
     /// Takes a consensus that most authorities signed, is newer than the one there, and not over.
@@ -238,6 +239,7 @@ fn digest_of(text: &str) -> Option<[u8; 20]> {
 pub(super) mod tests {
     use super::*;
     use crate::directory::samples;
+    use penstock_network::document::hex;
 
     /// All that the samples have.
     pub(in crate::directory) fn full() -> Documents {
@@ -255,7 +257,7 @@ pub(super) mod tests {
     fn all_that_a_consensus_names_is_taken_by_its_digest() {
         let documents = full();
         assert!(!documents.lacks_certs(samples::at(1)) && documents.is_complete());
-        let exit = super::super::text::hex("54554C6BD37631CF31FC314BDB6461825E1EC577").unwrap();
+        let exit = hex("54554C6BD37631CF31FC314BDB6461825E1EC577").unwrap();
         assert_eq!((documents.names(&exit), documents.names(&[0; 20])), (Some(true), Some(false)));
         assert_eq!(
             (documents.missing_microdescriptors().count(), documents.missing_descriptors().count()),
@@ -268,8 +270,8 @@ pub(super) mod tests {
     #[test]
     fn who_is_listed_has_the_ed25519_identity_of_its_descriptor() {
         let documents = full();
-        let rsa = super::super::text::hex("54554C6BD37631CF31FC314BDB6461825E1EC577").unwrap();
-        let ed25519 = digest_256("zwM6zri3Sv+JxbQWK7pN6VOnE7Z4T62blkYbSTfzPzo").unwrap();
+        let rsa = hex("54554C6BD37631CF31FC314BDB6461825E1EC577").unwrap();
+        let ed25519 = base64("zwM6zri3Sv+JxbQWK7pN6VOnE7Z4T62blkYbSTfzPzo").unwrap();
         assert_eq!(documents.ed25519_of(&rsa), Some(ed25519));
         assert_eq!(documents.ed25519_of(&[0; 20]), None);
     }

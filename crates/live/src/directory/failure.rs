@@ -42,8 +42,8 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-impl From<penstock_link::wire::Malformed> for Failure {
-    fn from(_: penstock_link::wire::Malformed) -> Self {
+impl From<penstock_network::document::Malformed> for Failure {
+    fn from(_: penstock_network::document::Malformed) -> Self {
         Failure::Malformed
     }
 }

@@ -17,11 +17,13 @@ mod http;
 mod params;
 mod publication;
 mod serve;
-mod text;
 mod worker;
 
 #[cfg(test)]
 mod samples;
+
+use penstock_network::document::{Item, Malformed};
+use std::time::{Duration, SystemTime};
 
 pub use authorities::{Authority, AuthorityCert, Fingerprint};
 pub use cache::{DirectoryEvent, RetryPolicy};
@@ -33,3 +35,15 @@ pub use params::{CongestionAlgorithm, OperatorOverrides, Params};
 pub use publication::Publication;
 pub use serve::Question;
 pub use worker::Directory;
+
+/// The items of a document, up to the first one that is malformed.
+fn items(text: &str) -> impl Iterator<Item = Result<Item<'_>, Malformed>> {
+    let mut is_over = false;
+    let items = penstock_network::document::items(text.as_bytes()).map(Item::strict);
+    items.take_while(move |item| !std::mem::replace(&mut is_over, item.is_err()))
+}
+
+/// The time from `earlier` to `later`; zero if `later` is before `earlier`.
+fn between(earlier: SystemTime, later: SystemTime) -> Duration {
+    later.duration_since(earlier).unwrap_or_default()
+}

@@ -5,7 +5,7 @@
 use penstock_core::Parameters;
 use penstock_core::throttle::{Aggregate, ClientBuckets, StaticRateConfig, ThrottleConfig};
 use penstock_link::keys::Rotation;
-use penstock_link::wire::Malformed;
+use penstock_network::document::{Malformed, pair};
 use penstock_units::{Bytes, DataRate, Duration};
 use std::collections::BTreeMap;
 use std::num::NonZeroU8;
@@ -39,11 +39,11 @@ pub enum CongestionAlgorithm {
 impl Params {
     /// Reads `name=value` pairs; of a name that is there twice the last counts.
     pub fn read(arguments: &str) -> Result<Params, Malformed> {
-        let pair = |text: &str| {
-            let (name, value) = text.split_once('=').ok_or(Malformed)?;
-            Ok((name.to_owned(), value.parse().map_err(|_| Malformed)?))
+        let value = |text: &str| {
+            let (name, value) = pair(text).map_err(|_| Malformed)?;
+            Ok((name.to_owned(), i32::try_from(value).map_err(|_| Malformed)?))
         };
-        arguments.split_ascii_whitespace().map(pair).collect::<Result<_, _>>().map(Params)
+        arguments.split_ascii_whitespace().map(value).collect::<Result<_, _>>().map(Params)
     }
 
     /// The value of a name, pulled into its range.

@@ -2,10 +2,11 @@
 //!
 //! Source: dir-spec, "Serving documents"; statuses and reasons as C tor's `dircache.c` gives them.
 
-use super::consensus::{Consensus, Flavour, digest_256};
+use super::between;
+use super::consensus::{Consensus, Flavour};
 use super::documents::Documents;
 use super::http::{Asked, Request, Response};
-use super::text::{between, hex, to_hex};
+use penstock_network::document::{base64, hex, to_hex};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -106,7 +107,7 @@ impl Documents {
     fn micro(&self, rest: &str) -> Response {
         let list = rest.strip_prefix("d/").unwrap_or_default();
         let digests: BTreeSet<_> =
-            list.split('-').take(MOST).filter_map(|digest| digest_256(digest).ok()).collect();
+            list.split('-').take(MOST).filter_map(|digest| base64::<32>(digest).ok()).collect();
         Response::documents(digests.iter().filter_map(|digest| self.microdescriptor(digest)).collect(), None)
     }
 
@@ -182,7 +183,7 @@ mod tests {
         assert_eq!(names.len(), sample.microdescriptors.len());
         let micro = found(&format!("/tor/micro/d/{}.z", names.join("-")));
         let sorted = |text| {
-            let mut each = super::super::text::split(text, "onion-key");
+            let mut each = penstock_network::document::split(text, "onion-key");
             each.sort_unstable();
             each.concat()
         };

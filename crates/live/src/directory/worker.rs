@@ -4,11 +4,11 @@
 //! authority.
 
 use super::authorities::{Authority, Fingerprint};
+use super::between;
 use super::cache::{DirectoryCache, DirectoryEvent, Job, RetryPolicy};
 use super::documents::Documents;
 use super::failure::Failure;
 use super::http::Answer;
-use super::text::between;
 use crate::clock::Clock;
 use rand::SeedableRng as _;
 use std::io::{self, Read, Write};

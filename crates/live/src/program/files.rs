@@ -3,8 +3,6 @@
 //! Source: C tor `try_locking()`, `router_write_fingerprint()`, `write_pidfile()`.
 
 use super::Failure;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
 use nix::fcntl::{Flock, FlockArg};
 use penstock_link::keys::{self, Keys};
 use std::fs::{self, File, OpenOptions};
@@ -48,7 +46,7 @@ impl DataDirectory {
 
 /// The ed25519 identity as operators know it.
 pub(super) fn ed25519(keys: &Keys) -> String {
-    STANDARD_NO_PAD.encode(keys.ed25519_identity())
+    penstock_network::document::to_base64(&keys.ed25519_identity())
 }
 
 /// The file with the process id; it goes as this does.

@@ -154,15 +154,7 @@ impl Port {
 
 /// 20 bytes in hexadecimal digits.
 pub(super) fn digest(text: &str) -> Result<[u8; 20], String> {
-    let wrong = || format!("{text:?} must be 40 hexadecimal digits");
-    if text.len() != 40 || !text.is_ascii() {
-        return Err(wrong());
-    }
-    let mut digest = [0; 20];
-    for (index, byte) in digest.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).map_err(|_| wrong())?;
-    }
-    Ok(digest)
+    penstock_network::document::hex(text).map_err(|_| format!("{text:?} must be 40 hexadecimal digits"))
 }
 
 /// Rules of a policy, separated by commas; `private` stands for all networks that are.

@@ -8,7 +8,9 @@
 use super::draws::Draws;
 use super::link::{Circuit, Halt, Hop};
 use super::server::request;
+use crate::Error;
 use crate::clock::Clock;
+use crate::error::broken;
 use penstock_core::StreamId;
 use penstock_link::cell::{RelayMessage, Target};
 use penstock_link::keys::Keys;
@@ -79,11 +81,11 @@ struct Download {
 
 impl Client<'_> {
     /// Does what it has to until the run is over.
-    pub fn run(mut self) -> Result<Done, String> {
+    pub fn run(mut self) -> Result<Done, Error> {
         let mut done = Done::default();
         match self.act(&mut done) {
             Ok(()) | Err(Halt::Over) => Ok(done),
-            Err(Halt::Broke(why)) => Err(format!("client {}: {why}", self.name)),
+            Err(Halt::Broke(why)) => Err(broken!("client {}: {why}", self.name)),
         }
     }
 

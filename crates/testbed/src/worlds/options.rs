@@ -2,6 +2,8 @@
 
 use super::row::{Emulation, WorldRow};
 use super::testbed;
+use crate::Error;
+use crate::error::usage;
 use penstock_record::{RunKey, Tables};
 use penstock_scenario::{Document, NetworkFile, Point, Scenario};
 use std::collections::BTreeMap;
@@ -28,10 +30,11 @@ enum World {
 
 impl Ask {
     /// Reads the arguments behind the command's name.
-    pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Ask, String> {
+    pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Ask, Error> {
         let mut arguments = arguments.into_iter();
         let scenario = arguments.next().filter(|first| !first.starts_with("--"));
-        let scenario = scenario.ok_or("name a scenario's file first: world SCENARIO [OPTION]...")?;
+        let scenario =
+            scenario.ok_or_else(|| usage!("name a scenario's file first: world SCENARIO [OPTION]..."))?;
         let mut ask = Ask {
             scenario,
             world: World::Testbed,
@@ -42,21 +45,21 @@ impl Ask {
             out: None,
         };
         while let Some(option) = arguments.next() {
-            let value = arguments.next().ok_or_else(|| format!("{option} needs a value"))?;
+            let value = arguments.next().ok_or_else(|| usage!("{option} needs a value"))?;
             match option.as_str() {
                 "--world" if value == "sim" => ask.world = World::Sim,
                 "--world" if value == "testbed" => ask.world = World::Testbed,
-                "--world" => return Err(format!("--world {value:?} is none: write sim or testbed")),
+                "--world" => return Err(usage!("--world {value:?} is none: write sim or testbed")),
                 "--variant" => ask.variant = Some(value),
                 "--seed" => {
-                    let wrong = |_| format!("--seed {value:?} is none: write a whole number");
+                    let wrong = |_| usage!("--seed {value:?} is none: write a whole number");
                     ask.seed = value.parse().map_err(wrong)?;
                 }
                 "--set" => ask.sets.push(value),
                 "--network" => ask.network = Some(value),
                 "--out" => ask.out = Some(value.into()),
                 _ => {
-                    return Err(format!(
+                    return Err(usage!(
                         "{option:?} is no option: write --world, --variant, --seed, --set, --network or --out"
                     ));
                 }
@@ -67,16 +70,16 @@ impl Ask {
 }
 
 /// Does it; what is to be printed. In the testbed the calling thread must be the process's only one.
-pub fn run(ask: &Ask) -> Result<WorldRow, String> {
-    let read = |name: &String| fs::read_to_string(name).map_err(|error| format!("{name}: {error}"));
+pub fn run(ask: &Ask) -> Result<WorldRow, Error> {
+    let read = |name: &String| fs::read_to_string(name).map_err(|error| usage!("{name}: {error}"));
     let text = read(&ask.scenario)?;
-    let network = ask.network.as_ref().map(|name| Ok::<_, String>((read(name)?, name))).transpose()?;
+    let network = ask.network.as_ref().map(|name| Ok::<_, Error>((read(name)?, name))).transpose()?;
     let network = network.as_ref().map(|(text, name)| NetworkFile { name, text });
     let document = Document::in_network(&text, &ask.scenario, network, &ask.sets, &[], &[Point::default()]);
-    let document = document.map_err(|error| error.to_string())?;
+    let document = document.map_err(|error| usage!("{error}"))?;
     let first = || document.variants()[0].name.clone();
     let variant = ask.variant.clone().unwrap_or_else(first);
-    let scenario = document.scenario(&variant).map_err(|error| error.to_string())?;
+    let scenario = document.scenario(&variant).map_err(|error| usage!("{error}"))?;
     let mut row = WorldRow {
         world: match ask.world {
             World::Sim => "sim",
@@ -97,7 +100,7 @@ pub fn run(ask: &Ask) -> Result<WorldRow, String> {
         emulation: None,
     };
     if let Some(folder) = &ask.out {
-        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        fs::create_dir_all(folder).map_err(|error| usage!("{}: {error}", folder.display()))?;
     }
     let tables = match ask.world {
         World::Sim => simulated(scenario, ask.seed, &mut row)?,
@@ -110,14 +113,14 @@ pub fn run(ask: &Ask) -> Result<WorldRow, String> {
     Ok(row)
 }
 
-fn simulated(scenario: &Scenario, seed: u64, row: &mut WorldRow) -> Result<Tables, String> {
+fn simulated(scenario: &Scenario, seed: u64, row: &mut WorldRow) -> Result<Tables, Error> {
     let outcome = penstock_sim::run(scenario, seed, &penstock_sim::Control::default());
-    let outcome = outcome.map_err(|error| error.to_string())?;
+    let outcome = outcome.map_err(|error| usage!("{error}"))?;
     (row.seconds, row.packets) = (outcome.stats.sim_seconds, outcome.stats.packets);
     Ok(outcome.tables)
 }
 
-fn measured(scenario: &Scenario, seed: u64, row: &mut WorldRow) -> Result<Tables, String> {
+fn measured(scenario: &Scenario, seed: u64, row: &mut WorldRow) -> Result<Tables, Error> {
     let outcome = testbed::run(scenario, seed)?;
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     row.by = format!("{}, Linux {}", row.by, release.trim());
@@ -135,15 +138,15 @@ fn measured(scenario: &Scenario, seed: u64, row: &mut WorldRow) -> Result<Tables
     Ok(outcome.tables)
 }
 
-fn write(tables: &Tables, folder: &Path, key: &RunKey) -> Result<(), String> {
-    tables.write(folder, key).map_err(|error| error.to_string())
+fn write(tables: &Tables, folder: &Path, key: &RunKey) -> Result<(), Error> {
+    tables.write(folder, key).map_err(|error| usage!("{error}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<Ask, String> {
+    fn parse(line: &str) -> Result<Ask, Error> {
         Ask::parse(line.split(' ').map(str::to_owned))
     }
 
@@ -164,7 +167,7 @@ mod tests {
             ("a.toml --world live", "sim or testbed"),
             ("a.toml --speed 1", "no option"),
         ] {
-            assert!(parse(line).unwrap_err().contains(says), "{line}");
+            assert!(parse(line).unwrap_err().to_string().contains(says), "{line}");
         }
     }
 }

@@ -1,7 +1,9 @@
 //! A live relay at a host of the testbed, and what it records.
 
 use super::link::Hop;
+use crate::Error;
 use crate::clock::Clock;
+use crate::error::broken;
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use penstock_core::RelayConfig;
@@ -57,8 +59,8 @@ pub struct Record {
 
 impl Relay {
     /// Runs in the namespace of the calling thread until it is `over`; `says` how to reach it. Rows have the testbed's time.
-    pub fn run(self, keys: Keys, says: &Sender<(u64, Hop)>, over: &AtomicBool) -> Result<Record, String> {
-        let fail = |error: &dyn std::fmt::Display| format!("relay {}: {error}", self.name);
+    pub fn run(self, keys: Keys, says: &Sender<(u64, Hop)>, over: &AtomicBool) -> Result<Record, Error> {
+        let fail = |error: &dyn std::fmt::Display| broken!("relay {}: {error}", self.name);
         let identities = keys.identities();
         let onion =
             identities.onion.first().map(|key| key.public).ok_or_else(|| fail(&"it has no onion key"))?;

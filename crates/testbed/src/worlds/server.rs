@@ -1,5 +1,7 @@
 //! A server: it reads a request, answers with so many bytes, and closes.
 
+use crate::Error;
+use crate::error::broken;
 use crate::plan::REQUEST_HEAD;
 use penstock_live::node::SocketTcp;
 use std::io::{Read, Write};
@@ -18,8 +20,8 @@ pub fn request(bytes: u64, size: u64) -> Vec<u8> {
 }
 
 /// Listens in the namespace of the calling thread and serves for as long as the process lasts.
-pub fn serve(at: SocketAddr, tcp: SocketTcp) -> Result<(), String> {
-    let fail = |error: std::io::Error| format!("a server cannot be started: {error}");
+pub fn serve(at: SocketAddr, tcp: SocketTcp) -> Result<(), Error> {
+    let fail = |error: std::io::Error| broken!("a server cannot be started: {error}");
     let listener = TcpListener::bind(at).map_err(fail)?;
     tcp.apply(&listener).map_err(fail)?;
     let accepts = Builder::new().name("server".to_owned()).spawn(move || {

@@ -5,6 +5,7 @@ use super::draws::Draws;
 use super::link::Hop;
 use super::relay::{Relay, times};
 use super::server;
+use crate::Error;
 use crate::hub::HubReport;
 use crate::lateness::Lateness;
 use crate::plan::{accesses, check, client_host, places, relay_host, server_host, ways};
@@ -52,7 +53,7 @@ pub struct Outcome {
 }
 
 /// Runs it for as long as it lasts. The calling thread must be the process's only one.
-pub fn run(scenario: &Scenario, seed: u64) -> Result<Outcome, String> {
+pub fn run(scenario: &Scenario, seed: u64) -> Result<Outcome, Error> {
     let seed = Seed(seed);
     let scenario = &*scenario.drawn(seed);
     check(scenario)?;
@@ -100,7 +101,7 @@ fn people(
     servers: &[SocketAddr],
     relay_keys: Vec<Keys>,
     client_keys: Vec<Keys>,
-) -> Result<Ran, String> {
+) -> Result<Ran, Error> {
     let [relays_over, clients_over] = [const { AtomicBool::new(false) }; 2];
     scope(|threads| {
         let (says, hears) = channel();
@@ -158,7 +159,7 @@ fn people(
             match client.join().expect("a client ends with what it did, or why not") {
                 Ok(each) => done.push(each),
                 Err(why) => {
-                    broken.push(why);
+                    broken.push(why.to_string());
                     done.push(Done::default());
                 }
             }
