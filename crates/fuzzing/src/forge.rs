@@ -118,11 +118,11 @@ fn forged(like: u8, peer: &Person, until: SystemTime) -> Vec<u8> {
         }
         kind::SIGNING_V_AUTH => of(CertType::SIGNING_V_LINK_AUTH, signing, identity(auth).into()),
         kind::RSA_V_ID => {
-            let cross = EncodedRsaCrosscert::encode_and_sign(peer.keys.rsa(), &identity(master), until);
+            let cross = EncodedRsaCrosscert::encode_and_sign(&peer.keys.rsa, &identity(master), until);
             cross.map_or_else(|_| Vec::new(), |cert| cert.encoded().to_vec())
         }
         kind::RSA_ID => {
-            let cert = create_legacy_rsa_id_cert(&mut chance(8), now(), "www.ccc.org", peer.keys.rsa());
+            let cert = create_legacy_rsa_id_cert(&mut chance(8), now(), "www.ccc.org", &peer.keys.rsa);
             cert.unwrap_or_default()
         }
         _ => Vec::new(),

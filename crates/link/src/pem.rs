@@ -29,12 +29,13 @@ mod tests {
 
     #[test]
     fn an_object_is_read_back() {
-        for len in [0, 1, 47, 48, 49, 200] {
+        for len in [1, 47, 48, 49, 200] {
             let bytes = vec![0xA5; len];
             let text = write("THING", &bytes);
             assert!(text.lines().all(|line| line.len() <= 64));
             assert_eq!(read("THING", &text).as_deref(), Ok(&bytes));
             assert!(read("OTHER", &text).is_err() && read("THING", &text[1..]).is_err());
         }
+        assert!(read("THING", &write("THING", &[])).is_err(), "RFC 7468 objects are not empty");
     }
 }

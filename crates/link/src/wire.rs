@@ -1,20 +1,13 @@
-//! Reading bytes that somebody else wrote, without ever reading past their end.
+//! A reader of bytes that never reads past the end.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The bytes say something else than their place allows, or end too early.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The bytes break the format, or end too early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the bytes are malformed")]
 pub struct Malformed;
 
-impl std::fmt::Display for Malformed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the bytes are malformed")
-    }
-}
-
-impl std::error::Error for Malformed {}
-
-/// What of some bytes is not read yet. Numbers are in network order.
+/// The unread rest of a byte string. Numbers are in network order.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a>(&'a [u8]);
 
@@ -63,17 +56,17 @@ impl<'a> Reader<'a> {
         self.array().map(|octets: [u8; 16]| Ipv6Addr::from(octets).into())
     }
 
-    /// What is left.
+    /// Takes the rest.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }
 
-    /// Whether nothing is left.
+    /// Whether the rest is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How much is left [B].
+    /// The length of the rest [B].
     pub fn len(&self) -> usize {
         self.0.len()
     }

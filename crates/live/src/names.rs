@@ -1,4 +1,4 @@
-//! Names of servers and their addresses, looked up in a thread of its own.
+//! DNS lookups, in a thread of their own.
 
 use hickory_resolver::config::{NameServerConfig, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::NetError;
@@ -11,19 +11,19 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::{fmt, io, thread};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// Whom to ask.
+/// The name servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NameServers {
-    /// Those of /etc/resolv.conf.
+    /// The servers in /etc/resolv.conf.
     #[default]
     System,
-    /// Those of another file of that kind.
+    /// The servers in another file of the same format.
     File(PathBuf),
-    /// These.
+    /// A list of servers.
     At(Vec<SocketAddr>),
 }
 
-/// What is asked.
+/// A lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
     /// The addresses of a name.
@@ -32,20 +32,20 @@ pub enum Question {
     Name(IpAddr),
 }
 
-/// What was found, and how long it holds [s].
+/// The result of a lookup, with its time to live [s].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Addresses, in the order in which they were said; there is at least one.
+    /// At least one address, in the order of the answer.
     Addresses(Vec<IpAddr>, u32),
     /// A name.
     Name(String, u32),
-    /// There is none.
+    /// The name or address does not exist.
     Nothing,
-    /// Nobody knew; later somebody may.
+    /// The lookup failed. It may succeed later.
     Later,
 }
 
-/// A thread that asks.
+/// The thread that looks up names.
 pub struct Names {
     asks: UnboundedSender<(u64, Question)>,
     answers: Receiver<(u64, Found)>,
@@ -58,11 +58,11 @@ impl fmt::Debug for Names {
 }
 
 impl Names {
-    /// Starts the thread. It calls `wake` when it has answers.
+    /// Starts the thread. It calls `wake` after each answer.
     ///
     /// # Errors
     ///
-    /// If nobody says whom to ask, or there can be no more threads.
+    /// If no name server is known, or the system allows no more threads.
     pub fn start(servers: &NameServers, wake: impl Fn() + Clone + Send + 'static) -> io::Result<Self> {
         let (config, options) = settings(servers)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -81,13 +81,13 @@ impl Names {
         Ok(Names { asks, answers })
     }
 
-    /// Asks; the answer has the same number.
+    /// Looks something up. The answer has the same number.
     pub fn ask(&self, number: u64, question: Question) {
-        // A thread that is gone answers nobody, and its streams end as its questions time out with their clients.
+        // If the thread is gone, no answer comes, and the client's timeout ends the stream.
         let _ = self.asks.send((number, question));
     }
 
-    /// The next answer, if one is there.
+    /// The next answer, if there is one.
     pub fn answer(&self) -> Option<(u64, Found)> {
         self.answers.try_recv().ok()
     }
@@ -121,14 +121,14 @@ async fn serve(
         let (resolver, answer, wake) = (resolver.clone(), answer.clone(), wake.clone());
         tokio::spawn(async move {
             let found = look_up(&resolver, question).await.unwrap_or_else(|error| failure(&error));
-            // Whoever asked may be gone.
+            // The node may be gone.
             let _ = answer.send((number, found));
             wake();
         });
     }
 }
 
-/// Nobody can be asked.
+/// Answers every lookup with a failure, because there is no resolver.
 async fn refuse(
     mut asked: UnboundedReceiver<(u64, Question)>,
     answer: &Sender<(u64, Found)>,
@@ -143,7 +143,7 @@ async fn refuse(
 async fn look_up(resolver: &TokioResolver, question: Question) -> Result<Found, NetError> {
     Ok(match question {
         Question::Addresses(name) => {
-            // The final dot: a client's name is whole, whatever domain this machine is in.
+            // With the final dot, the search domains of this machine are not tried.
             let name = if name.ends_with('.') { name } else { format!("{name}.") };
             let found = resolver.lookup_ip(name).await?;
             let ttl = found.as_lookup().answers().iter().map(|record| record.ttl).min().unwrap_or(0);
@@ -165,7 +165,7 @@ fn failure(error: &NetError) -> Found {
     if error.is_no_records_found() || error.is_nx_domain() { Found::Nothing } else { Found::Later }
 }
 
-/// The address in the name by which names of addresses are asked for (RFC 1035 section 3.5, RFC 3596 section 2.5).
+/// The address in a reverse lookup name (RFC 1035 section 3.5, RFC 3596 section 2.5).
 pub fn arpa(name: &str) -> Option<IpAddr> {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
     if let Some(octets) = name.strip_suffix(".in-addr.arpa") {
@@ -202,8 +202,8 @@ mod tests {
         assert_eq!(arpa(short), None);
     }
 
-    /// Says what the first label of a name asks for: `four`, `six`, `none` (no such name) or `broken` (a failure); any
-    /// name of an address is `found.example`.
+    /// A server that answers by the first label of a name: `four`, `six`, `none` (no such name) or `broken` (a
+    /// failure). Every address has the name `found.example`.
     fn server() -> SocketAddr {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();

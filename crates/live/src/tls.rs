@@ -1,4 +1,4 @@
-//! TLS as Tor uses it: any certificate will do, since the link's handshake says whose it is.
+//! TLS as Tor uses it: any certificate is accepted, because the link handshake proves the peer's identity.
 
 use penstock_link::certs::{Credentials, EXPORTER_LABEL};
 use rustls::client::Resumption;
@@ -13,7 +13,7 @@ use rustls::{
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
-/// Whose signature a certificate has does not matter; that the peer has its key does.
+/// Accepts any certificate. The peer must still have the certificate's key.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 
@@ -52,7 +52,7 @@ impl ServerCertVerifier for AnyCertificate {
     }
 }
 
-/// How a node opens and answers TLS connections.
+/// The TLS settings of a node, as client and as server.
 #[derive(Clone, Debug)]
 pub struct TlsConfigs {
     client: Arc<ClientConfig>,
@@ -60,12 +60,12 @@ pub struct TlsConfigs {
 }
 
 impl TlsConfigs {
-    /// With the certificate of these credentials.
+    /// Settings with the certificate of `credentials`.
     pub fn new(credentials: &Credentials) -> Self {
         TlsConfigs::with(credentials, Arc::new(ring::default_provider()))
     }
 
-    /// The same with some of ring's cipher suites alone: who measures says which.
+    /// The same, with the cipher suites of `provider`, for benchmarks.
     pub fn with(credentials: &Credentials, provider: Arc<CryptoProvider>) -> Self {
         const FITS: &str = "ring has the versions and the key that Tor's certificates have";
         let mut client = ClientConfig::builder_with_provider(provider.clone())
@@ -82,32 +82,32 @@ impl TlsConfigs {
             .with_no_client_auth()
             .with_single_cert(vec![certificate], key)
             .expect(FITS);
-        // tor-spec, "Negotiating and initializing channels": no session is taken up again.
+        // tor-spec, "Negotiating and initializing channels": sessions are never resumed.
         client.resumption = Resumption::disabled();
         server.send_tls13_tickets = 0;
         server.session_storage = Arc::new(NoServerSessionStorage {});
         TlsConfigs { client: Arc::new(client), server: Arc::new(server) }
     }
 
-    /// The side that connects. The name in it says nothing, as C tor's does.
+    /// The client side of a new connection. The server name is arbitrary, as in C tor.
     pub fn connect(&self) -> Connection {
         let name = ServerName::try_from("www.example.com").expect("it is a name");
         let connection = ClientConnection::new(self.client.clone(), name);
         connection.expect("these settings were taken once").into()
     }
 
-    /// The side that was connected to.
+    /// The server side of a new connection.
     pub fn accept(&self) -> Connection {
         ServerConnection::new(self.server.clone()).expect("these settings were taken once").into()
     }
 }
 
-/// What both ends of a connection export for AUTHENTICATE.
+/// The exported secret of a connection, for AUTHENTICATE.
 pub fn export(connection: &Connection, context: &[u8; 32]) -> Option<[u8; 32]> {
     connection.export_keying_material([0; 32], EXPORTER_LABEL, Some(context)).ok()
 }
 
-/// SHA-256 of the certificate that the peer showed; nothing if TLS is not up.
+/// SHA-256 of the peer's certificate; `None` before the end of the TLS handshake.
 pub fn certificate_sha256(connection: &Connection) -> Option<[u8; 32]> {
     Some(Sha256::digest(connection.peer_certificates()?.first()?).into())
 }

@@ -8,8 +8,8 @@ use nix::unistd::Pid;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use penstock_core::scheduler::SchedulerConfig;
 use penstock_link::cell::{LinkSpec, RelayMessage, Target};
-use penstock_link::keys::Keys;
 use penstock_live::clock::Clock;
+use penstock_live::keys;
 use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -119,7 +119,7 @@ impl Program {
     /// What a client must know of it.
     fn hop(&self, folder: &Folder) -> Hop {
         let date = Clock::start().date();
-        let keys = Keys::load_or_create(&folder.data().join("keys"), &mut rand::rng(), date).unwrap();
+        let keys = keys::load_or_create(&folder.data().join("keys"), &mut rand::rng(), date).unwrap();
         let (rsa, ed25519) = (keys.rsa_identity(), Some(keys.ed25519_identity()));
         (LinkSpec { addresses: vec![self.port], rsa, ed25519 }, keys.identities().onion[0].public)
     }

@@ -1,15 +1,15 @@
-//! What an exit says of a stream that it opens, refuses or closes, and of a name.
+//! The answers of an exit: END, CONNECTED and RESOLVED.
 
 use crate::wire::{Malformed, Reader, octets};
 use penstock_core::EndReason;
 use std::net::IpAddr;
 
-/// An END. To refuse for its exit policy, a relay says which address it means.
+/// An END message. If the exit policy forbids the stream, it has the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Why.
+    /// The reason.
     pub reason: EndReason,
-    /// Which address the exit policy forbids, and for how long that holds [s].
+    /// The address that the exit policy forbids, and its time to live [s].
     pub address: Option<(IpAddr, u32)>,
 }
 
@@ -20,7 +20,7 @@ impl From<EndReason> for End {
 }
 
 impl End {
-    /// Never fails: an END ends, whatever else it says.
+    /// Never fails: any END ends the stream.
     pub(super) fn read(data: &[u8]) -> Self {
         let mut reader = Reader::new(data);
         let reason = reader.u8().map_or(EndReason::MISC, EndReason);
@@ -43,7 +43,7 @@ impl End {
     }
 }
 
-/// A CONNECTED: to which address, and how long the name stays with it [s]; nothing for a directory.
+/// A CONNECTED message: the address and its time to live [s]; `None` for a directory stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Connected(pub Option<(IpAddr, u32)>);
 
@@ -82,15 +82,15 @@ pub enum Resolved {
     Name(Vec<u8>),
     /// An address of a name.
     Address(IpAddr),
-    /// Ask again later.
+    /// A temporary failure.
     Transient,
-    /// There is none.
+    /// The name or address does not exist.
     Nothing,
-    /// Something newer.
+    /// An unknown kind of answer.
     Other(u8, Vec<u8>),
 }
 
-/// Answers with how long each holds [s], from a RESOLVED.
+/// Reads the answers of a RESOLVED message, each with its time to live [s].
 pub(super) fn read_resolved(data: &[u8]) -> Result<Vec<(Resolved, u32)>, Malformed> {
     let (mut reader, mut answers) = (Reader::new(data), Vec::new());
     while !reader.is_empty() {
@@ -113,12 +113,12 @@ pub(super) fn read_resolved(data: &[u8]) -> Result<Vec<(Resolved, u32)>, Malform
     Ok(answers)
 }
 
-/// The last word of a stream.
+/// The message that ends a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamEnd {
     /// END.
     End(End),
-    /// RESOLVED, of a stream that was there to ask for a name.
+    /// RESOLVED, the end of a stream that looks up a name.
     Resolved(Vec<(Resolved, u32)>),
 }
 
@@ -128,7 +128,7 @@ impl From<EndReason> for StreamEnd {
     }
 }
 
-/// As many of the answers as fit into `room` bytes.
+/// Writes as many answers as fit into `room` bytes.
 pub(super) fn write_resolved(answers: &[(Resolved, u32)], room: usize) -> Vec<u8> {
     let mut data = Vec::new();
     for (answer, ttl) in answers {

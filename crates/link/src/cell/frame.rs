@@ -1,48 +1,48 @@
-//! Where one cell ends and the next begins.
+//! Framing: finds the end of each cell in a buffer.
 
 use super::command;
 use crate::wire::Reader;
 
-/// Bytes of a cell of fixed length, in link protocol 4 and 5 [B].
+/// Length of a fixed-length cell in link protocol 4 and 5 [B].
 pub const CELL_LEN: usize = 514;
-/// What a cell of fixed length carries [B].
+/// Length of the body of a fixed-length cell [B].
 pub const BODY_LEN: usize = 509;
-/// The longest body of a cell of variable length [B].
+/// The longest body of a variable-length cell [B].
 pub const MAX_VARIABLE: usize = u16::MAX as usize;
 
-/// One cell as it lies in a buffer.
+/// One cell in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// The circuit that it belongs to; zero if to none.
+    /// The circuit id; zero for cells of the link.
     pub circ_id: u32,
     /// Its command.
     pub command: u8,
-    /// What it carries: [`BODY_LEN`] bytes, or as many as it says.
+    /// The body: [`BODY_LEN`] bytes, or the length in the cell.
     pub body: &'a [u8],
 }
 
-/// How many bytes of a circuit's id begin each cell.
+/// The length of the circuit id at the start of each cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdLen {
-    /// Two, before the version of the link is known: only VERSIONS.
+    /// Two bytes, before the link's version is known: only VERSIONS.
     Two,
-    /// Four, in link protocol 4 and 5.
+    /// Four bytes, in link protocol 4 and 5.
     Four,
 }
 
-/// What the front of a buffer is.
+/// The content at the front of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Front<'a> {
-    /// A cell, and how many bytes it took of the buffer [B].
+    /// A whole cell, and its length in the buffer [B].
     Cell(Frame<'a>, usize),
-    /// The start of a cell that is this long [B], or of one of which not even that is known.
+    /// A part of a cell, and the length of the whole cell [B] if it is known already.
     Partial(Option<usize>),
 }
 
-/// Looks at the front of `buffer`.
+/// Parses the front of `buffer`.
 ///
-/// Nothing is copied, and no cell is malformed: whatever the bytes are, they are some cell or a part of one. A cell of
-/// variable length takes at most [`MAX_VARIABLE`] bytes and its head, which is what a reader has to hold.
+/// Nothing is copied. No bytes are malformed: any bytes are a cell or a part of one. A reader holds at most
+/// [`MAX_VARIABLE`] bytes and the header of the cell.
 pub fn front(buffer: &[u8], ids: IdLen) -> Front<'_> {
     parse(buffer, ids).unwrap_or(Front::Partial(None))
 }
@@ -62,11 +62,11 @@ fn parse(buffer: &[u8], ids: IdLen) -> Option<Front<'_>> {
     })
 }
 
-/// Appends a cell of variable length to `out`.
+/// Appends a variable-length cell to `out`.
 ///
 /// # Panics
 ///
-/// If `body` is longer than [`MAX_VARIABLE`]: none that a node makes is.
+/// If `body` is longer than [`MAX_VARIABLE`]. No node makes such a cell.
 pub fn push_variable(out: &mut Vec<u8>, ids: IdLen, command: u8, body: &[u8]) {
     assert!(command::is_variable(command), "a cell of fixed length has no length");
     let len = u16::try_from(body.len()).expect("what a node says of itself is shorter than 64 KiB");
@@ -76,11 +76,11 @@ pub fn push_variable(out: &mut Vec<u8>, ids: IdLen, command: u8, body: &[u8]) {
     out.extend_from_slice(body);
 }
 
-/// Appends a cell of fixed length for no circuit to `out`, with four bytes of id.
+/// Appends a fixed-length cell of the link to `out`, with an id of four bytes.
 ///
 /// # Panics
 ///
-/// If `body` is longer than [`BODY_LEN`]: none that a node makes is.
+/// If `body` is longer than [`BODY_LEN`]. No node makes such a cell.
 pub fn push_fixed(out: &mut Vec<u8>, command: u8, body: &[u8]) {
     assert!(!command::is_variable(command) && body.len() <= BODY_LEN, "it fits into a cell of fixed length");
     let end = out.len() + CELL_LEN;

@@ -1,22 +1,22 @@
-//! What CREATE, CREATED, EXTEND and EXTENDED carry of a circuit's handshake.
+//! Circuit handshakes in CREATE, CREATED, EXTEND and EXTENDED.
 
 use crate::wire::{Malformed, Reader};
 use penstock_core::cell::MAX_PAYLOAD;
 
-/// Which handshake.
+/// The type of a handshake.
 ///
 /// Source: tor-spec, "CREATE and CREATED cells" (`HTYPE`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeKind {
-    /// CREATE_FAST: without public keys, over a link that has them.
+    /// CREATE_FAST: without public keys, over an authenticated link.
     Fast,
     /// ntor.
     Ntor,
     /// ntor-v3, with extensions.
     NtorV3,
-    /// One that nobody here answers; TAP is 0.
+    /// A type that this relay does not support; TAP is 0.
     Other(u16),
-    /// The cell makes no sense. Whoever is asked refuses it, and the circuit closes.
+    /// The cell is malformed. The relay refuses it and closes the circuit.
     Malformed,
 }
 
@@ -29,11 +29,11 @@ impl HandshakeKind {
         }
     }
 
-    /// Its number in CREATE2 and EXTEND2.
+    /// The number of the type in CREATE2 and EXTEND2.
     ///
     /// # Panics
     ///
-    /// For CREATE_FAST, which is not extended to, and what is malformed, which is not sent.
+    /// For CREATE_FAST, which cannot extend a circuit, and for malformed cells, which are never sent.
     pub(super) fn number(self) -> u16 {
         match self {
             HandshakeKind::Ntor => 2,
@@ -44,13 +44,13 @@ impl HandshakeKind {
     }
 }
 
-/// A handshake, or the answer to one.
+/// A handshake message of either side.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Handshake {
-    /// Which one; of an answer, the one that it answers. A relay that passes an answer on does not know it, and
-    /// says [`HandshakeKind::Ntor`] for whatever CREATED2 carries.
+    /// The type; in an answer, the type of the request. A relay that forwards an answer does not know the type. It uses
+    /// [`HandshakeKind::Ntor`] for any CREATED2.
     pub kind: HandshakeKind,
-    /// What one end says to the other.
+    /// The message.
     pub data: Vec<u8>,
 }
 
@@ -60,35 +60,35 @@ impl std::fmt::Debug for Handshake {
     }
 }
 
-/// The longest handshake that an EXTENDED2 carries, beside its length [B].
+/// The longest handshake message in an EXTENDED2, without its length field [B].
 const MOST: u16 = MAX_PAYLOAD - 2;
 
 impl Handshake {
-    /// One that makes no sense.
+    /// A malformed handshake.
     pub(super) fn malformed() -> Self {
         Handshake { kind: HandshakeKind::Malformed, data: Vec::new() }
     }
 
-    /// The end of CREATE2 and EXTEND2.
+    /// Reads the last part of CREATE2 and EXTEND2.
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let kind = HandshakeKind::of(reader.u16()?);
         let len = reader.u16()?;
         Ok(Handshake { kind, data: reader.take(len.into())?.to_vec() })
     }
 
-    /// What CREATED2 and EXTENDED2 are. What came in the one goes on in the other, which has less room.
+    /// Reads CREATED2 and EXTENDED2. A relay forwards the one in the other, and EXTENDED2 is shorter.
     pub(super) fn read_answer(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let len = Some(reader.u16()?).filter(|len| *len <= MOST).ok_or(Malformed)?;
         Ok(Handshake { kind: HandshakeKind::Ntor, data: reader.take(len.into())?.to_vec() })
     }
 
-    /// The end of CREATE2 and EXTEND2.
+    /// Writes the last part of CREATE2 and EXTEND2.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.kind.number().to_be_bytes());
         self.write_answer(out);
     }
 
-    /// What CREATED2 and EXTENDED2 are.
+    /// Writes CREATED2 and EXTENDED2.
     pub(super) fn write_answer(&self, out: &mut Vec<u8>) {
         let len = u16::try_from(self.data.len()).expect("a handshake fits into a cell");
         out.extend_from_slice(&len.to_be_bytes());

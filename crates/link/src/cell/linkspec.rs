@@ -1,4 +1,4 @@
-//! How a relay is named in an EXTEND2.
+//! Link specifiers: the target of an EXTEND2.
 
 use crate::wire::{Malformed, Reader, octets};
 use std::net::SocketAddr;
@@ -11,20 +11,22 @@ mod kind {
     pub(super) const ED25519: u8 = 3;
 }
 
-/// A relay: where it listens and what its identities are.
+/// The addresses and identities of a relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkSpec {
-    /// The first IPv4 and the first IPv6 address that were given; at least one.
+    /// The first IPv4 and the first IPv6 address in the message; at least one.
     pub addresses: Vec<SocketAddr>,
     /// SHA-1 of its RSA identity key.
     pub rsa: [u8; 20],
-    /// Its ed25519 identity key, if the client knows it.
+    /// Its ed25519 identity key, if the client sent it.
     pub ed25519: Option<[u8; 32]>,
 }
 
 impl LinkSpec {
-    /// Source: tor-spec, "EXTEND and EXTENDED cells"; C tor `extend_cell_parse()`: further addresses and unknown kinds
-    /// are passed over, further identities are refused, an RSA identity and an address must be there.
+    /// Skips further addresses and unknown kinds. Refuses further identities, and a message without an RSA identity or
+    /// an address.
+    ///
+    /// Source: tor-spec, "EXTEND and EXTENDED cells"; C tor `extend_cell_parse()`.
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let (mut ipv4, mut ipv6, mut rsa, mut ed25519) = (None, None, None, None);
         for _ in 0..reader.u8()? {

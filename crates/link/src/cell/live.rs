@@ -1,4 +1,4 @@
-//! A cell of a circuit, as the core's relay handles it.
+//! A circuit cell of the real network, for the core's relay.
 
 use super::answers::{Connected, StreamEnd};
 use super::command;
@@ -15,12 +15,12 @@ use penstock_core::{Cell, CircId, Command, DestroyReason, Direction, Message, St
 use std::fmt;
 use std::num::NonZeroU32;
 
-/// A hop's feedback, between nodes that agreed on it; C tor ignores the number.
+/// The command of hop-control feedback, between nodes that negotiated it. C tor ignores it.
 const FEEDBACK: u8 = 100;
-/// A circuit's class, between nodes that agreed on it; C tor ignores the number.
+/// The command of a circuit's class, between nodes that negotiated it. C tor ignores it.
 const CLASS: u8 = 101;
 
-/// How many RELAY_EARLY cells a relay takes of one circuit [cell] (tor-spec, "Handling RELAY_EARLY"; C tor
+/// The number of RELAY_EARLY cells that a relay accepts on one circuit [cell] (tor-spec, "Handling RELAY_EARLY"; C tor
 /// `MAX_RELAY_EARLY_CELLS_PER_CIRCUIT`).
 pub const MAX_EARLY: u8 = 8;
 
@@ -30,30 +30,31 @@ pub struct LiveCell {
     id: CircId,
     tag: Option<Tag>,
     command: u8,
-    /// Only this node knows it: the wire has no place for it.
+    /// The mark of the core. It is local: the wire format has no field for it.
     marked: bool,
     body: [u8; BODY_LEN],
 }
 
-/// What came over a channel whose handshake is done.
+/// A cell that arrived on an open channel.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "nearly all that comes is cells, and a box for each would cost more"
 )]
 pub enum Incoming {
-    /// A circuit's cell.
+    /// A circuit cell.
     Cell(LiveCell),
     /// PADDING or VPADDING.
     Padding,
-    /// PADDING_NEGOTIATE: what the client says of padding, unread.
+    /// PADDING_NEGOTIATE. Its content is ignored.
     PaddingNegotiate,
-    /// A command that nobody knows or that has no place here; a circuit's cell without a circuit. They are ignored.
+    /// An unknown command, a command that is out of place, or a circuit cell without a circuit id. Such cells are
+    /// ignored.
     Ignored(u8),
 }
 
 impl Incoming {
-    /// Tells what a frame is. `extended` says that both nodes agreed on cells that C tor does not know.
+    /// Classifies a frame. `extended` enables the cells that C tor does not know.
     ///
     /// Source: C tor `command_process_cell()`, `command_process_var_cell()`.
     pub fn of(frame: &Frame<'_>, extended: bool) -> Self {
@@ -86,14 +87,14 @@ impl LiveCell {
         cell
     }
 
-    /// Appends the cell as it travels in link protocol 4 and 5.
+    /// Appends the cell in the format of link protocol 4 and 5.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.id.0.get().to_be_bytes());
         out.push(self.command);
         out.extend_from_slice(&self.body);
     }
 
-    /// The cell as it travels in link protocol 4 and 5.
+    /// The cell in the format of link protocol 4 and 5.
     pub fn to_bytes(&self) -> [u8; CELL_LEN] {
         let mut bytes = [0; CELL_LEN];
         bytes[..4].copy_from_slice(&self.id.0.get().to_be_bytes());
@@ -102,12 +103,12 @@ impl LiveCell {
         bytes
     }
 
-    /// The number of its command; see [`command`].
+    /// The command number; see [`command`].
     pub fn wire_command(&self) -> u8 {
         self.command
     }
 
-    /// Has its way recorded.
+    /// Sets the tag under which the cell's path is recorded.
     pub fn set_tag(&mut self, tag: Tag) {
         self.tag = Some(tag);
     }
@@ -117,9 +118,9 @@ impl LiveCell {
         DestroyReason(self.body[0])
     }
 
-    /// A RELAY cell in the clear that says what the core has no word for.
+    /// A RELAY cell in the clear with any relay message.
     pub fn saying(id: CircId, stream: Option<StreamId>, message: &RelayMessage) -> Self {
-        // Relays take an EXTEND2 in RELAY_EARLY alone, so that no circuit gets longer than their number.
+        // Relays accept EXTEND2 only in RELAY_EARLY cells, which limits the length of a circuit.
         let extends = matches!(message, RelayMessage::Extend(..));
         let command = if extends { command::RELAY_EARLY } else { command::RELAY };
         LiveCell { body: message::write(stream, message), ..LiveCell::new(id, command) }
@@ -145,7 +146,7 @@ impl LiveCell {
     }
 }
 
-/// What a client does on the way is nobody's business, in no log.
+/// Logs never show the content of a cell.
 impl fmt::Debug for LiveCell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "LiveCell {{ command: {} }}", self.command)
@@ -199,8 +200,8 @@ impl Cell for LiveCell {
         LiveCell::create_or_answer(id, true, &handshake)
     }
 
-    /// A CREATE always has one, if only a malformed one that is refused: a node that says nonsense loses its circuit, not
-    /// its channel (C tor `command_process_create_cell()`).
+    /// Always succeeds for a CREATE: a malformed one becomes [`HandshakeKind::Malformed`], so the peer loses the
+    /// circuit and keeps the channel (C tor `command_process_create_cell()`).
     fn into_handshake(self) -> Option<Handshake> {
         let mut reader = Reader::new(&self.body);
         let fast = |data: &[u8]| Handshake { kind: HandshakeKind::Fast, data: data.to_vec() };
@@ -249,7 +250,7 @@ impl Cell for LiveCell {
     }
     fn into_message(self) -> Option<(Option<StreamId>, Message<Self>)> {
         let (stream, message) = message::read(&self.body).ok()?;
-        // C tor ignores both, too.
+        // C tor ignores an EXTEND2 in a RELAY cell or on a stream, too.
         let may_extend = self.command == command::RELAY_EARLY && stream.is_none();
         if matches!(message, RelayMessage::Extend(..)) && !may_extend {
             return Some((stream, Message::Drop));

@@ -1,4 +1,4 @@
-//! Relay messages: what the ends of a circuit say to each other.
+//! Relay messages between the ends of a circuit.
 //!
 //! Source: tor-spec, "Relay cells" (format V0); proposal 289 (SENDME), proposal 324 §4 (XON and XOFF).
 
@@ -14,10 +14,10 @@ use penstock_core::{DestroyReason, Message, StreamId};
 use std::fmt;
 use std::num::{NonZeroU16, NonZeroU32};
 
-/// Bytes before a message's data: command, recognized, stream, digest, length [B].
+/// The header of a message: command, recognized, stream, digest, length [B].
 const HEADER: usize = BODY_LEN - MAX_PAYLOAD as usize;
 
-/// Commands of relay messages, by their numbers.
+/// The numbers of relay commands.
 mod command {
     pub(super) const BEGIN: u8 = 1;
     pub(super) const DATA: u8 = 2;
@@ -37,17 +37,17 @@ mod command {
     pub(super) const XON: u8 = 44;
 }
 
-/// Bytes of a stream.
+/// The data of a stream in one cell.
 #[derive(Clone)]
 pub struct LivePayload {
     len: u16,
-    /// Of the cell that is made of it.
+    /// The tag for the cell that will carry the data.
     tag: Option<penstock_core::Tag>,
     bytes: [u8; MAX_PAYLOAD as usize],
 }
 
 impl LivePayload {
-    /// Of `bytes`; `None` if there are more than [`MAX_PAYLOAD`].
+    /// A payload of `bytes`; `None` if they are longer than [`MAX_PAYLOAD`].
     pub fn new(bytes: &[u8]) -> Option<Self> {
         LivePayload::read_with(|room| {
             let len = bytes.len();
@@ -56,11 +56,11 @@ impl LivePayload {
         })
     }
 
-    /// Of what `read` puts at the start of the room that it is given; it says how many bytes that are, or `None`.
+    /// A payload that `read` writes into the buffer. `read` returns the length, or `None`.
     ///
     /// # Panics
     ///
-    /// If it says that it put more than there was room for.
+    /// If the length is larger than the buffer.
     pub fn read_with(read: impl FnOnce(&mut [u8]) -> Option<usize>) -> Option<Self> {
         let mut bytes = [0; MAX_PAYLOAD as usize];
         let len = read(&mut bytes)?;
@@ -68,7 +68,7 @@ impl LivePayload {
         Some(LivePayload { len: len as u16, tag: None, bytes })
     }
 
-    /// Has the way of the cell that is made of it recorded.
+    /// Sets the tag under which the cell's path is recorded.
     pub fn set_tag(&mut self, tag: Option<penstock_core::Tag>) {
         self.tag = tag;
     }
@@ -77,7 +77,7 @@ impl LivePayload {
         self.tag
     }
 
-    /// The bytes.
+    /// The data.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len.into()]
     }
@@ -95,14 +95,14 @@ impl PartialEq for LivePayload {
     }
 }
 
-/// What a client does on the way is nobody's business, in no log: only how much it is.
+/// Logs show only the length of the data.
 impl fmt::Debug for LivePayload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "LivePayload({} B)", self.len)
     }
 }
 
-/// A relay message, with all that the wire says.
+/// A relay message with all fields of the wire format.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(
     clippy::large_enum_variant,
@@ -117,29 +117,29 @@ pub enum RelayMessage {
     End(End),
     /// CONNECTED.
     Connected(Connected),
-    /// SENDME: with the tag of the cell that it acknowledges in version 1, without in version 0 and on streams.
+    /// SENDME: version 1 has the tag of the acknowledged cell; version 0 and stream SENDMEs have none.
     Sendme(Option<Tag>),
     /// EXTEND2.
     Extend(LinkSpec, Handshake),
     /// EXTENDED2.
     Extended(Handshake),
-    /// TRUNCATE: close the circuit beyond here.
+    /// TRUNCATE: close the circuit beyond this relay.
     Truncate,
-    /// TRUNCATED: it is closed.
+    /// TRUNCATED: the circuit beyond this relay is closed.
     Truncated(DestroyReason),
-    /// RESOLVED: answers, and how long each holds [s].
+    /// RESOLVED: answers with their time to live [s].
     Resolved(Vec<(Resolved, u32)>),
     /// XOFF.
     Xoff,
-    /// XON: at most so much [kB/s, of 1000 B].
+    /// XON with a rate limit [kB/s, of 1000 B].
     Xon(Option<NonZeroU32>),
-    /// DROP: padding for the circuit.
+    /// DROP: padding of a circuit.
     Drop,
-    /// A command that this version does not know, or leaves to others (onion services, conflux, padding machines).
+    /// A command without support here (onion services, conflux, padding machines).
     Unknown(u8),
 }
 
-/// What a body in the clear says, and of which stream.
+/// Reads a body in the clear; returns the stream and the message.
 pub fn read(body: &[u8; BODY_LEN]) -> Result<(Option<StreamId>, RelayMessage), Malformed> {
     let mut header = Reader::new(body);
     let command = header.u8()?;
@@ -155,7 +155,7 @@ fn read_data(command: u8, stream: Option<StreamId>, data: &[u8]) -> Result<Relay
     let mut reader = Reader::new(data);
     Ok(match command {
         command::DATA => RelayMessage::Data(LivePayload::new(data).ok_or(Malformed)?),
-        // What a stream's SENDME says beside being one is nobody's business.
+        // Further data in a stream's SENDME is ignored.
         command::SENDME if stream.is_some() => RelayMessage::Sendme(None),
         command::SENDME => RelayMessage::Sendme(read_proof(data)?),
         command::BEGIN => RelayMessage::Begin(Target::read_begin(data)),
@@ -169,7 +169,7 @@ fn read_data(command: u8, stream: Option<StreamId>, data: &[u8]) -> Result<Relay
             RelayMessage::Extend(to, Handshake::read(&mut reader)?)
         }
         command::EXTENDED2 => RelayMessage::Extended(Handshake::read_answer(&mut reader)?),
-        // With TAP, which nobody answers any more.
+        // EXTEND uses the obsolete TAP handshake.
         command::EXTEND => return Err(Malformed),
         command::TRUNCATE => RelayMessage::Truncate,
         command::TRUNCATED => RelayMessage::Truncated(DestroyReason(reader.u8().unwrap_or(0))),
@@ -190,7 +190,9 @@ fn version_zero(reader: &mut Reader<'_>) -> Result<(), Malformed> {
     if reader.u8()? == 0 { Ok(()) } else { Err(Malformed) }
 }
 
-/// Source: proposal 289; C tor `sendme_is_valid()`. A version that nobody knows is refused.
+/// Refuses an unknown version.
+///
+/// Source: proposal 289; C tor `sendme_is_valid()`.
 fn read_proof(data: &[u8]) -> Result<Option<Tag>, Malformed> {
     let mut reader = Reader::new(data);
     match reader.u8() {
@@ -203,14 +205,14 @@ fn read_proof(data: &[u8]) -> Result<Option<Tag>, Malformed> {
     }
 }
 
-/// The body of a cell that says `message`, in the clear.
+/// Writes `message` as a body in the clear.
 ///
 /// # Panics
 ///
-/// If it does not fit into a cell, or is none that a node says.
+/// If the message does not fit into a cell, or is unknown.
 pub fn write(stream: Option<StreamId>, message: &RelayMessage) -> [u8; BODY_LEN] {
     let (command, data) = match message {
-        // The one that matters: no allocation.
+        // DATA is the common case: no allocation.
         RelayMessage::Data(payload) => return fill(command::DATA, stream, payload.as_bytes()),
         RelayMessage::Begin(target) => {
             let command = match target {
@@ -260,7 +262,7 @@ fn fill(command: u8, stream: Option<StreamId>, data: &[u8]) -> [u8; BODY_LEN] {
     body
 }
 
-/// What the core makes of it, and back.
+/// Conversions from and to the core's messages.
 impl RelayMessage {
     pub(super) fn into_core(self) -> Message<super::LiveCell> {
         match self {

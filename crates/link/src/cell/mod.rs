@@ -1,8 +1,8 @@
-//! The cell of the real network: 514 bytes, as they travel.
+//! Cells of the real network: 514 bytes on the wire.
 //!
-//! [`front`] finds cells in what a link brought, [`Incoming::of`] tells those of circuits from the link's own,
-//! [`LiveCell`] is what the core's relay works on, and [`RelayMessage`] is what a relay cell says in the clear. A cell that
-//! only passes through is copied and never allocated.
+//! [`front`] finds cells in the bytes of a link. [`Incoming::of`] separates circuit cells from cells of the link.
+//! [`LiveCell`] is the cell of the core's relay, and [`RelayMessage`] the decrypted content of a relay cell. A
+//! forwarded cell is copied and never allocated.
 
 mod answers;
 pub mod command;

@@ -1,9 +1,9 @@
-//! Where a stream goes to.
+//! The target of a stream.
 
 use crate::wire::{Malformed, Reader};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// What a client asks an exit, or a directory cache, to connect it with.
+/// The target that a client asks an exit or a directory cache for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// BEGIN: a host by name or address.
@@ -12,32 +12,32 @@ pub enum Target {
         host: String,
         /// Never zero.
         port: u16,
-        /// Which families the client takes.
+        /// The address families that the client accepts.
         flags: BeginFlags,
     },
     /// BEGIN_DIR: the relay's own directory.
     Directory,
-    /// RESOLVE: no connection, only the addresses of this name, or the name of this address (`in-addr.arpa`).
+    /// RESOLVE: only a lookup of this name, or of this address (`in-addr.arpa`).
     Resolve(String),
-    /// The client said something that is no target. The stream ends with
-    /// [`EndReason::PROTOCOL`](super::EndReason::PROTOCOL), and the circuit stays.
+    /// A malformed target. The stream ends with [`EndReason::PROTOCOL`](super::EndReason::PROTOCOL), and the circuit
+    /// remains.
     Malformed,
 }
 
-/// Which addresses a client takes. Source: tor-spec, "Opening streams".
+/// The address families that a client accepts. Source: tor-spec, "Opening streams".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BeginFlags(pub u32);
 
 impl BeginFlags {
-    /// IPv6 too.
+    /// The client accepts IPv6.
     pub fn ipv6_okay(self) -> bool {
         self.0 & 1 != 0
     }
-    /// No IPv4.
+    /// The client does not accept IPv4.
     pub fn ipv4_not_okay(self) -> bool {
         self.0 & 2 != 0
     }
-    /// IPv6 rather than IPv4.
+    /// The client prefers IPv6.
     pub fn ipv6_preferred(self) -> bool {
         self.0 & 4 != 0
     }
@@ -51,7 +51,7 @@ impl Target {
         parse_begin(data).unwrap_or(Target::Malformed)
     }
 
-    /// With or without a NUL at the end, as C tor takes it.
+    /// Accepts a missing NUL at the end, as C tor does.
     pub(super) fn read_resolve(data: &[u8]) -> Self {
         let name = data.split(|byte| *byte == 0).next().unwrap_or_default();
         text(name).map_or(Target::Malformed, Target::Resolve)
@@ -75,7 +75,7 @@ impl Target {
     }
 }
 
-/// Printable ASCII that may be a name.
+/// The text of a name, if it is printable ASCII.
 fn text(bytes: &[u8]) -> Option<String> {
     let fits = (1..=MAX_NAME).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic);
     fits.then(|| bytes.iter().map(|byte| char::from(*byte)).collect())
@@ -84,7 +84,7 @@ fn text(bytes: &[u8]) -> Option<String> {
 fn parse_begin(data: &[u8]) -> Result<Target, Malformed> {
     let end = data.iter().position(|byte| *byte == 0).ok_or(Malformed)?;
     let (address, rest) = data.split_at(end);
-    // Clients without flags say nothing, or too little.
+    // Old clients send no flags or a shorter field.
     let flags = BeginFlags(Reader::new(&rest[1..]).u32().unwrap_or(0));
     let colon = address.iter().rposition(|byte| *byte == b':').ok_or(Malformed)?;
     let port = text(&address[colon + 1..]).filter(|port| port.bytes().all(|byte| byte.is_ascii_digit()));

@@ -1,4 +1,4 @@
-//! How an initiator proves that it is a relay: AUTH_CHALLENGE and AUTHENTICATE.
+//! AUTH_CHALLENGE and AUTHENTICATE: how an initiator proves that it is a relay.
 //!
 //! Source: tor-spec, "AUTHENTICATE cells", method Ed25519-SHA256-RFC5705; C tor
 //! `connection_or_compute_authenticate_cell_body()`.
@@ -10,15 +10,14 @@ use rand_core::CryptoRng;
 use subtle::ConstantTimeEq;
 use tor_llcrypto::pk::ed25519::{PublicKey, Signature};
 
-/// The number of the one method of authentication that is left.
+/// The number of the only supported authentication method.
 pub const AUTH0003: u16 = 3;
-/// The label under which TLS exports what both ends of it know; its context is the SHA-256 of the initiator's RSA identity
-/// key.
+/// The label of the TLS exporter. Its context is the SHA-256 of the initiator's RSA identity key.
 pub const EXPORTER_LABEL: &[u8] = b"EXPORTER FOR TOR TLS CLIENT BINDING AUTH0003";
 
-/// Everything that is signed: name, identities, logs, certificate, secret of TLS, chance [B].
+/// The signed part: name, identities, logs, certificate, TLS secret, random bytes [B].
 const SIGNED: usize = 8 + 8 * 32 + 24;
-/// Of it, what both ends know [B].
+/// The part of it that both ends know [B].
 const KNOWN: usize = SIGNED - 24;
 
 /// An AUTH_CHALLENGE.
@@ -26,14 +25,14 @@ const KNOWN: usize = SIGNED - 24;
 pub struct Challenge([u8; 32]);
 
 impl Challenge {
-    /// A new one.
+    /// A random challenge.
     pub fn new(rng: &mut impl CryptoRng) -> Self {
         let mut challenge = [0; 32];
         rng.fill_bytes(&mut challenge);
         Challenge(challenge)
     }
 
-    /// The cell's body; it offers [`AUTH0003`].
+    /// The body of the cell, which offers [`AUTH0003`].
     pub fn body(&self) -> Vec<u8> {
         [&self.0[..], &1u16.to_be_bytes(), &AUTH0003.to_be_bytes()].concat()
     }
@@ -47,20 +46,20 @@ pub fn method_is_offered(challenge: &[u8]) -> Result<bool, Malformed> {
     Ok(methods.contains(&AUTH0003))
 }
 
-/// What an AUTHENTICATE is bound to.
+/// The values that an AUTHENTICATE signs.
 #[derive(Clone, Copy, Debug)]
 pub struct Binding {
-    /// SHA-256 of the RSA identity keys: the initiator's, and the responder's.
+    /// SHA-256 of the RSA identity keys: initiator, responder.
     pub rsa: [[u8; 32]; 2],
-    /// The ed25519 identities: the initiator's, and the responder's.
+    /// The ed25519 identities: initiator, responder.
     pub ed25519: [[u8; 32]; 2],
-    /// SHA-256 of all that the responder sent, up to AUTH_CHALLENGE with it.
+    /// SHA-256 of all bytes that the responder sent, up to and including AUTH_CHALLENGE.
     pub responder_log: [u8; 32],
-    /// SHA-256 of all that the initiator sent so far.
+    /// SHA-256 of all bytes that the initiator sent so far.
     pub initiator_log: [u8; 32],
     /// SHA-256 of the responder's TLS certificate.
     pub certificate: [u8; 32],
-    /// What TLS exports under [`EXPORTER_LABEL`].
+    /// The TLS secret, exported under [`EXPORTER_LABEL`].
     pub tls_secret: [u8; 32],
 }
 
@@ -83,7 +82,7 @@ impl Binding {
     }
 }
 
-/// The body of an AUTHENTICATE.
+/// Makes the body of an AUTHENTICATE.
 pub fn make(credentials: &Credentials, rng: &mut impl CryptoRng, binding: &Binding) -> Vec<u8> {
     let mut signed = [0; SIGNED];
     signed[..KNOWN].copy_from_slice(&binding.known());
@@ -93,7 +92,7 @@ pub fn make(credentials: &Credentials, rng: &mut impl CryptoRng, binding: &Bindi
     [&AUTH0003.to_be_bytes()[..], &len.to_be_bytes(), &signed, &signature].concat()
 }
 
-/// Whether an AUTHENTICATE is that of the initiator whose certificates were `verified`.
+/// Verifies an AUTHENTICATE of the initiator with the certificates `verified`.
 pub fn verify(body: &[u8], verified: &Verified, binding: &Binding) -> Result<(), Malformed> {
     let mut reader = Reader::new(body);
     if reader.u16()? != AUTH0003 {

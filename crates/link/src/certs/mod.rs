@@ -1,4 +1,4 @@
-//! How the two nodes of a link prove who they are: the bodies of CERTS, AUTH_CHALLENGE, AUTHENTICATE and NETINFO.
+//! Authentication of the two nodes of a link: the bodies of CERTS, AUTH_CHALLENGE, AUTHENTICATE and NETINFO.
 //!
 //! Source: tor-spec, "Negotiating and initializing channels"; cert-spec.
 

@@ -1,9 +1,9 @@
-//! Time and addresses, which end a link's handshake.
+//! NETINFO: the time and the addresses at the end of the link handshake.
 
 use crate::wire::{Malformed, Reader, octets};
 use std::net::IpAddr;
 
-/// So many addresses of its own a node says at most: they fit into the cell, whatever their kind.
+/// The highest number of own addresses in a NETINFO cell. So many fit into the cell, for any kind of address.
 const MAX_ADDRESSES: usize = 20;
 
 /// A NETINFO cell.
@@ -11,16 +11,16 @@ const MAX_ADDRESSES: usize = 20;
 /// Source: tor-spec, "NETINFO cells".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Netinfo {
-    /// The sender's clock, in seconds of Unix; zero if it does not say, as clients do.
+    /// The sender's clock, in Unix seconds; zero if the sender is a client.
     pub time: u32,
-    /// What the sender takes the receiver's address for.
+    /// The receiver's address as the sender sees it.
     pub yours: Option<IpAddr>,
-    /// The sender's own addresses; clients say none.
+    /// The sender's own addresses; empty for clients.
     pub mine: Vec<IpAddr>,
 }
 
 impl Netinfo {
-    /// Reads a cell's body. Addresses of kinds that nobody knows are passed over.
+    /// Reads the body of a cell. Addresses of unknown kinds are skipped.
     pub fn read(body: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(body);
         let time = reader.u32()?;
@@ -32,10 +32,10 @@ impl Netinfo {
         Ok(Netinfo { time, yours, mine })
     }
 
-    /// The cell's body; at most as many addresses as fit.
+    /// The body of the cell, with as many addresses as fit.
     pub fn write(&self) -> Vec<u8> {
         let mut body = self.time.to_be_bytes().to_vec();
-        // Nobody in particular, where an address must be.
+        // The unspecified address fills the field.
         push(&mut body, self.yours.unwrap_or(IpAddr::from([0; 4])));
         let mine = &self.mine[..self.mine.len().min(MAX_ADDRESSES)];
         body.push(mine.len() as u8);

@@ -1,4 +1,4 @@
-//! Certificates and authentication, as both ends see them, and as those who have them not.
+//! Tests of certificates and authentication at both ends, and against forgers.
 
 use super::credentials::body;
 use super::*;
@@ -12,7 +12,7 @@ pub(crate) fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000)
 }
 
-/// Two relays; their keys take seconds to make.
+/// Two relays. Their keys take seconds to generate.
 pub(crate) fn relays() -> &'static [(Keys, Credentials); 2] {
     static RELAYS: OnceLock<[(Keys, Credentials); 2]> = OnceLock::new();
     RELAYS.get_or_init(|| {
@@ -109,7 +109,7 @@ fn a_certificate_with_any_bit_changed_proves_nothing() {
             let mut changed = certs.clone();
             changed[place].1[byte] ^= 1;
             let verified = verify_certs(&again(&changed), LinkKey::Tls(credentials.tls_sha256()), now());
-            // Of the X.509 certificate the key counts alone: names, dates and its signature of itself say nothing.
+            // Only the key of the X.509 certificate counts. Names, dates and the self-signature have no meaning.
             match verified {
                 Ok(verified) => {
                     assert!(*kind == 2 && verified.identity == of(keys), "kind {kind}, byte {byte}")
@@ -120,7 +120,7 @@ fn a_certificate_with_any_bit_changed_proves_nothing() {
     }
 }
 
-/// What the first relay proves to the second one.
+/// The first relay's proof for the second relay.
 fn binding() -> Binding {
     let [(one, _), (two, credentials)] = relays();
     Binding {

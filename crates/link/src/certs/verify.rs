@@ -1,9 +1,8 @@
-//! Who the other node of a link is.
+//! Verification of the peer's certificates.
 
 use super::kind;
 use crate::wire::{Malformed, Reader};
 use digest::Digest;
-use std::fmt;
 use std::time::SystemTime;
 use tor_cert::rsa::RsaCrosscert;
 use tor_cert::{CertType, CertifiedKey, Ed25519Cert};
@@ -21,64 +20,49 @@ pub struct Identity {
     pub ed25519: [u8; 32],
 }
 
-/// Which key of the link the certificates are to vouch for.
+/// The link key that the certificates must certify.
 #[derive(Clone, Copy, Debug)]
 pub enum LinkKey {
-    /// A responder's: the certificate that TLS showed, by its SHA-256.
+    /// The responder's TLS certificate, by its SHA-256.
     Tls([u8; 32]),
-    /// An initiator's, which signs AUTHENTICATE.
+    /// The initiator's key for AUTHENTICATE.
     Authentication,
 }
 
-/// What certificates prove.
+/// The result of the verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verified {
-    /// Whose they are.
+    /// The peer's identity.
     pub identity: Identity,
-    /// SHA-256 of the RSA identity key, as AUTHENTICATE has it.
+    /// SHA-256 of the RSA identity key, for AUTHENTICATE.
     pub rsa_sha256: [u8; 32],
-    /// The key that signs AUTHENTICATE; a responder has none.
+    /// The key that signs AUTHENTICATE; `None` for a responder.
     pub authentication: Option<[u8; 32]>,
 }
 
-/// Why certificates prove nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why certificates are rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CertsError {
-    /// The cell, or a certificate in it, makes no sense.
+    /// The cell, or a certificate in it, is malformed.
+    #[error("the peer's certificates are malformed")]
     Malformed,
-    /// One that must be there is not.
+    /// A required certificate is missing.
+    #[error("the peer's certificate of kind {0} is missing")]
     Missing(u8),
-    /// One is there twice.
+    /// A certificate occurs twice.
+    #[error("the peer has two certificates of kind {0}")]
     Doubled(u8),
-    /// One is signed by nobody, or by somebody else.
+    /// A signature is missing or wrong.
+    #[error("the signature of the peer's certificate of kind {0} is wrong")]
     BadSignature(u8),
-    /// One is of another time.
+    /// A certificate is not valid at this time.
+    #[error("the peer's certificate of kind {0} is not valid now")]
     Expired(u8),
-    /// One is of another key than the one in use, or of another kind than it says.
+    /// A certificate is for another key, or of another kind.
+    #[error("the peer's certificate of kind {0} is for another key")]
     WrongSubject(u8),
 }
-
-impl fmt::Display for CertsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CertsError::Malformed => write!(f, "the peer's certificates are malformed"),
-            CertsError::Missing(kind) => write!(f, "the peer's certificate of kind {kind} is missing"),
-            CertsError::Doubled(kind) => write!(f, "the peer has two certificates of kind {kind}"),
-            CertsError::BadSignature(kind) => {
-                write!(f, "the peer's certificate of kind {kind} is badly signed")
-            }
-            CertsError::Expired(kind) => {
-                write!(f, "the peer's certificate of kind {kind} is of another time")
-            }
-            CertsError::WrongSubject(kind) => {
-                write!(f, "the peer's certificate of kind {kind} is of another key")
-            }
-        }
-    }
-}
-
-impl std::error::Error for CertsError {}
 
 impl From<Malformed> for CertsError {
     fn from(_: Malformed) -> Self {
@@ -86,7 +70,7 @@ impl From<Malformed> for CertsError {
     }
 }
 
-/// Certificates of a CERTS cell by their kinds; those of kinds that nobody asks for are passed over.
+/// The certificates of a CERTS cell by kind. Unknown kinds are skipped.
 struct Certs<'a>([Option<&'a [u8]>; 8]);
 
 impl<'a> Certs<'a> {
@@ -108,7 +92,7 @@ impl<'a> Certs<'a> {
         self.0[usize::from(kind)].ok_or(CertsError::Missing(kind))
     }
 
-    /// An ed25519 certificate that is good at `now`: signed by `signer`, or by the key that it names itself.
+    /// An ed25519 certificate that is valid at `now`, signed by `signer` or by the key in the certificate itself.
     fn ed25519(
         &self,
         kind: u8,
@@ -129,11 +113,11 @@ impl<'a> Certs<'a> {
     }
 }
 
-/// Checks the body of a CERTS cell against the key of the link that it is to vouch for.
+/// Verifies the body of a CERTS cell for a link key.
 ///
 /// Source: tor-spec, "CERTS cells" ("Validating the certificates", Ed25519); C tor `or_handshake_certs_ed25519_ok()`.
-/// Deviation: the self-signature of the RSA identity's X.509 certificate is not checked: the key in it is believed for
-/// what it signs, the certificate of kind 7, and named by its digest.
+/// Deviation: the self-signature of the RSA identity's X.509 certificate is not checked. The certificate of kind 7
+/// proves the possession of the key, and the peer is known by the digest of the key.
 pub fn verify_certs(body: &[u8], link: LinkKey, now: SystemTime) -> Result<Verified, CertsError> {
     let certs = Certs::read(body)?;
     let signing = certs.ed25519(kind::ID_V_SIGNING, None, now)?;

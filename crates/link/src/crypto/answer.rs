@@ -1,4 +1,4 @@
-//! How a relay answers a CREATE.
+//! The relay's answer to a CREATE.
 
 use super::tor1::Layer;
 use super::{Refused, extensions, fast, ntor, ntor_v3};
@@ -12,14 +12,14 @@ use zeroize::Zeroizing;
 /// A relay's onion key for ntor and ntor-v3.
 #[derive(Clone)]
 pub struct OnionKey {
-    /// Nobody else has it.
-    pub(crate) secret: StaticSecret,
-    /// What the descriptor says.
+    /// The secret half.
+    pub secret: StaticSecret,
+    /// The public half, which is in the descriptor.
     pub public: PublicKey,
 }
 
 impl OnionKey {
-    /// A new one, in the form in which files have it: C tor ends over a key whose fixed bits are not fixed (RFC 7748 §5).
+    /// Makes a key with the fixed bits of RFC 7748 section 5; C tor rejects files with other keys.
     pub fn generate(rng: &mut impl CryptoRng) -> Self {
         let mut secret = Zeroizing::new([0; 32]);
         rng.fill_bytes(&mut *secret);
@@ -41,29 +41,29 @@ impl fmt::Debug for OnionKey {
     }
 }
 
-/// As whom a relay answers.
+/// The identities and onion keys with which a relay answers.
 #[derive(Clone, Debug)]
 pub struct Identities {
     /// SHA-1 of its RSA identity key.
     pub rsa: [u8; 20],
     /// Its ed25519 identity key.
     pub ed25519: [u8; 32],
-    /// Its onion keys: the one in its descriptor, and the one before for as long as clients may have that.
+    /// Its onion keys: the present one, and the previous one for clients with an old descriptor.
     pub onion: Vec<OnionKey>,
 }
 
-/// A handshake that was answered: what the core's `on_handshake` takes.
+/// An answered handshake, for the core's `on_handshake`.
 #[derive(Debug)]
 pub struct Answered {
-    /// What to send.
+    /// The reply.
     pub reply: Handshake,
     /// The relay's layer of the new circuit.
     pub layer: Layer,
-    /// What was said of congestion control.
+    /// The result of the congestion control negotiation.
     pub negotiation: Negotiation,
 }
 
-/// Answers a CREATE; `agree` is told what the client asks for, and says what it gets.
+/// Answers a CREATE. `agree` turns the client's request for congestion control into the relay's answer.
 ///
 /// Source: C tor `onion_skin_server_handshake()`.
 pub fn answer(

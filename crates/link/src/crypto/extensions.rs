@@ -1,4 +1,4 @@
-//! What ntor-v3's messages say of congestion control.
+//! The congestion control extensions of ntor-v3 messages.
 //!
 //! Source: tor-spec, "Handshake extensions"; proposal 324 §10.3; C tor `congestion_control_parse_ext_request()`,
 //! `congestion_control_build_ext_response()`.
@@ -7,14 +7,14 @@ use crate::wire::{Malformed, Reader};
 use penstock_core::edge_control::{Congestion, Negotiation};
 use std::num::NonZeroU8;
 
-/// Asks for congestion control; says nothing more.
+/// The client's request, without content.
 const CC_REQUEST: u8 = 1;
-/// Grants it, with the cells of a SENDME in one byte.
+/// The relay's grant, with the cells per SENDME in one byte.
 const CC_RESPONSE: u8 = 2;
 
-/// Kind and content of each extension.
+/// Reads the kind and content of each extension.
 fn read(message: &[u8]) -> Result<Vec<(u8, &[u8])>, Malformed> {
-    // A client without extensions may leave even their number out.
+    // A client without extensions may leave out the count.
     if message.is_empty() {
         return Ok(Vec::new());
     }
@@ -27,13 +27,13 @@ fn read(message: &[u8]) -> Result<Vec<(u8, &[u8])>, Malformed> {
         .collect()
 }
 
-/// What a client asks for.
+/// Reads the request of a client.
 pub fn asked(message: &[u8]) -> Result<Negotiation, Malformed> {
     let asks = read(message)?.iter().any(|(kind, _)| *kind == CC_REQUEST);
     Ok(if asks { Negotiation::Asked(Congestion::Vegas) } else { Negotiation::Nothing })
 }
 
-/// What a relay grants. Zero cells for a SENDME make no sense.
+/// Reads the grant of a relay. Zero cells per SENDME are malformed.
 pub fn granted(message: &[u8]) -> Result<Negotiation, Malformed> {
     for (kind, content) in read(message)? {
         if let (CC_RESPONSE, [increment]) = (kind, content) {
@@ -46,7 +46,7 @@ pub fn granted(message: &[u8]) -> Result<Negotiation, Malformed> {
     Ok(Negotiation::Nothing)
 }
 
-/// The message of a client or a relay that says this. What C tor has no word for is not said.
+/// Writes the extension message of a client or a relay; negotiations unknown to C tor are left out.
 pub fn write(negotiation: Negotiation) -> Vec<u8> {
     match negotiation {
         Negotiation::Asked(Congestion::Vegas) => vec![1, CC_REQUEST, 0],

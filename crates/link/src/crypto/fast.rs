@@ -1,4 +1,4 @@
-//! CREATE_FAST: keys without public keys, for the first hop of a circuit over a link that has its own.
+//! CREATE_FAST: a key exchange without public keys, for the first hop over an authenticated link.
 //!
 //! Source: tor-spec, "CREATE_FAST/CREATED_FAST cells" and "KDF-TOR".
 
@@ -10,10 +10,10 @@ use subtle::ConstantTimeEq;
 use tor_llcrypto::d::Sha1;
 use zeroize::Zeroizing;
 
-/// What each side contributes [B].
+/// The random bytes of each side [B].
 const HALF: usize = 20;
 
-/// The relay's side: the answer to `message`, and the keys.
+/// Answers `message` as a relay; returns the reply and the keys.
 pub fn answer(rng: &mut impl CryptoRng, message: &[u8]) -> Result<([u8; 2 * HALF], KeyMaterial), Refused> {
     let theirs: [u8; HALF] = message.try_into().map_err(|_| Refused::Malformed)?;
     let mut ours = [0; HALF];
@@ -21,24 +21,24 @@ pub fn answer(rng: &mut impl CryptoRng, message: &[u8]) -> Result<([u8; 2 * HALF
     Ok(derive(&theirs, ours))
 }
 
-/// A client's side, between message and answer.
+/// A client between its message and the answer.
 #[derive(Clone)]
 pub struct Client(Zeroizing<[u8; HALF]>);
 
 impl Client {
-    /// Begins; the message is [`message`](Self::message).
+    /// Starts a handshake; send [`message`](Self::message).
     pub fn start(rng: &mut impl CryptoRng) -> Self {
         let mut ours = Zeroizing::new([0; HALF]);
         rng.fill_bytes(&mut *ours);
         Client(ours)
     }
 
-    /// What to send.
+    /// The message to send.
     pub fn message(&self) -> [u8; HALF] {
         *self.0
     }
 
-    /// The keys, if the answer is right.
+    /// The keys, if the answer is correct.
     pub fn finish(&self, answer: &[u8]) -> Result<KeyMaterial, Refused> {
         let theirs: [u8; HALF] =
             answer.get(..HALF).ok_or(Refused::Malformed)?.try_into().expect("it has that length");
@@ -47,7 +47,7 @@ impl Client {
     }
 }
 
-/// Both halves of the relay's answer, and the keys.
+/// The proof in the relay's answer, and the keys.
 fn derive(client: &[u8; HALF], relay: [u8; HALF]) -> ([u8; 2 * HALF], KeyMaterial) {
     let mut stream = Zeroizing::new(Vec::with_capacity(100));
     for n in 0..5 {
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(answer(&mut rng, &[0; 19]), Err(Refused::Malformed));
     }
 
-    /// The first 100 bytes of KDF-TOR of "Tor", from tor-proto 0.47 (`testvec_kdf_tor`), begin with this.
+    /// The first 100 bytes of KDF-TOR of "Tor" start with these bytes; from tor-proto 0.47 (`testvec_kdf_tor`).
     #[test]
     fn the_stream_is_that_of_kdf_tor() {
         let digest: [u8; 20] = Sha1::new().chain_update("Tor").chain_update([0]).finalize().into();

@@ -1,28 +1,28 @@
-//! The key stream of a layer, some cells ahead.
+//! The key stream of a layer, made some cells in advance.
 
 use cipher::{KeyIvInit, StreamCipher};
 use tor_llcrypto::cipher::aes::Aes128Ctr;
 
-/// How much of it is made at once [B]: as many blocks as the widest processors encrypt side by side, which is two cells. A cell
-/// by itself is less, and would be encrypted block by block.
+/// The length of key stream that is made at once [B]: two cells, the number of blocks that the widest processors
+/// encrypt in parallel. A single cell is shorter and would be encrypted block by block.
 const AHEAD: usize = 1024;
 
 /// AES-128 in counter mode, from zero.
 pub struct KeyStream {
     cipher: Aes128Ctr,
-    /// There from the first byte on: many a circuit never carries a cell.
+    /// Made with the first byte, because many circuits never carry a cell.
     ahead: Option<Box<[u8; AHEAD]>>,
     used: usize,
 }
 
 impl KeyStream {
-    /// The stream of this key.
+    /// The stream of `key`.
     pub fn new(key: &[u8; 16]) -> Self {
         let cipher = Aes128Ctr::new(key.into(), &Default::default());
         KeyStream { cipher, ahead: None, used: AHEAD }
     }
 
-    /// Adds its next bytes to these.
+    /// Adds the next bytes of the stream to `bytes`.
     pub fn apply(&mut self, mut bytes: &mut [u8]) {
         let ahead = self.ahead.get_or_insert_with(|| Box::new([0; AHEAD]));
         while !bytes.is_empty() {
@@ -54,7 +54,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the bytes are cut.
+        /// The split of the bytes changes nothing.
         #[test]
         fn it_is_aes_in_counter_mode(key in any::<[u8; 16]>(), cuts in proptest::collection::vec(0usize..1500, 1..12)) {
             let mut cipher = Aes128Ctr::new(&key.into(), &Default::default());

@@ -1,5 +1,5 @@
-//! Keys and layers of circuits: [`tor1`] for what travels, and the handshakes that agree on its keys, which [`answer`]
-//! puts together as a relay does.
+//! Circuit cryptography: the layers ([`tor1`]), and the handshakes that agree on their keys. [`answer`] combines the
+//! handshakes as a relay does.
 
 mod answer;
 pub mod extensions;
@@ -16,31 +16,22 @@ pub use answer::{Answered, Identities, OnionKey, answer};
 pub use keystream::KeyStream;
 
 /// Why a handshake failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
-    /// It is one that nobody here speaks.
+    /// The handshake type is not supported.
+    #[error("the circuit handshake is of an unsupported type")]
     UnknownHandshake,
-    /// It makes no sense.
+    /// The handshake is malformed.
+    #[error("the circuit handshake is malformed")]
     Malformed,
-    /// It is for another relay, or for an onion key that is no longer or not yet there.
+    /// The handshake is for another relay, or for an expired or unknown onion key.
+    #[error("the circuit handshake is for another relay or another onion key")]
     WrongKey,
-    /// Whoever sent it does not have the keys that it names, or somebody changed it on the way.
+    /// The sender does not have the claimed keys, or the message was changed in transit.
+    #[error("the circuit handshake is forged")]
     Forged,
 }
-
-impl std::fmt::Display for Refused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Refused::UnknownHandshake => "the circuit's handshake is one that nobody here speaks",
-            Refused::Malformed => "the circuit's handshake is malformed",
-            Refused::WrongKey => "the circuit's handshake is for another relay or another onion key",
-            Refused::Forged => "the circuit's handshake is forged",
-        })
-    }
-}
-
-impl std::error::Error for Refused {}
 
 impl From<crate::wire::Malformed> for Refused {
     fn from(_: crate::wire::Malformed) -> Self {

@@ -1,4 +1,4 @@
-//! ntor: keys that only the relay with this identity and onion key can know.
+//! ntor: a key exchange that authenticates the relay by its identity and onion key.
 //!
 //! Source: tor-spec, "The ntor handshake".
 
@@ -16,10 +16,10 @@ use zeroize::Zeroizing;
 
 const PROTOID: &str = "ntor-curve25519-sha256-1";
 
-/// What the relay answers [B].
+/// The length of the relay's answer [B].
 pub const ANSWER_LEN: usize = 64;
 
-/// The relay's side: the answer to `message`, and the keys.
+/// Answers `message` as a relay; returns the reply and the keys.
 pub fn answer(
     rng: &mut impl CryptoRng,
     message: &[u8],
@@ -53,7 +53,7 @@ fn answer_with(
     Ok(([&ephemeral_public.as_bytes()[..], &auth].concat(), keys))
 }
 
-/// A client's side, between message and answer.
+/// A client between its message and the answer.
 pub struct Client {
     identity: [u8; 20],
     onion_key: PublicKey,
@@ -61,18 +61,18 @@ pub struct Client {
 }
 
 impl Client {
-    /// Begins with the relay that has this identity and onion key.
+    /// Starts a handshake with the relay of this identity and onion key.
     pub fn start(rng: &mut impl CryptoRng, identity: [u8; 20], onion_key: PublicKey) -> Self {
         Client { identity, onion_key, secret: StaticSecret::random_from_rng(rng) }
     }
 
-    /// What to send.
+    /// The message to send.
     pub fn message(&self) -> Vec<u8> {
         let public = PublicKey::from(&self.secret);
         [&self.identity[..], self.onion_key.as_bytes(), public.as_bytes()].concat()
     }
 
-    /// The keys, if the answer is the relay's.
+    /// The keys, if the answer is correct.
     pub fn finish(&self, answer: &[u8]) -> Result<KeyMaterial, Refused> {
         let mut reader = Reader::new(answer);
         let relay: PublicKey = reader.array::<32>()?.into();
@@ -119,7 +119,7 @@ mod tests {
         StaticSecret::from(<[u8; 32]>::try_from(hex(text)).unwrap())
     }
 
-    /// From tor-proto 0.47 (`ntor::testvec`), which has it from C tor's reference implementation.
+    /// From tor-proto 0.47 (`ntor::testvec`), which took it from C tor's reference implementation.
     #[test]
     fn the_reference_vector_comes_out() {
         let key = OnionKey::from(secret("4820544f4c4420594f5520444f474954204b454550532048415050454e494e47"));

@@ -1,4 +1,4 @@
-//! ntor-v3: as ntor, and each side says something to the other that nobody else reads.
+//! ntor-v3: ntor with an encrypted message in each direction.
 //!
 //! Source: tor-spec, "The ntor-v3 handshake" (proposal 332).
 
@@ -15,20 +15,20 @@ use tor_llcrypto::pk::curve25519::{PublicKey, SharedSecret, StaticSecret};
 use zeroize::Zeroizing;
 
 const PROTOID: &str = "ntor3-curve25519-sha3_256-1";
-/// What circuits verify with the handshake, beside its keys.
+/// The verification string of circuits.
 const CIRCUITS: &[u8] = b"circuit extend";
-/// A key, a digest or a MAC [B].
+/// Length of a key, a digest or a MAC [B].
 const LEN: usize = 32;
 
-/// Whom a client means: its ed25519 identity, and its onion key.
+/// The relay that a client addresses: its ed25519 identity and its onion key.
 #[derive(Clone, Copy)]
 struct Relay<'a> {
     identity: &'a [u8; LEN],
     key: &'a PublicKey,
 }
 
-/// The relay's side: what it says, and the keys. `reply` is told what the client says, and gives what to answer; or
-/// nothing, to refuse.
+/// Answers `message` as a relay; returns the reply and the keys. `reply` turns the client's message into the relay's
+/// message; `None` refuses the handshake.
 pub fn answer(
     rng: &mut impl CryptoRng,
     message: &[u8],
@@ -71,7 +71,7 @@ fn answer_with(
     Ok(([&ephemeral_public.as_bytes()[..], &auth, &encrypted].concat(), last.stream))
 }
 
-/// A client's side, between message and answer.
+/// A client between its message and the answer.
 pub struct Client {
     identity: [u8; LEN],
     onion_key: PublicKey,
@@ -83,7 +83,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Begins with the relay that has this identity and onion key, and says `saying` to it.
+    /// Starts a handshake with the relay of this identity and onion key, with the encrypted message `saying`.
     pub fn start(rng: &mut impl CryptoRng, identity: [u8; LEN], onion_key: PublicKey, saying: &[u8]) -> Self {
         Client::start_with(StaticSecret::random_from_rng(rng), identity, onion_key, saying, CIRCUITS)
     }
@@ -107,12 +107,12 @@ impl Client {
         Client { identity, onion_key, secret, shared, mac, message, verification }
     }
 
-    /// What to send.
+    /// The message to send.
     pub fn message(&self) -> &[u8] {
         &self.message
     }
 
-    /// What the relay says and the keys, if the answer is the relay's.
+    /// The relay's message and the keys, if the answer is correct.
     pub fn finish(&self, answer: &[u8]) -> Result<(Vec<u8>, KeyMaterial), Refused> {
         let (said, mut stream) = self.finish_stream(answer)?;
         Ok((said, material(&mut stream)))
@@ -135,7 +135,7 @@ impl Client {
     }
 }
 
-/// The key under which the client speaks, and the MAC over what it says; `encrypted` makes that of the key.
+/// The key of the client's message, and the MAC over it; `encrypted` encrypts the message with the key.
 fn first_phase(
     shared: &SharedSecret,
     relay: Relay<'_>,
@@ -167,11 +167,11 @@ fn first_phase(
     (secret, mac)
 }
 
-/// What both ends know at last.
+/// The secrets of both ends after the exchange.
 struct Last {
-    /// Proves that the relay knows it.
+    /// The key of the relay's proof.
     verify: Zeroizing<[u8; LEN]>,
-    /// The key under which the relay speaks.
+    /// The key of the relay's message.
     secret: Zeroizing<[u8; LEN]>,
     /// The circuit's keys.
     stream: Shake256Reader,
@@ -237,7 +237,7 @@ fn material(stream: &mut impl XofReader) -> KeyMaterial {
     keys
 }
 
-/// Its own inverse.
+/// Encryption and decryption are the same operation.
 fn crypt(key: &[u8; LEN], data: &[u8]) -> Vec<u8> {
     let mut data = data.to_vec();
     Aes256Ctr::new(key.into(), &Default::default()).apply_keystream(&mut data);
@@ -269,7 +269,7 @@ mod tests {
         hex(text).try_into().unwrap()
     }
 
-    /// From proposal 332's reference implementation, by way of tor-proto 0.47 (`test_ntor3_testvec`).
+    /// From proposal 332's reference implementation, through tor-proto 0.47 (`test_ntor3_testvec`).
     #[test]
     fn the_reference_vector_comes_out() {
         let key = OnionKey::from(StaticSecret::from(array(

@@ -1,4 +1,4 @@
-//! A relay's answers, and what they lead to.
+//! Tests of a relay's answers and of the keys that result.
 
 use super::tor1::Layer;
 use super::*;
@@ -7,7 +7,7 @@ use penstock_core::edge_control::{Congestion, Negotiation};
 use penstock_core::{Cell, CircId, Message};
 use std::num::{NonZeroU8, NonZeroU32};
 
-/// The bytes that hexadecimal digits stand for; anything else between them is passed over.
+/// Decodes hexadecimal digits; skips other characters.
 pub(super) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u32> = text.chars().filter_map(|digit| digit.to_digit(16)).collect();
     digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()

@@ -1,4 +1,4 @@
-//! The layers of relay cells: AES-128 in counter mode, and a running SHA-1 of all that one end said to the other.
+//! The layers of relay cells: AES-128 in counter mode, and a running SHA-1 over all messages of one direction.
 //!
 //! Source: tor-spec, "Routing relay cells" and "Relay cells"; the tag of a SENDME is proposal 289's.
 
@@ -11,41 +11,41 @@ use tor_llcrypto::cipher::aes::Aes128Ctr;
 use tor_llcrypto::d::Sha1;
 use zeroize::Zeroizing;
 
-/// What a circuit's handshake has to yield: two seeds of digests and two keys [B].
+/// The key material of a circuit handshake: two digest seeds and two keys [B].
 pub const KEY_MATERIAL: usize = 72;
 
 /// Key material of one hop. It is wiped when it is dropped.
 pub type KeyMaterial = Zeroizing<[u8; KEY_MATERIAL]>;
 
-/// Where in a relay cell's body the fields are that a layer knows.
+/// The offsets of the fields in a relay cell's body that a layer uses.
 mod field {
     use std::ops::Range;
     pub(super) const RECOGNIZED: Range<usize> = 1..3;
     pub(super) const DIGEST: Range<usize> = 5..9;
     pub(super) const LENGTH: Range<usize> = 9..11;
 }
-/// Bytes before a relay message's data [B].
+/// The header of a relay message [B].
 const HEADER: usize = 11;
-/// So many bytes after the data are zero [B], the others are random (proposal 289).
+/// The zero bytes after the data [B]; random bytes follow (proposal 289).
 const ZEROS: usize = 4;
 
-/// What both ends of a hop know of one message between them: the running digest, with that message in it.
+/// The running digest of a message, which both ends of a hop know. A SENDME carries it as proof.
 pub type Tag = [u8; 20];
 
-/// One hop's layer of one circuit, at one of its ends.
+/// One hop's layer of one circuit, at one end.
 pub struct Layer(Box<Ends>);
 
 struct Ends {
     outgoing: Half,
     incoming: Half,
-    /// What fills cells; nobody else can know it, so that nobody can tell a tag without having seen its cell. Those that pass
-    /// through have none of it, so nothing is made ahead.
+    /// The random padding of cells. It makes the tag of a cell unpredictable without the cell. Forwarded cells have no
+    /// such padding, so none is made in advance.
     padding: Aes128Ctr,
-    /// RELAY_EARLY cells that came so far [cell].
+    /// The RELAY_EARLY cells that arrived so far [cell].
     early: u8,
 }
 
-/// One direction.
+/// The keys of one direction.
 struct Half {
     cipher: KeyStream,
     digest: Sha1,
@@ -58,19 +58,19 @@ impl fmt::Debug for Layer {
 }
 
 impl Layer {
-    /// The relay's end. `secret` is known to nobody else; padding is made of it.
+    /// The layer at the relay. The padding is derived from `secret`, which must be random.
     pub fn relay(keys: &KeyMaterial, secret: &[u8; 16]) -> Self {
         let [forward, backward] = halves(keys);
         Layer(Box::new(Ends { outgoing: backward, incoming: forward, padding: padding(secret), early: 0 }))
     }
 
-    /// The client's end.
+    /// The layer at the client.
     pub fn client(keys: &KeyMaterial, secret: &[u8; 16]) -> Self {
         let [forward, backward] = halves(keys);
         Layer(Box::new(Ends { outgoing: forward, incoming: backward, padding: padding(secret), early: 0 }))
     }
 
-    /// Completes a message in the clear and adds the layer; returns its tag.
+    /// Completes a message in the clear and adds the layer; returns the tag of the message.
     pub(crate) fn seal(&mut self, body: &mut [u8; BODY_LEN]) -> Tag {
         let ends = &mut *self.0;
         let length = u16::from_be_bytes([body[field::LENGTH.start], body[field::LENGTH.start + 1]]);
@@ -91,7 +91,7 @@ impl Layer {
         self.0.outgoing.cipher.apply(body);
     }
 
-    /// Removes the layer; returns the message's tag if it is in the clear now.
+    /// Removes the layer; returns the tag of the message if it is in the clear now.
     pub(crate) fn peel(&mut self, body: &mut [u8; BODY_LEN]) -> Option<Tag> {
         let half = &mut self.0.incoming;
         half.cipher.apply(body);
@@ -111,7 +111,7 @@ impl Layer {
         None
     }
 
-    /// Counts a RELAY_EARLY cell that came; returns how many that makes [cell].
+    /// Counts a RELAY_EARLY cell; returns the number so far [cell].
     pub(crate) fn count_early(&mut self) -> u8 {
         self.0.early = self.0.early.saturating_add(1);
         self.0.early
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_circuit_without_cells_is_small() {
-        // Three streams and two digests; a stream that is ahead has 1 KiB more.
+        // Three streams and two digests; a stream that was started has 1 KiB more.
         let size = size_of::<Ends>();
         assert!(size < 1500, "{size} B");
     }
@@ -214,7 +214,7 @@ mod tests {
 
     #[cfg(feature = "oracles")]
     proptest! {
-        /// Arti's layers agree byte by byte, whatever is said in whatever order.
+        /// Arti's layers agree byte by byte, for messages in any order.
         #[test]
         fn arti_agrees(
             keys in any::<[u8; 32]>(),
@@ -234,7 +234,7 @@ mod tests {
             let (mut client_out, mut client_in, _) = Pair::initialize(&seed).unwrap().split_client_layer();
             for (forward, byte, len) in said {
                 let mut body = message(&vec![byte; len]);
-                // What we seal they read, and the other way round, with the same tags.
+                // Each side reads the messages of the other, with the same tags.
                 let sealed = if forward { client.seal(&mut body) } else { relay.seal(&mut body) };
                 let mut theirs: RelayCellBody = Box::new(body).into();
                 let tag = if forward {

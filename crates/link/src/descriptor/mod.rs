@@ -1,4 +1,4 @@
-//! The server descriptor: what a relay tells the directory authorities, and they everybody, of itself.
+//! The server descriptor, which a relay uploads to the directory authorities.
 //!
 //! Source: dir-spec, "Server descriptor format"; C tor `router_dump_router_to_string()`.
 
@@ -11,7 +11,6 @@ use crate::keys::Keys;
 use crate::pem;
 use data_encoding::{BASE64, BASE64_NOPAD};
 use digest::Digest;
-use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV6};
 use std::time::{Duration, SystemTime};
 use tor_cert::{CertType, Ed25519Cert, EncodedCert};
@@ -21,61 +20,51 @@ use tor_llcrypto::pk::keymanip::convert_curve25519_to_ed25519_private;
 
 pub use policy::{Addresses, BadRule, ExitPolicy, Private, Rule, is_private, private_networks};
 
-/// What a relay says of itself beside its keys.
+/// The content of a descriptor, except the keys.
 #[derive(Clone, Debug)]
 pub struct Description {
-    /// Its name: 1 to 19 letters and digits.
+    /// The nickname: 1 to 19 letters and digits.
     pub nickname: String,
-    /// Where it listens.
+    /// The IPv4 address of the ORPort.
     pub address: Ipv4Addr,
-    /// At which port.
+    /// The ORPort.
     pub or_port: u16,
-    /// Where it listens with IPv6, if it does.
+    /// The IPv6 ORPort, if there is one.
     pub ipv6: Option<SocketAddrV6>,
-    /// What software it is; nothing is accepted, but an old Tor is not.
+    /// The software's name and version.
     pub platform: Option<String>,
-    /// Which parts of the protocol it speaks, such as `Link=4-5 Relay=2-4`.
+    /// The supported protocol versions, such as `Link=4-5 Relay=2-4`.
     pub protocols: String,
-    /// Since when it runs.
+    /// The time of the start.
     pub started: SystemTime,
-    /// Rate and burst that its operator allows, and what it was seen to carry [B/s].
+    /// Bandwidth rate, burst, and observed bandwidth [B/s].
     pub bandwidth: [u64; 3],
-    /// How to reach its operator.
+    /// The operator's contact address.
     pub contact: Option<String>,
-    /// Relays of the same operator: `$` and a fingerprint each, or nicknames.
+    /// Relays of the same operator: `$` and a fingerprint, or a nickname.
     pub family: Vec<String>,
-    /// Whether it serves directories over circuits (BEGIN_DIR).
+    /// Whether the relay serves directory documents over circuits (BEGIN_DIR).
     pub directory: bool,
-    /// Where streams may go.
+    /// The exit policy.
     pub policy: ExitPolicy,
 }
 
-/// Something that cannot be said in a descriptor; a sentence that says what would be right.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A value that a descriptor cannot have. The message has the allowed values.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BadDescription {
     /// The nickname.
+    #[error("{0:?} is no nickname; a nickname has 1 to 19 letters and digits")]
     Nickname(String),
-    /// A text with a control character, which might begin a line of its own.
+    /// A text with a control character, which could start a line of its own.
+    #[error("the {0} must be one line of printable characters")]
     Text(&'static str),
     /// The bandwidth.
+    #[error("the burst must be at least the rate")]
     Bandwidth,
 }
 
-impl fmt::Display for BadDescription {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BadDescription::Nickname(name) => {
-                write!(f, "{name:?} is no nickname; it has 1 to 19 letters and digits, and nothing else")
-            }
-            BadDescription::Text(what) => write!(f, "the {what} must be one line of printable characters"),
-            BadDescription::Bandwidth => write!(f, "the burst must be at least the rate"),
-        }
-    }
-}
-
-impl std::error::Error for BadDescription {}
-
-/// How long the onion key's word for the identity is good: longer than any key lives.
+/// The lifetime of the onion key's cross-certificate, longer than that of any onion key.
 const CROSSCERT_LIFETIME: Duration = Duration::from_secs(120 * 86_400);
 
 impl Description {
@@ -101,7 +90,7 @@ impl Description {
         if self.bandwidth[1] < self.bandwidth[0] { Err(BadDescription::Bandwidth) } else { Ok(()) }
     }
 
-    /// The descriptor that is published at `now`, signed with `keys`.
+    /// Writes the descriptor at `now`, signed with `keys`.
     pub fn write(&self, keys: &Keys, now: SystemTime) -> Result<String, BadDescription> {
         self.check()?;
         let mut text = self.head(keys, now);
@@ -123,10 +112,10 @@ impl Description {
         Ok(text)
     }
 
-    /// From its name to its bandwidth.
+    /// The lines from `router` to `bandwidth`.
     fn head(&self, keys: &Keys, now: SystemTime) -> String {
         let mut text = format!("router {} {} {} 0 0\n", self.nickname, self.address, self.or_port);
-        text.push_str(&format!("identity-ed25519\n{}", pem::write("ED25519 CERT", keys.signing_cert())));
+        text.push_str(&format!("identity-ed25519\n{}", pem::write("ED25519 CERT", &keys.signing.cert)));
         line(&mut text, "master-key-ed25519", &BASE64_NOPAD.encode(&keys.ed25519_identity()));
         if let Some(ipv6) = self.ipv6 {
             line(&mut text, "or-address", &format!("[{}]:{}", ipv6.ip(), ipv6.port()));
@@ -150,25 +139,25 @@ fn line(text: &mut String, keyword: &str, arguments: &str) {
     text.push_str(&format!("{keyword} {arguments}\n"));
 }
 
-/// As directory documents write it: in UTC, to the second.
+/// A date in UTC, in the format of directory documents.
 fn date(time: SystemTime) -> String {
     let date = humantime::format_rfc3339_seconds(time).to_string();
     date.replace('T', " ").trim_end_matches('Z').to_owned()
 }
 
-/// The onion keys, and their word for the identity that they belong to.
+/// The onion keys and their cross-certificates. The RSA onion key is for TAP, which is obsolete, but the authorities
+/// refuse a descriptor without one.
 ///
-/// Source: dir-spec, "onion-key-crosscert", "ntor-onion-key-crosscert". The RSA key is TAP's, which nobody uses;
-/// authorities refuse a descriptor without one.
+/// Source: dir-spec, "onion-key-crosscert", "ntor-onion-key-crosscert".
 fn onion_keys(text: &mut String, keys: &Keys, now: SystemTime) {
     let identity = [&keys.rsa_identity()[..], &keys.ed25519_identity()].concat();
-    let tap = keys.tap().sign(&identity).expect("52 bytes fit into a signature of 1024 bits");
+    let tap = keys.tap.sign(&identity).expect("52 bytes fit into a signature of 1024 bits");
     let public =
         |key: &tor_llcrypto::pk::rsa::KeyPair| pem::write("RSA PUBLIC KEY", &key.to_public_key().to_der());
-    text.push_str(&format!("onion-key\n{}", public(keys.tap())));
-    text.push_str(&format!("signing-key\n{}", public(keys.rsa())));
+    text.push_str(&format!("onion-key\n{}", public(&keys.tap)));
+    text.push_str(&format!("signing-key\n{}", public(&keys.rsa)));
     text.push_str(&format!("onion-key-crosscert\n{}", pem::write("CROSSCERT", &tap)));
-    let onion = keys.onion();
+    let onion = &keys.onion;
     line(text, "ntor-onion-key", &BASE64.encode(onion.public.as_bytes()));
     let (key, sign) = convert_curve25519_to_ed25519_private(&onion.secret)
         .expect("every curve25519 key that was generated has its ed25519 counterpart");
@@ -184,14 +173,14 @@ fn onion_keys(text: &mut String, keys: &Keys, now: SystemTime) {
     ));
 }
 
-/// Both signatures; each is over all that is before it, its keyword included.
+/// Appends both signatures. Each covers the whole text before it, and its own keyword.
 fn sign(text: &mut String, keys: &Keys) {
     text.push_str("router-sig-ed25519 ");
     let digest =
         Sha256::new().chain_update(b"Tor router descriptor signature v1").chain_update(&text[..]).finalize();
-    text.push_str(&BASE64_NOPAD.encode(&keys.signing().sign(&digest).to_bytes()));
+    text.push_str(&BASE64_NOPAD.encode(&keys.signing.key.sign(&digest).to_bytes()));
     text.push_str("\nrouter-signature\n");
     let signature =
-        keys.rsa().sign(&Sha1::digest(&text[..])).expect("a digest fits into a signature of 1024 bits");
+        keys.rsa.sign(&Sha1::digest(&text[..])).expect("a digest fits into a signature of 1024 bits");
     text.push_str(&pem::write("SIGNATURE", &signature));
 }

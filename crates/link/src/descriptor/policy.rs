@@ -1,52 +1,42 @@
-//! Exit policies: where a relay lets streams go.
+//! Exit policies.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// Which addresses a rule is for.
+/// The addresses of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addresses {
-    /// All of both families: `*`.
+    /// All addresses: `*`.
     All,
-    /// All of IPv4: `*4`.
+    /// All IPv4 addresses: `*4`.
     AllV4,
-    /// All of IPv6: `*6`.
+    /// All IPv6 addresses: `*6`.
     AllV6,
-    /// Those that have the first so many bits in common with this one.
+    /// A network: an address and the length of its prefix [bit].
     Network(IpAddr, u8),
 }
 
-/// A line of a policy.
+/// A rule of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Whether it lets through.
+    /// Whether the rule accepts.
     pub accept: bool,
-    /// Where to.
+    /// The addresses.
     pub addresses: Addresses,
-    /// At which ports.
+    /// The ports.
     pub ports: RangeInclusive<u16>,
 }
 
-/// A line that is no rule of a policy; a sentence that says what would be right.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A malformed rule. The message has the correct form.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no exit rule; write accept or reject, an address, a network or *, a colon, and ports, such as \"accept *:443\" or \"reject 192.0.2.0/24:1-1024\""
+)]
 pub struct BadRule(String);
 
-impl fmt::Display for BadRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:?} is no exit rule; write accept or reject, an address, a network or *, a colon, and ports, \
-                   such as \"accept *:443\" or \"reject 192.0.2.0/24:1-1024\"",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for BadRule {}
-
-/// Networks that no exit leads to, for nobody's packets reach them but those of its own house.
+/// Private networks, which are rejected by default.
 ///
 /// Source: C tor `private_nets`.
 const PRIVATE: [(IpAddr, u8); 12] = [
@@ -64,7 +54,7 @@ const PRIVATE: [(IpAddr, u8); 12] = [
     (v6(0), 127),
 ];
 
-/// The same for whoever writes rules.
+/// The private networks, with the length of their prefixes.
 pub fn private_networks() -> impl Iterator<Item = (IpAddr, u8)> {
     PRIVATE.into_iter()
 }
@@ -104,7 +94,7 @@ impl Addresses {
     }
 }
 
-/// Whether the first `bits` of two addresses of `len` bits are the same.
+/// Whether two addresses of `len` bits have the same first `bits`.
 fn shared(a: u128, b: u128, len: u8, bits: u8) -> bool {
     bits == 0 || (a ^ b) >> (len - bits.min(len)) == 0
 }
@@ -134,7 +124,7 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Source: C tor's manual, `ExitPolicy`; dir-spec, "Exit policies". `accept6` and `reject6` are for IPv6 alone.
+/// Source: C tor's manual, `ExitPolicy`; dir-spec, "Exit policies". `accept6` and `reject6` apply only to IPv6.
 impl FromStr for Rule {
     type Err = BadRule;
 
@@ -153,7 +143,7 @@ fn parse_rule(line: &str) -> Option<Rule> {
         _ => return None,
     };
     let pattern = pattern.trim();
-    // Without ports, all of them; an address of IPv6 has its colons in brackets.
+    // Without ports the rule is for all ports. An IPv6 address has brackets around its colons.
     let (address, ports) = match pattern.rfind(':').filter(|colon| !pattern[*colon..].contains(']')) {
         Some(colon) => (&pattern[..colon], &pattern[colon + 1..]),
         None => (pattern, "*"),
@@ -191,17 +181,17 @@ fn parse_ports(text: &str) -> Option<RangeInclusive<u16>> {
     (start <= end && end > 0).then_some(start..=end)
 }
 
-/// Whether streams may go to private addresses if a rule says so.
+/// The treatment of private addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Private {
-    /// Never, whatever the rules say.
+    /// Private addresses are always rejected.
     #[default]
     Rejected,
-    /// As the rules say: in a network of one's own.
+    /// The rules decide, for test networks.
     AsRules,
 }
 
-/// A policy: the first rule that an address and port fall under decides. Where none does, nothing is let through.
+/// An exit policy. The first matching rule decides. Without a matching rule, the stream is rejected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExitPolicy {
     rules: Vec<Rule>,
@@ -209,21 +199,21 @@ pub struct ExitPolicy {
     own: Vec<IpAddr>,
 }
 
-/// Whether an address is for some network alone (C tor `tor_addr_is_internal()`).
+/// Whether an address is internal to some network (C tor `tor_addr_is_internal()`).
 pub fn is_private(address: IpAddr) -> bool {
-    // An IPv4 address in IPv6's clothes is in [::]/8.
+    // An IPv4-mapped IPv6 address is in [::]/8.
     PRIVATE.iter().any(|(network, bits)| Addresses::Network(*network, *bits).contains(address))
 }
 
 impl ExitPolicy {
-    /// Of these rules. The relay's `own` addresses count as private ones.
+    /// A policy of `rules`. The relay's `own` addresses count as private addresses.
     pub fn new(rules: Vec<Rule>, private: Private, own: Vec<IpAddr>) -> Self {
         ExitPolicy { rules, private, own }
     }
 
-    /// Whether a stream may go to `port` at `address`.
+    /// Whether the policy allows a stream to `port` at `address`.
     ///
-    /// Source: C tor `compare_tor_addr_to_addr_policy()`; `ExitPolicyRejectPrivate` is the default there too.
+    /// Source: C tor `compare_tor_addr_to_addr_policy()`; `ExitPolicyRejectPrivate` is the default in C tor, too.
     pub fn allows(&self, address: IpAddr, port: u16) -> bool {
         if port == 0 || (self.private == Private::Rejected && self.is_private(address)) {
             return false;
@@ -237,12 +227,12 @@ impl ExitPolicy {
         is_private(address) || self.own.contains(&address)
     }
 
-    /// Whether nothing is let through anywhere.
+    /// Whether the policy rejects every stream.
     pub fn rejects_all(&self) -> bool {
         !self.rules.iter().any(|rule| rule.accept)
     }
 
-    /// The lines of a server descriptor: those that are for IPv4, and what becomes of the rest.
+    /// The policy lines of a server descriptor, which are for IPv4.
     ///
     /// Source: dir-spec, "accept" and "reject"; C tor `router_dump_exit_policy_to_string()`.
     pub(super) fn lines(&self) -> String {
@@ -261,7 +251,7 @@ impl ExitPolicy {
             }
         }
         for rule in self.rules.iter().filter(|rule| rule.addresses.may_be_v4()) {
-            // A descriptor's policy is of IPv4 anyway.
+            // The policy of a descriptor is for IPv4 only.
             let addresses = if rule.addresses == Addresses::AllV4 { Addresses::All } else { rule.addresses };
             text.push_str(&format!("{}\n", Rule { addresses, ..rule.clone() }));
         }
@@ -269,10 +259,11 @@ impl ExitPolicy {
         text
     }
 
-    /// The summary for IPv6 of a server descriptor: which ports are let through to most of the Internet; nothing if none.
+    /// The IPv6 summary of a server descriptor: the ports that are accepted for most addresses; `None` if there are
+    /// none.
     ///
-    /// Source: dir-spec, "ipv6-policy". Deviation: C tor's `policy_summarize()` adds up how many addresses of a port are
-    /// rejected; here rules for single networks count neither way, unless they leave out less than half of all addresses.
+    /// Source: dir-spec, "ipv6-policy". Deviation: C tor's `policy_summarize()` counts the rejected addresses of each
+    /// port. This function ignores rules for single networks, unless they leave out less than half of all addresses.
     pub(super) fn v6_summary(&self) -> Option<String> {
         let wide = |rule: &&Rule| match rule.addresses {
             Addresses::All | Addresses::AllV6 => true,
@@ -298,7 +289,7 @@ impl ExitPolicy {
     }
 }
 
-/// The rules, a line each.
+/// Writes the rules, one per line.
 impl fmt::Display for ExitPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.rules.iter().try_for_each(|rule| writeln!(f, "{rule}"))

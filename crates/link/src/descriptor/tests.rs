@@ -1,4 +1,4 @@
-//! Descriptors, as Arti reads them.
+//! Comparison of descriptors with Arti's parser.
 
 use super::*;
 use crate::certs::tests::{now, relays};
@@ -36,7 +36,7 @@ fn arti_reads_what_is_written_and_finds_it_well_signed() {
     let read = read(&text);
     assert_eq!(read.rsa_identity().to_bytes(), keys.rsa_identity());
     assert_eq!(read.ed_identity().as_bytes(), keys.ed25519_identity());
-    assert_eq!(read.ntor_onion_key().as_bytes(), keys.onion().public.as_bytes());
+    assert_eq!(read.ntor_onion_key().as_bytes(), keys.onion.public.as_bytes());
     assert_eq!(read.published(), now());
     let ports: Vec<_> = read.or_ports().collect();
     assert_eq!(ports, ["192.0.2.1:9001".parse().unwrap(), "[2001:db8::1]:9001".parse().unwrap()]);

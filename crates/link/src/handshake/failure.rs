@@ -1,31 +1,40 @@
-//! Why there is no link.
+//! Failures of the link handshake.
 
 use crate::certs::CertsError;
-use std::fmt;
 
-/// Why a handshake failed; the connection is to be closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why a handshake failed. The connection must be closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkFailure {
-    /// The peer does not begin with VERSIONS.
+    /// The peer did not start with VERSIONS.
+    #[error("the peer does not speak Tor's link protocol")]
     NotTor,
-    /// The peer speaks no version of the link protocol that is spoken here.
+    /// The nodes have no common version of the link protocol.
+    #[error("the peer supports neither version 4 nor 5 of the link protocol")]
     NoCommonVersion,
-    /// The peer offers no way to authenticate.
+    /// The nodes have no common authentication method.
+    #[error("the peer offers no supported authentication method")]
     NoCommonMethod,
-    /// A cell of this command has no place there.
+    /// A cell with this command is not allowed at this point.
+    #[error("a cell of command {0} is not allowed at this point of the link handshake")]
     Unexpected(u8),
-    /// A cell of this command makes no sense.
+    /// A cell with this command is malformed.
+    #[error("the peer's cell of command {0} is malformed")]
     Malformed(u8),
-    /// A cell, or all of them, are longer than any handshake is.
+    /// A cell, or all cells together, are too long.
+    #[error("the peer sent more than a link handshake allows")]
     TooMuch,
-    /// The peer's certificates prove nothing.
+    /// The peer's certificates were rejected.
+    #[error(transparent)]
     Certs(CertsError),
-    /// The peer is another relay than the one that was meant.
+    /// The peer is not the expected relay.
+    #[error("the peer is not the expected relay")]
     WrongIdentity,
-    /// The peer does not have the keys of the relay that it says it is.
+    /// The peer does not have the keys of the relay that it claims to be.
+    #[error("the peer did not prove its identity")]
     BadAuthentication,
-    /// TLS cannot say what both its ends know.
+    /// TLS exported no secret.
+    #[error("TLS exported no secret for the authentication")]
     NoExporter,
 }
 
@@ -46,30 +55,3 @@ impl LinkFailure {
         }
     }
 }
-
-impl fmt::Display for LinkFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LinkFailure::NotTor => write!(f, "the peer does not speak Tor's link protocol"),
-            LinkFailure::NoCommonVersion => {
-                write!(f, "the peer speaks neither version 4 nor 5 of the link protocol")
-            }
-            LinkFailure::NoCommonMethod => {
-                write!(f, "the peer offers no method of authentication that is known here")
-            }
-            LinkFailure::Unexpected(command) => {
-                write!(f, "a cell of command {command} has no place in the link's handshake there")
-            }
-            LinkFailure::Malformed(command) => write!(f, "the peer's cell of command {command} is malformed"),
-            LinkFailure::TooMuch => write!(f, "the peer says more than a link's handshake may hold"),
-            LinkFailure::Certs(error) => error.fmt(f),
-            LinkFailure::WrongIdentity => write!(f, "the peer is another relay than the one that was meant"),
-            LinkFailure::BadAuthentication => {
-                write!(f, "the peer does not prove to be the relay that it says it is")
-            }
-            LinkFailure::NoExporter => write!(f, "TLS has nothing to bind the peer's authentication to"),
-        }
-    }
-}
-
-impl std::error::Error for LinkFailure {}

@@ -3,7 +3,7 @@
 use digest::Digest;
 use tor_llcrypto::d::Sha256;
 
-/// SHA-256 of all that was said in one direction, until it is closed.
+/// SHA-256 of all bytes of one direction, until it is closed.
 #[derive(Clone, Default)]
 pub(super) struct Log {
     hash: Sha256,
@@ -23,7 +23,7 @@ impl Log {
         }
     }
 
-    /// What follows does not count.
+    /// Later bytes are not part of the digest.
     pub(super) fn close(&mut self) {
         self.closed = true;
     }

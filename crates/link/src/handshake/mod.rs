@@ -1,4 +1,4 @@
-//! The handshake of a link, after TLS: bytes in, bytes out, and in the end who the other node is, or why not.
+//! The link handshake after TLS: bytes in, bytes out, and at the end the peer's identity or a failure.
 //!
 //! ```text
 //! initiator                         responder
@@ -7,14 +7,14 @@
 //! [CERTS  AUTHENTICATE] NETINFO ->                    in brackets: a relay, not a client
 //! ```
 //!
-//! A [`Link`] owns no socket and knows no time: a driver hands it what TLS decrypted, sends what [`Link::poll_output`]
-//! gives, and closes the connection when it fails. What a peer can make it hold is bounded in every state, and the driver
-//! bounds the time (C tor: 60 s).
+//! A [`Link`] has no socket and no clock. A driver passes it the bytes that TLS decrypted, sends the bytes of
+//! [`Link::poll_output`], and closes the connection after a failure. The memory of a link is bounded in every state.
+//! The driver limits the time (C tor: 60 s).
 //!
 //! Source: tor-spec, "Negotiating and initializing channels"; C tor `channel_tls_process_versions_cell()`,
 //! `channel_tls_process_certs_cell()`, `channel_tls_process_auth_challenge_cell()`,
 //! `channel_tls_process_authenticate_cell()`, `channel_tls_process_netinfo_cell()`.
-//! Deviation: an initiator that shows certificates and does not sign is refused, where C tor takes it for a client.
+//! Deviation: an initiator that sends certificates and no signature is refused. C tor treats it as a client.
 
 mod failure;
 mod log;
@@ -34,14 +34,14 @@ use std::time::SystemTime;
 
 pub use failure::LinkFailure;
 
-/// The versions of the link protocol that are spoken here, the better one last: circuits' ids have four bytes.
+/// The supported versions of the link protocol, the preferred one last. Both have circuit ids of four bytes.
 pub const VERSIONS: [u16; 2] = [4, 5];
-/// The most that a peer may say before the handshake is over, padding included [B].
+/// The most bytes that a peer may send before the end of the handshake, padding included [B].
 pub const MAX_TOTAL: usize = 128 * 1024;
 
-/// What TLS knows of the connection.
+/// The TLS connection, as the handshake needs it.
 pub trait Tls {
-    /// What both ends export under [`certs::EXPORTER_LABEL`] and `context` (RFC 5705); nothing if TLS cannot say.
+    /// The secret exported under [`certs::EXPORTER_LABEL`] and `context` (RFC 5705); `None` if TLS has none.
     fn export(&self, context: &[u8; 32]) -> Option<[u8; 32]>;
 }
 
@@ -51,31 +51,31 @@ impl<F: Fn(&[u8; 32]) -> Option<[u8; 32]>> Tls for F {
     }
 }
 
-/// Who is at the other end.
+/// The peer of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// A relay, and it proved which one.
+    /// A relay with a proven identity.
     Relay(Identity),
-    /// Somebody who proved nothing: a client, or a bridge.
+    /// A peer without a proven identity: a client, or a bridge.
     Client,
 }
 
-/// What came of a handshake.
+/// The result of a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Established {
-    /// The version of the link.
+    /// The version of the link protocol.
     pub version: u16,
-    /// Who is at the other end.
+    /// The peer.
     pub peer: Peer,
-    /// What the peer says of time and addresses.
+    /// The peer's time and addresses.
     pub netinfo: Netinfo,
-    /// What came behind the handshake: the start of the link's cells.
+    /// The bytes behind the handshake: the first cells of the link.
     pub rest: Vec<u8>,
 }
 
 impl Established {
-    /// Whether the connection, whose other end has this address as the socket sees it, is the one to use for all
-    /// circuits to the peer: a relay says that the address is its own.
+    /// Whether the link is canonical, so that all circuits to the peer may use it. A link is canonical if the peer
+    /// lists `address`, the other end of the connection, as its own.
     ///
     /// Source: C tor `channel_tls_process_netinfo_cell()` (`is_canonical`).
     pub fn is_canonical(&self, address: IpAddr) -> bool {
@@ -83,12 +83,12 @@ impl Established {
     }
 }
 
-/// Whom an initiator means to meet.
+/// The relay that an initiator expects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
-    /// SHA-1 of its RSA identity key, if that is known.
+    /// SHA-1 of its RSA identity key, if known.
     pub rsa: Option<[u8; 20]>,
-    /// Its ed25519 identity key, if that is known.
+    /// Its ed25519 identity key, if known.
     pub ed25519: Option<[u8; 32]>,
 }
 
@@ -99,57 +99,58 @@ impl Expected {
     }
 }
 
-/// Which side of the connection we are on, with what that side knows.
+/// The side of the connection, with its state.
 #[derive(Debug)]
 enum Side {
     Responder {
         challenge: Challenge,
-        /// What the initiator's certificates prove, as soon as it signs.
+        /// The verified certificates of the initiator.
         certs: Option<Verified>,
         authenticated: bool,
     },
     Initiator {
         expected: Expected,
-        /// SHA-256 of the certificate that TLS showed.
+        /// SHA-256 of the TLS certificate.
         certificate: [u8; 32],
-        /// Whether we say who we are.
+        /// Whether this node authenticates.
         authenticate: bool,
         verified: Option<Verified>,
         challenged: bool,
     },
 }
 
-/// One handshake.
+/// A handshake in progress.
 #[derive(Debug)]
 pub struct Link {
     side: Side,
     version: Option<u16>,
-    /// What came and makes no whole cell yet.
+    /// A part of a cell that has arrived.
     inbuf: Vec<u8>,
     outbuf: Vec<u8>,
-    /// All that came so far [B].
+    /// All bytes that arrived so far [B].
     total: usize,
-    /// What was sent and received, as far as AUTHENTICATE is bound to it.
+    /// The sent and received bytes that AUTHENTICATE signs.
     sent: Log,
     received: Log,
-    /// What our NETINFO says.
+    /// The content of our NETINFO.
     netinfo: Netinfo,
     finished: bool,
 }
 
 impl Link {
-    /// Of a connection that somebody opened to us, from `peer`; `mine` are our own addresses.
+    /// A handshake on an accepted connection from `peer`; `mine` are our own addresses.
     pub fn respond(rng: &mut impl CryptoRng, peer: IpAddr, mine: Vec<IpAddr>) -> Self {
         let challenge = Challenge::new(rng);
         Link::new(Side::Responder { challenge, certs: None, authenticated: false }, peer, mine)
     }
 
-    /// Of a connection that we opened as a relay, to `peer`; TLS showed the certificate with this SHA-256.
+    /// A handshake on a connection that we opened to `peer` as a relay. `certificate` is the SHA-256 of the TLS
+    /// certificate.
     pub fn connect(expected: Expected, certificate: [u8; 32], peer: IpAddr, mine: Vec<IpAddr>) -> Self {
         Link::initiate(expected, certificate, true, peer, mine)
     }
 
-    /// The same as a client, who does not say who it is.
+    /// A handshake on a connection that we opened as a client, without authentication.
     pub fn connect_as_client(expected: Expected, certificate: [u8; 32], peer: IpAddr) -> Self {
         Link::initiate(expected, certificate, false, peer, Vec::new())
     }
@@ -181,18 +182,19 @@ impl Link {
         }
     }
 
-    /// What is to be sent now; nothing if there is none.
+    /// The bytes to send now; empty if there are none.
     pub fn poll_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.outbuf)
     }
 
-    /// Takes what TLS decrypted. When the handshake is over it says what came of it, and takes no more.
+    /// Takes decrypted bytes. At the end of the handshake it returns the result, and accepts no more bytes.
     ///
-    /// After a failure the connection is to be closed. What is in [`poll_output`](Self::poll_output) need not be sent.
+    /// After a failure the driver closes the connection. It need not send the bytes of
+    /// [`poll_output`](Self::poll_output).
     ///
     /// # Panics
     ///
-    /// If the handshake is over already.
+    /// If the handshake has ended already.
     pub fn on_bytes(
         &mut self,
         now: SystemTime,
@@ -202,7 +204,7 @@ impl Link {
         rng: &mut impl CryptoRng,
     ) -> Result<Option<Established>, LinkFailure> {
         assert!(!self.finished, "a handshake is over once");
-        // A failure is an end, too.
+        // A failure also ends the handshake.
         self.finished = true;
         let mut inbuf = std::mem::take(&mut self.inbuf);
         inbuf.extend_from_slice(bytes);
@@ -214,7 +216,7 @@ impl Link {
                 Front::Cell(frame, len) => (frame, len),
                 Front::Partial(len) => {
                     self.check_head(rest, ids, len)?;
-                    // Whoever sends one byte at a time has nothing copied over and over for it.
+                    // No bytes are copied repeatedly for a peer that sends one byte at a time.
                     inbuf.drain(..at);
                     self.inbuf = inbuf;
                     self.finished = false;
@@ -234,17 +236,17 @@ impl Link {
         }
     }
 
-    /// Whether it has ended, well or not.
+    /// Whether the handshake has ended, with a result or a failure.
     pub fn is_over(&self) -> bool {
         self.finished
     }
 
-    /// What it holds of a cell that is not whole, and of what is to be sent [B].
+    /// The length of the partial cell, and of the bytes to send [B].
     pub fn held(&self) -> [usize; 2] {
         [self.inbuf.len(), self.outbuf.len()]
     }
 
-    /// Who it is, at the end.
+    /// The peer's identity at the end of the handshake.
     fn peer(&self) -> Peer {
         match &self.side {
             Side::Responder { certs: Some(verified), authenticated: true, .. } => {
@@ -255,7 +257,7 @@ impl Link {
         }
     }
 
-    /// Refuses a cell by its head, before the rest of it is waited for.
+    /// Rejects a cell by its header, before its body has arrived.
     fn check_head(&self, head: &[u8], ids: IdLen, len: Option<usize>) -> Result<(), LinkFailure> {
         let place = if ids == IdLen::Two { 2 } else { 4 };
         match (head.get(place), len) {
@@ -265,11 +267,11 @@ impl Link {
         }
     }
 
-    /// Whether a cell of this command may be there now, and be so long.
+    /// Whether a cell of this command and length is allowed at this point.
     fn check_length(&self, command: u8, len: usize) -> Result<(), LinkFailure> {
         let most = match (command, self.version) {
             (command::VERSIONS, None) => 256,
-            // HTTP, for example, or another protocol that begins otherwise.
+            // For example HTTP, or another protocol.
             (_, None) => return Err(LinkFailure::NotTor),
             (command::CERTS, _) => 16 * 1024,
             (command::AUTH_CHALLENGE | command::AUTHENTICATE, _) => 2 * 1024,
@@ -280,7 +282,7 @@ impl Link {
         if len <= most { Ok(()) } else { Err(LinkFailure::TooMuch) }
     }
 
-    /// Takes one cell; returns the peer's NETINFO, which ends the handshake.
+    /// Handles one cell; returns the peer's NETINFO at the end of the handshake.
     fn on_cell(
         &mut self,
         now: SystemTime,
@@ -295,7 +297,7 @@ impl Link {
             self.on_versions(now, frame.body, credentials)?;
             return Ok(None);
         };
-        // AUTHENTICATE is bound to what came before it, and to no part of itself.
+        // AUTHENTICATE signs the bytes before it.
         if frame.command != command::AUTHENTICATE {
             self.received.add(cell);
         }
@@ -320,7 +322,7 @@ impl Link {
         self.sent.add(&self.outbuf);
     }
 
-    /// Both take the highest version that both speak.
+    /// Chooses the highest common version.
     fn on_versions(
         &mut self,
         now: SystemTime,
@@ -345,7 +347,7 @@ impl Link {
     fn say_netinfo(&mut self, now: SystemTime) {
         let is_relay = !matches!(self.side, Side::Initiator { authenticate: false, .. });
         let seconds = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        // A client's clock is one more thing to know it by.
+        // A client sends no time, because its clock could identify it.
         self.netinfo.time = if is_relay { u32::try_from(seconds).unwrap_or(u32::MAX) } else { 0 };
         push_fixed(&mut self.outbuf, command::NETINFO, &self.netinfo.write());
     }
@@ -373,12 +375,12 @@ impl Link {
         match &mut self.side {
             Side::Initiator { verified: Some(_), challenged: challenged @ false, authenticate, .. } => {
                 *challenged = true;
-                // A relay that cannot say who it is would be taken for a client.
+                // Without authentication, the relay would pass for a client.
                 if offered || !*authenticate { Ok(()) } else { Err(LinkFailure::NoCommonMethod) }
             }
             _ => Err(LinkFailure::Unexpected(command::AUTH_CHALLENGE)),
         }?;
-        // NETINFO, which follows, is not part of what is signed.
+        // The signed bytes do not include the NETINFO cell that follows.
         self.received.close();
         Ok(())
     }
@@ -408,7 +410,7 @@ impl Link {
         Ok(())
     }
 
-    /// As the initiator, answers: it has all it needs. As the responder it has said all.
+    /// Sends the last cells of the initiator; the responder has sent all its cells already.
     fn on_netinfo(
         &mut self,
         now: SystemTime,
@@ -417,7 +419,7 @@ impl Link {
         rng: &mut impl CryptoRng,
     ) -> Result<(), LinkFailure> {
         match &self.side {
-            // Whoever shows certificates signs, too.
+            // A peer that sends certificates must authenticate.
             Side::Responder { certs: Some(_), authenticated: false, .. } => {
                 Err(LinkFailure::Unexpected(command::NETINFO))
             }

@@ -1,4 +1,4 @@
-//! Two nodes that shake hands, and one that meets all kinds of others.
+//! Tests of two honest nodes, and of one node against misbehaving peers.
 
 use super::*;
 use crate::cell::CELL_LEN;
@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 const LEFT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const RIGHT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
-/// What TLS exports in all these tests.
+/// The exported secret in all tests.
 fn export(context: &[u8; 32]) -> Option<[u8; 32]> {
     Some(context.map(|byte| byte ^ 0x5A))
 }
@@ -21,7 +21,7 @@ fn of(keys: &Keys) -> Identity {
     Identity { rsa: keys.rsa_identity(), ed25519: keys.ed25519_identity() }
 }
 
-/// Relay 0, at the left, opens a connection to relay 1, at the right.
+/// Relay 0 (left) opens a connection to relay 1 (right).
 fn initiator(authenticate: bool) -> Link {
     let [_, (keys, credentials)] = relays();
     let expected = Expected { rsa: Some(keys.rsa_identity()), ed25519: Some(keys.ed25519_identity()) };
@@ -117,7 +117,7 @@ fn authentication_is_bound_to_the_connection() {
     let other = |_: &[u8; 32]| Some([9; 32]);
     let result = b.on_bytes(now(), &said, &relays()[1].1, &other, &mut rand::rng());
     assert_eq!(result, Err(LinkFailure::BadAuthentication));
-    // The same words to another responder: its challenge, or what it said, differs.
+    // The same bytes to another responder: its challenge, or its log, differs.
     let mut c = responder();
     right(&mut c, &initiator(true).poll_output()).unwrap();
     assert_eq!(right(&mut c, &said), Err(LinkFailure::BadAuthentication));
@@ -153,7 +153,7 @@ fn netinfo() -> Vec<u8> {
     fixed(command::NETINFO, &Netinfo::default().write())
 }
 
-/// What a responder makes of all this.
+/// The result of a responder after all these bytes.
 fn heard(said: &[Vec<u8>]) -> Result<Option<Established>, LinkFailure> {
     right(&mut responder(), &said.concat())
 }
@@ -192,7 +192,7 @@ fn a_cell_has_its_place_and_its_length() {
         (vec![0, 0, 0, 0, command::AUTHENTICATE, 0x20, 0], LinkFailure::TooMuch),
     ] {
         let result = heard(&[hello.clone(), said.clone()]);
-        // A second VERSIONS reads as the start of a cell with a longer id.
+        // A second VERSIONS is read as the start of a cell with a longer id.
         let expected = if said == versions(&[4, 5]) { Err(LinkFailure::Unexpected(4)) } else { Err(failure) };
         assert_eq!(result, expected, "{said:?}");
     }
@@ -232,7 +232,7 @@ fn padding_before_authentication_is_part_of_what_is_signed() {
     let mut hello = a.poll_output();
     right(&mut b, &hello).unwrap();
     let said = b.poll_output();
-    // Somebody in between adds a cell that the responder never sent.
+    // A man in the middle adds a cell that the responder never sent.
     let place = versions(&[4, 5]).len();
     let padded = [&said[..place], &variable(command::VPADDING, &[0; 9]), &said[place..]].concat();
     left(&mut a, &padded).unwrap().expect("the initiator cannot know");
@@ -265,7 +265,7 @@ fn a_responder_that_skips_a_step_is_refused() {
     }
 }
 
-/// What a relay says to a responder that said `answer`, which is the same whenever it is asked.
+/// The reply of a relay to the responder's bytes `answer`, the same at each call.
 fn conversation() -> &'static [Vec<u8>; 3] {
     static SAID: OnceLock<[Vec<u8>; 3]> = OnceLock::new();
     SAID.get_or_init(|| {
@@ -295,7 +295,7 @@ fn every_split_of_what_a_responder_says_gives_the_same() {
 
 #[test]
 fn every_split_of_what_an_initiator_says_gives_the_same() {
-    // A responder of its own for each split: what is signed holds its challenge.
+    // A new responder for each split, because the signed bytes include its challenge.
     let len = conversation()[2].len();
     for split in (0..=len).step_by(7).chain([1, 4, 5, 6, 7, 8, len - 1, len]) {
         let (mut a, mut b) = (initiator(true), responder());
@@ -326,7 +326,7 @@ fn who_says_less_is_waited_for_and_nothing_grows() {
 }
 
 proptest! {
-    /// Garbage, also after a good beginning, in pieces of any length: an error at most, and little is held.
+    /// Random bytes, also after a valid start, split anywhere: at most a failure, and little memory.
     #[test]
     fn garbage_ends_with_a_reason(
         good in 0usize..6000,
@@ -348,7 +348,7 @@ proptest! {
         }
     }
 
-    /// A byte of a good conversation is changed: the link fails or waits, but never takes the peer for another one.
+    /// One byte of a valid handshake is changed: the link fails or waits, but never accepts a wrong identity.
     #[test]
     fn a_changed_byte_makes_nobody_another(at: proptest::sample::Index, bit in 0u8..8) {
         let [_, answer, _] = conversation();

@@ -72,7 +72,7 @@ fn main() -> ExitCode {
     }
     match run(&asked) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => refuse(&why),
+        Err(why) => refuse(&why.to_string()),
     }
 }
 
@@ -99,7 +99,7 @@ fn parse() -> Result<Asked, lexopt::Error> {
     Ok(asked)
 }
 
-fn run(asked: &Asked) -> Result<(), String> {
+fn run(asked: &Asked) -> Result<(), penstock_testbed::Error> {
     let chosen = |name: &str, only: &Option<String>| only.as_deref().is_none_or(|only| only == name);
     let mut kinds: Vec<_> = Kind::ALL.into_iter().filter(|kind| chosen(kind.name(), &asked.only)).collect();
     if kinds.contains(&Kind::CTor) && !subject::has_tor() {

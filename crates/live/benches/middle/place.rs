@@ -2,6 +2,7 @@
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
+use penstock_testbed::Error;
 use penstock_testbed::namespace::{Namespace, ip, sysctl};
 use penstock_testbed::veth;
 use std::net::Ipv4Addr;
@@ -21,7 +22,7 @@ pub(crate) struct Place {
 
 impl Place {
     /// One network.
-    pub(crate) fn loopback(processors: [usize; 2]) -> Result<Self, String> {
+    pub(crate) fn loopback(processors: [usize; 2]) -> Result<Self, Error> {
         let relay = Namespace::create()?;
         ready()?;
         let (load_at, relay_at) = (Ipv4Addr::new(127, 0, 0, 1), Ipv4Addr::new(127, 0, 0, 2));
@@ -30,7 +31,7 @@ impl Place {
     }
 
     /// Two, with an Ethernet between them, which segments and merges packets late and early, as network cards do.
-    pub(crate) fn veth(processors: [usize; 2]) -> Result<Self, String> {
+    pub(crate) fn veth(processors: [usize; 2]) -> Result<Self, Error> {
         let mtu = 1500;
         let [load, relay] = [(); 2].map(|()| Namespace::create().and_then(|it| ready().map(|()| it)));
         let (load, relay) = (load?, relay?);
@@ -58,7 +59,7 @@ impl Place {
 }
 
 /// What each network needs. Connections do not learn from those before them.
-fn ready() -> Result<(), String> {
+fn ready() -> Result<(), Error> {
     ip("link set lo up")?;
     sysctl("tcp_no_metrics_save", "1")
 }

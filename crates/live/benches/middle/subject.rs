@@ -2,8 +2,8 @@
 
 use crate::place::Place;
 use penstock_link::cell::LinkSpec;
-use penstock_link::keys::Keys;
 use penstock_live::clock::Clock;
+use penstock_live::keys;
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::DirBuilderExt;
@@ -118,7 +118,7 @@ fn by_torrc(
     folder: &Path,
     address: SocketAddr,
 ) -> (Command, Option<(LinkSpec, PublicKey)>) {
-    let keys = Keys::load_or_create(&folder.join("keys"), &mut rand::rng(), Clock::start().date());
+    let keys = keys::load_or_create(&folder.join("keys"), &mut rand::rng(), Clock::start().date());
     let keys = keys.expect("the folder is new");
     let (torrc, ip) = (folder.join("torrc"), address.ip());
     let lines = format!(

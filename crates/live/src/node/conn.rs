@@ -1,4 +1,4 @@
-//! One TCP connection with TLS, and what it is to the node.
+//! One TCP connection with TLS.
 
 use super::stamps::{Stamped, Stamps};
 use penstock_core::kernel::Interest;
@@ -10,29 +10,29 @@ use std::fmt;
 use std::io::{self, BufRead, Read, Write};
 use std::net::TcpStream;
 
-/// Most that is read from a socket at once [B]: the greatest I/O quantum.
+/// The most bytes of one read from a socket [B]: the largest I/O quantum.
 pub(super) const READ_SIZE: usize = 16 * 1024;
 
-/// A connection of a channel that is there, or to be.
+/// The connection of a channel, or of a link handshake.
 pub(super) struct Conn {
     pub(super) socket: TcpStream,
     pub(super) tls: Connection,
-    /// What TLS decrypted and nobody has taken, from `taken` on.
+    /// Decrypted bytes; those before `taken` are consumed.
     inbuf: Vec<u8>,
     taken: usize,
-    /// Whose it is; a connection to us has none before its handshake is over.
+    /// The peer; `None` on an accepted connection before the end of its handshake.
     pub(super) peer: Option<PeerId>,
-    /// What the relay wants to hear of it.
+    /// The readiness that the core wants.
     pub(super) interest: Interest,
-    /// What the poller watches it for.
+    /// The readiness that epoll reports.
     pub(super) watched: Option<Interest>,
-    /// The connection is gone.
+    /// The connection is closed or failed.
     pub(super) broken: bool,
-    /// When its bytes came and left, if that is asked.
+    /// The kernel's timestamps, if cells are traced.
     pub(super) stamps: Option<Stamps>,
-    /// Followed cells of which TLS may still have a part.
+    /// Traced cells that TLS may still hold in part.
     pub(super) unsent_tags: Vec<Tag>,
-    /// What the socket took since it was there [B].
+    /// Bytes that the socket accepted so far [B].
     pub(super) sent: u64,
 }
 
@@ -59,8 +59,7 @@ impl Conn {
         }
     }
 
-    /// Reads once from the socket, by way of `room` and no more than that; returns how much it was [B]. Nothing may be there, or
-    /// no more.
+    /// Reads once from the socket through `room`; returns the number of bytes, which may be zero [B].
     pub(super) fn fill(&mut self, room: &mut [u8]) -> u64 {
         let mut socket = &self.socket;
         let read = match &mut self.stamps {
@@ -77,7 +76,7 @@ impl Conn {
         };
         let mut rest = &room[..read];
         while !rest.is_empty() && !self.broken {
-            // Whoever breaks TLS or ends it loses the connection; what came before is still taken.
+            // A TLS error or the end of TLS ends the connection. Bytes before it are still used.
             self.broken = !matches!(self.tls.read_tls(&mut rest), Ok(1..));
             self.broken |= self.tls.process_new_packets().is_err();
             self.decrypt();
@@ -85,7 +84,7 @@ impl Conn {
         read as u64
     }
 
-    /// Takes what TLS has decrypted.
+    /// Moves the decrypted bytes into the buffer.
     fn decrypt(&mut self) {
         let mut reader = self.tls.reader();
         loop {
@@ -101,22 +100,22 @@ impl Conn {
         }
     }
 
-    /// What was decrypted and not taken.
+    /// Takes all decrypted bytes.
     pub(super) fn decrypted(&mut self) -> Vec<u8> {
         self.inbuf.split_off(std::mem::take(&mut self.taken))
     }
 
-    /// Puts back what belongs to cells.
+    /// Puts bytes back that belong to cells.
     pub(super) fn put_back(&mut self, bytes: Vec<u8>) {
         (self.inbuf, self.taken) = (bytes, 0);
     }
 
-    /// Whether a whole cell was decrypted.
+    /// Whether a whole cell is in the buffer.
     pub(super) fn has_cell(&self) -> bool {
         matches!(front(&self.inbuf[self.taken..], IdLen::Four), Front::Cell(..))
     }
 
-    /// Takes cells of circuits until they are worth `limit` [B].
+    /// Takes circuit cells of at most `limit` bytes in sum, rounded up to whole cells.
     pub(super) fn take_cells(&mut self, limit: u64, into: &mut VecDeque<LiveCell>) {
         let mut taken = 0;
         while taken < limit {
@@ -131,19 +130,19 @@ impl Conn {
             self.inbuf.clear();
             self.taken = 0;
         } else if self.taken >= self.inbuf.len() - self.taken {
-            // What is moved is less than what was taken.
+            // Fewer bytes are moved than were taken.
             self.inbuf.drain(..self.taken);
             self.taken = 0;
         }
     }
 
-    /// Encrypts a record, which [`flush`](Self::flush) sends.
+    /// Encrypts a record; [`flush`](Self::flush) sends it.
     pub(super) fn encrypt(&mut self, bytes: &[u8]) {
-        // Its buffer has no bound of its own: whoever calls asks first whether anything is left from before.
+        // The buffer of TLS is unbounded: the caller checks that it is empty.
         self.broken |= self.tls.writer().write_all(bytes).is_err();
     }
 
-    /// Sends what is encrypted, as far as the socket takes it; returns how much that was [B].
+    /// Sends encrypted bytes until the socket is full; returns the number of bytes sent [B].
     pub(super) fn flush(&mut self) -> u64 {
         let mut sent = 0;
         while self.tls.wants_write() && !self.broken {
@@ -160,13 +159,13 @@ impl Conn {
         sent
     }
 
-    /// Something encrypted waits for the socket.
+    /// Whether encrypted bytes wait for the socket.
     pub(super) fn is_stuck(&self) -> bool {
         self.tls.wants_write()
     }
 }
 
-/// Not now, but later.
+/// Whether the call may succeed later.
 pub(super) fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -1,21 +1,21 @@
-//! What a node counts beside its core: links, handshakes of circuits, streams; numbers alone, never whose they are.
+//! The node's own counters: links, circuit handshakes, streams. They hold numbers only, no identities.
 
 use penstock_core::Violation;
 use penstock_link::cell::HandshakeKind;
 use std::collections::BTreeMap;
 
-/// What a node counted since its start.
+/// The node's counters since its start.
 #[derive(Clone, Debug, Default)]
 pub struct NodeCounters {
-    /// Links whose handshakes ended well, with relays and with clients.
+    /// Completed links with relays and with clients.
     pub links: [u64; 2],
-    /// Connections that became no link, by reason.
+    /// Failed links by reason.
     pub link_failures: BTreeMap<&'static str, u64>,
-    /// Handshakes of circuits, by kind and by whether they were answered.
+    /// Circuit handshakes by kind, and whether they were answered.
     pub handshakes: BTreeMap<(&'static str, bool), u64>,
-    /// Circuits that closed because a peer broke the protocol, by how.
+    /// Circuits closed because a peer broke the protocol, by violation.
     pub violations: BTreeMap<String, u64>,
-    /// Exit streams that were asked for, and what became of them.
+    /// Requested exit streams by outcome.
     pub streams: BTreeMap<&'static str, u64>,
 }
 
@@ -47,7 +47,7 @@ impl NodeCounters {
     }
 }
 
-/// `WindowExceeded` as labels have it: `window_exceeded`.
+/// Converts `WindowExceeded` to the label `window_exceeded`.
 fn snake(name: &str) -> String {
     let mut snake = String::new();
     for letter in name.chars() {

@@ -1,4 +1,4 @@
-//! A stream whose other end is our own directory: no socket, a request in and documents out.
+//! A stream to the relay's own directory. It has no socket: the request goes in, documents come out.
 
 use crate::directory::Question;
 use penstock_core::kernel::Interest;
@@ -7,7 +7,7 @@ use penstock_link::cell::LivePayload;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What was asked, and what of the answer is still to be taken.
+/// The request, and the rest of the answer.
 #[derive(Debug, Default)]
 pub struct DirectoryStream {
     request: Vec<u8>,
@@ -17,17 +17,17 @@ pub struct DirectoryStream {
 
 #[derive(Debug, Default)]
 enum State {
-    /// The request is not whole yet.
+    /// The request is incomplete.
     #[default]
     Asking,
-    /// It is; nobody has answered it yet.
+    /// The request is complete, and not answered yet.
     Asked(Question),
-    /// What is left, of whose first piece so much was taken [B].
+    /// The rest of the answer, and the number of bytes taken from its first piece [B].
     Answering(VecDeque<Arc<str>>, usize),
 }
 
 impl DirectoryStream {
-    /// Takes what the client says; what it says after its request is nobody's.
+    /// Takes bytes of the client. Bytes behind the request are ignored.
     pub fn take(&mut self, bytes: &[u8]) {
         if let State::Asking = self.state {
             self.request.extend_from_slice(bytes);
@@ -37,7 +37,7 @@ impl DirectoryStream {
         }
     }
 
-    /// What is to be answered.
+    /// The request, if it is complete and not answered yet.
     pub fn question(&self) -> Option<&Question> {
         match &self.state {
             State::Asked(question) => Some(question),
@@ -45,23 +45,23 @@ impl DirectoryStream {
         }
     }
 
-    /// What is to be said.
+    /// Sets the answer.
     pub(super) fn answer(&mut self, pieces: Vec<Arc<str>>) {
         self.state = State::Answering(pieces.into(), 0);
     }
 
-    /// Whether there is something to be done: more to take, a question, or an answer that somebody wants.
+    /// Whether the stream has work: bytes to take, a request to answer, or an answer that the core wants.
     pub(super) fn is_ready(&self) -> bool {
         let may_be_read = match self.state {
             State::Asking => false,
             State::Asked(_) => true,
             State::Answering(..) => self.interest.readable,
         };
-        // What came before CONNECTED was said waits until somebody takes it.
+        // Bytes that arrived before CONNECTED wait until the core reads them.
         may_be_read || self.interest.writable
     }
 
-    /// The next of the answer.
+    /// The next bytes of the answer.
     pub(super) fn read(&mut self, limit: u16) -> StreamRead<LivePayload> {
         let State::Answering(pieces, taken) = &mut self.state else { return StreamRead::Blocked };
         let payload = LivePayload::read_with(|room| {

@@ -1,4 +1,4 @@
-//! Streams at the exit: names, the policy, connections to servers, and why they end.
+//! Exit streams: name lookups, the exit policy, connections to servers, and the reasons for their end.
 
 use super::member::Member;
 use super::{Node, dial};
@@ -9,20 +9,20 @@ use penstock_link::descriptor::is_private;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-/// Names that are looked up at once, at most.
+/// The highest number of concurrent lookups.
 const MAX_LOOKUPS: usize = 1024;
 
-/// What becomes of an answer.
+/// The purpose of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ResolvePurpose {
-    /// A stream to this port.
+    /// A connection to this port.
     Connect(u16, BeginFlags),
-    /// The answer itself.
+    /// A RESOLVE message.
     Resolve,
 }
 
 impl Node {
-    /// A client asks for a stream.
+    /// Handles a client's request for a stream.
     ///
     /// Source: C tor `connection_exit_begin_conn()`, `connection_exit_begin_resolve()`.
     pub(super) fn begin(&mut self, stream: StreamKey, target: Target) {
@@ -38,7 +38,7 @@ impl Node {
             Target::Resolve(name) => match (name.parse::<IpAddr>(), arpa(&name)) {
                 (Ok(address), _) => self.answer_resolve(stream, &Found::Addresses(vec![address], CLIPPED[1])),
                 _ if self.policy.rejects_all() => self.answer_resolve(stream, &Found::Later),
-                // Who is who in the house of an exit is nobody's business.
+                // Clients may not look up names in the exit's private networks.
                 (Err(_), Some(address)) if is_private(address) && !self.extend_to_private => {
                     self.answer_resolve(stream, &Found::Nothing);
                 }
@@ -55,9 +55,10 @@ impl Node {
         }
     }
 
-    /// Nobody's proxy of one hop: a client's own circuit to us has no streams to servers.
+    /// Whether the circuit may have exit streams. A client that connects directly to this relay may not: the relay
+    /// would be a proxy of one hop.
     ///
-    /// Source: C tor `connection_exit_begin_conn()`, with `refuseunknownexits` as it is by default.
+    /// Source: C tor `connection_exit_begin_conn()`, with the default of `refuseunknownexits`.
     fn may_exit(&mut self, stream: StreamKey) -> bool {
         let circuit = self.relay.circuit_of(stream);
         let leg = circuit.and_then(|circuit| self.relay.leg(circuit, Direction::Backward));
@@ -76,7 +77,7 @@ impl Node {
         }
     }
 
-    /// What was found of names meanwhile.
+    /// Handles the answers of the lookup thread.
     pub(super) fn on_names(&mut self) {
         while let Some((number, found)) = self.names.as_ref().and_then(crate::names::Names::answer) {
             if let Some((stream, purpose)) = self.lookups.answered(number) {
@@ -113,7 +114,7 @@ impl Node {
         self.end(stream, StreamEnd::Resolved(answers));
     }
 
-    /// Connects to the first of the addresses that the policy allows.
+    /// Connects to the first address that the policy allows.
     fn connect_stream(&mut self, stream: StreamKey, addresses: &[IpAddr], port: u16, ttl: u32) {
         let Some(first) = addresses.first() else { return self.end(stream, EndReason::RESOLVE_FAILED) };
         let Some(address) = addresses.iter().find(|address| self.policy.allows(**address, port)) else {
@@ -134,15 +135,15 @@ impl Node {
     }
 }
 
-/// How long a client hears that a name holds [s]: five minutes or an hour, so that nobody learns from it what others asked
-/// this exit for (C tor `clip_dns_ttl()`).
+/// The two possible times to live in answers [s]: five minutes or an hour. So a client cannot find out which names
+/// others looked up here (C tor `clip_dns_ttl()`).
 const CLIPPED: [u32; 2] = [300, 3600];
 
 fn clip(ttl: u32) -> u32 {
     CLIPPED[usize::from(ttl >= CLIPPED[0])]
 }
 
-/// The addresses that a client takes, those first that it likes.
+/// The addresses that a client accepts, preferred ones first.
 fn usable(addresses: &[IpAddr], flags: BeginFlags) -> Vec<IpAddr> {
     let takes =
         |address: &&IpAddr| if address.is_ipv6() { flags.ipv6_okay() } else { !flags.ipv4_not_okay() };
@@ -151,7 +152,7 @@ fn usable(addresses: &[IpAddr], flags: BeginFlags) -> Vec<IpAddr> {
     usable
 }
 
-/// Why a connection failed, in Tor's words.
+/// The end reason for a failed connection.
 ///
 /// Source: C tor `errno_to_stream_end_reason()`.
 pub(super) fn end_reason(error: &io::Error) -> EndReason {

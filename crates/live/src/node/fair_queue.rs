@@ -1,16 +1,16 @@
-//! What waits for a thread: a queue for each who asks, and all of them are served in turn.
+//! A fair queue in front of a worker thread: one queue per sender, served in round robin.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Questions that wait, so many at most. Whoever asks faster than is answered fills its own queue alone: when all is full, the
-/// newest question of the fullest queue makes room for one of a queue that is shorter.
+/// Waiting questions, up to a limit. When the limit is reached, a new question of a short queue replaces the newest
+/// question of the longest queue. So a sender that asks too fast delays only itself.
 #[derive(Debug)]
 pub(super) struct FairQueue<K, T> {
-    /// None of them is empty.
+    /// The queues by sender; none is empty.
     queues: BTreeMap<K, VecDeque<(u64, T)>>,
-    /// Whose turn it is: each who has a queue, once.
+    /// The senders in the order of service, each once.
     order: VecDeque<K>,
-    /// Questions of all [1].
+    /// The number of questions in all queues [1].
     len: usize,
     most: usize,
 }
@@ -20,14 +20,14 @@ impl<K: Ord + Copy, T> FairQueue<K, T> {
         FairQueue { queues: BTreeMap::new(), order: VecDeque::new(), len: 0, most }
     }
 
-    /// Question `number` of `who`; the number of a question that is dropped for it, which may be itself.
+    /// Adds question `number` of `who`. Returns the number of the dropped question, which may be this one.
     pub(super) fn push(&mut self, who: K, number: u64, question: T) -> Option<u64> {
         let dropped = if self.len < self.most {
             None
         } else {
             let own = self.queues.get(&who).map_or(0, VecDeque::len);
             let fullest = self.queues.iter().max_by_key(|(_, queue)| queue.len());
-            // Between equals nobody is better off for an exchange.
+            // Between queues of equal length the new question is dropped.
             match fullest.map(|(other, queue)| (*other, queue.len())) {
                 Some((other, len)) if len > own + 1 => self.pop_newest(other),
                 _ => return Some(number),
@@ -42,7 +42,7 @@ impl<K: Ord + Copy, T> FairQueue<K, T> {
         dropped
     }
 
-    /// The oldest question of whoever's turn it is.
+    /// Takes the oldest question of the next sender.
     pub(super) fn pop(&mut self) -> Option<(u64, T)> {
         let who = self.order.pop_front()?;
         let queue = self.queues.get_mut(&who).expect("who is in the order has a queue");
@@ -56,7 +56,7 @@ impl<K: Ord + Copy, T> FairQueue<K, T> {
         Some(next)
     }
 
-    /// Nobody wants to know any more; whether the question still waited.
+    /// Removes a question that needs no answer; returns whether it was still waiting.
     pub(super) fn forget(&mut self, who: K, number: u64) -> bool {
         let Some(queue) = self.queues.get_mut(&who) else { return false };
         let Some(place) = queue.iter().rposition(|(other, _)| *other == number) else { return false };
@@ -71,7 +71,7 @@ impl<K: Ord + Copy, T> FairQueue<K, T> {
         Some(number)
     }
 
-    /// There is one question less in this queue.
+    /// Updates the length, and removes an empty queue.
     fn shorten(&mut self, who: K) {
         self.len -= 1;
         if self.queues.get(&who).is_some_and(VecDeque::is_empty) {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     proptest! {
-        /// Each question is answered, dropped or forgotten once, and no more wait than may.
+        /// Each question is answered, dropped or removed exactly once, and the limit holds.
         #[test]
         fn no_question_is_lost(steps in proptest::collection::vec((0u8..4, 0u8..5), 0..200)) {
             let mut turns = FairQueue::new(8);

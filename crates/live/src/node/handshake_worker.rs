@@ -1,5 +1,5 @@
-//! Handshakes of circuits are answered in a thread of their own: each takes as long as some hundred cells. Channels have
-//! theirs answered in turn.
+//! The thread that answers circuit handshakes. One handshake takes as long as some hundred cells. The channels share
+//! the thread fairly.
 
 use super::fair_queue::FairQueue;
 use penstock_core::ChannelKey;
@@ -11,23 +11,23 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
 
-/// Handshakes that wait for the thread, at most: a tenth of a second's work [1].
+/// The highest number of waiting handshakes: the work of a tenth of a second [1].
 const MOST: usize = 1024;
 
-/// What is asked of the thread.
+/// A handshake for the thread.
 struct Ask {
     handshake: Handshake,
     as_whom: Arc<Identities>,
     agree: Box<dyn FnOnce(Negotiation) -> Negotiation + Send>,
 }
 
-/// What the thread has to do.
+/// The work of the thread.
 struct Work {
     asks: FairQueue<ChannelKey, Ask>,
     is_over: bool,
 }
 
-/// The work, and how the thread hears that there is some.
+/// The work, and the condition that wakes the thread.
 struct Desk(Mutex<Work>, Condvar);
 
 impl Desk {
@@ -35,7 +35,7 @@ impl Desk {
         self.0.lock().expect("nobody panics who has it")
     }
 
-    /// The next handshake, as soon as there is one; none when all is over.
+    /// Waits for the next handshake; `None` at the end.
     fn next(&self) -> Option<(u64, Ask)> {
         let mut work = self.work();
         loop {
@@ -50,7 +50,7 @@ impl Desk {
     }
 }
 
-/// The thread.
+/// The handle of the thread.
 pub(super) struct HandshakeWorker {
     desk: Arc<Desk>,
     answers: Receiver<(u64, Result<Answered, Refused>)>,
@@ -64,7 +64,7 @@ impl fmt::Debug for HandshakeWorker {
 }
 
 impl HandshakeWorker {
-    /// Starts it. It calls `wake` when it has answers.
+    /// Starts the thread. It calls `wake` after each answer.
     pub(super) fn start(wake: impl Fn() + Send + 'static) -> io::Result<Self> {
         let work = Work { asks: FairQueue::new(MOST), is_over: false };
         let desk = Arc::new(Desk(Mutex::new(work), Condvar::new()));
@@ -83,8 +83,8 @@ impl HandshakeWorker {
         Ok(HandshakeWorker { desk, answers, thread })
     }
 
-    /// Asks for `channel`; the answer has the same number. Returns the number of a question that will have none since too
-    /// many wait, which may be this one.
+    /// Queues a handshake of `channel`; the answer has the same number. Returns the number of a handshake that is
+    /// dropped because the queue is full, which may be this one.
     pub(super) fn ask(
         &self,
         number: u64,
@@ -100,12 +100,12 @@ impl HandshakeWorker {
         dropped
     }
 
-    /// Nobody waits for that answer any more; whether there will be none.
+    /// Removes a handshake from the queue; returns whether no answer will come.
     pub(super) fn forget(&self, channel: ChannelKey, number: u64) -> bool {
         self.desk.work().asks.forget(channel, number)
     }
 
-    /// The next answer, if one is there.
+    /// The next answer, if there is one.
     pub(super) fn answer(&self) -> Option<(u64, Result<Answered, Refused>)> {
         self.answers.try_recv().ok()
     }

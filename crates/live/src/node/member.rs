@@ -1,4 +1,4 @@
-//! A node as a part of a network: it tells the authorities of itself, and heeds what they agree on.
+//! A node in a network: it publishes its descriptor and follows the consensus.
 
 use super::Node;
 use super::directory_stream::DirectoryStream;
@@ -16,37 +16,37 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Looks so often whether there is something to say or to heed [ns].
+/// The interval between two updates [ns].
 const UPDATE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Which network a node is a part of, and as what.
+/// The network of a node, and the node's role in it.
 #[derive(Clone, Debug)]
 pub struct Membership {
-    /// Who its authorities are.
+    /// The directory authorities.
     pub authorities: Vec<Authority>,
-    /// What the node says of itself; its bandwidth's last part, what it was seen to carry, is filled in.
+    /// The content of the descriptor; the node fills in the observed bandwidth.
     pub description: Description,
-    /// Whether it says that to the authorities (C tor: `PublishServerDescriptor`).
+    /// Whether the node publishes its descriptor (C tor: `PublishServerDescriptor`).
     pub publish: bool,
-    /// What the consensus does not decide.
+    /// The settings that the consensus does not change.
     pub overrides: OperatorOverrides,
-    /// How patient it is.
+    /// The delays between retries of directory requests.
     pub retry: RetryPolicy,
 }
 
-/// A membership, alive.
+/// The state of a membership.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) directory: Directory,
     description: Description,
     publish: bool,
     overrides: OperatorOverrides,
-    /// At what rates the consensus that was heeded last has clients served [B/s, B].
+    /// The client rate and burst of the last applied consensus [B/s, B].
     connection_bandwidth: Option<[u32; 2]>,
     publication: Publication,
-    /// The keys of the last descriptor: what of them may change.
+    /// The onion key, and the end of the signing key, in the last descriptor.
     keys: Option<([u8; 32], SystemTime)>,
-    /// The consensus that was heeded last.
+    /// The start of the last applied consensus.
     applied: Option<SystemTime>,
     next: Instant,
 }
@@ -69,7 +69,7 @@ impl Member {
         })
     }
 
-    /// What the node says of itself is this from now on.
+    /// Sets a new description.
     pub(super) fn describe(&mut self, description: Description, keys: &Keys) -> Result<(), BadDescription> {
         description.write(keys, description.started)?;
         self.description = description;
@@ -77,7 +77,7 @@ impl Member {
         Ok(())
     }
 
-    /// Publishes what is to be published; new parameters, if there are some.
+    /// Publishes a new descriptor if one is due; returns new consensus parameters.
     pub(super) fn update(&mut self, clock: Clock, counters: Counters, keys: &Keys) -> Option<Params> {
         let now = clock.now();
         if now < self.next {
@@ -85,7 +85,7 @@ impl Member {
         }
         self.next = now + UPDATE_INTERVAL;
         self.publication.on_count(now, [counters.read_bytes.get(), counters.written_bytes.get()]);
-        let said = (*keys.onion().public.as_bytes(), keys.signing_expires());
+        let said = (*keys.onion.public.as_bytes(), keys.signing.expires);
         if self.keys.is_some_and(|last| last != said) {
             self.publication.on_change();
         }
@@ -106,62 +106,62 @@ impl Member {
         Some(consensus.params.clone())
     }
 
-    /// Whether clients may ask our directory.
+    /// Whether the relay serves directory documents.
     pub(super) fn serves(&self) -> bool {
         self.description.directory
     }
 
-    /// What happened, for the log.
+    /// The next event for the log.
     pub(super) fn poll_directory_event(&self) -> Option<DirectoryEvent> {
         self.directory.poll_directory_event()
     }
 }
 
 impl Node {
-    /// Becomes a part of a network: publishes, fetches its documents, and gives them to whoever asks.
+    /// Joins a network: publishes the descriptor, fetches documents, and serves them.
     ///
     /// # Errors
     ///
-    /// If a descriptor cannot say what is described, or there can be no thread.
+    /// If the description is invalid, or the system allows no more threads.
     pub fn join(&mut self, membership: Membership) -> io::Result<()> {
         self.member = Some(Member::new(membership, &self.keys, self.clock)?);
         Ok(())
     }
 
-    /// Tells the network of itself anew, if it is a part of one.
+    /// Publishes a new description, if the node is in a network.
     ///
     /// # Errors
     ///
-    /// If a descriptor cannot say what is described; the one before stays.
+    /// If the description is invalid; the previous one remains.
     pub fn describe(&mut self, description: Description) -> Result<(), BadDescription> {
         self.member.as_mut().map_or(Ok(()), |member| member.describe(description, &self.keys))
     }
 
-    /// What its operator decides himself is this from now on; the present consensus is heeded anew.
+    /// Sets the operator's settings, and applies the present consensus again.
     pub(super) fn set_overrides(&mut self, overrides: OperatorOverrides) {
         if let Some(member) = &mut self.member {
-            // A rate that its operator took back gives way to the authorities' again.
+            // If the operator removed a rate, the rate of the consensus applies again.
             (member.overrides, member.applied, member.connection_bandwidth) = (overrides, None, None);
         }
     }
 
-    /// The documents of the network that it is a part of.
+    /// The documents of the network.
     pub fn documents(&self) -> Option<Arc<Documents>> {
         self.member.as_ref().map(|member| member.directory.documents())
     }
 
-    /// What happened between the authorities and this node, for the log.
+    /// The next event between the authorities and this node, for the log.
     pub fn poll_directory_event(&mut self) -> Option<DirectoryEvent> {
         self.member.as_ref()?.poll_directory_event()
     }
 
-    /// A client asks our own directory.
+    /// Opens a stream to the relay's own directory.
     pub(super) fn begin_directory(&mut self, stream: StreamKey) {
         self.sockets.directory_streams.insert(stream, DirectoryStream::default());
         self.relay.on_stream_connected(self.clock.now(), stream, Connected(None), &mut self.sockets);
     }
 
-    /// Serves all streams to our own directory that have something to do, one call each.
+    /// Serves each directory stream with pending work once.
     pub(super) fn serve_directory_streams(&mut self) {
         for stream in std::mem::take(&mut self.sockets.woken) {
             self.serve_directory_stream(stream);
@@ -169,7 +169,7 @@ impl Node {
         }
     }
 
-    /// Answers, and says what of the answer may be said.
+    /// Answers the request, and lets the core read the answer.
     fn serve_directory_stream(&mut self, stream: StreamKey) {
         let (now, date) = (self.clock.now(), self.clock.date());
         if self.sockets.directory_streams.get(&stream).is_some_and(|exchange| exchange.interest.writable) {
@@ -186,14 +186,14 @@ impl Node {
         self.sockets.wake(stream);
     }
 
-    /// Speaks with the authorities, and heeds what they agreed on.
+    /// Publishes, and applies a new consensus.
     pub(super) fn poll_directory(&mut self) {
         let Some(member) = &mut self.member else { return };
         let Some(params) = member.update(self.clock, self.relay.counters(), &self.keys) else { return };
         let now = self.clock.now();
         self.relay.apply_parameters(now, params.core(member.overrides));
         self.renewal.rotation = params.onion_keys();
-        // Buckets that are there stay as full as they are, unless the authorities change their minds.
+        // Existing buckets keep their level unless the consensus rate changes.
         let asked = params.connection_bandwidth();
         if !member.overrides.throttle && asked != std::mem::replace(&mut member.connection_bandwidth, asked) {
             let (throttle, buckets) = params.throttle();

@@ -1,11 +1,12 @@
-//! A node on Linux sockets: it waits, tells the core's relay what happened, and does what that asks for.
+//! A node on Linux sockets: it waits for events, passes them to the core's relay, and carries out the relay's requests.
 //!
-//! Rooms: `conn` is a TLS connection, `ask` asks Linux about its socket, `sockets` is the core's kernel, `peers` gives nodes
-//! the numbers by which the core knows them, `standing` tells relays and clients apart, `exits` opens streams, `onions` answers
-//! handshakes of circuits in a thread of its own, in `turns`, `pending` is what threads were asked, `wake` is how they are
-//! heard, `renewal` replaces keys and certificates; `member` speaks with the authorities, `exchange` is a stream that asks for
-//! their documents; `operate` is for who runs it, `tally` counts, `trace` follows cells, `stamps` asks Linux when bytes came
-//! and left. What is decided about cells is decided in the core.
+//! Modules: `conn` is a TLS connection, `socket_info` reads the kernel's state of its socket, `sockets` is the core's
+//! kernel. `peers` numbers other nodes for the core, and `relay_list` decides which peers are relays. `exits` opens
+//! streams. `handshake_worker` answers circuit handshakes in a thread, in the order of `fair_queue`. `pending` has the
+//! questions to threads, and `wake` wakes the node for their answers. `renewal` replaces keys and certificates.
+//! `member` publishes the descriptor and follows the consensus, and `directory_stream` serves directory documents.
+//! `operate` has the operator's calls, `counters` the node's counters. `trace` follows cells, and `stamps` reads the
+//! kernel's timestamps. All decisions about cells are the core's.
 
 mod conn;
 mod counters;
@@ -68,52 +69,52 @@ pub use member::Membership;
 pub use operate::Observation;
 pub use trace::{Left, TraceConfig, Traced};
 
-/// A handshake of a link takes at most so long (C tor: `TLS_HANDSHAKE_TIMEOUT`).
+/// The time limit of a link handshake (C tor: `TLS_HANDSHAKE_TIMEOUT`).
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Connections whose handshakes are not over, at most: of those that came, and of those that clients had us open [1].
+/// The highest number of link handshakes in progress, for accepted and for opened connections each [1].
 const MAX_OPENING: usize = 1024;
-/// Nodes without channels are forgotten when so many are known beyond those that have some [1].
+/// Peers without channels are forgotten when there are so many more than after the last cleanup [1].
 const MAX_IDLE_PEERS: usize = 1024;
-/// Nothing waits longer without looking [ms].
+/// The longest wait for events [ms].
 const MAX_WAIT_MS: u16 = 1000;
-/// Padding of one of the cells that a SENDME proves [B]: four zeros, and 16 random bytes (proposal 289 section 3.4).
+/// Random padding of a cell whose tag a SENDME carries [B]: four zeros and 16 random bytes (proposal 289 section 3.4).
 const SENDME_PADDING: u16 = 20;
-/// Without descriptors a node accepts nobody for so long.
+/// The pause of accepting connections after the process ran out of file descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
-/// What a node is.
+/// The settings of a node.
 #[derive(Debug)]
 pub struct NodeConfig {
-    /// Where it listens.
+    /// The listening address.
     pub listen: SocketAddr,
-    /// What it says its address is.
+    /// The address in the descriptor.
     pub address: IpAddr,
-    /// The relay core's settings.
+    /// The settings of the core's relay.
     pub relay: RelayConfig,
-    /// Where its exit streams may go.
+    /// The exit policy.
     pub policy: ExitPolicy,
-    /// Whom it asks for the addresses of names.
+    /// The name servers.
     pub name_servers: NameServers,
-    /// Where its keys are; those that are nowhere are never replaced.
+    /// The folder of the keys. Keys without a folder are never replaced.
     pub keys_folder: Option<PathBuf>,
-    /// Whether it extends circuits to private addresses, as test networks have (C tor `ExtendAllowPrivateAddresses`).
+    /// Whether circuits may extend to private addresses, for test networks (C tor `ExtendAllowPrivateAddresses`).
     pub extend_to_private: bool,
-    /// Whether clients may have exit streams on circuits of one hop: for tests.
+    /// Whether circuits of one hop may have exit streams, for tests.
     pub single_hop: bool,
-    /// How long a link's handshake may take.
+    /// The time limit of a link handshake.
     pub handshake_timeout: Duration,
-    /// How the kernel treats its connections.
+    /// The settings of TCP sockets.
     pub tcp: SocketTcp,
-    /// What tells it the time.
+    /// The node's clock.
     pub clock: Clock,
 }
 
-/// What is asked of the kernel for each TCP socket of a node.
+/// The TCP settings of a node's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketTcp {
-    /// The congestion control, by the kernel's name; none is the system's.
+    /// The name of the kernel's congestion control; `None` is the system's default.
     pub congestion: Option<&'static str>,
-    /// No small segment waits for an acknowledgement (TCP_NODELAY).
+    /// Disables Nagle's algorithm (TCP_NODELAY).
     pub nodelay: bool,
 }
 
@@ -124,11 +125,11 @@ impl Default for SocketTcp {
 }
 
 impl SocketTcp {
-    /// Asks it of a socket that connects or listens; those that a listener accepts have the same congestion control.
+    /// Applies the settings to a socket that connects or listens. Accepted sockets inherit the congestion control.
     ///
     /// # Errors
     ///
-    /// If the kernel does not have that congestion control, or does not let this process use it.
+    /// If the kernel lacks the congestion control, or this process may not use it.
     pub fn apply(self, socket: &impl AsFd) -> io::Result<()> {
         if let Some(name) = self.congestion {
             setsockopt(socket, sockopt::TcpCongestion, &OsString::from(name))?;
@@ -138,7 +139,7 @@ impl SocketTcp {
 }
 
 impl NodeConfig {
-    /// As relays of public networks are.
+    /// The settings of a relay in a public network.
     pub fn new(listen: SocketAddr, address: IpAddr, relay: RelayConfig, policy: ExitPolicy) -> Self {
         NodeConfig {
             listen,
@@ -156,16 +157,16 @@ impl NodeConfig {
     }
 }
 
-/// A connection whose handshake is not over.
+/// A connection with an unfinished link handshake.
 #[derive(Debug)]
 struct Opening {
     conn: Conn,
-    /// It begins when TLS is up.
+    /// The link handshake, which begins after that of TLS.
     link: Option<Link>,
-    /// What we show of ourselves; TLS has begun with them.
+    /// Our certificates, with which TLS has begun.
     credentials: Arc<Credentials>,
     from: IpAddr,
-    /// The channel that waits for it, if we opened it.
+    /// The channel that waits for the connection, if we opened it.
     channel: Option<ChannelKey>,
     until: Instant,
 }
@@ -188,38 +189,38 @@ pub struct Node {
     tcp: SocketTcp,
     outbound: Outbound,
     counters: NodeCounters,
-    /// Somebody wanted its attention.
+    /// The operator's file descriptor was readable.
     woken: bool,
     listener: TcpListener,
     relay: Relay<LiveCell>,
     sockets: Sockets,
     peers: Peers,
     opening: Slab<Opening>,
-    /// Nodes that are known, at most, until strangers are forgotten [1].
+    /// Peers without channels are forgotten above this number [1].
     peer_limit: usize,
-    /// The system has no descriptors; when to look whether it has some.
+    /// The end of the pause after the process ran out of file descriptors.
     accept_backoff: Option<Instant>,
     member: Option<Member>,
     relay_list: RelayList,
-    /// What is ready, one call each, in the order in which it became so.
+    /// Ready sockets in the order in which they became ready. Each gets one call per turn.
     ready: VecDeque<(Token, Interest)>,
     wake: Wake,
     handshake_worker: HandshakeWorker,
-    /// Circuits whose handshakes are being answered, with the channels that they came from.
+    /// Circuits whose handshakes are being answered, with their channels.
     opening_circuits: Pending<CircuitIndex, (ChannelKey, HandshakeKind)>,
-    /// None if nobody says whom to ask.
+    /// `None` without name servers.
     names: Option<Names>,
-    /// Streams whose names are being looked up.
+    /// Streams that wait for a lookup.
     lookups: Pending<StreamKey, ResolvePurpose>,
     rng: rand::rngs::ThreadRng,
 }
 
 impl Node {
-    /// Listens.
+    /// Opens the listening socket.
     ///
     /// # Errors
     ///
-    /// If nobody may listen there, or there are no descriptors left.
+    /// If the address cannot be used, or there are no file descriptors left.
     pub fn bind(config: NodeConfig, keys: Keys) -> io::Result<Self> {
         let clock = config.clock;
         let credentials = renewal::first(&keys, clock);
@@ -273,23 +274,23 @@ impl Node {
         })
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub fn listens_at(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// What others must know to extend to it.
+    /// The link specifiers for an EXTEND2 to this node.
     pub fn link_spec(&self) -> io::Result<LinkSpec> {
         let address = SocketAddr::new(self.address, self.listens_at()?.port());
         let (rsa, ed25519) = (self.keys.rsa_identity(), self.keys.ed25519_identity());
         Ok(LinkSpec { addresses: vec![address], rsa, ed25519: Some(ed25519) })
     }
 
-    /// Waits until something happens, or for a second, and does all there is to do then.
+    /// Waits for events, for at most a second, and handles them.
     ///
     /// # Errors
     ///
-    /// If Linux does not say what is ready.
+    /// If epoll fails.
     pub fn turn(&mut self) -> io::Result<()> {
         let readable = Interest { readable: true, writable: false };
         for key in std::mem::take(&mut self.sockets.full) {
@@ -297,7 +298,7 @@ impl Node {
                 self.ready.push_back((Token::Channel(key), readable));
             }
         }
-        // Level-triggered: who is in line already is not put there again. The poller names nobody twice.
+        // Level-triggered: sockets that are in the queue are not added again. Epoll reports each socket once.
         let in_line = self.ready.len();
         let wait = self.wait_millis();
         let ready = &mut self.ready;
@@ -306,7 +307,7 @@ impl Node {
                 ready.push_back((token, what));
             }
         })?;
-        // One call each; what is ready again waits for the next turn.
+        // One call per socket. Sockets that become ready again wait for the next turn.
         for _ in 0..self.ready.len() {
             let Some((token, what)) = self.ready.pop_front() else { break };
             self.serve(token, what);
@@ -326,7 +327,7 @@ impl Node {
         Ok(())
     }
 
-    /// How long to wait [ms].
+    /// The time to wait for events [ms].
     fn wait_millis(&self) -> u16 {
         if !self.ready.is_empty() || !self.sockets.woken.is_empty() || !self.sockets.full.is_empty() {
             return 0;
@@ -345,7 +346,7 @@ impl Node {
             Token::Stream(stream) => self.serve_stream(stream, what),
             Token::Lingering(number) => self.sockets.flush_lingering(number),
             Token::Wake => self.on_wake(),
-            // Whoever wakes it looks after the turn.
+            // The owner of the file descriptor reads it after the turn.
             Token::Waker => self.woken = true,
         }
         self.process_events();
@@ -409,7 +410,7 @@ impl Node {
         }
     }
 
-    /// Does what the relay asks for.
+    /// Carries out the relay's requests.
     fn process_events(&mut self) {
         while let Some(event) = self.relay.poll_event() {
             match event {
@@ -426,7 +427,7 @@ impl Node {
                 }
                 Event::StreamClosed { stream } => {
                     self.lookups.forget(stream);
-                    // Its key may be another stream's soon.
+                    // The key may be given to another stream.
                     self.ready.retain(|(token, _)| *token != Token::Stream(stream));
                 }
                 Event::Tracked { tag, circuit, station, at, .. } => {
@@ -441,7 +442,7 @@ impl Node {
         }
     }
 
-    /// Has a handshake answered.
+    /// Passes a circuit handshake to the worker.
     fn answer(&mut self, circuit: CircuitIndex, handshake: Handshake) {
         let Some((channel, _)) = self.relay.leg(circuit, Direction::Backward) else { return };
         let number = self.opening_circuits.await_for(circuit, (channel, handshake.kind));
@@ -453,7 +454,7 @@ impl Node {
         }
     }
 
-    /// A circuit is gone; if its handshake still waits, nobody answers it.
+    /// Removes the handshake of a closed circuit from the worker's queue.
     fn forget_handshake(&mut self, circuit: CircuitIndex) {
         if let Some((number, (channel, _))) = self.opening_circuits.forget(circuit)
             && self.handshake_worker.forget(channel, number)
@@ -462,7 +463,7 @@ impl Node {
         }
     }
 
-    /// What other threads did meanwhile.
+    /// Handles the answers of worker threads.
     fn on_wake(&mut self) {
         self.wake.heard();
         let now = self.clock.now();
@@ -498,7 +499,7 @@ impl Node {
         let leg = self.relay.leg(circuit, Direction::Backward);
         let before = leg.and_then(|(channel, _)| self.sockets.channel(channel)?.peer);
         let is_back = before.is_some_and(|peer| self.peers.is(peer, to));
-        // Nobody is noted who is refused.
+        // A refused target gets no number.
         let Some(at) = reachable.filter(|_| to.rsa != [0; 20] && !is_back) else {
             return close(self, DestroyReason::PROTOCOL);
         };
@@ -506,7 +507,7 @@ impl Node {
         self.relay.extend(now, circuit, peer, handshake, &mut self.sockets);
     }
 
-    /// Numbers that the core does not know may become others'.
+    /// Forgets peers without channels; the core may reuse their numbers.
     fn forget_idle_peers(&mut self) {
         if self.peers.len() > self.peer_limit {
             self.peers.keep(|peer| self.relay.has_channel(peer));
@@ -514,10 +515,10 @@ impl Node {
         }
     }
 
-    /// Opens a channel's connection.
+    /// Opens the connection of a channel.
     fn connect(&mut self, channel: ChannelKey, peer: PeerId) {
         let now = self.clock.now();
-        // Circuits to a relay over a link that is there share it.
+        // Circuits to a relay share an existing link.
         let address = match self.peers.known(peer).map(|known| known.address) {
             Some(LinkAddress::Dial(address)) => Ok(address),
             _ => Err(io::ErrorKind::NotFound.into()),
@@ -540,7 +541,7 @@ impl Node {
         let (socket, from) = match self.listener.accept() {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Otherwise the listener would stay ready all the while.
+                // Otherwise epoll would report the listener in each turn.
                 if end_reason(&error) == EndReason::RESOURCE_LIMIT {
                     self.sockets.forget(&self.listener);
                     self.accept_backoff = Some(self.clock.now() + ACCEPT_BACKOFF);
@@ -554,14 +555,14 @@ impl Node {
         self.evict_opening(false);
         let _ = socket.set_nodelay(self.tcp.nodelay);
         let conn = Conn::new(socket, self.tls.accept(), None);
-        // Who cannot be watched is not served.
+        // A connection that epoll cannot watch is dropped.
         let _ = self.open(conn, from.ip(), None);
     }
 
-    /// Of too many that are being opened, by us or by others, the first, which still says nothing, makes room. Neither kind takes
-    /// the places of the other.
+    /// If there are too many handshakes in progress, closes the oldest one. Accepted and opened connections have
+    /// separate limits.
     fn evict_opening(&mut self, by_us: bool) {
-        // Mostly there is nothing to count.
+        // The common case needs no count.
         if self.opening.len() >= MAX_OPENING {
             let mut kind = self.opening.iter().filter(|(_, open)| open.channel.is_some() == by_us);
             let oldest = kind.clone().min_by_key(|(_, open)| open.until).map(|(number, _)| number as u32);
@@ -590,7 +591,7 @@ impl Node {
         Ok(())
     }
 
-    /// One step of a handshake.
+    /// Continues a link handshake.
     fn drive_handshake(&mut self, number: u32) {
         let Some(open) = self.opening.get_mut(number as usize) else { return };
         open.conn.fill(&mut self.sockets.scratch);
@@ -608,7 +609,7 @@ impl Node {
         }
     }
 
-    /// A handshake is over: the connection is a channel's.
+    /// The end of a link handshake: the connection becomes a channel's.
     fn established(&mut self, number: u32, done: &Established) {
         let now = self.clock.now();
         let Opening { mut conn, from, channel, .. } = self.opening.remove(number as usize);
@@ -621,7 +622,7 @@ impl Node {
         let is_client = done.peer == Peer::Client;
         self.counters.link(is_client);
         if let Some(channel) = channel {
-            // Until now it led to whoever would be at the address.
+            // Until now the peer's identity was unproven.
             self.relay.set_peer(channel, peer);
         }
         let channel = channel.unwrap_or_else(|| self.relay.accept_channel(now, peer, is_client));
@@ -634,7 +635,7 @@ impl Node {
         }
     }
 
-    /// A handshake failed.
+    /// Closes a connection whose handshake failed.
     fn fail_link(&mut self, number: u32, reason: &'static str) {
         self.counters.no_link(reason);
         let open = self.opening.remove(number as usize);
@@ -654,13 +655,13 @@ impl Node {
     }
 }
 
-/// What a node expects of a peer that it connects to.
+/// The identity that a node expects of a peer to which it connects.
 fn expected(peers: &Peers, peer: Option<PeerId>) -> Expected {
     let known = peer.and_then(|peer| peers.known(peer));
     known.map_or(Expected::default(), |known| Expected { rsa: Some(known.rsa), ed25519: known.ed25519 })
 }
 
-/// Goes on with a handshake as far as what came allows.
+/// Continues a handshake with the bytes that have arrived.
 fn step(
     open: &mut Opening,
     address: IpAddr,
@@ -692,7 +693,7 @@ fn step(
     Ok(done)
 }
 
-/// Begins to connect, from the address of its family, if there is one; what is on this machine is reached from anywhere.
+/// Starts to connect, from the outbound address of the family if there is one. Connections to this machine need none.
 fn dial(to: SocketAddr, from: [Option<IpAddr>; 2], tcp: SocketTcp) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
@@ -708,7 +709,7 @@ fn dial(to: SocketAddr, from: [Option<IpAddr>; 2], tcp: SocketTcp) -> io::Result
     Ok(socket.into())
 }
 
-/// Who a node is.
+/// The identities of a node.
 pub fn identity(keys: &Keys) -> Identity {
     Identity { rsa: keys.rsa_identity(), ed25519: keys.ed25519_identity() }
 }

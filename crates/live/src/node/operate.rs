@@ -1,4 +1,4 @@
-//! What the operator of a node may ask of it while it runs.
+//! The calls of a node's operator.
 
 use super::sockets::Token;
 use super::trace::{Trace, TraceConfig, Traced, unknown};
@@ -17,18 +17,18 @@ use std::io;
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 
-/// What a node looks like from outside at one moment: numbers alone.
+/// The state of a node at one moment, in numbers only.
 #[derive(Clone, Debug)]
 pub struct Observation {
-    /// Since the node began.
+    /// The time since the node began.
     pub at: Instant,
-    /// What the core counted.
+    /// The counters of the core.
     pub counters: Counters,
-    /// What the node counted.
+    /// The counters of the node.
     pub node_counters: NodeCounters,
-    /// Channels, circuits and streams.
+    /// The numbers of channels, circuits and streams.
     pub population: [usize; 3],
-    /// Connections whose handshakes are not over.
+    /// Connections with unfinished link handshakes.
     pub opening: usize,
     /// Cells in all circuit queues [cell].
     pub queued: Cells,
@@ -41,7 +41,7 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// What happened since an earlier look, as a table has it.
+    /// The changes since an earlier observation, as a row of `relays.parquet`.
     pub fn row(&self, before: &Observation, relay: Name, position: Position) -> RelayRow {
         let (last, now) = (&before.counters, &self.counters);
         RelayRow {
@@ -63,7 +63,7 @@ impl Observation {
 }
 
 impl Node {
-    /// Looks at all of it; this takes as long as there are circuits and channels.
+    /// Observes the node. The time grows with the number of circuits and channels.
     pub fn observe(&self) -> Observation {
         let conns = self.sockets.channels.iter().flatten();
         Observation {
@@ -79,49 +79,49 @@ impl Node {
         }
     }
 
-    /// How many circuits it has.
+    /// The number of circuits.
     pub fn circuits(&self) -> usize {
         self.relay.population()[1]
     }
 
-    /// Where it stands, as far as its policy says.
+    /// The position of the relay, by its exit policy.
     pub fn position(&self) -> Position {
         if self.policy.rejects_all() { Position::Middle } else { Position::Exit }
     }
 
-    /// Time since it began.
+    /// The time since the node began.
     pub fn now(&self) -> Instant {
         self.clock.now()
     }
 
-    /// [`turn`](Self::turn) ends when `waker` is readable, too; whoever hears so from [`was_woken`](Self::was_woken) reads
-    /// it empty.
+    /// Lets [`turn`](Self::turn) return when `waker` is readable, too. [`was_woken`](Self::was_woken) reports it, and
+    /// the caller then reads `waker` until it is empty.
     ///
     /// # Errors
     ///
-    /// If Linux cannot watch it.
+    /// If epoll cannot watch it.
     pub fn wake_by(&self, waker: &impl AsFd) -> io::Result<()> {
         self.sockets.watch(waker, Token::Waker, Interest { readable: true, writable: false })
     }
 
-    /// Whether the waker was readable since the last time.
+    /// Whether the waker was readable since the last call.
     pub fn was_woken(&mut self) -> bool {
         std::mem::take(&mut self.woken)
     }
 
-    /// Where connections come from that it opens from now on.
+    /// Sets the source addresses of new connections.
     pub fn set_outbound(&mut self, outbound: Outbound) {
         self.outbound = outbound;
     }
 
-    /// Where exit streams may go that begin from now on.
+    /// Sets the exit policy of new streams.
     pub fn set_policy(&mut self, policy: ExitPolicy) {
         self.policy = policy;
     }
 
-    /// Takes over what a running relay can: circuit policy, rates, throttle; and which of it is its operator's own
-    /// decision. What is so from now on holds although the operator's words are the old ones: they may not be what the
-    /// authorities had asked for.
+    /// Applies the changed settings of a running relay: circuit policy, rates, throttle, and the settings that the
+    /// operator fixes. A newly fixed setting applies even if the torrc's value is unchanged, because the consensus may
+    /// have set another value.
     pub fn reconfigure(
         &mut self,
         (old, old_overrides): (&RelayConfig, OperatorOverrides),
@@ -144,14 +144,14 @@ impl Node {
         }
     }
 
-    /// No connection is accepted any more; those that are there go on.
+    /// Accepts no more connections. Existing connections go on.
     pub fn stop_listening(&mut self) {
         self.sockets.forget(&self.listener);
-        // A listener that is shut down refuses whoever comes.
+        // A listening socket that is shut down refuses connections.
         let _ = socket2::SockRef::from(&self.listener).shutdown(Shutdown::Both);
     }
 
-    /// Closes everything: each peer is told by the end of its link.
+    /// Closes all connections. Each peer notices the end of its link.
     pub fn close_all(&mut self) {
         self.opening.clear();
         let now = self.clock.now();
@@ -161,12 +161,12 @@ impl Node {
         self.process_events();
     }
 
-    /// Follows cells and circuits from now on.
+    /// Starts to trace cells and circuits.
     pub fn trace(&mut self, config: TraceConfig) {
         self.sockets.trace = Some(Box::new(Trace::new(config)));
     }
 
-    /// What was followed since the last time.
+    /// The traced cells and circuits since the last call.
     pub fn take_traced(&mut self) -> Traced {
         let now = self.clock.now();
         let Some(trace) = &mut self.sockets.trace else { return Traced::default() };
@@ -177,7 +177,7 @@ impl Node {
         Traced { circuits: circuits.collect(), cells, left }
     }
 
-    /// A circuit as it is now.
+    /// The present state of a circuit.
     fn circuit_row(&mut self, now: Instant, circuit: CircuitIndex, number: u64) -> Option<CircuitRow> {
         let hop = self.hop(circuit)?;
         let queue = self.relay.circuit_queue(circuit, Direction::Backward)?;
@@ -199,7 +199,7 @@ impl Node {
         })
     }
 
-    /// Where this node stands on a circuit.
+    /// The position of this node on a circuit.
     fn hop(&mut self, circuit: CircuitIndex) -> Option<Position> {
         let (channel, _) = self.relay.leg(circuit, Direction::Backward)?;
         if self.relay.leg(circuit, Direction::Forward).is_none() {
@@ -258,17 +258,17 @@ mod tests {
             let config = node.relay.config();
             (format!("{:?}", config.circuit_policy), matches!(config.throttle, ThrottleConfig::None))
         };
-        // What the authorities ask for.
+        // The consensus sets another half-life.
         let asked = Parameters { half_life: Some(Duration::from_secs(5)), ..Parameters::default() };
         node.relay.apply_parameters(node.now(), asked);
         let rate = ThrottleConfig::Static(StaticRateConfig { rate: DataRate::kib(20) });
         node.relay.set_throttle(node.now(), rate, ClientBuckets::default());
         let heeded = (format!("{:?}", ewma(5)), false);
         assert_eq!(runs(&node), heeded);
-        // A torrc that is as silent as before takes nothing back.
+        // A torrc without the option changes nothing.
         node.reconfigure((&torrc, OperatorOverrides::default()), (&torrc, OperatorOverrides::default()));
         assert_eq!(runs(&node), heeded);
-        // One that names what was the default is another matter.
+        // A torrc with the option's default value overrides the consensus.
         let overrides = OperatorOverrides { half_life: true, ..OperatorOverrides::default() };
         node.reconfigure((&torrc, OperatorOverrides::default()), (&torrc, overrides));
         assert_eq!(runs(&node), (format!("{:?}", ewma(30)), false));

@@ -1,4 +1,4 @@
-//! The numbers by which the core knows other nodes.
+//! The numbers of other nodes, by which the core knows them.
 
 use penstock_core::PeerId;
 use penstock_link::cell::LinkSpec;
@@ -7,36 +7,36 @@ use slab::Slab;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-/// Numbers of clients begin here: by address, since they have no names.
+/// The numbers of clients start here. Clients have no identity and are numbered by address.
 const CLIENTS: u32 = 1 << 31;
 
-/// By what links a relay is reached. A number is for links of one way alone, so that nobody's circuits wait for a link, or take it,
-/// that leads where somebody else said.
+/// The links by which a relay is reached. Links with different addresses have different numbers. So no circuit waits
+/// for a link, or uses a link, to an address from another client's EXTEND.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum LinkAddress {
-    /// It calls the address at the other end its own: for all circuits.
+    /// Canonical links, whose peer lists the address at its end as its own: for all circuits.
     Canonical,
-    /// It does not: for circuits that name this address.
+    /// Links that are not canonical: for circuits to this address.
     At(IpAddr),
-    /// Nobody has proved anything yet: for circuits that name exactly this.
+    /// Links whose peer has not proven its identity yet: for circuits to this address and port.
     Dial(SocketAddr),
 }
 
-/// A relay that we have, or are to have, a channel with.
+/// A relay with a channel, or a relay that a circuit extends to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Known {
     pub(super) rsa: [u8; 20],
     pub(super) address: LinkAddress,
-    /// None if the client did not say and it has not proved it.
+    /// `None` if the client sent no ed25519 identity and the link is not authenticated.
     pub(super) ed25519: Option<[u8; 32]>,
 }
 
-/// Whether this is a client's number.
+/// Whether this is the number of a client.
 pub(super) fn is_client(peer: PeerId) -> bool {
     peer.0 >= CLIENTS
 }
 
-/// Who has which number.
+/// All numbers.
 #[derive(Debug, Default)]
 pub(super) struct Peers {
     relays: Slab<Known>,
@@ -46,13 +46,14 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// A relay to which a client extends, at this address. Circuits share a link that is there, as `shares` says: one that is
-    /// canonical, or one whose other end has this address. Otherwise one is opened at this address, for those alone who name it
-    /// too. Whoever has another ed25519 identity is another relay; who says none means any. So a client that says a wrong
-    /// identity, or an address of his own, harms nobody else.
+    /// The number of the relay that a client extends to, at address `at`. A circuit shares an existing link if `shares`
+    /// allows it, and the link is canonical or leads to this address. Otherwise it opens a link to this address, which
+    /// only circuits to the same address share. Relays with different ed25519 identities are different; a client
+    /// without one accepts any. So a wrong identity or address in an EXTEND affects no other circuit.
     ///
     /// Source: C tor `channel_get_for_extend()`.
-    /// Deviation: circuits wait for a link that is being opened if the port is theirs as well, for C tor if its address is.
+    /// Deviation: circuits wait for a link in progress only if the port is the same, too. C tor compares only the
+    /// address.
     pub(super) fn relay(&mut self, to: &LinkSpec, at: SocketAddr, shares: impl Fn(PeerId) -> bool) -> PeerId {
         let (rsa, ed25519) = (to.rsa, to.ed25519);
         let proven = [LinkAddress::Canonical, LinkAddress::At(at.ip())].into_iter().flat_map(|address| {
@@ -63,31 +64,31 @@ impl Peers {
         shared.unwrap_or_else(|| self.of(Known { rsa, address: LinkAddress::Dial(at), ed25519 }))
     }
 
-    /// A relay that proved who it is over a link whose other end has this address.
+    /// The number of a relay that proved its identity on a link to address `at`.
     pub(super) fn proven(&mut self, identity: &Identity, is_canonical: bool, at: IpAddr) -> PeerId {
         let address = if is_canonical { LinkAddress::Canonical } else { LinkAddress::At(at) };
         self.of(Known { rsa: identity.rsa, address, ed25519: Some(identity.ed25519) })
     }
 
-    /// Whether a client means this one.
+    /// Whether a client addresses this relay.
     pub(super) fn is(&self, peer: PeerId, to: &LinkSpec) -> bool {
         self.known(peer).is_some_and(|known| {
             known.rsa == to.rsa || (known.ed25519.is_some() && known.ed25519 == to.ed25519)
         })
     }
 
-    /// A client.
+    /// The number of a client.
     pub(super) fn client(&mut self, address: IpAddr) -> PeerId {
         let clients = &mut self.clients;
         PeerId(*self.by_address.entry(address).or_insert_with(|| clients.insert(address) as u32 | CLIENTS))
     }
 
-    /// What is known of a relay.
+    /// The relay with this number.
     pub(super) fn known(&self, peer: PeerId) -> Option<&Known> {
         self.relays.get(peer.0 as usize)
     }
 
-    /// Forgets all that nobody has a channel with.
+    /// Forgets all nodes for which `is_used` is false.
     pub(super) fn keep(&mut self, is_used: impl Fn(PeerId) -> bool) {
         self.relays.retain(|number, _| is_used(PeerId(number as u32)));
         self.numbers.retain(|_, number| is_used(PeerId(*number)));
@@ -95,7 +96,7 @@ impl Peers {
         self.by_address.retain(|_, number| is_used(PeerId(*number)));
     }
 
-    /// How many are known.
+    /// The number of known nodes.
     pub(super) fn len(&self) -> usize {
         self.relays.len() + self.clients.len()
     }
@@ -121,7 +122,7 @@ mod tests {
         LinkSpec { addresses, rsa: IDENTITY.rsa, ed25519: Some(IDENTITY.ed25519) }
     }
 
-    /// Who is extended to, if there are links to these.
+    /// The relay that a circuit extends to, with the existing links `links`.
     fn relay(peers: &mut Peers, to: &LinkSpec, links: &[PeerId]) -> PeerId {
         peers.relay(to, to.addresses[0], |peer| links.contains(&peer))
     }

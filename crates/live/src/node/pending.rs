@@ -1,12 +1,12 @@
-//! What was given to a thread, and for whom.
+//! Questions to worker threads that wait for an answer.
 
 use std::collections::BTreeMap;
 
-/// Keys whose answers are awaited, each once, with what is to be done then. A key may be used again before its answer
-/// comes, and then means someone else.
+/// The keys that wait for an answer, each with a value. A key may be reused before its old answer arrives; the old
+/// answer then has no effect.
 #[derive(Debug)]
 pub(super) struct Pending<K, V> {
-    /// None whose key is gone: the thread works for it all the same.
+    /// The keys by question; `None` if the key is gone. The thread still works on such questions.
     by_number: BTreeMap<u64, Option<K>>,
     by_key: BTreeMap<K, (u64, V)>,
     next: u64,
@@ -17,12 +17,12 @@ impl<K: Ord + Copy, V> Pending<K, V> {
         Pending { by_number: BTreeMap::new(), by_key: BTreeMap::new(), next: 0 }
     }
 
-    /// How many are awaited, by whomever.
+    /// The number of open questions.
     pub(super) fn len(&self) -> usize {
         self.by_number.len()
     }
 
-    /// Awaits an answer for `key`; the number by which it will come.
+    /// Adds a question of `key`; returns its number.
     pub(super) fn await_for(&mut self, key: K, then: V) -> u64 {
         self.forget(key);
         self.next += 1;
@@ -31,14 +31,14 @@ impl<K: Ord + Copy, V> Pending<K, V> {
         self.next
     }
 
-    /// The key is gone; what was awaited for it.
+    /// Forgets the question of a key, and returns it.
     pub(super) fn forget(&mut self, key: K) -> Option<(u64, V)> {
         let (number, then) = self.by_key.remove(&key)?;
         self.by_number.insert(number, None);
         Some((number, then))
     }
 
-    /// Whose answer this is; nobody's if the key is gone.
+    /// Takes the key of an answer; `None` if the key is gone.
     pub(super) fn answered(&mut self, number: u64) -> Option<(K, V)> {
         let key = self.by_number.remove(&number)??;
         let (_, then) = self.by_key.remove(&key).expect("both maps have the same keys");

@@ -1,4 +1,4 @@
-//! Who counts as a relay: whoever proved an identity, as long as no consensus is there; then those whom it names.
+//! Decides which peers are relays: those that the consensus lists, or all authenticated peers without a consensus.
 
 use super::Node;
 use crate::directory::{Fingerprint, Flavour};
@@ -6,13 +6,13 @@ use penstock_core::ChannelKey;
 use penstock_units::{Duration, Instant};
 use std::time::SystemTime;
 
-/// Looks so often whether there is a new consensus [ns].
+/// The interval between two checks for a new consensus [ns].
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What was looked at.
+/// The state of the check.
 #[derive(Debug)]
 pub(super) struct RelayList {
-    /// The consensus by which channels were told apart last.
+    /// The consensus of the last classification.
     consensus: Option<SystemTime>,
     next: Instant,
 }
@@ -24,16 +24,16 @@ impl RelayList {
 }
 
 impl Node {
-    /// Whether the relay that proved this identity is one of the network. Keys are made by anybody: whom the consensus does
-    /// not name is a client, for exit streams and for the throttle.
+    /// Whether a peer with this identity is a relay. An identity is easy to make, so peers that the consensus does not
+    /// list are treated as clients. This affects exit streams and the throttle.
     ///
-    /// Source: C tor `connection_or_digest_is_known_relay()`. Deviation: a descriptor alone makes nobody a relay; without a
-    /// consensus all are relays, so that a network can begin.
+    /// Source: C tor `connection_or_digest_is_known_relay()`. Deviation: a descriptor alone does not make a peer a
+    /// relay. Without a consensus all authenticated peers are relays, so that a network can start.
     pub(super) fn is_relay(&self, identity: &Fingerprint) -> bool {
         self.documents().and_then(|documents| documents.names(identity)) != Some(false)
     }
 
-    /// Tells relays and clients apart anew, after each consensus.
+    /// Classifies all channels again after each new consensus.
     ///
     /// Source: C tor `connection_or_update_token_buckets()`.
     pub(super) fn classify_channels(&mut self, now: Instant) {
@@ -52,7 +52,7 @@ impl Node {
         }
     }
 
-    /// Has a channel throttled as a client's, if its peer is no relay.
+    /// Throttles a channel as a client's if its peer is not a relay.
     pub(super) fn classify_channel(&mut self, now: Instant, channel: ChannelKey) {
         let peer = self.sockets.channel(channel).and_then(|conn| conn.peer);
         let Some(known) = peer.and_then(|peer| self.peers.known(peer)) else { return };

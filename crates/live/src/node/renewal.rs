@@ -1,25 +1,26 @@
-//! Keys and certificates that end are replaced while a node runs.
+//! Replaces keys and certificates before they expire.
 
 use super::Node;
+use crate::keys::{self, KeyError};
 use crate::tls::TlsConfigs;
 use penstock_link::certs::Credentials;
-use penstock_link::keys::{KeyError, OnionDue, Rotation};
+use penstock_link::keys::{OnionDue, Rotation};
 use penstock_units::{Duration, Instant};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-/// How often a node looks.
+/// The interval between two checks.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// The names in the certificate that TLS shows say nothing.
+/// The names in the TLS certificate, which have no meaning.
 const NAMES: [&str; 2] = ["www.example.com", "www.example.net"];
 
-/// When to look again, and what is being made.
+/// The time of the next check, and credentials in preparation.
 #[derive(Debug)]
 pub(super) struct Renewal {
     next: Instant,
-    /// How long onion keys live.
+    /// The lifetime of onion keys.
     pub(super) rotation: Rotation,
     coming: Option<Receiver<Credentials>>,
 }
@@ -30,13 +31,13 @@ impl Renewal {
     }
 }
 
-/// Credentials of a node that begins.
+/// The first credentials of a node.
 pub(super) fn first(keys: &penstock_link::keys::Keys, clock: crate::clock::Clock) -> Arc<Credentials> {
     Arc::new(Credentials::new(keys, &mut rand::rng(), clock.date(), NAMES))
 }
 
 impl Node {
-    /// Replaces what is due. Links whose handshakes have begun go on with what they began with.
+    /// Replaces expired keys and certificates. Handshakes in progress keep their credentials.
     pub(super) fn renew(&mut self, now: Instant) {
         if let Some(made) = self.renewal.coming.as_ref().and_then(|coming| coming.try_recv().ok()) {
             self.tls = TlsConfigs::new(&made);
@@ -57,7 +58,7 @@ impl Node {
             let (keys, wake) = (self.keys.clone(), self.wake.caller());
             let make = move || {
                 let _ = made.send(Credentials::new(&keys, &mut rand::rng(), date, NAMES));
-                // Whoever can be asked for these again later.
+                // Drops the keys before the node wakes, so that the node can change them again.
                 drop(keys);
                 wake();
             };
@@ -67,22 +68,23 @@ impl Node {
         }
     }
 
-    /// Whether the signing key changed. Keys that are on no disk are for tests, and do not live so long.
+    /// Replaces keys; returns whether the signing key changed. Keys without a folder are for tests and are not
+    /// replaced.
     fn renew_keys(&mut self) -> Result<bool, KeyError> {
         let date = self.clock.date();
-        // A thread that makes certificates has the keys for a second now and then.
+        // While the thread that makes certificates holds the keys, nothing is replaced.
         let (Some(folder), Some(keys)) = (&self.keys_folder, Arc::get_mut(&mut self.keys)) else {
             return Ok(false);
         };
         match keys.onion_due(self.renewal.rotation, date) {
             OnionDue::Wait(_) => {}
-            OnionDue::ForgetOld => keys.forget_old_onion(folder)?,
-            OnionDue::Rotate => keys.rotate_onion(folder, &mut self.rng, date)?,
+            OnionDue::ForgetOld => keys::forget_old_onion(keys, folder)?,
+            OnionDue::Rotate => keys::rotate_onion(keys, folder, &mut self.rng, date)?,
         }
         self.identities = Arc::new(keys.identities());
         let good = keys.signing_is_good(date);
         if !good {
-            keys.renew_signing(folder, &mut self.rng, date)?;
+            keys::renew_signing(keys, folder, &mut self.rng, date)?;
         }
         Ok(!good)
     }

@@ -1,7 +1,7 @@
-//! What Linux says of a socket: what KIST §4.4 asks by TCP_INFO, SIOCOUTQ and SIOCOUTQNSD, the last of which TCP_INFO says, too;
-//! and SO_SNDBUF.
+//! The kernel's state of a socket, as KIST reads it (section 4.4): SO_SNDBUF, SIOCOUTQ, and TCP_INFO, which has the
+//! value of SIOCOUTQNSD, too.
 
-// No library has TCP_INFO and these ioctls as safe calls.
+// No library offers TCP_INFO and these ioctls as safe calls.
 #![allow(unsafe_code)]
 
 use penstock_core::SocketInfo;
@@ -10,10 +10,10 @@ use std::mem::{MaybeUninit, offset_of};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 
-/// Bytes in the send queue that were never sent (linux/sockios.h).
+/// The ioctl for the unsent bytes in the send queue (linux/sockios.h).
 const SIOCOUTQNSD: nix::libc::Ioctl = 0x894B;
 
-/// Asks; nothing is known of a socket that is gone.
+/// The state of a socket; `None` if the socket is closed.
 pub(super) fn socket_info(socket: &TcpStream) -> Option<SocketInfo> {
     let (info, len) = tcp_info(socket)?;
     let not_sent =
@@ -29,17 +29,17 @@ pub(super) fn socket_info(socket: &TcpStream) -> Option<SocketInfo> {
     })
 }
 
-/// What waits in a socket's send queue [B]; nothing if it is gone.
+/// The bytes in the send queue [B]; zero if the socket is closed.
 pub(super) fn queued(socket: &TcpStream) -> Bytes {
     Bytes::new(count(socket, nix::libc::TIOCOUTQ).unwrap_or(0))
 }
 
-/// Whether so many bytes of TCP_INFO say what was never sent, as they do since Linux 4.6.
+/// Whether a TCP_INFO of `len` bytes has the number of unsent bytes, as since Linux 4.6.
 fn says_unsent(len: usize) -> bool {
     len >= offset_of!(nix::libc::tcp_info, tcpi_notsent_bytes) + size_of::<u32>()
 }
 
-/// What is known, and how many bytes of it [B].
+/// The TCP_INFO of a socket, and its length [B].
 fn tcp_info(socket: &TcpStream) -> Option<(nix::libc::tcp_info, usize)> {
     let mut info = MaybeUninit::<nix::libc::tcp_info>::zeroed();
     let mut len = size_of::<nix::libc::tcp_info>() as nix::libc::socklen_t;
@@ -52,7 +52,7 @@ fn tcp_info(socket: &TcpStream) -> Option<(nix::libc::tcp_info, usize)> {
     }
 }
 
-/// What an ioctl counts [B].
+/// The value of an ioctl [B].
 fn count(socket: &TcpStream, what: nix::libc::Ioctl) -> Option<u64> {
     let mut bytes: nix::libc::c_int = 0;
     // SAFETY: both ioctls write one int.
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(Some(info.tcpi_notsent_bytes.into()), count(&socket, SIOCOUTQNSD), "as the ioctl has it");
     }
 
-    /// KIST section 5.2 counts 0.914 µs for a connection, and 4.57 ms for 5000 of them.
+    /// KIST section 5.2 reports 0.914 µs for one connection, and 4.57 ms for 5000.
     #[test]
     #[ignore = "measures: cargo test --release -p penstock-live --lib -- --ignored --nocapture what_asking_costs"]
     #[expect(clippy::disallowed_methods, reason = "it measures")]

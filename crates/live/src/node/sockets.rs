@@ -18,28 +18,28 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 
-/// Cells that share a TLS record, as long as there are as many for another one [cell] (C tor hands TLS 4 KiB at a time).
+/// The cells of a TLS record, if enough cells remain for another record [cell] (C tor writes 4 KiB to TLS at a time).
 const RECORD_CELLS: usize = 8;
 
-/// What TLS 1.3 adds to a record [B]: its head, the kind of what is in it, and the tag (RFC 8446 §5.2).
+/// The overhead of a TLS 1.3 record [B]: header, content type and tag (RFC 8446 section 5.2).
 const RECORD_OVERHEAD: u64 = 22;
 
-/// A server may take so long to read what is left of a closed stream.
+/// The time limit for sending the last bytes of a closed stream.
 const LINGERING: Duration = Duration::from_secs(60);
 
-/// Whose a socket is.
+/// The owner of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Token {
     Listener,
-    /// A connection whose handshake is not over, by its number.
+    /// A connection with an unfinished link handshake.
     Opening(u32),
     Channel(ChannelKey),
     Stream(StreamKey),
-    /// A stream's connection that only has to send what is left.
+    /// The connection of a closed stream with unsent bytes.
     Lingering(u32),
-    /// Another thread has something to say.
+    /// The eventfd of worker threads.
     Wake,
-    /// The operator wants the node's attention.
+    /// The operator's file descriptor.
     Waker,
 }
 
@@ -71,16 +71,16 @@ impl Token {
     }
 }
 
-/// A stream's connection to its server.
+/// The connection of a stream to its server.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) socket: TcpStream,
-    /// The rest of a payload that the socket took in part.
+    /// The rest of a payload that the socket accepted in part.
     unwritten: Vec<u8>,
     pub(super) interest: Interest,
-    /// It is not known yet whether it is there.
+    /// The connection is not established yet.
     pub(super) connecting: bool,
-    /// What the client hears when it is.
+    /// The CONNECTED message for the client.
     pub(super) said: Connected,
     broken: bool,
 }
@@ -92,16 +92,16 @@ pub(super) struct Sockets {
     pub(super) channels: Vec<Option<Conn>>,
     pub(super) streams: Vec<Option<Stream>>,
     pub(super) lingering: slab::Slab<(Stream, Instant)>,
-    /// Streams to our own directory.
+    /// Streams to the relay's own directory.
     pub(super) directory_streams: BTreeMap<StreamKey, DirectoryStream>,
-    /// Those of them that have something to do, since no poller knows them.
+    /// Directory streams with pending work. Epoll does not watch them.
     pub(super) woken: BTreeSet<StreamKey>,
-    /// Channels that may be read again and have whole cells already.
+    /// Readable channels whose buffers have whole cells already.
     pub(super) full: BTreeSet<ChannelKey>,
-    /// Cells that are followed, if any are.
+    /// The trace, if cells are traced.
     pub(super) trace: Option<Box<Trace>>,
     clock: Clock,
-    /// What is read and what is to be encrypted is there for a moment.
+    /// Scratch buffers for reading and encrypting.
     pub(super) scratch: Box<[u8]>,
     record: Vec<u8>,
 }
@@ -133,19 +133,19 @@ impl Sockets {
         Ok(self.epoll.add(socket, event(token, interest))?)
     }
 
-    /// Watches it for something else.
+    /// Changes the interest in a socket.
     pub(super) fn watch_for(&self, socket: &impl AsFd, token: Token, interest: Interest) {
-        // A socket that is gone is closed by whoever finds out.
+        // A failed socket is closed at the next read or write.
         let _ = self.epoll.modify(socket, &mut event(token, interest));
     }
 
-    /// Watches it no more.
+    /// Stops watching a socket.
     pub(super) fn forget(&self, socket: &impl AsFd) {
-        // What is not watched is forgotten already.
+        // The socket may be unwatched already.
         let _ = self.epoll.delete(socket);
     }
 
-    /// Waits at most so long [ms]; says who is ready.
+    /// Waits at most `millis`; reports each ready socket.
     pub(super) fn wait(&self, millis: u16, mut ready: impl FnMut(Token, Interest)) -> io::Result<()> {
         let mut events = [EpollEvent::empty(); 256];
         let count = match self.epoll.wait(&mut events, millis) {
@@ -173,7 +173,7 @@ impl Sockets {
         self.streams.get_mut(key.0 as usize)?.as_mut()
     }
 
-    /// A connection is a channel's from now on.
+    /// Gives a connection to a channel.
     pub(super) fn attach(&mut self, key: ChannelKey, mut conn: Conn) {
         if self.trace.as_ref().is_some_and(|trace| trace.has_cells()) {
             conn.stamps = stamps::begin(&conn.socket);
@@ -182,7 +182,7 @@ impl Sockets {
         self.rewatch(key);
     }
 
-    /// A stream's connection begins.
+    /// Adds the connection of a stream, which is not established yet.
     pub(super) fn attach_stream(
         &mut self,
         key: StreamKey,
@@ -203,27 +203,27 @@ impl Sockets {
         Ok(())
     }
 
-    /// A stream to our own directory has something to do, or may have.
+    /// Schedules a directory stream if it has work.
     pub(super) fn wake(&mut self, key: StreamKey) {
         if self.directory_streams.get(&key).is_some_and(DirectoryStream::is_ready) {
             self.woken.insert(key);
         }
     }
 
-    /// Looks again at what a channel's socket is watched for.
+    /// Updates the interest in a channel's socket.
     pub(super) fn rewatch(&mut self, key: ChannelKey) {
         self.note_written(key);
         if let Some(conn) = self.channels.get_mut(key.0 as usize).and_then(Option::as_mut) {
             let wanted = wanted(conn);
             if conn.watched.replace(wanted) != Some(wanted) {
-                // A socket that is gone is closed by whoever finds out.
+                // A failed socket is closed at the next read or write.
                 let _ = self.epoll.modify(&conn.socket, &mut event(Token::Channel(key), wanted));
             }
         }
     }
 
-    /// Hands cells of at most so many bytes to TLS, and what it makes of them to the socket in one call, if nothing is left from
-    /// before; returns what they are worth [B].
+    /// Encrypts cells of at most `limit` bytes and writes them to the socket in one call. Writes nothing if bytes of an
+    /// earlier call remain. Returns the number of bytes, with the overhead of TLS [B].
     fn write_piece(&mut self, key: ChannelKey, cells: &mut VecDeque<LiveCell>, limit: u64) -> u64 {
         let Some(conn) = self.channels.get_mut(key.0 as usize).and_then(Option::as_mut) else { return 0 };
         if conn.is_stuck() {
@@ -237,7 +237,7 @@ impl Sockets {
         while taken < limit && !cells.is_empty() && !conn.broken {
             let left = usize::try_from(limit - taken).unwrap_or(usize::MAX).div_ceil(CELL_LEN);
             let left = cells.len().min(left);
-            // None is left alone in a record if there is another one.
+            // No record has a single cell if it can have two.
             let count = if left < 2 * RECORD_CELLS { left } else { RECORD_CELLS };
             record.clear();
             for cell in cells.drain(..count) {
@@ -251,7 +251,7 @@ impl Sockets {
         taken
     }
 
-    /// Followed cells of which no byte waits in TLS are the kernel's.
+    /// Traced cells have left TLS when no encrypted byte waits.
     fn note_written(&mut self, key: ChannelKey) {
         if let Some(trace) = &mut self.trace
             && let Some(conn) = self.channels.get_mut(key.0 as usize).and_then(Option::as_mut)
@@ -273,7 +273,7 @@ impl Sockets {
         }
     }
 
-    /// Takes what Linux says of when a channel's bytes left; what is left there keeps the poller awake.
+    /// Reads the kernel's timestamps of sent bytes. Unread timestamps keep epoll awake.
     pub(super) fn take_stamps(&mut self, key: ChannelKey) {
         if let Some(trace) = &mut self.trace
             && let Some(conn) = self.channels.get_mut(key.0 as usize).and_then(Option::as_mut)
@@ -285,7 +285,7 @@ impl Sockets {
         }
     }
 
-    /// The same for a stream's.
+    /// Updates the interest in a stream's socket.
     pub(super) fn rewatch_stream(&mut self, key: StreamKey) {
         if let Some(stream) = self.streams.get(key.0 as usize).and_then(Option::as_ref) {
             let mut interest = stream.interest;
@@ -294,7 +294,7 @@ impl Sockets {
         }
     }
 
-    /// A stream's socket takes more: the rest of a payload first.
+    /// Writes the rest of a payload when the socket is writable.
     pub(super) fn flush_stream(&mut self, key: StreamKey) {
         if let Some(stream) = self.stream(key) {
             stream.flush();
@@ -302,19 +302,19 @@ impl Sockets {
         self.rewatch_stream(key);
     }
 
-    /// What closed streams still had to send.
+    /// Writes the last bytes of a closed stream.
     pub(super) fn flush_lingering(&mut self, number: u32) {
         let Some((stream, _)) = self.lingering.get_mut(number as usize) else { return };
         stream.flush();
         if stream.broken || stream.unwritten.is_empty() {
-            // The socket leaves the poller as it closes.
+            // Epoll forgets a closed socket.
             self.lingering.remove(number as usize);
         }
     }
 }
 
 impl Sockets {
-    /// Closes what lingers too long.
+    /// Closes connections of closed streams after the time limit.
     pub(super) fn close_timed_out(&mut self, now: Instant) {
         self.lingering.retain(|_, (_, until)| *until > now);
     }
@@ -336,7 +336,7 @@ impl Stream {
     }
 }
 
-/// What a channel's socket is watched for: TLS's own remainder waits for it, too.
+/// The readiness to watch for: a channel with encrypted bytes also waits for writability.
 fn wanted(conn: &Conn) -> Interest {
     Interest { writable: conn.interest.writable || conn.is_stuck(), ..conn.interest }
 }
@@ -345,7 +345,7 @@ fn event(token: Token, interest: Interest) -> EpollEvent {
     let mut flags = EpollFlags::empty();
     flags.set(EpollFlags::EPOLLIN, interest.readable);
     flags.set(EpollFlags::EPOLLOUT, interest.writable);
-    // Linux says that a peer is gone even to who wants to hear nothing: once is enough.
+    // Linux reports hang-ups even without interest; one report is enough.
     flags.set(EpollFlags::EPOLLONESHOT, !interest.readable && !interest.writable);
     EpollEvent::new(flags, token.number())
 }
@@ -364,7 +364,7 @@ impl Kernel<LiveCell> for Sockets {
             return Bytes::ZERO;
         };
         let most = usize::try_from(limit.get()).unwrap_or(READ_SIZE).clamp(1, READ_SIZE);
-        // What was decrypted with other cells was charged with them.
+        // Cells that were decrypted earlier are charged already.
         let read = if conn.has_cell() { 0 } else { conn.fill(&mut self.scratch[..most]) };
         let before = into.len();
         conn.take_cells(limit.get(), into);
@@ -384,7 +384,7 @@ impl Kernel<LiveCell> for Sockets {
     }
 
     fn write(&mut self, channel: ChannelKey, cells: &mut VecDeque<LiveCell>, limit: Bytes) -> Bytes {
-        // Whoever asks when a cell's own last byte left has each record written by itself.
+        // With exact timestamps each record is written on its own.
         let piece = match &self.trace {
             Some(trace) if trace.keeps_connections() => (RECORD_CELLS * CELL_LEN) as u64,
             _ => limit.get(),
@@ -410,7 +410,7 @@ impl Kernel<LiveCell> for Sockets {
     fn want(&mut self, channel: ChannelKey, interest: Interest) {
         if let Some(conn) = self.channel(channel) {
             conn.interest = interest;
-            // The socket may have nothing more to say.
+            // Epoll may report nothing more for this socket.
             if interest.readable && conn.has_cell() {
                 self.full.insert(channel);
             }
@@ -446,7 +446,7 @@ impl Kernel<LiveCell> for Sockets {
             }
             (None, Err(error)) if is_transient(&error) => StreamRead::Blocked,
             (None, Err(error)) => StreamRead::Closed(end_reason(&error)),
-            // Writing has taken the error.
+            // The write call has consumed the socket's error.
             (None, Ok(_)) if stream.broken => StreamRead::Closed(EndReason::CONNECTION_RESET),
             (None, Ok(_)) => StreamRead::Closed(EndReason::DONE),
         }
@@ -469,7 +469,7 @@ impl Kernel<LiveCell> for Sockets {
         };
         let mut taken = 0;
         stream.flush();
-        // A socket that is gone takes all.
+        // A failed socket accepts and drops everything.
         if stream.broken {
             payloads.clear();
         }

@@ -1,8 +1,8 @@
-//! When Linux received and sent a channel's bytes: SO_TIMESTAMPING.
+//! The kernel's timestamps of a channel's bytes (SO_TIMESTAMPING).
 //!
-//! What is read carries the time at which its last byte came to the kernel; that of a byte that was sent comes back in the
-//! socket's error queue, with the byte's number. TLS hides which bytes are whose, so a cell is known by the last byte that
-//! was written with it.
+//! Read bytes come with the time at which the last byte reached the kernel. The times of sent bytes come back in the
+//! socket's error queue, with the number of the byte. TLS hides the cells, so a cell is known by the last byte that was
+//! written with it.
 //!
 //! Source: Linux `Documentation/networking/timestamping.rst`.
 
@@ -19,28 +19,29 @@ use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::time::SystemTime;
 
-/// Bytes are counted from the next one that is written (linux/net_tstamp.h: `SOF_TIMESTAMPING_OPT_ID_TCP`, since Linux 6.2).
+/// The byte count starts with the next written byte (linux/net_tstamp.h: `SOF_TIMESTAMPING_OPT_ID_TCP`, since Linux
+/// 6.2).
 const OPT_ID_TCP: u32 = 1 << 16;
-/// Whose message it is in an error queue (linux/errqueue.h: `SO_EE_ORIGIN_TIMESTAMPING`).
+/// The origin of timestamps in an error queue (linux/errqueue.h: `SO_EE_ORIGIN_TIMESTAMPING`).
 const ORIGIN_TIMESTAMPING: u8 = 4;
-/// What control messages need at most [B].
+/// Buffer size for control messages [B].
 const CONTROL: usize = 512;
 
-/// Since the epoch, as the kernel says it.
+/// Time since the Unix epoch.
 pub(super) type Stamp = Duration;
 
-/// What is known of a channel's bytes.
+/// The timestamps of a channel's bytes.
 #[derive(Debug, Default)]
 pub(super) struct Stamps {
-    /// Bytes written since it began.
+    /// Bytes written since the start.
     written: u64,
-    /// Followed cells that the kernel has, and what was written with each.
+    /// Traced cells in the kernel, each with the byte count after it.
     waiting: VecDeque<(u64, Tag)>,
-    /// When what was read last came.
+    /// The arrival time of the last read bytes.
     pub(super) arrived: Option<Stamp>,
 }
 
-/// Asks Linux for the times of a socket; nothing, if it knows none.
+/// Enables timestamps on a socket; `None` if Linux does not support them.
 pub(super) fn begin(socket: &TcpStream) -> Option<Stamps> {
     let flags = TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE
         | TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE
@@ -52,21 +53,21 @@ pub(super) fn begin(socket: &TcpStream) -> Option<Stamps> {
 }
 
 impl Stamps {
-    /// So much was written [B].
+    /// Counts written bytes [B].
     pub(super) fn wrote(&mut self, bytes: u64) {
         self.written += bytes;
     }
 
-    /// All of this cell was written.
+    /// Waits for the timestamp of a cell that was written in full.
     pub(super) fn await_sent(&mut self, tag: Tag) {
         self.waiting.push_back((self.written, tag));
     }
 
-    /// Cells of which the kernel says that they left, and when.
+    /// The cells that left the kernel, with their times.
     pub(super) fn sent(&mut self, socket: &TcpStream) -> Vec<(Tag, Stamp)> {
         let mut sent = Vec::new();
         while let Some((byte, stamp)) = sent_byte(socket) {
-            // Numbers of bytes are of 32 bits: the byte is one of the last that were written.
+            // Byte numbers have 32 bits: the byte is one of the last that were written.
             let ago = (self.written.wrapping_sub(1) as u32).wrapping_sub(byte);
             let upto = self.written.saturating_sub(u64::from(ago));
             while let Some((end, tag)) = self.waiting.front().copied()
@@ -80,7 +81,7 @@ impl Stamps {
     }
 }
 
-/// The next message of the error queue that says when a byte left: its number, and the time.
+/// The next timestamp in the error queue: the number of the byte, and the time.
 fn sent_byte(socket: &TcpStream) -> Option<(u32, Stamp)> {
     loop {
         let (mut byte, mut stamp) = (None, None);
@@ -106,17 +107,17 @@ fn sent_byte(socket: &TcpStream) -> Option<(u32, Stamp)> {
 
 fn since_epoch(time: TimeSpec) -> Option<Stamp> {
     let (seconds, nanos) = (u64::try_from(time.tv_sec()).ok()?, u32::try_from(time.tv_nsec()).ok()?);
-    // Zero is none.
+    // Zero means no timestamp.
     (seconds > 0).then(|| Duration::new(seconds, nanos))
 }
 
-/// A stamp in the node's time.
+/// Converts a timestamp to the node's time.
 pub(super) fn at(clock: Clock, stamp: Stamp) -> Instant {
     let age = clock.date().duration_since(SystemTime::UNIX_EPOCH + stamp).unwrap_or_default();
     Instant::ZERO + clock.now().since(Instant::ZERO).saturating_sub(age)
 }
 
-/// Reads a socket, and when that came.
+/// Reads a socket with timestamps.
 pub(super) struct Stamped<'a> {
     pub(super) socket: &'a TcpStream,
     pub(super) stamps: &'a mut Stamps,
@@ -151,7 +152,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (peer, _) = listener.accept().unwrap();
-        // What was written before counts for nothing.
+        // Bytes written before the start are not counted.
         socket.write_all(&[0; 77]).unwrap();
         let (Some(mut stamps), Some(mut received)) = (begin(&socket), begin(&peer)) else {
             println!("skipped: Linux before 6.2 does not count bytes from the middle of a connection");

@@ -1,7 +1,7 @@
-//! Cells whose way through the node is followed, and circuits that are looked at now and then: numbers and times alone.
+//! Traces some cells through the node, and samples some circuits. Traces have numbers and times only.
 //!
-//! One in so many RELAY cells that arrive, and of the payloads that streams bring, gets a tag. Whose it is is not kept: a
-//! circuit has the number that it has here, its client none.
+//! Every n-th RELAY cell, and every n-th payload of a stream, gets a tag. A trace has the local number of the circuit,
+//! and nothing of its client.
 //!
 //! Source: KIST §4.1 ("kernel in", "tor", "kernel out"), which also logs no addresses.
 
@@ -13,36 +13,36 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-/// Cells that are followed at once, at most [cell].
+/// The highest number of traced cells at a time [cell].
 const MOST: usize = 65_536;
-/// A cell that left is waited for no longer until the kernel says when it did.
+/// The time limit for the kernel's timestamp after a cell was written.
 const AFTERWARDS: Duration = Duration::from_secs(2);
-/// A cell that does not leave has ended here, or its circuit did.
+/// The time limit for a traced cell. Such a cell ended here, or its circuit closed.
 const LOST: Duration = Duration::from_secs(120);
 
-/// What is followed.
+/// The settings of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TraceConfig {
-    /// One cell in so many is followed [1].
+    /// One of so many cells is traced [1].
     pub cells: Option<NonZeroU32>,
-    /// One circuit in so many is looked at [1].
+    /// One of so many circuits is sampled [1].
     pub circuits: Option<NonZeroU32>,
-    /// It is kept on which connection a cell left, for who watches the network from outside: in a testbed alone.
+    /// Whether the trace has the connection on which a cell left, for observers of a testbed's network.
     pub connections: bool,
 }
 
-/// Where a cell left: what an observer of the network needs to find it.
+/// The place at which a cell left, for an observer of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
     /// The node's end of the connection.
     pub local: SocketAddr,
     /// The other end.
     pub peer: SocketAddr,
-    /// Bytes that the node had written to it, the cell's last one included [B].
+    /// Bytes written to the connection up to the end of the cell [B].
     pub bytes: u64,
 }
 
-/// A cell on its way.
+/// The times of a traced cell.
 #[derive(Clone, Copy, Debug)]
 struct CellTimes {
     circuit: Option<(u64, Position)>,
@@ -56,15 +56,15 @@ struct CellTimes {
     left: Option<Left>,
 }
 
-/// Who follows.
+/// A trace in progress.
 #[derive(Debug)]
 pub(super) struct Trace {
     config: TraceConfig,
-    /// Cells since the last one that was followed.
+    /// Cells since the last traced one.
     seen: u32,
     next_tag: NonZeroU32,
     followed: BTreeMap<Tag, CellTimes>,
-    /// Circuits' numbers, by index.
+    /// The numbers of circuits, by index.
     circuits: Vec<Option<u64>>,
     next_circuit: u64,
 }
@@ -81,12 +81,12 @@ impl Trace {
         }
     }
 
-    /// Whether cells are followed.
+    /// Whether cells are traced.
     pub(super) fn has_cells(&self) -> bool {
         self.config.cells.is_some()
     }
 
-    /// A circuit begins.
+    /// Numbers a new circuit.
     pub(super) fn begun(&mut self, circuit: CircuitIndex) {
         let index = circuit.0 as usize;
         if self.circuits.len() <= index {
@@ -96,14 +96,14 @@ impl Trace {
         self.next_circuit += 1;
     }
 
-    /// It is over.
+    /// Forgets a closed circuit.
     pub(super) fn over(&mut self, circuit: CircuitIndex) {
         if let Some(number) = self.circuits.get_mut(circuit.0 as usize) {
             *number = None;
         }
     }
 
-    /// The circuits that are looked at, and their numbers.
+    /// The sampled circuits and their numbers.
     pub(super) fn circuits(&self) -> impl Iterator<Item = (CircuitIndex, u64)> {
         let every = self.config.circuits.map_or(0, |every| u64::from(every.get()));
         let all = self.circuits.iter().enumerate();
@@ -114,7 +114,7 @@ impl Trace {
         })
     }
 
-    /// A cell was read at `read`, and came to the kernel at `nic_in`; its tag, if it is its turn.
+    /// Handles a cell that was read at `read` and reached the kernel at `nic_in`; returns a tag if the cell is traced.
     pub(super) fn came(&mut self, nic_in: Option<Instant>, read: Instant) -> Option<Tag> {
         let every = self.config.cells?.get();
         self.seen += 1;
@@ -142,7 +142,7 @@ impl Trace {
         Some(tag)
     }
 
-    /// The core has it at a station.
+    /// Records the time at a station of the core.
     pub(super) fn station(
         &mut self,
         tag: Tag,
@@ -161,19 +161,19 @@ impl Trace {
         }
     }
 
-    /// Whether it is kept on which connection cells left.
+    /// Whether the trace has the connections of cells.
     pub(super) fn keeps_connections(&self) -> bool {
         self.config.connections
     }
 
-    /// Its last byte was written to the kernel.
+    /// Records the time at which the last byte was written to the kernel.
     pub(super) fn written(&mut self, tag: Tag, at: Instant, left: Option<Left>) {
         if let Some(times) = self.followed.get_mut(&tag) {
             (times.kernel, times.left) = (Some(at), left);
         }
     }
 
-    /// Its last byte left the kernel.
+    /// Records the time at which the last byte left the kernel.
     pub(super) fn left(&mut self, tag: Tag, at: Instant) {
         if let Some(times) = self.followed.get_mut(&tag)
             && times.nic_out.is_none()
@@ -182,7 +182,7 @@ impl Trace {
         }
     }
 
-    /// The cells that are gone.
+    /// Takes the rows of finished cells.
     pub(super) fn take_rows(&mut self, now: Instant) -> Vec<(CellRow, Option<Left>)> {
         let mut rows = Vec::new();
         self.followed.retain(|tag, times| {
@@ -197,10 +197,10 @@ impl Trace {
 }
 
 impl CellTimes {
-    /// Nothing, if the circuit was gone before anyone saw it.
+    /// `None` if the circuit closed before its position was known.
     fn row(&self, tag: Tag) -> Option<CellRow> {
         let (circuit, hop) = self.circuit?;
-        // The core says when its call began; what happened in the call before that was later.
+        // The core reports the start of its call. Times within a call may be later.
         let mut last = self.read;
         let mut in_order = |at: Option<Instant>| {
             at.map(|at| {
@@ -224,19 +224,19 @@ impl CellTimes {
     }
 }
 
-/// What a relay knows of a circuit's client and of its work.
+/// The client and the workload of a circuit, which a relay does not know.
 pub(super) fn unknown() -> Arc<str> {
     Arc::from("unknown")
 }
 
-/// What was followed since the last time.
+/// The traced cells and circuits since the last call.
 #[derive(Clone, Debug, Default)]
 pub struct Traced {
-    /// Cells that left.
+    /// Cells that left the node.
     pub cells: Vec<CellRow>,
-    /// On which connection each of them did, if that is kept.
+    /// The connection on which each cell left, if the trace has it.
     pub left: Vec<Option<Left>>,
-    /// Circuits as they are now.
+    /// The present state of the sampled circuits.
     pub circuits: Vec<CircuitRow>,
 }
 

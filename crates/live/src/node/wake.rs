@@ -1,11 +1,11 @@
-//! What other threads wake a node by: eventfd(2).
+//! Wakes the node from other threads: eventfd(2).
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// Something that the node waits for, too.
+/// An eventfd that the node watches.
 #[derive(Clone, Debug)]
 pub(super) struct Wake(Arc<EventFd>);
 
@@ -14,18 +14,18 @@ impl Wake {
         Ok(Wake(Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?)))
     }
 
-    /// A function that wakes.
+    /// A function that wakes the node.
     pub(super) fn caller(&self) -> impl Fn() + Clone + Send + use<> {
         let event = self.0.clone();
         move || {
-            // Full means awake.
+            // A full counter means that the node is awake.
             let _ = event.write(1);
         }
     }
 
-    /// Takes note that it was woken.
+    /// Resets the eventfd.
     pub(super) fn heard(&self) {
-        // Nothing there means that it was not.
+        // An error means that the eventfd was not set.
         let _ = self.0.read();
     }
 }

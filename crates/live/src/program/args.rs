@@ -2,6 +2,7 @@
 //!
 //! Source: C tor's manual, "Command-line options".
 
+use crate::Error;
 use lexopt::{Arg, Parser, ValueExt};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -49,10 +50,10 @@ pub(super) struct Args {
 
 impl Args {
     /// Reads the words after the program's name; a mistake is a sentence.
-    pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
+    pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, Error> {
         let mut parser = Parser::from_args(words);
         let mut args = Args { ask: Ask::Run, torrc: None, options: Vec::new() };
-        args.read(&mut parser).map_err(|error| error.to_string())?;
+        args.read(&mut parser).map_err(Error::mistake)?;
         Ok(args)
     }
 
@@ -95,7 +96,7 @@ impl Args {
 mod tests {
     use super::*;
 
-    fn parse(words: &str) -> Result<Args, String> {
+    fn parse(words: &str) -> Result<Args, Error> {
         Args::parse(words.split(' ').filter(|word| !word.is_empty()).map(OsString::from))
     }
 
@@ -127,6 +128,6 @@ mod tests {
     #[test]
     fn what_lacks_its_value_is_a_mistake() {
         assert!(parse("-f").is_err() && parse("-x").is_err());
-        assert_eq!(parse("--ORPort").unwrap_err(), "missing argument for option '--ORPort'");
+        assert_eq!(parse("--ORPort").unwrap_err().to_string(), "missing argument for option '--ORPort'");
     }
 }

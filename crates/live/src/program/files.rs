@@ -2,9 +2,10 @@
 //!
 //! Source: C tor `try_locking()`, `router_write_fingerprint()`, `write_pidfile()`.
 
-use super::Failure;
+use crate::Error;
+use crate::keys;
 use nix::fcntl::{Flock, FlockArg};
-use penstock_link::keys::{self, Keys};
+use penstock_link::keys::Keys;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -18,13 +19,13 @@ pub(super) struct DataDirectory {
 
 impl DataDirectory {
     /// Makes the folder if there is none.
-    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
-        keys::open_folder(path).map_err(|error| Failure::mistake(format!("DataDirectory: {error}")))?;
+    pub(super) fn open(path: &Path) -> Result<Self, Error> {
+        keys::open_folder(path).map_err(|error| Error::mistake(format!("DataDirectory: {error}")))?;
         let lock = path.join("lock");
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&lock);
-        let file = file.map_err(|error| Failure::file(&lock, &error))?;
+        let file = file.map_err(|error| Error::file(&lock, error))?;
         let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|_| {
-            Failure::mistake(format!(
+            Error::mistake(format!(
                 "DataDirectory: {} is used by another relay that is running",
                 path.display()
             ))
@@ -33,12 +34,12 @@ impl DataDirectory {
     }
 
     /// Writes who the relay is.
-    pub(super) fn fingerprints(&self, nickname: &str, keys: &Keys) -> Result<(), Failure> {
+    pub(super) fn fingerprints(&self, nickname: &str, keys: &Keys) -> Result<(), Error> {
         for (name, identity) in [("fingerprint", keys.fingerprint()), ("fingerprint-ed25519", ed25519(keys))]
         {
             let path = self.path.join(name);
             fs::write(&path, format!("{nickname} {identity}\n"))
-                .map_err(|error| Failure::file(&path, &error))?;
+                .map_err(|error| Error::file(&path, error))?;
         }
         Ok(())
     }
@@ -54,8 +55,8 @@ pub(super) fn ed25519(keys: &Keys) -> String {
 pub(super) struct PidFile(PathBuf);
 
 impl PidFile {
-    pub(super) fn write(path: &Path) -> Result<Self, Failure> {
-        fs::write(path, format!("{}\n", std::process::id())).map_err(|error| Failure::file(path, &error))?;
+    pub(super) fn write(path: &Path) -> Result<Self, Error> {
+        fs::write(path, format!("{}\n", std::process::id())).map_err(|error| Error::file(path, error))?;
         Ok(PidFile(path.to_owned()))
     }
 }

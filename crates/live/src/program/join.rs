@@ -1,6 +1,7 @@
 //! The relay as a part of a network: who its authorities are, and what it tells them.
 
-use super::{Failure, Program, policy};
+use super::{Program, policy};
+use crate::Error;
 use crate::directory::{Authority, DirectoryEvent, RetryPolicy};
 use crate::node::Membership;
 use crate::torrc::Options;
@@ -21,9 +22,9 @@ pub(super) fn description(
     address: IpAddr,
     port: u16,
     started: SystemTime,
-) -> Result<Description, Failure> {
+) -> Result<Description, Error> {
     let IpAddr::V4(v4) = address else {
-        return Err(Failure::mistake("Address: a relay that publishes needs an IPv4 address"));
+        return Err(Error::mistake("Address: a relay that publishes needs an IPv4 address"));
     };
     let has_windows = !matches!(options.relay.edge_control, EdgeControlConfig::Vegas(_));
     let [rate, burst] = options.advertised_bandwidth;
@@ -77,11 +78,11 @@ impl Program {
 
     /// Tells them what a new torrc says.
     pub(super) fn update_description(&mut self) {
-        let said = self.node.listens_at().map_err(|error| Failure::system(&error));
+        let said = self.node.listens_at().map_err(Error::System);
         let said = said.and_then(|at| description(&self.options, self.address, at.port(), self.started));
-        let told = said.and_then(|said| self.node.describe(said).map_err(Failure::mistake));
+        let told = said.and_then(|said| self.node.describe(said).map_err(Error::mistake));
         if let Err(failure) = told {
-            log::error!("the authorities hear nothing new: {}", failure.why);
+            log::error!("the authorities hear nothing new: {}", failure);
         }
     }
 }

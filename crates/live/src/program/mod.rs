@@ -12,7 +12,9 @@ mod record;
 mod reload;
 mod signals;
 
+use crate::Error;
 use crate::clock::Clock;
+use crate::keys;
 use crate::names::NameServers;
 use crate::node::{Node, NodeConfig};
 use crate::torrc::Options;
@@ -25,52 +27,26 @@ use penstock_units::{Duration, Instant};
 use record::Recorder;
 use signals::Signals;
 use std::ffi::OsString;
-use std::fmt;
-use std::io;
 use std::net::{IpAddr, UdpSocket};
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
 /// Metrics, records and the heartbeat are looked at so often.
 const SAMPLE: Duration = Duration::from_secs(1);
 
-/// Why there is no relay: a sentence, and the status that goes with it.
-#[derive(Debug)]
-struct Failure {
-    why: String,
-    status: u8,
-}
-
-impl Failure {
-    /// The operator can mend it.
-    fn mistake(why: impl fmt::Display) -> Self {
-        Failure { why: why.to_string(), status: 2 }
-    }
-
-    fn file(path: &Path, error: &io::Error) -> Self {
-        Failure::mistake(format!("{}: {error}", path.display()))
-    }
-
-    /// Linux does not do what it should.
-    fn system(error: &io::Error) -> Self {
-        Failure { why: error.to_string(), status: 1 }
-    }
-}
-
 /// Runs a relay with these words after the program's name until it is told to end; a mistake of the operator is one sentence
 /// and status 2.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
-    match Args::parse(words).map_err(Failure::mistake).and_then(|args| obey(&args)) {
+    match Args::parse(words).and_then(|args| obey(&args)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure { why, status }) => {
-            eprintln!("penstock-relay: {why}");
-            ExitCode::from(status)
+        Err(error) => {
+            eprintln!("penstock-relay: {error}");
+            ExitCode::from(error.status())
         }
     }
 }
 
-fn obey(args: &Args) -> Result<(), Failure> {
+fn obey(args: &Args) -> Result<(), Error> {
     match args.ask {
         Ask::Help => {
             print!("{}", args::HELP);
@@ -105,21 +81,20 @@ fn obey(args: &Args) -> Result<(), Failure> {
     }
 }
 
-fn load(args: &Args) -> Result<Options, Failure> {
+fn load(args: &Args) -> Result<Options, Error> {
     if args.torrc.is_none() && args.options.is_empty() {
-        return Err(Failure::mistake(
+        return Err(Error::mistake(
             "there is no configuration: write penstock-relay -f TORRC, or ask for --help",
         ));
     }
-    Options::load(args.torrc.as_deref(), &args.options).map_err(Failure::mistake)
+    Options::load(args.torrc.as_deref(), &args.options).map_err(Error::mistake)
 }
 
 /// The folder and the keys, which are made if they are not there.
-fn open(options: &Options) -> Result<(DataDirectory, Keys), Failure> {
+fn open(options: &Options) -> Result<(DataDirectory, Keys), Error> {
     let folder = DataDirectory::open(&options.data_directory)?;
     let now = Clock::start().date();
-    let keys =
-        Keys::load_or_create(&options.key_directory, &mut rand::rng(), now).map_err(Failure::mistake)?;
+    let keys = keys::load_or_create(&options.key_directory, &mut rand::rng(), now).map_err(Error::mistake)?;
     folder.fingerprints(&options.nickname, &keys)?;
     Ok((folder, keys))
 }
@@ -127,7 +102,7 @@ fn open(options: &Options) -> Result<(DataDirectory, Keys), Failure> {
 /// What the relay says its address is.
 ///
 /// Deviation: C tor also asks directory authorities where it seems to come from.
-fn address(options: &Options) -> Result<IpAddr, Failure> {
+fn address(options: &Options) -> Result<IpAddr, Error> {
     let said = options.address.or_else(|| {
         Some(options.listen.ip()).filter(|address| !address.is_unspecified() && !address.is_loopback())
     });
@@ -143,7 +118,7 @@ fn address(options: &Options) -> Result<IpAddr, Failure> {
         socket.local_addr()
     });
     way.map(|address| address.ip()).map_err(|_| {
-        Failure::mistake(
+        Error::mistake(
             "Address: nothing says where others reach this relay; write Address and its IP address",
         )
     })
@@ -202,10 +177,10 @@ struct Program {
 }
 
 impl Program {
-    fn start(args: Args, options: Options) -> Result<Self, Failure> {
-        logs::set(&options.logs).map_err(|error| Failure::mistake(format!("Log: {error}")))?;
+    fn start(args: Args, options: Options) -> Result<Self, Error> {
+        logs::set(&options.logs).map_err(|error| Error::mistake(format!("Log: {error}")))?;
         // Before all that takes time, so that whoever ends it early is heard.
-        let signals = Signals::listen().map_err(|error| Failure::system(&error))?;
+        let signals = Signals::listen()?;
         raise_limits();
         let (folder, keys) = open(&options)?;
         let address = address(&options)?;
@@ -228,23 +203,23 @@ impl Program {
             ..NodeConfig::new(options.listen, address, relay, policy)
         };
         let mut node = Node::bind(config, keys)
-            .map_err(|error| Failure::mistake(format!("ORPort {}: {error}", options.listen)))?;
+            .map_err(|error| Error::mistake(format!("ORPort {}: {error}", options.listen)))?;
         node.set_outbound(options.outbound);
-        node.wake_by(&signals.pipe).map_err(|error| Failure::system(&error))?;
+        node.wake_by(&signals.pipe)?;
         let metrics = options.metrics.as_ref().map(|metrics| {
             metrics::Server::start(metrics)
-                .map_err(|error| Failure::mistake(format!("MetricsPort {}: {error}", metrics.listen)))
+                .map_err(|error| Error::mistake(format!("MetricsPort {}: {error}", metrics.listen)))
         });
         let metrics = metrics.transpose()?;
         let recorder = options.record.as_ref().map(|record| Recorder::open(record, &mut node)).transpose()?;
         let pid = options.pid_file.as_deref().map(PidFile::write).transpose()?;
-        let at = node.listens_at().map_err(|error| Failure::system(&error))?;
+        let at = node.listens_at()?;
         log::info!("it listens at {at}, and others reach it at {address}");
         let started = Clock::start().date();
         if !options.authorities.is_empty() {
             let description = join::description(&options, address, at.port(), started)?;
             if let Some(membership) = join::membership(&options, description) {
-                node.join(membership).map_err(|error| Failure::mistake(format!("descriptor: {error}")))?;
+                node.join(membership).map_err(|error| Error::mistake(format!("descriptor: {error}")))?;
             }
         }
         if let Some(metrics) = &metrics {
@@ -270,9 +245,9 @@ impl Program {
         Ok(program)
     }
 
-    fn run(mut self) -> Result<(), Failure> {
+    fn run(mut self) -> Result<(), Error> {
         while !self.is_over() {
-            self.node.turn().map_err(|error| Failure::system(&error))?;
+            self.node.turn()?;
             if self.node.was_woken() {
                 self.handle_signals();
             }
@@ -330,7 +305,7 @@ impl Program {
         if let Some(recorder) = &mut self.recorder
             && let Err(failure) = recorder.sample(&mut self.node)
         {
-            log::error!("nothing is recorded any more: {}", failure.why);
+            log::error!("nothing is recorded any more: {}", failure);
             self.recorder = None;
         }
         if now >= self.next_heartbeat {

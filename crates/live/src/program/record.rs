@@ -3,7 +3,7 @@
 //! No address, no name and no identity is written, of nobody: positions and numbers alone. While it runs, each hour is a folder
 //! `part-000001` and so on; when it ends, they become one table each.
 
-use super::Failure;
+use crate::Error;
 use crate::node::{Node, Observation, TraceConfig};
 use crate::torrc::Record;
 use penstock_record::{RunKey, Tables};
@@ -29,10 +29,10 @@ pub(super) struct Recorder {
 
 impl Recorder {
     /// Begins in a folder of its own, in which no earlier record is.
-    pub(super) fn open(record: &Record, node: &mut Node) -> Result<Self, Failure> {
+    pub(super) fn open(record: &Record, node: &mut Node) -> Result<Self, Error> {
         let folder = record.folder.clone();
         let fail = |why: &dyn std::fmt::Display| {
-            Failure::mistake(format!("Penstock record: {}: {why}", folder.display()))
+            Error::mistake(format!("Penstock record: {}: {why}", folder.display()))
         };
         std::fs::create_dir_all(&folder).map_err(|error| fail(&error))?;
         let mut there = std::fs::read_dir(&folder).map_err(|error| fail(&error))?;
@@ -52,7 +52,7 @@ impl Recorder {
     }
 
     /// Adds a row when it is time.
-    pub(super) fn sample(&mut self, node: &mut Node) -> Result<(), Failure> {
+    pub(super) fn sample(&mut self, node: &mut Node) -> Result<(), Error> {
         if node.now() < self.next {
             return Ok(());
         }
@@ -63,13 +63,13 @@ impl Recorder {
     }
 
     /// The last row; and all parts become one.
-    pub(super) fn close(mut self, node: &mut Node) -> Result<(), Failure> {
+    pub(super) fn close(mut self, node: &mut Node) -> Result<(), Error> {
         self.row(node);
         self.write()?;
         let parts: Vec<PathBuf> = (1..self.part).map(|part| self.part(part)).collect();
         let merged = penstock_record::merge(&parts, &self.folder).map_err(std::io::Error::other);
         let merged = merged.and_then(|()| parts.iter().try_for_each(std::fs::remove_dir_all));
-        merged.map_err(|error| Failure::file(&self.folder, &error))
+        merged.map_err(|error| Error::file(&self.folder, error))
     }
 
     fn part(&self, number: u32) -> PathBuf {
@@ -85,12 +85,11 @@ impl Recorder {
         self.tables.circuits.extend(traced.circuits);
     }
 
-    fn write(&mut self) -> Result<(), Failure> {
+    fn write(&mut self) -> Result<(), Error> {
         let part = self.part(self.part);
         let tables = std::mem::take(&mut self.tables);
-        let write = || tables.write(&part, &RunKey::new("live", 0)).map_err(std::io::Error::other);
-        let written = std::fs::create_dir(&part).and_then(|()| write());
-        written.map_err(|error| Failure::file(&part, &error))?;
+        std::fs::create_dir(&part).map_err(|error| Error::file(&part, error))?;
+        tables.write(&part, &RunKey::new("live", 0)).map_err(Error::mistake)?;
         self.part += 1;
         Ok(())
     }

@@ -11,7 +11,7 @@ impl Program {
         let new = match load(&self.args) {
             Ok(new) => new,
             Err(failure) => {
-                log::error!("everything stays as it is: {}", failure.why);
+                log::error!("everything stays as it is: {}", failure);
                 return;
             }
         };

@@ -1,6 +1,7 @@
 //! Directory authorities, and those of the public network, which nobody joins by mistake.
 
 use super::values::digest;
+use super::{Mistake, mistake};
 use std::net::{SocketAddrV4, SocketAddrV6};
 
 /// A directory authority.
@@ -24,7 +25,7 @@ pub struct Authority {
 
 impl Authority {
     /// A `DirAuthority` line.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(super) fn parse(text: &str) -> Result<Self, Mistake> {
         let mut words = text.split_whitespace().peekable();
         let legal = |word: &&str| super::values::nickname(word).is_ok() && !word.contains('=');
         let digits = |word: &&str| word.starts_with(|first: char| first.is_ascii_digit());
@@ -32,7 +33,7 @@ impl Authority {
         let (mut or_port, mut ipv6, mut v3_identity) = (None, None, None);
         while let Some(flag) = words.next_if(|word| !digits(word)) {
             let (name, value) = flag.split_once('=').unwrap_or((flag, ""));
-            let wrong = || format!("{value:?} is no {name} of a directory authority");
+            let wrong = || mistake!("{value:?} is no {name} of a directory authority");
             match &name.to_ascii_lowercase()[..] {
                 "orport" => or_port = Some(value.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?),
                 "v3ident" => v3_identity = Some(digest(value)?),
@@ -43,7 +44,7 @@ impl Authority {
                     return Err("an authority for bridges has no place here; leave the line out".into());
                 }
                 _ => {
-                    return Err(format!(
+                    return Err(mistake!(
                         "{flag:?} is no flag of a directory authority; there are orport=, v3ident=, ipv6= and weight="
                     ));
                 }
@@ -52,7 +53,7 @@ impl Authority {
         let dir = words.next().ok_or("an IPv4 address, a colon and a port must follow the flags")?;
         let dir: SocketAddrV4 =
             dir.parse().ok().filter(|dir: &SocketAddrV4| dir.port() > 0).ok_or_else(|| {
-                format!("{dir:?} must be an IPv4 address, a colon and the port at which it speaks HTTP")
+                mistake!("{dir:?} must be an IPv4 address, a colon and the port at which it speaks HTTP")
             })?;
         let fingerprint: String = words.collect();
         Ok(Authority { nickname, dir, or_port, ipv6, v3_identity, identity: digest(&fingerprint)? })
@@ -120,7 +121,7 @@ mod tests {
             ("a v3ident=12 127.0.0.1:1 00", "\"12\" must be 40 hexadecimal digits"),
             ("a bridge 127.0.0.1:1 00", "an authority for bridges"),
         ] {
-            let error = Authority::parse(text).unwrap_err();
+            let error = Authority::parse(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");
         }
     }

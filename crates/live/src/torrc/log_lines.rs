@@ -1,7 +1,7 @@
 //! `Log` lines: which severities go where.
 
 use super::reader::Reader;
-use super::{TorrcError, path};
+use super::{Mistake, TorrcError, mistake, path};
 use std::path::PathBuf;
 
 /// Where a log goes.
@@ -44,7 +44,7 @@ pub(super) fn logs(read: &mut Reader) -> Result<Vec<LogTo>, TorrcError> {
 }
 
 /// `Log minSeverity[-maxSeverity] [stdout|stderr|file NAME]`; `None` for syslog.
-fn log_line(text: &str) -> Result<Option<LogTo>, String> {
+fn log_line(text: &str) -> Result<Option<LogTo>, Mistake> {
     let (levels, to) = text.split_once(char::is_whitespace).unwrap_or((text, "stdout"));
     if levels.contains(['[', '*', '~', ',']) {
         return Err("domains are not told apart here; it must begin with a severity, such as notice".into());
@@ -52,7 +52,7 @@ fn log_line(text: &str) -> Result<Option<LogTo>, String> {
     let (least, severest) = levels.split_once('-').unwrap_or((levels, "err"));
     let (least, severest) = (severity(least)?, severity(severest)?);
     if severest > least {
-        return Err(format!("{levels:?} is upside down; it must be from the least severe one to the most"));
+        return Err(mistake!("{levels:?} is upside down; it must be from the least severe one to the most"));
     }
     let to = to.trim();
     let sink = match to.split_once(char::is_whitespace) {
@@ -60,18 +60,18 @@ fn log_line(text: &str) -> Result<Option<LogTo>, String> {
         None if to.eq_ignore_ascii_case("stderr") => Sink::Stderr,
         None if to.eq_ignore_ascii_case("syslog") => return Ok(None),
         Some((word, file)) if word.eq_ignore_ascii_case("file") => Sink::File(path(file.trim())?),
-        _ => return Err(format!("{to:?} is no place for a log; there are stdout, stderr and file NAME")),
+        _ => return Err(mistake!("{to:?} is no place for a log; there are stdout, stderr and file NAME")),
     };
     Ok(Some(LogTo { severest, least, sink }))
 }
 
-fn severity(text: &str) -> Result<log::Level, String> {
+fn severity(text: &str) -> Result<log::Level, Mistake> {
     Ok(match &text.to_ascii_lowercase()[..] {
         "err" => log::Level::Error,
         "warn" => log::Level::Warn,
         "notice" => log::Level::Info,
         "info" => log::Level::Debug,
         "debug" => log::Level::Trace,
-        _ => return Err(format!("{text:?} is no severity; there are debug, info, notice, warn and err")),
+        _ => return Err(mistake!("{text:?} is no severity; there are debug, info, notice, warn and err")),
     })
 }

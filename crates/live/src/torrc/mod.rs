@@ -45,7 +45,8 @@ pub use ports::{Metrics, Outbound};
 /// ```text
 /// torrc:14: BandwidthRate: "10 KBytes" is too little; a relay needs at least 75 KBytes
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {message}")]
 pub struct TorrcError {
     place: String,
     message: String,
@@ -61,13 +62,20 @@ impl TorrcError {
     }
 }
 
-impl fmt::Display for TorrcError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.message)
+/// A mistake in a value, without its place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+struct Mistake(String);
+
+impl From<&str> for Mistake {
+    fn from(text: &str) -> Self {
+        Mistake(text.to_owned())
     }
 }
 
-impl std::error::Error for TorrcError {}
+/// A [`Mistake`] with a formatted sentence.
+macro_rules! mistake { ($($text:tt)*) => { $crate::torrc::Mistake(format!($($text)*)) } }
+use mistake;
 
 /// What is written down while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -271,21 +279,21 @@ fn refuse(read: &mut Reader) -> Result<(), TorrcError> {
         false => Ok(()),
         true => Err("1 is not possible here: let the service manager start it in the background".into()),
     })?;
-    read.one("User", |name| -> Result<(), String> {
-        Err(format!("it does not change to another user: start it as {name:?} and leave this out"))
+    read.one("User", |name| -> Result<(), Mistake> {
+        Err(mistake!("it does not change to another user: start it as {name:?} and leave this out"))
     })?;
     read.all("SocksPort", |text| match text {
         "0" => Ok(()),
-        _ => Err("there is no proxy here, only the relay: write SocksPort 0".to_owned()),
+        _ => Err("there is no proxy here, only the relay: write SocksPort 0".into()),
     })?;
     read.one("SafeLogging", |text| match text {
         "0" | "1" | "relay" => Ok(()),
-        _ => Err(format!("{text:?} must be 0, 1 or relay")),
+        _ => Err(mistake!("{text:?} must be 0, 1 or relay")),
     })?;
     Ok(())
 }
 
-fn path(text: &str) -> Result<PathBuf, String> {
+fn path(text: &str) -> Result<PathBuf, Mistake> {
     match text.strip_prefix("~/") {
         _ if text.is_empty() => Err("a path must follow".into()),
         Some(rest) => home().map(|home| home.join(rest)),
@@ -293,7 +301,7 @@ fn path(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-fn home() -> Result<PathBuf, String> {
+fn home() -> Result<PathBuf, Mistake> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
     home.map(PathBuf::from).ok_or_else(|| "there is no HOME to find it in: write the whole path".into())
 }
@@ -308,15 +316,15 @@ fn folders(read: &mut Reader) -> Result<(PathBuf, PathBuf), TorrcError> {
 }
 
 /// An address, or a name that has one.
-fn host(text: &str) -> Result<IpAddr, String> {
+fn host(text: &str) -> Result<IpAddr, Mistake> {
     use std::net::ToSocketAddrs;
     if let Ok(address) = values::address(text) {
         return Ok(address);
     }
-    let found = (text, 0).to_socket_addrs().map_err(|error| format!("{text:?}: {error}"))?;
+    let found = (text, 0).to_socket_addrs().map_err(|error| mistake!("{text:?}: {error}"))?;
     let addresses: Vec<IpAddr> = found.map(|found| found.ip()).collect();
     let v4 = addresses.iter().find(|address| address.is_ipv4());
-    v4.or(addresses.first()).copied().ok_or_else(|| format!("{text:?} has no address"))
+    v4.or(addresses.first()).copied().ok_or_else(|| mistake!("{text:?} has no address"))
 }
 
 fn exit(read: &mut Reader, testing: bool) -> Result<(Vec<Rule>, Private, bool), TorrcError> {
@@ -350,7 +358,7 @@ fn exit(read: &mut Reader, testing: bool) -> Result<(Vec<Rule>, Private, bool), 
     Ok((rules, private, reject_local))
 }
 
-fn family(text: &str) -> Result<Vec<String>, String> {
+fn family(text: &str) -> Result<Vec<String>, Mistake> {
     let relays = text.split(',').map(str::trim).filter(|relay| !relay.is_empty());
     relays
         .map(|relay| {
@@ -361,22 +369,22 @@ fn family(text: &str) -> Result<Vec<String>, String> {
         .collect()
 }
 
-fn publish(text: &str) -> Result<bool, String> {
+fn publish(text: &str) -> Result<bool, Mistake> {
     match text {
         "0" => Ok(false),
         "1" | "v3" => Ok(true),
         _ if text.contains("bridge") => Err("there are no bridges here; it must be 0, 1 or v3".into()),
-        _ => Err(format!("{text:?} must be 0, 1 or v3")),
+        _ => Err(mistake!("{text:?} must be 0, 1 or v3")),
     }
 }
 
-fn heartbeat(text: &str) -> Result<Duration, String> {
+fn heartbeat(text: &str) -> Result<Duration, Mistake> {
     let period = values::seconds(text)?;
     let least = Duration::from_secs(30 * 60);
     if period.is_zero() || period >= least {
         Ok(period)
     } else {
-        Err(format!("{text:?} is too short; it must be 0 or at least 30 minutes"))
+        Err(mistake!("{text:?} is too short; it must be 0 or at least 30 minutes"))
     }
 }
 
@@ -384,7 +392,7 @@ fn heartbeat(text: &str) -> Result<Duration, String> {
 fn authorities(read: &mut Reader) -> Result<Vec<Authority>, TorrcError> {
     let acknowledged = read.penstock("acknowledge", |value| match reader::string(value)? {
         text if text == ACKNOWLEDGEMENT => Ok(()),
-        text => Err(format!("{text:?} is not what is asked for; it must be {ACKNOWLEDGEMENT:?}")),
+        text => Err(mistake!("{text:?} is not what is asked for; it must be {ACKNOWLEDGEMENT:?}")),
     })?;
     let written = read.all("DirAuthority", Authority::parse)?;
     let public = written.iter().find(|(authority, _)| authority.is_public());
@@ -410,18 +418,18 @@ fn record(read: &mut Reader) -> Result<Option<Record>, TorrcError> {
     let folder = read.penstock("record", |value| path(&reader::string(value)?))?;
     let interval = read.penstock("record_interval", |value| {
         let text = reader::string(value)?;
-        let interval = penstock_units::parse::duration(&text).map_err(|error| error.to_string())?;
+        let interval = penstock_units::parse::duration(&text).map_err(|error| mistake!("{error}"))?;
         let least = Duration::from_secs(1);
         if interval >= least {
             Ok(interval)
         } else {
-            Err(format!("{text:?} is too short; it must be at least \"1 s\""))
+            Err(mistake!("{text:?} is too short; it must be at least \"1 s\""))
         }
     })?;
     let one_in = |value: &str| {
         value
             .parse::<NonZeroU32>()
-            .map_err(|_| format!("{value:?} must be a whole number above zero: one in so many"))
+            .map_err(|_| mistake!("{value:?} must be a whole number above zero: one in so many"))
     };
     let cells = read.penstock("record_cells", one_in)?;
     let circuits = read.penstock("record_circuits", one_in)?;

@@ -3,6 +3,7 @@
 use super::TorrcError;
 use super::reader::Reader;
 use super::values::{self, Port};
+use super::{Mistake, mistake};
 use penstock_link::descriptor::{ExitPolicy, Private, Rule};
 use std::net::{IpAddr, SocketAddr};
 
@@ -55,7 +56,7 @@ struct OrPort {
 }
 
 impl OrPort {
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, Mistake> {
         let mut words = text.split_whitespace();
         let first = words.next().unwrap_or_default();
         let port = Port::parse(first)?;
@@ -68,7 +69,7 @@ impl OrPort {
                 "ipv4only" if parsed.port.at().is_ipv4() => {}
                 "ipv6only" if parsed.port.at().is_ipv6() => {}
                 _ => {
-                    return Err(format!(
+                    return Err(mistake!(
                         "{flag:?} is no flag here; there are NoAdvertise, NoListen, and IPv4Only or IPv6Only as the address is"
                     ));
                 }
@@ -112,7 +113,7 @@ pub(super) fn metrics(read: &mut Reader) -> Result<Option<Metrics>, TorrcError> 
         match words.next() {
             None => Ok(port),
             Some(format) if format.eq_ignore_ascii_case("prometheus") => Ok(port),
-            Some(format) => Err(format!("{format:?} is no format; there is prometheus")),
+            Some(format) => Err(mistake!("{format:?} is no format; there is prometheus")),
         }
     })?;
     let rules = read.all("MetricsPortPolicy", values::rules)?;

@@ -1,5 +1,6 @@
 //! Options by name, each with its place; and in the end those that nobody asked for.
 
+use super::Mistake;
 use super::TorrcError;
 use super::known::{Known, known};
 use super::lines::{Line, Mode, Place};
@@ -40,7 +41,7 @@ impl Reader {
     pub(super) fn all<T>(
         &mut self,
         name: &str,
-        parse: impl Fn(&str) -> Result<T, String>,
+        parse: impl Fn(&str) -> Result<T, Mistake>,
     ) -> Result<Vec<(T, Place)>, TorrcError> {
         let mut values = Vec::new();
         for (line, asked) in self.lines.iter().zip(&mut self.asked) {
@@ -57,7 +58,7 @@ impl Reader {
     pub(super) fn placed<T>(
         &mut self,
         name: &str,
-        parse: impl Fn(&str) -> Result<T, String>,
+        parse: impl Fn(&str) -> Result<T, Mistake>,
     ) -> Result<Option<(T, Place)>, TorrcError> {
         let mut values = self.all(name, parse)?;
         let last = values.pop();
@@ -71,7 +72,7 @@ impl Reader {
     pub(super) fn one<T>(
         &mut self,
         name: &str,
-        parse: impl Fn(&str) -> Result<T, String>,
+        parse: impl Fn(&str) -> Result<T, Mistake>,
     ) -> Result<Option<T>, TorrcError> {
         Ok(self.placed(name, parse)?.map(|(value, _)| value))
     }
@@ -80,7 +81,7 @@ impl Reader {
     pub(super) fn penstock<T>(
         &mut self,
         key: &str,
-        parse: impl Fn(&str) -> Result<T, String>,
+        parse: impl Fn(&str) -> Result<T, Mistake>,
     ) -> Result<Option<(T, Place)>, TorrcError> {
         let mut found = None;
         for (line, asked) in self.lines.iter().zip(&mut self.asked) {
@@ -88,7 +89,7 @@ impl Reader {
                 continue;
             }
             *asked = true;
-            let wrong = |why: String| TorrcError::new(&line.place, "Penstock", format!("{key}: {why}"));
+            let wrong = |why: Mistake| TorrcError::new(&line.place, "Penstock", format!("{key}: {why}"));
             if found.is_some() {
                 return Err(wrong("this key is set by another line already; leave one of the two".into()));
             }
@@ -154,7 +155,7 @@ pub(super) fn key_of(setting: &str) -> &str {
 }
 
 /// A string of TOML without escapes.
-pub(super) fn string(value: &str) -> Result<String, String> {
+pub(super) fn string(value: &str) -> Result<String, Mistake> {
     let text = ['"', '\''].iter().find_map(|quote| {
         value.strip_prefix(*quote)?.strip_suffix(*quote).filter(|text| !text.contains([*quote, '\\']))
     });

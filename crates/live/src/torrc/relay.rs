@@ -3,6 +3,7 @@
 use super::reader::{Reader, key_of};
 use super::values::{self, bandwidth};
 use super::{LEAST_RATE, ONE_GBYTE, Place, TorrcError};
+use super::{Mistake, mistake};
 use crate::directory::{OperatorOverrides, Params};
 use penstock_core::RelayConfig;
 use penstock_core::edge_control::EdgeControlConfig;
@@ -179,8 +180,8 @@ fn clients(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<(), TorrcEr
 }
 
 /// `-1` is the default; else seconds, in milliseconds.
-fn half_life(text: &str) -> Result<Option<u64>, String> {
-    let wrong = || format!("{text:?} must be -1, or 1 to 2147483647 seconds");
+fn half_life(text: &str) -> Result<Option<u64>, Mistake> {
+    let wrong = || mistake!("{text:?} must be -1, or 1 to 2147483647 seconds");
     let seconds: f64 = text.parse().map_err(|_| wrong())?;
     if seconds == -1.0 {
         return Ok(None);
@@ -192,22 +193,22 @@ fn half_life(text: &str) -> Result<Option<u64>, String> {
     }
 }
 
-fn factor(text: &str) -> Result<f64, String> {
+fn factor(text: &str) -> Result<f64, Mistake> {
     let factor = text.parse().ok().filter(|factor: &f64| factor.is_finite() && *factor >= 0.0);
-    factor.ok_or_else(|| format!("{text:?} must be a number that is not negative"))
+    factor.ok_or_else(|| mistake!("{text:?} must be a number that is not negative"))
 }
 
 /// The first scheduler that is there; whether it is said how often it runs.
 fn scheduler(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<bool, TorrcError> {
     let chosen = read.placed("Schedulers", |text| {
         let names = text.split([',', ' ', '\t']).filter(|name| !name.is_empty());
-        let names: Result<Vec<_>, String> = names
+        let names: Result<Vec<_>, Mistake> = names
             .map(|name| match &name.to_ascii_lowercase()[..] {
                 "kist" => Ok("kist-deployed"),
                 "kistlite" => Ok("kist-lite"),
                 "vanilla" => Ok("vanilla"),
                 _ => {
-                    Err(format!("{name:?} is no scheduler of C tor's; there are KIST, KISTLite and Vanilla"))
+                    Err(mistake!("{name:?} is no scheduler of C tor's; there are KIST, KISTLite and Vanilla"))
                 }
             })
             .collect();

@@ -1,5 +1,6 @@
 //! What values of options look like; each error says what would be right.
 
+use super::{Mistake, mistake};
 use penstock_link::descriptor::{Addresses, Rule, private_networks};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -8,29 +9,29 @@ use std::time::Duration;
 pub(super) const MOST_BYTES: u64 = i32::MAX as u64;
 
 /// `0` or `1`.
-pub(super) fn flag(text: &str) -> Result<bool, String> {
+pub(super) fn flag(text: &str) -> Result<bool, Mistake> {
     match text {
         "0" => Ok(false),
         "1" => Ok(true),
-        _ => Err(format!("{text:?} must be 0 or 1")),
+        _ => Err(mistake!("{text:?} must be 0 or 1")),
     }
 }
 
 /// `0`, `1` or `auto`, which is `None`.
-pub(super) fn auto_flag(text: &str) -> Result<Option<bool>, String> {
+pub(super) fn auto_flag(text: &str) -> Result<Option<bool>, Mistake> {
     if text.eq_ignore_ascii_case("auto") {
         return Ok(None);
     }
-    flag(text).map(Some).map_err(|_| format!("{text:?} must be 0, 1 or auto"))
+    flag(text).map(Some).map_err(|_| mistake!("{text:?} must be 0, 1 or auto"))
 }
 
-pub(super) fn whole(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| format!("{text:?} must be a whole number"))
+pub(super) fn whole(text: &str) -> Result<u32, Mistake> {
+    text.parse().map_err(|_| mistake!("{text:?} must be a whole number"))
 }
 
 /// A number and a unit.
-fn measure(text: &str, units: &[(&str, f64)], example: &str) -> Result<f64, String> {
-    let wrong = || format!("{text:?} must be a number and a unit, such as {example:?}");
+fn measure(text: &str, units: &[(&str, f64)], example: &str) -> Result<f64, Mistake> {
+    let wrong = || mistake!("{text:?} must be a number and a unit, such as {example:?}");
     let end = text.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let number: f64 = number.parse().map_err(|_| wrong())?;
@@ -42,7 +43,7 @@ fn measure(text: &str, units: &[(&str, f64)], example: &str) -> Result<f64, Stri
 /// Bytes: `20 MBytes`, `600 KBits`; powers of two, and bytes where there is no unit.
 ///
 /// Source: C tor's manual, `BandwidthRate`; C tor `memory_units`.
-pub(super) fn bytes(text: &str) -> Result<u64, String> {
+pub(super) fn bytes(text: &str) -> Result<u64, Mistake> {
     let mut units =
         vec![("".to_owned(), 1.0), ("b".into(), 1.0), ("byte".into(), 1.0), ("bytes".into(), 1.0)];
     units.push(("m".into(), 1024_f64.powi(2)));
@@ -60,10 +61,10 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
 }
 
 /// A rate or a burst of C tor's.
-pub(super) fn bandwidth(text: &str) -> Result<u64, String> {
+pub(super) fn bandwidth(text: &str) -> Result<u64, Mistake> {
     let bytes = bytes(text)?;
     if bytes > MOST_BYTES {
-        return Err(format!("{text:?} is too much; it must be at most {MOST_BYTES} bytes"));
+        return Err(mistake!("{text:?} is too much; it must be at most {MOST_BYTES} bytes"));
     }
     Ok(bytes)
 }
@@ -83,30 +84,30 @@ const SECONDS: &[(&str, f64)] = &[
 ];
 
 /// A time in seconds: `30 seconds`, `6 hours`.
-pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+pub(super) fn seconds(text: &str) -> Result<Duration, Mistake> {
     let seconds = measure(text, SECONDS, "30 seconds")?;
     // To the second, as C tor counts.
     Ok(Duration::from_secs(seconds as u64))
 }
 
 /// A time in milliseconds, within bounds: `10 msec`.
-pub(super) fn milliseconds(text: &str, least: u64, most: u64) -> Result<Duration, String> {
+pub(super) fn milliseconds(text: &str, least: u64, most: u64) -> Result<Duration, Mistake> {
     let mut units = vec![("", 1.0), ("msec", 1.0), ("millisecond", 1.0), ("milliseconds", 1.0)];
     units.extend(SECONDS.iter().filter(|(name, _)| !name.is_empty()).map(|(name, s)| (*name, s * 1000.0)));
     let millis = measure(text, &units, "10 msec")? as u64;
     if !(least..=most).contains(&millis) {
-        return Err(format!("{text:?} is out of range; it must be {least} to {most} msec"));
+        return Err(mistake!("{text:?} is out of range; it must be {least} to {most} msec"));
     }
     Ok(Duration::from_millis(millis))
 }
 
-pub(super) fn nickname(text: &str) -> Result<String, String> {
+pub(super) fn nickname(text: &str) -> Result<String, Mistake> {
     let legal = (1..=19).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    if legal { Ok(text.to_owned()) } else { Err(format!("{text:?} must be 1 to 19 letters and digits")) }
+    if legal { Ok(text.to_owned()) } else { Err(mistake!("{text:?} must be 1 to 19 letters and digits")) }
 }
 
 /// A line of printable characters.
-pub(super) fn printable(text: &str) -> Result<String, String> {
+pub(super) fn printable(text: &str) -> Result<String, Mistake> {
     if text.chars().any(char::is_control) {
         return Err("it must be one line of printable characters".into());
     }
@@ -114,9 +115,9 @@ pub(super) fn printable(text: &str) -> Result<String, String> {
 }
 
 /// An address, of IPv6 with or without brackets.
-pub(super) fn address(text: &str) -> Result<IpAddr, String> {
+pub(super) fn address(text: &str) -> Result<IpAddr, Mistake> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    bare.parse().map_err(|_| format!("{text:?} must be an IP address"))
+    bare.parse().map_err(|_| mistake!("{text:?} must be an IP address"))
 }
 
 /// A port, of an address or not: `9001`, `192.0.2.1:9001`, `[2001:db8::1]:9001`, `auto`.
@@ -128,8 +129,8 @@ pub(super) struct Port {
 }
 
 impl Port {
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} must be a port, auto, or an address, a colon and a port");
+    pub(super) fn parse(text: &str) -> Result<Self, Mistake> {
+        let wrong = || mistake!("{text:?} must be a port, auto, or an address, a colon and a port");
         let port = |port: &str| {
             if port.eq_ignore_ascii_case("auto") { Ok(0) } else { port.parse().map_err(|_| wrong()) }
         };
@@ -153,15 +154,15 @@ impl Port {
 }
 
 /// 20 bytes in hexadecimal digits.
-pub(super) fn digest(text: &str) -> Result<[u8; 20], String> {
-    penstock_network::document::hex(text).map_err(|_| format!("{text:?} must be 40 hexadecimal digits"))
+pub(super) fn digest(text: &str) -> Result<[u8; 20], Mistake> {
+    penstock_network::document::hex(text).map_err(|_| mistake!("{text:?} must be 40 hexadecimal digits"))
 }
 
 /// Rules of a policy, separated by commas; `private` stands for all networks that are.
 ///
 /// Source: C tor's manual, `ExitPolicy`. Deviation: `private` does not include the relay's own address, which
 /// `ExitPolicyRejectPrivate` rejects.
-pub(super) fn rules(text: &str) -> Result<Vec<Rule>, String> {
+pub(super) fn rules(text: &str) -> Result<Vec<Rule>, Mistake> {
     let mut rules = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let words: Vec<&str> = part.splitn(2, char::is_whitespace).collect();
@@ -176,14 +177,14 @@ pub(super) fn rules(text: &str) -> Result<Vec<Rule>, String> {
                 }));
             }
             None => rules
-                .push(part.parse().map_err(|error: penstock_link::descriptor::BadRule| error.to_string())?),
+                .push(part.parse().map_err(|error: penstock_link::descriptor::BadRule| mistake!("{error}"))?),
         }
     }
     Ok(rules)
 }
 
-fn wrong_rule(part: &str) -> String {
-    part.parse::<Rule>().map_or_else(|error| error.to_string(), |_| format!("{part:?} is no rule"))
+fn wrong_rule(part: &str) -> Mistake {
+    part.parse::<Rule>().map_or_else(|error| mistake!("{error}"), |_| mistake!("{part:?} is no rule"))
 }
 
 #[cfg(test)]
@@ -215,7 +216,7 @@ mod tests {
         assert_eq!(seconds("5"), Ok(Duration::from_secs(5)));
         assert_eq!(milliseconds("5", 0, 100), Ok(Duration::from_millis(5)));
         assert_eq!(milliseconds("1 second", 1, 1000), Ok(Duration::from_secs(1)));
-        assert!(milliseconds("101 msec", 0, 100).unwrap_err().contains("0 to 100 msec"));
+        assert!(milliseconds("101 msec", 0, 100).unwrap_err().to_string().contains("0 to 100 msec"));
         assert!(seconds("5 msec").is_err());
     }
 

@@ -4,6 +4,7 @@
 
 use penstock_link::certs::Identity;
 use penstock_link::keys::Keys;
+use penstock_live::keys;
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::DirBuilderExt;
@@ -47,13 +48,13 @@ impl CTor {
             std::env::temp_dir().join(format!("penstock-interop-{}-{}", std::process::id(), address.port()));
         fs::DirBuilder::new().mode(0o700).create(&folder).unwrap();
         if with_our_keys {
-            Keys::load_or_create(&folder.join("keys"), &mut rand::rng(), super::now()).unwrap();
+            keys::load_or_create(&folder.join("keys"), &mut rand::rng(), super::now()).unwrap();
         }
         let process = Process::start(address, folder, options);
         process.wait(address);
         // Its own files are read as ours are.
         let keys =
-            Keys::load_or_create(&process.folder.join("keys"), &mut rand::rng(), super::now()).unwrap();
+            keys::load_or_create(&process.folder.join("keys"), &mut rand::rng(), super::now()).unwrap();
         CTor { process, address, keys }
     }
 

@@ -7,9 +7,9 @@ use penstock_core::RelayConfig;
 use penstock_core::edge_control::{EdgeControlConfig, VegasConfig};
 use penstock_core::scheduler::SchedulerConfig;
 use penstock_link::descriptor::{Description, ExitPolicy, Private};
-use penstock_link::keys::Keys;
 use penstock_live::clock::Clock;
 use penstock_live::directory::{Authority, DirectoryEvent, OperatorOverrides, RetryPolicy};
+use penstock_live::keys;
 use penstock_live::node::{Membership, Node, NodeConfig, Observation};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -123,7 +123,7 @@ impl Ours {
 fn begin(folder: &Path, nickname: &str, options: Options, authorities: Vec<Authority>) -> (Node, String) {
     let clock = Clock::start().off_by(options.ahead);
     let now = clock.date();
-    let keys = Keys::load_or_create(folder, &mut rand::rng(), now).unwrap();
+    let keys = keys::load_or_create(folder, &mut rand::rng(), now).unwrap();
     let fingerprint = keys.fingerprint();
     let rules = if options.is_exit { vec!["accept *:*".parse().unwrap()] } else { Vec::new() };
     let policy = ExitPolicy::new(rules, Private::AsRules, Vec::new());

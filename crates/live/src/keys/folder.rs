@@ -4,7 +4,7 @@
 //! be used as they are, and the other way round.
 
 use super::error::KeyError;
-use crate::pem;
+use penstock_link::pem;
 use rsa::pkcs1::EncodeRsaPrivateKey;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};

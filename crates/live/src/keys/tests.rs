@@ -1,6 +1,7 @@
-//! Keys on a disk.
+//! Tests of key files.
 
 use super::*;
+use penstock_link::keys::{OnionDue, Rotation, SIGNING_LIFETIME, SIGNING_SLOP};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -32,7 +33,7 @@ fn now() -> SystemTime {
 }
 
 fn load(folder: &Scratch, now: SystemTime) -> Result<Keys, KeyError> {
-    Keys::load_or_create(&folder.0, &mut rand::rng(), now)
+    load_or_create(&folder.0, &mut rand::rng(), now)
 }
 
 #[test]
@@ -42,9 +43,9 @@ fn keys_that_are_made_are_there_the_next_time_and_nobody_elses() {
     let second = load(&folder, now()).unwrap();
     assert_eq!(first.fingerprint(), second.fingerprint());
     assert_eq!(first.ed25519_identity(), second.ed25519_identity());
-    assert_eq!(first.signing_cert(), second.signing_cert());
-    assert_eq!(first.onion().public, second.onion().public);
-    assert_eq!(first.tap().to_public_key(), second.tap().to_public_key());
+    assert_eq!(&first.signing.cert, &second.signing.cert);
+    assert_eq!(first.onion.public, second.onion.public);
+    assert_eq!(first.tap.to_public_key(), second.tap.to_public_key());
     assert_eq!(fs::metadata(&folder.0).unwrap().permissions().mode() & 0o777, 0o700);
     let files: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|file| file.unwrap()).collect();
     assert_eq!(files.len(), 7);
@@ -135,14 +136,14 @@ fn nothing_is_overwritten_that_is_not_meant_to_change() {
 fn onion_keys_rotate_and_the_old_one_is_answered_until_it_is_forgotten() {
     let folder = Scratch::new("rotate");
     let mut keys = load(&folder, now()).unwrap();
-    let first = keys.onion().public;
-    keys.rotate_onion(&folder.0, &mut rand::rng(), now()).unwrap();
-    let second = keys.onion().public;
+    let first = keys.onion.public;
+    rotate_onion(&mut keys, &folder.0, &mut rand::rng(), now()).unwrap();
+    let second = keys.onion.public;
     assert_ne!(first, second);
     let known = |keys: &Keys| keys.identities().onion.iter().map(|key| key.public).collect::<Vec<_>>();
     assert_eq!(known(&keys), [second, first]);
     assert_eq!(known(&load(&folder, now()).unwrap()), [second, first]);
-    keys.forget_old_onion(&folder.0).unwrap();
+    forget_old_onion(&mut keys, &folder.0).unwrap();
     assert_eq!(known(&keys), [second]);
     assert_eq!(known(&load(&folder, now()).unwrap()), [second]);
     assert_eq!(
@@ -158,9 +159,9 @@ fn a_signing_key_is_renewed_before_its_certificate_ends() {
     // Certificates end at whole hours.
     let later = now() + SIGNING_LIFETIME - SIGNING_SLOP + Duration::from_secs(3600);
     assert!(!first.signing_is_good(later));
-    assert_eq!(load(&folder, later - 2 * SIGNING_SLOP).unwrap().signing_cert(), first.signing_cert());
+    assert_eq!(load(&folder, later - 2 * SIGNING_SLOP).unwrap().signing.cert, first.signing.cert);
     let second = load(&folder, later).unwrap();
-    assert_ne!(second.signing_cert(), first.signing_cert());
+    assert_ne!(second.signing.cert, first.signing.cert);
     assert_eq!(second.ed25519_identity(), first.ed25519_identity());
 }
 

@@ -1,0 +1,39 @@
+//! Errors of the program.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why the relay cannot run. The message is one sentence with the remedy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A mistake that the operator can correct.
+    #[error("{0}")]
+    Mistake(String),
+    /// A file cannot be read or written.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        error: io::Error,
+    },
+    /// A system call failed.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+impl Error {
+    pub(crate) fn mistake(why: impl std::fmt::Display) -> Self {
+        Error::Mistake(why.to_string())
+    }
+
+    pub(crate) fn file(path: &Path, error: io::Error) -> Self {
+        Error::File { path: path.to_owned(), error }
+    }
+
+    /// The exit status of the program: 2 if the operator can correct the cause, otherwise 1.
+    pub fn status(&self) -> u8 {
+        if matches!(self, Error::System(_)) { 1 } else { 2 }
+    }
+}
