@@ -1,4 +1,5 @@
-//! Cells as they lie in a buffer, and what they carry in the clear: whatever is read can be said again.
+//! Target `cells`: framing and relay messages. Each message that is read is the same after it is written and read
+//! again.
 
 use super::people::{chance, identities};
 use penstock_core::{Cell, Command};
@@ -9,15 +10,15 @@ use penstock_link::cell::{
 use penstock_link::certs::{LinkKey, Netinfo, method_is_offered, verify_certs};
 use penstock_link::crypto::{answer, extensions};
 
-/// How many cells were found, how many relay messages made sense, and how many handshakes were answered.
+/// The numbers of cells, of valid relay messages, and of answered handshakes.
 pub type Parsed = [u32; 3];
 
-/// Any bytes as cells, as the bodies of cells and as relay messages. The first byte says whether the link begins here: then
-/// the first cell's id is short.
+/// Reads any bytes as cells, as bodies of cells and as relay messages. The first byte tells whether the link starts
+/// here; then the first cell has a short id.
 ///
 /// # Panics
 ///
-/// If a cell is longer than the buffer, or what was read reads otherwise when it is said again.
+/// If a cell is longer than the buffer, or a message changes when it is written and read again.
 pub fn cells(input: &[u8]) -> Parsed {
     let Some((first, mut rest)) = input.split_first() else { return [0; 3] };
     let mut ids = if first & 1 == 0 { IdLen::Four } else { IdLen::Two };
@@ -46,7 +47,7 @@ pub fn cells(input: &[u8]) -> Parsed {
     }
 }
 
-/// What may be the body of a cell of the link.
+/// Reads bytes as the body of a link cell.
 fn bodies(body: &[u8]) {
     let now = super::people::now();
     if let Ok(netinfo) = Netinfo::read(body) {
@@ -60,7 +61,7 @@ fn bodies(body: &[u8]) {
     let _ = (extensions::asked(body), extensions::granted(body));
 }
 
-/// A circuit's cell: whether it is a message that makes sense, and whether a handshake was answered.
+/// Reads a circuit cell; returns whether it is a valid message, and whether a handshake was answered.
 fn circuit(cell: LiveCell) -> [bool; 2] {
     let (id, command) = (cell.circ_id(), cell.command());
     let _ = (cell.as_feedback(), cell.as_class(), cell.destroy_reason());
@@ -78,13 +79,13 @@ fn circuit(cell: LiveCell) -> [bool; 2] {
     [false, answered.is_ok()]
 }
 
-/// As much of it as an EXTENDED2 has room for.
+/// The part of a handshake that fits into an EXTENDED2.
 fn short(mut handshake: Handshake) -> Handshake {
     handshake.data.truncate(496);
     handshake
 }
 
-/// Whether these bytes are a relay message.
+/// Whether the bytes are a relay message.
 fn message(bytes: &[u8]) -> bool {
     let mut body = [0; BODY_LEN];
     let len = bytes.len().min(BODY_LEN);

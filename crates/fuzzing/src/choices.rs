@@ -1,6 +1,6 @@
-//! A fuzzer's bytes as choices: what is left out is zero, so that every input says something.
+//! An input read as choices. Missing bytes are zero, so that every input is valid.
 
-/// What of an input has not been used yet.
+/// The unread rest of an input.
 #[derive(Clone, Debug)]
 pub(super) struct Choices<'a>(&'a [u8]);
 
@@ -9,7 +9,7 @@ impl<'a> Choices<'a> {
         Choices(input)
     }
 
-    /// Whether there is nothing left to choose by.
+    /// Whether the input is used up.
     pub(super) fn is_over(&self) -> bool {
         self.0.is_empty()
     }
@@ -26,18 +26,18 @@ impl<'a> Choices<'a> {
         self.byte() & 1 == 1
     }
 
-    /// Less than `end`, which is not zero.
+    /// A number below `end`, which is not zero.
     pub(super) fn below(&mut self, end: usize) -> usize {
         let number = if end <= 256 { self.byte().into() } else { usize::from(self.u16()) };
         number % end
     }
 
-    /// One of these; nothing if there is none.
+    /// An element of a list; `None` if it is empty.
     pub(super) fn of<'t, T>(&mut self, list: &'t [T]) -> Option<&'t T> {
         if list.is_empty() { None } else { list.get(self.below(list.len())) }
     }
 
-    /// At most so many bytes, as they are: one says how many.
+    /// At most `most` bytes of the input; a first byte has the length.
     pub(super) fn bytes(&mut self, most: usize) -> &'a [u8] {
         let len = self.below(most + 1).min(self.0.len());
         let (taken, rest) = self.0.split_at(len);

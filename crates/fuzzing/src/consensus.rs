@@ -1,14 +1,14 @@
-//! What a fuzzer calls: documents that somebody has, made into relays and circuits.
+//! Target `consensus`: consensuses and server descriptors, from which relays and circuits are made.
 
 use penstock_network::{Consensus, Descriptors, Error, Imported, Sampler, Selector};
 use penstock_units::Seed;
 
-/// A consensus, and behind a line with nothing but `@@` server descriptors: how many relays it has and how many of
-/// them can be simulated, if it can be read.
+/// Reads a consensus, and server descriptors behind a line `@@`. Returns the number of relays, and of relays that can
+/// be simulated, if the consensus is valid.
 ///
 /// # Panics
 ///
-/// If a mistake is not one sentence with its place, or what was read cannot be worked with.
+/// If a mistake is not one sentence with its place, or no paths can be drawn from a valid document.
 pub fn consensus(input: &[u8]) -> Option<[usize; 2]> {
     let mark = b"\n@@\n";
     let cut = input.windows(mark.len()).position(|window| window == mark);
@@ -32,7 +32,7 @@ pub fn consensus(input: &[u8]) -> Option<[usize; 2]> {
     Some([consensus.relays.len(), given.map_or(0, |given| given.relays.len())])
 }
 
-/// What came of it, if it is no mistake.
+/// The result, if it is valid.
 fn heard<T>(result: Result<T, Error>) -> Option<T> {
     result
         .inspect_err(|error| {

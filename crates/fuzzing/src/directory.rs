@@ -1,4 +1,4 @@
-//! The documents of directories, and requests for them: damaged ones, and plain bytes.
+//! Target `directory`: damaged directory documents, and requests.
 
 mod sampled;
 
@@ -6,10 +6,10 @@ use crate::choices::Choices;
 use penstock_live::node::DirectoryStream;
 use sampled::{Asked, SampleDirectory};
 
-/// What came of it: documents that were taken, requests that were answered with one.
+/// The numbers of accepted documents, and of requests that were answered with a document.
 pub type Served = [u32; 2];
 
-/// Bytes that make a difference where a document has something else.
+/// Text that is likely to break a reader.
 const NASTY: [&str; 16] = [
     "\n",
     " ",
@@ -29,11 +29,11 @@ const NASTY: [&str; 16] = [
     "w Bandwidth=1\n",
 ];
 
-/// A directory that hears samples with some damage, and is asked for what it has.
+/// Gives damaged sample documents to a directory cache, and sends it requests.
 ///
 /// # Panics
 ///
-/// If it takes a document that is not what was signed or named, or an answer is not what it should be.
+/// If the cache accepts a document that is not signed or named by a consensus, or gives a wrong answer.
 pub fn directory(input: &[u8]) -> Served {
     let mut choices = Choices::new(input);
     let mut samples = SampleDirectory::new();
@@ -47,7 +47,7 @@ pub fn directory(input: &[u8]) -> Served {
             let bytes = if what & 1 == 0 { request(&mut choices) } else { choices.bytes(255).to_vec() };
             let asked = samples.ask(&bytes);
             served[1] += u32::from(asked == Asked::Found);
-            // As a client says it, in cells.
+            // The same request in cells.
             let mut exchange = DirectoryStream::default();
             bytes.chunks(7).for_each(|piece| exchange.take(piece));
             assert_eq!(
@@ -92,7 +92,7 @@ fn damage(text: &mut String, choices: &mut Choices<'_>) {
     }
 }
 
-/// A request of parts that requests have.
+/// A request made of typical parts.
 fn request(choices: &mut Choices<'_>) -> Vec<u8> {
     const PARTS: [&str; 24] = [
         "GET /tor/",

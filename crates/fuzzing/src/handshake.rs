@@ -1,5 +1,5 @@
-//! The link's handshake against a peer that says anything: our own words changed, left out, repeated or in another order,
-//! certificates that are signed and make no sense, and plain bytes, cut anywhere.
+//! Target `handshake`: the link handshake against a peer that sends anything. The peer changes, drops, repeats and
+//! reorders an honest peer's cells, forges certificates, and sends arbitrary bytes in arbitrary pieces.
 
 use super::choices::Choices;
 use super::forge;
@@ -11,25 +11,25 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, SystemTime};
 
-/// What came of a handshake: nothing yet, who the peer is, or why there is no link.
+/// The result of a handshake: none yet, the peer, or a failure.
 pub type Shaken = Result<Option<Peer>, LinkFailure>;
 
-/// So much of a peer is taken at once, as a node reads it from TLS [B].
+/// The most bytes that the link gets at once, as from TLS [B].
 const CHUNK: usize = 16 * 1024;
-/// What a link may hold of a cell that is not whole: the longest padding, and its head [B].
+/// The most bytes of a partial cell: the longest padding and its header [B].
 const MOST_HELD: usize = 64 * 1024 + 7;
-/// What a link may have to say at once: two cells of certificates and their like [B].
+/// The most bytes to send at once: two cells with certificates and the cells around them [B].
 const MOST_SAID: usize = 8 * 1024;
 
 const OURS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const THEIRS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
-/// Any bytes to either side of a handshake.
+/// Sends any bytes to either side of a handshake.
 ///
 /// # Panics
 ///
-/// If the link holds more than it may, takes something after its end, says another thing of the same bytes when they
-/// come in other pieces, or takes somebody for a relay who has not its keys.
+/// If the link holds too much memory, accepts bytes after its end, depends on the split of the bytes, or accepts a peer
+/// without a relay's keys as that relay.
 pub fn handshake(input: &[u8]) -> Shaken {
     let mut choices = Choices::new(input);
     let mut rig = Rig::new(choices.byte());
@@ -45,25 +45,25 @@ pub fn handshake(input: &[u8]) -> Shaken {
 struct Rig {
     setting: u8,
     link: Link,
-    /// Whom the peer would be if it were honest; it hears what the link says.
+    /// The honest peer, which receives the link's bytes.
     honest: Option<Link>,
-    /// What that one has to say, cell by cell.
+    /// The next cells of the honest peer.
     coming: VecDeque<Vec<u8>>,
-    /// All that it ever said.
+    /// All bytes of the honest peer.
     honest_said: Vec<u8>,
-    /// What the link was told, and how much of it is to come.
+    /// The bytes for the link, and the number of delivered ones.
     said: Vec<u8>,
     delivered: usize,
     last: Vec<u8>,
     now: SystemTime,
     exports: bool,
-    /// Time went by, or TLS changed its mind: the same bytes need not mean the same.
+    /// Whether time and TLS stayed the same, so that the same bytes have the same result.
     is_steady: bool,
     outcome: Shaken,
     over: bool,
 }
 
-/// The link that is tested belongs to this one.
+/// The owner of the tested link.
 fn me() -> &'static Person {
     &people()[0]
 }
@@ -72,12 +72,12 @@ fn peer() -> &'static Person {
     &people()[1]
 }
 
-/// What TLS exports.
+/// The exported TLS secret.
 fn export(exports: bool) -> impl Fn(&[u8; 32]) -> Option<[u8; 32]> {
     move |context| exports.then(|| context.map(|byte| byte ^ 0x5A))
 }
 
-/// The link that is tested.
+/// The tested link.
 fn link(setting: u8) -> Link {
     let identity = peer().identity();
     let expected = Expected {
@@ -174,7 +174,7 @@ impl Rig {
         self.last = cell;
     }
 
-    /// The next that an honest peer would say, when it has heard all that there is.
+    /// The honest peer's next cell, after it received all bytes of the link.
     fn honest_cell(&mut self) -> Option<Vec<u8>> {
         if self.coming.is_empty() {
             self.deliver();
@@ -182,7 +182,7 @@ impl Rig {
         self.coming.pop_front()
     }
 
-    /// Hands over what was said.
+    /// Delivers bytes to the link.
     fn deliver(&mut self) {
         while self.delivered < self.said.len() && !self.over {
             let end = self.said.len().min(self.delivered + CHUNK);
@@ -203,7 +203,7 @@ impl Rig {
         }
     }
 
-    /// Has the honest peer hear what the link says.
+    /// Delivers the link's bytes to the honest peer.
     fn hear(&mut self) {
         let heard = self.link.poll_output();
         let Some(honest) = &mut self.honest else { return };
@@ -229,7 +229,7 @@ impl Rig {
         }
     }
 
-    /// The same bytes at once have the same outcome.
+    /// Checks that the same bytes in one piece have the same result.
     fn check_whole(&self) {
         if !self.is_steady {
             return;
@@ -241,7 +241,7 @@ impl Rig {
         assert_eq!(shaken(result), self.outcome, "the same bytes in other pieces");
     }
 
-    /// Whoever passes for a relay has its keys.
+    /// Checks that an accepted relay has its keys.
     fn check_identity(&self) {
         let Ok(Some(Peer::Relay(identity))) = self.outcome else { return };
         if identity != peer().identity() {
@@ -252,14 +252,14 @@ impl Rig {
         if responds(self.setting) {
             let honest = &self.honest_said;
             let end = end_of_authenticate(honest).expect("an honest peer has said who it is");
-            // Behind the signature a cell may have more, which nobody reads; its length is before it.
+            // Behind the signature the cell may have ignored bytes; its length field is before the signature.
             let differs = honest[..end].iter().zip(&self.said).filter(|(one, other)| one != other).count();
             assert!(differs <= 2 && self.said.len() >= end, "what was signed is not what was said");
         }
     }
 }
 
-/// Where an initiator's AUTHENTICATE ends in what it said.
+/// The end of an initiator's AUTHENTICATE in its bytes.
 fn end_of_authenticate(said: &[u8]) -> Option<usize> {
     let (mut at, mut ids) = (0, IdLen::Two);
     while let Front::Cell(frame, len) = front(&said[at..], ids) {
@@ -290,7 +290,7 @@ fn variable(command: u8, body: &[u8]) -> Vec<u8> {
     cell
 }
 
-/// Some bytes are others, or the end is.
+/// A cell with some changed bytes, or another end.
 fn changed(mut cell: Vec<u8>, choices: &mut Choices<'_>) -> Vec<u8> {
     match choices.below(4) {
         0 => cell.truncate(choices.u16().into()),

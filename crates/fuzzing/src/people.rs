@@ -8,12 +8,12 @@ use rand::rngs::StdRng;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
-/// When it all happens.
+/// The time of all tests.
 pub(super) fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000)
 }
 
-/// Chance that is the same for the same number.
+/// A generator with a fixed seed.
 pub(super) fn chance(number: u64) -> StdRng {
     StdRng::seed_from_u64(number)
 }
@@ -31,7 +31,7 @@ impl Person {
     }
 }
 
-/// As whom a relay answers circuits; nobody asks for its RSA key, which takes long to make.
+/// The identities for circuit handshakes. The RSA identity is invented, because RSA keys take long to make.
 pub(super) fn identities() -> &'static Identities {
     static IDENTITIES: OnceLock<Identities> = OnceLock::new();
     IDENTITIES.get_or_init(|| {
@@ -41,7 +41,7 @@ pub(super) fn identities() -> &'static Identities {
     })
 }
 
-/// Two of them.
+/// Two relays.
 pub(super) fn people() -> &'static [Person; 2] {
     static PEOPLE: OnceLock<[Person; 2]> = OnceLock::new();
     PEOPLE.get_or_init(|| {

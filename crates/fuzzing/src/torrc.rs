@@ -1,12 +1,12 @@
-//! What an operator says.
+//! Target `torrc`: the operator's settings.
 
 use penstock_live::torrc::check_text;
 
-/// Any text as a torrc: whether it was taken. Files that it includes are left alone, and names are not looked up.
+/// Reads any text as a torrc; returns whether it is valid. Included files are not opened, and names are not looked up.
 ///
 /// # Panics
 ///
-/// If a mistake is not one sentence with the line.
+/// If a mistake is not one sentence with its line.
 pub fn torrc(input: &[u8]) -> bool {
     let text = String::from_utf8_lossy(input);
     match check_text(&text) {

@@ -1,5 +1,4 @@
-//! The corpus that is committed, on every toolchain: it reaches what it is there for, and breaks nothing. And a few
-//! inputs at random.
+//! The committed corpus breaks no invariant, and reaches each state that it is there for; and some random inputs.
 
 use penstock_fuzzing::{Relayed, cells, consensus, directory, handshake, relay, torrc};
 use penstock_link::certs::CertsError;

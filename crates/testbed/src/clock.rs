@@ -12,12 +12,12 @@ impl Clock {
         Clock(read())
     }
 
-    /// What it shows.
+    /// The time since the start.
     pub fn now(&self) -> Instant {
         Instant::ZERO + read().duration_since(self.0)
     }
 
-    /// Sleeps until `instant`; not at all if it is past.
+    /// Sleeps until `instant`. Returns at once if it is past.
     pub fn sleep_until(&self, instant: Instant) {
         let span = instant.since(self.now());
         if span > Duration::ZERO {

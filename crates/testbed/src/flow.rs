@@ -1,29 +1,29 @@
-//! When the bytes of TCP connections left their hosts, seen from outside.
+//! The departure times of the bytes of TCP connections, observed on the network.
 //!
-//! The kernel could be asked (SO_TIMESTAMPING), but it answers for packets into which it put several writes with the last
-//! byte of the last one alone.
+//! The kernel's timestamps (SO_TIMESTAMPING) are not enough: if a packet has several writes, the kernel reports only
+//! the last byte of the last one.
 
 use penstock_units::Instant;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// One direction of a connection: whose bytes they are, and for whom.
+/// One direction of a connection: sender and receiver.
 pub type Flow = (SocketAddrV4, SocketAddrV4);
 
-/// What an observer sees of a TCP segment.
+/// A TCP segment, as an observer sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Which connection, and which way.
+    /// The connection and the direction.
     pub flow: Flow,
-    /// Number of its first byte, or of what it opens the connection with.
+    /// The sequence number of its first byte, or the initial sequence number.
     pub seq: u32,
-    /// It opens the connection.
+    /// Whether it has a SYN.
     pub is_syn: bool,
     /// Payload [B].
     pub len: u32,
 }
 
 impl Segment {
-    /// Of an IPv4 packet; nothing if it is none, or has neither a SYN nor payload.
+    /// Reads an IPv4 packet; `None` without a SYN or payload, or for other packets.
     pub fn of(packet: &[u8]) -> Option<Segment> {
         let head = usize::from(packet.first()? & 15) * 4;
         let tcp = packet.get(head..)?;
@@ -45,17 +45,17 @@ impl Segment {
     }
 }
 
-/// When the bytes of one direction left for the first time.
+/// The first departure of each byte in one direction.
 #[derive(Clone, Debug, Default)]
 pub struct Departures {
-    /// The number of the first byte, once the connection was seen to open.
+    /// The sequence number of the first byte, after a SYN was seen.
     first: Option<u32>,
-    /// How many bytes had left, and when.
+    /// Numbers of departed bytes, with times.
     left: Vec<(u64, Instant)>,
 }
 
 impl Departures {
-    /// A segment's last bit left at `at`, not before that of an earlier call. Connections carry less than 4 GiB.
+    /// Handles a segment whose last bit left at `at`. Calls are in order of time. Connections carry less than 4 GiB.
     pub fn add(&mut self, segment: &Segment, at: Instant) {
         if segment.is_syn {
             self.first = Some(segment.seq.wrapping_add(1));
@@ -68,7 +68,7 @@ impl Departures {
         }
     }
 
-    /// When the first `bytes` of the connection had left; nothing if they have not.
+    /// The time at which the first `bytes` bytes had left; `None` if they have not.
     pub fn of(&self, bytes: u64) -> Option<Instant> {
         let place = self.left.partition_point(|(end, _)| *end < bytes);
         self.left.get(place).map(|(_, at)| *at)
@@ -125,7 +125,7 @@ mod tests {
         add(0x02, 0, 0, 1);
         add(0x18, 1, 100, 2);
         add(0x18, 101, 100, 3);
-        // Again, and further.
+        // A retransmission, and new bytes.
         add(0x18, 1, 100, 4);
         add(0x18, 201, 100, 5);
         let at = |bytes| departures.of(bytes).map(|at| at.as_nanos() / 1_000_000);

@@ -1,4 +1,4 @@
-//! The loop that moves packets from cable to cable, each through its link.
+//! The loop that forwards packets between devices, each through its link.
 
 use crate::clock::Clock;
 use crate::lateness::Lateness;
@@ -12,32 +12,32 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A link between two cables, one way.
+/// A link between two devices, in one direction.
 #[derive(Debug)]
 pub struct Wire {
-    /// Whose packets it takes: a place in the list of cables.
+    /// The sending device, as a place in the list.
     pub from: usize,
-    /// Where they arrive.
+    /// The receiving device.
     pub to: usize,
-    /// What happens to them between.
+    /// The link.
     pub link: Link<Packet>,
 }
 
-/// How it went.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Report {
-    /// From when a packet was due to when it was handed to the kernel.
+    /// The delay from a packet's due time to its delivery to the kernel.
     pub lateness: Lateness,
-    /// What became of the packets of each wire.
+    /// The packet counts of each wire.
     pub counts: Vec<Counts>,
 }
 
-/// How often the loop looks whether it is to stop, at least.
+/// The longest interval between two checks of `stop`.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Packets read from one cable before the others get their turn [packet].
+/// Packets read from one device before the others are served [packet].
 const BATCH: usize = 64;
 
-/// Forwards until `stop`. For the last `spin` before a packet is due it waits busily instead of sleeping.
+/// Forwards until `stop`. It waits busily during the last `spin` before a packet is due.
 pub fn forward(
     clock: Clock,
     cables: &[Tun],
@@ -45,7 +45,7 @@ pub fn forward(
     spin: Duration,
     stop: &AtomicBool,
 ) -> io::Result<Report> {
-    // Linux lets ordinary threads sleep 50 us too long to save wake-ups.
+    // By default Linux delays wake-ups of threads by up to 50 us.
     set_timerslack(1)?;
     let mut lateness = Lateness::default();
     while !stop.load(Ordering::Relaxed) {
@@ -61,7 +61,7 @@ pub fn forward(
         for cable in readable(cables, pause.saturating_sub(spin))? {
             for _ in 0..BATCH {
                 let Some(packet) = cables[cable].read()? else { break };
-                // A kernel says more than IPv4 into an interface that comes up.
+                // A kernel also sends other packets than IPv4 when an interface comes up.
                 if packet.first().is_none_or(|byte| byte >> 4 != 4) {
                     continue;
                 }
@@ -74,7 +74,7 @@ pub fn forward(
     Ok(Report { lateness, counts: wires.iter().map(|wire| wire.link.counts()).collect() })
 }
 
-/// Cables that have packets, as soon as there is one; none after `pause`.
+/// Waits for readable devices, for at most `pause`.
 pub(crate) fn readable(cables: &[Tun], pause: Duration) -> io::Result<Vec<usize>> {
     let mut fds: Vec<_> = cables.iter().map(|cable| PollFd::new(cable.as_fd(), PollFlags::POLLIN)).collect();
     match ppoll(&mut fds, Some(pause.into()), None) {

@@ -1,4 +1,4 @@
-//! The loop that moves packets between the cables of many hosts, as a [`Star`] says.
+//! The loop that forwards packets between the devices of many hosts, through a [`Star`].
 
 use crate::clock::Clock;
 use crate::flow::{Departures, Flow, Segment};
@@ -13,23 +13,24 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How often the loop looks whether it is to stop, at least.
+/// The longest interval between two checks of `stop`.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Packets read from one cable before the others get their turn [packet].
+/// Packets read from one device before the others are served [packet].
 const BATCH: usize = 16;
-/// Hosts in a block of addresses [1].
+/// The number of hosts in a block of addresses [1].
 const BLOCK: usize = 250;
 
-/// How it went.
+/// The result of a run.
 #[derive(Debug)]
 pub struct HubReport {
-    /// From when a packet was due to when it was handed to the kernel.
+    /// The delay from a packet's due time to its delivery to the kernel.
     pub lateness: Lateness,
-    /// The longest that a packet waited for its sending link behind the kernel's own queue, which is to keep that empty.
+    /// The longest wait of a packet for its sending link behind the kernel's own queue. That queue should keep the
+    /// link's queue empty.
     pub longest_wait: Duration,
-    /// What became of the packets for each host.
+    /// The packet counts of each host.
     pub tallies: Vec<Tally>,
-    /// When the bytes of each TCP connection left, in each direction.
+    /// The departure times of the bytes of each TCP connection, in each direction.
     pub flows: BTreeMap<Flow, Departures>,
 }
 
@@ -38,21 +39,21 @@ pub fn address(host: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, (host / BLOCK) as u8, 1 + (host % BLOCK) as u8)
 }
 
-/// Whose address this is, if it is one of `hosts`; the rest of a packet is the kernels' own business.
+/// The host with this address, if it is one of `hosts`.
 fn host_of(packet: &[u8], hosts: usize) -> Option<usize> {
     let [10, 77, block, place] = *packet.get(16..20)? else { return None };
     let host = usize::from(block) * BLOCK + usize::from(place).checked_sub(1)?;
     (usize::from(place) <= BLOCK && host < hosts && packet[0] >> 4 == 4).then_some(host)
 }
 
-/// Moves packets until `stop`.
+/// Forwards packets until `stop`.
 pub fn serve(
     clock: Clock,
     cables: &[Tun],
     mut star: Star<Packet>,
     stop: &AtomicBool,
 ) -> io::Result<HubReport> {
-    // Linux lets ordinary threads sleep 50 us too long to save wake-ups.
+    // By default Linux delays wake-ups of threads by up to 50 us.
     set_timerslack(1)?;
     let mut lateness = Lateness::default();
     let mut longest_wait = Duration::ZERO;

@@ -1,8 +1,8 @@
-//! How late packets were delivered: what tells a bad run.
+//! The lateness of packets. A run with late packets is void.
 
 use penstock_units::Duration;
 
-/// Bins of one microsecond; the last holds all that was later [bin].
+/// Bins of one microsecond; the last one has all later packets [bin].
 const BINS: usize = 50_000;
 
 /// A histogram of delays in microseconds, with the exact maximum.
@@ -20,19 +20,19 @@ impl Default for Lateness {
 }
 
 impl Lateness {
-    /// One packet was this late.
+    /// Counts a packet that was this late.
     pub fn add(&mut self, late: Duration) {
         self.bins[(late.as_micros() as usize).min(BINS - 1)] += 1;
         self.count += 1;
         self.max = self.max.max(late);
     }
 
-    /// The latest.
+    /// The highest lateness.
     pub fn max(&self) -> Duration {
         self.max
     }
 
-    /// A bound that `part` of all packets met, rounded up to a microsecond; zero if there were none.
+    /// An upper bound for the lateness of `part` of all packets, rounded up to a microsecond; zero without packets.
     pub fn quantile(&self, part: f64) -> Duration {
         let wanted = (part * self.count as f64).ceil() as u64;
         let mut sum = 0;

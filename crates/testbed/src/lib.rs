@@ -1,17 +1,17 @@
 //! Emulated links between real kernels on one machine.
 //!
-//! Layers, in order: [`link`] (one direction of a link, without I/O), [`clock`] and [`lateness`] (real time, and how
-//! well it was kept), [`namespace`] and [`tun`] (a place with a network of its own, and the cable that leaves it),
-//! [`forward`] (the loop that moves packets between cables), [`pair`] (two nodes and a link each way), [`diag`] and
-//! [`socket`] (what Linux says of a TCP socket, and sockets as the experiments need them), [`tcp`], [`sndbuf`]
-//! and [`limits`] (experiments), [`options`] (the command line), [`row`] (what is printed). [`veth`] is a link of Linux's
-//! own, for who measures relays.
+//! Layers, in order: [`error`], [`link`] (one direction of a link, without I/O), [`clock`] and [`lateness`] (real time,
+//! and its accuracy), [`namespace`] and [`tun`] (a network namespace, and the device that leaves it), [`forward`] (the
+//! loop that forwards packets between devices), [`pair`] (two nodes and a link in each direction), [`diag`] and
+//! [`socket`] (the kernel's state of a TCP socket, and the sockets of experiments), [`tcp`], [`sndbuf`] and [`limits`]
+//! (experiments), [`options`] (the command line), [`row`] (the output). [`veth`] is a virtual Ethernet link for
+//! measurements of relays.
 //!
-//! Beside them, many hosts: [`star`] (their network, without I/O), [`hub`] (the loop that moves their packets), [`flow`] (when bytes left), [`site`]
-//! (the hosts), [`plan`] (what a scenario asks for), and with the feature `relays` `worlds` (scenarios on live relays and in
-//! the simulator).
+//! For many hosts there are [`star`] (their network, without I/O), [`hub`] (the loop that forwards their packets),
+//! [`flow`] (departure times), [`site`] (the hosts), [`plan`] (the network of a scenario), and with the feature
+//! `relays` `worlds` (scenarios on live relays and in the simulator).
 //!
-//! The kernel's TCP is the referee here: nothing in this crate models it.
+//! The TCP of the kernel is the reference here: this crate has no model of it.
 
 pub mod clock;
 pub mod diag;

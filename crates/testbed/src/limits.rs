@@ -1,5 +1,5 @@
-//! What Linux says of a socket before and after an application has written as much as KIST would: is what leaves
-//! at once what KIST §5.2, Equation 1 says?
+//! Experiment `limits`: the kernel's state of a socket before and after each write of the size that KIST would choose.
+//! It tests whether the kernel sends at once the amount in KIST section 5.2, Equation 1.
 
 use crate::Error;
 use crate::diag::{Diag, TcpInfo};
@@ -16,22 +16,22 @@ use std::net::{Shutdown, SocketAddrV4};
 /// One run.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
-    /// The link, the same each way.
+    /// The link, the same in both directions.
     pub link: LinkConfig,
-    /// How often the application writes.
+    /// The interval of writes.
     pub every: Duration,
-    /// How many times.
+    /// The number of writes.
     pub writes: u32,
-    /// Every so many times it writes twice as much, so that something stays unsent; 0 is never.
+    /// Every n-th write is twice as large, so that some bytes stay unsent; 0 disables this.
     pub excess: u32,
-    /// How long the link waits busily before each packet.
+    /// The busy wait before each packet.
     pub spin: Duration,
 }
 
-/// Most that is written at once [B].
+/// The longest write [B].
 const MOST: usize = 4 << 20;
 
-/// Runs it. The calling thread must be the process's only one; a process can run one experiment.
+/// Runs the experiment. The calling thread must be the only one of the process, and a process can run one experiment.
 pub fn run(experiment: &Experiment) -> Result<LimitsRow, Error> {
     let pair = Pair::join(experiment.link, Seed(1), &OWN_BUFFERS, experiment.spin)?;
     let receiver = Receiver::listen(&pair, u64::MAX)?;
@@ -73,8 +73,8 @@ pub fn run(experiment: &Experiment) -> Result<LimitsRow, Error> {
     })
 }
 
-/// What Linux would send at once of what is written now, and takes: KIST §5.2, Equation 1, of what is said here alone,
-/// so that the relay core's own computation can be compared with it.
+/// The bytes that Linux would accept and send at once, by KIST section 5.2, Equation 1. It uses only this state, for a
+/// comparison with the core's own computation.
 fn sendable(info: &TcpInfo) -> Bytes {
     let segments = info.cwnd.saturating_sub(info.unacked);
     let window = Bytes::new(u64::from(segments) * u64::from(info.mss));

@@ -1,43 +1,43 @@
 //! One direction of a link: a drop-tail queue, a rate, a delay, and independent random loss. No I/O and no clock.
 //!
 //! A packet waits in the queue, is sent at the link's rate, and arrives a fixed delay after its last bit was sent. A
-//! packet that is lost was sent: it takes its time on the link, as under an error model at the receiving device in ns-3.
+//! lost packet also takes its time on the link, as with an error model at the receiver in ns-3.
 
 use penstock_units::{Bytes, DataRate, Duration, Instant, Rng};
 use std::collections::VecDeque;
 
-/// What one direction of a link is like.
+/// The settings of one direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkConfig {
-    /// How fast packets are sent, counting whole IP packets [B/s].
+    /// The rate, for whole IP packets [B/s].
     pub rate: DataRate,
     /// From the last bit sent to the packet's arrival [ns].
     pub delay: Duration,
     /// Probability that a packet is lost [1].
     pub loss: f64,
-    /// What the queue holds, the packet that is being sent left out [B].
+    /// The capacity of the queue, without the packet in transmission [B].
     pub queue: Bytes,
 }
 
-/// What becomes of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It will arrive.
     Queued,
-    /// It takes its time on the link and will not arrive.
+    /// It is lost after its time on the link.
     Lost,
-    /// There was no room in the queue.
+    /// The queue was full.
     Dropped,
 }
 
-/// What became of all packets so far [packet].
+/// The packet counts so far [packet].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Arrived, or on their way.
+    /// Packets that arrived or will arrive.
     pub queued: u64,
-    /// Lost by chance.
+    /// Packets lost at random.
     pub lost: u64,
-    /// Dropped for want of room.
+    /// Packets dropped by the full queue.
     pub dropped: u64,
 }
 
@@ -46,19 +46,19 @@ pub struct Counts {
 pub struct Link<P> {
     config: LinkConfig,
     chance: Rng,
-    /// When the last packet that was let in will have been sent.
+    /// The end of the last accepted packet's transmission.
     free: Instant,
-    /// Packets whose transmission lies ahead: when it begins, and their length.
+    /// The start and the length of future transmissions.
     waiting: VecDeque<(Instant, Bytes)>,
     /// The sum of their lengths.
     backlog: Bytes,
-    /// Packets that will arrive, with when.
+    /// Future arrivals, with their times.
     flying: VecDeque<(Instant, P)>,
     counts: Counts,
 }
 
 impl<P> Link<P> {
-    /// An idle link whose losses come from `chance`.
+    /// An idle link. `chance` decides which packets are lost.
     pub fn new(config: LinkConfig, chance: Rng) -> Self {
         Link {
             config,
@@ -71,7 +71,7 @@ impl<P> Link<P> {
         }
     }
 
-    /// A packet of `len` reaches the queue. `now` must not be before that of an earlier call.
+    /// A packet of `len` bytes reaches the queue. Calls are in order of time.
     pub fn offer(&mut self, now: Instant, len: Bytes, packet: P) -> Fate {
         let waiting = self.backlog(now);
         let begin = self.free.max(now);
@@ -93,7 +93,7 @@ impl<P> Link<P> {
         Fate::Queued
     }
 
-    /// The next packet that has arrived by `now`, with when it did; call until `None`.
+    /// The next packet that arrived by `now`, with its time. Call until `None`.
     pub fn poll(&mut self, now: Instant) -> Option<(Instant, P)> {
         if self.flying.front()?.0 > now {
             return None;
@@ -101,12 +101,12 @@ impl<P> Link<P> {
         self.flying.pop_front()
     }
 
-    /// When the next packet arrives.
+    /// The time of the next arrival.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.flying.front().map(|(due, _)| *due)
     }
 
-    /// What waits in the queue at `now` [B].
+    /// The bytes in the queue at `now` [B].
     pub fn backlog(&mut self, now: Instant) -> Bytes {
         while let Some((_, len)) = self.waiting.front().copied().filter(|(begin, _)| *begin <= now) {
             self.waiting.pop_front();
@@ -115,7 +115,7 @@ impl<P> Link<P> {
         self.backlog
     }
 
-    /// What became of the packets so far.
+    /// The packet counts so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -154,7 +154,7 @@ mod tests {
     fn a_full_queue_drops_at_its_tail_and_has_room_again_once_a_packet_begins_to_be_sent() {
         let mut link = link(CONFIG);
         let fates: Vec<_> = (0..4).map(|n| link.offer(Instant::ZERO, Bytes::new(1500), n)).collect();
-        // One is being sent, two wait, the fourth finds no room.
+        // One packet is in transmission, two wait, and the fourth is dropped.
         assert_eq!(fates, [Fate::Queued, Fate::Queued, Fate::Queued, Fate::Dropped]);
         let sent = Instant::ZERO + Bytes::new(1500) / CONFIG.rate;
         assert_eq!(link.backlog(sent), Bytes::new(1500));
@@ -200,7 +200,7 @@ mod tests {
         assert_ne!(fates(1), fates(2));
     }
 
-    /// A lost packet holds up those behind it as if it had arrived.
+    /// A lost packet delays the packets behind it as if it had arrived.
     #[test]
     fn a_lost_packet_takes_its_time_on_the_link() {
         let mut lossy = link(LinkConfig { loss: 0.3, queue: Bytes::kib(1024), ..CONFIG });
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(arrivals(&mut lossy), expected);
     }
 
-    /// The whole link once more, from the definition: when each packet begins to be sent follows from all before it.
+    /// A reference model of the link by definition: the start of each transmission follows from all earlier packets.
     fn reference(config: LinkConfig, offers: &[(Instant, Bytes)]) -> Vec<Option<Instant>> {
         let mut sent: Vec<(Instant, Instant, Bytes)> = Vec::new();
         let mut due = Vec::new();
@@ -277,7 +277,8 @@ mod tests {
             prop_assert_eq!(&arrived, &expected);
             prop_assert_eq!(link.counts(),
                 Counts { queued: admitted, lost: 0, dropped: offers.len() as u64 - admitted });
-            // The link never beats its rate: between any two arrivals lies at least the later packet's own time.
+            // The link never exceeds its rate: between two arrivals lies at least the transmission time of the later
+            // packet.
             for pair in arrived.windows(2) {
                 prop_assert!(pair[1].0 - pair[0].0 >= offers[pair[1].1].1 / config.rate);
             }

@@ -1,4 +1,4 @@
-//! Places with a network of their own.
+//! Network namespaces.
 
 use crate::Error;
 use crate::error::machine;
@@ -7,39 +7,39 @@ use nix::unistd::{getgid, getuid};
 use std::fs::{self, File};
 use std::process::{Command, Stdio};
 
-/// A network namespace. It lasts as long as a process, a socket or this value is in it.
+/// A network namespace. It exists while a process, a socket or this value uses it.
 #[derive(Debug)]
 pub struct Namespace(File);
 
 impl Namespace {
-    /// The one that the calling thread is in.
+    /// The namespace of the calling thread.
     pub fn here() -> Result<Namespace, Error> {
         File::open("/proc/thread-self/ns/net").map(Namespace).map_err(|error| machine!("{error}"))
     }
 
-    /// A new one, which the calling thread enters. It must be root of its user namespace ([`isolate`]).
+    /// A new namespace, which the calling thread enters. The thread must be root of its user namespace ([`isolate`]).
     pub fn create() -> Result<Namespace, Error> {
         unshare(CloneFlags::CLONE_NEWNET)
             .map_err(|error| machine!("no network namespace can be made here: {error}"))?;
         Namespace::here()
     }
 
-    /// The calling thread makes its next sockets, devices and child processes here.
+    /// Moves the calling thread into the namespace, for its next sockets, devices and child processes.
     ///
     /// # Panics
     ///
-    /// If the thread is not root of the user namespace that this one belongs to.
+    /// If the thread is not root of the namespace's user namespace.
     pub fn enter(&self) {
         setns(&self.0, CloneFlags::CLONE_NEWNET).expect("root may enter what it made");
     }
 
-    /// What names it to other programs, as long as it is open.
+    /// The file that names the namespace for other programs.
     pub(crate) fn file(&self) -> &File {
         &self.0
     }
 }
 
-/// Moves the process into a user namespace of its own, of which it is root. Its only thread must be the calling one.
+/// Moves the process into a new user namespace as root. The process must have only the calling thread.
 pub fn isolate() -> Result<(), Error> {
     let (user, group) = (getuid(), getgid());
     unshare(CloneFlags::CLONE_NEWUSER).map_err(|error| {
@@ -53,12 +53,12 @@ pub fn isolate() -> Result<(), Error> {
     map("gid_map", format!("0 {group} 1"))
 }
 
-/// Runs `ip` of iproute2 in the namespace that the calling thread is in.
+/// Runs `ip` of iproute2 in the namespace of the calling thread.
 pub fn ip(arguments: &str) -> Result<(), Error> {
     run("ip", arguments).map(drop)
 }
 
-/// The same for `tc`; what it prints.
+/// Runs `tc` of iproute2; returns its output.
 pub fn tc(arguments: &str) -> Result<String, Error> {
     run("tc", arguments)
 }
@@ -73,7 +73,7 @@ fn run(program: &str, arguments: &str) -> Result<String, Error> {
     }
 }
 
-/// Sets what `/proc/sys/net/ipv4` has of the namespace that the calling thread is in.
+/// Sets a value of `/proc/sys/net/ipv4` in the namespace of the calling thread.
 pub fn sysctl(name: &str, value: &str) -> Result<(), Error> {
     fs::write(format!("/proc/sys/net/ipv4/{name}"), value)
         .map_err(|error| machine!("net.ipv4.{name} cannot be set to {value:?}: {error}"))

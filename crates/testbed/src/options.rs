@@ -1,4 +1,4 @@
-//! The command line: `--key value` pairs, each checked, mistakes told in one sentence.
+//! The command line: pairs `--key value`. Each mistake is one sentence with the correct form.
 
 use crate::Error;
 use crate::error::usage;
@@ -11,22 +11,22 @@ use penstock_units::{Bytes, DataRate, Duration};
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// What to do.
+/// The command.
 #[derive(Debug)]
 pub enum Command {
-    /// Print how the command is used.
+    /// Print the help text.
     Help,
-    /// One run of the TCP referee.
+    /// One run of the TCP reference.
     Tcp(tcp::Experiment),
     /// One run of `sndbuf`.
     Sndbuf(sndbuf::Experiment),
     /// One run of `limits`.
     Limits(limits::Experiment),
-    /// One run of a scenario, with what is written behind `world`.
+    /// One run of a scenario, with the arguments behind `world`.
     World(Vec<String>),
 }
 
-/// How the command is used.
+/// The help text.
 pub const USAGE: &str = r#"penstock-testbed: emulated links between real kernels on one machine
 
 penstock-testbed tcp goodput|window|download [OPTION]...   one flow over one link
@@ -67,7 +67,7 @@ only world, and nothing else:
 "#;
 
 impl Command {
-    /// Reads the arguments behind the command's name.
+    /// Parses the arguments of the program.
     pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, Error> {
         let mut arguments = arguments.into_iter();
         let command = arguments.next().unwrap_or_default();
@@ -156,7 +156,7 @@ fn limits_experiment(mut options: Options) -> Result<limits::Experiment, Error> 
     Ok(experiment)
 }
 
-/// Keys with their values, taken one by one; what is left nobody knows.
+/// Keys with their values. Keys that are left at the end are unknown.
 struct Options(Vec<(String, String)>);
 
 impl Options {

@@ -1,4 +1,4 @@
-//! Two nodes, each a kernel's network of its own, and a link each way.
+//! Two nodes in network namespaces, with a link in each direction.
 
 use crate::Error;
 use crate::clock::Clock;
@@ -15,33 +15,33 @@ use std::thread::{JoinHandle, spawn};
 
 /// The name of every node's interface.
 const CABLE: &str = "cable0";
-/// Packets that a cable holds until the loop comes to read them; so many that none is dropped unseen [packet].
+/// The queue length of a device, long enough that no packet is dropped before the loop reads it [packet].
 const CABLE_QUEUE: usize = 20_000;
 
-/// Two nodes with their link under way.
+/// Two nodes with a running link.
 #[derive(Debug)]
 pub struct Pair {
-    /// What all instants of a run are read from.
+    /// The clock of the run.
     pub clock: Clock,
     nodes: [Namespace; 2],
     stop: Arc<AtomicBool>,
     forwarder: JoinHandle<std::io::Result<Report>>,
 }
 
-/// How it went.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Parted {
-    /// On the link.
+    /// The result of the link.
     pub report: Report,
-    /// Packets that the cables dropped before the loop read them; should be 0 [packet].
+    /// Packets dropped by the devices before the loop read them; should be 0 [packet].
     pub unseen: u64,
 }
 
 impl Pair {
-    /// Makes both nodes and joins them by `link`, the same each way, with losses of their own from `seed`.
+    /// Makes both nodes and joins them by `link`, with independent losses in each direction, from `seed`.
     ///
-    /// `settings` are of `/proc/sys/net/ipv4`, for both nodes. The calling thread must be the process's only one;
-    /// it ends in node 0. Fails with a sentence where the machine does not let a process do this.
+    /// `settings` are values of `/proc/sys/net/ipv4` for both nodes. The calling thread must be the only one of the
+    /// process, and ends in node 0. Returns an error if the machine does not allow this.
     pub fn join(
         link: LinkConfig,
         seed: Seed,
@@ -65,7 +65,7 @@ impl Pair {
         Ok(Pair { clock, nodes: [first, second], stop, forwarder })
     }
 
-    /// The calling thread makes its next sockets at `node`.
+    /// Moves the calling thread to `node`, for its next sockets.
     pub fn enter(&self, node: usize) {
         self.nodes[node].enter();
     }
@@ -89,7 +89,7 @@ impl Pair {
     }
 }
 
-/// A node: a new namespace, which the calling thread enters, and its cable.
+/// Makes a node: a new namespace, which the calling thread enters, and its device.
 fn node(place: usize, settings: &[(&str, &str)]) -> Result<(Namespace, Tun), Error> {
     let namespace = Namespace::create()?;
     let cable = Tun::open(CABLE)?;

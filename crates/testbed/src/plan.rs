@@ -1,4 +1,4 @@
-//! What of a scenario can be done on this machine, and the network that it asks for.
+//! Checks whether the testbed can run a scenario, and derives its network.
 
 use crate::Error;
 use crate::error::unsupported;
@@ -10,42 +10,42 @@ use penstock_units::{Bytes, Seed};
 use std::fmt::Display;
 use std::fs;
 
-/// Hosts have their addresses in one network of this machine [1].
+/// The highest number of hosts, whose addresses are in one network [1].
 const MOST_HOSTS: usize = 200;
-/// A packet of 1500 B has so much payload, with the timestamps of TCP [B].
+/// The payload of a packet of 1500 B with TCP timestamps [B].
 const MSS: Bytes = Bytes::new(1448);
-/// What a request begins with: the size of the answer, and its own length [B].
+/// The header of a request: the size of the answer, and its own length [B].
 pub const REQUEST_HEAD: usize = 12;
 
-/// All hosts: relays, then clients, then servers, each in the scenario's order.
+/// All hosts: relays, clients, servers, each in the scenario's order.
 pub fn hosts(scenario: &Scenario) -> Vec<&Host> {
     let relays = scenario.relays.iter().map(|relay| &relay.host);
     let clients = scenario.clients.iter().map(|client| &client.host);
     relays.chain(clients).chain(scenario.servers.iter().map(|server| &server.host)).collect()
 }
 
-/// Which of [`hosts`] a relay is.
+/// The place of a relay in [`hosts`].
 pub fn relay_host(relay: usize) -> usize {
     relay
 }
 
-/// Which a client is.
+/// The place of a client.
 pub fn client_host(scenario: &Scenario, client: usize) -> usize {
     scenario.relays.len() + client
 }
 
-/// Which a server is.
+/// The place of a server.
 pub fn server_host(scenario: &Scenario, server: usize) -> usize {
     scenario.relays.len() + scenario.clients.len() + server
 }
 
-/// Their links.
+/// The access links of the hosts.
 pub fn accesses(scenario: &Scenario) -> Vec<Access> {
     let access = |host: &Host| Access { up: host.link_up, down: host.link_down, queue: host.link_queue };
     hosts(scenario).into_iter().map(access).collect()
 }
 
-/// What lies between them, with losses from the streams of chance that the simulator draws from.
+/// The delays and losses between the hosts, with the simulator's random streams.
 pub fn ways(scenario: &Scenario, seed: Seed) -> Ways {
     let hosts = hosts(scenario);
     let mut ways = Ways::default();
@@ -62,7 +62,7 @@ pub fn ways(scenario: &Scenario, seed: Seed) -> Ways {
     ways
 }
 
-/// The position of each relay on the paths of the clients: the one that most have it at.
+/// The most frequent position of each relay on the paths of the clients.
 pub fn places(scenario: &Scenario) -> Vec<usize> {
     let mut counts = vec![[0u32; 3]; scenario.relays.len()];
     for client in &scenario.clients {
@@ -76,7 +76,7 @@ pub fn places(scenario: &Scenario) -> Vec<usize> {
     counts.iter().map(most).collect()
 }
 
-/// Says in a sentence what this world does not have, if the scenario asks for it.
+/// Refuses a scenario that the testbed does not support.
 pub fn check(scenario: &Scenario) -> Result<(), Error> {
     tcp(scenario)?;
     if hosts(scenario).len() > MOST_HOSTS {

@@ -1,7 +1,7 @@
-//! What is printed: one JSON object on a line for each run.
+//! The output: one line with a JSON object for each run.
 //!
-//! The first members of [`Row`] are common to all referees (a real kernel, ns-3, the simulator), so that their rows
-//! can be put side by side; those from `hystart` on are this referee's own. A member that does not apply is `null`,
+//! The first members of [`Row`] are common to all references (a real kernel, ns-3) and the simulator, so that their
+//! rows can be compared. The members from `hystart` on exist only here. A member that does not apply is `null`;
 //! `samples` is absent.
 
 use crate::Error;
@@ -16,13 +16,13 @@ use serde::Serialize;
 /// One run of one flow over one link.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What was measured, such as `linux-6.18 cubic`; behind it how it recovered, if not as the kernel comes.
+    /// The reference, such as `linux-6.18 cubic`, with the loss recovery if it is not the kernel's default.
     pub referee: String,
     /// `goodput`, `window` or `download`.
     pub experiment: String,
     /// The sender's congestion control.
     pub congestion: Congestion,
-    /// Rate of the link in each direction, counting IP packets with their headers [B/s].
+    /// Rate of the link in each direction, for IP packets with their headers [B/s].
     pub rate_bytes_per_s: u64,
     /// Twice the delay of the link [s].
     pub rtt_s: f64,
@@ -30,38 +30,38 @@ pub struct Row {
     pub loss: f64,
     /// Number of the run, the seed of its losses [1].
     pub repeat: u64,
-    /// What the drop-tail queue of the link holds in each direction [B].
+    /// Capacity of the link's drop-tail queue in each direction [B].
     pub queue_bytes: u64,
-    /// From `connect()` to when counting begins [s].
+    /// Time from `connect()` to the start of counting [s].
     pub warmup_s: f64,
-    /// How long was counted [s]. With `download` and `window`, until the last byte arrived or time was up.
+    /// Duration of counting [s]. With `download` and `window` it ends with the last byte, or with the time limit.
     pub seconds: f64,
-    /// What the application received meanwhile [B].
+    /// Bytes that the application received in this time [B].
     pub bytes: u64,
     /// `bytes` over `seconds` [B/s].
     pub goodput_bytes_per_s: f64,
-    /// Segments sent again since `connect()` [segment].
+    /// Retransmitted segments since `connect()` [segment].
     pub retransmits: Option<u32>,
-    /// From `connect()` to the last byte's arrival [s]; `null` for `goodput` and if time was up before.
+    /// Time from `connect()` to the arrival of the last byte [s]; `null` for `goodput`, and after the time limit.
     pub seconds_to_finish: Option<f64>,
 
-    /// Whether CUBIC had HyStart on; `null` for Reno.
+    /// Whether CUBIC used HyStart; `null` for Reno.
     pub hystart: Option<bool>,
-    /// Loss recovery: `rack` as the kernel comes, `no-probes` or `sack`.
+    /// Loss recovery: `rack` (the kernel's default), `no-probes` or `sack`.
     pub recovery: String,
-    /// How late packets were handed to the receiving kernel: a bound for 99 of 100 [s].
+    /// Lateness of packets at the receiving kernel, 99th percentile [s].
     pub late_p99_s: f64,
-    /// And the latest [s].
+    /// Highest lateness [s].
     pub late_max_s: f64,
-    /// Packets that were lost by chance, in both directions [packet].
+    /// Packets lost at random, in both directions [packet].
     pub lost: u64,
-    /// Packets that found the link's queue full [packet].
+    /// Packets dropped by the link's queue [packet].
     pub dropped: u64,
-    /// Packets that the testbed itself dropped; above 0 the run is void [packet].
+    /// Packets dropped by the testbed itself; above 0 the run is void [packet].
     pub unseen: u64,
-    /// Time in which the receiver's window held the sender back [s].
+    /// Time in which the receiver's window limited the sender [s].
     pub window_limited_s: Option<f64>,
-    /// Time in which the sender's buffer did [s].
+    /// Time in which the sender's buffer limited it [s].
     pub buffer_limited_s: Option<f64>,
 
     /// With `window` only: time since `connect()` [s], cwnd [segment], ssthresh [segment] (`null` while infinite),
@@ -86,9 +86,9 @@ pub struct SndbufRow {
     pub rtt_s: f64,
     /// As in [`Row`].
     pub queue_bytes: u64,
-    /// What the application writes [B/s]; `null` if it writes whenever it may.
+    /// Rate of the application's writes [B/s]; `null` if it writes whenever the socket is writable.
     pub writes_bytes_per_s: Option<u64>,
-    /// What the application received [B].
+    /// Bytes that the application received [B].
     pub bytes: u64,
     /// As in [`Row`].
     pub late_p99_s: f64,
@@ -121,33 +121,33 @@ pub struct LimitsRow {
     pub loss: f64,
     /// As in [`Row`].
     pub queue_bytes: u64,
-    /// How often the application wrote [s].
+    /// Interval of the application's writes [s].
     pub every_s: f64,
-    /// What the application received [B].
+    /// Bytes that the application received [B].
     pub bytes: u64,
     /// As in [`Row`].
     pub dropped: u64,
     /// As in [`Row`].
     pub unseen: u64,
-    /// Time since `connect()` [s], what the kernel said before, what was written [B], what it said after.
+    /// Time since `connect()` [s], the state before the write, the length of the write [B], the state after it.
     pub samples: Vec<LimitsSample>,
 }
 
 /// A line of [`LimitsRow::samples`].
 pub type LimitsSample = (f64, Said, u64, Said);
 
-/// What KIST asks of a socket: SO_SNDBUF [B], SIOCOUTQ [B], SIOCOUTQNSD [B], cwnd [segment], unacknowledged [segment],
-/// MSS [B].
+/// The state of a socket that KIST reads: SO_SNDBUF [B], SIOCOUTQ [B], SIOCOUTQNSD [B], cwnd [segment], unacknowledged
+/// [segment], MSS [B].
 pub type Said = (u64, u64, u64, u32, u32, u32);
 
-/// How a referee is called: the kernel's name and version, and what was set differently.
+/// The name of the reference: the kernel's name and version, and the changed settings.
 pub fn referee(congestion: Congestion, changed: Option<&str>) -> Result<String, Error> {
     let (major, minor) = kernel_version()?;
     let changed = changed.map(|changed| format!(" {changed}")).unwrap_or_default();
     Ok(format!("linux-{major}.{minor} {congestion}{changed}"))
 }
 
-/// The running kernel's version, such as 6 and 18.
+/// The version of the running kernel, such as 6 and 18.
 pub fn kernel_version() -> Result<(u32, u32), Error> {
     let release =
         std::fs::read_to_string("/proc/sys/kernel/osrelease").map_err(|error| machine!("{error}"))?;
@@ -163,7 +163,7 @@ pub fn rtt_s(link: &LinkConfig) -> f64 {
     (2 * link.delay).as_secs_f64()
 }
 
-/// What [`Row`] says of a finished link: lost and dropped in both directions [packet].
+/// The lost and dropped packets of a finished link, in both directions [packet].
 pub fn totals(parted: &Parted) -> (u64, u64) {
     let counts = &parted.report.counts;
     (counts.iter().map(|counts| counts.lost).sum(), counts.iter().map(|counts| counts.dropped).sum())
@@ -195,12 +195,12 @@ pub fn limits_sample(
     (seconds(at, start), said(before), written, said(after))
 }
 
-/// Rounded to a microsecond, which is what the clock of a testbed is good for.
+/// Seconds, rounded to a microsecond, the accuracy of the testbed's clock.
 fn seconds(at: Instant, start: Instant) -> f64 {
     (at - start).as_micros() as f64 / 1e6
 }
 
-/// `row` as a line.
+/// A row as a line of text.
 pub fn line(row: &impl Serialize) -> String {
     serde_json::to_string(row).expect("a row has neither maps nor anything that fails") + "\n"
 }

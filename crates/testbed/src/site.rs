@@ -1,8 +1,8 @@
-//! Many hosts, each a kernel's network of its own, with the emulated network of a [`Star`] between them.
+//! Many hosts in network namespaces, with the emulated network of a [`Star`] between them.
 //!
-//! A host's sending link has its queue in the host's kernel: a token bucket (`tc qdisc tbf`) lets packets out at the link's
-//! rate, and what waits for it counts as the socket's own, as at an interface of hardware, so that TCP's small queues hold
-//! it back. A TUN device alone would count a packet as gone at once. The [`Star`] then gives each packet its exact time.
+//! The queue of a host's sending link is in the host's kernel. A token bucket (`tc qdisc tbf`) limits the rate, and
+//! waiting packets count as the socket's own, so that TCP Small Queues applies as with a real interface. With a TUN
+//! device alone, a packet would count as sent at once. The [`Star`] then gives each packet its exact time.
 
 use crate::Error;
 use crate::clock::Clock;
@@ -18,37 +18,37 @@ use std::thread::{Builder, JoinHandle};
 
 /// The name of every host's interface.
 const CABLE: &str = "cable0";
-/// What the kernel's queue holds, as an interface's of Linux by default [packet] (`txqueuelen`).
+/// The capacity of the kernel's queue, Linux's default [packet] (`txqueuelen`).
 const QUEUE_PACKETS: usize = 1000;
-/// Packets that a cable holds until the loop comes to read them [packet].
+/// The queue length of a device [packet].
 const CABLE_QUEUE: usize = 1000;
-/// The token bucket holds so many full packets [packet]: with one, whatever its timer is late would be lost to the rate.
+/// The burst of the token bucket [packet]. With one packet, each late timer would reduce the rate.
 const BURST_PACKETS: usize = 2;
 
-/// Hosts with their network under way.
+/// Hosts with a running network.
 #[derive(Debug)]
 pub struct Site {
-    /// What all instants of a run are read from.
+    /// The clock of the run.
     pub clock: Clock,
     hosts: Vec<Namespace>,
     stop: Arc<AtomicBool>,
     hub: JoinHandle<std::io::Result<HubReport>>,
 }
 
-/// How it went.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Closed {
-    /// In the network.
+    /// The result of the network.
     pub report: HubReport,
-    /// Packets that the hosts' own queues or cables dropped; should be 0 [packet].
+    /// Packets dropped by the hosts' queues or devices; should be 0 [packet].
     pub unseen: u64,
 }
 
 impl Site {
-    /// Makes all hosts and joins them. `settings` are of `/proc/sys/net/ipv4`, for every host.
+    /// Makes and joins all hosts. `settings` are values of `/proc/sys/net/ipv4` for every host.
     ///
-    /// The calling thread must be the process's only one; it ends in the last host. Fails with a sentence where the
-    /// machine does not let a process do this.
+    /// The calling thread must be the only one of the process, and ends in the last host. Returns an error if the
+    /// machine does not allow this.
     pub fn open(hosts: &[Access], ways: Ways, settings: &[(&str, &str)]) -> Result<Site, Error> {
         isolate()?;
         let (mut places, mut cables) = (Vec::new(), Vec::new());
@@ -66,7 +66,7 @@ impl Site {
         Ok(Site { clock, hosts: places, stop, hub })
     }
 
-    /// The calling thread makes its next sockets at this host.
+    /// Moves the calling thread to a host, for its next sockets.
     pub fn enter(&self, host: usize) {
         self.hosts[host].enter();
     }
@@ -90,7 +90,7 @@ impl Site {
     }
 }
 
-/// A host: a new namespace, which the calling thread enters, and its cable.
+/// Makes a host: a new namespace, which the calling thread enters, and its device.
 fn host(number: usize, access: &Access, settings: &[(&str, &str)]) -> Result<(Namespace, Tun), Error> {
     let namespace = Namespace::create()?;
     let cable = Tun::open(CABLE)?;
@@ -106,7 +106,7 @@ fn host(number: usize, access: &Access, settings: &[(&str, &str)]) -> Result<(Na
     Ok((namespace, cable))
 }
 
-/// Packets that a queue dropped, of what `tc -s` says [packet].
+/// The packets that a queue dropped, from the output of `tc -s` [packet].
 fn queue_drops(said: &str) -> Result<u64, Error> {
     let mut words = said.split([' ', ',', '(', '\n']).skip_while(|word| *word != "dropped");
     let drops = words.nth(1).and_then(|number| number.parse().ok());

@@ -1,5 +1,5 @@
-//! How Linux tunes the send buffer of a socket whose application writes whenever `poll` says that it may, as a Tor
-//! relay does, and of one whose application has less to send than the path could carry.
+//! Experiment `sndbuf`: how Linux tunes the send buffer of a socket. The application writes whenever the socket is
+//! writable, as a Tor relay does, or less than the path could carry.
 
 use crate::Error;
 use crate::diag::Diag;
@@ -21,24 +21,24 @@ use std::thread::spawn;
 /// One run.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
-    /// The link, the same each way.
+    /// The link, the same in both directions.
     pub link: LinkConfig,
-    /// What the application writes; whenever it may if `None`.
+    /// The rate of the application's writes; `None` stands for whenever the socket is writable.
     pub writes: Option<DataRate>,
-    /// For how long, and how often the socket is asked.
+    /// The duration of the run.
     pub seconds: Duration,
-    /// Between two samples.
+    /// The interval of samples.
     pub every: Duration,
-    /// How long the link waits busily before each packet.
+    /// The busy wait before each packet.
     pub spin: Duration,
 }
 
-/// Most that one readiness lets the application write, as a turn of Tor's [B].
+/// The longest write per readiness, as in Tor [B].
 const QUANTUM: usize = 16 << 10;
-/// How often an application with little to send writes.
+/// The interval of writes of an application with a rate.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Runs it. The calling thread must be the process's only one; a process can run one experiment.
+/// Runs the experiment. The calling thread must be the only one of the process, and a process can run one experiment.
 pub fn run(experiment: &Experiment) -> Result<SndbufRow, Error> {
     let pair = Pair::join(experiment.link, Seed(1), &OWN_BUFFERS, experiment.spin)?;
     let receiver = Receiver::listen(&pair, u64::MAX)?;
@@ -98,7 +98,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// One quantum for each readiness.
+    /// Writes one quantum for each readiness.
     fn greedy(mut self) -> std::io::Result<()> {
         let block = [0; QUANTUM];
         while self.wait()? {
@@ -107,7 +107,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Every tick, what `rate` has brought meanwhile.
+    /// Writes at each tick the bytes that `rate` has brought.
     fn paced(mut self, rate: DataRate) -> std::io::Result<()> {
         let block = vec![0; 1 << 20];
         let (mut written, mut tick) = (0, self.start);
@@ -120,7 +120,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Until the socket is writable; false at the end.
+    /// Waits until the socket is writable; returns false at the end.
     fn wait(&self) -> std::io::Result<bool> {
         loop {
             if self.stop.load(Ordering::Relaxed) {
@@ -136,7 +136,7 @@ impl Writer {
     fn write(&mut self, block: &[u8]) -> std::io::Result<usize> {
         match self.socket.write(block) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
-            // It was shut down: the run is over.
+            // The socket was shut down at the end of the run.
             Err(error) if error.kind() == ErrorKind::BrokenPipe && self.stop.load(Ordering::Relaxed) => Ok(0),
             result => result,
         }

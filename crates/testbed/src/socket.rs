@@ -1,4 +1,4 @@
-//! Sockets as the experiments need them.
+//! The TCP sockets of experiments.
 
 use crate::Error;
 use crate::error::{machine, usage};
@@ -43,17 +43,17 @@ impl FromStr for Congestion {
 }
 
 impl Congestion {
-    /// Whether HyStart is on; `None` where it does not apply or the kernel does not tell.
+    /// Whether HyStart is on; `None` if it does not apply, or is unknown.
     pub fn hystart(self) -> Option<bool> {
         let text = fs::read_to_string("/sys/module/tcp_cubic/parameters/hystart").ok()?;
         (self == Congestion::Cubic).then(|| text.trim() != "0")
     }
 }
 
-/// A connection to `to` from the namespace that the calling thread is in. Blocks until it is established.
+/// Connects to `to` from the namespace of the calling thread. Blocks until the connection is established.
 ///
-/// A restricted congestion control can be chosen for a socket by root of the namespace's user namespace, whatever
-/// `net.ipv4.tcp_allowed_congestion_control` says; as a default of a namespace it cannot.
+/// Root of the user namespace may choose a restricted congestion control for a socket, independent of
+/// `net.ipv4.tcp_allowed_congestion_control`, but not as a namespace's default.
 pub fn dial(to: SocketAddrV4, congestion: Congestion) -> Result<TcpStream, Error> {
     let refused = |what: &str, error: Errno| machine!("{what}: {error}");
     let fd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)
@@ -66,11 +66,11 @@ pub fn dial(to: SocketAddrV4, congestion: Congestion) -> Result<TcpStream, Error
     Ok(TcpStream::from(fd))
 }
 
-/// Buffers as Linux comes, for an application that writes as much as its socket takes.
+/// Linux's default buffers, for an application that writes as much as its socket accepts.
 pub const OWN_BUFFERS: [(&str, &str); 3] =
     [("tcp_wmem", "4096 16384 4194304"), ("tcp_rmem", "4096 131072 6291456"), ("tcp_no_metrics_save", "1")];
 
-/// The connection of such an application: by CUBIC, without Nagle, and writes do not block.
+/// Connects for such an application: CUBIC, without Nagle's algorithm, non-blocking.
 pub fn dial_eager(to: SocketAddrV4) -> Result<TcpStream, Error> {
     let socket = dial(to, Congestion::Cubic)?;
     socket

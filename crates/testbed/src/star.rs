@@ -1,8 +1,8 @@
-//! A network of hosts around one point, as the simulator has it. No I/O and no clock.
+//! A network of hosts around one point, as in the simulator. No I/O and no clock.
 //!
-//! Each host has an access link with a rate in each direction. What it sends is serialised by the one, takes the fixed
-//! delay of its way, perhaps is lost, waits in the drop-tail queue in front of the receiver's link, is serialised by that,
-//! and has arrived. Nothing is dropped where it is sent: that queue is the sending kernel's own.
+//! Each host has an access link with a rate in each direction. A packet is serialized on the sending link, takes the
+//! fixed delay of the path, and may be lost. Then it waits in the drop-tail queue of the receiving link and is
+//! serialized there. No packet is dropped at the sender: that queue is the sending kernel's own.
 
 use penstock_units::{Bytes, DataRate, Duration, Instant, Rng};
 use std::cmp::Reverse;
@@ -11,35 +11,35 @@ use std::collections::{BTreeMap, BinaryHeap};
 /// The access link of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// What it sends [B/s].
+    /// The rate of the sending direction [B/s].
     pub up: DataRate,
-    /// What it receives [B/s].
+    /// The rate of the receiving direction [B/s].
     pub down: DataRate,
-    /// What the queue in front of its receiving link holds, the packet that is being received included [B].
+    /// The capacity of the queue at the receiving link, with the packet in transmission [B].
     pub queue: Bytes,
 }
 
-/// What lies between the links of two hosts, one way.
+/// The path between two hosts, in one direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Way {
-    /// From the last bit sent to the receiver's queue [ns].
+    /// The delay from the last bit sent to the receiver's queue [ns].
     pub delay: Duration,
     /// Probability that a packet is lost [1].
     pub loss: f64,
 }
 
-/// What became of the packets for one host [packet].
+/// The packet counts of one host [packet].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Arrived, or on their receiving link.
+    /// Packets that arrived, or are on the receiving link.
     pub carried: u64,
-    /// Lost on their way by chance.
+    /// Packets lost at random.
     pub lost: u64,
-    /// Found its queue full.
+    /// Packets dropped by the full queue.
     pub dropped: u64,
 }
 
-/// One direction of an access link: a FIFO, described by when it will be empty.
+/// One direction of an access link: a FIFO with the time at which it will be empty.
 #[derive(Clone, Copy, Debug)]
 struct Wire {
     rate: DataRate,
@@ -47,38 +47,38 @@ struct Wire {
 }
 
 impl Wire {
-    /// How long a packet that comes now waits before its first bit is sent.
+    /// The wait of a new packet before its first bit is sent.
     fn waits(&self, now: Instant) -> Duration {
         self.free.since(now)
     }
 
-    /// When a packet that comes now has left.
+    /// The time at which a new packet will have left.
     fn send(&mut self, now: Instant, len: Bytes) -> Instant {
         self.free = self.free.max(now) + len / self.rate;
         self.free
     }
 }
 
-/// The hosts, the ways between them, and packets `P` that are on these.
+/// The hosts, the paths between them, and the packets `P` in transit.
 #[derive(Debug)]
 pub struct Star<P> {
     ups: Vec<Wire>,
     downs: Vec<(Wire, Duration)>,
     ways: Ways,
-    /// Packets that have left, by when they reach the queue of their receiver; those of one instant in their order.
+    /// Packets on their path, by their arrival at the receiver's queue. Packets of the same instant keep their order.
     flying: BinaryHeap<Reverse<Flight<P>>>,
-    /// Packets that have a place in it, by when they have arrived.
+    /// Packets in a receiver's queue, by their arrival.
     landing: BinaryHeap<Reverse<Flight<P>>>,
     count: u64,
     tallies: Vec<Tally>,
 }
 
-/// Ways between hosts, and chance for those that lose packets.
+/// The paths between hosts, and the random streams for losses.
 #[derive(Debug, Default)]
 pub struct Ways {
-    /// From the first to the second host of the list.
+    /// The path from the first to the second host.
     pub between: BTreeMap<(usize, usize), Way>,
-    /// What decides what is lost.
+    /// The random stream of losses.
     pub chance: BTreeMap<(usize, usize), Rng>,
 }
 
@@ -129,8 +129,8 @@ impl<P> Star<P> {
         }
     }
 
-    /// A packet of `len` leaves the kernel of `from`; when its last bit will have left the link. `now` must not be before
-    /// that of an earlier call. A packet for a host that no way leads to goes nowhere.
+    /// A packet of `len` bytes leaves the kernel of `from`; returns the time at which its last bit will have left the
+    /// link. Calls are in order of time. A packet without a path is dropped.
     pub fn offer(&mut self, now: Instant, from: usize, to: usize, len: Bytes, packet: P) -> Instant {
         let left = self.ups[from].send(now, len);
         let Some(way) = self.ways.between.get(&(from, to)) else { return left };
@@ -143,7 +143,7 @@ impl<P> Star<P> {
         left
     }
 
-    /// The next packet that has arrived by `now`: when it did, and where; call until `None`.
+    /// The next packet that arrived by `now`, with its time and host. Call until `None`.
     pub fn poll(&mut self, now: Instant) -> Option<(Instant, usize, P)> {
         while let Some(flight) = pop_due(&mut self.flying, now) {
             self.admit(flight);
@@ -152,7 +152,7 @@ impl<P> Star<P> {
         Some((flight.at, flight.to, flight.packet))
     }
 
-    /// A packet reaches the queue of its receiver, not before any that came there earlier.
+    /// A packet reaches the queue of its receiver. Calls are in order of time.
     fn admit(&mut self, flight: Flight<P>) {
         let (wire, depth) = &mut self.downs[flight.to];
         let waits = wire.waits(flight.at);
@@ -165,24 +165,24 @@ impl<P> Star<P> {
         self.landing.push(Reverse(Flight { at, ..flight }));
     }
 
-    /// When something happens next.
+    /// The time of the next event.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let at = |heap: &BinaryHeap<Reverse<Flight<P>>>| heap.peek().map(|Reverse(flight)| flight.at);
         at(&self.flying).into_iter().chain(at(&self.landing)).min()
     }
 
-    /// How long a packet that `host` sends now waits for its link.
+    /// The wait of a packet that `host` sends now.
     pub fn waits(&self, now: Instant, host: usize) -> Duration {
         self.ups[host].waits(now)
     }
 
-    /// What became of the packets for each host so far.
+    /// The packet counts of each host so far.
     pub fn tallies(&self) -> &[Tally] {
         &self.tallies
     }
 }
 
-/// The first of these, if its time has come.
+/// The first packet, if its time has come.
 fn pop_due<P>(heap: &mut BinaryHeap<Reverse<Flight<P>>>, now: Instant) -> Option<Flight<P>> {
     heap.peek().filter(|Reverse(flight)| flight.at <= now)?;
     heap.pop().map(|Reverse(flight)| flight)
@@ -237,7 +237,8 @@ mod tests {
             assert_eq!(star.offer(Instant::ZERO, 0, 1, FULL, n), micros(1500 * u64::from(n + 1)));
         }
         assert_eq!(star.waits(Instant::ZERO, 0), Duration::from_millis(18));
-        // One leaves the queue in the time in which two come: it is full with the seventh, then every second one fits.
+        // One packet leaves the queue in the time in which two arrive. The queue is full with the seventh; then every
+        // second packet fits.
         let arrived: Vec<u32> = arrivals(&mut star).into_iter().map(|(.., n)| n).collect();
         assert_eq!(arrived, [0, 1, 2, 3, 4, 5, 6, 8, 10]);
         assert_eq!(star.tallies()[1], Tally { carried: 9, lost: 0, dropped: 3 });
@@ -250,7 +251,7 @@ mod tests {
         star.offer(micros(500), 2, 1, Bytes::new(500), 2);
         star.offer(micros(600), 2, 1, Bytes::new(500), 3);
         let arrived = arrivals(&mut star);
-        // The small one was sent later and has left sooner.
+        // The short packet was sent later and left sooner.
         assert_eq!(arrived, [(micros(22_000), 1, 2), (micros(25_000), 1, 1), (micros(26_000), 1, 3)]);
     }
 
@@ -275,7 +276,7 @@ mod tests {
     }
 
     proptest! {
-        /// However packets come, each arrives once or is counted, none before its time, those of one way in their order.
+        /// Each packet arrives once or is counted, none is early, and packets of one path keep their order.
         #[test]
         fn packets_are_conserved_and_keep_their_order(sent in prop::collection::vec((0u64..4000, 0usize..2, 40u64..1500), 1..200)) {
             let mut star = star(0.0);

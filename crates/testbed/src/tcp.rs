@@ -1,4 +1,4 @@
-//! The TCP referee: one flow between two kernels, over one link.
+//! Experiment `tcp`, the TCP reference: one flow between two kernels over one link.
 
 use crate::Error;
 use crate::diag::{Diag, TcpInfo};
@@ -16,14 +16,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{JoinHandle, spawn};
 
-/// What is measured.
+/// The measured quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// How much arrives in a time, after a warm-up.
+    /// The bytes received in a time, after a warm-up.
     Goodput,
-    /// How the congestion window moves during a download.
+    /// The congestion window during a download.
     Window,
-    /// How long a download takes.
+    /// The duration of a download.
     Download,
 }
 
@@ -37,14 +37,14 @@ impl fmt::Display for Kind {
     }
 }
 
-/// How the sender finds losses.
+/// The loss recovery of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
-    /// As the kernel comes: RACK with tail loss probes, RFC 8985.
+    /// The kernel's default: RACK with tail loss probes, RFC 8985.
     Rack,
-    /// Without the probes.
+    /// RACK without tail loss probes.
     NoProbes,
-    /// Without either, by duplicate acknowledgements as in RFC 6675. Linux 6.17 removed this.
+    /// Duplicate acknowledgements, RFC 6675, without RACK. Linux 6.17 removed it.
     Sack,
 }
 
@@ -87,39 +87,39 @@ impl Recovery {
 /// One run.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
-    /// What is measured.
+    /// The measured quantity.
     pub kind: Kind,
     /// The sender's congestion control.
     pub congestion: Congestion,
-    /// The link, the same each way.
+    /// The link, the same in both directions.
     pub link: LinkConfig,
-    /// The seed of its losses.
+    /// The seed of the losses.
     pub repeat: u64,
-    /// With `Goodput`, how long nothing is counted after `connect()`.
+    /// With `Goodput`, the time after `connect()` that is not counted.
     pub warmup: Duration,
-    /// With `Goodput`, how long is counted; else when to give up.
+    /// With `Goodput`, the counted time; otherwise the time limit.
     pub seconds: Duration,
-    /// With `Window` and `Download`, what is sent.
+    /// With `Window` and `Download`, the length of the download.
     pub bytes: Bytes,
-    /// What the sender may use to recover from losses.
+    /// The loss recovery of the sender.
     pub recovery: Recovery,
-    /// How long the link waits busily before each packet.
+    /// The busy wait before each packet.
     pub spin: Duration,
 }
 
-/// Between two samples of `Window`.
+/// The interval of samples with `Window`.
 const TICK: Duration = Duration::from_millis(10);
-/// Where the receiver listens.
+/// The port of the receiver.
 pub const PORT: u16 = 9000;
-/// Buffers as Linux comes, with room for two full windows of the largest link in the experiments: 12.5 MB/s, 100 ms.
+/// Linux's default buffers, with room for two full windows of the fastest link in the experiments: 12.5 MB/s, 100 ms.
 const SETTINGS: [(&str, &str); 3] = [
     ("tcp_wmem", "4096 16384 6291456"),
     ("tcp_rmem", "4096 131072 6291456"),
-    // Connections do not learn from earlier ones.
+    // Connections do not reuse metrics of earlier ones.
     ("tcp_no_metrics_save", "1"),
 ];
 
-/// Runs it. The calling thread must be the process's only one; a process can run one experiment.
+/// Runs the experiment. The calling thread must be the only one of the process, and a process can run one experiment.
 pub fn run(experiment: &Experiment) -> Result<Row, Error> {
     let mut settings = SETTINGS.to_vec();
     settings.extend(experiment.recovery.settings()?);
@@ -150,7 +150,7 @@ pub fn run(experiment: &Experiment) -> Result<Row, Error> {
     row(experiment, pair, &counted, finished.map(|at| at - start), info, samples)
 }
 
-/// What arrived between two instants.
+/// The bytes received between two instants.
 #[derive(Default)]
 struct Counted {
     from: Instant,
@@ -201,7 +201,7 @@ fn row(
     })
 }
 
-/// Samples until the last byte arrived, and says when that was; `None` if time is up before.
+/// Samples until the last byte arrives; returns its time, or `None` after the time limit.
 fn watch(
     pair: &Pair,
     receiver: &Receiver,
@@ -226,7 +226,7 @@ fn watch(
     }
 }
 
-/// Writes `target` bytes from a thread of its own, until the socket is shut down.
+/// Sends `target` bytes from a thread, until the socket is shut down.
 fn send(socket: &TcpStream, target: u64) -> Result<JoinHandle<Result<(), Error>>, Error> {
     let mut socket = socket.try_clone().map_err(|error| broken!("{error}"))?;
     Ok(spawn(move || {
@@ -243,16 +243,16 @@ fn send(socket: &TcpStream, target: u64) -> Result<JoinHandle<Result<(), Error>>
     }))
 }
 
-/// Takes whatever arrives at node 1.
+/// The receiver at node 1.
 #[derive(Debug)]
 pub struct Receiver {
     bytes: Arc<AtomicU64>,
-    /// When the last byte arrived [ns]; `u64::MAX` before.
+    /// The time of the last byte [ns]; `u64::MAX` before it.
     finished: Arc<AtomicU64>,
 }
 
 impl Receiver {
-    /// Listens at node 1, for one connection with `target` bytes, and returns to node 0.
+    /// Listens at node 1 for one connection with `target` bytes, and returns to node 0.
     pub fn listen(pair: &Pair, target: u64) -> Result<Receiver, Error> {
         pair.enter(1);
         let listener = TcpListener::bind((pair.address(1), PORT)).map_err(|error| broken!("{error}"))?;
@@ -263,7 +263,7 @@ impl Receiver {
         spawn(move || {
             let Ok((mut socket, _)) = listener.accept() else { return };
             let (mut block, mut sum) = (vec![0; 256 << 10], 0);
-            // Its end, or a connection that breaks off, shows in what did not arrive.
+            // A broken connection shows in the number of received bytes.
             while let Ok(read @ 1..) = socket.read(&mut block) {
                 sum += read as u64;
                 bytes.store(sum, Ordering::Release);
@@ -275,12 +275,12 @@ impl Receiver {
         Ok(receiver)
     }
 
-    /// What arrived so far [B].
+    /// The bytes received so far [B].
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Acquire)
     }
 
-    /// When the last byte arrived.
+    /// The time of the last byte.
     pub fn finished(&self) -> Option<Instant> {
         let nanos = self.finished.load(Ordering::Acquire);
         (nanos != u64::MAX).then(|| Instant::from_nanos(nanos))

@@ -1,4 +1,5 @@
-//! A TUN device: the cable that leaves a namespace. What its kernel sends is read here, what is written here arrives.
+//! A TUN device. The loop reads the packets that its kernel sends; the kernel receives the packets that the loop
+//! writes.
 
 use crate::Error;
 use crate::error::machine;
@@ -12,15 +13,15 @@ use std::os::unix::fs::OpenOptionsExt;
 /// An IPv4 packet.
 pub type Packet = Vec<u8>;
 
-/// Longest packet that a device takes, the MTU of its interface [B].
+/// The longest packet of a device, the MTU of its interface [B].
 pub const MTU: usize = 1500;
 
-/// A device without offloads, so that every packet is one of the link's.
+/// A TUN device without offloads, so that each packet is one packet of the link.
 #[derive(Debug)]
 pub struct Tun(File);
 
 impl Tun {
-    /// Makes the interface `name` in the network namespace that the calling thread is in.
+    /// Makes the interface `name` in the network namespace of the calling thread.
     pub fn open(name: &str) -> Result<Tun, Error> {
         let file = OpenOptions::new()
             .read(true)
@@ -34,7 +35,7 @@ impl Tun {
         Ok(Tun(file))
     }
 
-    /// The next packet that the kernel sent; `None` if there is none now.
+    /// The next packet that the kernel sent; `None` if there is none.
     pub fn read(&self) -> std::io::Result<Option<Packet>> {
         let mut packet = vec![0; MTU];
         match (&self.0).read(&mut packet) {
@@ -47,7 +48,7 @@ impl Tun {
         }
     }
 
-    /// The kernel receives `packet`, and handles it before this returns.
+    /// Passes `packet` to the kernel, which handles it before this returns.
     pub fn write(&self, packet: &[u8]) -> std::io::Result<()> {
         (&self.0).write_all(packet)
     }
@@ -59,12 +60,12 @@ impl AsFd for Tun {
     }
 }
 
-/// Packets that the interface `name` dropped before they could be read, in the namespace of the calling thread
+/// The packets that the interface `name` dropped before they could be read, in the namespace of the calling thread
 /// [packet]; should be 0.
 pub fn drops(name: &str) -> Result<u64, Error> {
     let table = fs::read_to_string("/proc/thread-self/net/dev").map_err(|error| machine!("{error}"))?;
     let line = table.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'));
-    // Eight columns of receiving, then bytes, packets, errors and drops of sending.
+    // Eight columns for receiving, then bytes, packets, errors and drops for sending.
     let drops = line.and_then(|line| line.split_whitespace().nth(11)?.parse().ok());
     drops.ok_or_else(|| machine!("/proc/net/dev does not tell of {name}"))
 }

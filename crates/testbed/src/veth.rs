@@ -1,17 +1,17 @@
-//! An Ethernet of two, of Linux's own: no delay, no rate, and a real MTU.
+//! A virtual Ethernet link of Linux, without delay or rate limit, with a real MTU.
 
 use crate::Error;
 use crate::namespace::{Namespace, ip};
 use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 
-/// The name of either interface.
+/// The name of both interfaces.
 const PORT: &str = "veth0";
 
-/// Puts an interface into either namespace, and a wire between them; returns their addresses. The calling thread ends in the
-/// second one.
+/// Puts an interface into each namespace and connects them; returns their addresses. The calling thread ends in the
+/// second namespace.
 ///
-/// Packets of TCP pass in one piece, however long, as between a host and a network card that segments them.
+/// TCP segments pass unsplit, as between a host and a network card with segmentation offload.
 pub fn join(nodes: [&Namespace; 2], mtu: u32) -> Result<[Ipv4Addr; 2], Error> {
     let addresses = [1, 2].map(|host| Ipv4Addr::new(10, 78, 0, host));
     let other = format!("/proc/{}/fd/{}", std::process::id(), nodes[1].file().as_raw_fd());

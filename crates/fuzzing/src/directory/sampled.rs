@@ -1,13 +1,13 @@
-//! A directory that hears the samples, for the fuzzer's target.
+//! A directory cache that receives the sample documents.
 
 use crate::samples;
 use penstock_live::directory::{Answer, Consensus, Documents, Flavour, Question};
 use std::time::Duration;
 
-/// What a request led to.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// Nothing yet: there is more to come.
+    /// The request is incomplete.
     Nothing,
     /// An answer without a document.
     Empty,
@@ -15,7 +15,7 @@ pub(super) enum Asked {
     Found,
 }
 
-/// A directory, and what it may hear.
+/// The cache.
 #[derive(Debug)]
 pub(super) struct SampleDirectory(Documents);
 
@@ -24,7 +24,7 @@ impl SampleDirectory {
         SampleDirectory(Documents::new(samples::authorities()))
     }
 
-    /// A document by its number.
+    /// A sample document by number.
     pub(super) fn text(&self, number: u8) -> &'static str {
         match number % 5 {
             0 => samples::CERTIFICATES,
@@ -35,8 +35,8 @@ impl SampleDirectory {
         }
     }
 
-    /// Tells the directory `text` in place of that document, as the body of an answer, so many hours after it was new;
-    /// returns how many documents it took.
+    /// Gives `text` to the cache in place of a sample document, so many hours after the start of the consensus. Returns
+    /// the number of accepted documents.
     pub(super) fn tell(&mut self, number: u8, text: &str, hours: u8) -> u32 {
         let head = "HTTP/1.0 200 OK\r\nContent-Encoding: identity\r\n\r\n";
         let answer = Answer::read([head, text].concat().into_bytes()).expect("it is an answer");
@@ -65,7 +65,7 @@ impl SampleDirectory {
         u32::from(taken)
     }
 
-    /// Asks it.
+    /// Sends a request.
     pub(super) fn ask(&self, request: &[u8]) -> Asked {
         let Some(question) = Question::read(request) else { return Asked::Nothing };
         let pieces = self.0.answer(&question, samples::at(5));

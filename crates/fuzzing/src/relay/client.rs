@@ -1,4 +1,4 @@
-//! A circuit as its client sees it: its keys, what it owes and what it hears.
+//! A circuit at its client: its keys, and the cells that it sends and receives.
 
 use super::host::pattern;
 use crate::people::{chance, identities};
@@ -11,7 +11,7 @@ use penstock_link::crypto::tor1::{Layer, Tag};
 use penstock_link::crypto::{extensions, fast, ntor, ntor_v3};
 use std::collections::{BTreeMap, VecDeque};
 
-/// A handshake that is not answered yet.
+/// A handshake in progress.
 enum Begun {
     Fast(fast::Client),
     Ntor(Box<ntor::Client>),
@@ -19,30 +19,30 @@ enum Begun {
     Nothing,
 }
 
-/// One circuit of a client.
+/// A circuit of a client.
 pub(super) struct Circuit {
     pub(super) channel: ChannelKey,
     pub(super) id: CircId,
     begun: Begun,
     layer: Option<Layer>,
-    /// It asks for congestion control.
+    /// Whether it asks for congestion control.
     pub(super) asks: bool,
-    /// DATA cells for a SENDME of the circuit [cell].
+    /// DATA cells per SENDME of the circuit [cell].
     pub(super) increment: u32,
-    /// Nothing more is heard of it.
+    /// Whether the circuit is closed.
     pub(super) over: bool,
-    /// Proofs of cells that it has to acknowledge.
+    /// The tags of the cells to acknowledge.
     pub(super) owed: VecDeque<Tag>,
-    /// DATA cells that came, in all and on each stream [cell].
+    /// DATA cells received, in total and per stream [cell].
     pub(super) cells: u32,
     streams: BTreeMap<Option<StreamId>, u32>,
-    /// It obeys, and nobody disturbs it.
+    /// Whether the client follows the protocol, and no other party disturbs its circuit.
     pub(super) honest: bool,
-    /// What came of what it asked for [B].
+    /// Bytes received [B].
     pub(super) came: u64,
 }
 
-/// The body of a relay cell in the clear, whatever it says.
+/// The body of a relay cell in the clear, with any content.
 pub(super) fn body(command: u8, stream: u16, data: &[u8]) -> [u8; BODY_LEN] {
     let mut body = [0; BODY_LEN];
     let len = data.len().min(BODY_LEN - 11);
@@ -53,7 +53,7 @@ pub(super) fn body(command: u8, stream: u16, data: &[u8]) -> [u8; BODY_LEN] {
     body
 }
 
-/// A cell of this command with these bytes, as it travels.
+/// A cell in wire format.
 pub(super) fn cell(id: CircId, command: u8, data: &[u8]) -> Vec<u8> {
     let mut cell = id.0.get().to_be_bytes().to_vec();
     cell.push(command);
@@ -63,7 +63,7 @@ pub(super) fn cell(id: CircId, command: u8, data: &[u8]) -> Vec<u8> {
 }
 
 impl Circuit {
-    /// A new one, and its CREATE.
+    /// A new circuit, and its CREATE cell.
     pub(super) fn begin(channel: ChannelKey, id: CircId, kind: u8, asks: bool) -> (Self, Vec<u8>) {
         let mut rng = chance(u64::from(id.0.get()) << 8 | u64::from(kind));
         let me = identities();
@@ -108,7 +108,7 @@ impl Circuit {
         (circuit, LiveCell::create(id, handshake).to_bytes().to_vec())
     }
 
-    /// A relay cell with this body for the relay at the other end; without keys nobody can read it.
+    /// A relay cell for the relay at the other end. Before the end of the handshake it is not encrypted.
     pub(super) fn say(&mut self, early: bool, body: &[u8; BODY_LEN]) -> Vec<u8> {
         let command = if early { command::RELAY_EARLY } else { command::RELAY };
         let frame = Frame { circ_id: self.id.0.get(), command, body };
@@ -119,7 +119,7 @@ impl Circuit {
         cell.to_bytes().to_vec()
     }
 
-    /// Takes a cell of the relay; returns what an honest client answers.
+    /// Handles a cell of the relay; returns an honest client's answer.
     pub(super) fn hear(&mut self, mut cell: LiveCell) -> Vec<u8> {
         let number = cell.wire_command();
         if number != command::RELAY && number != command::RELAY_EARLY {
@@ -164,7 +164,7 @@ impl Circuit {
         answer
     }
 
-    /// A SENDME of the circuit, if one is owed.
+    /// A SENDME of the circuit, if one is due.
     pub(super) fn acknowledge(&mut self) -> Vec<u8> {
         let Some(tag) = self.owed.pop_front() else { return Vec::new() };
         self.say(false, &body(5, 0, &[&[1, 0, 20], &tag[..]].concat()))
@@ -184,7 +184,7 @@ impl Circuit {
         };
         match keys {
             Ok(keys) => self.layer = Some(Layer::client(&keys, &[self.id.0.get() as u8; 16])),
-            // The answer to another circuit of this number, which the client has not heard of.
+            // The answer to an earlier circuit with the same id, which the client has closed.
             Err(_) => assert!(!self.honest, "an honest client is answered"),
         }
     }

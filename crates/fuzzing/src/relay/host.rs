@@ -1,4 +1,4 @@
-//! A relay's kernel in memory: sockets with finite buffers, whose peers say bytes, and servers behind its streams.
+//! A relay's kernel in memory: sockets with finite buffers, their peers, and the servers of streams.
 
 use penstock_core::kernel::Interest;
 use penstock_core::{ChannelKey, EndReason, Kernel, SocketInfo, StreamKey, StreamRead};
@@ -6,14 +6,14 @@ use penstock_link::cell::{CELL_LEN, Front, IdLen, Incoming, LiveCell, LivePayloa
 use penstock_units::{Bytes, Duration};
 use std::collections::{BTreeMap, VecDeque};
 
-/// One socket of a channel.
+/// The socket of a channel.
 #[derive(Debug)]
 pub(super) struct Pipe {
-    /// What the peer said and nobody has read.
+    /// Bytes of the peer that the relay has not read.
     pub(super) inbox: Vec<u8>,
-    /// What the relay wrote and the peer has not read.
+    /// Cells of the relay that the peer has not read.
     pub(super) sent: VecDeque<LiveCell>,
-    /// How much of that the socket holds [cell].
+    /// The capacity of the send buffer [cell].
     pub(super) room: usize,
     pub(super) interest: Interest,
 }
@@ -32,23 +32,23 @@ impl Pipe {
     }
 }
 
-/// A server, or whoever is at the other end of a stream.
+/// The server of a stream.
 #[derive(Debug, Default)]
 pub(super) struct Server {
-    /// How much it has to say yet, and has said [B].
+    /// The number of bytes to send, and of bytes sent [B].
     pub(super) left: u64,
     pub(super) said: u64,
-    /// It closes once it has said all.
+    /// Whether it closes after the last byte.
     pub(super) closes: bool,
-    /// How much it takes yet, and took [B].
+    /// The number of bytes that it will accept, and that it accepted [B].
     pub(super) appetite: u64,
     pub(super) took: u64,
     pub(super) interest: Interest,
-    /// It is there, and CONNECTED may be said.
+    /// Whether it is connected.
     pub(super) connected: bool,
 }
 
-/// The byte that a server says at a place.
+/// The byte at a place in a server's data.
 pub(super) fn pattern(place: u64) -> u8 {
     (place.wrapping_mul(2_654_435_761) >> 13) as u8
 }
@@ -57,11 +57,11 @@ pub(super) fn pattern(place: u64) -> u8 {
 pub(super) struct Host {
     pub(super) pipes: BTreeMap<ChannelKey, Pipe>,
     pub(super) servers: BTreeMap<StreamKey, Server>,
-    /// Cells that C tor does not know are known here.
+    /// Whether cells unknown to C tor are enabled.
     pub(super) extended: bool,
-    /// Payloads of a stream that may wait for its server.
+    /// The highest number of waiting payloads of a stream.
     pub(super) most_waiting: usize,
-    /// Channels that the relay closed.
+    /// The channels that the relay closed.
     pub(super) closed: Vec<ChannelKey>,
 }
 

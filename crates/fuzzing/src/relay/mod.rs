@@ -1,4 +1,4 @@
-//! A relay between clients and other relays that say anything, over circuits whose keys they have.
+//! Target `relay`: the core's relay between clients and relays that send anything, on circuits whose keys they have.
 
 mod client;
 mod host;
@@ -14,18 +14,17 @@ use world::{HONEST, World, id};
 
 pub use world::Relayed;
 
-/// An input has no more than so many steps.
+/// The highest number of steps of an input.
 const MOST_STEPS: u32 = 200;
 
-/// Any steps of peers, servers, operators and time around a relay of some kind.
+/// Runs any steps of peers, servers, operators and time around a relay with any settings.
 ///
-/// Two honest clients download all the while, one over a link of its own and one over a link with others.
+/// Two honest clients download at the same time, one on a link of its own and one on a shared link.
 ///
 /// # Panics
 ///
-/// If a cell gets lost, something grows beyond its limit, the relay never comes to rest, a circuit or channel is closed
-/// that nobody disturbed, or an honest client does not get what it asked for. Where memory is scarce, circuits may close
-/// for it.
+/// If a cell is lost, a limit is exceeded, the relay does not come to rest, an undisturbed circuit or channel is
+/// closed, or an honest client does not receive its download. With a memory limit, circuits may be closed.
 pub fn relay(input: &[u8]) -> Relayed {
     let mut choices = Choices::new(input);
     let kind = choices.byte();
@@ -91,21 +90,21 @@ fn create(world: &mut World, choices: &mut Choices<'_>) {
     let kind = choices.byte();
     let Some(channel) = key(world, choices) else { return };
     let number = u32::from(choices.byte() % 12);
-    // Now and then in the wrong half.
+    // Sometimes an id with the wrong first bit.
     let ours = world.links.iter().any(|link| link.key == channel && link.ours);
     let id = id(number, (number != 11) != ours);
     let known =
         world.circuits.iter().any(|circuit| (circuit.channel, circuit.id) == (channel, id) && !circuit.over);
     let (circuit, create) =
         Circuit::begin(channel, id, if kind & 3 == 3 { 0 } else { kind & 3 }, kind & 4 != 0);
-    // Whoever has the id keeps it.
+    // An id that is in use remains with its circuit.
     if !known && world.circuits.len() < 40 {
         world.circuits.push(circuit);
     }
     world.tell(channel, &create);
 }
 
-/// What a client says to the relay that can read it, once or often.
+/// Sends relay messages on a circuit, once or many times.
 fn say(world: &mut World, choices: &mut Choices<'_>) {
     let Some(at) = choices.of(&world.others()).copied() else { return };
     let (kind, stream) = (choices.byte(), u16::from(choices.byte() % 8));
@@ -164,7 +163,7 @@ fn target(choices: &mut Choices<'_>) -> Vec<u8> {
     }
 }
 
-/// An EXTEND2 to one of some relays, or to nobody.
+/// An EXTEND2 to one of some relays, or to an unknown one.
 fn extend(choices: &mut Choices<'_>) -> Vec<u8> {
     let whom = choices.byte();
     let mut data = vec![3, 0, 6, 192, 0, 2, 1, 0, 80, 2, 20];
@@ -182,7 +181,7 @@ fn extend(choices: &mut Choices<'_>) -> Vec<u8> {
     data
 }
 
-/// A cell of any command, on any circuit but the honest ones.
+/// Sends a cell of any command, on any circuit except the honest ones.
 fn any_cell(world: &mut World, choices: &mut Choices<'_>) {
     let Some(channel) = key(world, choices) else { return };
     let which = choices.byte();
@@ -214,7 +213,7 @@ fn any_cell(world: &mut World, choices: &mut Choices<'_>) {
     }
 }
 
-/// What other relays say of circuits that were extended to them.
+/// Sends another relay's cells on an extended circuit.
 fn answer_back(world: &mut World, choices: &mut Choices<'_>) {
     let extended: Vec<(ChannelKey, CircId)> =
         world.links.iter().flat_map(|link| link.ids.iter().map(|id| (link.key, *id))).collect();
@@ -231,7 +230,7 @@ fn answer_back(world: &mut World, choices: &mut Choices<'_>) {
         6 => (100, choices.bytes(9).to_vec()),
         _ => (choices.byte() & 127, choices.bytes(64).to_vec()),
     };
-    // VERSIONS has a length of its own.
+    // VERSIONS has a length field.
     if !command::is_variable(command) {
         for _ in 0..times(choices) {
             world.tell(channel, &cell(id, command, &data));
@@ -239,7 +238,7 @@ fn answer_back(world: &mut World, choices: &mut Choices<'_>) {
     }
 }
 
-/// Plain bytes, on links of nobody honest: cells begin where they happen to.
+/// Sends arbitrary bytes, on links without honest clients.
 fn garbage(world: &mut World, choices: &mut Choices<'_>) {
     let shared = world.circuits[0].channel;
     if let Some(channel) = key(world, choices).filter(|channel| *channel != shared) {
@@ -252,7 +251,7 @@ fn stream(world: &World, choices: &mut Choices<'_>) -> Option<StreamKey> {
     choices.of(&world.streams).copied()
 }
 
-/// A server has something to say, or takes something.
+/// Lets a server send or accept bytes.
 fn serve(world: &mut World, choices: &mut Choices<'_>) {
     let Some(stream) = stream(world, choices) else { return };
     let (what, amount) = (choices.byte(), u64::from(choices.byte()));
@@ -276,7 +275,7 @@ fn connect_stream(world: &mut World, choices: &mut Choices<'_>) {
     }
 }
 
-/// A peer stops reading, or begins again.
+/// A peer stops or resumes reading.
 fn deafen(world: &mut World, choices: &mut Choices<'_>) {
     let at = link(world, choices);
     if let Some(link) = world.links.get_mut(at) {
@@ -289,14 +288,14 @@ fn room(world: &mut World, choices: &mut Choices<'_>) {
     let (channel, room) = (key(world, choices), choices.below(80));
     if let Some(pipe) = channel.and_then(|channel| world.host.pipes.get_mut(&channel)) {
         pipe.room = room;
-        // Who has no room for anything is as good as deaf.
+        // A peer without buffer space counts as one that does not read.
         if let Some(link) = world.links.iter_mut().find(|link| Some(link.key) == channel) {
             link.was_deaf |= room == 0;
         }
     }
 }
 
-/// Authorities change their minds.
+/// New consensus parameters.
 fn parameters(what: u8) -> Parameters {
     Parameters {
         half_life: Some(Duration::from_millis(u64::from(what) * 10 + 1)),
@@ -335,7 +334,7 @@ fn close_circuit(world: &mut World, choices: &mut Choices<'_>) {
 }
 
 fn lose_link(world: &mut World, choices: &mut Choices<'_>) {
-    // Rarely the one with an honest client.
+    // Rarely the link of an honest client.
     let shared = world.circuits[0].channel;
     let (channel, really) = (key(world, choices), choices.byte() == 255);
     if let Some(channel) = channel.filter(|channel| really || *channel != shared) {

@@ -1,4 +1,4 @@
-//! A relay, its kernel, the people around it, and what is to hold after whatever they do.
+//! A relay, its kernel and its peers, and the invariants that hold after each step.
 
 use super::client::{Circuit, body};
 use super::host::{Host, Pipe, Server};
@@ -19,40 +19,40 @@ use penstock_units::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU32;
 
-/// What each honest client asks for [B]: more than a hundred cells, so that it has to acknowledge them.
+/// The length of each honest client's download [B]: more than a hundred cells, so that SENDMEs are necessary.
 const DOWNLOAD: u64 = 105 * 498;
-/// FairQueue of the loop until all is quiet: more than any input has work for.
+/// The highest number of loop iterations until the relay rests.
 const MOST_TURNS: u32 = 50_000;
-/// How long the honest clients wait at most, with what others said before them at the lowest rate of any throttle: 200 steps of
-/// 520 cells at most.
+/// The time limit of the honest downloads: they may wait behind 200 steps of at most 520 cells, at the lowest rate of
+/// any throttle.
 const PATIENCE: Duration = Duration::from_secs(3600);
-/// Longer than any scheduler waits to write.
+/// Longer than the interval of any scheduler.
 const LATELY: Duration = Duration::from_millis(200);
-/// Beside its limit, a circuit's queue may have what its edge packages and what its streams answer [cell].
+/// The cells above its limit that a circuit queue may have, from the edge and from streams [cell].
 const SLACK: u64 = 400;
 
-/// How far an input came.
+/// The progress of an input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Relayed {
-    /// Circuits that were built, beside the honest ones.
+    /// Circuits that were built, without the honest ones.
     pub circuits: u32,
     /// Circuits that were extended.
     pub extended: u32,
-    /// Cells that went on to another relay, and came back from one.
+    /// Cells that were forwarded to another relay, and from one.
     pub forwarded: [u32; 2],
     /// Streams that were opened.
     pub streams: u32,
-    /// SENDMEs of circuits that were taken.
+    /// Circuit SENDMEs that were accepted.
     pub sendmes: u32,
-    /// Why circuits were closed, as it was said.
+    /// The violations for which circuits were closed.
     pub violations: BTreeSet<String>,
-    /// XOFFs and XONs that the relay said.
+    /// XOFFs and XONs of the relay.
     pub flow: [u64; 2],
-    /// DATA cells that the relay packaged, and delivered.
+    /// DATA cells that the relay packaged and delivered.
     pub data: [u64; 2],
     /// Channels that the relay closed.
     pub channels_closed: u32,
-    /// Circuits that the relay closed because too much waited.
+    /// Circuits that the out-of-memory handler closed.
     pub oom_closed: u64,
 }
 
@@ -60,18 +60,18 @@ pub struct Relayed {
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) key: ChannelKey,
-    /// The relay opened it.
+    /// Whether the relay opened it.
     pub(super) ours: bool,
-    /// The peer reads what comes.
+    /// Whether the peer reads.
     pub(super) reads: bool,
-    /// It ever did not.
+    /// Whether the peer ever did not read.
     pub(super) was_deaf: bool,
-    /// Ids that the relay gave to circuits here.
+    /// Ids of the circuits that the relay extended here.
     pub(super) ids: Vec<CircId>,
-    /// The relay may close it although its peer reads: it is held back itself.
+    /// Whether the relay may close the channel although the peer reads, because the relay is throttled.
     slow: bool,
-    /// How much the peer has said lately, and since when [B]: schedulers that write at times only may have more to
-    /// answer than an output buffer holds.
+    /// The bytes of the peer in the last interval [B]: the answers may exceed an output buffer if the scheduler writes
+    /// rarely.
     told: (usize, Instant),
 }
 
@@ -84,23 +84,23 @@ pub(super) struct World {
     slow: bool,
     pub(super) links: Vec<Link>,
     pub(super) circuits: Vec<Circuit>,
-    /// The honest clients' circuits, while they are there.
+    /// The circuits of the honest clients.
     honest: BTreeSet<CircuitIndex>,
     pub(super) handshakes: VecDeque<(CircuitIndex, Handshake)>,
     pub(super) connecting: VecDeque<ChannelKey>,
     pub(super) streams: Vec<StreamKey>,
-    /// Nobody answers handshakes, opens links or streams but when the input says so.
+    /// Whether handshakes, links and streams wait for the input.
     pub(super) lazy: bool,
     pub(super) relayed: Relayed,
 }
 
-/// The first bit of ids is the initiator's.
+/// A circuit id. The initiator sets its first bit.
 pub(super) fn id(number: u32, by_initiator: bool) -> CircId {
     let number = number & 0x7FFF_FFFF | u32::from(by_initiator) << 31;
     CircId(NonZeroU32::new(number).unwrap_or(NonZeroU32::MAX))
 }
 
-/// The honest clients' circuits have this number on the first two links.
+/// The circuit id of the honest clients, on the first two links.
 pub(super) const HONEST: u32 = 77;
 
 impl World {
@@ -147,13 +147,13 @@ impl World {
         for server in world.host.servers.values_mut() {
             (server.left, server.closes) = (DOWNLOAD, false);
         }
-        // What they are to have so far is not counted.
+        // The setup of the honest clients does not count.
         world.relayed = Relayed::default();
         world.check();
         world
     }
 
-    /// Somebody connects to us.
+    /// A peer connects to the relay.
     pub(super) fn accept(&mut self, peer: PeerId, is_client: bool, offer: Option<HopOffer>) -> ChannelKey {
         let key = self.relay.accept_channel(self.now, peer, is_client);
         self.attach(key, false, offer);
@@ -175,14 +175,14 @@ impl World {
         self.relay.on_channel_open(self.now, key, offer, &mut self.host);
     }
 
-    /// What a peer says of the control of hops.
+    /// The peer's offer of hop control.
     pub(super) fn offer(&self, choices: &mut Choices<'_>) -> Option<HopOffer> {
         let start = choices.byte();
         (self.offer && start & 1 == 1)
             .then(|| HopOffer::Credits { start: u32::from(start), most: u32::from(start) + 50 })
     }
 
-    /// The peer of a channel says this.
+    /// Sends bytes of a channel's peer.
     pub(super) fn tell(&mut self, channel: ChannelKey, bytes: &[u8]) {
         if let Some(link) = self.links.iter_mut().find(|link| link.key == channel) {
             if self.now.since(link.told.1) > LATELY {
@@ -195,7 +195,7 @@ impl World {
         }
     }
 
-    /// The channel's connection breaks.
+    /// The connection of a channel breaks.
     pub(super) fn lose(&mut self, channel: ChannelKey) {
         self.host.pipes.remove(&channel);
         self.forget(channel);
@@ -212,7 +212,7 @@ impl World {
         }
     }
 
-    /// Has the relay do all that there is to do now.
+    /// Lets the relay finish all pending work.
     pub(super) fn settle(&mut self) {
         for turn in 0.. {
             assert!(turn < MOST_TURNS, "it goes round in circles");
@@ -231,7 +231,7 @@ impl World {
         }
     }
 
-    /// Sockets of channels, in turn.
+    /// Serves the sockets of channels once.
     fn ready_links(&mut self) -> bool {
         let mut busy = false;
         for key in self.links.iter().map(|link| link.key).collect::<Vec<_>>() {
@@ -274,7 +274,7 @@ impl World {
         busy
     }
 
-    /// Peers read what the relay wrote.
+    /// Peers read the relay's cells.
     fn read_links(&mut self) -> bool {
         let mut heard = Vec::new();
         for link in self.links.iter_mut().filter(|link| link.reads) {
@@ -292,7 +292,7 @@ impl World {
 
     fn hear(&mut self, channel: ChannelKey, cell: LiveCell) {
         let id = cell.circ_id();
-        // The newest of those that had this id.
+        // The newest circuit with this id.
         let mut circuits = self.circuits.iter_mut().rev();
         if let Some(circuit) = circuits.find(|circuit| (circuit.channel, circuit.id) == (channel, id)) {
             let (had, number) = (circuit.is_built(), cell.wire_command());
@@ -313,7 +313,7 @@ impl World {
         for key in std::mem::take(&mut self.host.closed) {
             self.relayed.channels_closed += 1;
             if let Some(link) = self.links.iter().find(|link| link.key == key) {
-                // What has no circuit closes in the end, and another link may have its key.
+                // A channel without circuits is closed after some time, and its key may be reused.
                 let mut circuits = self.circuits.iter();
                 let honest =
                     circuits.any(|circuit| circuit.honest && !circuit.over && circuit.channel == key);
@@ -325,7 +325,7 @@ impl World {
         }
     }
 
-    /// Does what the relay asks for.
+    /// Carries out the relay's requests.
     fn process_events(&mut self) -> bool {
         let mut busy = false;
         while let Some(event) = self.relay.poll_event() {
@@ -357,7 +357,7 @@ impl World {
         }
     }
 
-    /// As a node does it.
+    /// Extends a circuit, as a node does.
     fn extend(&mut self, circuit: CircuitIndex, to: &LinkSpec, handshake: Handshake) {
         if to.rsa[0] == 0 {
             let reason = DestroyReason::PROTOCOL;
@@ -382,7 +382,7 @@ impl World {
         self.relay.close_stream(self.now, stream, end, &mut self.host);
     }
 
-    /// What threads and the network do of themselves, unless they take their time.
+    /// The work of threads and of the network, unless it waits for the input.
     fn work(&mut self) -> bool {
         let mut busy = self.answer_one(false) | self.connect_one(None);
         let waiting: Vec<_> =
@@ -398,7 +398,7 @@ impl World {
         self.host.servers.get(&stream).is_none_or(|server| server.connected)
     }
 
-    /// Answers the handshake that waits longest, or the newest.
+    /// Answers the oldest handshake, or the newest one.
     pub(super) fn answer_one(&mut self, newest: bool) -> bool {
         let next = if newest { self.handshakes.pop_back() } else { self.handshakes.pop_front() };
         let Some((index, handshake)) = next else { return false };
@@ -408,7 +408,7 @@ impl World {
         let mut rng = chance(self.now.as_nanos() ^ u64::from(index.0));
         match answer(&mut rng, &handshake, identities(), self.relay.agree(index)) {
             Ok(mut answered) => {
-                // So that congestion control needs no public keys here.
+                // So congestion control needs no public keys here.
                 if let Some(client) = client
                     && client.asks
                     && answered.negotiation == Negotiation::Nothing
@@ -432,7 +432,7 @@ impl World {
         true
     }
 
-    /// Opens the link that was asked for first, or does not.
+    /// Opens the next requested link, or fails to.
     pub(super) fn connect_one(&mut self, mut choices: Option<&mut Choices<'_>>) -> bool {
         let Some(channel) = self.connecting.pop_front() else { return false };
         let fails = choices.as_mut().is_some_and(|choices| choices.flag());
@@ -454,7 +454,7 @@ impl World {
         }
     }
 
-    /// What holds at any time.
+    /// Checks the invariants.
     pub(super) fn check(&self) {
         let counted = self.relay.counters();
         let held = self.relay.queued().get() + self.relay.outbuf_cells().get();
@@ -483,7 +483,7 @@ impl World {
         }
     }
 
-    /// Everybody behaves from now on: who was not disturbed gets what it asked for.
+    /// Lets all parties follow the protocol; undisturbed clients then get their downloads.
     pub(super) fn finish(&mut self) {
         self.lazy = false;
         self.links.iter_mut().for_each(|link| link.reads = true);
@@ -505,7 +505,7 @@ impl World {
         self.relayed.data = [counted.data_packaged, counted.data_delivered];
     }
 
-    /// Lets time pass, as far as patience goes.
+    /// Lets time pass until `is_enough`, up to a limit.
     fn pass_until(&mut self, is_enough: impl Fn(&World) -> bool) {
         let end = self.now + PATIENCE;
         self.settle();
@@ -522,7 +522,7 @@ impl World {
         honest.clone().all(|circuit| circuit.came == DOWNLOAD)
     }
 
-    /// All that is gone leaves nothing.
+    /// Closes everything, and checks that nothing is left.
     pub(super) fn close(mut self) -> Relayed {
         for key in self.links.iter().map(|link| link.key).collect::<Vec<_>>() {
             self.lose(key);
@@ -543,12 +543,12 @@ impl World {
         self.relay.set_throttle(self.now, settings::throttle(number), settings::buckets());
     }
 
-    /// Circuits of those who may do anything.
+    /// The circuits that may be disturbed.
     pub(super) fn others(&self) -> Vec<usize> {
         (0..self.circuits.len()).filter(|place| !self.circuits[*place].honest).collect()
     }
 
-    /// Ids that stand for a circuit on a link.
+    /// The circuit ids on a link, and whether they are honest.
     pub(super) fn ids_on(&self, channel: ChannelKey) -> BTreeMap<CircId, bool> {
         let own = self.circuits.iter().filter(|circuit| circuit.channel == channel);
         own.map(|circuit| (circuit.id, circuit.honest)).collect()

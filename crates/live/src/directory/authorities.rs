@@ -1,7 +1,7 @@
-//! Who the directory authorities are, and their certificates.
+//! The directory authorities and their certificates.
 //!
-//! An authority has an identity key, which votes and consensuses name it by, and certifies with it, for months, the key
-//! that signs them.
+//! An authority has an identity key, by which votes and consensuses name it. The identity key certifies the signing key
+//! of its votes for some months.
 //!
 //! Source: dir-spec, "Creating key certificates".
 
@@ -13,44 +13,44 @@ use std::time::SystemTime;
 use tor_llcrypto::d::Sha1;
 use tor_llcrypto::pk::rsa::PublicKey;
 
-/// A digest of a key of an authority.
+/// The SHA-1 digest of a key.
 pub type Fingerprint = [u8; 20];
 
-/// A directory authority, as a line `DirAuthority` of torrc says it.
+/// A directory authority, as in a `DirAuthority` line of a torrc.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authority {
-    /// Its name, for people.
+    /// The nickname, for logs.
     pub nickname: String,
     /// SHA-1 of the identity key that certifies its votes (`v3ident`).
     pub v3ident: Fingerprint,
-    /// Its directory port.
+    /// The address of its directory port.
     pub dir_port: SocketAddr,
 }
 
-/// An authority's word for the key that signs its consensuses.
+/// A key certificate of an authority.
 #[derive(Clone, Debug)]
 pub struct AuthorityCert {
-    /// As it came.
+    /// The text of the certificate.
     pub text: std::sync::Arc<str>,
     /// SHA-1 of the identity key.
     pub identity: Fingerprint,
     /// SHA-1 of the signing key.
     pub signing: Fingerprint,
-    /// When it was made.
+    /// The time of publication.
     pub published: SystemTime,
-    /// When it ends.
+    /// The end of the certificate.
     pub expires: SystemTime,
     pub(super) key: PublicKey,
 }
 
 impl AuthorityCert {
-    /// Reads certificates, one after the other, and checks their signatures; those that are malformed are left out.
+    /// Reads a list of certificates and verifies them. Invalid ones are left out.
     pub fn read_all(text: &str) -> Vec<AuthorityCert> {
         let each = split(text, "dir-key-certificate-version").into_iter();
         each.filter_map(|text| AuthorityCert::read(text).ok()).collect()
     }
 
-    /// Reads one, and checks that the identity key signed it and the signing key the identity.
+    /// Reads and verifies a certificate. The identity key must sign it, and the signing key must sign the identity.
     pub fn read(text: &str) -> Result<AuthorityCert, Malformed> {
         let mut end = items(text);
         let certification = end
@@ -68,7 +68,7 @@ impl AuthorityCert {
         if one(text, "fingerprint")?.arguments()? != to_hex(&fingerprint) {
             return Err(Malformed);
         }
-        // The keyword and the end of its line are signed, too.
+        // The signature covers the keyword and its line end.
         let signed = &text[..signature.at + "dir-key-certification\n".len()];
         identity.verify(&Sha1::digest(signed), &signature.object("SIGNATURE")?).map_err(|_| Malformed)?;
         let cross = one(text, "dir-key-crosscert")?;
@@ -89,7 +89,7 @@ fn digest_of(key: &PublicKey) -> Fingerprint {
     Sha1::digest(key.to_der()).into()
 }
 
-/// The item that is there exactly once.
+/// The item that occurs exactly once.
 fn one<'a>(text: &'a str, keyword: &str) -> Result<Item<'a>, Malformed> {
     let is_it = |item: &Result<Item<'a>, Malformed>| {
         item.as_ref().is_ok_and(|item| item.keyword() == keyword.as_bytes())
@@ -121,13 +121,13 @@ mod tests {
     fn no_byte_of_a_certificate_may_change() {
         let cert = AuthorityCert::read_all(samples::CERTIFICATES).remove(0);
         let text = cert.text.as_bytes();
-        // Some of each line.
+        // Some bytes of each line.
         for at in (0..text.len()).step_by(7) {
             let mut changed = text.to_vec();
             changed[at] ^= 1;
             let Ok(changed) = String::from_utf8(changed) else { continue };
             let read = AuthorityCert::read(&changed);
-            // Base64 is the same whatever its lines are, and the last signature is not signed itself.
+            // The line breaks of base64 have no meaning, and the last signature is not signed itself.
             assert!(
                 read.as_ref()
                     .is_ok_and(|read| (read.identity, read.signing) == (cert.identity, cert.signing))

@@ -1,28 +1,28 @@
-//! What a relay was seen to carry, as its descriptor says it.
+//! The observed bandwidth of the relay, for its descriptor.
 //!
 //! Source: dir-spec, "bandwidth" (observed); C tor `bwhist_bandwidth_assess()`.
 
 use penstock_units::{Duration, Instant};
 use std::collections::VecDeque;
 
-/// A rate is of so many seconds [s].
+/// The length of the averaging window [s].
 const WINDOW: usize = 10;
 const SECOND: Duration = Duration::from_secs(1);
-/// The greatest rate of each day is kept for so many days, the present one included [1].
+/// The number of days with a recorded maximum, today included [1].
 const DAYS: usize = 5;
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// The greatest rate over ten seconds of the last days, read and written; the lesser of both is what counts.
+/// The highest rate over ten seconds in the last days, for each direction. The lower direction counts.
 #[derive(Clone, Debug)]
 pub(super) struct Observed {
-    /// Where the present second ends.
+    /// The end of the present second.
     second: Instant,
     day: Instant,
-    /// What was counted when it began, read and written [B].
+    /// The counters at its start, read and written [B].
     counted: [u64; 2],
-    /// What was carried in each of the last seconds, the newest last [B].
+    /// The bytes of the last seconds, the newest last [B].
     seconds: VecDeque<[u64; 2]>,
-    /// The greatest sum over ten seconds of each day, the newest last [B].
+    /// The highest sum over ten seconds of each day, the newest last [B].
     days: VecDeque<[u64; 2]>,
 }
 
@@ -37,8 +37,8 @@ impl Observed {
         }
     }
 
-    /// So much was read and written since the start [B]. What came since the last call is of the second in which that
-    /// was; more than a second between calls makes rates less, never more.
+    /// Takes the counters since the start [B]. All bytes since the last call count for the second of that call. Late
+    /// calls make rates lower, never higher.
     pub(super) fn on_count(&mut self, now: Instant, counted: [u64; 2]) {
         if now < self.second {
             return;
@@ -47,7 +47,7 @@ impl Observed {
         self.counted = counted;
         self.push(carried);
         self.second += SECOND;
-        // What follows is silence: nothing was counted in it that is not counted already.
+        // The skipped seconds are idle: their bytes are counted already.
         while self.second <= now && self.seconds.iter().any(|second| *second != [0; 2]) {
             self.push([0; 2]);
             self.second += SECOND;
@@ -75,7 +75,7 @@ impl Observed {
         }
     }
 
-    /// The rate that the relay is known to carry both ways [B/s].
+    /// The observed bandwidth [B/s].
     pub(super) fn rate(&self) -> u64 {
         let most = |way: usize| self.days.iter().map(|day| day[way]).max().unwrap_or(0);
         most(0).min(most(1)) / WINDOW as u64
@@ -86,7 +86,7 @@ impl Observed {
 mod tests {
     use super::*;
 
-    /// Counts each second, with what is carried in it.
+    /// Calls `on_count` every second with these bytes.
     fn drive(observed: &mut Observed, from: u64, carried: &[[u64; 2]]) {
         let mut counted = observed.counted;
         for (second, carried) in (from + 1..).zip(carried) {

@@ -1,8 +1,9 @@
-//! What is to be fetched and handed over when: no sockets, and the date is an argument.
+//! The directory cache: schedules downloads and uploads, and keeps the documents. It has no sockets, and the date is an
+//! argument.
 //!
 //! Source: dir-spec, "Downloading consensus documents", "Retrying failed downloads"; C tor
-//! `update_consensus_networkstatus_fetch_time_impl()` for a cache. Deviation: all is asked of authorities, at their
-//! directory ports, as relays do that are caches; a chance that is as good for each of them.
+//! `update_consensus_networkstatus_fetch_time_impl()` for a cache. Deviation: each request goes to the directory port
+//! of a random authority, as C tor's caches do.
 
 use super::authorities::Fingerprint;
 use super::between;
@@ -18,21 +19,21 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// So many documents are asked for at once [1] (C tor: `MAX_DL_PER_REQUEST`, 96).
+/// The highest number of documents in a request [1] (C tor: `MAX_DL_PER_REQUEST`, 96).
 const BATCH: usize = 96;
-/// A cache waits so long for the authorities when a consensus is no longer fresh (C tor:
-/// `CONSENSUS_MIN_SECONDS_BEFORE_CACHING`), or a sixteenth of its interval.
+/// The wait after a consensus ceases to be fresh (C tor: `CONSENSUS_MIN_SECONDS_BEFORE_CACHING`), at most a sixteenth
+/// of its interval.
 const SETTLE: Duration = Duration::from_secs(120);
 
-/// Clocks may differ by so much (C tor: `ALLOW_DIRECTORY_TIME_SKEW`).
+/// The accepted difference of clocks (C tor: `ALLOW_DIRECTORY_TIME_SKEW`).
 const MOST_SKEW: Duration = Duration::from_secs(30 * 60);
 
-/// How long to wait for what did not come.
+/// The delays between retries of failed requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// At least.
+    /// The shortest delay.
     pub min_delay: Duration,
-    /// At most.
+    /// The longest delay.
     pub max_delay: Duration,
 }
 
@@ -43,19 +44,19 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// For networks of which a test waits for each step (C tor: `TestingTorNetwork`).
+    /// The delays for test networks (C tor: `TestingTorNetwork`).
     pub const TESTING: RetryPolicy =
         RetryPolicy { min_delay: Duration::from_secs(1), max_delay: Duration::from_secs(5) };
 }
 
-/// What there is to do.
+/// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Task {
     Certs,
     Consensus(Flavour),
     Microdescriptors,
     Descriptors,
-    /// Hand our descriptor to the authority with this number.
+    /// Upload the descriptor to the authority with this number.
     Upload(usize),
 }
 
@@ -67,18 +68,18 @@ pub(super) struct Job {
     pub(super) request: Vec<u8>,
 }
 
-/// What the log should say.
+/// An event for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DirectoryEvent {
-    /// An authority took our descriptor.
+    /// An authority accepted the descriptor.
     Published(String),
-    /// An authority did not.
+    /// An authority did not accept the descriptor.
     NotPublished(String, Failure),
-    /// There is a consensus, in force from then on.
+    /// A new consensus, valid from this time.
     Consensus(Flavour, SystemTime),
-    /// Something was asked for in vain.
+    /// A download failed.
     NotFetched(&'static str, Failure),
-    /// Our clock is so much ahead of the authorities', or behind them [s].
+    /// The offset of our clock from the authorities' clocks [s].
     ClockIsOff(i64),
 }
 
@@ -101,16 +102,16 @@ impl fmt::Display for DirectoryEvent {
     }
 }
 
-/// A task's next time.
+/// The schedule of a task.
 #[derive(Clone, Copy, Debug)]
 struct Schedule {
     due: SystemTime,
-    /// How long it waited the last time that it failed.
+    /// The delay before the last retry.
     waited: Duration,
     is_busy: bool,
 }
 
-/// The fetches: all tasks but uploads.
+/// All tasks except uploads.
 const FETCHES: [Task; 5] = [
     Task::Certs,
     Task::Consensus(Flavour::Plain),
@@ -119,30 +120,30 @@ const FETCHES: [Task; 5] = [
     Task::Descriptors,
 ];
 
-/// Says what to do when, and keeps what came.
+/// The documents, and the schedule of all requests.
 #[derive(Debug)]
 pub(super) struct DirectoryCache {
     documents: Documents,
     retry: RetryPolicy,
     rng: StdRng,
-    /// In the order of [`FETCHES`], then one for each authority.
+    /// The schedules in the order of [`FETCHES`], then one per authority.
     schedules: Vec<Schedule>,
-    /// Consensuses that lack certificates.
+    /// Consensuses that cannot be verified yet, because certificates are missing.
     waiting: [Option<Consensus>; 2],
-    /// The descriptor, and which authorities are still to have it.
+    /// The descriptor, and the authorities that have not accepted it yet.
     descriptor: Option<Arc<str>>,
     to_publish: Vec<bool>,
-    /// What each was given last, while it answers.
+    /// The descriptor in each upload in progress.
     given: Vec<Option<Arc<str>>>,
-    /// How much our clock was ahead of each authority's when it answered last [s].
+    /// The offset of our clock from each authority's clock, by its last answer [s].
     skews: Vec<Option<i64>>,
-    /// They agree that it is wrong.
+    /// Whether the authorities agree that our clock is wrong.
     is_off: bool,
     events: Vec<DirectoryEvent>,
 }
 
 impl DirectoryCache {
-    /// Everything is due at `now`.
+    /// All tasks are due at `now`.
     pub(super) fn new(documents: Documents, retry: RetryPolicy, rng: StdRng, now: SystemTime) -> Self {
         let authorities = documents.authorities.len();
         let schedule = Schedule { due: now, waited: Duration::ZERO, is_busy: false };
@@ -161,17 +162,17 @@ impl DirectoryCache {
         }
     }
 
-    /// What is there.
+    /// The documents.
     pub(super) fn documents(&self) -> &Documents {
         &self.documents
     }
 
-    /// What happened since the last call.
+    /// The events since the last call.
     pub(super) fn take_events(&mut self) -> Vec<DirectoryEvent> {
         std::mem::take(&mut self.events)
     }
 
-    /// All authorities are to have this descriptor of ours, now.
+    /// Sets a new descriptor and schedules its upload to all authorities.
     pub(super) fn publish(&mut self, now: SystemTime, identity: Fingerprint, descriptor: Arc<str>) {
         self.documents.set_own(identity, &descriptor);
         self.descriptor = Some(descriptor);
@@ -181,7 +182,7 @@ impl DirectoryCache {
         }
     }
 
-    /// The next request, if one is due.
+    /// The next request that is due.
     pub(super) fn poll(&mut self, now: SystemTime) -> Option<Job> {
         let count = self.schedules.len();
         let is_due = |cache: &DirectoryCache, place: usize| {
@@ -193,7 +194,7 @@ impl DirectoryCache {
         Some(self.job(task(place)))
     }
 
-    /// When to poll again, if nothing comes before.
+    /// The time of the next request.
     pub(super) fn poll_timeout(&self, now: SystemTime) -> Option<SystemTime> {
         let places = (0..self.schedules.len()).filter(|place| !self.schedules[*place].is_busy);
         let needed = places.filter(|place| self.is_needed(task(*place), now));
@@ -244,7 +245,7 @@ impl DirectoryCache {
         Job { task, to, request }
     }
 
-    /// What a request led to.
+    /// Handles the answer to a request.
     pub(super) fn on_answer(&mut self, now: SystemTime, job: &Job, answer: Result<Answer, Failure>) {
         let place = place(job.task);
         self.schedules[place].is_busy = false;
@@ -263,10 +264,12 @@ impl DirectoryCache {
         }
     }
 
-    /// Our clock is so much ahead of this authority's [s]. Says that ours is wrong, once for each time that it becomes so: more
-    /// than half of those that were heard agree on the way, and two if there are two. An authority may be wrong itself.
+    /// Records the offset of our clock from an authority's clock [s]. Reports a wrong clock once, when more than half
+    /// of the known authorities agree on the direction, and at least two if there are two. A single authority may be
+    /// wrong itself.
     ///
-    /// Source: C tor `handle_response_fetch_*()`, `connection_dir_client_reached_eof()`. Deviation: C tor takes each one's word.
+    /// Source: C tor `handle_response_fetch_*()`, `connection_dir_client_reached_eof()`. Deviation: C tor trusts each
+    /// single authority.
     fn compare_clocks(&mut self, to: SocketAddr, ahead: i64) {
         let number = self.documents.authorities.iter().position(|known| known.dir_port == to);
         let Some(number) = number else { return };
@@ -284,7 +287,7 @@ impl DirectoryCache {
         self.is_off = is_off;
     }
 
-    /// Takes what came; when the task is due again.
+    /// Takes a document; returns the time of the next request.
     fn take(&mut self, now: SystemTime, task: Task, text: &str) -> Result<SystemTime, Failure> {
         let some = |count: usize| if count > 0 { Ok(now) } else { Err(Failure::Malformed) };
         match task {
@@ -295,7 +298,7 @@ impl DirectoryCache {
                         self.try_consensus(now, consensus);
                     }
                 }
-                // Whoever lacks some after all waits before it asks again.
+                // If certificates are still missing, the next request waits.
                 Ok(now + self.retry.min_delay)
             }
             Task::Consensus(_) => {
@@ -313,7 +316,7 @@ impl DirectoryCache {
             Task::Microdescriptors => some(self.documents.take_microdescriptors(now, text)),
             Task::Descriptors => some(self.documents.take_descriptors(now, text)),
             Task::Upload(number) => {
-                // There may be a newer one by now.
+                // The descriptor may have changed during the upload.
                 let is_this = match (&self.given[number], &self.descriptor) {
                     (Some(given), Some(descriptor)) => Arc::ptr_eq(given, descriptor),
                     _ => false,
@@ -330,7 +333,7 @@ impl DirectoryCache {
         let (task, due) = (Task::Consensus(consensus.flavour), self.next_consensus(&consensus));
         match self.accept(now, consensus) {
             Ok(()) => self.schedules[place(task)].due = due.max(now + self.retry.min_delay),
-            // The next one is on its way already.
+            // The next consensus is scheduled already.
             Err(failure) => self.events.push(DirectoryEvent::NotFetched(name(task), failure)),
         }
     }
@@ -339,7 +342,7 @@ impl DirectoryCache {
         let (flavour, after) = (consensus.flavour, consensus.valid_after);
         self.documents.take_consensus(now, consensus)?;
         self.events.push(DirectoryEvent::Consensus(flavour, after));
-        // What it names is fetched at once.
+        // The documents in the consensus are due now.
         for task in [Task::Microdescriptors, Task::Descriptors] {
             let schedule = &mut self.schedules[place(task)];
             (schedule.due, schedule.waited) = (schedule.due.min(now), Duration::ZERO);
@@ -347,18 +350,18 @@ impl DirectoryCache {
         Ok(())
     }
 
-    /// A cache asks for the next one at some moment of the half interval after the present one was fresh.
+    /// The time of the next download: a random time in the half interval after the consensus ceased to be fresh.
     fn next_consensus(&mut self, consensus: &Consensus) -> SystemTime {
         let interval = between(consensus.valid_after, consensus.fresh_until);
         let begin = consensus.fresh_until + SETTLE.min(interval / 16);
         begin + (interval / 2).mul_f64(self.rng.random::<f64>())
     }
 
-    /// Waits before the next try: up to three times as long as before.
+    /// Schedules a retry, after at most three times the previous delay.
     fn fail(&mut self, now: SystemTime, task: Task, failure: Failure) {
         let place = place(task);
         if let (Task::Upload(number), Failure::Refused(400..=499, _)) = (task, &failure) {
-            // It will not take this one, whatever we do.
+            // The authority will not accept this descriptor later.
             self.to_publish[number] = false;
         }
         let schedule = &mut self.schedules[place];
@@ -375,13 +378,13 @@ impl DirectoryCache {
     }
 }
 
-/// How long after `then` it is now [s].
+/// The time from `then` to `now` [s].
 fn seconds(now: SystemTime, then: SystemTime) -> i64 {
     let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
     seconds(between(then, now)) - seconds(between(now, then))
 }
 
-/// The task at a place of `schedules`, and the place of a task.
+/// Converts between tasks and their places in `schedules`.
 fn task(place: usize) -> Task {
     FETCHES.get(place).copied().unwrap_or(Task::Upload(place.saturating_sub(FETCHES.len())))
 }
@@ -393,7 +396,7 @@ fn place(task: Task) -> usize {
     }
 }
 
-/// What a fetch is for.
+/// The documents of a task, for the log.
 fn name(task: Task) -> &'static str {
     match task {
         Task::Certs => "certificates of authorities",
@@ -411,7 +414,7 @@ mod tests {
     use rand::SeedableRng as _;
     use std::collections::VecDeque;
 
-    /// A cache and the authorities that it asks, who answer in order.
+    /// A cache, and authorities that answer in order.
     struct World {
         cache: DirectoryCache,
         now: SystemTime,
@@ -431,7 +434,7 @@ mod tests {
             World { cache, now, asked: VecDeque::new() }
         }
 
-        /// Asks for all that is due; which tasks that were.
+        /// Sends all requests that are due; returns their tasks.
         fn poll(&mut self) -> Vec<Task> {
             let begun = self.asked.len();
             while let Some(job) = self.cache.poll(self.now) {
@@ -446,7 +449,7 @@ mod tests {
             self.cache.on_answer(self.now, &job, answer);
         }
 
-        /// Goes on to when something is due.
+        /// Advances the time to the next request.
         fn wait(&mut self) -> Duration {
             let due = self.cache.poll_timeout(self.now).expect("something is due");
             let waited = between(self.now, due);
@@ -462,7 +465,7 @@ mod tests {
     fn all_is_fetched_in_the_order_in_which_it_can_be_verified() {
         let mut world = World::new();
         assert_eq!(world.poll(), [Task::Certs, PLAIN, MICRO]);
-        // A consensus that comes before the certificates waits for them.
+        // A consensus before the certificates waits for them.
         world.answer(MICRO, ok(samples::MICRO));
         assert_eq!(world.poll(), []);
         world.answer(Task::Certs, ok(samples::CERTIFICATES));
@@ -474,7 +477,7 @@ mod tests {
         assert_eq!(world.poll(), []);
         let micro = String::from_utf8(world.cache.job(MICRO).request).unwrap();
         assert!(micro.contains("\r\nIf-Modified-Since: Sun, 22 Nov 2026 09:21:20 GMT\r\n"), "{micro}");
-        // The next is fetched when this one is fresh no longer, in the half interval after that.
+        // The next consensus is fetched in the half interval after this one ceases to be fresh.
         world.wait();
         let after = between(samples::at(10), world.now);
         assert!(world.now >= samples::at(10) && after <= Duration::from_millis(5625), "{after:?}");
@@ -490,13 +493,13 @@ mod tests {
         let request = String::from_utf8(world.asked.back().unwrap().request.clone()).unwrap();
         let first = samples::MICRO.lines().find_map(|line| line.strip_prefix("m ")).unwrap();
         assert!(request.starts_with(&format!("GET /tor/micro/d/{first}-")), "{request}");
-        // One came; the rest is asked for again.
+        // One document arrived; the others are requested again.
         let one = penstock_network::document::split(samples::MICRODESCRIPTORS, "onion-key")[0];
         world.answer(Task::Microdescriptors, ok(one));
         assert_eq!(world.poll(), [Task::Microdescriptors]);
         let request = String::from_utf8(world.asked.back().unwrap().request.clone()).unwrap();
         assert_eq!(request.lines().next().unwrap().split('-').count(), 4);
-        // None came: later.
+        // No document arrived: the retry waits.
         world.answer(Task::Microdescriptors, ok(one));
         assert_eq!(world.poll(), []);
     }
@@ -517,7 +520,7 @@ mod tests {
         }
         assert!(waits[0] >= Duration::from_secs(1), "{waits:?}");
         let late: Duration = waits[20..].iter().sum();
-        // Two tasks, which wait up to eight seconds each.
+        // Two tasks with delays of up to eight seconds each.
         assert!(late > Duration::from_secs(20) && late < Duration::from_secs(20 * 8), "{late:?}");
         assert!(
             world.cache.take_events().contains(&DirectoryEvent::NotFetched("consensus", Failure::NotHttp))
@@ -547,14 +550,14 @@ mod tests {
         assert_eq!(said[2], DirectoryEvent::NotPublished("auth2".into(), why));
         world.wait();
         assert_eq!(world.poll(), [uploads[1]]);
-        // A newer one that is there before this is taken is handed over, too.
+        // A newer descriptor during the upload is uploaded, too.
         world.cache.publish(world.now, [1; 20], "router 2\nrouter-signature\n".into());
         assert_eq!(world.poll(), [uploads[0], uploads[2]]);
         world.answer(uploads[1], ok(""));
         assert_eq!(world.poll(), [uploads[1]]);
     }
 
-    /// What is said of the clock when these authorities say how much theirs are ahead of it [s].
+    /// The reported clock offset after answers with these offsets of the authorities' clocks [s].
     fn heard(world: &mut World, skews: &[(usize, i64)]) -> Vec<Option<i64>> {
         let hears = |&(number, skew): &(usize, i64)| {
             world.poll();
@@ -574,7 +577,7 @@ mod tests {
     fn a_clock_that_is_wrong_is_said_once_until_it_is_right() {
         let mut world = World::new();
         assert_eq!(heard(&mut world, &[(0, 900), (1, 900)]), [None; 2]);
-        // Two of two and of three say so; the one that is heard next need not say it again.
+        // Two of two, or of three, authorities agree; the next one causes no second report.
         assert_eq!(heard(&mut world, &[(0, 3600), (1, 3700), (2, 3600)]), [None, Some(-3600), None]);
         assert_eq!(heard(&mut world, &[(0, 0), (1, 0), (2, 0)]), [None; 3]);
         assert_eq!(heard(&mut world, &[(2, -3600), (0, -3600)]), [None, Some(3600)]);
@@ -591,7 +594,7 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(heard(&mut world, &[(0, 3600), (1, 0), (2, 0)]), [None; 3]);
         }
-        // Two that are wrong in two ways do not agree.
+        // Two authorities with opposite offsets do not agree.
         assert_eq!(heard(&mut world, &[(1, -3600)]), [None]);
         assert_eq!(heard(&mut world, &[(2, -3600)]), [Some(3600)]);
     }

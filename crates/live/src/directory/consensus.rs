@@ -1,4 +1,4 @@
-//! The consensus of the authorities: who is in the network, and how all are to behave.
+//! The consensus: the relays of the network, and its parameters.
 //!
 //! Source: dir-spec, "Consensus documents"; for the form with microdescriptors, "Microdescriptor consensus".
 
@@ -13,20 +13,20 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use tor_llcrypto::d::{Sha1, Sha256};
 
-/// In which form relays are described.
+/// The flavor of a consensus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Flavour {
-    /// With digests of their server descriptors.
+    /// With digests of server descriptors.
     Plain,
-    /// With digests of their microdescriptors, as clients want it.
+    /// With digests of microdescriptors, for clients.
     Microdescriptors,
 }
 
 impl Flavour {
-    /// Both.
+    /// Both flavors.
     pub const ALL: [Flavour; 2] = [Flavour::Plain, Flavour::Microdescriptors];
 
-    /// Where directories have it.
+    /// The path of the consensus on a directory server.
     pub(super) fn path(self) -> &'static str {
         match self {
             Flavour::Plain => "/tor/status-vote/current/consensus",
@@ -38,21 +38,21 @@ impl Flavour {
 /// A consensus.
 #[derive(Clone, Debug)]
 pub struct Consensus {
-    /// As it came.
+    /// The text of the document.
     pub text: Arc<str>,
-    /// In which form.
+    /// The flavor.
     pub flavour: Flavour,
-    /// It begins to be in force.
+    /// The start of its validity.
     pub valid_after: SystemTime,
-    /// There is a newer one from then on.
+    /// The time from which a newer consensus is expected.
     pub fresh_until: SystemTime,
-    /// It ends.
+    /// The end of its validity.
     pub valid_until: SystemTime,
-    /// How all are to behave.
+    /// The consensus parameters.
     pub params: Params,
-    /// Digests of server descriptors, with whose they are.
+    /// The digests of server descriptors, with the identities of their relays.
     pub(super) descriptors: Vec<([u8; 20], Fingerprint)>,
-    /// Digests of microdescriptors.
+    /// The digests of microdescriptors.
     pub(super) microdescriptors: Vec<[u8; 32]>,
     signatures: Vec<Signature>,
     digests: ([u8; 20], [u8; 32]),
@@ -67,7 +67,7 @@ struct Signature {
 }
 
 impl Consensus {
-    /// Reads one; nothing is checked yet.
+    /// Reads a consensus, without verifying it.
     pub fn read(text: &str) -> Result<Consensus, Malformed> {
         let first = items(text).next().ok_or(Malformed)??;
         let flavour = match first.arguments()? {
@@ -85,12 +85,12 @@ impl Consensus {
         reading.finish(text)
     }
 
-    /// Who signed it, as it says.
+    /// The authorities that signed it, by its own claim.
     pub fn signers(&self) -> impl Iterator<Item = Fingerprint> {
         self.signatures.iter().map(|signature| signature.identity)
     }
 
-    /// Checks that more than half of the authorities signed it, with keys that are certified.
+    /// Verifies that more than half of the authorities signed the consensus with certified keys.
     ///
     /// Source: C tor `networkstatus_check_consensus_signature()`.
     pub fn check(&self, authorities: &[Authority], certs: &[AuthorityCert]) -> Result<(), Failure> {
@@ -98,7 +98,7 @@ impl Consensus {
             let is_its = |cert: &&AuthorityCert| {
                 (cert.identity, cert.signing) == (signature.identity, signature.signing)
             };
-            // What was signed when the certificate had ended is not good.
+            // A signature counts only if the certificate was valid at the start of the consensus.
             let cert = certs.iter().find(is_its).filter(|cert| cert.expires >= self.valid_after);
             let digest: &[u8] = if signature.is_sha256 { &self.digests.1 } else { &self.digests.0 };
             authorities.iter().any(|known| known.v3ident == signature.identity)
@@ -111,7 +111,7 @@ impl Consensus {
     }
 }
 
-/// A consensus of which some lines were read.
+/// A consensus that is being read.
 struct Reading {
     flavour: Flavour,
     times: [Option<SystemTime>; 3],
@@ -120,7 +120,7 @@ struct Reading {
     descriptors: Vec<([u8; 20], Fingerprint)>,
     microdescriptors: Vec<[u8; 32]>,
     signatures: Vec<Signature>,
-    /// What signatures are over ends here [B].
+    /// The end of the signed part [B].
     signed: Option<usize>,
 }
 
@@ -139,7 +139,7 @@ impl Reading {
     }
 
     fn take(&mut self, item: &Item<'_>) -> Result<(), Malformed> {
-        // Nothing but signatures follows the first of them: it would not be signed.
+        // Only signatures may follow the first signature, because other lines would not be signed.
         if self.signed.is_some() && item.keyword() != b"directory-signature" {
             return Err(Malformed);
         }
@@ -229,12 +229,12 @@ mod tests {
         let (authorities, certs) = (samples::authorities(), certs());
         assert_eq!(consensus.check(&authorities, &certs[..2]), Ok(()));
         assert_eq!(consensus.check(&authorities, &certs[..1]), Err(Failure::Unsigned(1, 2)));
-        // Others that sign do not count.
+        // Signatures of unknown authorities do not count.
         let mut others = authorities.clone();
         others[0].v3ident = [0; 20];
         others[1].v3ident = [1; 20];
         assert_eq!(consensus.check(&others, &certs), Err(Failure::Unsigned(1, 2)));
-        // Nor does one that signs twice.
+        // A repeated signature counts once.
         let again = &samples::PLAIN[samples::PLAIN.find("directory-signature").unwrap()..];
         let first = again[1..].find("directory-signature").unwrap() + 1;
         let twice = samples::PLAIN.replace(again, &again[..first].repeat(2));
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn it_may_break_off_nowhere() {
-        // A signature less is still a consensus.
+        // A consensus with one signature less is still well-formed.
         let end = samples::PLAIN.find("directory-signature").unwrap();
         for len in (0..end).step_by(11) {
             assert!(Consensus::read(&samples::PLAIN[..len]).is_err(), "{len} B");

@@ -1,7 +1,7 @@
-//! What a directory cache has: documents that were verified before they were kept.
+//! The verified documents of the directory cache.
 //!
-//! Authorities are known, and certify the keys that sign consensuses; a consensus names all other documents by their
-//! digests. So what is here is the authorities' word, whoever it came from.
+//! The authorities are known. They certify the keys that sign consensuses, and a consensus has the digests of all other
+//! documents. So every document here is authentic, whichever server sent it.
 
 use super::authorities::{Authority, AuthorityCert, Fingerprint};
 use super::consensus::{Consensus, Flavour};
@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tor_llcrypto::d::{Sha1, Sha256};
 
-/// A document that no consensus names any more is kept for so long: clients may have an old consensus (C tor:
-/// `TOLERATE_MICRODESC_AGE`, a week).
+/// The time for which a document is kept after the last consensus with its digest, because clients may have an old
+/// consensus (C tor: `TOLERATE_MICRODESC_AGE`, a week).
 const KEEP: Duration = Duration::from_secs(7 * 86_400);
-/// So many documents of each kind at most [1]; the network has some ten thousand relays.
+/// The highest number of documents of each kind [1]. The network has about ten thousand relays.
 const MOST: usize = 65_536;
 
-/// The documents at some moment.
+/// All documents.
 #[derive(Clone, Debug)]
 pub struct Documents {
     pub(super) authorities: Arc<[Authority]>,
@@ -28,12 +28,12 @@ pub struct Documents {
     consensuses: [Option<Arc<Consensus>>; 2],
     microdescriptors: Kept<32>,
     descriptors: Kept<20>,
-    /// Whose descriptor is which.
+    /// The descriptor digest of each relay.
     owners: BTreeMap<Fingerprint, [u8; 20]>,
     pub(super) own: Option<OwnDescriptor>,
 }
 
-/// Our own descriptor.
+/// The relay's own descriptor.
 #[derive(Clone, Debug)]
 pub(super) struct OwnDescriptor {
     identity: Fingerprint,
@@ -41,12 +41,12 @@ pub(super) struct OwnDescriptor {
     text: Arc<str>,
 }
 
-/// Documents by their digests, with the time at which a consensus last named them.
+/// Documents by digest, each with the time of the last consensus that lists it.
 #[derive(Clone, Debug)]
 struct Kept<const N: usize>(BTreeMap<[u8; N], (SystemTime, Arc<str>)>);
 
 impl<const N: usize> Kept<N> {
-    /// Notes which are named, and forgets what has not been for long.
+    /// Updates the times of listed documents, and drops documents that were not listed for long.
     fn name(&mut self, now: SystemTime, named: impl Iterator<Item = [u8; N]>) {
         for digest in named {
             if let Some((last, _)) = self.0.get_mut(&digest) {
@@ -70,7 +70,7 @@ impl<const N: usize> Kept<N> {
 }
 
 impl Documents {
-    /// None, of the network of these authorities.
+    /// No documents yet; `authorities` are those of the network.
     pub fn new(authorities: Vec<Authority>) -> Self {
         Documents {
             authorities: authorities.into(),
@@ -83,12 +83,12 @@ impl Documents {
         }
     }
 
-    /// The consensus that is there, which may be over.
+    /// The consensus of a flavor, which may have expired.
     pub fn consensus(&self, flavour: Flavour) -> Option<&Arc<Consensus>> {
         self.consensuses[flavour as usize].as_ref()
     }
 
-    /// Takes the certificates of known authorities; of one key the newest is kept.
+    /// Takes certificates of known authorities; keeps the newest one of each key.
     pub fn take_certs(&mut self, now: SystemTime, text: &str) {
         for cert in AuthorityCert::read_all(text) {
             let is_known = self.authorities.iter().any(|known| known.v3ident == cert.identity);
@@ -101,30 +101,30 @@ impl Documents {
                 self.certs.push(cert);
             }
         }
-        // A key that is no longer certified may still have signed what is there.
+        // An expired certificate may still verify the present consensus.
         self.certs.retain(|cert| between(cert.expires, now) < KEEP);
     }
 
-    /// Whether some authority has no certificate that is good at `now`.
+    /// Whether an authority has no certificate that is valid at `now`.
     pub fn lacks_certs(&self, now: SystemTime) -> bool {
         let is_its =
             |known: &Authority, cert: &AuthorityCert| cert.identity == known.v3ident && now < cert.expires;
         self.authorities.iter().any(|known| !self.certs.iter().any(|cert| is_its(known, cert)))
     }
 
-    /// Whether all is there: a consensus of both forms, and whatever they name.
+    /// Whether both consensuses and all documents in them are there.
     pub fn is_complete(&self) -> bool {
         self.consensuses.iter().all(Option::is_some)
             && self.missing_microdescriptors().next().is_none()
             && self.missing_descriptors().next().is_none()
     }
 
-    /// Whether the consensus names the relay with this identity; nothing without a consensus.
+    /// Whether the consensus lists the relay with this identity; `None` without a consensus.
     pub fn names(&self, identity: &Fingerprint) -> Option<bool> {
         self.consensus(Flavour::Plain).map(|_| self.owners.contains_key(identity))
     }
 
-    /// The ed25519 identity of the relay with this RSA identity, if the consensus names it and its descriptor is there.
+    /// The ed25519 identity of the relay with this RSA identity, if the consensus lists it and its descriptor is there.
     pub fn ed25519_of(&self, identity: &Fingerprint) -> Option<[u8; 32]> {
         let descriptor = self.descriptors.get(self.owners.get(identity)?)?;
         let mut items = items(&descriptor).map_while(Result::ok);
@@ -132,11 +132,11 @@ impl Documents {
         base64(item.argument(0).ok()?).ok()
     }
 
-    /// Takes a consensus that most authorities signed, is newer than the one there, and not over.
+    /// Takes a consensus that is signed by most authorities, newer than the present one, and not expired.
     ///
     /// # Errors
     ///
-    /// Why it is not taken.
+    /// The reason for refusing it.
     pub fn take_consensus(&mut self, now: SystemTime, consensus: Consensus) -> Result<(), Failure> {
         consensus.check(&self.authorities, &self.certs)?;
         let slot = &mut self.consensuses[consensus.flavour as usize];
@@ -158,14 +158,14 @@ impl Documents {
         Ok(())
     }
 
-    /// Microdescriptors that the consensus names and that are not there.
+    /// The missing microdescriptors of the consensus.
     pub(super) fn missing_microdescriptors(&self) -> impl Iterator<Item = [u8; 32]> + '_ {
         let consensus = self.consensus(Flavour::Microdescriptors).into_iter();
         self.microdescriptors
             .missing(consensus.flat_map(|consensus| consensus.microdescriptors.iter().copied()))
     }
 
-    /// The same of server descriptors.
+    /// The missing server descriptors of the consensus.
     pub(super) fn missing_descriptors(&self) -> impl Iterator<Item = [u8; 20]> + '_ {
         let consensus = self.consensus(Flavour::Plain).into_iter();
         self.descriptors
@@ -197,13 +197,13 @@ impl Documents {
         count
     }
 
-    /// Our own descriptor is this one from now on.
+    /// Sets the relay's own descriptor.
     pub fn set_own(&mut self, identity: Fingerprint, text: &Arc<str>) {
         let digest = digest_of(text).expect("our descriptors are signed");
         self.own = Some(OwnDescriptor { identity, digest, text: text.clone() });
     }
 
-    /// Our own descriptor.
+    /// The relay's own descriptor.
     pub fn own(&self) -> Option<Arc<str>> {
         self.own.as_ref().map(|own| own.text.clone())
     }
@@ -222,13 +222,13 @@ impl Documents {
         own.map(|own| own.text.clone()).or_else(|| self.descriptors.get(self.owners.get(identity)?))
     }
 
-    /// The descriptors of all relays of the consensus that are there.
+    /// The descriptors of all relays in the consensus, as far as they are there.
     pub(super) fn all_descriptors(&self) -> Vec<Arc<str>> {
         self.owners.values().filter_map(|digest| self.descriptors.get(digest)).collect()
     }
 }
 
-/// What a server descriptor is known by: SHA-1 of all that its RSA signature is over.
+/// The digest of a server descriptor: SHA-1 of the part that its RSA signature covers.
 fn digest_of(text: &str) -> Option<[u8; 20]> {
     const END: &str = "\nrouter-signature\n";
     let end = text.find(END)? + END.len();
@@ -241,7 +241,7 @@ pub(super) mod tests {
     use crate::directory::samples;
     use penstock_network::document::hex;
 
-    /// All that the samples have.
+    /// All sample documents.
     pub(in crate::directory) fn full() -> Documents {
         let (mut documents, now) = (Documents::new(samples::authorities()), samples::at(1));
         documents.take_certs(now, samples::CERTIFICATES);

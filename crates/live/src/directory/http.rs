@@ -1,34 +1,34 @@
-//! HTTP as directories speak it: one request and one response on a connection, which then ends.
+//! HTTP for directories: one request and one response per connection.
 //!
-//! Source: RFC 1945; dir-spec, "Standards compliance". Deviation: nothing is compressed: we ask for it so, and a client of
-//! C tor takes it so, whatever it asked for.
+//! Source: RFC 1945; dir-spec, "Standards compliance". Deviation: nothing is compressed. Requests ask for plain
+//! documents, and clients of C tor accept plain documents.
 
 use super::failure::Failure;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// The head of a message has at most so many bytes [B].
+/// The longest header of a message [B].
 const MAX_HEAD: usize = 32 * 1024;
-/// A response's body has at most so many [B] (C tor: `MAX_DIR_DL_SIZE`).
+/// The longest body of a response [B] (C tor: `MAX_DIR_DL_SIZE`).
 const MAX_BODY: usize = (1 << 24) - 1;
-/// So many headers are read.
+/// The highest number of header fields.
 const MAX_HEADERS: usize = 64;
 
-/// A request for a document, of which only one newer than `since` is of interest.
+/// A GET request, for a document that is newer than `since`.
 pub(super) fn get(to: SocketAddr, path: &str, since: Option<SystemTime>) -> Vec<u8> {
     let since = since.map(|time| format!("If-Modified-Since: {}\r\n", httpdate::fmt_http_date(time)));
     let since = since.unwrap_or_default();
     format!("GET {path} HTTP/1.0\r\nHost: {to}\r\nAccept-Encoding: identity\r\n{since}\r\n").into_bytes()
 }
 
-/// A request that hands over a document.
+/// A POST request with a document.
 pub(super) fn post(to: SocketAddr, path: &str, document: &str) -> Vec<u8> {
     let len = document.len();
     format!("POST {path} HTTP/1.0\r\nHost: {to}\r\nContent-Length: {len}\r\n\r\n{document}").into_bytes()
 }
 
-/// What a server answered.
+/// The answer of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The status code.
@@ -42,7 +42,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Takes all that a server said before it closed.
+    /// Reads all bytes that the server sent before it closed.
     pub fn read(bytes: Vec<u8>) -> Result<Answer, Failure> {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut head = httparse::Response::new(&mut headers);
@@ -67,7 +67,7 @@ impl Answer {
         Ok(Answer { status, reason, date, body })
     }
 
-    /// How many bytes an answer has at most [B].
+    /// The longest answer [B].
     pub(super) const MOST: usize = MAX_HEAD + MAX_BODY;
 }
 
@@ -76,27 +76,27 @@ fn header<'a>(headers: &[httparse::Header<'a>], name: &str) -> Option<&'a str> {
     std::str::from_utf8(found.value).ok()
 }
 
-/// What a client asks for.
+/// The request of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
-    /// Nothing if it is no GET.
+    /// The path; `None` if the method is not GET.
     pub(super) path: Option<String>,
     pub(super) since: Option<SystemTime>,
 }
 
-/// What there is of a request.
+/// The state of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// Its end is to come.
+    /// The request is incomplete.
     Partial,
-    /// It is whole. What follows it is nobody's: nobody may hand anything over.
+    /// The request is complete. Bytes behind it are ignored, because clients may not upload documents.
     Whole(Request),
-    /// It is none, or too long.
+    /// The request is malformed or too long.
     Malformed,
 }
 
 impl Request {
-    /// Reads what came so far.
+    /// Reads the bytes that have arrived.
     pub(super) fn read(bytes: &[u8]) -> Asked {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut head = httparse::Request::new(&mut headers);
@@ -113,12 +113,12 @@ impl Request {
     }
 }
 
-/// What we answer: a head, and documents one after the other, which are not copied.
+/// A response: a header and documents, which are not copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Response {
     pub(super) status: u16,
     pub(super) pieces: Vec<Arc<str>>,
-    /// When the document ends, and so what is said of it.
+    /// The time at which the document expires.
     pub(super) expires: Option<SystemTime>,
 }
 
@@ -127,13 +127,13 @@ impl Response {
         Response { status, pieces: Vec::new(), expires: None }
     }
 
-    /// The documents; 404 if there are none.
+    /// A response with documents; status 404 without documents.
     pub(super) fn documents(pieces: Vec<Arc<str>>, expires: Option<SystemTime>) -> Response {
         let status = if pieces.is_empty() { 404 } else { 200 };
         Response { status, pieces, expires }
     }
 
-    /// What is sent, in order.
+    /// The parts of the response in their order.
     pub(super) fn write(self, now: SystemTime) -> Vec<Arc<str>> {
         let reason = match self.status {
             200 => "OK",

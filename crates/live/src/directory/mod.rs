@@ -1,9 +1,10 @@
-//! What a relay has to do with directories: it tells the authorities of itself, and keeps their documents for others.
+//! Directory functions of a relay: it publishes its descriptor, and fetches and serves the documents of the
+//! authorities.
 //!
-//! Rooms: `authorities` are who they are and their certificates, `consensus` what they agree on, `params` how all are to
-//! behave; `documents` keeps what was verified, `serve` answers requests from it, `http` is how both are asked; `cache`
-//! says what is to be fetched and handed over when, `publication` when the relay has news, with what it was seen to
-//! carry (`bandwidth`); `worker` is the thread that does it.
+//! Modules: `authorities` has the authorities and their certificates, `consensus` the consensus, and `params` its
+//! parameters. `documents` keeps verified documents, and `serve` answers requests from them. `http` is the protocol of
+//! both directions. `cache` schedules downloads and uploads. `publication` decides when to publish a new descriptor,
+//! with the observed bandwidth of `bandwidth`. `worker` is the thread that does the requests.
 //!
 //! Source: dir-spec.
 

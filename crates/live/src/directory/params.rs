@@ -1,4 +1,4 @@
-//! What the authorities ask all relays to do: the consensus's `params`.
+//! Consensus parameters.
 //!
 //! Source: dir-spec, "Consensus parameters"; the ranges are C tor's.
 
@@ -10,34 +10,34 @@ use penstock_units::{Bytes, DataRate, Duration};
 use std::collections::BTreeMap;
 use std::num::NonZeroU8;
 
-/// Parameters by name; one that is not there has its default.
+/// Parameters by name. Missing ones have their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Params(BTreeMap<String, i32>);
 
-/// What the operator of a relay decides himself, whatever the authorities ask.
+/// The settings that the relay's operator fixes, so that the consensus does not change them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OperatorOverrides {
-    /// The half-life of circuits' counts (C tor: `CircuitPriorityHalflife`).
+    /// The half-life of EWMA (C tor: `CircuitPriorityHalflife`).
     pub half_life: bool,
-    /// How often the scheduler runs (C tor: `KISTSchedRunInterval`).
+    /// The interval of the scheduler (C tor: `KISTSchedRunInterval`).
     pub run_interval: bool,
     /// Windows and congestion control.
     pub edge_control: bool,
-    /// At what rate clients are served (C tor: `PerConnBWRate`).
+    /// The rate of client connections (C tor: `PerConnBWRate`).
     pub throttle: bool,
 }
 
-/// Which algorithm of congestion control circuits are to have (proposal 324).
+/// The congestion control algorithm of circuits (proposal 324).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CongestionAlgorithm {
-    /// 0: windows of SENDMEs.
+    /// 0: SENDME windows.
     Windows,
     /// 2: Vegas.
     Vegas,
 }
 
 impl Params {
-    /// Reads `name=value` pairs; of a name that is there twice the last counts.
+    /// Reads `name=value` pairs. If a name occurs twice, the last value counts.
     pub fn read(arguments: &str) -> Result<Params, Malformed> {
         let value = |text: &str| {
             let (name, value) = pair(text).map_err(|_| Malformed)?;
@@ -46,32 +46,32 @@ impl Params {
         arguments.split_ascii_whitespace().map(value).collect::<Result<_, _>>().map(Params)
     }
 
-    /// The value of a name, pulled into its range.
+    /// The value of a parameter, limited to its range.
     ///
     /// Source: C tor `networkstatus_get_param()`.
     pub fn get(&self, name: &str, default: i32, range: std::ops::RangeInclusive<i32>) -> i32 {
         self.0.get(name).map_or(default, |value| *value.clamp(range.start(), range.end()))
     }
 
-    /// Half-life of the counts of circuits [ns].
+    /// The half-life of EWMA [ns].
     pub fn half_life(&self) -> Duration {
         let millis = self.get("CircuitPriorityHalflifeMsec", 30_000, 1..=i32::MAX);
         Duration::from_millis(millis.unsigned_abs().into())
     }
 
-    /// How often KIST runs [ns].
+    /// The interval of KIST [ns].
     ///
-    /// Source: C tor `KIST_SCHED_RUN_INTERVAL_DEFAULT`, `_MIN` and `_MAX`, as 0.4.9.11 has them.
+    /// Source: C tor 0.4.9.11, `KIST_SCHED_RUN_INTERVAL_DEFAULT`, `_MIN` and `_MAX`.
     pub fn kist_interval(&self) -> Duration {
         Duration::from_millis(self.get("KISTSchedRunInterval", 2, 2..=100).unsigned_abs().into())
     }
 
-    /// The first package window of a circuit [cell].
+    /// The initial package window of a circuit [cell].
     pub fn circuit_window(&self) -> u32 {
         self.get("circwindow", 1000, 100..=1000).unsigned_abs()
     }
 
-    /// Which algorithm exits grant who asks for one.
+    /// The congestion control algorithm that exits grant on request.
     pub fn congestion(&self) -> CongestionAlgorithm {
         match self.get("cc_alg", 2, 0..=2) {
             2 => CongestionAlgorithm::Vegas,
@@ -79,19 +79,19 @@ impl Params {
         }
     }
 
-    /// Cells that a SENDME acknowledges with congestion control [cell].
+    /// The cells per SENDME with congestion control [cell].
     pub fn sendme_cells(&self) -> u8 {
         self.get("cc_sendme_inc", 31, 1..=254) as u8
     }
 
-    /// Rate [B/s] and burst [B] of each connection of a client, if the authorities set one.
+    /// The rate [B/s] and burst [B] of client connections, if the consensus sets them.
     pub fn connection_bandwidth(&self) -> Option<[u32; 2]> {
         let rate = self.get("perconnbwrate", 0, 0..=i32::MAX).unsigned_abs();
         let burst = self.get("perconnbwburst", 0, 0..=i32::MAX).unsigned_abs();
         (rate > 0).then_some([rate, burst.max(rate)])
     }
 
-    /// The same as the core has it.
+    /// The throttle of client connections, for the core.
     pub fn throttle(&self) -> (ThrottleConfig, ClientBuckets) {
         let Some([rate, burst]) = self.connection_bandwidth() else { return Default::default() };
         let rate = DataRate::new(rate.into()).expect("it is above zero");
@@ -99,7 +99,7 @@ impl Params {
         (ThrottleConfig::Static(StaticRateConfig { rate }), buckets)
     }
 
-    /// What of this is for the relay's core, but for what its operator decides.
+    /// The parameters for the core's relay, without those that the operator fixes.
     pub fn core(&self, overrides: OperatorOverrides) -> Parameters {
         let edge_control = !overrides.edge_control;
         Parameters {
@@ -111,7 +111,7 @@ impl Params {
         }
     }
 
-    /// How long onion keys live.
+    /// The lifetime of onion keys.
     pub fn onion_keys(&self) -> Rotation {
         let lifetime = self.get("onion-key-rotation-days", 28, 1..=90).unsigned_abs();
         Rotation::of_days(lifetime, self.get("onion-key-grace-period-days", 7, 1..=90).unsigned_abs())

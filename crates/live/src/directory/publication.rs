@@ -1,4 +1,4 @@
-//! When a relay has to publish its descriptor anew.
+//! Decides when the relay publishes a new descriptor.
 //!
 //! Source: dir-spec, "Uploading descriptors"; C tor `check_descriptor_bandwidth_changed()`,
 //! `FORCE_REGENERATE_DESCRIPTOR_INTERVAL`.
@@ -6,32 +6,33 @@
 use super::bandwidth::Observed;
 use penstock_units::{Duration, Instant};
 
-/// A descriptor is published anew after so long [ns].
+/// The longest age of a descriptor [ns].
 const RENEW: Duration = Duration::from_secs(18 * 3600);
-/// and after this, if the consensus does not name the relay (C tor: `FAST_RETRY_DESCRIPTOR_INTERVAL`) [ns].
+/// The longest age of a descriptor while the consensus does not list the relay (C tor:
+/// `FAST_RETRY_DESCRIPTOR_INTERVAL`) [ns].
 const RETRY: Duration = Duration::from_secs(90 * 60);
-/// What was observed changes materially by this factor [1],
+/// The factor by which the observed bandwidth must change for a new descriptor [1].
 const FACTOR: u64 = 2;
-/// and makes a new descriptor no more often than so [ns],
+/// The shortest time between two descriptors for changes of the bandwidth [ns].
 const BETWEEN: Duration = Duration::from_secs(3 * 3600);
-/// while the relay is younger than this [ns].
+/// The age of the relay up to which such changes count [ns].
 const YOUNG: Duration = Duration::from_secs(24 * 3600);
 
-/// What a relay last said of itself, and what it would say now.
+/// The content of the last descriptor, and the changes since then.
 #[derive(Clone, Debug)]
 pub struct Publication {
     started: Instant,
     observed: Observed,
-    /// When the last descriptor was written, and the rate in it [B/s].
+    /// The time of the last descriptor, and the bandwidth in it [B/s].
     last: Option<(Instant, u64)>,
-    /// When the rate last made a new one.
+    /// The time of the last descriptor for a change of the bandwidth.
     rate_changed: Option<Instant>,
     has_changed: bool,
     is_listed: bool,
 }
 
 impl Publication {
-    /// Nothing was published yet.
+    /// No descriptor is published yet.
     pub fn new(now: Instant) -> Self {
         let observed = Observed::new(now);
         Publication {
@@ -44,22 +45,22 @@ impl Publication {
         }
     }
 
-    /// So much was read and written since the start [B]. To be called every second.
+    /// Takes the counters of read and written bytes since the start [B]. Call it every second.
     pub fn on_count(&mut self, now: Instant, counted: [u64; 2]) {
         self.observed.on_count(now, counted);
     }
 
-    /// Something in the descriptor is different: an address, the policy, a key.
+    /// Notes a change of the address, the policy or a key.
     pub fn on_change(&mut self) {
         self.has_changed = true;
     }
 
-    /// Whether the newest consensus names the relay.
+    /// Notes whether the newest consensus lists the relay.
     pub fn on_consensus(&mut self, is_listed: bool) {
         self.is_listed = is_listed;
     }
 
-    /// Whether a new descriptor is to be written.
+    /// Whether a new descriptor is due.
     pub fn is_due(&self, now: Instant) -> bool {
         let Some((written, said)) = self.last else { return true };
         let rate = self.observed.rate();
@@ -70,7 +71,7 @@ impl Publication {
         self.has_changed || age >= RENEW || (age >= RETRY && !self.is_listed) || rate_counts
     }
 
-    /// A descriptor was written; the rate that it says was observed [B/s].
+    /// Notes that a descriptor was written; returns the observed bandwidth for it [B/s].
     pub fn on_written(&mut self, now: Instant) -> u64 {
         let rate = self.observed.rate();
         if self.last.is_some_and(|(_, said)| said != rate) {
@@ -89,7 +90,7 @@ mod tests {
         Instant::ZERO + Duration::from_secs(seconds)
     }
 
-    /// Carries so much in each of ten seconds [B].
+    /// Transfers so many bytes in each of ten seconds [B].
     fn carry(publication: &mut Publication, from: u64, total: &mut u64, bytes: u64) {
         for second in from..from + 10 {
             *total += bytes;

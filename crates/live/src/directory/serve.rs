@@ -1,6 +1,6 @@
-//! What a directory cache answers.
+//! The answers of the directory cache.
 //!
-//! Source: dir-spec, "Serving documents"; statuses and reasons as C tor's `dircache.c` gives them.
+//! Source: dir-spec, "Serving documents"; statuses and reasons of C tor's `dircache.c`.
 
 use super::between;
 use super::consensus::{Consensus, Flavour};
@@ -11,17 +11,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// A consensus that is over is given out for so long (C tor: `REASONABLY_LIVE_TIME`).
+/// The time for which an expired consensus is served (C tor: `REASONABLY_LIVE_TIME`).
 const STALE: Duration = Duration::from_secs(86_400);
-/// So many documents are looked up for one request [1]; C tor's clients ask for fewer than a hundred.
+/// The highest number of documents per request [1]. C tor's clients ask for fewer than a hundred.
 const MOST: usize = 1024;
 
-/// What there is to a request.
+/// A complete request, or a malformed one.
 #[derive(Debug)]
 pub struct Question(Asked);
 
 impl Question {
-    /// Reads a request, if all of it is there.
+    /// Reads a request; `None` if it is incomplete.
     pub fn read(bytes: &[u8]) -> Option<Question> {
         match Request::read(bytes) {
             Asked::Partial => None,
@@ -31,7 +31,7 @@ impl Question {
 }
 
 impl Documents {
-    /// The answer to a request, in pieces.
+    /// The answer to a request, in parts.
     pub fn answer(&self, question: &Question, now: SystemTime) -> Vec<Arc<str>> {
         let response = match &question.0 {
             Asked::Whole(request) => self.respond(request, now),
@@ -41,7 +41,7 @@ impl Documents {
     }
 
     fn respond(&self, request: &Request, now: SystemTime) -> Response {
-        // Whoever wants something compressed takes it as it is, too.
+        // Clients that ask for a compressed document accept a plain one, too.
         let path = request.path.as_deref().map(|path| path.strip_suffix(".z").unwrap_or(path));
         let Some(what) = path.and_then(|path| path.strip_prefix("/tor/")) else { return Response::of(404) };
         let (room, rest) = what.split_once('/').unwrap_or((what, ""));
@@ -54,7 +54,8 @@ impl Documents {
         }
     }
 
-    /// `current/consensus[-microdesc][/FP+FP..]`: with fingerprints only if more than half of those signed it.
+    /// `current/consensus[-microdesc][/FP+FP..]`: with fingerprints, only if more than half of these authorities signed
+    /// it.
     fn consensus_response(&self, rest: &str, since: Option<SystemTime>, now: SystemTime) -> Response {
         let Some(rest) = rest.strip_prefix("current/consensus") else { return Response::of(404) };
         let (flavour, rest) = match rest.strip_prefix("-microdesc") {
@@ -75,7 +76,7 @@ impl Documents {
         Response::documents(vec![consensus.text.clone()], Some(consensus.fresh_until))
     }
 
-    /// Certificates: `all`, `authority` for our own, which nobody has, and those of identities or signing keys.
+    /// Certificates: `all`, `authority` (an authority's own, none here), or those of identities or signing keys.
     fn keys(&self, rest: &str) -> Response {
         let certs = |is_it: &dyn Fn(&super::authorities::AuthorityCert) -> bool| {
             self.certs.iter().filter(|cert| is_it(cert)).map(|cert| cert.text.clone()).collect()
@@ -111,7 +112,7 @@ impl Documents {
         Response::documents(digests.iter().filter_map(|digest| self.microdescriptor(digest)).collect(), None)
     }
 
-    /// Server descriptors: `authority` is our own, `all`, and those of identities or digests.
+    /// Server descriptors: `authority` (the relay's own), `all`, or those of identities or digests.
     fn server(&self, rest: &str) -> Response {
         let pieces = match rest.split_once('/') {
             None if rest == "authority" => self.own().into_iter().collect(),
@@ -126,12 +127,12 @@ impl Documents {
     }
 }
 
-/// Digests in hexadecimal digits, each once; what is none is passed over.
+/// Digests in hexadecimal digits, each once. Malformed ones are skipped.
 fn named(list: &str) -> BTreeSet<[u8; 20]> {
     list.split('+').take(MOST).filter_map(|digest| hex(digest).ok()).collect()
 }
 
-/// Whether more than half of these authorities, by the first digits of their fingerprints, signed a consensus.
+/// Whether more than half of these authorities, given by the first digits of their fingerprints, signed a consensus.
 fn is_signed_by(consensus: &Consensus, fingerprints: &str) -> bool {
     let signers: Vec<String> = consensus.signers().map(|identity| to_hex(&identity)).collect();
     let has = |begin: &str| {
@@ -149,7 +150,7 @@ mod tests {
     use crate::directory::samples;
     use proptest::prelude::*;
 
-    /// Status and body.
+    /// The status and the body of an answer.
     fn ask(path: &str, headers: &str) -> (u16, String) {
         let request = format!("GET {path} HTTP/1.0\r\n{headers}\r\n");
         let question = Question::read(request.as_bytes()).unwrap();
@@ -168,7 +169,7 @@ mod tests {
     fn clients_find_what_they_ask_for() {
         let consensus = "/tor/status-vote/current/consensus";
         assert_eq!(found(consensus), samples::PLAIN);
-        // As a client of C tor asks.
+        // The request of a C tor client.
         let path = format!("{consensus}-microdesc/0B0981+3b985d+AD8C0D.z");
         assert_eq!(found(&path), samples::MICRO);
         assert_eq!(found("/tor/keys/all.z"), samples::CERTIFICATES);
@@ -210,7 +211,7 @@ mod tests {
             "/tor/extra/all",
             "/tor/status-vote/next/consensus",
             "/tor/status-vote/current/consensus-other",
-            // One of three signed, so to speak.
+            // Only one of the three authorities signed.
             "/tor/status-vote/current/consensus/0B0981+000000+111111",
             "/tor/status-vote/current/consensus/",
         ] {

@@ -1,6 +1,6 @@
-//! The thread that fetches and hands over; circuits never wait for it.
+//! The thread for directory requests. Circuits never wait for it.
 //!
-//! Each request is a connection of its own, in a thread that ends with it: there are at most five, and one for each
+//! Each request has its own connection and its own short-lived thread. There are at most five, and one for each
 //! authority.
 
 use super::authorities::{Authority, Fingerprint};
@@ -18,26 +18,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A connection is there after so long, or never.
+/// The time limit of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// A request is answered within this time, or not at all.
+/// The time limit of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(180);
-/// Nothing is waited for longer, since the date may be set anew.
+/// The longest wait. The system's date may change meanwhile.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// So many events wait to be heard; what comes then is not kept [1].
+/// The highest number of waiting events; further events are dropped [1].
 const MAX_EVENTS: usize = 256;
 
-/// What the thread is told.
+/// A message to the thread.
 enum Order {
-    /// All authorities are to have our descriptor.
+    /// Upload the descriptor to all authorities.
     Publish(Fingerprint, Arc<str>),
-    /// What a request led to.
+    /// The answer to a request.
     Answered(Job, Result<Answer, Failure>),
     Stop,
 }
 
-/// The directory's thread, which ends with this.
+/// The handle of the thread, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Directory {
     orders: Sender<Order>,
@@ -47,11 +47,11 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Begins to fetch what these authorities agree on.
+    /// Starts to fetch the documents of a network.
     ///
     /// # Errors
     ///
-    /// If there can be no thread.
+    /// If the system allows no more threads.
     pub fn start(authorities: Vec<Authority>, retry: RetryPolicy, clock: Clock) -> io::Result<Self> {
         let (orders, todo) = channel();
         let (sender, events) = sync_channel(MAX_EVENTS);
@@ -65,17 +65,17 @@ impl Directory {
         Ok(Directory { orders, documents: shelf, events, thread: Some(thread) })
     }
 
-    /// The documents that are there now.
+    /// The present documents.
     pub fn documents(&self) -> Arc<Documents> {
         self.documents.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Hands our descriptor to all authorities.
+    /// Uploads the descriptor to all authorities.
     pub fn publish(&self, identity: Fingerprint, descriptor: Arc<str>) {
         self.orders.send(Order::Publish(identity, descriptor)).expect("the thread is there as long as this");
     }
 
-    /// What happened, for the log.
+    /// The next event for the log.
     pub fn poll_directory_event(&self) -> Option<DirectoryEvent> {
         self.events.try_recv().ok()
     }
@@ -83,7 +83,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // A thread that is gone has nothing to stop.
+        // The thread may have ended already.
         let _ = self.orders.send(Order::Stop);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -112,18 +112,18 @@ fn work(
             Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return,
         }
         *shown.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(cache.documents().clone());
-        // Whoever does not listen need not hear all.
+        // Events are dropped if the log does not take them.
         cache.take_events().into_iter().for_each(|note| drop(sender.try_send(note)));
     }
 }
 
-/// Asks, in a thread of its own.
+/// Sends a request, in a thread of its own.
 fn begin(job: Job, clock: Clock, answers: &Sender<Order>) {
     let to_thread = answers.clone();
     let asked = job.clone();
     let ask = move || {
         let answer = ask(asked.to, &asked.request, clock);
-        // The directory may have ended meanwhile.
+        // The directory thread may have ended already.
         let _ = to_thread.send(Order::Answered(asked, answer));
     };
     if let Err(error) = std::thread::Builder::new().name("request".into()).spawn(ask) {
@@ -135,7 +135,7 @@ fn unreachable(error: &io::Error) -> Failure {
     Failure::Unreachable(error.to_string())
 }
 
-/// One request and its answer.
+/// Sends a request and reads the answer.
 fn ask(to: SocketAddr, request: &[u8], clock: Clock) -> Result<Answer, Failure> {
     let bytes = exchange(to, request, clock).map_err(|error| unreachable(&error))?;
     Answer::read(bytes)
@@ -169,7 +169,7 @@ mod tests {
     use crate::directory::samples;
     use std::net::TcpListener;
 
-    /// A directory that sender the same to everybody: nothing that can be taken.
+    /// A directory that answers every request with an invalid document.
     fn deaf() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

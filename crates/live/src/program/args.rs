@@ -1,4 +1,4 @@
-//! The command line: C tor's, where every option of a torrc may stand too.
+//! The command line, as C tor has it. Each option of a torrc may occur on it.
 //!
 //! Source: C tor's manual, "Command-line options".
 
@@ -7,7 +7,7 @@ use lexopt::{Arg, Parser, ValueExt};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What is said to whoever asks for help.
+/// The help text.
 pub(super) const HELP: &str = "\
 penstock-relay: a Tor relay for research, on the congestion management of Penstock
 
@@ -26,12 +26,12 @@ Signals: TERM and INT end it when circuits are over, or after ShutdownWaitLength
 torrc again; USR1 writes into the log how it is.
 ";
 
-/// What is to be done.
+/// The action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
     Run,
     VerifyConfig,
-    /// The ed25519 identity, or the RSA identity's fingerprint.
+    /// Print the ed25519 identity, or the fingerprint of the RSA identity.
     ListFingerprint {
         ed25519: bool,
     },
@@ -39,17 +39,17 @@ pub(super) enum Ask {
     Help,
 }
 
-/// A command line.
+/// The parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Args {
     pub(super) ask: Ask,
     pub(super) torrc: Option<PathBuf>,
-    /// Options as a torrc has them, names with values.
+    /// Options of a torrc: names with values.
     pub(super) options: Vec<(String, String)>,
 }
 
 impl Args {
-    /// Reads the words after the program's name; a mistake is a sentence.
+    /// Parses the arguments of the program.
     pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, Error> {
         let mut parser = Parser::from_args(words);
         let mut args = Args { ask: Ask::Run, torrc: None, options: Vec::new() };

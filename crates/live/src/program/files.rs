@@ -1,4 +1,4 @@
-//! What a relay leaves in its folder: a lock, its fingerprints, its process id.
+//! The files in the data folder: the lock, the fingerprints, the process id.
 //!
 //! Source: C tor `try_locking()`, `router_write_fingerprint()`, `write_pidfile()`.
 
@@ -10,7 +10,7 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The relay's folder, which nobody else uses while this lives.
+/// The data folder, locked for this process.
 #[derive(Debug)]
 pub(super) struct DataDirectory {
     path: PathBuf,
@@ -18,7 +18,7 @@ pub(super) struct DataDirectory {
 }
 
 impl DataDirectory {
-    /// Makes the folder if there is none.
+    /// Opens the folder, or makes it.
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
         keys::open_folder(path).map_err(|error| Error::mistake(format!("DataDirectory: {error}")))?;
         let lock = path.join("lock");
@@ -33,7 +33,7 @@ impl DataDirectory {
         Ok(DataDirectory { path: path.to_owned(), _lock: lock })
     }
 
-    /// Writes who the relay is.
+    /// Writes the fingerprints of the relay.
     pub(super) fn fingerprints(&self, nickname: &str, keys: &Keys) -> Result<(), Error> {
         for (name, identity) in [("fingerprint", keys.fingerprint()), ("fingerprint-ed25519", ed25519(keys))]
         {
@@ -45,12 +45,12 @@ impl DataDirectory {
     }
 }
 
-/// The ed25519 identity as operators know it.
+/// The ed25519 identity in base64.
 pub(super) fn ed25519(keys: &Keys) -> String {
     penstock_network::document::to_base64(&keys.ed25519_identity())
 }
 
-/// The file with the process id; it goes as this does.
+/// The file with the process id, which is deleted at the end.
 #[derive(Debug)]
 pub(super) struct PidFile(PathBuf);
 

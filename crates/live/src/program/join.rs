@@ -1,4 +1,4 @@
-//! The relay as a part of a network: who its authorities are, and what it tells them.
+//! The relay's membership in a network.
 
 use super::{Program, policy};
 use crate::Error;
@@ -10,13 +10,13 @@ use penstock_link::descriptor::Description;
 use std::net::IpAddr;
 use std::time::SystemTime;
 
-/// What of Tor's protocols the node speaks with congestion control, and without it.
+/// The supported protocol versions, with and without congestion control.
 const PROTOCOLS: [&str; 2] = [
     "Cons=1-2 Desc=1-2 DirCache=2 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=1-2 Relay=2-4",
     "Cons=1-2 Desc=1-2 DirCache=2 FlowCtrl=1 Link=4-5 LinkAuth=3 Microdesc=1-2 Relay=2-3",
 ];
 
-/// What the relay says of itself; `port` is where it listens.
+/// The content of the descriptor; `port` is the listening port.
 pub(super) fn description(
     options: &Options,
     address: IpAddr,
@@ -44,7 +44,7 @@ pub(super) fn description(
     })
 }
 
-/// Which network the relay is a part of; none without authorities that vote.
+/// The network of the relay; `None` without authorities that vote.
 pub(super) fn membership(options: &Options, description: Description) -> Option<Membership> {
     let authority = |said: &crate::torrc::Authority| {
         let nickname = said.nickname.clone().unwrap_or_else(|| said.dir.to_string());
@@ -65,7 +65,7 @@ pub(super) fn membership(options: &Options, description: Description) -> Option<
 }
 
 impl Program {
-    /// Logs what happened between the authorities and the relay.
+    /// Logs the events between the authorities and the relay.
     pub(super) fn log_directory_events(&mut self) {
         while let Some(note) = self.node.poll_directory_event() {
             match note {
@@ -76,7 +76,7 @@ impl Program {
         }
     }
 
-    /// Tells them what a new torrc says.
+    /// Publishes the changes of a new torrc.
     pub(super) fn update_description(&mut self) {
         let said = self.node.listens_at().map_err(Error::System);
         let said = said.and_then(|at| description(&self.options, self.address, at.port(), self.started));

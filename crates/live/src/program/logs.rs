@@ -1,7 +1,7 @@
-//! The log: lines with time and severity, to wherever `Log` says.
+//! The log: lines with time and severity, to the destinations of the `Log` lines.
 //!
-//! What is logged never has an address, a name or an identity of a client or of whom it speaks to; what libraries beneath
-//! say is not logged at all, for they may.
+//! The log never has an address, a name or an identity of a client or of a client's destination. Messages of libraries
+//! are dropped, because they may have such data.
 
 use crate::clock::Clock;
 use crate::torrc::{LogTo, Sink};
@@ -44,7 +44,7 @@ impl Open {
     }
 }
 
-/// All of them.
+/// All open logs.
 #[derive(Debug)]
 struct Logs {
     clock: Clock,
@@ -53,13 +53,13 @@ struct Logs {
 
 static LOGS: OnceLock<Logs> = OnceLock::new();
 
-/// Opens logs, in place of those that were open; if one of them cannot be opened, all stay as they were.
+/// Opens new logs in place of the present ones. If one cannot be opened, the present ones remain.
 pub(super) fn set(logs: &[LogTo]) -> io::Result<()> {
     let open = logs.iter().map(Open::new).collect::<io::Result<Vec<_>>>()?;
     let least = open.iter().map(|log| log.least.to_level_filter()).max().unwrap_or(LevelFilter::Off);
     let all = LOGS.get_or_init(|| Logs { clock: Clock::start(), open: Mutex::new(Vec::new()) });
     *all.open.lock().unwrap_or_else(PoisonError::into_inner) = open;
-    // The second time it is there already.
+    // The second call fails, because the logger is set already.
     let _ = log::set_logger(all);
     log::set_max_level(least);
     Ok(())
@@ -77,7 +77,7 @@ impl Log for Logs {
         let text = line(self.clock, record);
         for log in self.open.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
             if log.takes(record.level()) {
-                // A log that cannot be written must not end the relay.
+                // A failing log must not stop the relay.
                 let _ = match &mut log.to {
                     To::Stdout => io::stdout().write_all(text.as_bytes()),
                     To::Stderr => io::stderr().write_all(text.as_bytes()),
@@ -95,7 +95,7 @@ fn line(clock: Clock, record: &Record<'_>) -> String {
     format!("{date} [{}] {}\n", severity(record.level()), record.args())
 }
 
-/// What C tor calls it.
+/// C tor's name of a severity.
 fn severity(level: Level) -> &'static str {
     match level {
         Level::Error => "err",

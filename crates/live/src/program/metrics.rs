@@ -1,4 +1,5 @@
-//! `MetricsPort`: what the relay counts, for Prometheus, served by a thread of its own, so that a slow scraper stalls no cell.
+//! `MetricsPort`: the metrics for Prometheus. A thread of its own serves them, so that a slow client does not delay
+//! cells.
 //!
 //! Source: Prometheus' text format 0.0.4 and its conventions for names and units.
 
@@ -11,12 +12,12 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// A scraper has so long for its question, and for each part of the answer.
+/// The time limit for the request, and for each part of the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The longest question [B].
+/// The longest request [B].
 const LONGEST: usize = 8192;
 
-/// Where metrics are served.
+/// The metrics server.
 #[derive(Debug)]
 pub(super) struct Server {
     page: Arc<Mutex<String>>,
@@ -24,11 +25,11 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Listens.
+    /// Starts the server.
     ///
     /// # Errors
     ///
-    /// If nobody may listen there.
+    /// If the address cannot be used.
     pub(super) fn start(metrics: &Metrics) -> io::Result<Self> {
         let listener = TcpListener::bind(metrics.listen)?;
         let address = listener.local_addr()?;
@@ -37,9 +38,9 @@ impl Server {
         std::thread::Builder::new().name("metrics".into()).spawn(move || {
             for socket in listener.incoming() {
                 match socket {
-                    // Whoever asks badly or does not listen gets nothing.
+                    // A malformed request and a client that is not allowed get no answer.
                     Ok(socket) => drop(answer(socket, policy.as_ref(), &shared)),
-                    // There are no descriptors; there may be some later.
+                    // The process ran out of file descriptors.
                     Err(_) => std::thread::sleep(Duration::from_millis(100)),
                 }
             }
@@ -47,14 +48,14 @@ impl Server {
         Ok(Server { page, address })
     }
 
-    /// What is served from now on.
+    /// Sets the served page.
     pub(super) fn show(&self, observation: &Observation) {
         let page = page(observation);
         *self.page.lock().unwrap_or_else(PoisonError::into_inner) = page;
     }
 }
 
-/// Without a policy, this machine may ask.
+/// Whether a client may read the metrics. Without a policy, only clients on this machine may.
 fn may_ask(policy: Option<&ExitPolicy>, from: IpAddr) -> bool {
     policy.map_or(from.is_loopback(), |policy| policy.allows(from, 1))
 }
@@ -97,7 +98,7 @@ fn response(question: &[u8], page: &str) -> String {
 struct Page(String);
 
 impl Page {
-    /// One metric: its name, what it is, and its samples, each with its labels or without any.
+    /// Appends a metric: its name, its description, and its samples with their labels.
     fn metric<V: Display>(
         &mut self,
         kind: &str,
@@ -123,12 +124,12 @@ impl Page {
     }
 }
 
-/// Whose values are words of ours, without anything to escape.
+/// A label. Its value needs no escapes.
 fn label(name: &str, value: impl Display) -> String {
     format!("{{{name}=\"{value}\"}}")
 }
 
-/// All metrics of one moment.
+/// All metrics at one moment.
 fn page(seen: &Observation) -> String {
     let (core, node) = (&seen.counters, &seen.node_counters);
     let mut page = Page(String::new());

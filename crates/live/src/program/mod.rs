@@ -1,7 +1,8 @@
-//! The program `penstock-relay`: what an operator says, a node that does so, and what it says in return.
+//! The program `penstock-relay`.
 //!
-//! Rooms: `args` (the command line), `logs`, `files` (what is in its folder), `signals`, `metrics` (for Prometheus),
-//! `record` (tables as the simulator's), `reload` (what SIGHUP changes), and here from the beginning to the end.
+//! Modules: `args` (the command line), `logs`, `files` (the data folder), `join` (the network), `signals`, `metrics`
+//! (for Prometheus), `record` (tables as those of the simulator), and `reload` (SIGHUP). This file has the program from
+//! start to end.
 
 mod args;
 mod files;
@@ -31,11 +32,11 @@ use std::net::{IpAddr, UdpSocket};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-/// Metrics, records and the heartbeat are looked at so often.
+/// The interval of metrics, records and the heartbeat.
 const SAMPLE: Duration = Duration::from_secs(1);
 
-/// Runs a relay with these words after the program's name until it is told to end; a mistake of the operator is one sentence
-/// and status 2.
+/// Runs a relay with these arguments until it is told to end. A mistake of the operator is printed as one sentence,
+/// with exit status 2.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     match Args::parse(words).and_then(|args| obey(&args)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -90,7 +91,7 @@ fn load(args: &Args) -> Result<Options, Error> {
     Options::load(args.torrc.as_deref(), &args.options).map_err(Error::mistake)
 }
 
-/// The folder and the keys, which are made if they are not there.
+/// Opens the data folder and the keys; makes missing ones.
 fn open(options: &Options) -> Result<(DataDirectory, Keys), Error> {
     let folder = DataDirectory::open(&options.data_directory)?;
     let now = Clock::start().date();
@@ -99,9 +100,9 @@ fn open(options: &Options) -> Result<(DataDirectory, Keys), Error> {
     Ok((folder, keys))
 }
 
-/// What the relay says its address is.
+/// The address for the descriptor.
 ///
-/// Deviation: C tor also asks directory authorities where it seems to come from.
+/// Deviation: C tor also asks directory authorities for its address.
 fn address(options: &Options) -> Result<IpAddr, Error> {
     let said = options.address.or_else(|| {
         Some(options.listen.ip()).filter(|address| !address.is_unspecified() && !address.is_loopback())
@@ -112,7 +113,7 @@ fn address(options: &Options) -> Result<IpAddr, Error> {
     if options.listen.ip().is_loopback() {
         return Ok(options.listen.ip());
     }
-    // Nothing is sent: this asks for the way there alone.
+    // Nothing is sent: connecting the socket only selects the source address.
     let way = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
         socket.connect("192.0.2.1:9")?;
         socket.local_addr()
@@ -133,7 +134,7 @@ fn interfaces() -> Vec<IpAddr> {
     .collect()
 }
 
-/// Where exit streams may go: not to where the relay itself is, either.
+/// The exit policy, which also rejects the relay's own addresses.
 fn policy(options: &Options, address: IpAddr) -> penstock_link::descriptor::ExitPolicy {
     let outbound = options.outbound.relays.into_iter().chain(options.outbound.streams).flatten();
     let listens = Some(options.listen.ip()).filter(|listens| !listens.is_unspecified());
@@ -141,9 +142,9 @@ fn policy(options: &Options, address: IpAddr) -> penstock_link::descriptor::Exit
     options.policy(own, &interfaces())
 }
 
-/// As many connections as the system allows (C tor: `set_max_file_descriptors()`).
+/// Raises the limit of file descriptors (C tor: `set_max_file_descriptors()`).
 fn raise_limits() {
-    // Where they stay low, connections are refused when there are none left, as they would be anyway.
+    // If this fails, the relay refuses connections above the limit.
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && soft < hard
     {
@@ -151,13 +152,13 @@ fn raise_limits() {
     }
 }
 
-/// Options that the node does not ask for yet.
+/// Options without effect yet.
 fn not_yet(options: &Options) -> Vec<&'static str> {
     let written = [("NumCPUs", options.num_cpus.is_some())];
     written.into_iter().filter(|(_, written)| *written).map(|(name, _)| name).collect()
 }
 
-/// A relay that runs.
+/// A running relay.
 struct Program {
     args: Args,
     options: Options,
@@ -167,11 +168,11 @@ struct Program {
     signals: Signals,
     metrics: Option<metrics::Server>,
     recorder: Option<Recorder>,
-    /// Until when circuits may go on, once it is told to end.
+    /// The time of the end, after a signal to end.
     ends: Option<Instant>,
     next_sample: Instant,
     next_heartbeat: Instant,
-    /// They go as it does.
+    /// Deleted at the end.
     _pid: Option<PidFile>,
     _folder: DataDirectory,
 }
@@ -179,7 +180,7 @@ struct Program {
 impl Program {
     fn start(args: Args, options: Options) -> Result<Self, Error> {
         logs::set(&options.logs).map_err(|error| Error::mistake(format!("Log: {error}")))?;
-        // Before all that takes time, so that whoever ends it early is heard.
+        // Signals are handled before slow steps, so that an early signal takes effect.
         let signals = Signals::listen()?;
         raise_limits();
         let (folder, keys) = open(&options)?;
@@ -261,7 +262,7 @@ impl Program {
         Ok(())
     }
 
-    /// It was told to end, and the time is over, or nobody is left.
+    /// Whether the relay was told to end, and its time is over or no circuit is left.
     fn is_over(&self) -> bool {
         self.ends.is_some_and(|ends| ends <= self.node.now() || self.node.circuits() == 0)
     }
@@ -291,7 +292,7 @@ impl Program {
         }
     }
 
-    /// Once a second: metrics, records, and the heartbeat.
+    /// Updates metrics, records and the heartbeat once a second.
     fn sample(&mut self) {
         let now = self.node.now();
         if now < self.next_sample {
@@ -314,7 +315,7 @@ impl Program {
         }
     }
 
-    /// A line that says how it is.
+    /// Logs the state of the relay.
     fn heartbeat(&self) {
         let seen = self.node.observe();
         let [channels, circuits, streams] = seen.population;

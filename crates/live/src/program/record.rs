@@ -1,7 +1,7 @@
-//! `Penstock record`: what the relay was seen to do, in the tables of a simulation, so that the same programs read both.
+//! `Penstock record`: records the relay's state in the tables of a simulation, for the same tools.
 //!
-//! No address, no name and no identity is written, of nobody: positions and numbers alone. While it runs, each hour is a folder
-//! `part-000001` and so on; when it ends, they become one table each.
+//! The tables have no addresses, names or identities, only positions and numbers. During the run each hour has a folder
+//! `part-000001` and so on. At the end the parts are merged into one table each.
 
 use crate::Error;
 use crate::node::{Node, Observation, TraceConfig};
@@ -11,11 +11,11 @@ use penstock_units::{Duration, Instant};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// So many samples, or rows of the other tables, are a part: what is not written yet is lost if the relay is killed.
+/// The samples, or rows of other tables, in a part. If the process is killed, the unwritten part is lost.
 const SAMPLES_A_PART: usize = 3600;
 const ROWS_A_PART: usize = 1 << 18;
 
-/// Who writes down.
+/// A record in progress.
 #[derive(Debug)]
 pub(super) struct Recorder {
     folder: PathBuf,
@@ -23,12 +23,12 @@ pub(super) struct Recorder {
     next: Instant,
     last: Observation,
     tables: Tables,
-    /// Which part is written next, from 1.
+    /// The number of the next part, from 1.
     part: u32,
 }
 
 impl Recorder {
-    /// Begins in a folder of its own, in which no earlier record is.
+    /// Starts a record in an empty folder.
     pub(super) fn open(record: &Record, node: &mut Node) -> Result<Self, Error> {
         let folder = record.folder.clone();
         let fail = |why: &dyn std::fmt::Display| {
@@ -51,7 +51,7 @@ impl Recorder {
         })
     }
 
-    /// Adds a row when it is time.
+    /// Adds a row if one is due.
     pub(super) fn sample(&mut self, node: &mut Node) -> Result<(), Error> {
         if node.now() < self.next {
             return Ok(());
@@ -62,7 +62,7 @@ impl Recorder {
         if self.tables.relays.len() >= SAMPLES_A_PART || rows >= ROWS_A_PART { self.write() } else { Ok(()) }
     }
 
-    /// The last row; and all parts become one.
+    /// Adds the last row and merges all parts.
     pub(super) fn close(mut self, node: &mut Node) -> Result<(), Error> {
         self.row(node);
         self.write()?;

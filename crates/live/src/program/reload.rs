@@ -1,4 +1,4 @@
-//! SIGHUP: the torrc is read again, and what a running relay can change is changed.
+//! SIGHUP: reads the torrc again, and applies the settings that a running relay can change.
 
 use super::{Program, load, logs, policy};
 use crate::directory::OperatorOverrides;
@@ -6,7 +6,7 @@ use crate::torrc::Options;
 use penstock_units::Instant;
 
 impl Program {
-    /// Takes over a torrc that is right, and says what has to wait for a restart; one that is wrong changes nothing.
+    /// Applies a valid torrc, and warns about changes that need a restart. An invalid torrc changes nothing.
     pub(super) fn reload(&mut self) {
         let new = match load(&self.args) {
             Ok(new) => new,
@@ -15,7 +15,7 @@ impl Program {
                 return;
             }
         };
-        // Files that were moved away are opened anew.
+        // Log files that were moved away are opened anew.
         if let Err(error) = logs::set(&new.logs) {
             log::error!("everything stays as it is: Log: {error}");
             return;
@@ -26,7 +26,7 @@ impl Program {
             log::warn!("a restart is needed for what changed in {}", waits.join(", "));
         }
         let old = &mut self.options;
-        // The others are of what waits for a restart.
+        // Other settings need a restart.
         let overrides = OperatorOverrides {
             half_life: new.overrides.half_life,
             throttle: new.overrides.throttle,
@@ -49,7 +49,7 @@ impl Program {
     }
 }
 
-/// The options that differ and cannot change while it runs.
+/// The changed options that need a restart.
 fn waits_for_a_restart(old: &Options, new: &Options) -> Vec<&'static str> {
     let core = |options: &Options| {
         let relay = &options.relay;

@@ -1,4 +1,4 @@
-//! Signals, as flags and as a byte in a pipe that wakes the node.
+//! Signals: flags, and a byte in a pipe that wakes the node.
 
 use nix::libc::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use std::io::{self, Read};
@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What was asked for since the last time.
+/// The signals since the last call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Asked {
     /// SIGTERM.
@@ -19,7 +19,7 @@ pub(super) struct Asked {
     pub(super) report: bool,
 }
 
-/// Who listens for signals.
+/// The signal handlers.
 #[derive(Debug)]
 pub(super) struct Signals {
     pub(super) pipe: UnixStream,
@@ -32,7 +32,7 @@ impl Signals {
         pipe.set_nonblocking(true)?;
         let flags: [Arc<AtomicBool>; 4] = Default::default();
         for (signal, flag) in [SIGTERM, SIGINT, SIGHUP, SIGUSR1].into_iter().zip(&flags) {
-            // In this order: whoever is woken finds the flag.
+            // The flag is set before the byte is written.
             signal_hook::flag::register(signal, flag.clone())?;
             signal_hook::low_level::pipe::register(signal, end.try_clone()?)?;
         }

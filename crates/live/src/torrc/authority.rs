@@ -1,4 +1,4 @@
-//! Directory authorities, and those of the public network, which nobody joins by mistake.
+//! Directory authorities. Those of the public network need an acknowledgement.
 
 use super::values::digest;
 use super::{Mistake, mistake};
@@ -9,22 +9,22 @@ use std::net::{SocketAddrV4, SocketAddrV6};
 /// Source: C tor's manual, `DirAuthority`; C tor `parse_dir_authority_line()`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authority {
-    /// What it is called, if it is called anything.
+    /// The nickname, if the line has one.
     pub nickname: Option<String>,
-    /// Where it speaks HTTP.
+    /// The address of its directory port.
     pub dir: SocketAddrV4,
     /// Its ORPort, at the same address.
     pub or_port: Option<u16>,
-    /// Its ORPort with IPv6.
+    /// Its IPv6 ORPort.
     pub ipv6: Option<SocketAddrV6>,
-    /// SHA-1 of the key that signs its certificates; without one its word for a consensus does not count.
+    /// SHA-1 of its identity key for votes; without it, its signatures do not count.
     pub v3_identity: Option<[u8; 20]>,
     /// SHA-1 of its RSA identity as a relay.
     pub identity: [u8; 20],
 }
 
 impl Authority {
-    /// A `DirAuthority` line.
+    /// Reads the value of a `DirAuthority` line.
     pub(super) fn parse(text: &str) -> Result<Self, Mistake> {
         let mut words = text.split_whitespace().peekable();
         let legal = |word: &&str| super::values::nickname(word).is_ok() && !word.contains('=');
@@ -38,7 +38,7 @@ impl Authority {
                 "orport" => or_port = Some(value.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?),
                 "v3ident" => v3_identity = Some(digest(value)?),
                 "ipv6" => ipv6 = Some(value.parse().map_err(|_| wrong())?),
-                // What these say makes no difference to a relay.
+                // These flags have no meaning for a relay.
                 "weight" | "hs" | "no-hs" | "no-v2" | "upload" | "download" | "vote" => {}
                 "bridge" => {
                     return Err("an authority for bridges has no place here; leave the line out".into());
@@ -59,7 +59,7 @@ impl Authority {
         Ok(Authority { nickname, dir, or_port, ipv6, v3_identity, identity: digest(&fingerprint)? })
     }
 
-    /// Whether it is one of the public network's.
+    /// Whether it is an authority of the public network.
     pub fn is_public(&self) -> bool {
         public_authorities().iter().any(|public| {
             public.identity == self.identity

@@ -1,17 +1,17 @@
-//! What C tor's options are called, so that a torrc of its own is read whole.
+//! The names of C tor's options, so that any torrc of C tor can be read.
 //!
 //! Source: `tor --list-torrc-options` of 0.4.9.11, and the names that its `config.c` calls obsolete.
 
-/// What C tor makes of an option.
+/// The status of an option in C tor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// It has an effect there.
+    /// C tor supports the option.
     Option,
-    /// It has none any more.
+    /// The option is obsolete.
     Obsolete,
 }
 
-/// Whether C tor knows this option.
+/// The status of an option in C tor; `None` if C tor does not know it.
 pub(super) fn known(name: &str) -> Option<Known> {
     let is = |names: &str| names.split_ascii_whitespace().any(|known| known.eq_ignore_ascii_case(name));
     if is(OPTIONS) { Some(Known::Option) } else { is(OBSOLETE).then_some(Known::Obsolete) }

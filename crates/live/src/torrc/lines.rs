@@ -1,4 +1,4 @@
-//! From files to options: comments, quotes, continued lines, `%include`.
+//! The syntax of a torrc: comments, quotes, continued lines, `%include`.
 //!
 //! Source: C tor's manual, "The configuration file format"; C tor `parse_config_line_from_str_verbose()`,
 //! `config_process_include()`.
@@ -9,15 +9,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Files that include files, at most so deep (C tor: `MAX_INCLUDE_RECURSION_LEVEL`).
+/// The deepest nesting of `%include` (C tor: `MAX_INCLUDE_RECURSION_LEVEL`).
 const DEEPEST: u32 = 31;
 
-/// Where an option was written.
+/// The place of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// On this line of this file, from 1.
+    /// A file and a line, from 1.
     File(Arc<Path>, u32),
-    /// On the command line.
+    /// The command line.
     CommandLine,
 }
 
@@ -30,14 +30,14 @@ impl fmt::Display for Place {
     }
 }
 
-/// How an option stands to those of its name that were written before.
+/// The relation of an option to earlier options of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// `Option`: on the command line it replaces what the file says.
+    /// `Option`: on the command line it replaces the file's values.
     Set,
-    /// `+Option`: it is one more.
+    /// `+Option`: adds a value.
     Append,
-    /// `/Option`: there is none of it.
+    /// `/Option`: removes all values.
     Clear,
 }
 
@@ -65,7 +65,7 @@ impl Line {
     }
 }
 
-/// All options of a file and of those that it includes, in their order.
+/// Reads all options of a file and of its included files, in their order.
 pub(super) fn read_file(path: &Path, into: &mut Vec<Line>) -> Result<(), TorrcError> {
     read(path, None, 0, into)
 }
@@ -97,7 +97,7 @@ pub(super) fn parse(text: &str, path: &Path, depth: u32, into: &mut Vec<Line>) -
     Ok(())
 }
 
-/// A file, all files of a folder, or whatever fits a pattern.
+/// Includes a file, all files of a folder, or the files that match a pattern.
 fn include(pattern: &str, place: &Place, depth: u32, into: &mut Vec<Line>) -> Result<(), TorrcError> {
     let wrong = |why: String| TorrcError::new(place, "%include", why);
     if pattern.is_empty() {
@@ -123,7 +123,7 @@ fn include(pattern: &str, place: &Place, depth: u32, into: &mut Vec<Line>) -> Re
     Ok(())
 }
 
-/// The files of a folder in the order of their names, without hidden ones and without those of its folders.
+/// The files of a folder in the order of their names, without hidden files and subfolders.
 fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -137,15 +137,15 @@ fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// What is left of a file.
+/// The unread rest of a file.
 struct Text<'a> {
     rest: &'a str,
-    /// The line that it begins in, from 1.
+    /// Its first line, from 1.
     line: u32,
 }
 
 impl<'a> Text<'a> {
-    /// The next option's name and its line.
+    /// The name and the line of the next option.
     fn name(&mut self) -> Option<(u32, &'a str)> {
         loop {
             self.skip(self.rest.len() - self.rest.trim_start().len());
@@ -167,7 +167,7 @@ impl<'a> Text<'a> {
         skipped
     }
 
-    /// The rest of the option.
+    /// The value of the option.
     fn value(&mut self) -> Result<String, &'static str> {
         self.skip(self.rest.len() - self.rest.trim_start_matches([' ', '\t']).len());
         if self.rest.starts_with('"') {
@@ -184,7 +184,7 @@ impl<'a> Text<'a> {
                 Some(said) => value.push_str(said),
                 None => {
                     value.push_str(said);
-                    // Among continued lines, a comment does not end the option.
+                    // A comment between continued lines does not end the option.
                     if !(continued && comment) || self.rest.is_empty() {
                         return Ok(value.trim().to_owned());
                     }
@@ -194,7 +194,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// A value in quotes, with the escapes of C.
+    /// A quoted value, with C escapes.
     fn quoted(&mut self) -> Result<String, &'static str> {
         let mut bytes = Vec::new();
         let mut chars = self.rest.char_indices().skip(1).peekable();
@@ -236,7 +236,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// A byte of digits: in hexadecimal all `most`, in octal as many as there are.
+/// A byte in digits: exactly `most` hexadecimal digits, or up to `most` octal digits.
 fn number(
     radix: u32,
     most: usize,
@@ -281,7 +281,7 @@ mod tests {
             one("\nExitPolicy accept *:80,\\\n  accept *:443\nx"),
             ("accept *:80,  accept *:443".into(), 2)
         );
-        // A comment between continued lines does not end them; before the first backslash it ends all.
+        // A comment between continued lines does not end them. A comment on the first line ends the option.
         assert_eq!(one("A b,\\\n# comment \\\n c\nd"), ("b, c".into(), 1));
         assert_eq!(of("A b # c \\\nD e").unwrap().len(), 2);
         assert_eq!(one("A b\\\n# comment"), ("b".into(), 1));

@@ -1,32 +1,32 @@
-//! `Log` lines: which severities go where.
+//! `Log` lines: the severities and the destination of a log.
 
 use super::reader::Reader;
 use super::{Mistake, TorrcError, mistake, path};
 use std::path::PathBuf;
 
-/// Where a log goes.
+/// The destination of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sink {
     /// Standard output.
     Stdout,
     /// Standard error.
     Stderr,
-    /// The end of this file.
+    /// A file, to which the log is appended.
     File(PathBuf),
 }
 
 /// One `Log` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogTo {
-    /// The most severe level that goes there.
+    /// The most severe level in the log.
     pub severest: log::Level,
-    /// The least severe one.
+    /// The least severe level in the log.
     pub least: log::Level,
-    /// Where to.
+    /// The destination.
     pub sink: Sink,
 }
 
-/// Where log lines go.
+/// Reads all `Log` lines.
 pub(super) fn logs(read: &mut Reader) -> Result<Vec<LogTo>, TorrcError> {
     let mut logs = Vec::new();
     for (log, place) in read.all("Log", log_line)? {

@@ -1,4 +1,4 @@
-//! `MaxMemInQueues`: what may wait in all.
+//! `MaxMemInQueues`: the memory limit of all queues.
 
 use super::TorrcError;
 use super::reader::Reader;
@@ -7,12 +7,12 @@ use penstock_units::Bytes;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-/// No relay has less [B].
+/// The lowest limit [B].
 const LEAST: u64 = 64 * MIB;
-/// Less than this is little [B].
+/// Limits below this cause a warning [B].
 const LITTLE: u64 = 256 * MIB;
 
-/// What the option says, or what suits this machine.
+/// The limit in the torrc, or the default for this machine.
 ///
 /// Source: C tor `compute_real_max_mem_in_queues()`.
 pub(super) fn limit(read: &mut Reader) -> Result<Bytes, TorrcError> {
@@ -26,14 +26,14 @@ pub(super) fn limit(read: &mut Reader) -> Result<Bytes, TorrcError> {
     Ok(Bytes::new(limit.max(LEAST)))
 }
 
-/// What suits a machine with so much memory [B].
+/// The default limit for a machine with so much memory [B].
 fn suitable(machine: Option<u64>) -> u64 {
     let most = 8 * GIB;
     let share = |memory: u64| if memory >= most { memory / 5 * 2 } else { memory / 4 * 3 };
     machine.map_or(most, |memory| share(memory).clamp(LITTLE, most))
 }
 
-/// All memory of this machine [B].
+/// The memory of this machine [B].
 ///
 /// Source: proc(5), `/proc/meminfo`.
 fn machine() -> Option<u64> {

@@ -1,13 +1,13 @@
-//! What an operator says: C tor's torrc, and in `Penstock` lines what C tor has no word for.
+//! The operator's settings: C tor's torrc, with `Penstock` lines for settings that C tor does not have.
 //!
-//! Rooms: `lines` (from files to options), `values` (what values look like), `authority` (directory authorities), `known`
-//! (what C tor's options are called), `reader` (each option once, with its place), `ports`, `log_lines`, `memory` (how much may wait), `relay` (the options
-//! that set up the core), and here what becomes of them all.
+//! Modules: `lines` (the syntax), `values` (the types of values), `authority` (directory authorities), `known` (the
+//! names of C tor's options), `reader` (options by name), `ports`, `log_lines`, `memory` (the memory limit), and
+//! `relay` (the options of the core). This file puts them together.
 //!
-//! Nothing is passed over silently: an option of C tor's without effect here is a warning with its line, one that C tor does
-//! not know is a mistake, and so is a value out of range.
+//! No option is ignored silently. An option of C tor without effect here causes a warning with its line. An unknown
+//! option and a value out of range are mistakes.
 //!
-//! Source: C tor's manual (0.4.9), which has the options' meanings and ranges.
+//! Source: C tor's manual (0.4.9), for the meanings and ranges of options.
 
 mod authority;
 mod known;
@@ -40,7 +40,7 @@ pub use lines::Place;
 pub use log_lines::{LogTo, Sink};
 pub use ports::{Metrics, Outbound};
 
-/// What is wrong with a configuration, as one sentence.
+/// A mistake in a torrc, as one sentence.
 ///
 /// ```text
 /// torrc:14: BandwidthRate: "10 KBytes" is too little; a relay needs at least 75 KBytes
@@ -77,103 +77,103 @@ impl From<&str> for Mistake {
 macro_rules! mistake { ($($text:tt)*) => { $crate::torrc::Mistake(format!($($text)*)) } }
 use mistake;
 
-/// What is written down while it runs.
+/// The settings of the `Penstock record` lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The folder that the tables are in.
+    /// The folder for the tables.
     pub folder: PathBuf,
-    /// How often a sample is taken.
+    /// The interval of samples.
     pub interval: Duration,
-    /// One cell in so many is followed [1].
+    /// One of so many cells is traced [1].
     pub cells: Option<NonZeroU32>,
-    /// One circuit in so many is looked at in each sample [1].
+    /// One of so many circuits is in each sample [1].
     pub circuits: Option<NonZeroU32>,
 }
 
-/// A configuration, checked.
+/// A checked configuration.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "they are what a torrc says 0 or 1 of")]
 pub struct Options {
-    /// The relay's name.
+    /// The nickname.
     pub nickname: String,
-    /// How to reach the operator.
+    /// The operator's contact address.
     pub contact: Option<String>,
-    /// The operator's other relays, each `$` and a fingerprint.
+    /// The operator's other relays, each as `$` and a fingerprint.
     pub family: Vec<String>,
-    /// Where others reach the relay, if it says so.
+    /// The address in the descriptor, if the torrc has one.
     pub address: Option<IpAddr>,
-    /// Where it listens.
+    /// The listening address.
     pub listen: SocketAddr,
-    /// The port that others are told; 0 is the one that it listens at.
+    /// The port in the descriptor; 0 stands for the listening port.
     pub advertised_port: u16,
-    /// Where its connections come from.
+    /// The source addresses of outgoing connections.
     pub outbound: Outbound,
-    /// Its folder.
+    /// The data folder.
     pub data_directory: PathBuf,
-    /// The folder of its keys.
+    /// The folder of the keys.
     pub key_directory: PathBuf,
-    /// The file with its process id.
+    /// The file for the process id.
     pub pid_file: Option<PathBuf>,
-    /// The rules for exit streams; what none is for is rejected.
+    /// The rules for exit streams. Streams without a matching rule are rejected.
     pub exit_rules: Vec<Rule>,
-    /// Whether they may lead to private addresses.
+    /// The treatment of private addresses in exit streams.
     pub private: Private,
-    /// Whether addresses of this machine's interfaces are rejected too.
+    /// Whether exit streams to this machine's own interfaces are rejected.
     pub reject_local: bool,
-    /// What it says that it carries: rate and burst [B/s, B].
+    /// The rate and burst in the descriptor [B/s, B].
     pub advertised_bandwidth: [u64; 2],
-    /// How the core is set up.
+    /// The settings of the core's relay.
     pub relay: RelayConfig,
-    /// What of that it says itself, whatever the consensus says.
+    /// The settings in it that the consensus does not change.
     pub overrides: OperatorOverrides,
-    /// The directory authorities of its network.
+    /// The directory authorities.
     pub authorities: Vec<Authority>,
-    /// It is in a test network.
+    /// Whether the relay is in a test network.
     pub testing: bool,
-    /// It does not wait to be found reachable before it publishes.
+    /// Whether the relay publishes its descriptor without a reachability test.
     pub assume_reachable: bool,
-    /// It publishes its descriptor.
+    /// Whether the relay publishes its descriptor.
     pub publish: bool,
-    /// It serves directory documents.
+    /// Whether the relay serves directory documents.
     pub dir_cache: bool,
-    /// Where log lines go.
+    /// The logs.
     pub logs: Vec<LogTo>,
-    /// How often it says that it is alive; `None` is never.
+    /// The interval of the heartbeat message; `None` disables it.
     pub heartbeat: Option<Duration>,
-    /// How long circuits may go on after it was told to end.
+    /// The time for which circuits may go on after a signal to end.
     pub shutdown_wait: Duration,
-    /// How many processors may work on handshakes; `None` is as many as there are.
+    /// The number of processors for handshakes; `None` stands for all.
     pub num_cpus: Option<u32>,
-    /// Where metrics are served, if they are.
+    /// The metrics server, if there is one.
     pub metrics: Option<Metrics>,
-    /// Whom names are asked of; `None` is what the system says.
+    /// The file with the name servers; `None` stands for the system's.
     pub resolv_conf: Option<PathBuf>,
-    /// Whether circuits go on to private addresses.
+    /// Whether circuits may extend to private addresses.
     pub extend_to_private: bool,
-    /// What is written down, if anything is.
+    /// The record, if there is one.
     pub record: Option<Record>,
-    /// What has no effect, or another one than in C tor; a sentence each.
+    /// One sentence for each option without effect here, or with another effect than in C tor.
     pub warnings: Vec<String>,
 }
 
-/// Keys of `Penstock` lines that are no relay's.
+/// The keys of `Penstock` lines that are not settings of the core's relay.
 const PROGRAM_KEYS: [&str; 5] =
     ["acknowledge", "record", "record_interval", "record_cells", "record_circuits"];
 
-/// What the operator of a relay in the public network must have written.
+/// The value of `Penstock acknowledge` that the public network needs.
 const ACKNOWLEDGEMENT: &str = "this is research software";
 
 /// C tor's default for `BandwidthRate` and `BandwidthBurst` [B].
 const ONE_GBYTE: u64 = 1 << 30;
-/// Relays below are none (C tor: `RELAY_REQUIRED_MIN_BANDWIDTH`) [B/s].
+/// The lowest bandwidth of a relay (C tor: `RELAY_REQUIRED_MIN_BANDWIDTH`) [B/s].
 const LEAST_RATE: u64 = 75 * 1024;
 
 impl Options {
-    /// Reads `torrc`, if there is one to read, and lays over it what the command line says: names with values.
+    /// Reads `torrc`, if there is one, and then the options of the command line, as names with values.
     ///
     /// # Errors
     ///
-    /// The first mistake that is found.
+    /// The first mistake.
     pub fn load(torrc: Option<&Path>, command_line: &[(String, String)]) -> Result<Self, TorrcError> {
         let mut lines = Vec::new();
         if let Some(torrc) = torrc {
@@ -236,7 +236,7 @@ impl Options {
         })
     }
 
-    /// The policy of exit streams of a relay at `own` addresses.
+    /// The exit policy of a relay with the addresses `own`.
     pub fn policy(&self, own: Vec<IpAddr>, interfaces: &[IpAddr]) -> ExitPolicy {
         let mut rules = Vec::new();
         if self.reject_local {
@@ -273,7 +273,7 @@ pub fn check_text(text: &str) -> Option<Result<(), TorrcError>> {
     }
 }
 
-/// What this program does not do, and must not seem to.
+/// Refuses options for functions that this program does not have.
 fn refuse(read: &mut Reader) -> Result<(), TorrcError> {
     read.one("RunAsDaemon", |text| match values::flag(text)? {
         false => Ok(()),
@@ -315,7 +315,7 @@ fn folders(read: &mut Reader) -> Result<(PathBuf, PathBuf), TorrcError> {
     Ok((data, keys))
 }
 
-/// An address, or a name that has one.
+/// An IP address, or a name with an address.
 fn host(text: &str) -> Result<IpAddr, Mistake> {
     use std::net::ToSocketAddrs;
     if let Ok(address) = values::address(text) {
@@ -388,7 +388,7 @@ fn heartbeat(text: &str) -> Result<Duration, Mistake> {
     }
 }
 
-/// The authorities; nobody joins the public network by leaving them out.
+/// The authorities. The public network's authorities, which are the default, need an acknowledgement.
 fn authorities(read: &mut Reader) -> Result<Vec<Authority>, TorrcError> {
     let acknowledged = read.penstock("acknowledge", |value| match reader::string(value)? {
         text if text == ACKNOWLEDGEMENT => Ok(()),

@@ -1,4 +1,4 @@
-//! Where the relay listens and where its connections come from.
+//! The listening ports, and the source addresses of outgoing connections.
 
 use super::TorrcError;
 use super::reader::Reader;
@@ -7,27 +7,27 @@ use super::{Mistake, mistake};
 use penstock_link::descriptor::{ExitPolicy, Private, Rule};
 use std::net::{IpAddr, SocketAddr};
 
-/// Where connections that we open come from, by family; what is not said is the system's to choose.
+/// The source addresses of outgoing connections, by family. `None` lets the system choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outbound {
-    /// To relays: IPv4, IPv6.
+    /// Of connections to relays: IPv4, IPv6.
     pub relays: [Option<IpAddr>; 2],
-    /// Of exit streams.
+    /// Of exit streams: IPv4, IPv6.
     pub streams: [Option<IpAddr>; 2],
 }
 
-/// Where metrics are served.
+/// The metrics server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metrics {
-    /// The address and port.
+    /// Its address and port.
     pub listen: SocketAddr,
-    /// To whom; `None` is this machine alone.
+    /// The clients that may read the metrics; `None` stands for this machine only.
     pub policy: Option<ExitPolicy>,
 }
 
-/// Where it listens, and the port that others are told.
+/// The listening address, and the port in the descriptor.
 ///
-/// Deviation: one of them, where C tor has as many as there are lines, and without an address on IPv4 alone.
+/// Deviation: only one listening port, where C tor has one per line. Without an address, it listens on IPv4 only.
 pub(super) fn or_port(read: &mut Reader) -> Result<(SocketAddr, u16), TorrcError> {
     let ports = read.all("ORPort", OrPort::parse)?;
     let ports: Vec<_> = ports.into_iter().filter(|(port, _)| !port.is_off).collect();
@@ -65,7 +65,7 @@ impl OrPort {
             match &flag.to_ascii_lowercase()[..] {
                 "noadvertise" => parsed.advertise = false,
                 "nolisten" => parsed.listen = false,
-                // What it does anyway.
+                // These flags have no effect.
                 "ipv4only" if parsed.port.at().is_ipv4() => {}
                 "ipv6only" if parsed.port.at().is_ipv6() => {}
                 _ => {
@@ -82,7 +82,7 @@ impl OrPort {
     }
 }
 
-/// Where connections come from.
+/// Reads the source addresses.
 pub(super) fn outbound(read: &mut Reader) -> Result<Outbound, TorrcError> {
     let mut outbound = Outbound::default();
     for (name, relays, streams) in [
@@ -103,9 +103,9 @@ pub(super) fn outbound(read: &mut Reader) -> Result<Outbound, TorrcError> {
     Ok(outbound)
 }
 
-/// Where metrics are served, if they are.
+/// Reads the settings of the metrics server.
 ///
-/// Deviation: without `MetricsPortPolicy`, this machine may ask; C tor then answers nobody.
+/// Deviation: without `MetricsPortPolicy`, clients on this machine may read the metrics. C tor then answers no client.
 pub(super) fn metrics(read: &mut Reader) -> Result<Option<Metrics>, TorrcError> {
     let port = read.one("MetricsPort", |text| {
         let mut words = text.split_whitespace();
@@ -118,7 +118,7 @@ pub(super) fn metrics(read: &mut Reader) -> Result<Option<Metrics>, TorrcError> 
     })?;
     let rules = read.all("MetricsPortPolicy", values::rules)?;
     let rules: Vec<Rule> = rules.into_iter().flat_map(|(rules, _)| rules).collect();
-    // Their ports say nothing.
+    // The ports of the rules have no meaning.
     let rules: Vec<Rule> = rules.into_iter().map(|rule| Rule { ports: 1..=u16::MAX, ..rule }).collect();
     let policy = (!rules.is_empty()).then(|| ExitPolicy::new(rules, Private::AsRules, Vec::new()));
     let loopback = IpAddr::from([127, 0, 0, 1]);

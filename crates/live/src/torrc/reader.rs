@@ -1,27 +1,28 @@
-//! Options by name, each with its place; and in the end those that nobody asked for.
+//! Options by name, each with its place. At the end, the reader reports the options that were not used.
 
 use super::Mistake;
 use super::TorrcError;
 use super::known::{Known, known};
 use super::lines::{Line, Mode, Place};
 
-/// Other names of options that are read here (C tor: `option_abbrevs_`).
+/// Aliases of options (C tor: `option_abbrevs_`).
 const ALIASES: &[(&str, &str)] = &[("DirServer", "DirAuthority"), ("ResolvConf", "ServerDNSResolvConfFile")];
 
-/// All options, as they are left when the command line was laid over the file.
+/// All options of the file and of the command line.
 #[derive(Debug)]
 pub(super) struct Reader {
     lines: Vec<Line>,
-    /// Whether somebody asked for the line.
+    /// Whether the option was used.
     asked: Vec<bool>,
     warnings: Vec<String>,
 }
 
-/// A setting of a `Penstock` line.
+/// The text of a `Penstock` line, and its place.
 pub(super) type Setting = (String, Place);
 
 impl Reader {
-    /// Lays `said` over `file`: what the command line sets replaces what the file says of it.
+    /// Combines the options of a file and of the command line. An option on the command line replaces the file's
+    /// values.
     pub(super) fn new(file: Vec<Line>, said: Vec<Line>) -> Self {
         let [file, said] = [file, said].map(|lines| lines.into_iter().map(named).collect::<Vec<_>>());
         let replaced = |line: &Line| said.iter().any(|other| other.is(&line.name) && other.mode == Mode::Set);
@@ -37,7 +38,7 @@ impl Reader {
         Reader { lines, asked, warnings: Vec::new() }
     }
 
-    /// Every value of an option, in their order.
+    /// All values of an option, in their order.
     pub(super) fn all<T>(
         &mut self,
         name: &str,
@@ -54,7 +55,7 @@ impl Reader {
         Ok(values)
     }
 
-    /// The last value of an option, and where it was written.
+    /// The last value of an option, and its place.
     pub(super) fn placed<T>(
         &mut self,
         name: &str,
@@ -77,7 +78,7 @@ impl Reader {
         Ok(self.placed(name, parse)?.map(|(value, _)| value))
     }
 
-    /// The value of the `Penstock` line of this key.
+    /// The value of the `Penstock` line with this key.
     pub(super) fn penstock<T>(
         &mut self,
         key: &str,
@@ -99,7 +100,7 @@ impl Reader {
         Ok(found)
     }
 
-    /// The `Penstock` lines that nobody asked for yet, whole.
+    /// The `Penstock` lines that were not used yet.
     pub(super) fn penstock_rest(&mut self) -> Vec<Setting> {
         let mut rest = Vec::new();
         for (line, asked) in self.lines.iter().zip(&mut self.asked) {
@@ -111,7 +112,7 @@ impl Reader {
         rest
     }
 
-    /// Where something is missing: where the last option is.
+    /// The place for mistakes about missing options: that of the last option.
     pub(super) fn end(&self) -> Place {
         self.lines.last().map_or(Place::CommandLine, |line| line.place.clone())
     }
@@ -120,11 +121,11 @@ impl Reader {
         self.warnings.push(format!("{place}: {option}: {why}"));
     }
 
-    /// What is to be said of the options that nobody asked for.
+    /// Returns a warning for each option that was not used.
     ///
     /// # Errors
     ///
-    /// The first one that C tor does not know either.
+    /// The first option that C tor does not know.
     pub(super) fn finish(mut self) -> Result<Vec<String>, TorrcError> {
         for (line, _) in self.lines.iter().zip(&self.asked).filter(|(_, asked)| !**asked) {
             let Line { name, place, .. } = line;
@@ -141,7 +142,7 @@ impl Reader {
     }
 }
 
-/// By the name that is asked for.
+/// Replaces an alias by the name of the option.
 fn named(line: Line) -> Line {
     match ALIASES.iter().find(|(alias, _)| line.is(alias)) {
         Some((_, name)) => Line { name: (*name).to_owned(), ..line },
@@ -149,12 +150,12 @@ fn named(line: Line) -> Line {
     }
 }
 
-/// The first part of a setting's key.
+/// The first part of a key.
 pub(super) fn key_of(setting: &str) -> &str {
     setting.split(['=', '.']).next().unwrap_or_default().trim()
 }
 
-/// A string of TOML without escapes.
+/// A TOML string without escapes.
 pub(super) fn string(value: &str) -> Result<String, Mistake> {
     let text = ['"', '\''].iter().find_map(|quote| {
         value.strip_prefix(*quote)?.strip_suffix(*quote).filter(|text| !text.contains([*quote, '\\']))

@@ -1,4 +1,5 @@
-//! The options that set up the core: C tor's become keys of a scenario's `[relay]`, `Penstock` lines are such keys.
+//! The options of the core's relay. C tor's options become keys of a scenario's `[relay]`; `Penstock` lines are such
+//! keys already.
 
 use super::reader::{Reader, key_of};
 use super::values::{self, bandwidth};
@@ -11,14 +12,15 @@ use penstock_core::hop_control::HopControlConfig;
 use penstock_core::scheduler::SchedulerConfig;
 use penstock_scenario::relay_config;
 
-/// A line for the scenario's parser, the option that it comes from, and its place.
+/// A line for the scenario's parser, with its option and place.
 struct Setting {
     line: String,
     option: &'static str,
     place: Place,
 }
 
-/// The core's configuration, the rate and burst that others are told [B/s, B], and what it leaves no consensus to decide.
+/// The settings of the core's relay, the rate and burst in the descriptor [B/s, B], and the settings that the consensus
+/// does not change.
 pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2], OperatorOverrides), TorrcError> {
     let mut settings = Vec::new();
     let advertised = rates(read, &mut settings)?;
@@ -34,7 +36,7 @@ pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2], Operat
     }
     let says_interval = scheduler(read, &mut settings)?;
     let factor = read.placed("KISTSockBufSizeFactor", factor)?;
-    // What is left is the relay's, once what is somebody else's was asked for.
+    // The remaining `Penstock` lines are settings of the relay.
     for key in super::PROGRAM_KEYS {
         read.penstock(key, |_| Ok(()))?;
     }
@@ -63,7 +65,7 @@ pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2], Operat
     Ok((config, advertised, overrides))
 }
 
-/// What these settings leave no consensus to decide.
+/// The settings that the consensus does not change.
 fn overrides(settings: &[Setting]) -> OperatorOverrides {
     let says = |key| settings.iter().any(|setting| ["preset", key].contains(&key_of(&setting.line)));
     let names_scheduler =
@@ -76,7 +78,7 @@ fn overrides(settings: &[Setting]) -> OperatorOverrides {
     }
 }
 
-/// What live relays do not have.
+/// Refuses settings that live relays do not support.
 fn refuse(config: &RelayConfig, settings: &[Setting]) -> Result<(), TorrcError> {
     let wrong = |key: &str, why: &str| {
         let setting = settings.iter().find(|setting| key_of(&setting.line) == key);
@@ -98,17 +100,17 @@ fn refuse(config: &RelayConfig, settings: &[Setting]) -> Result<(), TorrcError> 
     Ok(())
 }
 
-/// `BandwidthRate` and `RelayBandwidthRate`, with their bursts: the smaller ones.
+/// `BandwidthRate` and `RelayBandwidthRate`, with their bursts. The smaller ones apply.
 ///
 /// Source: C tor `get_effective_bwrate()`, `options_validate_relay_bandwidth()`, `router_get_advertised_bandwidth()`.
-/// Deviation: one pair of buckets, as all that this relay carries is relayed; without either option it is not limited,
-/// where C tor's default is 1 GByte.
+/// Deviation: one pair of buckets, because this relay carries only relayed traffic. Without either option the bandwidth
+/// is unlimited; C tor's default is 1 GByte.
 fn rates(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<[u64; 2], TorrcError> {
     let own_rate = read.placed("BandwidthRate", bandwidth)?;
     let own_burst = read.placed("BandwidthBurst", bandwidth)?;
     let relay_rate = read.placed("RelayBandwidthRate", bandwidth)?.filter(|(rate, _)| *rate > 0);
     let relay_burst = read.placed("RelayBandwidthBurst", bandwidth)?.filter(|(burst, _)| *burst > 0);
-    // Either of them stands for the other.
+    // The rate and the burst replace each other if one is missing.
     let (relay_rate, relay_burst) = (relay_rate.clone().or(relay_burst.clone()), relay_burst.or(relay_rate));
     for (option, rate) in [("BandwidthRate", &own_rate), ("RelayBandwidthRate", &relay_rate)] {
         if let Some((rate, place)) = rate
@@ -162,7 +164,7 @@ fn rates(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<[u64; 2], Tor
     Ok([shown, depth.max(shown)])
 }
 
-/// `PerConnBWRate` and `PerConnBWBurst`: what they leave out is `BandwidthRate`'s, which the relay's own buckets see to.
+/// `PerConnBWRate` and `PerConnBWBurst`. Without one of them, the bandwidth of the relay is the limit.
 ///
 /// Source: C tor `connection_or_update_token_buckets_helper()`.
 fn clients(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<(), TorrcError> {
@@ -179,7 +181,7 @@ fn clients(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<(), TorrcEr
     Ok(())
 }
 
-/// `-1` is the default; else seconds, in milliseconds.
+/// Reads seconds as milliseconds; `-1` stands for the default.
 fn half_life(text: &str) -> Result<Option<u64>, Mistake> {
     let wrong = || mistake!("{text:?} must be -1, or 1 to 2147483647 seconds");
     let seconds: f64 = text.parse().map_err(|_| wrong())?;
@@ -198,7 +200,7 @@ fn factor(text: &str) -> Result<f64, Mistake> {
     factor.ok_or_else(|| mistake!("{text:?} must be a number that is not negative"))
 }
 
-/// The first scheduler that is there; whether it is said how often it runs.
+/// Reads the first supported scheduler; returns whether the torrc sets its interval.
 fn scheduler(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<bool, TorrcError> {
     let chosen = read.placed("Schedulers", |text| {
         let names = text.split([',', ' ', '\t']).filter(|name| !name.is_empty());
@@ -225,7 +227,7 @@ fn scheduler(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<bool, Tor
             settings.push(Setting { line: "scheduler.kind = 'vanilla'".into(), option: "Schedulers", place });
         }
         (Some((kind, place)), interval) => {
-            // What is not said is what a consensus means that does not say it either, as with C tor.
+            // The default is that of the consensus parameter, as in C tor.
             let interval = interval.map_or(Params::default().kist_interval(), |(interval, _)| interval);
             let millis = interval.as_millis();
             let line = format!("scheduler = {{ kind = '{kind}', interval = '{millis} ms' }}");

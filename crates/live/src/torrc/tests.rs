@@ -1,4 +1,4 @@
-//! Whole configurations, and each sentence once.
+//! Tests of whole configurations, and of each message.
 
 use super::*;
 use penstock_core::circuit_policy::CircuitPolicyConfig;
@@ -7,7 +7,7 @@ use penstock_core::throttle::ThrottleConfig;
 use penstock_units::{Bytes, DataRate};
 use std::fs;
 
-/// A folder of the test's own, gone when the test is over.
+/// A folder that is deleted at the end of the test.
 pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
@@ -24,7 +24,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What every relay must have.
+/// The options that every relay needs.
 const LEAST: &str =
     "DataDirectory /d\nORPort 9001\nDirAuthority a 127.0.0.1:7000 BCB38A1C4D5F0B1B2F1BB9B59D5D0D7E5B1C3F2A\n";
 
@@ -355,7 +355,7 @@ fn nobody_joins_the_public_network_by_mistake() {
     assert_eq!(with("").authorities.len(), 1);
 }
 
-/// What a relay's operator has beside the comments of Debian's `/etc/tor/torrc`, and what its service adds.
+/// The options of a real relay: those of Debian's `/etc/tor/torrc` without its comments, and those of its service.
 #[test]
 fn an_operators_torrc_is_read_whole() {
     let torrc = "\

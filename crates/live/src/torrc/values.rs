@@ -1,11 +1,11 @@
-//! What values of options look like; each error says what would be right.
+//! The types of option values. Each error message has the correct form.
 
 use super::{Mistake, mistake};
 use penstock_link::descriptor::{Addresses, Rule, private_networks};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// The most bytes and bytes per second that C tor takes [B].
+/// C tor's highest value of bytes and bytes per second [B].
 pub(super) const MOST_BYTES: u64 = i32::MAX as u64;
 
 /// `0` or `1`.
@@ -17,7 +17,7 @@ pub(super) fn flag(text: &str) -> Result<bool, Mistake> {
     }
 }
 
-/// `0`, `1` or `auto`, which is `None`.
+/// `0`, `1` or `auto`; `auto` is `None`.
 pub(super) fn auto_flag(text: &str) -> Result<Option<bool>, Mistake> {
     if text.eq_ignore_ascii_case("auto") {
         return Ok(None);
@@ -40,7 +40,7 @@ fn measure(text: &str, units: &[(&str, f64)], example: &str) -> Result<f64, Mist
     Ok(number * factor)
 }
 
-/// Bytes: `20 MBytes`, `600 KBits`; powers of two, and bytes where there is no unit.
+/// A number of bytes, such as `20 MBytes` or `600 KBits`. Units are powers of two; the default unit is the byte.
 ///
 /// Source: C tor's manual, `BandwidthRate`; C tor `memory_units`.
 pub(super) fn bytes(text: &str) -> Result<u64, Mistake> {
@@ -60,7 +60,7 @@ pub(super) fn bytes(text: &str) -> Result<u64, Mistake> {
     Ok(measure(text, &units, "20 MBytes")? as u64)
 }
 
-/// A rate or a burst of C tor's.
+/// A rate or a burst.
 pub(super) fn bandwidth(text: &str) -> Result<u64, Mistake> {
     let bytes = bytes(text)?;
     if bytes > MOST_BYTES {
@@ -86,11 +86,11 @@ const SECONDS: &[(&str, f64)] = &[
 /// A time in seconds: `30 seconds`, `6 hours`.
 pub(super) fn seconds(text: &str) -> Result<Duration, Mistake> {
     let seconds = measure(text, SECONDS, "30 seconds")?;
-    // To the second, as C tor counts.
+    // C tor counts whole seconds.
     Ok(Duration::from_secs(seconds as u64))
 }
 
-/// A time in milliseconds, within bounds: `10 msec`.
+/// A time in milliseconds within bounds, such as `10 msec`.
 pub(super) fn milliseconds(text: &str, least: u64, most: u64) -> Result<Duration, Mistake> {
     let mut units = vec![("", 1.0), ("msec", 1.0), ("millisecond", 1.0), ("milliseconds", 1.0)];
     units.extend(SECONDS.iter().filter(|(name, _)| !name.is_empty()).map(|(name, s)| (*name, s * 1000.0)));
@@ -114,17 +114,17 @@ pub(super) fn printable(text: &str) -> Result<String, Mistake> {
     Ok(text.to_owned())
 }
 
-/// An address, of IPv6 with or without brackets.
+/// An IP address. IPv6 addresses may have brackets.
 pub(super) fn address(text: &str) -> Result<IpAddr, Mistake> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     bare.parse().map_err(|_| mistake!("{text:?} must be an IP address"))
 }
 
-/// A port, of an address or not: `9001`, `192.0.2.1:9001`, `[2001:db8::1]:9001`, `auto`.
+/// A port with or without an address: `9001`, `192.0.2.1:9001`, `[2001:db8::1]:9001`, `auto`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Port {
     pub(super) address: Option<IpAddr>,
-    /// 0 lets the system choose.
+    /// The port; 0 lets the system choose.
     pub(super) port: u16,
 }
 
@@ -137,7 +137,7 @@ impl Port {
         match text.rsplit_once(':') {
             None => Ok(Port { address: None, port: port(text)? }),
             Some((at, number)) => {
-                // An address of IPv6 has brackets here.
+                // An IPv6 address has brackets here.
                 let at: IpAddr = match at.strip_prefix('[').and_then(|at| at.strip_suffix(']')) {
                     Some(v6) => IpAddr::V6(v6.parse().map_err(|_| wrong())?),
                     None => IpAddr::V4(at.parse().map_err(|_| wrong())?),
@@ -147,7 +147,7 @@ impl Port {
         }
     }
 
-    /// Where it is, on all of IPv4 if it does not say.
+    /// The address and port; the default is all IPv4 addresses.
     pub(super) fn at(self) -> SocketAddr {
         SocketAddr::new(self.address.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), self.port)
     }
@@ -158,7 +158,7 @@ pub(super) fn digest(text: &str) -> Result<[u8; 20], Mistake> {
     penstock_network::document::hex(text).map_err(|_| mistake!("{text:?} must be 40 hexadecimal digits"))
 }
 
-/// Rules of a policy, separated by commas; `private` stands for all networks that are.
+/// Rules of an exit policy, separated by commas. `private` stands for all private networks.
 ///
 /// Source: C tor's manual, `ExitPolicy`. Deviation: `private` does not include the relay's own address, which
 /// `ExitPolicyRejectPrivate` rejects.
