@@ -1,5 +1,6 @@
 //! Locations of nodes: two network namespaces joined by a veth pair, or one loopback.
 
+use penstock_testbed::Error;
 use penstock_testbed::namespace::{Namespace, ip};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -15,7 +16,7 @@ pub enum Ground {
 impl Ground {
     /// Creates the second namespace and the pair. It requires root in its own user and network namespaces. On failure
     /// the caller remains in its namespace.
-    pub fn namespaces() -> Result<Ground, String> {
+    pub fn namespaces() -> Result<Ground, Error> {
         let first = Namespace::here()?;
         let ground = Ground::Namespaces([first, Namespace::create()?]);
         let made = (|| {
