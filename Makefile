@@ -52,7 +52,7 @@ LINUX = docs/data/tcp/linux-$(shell uname -r | cut -d . -f 1,2).jsonl
 
 judge-linux: tools ## TCP: let this machine's kernel do the runs that docs/data/tcp/linux-<release>.jsonl lacks; two hours
 	cargo build --release --locked --package penstock-testbed
-	crates/testbed/judge-linux target/release/penstock-testbed $(LINUX)
+	crates/testbed/run-linux-reference target/release/penstock-testbed $(LINUX)
 
 # The simulator's rows are made anew, since it repeats to the byte; those of Linux stay.
 WORLDS = docs/data/worlds
@@ -61,7 +61,7 @@ WORLDS_SEEDS ?= 1 2 3 4
 worlds: tools ## one small scenario on live relays over emulated links and in the simulator, and how they compare; 20 minutes
 	cargo build --release --locked --package penstock-testbed --features relays
 	rm -f $(WORLDS)/star-sim.jsonl
-	crates/testbed/judge-worlds target/release/penstock-testbed scenarios/worlds/star.toml $(WORLDS) \
+	crates/testbed/run-worlds target/release/penstock-testbed scenarios/worlds/star.toml $(WORLDS) \
 		"$(WORLDS_VARIANTS)" "$(WORLDS_SEEDS)"
 	"$(PYTHON)" benches/judges/worlds.py $(WORLDS)/*.jsonl
 
