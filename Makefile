@@ -9,7 +9,7 @@ SETUP := .venv/setup
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test golden docs matrix bench estimates bench-network bench-live judge-linux worlds judge-ns3 judges interop fuzz clean tools
+.PHONY: help setup run test golden docs matrix bench estimates bench-network bench-live reference-linux worlds reference-ns3 references interop fuzz clean tools
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,7 +50,7 @@ estimates: setup ## print what `penstock check` says of the work of each shipped
 # A file for each release, such as linux-6.18.jsonl.
 LINUX = docs/data/tcp/linux-$(shell uname -r | cut -d . -f 1,2).jsonl
 
-judge-linux: tools ## TCP: let this machine's kernel do the runs that docs/data/tcp/linux-<release>.jsonl lacks; two hours
+reference-linux: tools ## TCP: let this machine's kernel do the runs that docs/data/tcp/linux-<release>.jsonl lacks; two hours
 	cargo build --release --locked --package penstock-testbed
 	crates/testbed/run-linux-reference target/release/penstock-testbed $(LINUX)
 
@@ -58,18 +58,18 @@ judge-linux: tools ## TCP: let this machine's kernel do the runs that docs/data/
 WORLDS = docs/data/worlds
 WORLDS_VARIANTS ?= vanilla kist vanilla-up kist-up
 WORLDS_SEEDS ?= 1 2 3 4
-worlds: tools ## one small scenario on live relays over emulated links and in the simulator, and how they compare; 20 minutes
+worlds: setup ## one small scenario on live relays over emulated links and in the simulator, and how they compare; 20 minutes
 	cargo build --release --locked --package penstock-testbed --features relays
 	rm -f $(WORLDS)/star-sim.jsonl
 	crates/testbed/run-worlds target/release/penstock-testbed scenarios/worlds/star.toml $(WORLDS) \
 		"$(WORLDS_VARIANTS)" "$(WORLDS_SEEDS)"
-	"$(PYTHON)" benches/judges/worlds.py $(WORLDS)/*.jsonl
+	$(BIN)/python benches/references/worlds.py $(WORLDS)/*.jsonl
 
-judge-ns3: .venv-ns3/packages ## TCP: let ns-3 (GPL, from PyPI, in .venv-ns3) do the runs that docs/data/tcp/ns3.jsonl lacks
-	.venv-ns3/bin/python benches/judges/ns3_referee.py grid --append docs/data/tcp/ns3.jsonl
+reference-ns3: .venv-ns3/packages ## TCP: let ns-3 (GPL, from PyPI, in .venv-ns3) do the runs that docs/data/tcp/ns3.jsonl lacks
+	.venv-ns3/bin/python benches/references/ns3.py grid --append docs/data/tcp/ns3.jsonl
 
-judges: setup ## TCP: compare the judges in docs/data/tcp with each other and the model
-	$(BIN)/python benches/judges/compare.py
+references: setup ## TCP: compare the references in docs/data/tcp with each other and the model
+	$(BIN)/python benches/references/compare.py
 
 bench-live: tools ## print what a relay in the middle costs, ours and C tor's, and what it costs to ask the kernel; 4 minutes without other work
 	@if command -v "$${TOR:-tor}" >/dev/null; then \
@@ -92,7 +92,7 @@ fuzz: target/tools/bin/cargo-fuzz ## fuzz a TARGET of fuzz/ with coverage for TI
 	CARGO_TARGET_DIR=$(CURDIR)/target/fuzz $< fuzz run --sanitizer none $(TARGET) target/corpus/$(TARGET) fuzz/corpus/$(TARGET) -- \
 		-max_total_time=$(TIME) -print_final_stats=1 $(addprefix -dict=,$(wildcard fuzz/dictionaries/$(TARGET)))
 
-clean: ## remove what setup, test and judge-ns3 made; runs/ stays
+clean: ## remove what setup, test and reference-ns3 made; runs/ stays
 	rm -rf target site .venv .venv-docs .venv-ns3 .mypy_cache .pytest_cache .ruff_cache .hypothesis python/penstock/_core.abi3.so
 	find python tests -name __pycache__ -prune -exec rm -rf {} +
 
@@ -102,7 +102,7 @@ clean: ## remove what setup, test and judge-ns3 made; runs/ stays
 	@touch $@
 
 # Nothing of penstock imports ns-3.
-.venv-ns3/packages: benches/judges/requirements-ns3.txt | tools
+.venv-ns3/packages: benches/references/requirements-ns3.txt | tools
 	@test -x .venv-ns3/bin/python || "$(PYTHON)" -m venv .venv-ns3
 	.venv-ns3/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@

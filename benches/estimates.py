@@ -1,8 +1,8 @@
-"""What `penstock check` predicts of a run beside what the run takes: every shipped scenario, and generated networks.
+"""Compares the estimates of `penstock check` with measured runs: every shipped scenario, and generated networks.
 
-`python benches/estimates.py [--longest SECONDS] [NAME...]` prints a line for each: time of a core and memory, predicted
-and measured, and their ratio, with the ratio of events before them; and at the end how many are within a factor of two.
-Scenarios that last longer are cut to `--longest` simulated seconds, in the prediction and in the run.
+`python benches/estimates.py [--longest SECONDS] [--markdown FILE] [NAME...]` prints a line for each: the ratio of
+events, then time of a core and memory, estimated and measured, with their ratios. The last line counts the scenarios
+within a factor of two. Longer scenarios are cut to `--longest` simulated seconds, in the estimate and in the run.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import tempfile
 from pathlib import Path
 
 import penstock
-from penstock import catalog
+from penstock import catalog, generated
 from penstock.errors import PenstockError
 
 FACTOR = 2.0
-"""How far a prediction may be off."""
+"""The largest accepted ratio of estimate and measurement."""
 
 GENERATED = """
 [scenario]
@@ -60,23 +60,40 @@ NETWORKS = (
 )
 
 
+COLUMNS = (
+    "simulated",
+    "events",
+    "core [s]: estimated",
+    "measured",
+    "ratio",
+    "heap [MB]: estimated",
+    "measured",
+    "ratio",
+)
+
+
 def main() -> None:
     """Print a line for each scenario."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--longest", type=float, default=60.0, help="simulated seconds of a run at most")
-    parser.add_argument(
-        "names", nargs="*", help="scenarios; all that are shipped, and generated ones, if none are named"
-    )
+    parser.add_argument("--longest", type=float, default=60.0, help="the most simulated seconds of a run")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table into FILE")
+    parser.add_argument("names", nargs="*", help="scenarios; by default all shipped and generated ones")
     asked = parser.parse_args()
-    within, lines = 0, 0
-    columns = ("simulated", "events", "core [s]: said", "was", "ratio", "heap [MB]: said", "was", "ratio")
-    widths = (10, 8, 16, 8, 7, 17, 8, 7)
-    print(f"{'scenario':<34}" + "".join(f"{name:>{width}}" for name, width in zip(columns, widths, strict=True)))
+    rows: list[list[str]] = []
+    within = 0
+    print(f"{'scenario':<34}  {'  '.join(COLUMNS)}")
     with tempfile.TemporaryDirectory() as folder:
         for name, path in _scenarios(asked.names, Path(folder)):
-            good = _line(name, path, asked.longest, Path(folder) / f"out{lines}")
-            within, lines = within + good, lines + 1
-    print(f"{within} of {lines} are within a factor of {FACTOR:g} in both")
+            row, good = _row(name, path, asked.longest, Path(folder) / f"out{len(rows)}")
+            cells = (f"{cell:>{len(column)}}" for cell, column in zip(row[1:], COLUMNS, strict=True))
+            print(f"{row[0]:<34}  {'  '.join(cells)}", flush=True)
+            rows.append(row)
+            within += good
+    count = f"{within} of {len(rows)} are within a factor of {FACTOR:g} in both"
+    print(count)
+    if asked.markdown:
+        body = f"{count}.\n\n{generated.table(('scenario', *COLUMNS), rows)}"
+        generated.write(asked.markdown, "benches/estimates.py", body)
 
 
 def _scenarios(names: list[str], folder: Path) -> list[tuple[str, str]]:
@@ -88,8 +105,8 @@ def _scenarios(names: list[str], folder: Path) -> list[tuple[str, str]]:
     return found
 
 
-def _line(name: str, path: str, longest: float, out: Path) -> bool:
-    """Predict and run the first variant; whether both ratios are within the factor."""
+def _row(name: str, path: str, longest: float, out: Path) -> tuple[list[str], bool]:
+    """Estimate and run the first variant: a row of the table, and whether both ratios are within the factor."""
     sets = [f"run.duration={longest:g} s", "run.warmup=0 s"]
     _, whole = catalog.load(path)
     variant = whole.variants()[0][0]
@@ -98,22 +115,30 @@ def _line(name: str, path: str, longest: float, out: Path) -> bool:
     try:
         _, document = catalog.load(path, tuple(sets))
     except PenstockError:
-        # What changes later than that cannot be cut off.
+        # A scenario with a change after the cut cannot be cut.
         sets, document = [], whole
     said = document.estimate(variant)
     networks = 1 if document.networks() else None
     penstock.run(path, variants=[variant], sets=sets, runs=1, networks=networks, out=out, jobs=1)
     was = json.loads((out / "manifest.json").read_text())["runs"][0]
     events, time, memory = (said[key] / max(was[key], 1e-9) for key in ("events", "cpu_seconds", "peak_heap_bytes"))
-    print(
-        f"{name:<34}{was['sim_seconds']:>9.0f}s{events:>8.2f}{said['cpu_seconds']:>16.2f}{was['cpu_seconds']:>8.2f}{time:>7.2f}"
-        f"{said['peak_heap_bytes'] / 1e6:>17.1f}{was['peak_heap_bytes'] / 1e6:>8.1f}{memory:>7.2f}",
-        flush=True,
-    )
-    # A run of a blink, or within a megabyte, has nothing to predict.
-    blink = max(was["cpu_seconds"], said["cpu_seconds"]) < 0.5
-    little = max(was["peak_heap_bytes"], said["peak_heap_bytes"]) < 1e6
-    return (blink or 1 / FACTOR <= time <= FACTOR) and (little or 1 / FACTOR <= memory <= FACTOR)
+    row = [
+        name,
+        f"{was['sim_seconds']:.0f} s",
+        f"{events:.2f}",
+        f"{said['cpu_seconds']:.2f}",
+        f"{was['cpu_seconds']:.2f}",
+    ]
+    row += [
+        f"{time:.2f}",
+        f"{said['peak_heap_bytes'] / 1e6:.1f}",
+        f"{was['peak_heap_bytes'] / 1e6:.1f}",
+        f"{memory:.2f}",
+    ]
+    # Runs below half a second or a megabyte are too small to estimate.
+    short = max(was["cpu_seconds"], said["cpu_seconds"]) < 0.5
+    small = max(was["peak_heap_bytes"], said["peak_heap_bytes"]) < 1e6
+    return row, (short or 1 / FACTOR <= time <= FACTOR) and (small or 1 / FACTOR <= memory <= FACTOR)
 
 
 if __name__ == "__main__":

@@ -81,7 +81,8 @@ def ks_distance(a: Sample, b: Sample) -> float:
     """The largest vertical distance between two distribution functions, in [0, 1]; NaN if one is empty."""
     if len(a) == 0 or len(b) == 0:
         return float("nan")
-    return float(scipy_stats.ks_2samp(a, b, method="asymp").statistic)
+    with np.errstate(divide="ignore"):  # the p value of a sample of one
+        return float(scipy_stats.ks_2samp(a, b, method="asymp").statistic)
 
 
 def quantiles_below(a: Sample, b: Sample) -> float:

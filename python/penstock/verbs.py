@@ -187,22 +187,30 @@ def paper(
     scale: Annotated[
         float, typer.Option(help="Do so much of each experiment: 0.1 is a tenth of the downloads.", metavar="S")
     ] = 1.0,
-    runs: Annotated[int, typer.Option(help="How many seeds, from each scenario's first upwards.", metavar="N")] = 5,
+    runs: Annotated[int, typer.Option(help="The number of seeds, from each scenario's first seed.", metavar="N")] = 5,
     out: Out = None,
+    jobs: Jobs = None,
+    markdown: Annotated[
+        Path | None,
+        typer.Option(help="Also write the table of claims into this file, in place of its old one.", metavar="FILE"),
+    ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="End with status 1 if a gated claim was not shown to hold.")
+        bool, typer.Option("--strict", help="End with status 1 if a claim with a gate was not shown to hold.")
     ] = False,
 ) -> None:
     """Run a paper's experiments, and check its claims one by one."""
+    from penstock import generated
     from penstock.paper import runner, table
     from penstock.progress import Shown
     from penstock.report import write
     from penstock.tables import console
 
     with raised():
-        outcome = runner.run(name, figure=figure, scale=scale, seeds=runs, out=out, watching=Shown)
+        outcome = runner.run(name, figure=figure, scale=scale, seeds=runs, out=out, jobs=jobs, watching=Shown)
     page = write(list(outcome.results.values()), outcome.directory / "report.html", outcome)
     outcome = runner.write(outcome)
+    if markdown is not None:
+        generated.write(markdown, f"penstock paper {outcome.claims.paper}", table.markdown(outcome), outcome.made)
     table.show(outcome, f"report:   {page}\nverdicts: {outcome.directory / runner.VERDICTS}", console())
     if strict and outcome.missed:
         raise typer.Exit(1)

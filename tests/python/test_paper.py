@@ -345,7 +345,7 @@ def test_a_paper_ends_in_verdicts_and_a_report(penstock: Command, own: Path) -> 
     assert (slow["verdict"], fast["verdict"], later["verdict"]) == ("fails", "holds", "not yet")
     assert (slow["n"], slow["gate"], slow["unit"]) == (2, {"at_least": 100.0, "by": "mean"}, "s")
     assert slow["interval"][0] <= slow["measured"] <= slow["interval"][1]
-    assert slow["reason"] == "2 seeds, of the 5 of a final verdict"
+    assert slow["reason"] == "2 seeds, fewer than the 5 of a final verdict"
     assert later["measured"] is None
     assert slow["evidence"] == ["small/transfers.parquet", "small/figures/downloads.png"]
     assert all((out / path).is_file() for path in slow["evidence"])
@@ -361,7 +361,38 @@ def test_a_paper_ends_in_verdicts_and_a_report(penstock: Command, own: Path) -> 
     assert (out / "small" / "transfers.parquet").stat().st_mtime_ns == before
     other = penstock("paper", own, "--runs", "2", "--out", "out")
     assert (other.status, other.err.count("\n")) == (2, 1)
-    assert "holds scale 0.5, not 1.0: choose another --out" in other.err
+    assert "holds scale 0.5, not 1.0; choose another --out" in other.err
+
+
+def test_a_finished_paper_becomes_a_markdown_table_without_a_run(penstock: Command, own: Path) -> None:
+    arguments = ("paper", own, "--runs", "2", "--out", "out", "--jobs", "1")
+    assert penstock(*arguments).status == 0
+    table = penstock.directory / "out" / "small" / "transfers.parquet"
+    before = table.stat().st_mtime_ns
+    page = penstock.directory / "page.md"
+    page.write_text(
+        "# Made up\n\n<!-- begin generated: penstock paper made-up -->\nold\n<!-- end generated -->\n\nEnd.\n"
+    )
+    done = penstock(*arguments, "--markdown", page)
+    assert (done.status, table.stat().st_mtime_ns) == (0, before), done.err
+    lines = page.read_text().splitlines()
+    assert (lines[0], lines[2], lines[-3], lines[-1]) == (
+        "# Made up",
+        "<!-- begin generated: penstock paper made-up -->",
+        "<!-- end generated -->",
+        "End.",
+    )
+    assert "3 claims: 1 holds, 1 fails, 1 not yet." in lines
+    rows = [line for line in lines if line.startswith("| `")]
+    assert [row.split("`")[1] for row in rows] == ["slow", "fast", "later"], "failing rows first, then by figure"
+    assert "fig. 1a: The web client waits 4.3 s. | at least 100 s | " in rows[0]
+    assert rows[0].endswith("| 2 | **fails** | 2 seeds, fewer than the 5 of a final verdict |")
+    assert any(line.startswith("*Penstock ") and line.endswith("*") for line in lines)
+    mine = penstock.directory / "mine.md"
+    mine.write_text("My thesis.\n")
+    refused = penstock(*arguments, "--markdown", mine)
+    assert (refused.status, mine.read_text()) == (2, "My thesis.\n")
+    assert "add the lines <!-- begin generated: penstock paper made-up --> and <!-- end generated -->" in refused.err
 
 
 def test_a_figure_runs_only_the_variants_that_it_compares(penstock: Command, own: Path) -> None:
@@ -393,7 +424,7 @@ def test_a_stopped_paper_goes_on_where_it_stopped(own: Path, tmp_path: Path, mon
     outcome = runner.run(str(own), seeds=1, out=out)
     assert sorted(kept) == ["small", "stock"]
     assert [each.n for each in outcome.checked] == [1, 1, 0]
-    with pytest.raises(OutputError, match="is finished, with fewer variants or seeds"):
+    with pytest.raises(OutputError, match="is finished with fewer variants or seeds"):
         runner.run(str(own), seeds=2, out=out)
 
 
@@ -401,7 +432,10 @@ def test_a_foreign_directory_and_an_unknown_paper_are_refused(penstock: Command,
     (penstock.directory / "mine").mkdir()
     (penstock.directory / "mine" / "thesis.txt").write_text("")
     done = penstock("paper", own, "--out", "mine")
-    assert (done.status, done.err) == (2, "penstock: mine exists and is not of penstock paper: choose another --out\n")
+    assert (done.status, done.err) == (
+        2,
+        "penstock: mine exists and is no output of penstock paper; choose another --out\n",
+    )
     done = penstock("paper", "torrent")
     assert done.status == 2
     assert "there is no paper 'torrent'; there are defenestrator, ewma, kist" in done.err

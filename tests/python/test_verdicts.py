@@ -151,7 +151,7 @@ def test_few_seeds_give_no_final_verdict_and_one_gives_none(ask: Asked) -> None:
         one = ask({"a": (10.0,)}, [["a"]], "value", gate_of(by, at_least=1.0))
         assert (one.verdict, one.reason, one.missed) == (UNDECIDED, "one seed decides nothing", True)
         four = ask({"a": FIVE[:4]}, [["a"]], "value", gate_of(by, at_least=1.0))
-        assert (four.verdict, four.reason) == (HOLDS, "4 seeds, of the 5 of a final verdict")
+        assert (four.verdict, four.reason) == (HOLDS, "4 seeds, fewer than the 5 of a final verdict")
     # One seed is enough to show that a property does not hold.
     assert ask({"a": (10.0,)}, [["a"]], "value", gate_of(EVERY_SEED, at_most=9.0)).verdict == FAILS
 
@@ -161,7 +161,7 @@ def test_a_seed_that_a_variant_lacks_is_named(ask: Asked) -> None:
     checked = ask(numbers, [["a"], ["b"]], "ratio", gate_of(MEAN, at_most=0.6))
     lacking = "a has no number of web in seed 3; b has no number of web in seed 6"
     assert (checked.verdict, checked.n) == (HOLDS, 4)
-    assert checked.reason == f"{lacking}; 4 seeds, of the 5 of a final verdict"
+    assert checked.reason == f"{lacking}; 4 seeds, fewer than the 5 of a final verdict"
     # What each seed has to keep is not shown by those that are there.
     property_ = ask(numbers, [["a"]], "value", gate_of(EVERY_SEED, at_most=2.0))
     assert property_.verdict == UNDECIDED
@@ -277,7 +277,7 @@ def test_a_property_is_that_of_every_run_also_with_networks(ask: Asked) -> None:
 
 def test_few_networks_are_said_whatever_their_seeds(ask: Asked) -> None:
     checked = ask({"a": (10.0, 11.0) * 5}, [["a"]], "value", gate_of(MEAN, at_least=1.0), "12")
-    assert (checked.n, checked.reason) == (2, "2 networks, of the 5 of a final verdict")
+    assert (checked.n, checked.reason) == (2, "2 networks, fewer than the 5 of a final verdict")
     alone = ask({"a": FIVE}, [["a"]], "value", gate_of(MEAN, at_least=1.0), "1")
     assert (alone.n, alone.replicates, alone.reason) == (
         5,

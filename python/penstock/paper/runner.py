@@ -1,4 +1,4 @@
-"""Running a paper: an output directory for each of its scenarios, and a verdict on each of its claims."""
+"""Runs a paper: an output directory for each of its scenarios, and a verdict on each of its claims."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from penstock import _core, catalog, runs
+from penstock import _core, catalog, generated, runs
 from penstock.errors import Cancelled, OutputError, PenstockError, naming
 from penstock.output import Job, fresh, read_json, read_manifest, write_json
 from penstock.paper.claims import Claim, Claims, load
@@ -19,17 +19,17 @@ from penstock.progress import Silent, Watch
 from penstock.result import Result
 
 RUNS = 5
-"""Seeds of every scenario, if nobody says how many."""
+"""The default number of seeds, or networks."""
 
 VERDICTS = "claims.json"
-"""What a paper's directory is known by."""
+"""The file with the verdicts; it marks a directory as that of a paper."""
 
 Watching = Callable[[str], AbstractContextManager[Watch]]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What running a paper left behind."""
+    """The results of a paper's scenarios, and the verdicts."""
 
     claims: Claims
     directory: Path
@@ -38,6 +38,8 @@ class Outcome:
     """The outputs of the scenarios that were run, by their names in the claims file."""
     scale: float
     figure: str | None
+    made: str
+    """Version, commit and date of the first run into the directory."""
 
     @property
     def missed(self) -> list[Checked]:
@@ -52,20 +54,22 @@ def run(
     scale: float = 1.0,
     seeds: int = RUNS,
     out: str | Path | None = None,
+    jobs: int | None = None,
     watching: Watching | None = None,
 ) -> Outcome:
-    """Run the scenarios that a paper's claims are about, and judge the claims.
+    """Run the scenarios of a paper's claims, and decide the claims.
 
     Args:
         name: a shipped paper, or a folder with a claims file.
         figure: only claims about this figure, and only the variants that they compare.
-        scale: shrinks or stretches what the claims file says a scenario can be scaled by.
-        seeds: how many, from the first of each scenario upwards.
-        out: the paper's directory, with one below it for each scenario; `runs/paper-<name>-<n>` if there is none.
-        watching: makes somebody who wants to know how far the runs of a scenario are.
+        scale: multiplies the numbers of downloads and the durations that the claims file lists.
+        seeds: the number of seeds, from the first seed of each scenario upwards.
+        out: the paper's directory, with a subdirectory for each scenario; by default `runs/paper-<name>-<n>`.
+        jobs: the number of runs at the same time; by default one for each core.
+        watching: makes a progress display for the runs of a scenario.
 
     Raises:
-        PenstockError: if the claims, a scenario or what is asked for is wrong, or a directory is refused.
+        PenstockError: if the claims, a scenario or an option is wrong, or a directory is refused.
         Cancelled: on Ctrl-C; finished runs are kept.
     """
     claims = load(name)
@@ -79,20 +83,20 @@ def run(
     sets = {scenario: scaled(claims, scenario, scale) for scenario in needed}
     for scenario, about in needed.items():
         _check_variants(claims, scenario, about)
-    directory = _directory(claims, out, scale)
+    directory, made = _directory(claims, out, scale)
     results = {}
     for scenario, about in needed.items():
         wanted = {variant for claim in about for variant in claim.variants_in(scenario)}
         where = directory / scenario
-        with (watching or _nobody)(claims.scenario(scenario)) as watch:
+        with (watching or _silently)(claims.scenario(scenario)) as watch:
             try:
-                results[scenario] = _one(claims.scenario(scenario), wanted, sets[scenario], seeds, where, watch)
+                results[scenario] = _one(claims.scenario(scenario), wanted, sets[scenario], seeds, where, jobs, watch)
             except Cancelled:
                 raise Cancelled(
-                    f"stopped: finished runs are kept, and the same command with --out {directory} does the rest"
+                    f"stopped; finished runs are kept, and the same command with --out {directory} does the rest"
                 ) from None
     checked = [first[claim.id] or decide(claim, results) for claim in chosen]
-    return Outcome(claims, directory, checked, results, scale, figure)
+    return Outcome(claims, directory, checked, results, scale, figure, made)
 
 
 def write(outcome: Outcome) -> Outcome:
@@ -100,6 +104,7 @@ def write(outcome: Outcome) -> Outcome:
     checked = [replace(each, evidence=_evidence(each.claim, outcome)) for each in outcome.checked]
     document = {
         **_head(outcome.claims, outcome.scale),
+        "made": outcome.made,
         "finished": True,
         "figure": outcome.figure,
         "claims": [_entry(each) for each in checked],
@@ -109,14 +114,14 @@ def write(outcome: Outcome) -> Outcome:
 
 
 def scaled(claims: Claims, scenario: str, scale: float) -> tuple[str, ...]:
-    """The overrides that scale a scenario."""
+    """The overrides that scale a scenario's downloads and duration."""
     if scale == 1:
         return ()
     if not (math.isfinite(scale) and scale > 0):
         raise PenstockError(f"--scale is {scale}; it takes a number above 0, like 0.1")
     what = claims.scale.get(scenario)
     if not what:
-        raise PenstockError(f"{claims.scenario(scenario)} has nothing that --scale could scale: leave it out")
+        raise PenstockError(f"{claims.scenario(scenario)} has nothing that --scale could scale; leave --scale out")
     sets = []
     if "downloads" in what:
         sets.append(f"run.stop.downloads={max(1, round(what['downloads'] * scale))}")
@@ -126,7 +131,7 @@ def scaled(claims: Claims, scenario: str, scale: float) -> tuple[str, ...]:
 
 
 def _check_variants(claims: Claims, scenario: str, about: Sequence[Claim]) -> None:
-    """Whether the scenario has what the claims compare; a mistake in the claims file, which no run should wait for."""
+    """Refuse a claims file that names an unknown variant, before anything is run."""
     _, document = catalog.load(claims.scenario(scenario))
     known = [name for name, _ in document.variants()]
     for claim in about:
@@ -138,32 +143,34 @@ def _check_variants(claims: Claims, scenario: str, about: Sequence[Claim]) -> No
                 )
 
 
-def _one(name: str, variants: set[str], sets: tuple[str, ...], seeds: int, where: Path, watch: Watch) -> Result:
-    """The output of one scenario: as it is if it is finished, else with what is missing."""
+def _one(
+    name: str, variants: set[str], sets: tuple[str, ...], seeds: int, where: Path, at_once: int | None, watch: Watch
+) -> Result:
+    """The output of one scenario; runs that are missing in it are done now."""
     manifest = read_manifest(where)
     if manifest is None or not manifest["finished"]:
         many = _many(catalog.load(name, sets)[1], seeds)
-        replicates, seeds_of_each = many["networks"], many["runs"]
         return runs.run(
-            name, variants=sorted(variants), sets=sets, runs=seeds_of_each, networks=replicates, out=where, watch=watch
-        )
+            name, variants=sorted(variants), sets=sets, runs=many["runs"], networks=many["networks"],
+            out=where, jobs=at_once, watch=watch,
+        )  # fmt: skip
     _, document = catalog.load(name, sets)
     jobs = runs.plan(document, sorted(variants), None, **_many(document, seeds))
     same = manifest["scenario"]["fingerprint"] == document.fingerprint() and manifest["version"] == _core.version()
     there = {Job.of(run) for run in manifest["runs"]}
     if not same or not all(job in there for job in jobs):
-        what = "fewer variants or seeds" if same else "another scenario, scale or version"
-        raise OutputError(f"{where} is finished, with {what} than now asked for: choose another --out")
+        what = "fewer variants or seeds than requested" if same else "another scenario, scale or version"
+        raise OutputError(f"{where} is finished with {what}; choose another --out")
     return Result(where)
 
 
 def _many(document: _core.Document, replicates: int) -> dict[str, int | None]:
-    """So many independent runs: networks where the scenario has some, each with the first seed, and else seeds."""
+    """The number of networks, each with one seed, if the scenario has networks; otherwise the number of seeds."""
     return {"networks": replicates, "runs": 1} if document.networks() else {"networks": None, "runs": replicates}
 
 
-def _directory(claims: Claims, out: str | Path | None, scale: float) -> Path:
-    """The paper's directory: a fresh one, or one of the same paper and scale to go on with."""
+def _directory(claims: Claims, out: str | Path | None, scale: float) -> tuple[Path, str]:
+    """A new directory, or an existing one of the same paper and scale; and its origin."""
     directory = fresh(f"paper-{claims.paper}") if out is None else Path(out)
     head = _head(claims, scale)
     path = directory / VERDICTS
@@ -173,14 +180,15 @@ def _directory(claims: Claims, out: str | Path | None, scale: float) -> Path:
             for key in ("paper", "scale"):
                 if earlier.get(key) != head[key]:
                     raise OutputError(
-                        f"{directory} holds {key} {earlier.get(key)}, not {head[key]}: choose another --out"
+                        f"{directory} holds {key} {earlier.get(key)}, not {head[key]}; choose another --out"
                     )
-            return directory
+            return directory, str(earlier.get("made", f"Penstock {earlier.get('version')}"))
         if directory.exists() and any(directory.iterdir()):
-            raise OutputError(f"{directory} exists and is not of penstock paper: choose another --out")
+            raise OutputError(f"{directory} exists and is no output of penstock paper; choose another --out")
         directory.mkdir(parents=True, exist_ok=True)
-    write_json(path, {**head, "finished": False, "figure": None, "claims": []})
-    return directory
+    made = generated.origin()
+    write_json(path, {**head, "made": made, "finished": False, "figure": None, "claims": []})
+    return directory, made
 
 
 def _head(claims: Claims, scale: float) -> dict[str, Any]:
@@ -188,7 +196,7 @@ def _head(claims: Claims, scale: float) -> dict[str, Any]:
 
 
 def _evidence(claim: Claim, outcome: Outcome) -> tuple[str, ...]:
-    """The table that a claim was measured in and the figures that show it, as far as they are there."""
+    """The table that a claim was measured in, and the existing figures that show it."""
     there = [scenario for scenario in claim.scenarios if scenario in outcome.results]
     if not there:
         return ()
@@ -199,7 +207,7 @@ def _evidence(claim: Claim, outcome: Outcome) -> tuple[str, ...]:
 
 
 def _entry(checked: Checked) -> dict[str, Any]:
-    """A claim as `claims.json` has it; null where there is no number."""
+    """A claim in `claims.json`; null where there is no number."""
     claim, gate = checked.claim, checked.claim.gate
     return {
         "id": claim.id,
@@ -214,7 +222,7 @@ def _entry(checked: Checked) -> dict[str, Any]:
         "n": checked.n,
         "seeds": list(checked.seeds),
         "units": checked.replicates,
-        "gate": gate and {key: value for key, value in vars(gate).items() if value is not None},
+        "gate": gate and gate.model_dump(exclude_none=True),
         "verdict": checked.verdict,
         "reason": checked.reason,
         "evidence": list(checked.evidence),
@@ -225,5 +233,5 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _nobody(_what: str) -> AbstractContextManager[Watch]:
+def _silently(_what: str) -> AbstractContextManager[Watch]:
     return nullcontext(Silent())

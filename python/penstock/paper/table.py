@@ -1,25 +1,27 @@
-"""The verdicts of a paper, for a terminal and for the report."""
+"""The verdicts of a paper, for a terminal, the report and a Markdown page."""
 
 from __future__ import annotations
 
+import re
 from math import isnan
 
 from rich.console import Console
 from rich.table import Table
 
+from penstock import generated
 from penstock.paper.claims import EVERY_SEED, INTERVAL, MEAN, Claim
 from penstock.paper.runner import Outcome
 from penstock.paper.verdicts import FAILS, HOLDS, NEEDS_NETWORK, NOT_GATED, NOT_YET, UNDECIDED, Checked, unit_of
 
 VERDICTS = (HOLDS, FAILS, UNDECIDED, NOT_GATED, NOT_YET, NEEDS_NETWORK)
-"""In the order in which they are counted."""
+"""All verdicts, in the order of the counts."""
 
 
 def show(outcome: Outcome, footer: str, to: Console) -> None:
-    """One row for each claim, what stands behind the verdicts, and where to read on."""
+    """Print a row for each claim, the counts, and a footer."""
     table = Table(title=outcome.claims.title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     table.add_column("where", no_wrap=True)
-    table.add_column("the paper, in our words", ratio=1)
+    table.add_column("the paper says", ratio=1)
     for column in ("measured", "95 % interval", "n", "bound"):
         table.add_column(column, justify="right", no_wrap=column != "bound")
     table.add_column("verdict", no_wrap=True)
@@ -34,33 +36,59 @@ def show(outcome: Outcome, footer: str, to: Console) -> None:
     to.print(footer, soft_wrap=True)
 
 
+def markdown(outcome: Outcome) -> str:
+    """The counts and a table of all claims: failing ones first, then undecided ones, then the others by figure."""
+    rank = {FAILS: 0, UNDECIDED: 1}
+    ordered = sorted(outcome.checked, key=lambda each: (rank.get(each.verdict, 2), _by_figure(each.claim)))
+    head = ("claim", "the paper says", "bound", "measured, 95 % interval", "n", "verdict", "reason")
+    rows = [
+        (
+            f"`{each.claim.id}`",
+            f"{where(each.claim)}: {each.claim.says}",
+            bound(each.claim),
+            ", ".join(filter(None, (measured(each), interval(each)))),
+            str(each.n or ""),
+            f"**{each.verdict}**" if each.missed else each.verdict,
+            each.reason,
+        )
+        for each in ordered
+    ]
+    return f"{remark(outcome)}\n\n{generated.table(head, rows)}"
+
+
+def _by_figure(claim: Claim) -> tuple[bool, int, str]:
+    """Claims about figures first, by the figure's number and letter."""
+    digits = re.match(r"\d*", claim.figure)[0]  # type: ignore[index]
+    return not claim.figure, int(digits or 0), claim.figure
+
+
 def remark(outcome: Outcome) -> str:
-    """How many of each verdict there are, and at what scale."""
+    """The number of claims with each verdict, and the scale."""
     counts = {verdict: sum(each.verdict == verdict for each in outcome.checked) for verdict in VERDICTS}
     said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    note = "" if outcome.scale == 1 else f" At scale {outcome.scale:g}: the bounds are those of the whole experiment."
+    note = "" if outcome.scale == 1 else f" At scale {outcome.scale:g}; the bounds apply to the full experiment."
     return f"{len(outcome.checked)} claims: {said}.{note}"
 
 
 def where(claim: Claim) -> str:
-    """Figure or section of the paper."""
+    """The figure or section of the paper."""
     return f"fig. {claim.figure}" if claim.figure else f"sec. {claim.section}"
 
 
 def measured(checked: Checked) -> str:
-    """The number with its unit; nothing if there is none."""
+    """The number with its unit; empty if there is none."""
     return "" if isnan(checked.measured) else _number(checked.claim, checked.measured)
 
 
 def interval(checked: Checked) -> str:
-    """Both ends of the interval; nothing if there is none."""
+    """Both ends of the interval; empty if there is none."""
     if isnan(checked.low):
         return ""
     return f"{_number(checked.claim, checked.low, unit=False)} to {_number(checked.claim, checked.high)}"
 
 
 def bound(claim: Claim) -> str:
-    """What the number has to be."""
+    """The condition on the number."""
     gate = claim.gate
     if gate is None:
         return ""
@@ -76,7 +104,7 @@ def _bound(claim: Claim, value: float) -> str:
 
 
 def _number(claim: Claim, value: float, *, unit: bool = True) -> str:
-    """Three digits that matter, with a sign where it is a difference."""
+    """Three significant digits, with a sign for differences."""
     sign = "+" if claim.compare in ("difference", "change", "ratio-change") else ""
     if _in_percent(claim):
         return f"{100 * value:{sign}.1f}" + (" %" if unit else "")

@@ -84,7 +84,7 @@ def decide(claim: Claim, results: Mapping[str, Result]) -> Checked:
     if claim.compare == "gain" and remark:
         verdict, reason = UNDECIDED, remark
     count = len(numbers)
-    few = f"{count} {replicates.name(2)}, of the {FINAL} of a final verdict" if FEWEST <= count < FINAL else ""
+    few = f"{count} {replicates.name(2)}, fewer than the {FINAL} of a final verdict" if FEWEST <= count < FINAL else ""
     alone = "seeds of one network, which say nothing of others" if replicates.of_one_network else ""
     return _checked(claim, verdict, (reason, *lacking, few, alone), numbers, replicates)
 

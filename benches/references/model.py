@@ -1,15 +1,15 @@
-"""The model's rows: Penstock's own TCP in the experiments of the judges.
+"""Makes the model's rows: Penstock's own TCP in the experiments of the references.
 
-    .venv/bin/python benches/judges/model.py linux-6                # to docs/data/tcp/model-linux-6.jsonl
-    .venv/bin/python benches/judges/model.py ns3 --experiments window --out /tmp/rows.jsonl
+    .venv/bin/python benches/references/model.py linux-6                # to docs/data/tcp/model-linux-6.jsonl
+    .venv/bin/python benches/references/model.py ns3 --experiments window --out /tmp/rows.jsonl
 
-The scenario is `kist/tcp-loss`, a client that downloads without Tor, with everything that a row names put in its
-place. As in the judges' networks packets wait, and are dropped, in one queue in front of the link: the server's own
-link is fast, and the client's has the rate and the queue. A row's rate and queue count IP packets and the model's
-Ethernet frames, so both are made larger by 1514/1500, which is exact for full packets. The client connects and asks,
-where the judges' senders connect and send: a download takes half a round trip longer. Goodput is what a run of 65 s
-received more than one of 5 s, which is its beginning. Rows that the file holds are left out, so that an interrupted
-command goes on where it was; delete the file when the model has changed.
+The scenario is `kist/tcp-loss`, a client that downloads without Tor, with the conditions of each row. As in the
+references, packets wait and are dropped in one queue in front of the link: the server's link is fast, and the client's
+link has the rate and the queue. Rows count IP packets and the model counts Ethernet frames, so the rate and the queue
+are multiplied by 1514/1500, which is exact for full packets. The client connects and requests, but the senders of the
+references connect and send; so a download takes half a round trip longer. Goodput is the difference of the bytes of a
+run of 65 s and of a run of 5 s. Rows that exist in the file are skipped, so an interrupted command can continue; delete
+the file after a change of the model.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ import penstock
 
 SCENARIO, VARIANT = "kist/tcp-loss", "loss-0"
 SERVER_LINK = "1 GiB/s"
-"""Fast enough that nothing waits in the server's interface."""
+"""Fast enough that no packet waits in the server's interface."""
 ENDLESS = "4 GiB"
-"""A file that no run of goodput finishes."""
+"""A file too large to finish in a goodput run."""
 GIVE_UP = "6 h"
 FRAME = PACKET + 14
 """A full packet on the model's links [B]."""
 BUFFER = "6 MiB"
-"""Buffers of profile ns3, which tunes none: those of ns-3 in the judge (`ns3_referee.py`)."""
+"""Buffers of profile ns3, which has no auto-tuning: as in `ns3.py`."""
 
 
 def rows(profile: str, runs: Iterable[Run]) -> Iterator[dict[str, Any]]:
-    """A row for each run; those that differ in the repeat alone must stand together."""
+    """A row for each run; repeats of one condition must be adjacent."""
     for condition, together in groupby(runs, lambda run: replace(run, repeat=0)):
         repeats = [run.repeat for run in together]
         yield from measure(profile, condition, repeats)
@@ -69,7 +69,7 @@ def measure(profile: str, condition: Run, repeats: list[int]) -> Iterator[dict[s
         sets += ['trace.workloads=["file"]', f"trace.interval={SAMPLE_S * 1e3:g} ms"]
     with simulate(profile, condition, repeats, sets) as result:
         for repeat in repeats:
-            # Another download may have begun before the run stopped.
+            # A second download may have begun before the run stopped.
             download = result.transfers.filter(pl.col("seed") == repeat).sort("start_s").row(0, named=True)
             seconds = download["ttlb_s"]
             row = replace(condition, repeat=repeat).row(
@@ -88,7 +88,7 @@ def measure(profile: str, condition: Run, repeats: list[int]) -> Iterator[dict[s
 
 
 def received(profile: str, condition: Run, repeats: list[int], end_s: float) -> dict[int, int]:
-    """What the client of each repeat has received when the run ends [B]."""
+    """The bytes that the client of each repeat has received at the end of the run [B]."""
     sets = [f"workloads.file.size={ENDLESS}", f"run.duration={end_s:g} s"]
     with simulate(profile, condition, repeats, sets) as result:
         totals = result.transfers.group_by("seed").agg(pl.col("bytes_received").sum())
@@ -104,7 +104,7 @@ def samples(circuits: pl.DataFrame) -> list[list[float | None]]:
 
 @contextmanager
 def simulate(profile: str, condition: Run, repeats: list[int], sets: list[str]) -> Iterator[penstock.Result]:
-    """The result of a condition, in a directory that is gone afterwards; seeds are the repeats."""
+    """The result of a condition in a temporary directory; the seeds are the repeats."""
     stop = "none" if condition.experiment == "goodput" else '{ workload = "file", downloads = 1 }'
     buffers = [f"tcp.send_buffer={BUFFER}", f"tcp.receive_buffer={BUFFER}"] if profile == "ns3" else []
     base = [
@@ -119,15 +119,15 @@ def simulate(profile: str, condition: Run, repeats: list[int], sets: list[str]) 
         f"run.stop={stop}",
         "trace.workloads=[]",
     ]
-    with tempfile.TemporaryDirectory(prefix="penstock-judges-") as folder:
+    with tempfile.TemporaryDirectory(prefix="penstock-references-") as folder:
         out = Path(folder) / "run"
         first, count = repeats[0], len(repeats)
         yield penstock.run(SCENARIO, variants=[VARIANT], sets=[*base, *sets], seed=first, runs=count, out=out)
 
 
 def main() -> None:
-    """The command."""
-    parser = argparse.ArgumentParser(description="the model's TCP in the experiments of the judges")
+    """Run the command."""
+    parser = argparse.ArgumentParser(description="the model's TCP in the experiments of the references")
     parser.add_argument("profile", help="tcp.profile, such as linux-6")
     parser.add_argument("--experiments", nargs="+", choices=EXPERIMENTS, default=list(EXPERIMENTS))
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: docs/data/tcp/model-<profile>.jsonl")

@@ -1,13 +1,13 @@
-"""The TCP of ns-3 as a judge: one bulk flow over one lossy link, a JSON line for each run.
+"""The TCP of ns-3 as a reference: one bulk flow over one lossy link, a JSON line for each run.
 
-    .venv-ns3/bin/python benches/judges/ns3_referee.py goodput --congestion cubic --rtt 0.01 --loss 0.01 --repeats 5
-    .venv-ns3/bin/python benches/judges/ns3_referee.py grid --append docs/data/tcp/ns3.jsonl
-    .venv-ns3/bin/python benches/judges/ns3_referee.py attributes
+    .venv-ns3/bin/python benches/references/ns3.py goodput --congestion cubic --rtt 0.01 --loss 0.01 --repeats 5
+    .venv-ns3/bin/python benches/references/ns3.py grid --append docs/data/tcp/ns3.jsonl
+    .venv-ns3/bin/python benches/references/ns3.py attributes
 
-`make judge-ns3` makes the environment: the wheel of ns-3 from PyPI, which is GPL. It is only ever run beside Penstock
+`make reference-ns3` makes the environment with the wheel of ns-3 from PyPI, which is GPL. It only runs beside Penstock
 and compared with it; nothing of Penstock imports it or is made from it.
 
-The network is two nodes and a point-to-point link. What a row needs to be judged by:
+The network is two nodes and a point-to-point link. Details that matter for a comparison:
 
 - The link's rate counts IP packets. ns-3 serialises two bytes of PPP header as well, so its DataRate and its queue are
   made larger by 1502/1500, which is exact for full packets; an ACK of 52 B is served 4 % slower than it should be, on
@@ -55,7 +55,7 @@ PPP = 2
 BUFFER = 6 << 20
 """Send and receive buffer [B]: Linux's default limit of a receive buffer, and more than any BDP here."""
 GIVE_UP_S = 6 * 3600.0
-"""A download that takes longer never finishes."""
+"""Time limit of a download [s]."""
 
 RECOVERY = {"prr": "ns3::TcpPrrRecovery", "classic": "ns3::TcpClassicRecovery"}
 """ns-3.44's PRR, its default, cuts the window twice when the queue overflows; classic recovery does so once."""
@@ -66,7 +66,7 @@ WATCH = """
 #include "ns3/core-module.h"
 #include "ns3/internet-module.h"
 #include "ns3/applications-module.h"
-namespace judge {
+namespace reference {
 using namespace ns3;
 uint64_t wanted, received, retransmits;
 double finished, rtt;
@@ -108,30 +108,30 @@ DOCUMENTED = (
 )
 
 
-class Referee:
-    """ns-3, loaded once for many runs, which takes it half a minute."""
+class Reference:
+    """ns-3, loaded once for many runs, because loading takes half a minute."""
 
     def __init__(self, recovery: str = "prr") -> None:
-        """Load the wheel and choose what recovers from loss, or say in one sentence that it is missing."""
+        """Load the wheel and choose the loss recovery; without the wheel, end with one sentence."""
         try:
             from ns import ns
         except ImportError as error:
-            refuse(f"ns3_referee: {error}; `make judge-ns3` makes .venv-ns3 with it, whose Python is to run this")
+            refuse(f"ns3_referee: {error}; `make reference-ns3` makes .venv-ns3 with it, whose Python is to run this")
         import cppyy
 
         self.ns = ns
         self.recovery = recovery
         if not cppyy.cppdef(WATCH):
-            refuse("ns3_referee: ns-3 does not take the C++ of this referee; it was written for ns-3.44")
-        self.watch = cppyy.gbl.judge
+            refuse("ns3_referee: ns-3 does not take the C++ of this reference; it was written for ns-3.44")
+        self.watch = cppyy.gbl.reference
 
     def name(self, congestion: str) -> str:
-        """What its rows are called."""
+        """The name of the reference in its rows."""
         other = "" if self.recovery == "prr" else f" {self.recovery}"
         return f"ns-{version('ns3').split('.post')[0]} {congestion}{other}"
 
     def attributes(self) -> Iterator[str]:
-        """Every attribute that ns-3's TCP and this network have, with its default."""
+        """Every attribute of ns-3's TCP and of this network, with its default."""
         for each in DOCUMENTED:
             type_id = self.ns.TypeId.LookupByName(f"ns3::{each}")
             for index in range(type_id.GetAttributeN()):
@@ -140,7 +140,7 @@ class Referee:
                 yield f"{each}.{attribute.name} = {value}"
 
     def run(self, run: Run) -> dict[str, Any]:
-        """Simulate it and give its row."""
+        """Simulate a run and return its row."""
         ns, watch = self.ns, self.watch
         self._build(run)
         samples = []
@@ -177,7 +177,7 @@ class Referee:
         return row
 
     def _until(self, seconds: float) -> None:
-        """Go on to that simulated time, or until the file has arrived."""
+        """Simulate until this time, or until the file has arrived."""
         simulator = self.ns.Simulator
         left = self.ns.Seconds(seconds) - simulator.Now()
         stop = simulator.Stop(left)
@@ -239,7 +239,7 @@ class Referee:
 
 
 def asked(arguments: argparse.Namespace) -> list[Run]:
-    """The runs that the command names."""
+    """The runs that the command line names."""
     if arguments.experiment == "grid":
         return [run for run in grid() if run.loss > 0 or run.repeat == 1]
     rate = arguments.rate or (HUNDRED_MBIT if arguments.experiment == "window" else TEN_MIB)
@@ -253,7 +253,7 @@ def asked(arguments: argparse.Namespace) -> list[Run]:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description="ns-3's TCP over one lossy link; prints a JSON line for each run")
     parser.add_argument("experiment", choices=[*EXPERIMENTS, "grid", "attributes"])
     parser.add_argument("--congestion", nargs="+", choices=CONGESTION, default=["cubic"])
@@ -264,16 +264,16 @@ def main() -> None:
     parser.add_argument("--recovery", choices=RECOVERY, default="prr", help="ns-3's RecoveryType")
     parser.add_argument("--append", type=Path, metavar="FILE", help="write there, and leave out the runs that it holds")
     arguments = parser.parse_args()
-    referee = Referee(arguments.recovery)
+    reference = Reference(arguments.recovery)
     if arguments.experiment == "attributes":
-        print("\n".join(referee.attributes()))
+        print("\n".join(reference.attributes()))
         return
     if arguments.append is None:
         for run in asked(arguments):
-            print(line(referee.run(run)), flush=True)
+            print(line(reference.run(run)), flush=True)
     else:
         done = {run_of(row) for row in read(arguments.append)}
-        append((referee.run(run) for run in asked(arguments) if run not in done), arguments.append)
+        append((reference.run(run) for run in asked(arguments) if run not in done), arguments.append)
 
 
 if __name__ == "__main__":

@@ -1,27 +1,27 @@
-"""What the judges of TCP measure, and the rows in which all of them and the model write it down.
+"""The experiments of the TCP references and the model, and the format of their results.
 
-A row is a JSON object, one line for each run:
+A row is a JSON object on one line. It describes one run:
 
-    referee              who: "linux-6.18 cubic", "ns-3.44 reno", "model linux-6 cubic"
+    reference            "linux-6.18 cubic", "ns-3.44 reno", "model linux-6 cubic"; `referee` in older rows
     experiment           "goodput", "window" or "download"
     congestion           "cubic" or "reno"
     rate_bytes_per_s     the link, both directions, IP headers included
     rtt_s                round trip without queue and serialisation
-    loss                 probability that a packet is lost, in each direction, ACKs too
+    loss                 probability of the loss of a packet, in each direction, for ACKs too
     repeat               from 1: the seed
     queue_bytes          drop-tail queue in front of the link
     warmup_s, seconds    `bytes` were received in `seconds` after `warmup_s`
     bytes                application bytes that the receiver got
     goodput_bytes_per_s  bytes / seconds
-    retransmits          segments sent again; null if not known
-    seconds_to_finish    from the SYN to the last byte; null if it did not finish or has no end
-    samples              "window" alone, every 10 ms: [t, cwnd, ssthresh or null, srtt or null] in seconds and segments
+    retransmits          retransmitted segments; null if unknown
+    seconds_to_finish    from the SYN to the last byte; null if the download did not finish
+    samples              "window" only, every 10 ms: [t, cwnd, ssthresh or null, srtt or null] [s, segments]
 
-A referee may add keys of its own.
+A reference may add its own keys.
 
 - `goodput`: one bulk flow over 10 MiB/s, 60 s after 5 s.
 - `download`: 100 MiB over 10 MiB/s, round trip 10 ms.
-- `window`: 100 MiB over 100 Mbit/s; without loss its sawtooth is that of the queue.
+- `window`: 100 MiB over 100 Mbit/s; without loss the queue alone makes its sawtooth.
 
 The queue holds one bandwidth-delay product, and for all but `window` at least 100 full packets. Segments carry 1448 B.
 """
@@ -42,7 +42,7 @@ PACKET = 1500
 FILE = 100 << 20
 """Size of a download and of the flow whose window is sampled [B]."""
 WARMUP_S, SECONDS = 5.0, 60.0
-"""Goodput counts what arrives in so many seconds after so many."""
+"""Goodput counts the bytes that arrive in SECONDS after WARMUP_S."""
 SAMPLE_S = 0.01
 """Interval between samples of the window [s]."""
 
@@ -51,12 +51,12 @@ CONGESTION = ("cubic", "reno")
 TEN_MIB, HUNDRED_MBIT = 10 << 20, 12_500_000
 RTTS = (0.01, 0.1)
 GATES, BEYOND = (0.0, 0.001, 0.005, 0.01, 0.02), (0.03, 0.05, 0.1)
-"""Loss up to which the model is held to the judges, and loss at which it is only shown beside them."""
+"""Loss at which the model is compared with the references, and loss at which it is only shown."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What of a row is given."""
+    """The conditions of a row."""
 
     experiment: str
     congestion: str
@@ -71,18 +71,18 @@ class Run:
         product = round(self.rate_bytes_per_s * self.rtt_s)
         return product if self.experiment == "window" else max(product, 100 * PACKET)
 
-    def row(self, referee: str, **measured: Any) -> dict[str, Any]:
-        """Its row, with what was measured."""
-        return {"referee": referee, **asdict(self), "queue_bytes": self.queue_bytes, **measured}
+    def row(self, reference: str, **measured: Any) -> dict[str, Any]:
+        """The row of this run with its measurements."""
+        return {"reference": reference, **asdict(self), "queue_bytes": self.queue_bytes, **measured}
 
 
 def run_of(row: dict[str, Any]) -> Run:
-    """The run that a row is of."""
+    """The run that a row describes."""
     return Run(*(row[field.name] for field in fields(Run)))
 
 
 def grid() -> Iterator[Run]:
-    """All runs, those that are waited for first."""
+    """All runs, the most important ones first."""
     yield from _goodput(GATES)
     for congestion in CONGESTION:
         for rtt in RTTS:
@@ -102,13 +102,15 @@ def _goodput(losses: tuple[float, ...]) -> Iterator[Run]:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file; a line that is not whole is not there yet."""
+    """The rows of a file; an incomplete last line is ignored."""
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    rows = [json.loads(line) for line in lines if line.endswith("\n")]
+    # Rows of the testbed, and older ones, have the key `referee`.
+    return [{"reference": row.get("referee"), **row} for row in rows]
 
 
 def append(rows: Iterable[dict[str, Any]], path: Path) -> None:
-    """Write each row to the end of a file as soon as it is there."""
+    """Append each row to a file as soon as it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         for row in rows:
@@ -116,11 +118,11 @@ def append(rows: Iterable[dict[str, Any]], path: Path) -> None:
 
 
 def line(row: dict[str, Any]) -> str:
-    """A row as it is written."""
+    """A row as one line of JSON."""
     return json.dumps(row, separators=(",", ":"))
 
 
 def refuse(sentence: str) -> NoReturn:
-    """Say what the user has to change, and end with status 2."""
+    """Print a sentence for the user, and end with status 2."""
     print(sentence, file=sys.stderr)
     sys.exit(2)

@@ -1,17 +1,18 @@
-"""Compare the judges of TCP with each other and with the model: a table for each experiment, and three figures.
+"""Compares the TCP references with each other and with the model: a table for each experiment, and three figures.
 
-    .venv/bin/python benches/judges/compare.py            # or: make judges
-    .venv/bin/python benches/judges/compare.py --data docs/data/tcp --images docs/images
+    .venv/bin/python benches/references/compare.py            # or: make references
+    .venv/bin/python benches/references/compare.py --data docs/data/tcp --images docs/images
+    .venv/bin/python benches/references/compare.py --markdown docs/validation/tcp.md
 
-Reads all `*.jsonl` (`rows.py` says what a row is); the model's are in `model-<profile>.jsonl`. Each condition has a
-line for each referee that was there, with its median and range over the repeats, and beside it for each profile of
-the model the median and its ratio to that referee. An asterisk is a ratio more than 15 % away from 1; `!` after a
-referee says that the referees themselves are that far apart. A profile is held to its own referee: `linux-6` to
-Linux 6, `ns3` to ns-3; `linux-3.2`, whose kernel nobody ran, to what lies between the referees. Loss beyond 2 % is
-shown, and no profile is held to it. `--markdown` prints the tables of docs/validation/tcp.md instead.
+The rows come from all `*.jsonl` files of a folder (`rows.py` documents them); `model-<profile>.jsonl` holds the
+model's. A table has a line for each condition and reference: its median and range over the repeats, and for each
+profile of the model the median and its ratio to this reference. `*` marks a ratio more than 15 % away from 1. `!` after
+a reference means that the references differ by more than 15 %. Each profile is compared with its own reference:
+`linux-6` with Linux 6, `ns3` with ns-3. There are no runs of the kernel of `linux-3.2`; it must lie between the
+references. Results with more than 2 % loss are shown, but do not count.
 
-A referee in real time says how late its link was at worst. Where at least three repeats were never later than half a
-round trip, the others are left out, and counted; where fewer were, all are kept.
+A reference that runs in real time reports the largest delay of its emulated link. If at least three repeats stayed
+below half a round trip, the other repeats are left out and counted. Otherwise all repeats are used.
 """
 
 from __future__ import annotations
@@ -33,24 +34,26 @@ from rich.markup import escape
 from rich.table import Table
 from rows import CONGESTION, EXPERIMENTS, GATES, read, refuse
 
+from penstock import generated
+from penstock.errors import PenstockError
 from penstock.figures.style import RC, Look, grid_of, legend_above, looks
 
 MODEL = "model "
-"""How the names of the model's rows begin."""
+"""The prefix of the names in the model's rows."""
 SLACK = 0.15
-"""How far from 1 a ratio may be."""
+"""The largest accepted distance of a ratio from 1."""
 LATE, ENOUGH = 0.5, 3
-"""Later than this share of a round trip at worst, a repeat is left out, if so many others are left."""
+"""Repeats with a link delay above this share of a round trip are left out, if this many others remain."""
 OWN = {"linux-6": "linux-6", "ns3": "ns-3"}
-"""How the referee of a profile begins; a profile without one is held to all of them."""
+"""The prefix of a profile's reference; other profiles are compared with all references."""
 CUT = 0.9
-"""A window that falls below so much of what it was before, from one sample to the next, was cut."""
+"""A window that falls below this share of its previous sample was cut."""
 
 CONDITION = ("experiment", "congestion", "rtt_s", "loss")
 
 
 class Metric(NamedTuple):
-    """A number of a run."""
+    """A measured number of a run."""
 
     column: str
     title: str
@@ -70,17 +73,17 @@ METRICS = {
 
 
 def load(folder: Path) -> tuple[pl.DataFrame, int]:
-    """A line for each run: who, what, the metrics and the window; and how many rows were left out as late."""
+    """A row for each run, and the number of rows that were left out because their link was late."""
     rows = [row for path in sorted(folder.glob("*.jsonl")) for row in read(path) if row["experiment"] in EXPERIMENTS]
     repeats: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
-        repeats.setdefault((row["referee"], *(row[key] for key in CONDITION)), []).append(row)
+        repeats.setdefault((row["reference"], *(row[key] for key in CONDITION)), []).append(row)
     kept = [row for together in repeats.values() for row in _in_time(together)]
     return pl.DataFrame([_flat(row) for row in kept], schema=SCHEMA), len(rows) - len(kept)
 
 
 def _in_time(repeats: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those whose link kept its time; all of them if too few did."""
+    """The repeats with a punctual link; all repeats if there are too few of them."""
     good = [row for row in repeats if row.get("late_max_s", 0.0) <= LATE * row["rtt_s"]]
     return good if len(good) >= ENOUGH else repeats
 
@@ -102,8 +105,8 @@ SCHEMA: dict[str, Any] = {
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    """One run, with the name of its congestion control taken out of who ran it."""
-    who = row["referee"].replace(f" {row['congestion']}", "")
+    """One run; its name is that of the reference or profile, without the congestion control."""
+    who = row["reference"].replace(f" {row['congestion']}", "")
     samples = np.array([[t, cwnd] for t, cwnd, *_ in row.get("samples", ())], dtype=np.float64).reshape(-1, 2)
     known = {name: row.get(name) for name in SCHEMA}
     return known | {
@@ -116,13 +119,13 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _period(samples: np.ndarray[Any, np.dtype[np.float64]]) -> float | None:
-    """Median time between cuts, without the first, which ends slow start [s]; null with fewer than two left."""
+    """The median time between cuts [s], without the first cut, which ends slow start; null for fewer than two."""
     times = _cuts(samples)[1:]
     return float(np.median(np.diff(times))) if len(times) >= 2 else None
 
 
 def _cuts(samples: np.ndarray[Any, np.dtype[np.float64]]) -> list[float]:
-    """When the window was cut: falls that last over several samples are one cut."""
+    """The times at which the window was cut; a fall over several samples is one cut."""
     if len(samples) == 0:
         return []
     cuts, peak, falling = [], samples[0, 1], False
@@ -137,7 +140,7 @@ def _cuts(samples: np.ndarray[Any, np.dtype[np.float64]]) -> list[float]:
 
 
 class Group(NamedTuple):
-    """The repeats of one condition by one referee or profile."""
+    """The repeats of one condition by one reference or profile."""
 
     runs: int
     finished: int
@@ -147,7 +150,7 @@ class Group(NamedTuple):
 
 
 def groups(runs: pl.DataFrame, metric: Metric) -> dict[str, Group]:
-    """Each who has runs here, with the median of those that gave a number; NaN if none did."""
+    """The median of each reference or profile; NaN if no run has a number."""
     found = {}
     for who in runs["who"].unique(maintain_order=True):
         column = runs.filter(pl.col("who") == who)[metric.column]
@@ -158,21 +161,21 @@ def groups(runs: pl.DataFrame, metric: Metric) -> dict[str, Group]:
 
 
 def off(ratio: float) -> bool:
-    """Whether it is too far from 1, or is none."""
+    """Whether a ratio is NaN or too far from 1."""
     return not abs(ratio - 1) <= SLACK
 
 
 def differ(medians: Sequence[float]) -> bool:
-    """Whether two of them are too far apart."""
+    """Whether two medians are too far apart."""
     return len(medians) > 1 and off(max(medians) / min(medians))
 
 
 def table(runs: pl.DataFrame, experiment: str, metric: Metric) -> tuple[Table, list[tuple[str, int, int]]]:
-    """The table of a metric, and for each profile how many gated conditions it shares with a referee and meets."""
+    """The table of a metric, and for each profile the conditions that it meets and those that it shares."""
     profiles = runs.filter(pl.col("model"))["who"].unique(maintain_order=True).to_list()
     shown = Table(title=escape(f"{experiment}: {metric.title}"), title_justify="left")
-    for name in ("congestion", "rtt [ms]", "loss [%]", "referee", "median", "range", "runs"):
-        shown.add_column(escape(name), justify="left" if name in ("congestion", "referee") else "right")
+    for name in ("congestion", "rtt [ms]", "loss [%]", "reference", "median", "range", "runs"):
+        shown.add_column(escape(name), justify="left" if name in ("congestion", "reference") else "right")
     for profile in profiles:
         shown.add_column(f"model {profile}", justify="right")
         shown.add_column("ratio", justify="right")
@@ -180,57 +183,57 @@ def table(runs: pl.DataFrame, experiment: str, metric: Metric) -> tuple[Table, l
     chosen = runs.filter(pl.col("experiment") == experiment)
     for keys, here in chosen.sort("congestion", "rtt_s", "loss", "who").group_by(CONDITION, maintain_order=True):
         _, congestion, rtt, loss = keys
-        judges = groups(here.filter(~pl.col("model")), metric)
+        references = groups(here.filter(~pl.col("model")), metric)
         model = groups(here.filter(pl.col("model")), metric)
-        medians = [judge.median for judge in judges.values() if judge.finished]
+        medians = [reference.median for reference in references.values() if reference.finished]
         mark = "!" if differ(medians) else ""
         for profile, each in model.items():
-            own = [judge.median for judge in held_to(profile, judges).values() if judge.finished]
+            own = [reference.median for reference in held_to(profile, references).values() if reference.finished]
             if own and loss <= max(GATES):
                 score[profile][0] += 1
                 score[profile][1] += within(each.median, own)
         blank = Group(0, 0, *(float("nan"),) * 3)
-        for who, judge in (judges or {"-": blank}).items():
-            cells = [congestion, f"{rtt * 1e3:g}", f"{loss * 1e2:g}", who + mark, *_cells(judge, metric)]
+        for who, reference in (references or {"-": blank}).items():
+            cells = [congestion, f"{rtt * 1e3:g}", f"{loss * 1e2:g}", who + mark, *_cells(reference, metric)]
             for profile in profiles:
-                ratio = model[profile].median / judge.median if profile in model else float("nan")
+                ratio = model[profile].median / reference.median if profile in model else float("nan")
                 cells += [_number(model[profile].median, metric) if profile in model else "-", _ratio(ratio)]
             shown.add_row(*cells)
         shown.add_section()
     return shown, [(profile, met, shared) for profile, (shared, met) in score.items()]
 
 
-def held_to(profile: str, judges: dict[str, Group]) -> dict[str, Group]:
-    """The referees that judge a profile: its own, or all."""
+def held_to(profile: str, references: dict[str, Group]) -> dict[str, Group]:
+    """The references for a profile: its own, or all."""
     start = OWN.get(profile, "")
-    return {who: judge for who, judge in judges.items() if who.startswith(start)}
+    return {who: reference for who, reference in references.items() if who.startswith(start)}
 
 
 def within(value: float, medians: Sequence[float]) -> bool:
-    """Whether it is within the slack of what the referees span, or of the only one."""
+    """Whether a value lies within 15 % of the range of the references."""
     return (1 - SLACK) * min(medians) <= value <= (1 + SLACK) * max(medians)
 
 
-def markdown(runs: pl.DataFrame, experiment: str, metric: Metric) -> Iterator[str]:
-    """The same as a table of a page: medians, and beside a profile's its ratio to what it is held to, bold if off."""
+def markdown(runs: pl.DataFrame, experiment: str, metric: Metric) -> str:
+    """The rows of a table for a page: medians, and a profile's ratio to its reference, in bold if it is too far off."""
     chosen = runs.filter(pl.col("experiment") == experiment).sort("congestion", "rtt_s", "loss")
     names = {model: chosen.filter(pl.col("model") == model)["who"].unique().sort().to_list() for model in (False, True)}
     titles = ["", "round trip", "loss", *names[False], *(f"`{profile}`" for profile in names[True])]
-    yield f"| {' | '.join(titles)} |"
-    yield f"|{'---|' * len(titles)}"
+    rows = []
     for (congestion, rtt, loss), here in chosen.group_by("congestion", "rtt_s", "loss", maintain_order=True):
-        judges = groups(here.filter(~pl.col("model")), metric)
+        references = groups(here.filter(~pl.col("model")), metric)
         model = groups(here.filter(pl.col("model")), metric)
         cells = [congestion, f"{rtt * 1e3:g} ms", f"{loss * 1e2:g} %"]
-        cells += [_number(judges[who].median, metric) if who in judges else "" for who in names[False]]
+        cells += [_number(references[who].median, metric) if who in references else "" for who in names[False]]
         for profile in names[True]:
-            own = [judge.median for judge in held_to(profile, judges).values() if judge.finished]
+            own = [reference.median for reference in held_to(profile, references).values() if reference.finished]
             cells.append(_verdict(model[profile].median, own, metric) if profile in model else "")
-        yield f"| {' | '.join(cells)} |"
+        rows.append(cells)
+    return f"**{experiment}: {metric.title}**\n\n{generated.table(titles, rows)}"
 
 
 def _verdict(value: float, own: Sequence[float], metric: Metric) -> str:
-    """The number, and its ratio to the only referee or to the nearer end of what several span."""
+    """The number, and its ratio to the reference or to the nearer end of the references' range."""
     shown = _number(value, metric)
     if not own or np.isnan(value):
         return shown
@@ -253,7 +256,7 @@ def _ratio(ratio: float) -> str:
 
 
 def appearance(runs: pl.DataFrame) -> dict[tuple[str, bool], Look]:
-    """Judges first, then profiles: a look for each."""
+    """A style for each reference and profile."""
     names = runs.select("who", "model").unique(maintain_order=True).sort("model", "who").rows()
     labels = {f"{model} {who}": f"model, {who}" if model else who for who, model in names}
     return {(who, model): looks(labels)[f"{model} {who}"] for who, model in names}
@@ -263,7 +266,7 @@ LOSSES = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1)
 
 
 def draw_curves(runs: pl.DataFrame, experiment: str) -> Figure | None:
-    """Its first metric against loss: a panel for each round trip and congestion control."""
+    """An experiment's first metric over loss: a panel for each round trip and congestion control."""
     metric = METRICS[experiment][0]
     chosen = runs.filter(pl.col("experiment") == experiment)
     if chosen.is_empty():
@@ -295,7 +298,7 @@ def draw_curves(runs: pl.DataFrame, experiment: str) -> Figure | None:
 
 
 def _curve(axes: Axes, runs: pl.DataFrame, metric: Metric, look: Look, model: bool) -> Any:
-    """Medians over loss with their range; the model's without marks. Nothing if there is no number."""
+    """Draw medians over loss with their range; the model without markers. None without a number."""
     found = [(loss, groups(here, metric)) for (loss,), here in runs.sort("loss").group_by("loss", maintain_order=True)]
     points = [(loss, group) for loss, by in found for group in by.values() if group.finished]
     if not points:
@@ -348,7 +351,7 @@ def draw_window(runs: pl.DataFrame) -> Figure | None:
 
 
 def draw(runs: pl.DataFrame, folder: Path) -> list[Path]:
-    """Write the figures for which there is data, as PNG without dates."""
+    """Write the figures that have data, as PNG without dates."""
     style: Any = {**mpl.rcParamsDefault, **RC, "backend": "agg"}
     written = []
     folder.mkdir(parents=True, exist_ok=True)
@@ -366,20 +369,21 @@ def draw(runs: pl.DataFrame, folder: Path) -> list[Path]:
 
 
 def main() -> None:
-    """The command."""
-    parser = argparse.ArgumentParser(description="compare the judges of TCP with each other and with the model")
+    """Run the command."""
+    parser = argparse.ArgumentParser(description="compare the references of TCP with each other and with the model")
     parser.add_argument("--data", type=Path, default=Path("docs/data/tcp"), help="folder of the rows")
     parser.add_argument("--images", type=Path, default=Path("docs/images"), help="folder for the figures")
-    parser.add_argument("--markdown", action="store_true", help="print tables of Markdown, and draw nothing")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables into FILE, and draw nothing")
     arguments = parser.parse_args()
     runs, late = load(arguments.data)
     if runs.is_empty():
-        refuse(f"compare: {arguments.data} holds no rows; `make judge-ns3` writes ns-3's")
+        refuse(f"compare: {arguments.data} holds no rows; `make reference-ns3` writes ns-3's")
     if arguments.markdown:
-        for experiment, metrics in METRICS.items():
-            for metric in metrics:
-                print(f"\n{experiment}: {metric.title}\n")
-                print("\n".join(markdown(runs, experiment, metric)))
+        tables = [markdown(runs, experiment, metric) for experiment, metrics in METRICS.items() for metric in metrics]
+        try:
+            generated.write(arguments.markdown, "benches/references/compare.py", "\n\n".join(tables))
+        except PenstockError as error:
+            refuse(f"compare: {error}")
         return
     console = Console(width=None if sys.stdout.isatty() else 200)
     for experiment, metrics in METRICS.items():
@@ -389,10 +393,10 @@ def main() -> None:
             shown, scores = table(runs, experiment, metric)
             console.print(shown)
             for profile, met, shared in scores:
-                console.print(f"model {profile}: {met} of {shared} up to 2 % loss are within 15 % of its referee")
+                console.print(f"model {profile}: {met} of {shared} up to 2 % loss are within 15 % of the reference")
             console.print()
     if late:
-        console.print(f"left out {late} repeats whose link was later than {LATE:g} of a round trip")
+        console.print(f"left out {late} repeats with a link delay above {LATE:g} of a round trip")
     for path in draw(runs, arguments.images):
         console.print(f"wrote {path}")
 
