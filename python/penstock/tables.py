@@ -1,4 +1,4 @@
-"""The tables at the end of a run, for a terminal."""
+"""The tables on the terminal at the end of a run."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 LOG_WIDTH = 120
-"""Columns of the tables where there is no terminal to say how many it has."""
+"""The width of the tables if standard output is no terminal."""
 
 METRIC_NAMES = {metric.column: metric.short for metric in summary.METRICS}
 
 
 def console() -> Console:
-    """Standard output, wide enough for the tables where nobody looks on."""
-    # Names, labels and paths are the user's: nothing in them is markup.
+    """Standard output; if it is no terminal, it is wide enough for the tables."""
+    # Names, labels and paths of the user are no markup.
     screen = Console(highlight=False, markup=False, emoji=False)
     if not screen.is_terminal:
         screen.width = LOG_WIDTH
@@ -31,7 +31,7 @@ def console() -> Console:
 
 
 def show(result: Result, footer: str, to: Console) -> None:
-    """What each variant (of a sweep, each point) gave, how it differs from the first, and where to read on."""
+    """Print the results of each variant or point, the differences to the first variant, and a footer."""
     if "sweep" in result.manifest:
         show_points(result, footer, to)
         return
@@ -50,7 +50,7 @@ def show(result: Result, footer: str, to: Console) -> None:
 
 
 def show_points(result: Result, footer: str, to: Console) -> None:
-    """What each point of a sweep gave, and where to read on."""
+    """Print the results of each point of a sweep, and a footer."""
     from penstock import points
 
     rows = points.table(result)
@@ -76,19 +76,19 @@ def show_points(result: Result, footer: str, to: Console) -> None:
 
 
 def warn(replicates: Replicates, counts: Sequence[int], to: Console) -> None:
-    """What so many replicates in each row cannot say, if there is something; and an empty line."""
+    """Print the warning about few replicates, if there is one, and an empty line."""
     warning = replicates.warning(counts)
     to.print(f" {warning}\n" if warning else "", soft_wrap=True)
 
 
 def point_columns(rows: pl.DataFrame) -> list[str]:
-    """The columns that say which row of a sweep's table it is; the variant is left out where one takes part."""
+    """The columns that name a row of a sweep's table; without the variant if there is only one."""
     keys = rows.columns[: rows.columns.index("seeds")]
     return [name for name in keys if name != "variant" or rows["variant"].n_unique() > 1]
 
 
 def point_times(row: Mapping[str, Any]) -> list[str]:
-    """Each time of a point [s], and its interval."""
+    """Each time of a point [s] and its interval."""
     told = []
     for metric in summary.METRICS:
         short = metric.column.removesuffix("_s")
@@ -98,8 +98,8 @@ def point_times(row: Mapping[str, Any]) -> list[str]:
 
 
 def points_remark(replicates: Replicates, counts: Sequence[int]) -> str:
-    """On what the numbers of points and their intervals rest, of so many replicates in each row."""
-    means = f"Means over {replicates.name(2)} of the median of a run's downloads"
+    """How the numbers of points and their intervals were computed."""
+    means = f"Means over {replicates.name(2)} of the medians of the runs' downloads"
     return f"{means}, t intervals of {replicates.range_text(counts)}." if max(counts) > 1 else f"{means}."
 
 
@@ -144,25 +144,22 @@ def _differences_table(result: Result, rows: Iterable[dict[str, Any]]) -> Table:
 
 
 def pairs_remark(replicates: Replicates, pairs: Sequence[int]) -> str:
-    """On what the intervals of so many pairs in each row rest."""
+    """How the intervals of paired differences were computed."""
     if max(pairs) < 2:
         return ""
-    each = "the mean of its seeds' medians" if replicates.are_networks else "the median"
-    return (
-        f"Paired by {replicates.name()}: {each} of each of {replicates.range_text(pairs)} under both variants, "
-        "t interval of the differences."
-    )
+    each = "the mean of the seeds' medians" if replicates.are_networks else "the median"
+    return f"Paired by {replicates.name()}: {each}, for {replicates.range_text(pairs)}; t interval of the differences."
 
 
 def seconds(value: float) -> str:
-    """A time for people [s]: three digits that matter."""
+    """A time [s] with three significant digits."""
     if value != value:
         return "-"
     return f"{value:.0f} s" if value >= 100 else f"{value:.1f} s" if value >= 10 else f"{value:.2f} s"
 
 
 def difference(value: float) -> str:
-    """A difference of times [s], always with its sign."""
+    """A difference of times [s] with its sign."""
     return "-" if value != value else f"{value:+.2f} s"
 
 
@@ -182,11 +179,11 @@ def percent(row: Mapping[str, Any]) -> str:
 
 
 def signed_share(part: float) -> str:
-    """A part of something in per cent, always with its sign; a dash if there is none."""
+    """A share in per cent with its sign; a dash if there is none."""
     return "-" if part != part else f"{part:+.0%}".replace("%", " %")
 
 
 def unfinished(row: Mapping[str, Any]) -> str:
-    """How many downloads did not arrive, and why."""
+    """The number of incomplete downloads, by reason."""
     names = {"timeout": "timed out", "failed": "failed", "unfinished": "cut off by the end"}
     return ", ".join(f"{row[key]} {name}" for key, name in names.items() if row[key]) or "-"

@@ -1,4 +1,4 @@
-"""The verbs of the command `penstock`."""
+"""The subcommands of `penstock`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.errors import PenstockError, naming
 from penstock.stopping import raised
 
 app = typer.Typer(
-    help="Congestion management for onion-routing networks, and the bench on which it is judged.",
+    help="Congestion management for onion-routing networks: a simulator, and tools to compare results.",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -21,7 +21,7 @@ app = typer.Typer(
 
 
 class What(StrEnum):
-    """What `list` can list."""
+    """The lists of `penstock list`."""
 
     scenarios = "scenarios"
     papers = "papers"
@@ -32,42 +32,48 @@ class What(StrEnum):
 
 
 class World(StrEnum):
-    """Where a scenario can run."""
+    """The backends that can run a scenario."""
 
     sim = "sim"
     testbed = "testbed"
 
 
-Scenario = Annotated[str, typer.Argument(help="A scenario file, or the name of a shipped one.", metavar="SCENARIO")]
+Scenario = Annotated[
+    str, typer.Argument(help="A scenario file, or the name of a shipped scenario.", metavar="SCENARIO")
+]
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Override a key, with a TOML value; may be repeated.", metavar="KEY=VALUE"),
+    typer.Option("--set", help="Set a key to a TOML value; may be repeated.", metavar="KEY=VALUE"),
 ]
 Seed = Annotated[int | None, typer.Option(help="The first seed.", metavar="N")]
-Runs = Annotated[int | None, typer.Option(help="How many seeds, from the first upwards.", metavar="N")]
+Runs = Annotated[int | None, typer.Option(help="The number of seeds, from the first seed upwards.", metavar="N")]
 Networks = Annotated[
     int | None,
-    typer.Option(help="How many networks, each with every seed; by default each seed draws its own.", metavar="N"),
+    typer.Option(
+        help="The number of networks, each with every seed; by default each seed samples its own.", metavar="N"
+    ),
 ]
 NetworkFile = Annotated[
     Path | None,
-    typer.Option("--network", help="A network file: its relays take the place of the scenario's.", metavar="FILE"),
+    typer.Option("--network", help="A network file, whose relays replace those of the scenario.", metavar="FILE"),
 ]
-Out = Annotated[
-    Path | None, typer.Option(help="Where to write; a fresh folder under runs/ if left out.", metavar="DIR")
+Out = Annotated[Path | None, typer.Option(help="The output directory; by default a new one in runs/.", metavar="DIR")]
+Jobs = Annotated[
+    int | None, typer.Option(help="The number of runs at the same time; by default one for each core.", metavar="N")
 ]
-Jobs = Annotated[int | None, typer.Option(help="Runs at the same time; one for each core if left out.", metavar="N")]
-Report = Annotated[bool, typer.Option(help="Whether to draw pictures and write a report.")]
+Report = Annotated[bool, typer.Option(help="Draw figures and write a report.")]
 
 
 @app.command("list")
 def list_(
-    what: Annotated[What | None, typer.Argument(help="What to list; everything if left out, a line each.")] = None,
+    what: Annotated[
+        What | None, typer.Argument(help="What to list; by default everything, with one line each.")
+    ] = None,
     name: Annotated[
-        str | None, typer.Argument(help="Only this algorithm, or those of this key.", metavar="NAME")
+        str | None, typer.Argument(help="Only this algorithm, or the algorithms of this key.", metavar="NAME")
     ] = None,
 ) -> None:
-    """Say what there is; of algorithms also parameters, defaults, units, sources and partners."""
+    """List scenarios, papers, algorithms, presets, workloads or networks."""
     from penstock import listing
 
     if what is not None:
@@ -81,7 +87,7 @@ def list_(
 
 @app.command()
 def check(scenario: Scenario, sets: Sets = None, network: NetworkFile = None) -> None:
-    """Parse a scenario and explain it; run nothing. What does not fit into this machine's memory ends with status 2."""
+    """Check and explain a scenario without running it; status 2 if it needs more memory than this machine has."""
     from penstock import fits
 
     _, document = catalog.load(scenario, tuple(sets or ()), network)
@@ -103,18 +109,20 @@ def run(
     replay: Annotated[
         Path | None,
         typer.Option(
-            help="Ask for the downloads of this earlier output, at its times, in an open loop.", metavar="DIR"
+            help="Repeat the requests of this earlier output at the same times, in an open loop.", metavar="DIR"
         ),
     ] = None,
     replay_variant: Annotated[
-        str | None, typer.Option(help="Which variant of --replay; its first if left out.", metavar="NAME")
+        str | None, typer.Option(help="The variant of --replay; by default the first.", metavar="NAME")
     ] = None,
-    world: Annotated[World, typer.Option(help="Where to run it.")] = World.sim,
+    world: Annotated[
+        World, typer.Option(help="The backend: the simulator, or live relays on this machine.")
+    ] = World.sim,
     out: Out = None,
     jobs: Jobs = None,
     report: Report = True,
 ) -> None:
-    """Run every variant with every seed, then draw and report."""
+    """Run every variant with every seed, then draw figures and write a report."""
     from penstock import runs as runner
     from penstock.progress import Shown
 
@@ -142,7 +150,9 @@ def sweep(
     scenario: Scenario,
     params: Annotated[
         list[str],
-        typer.Option("--param", help="A key and its values; every combination is run.", metavar="KEY=VALUE,VALUE"),
+        typer.Option(
+            "--param", help="A key and its values; the sweep runs every combination.", metavar="KEY=VALUE,VALUE"
+        ),
     ],
     variant: Annotated[
         list[str] | None, typer.Option(help="Sweep only this variant; may be repeated.", metavar="NAME")
@@ -155,7 +165,7 @@ def sweep(
     jobs: Jobs = None,
     report: Report = True,
 ) -> None:
-    """Run a scenario at every point of a grid, then draw and report."""
+    """Run a scenario at every point of a grid, then draw figures and write a report."""
     from penstock import runs as runner
     from penstock.progress import Shown
 
@@ -178,14 +188,15 @@ def sweep(
 @app.command()
 def paper(
     name: Annotated[
-        str, typer.Argument(help="A paper of `list papers`, or a folder with a claims.toml.", metavar="NAME")
+        str, typer.Argument(help="A paper of `penstock list papers`, or a folder with a claims.toml.", metavar="NAME")
     ],
     figure: Annotated[
         str | None,
         typer.Option(help="Only claims about this figure, such as 5a, or 5 for all of its parts.", metavar="ID"),
     ] = None,
     scale: Annotated[
-        float, typer.Option(help="Do so much of each experiment: 0.1 is a tenth of the downloads.", metavar="S")
+        float,
+        typer.Option(help="The size of each experiment: 0.1 is a tenth of the downloads or of the time.", metavar="S"),
     ] = 1.0,
     runs: Annotated[int, typer.Option(help="The number of seeds, from each scenario's first seed.", metavar="N")] = 5,
     out: Out = None,
@@ -220,15 +231,15 @@ def paper(
 def report_(
     directories: Annotated[list[Path], typer.Argument(help="Output directories.", metavar="DIR...")],
     to: Annotated[
-        Path | None, typer.Option(help="The page; report.html in the directory if there is one.", metavar="FILE")
+        Path | None, typer.Option(help="The page; by default report.html in the directory.", metavar="FILE")
     ] = None,
 ) -> None:
-    """Draw pictures of outputs and write an HTML page."""
+    """Draw figures of outputs and write an HTML page."""
     if len(directories) == 1:
         _tell(directories[0], to=to)
         return
     if to is None:
-        raise PenstockError("a report of several directories needs a name: add --to FILE")
+        raise PenstockError("a report of several directories needs a file name; add --to FILE")
     from penstock.report import write
     from penstock.result import Result
 
@@ -238,14 +249,14 @@ def report_(
 @app.command()
 def paths(
     consensus: Annotated[
-        Path, typer.Argument(help="A consensus document, plain or with microdescriptors; also as .xz.", metavar="FILE")
+        Path, typer.Argument(help="A consensus, plain or with microdescriptors; also as .xz.", metavar="FILE")
     ],
     pairs: Annotated[
-        int, typer.Option(help="How many pairs of circuits to draw.", metavar="N", min=1, max=2**63 - 1)
+        int, typer.Option(help="The number of pairs of circuits to sample.", metavar="N", min=1, max=2**63 - 1)
     ] = 10_000_000,
     seed: Annotated[int, typer.Option(help="The seed of all circuits.", metavar="N", min=0, max=2**63 - 1)] = 1,
 ) -> None:
-    """Draw circuits as clients of a consensus do, and say what two of them share."""
+    """Sample circuits as Tor clients do, and count what pairs of circuits share."""
     from penstock import paths as drawing
     from penstock.tables import console
 
@@ -253,7 +264,7 @@ def paths(
 
 
 class Clock(StrEnum):
-    """What the times of a comparison count from."""
+    """The starting points of the times in a comparison."""
 
     start = "start"
     request = "request"
@@ -261,23 +272,26 @@ class Clock(StrEnum):
 
 @app.command()
 def compare(
-    a: Annotated[str, typer.Argument(help="An output, DIR or DIR:VARIANT, or what others measured.", metavar="A")],
-    b: Annotated[str, typer.Argument(help="The other.", metavar="B")],
+    a: Annotated[
+        str, typer.Argument(help="An output, DIR or DIR:VARIANT, or a measurement of another tool.", metavar="A")
+    ],
+    b: Annotated[str, typer.Argument(help="The second output or measurement.", metavar="B")],
     workload: Annotated[
-        list[str] | None, typer.Option(help="Of outputs of penstock, only this workload; may be repeated.")
+        list[str] | None, typer.Option(help="Only this workload of a Penstock output; may be repeated.")
     ] = None,
     clock: Annotated[
-        Clock | None, typer.Option(help="What times count from; the start if both have it, else the request.")
+        Clock | None,
+        typer.Option(help="The starting point of times; by default the start if both have it, otherwise the request."),
     ] = None,
     skip: Annotated[
-        float, typer.Option(help="Of what others measured, leave out the first so many seconds.", min=0)
+        float, typer.Option(help="Seconds to leave out at the beginning of another tool's measurement.", min=0)
     ] = 0.0,
     out: Annotated[
-        Path | None, typer.Option(help="Where to write; a fresh runs/compare-<n> if left out.", metavar="DIR")
+        Path | None, typer.Option(help="The output directory; by default a new runs/compare-<n>.", metavar="DIR")
     ] = None,
     report: Report = True,
 ) -> None:
-    """Put downloads of two outputs side by side: ours, OnionPerf's, tornettools' or tgen's."""
+    """Compare the downloads of two outputs of Penstock, OnionPerf, tornettools or tgen."""
     import shlex
 
     from penstock.compare import compare as put_together
@@ -297,13 +311,15 @@ def compare(
 
 @app.command()
 def workload(
-    name: Annotated[str, typer.Argument(help="What the workload is called.", metavar="NAME")],
-    packets: Annotated[Path, typer.Option(help="The model of a stream's packets.", metavar="FILE")],
-    streams: Annotated[Path | None, typer.Option(help="That of a flow's streams.", metavar="FILE")] = None,
-    flows: Annotated[Path | None, typer.Option(help="That of the flows.", metavar="FILE")] = None,
-    out: Annotated[Path | None, typer.Option(help="Where to write; shown if left out.", metavar="FILE")] = None,
+    name: Annotated[str, typer.Argument(help="The name of the workload.", metavar="NAME")],
+    packets: Annotated[Path, typer.Option(help="The model of the packets of a stream.", metavar="FILE")],
+    streams: Annotated[Path | None, typer.Option(help="The model of the streams of a flow.", metavar="FILE")] = None,
+    flows: Annotated[Path | None, typer.Option(help="The model of the flows.", metavar="FILE")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write; by default standard output.", metavar="FILE")
+    ] = None,
 ) -> None:
-    """Turn tgen's Markov models, which are GraphML, into a workload for a scenario."""
+    """Convert Markov models of tgen in GraphML into a workload of a scenario."""
     from penstock import markov
 
     given = {"flows": flows, "streams": streams, "packets": packets}
@@ -322,20 +338,21 @@ def network(
     ] = None,
     descriptors: Annotated[
         list[Path] | None,
-        typer.Option(help="Server descriptors of a consensus' relays; may be repeated.", metavar="FILE"),
+        typer.Option(help="Server descriptors of the consensus' relays; may be repeated.", metavar="FILE"),
     ] = None,
     graph: Annotated[
-        Path | None, typer.Option(help="A graph in GML, as Shadow has it, for latency by country pair.", metavar="FILE")
+        Path | None,
+        typer.Option(help="A network graph of Shadow in GML, for the latency between countries.", metavar="FILE"),
     ] = None,
     relays: Annotated[
-        int | None, typer.Option(help="How many relays; all if left out.", metavar="N", min=1, max=2**31 - 1)
+        int | None, typer.Option(help="The number of relays; by default all.", metavar="N", min=1, max=2**31 - 1)
     ] = None,
-    seed: Annotated[int, typer.Option(help="The seed of what is drawn.", metavar="N", min=0, max=2**63 - 1)] = 1,
+    seed: Annotated[int, typer.Option(help="The seed of the sampling.", metavar="N", min=0, max=2**63 - 1)] = 1,
     out: Annotated[
-        Path | None, typer.Option(help="The file to write; standard output if left out.", metavar="FILE")
+        Path | None, typer.Option(help="The file to write; by default standard output.", metavar="FILE")
     ] = None,
 ) -> None:
-    """Make a network file of what you have, for --network of check, run and sweep."""
+    """Convert a consensus, staged relays or a graph into a network file, for --network of check, run and sweep."""
     from penstock.networks import file
 
     text = file.make(document, descriptors=descriptors or (), graph=graph, relays=relays, seed=seed)
@@ -352,7 +369,7 @@ def version() -> None:
 
 
 def _put(text: str, out: Path | None) -> None:
-    """Write a text into a file, or show it if none is named."""
+    """Write a text into a file, or print it."""
     if out is None:
         print(text, end="")
         return
@@ -361,7 +378,7 @@ def _put(text: str, out: Path | None) -> None:
 
 
 def _tell(directory: Path, *, to: Path | None = None, report: bool = True) -> None:
-    """Write the report of one directory and show its tables."""
+    """Write the report of one directory and print its tables."""
     from penstock import tables
     from penstock.result import Result
 
@@ -376,6 +393,6 @@ def _tell(directory: Path, *, to: Path | None = None, report: bool = True) -> No
     if not result.finished:
         asked = result.asked
         whole = len(asked["variants"]) * len(asked.get("networks", [""])) * len(asked["seeds"])
-        there = f"{len(result.manifest['runs'])} of {whole} runs that were asked for are there"
-        footer = f"{footer}\nunfinished: {there}; the rest: {result.command}"
+        there = f"{len(result.manifest['runs'])} of {whole} runs are finished"
+        footer = f"{footer}\nunfinished: {there}; to run the rest: {result.command}"
     tables.show(result, footer, tables.console())

@@ -221,11 +221,11 @@ def test_what_a_kill_leaves_can_be_read_and_finished(penstock: Command, small: P
     command = "penstock run small.toml --seed 1 --runs 2 --out out"
     if left:
         assert done.status == 0, done
-        assert f"unfinished: {left} of 4 runs that were asked for are there; the rest: " in done.out
+        assert f"unfinished: {left} of 4 runs are finished; to run the rest: " in done.out
         whole = package.load(penstock.directory / "whole").transfers
         assert result.transfers.equals(whole.head(result.transfers.height))
         page = (out / "report.html").read_text()
-        assert "How to finish it" in page
+        assert "How to finish these runs" in page
         assert f"<pre>{command.replace('small.toml', str(small))}</pre>" in page
     else:
         assert (done.status, done.err) == (2, "penstock: out has no finished run yet\n")

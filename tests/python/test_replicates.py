@@ -159,7 +159,7 @@ def test_the_report_and_the_terminal_say_what_the_units_are(
     result = Result(untraced(make_up(seeds=2, networks=3)))
     tables.show(result, "", tables.console())
     told = capsys.readouterr().out
-    assert "Paired by network: the mean of its seeds' medians of each of 3 networks" in told
+    assert "Paired by network: the mean of the seeds' medians, for 3 networks" in told
     assert "With 3 networks only" in told
     page = " ".join(report.render([result]).split())
     for words in (

@@ -67,7 +67,7 @@ def test_a_sweep_is_every_combination_and_ends_in_a_table_and_maps(penstock: Com
     ]
     assert pl.read_csv(out / "points.csv").columns == table.columns
     page = (out / "report.html").read_text()
-    for word in ("What each point gave", "Times over middle.link and circuit_window", "penstock sweep"):
+    for word in ("Results of each point", "Times over middle.link and circuit_window", "penstock sweep"):
         assert word in page
     assert {path.name for path in (out / "figures").iterdir()} == {"heat-map.svg", "heat-map.png"}
 

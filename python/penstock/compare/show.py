@@ -1,4 +1,4 @@
-"""A comparison for a terminal."""
+"""Prints a comparison on the terminal."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from penstock.replicates import MIN_REPLICATES
 from penstock.tables import METRIC_NAMES, between, difference, seconds, signed_share
 
 CLOCK_WORDS = {
-    "start": "from the start: the client's call for a stream, or its socket",
-    "request": "from the request, sent over a connection that was there",
+    "start": "from the start: the client's request for a stream, or its socket",
+    "request": "from the request over an existing connection",
 }
 
 
 def show(comparison: Comparison, footer: str, to: Console) -> None:
-    """Quantiles, differences and failures of both sources, what they rest on, and where to read on."""
+    """Print quantiles, differences and failures of both sources, with notes and a footer."""
     for letter, source in _lettered(comparison):
         to.print(f"{letter}: {about(source)}", soft_wrap=True)
     to.print()
@@ -32,7 +32,7 @@ def show(comparison: Comparison, footer: str, to: Console) -> None:
 
 
 def about(source: Source) -> str:
-    """What it is, how much of it there is, and what is to be known of it."""
+    """The name, kind, size and notes of a source."""
     whole = source.downloads.filter(outcome="ok").height
     replicates = source.replicates.text() if source.ours else ""
     if not source.ours and source.replicates.size > 1:
@@ -67,7 +67,7 @@ def _failures(comparison: Comparison) -> Table:
 
 
 def grouped(rows: Iterable[Row]) -> Iterable[tuple[Row, bool]]:
-    """Each row, and whether it is the first of its kind and time."""
+    """Each row, and whether it is the first of its kind and metric."""
     last: tuple[str, str] | None = None
     for row in rows:
         group = (row.downloads, row.metric)
@@ -76,14 +76,14 @@ def grouped(rows: Iterable[Row]) -> Iterable[tuple[Row, bool]]:
 
 
 def remarks(comparison: Comparison) -> list[str]:
-    """What the numbers rest on."""
+    """How the numbers were computed, and what limits them."""
     intervals = {row.interval for row in comparison.rows}
     said = []
     if PAIRED in intervals and comparison.common is not None:
         replicates = comparison.common
         counts = [row.pairs for row in comparison.rows if row.interval == PAIRED]
         said.append(
-            f"Paired by {replicates.name()}: a quantile of each of {replicates.range_text(counts)} in A and in B, "
+            f"Paired by {replicates.name()}: quantiles of {replicates.range_text(counts)} in A and in B; "
             "t interval of the differences."
         )
         said.append(replicates.warning(counts))
@@ -91,36 +91,34 @@ def remarks(comparison: Comparison) -> list[str]:
         said += _unpaired(comparison)
     if BOOTSTRAP in intervals:
         said.append(
-            "Not paired: intervals are a bootstrap over downloads. They describe these downloads and decide nothing, "
-            "since downloads of one network are not independent of each other."
+            "Not paired: the intervals are a bootstrap over downloads. They only describe these downloads, because "
+            "downloads of one network are not independent."
         )
     if comparison.left_out:
         shown = ", ".join(comparison.left_out[:8]) + (" and more" if len(comparison.left_out) > 8 else "")
-        said.append(f"Left out, since only one of them has it or others have more downloads: {shown}.")
+        said.append(f"Left out, because one source lacks them or other kinds have more downloads: {shown}.")
     return [sentence for sentence in said if sentence]
 
 
 def _unpaired(comparison: Comparison) -> list[str]:
-    """Of two outputs of ours that are independent of each other."""
+    """The notes on two independent outputs of Penstock."""
     told = [
         f"{source.replicates.range_text([source.replicates.size])} in {letter}"
         for letter, source in _lettered(comparison)
     ]
-    why = comparison.apart or "a kind of downloads is in no run that both have"
+    why = comparison.apart or "no common run has a kind of downloads"
     said = [
-        f"Not paired, since {why}: a quantile of each of {' and of each of '.join(told)}, Welch's t interval of the "
-        "difference of their means."
+        f"Not paired, because {why}: quantiles of {' and of '.join(told)}; Welch's t interval of the difference of "
+        "the means."
     ]
     for letter, source in _lettered(comparison):
         replicates = source.replicates
         if replicates.size < 2:
             said.append(f"{letter}: {replicates.warning([replicates.size])}")
         elif replicates.of_one_network:
-            said.append(f"{letter}: all seeds are of one network, and say nothing of others.")
+            said.append(f"{letter}: all seeds use one network, so the results apply to that network only.")
         elif replicates.size < MIN_REPLICATES:
-            said.append(
-                f"{letter}: {replicates.size} {replicates.name(2)} are few; what is undecided here may well be there."
-            )
+            said.append(f"{letter}: {replicates.size} {replicates.name(2)} show only large differences.")
     return said
 
 
@@ -134,12 +132,12 @@ def interval(row: Row) -> str:
 
 
 def relative(row: Row) -> str:
-    """The difference, as a part of A."""
+    """The difference as a share of A."""
     return signed_share(row.difference_s / row.a_s) if row.a_s else "-"
 
 
 def rate(tried: Tried | None) -> str:
-    """`3 of 400 (0.8 %)`; a dash where it is not known."""
+    """`3 of 400 (0.8 %)`; a dash if it is unknown."""
     if tried is None or not tried.attempts:
         return "-"
     return f"{tried.failed} of {tried.attempts} ({100 * tried.failed / tried.attempts:.1f} %)"

@@ -1,4 +1,4 @@
-"""One HTML page that opens alone: what was run, what it gave, how sure that is, and how to do it again."""
+"""A self-contained HTML page: the runs, their results with intervals, and the command that repeats them."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def save(page: str, to: Path) -> Path:
 
 
 def environment() -> jinja2.Environment:
-    """Where templates are, and how they are filled in: text stays text."""
+    """The templates, which escape all text."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
 
 
 def render(results: Sequence[Result], outcome: Outcome | None = None) -> str:
-    """The page; the figures of each result are drawn anew into its directory."""
+    """The page; the figures of each result are drawn again into its directory."""
     templates = environment()
     templates.globals |= {"metrics": summary.METRICS, "metric_names": tables.METRIC_NAMES}
     templates.filters |= {
@@ -59,7 +59,7 @@ def render(results: Sequence[Result], outcome: Outcome | None = None) -> str:
 
 
 def _claims(outcome: Outcome) -> dict[str, Any]:
-    """What the template says of a paper's claims."""
+    """The template's values for the claims of a paper."""
     from penstock.paper import table
 
     rows = [
@@ -80,7 +80,7 @@ def _claims(outcome: Outcome) -> dict[str, Any]:
 
 
 def _section(result: Result) -> dict[str, Any]:
-    """What the template says of one output directory."""
+    """The template's values for one output directory."""
     sweep = _points(result) if "sweep" in result.manifest else None
     differences = pl.DataFrame() if sweep else result.differences()
     pairs = differences["pairs"].to_list() if differences.height else []
@@ -100,7 +100,7 @@ def _section(result: Result) -> dict[str, Any]:
 
 
 def _points(result: Result) -> dict[str, Any]:
-    """What the template says of the points of a sweep; their table is written anew beside the page's figures."""
+    """The template's values for the points of a sweep; their table is written again."""
     table = points.write(result)
     columns = tables.point_columns(table) if table.height else []
     rows = [
@@ -113,7 +113,7 @@ def _points(result: Result) -> dict[str, Any]:
 
 
 def _source(scenario: dict[str, Any]) -> str:
-    """Which paper, section and figures a scenario stands for."""
+    """The paper, section and figures that a scenario reproduces."""
     figures_of = scenario["figures"]
     parts = [
         scenario["paper"],
@@ -124,5 +124,5 @@ def _source(scenario: dict[str, Any]) -> str:
 
 
 def data_uri(svg: Path) -> str:
-    """The file itself, as an address."""
+    """The file as a data URI."""
     return "data:image/svg+xml;base64," + base64.b64encode(svg.read_bytes()).decode("ascii")
