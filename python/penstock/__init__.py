@@ -1,4 +1,4 @@
-"""Congestion management for onion-routing networks, and the bench on which it is judged.
+"""Congestion management for onion-routing networks: a simulator, and tools to compare results.
 
     import penstock
 
@@ -41,7 +41,7 @@ _WHERE = {
 
 
 def __getattr__(name: str) -> object:
-    """Import things when they are first asked for: a mistake is found sooner than data frames are loaded."""
+    """Import names on first use, so that mistakes are found before data frames are loaded."""
     if name == "__version__":
         return import_module("penstock._core").version()
     if name in _WHERE:

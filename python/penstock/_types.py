@@ -1,10 +1,10 @@
-"""What the extension module returns where a class would be too much."""
+"""Dictionaries that the extension module returns."""
 
 from typing import TypedDict
 
 
 class Algorithm(TypedDict):
-    """One of the algorithms of a relay or client."""
+    """An algorithm of a relay or client."""
 
     key: str
     """The key that chooses it, such as `hop_control`."""
@@ -14,11 +14,11 @@ class Algorithm(TypedDict):
     parameters: list[tuple[str, str, str, str]]
     """Name, default in TOML (empty if there is none), unit and meaning of each."""
     partners: list[tuple[str, str, bool, str]]
-    """What it does not go with: another key, its value, whether a scenario with both is refused, and why."""
+    """Incompatible choices: key, value, whether a scenario with both is refused, and the reason."""
 
 
 class Head(TypedDict):
-    """Which paper, section and figures a scenario stands for; empty where it says nothing."""
+    """The paper, section and figures that a scenario reproduces; empty if it names none."""
 
     title: str
     paper: str
@@ -28,7 +28,7 @@ class Head(TypedDict):
 
 
 class Estimate(TypedDict):
-    """About how much work a run will be; what it was has the same names in the manifest."""
+    """The estimated work of a run; the manifest has the measured work under the same names."""
 
     sim_seconds: float
     cpu_seconds: float
@@ -37,10 +37,10 @@ class Estimate(TypedDict):
 
 
 class RunStats(TypedDict):
-    """What a run cost."""
+    """The costs of a run."""
 
     sim_seconds: float
-    """Simulated time that passed [s]."""
+    """Simulated time [s]."""
     events: int
     packets: int
     """Data segments, ACKs and datagrams, counted once at delivery."""
@@ -49,13 +49,13 @@ class RunStats(TypedDict):
     data_cells: int
     """DATA cells delivered, at clients and exits."""
     sendmes: int
-    """SENDMEs made, those of circuits and those of streams."""
+    """SENDMEs of circuits and streams."""
     peak_heap_bytes: int
-    """Largest heap of the run's thread, above what it held before [B]."""
+    """The peak of the heap of the run's thread, above its initial size [B]."""
 
 
 class NetworkFacts(TypedDict):
-    """What a consensus document says, in short."""
+    """A summary of a consensus document."""
 
     flavor: str
     """`ns` or `microdesc`."""
@@ -63,38 +63,38 @@ class NetworkFacts(TypedDict):
     """UTC."""
     relays: int
     guards: int
-    """Relays that are drawn as the first of a circuit."""
+    """Relays that clients choose as guards."""
     middles: int
     exits: int
     weights: str
-    """Where position weights are from: `document`, `computed`, or `even` for none."""
+    """The source of position weights: `document`, `computed`, or `even` for none."""
 
 
 class PairCounts(TypedDict):
-    """Of how many pairs of circuits something was true."""
+    """The numbers of pairs of circuits that share something."""
 
     pairs: int
     guard: int
     middle: int
     exit: int
     relay: int
-    """Some relay is on both, at whatever position."""
+    """Both use a common relay at any position."""
     socket: int
-    """Some relay sends both through one socket, if both download or both upload."""
+    """A relay sends both through one socket, if both download or both upload."""
     connection: int
-    """Some connection is on both, in whatever direction."""
+    """Both use a common connection in any direction."""
     failures: int
-    """Circuits that were begun anew, since nothing went together with what was chosen first."""
+    """Circuits that were sampled again, because the first choices had no valid continuation."""
 
 
 class ConsensusRelays(TypedDict):
-    """What a consensus, and server descriptors, say of the relays that clients draw."""
+    """The relays of a consensus that clients choose, with data of server descriptors."""
 
     flavor: str
     valid_after: str
     relays: list[tuple[str, bool, bool, int, int, int | None, int | None]]
     """Nickname, guard, exit, weight and link [B/s], rate [B/s] and burst [B] of its buckets if they are known."""
     unused: int
-    """Left out: no client draws them."""
+    """Relays that are left out because no client chooses them."""
     undescribed: int
-    """Without descriptor, where descriptors were given."""
+    """Relays without descriptor, if descriptors were given."""

@@ -1,4 +1,4 @@
-"""The scenarios that ship with Penstock, and how a name on the command line becomes a file."""
+"""The shipped scenarios, and how a name on the command line becomes a file."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from penstock._core import Document
 from penstock.errors import ScenarioError, naming
 
 SHIPPED = Path(__file__).resolve().parent / "scenarios"
-"""Installed with the package; in a checkout, a link to the folder beside the crates."""
+"""The folder of shipped scenarios; in a checkout it is a link to the folder beside the crates."""
 
 CLAIMS = "claims.toml"
-"""Lies beside a paper's scenarios and is none: `penstock.paper` reads it."""
+"""The claims file beside a paper's scenarios; it is no scenario."""
 
 
 def shipped() -> list[str]:
@@ -56,7 +56,7 @@ def read(scenario: str | Path) -> tuple[str, Path, str]:
 
 
 def network_file(path: str | Path | None) -> tuple[str, str] | None:
-    """The text of a network file and what errors call it; none without one."""
+    """The text and the path of a network file; none without a file."""
     return None if path is None else (_text(Path(path)), str(path))
 
 

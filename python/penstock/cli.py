@@ -1,4 +1,4 @@
-"""The command `penstock`: the one place where errors become sentences and exit statuses."""
+"""The command `penstock`: turns errors into sentences and exit statuses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock import stopping
 
 
 def main() -> None:
-    """Run the command; every foreseeable error ends as one sentence on standard error."""
+    """Run the command; every expected error becomes one sentence on standard error."""
     stopping.leave_on_interrupt()
     try:
         status = _run()
@@ -17,13 +17,13 @@ def main() -> None:
         status = stopping.STOPPED
         _say("stopped")
     if status == stopping.STOPPED:
-        # Threads of stopped runs may still be in the simulator; the process does not wait for them.
+        # Do not wait for threads that are still in the simulator.
         os._exit(status)
     sys.exit(status)
 
 
 def _run() -> int:
-    """Do what the arguments say; returns the exit status."""
+    """Run the subcommand; returns the exit status."""
     from typer import Exit
     from typer.exceptions import TyperException
 
@@ -43,7 +43,7 @@ def _run() -> int:
     except Exit as leaving:
         return leaving.exit_code
     except BrokenPipeError:
-        # Whoever read our output has seen enough; what is left of it goes nowhere.
+        # The reader of the output closed the pipe; discard the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:

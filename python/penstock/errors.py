@@ -1,6 +1,6 @@
-"""What can go wrong, and with which exit status the command then ends.
+"""Errors and their exit statuses.
 
-The exceptions come from the extension module, where Rust's errors are mapped to them in one file.
+The extension module defines the exceptions and maps Rust's errors to them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.stopping import STOPPED
 __all__ = ["MISTAKE", "STOPPED", "Cancelled", "OutputError", "PenstockError", "ScenarioError", "exit_status", "naming"]
 
 MISTAKE = 2
-"""Exit status when the user, or the machine under it, has to change something."""
+"""The exit status after a mistake of the user or a problem of the machine."""
 
 
 def exit_status(error: PenstockError) -> int:
@@ -25,7 +25,7 @@ def exit_status(error: PenstockError) -> int:
 
 @contextmanager
 def naming(path: str | PathLike[str], doing: str = "write") -> Iterator[None]:
-    """Turn an error of the file system into a sentence that names `path` and what we were `doing` to it."""
+    """Turn an error of the file system into a sentence with the path and the action."""
     try:
         yield
     except OSError as error:

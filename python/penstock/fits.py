@@ -1,4 +1,4 @@
-"""Whether runs fit into this machine's memory, before anything is run."""
+"""Checks before a run whether it fits into this machine's memory."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from penstock import _core
 from penstock.errors import PenstockError
 
 SHARE = 0.9
-"""What of the memory runs may take; the rest is the system's."""
+"""The share of memory for runs; the rest is for the system."""
 
 
 def machine() -> int:
-    """How much memory there is [B]."""
+    """The memory of this machine [B]."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def at_once(
     document: _core.Document, variants: Iterable[str], jobs: int | None, cores: int, memory: int | None = None
 ) -> int:
-    """How many runs of these variants are done at once: `jobs` if that is asked for, else as `cores` and memory allow.
+    """The number of runs at the same time: `jobs` if given, otherwise limited by `cores` and memory.
 
     Raises:
         PenstockError: if a single run, or `jobs` of them, would need more than the machine has; it says what would fit.

@@ -1,4 +1,4 @@
-"""What a sweep steps through: keys of a scenario, each with its values, and every combination of them."""
+"""The grid of a sweep: keys of a scenario with their values, and every combination of these values."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from penstock.result import Result
 _OPENING, _CLOSING, _QUOTES = "([{", ")]}", "\"'"
 
 _NAMED = ("relays", "clients", "servers", "workloads")
-"""Sections whose keys begin with a name."""
+"""Sections with a table for each name."""
 
 _COLUMNS = {"variant", "workload", "seeds", "units", "downloads", "ttfb", "ttlb"}
-"""What a column of a key must not be called."""
+"""Column names that are already used."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A key and what it is set to, or keys that are always set to the same."""
+    """A key and its values, or several keys that share each value."""
 
     keys: tuple[str, ...]
     values: tuple[str, ...]
-    """As they were typed."""
+    """The values as typed."""
 
     @property
     def typed(self) -> str:
@@ -35,12 +35,12 @@ class Axis:
 
 
 class Point(NamedTuple):
-    """A variant of the file at one place of the grid."""
+    """A variant of the file at one point of the grid."""
 
     variant: str
     """Its name in tables."""
     of: str
-    """The variant of the file; empty if it takes part alone."""
+    """The variant of the file; empty if there is only one."""
     values: tuple[str, ...]
     """A value for each axis."""
 
@@ -51,54 +51,54 @@ class Grid:
 
     axes: tuple[Axis, ...]
     only: tuple[str, ...] = ()
-    """The variants of the file that take part; all if there are none."""
+    """The variants to sweep; empty for all."""
 
     @classmethod
     def of(cls, params: Sequence[str], only: Sequence[str] = ()) -> Grid:
-        """The grid of `--param` arguments, `key=value,value` or `key+key=value,value`, with the values of `--set`."""
+        """The grid of `--param` arguments such as `key=value,value` or `key+key=value,value`."""
         axes = tuple(_axis(param) for param in params)
         if not axes:
-            raise ScenarioError("a sweep takes at least one --param KEY=VALUE,VALUE")
+            raise ScenarioError("a sweep needs at least one --param KEY=VALUE,VALUE")
         keys = [key for axis in axes for key in axis.keys]
         for key in keys:
             if keys.count(key) > 1:
-                raise ScenarioError(f"--param {key} is there twice; it takes all values at once, like {key}=1,2")
+                raise ScenarioError(f"--param {key} is given twice; give all values at once, like {key}=1,2")
         return cls(axes, tuple(dict.fromkeys(only)))
 
     @property
     def names(self) -> list[str]:
-        """What each axis is called: whose it is and the end of its (first) key, or the key where two are alike."""
+        """The name of each axis: the end of its first key, or the whole key if the end is not unique."""
         ends = [_short(axis.keys[0]) for axis in self.axes]
         count = Counter(ends)
         taken = [end in _COLUMNS or count[end] > 1 for end in ends]
         return [axis.keys[0] if long else end for axis, end, long in zip(self.axes, ends, taken, strict=True)]
 
     def places(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """The name and the values of every combination, the last axis first."""
+        """The name and the values of every combination; the last axis varies first."""
         for values in product(*(axis.values for axis in self.axes)):
             yield ", ".join(f"{name}={value}" for name, value in zip(self.names, values, strict=True)), values
 
     def sets(self) -> list[tuple[str, list[str]]]:
-        """Name and `key=value`s of every combination, as `Document.sweep` takes them."""
+        """The name and the `key=value` overrides of every combination, for `Document.sweep`."""
         return [
             (name, [f"{key}={value}" for axis, value in zip(self.axes, at, strict=True) for key in axis.keys])
             for name, at in self.places()
         ]
 
     def points(self, variants: Sequence[str]) -> list[Point]:
-        """The points, given the names of all variants of the swept document, in its order."""
+        """The points for the names of all variants of the swept document, in its order."""
         places = list(self.places())
         each = len(variants) // len(places)
         names = [(variants[i], *places[i // each]) for i in range(len(variants))]
         return [Point(name, name.removesuffix(place).removesuffix(", "), at) for name, place, at in names]
 
     def describe(self) -> dict[str, Any]:
-        """What the manifest says of it."""
+        """The grid for the manifest."""
         return {"params": [axis.typed for axis in self.axes], "variants": list(self.only)}
 
 
 def of(result: Result) -> Grid | None:
-    """The grid of an output directory; none if it is not a sweep's."""
+    """The grid of an output directory; none without a sweep."""
     swept = result.manifest.get("sweep")
     return Grid.of(swept["params"], swept["variants"]) if swept else None
 
@@ -117,18 +117,18 @@ def _axis(param: str) -> Axis:
     if not equals or not all(keys):
         raise ScenarioError(f"--param {param}: it must be key=value,value, like network.rtt=40 ms,80 ms")
     if "run.seeds" in keys:
-        raise ScenarioError("--param run.seeds: every point meets the same seeds; --seed and --runs say which")
+        raise ScenarioError("--param run.seeds: every point uses the same seeds; use --seed and --runs")
     values = tuple(split(text))
     if not all(values):
-        raise ScenarioError(f"--param {param}: a value is missing; values stand between commas, like {keys[0]}=1,2")
+        raise ScenarioError(f"--param {param}: a value is missing; separate values by commas, like {keys[0]}=1,2")
     twice = [value for value in values if values.count(value) > 1]
     if twice:
-        raise ScenarioError(f"--param {param}: the value {twice[0]} is there twice")
+        raise ScenarioError(f"--param {param}: the value {twice[0]} is given twice")
     return Axis(keys, values)
 
 
 def split(text: str) -> list[str]:
-    """The pieces between commas that are in no brackets and no quotes."""
+    """The pieces between commas outside of brackets and quotes."""
     pieces, depth, quote = [""], 0, ""
     for letter in text:
         if quote:

@@ -1,4 +1,4 @@
-"""What there is to choose from, a line each."""
+"""The lists of `penstock list`, with a line for each entry."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ MIB = 1 << 20
 
 
 def lines(what: str) -> list[str]:
-    """The lines of one list: a name and what it is."""
+    """The lines of one list: names and meanings."""
     return LISTS[what]()
 
 
 def details(what: str, name: str | None) -> list[str]:
-    """All that is known of what a list names, or of one of them; a line each where there is no more."""
+    """The details of a list or of one of its entries."""
     if what == "algorithms":
         return _algorithms_in_full(name)
     if name is not None:
-        raise PenstockError(f"only algorithms can be listed one at a time; leave {name!r} out")
+        raise PenstockError(f"only algorithms have details; leave {name!r} out")
     return lines(what)
 
 
@@ -49,7 +49,7 @@ def _choice(algorithm: Algorithm) -> str:
 
 
 def _algorithms_in_full(name: str | None) -> list[str]:
-    """Each with its parameters, their defaults and units, its source, and what it does not go with."""
+    """Each algorithm with parameters, defaults, units, source and incompatible choices."""
     known = _core.algorithms()
     chosen = [each for each in known if name is None or name in (each["kind"], each["key"])]
     if not chosen:
@@ -62,9 +62,9 @@ def _algorithms_in_full(name: str | None) -> list[str]:
 def _block(algorithm: Algorithm) -> list[str]:
     notes = [("source", algorithm["source"])]
     for key, other, refused, why in algorithm["partners"]:
-        notes.append(("not with" if refused else "in vain with", f"{key} = {other}: it {why}"))
+        notes.append(("incompatible with" if refused else "no effect with", f"{key} = {other}: it {why}"))
     if not algorithm["partners"]:
-        notes.append(("goes with", "everything"))
+        notes.append(("works with", "everything"))
     parameters = algorithm["parameters"]
     values = [(default or "required") + (f" [{unit}]" if unit else "") for _, default, unit, _ in parameters]
     width = max(map(len, values), default=0)
@@ -85,19 +85,19 @@ def presets() -> list[str]:
 
 
 def workloads() -> list[str]:
-    """What clients can do, and workloads that have a name for a workload's `preset`."""
+    """The kinds of workloads, and the named workloads for the key `preset`."""
     named = [(f"preset = {name}", meaning) for name, meaning in _core.workload_presets()]
     return _columns([*_core.workload_kinds(), *named])
 
 
 def networks() -> list[str]:
-    """Networks that ship: the years for a relay's `era`."""
+    """The shipped networks: the years for a relay's `era`."""
 
     def facts(relays: int, link: int, capacity: int) -> str:
         means = (
             f"mean link {link / MIB:.1f} MiB/s, mean capacity (the smaller of link and rate) {capacity / MIB:.1f} MiB/s"
         )
-        return f"as {relays} relays were: {means}"
+        return f"{relays} relays: {means}"
 
     return _columns((f"era = {year}", facts(*rest)) for year, *rest in _core.eras())
 
@@ -113,7 +113,7 @@ LISTS = {
 
 
 def _columns(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """Two columns, the second one flush."""
+    """Two aligned columns."""
     table = list(rows)
     width = max((len(name) for name, _ in table), default=0)
     return [f"{name:<{width}}  {text}".rstrip() for name, text in table]

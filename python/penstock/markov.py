@@ -1,7 +1,7 @@
-"""tgen's Markov models, which are GraphML, as a workload of a scenario.
+"""Converts tgen's Markov models in GraphML into a workload of a scenario.
 
-What a file says is checked twice: its form here, where it is known what a vertex or an edge was called; what the model
-means by the parser of scenarios, which alone knows what it takes.
+This module checks the form of a file and names wrong vertices and edges. The parser of scenarios then checks the
+meaning of the model.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from penstock._core import Document
 from penstock.errors import PenstockError, ScenarioError, naming
 
 LARGEST = 16 << 20
-"""Larger files are refused [B]; tgen's own server takes models of 10 MiB."""
+"""The largest accepted file [B]; tgen's own server accepts models of 10 MiB."""
 
 LONGEST_US = 100_000 * 3600 * 1_000_000
-"""No duration of a scenario is longer [us]."""
+"""The longest duration in a scenario [us]."""
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
-"""What a state may be called in a scenario."""
+"""Valid names of states in a scenario."""
 
 OBSERVATIONS = {"+": "+", "-": "-", "$": "+", "F": "F"}
-"""What tgen's observations are here; older models write `$` for a stream."""
+"""tgen's observations in scenarios; older models write `$` for a stream."""
 
 OLDER = {"location": "mu", "scale": "sigma", "rate": "lambda"}
-"""What older models call a parameter."""
+"""The older names of parameters."""
 
 
 AROUND = """
@@ -45,18 +45,18 @@ duration = "1 s"
 workload = "x"
 path = ["r"]
 """
-"""A scenario around a workload, for its parser to read."""
+"""A minimal scenario around a workload, for the parser."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """One model, as a scenario has it."""
+    """One model in the notation of scenarios."""
 
     transitions: tuple[str, ...]
     emissions: tuple[str, ...]
 
     def toml(self, table: str) -> str:
-        """The table of a scenario with this name."""
+        """The model as a TOML table with this name."""
         lines = [f"[{table}]", 'start = "start"']
         for key, values in (("transitions", self.transitions), ("emissions", self.emissions)):
             lines += [f"{key} = [", *(f'    "{value}",' for value in values), "]"]
@@ -70,7 +70,7 @@ def workload(name: str, models: Mapping[str, Path]) -> str:
         PenstockError: if a file cannot be read or is no model; the sentence names it.
     """
     if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
-        raise PenstockError(f"{name!r} is no name of a workload; it must be of letters, digits, '_' and '-'")
+        raise PenstockError(f"{name!r} is no valid name of a workload; use letters, digits, '_' and '-'")
     parts = [read(path, kind).toml(f"workloads.{name}.tgen.{kind}") for kind, path in models.items()]
     names = ", ".join(ascii(path.name)[1:-1] for path in models.values())
     return f"# Made by penstock workload from {names}\n\n" + "\n".join(parts)
@@ -80,7 +80,7 @@ def read(path: Path, kind: str = "packets") -> Model:
     """The model in a GraphML file, to be used for `flows`, `streams` or `packets`."""
     with naming(path, "read"):
         if path.stat().st_size > LARGEST:
-            raise PenstockError(f"{path}: the file has more than {LARGEST >> 20} MiB, which no model needs")
+            raise PenstockError(f"{path}: the file has more than {LARGEST >> 20} MiB; no model is so large")
         data = path.read_bytes()
     try:
         model = _model(data)
@@ -91,7 +91,7 @@ def read(path: Path, kind: str = "packets") -> Model:
 
 
 class _WrongError(Exception):
-    """What is wrong with a file, without its name."""
+    """A mistake in a file, without the file's name."""
 
 
 def _model(data: bytes) -> Model:
@@ -101,7 +101,7 @@ def _model(data: bytes) -> Model:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             graph = networkx.read_graphml(BytesIO(data), force_multigraph=True)
-    # What is no GraphML fails in networkx in as many ways as there are places to look.
+    # networkx raises many kinds of errors for invalid GraphML.
     except Exception as error:
         raise _WrongError(f"it is no GraphML ({_words(error)})") from error
     if not graph.is_directed():
@@ -130,12 +130,12 @@ def _model(data: bytes) -> Model:
 
 
 def _words(error: Exception) -> str:
-    """What an exception says, in a line."""
+    """The text of an exception on one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
 def _vertices(nodes: Iterable[tuple[Any, Mapping[str, Any]]]) -> tuple[dict[Any, str], dict[Any, str]]:
-    """What each state is called in the scenario, and what each observation says."""
+    """The names of states and observations in the scenario, by vertex."""
     states: dict[Any, str] = {}
     observations: dict[Any, str] = {}
     for node, attributes in nodes:
@@ -156,14 +156,14 @@ def _vertices(nodes: Iterable[tuple[Any, Mapping[str, Any]]]) -> tuple[dict[Any,
 
 
 def _free(name: str, node: str, taken: Iterable[str]) -> str:
-    """What a state is called: its name, or its id, or a number."""
+    """A valid, unused name of a state: its name, its id, or a number."""
     used = {"start", *taken}
     numbers = (f"s{number}" for number in range(len(used) + 1))
     return next(each for each in (name, node, *numbers) if NAME.fullmatch(each) and each not in used)
 
 
 def _number(value: object, what: str, *, most: float = 1e12) -> float:
-    """A number from 0."""
+    """A number from 0 to `most`."""
     if value is None:
         raise _WrongError(f"{what} is missing")
     try:
@@ -176,7 +176,7 @@ def _number(value: object, what: str, *, most: float = 1e12) -> float:
 
 
 def _delay(edge: Mapping[str, Any], about: str) -> str:
-    """The delay of an emission, as a scenario writes it."""
+    """The delay of an emission in the notation of scenarios."""
 
     def parameter(name: str, *, most: float = LONGEST_US) -> float:
         value = edge.get(f"param_{name}", edge.get(f"param_{OLDER.get(name, name)}"))
@@ -196,7 +196,7 @@ def _delay(edge: Mapping[str, Any], about: str) -> str:
     if distribution == "exponential":
         rate = parameter("rate", most=1e12)
         if rate * LONGEST_US < 1:
-            raise _WrongError(f"param_rate of {about} is {rate!r}; that is one in more than 100000 h")
+            raise _WrongError(f"param_rate of {about} is {rate!r}; its mean of more than 100000 h is too long")
         return f"exponential({_us(1 / rate)})"
     if distribution == "pareto":
         scale, shape = parameter("scale"), parameter("shape", most=1000)
@@ -208,7 +208,7 @@ def _delay(edge: Mapping[str, Any], about: str) -> str:
 
 
 def _us(microseconds: float) -> str:
-    """A duration, to the nanosecond."""
+    """A duration with nanosecond precision."""
     nanos = min(round(microseconds * 1000), LONGEST_US * 1000)
     for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
         if nanos % size == 0:
@@ -217,7 +217,7 @@ def _us(microseconds: float) -> str:
 
 
 def _check(model: Model, kind: str) -> None:
-    """Ask the parser of scenarios whether this is a model."""
+    """Check the model with the parser of scenarios."""
     tables = [model.toml(f"workloads.x.tgen.{kind}")]
     if kind != "packets":
         least = Model(("start -> a: 1",), ("a -> F: 1",))
@@ -225,5 +225,5 @@ def _check(model: Model, kind: str) -> None:
     try:
         Document(AROUND + "".join(tables), "x.toml")
     except ScenarioError as error:
-        # Its file, line and key are ours.
+        # Its file, line and key are those of the minimal scenario.
         raise _WrongError(str(error).split(": ", 2)[-1]) from error

@@ -1,9 +1,9 @@
-"""An output directory: how it comes to be, resumes, and is closed.
+"""Output directories: creating, resuming and finishing them.
 
-A run is written into `parts/<variant>-<seed>.tmp` and renamed to `parts/<variant>-<seed>` when all of it is there, so
-that whatever has its final name is whole; with networks of their own seeds it is `<variant>-<network>-<seed>`.
-`manifest.json` says `"finished": false` until every run is there that was
-asked for so far; until then runs and tables are read from the parts alone, and afterwards from the merged tables.
+A run is written into `parts/<variant>-<seed>.tmp` and renamed to `parts/<variant>-<seed>` when it is complete. With
+networks that have their own seeds, the name is `<variant>-<network>-<seed>`.
+`manifest.json` has `"finished": false` until every requested run is complete. Until then, runs and tables are read
+from the parts, and afterwards from the merged tables.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ COSTS = (
     "sendmes",
     "peak_heap_bytes",
 )
-"""What the manifest says of a run beside which it is."""
+"""The costs of a run in the manifest."""
 
 
 UNDER = Path("runs")
-"""Where output goes that nobody says a place for."""
+"""The default parent of output directories."""
 
 
 def fresh(stem: str, under: Path = UNDER) -> Path:
-    """A path that is not there yet: `runs/<stem>-<n>`."""
+    """An unused path: `runs/<stem>-<n>`."""
     n = 1
     with naming(under / f"{stem}-{n}", "make"):
         while (under / f"{stem}-{n}").exists():
@@ -56,7 +56,7 @@ def fresh(stem: str, under: Path = UNDER) -> Path:
 
 @dataclass(frozen=True, order=True)
 class Job:
-    """One run: a variant, the seed of its network, or -1 if its own seed draws that, and its own seed."""
+    """One run: a variant, the seed of its network (-1 if its own seed samples the network), and its own seed."""
 
     variant: str
     network: int
@@ -64,38 +64,38 @@ class Job:
 
     @property
     def folder(self) -> str:
-        """The name of its part, with whatever a file name must not hold escaped."""
+        """The name of its part, escaped for file names."""
         network = f"{self.network}-" if self.network >= 0 else ""
         return f"{quote(self.variant, safe=' ,+=')}-{network}{self.seed}"
 
     @property
     def column(self) -> str:
-        """What tables have as its network."""
+        """Its value in the column `network` of tables."""
         return str(self.network) if self.network >= 0 else ""
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Job:
-        """The run that a record of the manifest is of."""
+        """The run of a record in the manifest."""
         return cls(record["variant"], int(record["network"] or -1), record["seed"])
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What made a directory: only the same scenario and version may add to it."""
+    """The scenario and version of a directory; only the same ones may add runs to it."""
 
     name: str
     document: _core.Document
     sets: tuple[str, ...]
     typed: str
-    """The scenario as the user named it."""
+    """The scenario as typed."""
     sweep: dict[str, Any] | None = None
-    """The grid whose points are the variants, as the manifest holds it; none without one."""
+    """The grid of a sweep, as in the manifest."""
     replay: dict[str, Any] | None = None
-    """Whose requests are made again, as the manifest holds it; none without such."""
+    """The replayed output, as in the manifest."""
     network: str | None = None
-    """The network file as the user named it; none without one."""
+    """The network file as typed."""
     world: str = "sim"
-    """Where runs happen: `sim` or `testbed`."""
+    """The backend: `sim` or `testbed`."""
 
     @property
     def version(self) -> str:
@@ -103,7 +103,7 @@ class Origin:
         return _core.version()
 
     def describe(self) -> dict[str, Any]:
-        """The scenario, resolved, as the manifest holds it."""
+        """The resolved scenario for the manifest."""
         variants = [
             {
                 "name": name,
@@ -123,12 +123,12 @@ class Origin:
 
 
 class OutputDir:
-    """The directory of one `penstock run`, locked against another that wants to write into it."""
+    """The directory of one `penstock run`, locked against other writers."""
 
     def __init__(self, path: Path, origin: Origin, jobs: Iterable[Job]) -> None:
-        """Make `path`, or take up an unfinished directory of the same origin; refuse any other.
+        """Create `path`, or resume an unfinished directory of the same origin; refuse any other.
 
-        What was asked for grows by `jobs`: all variants that were asked for so far, in all networks, with all seeds.
+        The requested runs grow by `jobs`: all variants so far, in all networks, with all seeds.
         """
         self.path = path
         self.origin = origin
@@ -152,54 +152,52 @@ class OutputDir:
 
     @classmethod
     def fresh(cls, origin: Origin, jobs: Iterable[Job], under: Path = UNDER) -> OutputDir:
-        """A directory that is not there yet: `runs/<scenario>-<n>`, `runs/sweep-<scenario>-<n>`."""
+        """A new directory: `runs/<scenario>-<n>` or `runs/sweep-<scenario>-<n>`."""
         stem = ("sweep-" if origin.sweep else "") + origin.name.replace("/", "-")
         return cls(fresh(stem, under), origin, jobs)
 
     @property
     def parts(self) -> Path:
-        """Where finished runs wait until the tables are merged."""
+        """The folder of finished runs until their tables are merged."""
         return self.path / "parts"
 
     @property
     def asked(self) -> list[Job]:
-        """Every run that was asked for so far, in the order of the final tables."""
+        """Every run that was requested so far, in the order of the final tables."""
         variants = [name for name, _ in self.origin.document.variants() if name in self._variants]
         networks, seeds = sorted(self._networks), sorted(self._seeds)
         return [Job(name, network, seed) for name in variants for network in networks for seed in seeds]
 
     def _check_resumable(self) -> dict[str, Any]:
-        """What was asked for earlier, if the directory may be taken up."""
+        """The runs that were requested earlier, if the directory can be resumed."""
         manifest = read_manifest(self.path)
         if manifest is None:
-            raise OutputError(f"{self.path} exists and is not an output of penstock: choose another --out")
+            raise OutputError(f"{self.path} exists and is no output of penstock; choose another --out")
         if manifest.get("finished"):
             raise OutputError(
-                f"{self.path} exists and is finished: choose another --out, or read it with penstock report {self.path}"
+                f"{self.path} exists and is finished; choose another --out, or read it with penstock report {self.path}"
             )
         scenario = manifest.get("scenario", {})
         same = manifest.get("sweep") == self.origin.sweep
         replayed = manifest.get("replay") == self.origin.replay
         was_in = manifest.get("world", "sim")
         if was_in != self.origin.world:
-            raise OutputError(f"{self.path} exists and holds unfinished runs of --world {was_in}: choose another --out")
+            raise OutputError(f"{self.path} exists and holds unfinished runs of --world {was_in}; choose another --out")
         if not same or not replayed or scenario.get("fingerprint") != self.origin.document.fingerprint():
             was = scenario.get("name", "?")
             if was != self.origin.name:
                 what = f"scenario {was}"
             elif same and not replayed:
-                what = "the same scenario, " + (
-                    "with other requests replayed" if manifest.get("replay") else "in which nothing was replayed"
-                )
+                what = "the same scenario, " + ("with another replay" if manifest.get("replay") else "without a replay")
             elif same:
                 what = "the same scenario with other contents or --set"
             else:
-                what = "the same scenario, " + ("as another sweep" if manifest.get("sweep") else "which were no sweep")
-            raise OutputError(f"{self.path} exists and holds unfinished runs of {what}: choose another --out")
+                what = "the same scenario, " + ("with another grid" if manifest.get("sweep") else "without a sweep")
+            raise OutputError(f"{self.path} exists and holds unfinished runs of {what}; choose another --out")
         if manifest.get("version") != self.origin.version:
             raise OutputError(
-                f"{self.path} exists and was begun by penstock {manifest.get('version')}, "
-                f"this is {self.origin.version}: choose another --out"
+                f"{self.path} exists and was made by penstock {manifest.get('version')}; "
+                f"this is {self.origin.version}; choose another --out"
             )
         asked: dict[str, Any] = manifest.get("asked", {})
         return asked
@@ -216,7 +214,7 @@ class OutputDir:
         return lock
 
     def close(self) -> None:
-        """Let another process write here."""
+        """Unlock the directory."""
         os.close(self._lock)
 
     def begin(self, job: Job) -> Path:
@@ -229,7 +227,7 @@ class OutputDir:
         return part
 
     def commit(self, job: Job, stats: dict[str, Any]) -> None:
-        """Keep a run whose tables are all written."""
+        """Keep a complete run."""
         part = self.parts / f"{job.folder}.tmp"
         costs = {name: stats[name] for name in COSTS}
         write_json(part / "run.json", {"variant": job.variant, "network": job.column, "seed": job.seed, **costs})
@@ -237,16 +235,16 @@ class OutputDir:
             part.rename(self.parts / job.folder)
 
     def discard(self, job: Job) -> None:
-        """Remove what a run wrote that did not end."""
+        """Remove the files of an incomplete run."""
         shutil.rmtree(self.parts / f"{job.folder}.tmp", ignore_errors=True)
 
     def finished(self) -> dict[Job, dict[str, Any]]:
-        """The runs that are there, in the order of the final tables, with what they cost."""
+        """The finished runs and their costs, in the order of the final tables."""
         order = [name for name, _ in self.origin.document.variants()]
         return {Job.of(record): record for record, _ in finished_parts(self.path, order)}
 
     def missing(self) -> list[Job]:
-        """The runs that were asked for and are not there."""
+        """The requested runs that are not finished."""
         return missing(self.asked, self.finished())
 
     def merge(self) -> None:
@@ -254,27 +252,27 @@ class OutputDir:
         _core.merge([self.parts / job.folder for job in self.finished()], self.path)
 
     def finish(self) -> None:
-        """Say what is there; parts go away only when nothing is missing, and their tables are merged."""
+        """Write the manifest; remove the parts if all runs are finished and merged."""
         finished = not self.missing()
         self.write_manifest(finished=finished)
         if finished:
             shutil.rmtree(self.parts, ignore_errors=True)
 
     def keep(self) -> None:
-        """Leave the directory before its time: the parts stay as they are, and nothing beside them."""
+        """Keep only the parts of an unfinished directory."""
         with suppress(OutputError):
             self._drop_tables()
             self.write_manifest(finished=False)
 
     def _drop_tables(self) -> None:
-        """Remove merged tables of fewer runs, or of a merge that did not end."""
+        """Remove merged tables of fewer runs or of an incomplete merge."""
         for table in TABLES:
             for path in (self.path / f"{table}.parquet", self.path / f"{table}.parquet.tmp"):
                 with naming(path, "remove"):
                     path.unlink(missing_ok=True)
 
     def write_manifest(self, *, finished: bool) -> None:
-        """Say what this directory holds."""
+        """Write the manifest."""
         networks = sorted(network for network in self._networks if network >= 0)
         manifest = {
             "version": self.origin.version,
@@ -297,7 +295,7 @@ class OutputDir:
 
 
 def read_manifest(directory: Path) -> dict[str, Any] | None:
-    """The manifest of an output directory; none if it is not one."""
+    """The manifest of an output directory; none if there is no manifest."""
     path = directory / "manifest.json"
     with naming(path, "read"):
         if not path.is_file():
@@ -306,7 +304,7 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
 
 
 def finished_parts(directory: Path, variants: Sequence[str]) -> list[tuple[dict[str, Any], Path]]:
-    """What the finished runs of a directory cost, and their parts, in the order of the final tables."""
+    """The records and parts of finished runs, in the order of the final tables."""
     files = [path for path in (directory / "parts").glob("*/run.json") if path.parent.suffix != ".tmp"]
     found = [(read_json(path), path.parent) for path in files]
     order = {name: rank for rank, name in enumerate(variants)}
@@ -321,12 +319,12 @@ def read_json(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise OutputError(f"{path} is not JSON: {error}") from error
     if not isinstance(value, dict):
-        raise OutputError(f"{path} is not what penstock writes: it holds no object")
+        raise OutputError(f"{path} is no output of penstock: it holds no JSON object")
     return value
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write a JSON object, whole or not at all."""
+    """Write a JSON object atomically."""
     temporary = path.with_name(f"{path.name}.tmp")
     with naming(path):
         temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -334,6 +332,6 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
 
 
 def missing(jobs: Sequence[Job], finished: Iterable[Job]) -> list[Job]:
-    """The runs that still have to be done, in the order in which they were asked for."""
+    """The runs that are not finished, in the requested order."""
     done = set(finished)
     return [job for job in jobs if job not in done]

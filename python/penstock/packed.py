@@ -1,4 +1,4 @@
-"""Documents of others, plain or compressed with xz."""
+"""Input documents, plain or compressed with xz."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from penstock.errors import PenstockError, naming
 
 MAGIC = b"\xfd7zXZ\x00"
-"""How a file begins that xz compressed."""
+"""The first bytes of an xz file."""
 
 
 def read(path: Path, largest: int, usual: str) -> bytes:
-    """A whole document of at most `largest` bytes; the sentence that refuses a larger one ends in what is `usual`."""
+    """A document of at most `largest` bytes; the error for a larger one names the `usual` size."""
     try:
         with naming(path, "read"), path.open("rb") as raw:
             data = raw.read(largest + 1)
@@ -21,7 +21,7 @@ def read(path: Path, largest: int, usual: str) -> bytes:
             with lzma.open(BytesIO(data)) as packed:
                 data = packed.read(largest + 1)
     except (lzma.LZMAError, EOFError) as error:
-        raise PenstockError(f"{path}: its xz compression is damaged or cut short") from error
+        raise PenstockError(f"{path}: the xz compression is damaged or incomplete") from error
     if len(data) > largest:
         raise PenstockError(f"{path}: it has more than {largest >> 20} MiB, and {usual}")
     return data

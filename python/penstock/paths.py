@@ -1,4 +1,4 @@
-"""What two circuits of a network have in common: TorPS's question in section 5.1 of the KIST paper."""
+"""How often two circuits share relays and sockets, as in section 5.1 of the KIST paper (TorPS)."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from penstock import _core, packed
 from penstock._types import NetworkFacts, PairCounts
 
 AT_LEAST = 99.775
-"""KIST section 5.1: so many pairs of paths share no outgoing socket [%]."""
+"""KIST section 5.1: the pairs of paths that share no outgoing socket [%]."""
 
 LARGEST = 256 << 20
-"""Larger documents are refused [B]; consensuses have some 3 MiB."""
+"""The largest accepted document [B]; a consensus has about 3 MiB."""
 
 STEP = 100_000
-"""Pairs between two looks at Ctrl-C; some hundredths of a second."""
+"""Pairs between two checks for Ctrl-C."""
 
 WEIGHTS = {
-    "document": "position weights of the document",
-    "computed": "position weights computed as authorities do, since the document has none",
-    "even": "no position weights: the document has none, and none can be computed",
+    "document": "position weights from the document",
+    "computed": "position weights computed like the authorities do, because the document has none",
+    "even": "no position weights: the document has none, and they cannot be computed",
 }
 
 
 Way = Literal["socket", "connection"]
 What = Literal["guard", "middle", "exit", "relay", "socket", "connection"]
-"""What two circuits may share, as `PairCounts` has it."""
+"""The keys of `PairCounts`."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """A probability as it was estimated."""
+    """An estimated probability."""
 
     count: int
     of: int
 
     @property
     def percent(self) -> float:
-        """The estimate [%]; not a number without any trial."""
+        """The estimate [%]; NaN without trials."""
         return 100 * self.count / self.of if self.of else math.nan
 
     @property
     def error(self) -> float:
-        """Its standard error [%], of independent trials."""
+        """The standard error [%] for independent trials."""
         share = self.count / self.of if self.of else math.nan
         return 100 * math.sqrt(share * (1 - share) / self.of) if self.of else math.nan
 
@@ -61,25 +61,25 @@ class Outcome:
     network: NetworkFacts
     counts: PairCounts
     seconds: float
-    """What drawing and counting took [s]."""
+    """The time for sampling and counting [s]."""
 
     def sharing(self, what: What) -> Share:
-        """How often two circuits share it."""
+        """How often two circuits share `what`."""
         return Share(self.counts[what], self.counts["pairs"])
 
     def unshared(self, what: Way, *, given_a_relay: bool) -> Share:
-        """How often they do not: of all pairs, or of those with a relay in common."""
+        """How often two circuits do not share `what`, among all pairs or among pairs that share a relay."""
         of = self.counts["relay"] if given_a_relay else self.counts["pairs"]
         return Share(of - self.counts[what], of)
 
 
 def read(path: Path) -> bytes:
-    """A document, which may be compressed with xz."""
+    """A document, plain or compressed with xz."""
     return packed.read(path, LARGEST, "a consensus some 3 MiB")
 
 
 def sample(path: Path, pairs: int, seed: int) -> Outcome:
-    """Draw pairs of circuits through the network of a consensus."""
+    """Sample pairs of circuits through the network of a consensus."""
     drawing = _core.Paths(read(path), str(path), seed)
     began = time.perf_counter()
     for start in range(0, pairs, STEP):
@@ -88,14 +88,14 @@ def sample(path: Path, pairs: int, seed: int) -> Outcome:
 
 
 def show(path: Path, seed: int, outcome: Outcome, to: Console) -> None:
-    """Print what was found."""
+    """Print the results."""
     network, counts = outcome.network, outcome.counts
     to.print(
         f"{path}: {network['flavor']} consensus, valid after {network['valid_after']} UTC\n"
-        f"{network['relays']} relays, of which {network['guards']} are drawn as guards, "
-        f"{network['middles']} as middles and {network['exits']} as exits; {WEIGHTS[network['weights']]}\n"
+        f"{network['relays']} relays: {network['guards']} candidates for guards, "
+        f"{network['middles']} for middles and {network['exits']} for exits; {WEIGHTS[network['weights']]}\n"
         f"{counts['pairs']:,} pairs of circuits with seed {seed} in {outcome.seconds:.1f} s"
-        + (f"; {counts['failures']:,} circuits had to be begun anew" if counts["failures"] else "")
+        + (f"; {counts['failures']:,} circuits were sampled again" if counts["failures"] else "")
         + "\n",
         soft_wrap=True,
     )

@@ -1,4 +1,4 @@
-"""The table of a sweep: what each point of its grid gave."""
+"""The table with the results of each point of a sweep."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def table(result: Result) -> pl.DataFrame:
 
 
 def _numbers(downloads: pl.DataFrame, replicates: Replicates) -> dict[str, int | float | None]:
-    """The numbers of a point from its whole downloads."""
+    """The numbers of a point from its complete downloads."""
     runs = downloads.select(RUN).n_unique() if downloads.height else 0
     counts = {"seeds": runs, "units": replicates.count(downloads), "downloads": downloads.height}
     found: dict[str, int | float | None] = {**counts}
@@ -62,7 +62,7 @@ def _as_numbers(column: pl.Series) -> pl.Series:
 
 
 def write(result: Result) -> pl.DataFrame:
-    """Put the table of points into the directory of a sweep, as Parquet and as CSV."""
+    """Write the table of points into the directory of a sweep, as Parquet and CSV."""
     rows = table(result)
     for end, writing in (("parquet", rows.write_parquet), ("csv", rows.write_csv)):
         path = result.directory / f"{FILE}.{end}"

@@ -1,6 +1,6 @@
-"""How far the runs are, told on standard error, but only when they last.
+"""Reports the progress of long runs on standard error.
 
-A terminal gets bars, anything else (a file, CI) a plain line now and then.
+A terminal shows bars; a file or CI gets a plain line from time to time.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-PATIENCE_S = 2.0
-"""Shorter jobs say nothing [s]."""
+MIN_DURATION_S = 2.0
+"""Shorter jobs report no progress [s]."""
 
 PLAIN_INTERVAL_S = 30.0
 """Time between two plain lines [s]."""
 
 
 class Watch(Protocol):
-    """Somebody who wants to know how far the runs are."""
+    """A receiver of progress reports."""
 
     def update(self, finished: int, total: int, running: Mapping[str, float]) -> None:
-        """Now `finished` of `total` runs are done, and of each that is `running` this share in [0, 1]."""
+        """Report the finished runs, the total, and the share in [0, 1] of each running one."""
 
 
 class Silent:
-    """Nobody."""
+    """A receiver that ignores reports."""
 
     def update(self, finished: int, total: int, running: Mapping[str, float]) -> None:
-        """Say nothing."""
+        """Ignore the report."""
 
 
 class Shown:
-    """A person in front of a terminal, or a log."""
+    """A receiver that writes to a terminal or a log."""
 
     def __init__(self, what: str) -> None:
-        """Watch runs of `what`."""
+        """Report the runs of `what`."""
         self._what = what
         self._console = Console(stderr=True, markup=False, emoji=False)
         self._began = time.monotonic()
-        self._next_line = self._began + PATIENCE_S
+        self._next_line = self._began + MIN_DURATION_S
         self._bars: _Bars | None = None
 
     def __enter__(self) -> Shown:
@@ -56,9 +56,9 @@ class Shown:
             self._bars.stop()
 
     def update(self, finished: int, total: int, running: Mapping[str, float]) -> None:
-        """Show it, if the job has lasted long enough for somebody to wonder."""
+        """Show the progress of a job that lasts longer than MIN_DURATION_S."""
         now = time.monotonic()
-        if now - self._began < PATIENCE_S:
+        if now - self._began < MIN_DURATION_S:
             return
         if self._console.is_terminal:
             self._bars = self._bars or _Bars(self._console, self._what, total)
@@ -66,12 +66,12 @@ class Shown:
         elif now >= self._next_line:
             self._next_line = now + PLAIN_INTERVAL_S
             share = (finished + sum(running.values())) / total
-            line = f"penstock: {self._what}: {finished} of {total} runs finished, {100 * share:.0f} % of the work done"
+            line = f"penstock: {self._what}: {finished} of {total} runs finished, {100 * share:.0f} % done"
             print(line, file=sys.stderr, flush=True)
 
 
 class _Bars:
-    """One bar for all runs, and one for each that is running."""
+    """One bar for all runs, and one for each running one."""
 
     def __init__(self, console: Console, what: str, total: int) -> None:
         columns = (

@@ -1,4 +1,4 @@
-"""The requests of an earlier run, to be made again in an open loop."""
+"""Repeats the requests of an earlier run in an open loop."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from penstock.result import Result
 
 
 class Record:
-    """What clients asked for in one variant of an output directory."""
+    """The clients' requests in one variant of an output directory."""
 
     def __init__(self, directory: str | Path, variant: str | None = None) -> None:
-        """Read what `variant` of `directory` did, by default its first."""
+        """Read the requests of `variant`, by default the first one."""
         self.directory = Path(directory)
         result = Result(directory)
         known = list(result.variants)
@@ -47,12 +47,12 @@ class Record:
         )
 
     def describe(self) -> dict[str, Any]:
-        """What the manifest says of it: where it was, which variant, and a name for all of its requests."""
+        """The directory, the variant and a digest of the requests, for the manifest."""
         digest = hashlib.sha256(self._asked.write_csv().encode()).hexdigest()[:16]
         return {"directory": str(self.directory), "variant": self.variant, "requests": digest}
 
     def of(self, document: _core.Document, jobs: Sequence[Job]) -> dict[Job, _core.Replay]:
-        """What each of `jobs` asks for again: what was asked for in the same network with the same seed."""
+        """For each job the requests of the same network and seed."""
         return {job: self._one(document, job) for job in jobs}
 
     def _one(self, document: _core.Document, job: Job) -> _core.Replay:

@@ -1,6 +1,6 @@
-"""What an output directory holds, as data frames.
+"""The contents of an output directory as data frames.
 
-Statistics are imported when they are asked for: they take longer to load than a mistake takes to find.
+Statistics are imported on first use, because loading them takes longer than finding a mistake.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ def load(directory: str | Path) -> Result:
 
 
 class Result:
-    """An output directory; its tables are read when they are first asked for.
+    """An output directory; its tables are read on first use.
 
     The columns are those of the files: times ending in `_s` are seconds of the run, in `_ns` nanoseconds.
     """
 
     def __init__(self, directory: str | Path) -> None:
-        """Look at `directory`, finished or not; it must be one that penstock wrote."""
+        """Open a directory that penstock wrote, finished or not."""
         self.directory = Path(directory)
         manifest = read_manifest(self.directory)
         if manifest is None:
-            there = "is not an output of penstock: it has no manifest.json"
+            there = "is no output of penstock: it has no manifest.json"
             raise OutputError(f"{directory} {there if self.directory.exists() else 'does not exist'}")
         self.manifest: dict[str, Any] = manifest
         self._parts: list[Path] | None = None
         if not self.finished:
-            # Whatever stopped it may have left no time to say what is there.
+            # An interrupted run may not have updated the manifest.
             found = finished_parts(self.directory, [each["name"] for each in self.scenario["variants"]])
             self.manifest["runs"] = [record for record, _ in found]
             self._parts = [part for _, part in found]
@@ -51,24 +51,24 @@ class Result:
 
     @property
     def scenario(self) -> dict[str, Any]:
-        """The manifest's account of the scenario."""
+        """The scenario in the manifest."""
         scenario: dict[str, Any] = self.manifest["scenario"]
         return scenario
 
     @property
     def finished(self) -> bool:
-        """Whether every run that was asked for is there."""
+        """Whether every requested run is finished."""
         return bool(self.manifest["finished"])
 
     @property
     def asked(self) -> dict[str, Any]:
-        """The scenario as it was named, and the variants and seeds that were asked for so far."""
+        """The scenario as typed, and the variants and seeds that were requested so far."""
         known = {"scenario": self.scenario["name"], "variants": list(self.variants), "seeds": self.seeds}
         return {**known, **self.manifest.get("asked", {})}
 
     @property
     def command(self) -> str:
-        """The command that makes the same tables again; for an unfinished directory, the one that finishes it."""
+        """The command that repeats the tables, or that finishes an unfinished directory."""
         asked = self.asked
         sweep = self.manifest.get("sweep")
         words = ["penstock", "sweep" if sweep else "run", asked["scenario"]]
@@ -106,14 +106,14 @@ class Result:
 
     @cached_property
     def replicates(self) -> Replicates:
-        """What is independent of each other: networks where there are several, otherwise seeds."""
+        """The independent replicates: networks if there are several, otherwise seeds."""
         from penstock.replicates import Replicates
 
         return Replicates.of((run["network"], run["seed"]) for run in self.manifest["runs"])
 
     @cached_property
     def runs(self) -> pl.DataFrame:
-        """One row per run: what it cost, and what its nodes counted in all."""
+        """One row per run: its costs and the counters of its nodes."""
         return pl.DataFrame(self.manifest["runs"])
 
     @cached_property
@@ -158,7 +158,7 @@ class Result:
         return summarise(self.transfers, self.variants)
 
     def differences(self) -> pl.DataFrame:
-        """The first variant against each other one, paired by seed or network; see `penstock.summary.compare`."""
+        """The differences of each variant to the first one; see `penstock.summary.compare`."""
         from penstock.summary import compare
 
         return compare(self.transfers, self.variants)

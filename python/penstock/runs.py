@@ -1,4 +1,4 @@
-"""Runs on all cores: which are to be done, one thread each, and what happens when one fails or is stopped."""
+"""Runs scenarios on all cores, with a thread for each run; a failed or stopped run ends all."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from penstock.progress import Silent, Watch
 from penstock.result import Result
 
 POLL_S = 0.1
-"""How often progress is asked for [s]."""
+"""The interval between progress reports [s]."""
 
 LAST_SEED = 2**63 - 1
-"""As large as an integer of TOML."""
+"""The largest integer of TOML."""
 
 GRACE_S = 0.5
-"""How long a stopped run may take to notice before it is left behind [s]."""
+"""The time for a stopped run to end before it is abandoned [s]."""
 
 
 def run(
@@ -41,7 +41,7 @@ def run(
     jobs: int | None = None,
     watch: Watch | None = None,
 ) -> Result:
-    """Run a scenario and return what it left behind.
+    """Run a scenario and return its output directory.
 
     Args:
         scenario: a file, or the name of a shipped one.
@@ -102,7 +102,7 @@ def sweep(
     jobs: int | None = None,
     watch: Watch | None = None,
 ) -> Result:
-    """Run a scenario at every point of a grid and return what it left behind, with the table of points.
+    """Run a scenario at every point of a grid and return the output directory, with the table of points.
 
     Args:
         scenario: a file, or the name of a shipped one.
@@ -133,7 +133,7 @@ def sweep(
 
 
 def _typed(network: str | Path | None) -> str | None:
-    """A network file as the user named it."""
+    """A network file as typed."""
     return None if network is None else str(network)
 
 
@@ -166,7 +166,7 @@ def plan(
     runs: int | None,
     networks: int | None = None,
 ) -> list[Job]:
-    """The runs that were asked for: with each seed every variant, so that pairs are complete as early as can be."""
+    """The requested runs; all variants of a seed come together, so that pairs are complete early."""
     known = [name for name, _ in document.variants()]
     for name in variants or ():
         if name not in known:
@@ -189,21 +189,21 @@ def plan(
 
 
 def _count(first: int, count: int, which: str) -> list[int]:
-    """So many seeds, from the first upwards."""
+    """`count` seeds from the first upwards."""
     if not 0 <= first <= LAST_SEED - (count - 1):
         raise ScenarioError(f"{which} is {first}; seeds are whole numbers, and the last one at most 2^63 - 1")
     return list(range(first, first + count))
 
 
 def default_jobs() -> int:
-    """The cores that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def execute(
     output: OutputDir, jobs: Sequence[Job], threads: int, watch: Watch, replays: Mapping[Job, _core.Replay]
 ) -> None:
-    """Do the runs of `jobs` that are missing in `output`, then close it; on an error keep what is finished."""
+    """Do the missing runs of `jobs`, then finish `output`; after an error keep the finished runs."""
     todo = missing(jobs, output.finished())
     pool = _RunPool(output, todo, threads, replays)
     try:
@@ -218,9 +218,9 @@ def execute(
 
 
 def _stopped(output: OutputDir) -> str:
-    """What to say after Ctrl-C."""
+    """The message after Ctrl-C."""
     if Result(output.path).finished:
-        return f"stopped, but all runs are finished: penstock report {output.path} shows them"
+        return f"stopped, but all runs are finished; penstock report {output.path} shows them"
     asked = output.asked
     kept = len(asked) - len(output.missing())
     return (
@@ -230,7 +230,7 @@ def _stopped(output: OutputDir) -> str:
 
 
 class _RunPool:
-    """Threads that do runs, and the handles by which they are stopped."""
+    """A pool of threads for runs, with controls to stop them."""
 
     def __init__(
         self, output: OutputDir, jobs: Sequence[Job], threads: int, replays: Mapping[Job, _core.Replay]
@@ -244,7 +244,7 @@ class _RunPool:
         self._futures: set[Future[None]] = set()
 
     def work(self, watch: Watch, already: int) -> None:
-        """Do all runs; the first error of one ends it."""
+        """Do all runs; the first error ends the pool."""
         self._futures = {self._pool.submit(self._one, job) for job in self._controls}
         total = already + len(self._futures)
         pending = self._futures
@@ -257,7 +257,7 @@ class _RunPool:
         self._pool.shutdown()
 
     def stop(self) -> None:
-        """Stop the runs that are not finished, and do not wait long for them."""
+        """Stop unfinished runs and wait for them briefly."""
         self._stopped = True
         self._pool.shutdown(wait=False, cancel_futures=True)
         for control in self._controls.values():
@@ -265,7 +265,7 @@ class _RunPool:
         wait([future for future in self._futures if future.running()], timeout=GRACE_S)
 
     def _one(self, job: Job) -> None:
-        """One run, in a thread of its own."""
+        """Do one run in its own thread."""
         if self._stopped:
             return
         self._running.add(job)

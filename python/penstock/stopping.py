@@ -1,7 +1,7 @@
-"""Ctrl-C: runs are stopped and kept, anything else is left where it stands.
+"""Ctrl-C stops runs and keeps finished ones; other commands end at once.
 
-An exception is right where there is something to keep. Elsewhere it could come up in the middle of an import or of a
-library's own callback, which swallow it or print what they think of it.
+An exception is raised only where there is something to keep. Elsewhere it could occur inside an import or a callback
+of a library, which may ignore or print it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ def leave(_signal: int = signal.SIGINT, _frame: FrameType | None = None) -> NoRe
 
 
 def leave_on_interrupt() -> None:
-    """From now on Ctrl-C ends the process, unless whoever started it wants it to be ignored."""
+    """Let Ctrl-C end the process, unless the parent process ignores it."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, leave)
 
 
 @contextmanager
 def raised() -> Iterator[None]:
-    """Ctrl-C is an exception in here."""
+    """Ctrl-C raises an exception inside this context."""
     if signal.getsignal(signal.SIGINT) is not leave:
         yield
         return

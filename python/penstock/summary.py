@@ -1,4 +1,4 @@
-"""The numbers at the end of a run: what each variant gave, and how it differs from the first one."""
+"""The numbers at the end of a run: results of each variant, and differences to the first one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from penstock.replicates import RUN, Replicates
 
 
 class Metric(NamedTuple):
-    """A time that is measured of every download."""
+    """A measured time of every download."""
 
     column: str
     """Its column in `transfers` [s]."""
     title: str
     """Its name in tables and pictures."""
     short: str
-    """Its name where there is little room."""
+    """Its short name."""
 
 
 METRICS = (
@@ -31,17 +31,17 @@ METRICS = (
 
 
 def after_warmup(transfers: pl.DataFrame) -> pl.DataFrame:
-    """Downloads that began after the warm-up, whole or not."""
+    """Downloads that began after the warm-up, complete or not."""
     return transfers.filter(~pl.col("warmup"), pl.col("direction") == "download")
 
 
 def counted(transfers: pl.DataFrame) -> pl.DataFrame:
-    """The downloads that statistics are about: whole ones that began after the warm-up."""
+    """The downloads for statistics: complete ones that began after the warm-up."""
     return after_warmup(transfers).filter(pl.col("outcome") == "ok")
 
 
 def workloads(transfers: pl.DataFrame) -> list[str]:
-    """The workloads that download, the one with the smallest downloads first."""
+    """The workloads with downloads, the smallest downloads first."""
     sizes = transfers.filter(pl.col("direction") == "download").group_by("workload").agg(pl.col("bytes").median())
     return sizes.sort("bytes", "workload")["workload"].to_list()
 

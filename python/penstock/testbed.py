@@ -19,11 +19,11 @@ PROGRAM = "penstock-testbed"
 """In the path, or built in the checkout that the package is installed from."""
 
 LOOK_S = 0.1
-"""How often a run is asked whether it is over, or is to be stopped [s]."""
+"""The polling interval for the end of a run [s]."""
 
 
 def program() -> Path:
-    """Where the program is."""
+    """The path of the program."""
     built = Path(__file__).resolve().parents[2] / "target" / "release" / PROGRAM
     if built.is_file():
         return built
@@ -37,7 +37,7 @@ def program() -> Path:
 
 
 def run(origin: Origin, job: Job, part: Path, stopped: Callable[[], bool]) -> dict[str, Any]:
-    """Do one run, write its tables into `part`, and say what it cost.
+    """Do one run, write its tables into `part`, and return its costs.
 
     Raises:
         PenstockError: if the machine does not let it run, or the scenario asks for what it does not have.
@@ -80,7 +80,7 @@ def run(origin: Origin, job: Job, part: Path, stopped: Callable[[], bool]) -> di
 
 
 def _signal(number: int) -> str:
-    """What a signal is called; those for real time have no names."""
+    """The name of a signal, or its number."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -88,7 +88,7 @@ def _signal(number: int) -> str:
 
 
 def _soon() -> list[str]:
-    """What gives a program real-time priority, where that can be had."""
+    """The command prefix for real-time priority, if it is available."""
     chrt = shutil.which("chrt")
     if chrt is None:
         return []

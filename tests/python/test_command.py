@@ -34,7 +34,7 @@ def test_algorithms_are_listed_with_all_that_is_known_of_them(penstock: Command)
     lines = penstock("list", "algorithms", "backtap").out.splitlines()
     assert lines[0] == "hop_control = backtap"
     assert any(line.startswith("  source: Tschorsch and Scheuermann 2016") for line in lines)
-    assert '  not with: transport = tcp: it is for datagrams; set transport = "datagram" as well' in lines
+    assert '  incompatible with: transport = tcp: it is for datagrams; set transport = "datagram" as well' in lines
     assert any(line.split()[:3] == ["alpha", "3", "[cell]"] for line in lines)
     n23 = [line.split() for line in penstock("list", "algorithms", "n23").out.splitlines()]
     assert ["goes", "with:", "everything"] in n23
@@ -43,7 +43,7 @@ def test_algorithms_are_listed_with_all_that_is_known_of_them(penstock: Command)
     assert "rate       required [B/s]" in static
     schedulers = penstock("list", "algorithms", "scheduler").out
     assert schedulers.count("scheduler = ") == 5
-    assert "  in vain with: transport = datagram: it asks the kernel" in schedulers
+    assert "  no effect with: transport = datagram: it asks the kernel" in schedulers
     everything = penstock("list", "algorithms").out
     assert schedulers in everything
     assert all(f"\n{line}\n" in f"\n{everything}" for line in ("edge_control = vegas", "throttle = none"))
@@ -56,7 +56,7 @@ def test_a_list_of_one_thing_that_is_not_there_is_refused(penstock: Command) -> 
     done = penstock("list", "scenarios", "quickstart")
     assert (done.status, done.err) == (
         2,
-        "penstock: only algorithms can be listed one at a time; leave 'quickstart' out\n",
+        "penstock: only algorithms have details; leave 'quickstart' out\n",
     )
 
 

@@ -177,7 +177,7 @@ def test_a_server_and_an_upload_are_no_downloads(tmp_path: Path) -> None:
     source = read(put(tmp_path / "a.log", "\n".join([server, upload, measured.stream_line(51_200, 0), cut])))
     assert whole(source, 51_200).height == 1
     assert source.downloads.height == 1
-    assert source.notes == ("1 downloads whose size is not said are left out",)
+    assert source.notes == ("1 downloads without a size are left out",)
 
 
 # Ours
@@ -345,7 +345,7 @@ def test_ours_and_theirs_are_put_together_by_size_and_not_paired(make_up: Callab
     assert [(each.a, each.b) for each in comparison.failures] == [(Tried(0, 35), Tried(1, 11))] * 2
     picture = draw(comparison)
     assert "The band of A is the 95 % t interval of 5 seeds" in picture.caption
-    assert "B has no band, which takes at least 3 files." in picture.caption
+    assert "B has no band; a band needs at least 3 files." in picture.caption
     rows = comparison.downloads()
     assert rows.columns == ["source", "network", "seed", "workload", "bytes", "part", "ttfb_s", "ttlb_s", "outcome"]
     assert rows["source"].value_counts(sort=True).rows() == [("A", 340), ("B", 32)]
@@ -417,7 +417,7 @@ def test_the_command_ends_in_a_table_a_figure_and_a_page(
     assert "src=" not in page.replace('src="data:image', "")
     table = pl.read_csv(out / "quantiles.csv")
     assert table.height == 2 * len(sides.QUANTILES)
-    assert "it exists: choose another --out" in sentence(
+    assert "it exists; choose another --out" in sentence(
         penstock("compare", f"{penstock.directory / 'out'}:stock", theirs, "--out", "it")
     )
 
@@ -451,22 +451,22 @@ def wrong() -> list[tuple[str, str, Any]]:
         (analysis, "the document is [1]", "[1]"),
         (analysis, "tells of no download", ""),
         (analysis, "tells of no download", "\x00\x01"),
-        (analysis, "none of the keys data and download_times", {}),
+        (analysis, "neither the key data nor download_times", {}),
         (analysis, "is not JSON", "[" * 100_000),
-        (analysis, "data is 5, and an object belongs there", {"data": 5}),
+        (analysis, "data is 5; it must be an object", {"data": 5}),
         (analysis, "version is '9.0', and 1 to 5 are read", measured.onionperf("9.0", {})),
-        (analysis, "type is 'shadow', and onionperf and tgen are read", {"type": "shadow", "data": {}}),
-        (analysis, "holds no download that arrived", measured.onionperf(1.0, {"transfers": {}})),
+        (analysis, "type is 'shadow'; it must be onionperf or tgen", {"type": "shadow", "data": {}}),
+        (analysis, "has no complete download", measured.onionperf(1.0, {"transfers": {}})),
         (analysis, "data.op-xy.tgen.transfers is [], and", measured.onionperf(1.0, {"transfers": []})),
         (analysis, "a measurement in data.op-xy.tgen.streams is 'x'", measured.onionperf(3, {"streams": {"1": "x"}})),
         (analysis, "1 from onion services do not count", measured.onionperf(
             "3.0", {"streams": {"1": measured.stream(5, 1, remote="x.onion:1")}})),
-        ("tor_metrics_1--2.json", "holds 'soon', and seconds belong there", {"download_times": {"51200": ["soon"]}}),
+        ("tor_metrics_1--2.json", "holds 'soon'; it must hold seconds", {"download_times": {"51200": ["soon"]}}),
         ("tor_metrics_1--2.json", "a key of download_times is 'big', and", {"download_times": {"big": [1.0]}}),
         ("tor_metrics_1--2.json", "must have requests, and of them", {
             "download_times": {}, "daily_counts": {"1": {"requests": 1, "failures": 2}}}),
         ("client.log", "tells of no download", "2000-01-01 00:00:01 946684801.0 [message] hello\n"),
-        ("client.log", "holds no download that arrived", measured.stream_line(51_200, 1, error="READ")),
+        ("client.log", "has no complete download", measured.stream_line(51_200, 1, error="READ")),
     ]  # fmt: skip
 
 
@@ -484,10 +484,10 @@ def test_a_wrong_document_is_refused(tmp_path: Path, name: str, said: str, docum
     ("file", "document", "said"),
     [
         ("time_to_last_byte_recv.exit.json", "{", "is not JSON"),
-        ("time_to_last_byte_recv.exit.json", '{"51200": 4}', "51200' is 4, and a list of seconds belongs there"),
-        ("time_to_first_byte_recv.exit.json", '{"51200": [-4]}', "holds -4, and seconds belong there"),
+        ("time_to_last_byte_recv.exit.json", '{"51200": 4}', "51200' is 4; it must be a list of seconds"),
+        ("time_to_first_byte_recv.exit.json", '{"51200": [-4]}', "holds -4; it must hold seconds"),
         ("error_rate.exit.json", '{"ALL": [[5, 0]]}', "must be a list of pairs"),
-        ("error_rate.exit.json", "[]", "an object belongs there"),
+        ("error_rate.exit.json", "[]", "it must be an object"),
     ],
 )
 def test_wrong_plot_data_is_refused(tmp_path: Path, file: str, document: str, said: str) -> None:
@@ -504,12 +504,12 @@ def test_a_mistake_in_what_is_asked_for_is_refused(make_up: Callable[..., Path],
     theirs = put(tmp_path / "onionperf.analysis.json", measured.old())
     (tmp_path / "empty").mkdir()
     cases: list[tuple[str, dict[str, Any], str]] = [
-        (str(ours), {}, f"{ours} holds stock, small: say which, such as {ours}:stock"),
-        (f"{ours}:large", {}, "holds no variant 'large'; it has stock, small"),
-        (f"{theirs}:stock", {}, "is not an output of penstock, and only that has a variant 'stock'"),
+        (str(ours), {}, f"{ours} has the variants stock, small; name one, such as {ours}:stock"),
+        (f"{ours}:large", {}, "has no variant 'large'; it has stock, small"),
+        (f"{theirs}:stock", {}, "is no output of penstock; only outputs of penstock have variants like 'stock'"),
         (f"{ours}:stock", {"workloads": ["bluk"]}, "has no downloads of a workload 'bluk'; it has web, bulk"),
         (str(tmp_path / "nowhere"), {}, "nowhere does not exist"),
-        (str(tmp_path / "empty"), {}, "empty holds nothing to compare, which is an output of penstock"),
+        (str(tmp_path / "empty"), {}, "empty has nothing to compare; supported are an output of penstock"),
     ]
     for spec, asked, said in cases:
         with pytest.raises(PenstockError, match=re.escape(said)):
@@ -528,7 +528,7 @@ def test_mistakes_of_the_command_are_one_sentence(penstock: Command) -> None:
     packed = penstock.directory / "cut.json.xz"
     packed.write_bytes(lzma.compress(json.dumps(measured.old()).encode())[:-40])
     cut = sentence(penstock("compare", theirs, packed))
-    assert "cut.json.xz: its xz compression is damaged or cut short" in cut
+    assert "cut.json.xz: the xz compression is damaged or incomplete" in cut
     assert "--skip" in sentence(penstock("compare", theirs, theirs, "--skip", "-1"))
     assert "noon" in sentence(penstock("compare", theirs, theirs, "--clock", "noon"))
     assert not (penstock.directory / "runs").exists()

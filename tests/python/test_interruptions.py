@@ -263,4 +263,4 @@ def test_a_run_that_lasts_tells_a_log_how_far_it_is(penstock: Command, endless: 
     line = process.stderr.readline()
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
-    assert line == f"penstock: {endless}: 0 of 1 runs finished, 0 % of the work done\n"
+    assert line == f"penstock: {endless}: 0 of 1 runs finished, 0 % done\n"

@@ -139,7 +139,7 @@ def broken(change: str) -> networkx.DiGraph[str]:
             "it must be uniform, normal, lognormal, exponential or pareto",
         ),
         ("no rate", "param_rate of the edge from 's1' to 'o1' is missing"),
-        ("rate of zero", "param_rate of the edge from 's1' to 'o1' is 0.0; that is one in more than 100000 h"),
+        ("rate of zero", "param_rate of the edge from 's1' to 'o1' is 0.0; its mean of more than 100000 h is too long"),
         ("unknown observation", "the observation 'o1' has the name 'x'; it must be +, - or F"),
         ("astray", "the edge from 's1' to 'o1' is a transition and leads to no state"),
     ],
@@ -173,7 +173,7 @@ def test_what_is_no_graphml_is_told(penstock: Command, model: Path, tmp_path: Pa
         assert sentence(penstock("workload", "x", "--packets", str(path))).startswith(f"penstock: {path}: it")
     missing = sentence(penstock("workload", "x", "--packets", str(tmp_path / "none")))
     assert missing.startswith(f"penstock: cannot read {tmp_path / 'none'}: ")
-    assert "is no name of a workload" in sentence(penstock("workload", "a b", "--packets", str(model)))
+    assert "is no valid name of a workload" in sentence(penstock("workload", "a b", "--packets", str(model)))
 
 
 def outcome(path: Path, kind: str = "packets") -> str:

@@ -443,7 +443,7 @@ def test_a_run_in_a_network_says_so_and_can_be_repeated(penstock: Command, write
 
 def test_mistakes_on_the_command_line_are_one_sentence(penstock: Command, write: Any) -> None:
     scenario, source = write("x.toml", SCENARIO), write("consensus", consensus([(ALL, 100)]))
-    assert "there is nothing to make a network of" in sentence(penstock("network"))
+    assert "no input is given" in sentence(penstock("network"))
     assert "none is named" in sentence(penstock("network", "--graph", "graph", "--relays", "5"))
     assert "there-is-none: No such file" in sentence(penstock("network", "there-is-none"))
     assert "leave --descriptors out" in sentence(

@@ -66,7 +66,7 @@ def test_shares_are_those_of_counting(document: Path) -> None:
 def test_the_command_says_what_it_found_and_how_long_it_took(penstock: Command, document: Path) -> None:
     done = penstock("paths", document, "--pairs", "5000")
     assert done.status == 0, done
-    assert "20 relays, of which 20 are drawn as guards, 20 as middles and 20 as exits" in done.out
+    assert "20 relays: 20 candidates for guards, 20 for middles and 20 for exits" in done.out
     assert re.search(r"5,000 pairs of circuits with seed 1 in \d+\.\d s", done.out)
     assert "KIST, section 5.1: at least 99.775 %" in done.out
     lines = [line.split()[-2:] for line in done.out.splitlines() if line.strip().startswith("the guard")]
@@ -101,8 +101,8 @@ def broken() -> list[tuple[str, bytes]]:
         (":1: the line ends in CR LF", text.replace("\n", "\r\n").encode()),
         (": it is cut short", text[: len(text) // 2].rpartition("r relay")[0].encode()),
         (':6: the weight "-1"', text.replace("=100", "=-1").encode()),
-        (": its xz compression is damaged or cut short", lzma.compress(text.encode())[:-40]),
-        (": its xz compression is damaged or cut short", b"\xfd7zXZ\x00 and no more"),
+        (": the xz compression is damaged or incomplete", lzma.compress(text.encode())[:-40]),
+        (": the xz compression is damaged or incomplete", b"\xfd7zXZ\x00 and no more"),
         (": no relay can be an exit", text.replace("Exit ", "").encode()),
         (": 1000 circuits in a row", consensus(5, of_one_network=True).encode()),
     ]

@@ -31,7 +31,7 @@ def test_a_log_gets_a_line_after_two_seconds_and_then_now_and_then(
         for second in range(60):
             clock.now = 100.0 + second
             watch.update(1, 4, {"stock-2": 0.5})
-    line = "penstock: quickstart: 1 of 4 runs finished, 38 % of the work done"
+    line = "penstock: quickstart: 1 of 4 runs finished, 38 % done"
     assert capsys.readouterr().err.splitlines() == [line, line]
 
 

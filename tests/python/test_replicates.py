@@ -168,7 +168,7 @@ def test_the_report_and_the_terminal_say_what_the_units_are(
         "3 pairs cannot bring it below 1/8",
         '<p class="warning">With 3 networks only',
         "<dt>networks</dt><dd>1, 2, 3</dd>",
-        "each network counts the same, and each seed in it; bands are 95 % t intervals of 3 networks",
+        "each network counts the same, and each seed in it; bands are pointwise 95 % t intervals of 3 networks",
     ):
         assert words in page, words
 

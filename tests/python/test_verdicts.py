@@ -149,7 +149,7 @@ def test_no_faster_within_five_percent_has_to_be_shown(ask: Asked, changes: Sequ
 def test_few_seeds_give_no_final_verdict_and_one_gives_none(ask: Asked) -> None:
     for by in (MEAN, INTERVAL, EVERY_SEED):
         one = ask({"a": (10.0,)}, [["a"]], "value", gate_of(by, at_least=1.0))
-        assert (one.verdict, one.reason, one.missed) == (UNDECIDED, "one seed decides nothing", True)
+        assert (one.verdict, one.reason, one.missed) == (UNDECIDED, "one seed is not enough", True)
         four = ask({"a": FIVE[:4]}, [["a"]], "value", gate_of(by, at_least=1.0))
         assert (four.verdict, four.reason) == (HOLDS, "4 seeds, fewer than the 5 of a final verdict")
     # One seed is enough to show that a property does not hold.
@@ -165,10 +165,10 @@ def test_a_seed_that_a_variant_lacks_is_named(ask: Asked) -> None:
     # What each seed has to keep is not shown by those that are there.
     property_ = ask(numbers, [["a"]], "value", gate_of(EVERY_SEED, at_most=2.0))
     assert property_.verdict == UNDECIDED
-    assert property_.reason == "not every seed has a number; a has no number of web in seed 3"
+    assert property_.reason == "some seeds have no number; a has no number of web in seed 3"
     nothing = ask({"a": (None, None), "b": (1.0, 1.0)}, [["a"], ["b"]], "ratio", gate_of(MEAN, at_most=0.6))
     assert (nothing.verdict, nothing.n) == (UNDECIDED, 0)
-    assert nothing.reason == "no whole download, no trace, or no whole epoch; a has no number of web in seed 1, 2"
+    assert nothing.reason == "no complete download, no trace, or no complete epoch; a has no number of web in seed 1, 2"
 
 
 def test_a_share_of_the_gain_is_a_ratio_of_means(ask: Asked) -> None:
@@ -207,7 +207,7 @@ def test_a_share_of_the_gain_is_judged_by_its_interval(
         ((11.0,) * 5, "it divides by zero, or there is no gain on average"),
         (GAIN["off"], "it divides by zero, or there is no gain on average"),
         ((5.0, 5.0, 5.1, 10.0, 5.0), "no gain to share in 1 of 5 seeds"),
-        ((9.9, 10.0, 1.0, 9.9, 9.9), "the gain to share is not shown: its interval includes 0"),
+        ((9.9, 10.0, 1.0, 9.9, 9.9), "the gain to share is not significant: its interval includes 0"),
     ],
 )
 def test_where_nothing_is_gained_no_share_is_judged(ask: Asked, best: Sequence[float], reason: str) -> None:
@@ -282,7 +282,7 @@ def test_few_networks_are_said_whatever_their_seeds(ask: Asked) -> None:
     assert (alone.n, alone.replicates, alone.reason) == (
         5,
         "seeds",
-        "seeds of one network, which say nothing of others",
+        "seeds of one network; the result applies to this network only",
     )
 
 

@@ -1,1 +1,1 @@
-"""What adversaries and curious clients work out from what they see: estimators, and whether they are right."""
+"""Estimators of attackers, and whether their results are correct."""

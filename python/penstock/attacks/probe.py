@@ -1,4 +1,4 @@
-"""Probing a guard: a client downloads without end and sees at what rate, once its burst is spent.
+"""Probing a guard: a client downloads without end and measures its rate after the burst.
 
 Source: throttling section 5.1, equations 1 and 2.
 """
@@ -12,13 +12,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 BURST = 2 << 20
-"""What a client gets unthrottled, beta [B] (throttling section 3.2, footnote 3)."""
+"""The bytes that a client receives unthrottled, beta [B] (throttling section 3.2, footnote 3)."""
 PAYLOAD, CELL, RECORD, CELLS_OF_RECORD = 498, 512, 29, 8
-"""Of a full DATA cell, of a cell and of what TLS adds to a record [B]; cells that share a record at most."""
+"""The payload of a DATA cell, a cell and the TLS overhead of a record [B]; the most cells in a record."""
 
 
 def rate(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
-    """The estimate of the rate: payload from the first 2 MiB of it on, over the time that it took [B/s].
+    """The estimated rate: the payload after the first 2 MiB over its time [B/s].
 
     Source: throttling equation 2.
     """
@@ -26,7 +26,7 @@ def rate(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
 
 
 def onset(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
-    """How much had crossed the wire when the client was slowed down, without what the bucket got meanwhile [B].
+    """The bytes on the wire when throttling began, without the bucket's refill in the meantime [B].
 
     The moment is where the curve of what arrived lies farthest above its chord: for a fast part and a slow one, their
     corner. What crossed the wire are cells and what TLS adds to a record of them.
@@ -35,12 +35,12 @@ def onset(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
 
 
 def arrivals(cells: pl.DataFrame, hop: str) -> NDArray[np.float64]:
-    """When the DATA cells of one circuit arrived [s]."""
+    """The arrival times of the DATA cells of one circuit [s]."""
     return cells.filter(pl.col("hop") == hop)["nic_in_ns"].drop_nulls().sort().to_numpy().astype(np.float64) / 1e9
 
 
 def _of_circuits(cells: pl.DataFrame, hop: str, estimate: Callable[[NDArray[np.float64]], float]) -> pl.DataFrame:
-    """One number for each circuit that got more than a burst."""
+    """One number for each circuit that received more than a burst."""
     rows = []
     for (network, seed, _), circuit in cells.group_by("network", "seed", "circuit", maintain_order=True):
         times = arrivals(circuit, hop)

@@ -1,4 +1,4 @@
-"""Confirming a guard: connections that open and close in a square wave, and a target whose throughput follows.
+"""Confirming a guard: connections open and close in a square wave, and the throughput of a target follows.
 
 Source: throttling section 5.2, attack 4. Where the paper says "consistent with the adversary's behavior", here the
 throughput of half a period is correlated with the wave.
@@ -17,31 +17,31 @@ from penstock.attacks.probe import arrivals
 from penstock.result import Result
 
 ATTACKER = "attacker"
-"""How the names of clients begin that make the wave: open for the first half of a period, closed for the second."""
+"""The prefix of the attackers' names; their connections are open in the first half of a period."""
 SIGNIFICANT = 0.01
-"""A guard is confirmed below this p."""
+"""The p below which a guard counts as confirmed."""
 FEWEST = 3
-"""So many whole periods say something."""
+"""The smallest number of whole periods."""
 
 
 class Wave(NamedTuple):
-    """When the attackers' connections were open."""
+    """The times at which the attackers' connections were open."""
 
     begins: NDArray[np.float64]
     """The beginning of each period [s]."""
     period: float
-    """How long one is [s]."""
+    """The length of a period [s]."""
 
 
 def find(paths: pl.DataFrame) -> Wave | None:
-    """The wave that the attackers of one run made; none without attackers."""
+    """The wave of one run; none without attackers."""
     theirs = paths.filter(pl.col("client").str.starts_with(ATTACKER)).drop_nulls("built_s")
     begun = theirs.select(at=(pl.col("built_s") - pl.col("build_time_s")).round(3))["at"].unique().sort().to_numpy()
     return Wave(begun, float(np.median(np.diff(begun)))) if len(begun) > FEWEST else None
 
 
 def halves(times: NDArray[np.float64], wave: Wave) -> NDArray[np.float64]:
-    """How many cells of a target passed in each half period, open and closed in turn; whole periods alone."""
+    """The cells of a target in each half period, open and closed in turn; whole periods only."""
     whole = wave.begins[wave.begins + wave.period <= (times[-1] if len(times) else 0.0)]
     edges = [at for begin in whole for at in (begin, begin + wave.period / 2)]
     counts = [int(np.sum((times >= at) & (times < at + wave.period / 2))) for at in edges]
@@ -49,7 +49,7 @@ def halves(times: NDArray[np.float64], wave: Wave) -> NDArray[np.float64]:
 
 
 def confirm(counts: NDArray[np.float64]) -> tuple[float, float]:
-    """The correlation of throughput with closed connections, and the one-sided p that it is not above zero."""
+    """The correlation of throughput with closed connections, and its one-sided p."""
     if len(counts) < 2 * FEWEST or np.ptp(counts) == 0:
         return 0.0, 1.0
     closed = np.tile([0.0, 1.0], len(counts) // 2)
@@ -71,7 +71,7 @@ def targets(result: Result, variant: str, workload: str, hop: str) -> list[tuple
 
 
 def _waves(result: Result, paths: pl.DataFrame) -> dict[Any, Wave]:
-    """The wave of each run. Without attackers, as a control, it is that of the same seed in another variant."""
+    """The wave of each run; a control without attackers uses the wave of the same seed in another variant."""
     waves = {}
     for source in (result.paths, paths):
         for (_, network, seed), run in source.group_by("variant", "network", "seed", maintain_order=True):

@@ -1,4 +1,4 @@
-"""Two sets of downloads side by side: outputs of penstock, and what OnionPerf, tornettools and tgen measured."""
+"""Compares two sets of downloads: outputs of Penstock, and measurements of OnionPerf, tornettools and tgen."""
 
 from penstock.compare.find import read
 from penstock.compare.sides import Comparison, compare

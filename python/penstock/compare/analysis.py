@@ -1,4 +1,4 @@
-"""Analyses in JSON: of OnionPerf (versions 1 to 5), and of tgentools, which tornettools calls.
+"""Reads JSON analyses of OnionPerf (versions 1 to 5) and of tgentools, which tornettools calls.
 
 Source: OnionPerf's README_JSON.md and schema/onionperf-3.0.json to 5.0; tgen's doc/Tools-JSON-Format.md and
 tgentools' `TGenParser`. Up to version 2 the measurements are `transfers`, from 3 on they are `streams` with the fields
@@ -15,10 +15,10 @@ from penstock.compare import tgen
 from penstock.compare.source import Download, Found, Reader, number, whole_number
 
 VERSIONS = range(1, 6)
-"""Of OnionPerf's format."""
+"""The supported versions of OnionPerf's format."""
 
 CLIENT = "perfclient"
-"""How the clients of a tornettools network are named that measure."""
+"""The prefix of the measuring clients in a tornettools network."""
 
 SUMMARIES = {
     "stream_summary": ("time_to_first_byte_recv", "time_to_last_byte_recv"),
@@ -27,10 +27,10 @@ SUMMARIES = {
 
 
 def read(reader: Reader, document: Mapping[str, Any], network: str, found: Found) -> str:
-    """Take the downloads of an analysis; returns who made it."""
+    """Collect the downloads of an analysis; returns the tool that made it."""
     kind = document.get("type", "onionperf")
     if kind not in ("onionperf", "tgen"):
-        raise reader.wrong("type", f"is {ascii(kind)[:40]}, and onionperf and tgen are read")
+        raise reader.wrong("type", f"is {ascii(kind)[:40]}; it must be onionperf or tgen")
     if kind == "onionperf":
         _check_version(reader, document.get("version", 1))
     nodes = reader.mapping(document["data"], "data")
@@ -45,11 +45,11 @@ def read(reader: Reader, document: Mapping[str, Any], network: str, found: Found
 def _check_version(reader: Reader, version: Any) -> None:
     major = number(version)
     if major is None or int(major) not in VERSIONS:
-        raise reader.wrong("version", f"is {ascii(version)[:40]}, and {VERSIONS[0]} to {VERSIONS[-1]} are read")
+        raise reader.wrong("version", f"is {ascii(version)[:40]}; it must be {VERSIONS[0]} to {VERSIONS[-1]}")
 
 
 def _node(reader: Reader, measured: Mapping[str, Any], where: str, network: str, found: Found) -> None:
-    """Single measurements if there are any, and their summary otherwise."""
+    """Collect single measurements if there are any, otherwise their summary."""
     streams = reader.mapping(measured.get("streams"), f"{where}.streams")
     transfers = reader.mapping(measured.get("transfers"), f"{where}.transfers")
     for stream in streams.values():

@@ -1,4 +1,4 @@
-"""What a name on the command line is: a directory of ours, one of others, or a single document."""
+"""Finds the source that a name on the command line means: a directory or a single document."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read(spec: str, *, workloads: Sequence[str] = (), skip: float = 0.0) -> Sour
     if (path / "manifest.json").is_file():
         return ours.read(spec, path, variant, workloads)
     if variant:
-        raise OutputError(f"{path} is not an output of penstock, and only that has a variant {variant!r}")
+        raise OutputError(f"{path} is no output of penstock; only outputs of penstock have variants like {variant!r}")
     source = _directory(spec, path) if path.is_dir() else _file(spec, path)
     if not skip:
         return source
@@ -47,7 +47,7 @@ def read(spec: str, *, workloads: Sequence[str] = (), skip: float = 0.0) -> Sour
 
 
 def _path(spec: str) -> tuple[Path, str]:
-    """The path, and the variant behind a colon; a path may have colons of its own."""
+    """The path, and the variant after a colon; a path may contain colons, too."""
     path = Path(spec)
     with naming(path, "read"):
         if path.exists():
@@ -59,7 +59,7 @@ def _path(spec: str) -> tuple[Path, str]:
 
 
 def _directory(label: str, path: Path) -> Source:
-    """The best that is there: what was measured or extracted goes before what that was made of."""
+    """The best source in a directory: measurements and extracts come before raw logs."""
     with naming(path, "read"):
         plots = [path] if path.name == plotted.FOLDER else _matching(path, (plotted.FOLDER,))
         readers: list[tuple[list[Path], Callable[[str, Path, list[Path]], Source]]] = [
@@ -72,7 +72,7 @@ def _directory(label: str, path: Path) -> Source:
     for files, reader in readers:
         if files:
             return reader(label, path, files)
-    raise OutputError(f"{path} holds nothing to compare, which is {KNOWN}")
+    raise OutputError(f"{path} has nothing to compare; supported are {KNOWN}")
 
 
 def _matching(path: Path, patterns: Sequence[str]) -> list[Path]:
@@ -80,7 +80,7 @@ def _matching(path: Path, patterns: Sequence[str]) -> list[Path]:
 
 
 def _names(path: Path, files: Sequence[Path]) -> list[str]:
-    """What sets each file apart from the others; nothing if there is one."""
+    """The relative path of each file; empty if there is only one."""
     if len(files) == 1:
         return [""]
     return [str(file.relative_to(path)) for file in files]
@@ -95,7 +95,7 @@ def _analyses(label: str, path: Path, files: list[Path]) -> Source:
         if "data" not in document:
             raise reader.wrong("data", "is missing: it is no analysis of OnionPerf or tgentools")
         kinds.append(analysis.read(reader, document, name, found))
-    # A simulation is one of tornettools' if several are beside each other.
+    # Analyses of tgen beside each other are simulations of tornettools.
     kind = "tornettools" if kinds[0] == "tgen" else kinds[0]
     return found.whole(label, path, kind)
 
@@ -111,7 +111,7 @@ def _simulations(label: str, path: Path, folders: list[Path]) -> Source:
 
 
 def _logs(label: str, path: Path, files: list[Path]) -> Source:
-    """Logs of clients, who share one network."""
+    """Logs of clients in one network."""
     found = Found()
     for file in files:
         tgen.read_log(_text(packed.read(file, LARGEST, "no log of a client is so large")), found)
@@ -119,7 +119,7 @@ def _logs(label: str, path: Path, files: list[Path]) -> Source:
 
 
 def _file(label: str, path: Path) -> Source:
-    """A single document, told by what is in it."""
+    """A single document; its contents tell the kind."""
     if path.name.startswith((plotted.FIRST, plotted.LAST)):
         return _simulations(label, path.parent, [path.parent])
     data = packed.read(path, LARGEST, "no analysis and no log is so large")
@@ -128,7 +128,7 @@ def _file(label: str, path: Path) -> Source:
         text = _text(data)
         tgen.read_log(text, found)
         if not found.rows and not found.unread:
-            raise OutputError(f"{path} tells of no download; what is read is {KNOWN}")
+            raise OutputError(f"{path} has no download; supported are {KNOWN}")
         return found.whole(label, path, "tgen")
     document = reader.mapping(plotted.parsed(path, data), "the document")
     if "data" in document:
@@ -137,7 +137,7 @@ def _file(label: str, path: Path) -> Source:
         tried = plotted.read_metrics(reader, document, found)
         source = found.whole(label, path, "OnionPerf", _SMALLER)
         return Source(label, path, source.kind, source.downloads, tried, source.notes)
-    raise OutputError(f"{path} has none of the keys data and download_times: what is read is {KNOWN}")
+    raise OutputError(f"{path} has neither the key data nor download_times; supported are {KNOWN}")
 
 
 _SMALLER = ("smaller sizes may be the first bytes of larger downloads, as in Tor's metrics since 2020",)

@@ -1,4 +1,4 @@
-"""Our own output directories, of which one variant is a side of a comparison."""
+"""Reads one variant of a Penstock output as a side of a comparison."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def read(label: str, directory: Path, variant: str, workloads: Sequence[str]) ->
 def _read(label: str, result: Result, variant: str, workloads: Sequence[str]) -> Source:
     directory, known = result.directory, list(result.variants)
     if not variant and len(known) > 1:
-        raise OutputError(f"{directory} holds {', '.join(known)}: say which, such as {directory}:{known[0]}")
+        raise OutputError(f"{directory} has the variants {', '.join(known)}; name one, such as {directory}:{known[0]}")
     if variant and variant not in known:
-        raise OutputError(f"{directory} holds no variant {variant!r}; it has {', '.join(known) or 'none yet'}")
+        raise OutputError(f"{directory} has no variant {variant!r}; it has {', '.join(known) or 'none yet'}")
     if not known:
         raise OutputError(f"{directory} has no finished run yet")
     variant = variant or known[0]
@@ -38,7 +38,7 @@ def _read(label: str, result: Result, variant: str, workloads: Sequence[str]) ->
             raise OutputError(f"{directory} has no downloads of a workload {name!r}; it has {', '.join(there)}")
     if workloads:
         rows = rows.filter(pl.col("workload").is_in(list(workloads)))
-    # With optimistic data the request goes out with BEGIN, and CONNECTED says nothing of it.
+    # With optimistic data the request follows BEGIN at once, so CONNECTED does not mark its time.
     apart = pl.lit(None, pl.Float64()) if _optimistic(result, variant) else pl.col("connect_s")
     whole = pl.col("outcome") == "ok"
     downloads = rows.select(
@@ -62,5 +62,5 @@ def _read(label: str, result: Result, variant: str, workloads: Sequence[str]) ->
 
 
 def _optimistic(result: Result, variant: str) -> bool:
-    """As the manifest says, which is silent in outputs of before comparisons."""
+    """Whether the manifest says so; older manifests do not have the key."""
     return any(each["name"] == variant and each.get("optimistic", False) for each in result.scenario["variants"])

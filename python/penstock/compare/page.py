@@ -1,4 +1,4 @@
-"""A comparison as files: a table of downloads, one of quantiles, a figure, and a page that opens alone."""
+"""Writes a comparison: tables of downloads and quantiles, a figure and a self-contained page."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from penstock.summary import METRICS
 
 
 def directory(out: Path | None) -> Path:
-    """Where to write: `out`, which must not hold anything, or a fresh `runs/compare-<n>`; it is made."""
+    """Create the output directory: `out`, which must be empty, or a new `runs/compare-<n>`."""
     chosen = fresh("compare") if out is None else out
     with naming(chosen, "make"):
         if chosen.exists() and (not chosen.is_dir() or any(chosen.iterdir())):
-            raise OutputError(f"{chosen} exists: choose another --out")
+            raise OutputError(f"{chosen} exists; choose another --out")
         chosen.mkdir(parents=True, exist_ok=True)
     return chosen
 
 
 def write(comparison: Comparison, to: Path, command: str) -> Path:
-    """Write everything into a directory that is there; returns the page."""
+    """Write everything into an existing directory; returns the page."""
     for name, rows in (("downloads", comparison.downloads()), ("quantiles", comparison.table())):
         with naming(to / name):
             rows.write_parquet(to / f"{name}.parquet")
@@ -63,7 +63,7 @@ def write(comparison: Comparison, to: Path, command: str) -> Path:
 
 
 def draw(comparison: Comparison) -> Picture:
-    """A row of panels for each kind of downloads: time to first byte, and download time, of A and of B."""
+    """A row of panels for each kind of downloads, with the times of A and B."""
     columns = CLOCKS[comparison.clock]
     figure, panels = grid_of(len(comparison.kinds), len(METRICS), 3.9, 2.75)
     styles = dict(zip("AB", looks({letter: letter for letter in "AB"}).values(), strict=True))
@@ -84,8 +84,8 @@ def draw(comparison: Comparison) -> Picture:
     legend_above(figure, handles, names)
     bands = " ".join(_banded(letter, source) for letter, source in zip("AB", comparison.sources, strict=True))
     caption = (
-        "For each time, the fraction of downloads that took at most so long: a curve further left is faster. Whole "
-        f"downloads; an axis ends at the slower one's 99th percentile. {bands}"
+        "The fraction of downloads that took at most this time: a curve further left is faster. Complete "
+        f"downloads. Each axis ends at the slower source's 99th percentile. {bands}"
     )
     return Picture("downloads", "How long downloads take", caption, figure)
 
@@ -95,8 +95,8 @@ def _curve(source: Source, where: pl.Expr, column: str) -> stats.Curve:
 
 
 def _banded(letter: str, source: Source) -> str:
-    """What a caption says of a source's band."""
+    """The part of a caption about a source's band."""
     replicates = source.replicates
     if replicates.size < BAND:
-        return f"{letter} has no band, which takes at least {BAND} {source.replicates_name}."
+        return f"{letter} has no band; a band needs at least {BAND} {source.replicates_name}."
     return f"The band of {letter} is the pointwise 95 % t interval of {replicates.size} {source.replicates_name}."

@@ -1,4 +1,4 @@
-"""What tornettools extracts for its plots: of a simulation (`tornet.plot.data`), and of Tor's metrics.
+"""Reads the plot data of tornettools: of simulations (`tornet.plot.data`) and of Tor's metrics.
 
 Source: tornettools' parse_tgen.py (time_to_first_byte_recv, time_to_last_byte_recv, error_rate; with `.exit` and
 `.onionservice` since 2022) and parse_onionperf.py (tor_metrics_<from>--<to>.json). All times are from the request; the
@@ -27,16 +27,16 @@ def document(path: Path) -> Any:
 
 
 def parsed(path: Path, data: bytes) -> Any:
-    """JSON, or a sentence."""
+    """The value of a JSON document."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
         told = " ".join(str(error).split())[:120]
-        raise OutputError(f"{path} is not JSON ({told}); a document that is cut short ends like that") from error
+        raise OutputError(f"{path} is not JSON ({told}); it may be incomplete") from error
 
 
 def read_simulation(folder: Path, network: str, found: Found) -> Tried | None:
-    """Take the downloads of one simulation; returns how many failed, of all sizes together."""
+    """Collect the downloads of one simulation; returns the failures over all sizes."""
     ending = ".exit" if (folder / f"{LAST}.exit.json").is_file() else ""
     firsts, lasts = (_times(folder / f"{name}{ending}.json", required=name == LAST) for name in (FIRST, LAST))
     _keep(firsts, lasts, network, found)
@@ -44,7 +44,7 @@ def read_simulation(folder: Path, network: str, found: Found) -> Tried | None:
 
 
 def read_metrics(reader: Reader, metrics: Mapping[str, Any], found: Found) -> Tried:
-    """Take the downloads of Tor's metrics, whose smaller sizes may be the first bytes of larger ones."""
+    """Collect the downloads of Tor's metrics; smaller sizes may be the first bytes of larger downloads."""
     _keep({}, _by_size(reader, metrics["download_times"], "download_times"), "", found)
     failed = attempts = 0
     days = reader.mapping(metrics.get("daily_counts"), "daily_counts")
@@ -64,7 +64,7 @@ def _keep(firsts: Mapping[int, list[float]], lasts: Mapping[int, list[float]], n
 
 
 def _times(path: Path, *, required: bool) -> dict[int, list[float]]:
-    """Seconds of each download by size; nothing if there is no such file and none is needed."""
+    """The seconds of each download by size; empty if an optional file is missing."""
     with naming(path, "read"):
         if not path.is_file() and not required:
             return {}
@@ -81,7 +81,7 @@ def _by_size(reader: Reader, value: Any, where: str) -> dict[int, list[float]]:
 
 
 def _tried(path: Path) -> Tried | None:
-    """Of each client a pair of percentages: how many downloads failed, and how many one of them is."""
+    """The failures, from pairs of percentages for each client: failed downloads, and one download."""
     with naming(path, "read"):
         if not path.is_file():
             return None

@@ -1,7 +1,7 @@
-"""Who downloads in an output of ours, and in which network: what two share of which runs of one seed are a pair.
+"""The clients and the network of a Penstock output: runs of one seed are a pair if these are equal.
 
-Variants of one scenario are always compared in pairs, as at the end of a run. Those of two scenarios, or of one with
-other overrides, are if they differ in nothing but the software of nodes.
+Variants of one scenario are always paired, as at the end of a run. Variants of different scenarios or overrides are
+paired if they differ only in the software of nodes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 DEFAULTS = ("network", "relay", "client", "server")
 NAMED = ("relays", "clients", "servers", "workloads")
-"""Tables of a resolved scenario that say who is there, where, and what they do; those with a table for each name."""
+"""Tables of a resolved scenario that describe nodes and workloads; NAMED have a table for each name."""
 
 SOFTWARE = frozenset({
     "cpu", "refill", "refill_phase", "refill_unblock", "circuit_policy", "priority_factor", "scheduler",
@@ -21,7 +21,7 @@ SOFTWARE = frozenset({
     "authenticated_sendmes", "edge_queue_low", "edge_queue_high", "mark_above", "circuit_queue_most",
     "optimistic_data", "priority_class", "send_buffer", "receive_buffer", "consensus_n23",
 })  # fmt: skip
-"""Keys of these tables that say how a node does its work, and nothing of who it is or where."""
+"""Keys of these tables that describe software, not the identity or the place of a node."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class Setting:
     """The clients and the network of a variant."""
 
     fingerprint: str
-    """Of its scenario with all variants and overrides."""
+    """The fingerprint of the scenario with all variants and overrides."""
     tables: Mapping[str, Mapping[str, Any]]
-    """Their keys without software."""
+    """The keys that do not describe software."""
 
 
 def of(scenario: Mapping[str, Any], variant: str) -> Setting:
-    """Of a variant in the manifest's account of its scenario."""
+    """The setting of a variant, from the scenario in the manifest."""
     [resolved] = [each["resolved"] for each in scenario["variants"] if each["name"] == variant]
     document = tomllib.loads(resolved)
     tables = {name: document.get(name, {}) for name in DEFAULTS}
@@ -44,7 +44,7 @@ def of(scenario: Mapping[str, Any], variant: str) -> Setting:
 
 
 def apart(a: Setting, b: Setting) -> str:
-    """The first key in which they differ; empty if runs of both with one seed are a pair."""
+    """The first key with different values; empty if runs of one seed are a pair."""
     if a.fingerprint == b.fingerprint:
         return ""
     for name in dict.fromkeys((*a.tables, *b.tables)):

@@ -1,4 +1,4 @@
-"""Two sources side by side: quantiles of what they have in common, differences with an interval, and failures.
+"""Compares two sources: quantiles of common downloads, differences with an interval, and failures.
 
 Two outputs of penstock have one number for each replicate. If they share runs of the same clients in the same network,
 these runs are paired, and the interval is the t interval of their differences. Otherwise it is Welch's interval of two
@@ -27,17 +27,17 @@ from penstock.summary import METRICS
 QUANTILES = {"P10": 0.1, "P50": 0.5, "P90": 0.9, "P99": 0.99}
 
 MOST = 12
-"""So many kinds of downloads are compared, those of which both sides have most."""
+"""The most kinds of downloads in a comparison; kinds with many downloads come first."""
 
 DRAWS = 10_000
-"""Of the bootstrap."""
+"""The number of bootstrap samples."""
 
 PAIRED, WELCH, BOOTSTRAP = "paired", "welch", "bootstrap"
-"""How an interval was made."""
+"""The methods for intervals."""
 
 
 class Kind(NamedTuple):
-    """Downloads that are compared with each other: of one size, or of one workload."""
+    """Comparable downloads: of one size, or of one workload."""
 
     name: str
     where: pl.Expr
@@ -54,28 +54,28 @@ class Row(NamedTuple):
     a_count: int
     b_count: int
     a_s: float
-    """The quantile [s]: the mean of the replicates', or that of all downloads if the interval is a bootstrap."""
+    """The quantile [s]: a mean over replicates, or of all downloads for a bootstrap."""
     b_s: float
     difference_s: float
     """B - A."""
     low_s: float
-    """Both ends of the 95 % interval; NaN if there is none."""
+    """The lower end of the 95 % interval; NaN if there is none."""
     high_s: float
     interval: str
     """`paired`, `welch` or `bootstrap`."""
     pairs: int
     """Replicates that are paired; zero if none are."""
     ks_distance: float
-    """The largest vertical distance between the distribution functions of all downloads, pooled."""
+    """The Kolmogorov-Smirnov distance of all pooled downloads."""
 
     @property
     def decided(self) -> bool:
-        """Whether replicates show a difference; a bootstrap over downloads shows none."""
+        """Whether the difference is significant; never for a bootstrap over downloads."""
         return self.interval != BOOTSTRAP and (self.low_s > 0 or self.high_s < 0)
 
 
 class Failures(NamedTuple):
-    """How many downloads failed in both sources; none where their size is not known."""
+    """The failed downloads of both sources; none if their size is unknown."""
 
     downloads: str
     a: Tried | None
@@ -84,7 +84,7 @@ class Failures(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What two sources have in common."""
+    """The common downloads of two sources."""
 
     a: Source
     b: Source
@@ -93,13 +93,13 @@ class Comparison:
     kinds: list[Kind]
     rows: list[Row]
     failures: list[Failures]
-    """Of each kind, and of all together."""
+    """The failures of each kind, and of all kinds."""
     common: Replicates | None
-    """The replicates that are paired; none if they are not."""
+    """The paired replicates; none without pairs."""
     apart: str = ""
-    """Why two outputs of ours are not paired; empty if they are, or are not both ours."""
+    """Why two Penstock outputs are not paired; empty if they are paired or from other tools."""
     left_out: tuple[str, ...] = ()
-    """Sizes or workloads that one of the sources lacks, or that are too many."""
+    """Sizes or workloads that are not compared."""
 
     @property
     def sources(self) -> tuple[Source, Source]:
@@ -111,7 +111,7 @@ class Comparison:
         return pl.DataFrame([row._asdict() for row in self.rows], infer_schema_length=None)
 
     def downloads(self) -> pl.DataFrame:
-        """Every download of both: `source` is A or B, times count from this comparison's clock."""
+        """Every download of both sources, with times from this comparison's clock."""
         ttfb, ttlb = CLOCKS[self.clock]
         return pl.concat(
             source.downloads.select(
@@ -126,7 +126,7 @@ class Comparison:
 
 
 def compare(a: Source, b: Source, clock: str | None = None) -> Comparison:
-    """Compare what both have.
+    """Compare the common downloads.
 
     Raises:
         PenstockError: if they have no kind of downloads, or no clock, in common.
@@ -141,7 +141,7 @@ def compare(a: Source, b: Source, clock: str | None = None) -> Comparison:
         for row in _rows(a, b, kind, metric.column, column, common)
     ]
     if not rows:
-        raise PenstockError(f"{a.label} and {b.label} have no downloads in common with times from the {clock}")
+        raise PenstockError(f"{a.label} and {b.label} have no common downloads with times from the {clock}")
     return Comparison(a, b, clock, kinds, rows, _failures(a, b, kinds), common, apart, left_out)
 
 
@@ -157,7 +157,7 @@ def _clock(a: Source, b: Source, asked: str | None) -> str:
 
 
 def _kinds(a: Source, b: Source) -> tuple[list[Kind], tuple[str, ...]]:
-    """By workload if both are ours and share one, and otherwise by size; with what is left out."""
+    """The compared kinds, by workload if both outputs share one, otherwise by size; and the others."""
     column = "workload" if a.ours and b.ours and set(_names(a, "workload")) & set(_names(b, "workload")) else "bytes"
     in_a, in_b = _names(a, column), _names(b, column)
     shared = {name: min(in_a[name], in_b[name]) for name in in_a if name in in_b}
@@ -178,13 +178,13 @@ def _kinds(a: Source, b: Source) -> tuple[list[Kind], tuple[str, ...]]:
 
 
 def _names(source: Source, column: str) -> dict[str | int, int]:
-    """Sizes or workloads of which downloads arrived, and how many."""
+    """The sizes or workloads of complete downloads, with their counts."""
     whole = source.downloads.filter(outcome="ok").drop_nulls(column)
     return dict(whole[column].value_counts(sort=True).sort(column).iter_rows())
 
 
 def _check_unmixed(source: Source, sizes: set[str | int]) -> None:
-    """Downloads of one size by different workloads are different things."""
+    """Refuse sizes that several workloads download."""
     mixed = (
         source.downloads.filter(pl.col("bytes").is_in(list(sizes)))
         .drop_nulls("workload")
@@ -195,8 +195,8 @@ def _check_unmixed(source: Source, sizes: set[str | int]) -> None:
     )
     for size, workloads in mixed.iter_rows():
         raise PenstockError(
-            f"{source.label}: {' and '.join(workloads)} download {size_name(size)} each: "
-            f"say which is meant, such as --workload {workloads[-1]}"
+            f"{source.label}: {' and '.join(workloads)} download {size_name(size)}; "
+            f"choose one, such as --workload {workloads[-1]}"
         )
 
 
@@ -210,7 +210,7 @@ def _name(name: str | int, column: str) -> str:
 
 
 def _common(a: Source, b: Source) -> tuple[Replicates | None, str]:
-    """The replicates that are paired, or why two outputs of ours are not."""
+    """The paired replicates, or why two Penstock outputs are not paired."""
     if a.setting is None or b.setting is None:
         return None, ""
     if key := setting.apart(a.setting, b.setting):
@@ -220,7 +220,7 @@ def _common(a: Source, b: Source) -> tuple[Replicates | None, str]:
 
 
 class _Difference(NamedTuple):
-    """What a row says of a quantile; its fields are explained there."""
+    """The part of a `Row` about one quantile."""
 
     a_s: float
     b_s: float
@@ -232,7 +232,7 @@ class _Difference(NamedTuple):
 
 
 def _rows(a: Source, b: Source, kind: Kind, metric: str, column: str, common: Replicates | None) -> list[Row]:
-    """The quantiles of one time of one kind of downloads; nothing if one of the sources has no such time."""
+    """The quantiles of one metric and kind of downloads; empty if a source lacks this time."""
     values = [each.downloads.filter(kind.where, outcome="ok").drop_nulls(column) for each in (a, b)]
     first, second = (rows[column].to_numpy() for rows in values)
     if not first.size or not second.size:
@@ -264,13 +264,13 @@ def _paired(a: pl.DataFrame, b: pl.DataFrame, common: Replicates) -> _Difference
 def _unpaired(
     a: pl.DataFrame, b: pl.DataFrame, replicates_of_a: Replicates, replicates_of_b: Replicates
 ) -> _Difference:
-    """The same of each side's own replicates, and Welch's interval of the difference of their means."""
+    """Means over each side's own replicates, and Welch's interval of their difference."""
     of_a, of_b = replicates_of_a.average(a)["value"].to_numpy(), replicates_of_b.average(b)["value"].to_numpy()
     return _Difference(stats.mean(of_a), stats.mean(of_b), *stats.welch(of_a, of_b), WELCH)
 
 
 def _bootstrapped(a: Sample, b: Sample, q: float) -> _Difference:
-    """Quantiles of all downloads, and the percentile interval of their difference over samples drawn anew."""
+    """Quantiles of all downloads, and the bootstrap percentile interval of their difference."""
     generator = np.random.default_rng(0)
     of_a, of_b = (stats.quantile(each, q) for each in (a, b))
     anew = [_quantiles_anew(each, q, generator) for each in (b, a)]
@@ -279,7 +279,7 @@ def _bootstrapped(a: Sample, b: Sample, q: float) -> _Difference:
 
 
 def _quantiles_anew(sample: Sample, q: float, generator: np.random.Generator) -> NDArray[np.float64]:
-    """The quantile of samples of n values drawn anew from n, of which each is the one at rank k = ⌈q n⌉.
+    """The quantiles, at rank k = ⌈q n⌉, of bootstrap samples of n values.
 
     A draw is the value at place ⌊n U⌋ of the sorted sample with U uniform, so that the k-th smallest of n draws has the
     k-th smallest of n uniform numbers there, which is of the distribution Beta(k, n - k + 1).
@@ -299,7 +299,7 @@ def _failures(a: Source, b: Source, kinds: Sequence[Kind]) -> list[Failures]:
 
 
 def _tried(source: Source, where: pl.Expr) -> Tried | None:
-    """Downloads that failed and that ended at all; none where it is not known which sizes failed."""
+    """The failed and the ended downloads; none if the sizes of failed downloads are unknown."""
     if source.tried is not None:
         return None
     rows = source.downloads.filter(where, ~pl.col("part"), pl.col("outcome") != "unfinished")

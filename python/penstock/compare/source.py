@@ -1,4 +1,4 @@
-"""What is compared: one table of downloads, whoever measured them."""
+"""The common format of all sources: one table of downloads."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ LARGEST = 2 << 30
 """Larger documents are refused [B]."""
 
 MOST_BYTES = 2**50
-"""No download is larger [B]."""
+"""The largest accepted download [B]."""
 
 PARTS = (51_200, 1_048_576)
-"""Sizes whose times Tor's metrics take from larger downloads, since OnionPerf 0.3 asks for 5 MiB alone [B]."""
+"""Sizes that Tor's metrics measure within larger downloads, because OnionPerf 0.3 requests only 5 MiB [B]."""
 
 
 class Download(NamedTuple):
-    """One download. A time is null if it did not happen, or if nobody wrote it down."""
+    """One download. A time is null if it did not happen or was not recorded."""
 
     network: str = ""
-    """Which simulation or file; empty if there is one."""
+    """The simulation or file; empty if there is only one."""
     seed: int = 0
-    """Zero if it is not ours."""
+    """Zero for downloads of other tools."""
     workload: str | None = None
     bytes: int = 0
-    """What was asked for [B]."""
+    """The requested size [B]."""
     part: bool = False
     """Whether these are the first bytes of a larger download."""
     at_s: float | None = None
-    """When it ended, or began, by some clock [s]."""
+    """The end or the beginning by the tool's clock [s]."""
     outcome: str = "ok"
     """`ok`, `timeout`, `failed`, `unfinished`."""
     ttfb_s: float | None = None
-    """First byte, since the client began: called for a stream, or made its socket [s]."""
+    """The first byte, since the client requested a stream or created its socket [s]."""
     ttlb_s: float | None = None
     ttfb_request_s: float | None = None
-    """First byte, since the client sent its request over the connection that it then had [s]."""
+    """The first byte, since the client sent its request over an existing connection [s]."""
     ttlb_request_s: float | None = None
 
 
@@ -63,11 +63,11 @@ SCHEMA: dict[str, pl.DataType] = {
 }
 
 CLOCKS = {"start": ("ttfb_s", "ttlb_s"), "request": ("ttfb_request_s", "ttlb_request_s")}
-"""What times count from, and their columns."""
+"""The starting points of times, and their columns."""
 
 
 class Tried(NamedTuple):
-    """How many downloads failed or timed out, of how many that were not cut off."""
+    """The failed downloads, among the attempts that were not cut off."""
 
     failed: int
     attempts: int
@@ -80,55 +80,55 @@ class Source:
     label: str
     path: Path
     kind: str
-    """Who measured it: `penstock`, `OnionPerf`, `tornettools`, `tgen`."""
+    """The tool: `penstock`, `OnionPerf`, `tornettools`, `tgen`."""
     downloads: pl.DataFrame
     """The columns of `SCHEMA`."""
     tried: Tried | None = None
-    """Of all sizes together, where it is not known which sizes failed."""
+    """The failures of all sizes together, if the sizes of failed downloads are unknown."""
     notes: tuple[str, ...] = ()
-    """What a reader of its numbers has to know."""
+    """Notes for readers of the numbers."""
     setting: Setting | None = None
-    """Who downloads in which network; only of ours."""
+    """The clients and the network; only for outputs of Penstock."""
 
     @property
     def ours(self) -> bool:
-        """Whether penstock made it."""
+        """Whether it is an output of Penstock."""
         return self.kind == "penstock"
 
     @property
     def replicates(self) -> Replicates:
-        """What is independent in it."""
+        """The independent replicates."""
         return Replicates.in_rows(self.downloads)
 
     @property
     def replicates_name(self) -> str:
-        """What these replicates are."""
+        """The name of the replicates."""
         return self.replicates.name(2) if self.kind in ("penstock", "tornettools") else "files"
 
     @property
     def clocks(self) -> list[str]:
-        """What its times can count from."""
+        """The starting points that its times can have."""
         last = {clock: columns[1] for clock, columns in CLOCKS.items()}
         return [clock for clock, column in last.items() if self.downloads[column].count() > 0]
 
 
 @dataclass
 class Found:
-    """What is gathered while documents are read."""
+    """The downloads that were collected from documents."""
 
     rows: list[Download] = field(default_factory=list)
     onion: int = 0
-    """Downloads from onion services, which are left out."""
+    """The number of downloads from onion services, which are left out."""
     unread: int = 0
-    """Downloads of which it is not said how large they are."""
+    """The number of downloads without a size."""
     failures: int = 0
-    """Failed downloads of unknown size."""
+    """The number of failed downloads of unknown size."""
 
     def whole(self, label: str, path: Path, kind: str, notes: Iterable[str] = ()) -> Source:
-        """The source that was gathered; it must hold a download."""
+        """The collected source; it must have a complete download."""
         if not any(row.outcome == "ok" for row in self.rows):
             onion = f"; {self.onion} from onion services do not count" if self.onion else ""
-            raise OutputError(f"{path} holds no download that arrived{onion}")
+            raise OutputError(f"{path} has no complete download{onion}")
         there = {row.bytes for row in self.rows if not row.part}
         rows = [row for row in self.rows if not row.part or row.bytes not in there]
         tried = None
@@ -145,7 +145,7 @@ class Found:
         if self.onion:
             yield f"{self.onion} downloads from onion services are left out"
         if self.unread:
-            yield f"{self.unread} downloads whose size is not said are left out"
+            yield f"{self.unread} downloads without a size are left out"
 
 
 def frame(rows: Iterable[Download]) -> pl.DataFrame:
@@ -154,7 +154,7 @@ def frame(rows: Iterable[Download]) -> pl.DataFrame:
 
 
 def after(source: pl.DataFrame, skip: float) -> pl.DataFrame:
-    """Downloads from so many seconds after the first one of their replicate on, and those without a time."""
+    """Downloads that began at least `skip` seconds after the first of their replicate, or have no time."""
     at = pl.col("at_s")
     return source.filter(at.is_null() | (at >= at.min().over("network") + skip))
 
@@ -168,10 +168,10 @@ def size_name(size: int) -> str:
 
 
 class Reader:
-    """Takes a document apart, and turns what is wrong in it into a sentence with its file and place."""
+    """Checks the values of a document; a mistake becomes a sentence with file and place."""
 
     def __init__(self, path: Path) -> None:
-        """Of the document in `path`."""
+        """Read the document in `path`."""
         self.path = path
 
     def wrong(self, where: str, what: str) -> OutputError:
@@ -179,33 +179,33 @@ class Reader:
         return OutputError(f"{self.path}: {where} {what}")
 
     def mapping(self, value: Any, where: str) -> Mapping[str, Any]:
-        """An object of JSON; nothing is an empty one."""
+        """A JSON object; null counts as empty."""
         if value is None:
             return {}
         if not isinstance(value, dict):
-            raise self.wrong(where, f"is {_told(value)}, and an object belongs there")
+            raise self.wrong(where, f"is {_told(value)}; it must be an object")
         return value
 
     def times(self, value: Any, where: str) -> list[float]:
-        """Numbers of seconds, none of them negative."""
+        """A list of seconds without negative numbers."""
         if not isinstance(value, list):
-            raise self.wrong(where, f"is {_told(value)}, and a list of seconds belongs there")
+            raise self.wrong(where, f"is {_told(value)}; it must be a list of seconds")
         found = [number(each) for each in value]
         for each, given in zip(found, value, strict=True):
             if each is None or each < 0:
-                raise self.wrong(where, f"holds {_told(given)}, and seconds belong there")
+                raise self.wrong(where, f"holds {_told(given)}; it must hold seconds")
         return [each for each in found if each is not None]
 
     def size(self, value: Any, where: str) -> int:
         """A number of bytes."""
         found = whole_number(value)
         if found is None:
-            raise self.wrong(where, f"is {_told(value)}, and a size in bytes belongs there")
+            raise self.wrong(where, f"is {_told(value)}; it must be a size in bytes")
         return found
 
 
 def number(value: Any) -> float | None:
-    """A finite number, also written as text; none if it is nothing of the kind."""
+    """A finite number, also as text; none for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
@@ -216,13 +216,13 @@ def number(value: Any) -> float | None:
 
 
 def whole_number(value: Any) -> int | None:
-    """A size in bytes, above zero; none if it is nothing of the kind."""
+    """A positive size in bytes; none for anything else."""
     found = number(value)
     return int(found) if found is not None and found == int(found) and 0 < found < MOST_BYTES else None
 
 
 def _told(value: Any) -> str:
-    """A value of a document, short enough for a sentence and on one line."""
+    """A value of a document, shortened and on one line."""
     if value is None:
         return "missing"
     text = ascii(value)

@@ -1,4 +1,4 @@
-"""What tgen says of a download: lines of its logs, and the same fields in the analyses that were made of them.
+"""Reads downloads of tgen from lines of its logs, and from the same fields in analyses.
 
 Source: shadow/tgen, `_tgenstream_log` of 1.x ([stream-success], [stream-error]) and `_tgentransfer_log` before it
 ([transfer-complete], [transfer-error]); all times count from when the stream, or transfer, was made.
@@ -16,11 +16,11 @@ _TAG = re.compile(r"\[(?:stream-success|transfer-complete|(stream-error|transfer
 _FIELD = re.compile(r"([a-z][a-z-]*)=([^\s,\]]*)")
 
 TIMEOUTS = ("TIMEOUT", "STALLOUT")
-"""Errors that say that a download took too long, or stood still."""
+"""The prefixes of errors for timeouts and stalls."""
 
 
 def read_log(text: str, found: Found) -> None:
-    """Take the downloads of a client's log; a line is `<date> <time> <unix time> ... [stream-success] key=value...`."""
+    """Collect the downloads of a log with lines `<date> <time> <unix time> ... [stream-success] key=value...`."""
     for line in text.splitlines():
         tag = _TAG.search(line)
         if tag is None:
@@ -41,13 +41,13 @@ def take(
     found: Found,
     parts: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Keep the download that these fields tell of; false if they do not say how large it is."""
+    """Collect the download of these fields; false if they have no size."""
     done, _, asked = str(fields.get("payload-bytes-read", "")).partition("/")
     size = whole_number(fields.get("recvsize")) or whole_number(asked)
     received = fields.get("payload-bytes-recv", done)
     size = size or whole_number(received)
     if size is None:
-        # A server, or an upload: there is nothing to receive.
+        # Servers and uploads receive nothing.
         return number(received) == 0 or "payload-bytes-write" in fields
     steps = {
         "command": _microseconds(fields, "command"),
@@ -80,7 +80,7 @@ def keep(
     found: Found,
     parts: Mapping[str, Any] | None = None,
 ) -> None:
-    """Keep a download with the times of its steps [s]; of `parts`, seconds until so many bytes were there."""
+    """Collect a download with the times of its steps [s]; `parts` has the seconds until so many bytes."""
     if ".onion" in remote:
         found.onion += 1
         return
@@ -102,7 +102,7 @@ def keep(
 
 
 def _microseconds(fields: Mapping[str, Any], *names: str) -> float | None:
-    """A step's time [s], whichever of its names it has; negative ones did not happen."""
+    """A step's time [s] under the first known name; negative times mean that it did not happen."""
     for name in names:
         for unit, scale in (("usecs", 1e-6), ("msecs", 1e-3)):
             value = number(fields.get(f"{unit}-to-{name}"))

@@ -1,4 +1,4 @@
-"""The figures of an output directory, each drawn only if its data is there."""
+"""The figures of an output directory; each is drawn only if it has data."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ FIGURES: tuple[Callable[[Result], Picture | None], ...] = (
     attacks.draw_wave,
     step.draw,
 )
-"""What can be drawn, in the order of the report. Of a sweep, with a curve for each point, nothing but its grid."""
+"""All figures, in the order of the report. A sweep has only the figures of its grid."""
 
 
 def draw(result: Result) -> list[Saved]:
-    """Draw everything that the result has data for into its folder `figures`, anew."""
+    """Draw all figures with data into the folder `figures`, replacing old ones."""
     makers = (grid.draw,) if "sweep" in result.manifest else FIGURES
     return draw_into(result.directory / "figures", [partial(make, result) for make in makers])
 
 
 def draw_into(folder: Path, makers: Iterable[Callable[[], Picture | None]]) -> list[Saved]:
-    """Draw pictures, each if its maker makes one, into a folder that holds nothing else."""
+    """Draw the figures of these functions into a folder, which is emptied before."""
     with naming(folder, "make"):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""What attackers see: a probe's throughput, as figure 4(a) of the throttling paper, and that of a modulated target."""
+"""Figures of attacks: a probe's throughput (figure 4(a) of the throttling paper), and a modulated target's."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from penstock.replicates import first_run
 from penstock.result import Result
 
 PROBE = "probe"
-"""The workload that probes."""
+"""The name of the probing workload."""
 TARGET = "target"
-"""The workload whose throughput is modulated."""
+"""The name of the workload with modulated throughput."""
 PROBE_BIN, TARGET_BIN = 5.0, 1.0
-"""Throughput is that of so long a time; refills once a second do not show in the first [s]."""
+"""The intervals of throughput [s]; refills once a second are invisible in the first one."""
 SHOWN = 6
-"""So many periods of a wave are shown."""
+"""The number of periods that a figure shows."""
 
 
 def draw_probe(result: Result) -> Picture | None:
@@ -44,11 +44,11 @@ def draw_probe(result: Result) -> Picture | None:
         f"Payload that reached the probing client, in intervals of {PROBE_BIN:g} s, in the first seed; logarithmic. "
         "Until the burst of 2 MiB is spent nothing is throttled."
     )
-    return Picture("probe", "What a probe of a guard sees", caption, figure)
+    return Picture("probe", "Throughput of a probe of a guard", caption, figure)
 
 
 def draw_wave(result: Result) -> Picture | None:
-    """A target's throughput beside the attackers' wave in the first seed, and how often its guard is confirmed."""
+    """A target's throughput with the attackers' wave in the first seed, and how often the guard is confirmed."""
     cells = result.cells.filter((pl.col("workload") == TARGET) & (pl.col("hop") == "client"))
     made = [wave.find(run) for _, run in first_run(result.paths).group_by("variant", maintain_order=True)]
     there = next((each for each in made if each is not None), None)
@@ -92,7 +92,7 @@ def draw_wave(result: Result) -> Picture | None:
 
 
 def _throughput(cells: pl.DataFrame, variant: str, width: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """What arrived in each interval of so many seconds, in the first seed: its beginnings [s], and rates [KiB/s]."""
+    """The beginnings [s] of the intervals in the first seed, and their rates [KiB/s]."""
     times = probe.arrivals(first_run(cells.filter(variant=variant)), "client")
     edges = np.arange(0.0, (times[-1] if len(times) else 0.0) + width, width)
     counts, _ = np.histogram(times, edges)

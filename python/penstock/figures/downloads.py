@@ -1,4 +1,4 @@
-"""How long downloads take: distribution functions, as figures 5 and 7 of the DefenestraTor paper draw them."""
+"""Distribution functions of download times, as in figures 5 and 7 of the DefenestraTor paper."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.replicates import BAND, Replicates
 from penstock.result import Result
 
 MAX_STEPS = 1500
-"""Steps of a curve; beyond, only every so many-th is drawn."""
+"""The most steps of a drawn curve."""
 
 
 def draw(result: Result) -> Picture | None:
@@ -54,17 +54,17 @@ def curve_of(replicates: Sequence[Sequence[stats.Sample]]) -> stats.Curve:
 
 
 def how_drawn(replicates: Replicates) -> str:
-    """What a caption says of the curves' averages and bands."""
+    """The part of a caption about averages and bands."""
     each = (
         "each network counts the same, and each seed in it" if replicates.are_networks else "each seed counts the same"
     )
     if replicates.size < BAND:
         return each
-    return f"{each}; bands are 95 % t intervals of {replicates.size} {replicates.name(2)}, at each time by itself"
+    return f"{each}; bands are pointwise 95 % t intervals of {replicates.size} {replicates.name(2)}"
 
 
 def draw_distributions(axes: Axes, curves: Mapping[Look, stats.Curve]) -> list[Artist]:
-    """Distribution functions, each in its look, over their bands."""
+    """Draw distribution functions over their bands."""
     handles: list[Artist] = []
     for look, curve in curves.items():
         at = _thinned(curve.y)
@@ -82,13 +82,13 @@ def draw_distributions(axes: Axes, curves: Mapping[Look, stats.Curve]) -> list[A
 
 
 def right_edge(curves: Mapping[Look, stats.Curve], q: float) -> float:
-    """A little more than the largest of the curves' quantiles."""
+    """Slightly more than the largest quantile of the curves."""
     ends = [float(curve.x[curve.y >= min(q, curve.y[-1])][0]) for curve in curves.values() if curve.x.size]
     return 1.04 * max(ends, default=1.0)
 
 
 def _thinned(y: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Which steps of a curve are drawn: some are left out where no eye would see it, and never one that is high."""
+    """The steps to draw: small steps of long curves are left out, high steps never."""
     even = np.linspace(0, len(y) - 1, min(len(y), MAX_STEPS)).round().astype(np.int64)
     high = np.flatnonzero(np.diff(y, prepend=0.0) > 1 / MAX_STEPS)
     return np.unique(np.concatenate([even, high, np.maximum(high - 1, 0)]))

@@ -20,20 +20,20 @@ from penstock.summary import METRICS, Metric
 from penstock.tables import seconds
 
 MOST_WRITTEN = 12
-"""Fields beside each other in which numbers still have room."""
+"""The most fields in a row that have space for numbers."""
 
 _QUANTITY = re.compile(r"[\"']?(-?\d+(?:\.\d+)?)\s*([^\"'\d]*)[\"']?")
 
 
 class Slice(NamedTuple):
-    """What two axes leave open: a variant, and values of further axes."""
+    """A variant and the values of all axes but the first two."""
 
     label: str
     rows: pl.DataFrame
 
 
 def draw(result: Result) -> Picture | None:
-    """Means over seeds, or networks, of a run's median times; none if there is no sweep, or no download finished."""
+    """Means over replicates of the runs' median times; none without a sweep or finished downloads."""
     swept = grid.of(result)
     table = points.table(result) if swept else pl.DataFrame()
     if swept is None or table.is_empty():
@@ -44,17 +44,17 @@ def draw(result: Result) -> Picture | None:
         return None
     names = swept.names
     over = result.replicates.name(2)
-    # What was typed is what an axis says; numbers of the table may be written otherwise.
+    # Labels are the values as typed; the table may format numbers differently.
     columns = {name: pl.col(name).cast(pl.String) for name in names}
     slices = _slices(table.with_columns(**columns), names[2:])
     values = [[str(value) for value in table[name].unique(maintain_order=True)] for name in names]
     if len(names) == 1:
         figure = _lines(slices, workloads, names[0], values[0])
-        words = f"Means over {over} of the median of a run's downloads; bars are the means' 95 % t intervals."
+        words = f"Means over {over} of the medians of the runs' downloads; bars are 95 % t intervals of the means."
         return Picture("line", f"Times against {names[0]}", words, figure)
     figure = _maps(slices, workloads, names, values)
     words = (
-        f"Each field is a point of the grid: the mean over {over} of the median of a run's downloads [s]. Panels of "
+        f"Each field is a point of the grid: the mean over {over} of the medians of the runs' downloads [s]. Panels of "
         "one workload and one time share their colours, and darker is slower. A dash: no whole download."
     )
     return Picture("heat-map", f"Times over {names[0]} and {names[1]}", words, figure)
@@ -101,7 +101,7 @@ def _lines(slices: Sequence[Slice], workloads: Sequence[str], name: str, values:
 def _maps(
     slices: Sequence[Slice], workloads: Sequence[str], names: Sequence[str], values: Sequence[Sequence[str]]
 ) -> Figure:
-    """One row of panels per workload and slice; the first axis goes to the right, the second one upwards."""
+    """One row of panels per workload and slice; the first axis is horizontal, the second one vertical."""
     across, up = values[:2]
     rows = [(workload, each) for workload in workloads for each in slices]
     width, height = max(3.9, 0.62 * len(across) + 1.4), max(1.9, 0.34 * len(up) + 1.1)
@@ -126,13 +126,13 @@ def _maps(
 
 
 def _map(axes: Axes, field: Any, least: float, most: float) -> None:
-    """A panel's fields, with their numbers where there is room."""
+    """A panel's fields, with their numbers if they fit."""
     axes.imshow(field, cmap="Blues", vmin=least, vmax=most, origin="lower", aspect="auto")
     axes.grid(visible=False)
     if field.shape[1] > MOST_WRITTEN:
         return
     for (row, column), time in np.ndenumerate(field):
-        # What is not there compares as not dark.
+        # Missing values count as bright.
         colour = "white" if time > least + 0.6 * (most - least) else "#222222"
         text = seconds(time).removesuffix(" s")
         axes.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)
@@ -150,7 +150,7 @@ def _letters() -> Iterator[str]:
 
 
 def _quantities(values: Sequence[str]) -> tuple[list[float], str | None]:
-    """The numbers of an axis and their unit; places and no unit if the values are not numbers of one unit."""
+    """The numbers of an axis and their unit; if the values are no such numbers, positions without a unit."""
     found = [_QUANTITY.fullmatch(value) for value in values]
     units = {match[2].strip() for match in found if match}
     if len(units) != 1 or not all(found):

@@ -1,4 +1,4 @@
-"""The life of a download's cells in one relay, as figures 4 to 6 of the EWMA paper draw it."""
+"""The path of a download's cells through one relay, as in figures 4 to 6 of the EWMA paper."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.figures.style import STATIONS, grid_of, legend_above, looks
 from penstock.result import Result
 
 LIFE = ("queued_ns", "outbuf_ns", "kernel_ns")
-"""Enters the circuit queue, moves to the output buffer, leaves it for the kernel."""
+"""The times at which a cell enters the circuit queue, the output buffer and the kernel."""
 
 KEYS = ["network", "seed", "circuit"]
 
@@ -76,7 +76,7 @@ def _life(axes: Axes, rows: pl.DataFrame) -> None:
 
 
 def _slowest_hop(cells: pl.DataFrame, variant: str) -> str:
-    """Where cells wait longest in circuit queues under the first variant that has any."""
+    """The hop with the longest waits in circuit queues, under the first variant with cells."""
     of = cells.filter(pl.col("variant") == variant)
     means = (cells if of.is_empty() else of).group_by("hop").agg(wait=pl.col("circuit_queue_s").mean())
     return str(means.sort("wait", "hop", descending=[True, False])["hop"][0])

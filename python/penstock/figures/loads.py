@@ -1,4 +1,4 @@
-"""Download times of each algorithm under each load: distributions, as figure 3 of the throttling paper draws them."""
+"""Distributions of download times for each algorithm and load, as in figure 3 of the throttling paper."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from penstock.figures.style import grid_of, legend_above, looks
 from penstock.result import Result
 
 FEWEST = 2
-"""So many algorithms and so many loads make a table of them."""
+"""The smallest number of algorithms and of loads."""
 
 
 class Loads(NamedTuple):
-    """Variants that are every algorithm under every load, by their names: ALGORITHM-LOAD."""
+    """Variants with names ALGORITHM-LOAD that combine every algorithm with every load."""
 
     algorithms: dict[str, str]
     """Names and labels."""
@@ -26,7 +26,7 @@ class Loads(NamedTuple):
 
 
 def find(variants: Mapping[str, str]) -> Loads | None:
-    """The algorithms and loads of names such as `vanilla-light` and `static-heavy`, if each is there with each."""
+    """The algorithms and loads of names such as `vanilla-light`, if every combination exists."""
     parts = [name.rpartition("-")[::2] for name in variants]
     algorithms, loads = (list(dict.fromkeys(each)) for each in zip(*parts, strict=True))
     whole = {f"{algorithm}-{load}" for algorithm in algorithms for load in loads} == set(variants)

@@ -1,4 +1,4 @@
-"""A figure with the words that go with it, and how it becomes files."""
+"""A figure with title and caption, and how it is written to files."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from penstock.errors import naming
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure, drawn but not yet a file."""
+    """A drawn figure."""
 
     name: str
-    """The files' name without its end."""
+    """The file name without extension."""
     title: str
     caption: str
-    """What to see."""
+    """How to read the figure."""
     figure: Figure
 
     def save(self, folder: Path) -> Saved:
-        """Write it as SVG and PNG, the same bytes for the same data: no dates, no random ids."""
+        """Write SVG and PNG files; the same data gives the same bytes."""
         # Where things stand is worked out once; drawing twice would do it twice.
         self.figure.draw_without_rendering()
         self.figure.set_layout_engine("none")
@@ -36,7 +36,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Saved:
-    """A picture's files and words."""
+    """The files, the title and the caption of a written figure."""
 
     name: str
     title: str

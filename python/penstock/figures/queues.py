@@ -1,4 +1,4 @@
-"""What one download meets at the exit: the circuit queue over time, and how long each cell waited in it."""
+"""One download at the exit: its circuit queue over time, and the wait of each cell."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.result import Result
 
 
 class Download(NamedTuple):
-    """The one download that a panel shows."""
+    """The download in a panel."""
 
     network: str
     seed: int
@@ -49,7 +49,7 @@ def draw_length(result: Result) -> Picture | None:
 
 
 def draw_delays(result: Result) -> Picture | None:
-    """How long the cells of one web download waited in the exit's circuit queue; figure 2 of the same paper."""
+    """The waits of the cells of one web download in the exit's circuit queue; figure 2 of the same paper."""
     tracked = result.cells.filter(pl.col("hop") == "exit", pl.col("circuit_queue_s").is_not_null())
     workloads = _traced_workloads(result, tracked)
     if not workloads:
@@ -78,7 +78,7 @@ def _panel_per_variant(
     time: pl.Expr,
     one: Callable[[Axes, Look, pl.DataFrame, float], None],
 ) -> Figure:
-    """Panels above each other with common axes; `one` draws a variant's rows during the download that is chosen."""
+    """Stacked panels with common axes; `one` draws a variant's rows during the chosen download."""
     styles = looks(result.variants)
     # A single panel needs room for the words at its side.
     height = 1.75 if len(styles) > 1 else 2.6
@@ -99,7 +99,7 @@ def _panel_per_variant(
 
 
 def _traced_workloads(result: Result, rows: pl.DataFrame) -> list[str]:
-    """The workloads of which there are rows and whole downloads, the one with the smallest downloads first."""
+    """The workloads with rows and complete downloads, the smallest downloads first."""
     traced = set(rows["workload"].unique()) & set(summary.counted(result.transfers)["workload"].unique())
     return [name for name in summary.workloads(result.transfers) if name in traced]
 
@@ -111,7 +111,7 @@ def _download(
     workload: str,
     choose: Callable[[pl.DataFrame, pl.DataFrame], dict[str, Any]],
 ) -> Download | None:
-    """The download that `choose` takes among those of the variant's first seed whose circuit has rows."""
+    """The download that `choose` selects in the variant's first seed, among circuits with rows."""
     of = (pl.col("variant") == variant) & (pl.col("workload") == workload)
     mine = rows.filter(of)
     circuits = mine.select("network", "seed", "circuit").unique()
@@ -124,12 +124,12 @@ def _download(
 
 
 def _first(downloads: pl.DataFrame, _rows: pl.DataFrame) -> dict[str, Any]:
-    """The first download, so that nobody chooses."""
+    """The first download."""
     return downloads.sort("start_s").row(0, named=True)
 
 
 def _slowest_cell(downloads: pl.DataFrame, cells: pl.DataFrame) -> dict[str, Any]:
-    """The download with the cell that waited longest in the circuit queue; the first one if none waited."""
+    """The download with the longest wait of a cell in the circuit queue; the first one if no cell waited."""
     entered = pl.col("queued_ns") / 1e9
     inside = (entered >= pl.col("start_s")) & (entered <= pl.col("start_s") + pl.col("ttlb_s"))
     waits = downloads.join(cells.select("circuit", "queued_ns", "circuit_queue_s"), on="circuit").filter(inside)
@@ -138,6 +138,6 @@ def _slowest_cell(downloads: pl.DataFrame, cells: pl.DataFrame) -> dict[str, Any
 
 
 def _during(rows: pl.DataFrame, variant: str, download: Download, time: pl.Expr) -> pl.DataFrame:
-    """The rows of the download's circuit that fall into it, in the order of time."""
+    """The rows of the download's circuit during the download, in the order of time."""
     mine = rows.filter(variant=variant, network=download.network, seed=download.seed, circuit=download.circuit)
     return mine.filter((time >= download.start_s) & (time <= download.end_s)).sort(time)

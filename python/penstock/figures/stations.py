@@ -1,4 +1,4 @@
-"""Where cells wait: the stations of each hop, side by side for all variants."""
+"""Waits of cells at the stations of each hop, for all variants."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _bars(axes: Axes, means: list[dict[str, float]]) -> None:
 
 
 def _means(cells: pl.DataFrame, workload: str) -> Means:
-    """Mean wait at each station [s], by variant and hop; a station that a hop does not have counts as no wait."""
+    """The mean wait at each station [s], by variant and hop; zero for stations that a hop lacks."""
     means = cells.filter(pl.col("workload") == workload).group_by("variant", "hop").agg(pl.col(*STATIONS).mean())
     return {
         (row["variant"], row["hop"]): {station: row[station] or 0.0 for station in STATIONS}

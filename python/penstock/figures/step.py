@@ -1,4 +1,4 @@
-"""A hop that becomes the bottleneck: the window at the far end of the circuit, and what waits at each relay."""
+"""A hop that becomes the bottleneck: the window at the circuit's far end, and the queues of relays."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from penstock.paper.steps import ALONG, onset
 from penstock.result import Result
 
 BEFORE, AFTER = 1.0, 9.0
-"""What is shown of a run around its change [s]."""
+"""The shown time before and after the change [s]."""
 LINEAR = 10
-"""Up to so many the scale of queues is linear, and logarithmic above [cell]."""
+"""The queue length from which the scale is logarithmic [cell]."""
 COLOURS = {"exit": "#009E73", "middle": "#E69F00", "guard": "#56B4E9"}
 
 
 def draw(result: Result) -> Picture | None:
-    """One panel per variant: the exit's window and the circuit queues of the relays, where hops have windows."""
+    """One panel per variant with windows at hops: the exit's window and the relays' circuit queues."""
     windows = result.circuits.filter(pl.col("hop").is_in(ALONG[1:]), pl.col("window_cells").is_not_null())
     shown = set(windows["variant"].unique())
     changes = {name: onset(result, name) for name in result.variants if name in shown}
@@ -58,4 +58,4 @@ def draw(result: Result) -> Picture | None:
         "The first circuit of the first seed while something changes: the window of the exit, which lets a download's "
         "cells in, and the circuit's queue at each relay."
     )
-    return Picture("step", "What a change does to windows and queues", caption, figure)
+    return Picture("step", "Windows and queues after a change", caption, figure)

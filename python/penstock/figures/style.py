@@ -1,4 +1,4 @@
-"""How every figure looks: one colour and one line style for each variant, whichever figure it is in.
+"""The style of all figures: each variant has one colour and one line style in all figures.
 
 The colours are Okabe and Ito's, which readers with any kind of colour vision can tell apart; line styles tell the
 curves apart in grey.
@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 RC: dict[str, Any] = {
     "svg.hashsalt": "penstock",
     "svg.fonttype": "path",
-    "text.parse_math": False,  # labels are the user's, and a dollar is a dollar
+    "text.parse_math": False,  # labels of the user may contain dollar signs
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
     "axes.titlesize": 10.5,
@@ -56,11 +56,11 @@ STATIONS = {
     "outbuf_s": ("output buffer", "#fdae6b"),
     "kernel_out_s": ("kernel, outgoing", "#a63603"),
 }
-"""Where a cell waits, in the order in which it passes: columns of `cells`, names and colours."""
+"""The stations of a cell in order: columns of `cells`, names and colours."""
 
 
 class Look(NamedTuple):
-    """How a variant is drawn."""
+    """The style of a variant."""
 
     label: str
     colour: str
@@ -68,7 +68,7 @@ class Look(NamedTuple):
 
 
 def looks(variants: Mapping[str, str]) -> dict[str, Look]:
-    """The look of each variant, by its place in the scenario."""
+    """The style of each variant, by its position in the scenario."""
     return {
         name: Look(label, COLOURS[i % len(COLOURS)], LINES[i % len(LINES)])
         for i, (name, label) in enumerate(variants.items())
@@ -92,9 +92,9 @@ def legend_above(figure: Figure, handles: Sequence[Artist], labels: Sequence[str
 
 
 def _columns_that_fit(labels: Sequence[str], width: float) -> int:
-    """How many columns, at most four, a legend of these labels takes within a width [inch]."""
+    """The number of columns, at most four, of a legend within a width [inch]."""
     for columns in range(min(len(labels), 4), 1, -1):
-        # Filled one after the other; the first ones take what is left over.
+        # The first columns are longer if the labels do not divide evenly.
         rows, over = divmod(len(labels), columns)
         starts = [column * rows + min(column, over) for column in range(columns + 1)]
         longest = [max(map(len, labels[start:end])) for start, end in pairwise(starts)]

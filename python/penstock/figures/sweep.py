@@ -1,4 +1,4 @@
-"""A time against a quantity that the variants step through, as figure 13 of the EWMA paper draws the half-life."""
+"""Times over a quantity that differs between the variants, as in figure 13 of the EWMA paper."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from penstock.result import Result
 QUANTILES = ((0.75, "75th percentile"), (0.5, "median"), (0.25, "25th percentile"))
 
 LEAST = 3
-"""So many values make a sweep."""
+"""The smallest number of values."""
 
 WIDE = 20.0
-"""Beyond this ratio of the largest value to the smallest the axis is logarithmic."""
+"""The ratio of the largest to the smallest value from which the axis is logarithmic."""
 
 _LABEL = re.compile(r"\D*?(\d+(?:\.\d+)?)\D*")
 
@@ -26,15 +26,15 @@ class Sweep(NamedTuple):
     """Variants that differ in one quantity."""
 
     quantity: str
-    """What the axis says: the labels without their number."""
+    """The label of the axis: the variants' labels without their number."""
     values: dict[str, float]
     """The quantity of each of these variants."""
     others: dict[str, str]
-    """Names and labels of the variants beside them."""
+    """Names and labels of the other variants."""
 
 
 def find(variants: Mapping[str, str]) -> Sweep | None:
-    """The sweep that labels such as `half-life 10 s` and `half-life 20 s` tell of, if there is one."""
+    """The quantity in labels such as `half-life 10 s` and `half-life 20 s`, if there is one."""
     alike: dict[str, dict[str, float]] = {}
     for name, label in variants.items():
         match = _LABEL.fullmatch(label)
@@ -81,7 +81,7 @@ def draw(result: Result) -> Picture | None:
     legend_above(figure, *panels[0][0].get_legend_handles_labels())
     beside = f" Dashed: {', '.join(sweep.others.values())}." if sweep.others else ""
     caption = (
-        f"Half of the downloads lie between the outer curves. Whole downloads after the warm-up, pooled over all "
+        f"Half of the downloads lie between the outer curves. Complete downloads after the warm-up, pooled over all "
         f"runs, against the {sweep.quantity.split(' [')[0]}.{beside}"
     )
     return Picture("sweep", f"Download times against the {sweep.quantity.split(' [')[0]}", caption, figure)

@@ -1,4 +1,4 @@
-"""How long cells wait, in the kernel, in Tor and on the whole circuit: KIST's figure 6."""
+"""Waits of cells in the kernel, in Tor and on the whole circuit, as in figure 6 of the KIST paper."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.replicates import RUN, Replicates
 from penstock.result import Result
 
 LEAST, MOST = 1e-4, 30.0
-"""Between these times a panel shows waits; shorter ones lie on its left edge [s]."""
+"""The range of shown waits [s]; shorter waits lie on the left edge."""
 
 PANELS = {
     "wait in the outgoing kernel": (pl.col("hop") != "client", pl.col("kernel_out_s")),
@@ -24,7 +24,7 @@ PANELS = {
 
 
 def draw(result: Result) -> Picture | None:
-    """A panel for cells at each relay, in the kernel and in Tor, and one for whole circuits."""
+    """Panels for the waits at each relay, in the kernel and in Tor, and for whole circuits."""
     cells = result.cells.filter(pl.col("kernel_out_s").is_not_null() | (pl.col("hop") == "client"))
     if cells.filter(pl.col("hop") != "client").is_empty():
         return None

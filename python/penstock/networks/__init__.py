@@ -1,5 +1,5 @@
-"""Networks of what a user has: a consensus, tornettools' relays, Shadow's graph; and the file that holds one.
+"""Converts a consensus, tornettools' relays or Shadow's graph into a network file.
 
-`relays` is what such a file says of relays, `consensus` and `staging` read them, `graph` reads latency, `file` joins
+`relays` has the common format of relays, `consensus` and `staging` read them, `graph` reads latency, and `file` joins
 them.
 """

@@ -1,4 +1,4 @@
-"""Relays of a consensus, with or without their server descriptors."""
+"""Reads the relays of a consensus, with or without server descriptors."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from penstock import _core, packed
 from penstock.networks.relays import Relay, Source, counted
 
 LARGEST = 2 << 30
-"""Larger documents of descriptors are refused [B]; a month of them has some 1 GiB."""
+"""The largest accepted file of descriptors [B]; a month of them has about 1 GiB."""
 
 
 def read(data: bytes, path: Path, descriptors: Sequence[Path]) -> Source:
-    """The relays that clients draw; what they carry is what descriptors say, or else their weight."""
+    """The relays that clients choose; their links come from descriptors, or else from their weights."""
     texts = [(packed.read(each, LARGEST, "a day of server descriptors some 30 MiB"), str(each)) for each in descriptors]
     found = _core.of_consensus(data, str(path), texts)
     notes = [

@@ -1,4 +1,4 @@
-"""The network file: what it is made of, and how it is written."""
+"""Writes network files."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from penstock.networks import consensus, staging
 from penstock.networks.relays import Relay, Source
 
 LARGEST_GRAPH = 4 << 30
-"""Larger graphs are refused [B]."""
+"""The largest accepted graph [B]."""
 
 LEAST_ACCESS = "1 us"
-"""A graph's ways lead from host to host: they have the access of both ends in them."""
+"""The access latency: a graph's paths already include the access of both ends."""
 
 
 def make(
@@ -39,9 +39,9 @@ def make(
         PenstockError: if a file cannot be read or is wrong.
     """
     if path is None and graph is None:
-        raise PenstockError("there is nothing to make a network of; name a consensus, a staging file, or --graph FILE")
+        raise PenstockError("no input is given; name a consensus, a staging file, or --graph FILE")
     if path is None and (descriptors or relays is not None):
-        raise PenstockError("--descriptors and --relays are about the relays of a FILE, and none is named")
+        raise PenstockError("--descriptors and --relays need a FILE with relays")
     source = None
     if path is not None:
         source = _read(path, descriptors)
@@ -65,13 +65,11 @@ def make(
 def _read(path: Path, descriptors: Sequence[Path]) -> Source:
     data = paths.read(path)
     if path.suffix == ".json" and data.lstrip()[:1] != b"{":
-        raise PenstockError(f"{path}:1: this is no staging file of tornettools, which is one JSON object in {{ }}")
+        raise PenstockError(f"{path}:1: this is no staging file of tornettools; it must be a JSON object in {{ }}")
     if data.lstrip()[:1] != b"{":
         return consensus.read(data, path, descriptors)
     if descriptors:
-        raise PenstockError(
-            f"{path}: relays that tornettools staged have their descriptors in them; leave --descriptors out"
-        )
+        raise PenstockError(f"{path}: staged relays of tornettools include their descriptors; leave --descriptors out")
     return staging.read(data, path)
 
 
@@ -101,5 +99,5 @@ def _amount(size: int) -> str:
 
 
 def _plain(note: str) -> str:
-    """On one line, whatever a file is called."""
+    """The note on one line, with printable letters only."""
     return "".join(letter if letter.isprintable() else "?" for letter in note)

@@ -1,4 +1,4 @@
-"""Latency by country pair, of a graph as Shadow has it.
+"""Reads the latency between countries from a network graph of Shadow.
 
 Source: Shadow, network graph specification: nodes with a country_code, edges with the latency of one way. The names
 that Shadow had when its graphs were GraphML are understood, too: geocode, and latency as a bare number of milliseconds.
@@ -29,10 +29,10 @@ from penstock.networks import places
 from penstock.networks.relays import counted
 
 MOST_NODES = 10
-"""So many nodes of a country are looked at; of more a sample."""
+"""The most nodes of a country; of larger countries a sample is used."""
 
 LONGEST_MS = 1e6
-"""No edge is longer [ms], by far."""
+"""The longest accepted edge [ms]."""
 
 _UNITS = {
     **dict.fromkeys(("ns", "nanosecond", "nanoseconds"), 1e-6),
@@ -40,7 +40,7 @@ _UNITS = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1.0),
     **dict.fromkeys(("", "s", "sec", "secs", "second", "seconds"), 1e3),
 }
-"""Milliseconds; without a unit Shadow takes seconds."""
+"""The units in milliseconds; without a unit Shadow assumes seconds."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Ways:
 
 
 def read(data: bytes, path: Path, seed: int) -> Ways:
-    """The medians of the round trips between nodes of two countries, along the shortest ways."""
+    """The median round trips between nodes of two countries, along the shortest paths."""
     graph = _parse(data, path)
     document = _Document(path, data)
     index = {node: place for place, node in enumerate(graph.nodes)}
@@ -91,7 +91,7 @@ def read(data: bytes, path: Path, seed: int) -> Ways:
 def _parse(data: bytes, path: Path) -> Any:
     try:
         graph = nx.read_gml(BytesIO(data), label="id")
-    # What is no graph fails in networkx in as many ways as there are places to look.
+    # networkx raises many kinds of errors for invalid GML.
     except Exception as error:
         said = str(error)
         why = _plain(said, 200) or type(error).__name__
@@ -106,7 +106,7 @@ def _parse(data: bytes, path: Path) -> Any:
 
 
 def _line(said: str, data: bytes) -> int | None:
-    """The line that networkx means, by what it says."""
+    """The line number in an error of networkx."""
     if found := re.search(r"line (\d+)", said) or re.search(r"at \((\d+), ", said):
         return int(found[1])
     if "not ASCII" in said:
@@ -122,7 +122,7 @@ def _line(said: str, data: bytes) -> int | None:
 
 @dataclass(frozen=True)
 class _Document:
-    """What is read, to say where in it something is wrong."""
+    """The document, to find the lines of mistakes."""
 
     path: Path
     data: bytes
@@ -148,7 +148,7 @@ class _Document:
 
 
 def _countries(graph: Any, document: _Document) -> tuple[dict[str, list[Any]], tuple[int, str]]:
-    """The nodes of each country that scenarios know, and what to say of the others."""
+    """The nodes of each known country, and a note on the others."""
     known = set(_core.countries())
     where: dict[str, list[Any]] = {}
     elsewhere: list[str] = []
@@ -174,7 +174,7 @@ def _countries(graph: Any, document: _Document) -> tuple[dict[str, list[Any]], t
 
 
 def _lengths(graph: Any, document: _Document) -> dict[tuple[Any, Any], float]:
-    """The latency of each edge in its direction, or in both [ms]."""
+    """The latency of each edge by direction [ms]."""
     lengths: dict[tuple[Any, Any], float] = {}
     for one, other, facts in graph.edges(data=True):
         latency = _latency(facts, partial(document.edge, one, other))
@@ -211,7 +211,7 @@ def _shortest(
     """The shortest ways between all of `ends` [ms]; from a node to itself its own edge, if it has one."""
     pairs = [pair for pair in lengths if pair[0] != pair[1]]
     rows, columns = ([index[pair[place]] for pair in pairs] for place in (0, 1))
-    # An edge of no length is no edge to scipy.
+    # scipy ignores edges of length zero.
     values = [max(lengths[pair], 1e-9) for pair in pairs]
     matrix = csr_array((values, (rows, columns)), shape=(len(index), len(index)))
     places = [index[node] for node in ends]
@@ -223,5 +223,5 @@ def _shortest(
 
 
 def _plain(text: str, most: int) -> str:
-    """So short and plain that it fits into a sentence."""
+    """The text, shortened and with printable letters only."""
     return "".join(each if each.isprintable() else "?" for each in " ".join(text.split()))[:most]

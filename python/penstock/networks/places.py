@@ -1,4 +1,4 @@
-"""In which line of a document something stands that its parser knows by name alone."""
+"""Finds the line of a value whose parser reports no line."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 
 
 def of_keys(text: str, keys: Sequence[str]) -> int:
-    """The line of the last of nested keys in JSON, or of the last that is there."""
+    """The line of the last of nested keys in JSON, or of the last existing one."""
     at = 0
     for key in keys:
-        # A key may be written with other escapes; then the one around it has to do.
+        # A key may be written with other escapes; then its parent's line is used.
         found = re.compile(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:").search(text, at)
         if not found:
             break
@@ -20,12 +20,12 @@ def of_keys(text: str, keys: Sequence[str]) -> int:
 
 
 def of_block(text: str, kind: str, place: int) -> int | None:
-    """The line in which the block of a GML graph begins that is the so-manieth of its kind, `node` or `edge`."""
+    """The first line of the block number `place` of a kind, `node` or `edge`, in GML."""
     return next((line for number, (line, _) in enumerate(_blocks(text, kind)) if number == place), None)
 
 
 def of_fact(text: str, kind: str, has: dict[str, str], key: str | None = None, *, again: bool = False) -> int | None:
-    """The line of `key` in the first block of this kind that has these values, or the one in which the block begins.
+    """The line of `key` in the first block with these values, or the first line of that block.
 
     With `again` it is the second such block.
     """
@@ -40,7 +40,7 @@ def of_fact(text: str, kind: str, has: dict[str, str], key: str | None = None, *
 
 
 def _blocks(text: str, kind: str) -> Iterator[tuple[int, str]]:
-    """Where each begins, and what is in it up to the next; strings are blanks."""
+    """The first line and the text of each block; strings are replaced by blanks."""
     plain = re.sub(r'"[^"]*"', lambda string: re.sub(r"[^\n]", " ", string[0]), text)
     begins = list(re.finditer(r"\b(node|edge)\s*\[", plain))
     ends = [found.start() for found in begins[1:]] + [len(plain)]

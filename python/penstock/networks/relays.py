@@ -1,4 +1,4 @@
-"""Relays as a network file has them."""
+"""The relays of a network file."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from penstock import _core
 
 MOST = 1 << 40
-"""No relay has a greater rate [B/s], by far; a scenario takes no greater one either."""
+"""The largest accepted rate [B/s], in scenarios, too."""
 
 
 @dataclass(frozen=True)
 class Relay:
-    """One of them, as far as its document says."""
+    """A relay, with the data of its document."""
 
     nickname: str
     guard: bool
     exit: bool
     weight: int
-    """Its share in drawn paths [B/s]."""
+    """Its weight in path selection [B/s]."""
     link: int
     """Each direction [B/s]."""
     rate: int | None = None
@@ -26,19 +26,19 @@ class Relay:
     burst: int | None = None
     """Their depth [B]."""
     country: str | None = None
-    """Two letters, one of those that scenarios know."""
+    """Two letters of a country that scenarios know."""
 
 
 @dataclass
 class Source:
-    """Relays, and what is to be said of where they are from."""
+    """Relays, and notes on their origin."""
 
     relays: list[Relay]
     notes: list[str] = field(default_factory=list)
-    """Sentences without a stop."""
+    """Sentences without a full stop."""
 
     def sample(self, count: int, seed: int) -> Source:
-        """Fewer of them: each class keeps its share, and in each one comes from each stratum of weights."""
+        """A stratified sample: each class keeps its share, and each stratum of weights has a relay."""
         if count >= len(self.relays):
             return self
         drawn = _core.sample([(relay.guard, relay.exit, relay.weight) for relay in self.relays], count, seed)
@@ -47,5 +47,5 @@ class Source:
 
 
 def counted(number: int, what: str) -> list[str]:
-    """A note about so many relays, if there are any."""
+    """A note about a number of relays; none for zero."""
     return [f"{number} {'relay' if number == 1 else 'relays'} {what}"] if number else []

@@ -22,10 +22,10 @@ from penstock.networks import places
 from penstock.networks.relays import MOST, Relay, Source, counted
 
 MOSTLY = 0.5
-"""Running, guard or exit in so many of the consensuses: it is one."""
+"""The share of consensuses from which a relay counts as running, guard or exit."""
 
 _UNKNOWN = {"", "??", "A1", "A2"}
-"""What stands where a country is not known (MaxMind)."""
+"""The codes of unknown countries (MaxMind)."""
 
 
 def read(data: bytes, path: Path) -> Source:
@@ -69,7 +69,7 @@ def read(data: bytes, path: Path) -> Source:
 
 
 class _Reader:
-    """Takes values out of the tree, and says where one is that is wrong."""
+    """Checks the values of the tree and reports the lines of mistakes."""
 
     def __init__(self, path: Path, data: bytes) -> None:
         self._path = path
@@ -78,7 +78,7 @@ class _Reader:
         self._elsewhere: list[str] = []
 
     def wrong(self, where: tuple[str, ...], value: Any, right: str) -> NoReturn:
-        # Of what is missing, the line is that of what should have it.
+        # The line of a missing value is that of its parent.
         there = where if value is not None else where[:-1]
         line = places.of_keys(self._data.decode("utf-8"), there)
         name = "".join(f"{_short(key)}." for key in where).removesuffix(".")
@@ -169,6 +169,6 @@ def _shown(value: Any) -> str:
 
 
 def _short(text: str) -> str:
-    """So short and plain that it fits into a sentence."""
+    """The text, shortened and with printable letters only."""
     plain = "".join(letter if letter.isprintable() else "?" for letter in text)
     return plain if len(plain) <= 44 else f"{plain[:40]}..."

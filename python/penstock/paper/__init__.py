@@ -1,4 +1,4 @@
-"""A paper's experiments, and its claims checked one by one against what they measure here."""
+"""Runs a paper's experiments and checks its claims one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a claim can measure: one number for each run, of what an output directory's tables hold."""
+"""The measures of claims: one number for each run, from the tables of an output directory."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from penstock.result import Result
 
 
 class Measure(NamedTuple):
-    """Where its values are, and what shows them."""
+    """The table, the unit and the figures of a measure, and how its values are computed."""
 
     table: str
     unit: str
     figures: tuple[str, ...]
     of_epoch: Callable[[sawtooth.Epoch], float] | None = None
-    """The value of an epoch of a flow's window; NaN if it has none."""
+    """The value of an epoch of a flow's window; NaN without a value."""
     of_rows: Callable[[pl.DataFrame, str], pl.DataFrame] | None = None
     """The values of a table's rows at a hop."""
     of_runs: Callable[[Result, str, str, str], pl.DataFrame] | None = None
-    """The values of a variant and workload at a hop. Without any of these the values are the table's column."""
+    """The values of a variant and workload at a hop. Without a function the values are a column of the table."""
 
 
 def byte_share(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
-    """Which part of all bytes that downloads brought after the warm-up is a workload's: one number for each run."""
+    """A workload's share of all downloaded bytes after the warm-up: one number for each run."""
     rows = summary.after_warmup(result.transfers).filter(pl.col("variant") == variant)
     of_workload = pl.col("bytes_received").filter(pl.col("workload") == workload).sum()
     share = rows.group_by("network", "seed").agg(value=of_workload / pl.col("bytes_received").sum())
@@ -78,25 +78,25 @@ MEASURES = {
     "wave_confirmed": Measure("cells", "", ("wave",), of_runs=wave.confirmed),
     "wave_correlation": Measure("cells", "", ("wave",), of_runs=wave.correlation),
 }
-"""What a claim may be about: downloads after the warm-up, queues, a window's sawtooth, tracked cells, attacks, whole
+"""The measures: of downloads after the warm-up, queues, sawtooth windows, tracked cells, attacks and whole
 runs."""
 
 EVERYWHERE = ("transfers", "runs")
-"""Tables of no hop."""
+"""The tables without hops."""
 
 EVERY = "*"
 """All workloads together."""
 
 _OF_ALL = {"bytes_received"}
-"""What cut-off and failed downloads have too; the other measures of downloads are about whole ones."""
+"""The measures that incomplete downloads have, too; the others are about complete downloads."""
 
 _QUANTILES = {"p10": 0.1, "p25": 0.25, "median": 0.5, "p75": 0.75, "p80": 0.8, "p90": 0.9, "p99": 0.99}
 
 SHARE = "share-above"
-"""The fraction of a sample that lies above a number."""
+"""The statistic for the fraction of a sample above a number."""
 
 STATISTICS = (*_QUANTILES, "mean", "min", "max", "sum", SHARE)
-"""How one number is made of a run's many."""
+"""The statistics that reduce the values of a run to one number."""
 
 
 def sample(result: Result, measure: str, variant: str, workload: str, hop: str) -> pl.DataFrame:
@@ -127,7 +127,7 @@ def sample(result: Result, measure: str, variant: str, workload: str, hop: str) 
 
 
 def _of_epochs(rows: pl.DataFrame, of_epoch: Callable[[sawtooth.Epoch], float]) -> pl.DataFrame:
-    """The value of each epoch of each flow that has one."""
+    """The value of each epoch of each flow, if it has one."""
     values = [
         (*run, of_epoch(epoch))
         for (*run, _), flow in rows.group_by([*RUN, "client"], maintain_order=True)
@@ -137,7 +137,7 @@ def _of_epochs(rows: pl.DataFrame, of_epoch: Callable[[sawtooth.Epoch], float]) 
 
 
 def each_run(values: pl.DataFrame, statistic: str, above: float) -> pl.DataFrame:
-    """One number for each run that has values, in the order of networks and seeds."""
+    """One number for each run with values, in the order of networks and seeds."""
     column = pl.col("value")
     if statistic in _QUANTILES:
         number = column.quantile(_QUANTILES[statistic], "linear")

@@ -1,4 +1,4 @@
-"""What all relays of a network do together.
+"""Totals over all relays of a network.
 
 Source: KIST section 5.3, figure 8: what relays write in each second, summed over all of them.
 """
@@ -11,7 +11,7 @@ from penstock.result import Result
 
 
 def written(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataFrame:
-    """What all relays wrote in each interval after the warm-up [B]."""
+    """The bytes that all relays wrote in each interval after the warm-up [B]."""
     mine = pl.col("variant") == variant
     # The first download that counts begins when the warm-up is over, or so soon after it that no interval lies between.
     begun = result.transfers.filter(mine & ~pl.col("warmup")).group_by("network", "seed").agg(pl.col("start_s").min())

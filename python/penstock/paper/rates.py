@@ -1,4 +1,4 @@
-"""Average rates of downloads, as the slides' tables give them, and how many a closed loop completes."""
+"""Average rates of downloads as in the slides' tables, and the downloads that a closed loop completes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ RUN = ("network", "seed")
 KB = 1000
 
 MEAN_PAUSE_S = 10.5
-"""Of the slides' web clients, who pause for 1 to 20 s, all times alike."""
+"""The mean pause of the slides' web clients: uniform from 1 to 20 s."""
 
 
 def of_mean(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
-    """Size divided by the mean download time [kB/s]: one number for each run. What the end cut off does not count.
+    """Size over the mean time of complete downloads [kB/s]: one number for each run.
 
     Deviation: the slides say neither how they average nor in what; their counts of downloads fit this.
     """
@@ -23,20 +23,20 @@ def of_mean(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFr
 
 
 def each(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
-    """The rate of each download [kB/s]; their mean is the other reading of an average rate."""
+    """The rate of each download [kB/s]; its mean is the other possible average rate."""
     rows = _whole(result, variant, workload)
     return rows.select("network", pl.col("seed").cast(pl.Int64), value=pl.col("bytes") / pl.col("ttlb_s") / KB)
 
 
 def completed(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
-    """How many downloads were completed: one number for each run, zero where none was."""
+    """The number of completed downloads of each run; zero if there is none."""
     counts = _each_run(_whole(result, variant, workload), pl.len().cast(pl.Float64))
     every = _runs(result, variant).join(counts, on=RUN, how="left").sort(*RUN)
     return every.select(*RUN, pl.col("value").fill_null(0.0))
 
 
 def of_expected(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
-    """Completed downloads as a part of what the loop allows: one number for each run.
+    """Completed downloads over the number that the loop allows: one number for each run.
 
     Each client has from its beginning to the end of the run for rounds of a mean download and the slides' mean pause.
     """
@@ -51,7 +51,7 @@ def of_expected(result: Result, variant: str, workload: str, _hop: str) -> pl.Da
 
 
 def _runs(result: Result, variant: str) -> pl.DataFrame:
-    """All runs of a variant, with their ends [s]."""
+    """All runs of a variant with their ends [s]."""
     runs = [run for run in result.manifest["runs"] if run["variant"] == variant]
     ends = [(run["network"], run["seed"], run["sim_seconds"]) for run in runs]
     return pl.DataFrame(ends, {"network": pl.String(), "seed": pl.Int64(), "end_s": pl.Float64()}, orient="row")

@@ -15,29 +15,29 @@ from penstock.result import Result
 RUN = ["network", "seed"]
 CIRCUIT = [*RUN, "client", "circuit"]
 LATE = 0.5
-"""Circuits are looked at from this part of a run on, when windows have had time to settle [1]."""
+"""The share of a run that is left out while windows settle [1]."""
 
 
 def of_circuits(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
-    """Jain's index of circuits, by what they brought while they downloaded: one number for each run."""
+    """Jain's index of circuits, by their rates while they downloaded: one number for each run."""
     rates = _rates(result, variant, workload)
     return _index(rates)
 
 
 def of_users(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
-    """The same of clients, each with all its circuits."""
+    """Jain's index of clients, each with all its circuits."""
     users = _rates(result, variant, workload).group_by(*RUN, "client").agg(pl.col("rate").sum())
     return _index(users)
 
 
 def of_equals(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
-    """What each circuit brings to a hop in the late part of a run, over the mean of all: one for each circuit [1]."""
+    """The cells of each circuit at a hop late in a run, over the mean of all circuits [1]."""
     rates = _late(cells, hop).group_by(*RUN, "circuit").agg(rate=_RATE)
     return rates.select(*RUN, value=pl.col("rate") / pl.col("rate").mean().over(RUN))
 
 
 def backlog(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
-    """How many cells of each circuit wait at a hop in the late part of a run, on average [cell].
+    """The mean number of cells of each circuit that wait at a hop late in a run [cell].
 
     By Little's law: what passes in a second times how long each waits, beyond what the luckiest does.
     """
@@ -48,7 +48,7 @@ def backlog(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
 
 
 _RATE = (pl.col("cell").max() - pl.col("cell").min()) / ((pl.col("parsed_ns").max() - pl.col("parsed_ns").min()) / 1e9)
-"""Cells of a circuit that come in a second, by the numbers of the tracked ones."""
+"""The cells of a circuit per second, from the numbers of tracked cells."""
 
 
 def _late(cells: pl.DataFrame, hop: str) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""What a change of some node's rate does to a circuit: when its far end hears of it, and what waits by then.
+"""Effects of a rate change on a circuit: when the windows shrink, and how long queues are then.
 
 A run's change is the first of its scenario's `[[changes]]`; hops are seen along a download, from exit to client.
 
@@ -15,11 +15,11 @@ from penstock.result import Result
 RUN = ["network", "seed"]
 
 ALONG = ("exit", "middle", "guard")
-"""Relays in the order in which a download's cells come to them."""
+"""Relays in the order in which a download's cells pass them."""
 
 
 def onset(result: Result, variant: str) -> float | None:
-    """When the first change of a variant happens [s]; none if nothing changes."""
+    """The time of a variant's first change [s]; none without a change."""
     of = next(each for each in result.manifest["scenario"]["variants"] if each["name"] == variant)
     document = _core.Document(of["resolved"], variant)
     (name, _) = document.variants()[0]
@@ -27,7 +27,7 @@ def onset(result: Result, variant: str) -> float | None:
 
 
 def decrease(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
-    """How long after the change a window at a hop shrinks first [s]; nothing for a run in which it does not."""
+    """The time from the change to the first decrease of the window at a hop [s]; no value without a decrease."""
     at = onset(result, variant)
     there = _samples(result, variant, workload).filter(pl.col("hop") == hop)
     shrinks = pl.col("window_cells").diff().over([*RUN, "circuit"], order_by="t_s") < 0
@@ -36,14 +36,14 @@ def decrease(result: Result, variant: str, workload: str, hop: str) -> pl.DataFr
 
 
 def decrease_after(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
-    """How much later than at a hop the window at the exit shrinks for the first time; below zero if earlier [s]."""
+    """The time from the first decrease of the window at a hop to that at the exit; may be negative [s]."""
     here, exit_ = (decrease(result, variant, workload, at) for at in (hop, "exit"))
     both = here.join(exit_, on=RUN, suffix="_exit")
     return both.select(*RUN, value=pl.col("value_exit") - pl.col("value"))
 
 
 def decrease_trips(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
-    """The same in round trips of the circuit as they are then: that of the first tracked cell made after the change.
+    """`decrease` in round trips of the circuit, measured by the first tracked cell after the change.
 
     The way back is the least that a cell took for the way to the client: what comes back waits in no queue.
     """
@@ -60,7 +60,7 @@ def decrease_trips(result: Result, variant: str, workload: str, hop: str) -> pl.
 
 
 def queue_peaks(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
-    """The longest that the circuit queue of each relay is after the change, summed from the exit to a hop [cell]."""
+    """The longest circuit queue of each relay after the change, summed from the exit to a hop [cell]."""
     relays = ALONG[: ALONG.index(hop) + 1]
     at = onset(result, variant)
     rows = _samples(result, variant, workload).filter(pl.col("hop").is_in(relays), pl.col("t_s") > at)
@@ -69,7 +69,7 @@ def queue_peaks(result: Result, variant: str, workload: str, hop: str) -> pl.Dat
 
 
 def over_window(result: Result, variant: str, workload: str, hop: str) -> pl.DataFrame:
-    """By how much a circuit's queue is longer than the window before it, at each sample after the change [cell]."""
+    """The excess of a circuit's queue over the window before it, at each sample after the change [cell]."""
     before = ALONG[ALONG.index(hop) - 1]
     key = [*RUN, "circuit", "t_s"]
     rows = _samples(result, variant, workload).filter(pl.col("t_s") > onset(result, variant))

@@ -1,4 +1,4 @@
-"""Whether a claim holds: one number for each seed, or network, their mean with its interval, and the claim's gate."""
+"""Decides claims: one number for each seed or network, their mean with its interval, and the claim's gate."""
 
 from __future__ import annotations
 
@@ -23,42 +23,42 @@ NOT_YET = "not yet"
 NEEDS_NETWORK = "needs the network"
 
 FEWEST, FINAL = 2, MIN_REPLICATES
-"""Seeds, or networks, with numbers that a verdict takes at least, and a final one."""
+"""The smallest numbers of seeds or networks for a verdict, and for a final one."""
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A claim with what was measured and what follows."""
+    """A claim with its measurement and verdict."""
 
     claim: Claim
     verdict: str
     reason: str = ""
-    """Why it is not gated, not decided, or not there yet; seeds without a number; too few seeds for a final verdict."""
+    """Reasons for the verdict, missing numbers, and a note on too few seeds."""
     measured: float = nan
     """The mean of the numbers."""
     low: float = nan
     high: float = nan
     """The 95 % t interval of that mean; NaN if there is none."""
     seeds: tuple[float, ...] = ()
-    """The number of each seed, or of each pair of runs; where there are several networks, of each network."""
+    """The number of each seed or pair of runs; with several networks, of each network."""
     replicates: str = "seeds"
-    """What the numbers are of: `seeds` or `networks`."""
+    """The kind of the replicates: `seeds` or `networks`."""
     evidence: tuple[str, ...] = ()
-    """Tables and figures, from the paper's directory."""
+    """Paths of tables and figures, relative to the paper's directory."""
 
     @property
     def n(self) -> int:
-        """Seeds, or pairs of runs of one seed; or networks."""
+        """The number of seeds, pairs of runs, or networks."""
         return len(self.seeds)
 
     @property
     def missed(self) -> bool:
-        """Whether it is gated, could be checked, and was not shown to hold."""
+        """Whether a claim with a gate could be checked and was not shown to hold."""
         return self.verdict in (FAILS, UNDECIDED)
 
 
 def undecidable(claim: Claim, has: Callable[[str], bool]) -> Checked | None:
-    """The verdict on a claim that no run can decide today; none if one can."""
+    """The verdict on a claim that no run can decide; none if a run can decide it."""
     if claim.needs == NETWORK:
         return Checked(claim, NEEDS_NETWORK, claim.why)
     if claim.needs:
@@ -73,7 +73,7 @@ def decide(claim: Claim, results: Mapping[str, Result]) -> Checked:
     """Measure a claim in the outputs of its scenarios."""
     runs, replicates, lacking = _runs(claim, results)
     if runs.is_empty():
-        return Checked(claim, *_undecided(claim, "no whole download, no trace, or no whole epoch", *lacking))
+        return Checked(claim, *_undecided(claim, "no complete download, no trace, or no complete epoch", *lacking))
     of_runs, numbers, remark = _measured(claim, runs, replicates)
     every = claim.gate is not None and claim.gate.by == EVERY_SEED
     if not all(map(isfinite, of_runs if every else numbers)):
@@ -85,7 +85,7 @@ def decide(claim: Claim, results: Mapping[str, Result]) -> Checked:
         verdict, reason = UNDECIDED, remark
     count = len(numbers)
     few = f"{count} {replicates.name(2)}, fewer than the {FINAL} of a final verdict" if FEWEST <= count < FINAL else ""
-    alone = "seeds of one network, which say nothing of others" if replicates.of_one_network else ""
+    alone = "seeds of one network; the result applies to this network only" if replicates.of_one_network else ""
     return _checked(claim, verdict, (reason, *lacking, few, alone), numbers, replicates)
 
 
@@ -97,7 +97,7 @@ def _checked(
 
 
 def _measured(claim: Claim, runs: pl.DataFrame, replicates: Replicates) -> tuple[list[float], list[float], str]:
-    """The number of each run and of each replicate, and what there is to remark.
+    """The number of each run and of each replicate, and a remark.
 
     A replicate's sides are averaged over its runs before they are compared; whole samples are compared before.
     """
@@ -118,14 +118,14 @@ def _measured(claim: Claim, runs: pl.DataFrame, replicates: Replicates) -> tuple
 def _verdict(
     gate: Gate, numbers: Sequence[float], of_runs: Sequence[float], replicates: Replicates, *, whole: bool
 ) -> tuple[str, str]:
-    """What follows from the numbers of the replicates, and of all runs; `whole` if each of those has one."""
+    """The verdict and its reason; `whole` means that each run has a number."""
     mean, low, high = stats.mean_interval(numbers)
     if gate.by == EVERY_SEED and not all(map(gate.keeps, of_runs)):
         return FAILS, ""
     if len(numbers) < FEWEST:
-        return UNDECIDED, f"one {replicates.name()} decides nothing"
+        return UNDECIDED, f"one {replicates.name()} is not enough"
     if gate.by == EVERY_SEED:
-        return (HOLDS, "") if whole else (UNDECIDED, "not every seed has a number")
+        return (HOLDS, "") if whole else (UNDECIDED, "some seeds have no number")
     if not gate.keeps(mean):
         return FAILS, "" if gate.excludes(low, high) else "its interval reaches the bound"
     if gate.keeps(low) and gate.keeps(high):
@@ -134,7 +134,7 @@ def _verdict(
 
 
 def _numbers(compare: str, sides: Sequence[Sequence[Any]]) -> list[float]:
-    """One number of each replicate's two or three; NaN where there is none."""
+    """One number for each replicate, from the numbers of its sides; NaN if there is none."""
     if compare == "gain":
         return _shares(*sides)
     return [_number(compare, *row) for row in zip(*sides, strict=True)]
@@ -179,16 +179,16 @@ def _gains(before: Sequence[float], after: Sequence[float]) -> list[float]:
 
 
 def _no_gain(sides: Sequence[Sequence[float]], replicates: Replicates) -> str:
-    """Why nothing can be said of shares of the gain from the second side to the third; empty if something can."""
+    """Why the share of a gain cannot be computed; empty if it can."""
     gains = _gains(sides[1], sides[2])
     without = sum(gain <= 0 for gain in gains)
     if without:
         return f"no gain to share in {without} of {len(gains)} {replicates.name(2)}"
-    return "" if stats.mean_interval(gains)[1] > 0 else "the gain to share is not shown: its interval includes 0"
+    return "" if stats.mean_interval(gains)[1] > 0 else "the gain to share is not significant: its interval includes 0"
 
 
 def _largest_distance(numbers: Sequence[float], sides: Sequence[Sequence[Any]]) -> str:
-    """The largest Kolmogorov-Smirnov distance of a seed, beside the bound that independent downloads would have.
+    """The largest Kolmogorov-Smirnov distance of a seed, with the 5 % value for independent downloads.
 
     Source: Smirnov's asymptotic 5 % value, 1.358 sqrt((n + m) / (n m)).
     """
@@ -227,7 +227,7 @@ def _named(runs: pl.DataFrame) -> str:
 
 
 def _best(pairs: pl.DataFrame, i: int, side: Side) -> list[Any]:
-    """The numbers of a side; of several variants those of the best, the smallest on average over the rows."""
+    """The numbers of a side; of several variants, those with the smallest mean."""
     columns = [pairs[f"{i}:{variant}"].to_list() for variant in side.variants]
     return columns[0] if len(columns) == 1 else min(columns, key=stats.mean)
 
@@ -241,6 +241,6 @@ def _joined(*remarks: str) -> str:
 
 
 def unit_of(claim: Claim) -> str:
-    """The unit of what was measured: that of the measure, or none of what is divided."""
+    """The unit of the measured number; empty for ratios."""
     plain = claim.compare in ("value", "difference") and not claim.is_share
     return MEASURES[claim.measure].unit if claim.measure and plain else ""

@@ -1,4 +1,4 @@
-"""How long tracked cells wait in relays, and where: sums over the stations of `cells.parquet`.
+"""Waits of tracked cells in relays: sums over the stations of `cells.parquet`.
 
 At the exit, what waits unread are bytes of a server, of which no cell is made yet: there `kernel_in_s` does not count.
 
@@ -10,28 +10,28 @@ from __future__ import annotations
 import polars as pl
 
 CELL = ["network", "seed", "circuit", "cell"]
-"""What names a cell among those of one variant."""
+"""The columns that identify a cell within a variant."""
 
 IN_TOR = pl.col("circuit_queue_s") + pl.col("outbuf_s")
-"""From a circuit's queue to the kernel [s]."""
+"""From the circuit's queue to the kernel [s]."""
 KERNEL_IN = pl.when(pl.col("hop") == "exit").then(0.0).otherwise(pl.col("kernel_in_s"))
 IN_RELAY = KERNEL_IN + IN_TOR + pl.col("kernel_out_s")
-"""From the interface to the interface, but for the time that decrypting takes [s]."""
+"""From interface to interface, without the time for decryption [s]."""
 
 
 def in_tor(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
-    """How long each cell was in Tor's queues at a hop [s]."""
+    """The wait of each cell in Tor's queues at a hop [s]."""
     return cells.filter(pl.col("hop") == hop).select("network", "seed", value=IN_TOR)
 
 
 def at_timer(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
-    """Whether each cell left Tor when a timer of 10 ms fired that its arrival had set [0 or 1]."""
+    """Whether each cell left Tor at the 10 ms timer that its arrival had started [0 or 1]."""
     there = cells.filter((pl.col("hop") == hop) & IN_TOR.is_not_null())
     return there.select("network", "seed", value=IN_TOR.is_between(0.0095, 0.0105).cast(pl.Float64))
 
 
 def of_circuit(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
-    """How long each cell that reached a hop waited at all relays that it left [s]."""
+    """The total wait at all relays of each cell that reached a hop [s]."""
     reached = cells.filter(pl.col("hop") == hop).select(CELL)
     waits = cells.filter(pl.col("nic_out_ns").is_not_null()).select(*CELL, value=IN_RELAY)
     return (
@@ -42,6 +42,6 @@ def of_circuit(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
 
 
 def kernel_out_share(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
-    """Which part of what cells wait at a relay they wait in its outgoing kernel: one number for each run."""
+    """The share of the wait at a relay that is in its outgoing kernel: one number for each run."""
     there = cells.filter((pl.col("hop") == hop) & pl.col("nic_out_ns").is_not_null())
     return there.group_by("network", "seed").agg(value=pl.col("kernel_out_s").sum() / IN_RELAY.sum())
