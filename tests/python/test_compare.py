@@ -356,7 +356,7 @@ def test_downloads_of_one_size_by_two_workloads_are_not_mixed(make_up: Callable[
     path = directory / "transfers.parquet"
     pl.read_parquet(path).with_columns(bytes=pl.lit(5 * MiB, pl.Int64)).write_parquet(path)
     theirs = read(put(tmp_path / "onionperf.analysis.json", measured.old()))
-    with pytest.raises(PenstockError, match=r"bulk and web download 5 MiB each: .* --workload web$"):
+    with pytest.raises(PenstockError, match=r"bulk and web download 5 MiB; .* --workload web$"):
         compare(read(f"{directory}:stock"), theirs)
     chosen = compare(read(f"{directory}:stock", workloads=["bulk"]), theirs)
     assert chosen.rows[0].a_count == 35
@@ -449,12 +449,12 @@ def wrong() -> list[tuple[str, str, Any]]:
     return [
         (analysis, "is not JSON", text[: len(text) // 2]),
         (analysis, "the document is [1]", "[1]"),
-        (analysis, "tells of no download", ""),
-        (analysis, "tells of no download", "\x00\x01"),
+        (analysis, "has no download", ""),
+        (analysis, "has no download", "\x00\x01"),
         (analysis, "neither the key data nor download_times", {}),
         (analysis, "is not JSON", "[" * 100_000),
         (analysis, "data is 5; it must be an object", {"data": 5}),
-        (analysis, "version is '9.0', and 1 to 5 are read", measured.onionperf("9.0", {})),
+        (analysis, "version is '9.0'; it must be 1 to 5", measured.onionperf("9.0", {})),
         (analysis, "type is 'shadow'; it must be onionperf or tgen", {"type": "shadow", "data": {}}),
         (analysis, "has no complete download", measured.onionperf(1.0, {"transfers": {}})),
         (analysis, "data.op-xy.tgen.transfers is [], and", measured.onionperf(1.0, {"transfers": []})),
@@ -465,7 +465,7 @@ def wrong() -> list[tuple[str, str, Any]]:
         ("tor_metrics_1--2.json", "a key of download_times is 'big', and", {"download_times": {"big": [1.0]}}),
         ("tor_metrics_1--2.json", "must have requests, and of them", {
             "download_times": {}, "daily_counts": {"1": {"requests": 1, "failures": 2}}}),
-        ("client.log", "tells of no download", "2000-01-01 00:00:01 946684801.0 [message] hello\n"),
+        ("client.log", "has no download", "2000-01-01 00:00:01 946684801.0 [message] hello\n"),
         ("client.log", "has no complete download", measured.stream_line(51_200, 1, error="READ")),
     ]  # fmt: skip
 
