@@ -165,7 +165,7 @@ def test_the_report_and_the_terminal_say_what_the_units_are(
     for words in (
         "3 networks, 2 seeds, penstock",
         "networks below, above",
-        "with 3 pairs its smallest possible p is\n1/8",
+        "with 3 pairs its smallest possible p is 1/8",
         '<p class="warning">With 3 networks only',
         "<dt>networks</dt><dd>1, 2, 3</dd>",
         "each network counts the same, and each seed in it; bands are pointwise 95 % t intervals of 3 networks",
