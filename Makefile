@@ -5,94 +5,95 @@ PYTHON := $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 py
 BIN := .venv/bin
 SETUP := .venv/setup
 
-# One interpreter for every build, so that cargo and maturin do not rebuild behind each other's back.
+# One interpreter for every build, so that cargo and maturin do not invalidate each other's builds.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test golden docs matrix bench estimates bench-network bench-live reference-linux worlds reference-ns3 references interop fuzz clean tools
 
-help: ## say what there is to make
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(SETUP) ## build and install penstock into .venv, with the tools of development
+setup: $(SETUP) ## build penstock and install it into .venv, with the development tools
 
-run: setup ## run the scenario "quickstart": a table, a report and pictures in runs/
+run: setup ## run the scenario "quickstart": a table, a report and figures in runs/
 	@$(BIN)/penstock run quickstart
 
 test: PARTS := rustfmt clippy-driver
-test: setup ## run every check that CI runs
+test: setup ## run every check of CI
 	@.ci/test
 
-golden: setup ## rewrite the digests of all shipped scenarios' tables; the changelog then says why
+golden: setup ## rewrite the digests of the shipped scenarios' tables; explain the reason in the changelog
 	$(BIN)/python tests/python/golden.py
 
 # Without --quiet, with which MkDocs counts no warnings.
 docs: .venv-docs/packages ## build the documentation into site/; a broken link or anchor is an error
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
 
-matrix: tools ## run every combination of algorithms there is for a few simulated seconds, and count cells; 17 minutes of a core
+matrix: tools ## run every combination of algorithms for a few simulated seconds and count the cells; 17 minutes on one core
 	cargo test --release --locked --package penstock-sim --test worlds -- --ignored --nocapture every_combination
 
-bench: tools ## print packets a second and core, and the heap, for a flow and for a network; and what a cell costs EWMA
+bench: tools ## measure packets per second and core, memory, and the cost of a cell in EWMA
 	cargo run --release --locked --package penstock-sim --example bench
 	cargo run --release --locked --package penstock-sim --example tcp_bench
 	cargo run --release --locked --package penstock-core --example ewma_bench
 
-# `make bench-network NETWORK=full` is the whole network: hours. Huge pages take a tenth of the time off.
+# `make bench-network NETWORK=full` runs the whole network for hours. Huge pages save a tenth of the time.
 NETWORK ?= tenth
-bench-network: tools ## print what a cell-write of a loaded Tor network costs (NETWORK=tenth, or full or ci), and its memory
+bench-network: tools ## measure the cost of a cell-write in a loaded Tor network, and its memory; NETWORK is tenth, full or ci
 	GLIBC_TUNABLES=glibc.malloc.hugetlb=1 cargo run --release --locked --package penstock-sim --example bench -- \
 		--network scenarios/kist/$(NETWORK).toml vanilla 'run.duration="7 min"'
 
-estimates: setup ## print what `penstock check` says of the work of each shipped scenario and of five networks, and what it was
+estimates: setup ## compare the estimates of `penstock check` with the cost of each shipped scenario and of five networks
 	$(BIN)/python benches/estimates.py
 
-# A file for each release, such as linux-6.18.jsonl.
+# One file for each kernel release, such as linux-6.18.jsonl.
 LINUX = docs/data/tcp/linux-$(shell uname -r | cut -d . -f 1,2).jsonl
 
-reference-linux: tools ## TCP: let this machine's kernel do the runs that docs/data/tcp/linux-<release>.jsonl lacks; two hours
+reference-linux: tools ## TCP: run the experiments that docs/data/tcp/linux-<release>.jsonl lacks, with this machine's kernel; two hours
 	cargo build --release --locked --package penstock-testbed
 	crates/testbed/run-linux-reference target/release/penstock-testbed $(LINUX)
 
-# The simulator's rows are made anew, since it repeats to the byte; those of Linux stay.
+# This rewrites the simulator's rows, which are deterministic. The rows of Linux stay.
 WORLDS = docs/data/worlds
 WORLDS_VARIANTS ?= vanilla kist vanilla-up kist-up
 WORLDS_SEEDS ?= 1 2 3 4
-worlds: setup ## one small scenario on live relays over emulated links and in the simulator, and how they compare; 20 minutes
+worlds: setup ## compare a small scenario on live relays over emulated links with the simulator; 20 minutes
 	cargo build --release --locked --package penstock-testbed --features relays
 	rm -f $(WORLDS)/star-sim.jsonl
 	crates/testbed/run-worlds target/release/penstock-testbed scenarios/worlds/star.toml $(WORLDS) \
 		"$(WORLDS_VARIANTS)" "$(WORLDS_SEEDS)"
 	$(BIN)/python benches/references/worlds.py $(WORLDS)/*.jsonl
 
-reference-ns3: .venv-ns3/packages ## TCP: let ns-3 (GPL, from PyPI, in .venv-ns3) do the runs that docs/data/tcp/ns3.jsonl lacks
+reference-ns3: .venv-ns3/packages ## TCP: run the experiments that docs/data/tcp/ns3.jsonl lacks, with ns-3 (GPL, from PyPI, in .venv-ns3)
 	.venv-ns3/bin/python benches/references/ns3.py grid --append docs/data/tcp/ns3.jsonl
 
-references: setup ## TCP: compare the references in docs/data/tcp with each other and the model
+references: setup ## TCP: compare the references in docs/data/tcp with each other and with the model
 	$(BIN)/python benches/references/compare.py
 
-bench-live: tools ## print what a relay in the middle costs, ours and C tor's, and what it costs to ask the kernel; 4 minutes without other work
+bench-live: tools ## measure the cost of a middle relay, ours and C tor's, and of kernel queries; 4 minutes on an idle machine
 	@if command -v "$${TOR:-tor}" >/dev/null; then \
 		cargo test --release --locked --package penstock-live --lib -- --ignored --nocapture what_asking_costs && \
 		cargo bench --locked --package penstock-live --bench middle; \
-	else echo "skipped: there is no C tor; install Debian's package tor, or set TOR"; fi
+	else echo "skipped: C tor is missing; install Debian's package tor, or set TOR"; fi
 
-# Real C tor as in Debian's package tor, or at the path in TOR. `make interop SHORT=1` is one relay of it, half a minute; all of it takes a quarter of an hour.
+# C tor is Debian's package tor, or the program at the path in TOR. `make interop SHORT=1` runs one relay of C tor for
+# half a minute. The whole target takes a quarter of an hour.
 SHORT ?=
-interop: tools ## hold the live relay against a real C tor and networks of it, and its parts against Arti's crates
+interop: tools ## test the live relay with C tor and networks of C tor, and its parts with Arti's crates
 	@if command -v "$${TOR:-tor}" >/dev/null; then cargo test --locked $(if $(SHORT),--workspace --test interop -- \
 		--ignored,--package penstock-live --features oracles -- --include-ignored) --show-output; \
-	else echo "skipped: there is no C tor; install Debian's package tor, or set TOR"; fi
+	else echo "skipped: C tor is missing; install Debian's package tor, or set TOR"; fi
 
 # New inputs go to target/corpus, inputs that break an invariant to fuzz/artifacts.
 TARGET ?= relay
 TIME ?= 60
-fuzz: target/tools/bin/cargo-fuzz ## fuzz a TARGET of fuzz/ with coverage for TIME seconds; needs a C++ compiler
+fuzz: target/tools/bin/cargo-fuzz ## fuzz one TARGET of fuzz/ for TIME seconds; needs a C++ compiler
 	@mkdir -p target/corpus/$(TARGET)
 	CARGO_TARGET_DIR=$(CURDIR)/target/fuzz $< fuzz run --sanitizer none $(TARGET) target/corpus/$(TARGET) fuzz/corpus/$(TARGET) -- \
 		-max_total_time=$(TIME) -print_final_stats=1 $(addprefix -dict=,$(wildcard fuzz/dictionaries/$(TARGET)))
 
-clean: ## remove what setup, test and reference-ns3 made; runs/ stays
+clean: ## remove all builds and environments; runs/ stays
 	rm -rf target site .venv .venv-docs .venv-ns3 .mypy_cache .pytest_cache .ruff_cache .hypothesis python/penstock/_core.abi3.so
 	find python tests -name __pycache__ -prune -exec rm -rf {} +
 
@@ -111,7 +112,7 @@ target/tools/bin/cargo-fuzz: | tools
 	cargo install cargo-fuzz --version 0.13.2 --locked --root target/tools --target-dir target/tools/build
 	@rm -rf target/tools/build
 
-# One line for each tool that is missing or too old.
+# Prints the tools that are missing or too old.
 tools:
 	@.ci/tools "$(PYTHON)" $(PARTS)
 
