@@ -1,4 +1,4 @@
-//! What two circuits of a network have in common: relays, connections, sockets.
+//! Relays, connections and sockets that two circuits of a network share.
 //!
 //! A relay can prioritise one circuit over another only if both leave through the same socket. KIST measures how often
 //! this happens (section 5.1, with TorPS).

@@ -1,13 +1,13 @@
-//! What a run cost.
+//! The cost of a run.
 
 /// One entry of the manifest's `runs`, beside the run's key.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RunStats {
-    /// Simulated time that passed [s].
+    /// Simulated time [s].
     pub sim_seconds: f64,
-    /// Time on the clock [s]; differs between identical runs.
+    /// Time of the real clock [s]. It differs between identical runs.
     pub wall_seconds: f64,
-    /// Time on the processor, of this run's thread alone [s]; differs between identical runs.
+    /// Processor time of this run's thread [s]. It differs between identical runs.
     pub cpu_seconds: f64,
     /// Events handled.
     pub events: u64,
@@ -17,8 +17,8 @@ pub struct RunStats {
     pub cells: u64,
     /// DATA cells delivered, at clients and exits.
     pub data_cells: u64,
-    /// SENDMEs made, of circuits and of streams.
+    /// SENDMEs of circuits and of streams.
     pub sendmes: u64,
-    /// Largest heap that the run's thread held [B].
+    /// Peak heap of the run's thread [B].
     pub peak_heap_bytes: u64,
 }

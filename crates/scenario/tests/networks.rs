@@ -270,7 +270,7 @@ fn mistakes_are_sentences() {
         ),
         (
             sentence("era = \"2014\"", "flags = [\"guard\"]"),
-            "x.toml:18: clients: a path \"tor\" cannot be: the scenario: no relay can be an exit: one needs the flags Fast, Running and Valid, none that says BadExit, and a policy that accepts port 443",
+            "x.toml:18: clients: a path \"tor\" cannot be: the scenario: no relay can be an exit: an exit needs the flags Fast, Running and Valid, no flag BadExit, and a policy that accepts port 443",
         ),
         (
             sentence("count = 40\nera = \"2014\"", "count = 2"),
