@@ -1,9 +1,10 @@
-//! What a cell costs to choose and to charge: EWMA as heap, ticks and list, and round robin.
+//! The cost of choosing and charging a cell: EWMA as heap, ticks and list, and round robin.
 //!
 //! `cargo run --release -p penstock-core --example ewma_bench`, or `make bench`.
 //!
-//! All circuits of one channel are backlogged. Time passes with each write event of 32 cells (EWMA §3.5: one
-//! reading of the clock for each). The figure is processor time, the median of several rounds, and the best beside it.
+//! All circuits of one channel are backlogged. Time passes with each write event of 32 cells (EWMA §3.5:
+//! one reading of the clock for each). The figure is processor time, the median of several rounds, and
+//! the best beside it.
 
 // An allocator cannot be had without; everything unsafe here hands its call on to the system's as it came.
 #![allow(unsafe_code)]
@@ -20,8 +21,8 @@ struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: every call goes to `System` with the arguments that came, and what it returns is returned; `realloc`
-// is the trait's own, in terms of these.
+// SAFETY: every call goes to `System` with its arguments, and the result is returned; `realloc` is the
+// trait's own, in terms of these.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -74,7 +75,7 @@ fn main() {
     }
 }
 
-/// What this process has had of a processor [ns]: others who share the machine do not count.
+/// The processor time of this process [ns]; other processes do not count.
 fn cpu_nanos() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/schedstat").expect("Linux says how long a process ran");
     stat.split(' ')

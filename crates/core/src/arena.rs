@@ -3,64 +3,118 @@
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
-/// A key of an [`Arena`]: a slot's index.
+/// A key of an [`Arena`]. The generation tells the values apart that had the same slot.
 pub(crate) trait Key: Copy {
-    fn new(index: u32) -> Self;
+    fn new(index: u32, generation: u32) -> Self;
     fn index(self) -> usize;
+    fn generation(self) -> u32;
 }
 
-/// Values with dense keys. A new value takes the slot that was freed last, or a new slot.
-/// Iteration is in the order of keys. Simulations depend on both orders.
+/// Values with dense keys. A new value takes the slot that was freed last, or a new slot. Iteration is in the order of
+/// slots. Simulations depend on both orders.
+///
+/// Lookups by [`get`](Self::get) and its like check the generation, so a key of a removed value finds nothing. Indexing
+/// is for keys that are known to be in use; it checks the generation in debug builds.
 #[derive(Debug)]
 pub(crate) struct Arena<K, T> {
-    slots: slab::Slab<T>,
+    slots: Vec<Slot<T>>,
+    /// The slot that was freed last. Each free slot names the one that was freed before it.
+    free: Option<u32>,
+    len: usize,
     keys: PhantomData<fn() -> K>,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    generation: u32,
+    content: Content<T>,
+}
+
+#[derive(Debug)]
+enum Content<T> {
+    Used(T),
+    Free(Option<u32>),
+}
+
+impl<T> Slot<T> {
+    fn value(&self) -> Option<&T> {
+        if let Content::Used(value) = &self.content { Some(value) } else { None }
+    }
+
+    fn value_mut(&mut self) -> Option<&mut T> {
+        if let Content::Used(value) = &mut self.content { Some(value) } else { None }
+    }
 }
 
 impl<K: Key, T> Arena<K, T> {
     pub(crate) fn new() -> Self {
-        Arena { slots: slab::Slab::new(), keys: PhantomData }
+        Arena { slots: Vec::new(), free: None, len: 0, keys: PhantomData }
     }
 
     pub(crate) fn insert(&mut self, value: T) -> K {
-        K::new(self.slots.insert(value) as u32)
+        self.len += 1;
+        let Some(index) = self.free else {
+            self.slots.push(Slot { generation: 0, content: Content::Used(value) });
+            return K::new(self.slots.len() as u32 - 1, 0);
+        };
+        let slot = &mut self.slots[index as usize];
+        if let Content::Free(next) = std::mem::replace(&mut slot.content, Content::Used(value)) {
+            self.free = next;
+        }
+        K::new(index, slot.generation)
     }
 
     /// Removes a value; the key must be in use.
     pub(crate) fn remove(&mut self, key: K) -> T {
-        self.slots.remove(key.index())
+        let slot = &mut self.slots[key.index()];
+        debug_assert_eq!(slot.generation, key.generation(), "{UNUSED}");
+        slot.generation = (slot.generation + 1) & MAX_GENERATION;
+        let Content::Used(value) = std::mem::replace(&mut slot.content, Content::Free(self.free)) else {
+            panic!("{UNUSED}");
+        };
+        self.free = Some(key.index() as u32);
+        self.len -= 1;
+        value
     }
 
     pub(crate) fn get(&self, key: K) -> Option<&T> {
-        self.slots.get(key.index())
+        self.slots.get(key.index()).filter(|slot| slot.generation == key.generation())?.value()
     }
 
     pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut T> {
-        self.slots.get_mut(key.index())
+        self.slots.get_mut(key.index()).filter(|slot| slot.generation == key.generation())?.value_mut()
     }
 
     pub(crate) fn contains(&self, key: K) -> bool {
-        self.slots.contains(key.index())
+        self.get(key).is_some()
+    }
+
+    /// The key of the value in a slot.
+    pub(crate) fn key_at(&self, index: usize) -> Option<K> {
+        let slot = self.slots.get(index)?;
+        slot.value().map(|_| K::new(index as u32, slot.generation))
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.slots.len()
+        self.len
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (K, &T)> {
-        self.slots.iter().map(|(index, value)| (K::new(index as u32), value))
+        let slots = self.slots.iter().enumerate();
+        slots.filter_map(|(index, slot)| Some((K::new(index as u32, slot.generation), slot.value()?)))
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut T)> {
-        self.slots.iter_mut().map(|(index, value)| (K::new(index as u32), value))
+        let slots = self.slots.iter_mut().enumerate();
+        slots.filter_map(|(index, slot)| Some((K::new(index as u32, slot.generation), slot.value_mut()?)))
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
-        self.iter().map(|(_, value)| value)
+        self.slots.iter().filter_map(Slot::value)
     }
 
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.iter_mut().map(|(_, value)| value)
+        self.slots.iter_mut().filter_map(Slot::value_mut)
     }
 
     pub(crate) fn keys(&self) -> Vec<K> {
@@ -68,16 +122,46 @@ impl<K: Key, T> Arena<K, T> {
     }
 }
 
+/// Generations have 28 bits, so that a driver can keep a key and four more bits in 64 bits.
+const MAX_GENERATION: u32 = u32::MAX >> 4;
+
+const UNUSED: &str = "the key of a removed value";
+
 impl<K: Key, T> Index<K> for Arena<K, T> {
     type Output = T;
 
     fn index(&self, key: K) -> &T {
-        &self.slots[key.index()]
+        let slot = &self.slots[key.index()];
+        debug_assert_eq!(slot.generation, key.generation(), "{UNUSED}");
+        slot.value().expect(UNUSED)
     }
 }
 
 impl<K: Key, T> IndexMut<K> for Arena<K, T> {
     fn index_mut(&mut self, key: K) -> &mut T {
-        &mut self.slots[key.index()]
+        let slot = &mut self.slots[key.index()];
+        debug_assert_eq!(slot.generation, key.generation(), "{UNUSED}");
+        slot.value_mut().expect(UNUSED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::ChannelKey;
+
+    #[test]
+    fn a_slot_is_reused_last_freed_first_and_old_keys_find_nothing() {
+        let mut arena = Arena::<ChannelKey, u8>::new();
+        let [a, b, c] = [1, 2, 3].map(|value| arena.insert(value));
+        assert_eq!((arena.remove(a), arena.remove(c)), (1, 3));
+        let [d, e, f] = [4, 5, 6].map(|value| arena.insert(value));
+        assert_eq!([d, e, f].map(|key| key.index()), [2, 0, 3]);
+        assert_eq!(
+            [a, b, c, d, e, f].map(|key| arena.get(key).copied()),
+            [None, Some(2), None, Some(4), Some(5), Some(6)]
+        );
+        assert_eq!(arena.values().copied().collect::<Vec<_>>(), [5, 2, 4, 6]);
+        assert_eq!((arena.key_at(0), arena.key_at(9), arena.len()), (Some(e), None, 4));
     }
 }

@@ -19,7 +19,6 @@ pub(crate) struct Leg {
 /// One direction of a circuit: its next hop, its queue, and its hop control.
 #[derive(Debug)]
 pub(crate) struct HalfCircuit<C> {
-    /// The next hop.
     pub(crate) to: Option<Leg>,
     /// Cells that wait for the channel.
     pub(crate) queue: VecDeque<Queued<C>>,
@@ -33,7 +32,6 @@ pub(crate) struct HalfCircuit<C> {
 pub(crate) struct Queued<C> {
     pub(crate) cell: C,
     pub(crate) source: Source,
-    /// When it joined the queue.
     pub(crate) since: Stamp,
 }
 
@@ -140,7 +138,6 @@ pub(crate) enum Role<C: Cell> {
     Opening,
     /// A relay that shares this layer with the client.
     Relay(C::Layer),
-    /// The client that built the circuit.
     Origin(Box<Origin<C>>),
 }
 
@@ -151,7 +148,6 @@ pub(crate) struct Origin<C: Cell> {
     pub(crate) to_extend: VecDeque<C::LinkSpec>,
     /// The layers of the hops so far, nearest first.
     pub(crate) layers: Vec<C::Layer>,
-    /// The circuit has all its hops.
     pub(crate) built: bool,
     /// Every relay of the path controls its hops, according to the consensus.
     pub(crate) controlled: bool,

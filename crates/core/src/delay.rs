@@ -48,7 +48,6 @@ impl Delay {
         }
     }
 
-    /// A cell entered the output buffer.
     pub(crate) fn on_queued(&mut self, now: Instant) {
         self.waiting.push_back(now);
     }
@@ -132,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_is_what_lies_above_the_least() {
+    fn the_delay_is_the_excess_over_the_minimum() {
         let mut delay = delay(false);
         for (entered, left) in [(0, 5), (10, 15), (20, 65)] {
             delay.on_queued(MS(entered));

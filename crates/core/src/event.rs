@@ -8,25 +8,15 @@ use penstock_units::Instant;
 
 /// A request to the driver, or a report. The driver polls until there is none.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "most fields need no words")]
 pub enum Event<C: Cell> {
     /// Connect to `peer`, then call [`Relay::on_channel_open`](crate::Relay::on_channel_open).
-    Connect {
-        /// The new channel.
-        channel: ChannelKey,
-        /// The node to connect to.
-        peer: PeerId,
-    },
+    Connect { channel: ChannelKey, peer: PeerId },
     /// Answer a CREATE: call [`Relay::agree`](crate::Relay::agree) with the client's request about
     /// congestion control, then [`Relay::on_handshake`](crate::Relay::on_handshake).
-    HandshakeRequested {
-        /// The new circuit.
-        circuit: CircuitIndex,
-        /// The client's handshake.
-        handshake: C::Handshake,
-    },
+    HandshakeRequested { circuit: CircuitIndex, handshake: C::Handshake },
     /// Find the relay to which a client extends: call [`Relay::extend`](crate::Relay::extend).
     ExtendRequested {
-        /// The circuit.
         circuit: CircuitIndex,
         /// The name of that relay.
         to: C::LinkSpec,
@@ -35,25 +25,15 @@ pub enum Event<C: Cell> {
     },
     /// Start a handshake as a client: call [`Relay::start_handshake`](crate::Relay::start_handshake).
     HandshakeNeeded {
-        /// The circuit.
         circuit: CircuitIndex,
-        /// The number of hops so far.
         hop: usize,
         /// The request about congestion control, which the handshake must contain.
         ask: Negotiation,
     },
     /// Finish a handshake as a client: call [`Relay::finish_handshake`](crate::Relay::finish_handshake).
-    HandshakeAnswered {
-        /// The circuit.
-        circuit: CircuitIndex,
-        /// The relay's handshake.
-        handshake: C::Handshake,
-    },
+    HandshakeAnswered { circuit: CircuitIndex, handshake: C::Handshake },
     /// The client's circuit has all its hops.
-    CircuitBuilt {
-        /// The circuit.
-        circuit: CircuitIndex,
-    },
+    CircuitBuilt { circuit: CircuitIndex },
     /// The circuit and its streams are closed.
     CircuitClosed {
         /// The circuit. Another circuit may reuse its index.
@@ -62,17 +42,9 @@ pub enum Event<C: Cell> {
         violation: Option<Violation>,
     },
     /// As an exit: connect to `target`, then call [`Relay::on_stream_connected`](crate::Relay::on_stream_connected).
-    StreamRequested {
-        /// The new stream.
-        stream: StreamKey,
-        /// The target.
-        target: C::Target,
-    },
+    StreamRequested { stream: StreamKey, target: C::Target },
     /// As a client: the stream is open.
-    StreamConnected {
-        /// The stream.
-        stream: StreamKey,
-    },
+    StreamConnected { stream: StreamKey },
     /// The stream is closed. The kernel has all its data.
     StreamClosed {
         /// The stream. Another stream may reuse its key.
@@ -80,13 +52,9 @@ pub enum Event<C: Cell> {
     },
     /// A tracked cell reached a station.
     Tracked {
-        /// The cell's tag.
         tag: Tag,
-        /// The cell's circuit.
         circuit: CircuitIndex,
-        /// The cell's direction.
         direction: Direction,
-        /// The station.
         station: Station,
         /// When the cell reached the station.
         at: Instant,

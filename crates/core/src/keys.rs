@@ -1,28 +1,78 @@
-//! Dense keys of the channels, circuits, streams and clients of one relay.
+//! Keys of the channels, circuits, streams and clients of one relay.
 
 use crate::arena::Key;
 
-/// A channel of this relay: one connection to another relay or client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ChannelKey(pub u32);
+macro_rules! key {
+    ($(#[$doc:meta])* $key:ident) => {
+        $(#[$doc])*
+        ///
+        /// The index is dense, and another object may reuse it; the generation then differs.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $key {
+            index: u32,
+            generation: u32,
+        }
 
-/// A client of this relay: one connection whose other end is not a relay, or all connections of one address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClientKey(pub u32);
+        impl $key {
+            /// The first key with this index, for tests and tools that make their own keys.
+            pub const fn first(index: u32) -> Self {
+                $key { index, generation: 0 }
+            }
+
+            /// The key with this index and generation.
+            pub const fn from_parts(index: u32, generation: u32) -> Self {
+                $key { index, generation }
+            }
+
+            /// Consecutive from zero, so that tables can use it as an index.
+            pub const fn index(self) -> usize {
+                self.index as usize
+            }
+
+            /// How many objects had the index before.
+            pub const fn generation(self) -> u32 {
+                self.generation
+            }
+        }
+
+        impl Key for $key {
+            fn new(index: u32, generation: u32) -> Self {
+                $key { index, generation }
+            }
+
+            fn index(self) -> usize {
+                self.index as usize
+            }
+
+            fn generation(self) -> u32 {
+                self.generation
+            }
+        }
+    };
+}
+
+key! {
+    /// A channel of this relay: one connection to another relay or client.
+    ChannelKey
+}
+key! {
+    /// A client of this relay: one connection whose other end is not a relay, or all connections of one address.
+    ClientKey
+}
+key! {
+    /// A circuit of this relay, both directions.
+    CircuitIndex
+}
+key! {
+    /// A stream at the edge: an exit's connection to a server, or a client's to its application.
+    StreamKey
+}
 
 /// One direction of a circuit at this relay: a queue of cells for one channel.
 ///
-/// The low bit is the direction, see [`CircuitKey::direction`].
+/// It has no generation: policies forget a circuit before another one reuses its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CircuitKey(u32);
-
-/// A circuit of this relay, both directions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CircuitIndex(pub u32);
-
-/// A stream at the edge: an exit's connection to a server, or a client's to its application.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StreamKey(pub u32);
 
 /// The direction in which cells of a circuit travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,32 +82,6 @@ pub enum Direction {
     /// Towards the client (C tor: `p_chan`, inbound). Downloads travel this way.
     Backward,
 }
-
-macro_rules! dense_key {
-    ($key:ident) => {
-        impl $key {
-            /// Consecutive from zero, so that tables can use it as an index.
-            pub fn index(self) -> usize {
-                self.0 as usize
-            }
-        }
-
-        impl Key for $key {
-            fn new(index: u32) -> Self {
-                $key(index)
-            }
-
-            fn index(self) -> usize {
-                self.0 as usize
-            }
-        }
-    };
-}
-
-dense_key!(ChannelKey);
-dense_key!(ClientKey);
-dense_key!(CircuitIndex);
-dense_key!(StreamKey);
 
 impl Direction {
     /// Both directions.
@@ -75,7 +99,7 @@ impl Direction {
 impl CircuitIndex {
     /// The queue of this circuit in `direction`.
     pub fn key(self, direction: Direction) -> CircuitKey {
-        CircuitKey(self.0 << 1 | u32::from(direction == Direction::Backward))
+        CircuitKey(self.index << 1 | u32::from(direction == Direction::Backward))
     }
 }
 
@@ -85,9 +109,9 @@ impl CircuitKey {
         if self.0 & 1 == 1 { Direction::Backward } else { Direction::Forward }
     }
 
-    /// The queue's circuit.
-    pub fn circuit(self) -> CircuitIndex {
-        CircuitIndex(self.0 >> 1)
+    /// The index of the queue's circuit.
+    pub fn circuit(self) -> usize {
+        self.0 as usize >> 1
     }
 
     /// Consecutive from zero, so that policies can use it as an index.
@@ -107,9 +131,9 @@ mod tests {
 
     #[test]
     fn a_key_remembers_its_circuit_and_direction() {
-        for direction in [Direction::Forward, Direction::Backward] {
-            let key = CircuitIndex(7).key(direction);
-            assert_eq!((key.circuit(), key.direction()), (CircuitIndex(7), direction));
+        for direction in Direction::BOTH {
+            let key = CircuitIndex::from_parts(7, 3).key(direction);
+            assert_eq!((key.circuit(), key.direction()), (7, direction));
         }
     }
 }

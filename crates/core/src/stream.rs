@@ -61,7 +61,6 @@ pub(crate) struct Stream<C: Cell> {
     pub(crate) outbuf: VecDeque<C::Payload>,
     /// Their size [B].
     pub(crate) outbuf_bytes: Bytes,
-    /// The age of the first payload.
     pub(crate) wait: Wait,
     pub(crate) interest: Interest,
 }
@@ -88,7 +87,7 @@ mod tests {
         Stamp::at(Instant::ZERO + Duration::from_millis(ms))
     }
 
-    /// What waits came at these times [ms].
+    /// The arrival times of the waiting items [ms].
     #[derive(Default)]
     struct Queue(VecDeque<u64>, Wait);
 
@@ -106,7 +105,7 @@ mod tests {
             self.1.on_taken(stamp(now), taken, self.0.len());
         }
 
-        /// What the first has waited, as it seems and as it is [2^20 ns].
+        /// The first item's age, as estimated and as it is [2^20 ns].
         fn ages(&self, now: u64) -> Option<(u32, u32)> {
             let first = self.0.front()?;
             Some((self.1.age(stamp(now)), stamp(*first).age(stamp(now))))
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_moves_seems_twice_as_old_at_most_and_one_that_drips_gets_older() {
+    fn a_moving_queue_seems_at_most_twice_as_old_and_a_slow_one_gets_older() {
         let mut moves = Queue::default();
         (0..20).for_each(|now| moves.come(now));
         for now in 20..1000 {

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn another_depth_takes_what_is_above_it() {
+    fn a_new_depth_takes_the_tokens_above_it() {
         let mut bucket = bucket(1000, 5000);
         let bandwidth = |rate| Bandwidth { rate: DataRate::new(rate).unwrap(), burst: Bytes::new(rate) };
         bucket.adjust(bandwidth(3000));
@@ -284,7 +284,7 @@ mod tests {
         }
     }
 
-    /// What a relay does with a bucket: it refills before it uses or changes one.
+    /// A relay's use of a bucket: it refills the bucket before it uses or changes it.
     #[derive(Clone, Copy, Debug)]
     enum Operation {
         Wait(u64),
@@ -344,9 +344,9 @@ mod tests {
     }
 
     proptest! {
-        /// Anything in any order leaves what a plain list of it says.
+        /// Any sequence leaves the same tokens as the reference.
         #[test]
-        fn tokens_are_what_the_list_says(
+        fn tokens_equal_those_of_the_reference(
             operations in proptest::collection::vec(operation(), 0..120),
             millis in 1u64..1500,
             phase in 0u64..1500,

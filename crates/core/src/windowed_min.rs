@@ -18,7 +18,6 @@ impl WindowedMin {
         WindowedMin { memory, seconds: VecDeque::new() }
     }
 
-    /// Adds a sample.
     pub(crate) fn add(&mut self, now: Instant, sample: Duration) {
         let second = now.as_nanos() / 1_000_000_000;
         while self.seconds.back().is_some_and(|(_, least)| *least >= sample) {
@@ -38,7 +37,6 @@ impl WindowedMin {
         }
     }
 
-    /// The minimum at `now`.
     pub(crate) fn get(&mut self, now: Instant) -> Option<Duration> {
         self.forget(now.as_nanos() / 1_000_000_000);
         self.seconds.front().map(|(_, least)| *least)
@@ -54,7 +52,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_least_is_that_of_what_is_remembered(
+        fn the_minimum_covers_the_window(
             samples in proptest::collection::vec((0u64..4000, 0u64..1000), 1..200),
             memory in prop_oneof![Just(u64::MAX), 1u64..100],
         ) {

@@ -1,22 +1,22 @@
-//! KIST's limits, judged by what Linux said of its sockets before and after it was written so much.
+//! KIST's limits, compared with Linux's socket state before and after writes of known sizes.
 //!
-//! `docs/data/tcp/limits-linux-6.18.jsonl` is from `penstock-testbed limits`, which has equation 1 of its own: every
-//! 10 ms it writes as much as that allows, and every tenth time twice as much.
+//! `docs/data/tcp/limits-linux-6.18.jsonl` is from `penstock-testbed limits`, which has equation 1 of
+//! its own: every 10 ms it writes as much as that allows, and every tenth time twice as much.
 
 use penstock_core::kernel::SocketInfo;
 use penstock_core::scheduler::{socket_limit, window_limit};
 use penstock_units::Bytes;
 use serde_json::Value;
 
-/// A write, and what the kernel said before and after it.
+/// A write, and the kernel's socket state before and after it.
 #[derive(Debug)]
 struct Write {
     /// Of the link, in each direction [B/s].
     rate: u64,
     before: SocketInfo,
-    /// What was offered, as a multiple of what the recorder thought could leave at once [1].
+    /// The offered size, as a multiple of the recorder's limit [1].
     times: u64,
-    /// What the kernel took [B].
+    /// The bytes that the kernel took [B].
     taken: u64,
     after: SocketInfo,
 }
@@ -62,7 +62,7 @@ fn recorded() -> Vec<Write> {
 }
 
 #[test]
-fn the_socket_limit_is_what_the_recorder_wrote() {
+fn the_socket_limit_equals_the_recorded_one() {
     let writes = recorded();
     assert_eq!(writes.len(), 460);
     let limit = |write: &Write| socket_limit(&write.before).get();
@@ -76,7 +76,7 @@ fn the_socket_limit_is_what_the_recorder_wrote() {
 }
 
 #[test]
-fn what_is_within_the_socket_limit_leaves_at_once() {
+fn bytes_within_the_socket_limit_leave_at_once() {
     let writes = recorded();
     let of_slow_link = writes.iter().filter(|write| write.rate == 1 << 20 && write.taken > 0);
     let (within, beyond): (Vec<&Write>, Vec<&Write>) =
@@ -89,9 +89,9 @@ fn what_is_within_the_socket_limit_leaves_at_once() {
     assert_eq!((beyond.len(), stays), (19, 18), "the limit is no smaller than it could be");
 }
 
-/// Whether it is under way or waits: what was written is no longer allowed, rounded up to a segment.
+/// A written byte is no longer in the limit, whether it is in flight or waits, rounded up to a segment.
 #[test]
-fn deployed_kists_limit_falls_by_what_is_written() {
+fn deployed_kists_limit_falls_by_written_bytes() {
     let of = |info: &SocketInfo| window_limit(info, Bytes::ZERO, 1.0).get();
     let writes = recorded();
     let mut judged = 0;
@@ -128,7 +128,7 @@ fn numbers_that_contradict_each_other_allow_nothing() {
     for info in [more_under_way_than_the_window, more_queued_than_the_buffer, no_segment] {
         assert_eq!(socket_limit(&info), Bytes::ZERO, "{info:?}");
     }
-    // C tor's does not look at the buffer, and allows a window of what waits behind the one under way.
+    // C tor's limit ignores the buffer, and allows another window behind the one in flight.
     let limit = |info| window_limit(&info, Bytes::ZERO, 1.0).get();
     assert_eq!(limit(more_under_way_than_the_window), 14_480);
     assert_eq!(limit(more_queued_than_the_buffer), 28_960);

@@ -320,7 +320,7 @@ impl Client {
         let Task::Stream(stream) = &self.task else { return None };
         Some(Download {
             // No stream has this key.
-            stream: StreamKey(u32::MAX),
+            stream: StreamKey::first(u32::MAX),
             number: 0,
             size: stream.size,
             request_size: Bytes::ZERO,

@@ -346,7 +346,7 @@ impl<'a> World<'a> {
                     tor.extend(now, circuit, to, handshake, &mut kernel);
                 }
                 Event::HandshakeNeeded { circuit, hop, ask } => {
-                    let number = node.circuits.get(circuit.0 as usize).copied().flatten();
+                    let number = node.circuits.get(circuit.index()).copied().flatten();
                     let circuit_number = number.expect("a client numbers its circuits at once").circuit;
                     let handshake =
                         SimHandshake { circuit: circuit_number, hop: hop as u8 + 1, congestion: ask };
@@ -359,7 +359,7 @@ impl<'a> World<'a> {
                 Event::CircuitBuilt { circuit } => self.on_circuit_built(id, circuit),
                 Event::CircuitClosed { circuit, .. } => self.on_circuit_closed(id, circuit),
                 Event::StreamRequested { stream, target } => {
-                    let circuit = tor.circuit_of(stream).map(|circuit| circuit.0 as usize);
+                    let circuit = tor.circuit_of(stream).map(|circuit| circuit.index());
                     let known = circuit.and_then(|circuit| node.circuits.get(circuit).copied().flatten());
                     let traced =
                         known.map(|known| known.circuit).filter(|number| self.net.tracker.is_traced(*number));
@@ -678,7 +678,7 @@ impl World<'_> {
     /// Records the index of a circuit at a node.
     fn place(&mut self, id: HostId, circuit: CircuitIndex, handshake: SimHandshake) {
         let node = &mut self.nodes[id as usize];
-        let slot = circuit.0 as usize;
+        let slot = circuit.index();
         if node.circuits.len() <= slot {
             node.circuits.resize(slot + 1, None);
         }
@@ -807,7 +807,7 @@ impl World<'_> {
 
     fn on_circuit_closed(&mut self, id: HostId, circuit: CircuitIndex) {
         let node = &mut self.nodes[id as usize];
-        let known = node.circuits.get_mut(circuit.0 as usize).and_then(Option::take);
+        let known = node.circuits.get_mut(circuit.index()).and_then(Option::take);
         if let Some(handshake) = known
             && let Some(traced) = self.traced.get_mut(&handshake.circuit)
         {

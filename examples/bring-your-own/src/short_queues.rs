@@ -1,7 +1,7 @@
 //! A scheduler that limits the bytes of each channel in the kernel.
 
 use penstock_core::ChannelKey;
-use penstock_core::scheduler::{Host, Scheduler};
+use penstock_core::scheduler::{Scheduler, SchedulerContext};
 use penstock_units::{Bytes, Duration, Instant};
 use std::collections::BTreeSet;
 
@@ -27,20 +27,20 @@ impl ShortQueues {
     }
 
     /// Writes until the socket holds the maximum, a write is refused, or no cells are left.
-    fn serve(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
+    fn serve(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         loop {
-            if host.socket_info(channel).queued >= self.most {
+            if context.socket_info(channel).queued >= self.most {
                 self.waiting.insert(channel);
                 self.due.get_or_insert(now + AGAIN);
                 return;
             }
-            while host.outbuf(channel) < RECORD && host.move_cell(channel) {}
-            if host.outbuf(channel) == Bytes::ZERO {
+            while context.outbuf(channel) < RECORD && context.move_cell(channel) {}
+            if context.outbuf(channel) == Bytes::ZERO {
                 return;
             }
-            let flushed = host.flush(channel, RECORD);
+            let flushed = context.flush(channel, RECORD);
             if flushed.refused {
-                return host.want_writable(channel, true);
+                return context.want_writable(channel, true);
             }
             if flushed.throttled {
                 return;
@@ -50,26 +50,26 @@ impl ShortQueues {
 }
 
 impl Scheduler for ShortQueues {
-    fn on_ready(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
+    fn on_ready(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         if !self.waiting.contains(&channel) {
-            self.serve(now, channel, host);
+            self.serve(now, channel, context);
         }
     }
 
-    fn on_writable(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
-        host.want_writable(channel, false);
-        self.on_ready(now, channel, host);
+    fn on_writable(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
+        context.want_writable(channel, false);
+        self.on_ready(now, channel, context);
     }
 
-    fn on_refill(&mut self, now: Instant, channel: ChannelKey, host: &mut dyn Host) {
-        self.on_ready(now, channel, host);
+    fn on_refill(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
+        self.on_ready(now, channel, context);
     }
 
-    fn on_timer(&mut self, now: Instant, host: &mut dyn Host) {
+    fn on_timer(&mut self, now: Instant, context: &mut dyn SchedulerContext) {
         if self.due.is_some_and(|due| due <= now) {
             self.due = None;
             for channel in std::mem::take(&mut self.waiting) {
-                self.serve(now, channel, host);
+                self.serve(now, channel, context);
             }
         }
     }

@@ -61,7 +61,7 @@ fn pair() -> [LinuxKernel; 2] {
     })
 }
 
-const CHANNEL: ChannelKey = ChannelKey(0);
+const CHANNEL: ChannelKey = ChannelKey::first(0);
 const ALL: Bytes = Bytes::new(u64::MAX);
 
 fn cells(from: u32, to: u32) -> VecDeque<LinuxCell> {

@@ -57,7 +57,6 @@ pub struct DatagramCounters {
 }
 
 impl DatagramCounters {
-    /// The sum of both.
     pub(crate) fn plus(self, other: DatagramCounters) -> DatagramCounters {
         DatagramCounters {
             sent: self.sent + other.sent,
@@ -84,7 +83,6 @@ pub(crate) enum LinkEvent {
         trip: Option<(Duration, Duration)>,
         downstream: Downstream,
     },
-    /// A circuit failed.
     Failed(LinkFailure),
 }
 
@@ -132,7 +130,6 @@ pub(crate) struct Association<C> {
     config: DatagramConfig,
     round_trips: RoundTrips,
     circuits: BTreeMap<u16, CircuitState<C>>,
-    /// Early cells of all circuits.
     early: usize,
     packer: Packer,
     /// One entry for each circuit whose timer is set.
@@ -470,7 +467,6 @@ impl<C: Cell> Association<C> {
         self.packer.poll_timeout()
     }
 
-    /// Handles expired timers.
     pub(crate) fn on_timer(&mut self, now: Instant) {
         self.packer.on_timer(now);
         while let Some(Reverse((at, circuit))) = self.timers.peek().copied()
@@ -504,7 +500,6 @@ impl<C: Cell> Association<C> {
         !self.failed.is_empty()
     }
 
-    /// Takes the failed circuits.
     pub(crate) fn take_failed(&mut self) -> impl Iterator<Item = LinkFailure> + '_ {
         self.failed.drain(..)
     }
@@ -515,7 +510,6 @@ impl<C: Cell> Association<C> {
         self.early
     }
 
-    /// Removes a circuit.
     fn end(&mut self, circuit: u16) -> Option<CircuitState<C>> {
         let state = self.circuits.remove(&circuit)?;
         self.early -= state.receiver.early();
@@ -591,7 +585,6 @@ fn number(id: CircId) -> u16 {
     low | if id.0.get() & INITIATOR != 0 { 1 << 15 } else { 0 }
 }
 
-/// The circuit id of a number.
 fn circ_id(circuit: u16) -> CircId {
     let low = u32::from(circuit & 0x7fff);
     let id = low | if circuit >> 15 == 1 { INITIATOR } else { 0 };

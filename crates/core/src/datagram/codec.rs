@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_datagram_is_refused_for_what_is_wrong_with_it() {
+    fn malformed_datagrams_are_refused_with_their_error() {
         assert_eq!(decode(&[]), Ok(Vec::new()));
         assert_eq!(decode(&[0, 1, 1]), Err(DecodeError::Truncated));
         assert_eq!(decode(&[0, 1, FEEDBACK, 0, 0, 0, 0, 1]), Err(DecodeError::Truncated));

@@ -41,7 +41,6 @@ impl Packer {
         Packer { coalesce_delay, fifo: VecDeque::new(), bytes: 0, since: Instant::ZERO, ripe: false }
     }
 
-    /// Adds a message of this size.
     pub(super) fn push(&mut self, now: Instant, pending: Pending, bytes: usize) {
         if self.fifo.is_empty() {
             self.since = now;
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_has_two_cells_and_what_fits_beside_them() {
+    fn a_datagram_has_two_cells_and_small_messages() {
         let mut packer = Packer::new(Duration::from_millis(1));
         for seq in 0..5 {
             packer.push(MS(0), Pending::Data(7, seq), 517);

@@ -76,7 +76,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_comes_early_waits_and_what_comes_again_is_thrown_away() {
+    fn early_cells_wait_and_repeated_ones_are_dropped() {
         let mut receiver = Receiver::new(u64::from(u32::MAX) - 1);
         let mut taken = Vec::new();
         let mut come = |seq: u32, body| {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_fills_memory_with_what_is_far_ahead() {
+    fn cells_far_ahead_fill_no_memory() {
         let mut receiver = Receiver::new(7);
         let most = MAX_IN_FLIGHT as u32;
         assert_eq!(receiver.on_data(7 + most, (), |()| {}), Err(Violation::TooFarAhead));

@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_again_and_what_waited_behind_it_gives_no_round_trip() {
+    fn retransmissions_and_cells_behind_them_give_no_round_trip() {
         let mut sender = sender(4);
         assert!(sender.on_packed(MS(30), 1));
         let mut trips = Vec::new();
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn who_heard_of_no_forwarding_asks_and_asks_less_and_less_often() {
+    fn a_sender_without_forward_counts_probes_less_and_less_often() {
         let mut sender = sender(2);
         sender.on_feedback(MS(20), 2, 1, false, NOTHING).unwrap();
         assert_eq!(sender.on_timer(MS(1020)), Repair::Probe);
@@ -431,7 +431,7 @@ mod tests {
         assert_eq!(sender.on_timer(MS(4050)), Repair::Probe);
         sender.on_feedback(MS(4060), 2, 2, false, ended(2)).unwrap();
         assert_eq!(sender.poll_timeout(), None);
-        // Who speaks of it no more is not asked.
+        // A peer that does not report it any more is not asked.
         sender.push(2, true).unwrap();
         assert!(sender.on_packed(MS(4070), 2));
         sender.on_feedback(MS(4090), 3, 3, false, NOTHING).unwrap();
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_what_was_never_sent_are_forged() {
+    fn counts_of_unsent_cells_are_forged() {
         let forged = Err(Violation::ForgedAcknowledgement);
         let mut sender = sender(3);
         sender.push(3, true).unwrap();

@@ -6,7 +6,7 @@ use penstock_units::{Duration, Instant, Rng, Seed};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 
-/// What a pipe does to what it carries.
+/// The fate of a message in a pipe.
 #[derive(Clone, Copy, Debug)]
 struct Bad {
     loss: f64,
@@ -34,7 +34,7 @@ struct Hop {
     sender: Sender<u64>,
     receiver: Receiver<u64>,
     bad: Bad,
-    /// Which of all messages is lost whatever happens.
+    /// One message that is always lost.
     lost: Option<u64>,
     chance: Rng,
     flying: BTreeMap<(Instant, u64), Flying>,
@@ -43,7 +43,7 @@ struct Hop {
     queue: VecDeque<u64>,
     arrived: u64,
     forwarded: u64,
-    /// What the sender knows of that.
+    /// The part of them that the sender knows.
     known: u64,
     again: u64,
     /// Cells that took longer on their way, each time.
@@ -225,7 +225,7 @@ proptest! {
 
     /// G-50, G-51.
     #[test]
-    fn a_bad_network_loses_nothing_and_stalls_nobody(
+    fn a_lossy_network_loses_no_cell_and_stalls_no_circuit(
         loss in 0.0..0.3f64,
         late in 0.0..0.5f64,
         twice in 0.0..0.2f64,
@@ -240,10 +240,10 @@ proptest! {
     }
 }
 
-/// Without loss only what is overtaken by three others, and is that late, goes again. In one run many may (27 for five late
-/// ones were seen); over many, fewer than are late.
+/// Without loss only cells that three others overtook, and that are late by so much, are retransmitted.
+/// In one run many may be (27 for five late ones were seen); over many runs, fewer than are late.
 #[test]
-fn what_only_comes_late_or_twice_hardly_goes_again() {
+fn late_or_repeated_cells_cause_few_retransmissions() {
     for (late, twice) in [(0.002, 0.15), (0.01, 0.0), (0.01, 0.2), (0.05, 0.1), (0.1, 0.2)] {
         for window in [1, 10, 50, 99] {
             let (mut again, mut slow) = (0, 0);

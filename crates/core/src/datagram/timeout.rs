@@ -2,8 +2,7 @@
 
 use penstock_units::Duration;
 
-/// The maximum timeout.
-const MOST: Duration = Duration::from_secs(64);
+const MAX: Duration = Duration::from_secs(64);
 /// The number of doublings that reaches the maximum from any minimum [1].
 const MAX_DOUBLINGS: u32 = 30;
 
@@ -27,7 +26,6 @@ impl Timeout {
         Timeout { normal: floor, floor, measured: None, doublings: 0 }
     }
 
-    /// Adds a round trip.
     pub(super) fn sample(&mut self, rtt: Duration) {
         let (smooth, variation) = match self.measured {
             None => (rtt, rtt / 2),
@@ -53,12 +51,11 @@ impl Timeout {
         self.measured.map(|(smooth, _)| smooth)
     }
 
-    /// The present timeout.
     pub(super) fn span(&self) -> Duration {
         // Most often there are no doublings.
         let span =
             if self.doublings == 0 { self.normal } else { self.normal.saturating_mul(1 << self.doublings) };
-        span.min(MOST)
+        span.min(MAX)
     }
 }
 

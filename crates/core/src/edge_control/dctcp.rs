@@ -185,7 +185,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Has one SENDME come, with so many marks, to an end that always sends what it may.
+    /// Delivers one SENDME with these marks to an end that always uses its window.
     fn sendme(control: &mut DctcpWindow, marked: u8) -> u64 {
         while control.package_window() > Cells::ZERO {
             control.on_package(Instant::ZERO, Signals::default());
@@ -215,7 +215,7 @@ mod tests {
         sendme(&mut control, 10);
         assert_eq!((control.dctcp.cwnd(), control.dctcp.alpha()), (20, 1.0), "no less than its least");
         let windows: Vec<u64> = (0..12).map(|_| sendme(&mut control, 0)).collect();
-        // The next windows' worth are what was in flight when they began: 20, 20, 30 and 40 cells.
+        // The next windows have the cells that were in flight when they began: 20, 20, 30 and 40.
         assert_eq!(windows, [20, 30, 30, 40, 40, 40, 50, 50, 50, 50, 60, 60]);
     }
 
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_marked_is_echoed_once_with_the_sendme_of_its_cells() {
+    fn marks_are_echoed_once_with_the_sendme_of_their_cells() {
         let mut control = DctcpWindow::new(DctcpConfig::default());
         let echoes: Vec<u8> = (0..40u32)
             .filter_map(|cell| {
@@ -255,15 +255,15 @@ mod tests {
         assert_eq!(say(&mut control, 0), Err(Violation::UnexpectedSendme));
     }
 
-    /// Windows of a sender that always sends what it may, by the definition: what was in flight when a window's worth
-    /// began is acknowledged, one SENDME more ends it, and then everything is summed up.
+    /// Windows of a sender that always uses its window, by the definition: a window ends one SENDME
+    /// after its first cells in flight are acknowledged, and then everything is summed up.
     fn by_definition(g: f64, inc: u64, least: u64, most: u64, start: u64, marks: &[u64]) -> Vec<(u64, f64)> {
         let (mut cwnd, mut alpha, mut slow) = (start, 1.0, true);
         let (mut sent, mut first, mut until) = (0, 0, 0);
         let mut rows = Vec::new();
         for row in 0..marks.len() {
             let acked = row as u64 * inc;
-            // In flight is cwnd, or what was before it shrank.
+            // In flight is cwnd, or its value before it shrank.
             sent = (acked + cwnd).max(sent);
             let full = sent - acked + inc > cwnd;
             assert!(full, "it always sends what it may");

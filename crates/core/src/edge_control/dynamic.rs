@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_below_what_is_in_flight_sends_nothing() {
+    fn a_window_below_the_cells_in_flight_sends_nothing() {
         let mut control = DynamicWindow::new(DynamicConfig::default());
         control.window = 1000;
         (0..400).for_each(|_| _ = control.on_package(Instant::ZERO, Signals::default()));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledging_what_was_never_sent_is_a_violation() {
+    fn acknowledging_unsent_cells_is_a_violation() {
         let mut control = DynamicWindow::new(DynamicConfig::default());
         (0..99).for_each(|_| _ = control.on_package(Instant::ZERO, Signals::default()));
         let early = control.on_sendme(Instant::from_secs(1), Signals::default());

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_open_if_both_want_it_and_know_that_hops_are_controlled() {
+    fn ends_open_if_both_want_it_and_hops_are_controlled() {
         let open = |client: &EdgeControlConfig, path: bool, relay: &EdgeControlConfig, own: bool| {
             let asked = client.ask(path);
             let answer = relay.answer(asked, own);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_must_know_congestion_control() {
+    fn congestion_control_needs_both_ends() {
         let windows = EdgeControlConfig::default();
         assert_eq!(outcome(&vegas(31), &vegas(31)), Ok(Some(31)));
         assert_eq!(outcome(&vegas(31), &windows), Ok(None));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_must_know_the_same_congestion_control() {
+    fn both_ends_need_the_same_congestion_control() {
         let all = [
             (vegas(31), 31),
             (EdgeControlConfig::Dctcp(DctcpConfig::default()), 10),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_nobody_asked_for_is_refused() {
+    fn an_unrequested_answer_is_refused() {
         let agreed = Negotiation::Agreed(Congestion::Vegas, NonZeroU8::new(31).unwrap());
         let asked = Negotiation::Asked(Congestion::Vegas);
         assert_eq!(

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_round_trip_takes_what_it_exceeds_t_high_by() {
+    fn a_long_round_trip_lowers_the_rate_by_its_excess_over_t_high() {
         let found = rows(&[200, 400]);
         assert!((found[1].0 - 620.0 * 0.6).abs() < 1e-9, "half of the 200 ms are above 100 ms: {found:?}");
         let found = rows(&[200, 1000]);
@@ -349,7 +349,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_that_sendmes_say_breaks_a_bound(
+        fn no_sendme_breaks_a_bound(
             rows in proptest::collection::vec((0u64..5_000_000_000, any::<bool>()), 1..300),
             inc in 1u8..=254,
         ) {

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_with_windows_knows_no_xoff() {
+    fn a_stream_with_windows_accepts_no_xoff() {
         let mut stream = StreamWindow::new(WindowsConfig::default());
         for feedback in [StreamFeedback::Xoff, StreamFeedback::Xon(None)] {
             assert_eq!(stream.on_feedback(T, feedback), Err(Violation::UnexpectedFlowControl));
@@ -350,8 +350,8 @@ mod tests {
     }
 
     proptest! {
-        /// G-10, G-11: windows stay in range, what is unacknowledged never exceeds the window, and
-        /// SENDMEs are emitted for each hundred received cells.
+        /// G-10, G-11: windows stay in range, unacknowledged cells never exceed the window, and a SENDME
+        /// is sent for each hundred received cells.
         #[test]
         fn windows_keep_their_bounds(
             initial in 101u32..=1000,

@@ -340,7 +340,7 @@ mod tests {
         let mut stream = stopped(300_000);
         assert_eq!(drain(&mut stream, 1000, 250_000, 50_000), None);
         assert_eq!(drain(&mut stream, 1001, 50_000, 0), xon(250));
-        // Measured again from 2 s on: what was drained before, by the time of now, averaged 2:1.
+        // A new measurement begins at 2 s: earlier drained bytes over the present time, averaged 2:1.
         assert_eq!(drain(&mut stream, 2000, 0, 300_000), None);
         assert_eq!(drain(&mut stream, 2800, 250_000, 50_000), None, "(2 * 312 + 250) / 3 = 291 is 16 % more");
         assert_eq!(drain(&mut stream, 3000, 0, 300_000), None);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn an_application_that_never_waits_is_told_to_be_twice_as_fast() {
+    fn an_application_that_never_waits_gets_twice_the_rate() {
         let mut stream = stopped(300_000);
         assert_eq!(drain(&mut stream, 1000, 250_000, 50_000), None);
         assert_eq!(drain(&mut stream, 1001, 50_000, 0), xon(250));
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_honest_end_sends_is_a_violation() {
+    fn messages_of_no_honest_end_are_violations() {
         let unexpected = Err(Violation::UnexpectedFlowControl);
         let sent = |bytes| {
             let mut stream = XonXoff::new(CONFIG);
@@ -397,8 +397,9 @@ mod tests {
     }
 
     proptest! {
-        /// Two honest ends never accuse each other, however the application reads, however long messages take; and
-        /// what waits is never more than the XOFF's mark and what the sender could send before it heard of it.
+        /// Two honest ends never report a violation, for any reading application and any delay of
+        /// messages. The waiting data never exceeds the XOFF's limit plus the data that the sender could
+        /// send before the XOFF arrived.
         #[test]
         fn honest_ends_do_not_accuse_each_other(
             reads in proptest::collection::vec((0u64..400_000, 1u64..400), 1..300),

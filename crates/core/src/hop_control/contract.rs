@@ -1,13 +1,13 @@
-//! What every [`HopControl`] must do, whatever its neighbours are: one fuzzer for all.
+//! The contract of every [`HopControl`], with any neighbours: one fuzzer for all.
 //!
-//! Three nodes stand in a row, of which any may know no control. Cells and feedback travel between them in order; what
-//! does not happen is a stall. A model beside them counts what each hop let through.
+//! Three nodes stand in a row; any of them may have no control. Cells and feedback travel between them
+//! in order; stalls do not happen. A model counts the cells of each hop.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
-/// What happens next, at which of the three nodes or two hops.
+/// The next step, at one of the three nodes or two hops.
 #[derive(Clone, Debug)]
 enum Operation {
     /// The node makes so many cells; the first one no more than its edge may queue.
@@ -20,7 +20,7 @@ enum Operation {
     Hear(usize, usize),
     /// Feedback that came before comes again.
     Repeat(usize, usize),
-    /// Time passes at a node, whose channel is so slow [ms] and moved so many cells of others.
+    /// A tick at a node whose channel has this delay [ms] and moved this many cells of other circuits.
     Tick(usize, u64, u64),
 }
 
@@ -39,7 +39,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 /// One hop as its cells and credits are.
 #[derive(Debug, Default)]
 struct Hop {
-    /// What both its nodes agreed on.
+    /// The agreement of its two nodes.
     agreed: Option<HopOffer>,
     cells: VecDeque<()>,
     feedback: VecDeque<Feedback>,
@@ -48,9 +48,9 @@ struct Hop {
     arrived: u64,
     /// Of those that arrived, how many went on or were taken.
     gone: u64,
-    /// What the newest credit that was heard says: the count, and how many more.
+    /// The newest credit that arrived: its count and its allowance.
     known: (u64, u64),
-    /// What it said when the last cell was sent.
+    /// Its allowance when the last cell was sent.
     allowance: u64,
     /// The count in the last credit that was given.
     reported: u64,
@@ -103,7 +103,8 @@ impl World {
     }
 
     fn attach(&mut self, node: usize, side: Side, agreed: Option<HopOffer>) {
-        let neighbour = Neighbour { side, direction: Direction::Forward, channel: ChannelKey(0), agreed };
+        let neighbour =
+            Neighbour { side, direction: Direction::Forward, channel: ChannelKey::first(0), agreed };
         self.controls[node].on_neighbour(neighbour);
     }
 
@@ -226,7 +227,7 @@ impl World {
                     let (gone, more) = hop.known;
                     assert_eq!(credit, (gone + more).saturating_sub(hop.sent));
                     assert!(outstanding <= u64::from(most), "{outstanding} outstanding (G-20)");
-                    // What was out when the last cell left was allowed then (G-20 while N3 adapts).
+                    // The outstanding cells were allowed when the last cell left (G-20 while N3 adapts).
                     assert!(outstanding <= hop.allowance, "{outstanding} outstanding");
                     assert!(!self.constant || gone + more >= hop.sent, "a constant credit is never negative");
                     assert!(
@@ -257,7 +258,7 @@ impl World {
     }
 }
 
-/// Runs any operations on any of the half-upgraded rows of what `config` makes of N2 and N3.
+/// Runs any operations on any half-upgraded row of nodes. `config` makes the control of an N2 and an N3.
 fn hop_control_contract(config: impl Fn(u32, u32) -> HopControlConfig) {
     let cases = (
         (1u32..=50, 0u32..=500),
@@ -278,7 +279,7 @@ fn hop_control_contract(config: impl Fn(u32, u32) -> HopControlConfig) {
                 limits.for_each(|limit| assert!((least..=most).contains(&limit.get()), "{limit:?}"));
             }
         }
-        // Liveness: what was made is taken when everyone lets it (G-24).
+        // Liveness: all cells arrive once no step blocks them (G-24).
         world.drain();
         assert_eq!(world.delivered, world.made, "{:?}", world.hops);
         for hop in world.hops.iter().filter(|hop| hop.agreed.is_some()) {
@@ -338,7 +339,7 @@ fn sender(sent: u64) -> (N23, u64) {
     let counted = (1 << 32) - 50;
     let mut control = N23::counting_from(N23Config { n2: 10, n3: 90, ..N23Config::default() }, counted);
     let agreed = Some(HopOffer::Credits { start: 100, most: 100 });
-    let (direction, channel) = (Direction::Forward, ChannelKey(0));
+    let (direction, channel) = (Direction::Forward, ChannelKey::first(0));
     control.on_neighbour(Neighbour { side: Side::After, direction, channel, agreed });
     (0..sent).for_each(|_| _ = control.on_sent(T, Source::Here));
     (control, counted)
@@ -363,10 +364,10 @@ fn forged_credits_are_violations_and_give_nothing() {
 }
 
 #[test]
-fn who_sends_more_than_it_may_is_found_out() {
+fn sending_more_than_the_credit_is_detected() {
     let mut control = N23::new(N23Config { n2: 10, n3: 20, ..N23Config::default() });
     let agreed = Some(HopOffer::Credits { start: 999, most: 999 });
-    let (direction, channel) = (Direction::Forward, ChannelKey(0));
+    let (direction, channel) = (Direction::Forward, ChannelKey::first(0));
     control.on_neighbour(Neighbour { side: Side::Before, direction, channel, agreed });
     (0..30).for_each(|_| control.on_received(T).unwrap());
     assert_eq!(

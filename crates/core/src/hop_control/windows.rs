@@ -1,4 +1,5 @@
-//! What windows must do (G-52, G-53, G-55): alone, at a bottleneck that several circuits share, and along a path.
+//! Tests of windows (G-52, G-53, G-55): alone, at a bottleneck that several circuits share, and along a
+//! path.
 
 use super::*;
 use crate::datagram::Downstream;
@@ -9,11 +10,11 @@ use std::collections::{BTreeMap, VecDeque};
 const MS: fn(u64) -> Duration = Duration::from_millis;
 const AT: fn(u64) -> Instant = Instant::from_millis;
 
-/// A control whose neighbours on these sides speak the same.
+/// A control whose neighbours on these sides have the same offer.
 fn control(config: &HopControlConfig, sides: &[Side]) -> AnyHopControl {
     let mut control = config.build(None);
     for side in sides {
-        let (direction, channel) = (Direction::Forward, ChannelKey(0));
+        let (direction, channel) = (Direction::Forward, ChannelKey::first(0));
         control.on_neighbour(Neighbour { side: *side, direction, channel, agreed: config.offer(false) });
     }
     control
@@ -162,7 +163,7 @@ impl Bottleneck {
 
 /// G-53: Vegas's law, at a bottleneck that is otherwise idle.
 #[test]
-fn in_equilibrium_as_many_cells_wait_as_alpha_and_beta_say() {
+fn in_equilibrium_the_waiting_cells_lie_between_alpha_and_beta() {
     let tight = WindowConfig { alpha: 2, beta: 4, ..WindowConfig::default() };
     let configs = [
         (backtap(), 3.0, 6.0),
@@ -176,7 +177,7 @@ fn in_equilibrium_as_many_cells_wait_as_alpha_and_beta_say() {
         let (waited, from) = (bottleneck.waited, bottleneck.now);
         bottleneck.run(AT(40_000));
         let mean = (bottleneck.waited - waited) as f64 / bottleneck.now.since(from).as_nanos() as f64;
-        // The cell that is served waits, too, but not for anybody.
+        // The cell in service waits, too, but not for a window.
         assert!((alpha..=beta + 2.0).contains(&mean), "{mean} cells wait with {config:?}");
         let backlog = mean - 1.0;
         assert!((alpha - 1.0..=beta + 1.0).contains(&backlog), "a backlog of {backlog} with {config:?}");
@@ -202,14 +203,14 @@ fn equal_circuits_get_equal_shares() {
 }
 
 #[test]
-fn only_a_neighbour_that_speaks_the_same_is_controlled() {
+fn only_a_neighbour_with_the_same_offer_is_controlled() {
     let every = [backtap(), marut(|_| {}), marut(|config| config.counts = Counts::Path)];
     for (one, ours) in every.iter().enumerate() {
         for (other, theirs) in every.iter().enumerate() {
             let agreed = HopOffer::agree(ours.offer(false), theirs.offer(false));
             assert_eq!(agreed.is_some(), one == other);
             let mut control = ours.build(None);
-            let (side, direction, channel) = (Side::After, Direction::Forward, ChannelKey(0));
+            let (side, direction, channel) = (Side::After, Direction::Forward, ChannelKey::first(0));
             control.on_neighbour(Neighbour { side, direction, channel, agreed });
             let credit = if one == other { 2 } else { u64::MAX };
             assert_eq!(control.credit(), Cells::new(credit));
@@ -217,7 +218,8 @@ fn only_a_neighbour_that_speaks_the_same_is_controlled() {
     }
 }
 
-/// A round of three cells at a control, of which each takes so long; two are always left. Returns what was told upstream.
+/// A round of three cells at a control. Each takes this long, and two are always left. Returns the
+/// counts that were sent upstream.
 fn round(
     control: &mut AnyHopControl,
     at: u64,
@@ -255,7 +257,7 @@ fn congestion(cells: f64) -> Downstream {
 
 /// G-55.
 #[test]
-fn a_middle_tells_the_greater_of_its_own_and_what_it_heard_and_never_changes_its_window() {
+fn a_middle_reports_the_greater_diff_and_keeps_its_window() {
     let (mut middle, mut count) = (control(&marut(|_| {}), &[Side::Before, Side::After]), 0);
     assert_eq!(middle.downstream(AT(0)).congestion, Some(0));
     // Five cells are out at most in a round: so many of them wait as their round trip is longer than the least.
@@ -334,7 +336,7 @@ fn the_window_changes_no_oftener_than_its_interval() {
     assert_eq!(windows, [2, 2, 3, 3, 3, 4, 4, 4, 5]);
 }
 
-/// In mode `e2e` a window counts cells of the whole path, and so does what the rate carries.
+/// In mode `e2e` a window counts cells of the whole path, and so does the rate's cap.
 #[test]
 fn the_cap_of_a_window_is_of_the_way_that_it_counts() {
     // 4980 B in a round trip of the hop, 14,940 in one of the circuit.
@@ -342,7 +344,7 @@ fn the_cap_of_a_window_is_of_the_way_that_it_counts() {
     let capped = |counts: Counts, late: u64| {
         let config = marut(|config| (config.counts, config.interval) = (counts, ControlInterval::Hop));
         let (mut first, mut count) = (config.build(rate), 0);
-        let (side, direction, channel) = (Side::After, Direction::Forward, ChannelKey(0));
+        let (side, direction, channel) = (Side::After, Direction::Forward, ChannelKey::first(0));
         first.on_neighbour(Neighbour { side, direction, channel, agreed: config.offer(false) });
         for step in 0..60 {
             let at = AT(1000 * step);
@@ -364,7 +366,7 @@ fn the_cap_of_a_window_is_of_the_way_that_it_counts() {
 }
 
 #[test]
-fn what_was_heard_fades() {
+fn a_reported_congestion_fades() {
     let faded = |config: HopControlConfig, after: u64| {
         let (mut first, mut count) = (control(&config, &[Side::Before, Side::After]), 0);
         round(&mut first, 0, 100, &mut count, congestion(8.0), Source::Before);
@@ -384,7 +386,7 @@ fn coarse_steps_round_down() {
 }
 
 #[test]
-fn whose_queue_is_too_long_tells_nothing_until_it_is_short_enough() {
+fn a_node_with_a_long_queue_sends_no_feedback_until_it_is_shorter() {
     let config = marut(|config| config.queue_cap = Some(3));
     let mut middle = control(&config, &[Side::Before, Side::After]);
     (0..6).for_each(|_| middle.on_received(AT(0)).unwrap());
@@ -397,7 +399,7 @@ fn whose_queue_is_too_long_tells_nothing_until_it_is_short_enough() {
 
 /// The last node's count, in the counts of each hop: some cells end before it, and some begin after the first.
 #[test]
-fn what_the_last_node_has_is_known_at_the_first_in_its_own_count() {
+fn the_first_node_gets_the_last_nodes_count_in_its_own_numbers() {
     let config = marut(|config| config.counts = Counts::Path);
     let ended = |count: u32| Downstream { ended: Some(count), congestion: Some(0) };
     let mut middle = control(&config, &[Side::Before, Side::After]);
@@ -425,7 +427,7 @@ fn what_the_last_node_has_is_known_at_the_first_in_its_own_count() {
     assert_eq!(first.credit(), Cells::new(1));
 }
 
-/// What happens to a control.
+/// An input of a control.
 #[derive(Clone, Copy, Debug)]
 enum Operation {
     Send(bool),
@@ -456,7 +458,7 @@ fn configs() -> Vec<HopControlConfig> {
 }
 
 proptest! {
-    /// G-51, G-52, G-55 under anything that neighbours may say; a count ahead of what was sent closes the circuit.
+    /// G-51, G-52, G-55 with any input of neighbours. A count above the sent cells closes the circuit.
     #[test]
     fn windows_keep_their_contract(
         config in proptest::sample::select(configs()),
@@ -504,7 +506,7 @@ proptest! {
                     control.on_round_trip(AT(now), RoundTrip { rtt: MS(rtt), base: MS(base) });
                     control.on_downstream(AT(now), Downstream { congestion: Some(congestion), ended: Some(ended as u32) });
                     prop_assert!(control.on_feedback(AT(now), forwarded(known)).is_ok());
-                    // What is old says nothing.
+                    // An old count changes nothing.
                     let window = control.window();
                     prop_assert!(control.on_feedback(AT(now), forwarded(known.wrapping_sub(1))).is_ok());
                     prop_assert_eq!(control.window(), window);

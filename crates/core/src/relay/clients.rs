@@ -131,7 +131,6 @@ impl<C: Cell> Parts<C> {
         }
     }
 
-    /// Removes a connection from its client.
     pub(super) fn leave_client(&mut self, client: Option<ClientKey>) {
         if let (Some(clients), Some(client)) = (&mut self.buckets.clients, client) {
             clients.remove_connection(client);

@@ -49,7 +49,6 @@ impl<C: Cell> Events<C> {
         });
     }
 
-    /// Removes requests to extend a circuit.
     pub(super) fn withdraw_extend(&mut self, circuit: CircuitIndex) {
         self.0.retain(
             |event| !matches!(event, Event::ExtendRequested { circuit: other, .. } if *other == circuit),

@@ -93,7 +93,9 @@ impl<C: Cell, K: Kernel<C>> SchedulerContext for RelayContext<'_, C, K> {
         let policy = &parts.channels[channel].policy;
         let Some((_, key)) = policy.head(now) else { return false };
         parts.counters.scans += policy.scans();
-        let (index, direction) = (key.circuit(), key.direction());
+        let index =
+            parts.circuits.key_at(key.circuit()).expect("a policy serves only circuits of this relay");
+        let direction = key.direction();
         let circuit = &mut parts.circuits[index];
         let (own_direction, class) = (circuit.own_direction(), circuit.class);
         let half = circuit.half_mut(direction);

@@ -63,6 +63,16 @@ impl<C: Cell> Relay<C> {
         self.parts.buckets.waiting.channels()
     }
 
+    /// The keys of all channels, open and opening.
+    pub fn channels(&self) -> Vec<ChannelKey> {
+        self.parts.channels.keys()
+    }
+
+    /// The keys of all circuits.
+    pub fn circuits(&self) -> Vec<CircuitIndex> {
+        self.parts.circuits.keys()
+    }
+
     /// The circuit of a stream.
     pub fn circuit_of(&self, stream: StreamKey) -> Option<CircuitIndex> {
         self.parts.edges.streams.get(stream).map(|stream| stream.circuit)

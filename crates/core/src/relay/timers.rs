@@ -29,7 +29,6 @@ pub(crate) struct ChannelTimers {
 }
 
 impl Timers {
-    /// The earliest of all timers.
     pub(super) fn next(&self) -> Option<Instant> {
         let idle = self.idle.first().map(|(at, _)| *at);
         let retransmit = self.retransmit.first().map(|(at, _)| *at);

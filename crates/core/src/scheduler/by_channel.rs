@@ -7,9 +7,8 @@ use crate::keys::ChannelKey;
 pub(super) struct ByChannel<T>(Vec<T>);
 
 impl<T: Default> ByChannel<T> {
-    /// The channel's value.
     pub(super) fn at(&mut self, channel: ChannelKey) -> &mut T {
-        let index = channel.0 as usize;
+        let index = channel.index();
         if self.0.len() <= index {
             self.0.resize_with(index + 1, T::default);
         }
@@ -18,7 +17,7 @@ impl<T: Default> ByChannel<T> {
 
     /// Resets the value of a closed channel. Another channel may reuse its key.
     pub(super) fn forget(&mut self, channel: ChannelKey) {
-        if let Some(value) = self.0.get_mut(channel.0 as usize) {
+        if let Some(value) = self.0.get_mut(channel.index()) {
             *value = T::default();
         }
     }

@@ -36,7 +36,6 @@ impl Eligible {
         self.heap.push(Candidate { priority, turn, channel });
     }
 
-    /// The best channel.
     pub(super) fn best(&self) -> Option<ChannelKey> {
         self.heap.peek().map(|candidate| candidate.channel)
     }
@@ -52,7 +51,6 @@ impl Eligible {
         }
     }
 
-    /// The best channel leaves without service.
     pub(super) fn dismiss(&mut self) {
         self.heap.pop();
     }
@@ -90,14 +88,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_priority_goes_first_and_equals_take_turns() {
+    fn the_lowest_priority_value_goes_first_and_equals_take_turns() {
         let mut eligible = Eligible::default();
         for (channel, priority) in [(4, 1.0), (2, 1.0), (9, 0.5)] {
-            eligible.enter(ChannelKey(channel), Priority(priority));
+            eligible.enter(ChannelKey::first(channel), Priority(priority));
         }
         let mut served = Vec::new();
         for priority in [Some(1.0), Some(1.0), Some(1.0), None, None, None] {
-            served.push(eligible.best().unwrap().0);
+            served.push(eligible.best().unwrap().index());
             eligible.served(priority.map(Priority));
         }
         assert_eq!(served, [9, 2, 4, 9, 2, 4]);
@@ -108,9 +106,9 @@ mod tests {
     fn turns_outlast_a_run() {
         let mut eligible = Eligible::default();
         for best in [1, 2, 1] {
-            eligible.enter(ChannelKey(1), Priority(0.0));
-            eligible.enter(ChannelKey(2), Priority(0.0));
-            assert_eq!(eligible.best(), Some(ChannelKey(best)));
+            eligible.enter(ChannelKey::first(1), Priority(0.0));
+            eligible.enter(ChannelKey::first(2), Priority(0.0));
+            assert_eq!(eligible.best(), Some(ChannelKey::first(best)));
             eligible.served(None);
             eligible.dismiss();
         }

@@ -37,7 +37,6 @@ impl Pending {
         self.due = None;
     }
 
-    /// Removes a closed channel.
     pub(super) fn forget(&mut self, channel: ChannelKey) {
         if std::mem::take(self.waits.at(channel)) {
             self.order.retain(|other| *other != channel);
@@ -53,28 +52,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_waits_twice_and_the_first_one_sets_the_time() {
+    fn no_channel_waits_twice_and_the_first_one_sets_the_time() {
         let mut pending = Pending::default();
         for (channel, at) in [(3, 10), (1, 11), (3, 12)] {
-            pending.add(ChannelKey(channel), Instant::from_millis(at));
+            pending.add(ChannelKey::first(channel), Instant::from_millis(at));
         }
         assert_eq!(pending.due(), Some(Instant::from_millis(10)));
         let mut run = Vec::new();
         pending.take(&mut run);
-        assert_eq!((run, pending.due()), (vec![ChannelKey(3), ChannelKey(1)], None));
+        assert_eq!((run, pending.due()), (vec![ChannelKey::first(3), ChannelKey::first(1)], None));
     }
 
     #[test]
     fn the_last_channel_that_goes_disarms_the_timer() {
         let mut pending = Pending::default();
-        pending.add(ChannelKey(1), Instant::from_millis(10));
-        pending.add(ChannelKey(2), Instant::from_millis(10));
-        pending.forget(ChannelKey(1));
-        pending.forget(ChannelKey(7));
+        pending.add(ChannelKey::first(1), Instant::from_millis(10));
+        pending.add(ChannelKey::first(2), Instant::from_millis(10));
+        pending.forget(ChannelKey::first(1));
+        pending.forget(ChannelKey::first(7));
         assert!(pending.due().is_some());
-        pending.forget(ChannelKey(2));
+        pending.forget(ChannelKey::first(2));
         assert_eq!(pending.due(), None);
-        pending.add(ChannelKey(2), Instant::from_millis(30));
+        pending.add(ChannelKey::first(2), Instant::from_millis(30));
         assert_eq!(pending.due(), Some(Instant::from_millis(30)), "its key may come again");
     }
 }

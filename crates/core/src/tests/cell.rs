@@ -31,12 +31,12 @@ enum Body {
     Relay(Vec<Skin>, Option<StreamId>, Option<Box<Message<TestCell>>>),
 }
 
-/// One layer: whose, and the how-manieth of it. As with a stream cipher, a cell that was lost,
-/// repeated or overtaken makes all that follow unreadable.
+/// One layer: its key and its number. As with a stream cipher, all cells after a lost, repeated or
+/// overtaken one are unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Skin(u32, u64);
 
-/// Datagrams may carry a cell more than once; whoever takes it twice is found out by its layers.
+/// Datagrams may carry a cell more than once. The layers detect a cell that is taken twice.
 impl Clone for TestCell {
     fn clone(&self) -> Self {
         let body = match &self.body {
@@ -72,7 +72,7 @@ fn repeat(message: &Message<TestCell>) -> Message<TestCell> {
 }
 
 const GARBLED: Skin = Skin(u32::MAX, 0);
-/// Of a cell that nobody takes.
+/// The layer of a cell that no node takes.
 const FORBIDDEN: Skin = Skin(u32::MAX, 1);
 
 /// One hop's key for one circuit, at one of its ends.
@@ -94,7 +94,7 @@ impl Layer {
     }
 }
 
-/// A handshake: the key itself, and what is said of congestion control.
+/// A handshake: the key itself, and the part about congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hello {
     pub(super) key: u32,
@@ -143,8 +143,8 @@ impl TestCell {
         TestCell { id, marked: false, body: Body::Relay(vec![FORBIDDEN], None, None) }
     }
 
-    /// DATA of no stream that is there, for the last of those who have these keys, nearest first; each says the
-    /// how-manieth cell of its it is.
+    /// DATA of an unknown stream for the last hop with these keys, nearest first. Each key has the
+    /// number of its next cell.
     pub(super) fn unwanted(id: CircId, layers: &[(u32, u64)]) -> Self {
         let skins = layers.iter().rev().map(|(key, place)| Skin(*key, *place)).collect();
         let message = Message::Data(Piece { transfer: 0, download: false, offset: 0, len: 1 });
@@ -152,14 +152,14 @@ impl TestCell {
         TestCell { id, marked: false, body: Body::Relay(skins, stream, Some(Box::new(message))) }
     }
 
-    /// Replaces the message, under whatever layers there are, by another one or by nonsense.
+    /// Replaces the message, under any layers, by another one or by garbage.
     pub(super) fn replace(&mut self, stream: Option<StreamId>, other: Option<Message<TestCell>>) {
         if let Body::Relay(_, id, message) = &mut self.body {
             (*id, *message) = (stream, other.map(Box::new));
         }
     }
 
-    /// The message in it, whoever may read it.
+    /// The message in it, even if it is encrypted.
     pub(super) fn message(&self) -> Option<(Option<StreamId>, &Message<TestCell>)> {
         let Body::Relay(_, stream, Some(message)) = &self.body else { return None };
         Some((*stream, message))

@@ -1,4 +1,4 @@
-//! DCTCP and TIMELY over a whole path: what they make of a slow relay, and peers that lie to them.
+//! DCTCP and TIMELY over a whole path: a slow relay, and peers that send false reports.
 
 use super::cell::{Hello, Layer, TestCell};
 use super::util::{Link, Net, Weather};
@@ -25,7 +25,7 @@ fn timely() -> RelayConfig {
     config(EdgeControlConfig::Timely(TimelyConfig::default()))
 }
 
-/// What each of the two ends may have outstanding before anything was sent, by who has which.
+/// The initial windows of the two ends, by the congestion controls that they have.
 #[test]
 fn a_circuit_has_one_of_them_if_its_two_ends_have_the_same() {
     let (stock, vegas) = (RelayConfig::default(), config(EdgeControlConfig::Vegas(VegasConfig::default())));
@@ -83,7 +83,7 @@ fn both_keep_queues_short_where_windows_fill_them_and_are_as_fast() {
     }
 }
 
-/// Datagrams leave no queue in a circuit: what waits, waits for the link, and is seen in round trips alone.
+/// Over datagrams no queue forms in a circuit: cells wait for the link, and only round trips show it.
 #[test]
 fn over_datagrams_timely_keeps_its_window_small_and_is_as_fast() {
     let [stock, timely] = [RelayConfig::default(), timely()].map(|config| download(&over_datagrams(config)));
@@ -101,7 +101,7 @@ fn where_no_relay_marks_dctcp_has_the_greatest_window() {
 
 /// The exit's own queue is a queue of the circuit like any other.
 #[test]
-fn an_exit_that_is_the_bottleneck_marks_what_it_packages() {
+fn an_exit_that_is_the_bottleneck_marks_its_own_cells() {
     let mut net = Net::path(3, &dctcp());
     net.set_link(2, 3, Link { rate: DataRate::kib(200), send_buffer: 4 << 10, ..Link::default() });
     let circuit = net.build(0, &[1, 2, 3]);
@@ -112,9 +112,9 @@ fn an_exit_that_is_the_bottleneck_marks_what_it_packages() {
     assert!(window < Cells::new(200), "{window:?} of a thousand");
 }
 
-/// An exit that marks what joins a queue with anything in it, and so most of what a SENDME lets go.
+/// An exit that marks cells that join a nonempty queue, which are most of those that a SENDME releases.
 #[test]
-fn a_mark_crosses_whatever_a_cell_crosses_and_nothing_is_lost() {
+fn marks_cross_every_kind_of_hop() {
     for datagrams in [false, true] {
         let config = RelayConfig { ecn_threshold: None, ..dctcp() };
         let config = if datagrams { over_datagrams(config) } else { config };
@@ -182,16 +182,16 @@ impl Puppet {
 }
 
 #[test]
-fn a_client_that_says_more_marks_than_cells_loses_its_circuit_and_no_more() {
+fn a_client_that_reports_more_marks_than_cells_loses_only_its_circuit() {
     let mut puppet = Puppet::new();
     assert_eq!(puppet.acknowledge(10), None);
     assert_eq!(puppet.acknowledge(11), Some(Violation::ForgedMarks));
     assert_eq!(puppet.net.nodes[1].relay.population(), [1, 1, 0], "and nothing else closed");
 }
 
-/// It gains what a client gains that has more circuits: the exit believes it up to the greatest window.
+/// It gains as much as a client with more circuits: the exit believes it up to the maximum window.
 #[test]
-fn a_client_that_says_no_marks_has_the_greatest_window_and_one_that_says_all_the_least() {
+fn reporting_no_marks_gives_the_largest_window_and_all_marks_the_smallest() {
     for (marked, expected) in [(0, 1000), (10, 20)] {
         let mut puppet = Puppet::new();
         for sendme in 1..=300 {
@@ -203,7 +203,7 @@ fn a_client_that_says_no_marks_has_the_greatest_window_and_one_that_says_all_the
 }
 
 #[test]
-fn marks_that_an_end_without_dctcp_is_told_of_change_nothing() {
+fn an_end_without_dctcp_ignores_marks() {
     let run = |ecn_threshold| {
         let mut net = bottleneck(&RelayConfig { ecn_threshold, ..RelayConfig::default() });
         let circuit = net.build(0, &[1, 2, 3]);

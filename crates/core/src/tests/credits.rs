@@ -1,4 +1,5 @@
-//! N23 on a path (G-20 to G-25): queues are bounded, everything arrives, whoever knows it and whoever does not.
+//! N23 on a path (G-20 to G-25): queues are bounded and everything arrives, with upgraded and other
+//! nodes.
 
 use super::cell::TestCell;
 use super::host::Side;
@@ -110,7 +111,7 @@ fn every_half_upgraded_path_carries_bulk_and_web_both_ways() {
 
 /// A client that says that all hops have credits, where the exit's own has none.
 #[test]
-fn an_exit_keeps_its_windows_whatever_a_client_says_of_its_path() {
+fn an_exit_keeps_its_windows_unless_its_own_hop_is_controlled() {
     let mut net = Net::path(3, &RelayConfig::default());
     for node in [0, 1, 3] {
         net.configure(node, credits(constant(20, 70), Ends::Ignored));
@@ -176,7 +177,7 @@ fn a_client_that_takes_no_part_has_no_credits_and_no_windows() {
     }
 }
 
-/// G-23, on a hop whose round trip is all that limits.
+/// G-23, on a hop that only its round trip limits.
 #[test]
 fn a_hop_carries_a_credits_worth_in_a_round_trip() {
     for (n2, n3) in [(10, 90), (20, 60), (5, 20)] {
@@ -197,7 +198,7 @@ fn a_hop_carries_a_credits_worth_in_a_round_trip() {
     }
 }
 
-/// What waits of a circuit beside DATA at the edge: a CONNECTED, or an END from outside, of each stream.
+/// Cells of a circuit besides DATA at the edge: a CONNECTED, or an END from outside, for each stream.
 fn assert_bounded(net: &Net, bound: u64, streams: u64) {
     for node in 0..4 {
         let more = if node == 0 || node == 3 { streams } else { 0 };
@@ -279,7 +280,7 @@ proptest! {
     }
 }
 
-/// G-25: who does not read stops who sends, and goes on where it stopped.
+/// G-25: an application that does not read stops the sender, which resumes where it stopped.
 #[test]
 fn a_sink_that_stalls_freezes_the_source() {
     let (n2, n3) = (20, 70);
@@ -319,7 +320,7 @@ fn a_sink_that_stalls_freezes_the_source() {
 
 /// A download goes on while an upload of the same circuit stands still, and its SENDMEs fill no queue.
 #[test]
-fn sendmes_that_nobody_heeds_do_not_pile_up() {
+fn ignored_sendmes_do_not_pile_up() {
     let limits = Limits { max_circuit_queue: 60, ..Limits::default() };
     for authenticated_sendmes in [false, true] {
         let config =
@@ -352,10 +353,11 @@ fn n3_falls_when_cells_wait_in_the_output_buffer_and_recovers_later() {
         let mut n23 = exponential();
         n23.adapt.as_mut().expect("it is adaptive").kernel = kernel;
         let mut net = Net::path(3, &credits(n23, Ends::Suppressed));
-        // Cells wait for 0.3 s in what is before the link: the output buffer, or a kernel that takes them at once.
+        // Cells wait for 0.3 s before the link: in the output buffer, or in a kernel that takes them at
+        // once.
         net.set_link(2, 3, Link { rate: DataRate::kib(100), send_buffer, ..Link::default() });
         if send_buffer > 4 << 10 {
-            // Whatever there is fits into the kernel: a window of 100 cells.
+            // Everything fits into the kernel: a window of 100 cells.
             let edge_control =
                 EdgeControlConfig::Windows(WindowsConfig { circuit_window: 100, ..WindowsConfig::default() });
             net.configure(3, RelayConfig { edge_control, ..credits(n23, Ends::Suppressed) });
@@ -378,9 +380,9 @@ fn n3_falls_when_cells_wait_in_the_output_buffer_and_recovers_later() {
     }
 }
 
-/// Of a pool a circuit that moves nothing has the least, and one that moves has what is not filled.
+/// A circuit that moves nothing gets the minimum of a pool; one that moves cells gets the free part.
 #[test]
-fn a_pool_is_shared_by_what_circuits_move_and_what_waits() {
+fn a_pool_is_shared_by_moved_and_waiting_cells() {
     let law = LawConfig::Kung94(Kung94Config { pool: 600 });
     let mut net = Net::path(3, &credits(adaptive(law), Ends::Suppressed));
     net.set_link(2, 3, slow(100));
@@ -415,7 +417,7 @@ fn idle_circuits_take_a_cell_each_out_of_a_pool() {
     assert_eq!([0, 40, 200].map(n3), [500, 460, 300]);
 }
 
-/// What an adaptive N3 grows by, the edge reads, even if nothing else happens to the circuit any more.
+/// The edge reads for an increase of an adaptive N3 even if the circuit has no other event.
 #[test]
 fn an_edge_reads_as_n3_grows_though_the_hop_stands_still() {
     let mut net = Net::path(3, &credits(exponential(), Ends::Suppressed));
@@ -472,7 +474,7 @@ fn a_circuit_that_is_closed_in_the_middle_leaves_nothing_behind() {
     }
 }
 
-/// A neighbour that gives too much credit, or uses more than it has, loses the circuit, and nobody else does.
+/// A neighbour that gives too much credit, or exceeds its credit, loses its circuit and no other one.
 #[test]
 fn a_neighbour_that_cheats_loses_the_circuit() {
     let forged = |forwarded, allowance| {
@@ -487,15 +489,15 @@ fn a_neighbour_that_cheats_loses_the_circuit() {
     // The exit's cells of the other direction do not go to the middle, which has no say in their credit.
     let backwards = Feedback { direction: Direction::Forward, forwarded: 0, allowance: 40 };
     assert_eq!(cheat(|id| vec![TestCell::feedback(id, backwards)]), Some((3, Violation::UnexpectedCell)));
-    // What is old, or true, harms nobody; nor does what is said of a circuit that is not there.
+    // Old or true feedback does no harm, and neither does feedback for an unknown circuit.
     assert_eq!(cheat(forged(u32::MAX, 40)), None);
     assert_eq!(cheat(|_| vec![TestCell::feedback(CircId(NonZeroU32::MAX), NOTHING)]), None);
 }
 
 const NOTHING: Feedback = Feedback { direction: Direction::Backward, forwarded: 9, allowance: 9 };
 
-/// What comes of cells between middle and exit that one of them did not send: to the exit, if they are feedback, or
-/// from it. They are made from the circuit's id on that channel.
+/// The effect of forged cells between middle and exit: sent to the exit if they are feedback, otherwise
+/// from it. `cells` makes them for the circuit's id on that channel.
 fn cheat(cells: impl Fn(CircId) -> Vec<TestCell>) -> Option<(usize, Violation)> {
     let mut net = Net::path(3, &credits(constant(10, 30), Ends::Suppressed));
     net.set_link(1, 2, slow(60));
@@ -520,12 +522,12 @@ fn cheat(cells: impl Fn(CircId) -> Vec<TestCell>) -> Option<(usize, Violation)> 
 
 /// Credits in a circuit's queue wait behind the cells that may leave, and go past those that may not.
 #[test]
-fn credits_in_the_queue_keep_their_place_while_there_is_credit_for_what_is_before_them() {
+fn queued_credits_keep_their_place_while_cells_before_them_have_credit() {
     let n23 = N23Config { credit_path: CreditPath::Circuit, ..constant(1, 1) };
     let config = HopControlConfig::N23(n23);
     let mut circuit = Circuit::<TestCell>::new(Role::Opening, [config.build(None), config.build(None)]);
     let half = circuit.half_mut(Direction::Backward);
-    let (direction, channel, agreed) = (Direction::Backward, ChannelKey(0), config.offer(false));
+    let (direction, channel, agreed) = (Direction::Backward, ChannelKey::first(0), config.offer(false));
     half.hop.on_neighbour(Neighbour { side: hop_control::Side::After, direction, channel, agreed });
     let id = CircId(NonZeroU32::MIN);
     let cell = || TestCell::malformed(id, Command::Relay);
@@ -533,7 +535,7 @@ fn credits_in_the_queue_keep_their_place_while_there_is_credit_for_what_is_befor
     for cell in [cell(), credit(), cell(), cell(), credit(), credit(), cell()] {
         half.push(Queued { cell, source: Source::Here, since: Stamp::default() });
     }
-    // There is credit for two cells: in front of the third stand none but what needs none.
+    // There is credit for two cells. Only cells that need no credit go before the third.
     let mut left = Vec::new();
     while half.may_send() {
         let command = half.pop().expect("something may leave").cell.command();
@@ -547,9 +549,9 @@ fn credits_in_the_queue_keep_their_place_while_there_is_credit_for_what_is_befor
     assert_eq!(half.queue.len(), 2);
 }
 
-/// Who sends and does not read has credits pile up for it, and soon loses the channel: both ways of credits are bounded.
+/// A peer that sends and does not read loses its channel when its credits pile up, on both credit paths.
 #[test]
-fn credits_that_nobody_reads_fill_no_memory() {
+fn unread_credits_fill_no_memory() {
     for credit_path in [CreditPath::Link, CreditPath::Circuit] {
         let limits = Limits { max_circuit_queue: 100, outbuf: Bytes::kib(64), ..Limits::default() };
         let n23 = N23Config { credit_path, ..constant(1, 30) };
@@ -575,9 +577,9 @@ fn credits_that_nobody_reads_fill_no_memory() {
     }
 }
 
-/// A stream that closes with data that nobody took gives its hop the room back: the next stream is not held up.
+/// A stream that closes with unread data frees the hop: the next stream is not held up.
 #[test]
-fn a_closed_stream_gives_back_what_it_kept() {
+fn a_closed_stream_frees_its_buffer() {
     for upload in [false, true] {
         let mut net = Net::path(3, &credits(constant(10, 30), Ends::Suppressed));
         let circuit = net.build(0, &[1, 2, 3]);

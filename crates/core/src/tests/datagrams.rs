@@ -1,4 +1,4 @@
-//! Paths over datagrams (G-50 to G-54): everything arrives once and in order, whatever the network does.
+//! Paths over datagrams (G-50 to G-54): everything arrives once and in order on any network.
 
 use super::host::Side;
 use super::util::{Link, Net, Weather};
@@ -76,7 +76,7 @@ fn assert_at_rest(net: &Net) {
         assert_eq!(node.relay.unacknowledged(), 0);
         assert!(node.closed.is_empty(), "no circuit is closed: {:?}", node.closed);
     }
-    // What left for the next node arrived there (G-01): all channels are of datagrams.
+    // All channels are of datagrams, so cells that left for the next node arrived there (G-01).
     let counters = net.nodes.iter().map(|node| node.relay.counters());
     let (sent, received) = counters.fold((0, 0), |sum, of| (sum.0 + of.sent, sum.1 + of.received));
     assert_eq!(sent, received);
@@ -122,7 +122,7 @@ fn every_scheduler_writes_datagrams() {
 }
 
 #[test]
-fn a_circuit_that_is_closed_is_forgotten_at_every_node_whatever_is_lost() {
+fn every_node_forgets_a_closed_circuit_despite_losses() {
     for seed in 0..20 {
         let mut net = Net::path(3, &over_datagrams(backtap()));
         net.weather = Weather { loss: 0.3, late: 0.2, twice: 0.1, chance: Seed(seed).stream("weather") };
@@ -142,7 +142,7 @@ fn a_circuit_that_is_closed_is_forgotten_at_every_node_whatever_is_lost() {
     }
 }
 
-/// D-12's kin: who cannot speak datagrams gets a stream, and the others do not notice.
+/// As in D-12: a node without datagrams gets a stream, and the others do not notice.
 #[test]
 fn every_half_upgraded_path_carries_everything() {
     for subset in 0u32..16 {
@@ -193,7 +193,7 @@ fn a_reader_that_stops_stops_the_source_and_queues_stay_below_the_window_before_
     }
 }
 
-/// A letter from `from` to `node` with what no honest relay says.
+/// A forged datagram from `from` to `node`.
 fn lie(net: &mut Net, from: usize, node: usize, tell: impl Fn(u16) -> Message<TestCell>) {
     let channel = net.channel(node, from).expect("the nodes are connected");
     let end = net.nodes[node].host.ends.get_mut(&channel).expect("the channel was just found");
@@ -271,7 +271,7 @@ fn nonsense_about_circuits_that_are_not_there_fills_no_memory() {
 
 /// Cells that wait for the kernel when the peer closes their circuit make no new one of its number.
 #[test]
-fn what_is_left_of_a_circuit_that_the_peer_closed_is_not_sent() {
+fn cells_of_a_circuit_that_the_peer_closed_are_not_sent() {
     let mut association: Association<TestCell> = Association::new(DatagramConfig::default());
     let id = CircId(NonZeroU32::new(1).unwrap());
     let cell = |command| TestCell::malformed(id, command);
@@ -293,7 +293,8 @@ fn what_is_left_of_a_circuit_that_the_peer_closed_is_not_sent() {
     assert_eq!(flush(&mut association, &mut outbuf), 2, "the number is free again");
 }
 
-/// What waits for missing cells is bounded for a circuit and for all of a channel, and gone with its circuit.
+/// Cells that wait for missing ones are limited for a circuit and for a channel, and are freed with
+/// their circuit.
 #[test]
 fn cells_that_come_early_fill_no_memory() {
     let mut association: Association<TestCell> = Association::new(DatagramConfig::default());
@@ -319,7 +320,7 @@ fn cells_that_come_early_fill_no_memory() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// G-50 on whole paths; the cells' layers notice what is lost, repeated or out of order.
+    /// G-50 on whole paths. The cells' layers detect losses, repetitions and wrong order.
     #[test]
     fn a_bad_network_changes_nothing_but_time(
         control in proptest::sample::select(controls()),

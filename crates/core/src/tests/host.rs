@@ -27,7 +27,7 @@ pub(super) struct End {
 /// A datagram.
 pub(super) type Letter = Vec<Message<TestCell>>;
 
-/// What one takes, with all that is around it [B].
+/// Its size with all overhead [B].
 pub(super) fn letter_size(letter: &Letter) -> u64 {
     letter.iter().map(Message::wire_size).sum::<usize>() as u64 + 65
 }
@@ -57,7 +57,7 @@ pub(super) struct Flow {
     pub(super) received: u64,
     /// The reader takes nothing.
     pub(super) stalled: bool,
-    /// How much more the reader takes before somebody gives it more [B].
+    /// How much more the reader takes before the test allows more [B].
     pub(super) appetite: u64,
 }
 
@@ -72,7 +72,7 @@ impl Flow {
     }
 }
 
-/// What an application and its server exchange over one stream.
+/// The data that an application and its server exchange over one stream.
 #[derive(Clone, Debug)]
 pub(super) struct Transfer {
     pub(super) stream: Option<StreamKey>,

@@ -1,4 +1,4 @@
-//! Channels that nobody uses close.
+//! Idle channels close.
 
 use super::util::Net;
 use crate::RelayConfig;

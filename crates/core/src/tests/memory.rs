@@ -25,7 +25,7 @@ fn gone(net: &Net) -> Vec<CircuitIndex> {
 }
 
 #[test]
-fn what_nobody_takes_goes_and_the_oldest_of_it_first() {
+fn the_oldest_unread_circuits_close_first() {
     // A stream's window of 500 cells waits for each of six servers: five fit, and nine tenths are left when one more comes.
     let mut net = net(2600);
     let circuits: Vec<_> = (0..6).map(|_| net.build(0, &[1])).collect();
@@ -40,7 +40,7 @@ fn what_nobody_takes_goes_and_the_oldest_of_it_first() {
     net.stall(upload, Side::Server, true);
     net.drive_for(Duration::from_secs(2));
     assert_eq!(gone(&net), [circuits[0]]);
-    // Much that passes through has waited for nobody.
+    // A large transfer that is read at once does not age.
     let transfer = net.transfer(0, good, 2_000_000, 2_000_000);
     net.drive();
     assert!(net.at(transfer).is_complete());
@@ -70,7 +70,7 @@ fn cells_that_a_slow_client_leaves_in_their_queue_go_before_others() {
 }
 
 #[test]
-fn one_circuit_that_fills_all_room_goes_itself() {
+fn a_circuit_that_fills_all_memory_closes_itself() {
     let mut net = net(100);
     let circuit = net.build(0, &[1]);
     let upload = net.transfer(0, circuit, 0, 1_000_000);
@@ -85,7 +85,7 @@ fn one_circuit_that_fills_all_room_goes_itself() {
 }
 
 #[test]
-fn who_takes_a_drop_now_and_then_goes_before_who_has_taken_nothing_for_less_long() {
+fn a_slow_reader_with_an_older_queue_closes_before_a_younger_one_that_reads_nothing() {
     // Two windows of 500 cells fit, and one of 300; another does not.
     let mut net = net(1400);
     let circuits: Vec<_> = (0..4).map(|_| net.build(0, &[1])).collect();

@@ -1,9 +1,11 @@
 //! A whole path in a test: clients, relays, servers and links with latency, rate and finite buffers.
 //!
-//! [`cell`] is what travels, [`host`] a node's kernel, `lawless` an edge without windows, [`util`] the world they are in. The rest are
-//! tests: `path` (cells arrive, G-01, G-02), `windows` (G-10 to G-14), `credits` (G-20 to G-25), `sharing` (G-32, G-40),
-//! `selfish` (early SENDMEs), `vegas` (congestion control and XON/XOFF), `comparators` (DCTCP and TIMELY), `schedulers` (KIST and its kin), `throttles`, `classes`, `violations`, `idle`, `memory`,
-//! `seams` (algorithms from outside) and `operations` (anything in any order).
+//! [`cell`] has the cells, [`host`] a node's kernel, `lawless` an edge without windows, [`util`] the
+//! network. The rest are tests: `path` (cells arrive, G-01, G-02), `windows` (G-10 to G-14), `credits`
+//! (G-20 to G-25), `sharing` (G-32, G-40), `selfish` (early SENDMEs), `vegas` (congestion control and
+//! XON/XOFF), `comparators` (DCTCP and TIMELY), `schedulers` (KIST and others), `throttles`, `classes`,
+//! `violations`, `idle`, `memory`, `seams` (algorithms from outside) and `operations` (any operations in
+//! any order).
 
 mod cell;
 mod classes;

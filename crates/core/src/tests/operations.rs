@@ -1,4 +1,5 @@
-//! Anything, in any order: nothing panics, cells are conserved, and what nobody disturbed arrives.
+//! Any operations in any order: nothing panics, cells are conserved, and undisturbed circuits deliver
+//! their cells.
 //!
 //! Every call is followed by the check of G-02 in `util`, every byte by that of G-01.
 
@@ -24,7 +25,7 @@ use penstock_units::{Bytes, DataRate, Duration, Seed};
 use proptest::prelude::*;
 use std::num::NonZeroU32;
 
-/// What people, peers and networks do. Numbers choose among what there is.
+/// Operations of users, peers and networks. The numbers choose among existing objects.
 #[derive(Clone, Debug)]
 enum Operation {
     /// A client begins a circuit over three relays.
@@ -58,7 +59,7 @@ enum Operation {
     },
     /// A timer before its time.
     Timer(usize),
-    /// A cell that nobody should have sent, perhaps on a circuit that is there.
+    /// A forged cell, perhaps on an existing circuit.
     Forge {
         from: usize,
         to: usize,
@@ -185,7 +186,7 @@ struct Made {
 }
 
 fn perform(net: &mut Net, made: &mut Vec<Made>, operation: &Operation) {
-    // A client forgets a circuit as soon as it is told.
+    // A client forgets a circuit as soon as it closes.
     made.retain(|made| !net.nodes[made.client].closed.iter().any(|(circuit, _)| *circuit == made.circuit));
     (0..net.nodes.len()).for_each(|node| net.nodes[node].closed.clear());
     let transfers = net.transfers();
@@ -267,13 +268,13 @@ fn forge(net: &mut Net, from: usize, to: usize, command: usize, id: u32) {
     }
 }
 
-/// Whatever a datagram may say of any circuit, but for lies that cannot be told from the truth.
+/// A forged datagram about any circuit, except for claims that the relay cannot check.
 fn forge_letter(net: &mut Net, from: usize, to: usize, command: usize, number: u32) {
     let (low, top) = (number / 2 % 3 + 1, number % 2);
     let id = CircId(NonZeroU32::new(low | top << 31).expect("ids count from one"));
     let circuit = (low | top << 15) as u16;
     let cell = TestCell::malformed(id, COMMANDS[command]);
-    // Who acknowledges what was sent and did not arrive harms nobody but the circuit, which then stands still.
+    // A false acknowledgement stalls its own circuit and harms no other one.
     let feedback = Message::Feedback {
         circuit,
         ack: number | 1 << 20,
@@ -295,7 +296,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn nothing_panics_and_what_nobody_closed_arrives(
+    fn nothing_panics_and_open_circuits_deliver_their_cells(
         seed in any::<u64>(),
         scheduler in 0usize..6,
         operations in proptest::collection::vec(operation(), 1..60),

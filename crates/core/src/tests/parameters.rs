@@ -1,4 +1,4 @@
-//! What the authorities ask changes relays that run, and nothing that was agreed on before.
+//! Parameters of the consensus change running relays, but no existing agreement.
 
 use super::util::Net;
 use crate::edge_control::{EdgeControlConfig, VegasConfig, WindowsConfig};
@@ -10,7 +10,7 @@ use std::num::NonZeroU8;
 
 const EXIT: usize = 3;
 
-/// Client, three relays, a server; whoever asks for Vegas is granted it.
+/// Client, three relays, a server. Clients that ask for Vegas get it.
 fn path() -> Net {
     let edge_control = EdgeControlConfig::Vegas(VegasConfig::default());
     let config = RelayConfig { edge_control, authenticated_sendmes: true, ..RelayConfig::default() };

@@ -35,12 +35,12 @@ fn a_circuit_is_built_hop_by_hop() {
 }
 
 #[test]
-fn a_channel_is_for_circuits_to_whom_it_turned_out_to_lead_to() {
+fn circuits_share_a_channel_by_the_peer_that_answered() {
     let mut net = path();
     net.build(0, &[1, 2, 3]);
     let [second, other] = [2, 77].map(PeerId);
     let relay = &mut net.nodes[1].relay;
-    let (channel, _) = relay.leg(CircuitIndex(0), Direction::Forward).unwrap();
+    let (channel, _) = relay.leg(CircuitIndex::first(0), Direction::Forward).unwrap();
     assert!(relay.has_channel(second) && relay.shares(second) && !relay.has_channel(other));
     relay.set_peer(channel, other);
     assert!(relay.has_channel(other) && relay.shares(other) && !relay.has_channel(second));
@@ -156,7 +156,7 @@ fn narrow_buffers_lose_nothing() {
 }
 
 #[test]
-fn a_half_written_output_buffer_keeps_what_the_kernel_refused() {
+fn a_half_written_output_buffer_keeps_the_refused_cells() {
     let mut net = path();
     // The kernel of the exit takes 5 cells at a time from an output buffer of 64.
     net.set_link(2, 3, Link { rate: DataRate::kib(50), send_buffer: 5 * 512, ..Link::default() });
@@ -214,7 +214,7 @@ fn a_stalled_stream_leaves_its_circuit_to_the_others() {
 }
 
 #[test]
-fn a_stream_ended_from_afar_delivers_what_came_and_reads_no_more() {
+fn a_stream_after_end_delivers_its_data_and_reads_no_more() {
     let mut net = path();
     net.set_link(2, 3, Link { rate: DataRate::kib(40), send_buffer: 4 << 10, ..Link::default() });
     let circuit = net.build(0, &[1, 2, 3]);
@@ -365,7 +365,7 @@ fn a_run_repeats_to_the_bit() {
 }
 
 #[test]
-fn what_a_sendme_acknowledges_has_padding_that_nobody_can_guess() {
+fn acknowledged_cells_have_random_padding() {
     let config = RelayConfig { sendme_padding: 16, ..RelayConfig::default() };
     let windows = 40;
     for (config, cells) in [(config, windows * 100), (RelayConfig::default(), windows * 100 - 1)] {

@@ -48,8 +48,8 @@ fn every_scheduler_carries_everything_and_comes_to_rest() {
     }
 }
 
-/// What two clients got in 20 s through a middle relay, the second one's circuit in the worse class. They share entry
-/// and middle, whose link is slow, or the middle alone.
+/// The bytes of two clients in 20 s through a middle relay. The second one's circuit is in the worse
+/// class. They share the entry and the middle, whose link is slow, or only the middle.
 fn shares(scheduler: &SchedulerConfig, shared: bool) -> [u64; 2] {
     let ewma = EwmaConfig { half_life: Duration::from_secs(5) };
     let circuit_policy = CircuitPolicyConfig::EwmaHeap(ewma);
@@ -72,9 +72,10 @@ fn shares(scheduler: &SchedulerConfig, shared: bool) -> [u64; 2] {
     [after[0] - before[0], after[1] - before[1]]
 }
 
-/// K-38: ten cells are counted for each of the worse class, so that it gets a tenth of what the other one gets.
+/// K-38: a cell of the worse class counts as ten cells, so the class gets a tenth of the other one's
+/// share.
 #[test]
-fn on_a_shared_socket_every_scheduler_tells_classes_apart() {
+fn on_a_shared_socket_every_scheduler_separates_classes() {
     for scheduler in schedulers() {
         let [better, worse] = shares(&scheduler, true);
         let ratio = better as f64 / worse as f64;
@@ -83,9 +84,9 @@ fn on_a_shared_socket_every_scheduler_tells_classes_apart() {
     }
 }
 
-/// Which circuit of the relay is best decides, whatever its channel: where KIST's global limit is what is scarce.
+/// Where KIST's global limit is the bottleneck, the best circuit of the relay is served, on any channel.
 #[test]
-fn on_sockets_of_their_own_kist_tells_classes_apart() {
+fn on_separate_sockets_kist_separates_classes() {
     let known = Some(DataRate::kib(100));
     let global_limit = GlobalLimitConfig::Rate { fill: Duration::from_millis(10), known };
     let kist = SchedulerConfig::Kist(KistConfig { global_limit, ..KistConfig::default() });

@@ -1,4 +1,4 @@
-//! Algorithms from outside, one for each trait: what the house offers them is enough.
+//! Algorithms from outside, one for each trait, need nothing but the public interface.
 
 use super::lawless::Lawless;
 use super::util::{Link, Net};
@@ -88,7 +88,7 @@ impl EdgeControl for Tens {
 }
 
 #[test]
-fn an_edge_control_from_outside_decides_what_is_outstanding() {
+fn an_edge_control_from_outside_limits_outstanding_cells() {
     for window in [20, 40] {
         let edge_control = EdgeControlConfig::Custom {
             circuit: Factory::<dyn EdgeControl>::new(move || {
@@ -269,7 +269,8 @@ fn a_hop_control_from_outside_bounds_every_queue_by_its_credit() {
     }
 }
 
-/// Vegas takes what the hop before it leaves: SENDMEs and a CONNECTED wait beside the cells that the credit allows.
+/// Vegas uses the credit that the hop leaves: SENDMEs and a CONNECTED wait beside the cells that the
+/// credit allows.
 #[test]
 fn congestion_control_composes_with_a_hop_control_from_outside() {
     let vegas = EdgeControlConfig::Vegas(VegasConfig::default());
@@ -286,7 +287,7 @@ fn congestion_control_composes_with_a_hop_control_from_outside() {
     }
 }
 
-/// A cell each ten milliseconds and channel, whatever the kernel would take.
+/// One cell every ten milliseconds for each channel, even if the kernel would take more.
 #[derive(Debug, Default)]
 struct Metronome {
     pending: BTreeSet<ChannelKey>,

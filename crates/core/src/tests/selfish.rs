@@ -1,4 +1,4 @@
-//! A client that acknowledges cells before they arrive, and what its exit can do against it.
+//! A client that acknowledges cells before they arrive, and its exit's countermeasure.
 
 use super::cell::TestCell;
 use super::util::Net;
@@ -36,7 +36,7 @@ impl Download {
         Download { net, exit, transfer }
     }
 
-    /// What the exit allows [cell].
+    /// The exit's window [cell].
     fn window(&self) -> u64 {
         self.net.nodes[3].relay.circuit_window(self.exit).expect("the circuit is open").0.get()
     }
@@ -101,7 +101,7 @@ fn acknowledging_further_than_was_sent_closes_the_circuit() {
     assert_eq!(download.closed_for(), [Some(Violation::UnexpectedSendme)]);
 }
 
-/// Proposal 289: whoever acknowledges a cell must have it.
+/// Proposal 289: an acknowledgement needs the cell's digest.
 #[test]
 fn authenticated_sendmes_close_the_circuit_of_a_selfish_client_and_no_other() {
     for edge_control in [dynamic(), windows(1000, 0)] {

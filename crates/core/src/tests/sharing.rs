@@ -15,7 +15,8 @@ fn slow_path(config: &RelayConfig) -> Net {
     net
 }
 
-/// Three clients download over the slow channel: whose cells it carries in 20 s, in order, after 5 s to fill up.
+/// Three clients download over the slow channel. Returns the circuits of its cells in 20 s, in order,
+/// after 5 s to fill the queues.
 fn backlogged(config: &RelayConfig) -> (Net, Vec<CircId>) {
     let mut net = slow_path(config);
     let clients = [0, net.add(true, config.clone()), net.add(true, config.clone())];
@@ -43,10 +44,10 @@ fn backlogged_circuits_take_turns_on_a_channel() {
     }
 }
 
-/// VC-12: a policy decides who goes first, not how much leaves: a channel that always has cells carries the same to the
-/// cell, whatever the policy.
+/// VC-12: a policy decides the order, not the throughput: a channel that always has cells carries
+/// exactly as many with every policy.
 #[test]
-fn what_a_backlogged_channel_carries_depends_on_no_policy() {
+fn a_backlogged_channels_throughput_depends_on_no_policy() {
     let ewma = EwmaConfig { half_life: Duration::from_secs(5) };
     let carried = [
         CircuitPolicyConfig::RoundRobin,
@@ -63,8 +64,9 @@ fn what_a_backlogged_channel_carries_depends_on_no_policy() {
     assert!(*least > 3000 && most - least <= 1, "{carried:?} cells");
 }
 
-/// EWMA §3.1: an operator switches while the relay runs, to and fro; no queue is touched, and everything arrives. What
-/// the policy in force decides shows: a page meets the bulk circuits in turn, or goes before them.
+/// EWMA §3.1: an operator switches the policy to and fro at run time. All queues stay, and everything
+/// arrives. The present policy takes effect: a web page takes turns with the bulk circuits, or overtakes
+/// them.
 #[test]
 fn a_policy_changed_at_run_time_keeps_queues_and_decides_from_then_on() {
     let ewma = CircuitPolicyConfig::EwmaHeap(EwmaConfig { half_life: Duration::from_secs(30) });
@@ -83,7 +85,7 @@ fn a_policy_changed_at_run_time_keeps_queues_and_decides_from_then_on() {
         let queued = relay.queued();
         relay.set_circuit_policy(now, second);
         assert!(queued.get() > 100 && relay.queued() == queued, "{queued:?}");
-        // What the bulk circuits send from here on is all that EWMA knows of them.
+        // EWMA knows only the bulk circuits' cells from here on.
         net.drive_for(Duration::from_secs(3));
         let page = net.transfer(0, light, 20_000, 0);
         let begun = net.now;
@@ -141,7 +143,7 @@ fn assert_within(moved: &[Moved], rate: u64, burst: u64, interval: Duration, wha
     }
 }
 
-/// G-40 for a middle relay: what it reads and what it writes, each in any span; and all of the rate is used.
+/// G-40 for a middle relay: its reads and its writes, each in any span; and the whole rate is used.
 #[test]
 fn a_middle_relay_keeps_its_rate() {
     for (millis, phase) in [(1000, 0), (100, 33), (10, 0), (7, 3)] {

@@ -1,4 +1,4 @@
-//! Throttles at work in a guard (VD-14, VD-15): clients' buckets, and nobody else's.
+//! Throttles at work in a guard (VD-14, VD-15): only clients' buckets change.
 
 use super::host::Moved;
 use super::util::Net;
@@ -28,7 +28,8 @@ fn path(config: RelayConfig) -> Net {
     net
 }
 
-/// What one channel moved in any span is at most the burst, the rate for the span and a refill, and a quantum.
+/// The bytes of one channel in any span are at most the burst, the rate for the span and a refill, and a
+/// quantum.
 fn assert_within(
     moved: &[Moved],
     channel: ChannelKey,
@@ -111,7 +112,8 @@ fn one_relay_throttles_its_clients_and_not_those_of_others() {
     assert!((24..29).contains(&rate(own)) && rate(through) > 250, "{} and {}", rate(own), rate(through));
 }
 
-/// Who turns out to be no relay is throttled from then on, and who turns out to be one no longer.
+/// A peer that turns out to be a client is throttled from then on; one that turns out to be a relay is
+/// not any more.
 #[test]
 fn a_peer_is_throttled_while_it_counts_as_a_client() {
     for aggregate in [Aggregate::Connection, Aggregate::Address] {
@@ -223,7 +225,7 @@ fn the_loud_client_is_throttled_and_the_quiet_one_is_not() {
     }
 }
 
-/// A flag is its client's and goes with it: whoever comes next, and has its key, is free.
+/// A flag ends with its client: the next client with the same key is not flagged.
 #[test]
 fn a_flag_does_not_outlive_its_client() {
     let flagging = FlaggingConfig {
@@ -249,7 +251,7 @@ fn a_flag_does_not_outlive_its_client() {
     assert!(net.at(page).is_complete(), "more than the burst, and less than is loud");
 }
 
-/// What a client sends counts in its throughput: an upload goes on at half of what it was.
+/// A client's uploads count in its throughput: an upload continues at half of its rate.
 #[test]
 fn the_threshold_counts_what_clients_send() {
     let threshold = ThresholdConfig {
@@ -280,7 +282,7 @@ fn a_rate_changed_at_run_time_keeps_connections_and_applies_from_then_on() {
     let transfer = net.transfer(0, circuit, 500_000_000, 0);
     let mut phase = |bandwidth: Option<Bandwidth>| {
         net.call(1, |relay, now, _| relay.set_bandwidth(now, bandwidth));
-        // What waits for the last rate does so no longer than for a refill.
+        // No cell waits longer for the last rate than for a refill.
         net.drive_for(Duration::from_secs(5));
         let before = net.at(transfer).download.received;
         net.drive_for(Duration::from_secs(20));

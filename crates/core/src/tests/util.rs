@@ -35,7 +35,7 @@ impl Default for Link {
     }
 }
 
-/// What happens to datagrams on every link.
+/// The fate of datagrams on every link.
 #[derive(Debug)]
 pub(super) struct Weather {
     pub(super) loss: f64,
@@ -62,7 +62,7 @@ struct Wire {
     open: bool,
 }
 
-/// One node and what it told so far.
+/// One node and its events so far.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) relay: Relay<TestCell>,
@@ -97,7 +97,7 @@ enum Due {
     Timer(usize),
 }
 
-/// Clients, relays, servers and what connects them. Node 0 is the first client.
+/// Clients, relays, servers and their links. Node 0 is the first client.
 #[derive(Debug)]
 pub(super) struct Net {
     pub(super) now: Instant,
@@ -111,11 +111,11 @@ pub(super) struct Net {
     count: u64,
     keys: u32,
     transfers: Rc<RefCell<Vec<Transfer>>>,
-    /// What relays answer of congestion control, whatever they were asked.
+    /// The relays' answer about congestion control to any request.
     pub(super) answer: Option<Negotiation>,
     /// Serves ready sockets in random order instead of in turn.
     pub(super) shuffle: Option<Rng>,
-    /// What happens to datagrams.
+    /// The fate of datagrams.
     pub(super) weather: Weather,
     letters: BTreeMap<u64, Letter>,
 }
@@ -195,12 +195,12 @@ impl Net {
     }
 }
 
-/// What the people at the ends do.
+/// The users and operators.
 impl Net {
     /// Begins a circuit.
     pub(super) fn open_circuit(&mut self, client: usize, relays: &[usize]) -> CircuitIndex {
         let peers: Vec<_> = relays.iter().map(|node| PeerId(*node as u32)).collect();
-        // Who controls its hops says so to the network.
+        // A node that controls its hops announces it to the network.
         let path = std::iter::once(&client).chain(relays);
         let controlled = HopOffer::all_along(path.map(|node| self.nodes[*node].relay.hop_offer(false)));
         self.call(client, |relay, now, _| {
@@ -232,7 +232,7 @@ impl Net {
         index
     }
 
-    /// What a server will do for a stream that is still to be opened.
+    /// A server's part of a stream that is still to be opened.
     pub(super) fn script(&mut self, download: u64, upload: u64) -> usize {
         let (download, upload) = (Flow::new(download), Flow::new(upload));
         let transfer = Transfer { stream: None, download, upload, connected: false, closed: [false; 2] };
@@ -287,7 +287,7 @@ impl Net {
         cells.into_iter().for_each(|cell| self.inject(from, node, cell));
     }
 
-    /// Cells on their way from `node` to `peer`, for whoever wants to tamper with them.
+    /// Cells on their way from `node` to `peer`, which a test can forge.
     pub(super) fn under_way(&mut self, node: usize, peer: usize) -> impl Iterator<Item = &mut TestCell> {
         let channel = self.channel(node, peer).expect("the nodes are connected");
         let end = self.nodes[node].host.ends.get_mut(&channel).expect("the channel was just found");
@@ -349,8 +349,8 @@ impl Net {
         self.now = end;
     }
 
-    /// Two downloads without end over a path of three relays: the circuit, what they bring in ten seconds once they
-    /// are under way [B], and the median of the circuit's queue at the middle meanwhile [cell].
+    /// Two endless downloads over a path of three relays: the circuit, their bytes in ten seconds in
+    /// steady state [B], and the median of the circuit's queue at the middle [cell].
     pub(super) fn two_downloads(&mut self) -> (CircuitIndex, u64, u64) {
         let circuit = self.build(0, &[1, 2, 3]);
         let transfers = [0; 2].map(|_| self.transfer(0, circuit, 20_000_000, 0));
@@ -367,7 +367,7 @@ impl Net {
         (circuit, received(self) - before, queues[50])
     }
 
-    /// One notification, or if there is none, whatever happens next.
+    /// One notification, or the next event if there is none.
     pub(super) fn step(&mut self) -> bool {
         if let Some(ready) = self.next_ready() {
             self.serve(ready);
@@ -397,7 +397,7 @@ impl Net {
             Ready::Readable(node, _) | Ready::Writable(node, _) => (node, &self.nodes[node].host),
             Ready::StreamReadable(node, _) | Ready::StreamWritable(node, _) => (node, &self.nodes[node].host),
         };
-        // What was ready may not be any more.
+        // The socket may not be ready any more.
         match ready {
             Ready::Readable(_, channel) if host.is_readable(channel) => {
                 self.call(node, |relay, now, host| relay.on_readable(now, channel, host));
@@ -490,7 +490,7 @@ impl Net {
 
 /// After every call.
 impl Net {
-    /// Calls a node's relay, then does what it says.
+    /// Calls a node's relay, then handles its events.
     pub(super) fn call<T>(
         &mut self,
         node: usize,
@@ -575,7 +575,7 @@ impl Net {
         }
     }
 
-    /// Sends what the wire takes now.
+    /// Sends as much as the wire takes now.
     fn pump(&mut self, wire: usize, side: usize) {
         let state = &mut self.wires[wire];
         let (node, channel) = state.ends[side];
@@ -596,7 +596,8 @@ impl Net {
         self.notify(node);
     }
 
-    /// Sends datagrams, behind each other at the link's rate; what finds its buffer full is lost.
+    /// Sends datagrams one after the other at the link's rate. A datagram that finds its buffer full is
+    /// lost.
     fn post(&mut self, wire: usize, side: usize) {
         let state = &mut self.wires[wire];
         let (node, channel) = state.ends[side];
@@ -641,7 +642,7 @@ impl Net {
         self.plan(at, Due::PeerClosed(peer, peer_channel, end.wire));
     }
 
-    /// Puts what is ready and wanted at the end of the turn.
+    /// Adds ready and wanted sockets to the end of the queue.
     fn notify(&mut self, node: usize) {
         let host = &self.nodes[node].host;
         let channels = host.ends.keys().flat_map(|channel| {
@@ -672,7 +673,7 @@ impl Net {
             "node {node} conserves its cells: {counters:?}, {held:?} held",
         );
         assert_eq!(relay.outbuf_bytes().get(), relay.outbuf_cells().get() * 512);
-        for circuit in (0..64).map(CircuitIndex) {
+        for circuit in relay.circuits() {
             for (direction, peak) in
                 [Direction::Forward, Direction::Backward].into_iter().zip(&mut *peak_queue)
             {

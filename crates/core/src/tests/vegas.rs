@@ -57,7 +57,7 @@ fn a_circuit_has_congestion_control_if_its_two_ends_have_it() {
 }
 
 #[test]
-fn who_has_no_congestion_control_at_the_other_end_keeps_its_own_windows() {
+fn an_end_whose_peer_has_no_congestion_control_keeps_its_windows() {
     let fallback = WindowsConfig { circuit_window: 300, ..WindowsConfig::default() };
     let half = VegasConfig { windows: fallback, ..VegasConfig::default() };
     let mut net = Net::path(3, &RelayConfig::default());
@@ -100,10 +100,10 @@ fn circuits_of_any_length_have_it() {
 }
 
 #[test]
-fn an_answer_that_nobody_asked_for_closes_the_circuit() {
+fn an_unrequested_answer_closes_the_circuit() {
     let agreed = |inc| Negotiation::Agreed(Congestion::Vegas, NonZeroU8::new(inc).unwrap());
     for (client, answer) in [
-        // The first hop, of which nobody asked anything.
+        // The first hop, which got no request.
         (vegas(), agreed(31)),
         (RelayConfig::default(), agreed(31)),
         (vegas(), Negotiation::Asked(Congestion::Vegas)),
@@ -148,7 +148,8 @@ fn an_application_that_stops_is_not_sent_more_than_an_xoff_allows() {
     net.stall(stopped, Side::Client, true);
     net.drive_for(Duration::from_secs(20));
     let waiting = net.at(stopped).download;
-    // The mark, and what the exit sent before it heard of it: at most its window, under 700 cells here.
+    // The XOFF limit, and the exit's cells before the XOFF arrived: at most its window, under 700 cells
+    // here.
     assert!((500 * 488..1200 * 498).contains(&(waiting.sent - waiting.received)), "{waiting:?}");
     assert!(net.at(beside).is_complete(), "an XOFF is of one stream");
     let told = |net: &Net| (net.nodes[0].relay.counters().xoffs, net.nodes[0].relay.counters().xons);
@@ -164,7 +165,7 @@ fn an_application_that_stops_is_not_sent_more_than_an_xoff_allows() {
 
 /// A reader of 100 kB a second: after the first XOFF the exit keeps its pace.
 #[test]
-fn a_slow_application_is_sent_what_it_takes() {
+fn a_slow_application_gets_data_at_its_own_rate() {
     let mut net = Net::path(3, &vegas());
     let refill = Refill { unblock: None, ..Refill::TOR_0_4_9 };
     net.configure(3, RelayConfig { refill, ..vegas() });
@@ -306,7 +307,7 @@ fn an_xoff_on_a_circuit_with_windows_closes_it() {
 }
 
 #[test]
-fn flow_control_of_streams_that_are_not_there_harms_nobody() {
+fn flow_control_of_unknown_streams_is_ignored() {
     let mut puppet = Puppet::new(vegas());
     for _ in 0..300 {
         puppet.say(Some(9), Message::Xoff);
@@ -339,7 +340,7 @@ fn a_client_that_ignores_an_xoff_fills_no_memory() {
 }
 
 #[test]
-fn empty_cells_wait_for_nobody() {
+fn empty_cells_do_not_wait() {
     let limits = Limits { edge_buffer: 100, ..Limits::default() };
     let mut puppet = Puppet::new(RelayConfig { limits, ..vegas() });
     let transfer = puppet.begin(0);
@@ -350,9 +351,9 @@ fn empty_cells_wait_for_nobody() {
     assert_eq!(puppet.closed_for(), None);
 }
 
-/// What was taken, and what a closed stream had, makes room for others.
+/// Taken data, and the data of a closed stream, free the buffer for others.
 #[test]
-fn what_waits_at_an_edge_is_counted_until_it_is_gone() {
+fn payloads_at_an_edge_count_until_they_are_taken() {
     let limits = Limits { edge_buffer: 1000, ..Limits::default() };
     let mut puppet = Puppet::new(RelayConfig { limits, ..vegas() });
     for stream in 1..=20 {
@@ -370,7 +371,7 @@ fn what_waits_at_an_edge_is_counted_until_it_is_gone() {
 }
 
 #[test]
-fn an_increment_above_the_least_window_stalls_nobody() {
+fn an_increment_above_the_minimum_window_stalls_no_circuit() {
     let tight = VegasConfig { cwnd_init: 31, cwnd_min: 31, ..VegasConfig::default() };
     let mut net = Net::path(3, &vegas());
     net.configure(0, config(EdgeControlConfig::Vegas(tight)));
@@ -405,10 +406,11 @@ fn a_circuit_with_2500_cells_in_a_queue_is_closed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever a client says on a circuit with congestion control: nothing panics, at most that circuit closes. It
-    /// acknowledges what it gets, so that streams live long enough to be stopped and slowed down.
+    /// For any client on a circuit with congestion control: nothing panics, and at most that circuit
+    /// closes. The client acknowledges its cells, so that streams live long enough to be stopped and
+    /// slowed down.
     #[test]
-    fn nothing_that_a_client_says_panics(
+    fn no_clients_message_causes_a_panic(
         words in proptest::collection::vec((0u8..12, 1u16..4, 0u32..6), 1..250),
         lazy: bool,
     ) {

@@ -1,4 +1,4 @@
-//! Peers that break the protocol: what must close closes, and no more, and nothing panics.
+//! Peers that break the protocol: their circuit or channel closes and no other one, and nothing panics.
 
 use super::cell::{Hello, Layer, Piece, TestCell};
 use super::host::Side;
@@ -167,7 +167,7 @@ fn a_relay_cell_before_the_handshake_closes_the_circuit() {
 }
 
 #[test]
-fn what_was_asked_for_a_closed_circuit_is_not_answered_to_its_successor() {
+fn an_answer_for_a_closed_circuit_does_not_reach_its_successor() {
     let mut attack = Attack::new();
     let made = attack.net.nodes[1].relay.counters().made;
     // All in one read: the second circuit takes the slot of the first one.
@@ -217,7 +217,7 @@ fn a_cell_that_its_kind_forbids_closes_the_circuit_at_once() {
 /// Lets the attacker's next DATA cell from `node` to `peer` carry something else.
 fn tamper(attack: &mut Attack, node: usize, peer: usize, say: Option<(Option<StreamId>, Message<TestCell>)>) {
     let transfer = attack.net.transfer(0, attack.circuit, 100_000, 100_000);
-    // Nobody looks at what comes without the cell that was replaced.
+    // The cells without the replaced one are not checked.
     for side in [Side::Client, Side::Server] {
         attack.net.stall(transfer, side, true);
     }
@@ -246,7 +246,7 @@ fn a_malformed_message_closes_the_circuit() {
 }
 
 #[test]
-fn padding_and_what_is_not_known_are_ignored() {
+fn padding_and_unknown_messages_are_ignored() {
     for (from, to) in [(1, 2), (2, 1)] {
         for stream in [None, stream(1), stream(u16::MAX)] {
             let mut attack = Attack::new();
@@ -257,7 +257,7 @@ fn padding_and_what_is_not_known_are_ignored() {
 }
 
 #[test]
-fn what_only_a_client_says_closes_the_circuit_at_a_client() {
+fn a_clients_messages_close_the_circuit_at_a_client() {
     let piece = Piece { transfer: 0, download: true, offset: 0, len: 1 };
     let sayings = [
         (stream(1), Message::Begin(0)),
@@ -280,7 +280,7 @@ fn what_only_a_client_says_closes_the_circuit_at_a_client() {
 }
 
 #[test]
-fn what_only_a_relay_says_closes_the_circuit_at_a_relay() {
+fn a_relays_messages_close_the_circuit_at_a_relay() {
     let piece = Piece { transfer: 0, download: false, offset: 0, len: 1 };
     let sayings = [
         (None, Message::Begin(0)),
@@ -399,7 +399,7 @@ fn sendmes_for_nothing_close_the_circuit() {
 }
 
 #[test]
-fn streams_that_are_not_there_harm_nobody() {
+fn messages_of_unknown_streams_are_ignored() {
     let mut attack = Attack::new();
     let mut puppet = Puppet::new(&mut attack);
     let piece = Piece { transfer: 0, download: false, offset: 0, len: 1 };
@@ -483,7 +483,7 @@ fn feedback_that_makes_no_sense_closes_the_circuit() {
 }
 
 #[test]
-fn destroy_while_a_circuit_is_built_tells_both_ends() {
+fn destroy_while_a_circuit_is_built_reaches_both_ends() {
     let mut net = Net::path(3, &RelayConfig::default());
     let circuit = net.open_circuit(0, &[1, 2, 3]);
     assert!(net.drive_until(|net| net.nodes[3].relay.population()[1] == 1));
@@ -535,7 +535,7 @@ fn a_malformed_class_closes_the_circuit() {
 
 /// Each change makes the relay say so to the next one, which may not read.
 #[test]
-fn whoever_changes_its_mind_too_often_fills_no_queue() {
+fn frequent_class_changes_fill_no_queue() {
     let mut attack = Attack::new();
     let id = attack.id(1, Direction::Backward);
     let classes = [PriorityClass::Worse, PriorityClass::Better].into_iter().cycle().take(6000);

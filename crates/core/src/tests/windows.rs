@@ -10,7 +10,7 @@ fn windows(circuit_window: u32, sendme_bug_101: bool) -> RelayConfig {
     RelayConfig { edge_control: EdgeControlConfig::Windows(windows), ..RelayConfig::default() }
 }
 
-/// Three relays whose exit has `window`, and a client that has the 101 bug or not.
+/// Three relays; the exit has `window`, and the client has the 101 bug or not.
 fn path(window: u32, bug: bool) -> Net {
     let mut net = Net::path(3, &windows(window, false));
     net.configure(0, windows(1000, bug));
@@ -18,7 +18,7 @@ fn path(window: u32, bug: bool) -> Net {
 }
 
 #[test]
-fn sendmes_follow_what_was_received_and_cells_outstanding_the_window() {
+fn sendmes_follow_received_cells_and_the_window_limits_outstanding_ones() {
     for (window, bug, streams) in
         [(1000, false, 4), (1000, true, 4), (100, false, 1), (101, true, 2), (550, false, 3)]
     {
@@ -90,7 +90,7 @@ fn throughput_is_the_window_over_the_round_trip() {
     }
 }
 
-/// G-14: behind a slow link the middle's queue takes what the windows allow and no more.
+/// G-14: behind a slow link the middle's queue grows as far as the windows allow.
 #[test]
 fn a_middles_circuit_queue_never_exceeds_the_circuit_window() {
     for (window, streams) in [(1000, 4), (500, 4), (100, 1), (100, 4)] {
@@ -103,7 +103,7 @@ fn a_middles_circuit_queue_never_exceeds_the_circuit_window() {
         net.drive_for(Duration::from_secs(30));
         let peak = net.nodes[2].peak_queue[Direction::Backward as usize];
         assert!(peak <= window.into(), "{peak} of {window}");
-        // What is not there waits in the output buffer, in two socket buffers and on the wire.
+        // The other cells wait in the output buffer, in two socket buffers and on the wire.
         assert!(peak + 64 + 8 + 120 >= window.into(), "{peak} of {window}");
         net.drive();
     }
@@ -120,7 +120,8 @@ fn the_edges_queue_fills_to_256_and_is_read_again_at_64() {
     while net.step() {
         let exit = &net.nodes[3].relay;
         let packaged = exit.counters().data_packaged;
-        let queue = exit.circuit_queue(CircuitIndex(0), Direction::Backward).map_or(0, |cells| cells.get());
+        let queue =
+            exit.circuit_queue(CircuitIndex::first(0), Direction::Backward).map_or(0, |cells| cells.get());
         if full && packaged > before {
             // The call that read again is the one in which the queue fell to 64 or below.
             let low = queue - (packaged - before);

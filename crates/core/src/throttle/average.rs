@@ -47,7 +47,7 @@ impl Averages {
         let kept = math::exp2(-half_lives);
         let step = Step { kept, gain: (1.0 - kept) * self.memory(), span };
         for client in clients {
-            let slot = client.client.0 as usize;
+            let slot = client.client.index();
             if self.counts.len() <= slot {
                 self.counts.resize(slot + 1, 0.0);
             }
@@ -65,12 +65,11 @@ impl Averages {
 
     /// The count of `client` [cell].
     pub(super) fn of(&self, client: ClientKey) -> f64 {
-        self.counts.get(client.0 as usize).copied().unwrap_or(0.0)
+        self.counts.get(client.index()).copied().unwrap_or(0.0)
     }
 
-    /// Removes a closed client.
     pub(super) fn forget(&mut self, client: ClientKey) {
-        if let Some(count) = self.counts.get_mut(client.0 as usize) {
+        if let Some(count) = self.counts.get_mut(client.index()) {
             *count = 0.0;
         }
     }

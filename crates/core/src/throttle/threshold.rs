@@ -99,7 +99,7 @@ impl Threshold {
 
     fn add(&mut self, clients: &[ClientSignals]) {
         for client in clients {
-            let slot = client.client.0 as usize;
+            let slot = client.client.index();
             if self.transferred.len() <= slot {
                 self.transferred.resize(slot + 1, 0);
                 self.throttled.resize(slot + 1, false);
@@ -134,14 +134,14 @@ impl Threshold {
             }
         }
         for client in &self.sorted[..loud] {
-            self.throttled[client.0 as usize] = true;
+            self.throttled[client.index()] = true;
         }
         self.transferred.fill(0);
     }
 
     /// The throughput of `client` over the last `elapsed` [B/s].
     fn throughput(&self, client: ClientKey, elapsed: Duration) -> u64 {
-        let bytes = u128::from(self.transferred[client.0 as usize]) * 1_000_000_000 / 2;
+        let bytes = u128::from(self.transferred[client.index()]) * 1_000_000_000 / 2;
         u64::try_from(bytes / elapsed.as_nanos().max(1)).unwrap_or(u64::MAX)
     }
 }
@@ -158,15 +158,15 @@ impl Throttle for Threshold {
     }
 
     fn rate(&self, client: ClientKey) -> Option<DataRate> {
-        let throttled = self.throttled.get(client.0 as usize).copied().unwrap_or(false);
+        let throttled = self.throttled.get(client.index()).copied().unwrap_or(false);
         self.rate.filter(|_| throttled)
     }
 
     fn on_close(&mut self, client: ClientKey) {
         self.averages.forget(client);
-        if let Some(throttled) = self.throttled.get_mut(client.0 as usize) {
+        if let Some(throttled) = self.throttled.get_mut(client.index()) {
             *throttled = false;
-            self.transferred[client.0 as usize] = 0;
+            self.transferred[client.index()] = 0;
         }
     }
 }

@@ -405,7 +405,7 @@ impl World {
         let leg = self.relay.leg(index, Direction::Backward);
         let mut client = self.circuits.iter_mut().rev();
         let client = leg.and_then(|leg| client.find(|circuit| (circuit.channel, circuit.id) == leg));
-        let mut rng = chance(self.now.as_nanos() ^ u64::from(index.0));
+        let mut rng = chance(self.now.as_nanos() ^ index.index() as u64);
         match answer(&mut rng, &handshake, identities(), self.relay.agree(index)) {
             Ok(mut answered) => {
                 // So congestion control needs no public keys here.

@@ -6,9 +6,7 @@ use super::{Node, NodeCounters, peers, socket_info};
 use crate::directory::OperatorOverrides;
 use crate::torrc::Outbound;
 use penstock_core::kernel::Interest;
-use penstock_core::{
-    ChannelKey, CircuitIndex, Counters, Direction, Kernel, RelayConfig, Station, Tag, Violation,
-};
+use penstock_core::{CircuitIndex, Counters, Direction, Kernel, RelayConfig, Station, Tag, Violation};
 use penstock_link::descriptor::ExitPolicy;
 use penstock_record::tables::Name;
 use penstock_record::{CircuitRow, Position, RelayRow};
@@ -155,8 +153,8 @@ impl Node {
     pub fn close_all(&mut self) {
         self.opening.clear();
         let now = self.clock.now();
-        for key in 0..self.sockets.channels.len() {
-            self.relay.close_channel(now, ChannelKey(key as u32), &mut self.sockets);
+        for channel in self.relay.channels() {
+            self.relay.close_channel(now, channel, &mut self.sockets);
         }
         self.process_events();
     }

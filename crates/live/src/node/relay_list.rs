@@ -47,8 +47,8 @@ impl Node {
         if std::mem::replace(&mut self.relay_list.consensus, consensus) == consensus {
             return;
         }
-        for key in 0..self.sockets.channels.len() {
-            self.classify_channel(now, ChannelKey(key as u32));
+        for channel in self.relay.channels() {
+            self.classify_channel(now, channel);
         }
     }
 

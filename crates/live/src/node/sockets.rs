@@ -44,27 +44,28 @@ pub(super) enum Token {
 }
 
 impl Token {
+    /// The token as the number that the kernel returns: its kind, and a generation and an index for keys.
     fn number(self) -> u64 {
-        let (kind, number) = match self {
-            Token::Listener => (0, 0),
-            Token::Opening(number) => (1, number),
-            Token::Channel(key) => (2, key.0),
-            Token::Stream(key) => (3, key.0),
-            Token::Lingering(number) => (4, number),
-            Token::Wake => (5, 0),
-            Token::Waker => (6, 0),
-        };
-        kind << 32 | u64::from(number)
+        let pack = |kind: u64, index: u64, generation: u32| kind << 60 | u64::from(generation) << 32 | index;
+        match self {
+            Token::Listener => pack(0, 0, 0),
+            Token::Opening(number) => pack(1, number.into(), 0),
+            Token::Channel(key) => pack(2, key.index() as u64, key.generation()),
+            Token::Stream(key) => pack(3, key.index() as u64, key.generation()),
+            Token::Lingering(number) => pack(4, number.into(), 0),
+            Token::Wake => pack(5, 0, 0),
+            Token::Waker => pack(6, 0, 0),
+        }
     }
 
     pub(super) fn of(number: u64) -> Self {
-        let low = number as u32;
-        match number >> 32 {
+        let (index, generation) = (number as u32, (number >> 32) as u32 & (u32::MAX >> 4));
+        match number >> 60 {
             0 => Token::Listener,
-            1 => Token::Opening(low),
-            2 => Token::Channel(ChannelKey(low)),
-            3 => Token::Stream(StreamKey(low)),
-            4 => Token::Lingering(low),
+            1 => Token::Opening(index),
+            2 => Token::Channel(ChannelKey::from_parts(index, generation)),
+            3 => Token::Stream(StreamKey::from_parts(index, generation)),
+            4 => Token::Lingering(index),
             5 => Token::Wake,
             _ => Token::Waker,
         }
@@ -166,11 +167,11 @@ impl Sockets {
     }
 
     pub(super) fn channel(&mut self, key: ChannelKey) -> Option<&mut Conn> {
-        self.channels.get_mut(key.0 as usize)?.as_mut()
+        self.channels.get_mut(key.index())?.as_mut()
     }
 
     pub(super) fn stream(&mut self, key: StreamKey) -> Option<&mut Stream> {
-        self.streams.get_mut(key.0 as usize)?.as_mut()
+        self.streams.get_mut(key.index())?.as_mut()
     }
 
     /// Gives a connection to a channel.
@@ -178,7 +179,7 @@ impl Sockets {
         if self.trace.as_ref().is_some_and(|trace| trace.has_cells()) {
             conn.stamps = stamps::begin(&conn.socket);
         }
-        put(&mut self.channels, key.0, conn);
+        put(&mut self.channels, key.index(), conn);
         self.rewatch(key);
     }
 
@@ -199,7 +200,7 @@ impl Sockets {
             said,
             broken: false,
         };
-        put(&mut self.streams, key.0, stream);
+        put(&mut self.streams, key.index(), stream);
         Ok(())
     }
 
@@ -213,7 +214,7 @@ impl Sockets {
     /// Updates the interest in a channel's socket.
     pub(super) fn rewatch(&mut self, key: ChannelKey) {
         self.note_written(key);
-        if let Some(conn) = self.channels.get_mut(key.0 as usize).and_then(Option::as_mut) {
+        if let Some(conn) = self.channels.get_mut(key.index()).and_then(Option::as_mut) {
             let wanted = wanted(conn);
             if conn.watched.replace(wanted) != Some(wanted) {
                 // A failed socket is closed at the next read or write.
@@ -225,7 +226,7 @@ impl Sockets {
     /// Encrypts cells of at most `limit` bytes and writes them to the socket in one call. Writes nothing if bytes of an
     /// earlier call remain. Returns the number of bytes, with the overhead of TLS [B].
     fn write_piece(&mut self, key: ChannelKey, cells: &mut VecDeque<LiveCell>, limit: u64) -> u64 {
-        let Some(conn) = self.channels.get_mut(key.0 as usize).and_then(Option::as_mut) else { return 0 };
+        let Some(conn) = self.channels.get_mut(key.index()).and_then(Option::as_mut) else { return 0 };
         if conn.is_stuck() {
             conn.flush();
         }
@@ -254,7 +255,7 @@ impl Sockets {
     /// Traced cells have left TLS when no encrypted byte waits.
     fn note_written(&mut self, key: ChannelKey) {
         if let Some(trace) = &mut self.trace
-            && let Some(conn) = self.channels.get_mut(key.0 as usize).and_then(Option::as_mut)
+            && let Some(conn) = self.channels.get_mut(key.index()).and_then(Option::as_mut)
             && !conn.is_stuck()
         {
             if conn.unsent_tags.is_empty() {
@@ -276,7 +277,7 @@ impl Sockets {
     /// Reads the kernel's timestamps of sent bytes. Unread timestamps keep epoll awake.
     pub(super) fn take_stamps(&mut self, key: ChannelKey) {
         if let Some(trace) = &mut self.trace
-            && let Some(conn) = self.channels.get_mut(key.0 as usize).and_then(Option::as_mut)
+            && let Some(conn) = self.channels.get_mut(key.index()).and_then(Option::as_mut)
             && let Some(stamps) = &mut conn.stamps
         {
             for (tag, stamp) in stamps.sent(&conn.socket) {
@@ -287,7 +288,7 @@ impl Sockets {
 
     /// Updates the interest in a stream's socket.
     pub(super) fn rewatch_stream(&mut self, key: StreamKey) {
-        if let Some(stream) = self.streams.get(key.0 as usize).and_then(Option::as_ref) {
+        if let Some(stream) = self.streams.get(key.index()).and_then(Option::as_ref) {
             let mut interest = stream.interest;
             interest.writable |= stream.connecting || !stream.unwritten.is_empty();
             self.watch_for(&stream.socket, Token::Stream(key), interest);
@@ -350,8 +351,7 @@ fn event(token: Token, interest: Interest) -> EpollEvent {
     EpollEvent::new(flags, token.number())
 }
 
-fn put<T>(slots: &mut Vec<Option<T>>, key: u32, value: T) {
-    let key = key as usize;
+fn put<T>(slots: &mut Vec<Option<T>>, key: usize, value: T) {
     if slots.len() <= key {
         slots.resize_with(key + 1, || None);
     }
@@ -360,7 +360,7 @@ fn put<T>(slots: &mut Vec<Option<T>>, key: u32, value: T) {
 
 impl Kernel<LiveCell> for Sockets {
     fn read(&mut self, channel: ChannelKey, limit: Bytes, into: &mut VecDeque<LiveCell>) -> Bytes {
-        let Some(conn) = self.channels.get_mut(channel.0 as usize).and_then(Option::as_mut) else {
+        let Some(conn) = self.channels.get_mut(channel.index()).and_then(Option::as_mut) else {
             return Bytes::ZERO;
         };
         let most = usize::try_from(limit.get()).unwrap_or(READ_SIZE).clamp(1, READ_SIZE);
@@ -369,7 +369,7 @@ impl Kernel<LiveCell> for Sockets {
         let before = into.len();
         conn.take_cells(limit.get(), into);
         if let Some(trace) = &mut self.trace
-            && let Some(conn) = self.channels[channel.0 as usize].as_ref()
+            && let Some(conn) = self.channels[channel.index()].as_ref()
         {
             let clock = self.clock;
             let arrived = conn.stamps.as_ref().and_then(|stamps| stamps.arrived);
@@ -419,7 +419,7 @@ impl Kernel<LiveCell> for Sockets {
     }
 
     fn close(&mut self, channel: ChannelKey) {
-        let slot = self.channels.get_mut(channel.0 as usize);
+        let slot = self.channels.get_mut(channel.index());
         if let Some(mut conn) = slot.and_then(Option::take) {
             conn.tls.send_close_notify();
             conn.flush();
@@ -496,7 +496,7 @@ impl Kernel<LiveCell> for Sockets {
 
     fn close_stream(&mut self, stream: StreamKey) {
         self.directory_streams.remove(&stream);
-        let slot = self.streams.get_mut(stream.0 as usize);
+        let slot = self.streams.get_mut(stream.index());
         if let Some(stream) = slot.and_then(Option::take)
             && !stream.unwritten.is_empty()
         {

@@ -65,7 +65,7 @@ pub(super) struct Trace {
     next_tag: NonZeroU32,
     followed: BTreeMap<Tag, CellTimes>,
     /// The numbers of circuits, by index.
-    circuits: Vec<Option<u64>>,
+    circuits: Vec<Option<(CircuitIndex, u64)>>,
     next_circuit: u64,
 }
 
@@ -88,17 +88,17 @@ impl Trace {
 
     /// Numbers a new circuit.
     pub(super) fn begun(&mut self, circuit: CircuitIndex) {
-        let index = circuit.0 as usize;
+        let index = circuit.index();
         if self.circuits.len() <= index {
             self.circuits.resize(index + 1, None);
         }
-        self.circuits[index] = Some(self.next_circuit);
+        self.circuits[index] = Some((circuit, self.next_circuit));
         self.next_circuit += 1;
     }
 
     /// Forgets a closed circuit.
     pub(super) fn over(&mut self, circuit: CircuitIndex) {
-        if let Some(number) = self.circuits.get_mut(circuit.0 as usize) {
+        if let Some(number) = self.circuits.get_mut(circuit.index()) {
             *number = None;
         }
     }
@@ -106,12 +106,8 @@ impl Trace {
     /// The sampled circuits and their numbers.
     pub(super) fn circuits(&self) -> impl Iterator<Item = (CircuitIndex, u64)> {
         let every = self.config.circuits.map_or(0, |every| u64::from(every.get()));
-        let all = self.circuits.iter().enumerate();
-        all.filter_map(move |(index, number)| {
-            number
-                .filter(|number| every > 0 && number % every == 0)
-                .map(|it| (CircuitIndex(index as u32), it))
-        })
+        let all = self.circuits.iter().copied().flatten();
+        all.filter(move |(_, number)| every > 0 && number % every == 0)
     }
 
     /// Handles a cell that was read at `read` and reached the kernel at `nic_in`; returns a tag if the cell is traced.
@@ -151,7 +147,7 @@ impl Trace {
         station: Station,
         at: Instant,
     ) {
-        let number = self.circuits.get(circuit.0 as usize).copied().flatten();
+        let number = self.circuits.get(circuit.index()).copied().flatten().map(|(_, number)| number);
         let Some(times) = self.followed.get_mut(&tag) else { return };
         times.circuit = times.circuit.or(number.zip(hop));
         match station {
@@ -267,7 +263,7 @@ mod tests {
     #[test]
     fn a_row_has_its_stations_in_order() {
         let mut trace = trace(1);
-        let circuit = CircuitIndex(4);
+        let circuit = CircuitIndex::first(4);
         trace.begun(circuit);
         let tag = trace.came(Some(at(11)), at(10)).unwrap();
         for (station, ms) in [(Station::Parsed, 9), (Station::Queued, 9), (Station::Outbuf, 20)] {
@@ -296,11 +292,11 @@ mod tests {
     #[test]
     fn one_circuit_in_so_many_is_looked_at() {
         let mut trace = trace(1);
-        (0..5).for_each(|index| trace.begun(CircuitIndex(index)));
-        trace.over(CircuitIndex(1));
-        trace.begun(CircuitIndex(1));
+        (0..5).for_each(|index| trace.begun(CircuitIndex::first(index)));
+        trace.over(CircuitIndex::first(1));
+        trace.begun(CircuitIndex::first(1));
         assert_eq!(
-            trace.circuits().map(|(index, number)| (index.0, number)).collect::<Vec<_>>(),
+            trace.circuits().map(|(index, number)| (index.index(), number)).collect::<Vec<_>>(),
             [(1, 6), (3, 4)]
         );
     }

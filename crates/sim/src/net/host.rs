@@ -148,19 +148,19 @@ impl Host {
     }
 
     pub(crate) fn channel(&self, channel: ChannelKey) -> Option<SockRef> {
-        self.channels.get(channel.0 as usize).copied().flatten()
+        self.channels.get(channel.index()).copied().flatten()
     }
 
     pub(crate) fn set_channel(&mut self, channel: ChannelKey, sock: Option<SockRef>) {
-        put(&mut self.channels, channel.0, sock);
+        put(&mut self.channels, channel.index(), sock);
     }
 
     pub(crate) fn stream(&mut self, stream: StreamKey) -> Option<&mut StreamSock> {
-        self.streams.get_mut(stream.0 as usize)?.as_mut()
+        self.streams.get_mut(stream.index())?.as_mut()
     }
 
     pub(crate) fn set_stream(&mut self, stream: StreamKey, sock: Option<StreamSock>) {
-        put(&mut self.streams, stream.0, sock);
+        put(&mut self.streams, stream.index(), sock);
     }
 
     /// The application of a client's stream, or of a client without Tor.
@@ -172,8 +172,7 @@ impl Host {
     }
 }
 
-fn put<T>(slots: &mut Vec<Option<T>>, key: u32, value: Option<T>) {
-    let key = key as usize;
+fn put<T>(slots: &mut Vec<Option<T>>, key: usize, value: Option<T>) {
     if slots.len() <= key {
         slots.resize_with(key + 1, || None);
     }

@@ -12,7 +12,7 @@ use crate::tcp::Info;
 use penstock_core::StreamKey;
 
 /// The only stream of a client without Tor. Such a client has no onion proxy that assigns keys.
-pub(crate) const PLAIN: StreamKey = StreamKey(0);
+pub(crate) const PLAIN: StreamKey = StreamKey::first(0);
 
 impl Net {
     /// A client without Tor connects to its server. It sends the request of `app` over the established connection.
@@ -27,7 +27,7 @@ impl Net {
         let [here, _] = sides(&mut self.conns[sock.conn as usize], sock);
         let host = &mut self.hosts[here.host as usize];
         let tcp = &host.tcp;
-        let Some(Some(StreamSock::Plain { app, .. })) = host.streams.get_mut(PLAIN.0 as usize) else {
+        let Some(Some(StreamSock::Plain { app, .. })) = host.streams.get_mut(PLAIN.index()) else {
             return;
         };
         if here.tcp.is_established() {

@@ -44,7 +44,6 @@ impl Turn {
         Turn(key.index() as u64)
     }
 
-    /// The next turn.
     pub(super) fn next(self) -> Self {
         Turn(self.0 + 1)
     }
@@ -113,7 +112,6 @@ impl IndexedHeap {
         self.heap.first()
     }
 
-    /// Makes a slot eligible.
     pub(super) fn enter(&mut self, slot: usize) {
         if self.places[slot] == OUT {
             let Slot { key, count, turn, .. } = self.slots[slot];

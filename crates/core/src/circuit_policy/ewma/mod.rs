@@ -123,8 +123,8 @@ mod tests {
         }
     }
 
-    /// G-31: however many newcomers there are, each with a count of zero, a circuit that sent much waits no longer than
-    /// its count takes to decay below what the others get, H times the logarithm of the ratio of counts.
+    /// G-31: with any number of new circuits of count zero, a circuit that sent much waits at most until
+    /// its count has decayed below theirs: H times the logarithm of the ratio of counts.
     #[test]
     fn newcomers_do_not_starve_a_busy_circuit() {
         for mut policy in all() {
@@ -172,8 +172,8 @@ mod tests {
         }
     }
 
-    /// A new half-life applies from now on; what was counted stays, to the heap's and the list's
-    /// rounding, and in ticks as C tor has it.
+    /// A new half-life applies from now on. The counts stay, up to the rounding of heap and list, and in
+    /// ticks as in C tor.
     #[test]
     fn a_changed_half_life_keeps_counts_and_decays_them_anew() {
         for mut policy in all() {

@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    /// Has so many SENDMEs come, a round trip of 100 ms each, to an end that always sends what it may.
+    /// Delivers this many SENDMEs, with round trips of 100 ms, to an end that always uses its window.
     fn grow(vegas: &mut Vegas, sendmes: u64) {
         for _ in 0..sendmes {
             while vegas.room() > 0 {
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn before_any_round_trip_is_known_only_a_full_queue_says_something() {
+    fn before_the_first_round_trip_only_a_full_queue_counts() {
         let mut vegas = Vegas::new(VegasConfig::TOR_0_4_9);
         vegas.in_flight = 124;
         vegas.on_sendme(Duration::ZERO, false, 0);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever SENDMEs say, the window keeps its bounds and what is in flight is what was sent and not
+        /// With any SENDMEs, the window keeps its bounds, and the cells in flight are those sent and not
         /// acknowledged.
         #[test]
         fn the_window_keeps_its_bounds(

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn diff_is_what_waits_by_the_least_round_trip_of_the_round() {
+    fn diff_follows_the_minimum_round_trip_of_the_round() {
         let waits = trips(&[150, 120, 130], 100).diff(10, 3).expect("three are enough");
         assert!((waits - 2.0).abs() < 1e-9, "{waits}");
         assert_eq!(trips(&[100, 120, 130], 100).diff(10, 3), Some(0.0));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cap_is_what_the_node_carries_in_a_base_round_trip() {
+    fn the_cap_is_the_nodes_rate_times_the_base_round_trip() {
         let (slow, fast) = (DataRate::new(49_800), DataRate::new(99_600));
         let mut window = Window::new(WindowConfig::default(), slow);
         let grown = |window: &mut Window| {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_start_doubles_until_cells_wait_and_keeps_what_came_through() {
+    fn slow_start_doubles_until_cells_wait_and_keeps_the_forwarded_count() {
         let mut window = Window::new(WindowConfig { slow_start: Some(2), ..WindowConfig::default() }, None);
         let idle = trips(&[100, 100, 100], 100);
         for (sent, expected) in [(10, 4), (14, 8), (22, 16)] {

@@ -12,7 +12,6 @@ use crate::serial::ahead;
 /// Source: Kung, Blackwell, Chapman, SIGCOMM 1994 (credit update protocol: credit = N2 + N3 − (sent − forwarded)).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Credit {
-    /// Cells sent.
     sent: u64,
     /// Cells that the next hop had forwarded at its newest credit.
     forwarded: u64,
@@ -23,7 +22,6 @@ pub(super) struct Credit {
 }
 
 impl Credit {
-    /// The state before the first cell.
     pub(super) fn new(counted: u64, start: u32, most: u32) -> Self {
         let (start, most) = (u64::from(start.min(most)), u64::from(most));
         Credit { sent: counted, forwarded: counted, limit: counted + start, most }

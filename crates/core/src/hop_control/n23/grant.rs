@@ -5,26 +5,21 @@ use crate::error::Violation;
 /// The cells that this node allows the previous hop, and those of them that it forwarded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
-    /// Cells received.
     received: u64,
-    /// Cells forwarded or delivered.
     forwarded: u64,
     /// Cells forwarded at the last credit.
     credited: u64,
-    /// The allowance of the last credit.
     allowance: u64,
     /// The total of cells that the largest credit so far allows.
     limit: u64,
 }
 
 impl Grant {
-    /// The state before the first cell.
     pub(super) fn new(counted: u64, start: u64) -> Self {
         let limit = counted + start;
         Grant { received: counted, forwarded: counted, credited: counted, allowance: start, limit }
     }
 
-    /// The allowance of the last credit.
     pub(super) fn allowance(&self) -> u64 {
         self.allowance
     }

@@ -221,7 +221,7 @@ mod tests {
         let mut control = N23::new(config);
         for side in [Side::Before, Side::After] {
             let agreed = config.offer(false);
-            let (direction, channel) = (Direction::Forward, ChannelKey(0));
+            let (direction, channel) = (Direction::Forward, ChannelKey::first(0));
             control.on_neighbour(Neighbour { side, direction, channel, agreed });
         }
         (0..config.n2 + config.n3).for_each(|_| control.on_received(T).unwrap());
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn an_n3_that_fell_by_n2_is_told_at_once_and_a_little_less_with_the_next_credit() {
+    fn a_fall_of_n3_by_n2_is_reported_at_once_and_a_smaller_one_with_the_next_credit() {
         let mut control = middle(adaptive());
         (0..4).for_each(|_| assert_eq!(control.on_sent(T, Source::Before), None));
         // 500 e^(-2) = 67
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circuit_that_only_waits_says_at_once_that_it_fell() {
+    fn a_waiting_circuit_reports_a_fall_of_n3_at_once() {
         let mut control = middle(adaptive());
         let ticked = control.on_tick(T, slow(510, 100));
         let credit = ticked.feedback.expect("it fell by far, and cells wait for it");
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_circuit_says_nothing_until_it_is_used() {
+    fn an_idle_circuit_sends_no_credit_until_it_is_used() {
         let mut control = middle(adaptive());
         assert_eq!(control.on_tick(T, slow(0, 100)), Ticked { feedback: None, again: true });
         (0..10).for_each(|_| _ = control.on_sent(T, Source::Before));

@@ -60,7 +60,7 @@ fn moved(acts: &[Act]) -> Vec<u32> {
     acts.iter().filter_map(moved).collect()
 }
 
-/// What was written to each channel [B].
+/// The bytes written to each channel [B].
 fn written(acts: &[Act]) -> BTreeMap<u32, u64> {
     let mut written = BTreeMap::new();
     for act in acts {
@@ -71,7 +71,7 @@ fn written(acts: &[Act]) -> BTreeMap<u32, u64> {
     written
 }
 
-/// G-35: window below what is under way, more queued than the buffer holds, no segment size.
+/// G-35: a window below the cells in flight, more queued than the buffer holds, no segment size.
 #[test]
 fn a_limit_is_never_below_zero() {
     let info = |capacity, queued, cwnd, unacked, mss| SocketInfo {
@@ -114,7 +114,7 @@ fn cells_of_all_channels_go_best_first() {
 }
 
 #[test]
-fn channels_take_turns_where_priorities_say_nothing() {
+fn channels_with_equal_priorities_take_turns() {
     for config in all() {
         let (mut world, mut scheduler, mut now) = (World::with([1, 2, 3]), config.build(), Instant::ZERO);
         world.alike = true;
@@ -127,11 +127,11 @@ fn channels_take_turns_where_priorities_say_nothing() {
 }
 
 #[test]
-fn nothing_is_timed_while_nobody_waits() {
+fn no_timer_is_set_while_no_channel_waits() {
     for config in all() {
         let (mut world, mut scheduler, mut now) = (World::with([1]), config.build(), Instant::ZERO);
         assert_eq!(scheduler.poll_timeout(), None);
-        scheduler.on_ready(now, ChannelKey(1), &mut world);
+        scheduler.on_ready(now, ChannelKey::first(1), &mut world);
         assert_eq!(scheduler.poll_timeout(), None, "{config:?}: a channel that opens has nothing to send");
         world.arrive(now, &mut scheduler, (1, 0), 5);
         assert!(scheduler.poll_timeout().is_some());
@@ -140,7 +140,8 @@ fn nothing_is_timed_while_nobody_waits() {
     }
 }
 
-/// As printed, a channel without anything to flush whose limit is zero in line 8 would never be notified again.
+/// As printed, a channel with an empty output buffer and a limit of zero in line 8 would never be
+/// notified again.
 #[test]
 fn a_channel_whose_window_was_full_writes_once_it_opens() {
     for config in [kist(GlobalLimitConfig::Off), kist(GlobalLimitConfig::Drained), deployed(10)] {
@@ -200,8 +201,8 @@ fn a_relay_that_never_wrote_begins_with_32_kib() {
     }
 }
 
-/// Drained is what was queued and written, without what is queued now: where a socket's queue grows, something may
-/// have left it all the same.
+/// Drained bytes are those queued and written, without those queued now. Even a growing socket queue may
+/// have drained.
 #[test]
 fn the_global_limit_is_the_most_that_drained_between_two_rounds() {
     let (mut world, mut scheduler) = (World::with([1, 2]), kist(GlobalLimitConfig::Drained).build());
@@ -224,7 +225,7 @@ fn the_global_limit_is_the_most_that_drained_between_two_rounds() {
 }
 
 #[test]
-fn what_a_closed_connection_had_queued_has_not_drained() {
+fn bytes_of_a_closed_connection_do_not_count_as_drained() {
     let (mut world, mut scheduler) = (World::with([1, 2]), kist(GlobalLimitConfig::Drained).build());
     let mut now = Instant::ZERO;
     for channel in [1, 2] {
@@ -240,7 +241,7 @@ fn what_a_closed_connection_had_queued_has_not_drained() {
     assert!(written(&world.acts())[&2] < 33 << 10);
 }
 
-/// The prototype's bucket: what a round may write follows the greatest rate that was ever seen, in lumps of 16 KiB.
+/// The prototype's bucket: a round's limit follows the greatest rate so far, in lumps of 16 KiB.
 #[test]
 fn the_recovered_limit_follows_the_greatest_rate() {
     let known = Some(DataRate::kib(400));
@@ -388,7 +389,7 @@ fn deployed_kist_writes_a_channel_that_it_leaves_after_eight_cells() {
     let acts = world.acts();
     let acts: Vec<_> = acts.into_iter().filter(|act| !matches!(act, Act::Asked(_))).collect();
     let mut expected = vec![Act::Moved(1, 0); 10];
-    // Nine cells are as many as the other one sent: who was not served yet goes first.
+    // The ninth cell makes both circuits equal. The one that was not served yet goes first.
     expected.insert(9, Act::Moved(2, 0));
     expected.insert(9, Act::Wrote(1, 9 * CELL + 2 * RECORD));
     expected.extend([Act::Wrote(1, CELL + RECORD), Act::Wrote(2, CELL + RECORD)]);
@@ -410,7 +411,7 @@ fn deployed_limits_are_those_of_c_tor() {
     assert_eq!(cells_in_a_run(deployed(10), |_| {}, 0), 2 * window / 543);
     assert_eq!(cells_in_a_run(deployed(10), |info| info.unacked = 20, 0), window / 543);
     assert_eq!(cells_in_a_run(deployed(10), |info| info.unacked = 25, 0), window / 543);
-    // A full send buffer keeps what is in the output buffer there.
+    // A full send buffer leaves the rest in the output buffer.
     let stuck: fn(&mut SocketInfo) =
         |info| (info.queued, info.not_sent) = (info.capacity, Bytes::new(10_000));
     assert_eq!(cells_in_a_run(deployed(10), stuck, 4), (2 * window - 12_048) / 543);
@@ -421,7 +422,7 @@ fn deployed_limits_are_those_of_c_tor() {
     assert_eq!(cells_in_a_run(lite(), stuck, 70), 0);
 }
 
-/// K-39 in kind: who is asked, and how often.
+/// K-39 in kind: the sockets that are asked, and how often.
 #[test]
 fn the_kernel_is_asked_once_a_round_and_only_where_the_answer_is_used() {
     let asked = |config: SchedulerConfig| {
@@ -430,7 +431,8 @@ fn the_kernel_is_asked_once_a_round_and_only_where_the_answer_is_used() {
         world.arrive(now, &mut scheduler, (2, 0), 30);
         world.wait(&mut now, &mut scheduler, TG);
         world.acts();
-        // Channel 1 has sent all and is still in its kernel, channel 2 has more; nobody ever used channel 3.
+        // Channel 1 has sent everything, and it is still in the kernel. Channel 2 has more. Channel 3
+        // was never used.
         world.arrive(now, &mut scheduler, (2, 1), 30);
         world.wait(&mut now, &mut scheduler, TG);
         let asked = |act: &Act| if let Act::Asked(channel) = act { Some(*channel) } else { None };
@@ -492,7 +494,7 @@ fn apply(operation: &Operation, now: Instant, scheduler: &mut dyn Scheduler, wor
     }
 }
 
-/// What was done, without questions.
+/// The actions without questions.
 fn done(world: &World) -> Vec<Act> {
     world.acts().into_iter().filter(|act| !matches!(act, Act::Asked(_))).collect()
 }
@@ -534,11 +536,11 @@ proptest! {
         }
     }
 
-    /// VE-18: in a round no channel gets more than its own limit, nor all together more than the global one, but for
-    /// the last record. And nobody is forgotten: once nothing limits, all queues empty within two intervals a buffer
-    /// (G-36), and nothing is timed any more.
+    /// VE-18: in a round no channel exceeds its own limit, and all together do not exceed the global
+    /// one, except for the last record. No channel is forgotten: without limits, all queues empty within
+    /// two intervals for each buffer (G-36), and then no timer is set.
     #[test]
-    fn limits_hold_and_nobody_is_forgotten(
+    fn limits_hold_and_no_channel_is_forgotten(
         which in 0usize..8,
         operations in proptest::collection::vec(operation(), 0..150),
     ) {

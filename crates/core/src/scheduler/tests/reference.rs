@@ -17,7 +17,7 @@ pub(super) struct Reference {
     /// When each channel was served last.
     turns: BTreeMap<u32, u64>,
     served: u64,
-    /// Equation 2: what each buffer held after the last round [B], and what is known since.
+    /// Equation 2: the bytes in each buffer after the last round [B], and the state since then.
     held: BTreeMap<u32, u64>,
     most: u64,
     rate: u64,
@@ -29,11 +29,11 @@ pub(super) struct Reference {
 /// A channel of this round.
 #[derive(Debug)]
 struct Member {
-    /// What it may still send [B]; overrun by a record at most.
+    /// The rest of its limit [B]; exceeded by a record at most.
     left: i64,
     /// Kernel or buckets hold it back.
     held: bool,
-    /// What was taken off the limits for cells that are not written yet [B].
+    /// The charge of cells that are not written yet [B].
     charged: i64,
 }
 
@@ -107,7 +107,7 @@ impl Reference {
     ) -> Option<u32> {
         let mut best: Option<(Priority, u64, u32)> = None;
         for channel in members.iter().copied().filter(|channel| may(*channel)) {
-            let Some(priority) = context.head(ChannelKey(channel)) else { continue };
+            let Some(priority) = context.head(ChannelKey::first(channel)) else { continue };
             let rank = (priority, self.turns.get(&channel).copied().unwrap_or(0), channel);
             if best.is_none_or(|other| rank < other) {
                 best = Some(rank);
@@ -117,12 +117,12 @@ impl Reference {
     }
 
     fn take(&mut self, context: &mut dyn SchedulerContext, channel: u32) {
-        assert!(context.move_cell(ChannelKey(channel)));
+        assert!(context.move_cell(ChannelKey::first(channel)));
         self.served += 1;
         self.turns.insert(channel, self.served);
     }
 
-    /// Writes at most `limit`; returns what was written and whether someone held the rest back.
+    /// Writes at most `limit`. Returns the bytes written and whether the rest was blocked.
     fn write(
         &mut self,
         context: &mut dyn SchedulerContext,
@@ -130,7 +130,7 @@ impl Reference {
         limit: u64,
         throttled: &mut Vec<u32>,
     ) -> (u64, bool) {
-        let key = ChannelKey(channel);
+        let key = ChannelKey::first(channel);
         let mut written = 0;
         while written < limit && context.outbuf(key) > Bytes::ZERO {
             let flushed = context.flush(key, Bytes::new(limit - written));
@@ -147,7 +147,7 @@ impl Reference {
         (written, false)
     }
 
-    /// Writes what was charged; the limits get back what several cells shared.
+    /// Writes charged cells. The limits get back the part that several cells share.
     fn write_chosen(
         &mut self,
         context: &mut dyn SchedulerContext,
@@ -176,7 +176,8 @@ impl Reference {
         let (mut order, mut throttled) = (Vec::new(), Vec::new());
         let allowed =
             |members: &BTreeMap<u32, Member>, global: i64, context: &dyn SchedulerContext, channel: u32| {
-                let full = members[&channel].held && context.outbuf(ChannelKey(channel)).get() >= unflushed;
+                let full =
+                    members[&channel].held && context.outbuf(ChannelKey::first(channel)).get() >= unflushed;
                 members[&channel].left > 0 && global > 0 && !full
             };
         for channel in &round {
@@ -185,7 +186,7 @@ impl Reference {
             self.global -= signed(written);
             let left = signed(limits[channel]) - signed(written);
             members.insert(*channel, Member { left, held, charged: 0 });
-            if context.head(ChannelKey(*channel)).is_some()
+            if context.head(ChannelKey::first(*channel)).is_some()
                 && allowed(&members, self.global, context, *channel)
             {
                 eligible.push(*channel);
@@ -201,16 +202,16 @@ impl Reference {
             let member = members.get_mut(&channel).expect("it is a member");
             self.global -= 541;
             (member.left, member.charged) = (member.left - 541, member.charged + 541);
-            if context.outbuf(ChannelKey(channel)) >= Bytes::kib(4) {
+            if context.outbuf(ChannelKey::first(channel)) >= Bytes::kib(4) {
                 self.write_chosen(context, channel, member, &mut throttled);
             }
-            // Once out, a channel stays out, whatever the last writes give back.
+            // A channel that left stays out, even if the last writes give back some of its limit.
             if !allowed(&members, self.global.max(1), context, channel) {
                 eligible.retain(|other| *other != channel);
             }
         }
         let over: Vec<u32> = round.iter().copied().filter(|channel| !order.contains(channel)).collect();
-        // Who could have been chosen and was not comes after those who were, best first.
+        // Channels that could have been chosen and were not come after the others, best first.
         let mut passed: Vec<u32> =
             over.iter().copied().filter(|channel| eligible.contains(channel)).collect();
         while let Some(best) = self.best(context, &passed, |_| true) {
@@ -222,7 +223,7 @@ impl Reference {
             self.write_chosen(context, *channel, member, &mut throttled);
         }
         for channel in over.iter().filter(|channel| !order.contains(channel)).chain(&order) {
-            let (key, held) = (ChannelKey(*channel), members[channel].held);
+            let (key, held) = (ChannelKey::first(*channel), members[channel].held);
             context.want_writable(key, held && !throttled.contains(channel));
             if !held && (context.outbuf(key) > Bytes::ZERO || context.head(key).is_some()) {
                 self.pend(now, *channel);
@@ -275,7 +276,7 @@ impl Reference {
         let mut previous = None;
         while let Some(channel) = self.best(context, &candidates, |_| true) {
             if let Some(before) = previous.filter(|before| *before != channel)
-                && context.outbuf(ChannelKey(before)).get() > 8 * 514
+                && context.outbuf(ChannelKey::first(before)).get() > 8 * 514
                 && !held.contains(&before)
                 && self.write(context, before, u64::MAX, &mut throttled).1
             {
@@ -295,7 +296,7 @@ impl Reference {
             }
         }
         for channel in order {
-            let key = ChannelKey(channel);
+            let key = ChannelKey::first(channel);
             let stuck = held.contains(&channel) || self.write(context, channel, u64::MAX, &mut throttled).1;
             context.want_writable(key, stuck && !throttled.contains(&channel));
             if !stuck && context.head(key).is_some() {
@@ -304,7 +305,7 @@ impl Reference {
         }
     }
 
-    /// What the timer does, on a world whose numbers can be read.
+    /// The timer's work, on a world whose numbers can be read.
     pub(super) fn fire(&mut self, now: Instant, world: &mut World) {
         match self.config.clone() {
             SchedulerConfig::Global(_) => {
@@ -344,7 +345,7 @@ impl Scheduler for Reference {
     fn on_ready(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         let (cells, bytes) = (context.head(channel).is_some(), context.outbuf(channel) > Bytes::ZERO);
         if cells || bytes && !self.is_deployed() {
-            self.pend(now, channel.0);
+            self.pend(now, channel.index() as u32);
         }
         if bytes && self.is_deployed() {
             context.want_writable(channel, true);
@@ -356,7 +357,7 @@ impl Scheduler for Reference {
             let throttled = context.flush(channel, Bytes::new(u64::MAX)).throttled;
             context.want_writable(channel, !throttled && context.outbuf(channel) > Bytes::ZERO);
             if context.head(channel).is_some() {
-                self.pend(now, channel.0);
+                self.pend(now, channel.index() as u32);
             }
         } else {
             context.want_writable(channel, false);
@@ -377,9 +378,9 @@ impl Scheduler for Reference {
     }
 
     fn on_close(&mut self, channel: ChannelKey) {
-        self.pending.retain(|other| *other != channel.0);
-        self.held.remove(&channel.0);
-        self.turns.remove(&channel.0);
+        self.pending.retain(|other| *other != channel.index() as u32);
+        self.held.remove(&(channel.index() as u32));
+        self.turns.remove(&(channel.index() as u32));
         if self.pending.is_empty() {
             self.due = None;
         }

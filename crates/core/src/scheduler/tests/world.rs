@@ -9,13 +9,13 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 pub(super) const CELL: u64 = 512;
-/// Most cells of a record, and what a record adds [B].
+/// The maximum cells of a record, and its overhead [B].
 pub(super) const RECORD_CELLS: u64 = 8;
 pub(super) const RECORD: u64 = 29;
 /// The I/O quantum [B].
 const QUANTUM: u64 = 16 << 10;
 
-/// What a scheduler did.
+/// An action of a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     /// Asked the kernel about a channel.
@@ -50,7 +50,7 @@ impl Channel {
         Channel { info, ..Channel::default() }
     }
 
-    /// Its best circuit: who sent least, then the first.
+    /// Its best circuit: the one that sent least, then the first.
     pub(super) fn best(&self) -> Option<usize> {
         let waiting = (0..3).filter(|at| self.circuits[*at].cells > 0);
         waiting.min_by_key(|at| self.circuits[*at].sent)
@@ -61,13 +61,13 @@ impl Channel {
     }
 }
 
-/// All channels of the relay, its write bucket, and what was done.
+/// All channels of the relay, its write bucket, and the scheduler's actions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct World {
     pub(super) channels: BTreeMap<u32, Channel>,
     /// Tokens of the relay's bucket [B]; `None` limits nothing.
     pub(super) tokens: Option<u64>,
-    /// Who waits for a refill.
+    /// Channels that wait for a refill.
     pub(super) throttled: Vec<u32>,
     /// All circuits have the same priority, as with round robin.
     pub(super) alike: bool,
@@ -85,15 +85,15 @@ impl World {
     }
 
     fn see(&self, channel: ChannelKey) -> &Channel {
-        &self.channels[&channel.0]
+        &self.channels[&(channel.index() as u32)]
     }
 
-    /// What was done since the last question.
+    /// The actions since the last call.
     pub(super) fn acts(&self) -> Vec<Act> {
         self.acts.take()
     }
 
-    /// Cells arrive for a circuit; tells the scheduler if there were none.
+    /// Cells arrive for a circuit. The scheduler learns it if the queue was empty.
     pub(super) fn arrive(
         &mut self,
         now: Instant,
@@ -104,7 +104,7 @@ impl World {
         let circuit = &mut self.at(at.0).circuits[at.1];
         circuit.cells += cells;
         if circuit.cells == cells && cells > 0 {
-            scheduler.on_ready(now, ChannelKey(at.0), self);
+            scheduler.on_ready(now, ChannelKey::first(at.0), self);
             self.notify(now, scheduler);
         }
     }
@@ -112,7 +112,7 @@ impl World {
     /// A link-control cell goes straight to the output buffer.
     pub(super) fn control(&mut self, now: Instant, scheduler: &mut dyn Scheduler, channel: u32) {
         self.at(channel).outbuf += 1;
-        scheduler.on_ready(now, ChannelKey(channel), self);
+        scheduler.on_ready(now, ChannelKey::first(channel), self);
         self.notify(now, scheduler);
     }
 
@@ -123,20 +123,20 @@ impl World {
         self.notify(now, scheduler);
     }
 
-    /// Tells of every channel that is writable, as long as the scheduler wants to hear it.
+    /// Reports every writable channel as long as the scheduler wants it.
     pub(super) fn notify(&mut self, now: Instant, scheduler: &mut dyn Scheduler) {
         let ready = |channel: &Channel| channel.wants && channel.info.queued < channel.info.capacity;
         for told in 0.. {
             assert!(told < 10_000, "it does not spin");
             let Some((channel, _)) = self.channels.iter().find(|(_, state)| ready(state)) else { return };
-            scheduler.on_writable(now, ChannelKey(*channel), self);
+            scheduler.on_writable(now, ChannelKey::first(*channel), self);
         }
     }
 
     pub(super) fn refill(&mut self, now: Instant, scheduler: &mut dyn Scheduler, tokens: Option<u64>) {
         self.tokens = tokens;
         for channel in std::mem::take(&mut self.throttled) {
-            scheduler.on_refill(now, ChannelKey(channel), self);
+            scheduler.on_refill(now, ChannelKey::first(channel), self);
         }
         self.notify(now, scheduler);
     }
@@ -144,7 +144,7 @@ impl World {
     pub(super) fn close(&mut self, scheduler: &mut dyn Scheduler, channel: u32) {
         self.channels.remove(&channel);
         self.throttled.retain(|other| *other != channel);
-        scheduler.on_close(ChannelKey(channel));
+        scheduler.on_close(ChannelKey::first(channel));
     }
 
     pub(super) fn open(&mut self, channel: u32) {
@@ -186,25 +186,25 @@ impl SchedulerContext for World {
     }
 
     fn move_cell(&mut self, channel: ChannelKey) -> bool {
-        let state = self.at(channel.0);
+        let state = self.at(channel.index() as u32);
         let Some(best) = state.best() else { return false };
         let circuit = &mut state.circuits[best];
         (circuit.cells, circuit.sent) = (circuit.cells - 1, circuit.sent + 1);
         state.outbuf += 1;
-        self.acts.get_mut().push(Act::Moved(channel.0, best));
+        self.acts.get_mut().push(Act::Moved(channel.index() as u32, best));
         true
     }
 
     fn flush(&mut self, channel: ChannelKey, limit: Bytes) -> Flushed {
         assert!(limit > Bytes::ZERO, "nobody writes nothing");
         if self.tokens == Some(0) {
-            if !self.throttled.contains(&channel.0) {
-                self.throttled.push(channel.0);
+            if !self.throttled.contains(&(channel.index() as u32)) {
+                self.throttled.push(channel.index() as u32);
             }
             return Flushed { throttled: true, ..Flushed::default() };
         }
         let limit = limit.get().min(self.tokens.unwrap_or(u64::MAX)).min(QUANTUM);
-        let state = self.at(channel.0);
+        let state = self.at(channel.index() as u32);
         let mut bytes = 0;
         while bytes < limit && state.outbuf > 0 && state.info.queued < state.info.capacity {
             let space = (state.info.capacity - state.info.queued).get();
@@ -216,16 +216,16 @@ impl SchedulerContext for World {
         }
         let refused = state.outbuf > 0 && bytes < limit;
         self.tokens = self.tokens.map(|tokens| tokens.saturating_sub(bytes));
-        self.acts.get_mut().push(Act::Wrote(channel.0, bytes));
+        self.acts.get_mut().push(Act::Wrote(channel.index() as u32, bytes));
         Flushed { bytes: Bytes::new(bytes), refused, throttled: false }
     }
 
     fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo {
-        self.acts.borrow_mut().push(Act::Asked(channel.0));
+        self.acts.borrow_mut().push(Act::Asked(channel.index() as u32));
         self.see(channel).info
     }
 
     fn want_writable(&mut self, channel: ChannelKey, wanted: bool) {
-        self.at(channel.0).wants = wanted;
+        self.at(channel.index() as u32).wants = wanted;
     }
 }

@@ -1,4 +1,4 @@
-//! Anything, in any order, for every throttle and each of its options: what it says is what the reference says.
+//! Any operations in any order, for every throttle and each of its options, compared with the reference.
 
 use super::model::{Expected, Who, expected};
 use crate::ClientKey;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 enum Operation {
     Come,
     Leave(usize),
-    /// Cells and bytes to one of those who are there, and bytes from it.
+    /// Cells and bytes to one of the present clients, and bytes from it.
     Carry {
         client: usize,
         sent: u64,
@@ -52,7 +52,7 @@ pub(super) struct Heard {
     pub(super) read: u64,
 }
 
-/// One refill, and what was so then.
+/// One refill and the state at that time.
 #[derive(Clone, Debug)]
 pub(super) struct Refilled {
     pub(super) at: Instant,
@@ -67,7 +67,7 @@ pub(super) struct Case {
     pub(super) refills: Vec<Refilled>,
 }
 
-/// What the throttle said at each refill.
+/// The throttle's rates at each refill.
 pub(super) type Seen = Vec<BTreeMap<Who, Option<DataRate>>>;
 
 /// A relay's bookkeeping in plain: keys are used again, the lowest first.
@@ -79,7 +79,8 @@ fn perform(throttle: &mut AnyThrottle, operations: &[Operation]) -> (Case, Seen)
     for operation in operations {
         match *operation {
             Operation::Come => {
-                let key = (0..).map(ClientKey).find(|key| !here.contains_key(key)).expect("keys do not end");
+                let key =
+                    (0..).map(ClientKey::first).find(|key| !here.contains_key(key)).expect("keys do not end");
                 here.insert(key, Heard { who: came, key, sent: 0, written: 0, read: 0 });
                 came += 1;
             }
@@ -186,7 +187,7 @@ inherit! {
 
 /// A suite that a wrong throttle passes would be none.
 #[test]
-fn the_suite_tells_throttles_apart() {
+fn the_suite_distinguishes_throttles() {
     let mut operations = vec![Operation::Come, Operation::Come, Operation::Come];
     for _ in 0..12 {
         operations.push(Operation::Carry { client: 0, sent: 300, written: 153_600, read: 3_000 });

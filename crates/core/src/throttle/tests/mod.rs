@@ -19,7 +19,7 @@ fn refill(throttle: &mut impl Throttle, now: Instant, sent: &[u64], relays: u32)
         .iter()
         .zip(0..)
         .map(|(sent, key)| ClientSignals {
-            client: ClientKey(key),
+            client: ClientKey::first(key),
             sent: Cells::new(*sent),
             written: Bytes::new(sent * 512),
             read: Bytes::ZERO,
@@ -29,20 +29,20 @@ fn refill(throttle: &mut impl Throttle, now: Instant, sent: &[u64], relays: u32)
 }
 
 fn rates(throttle: &impl Throttle, clients: usize) -> Vec<Option<u64>> {
-    let rate = |key| throttle.rate(ClientKey(key)).map(DataRate::bytes_per_sec);
+    let rate = |key| throttle.rate(ClientKey::first(key)).map(DataRate::bytes_per_sec);
     (0..clients as u32).map(rate).collect()
 }
 
 proptest! {
     /// G-43: all clients together have no more than the relay, and rates change when N does and at no other time.
     #[test]
-    fn what_is_split_is_never_more_than_there_is(crowds in proptest::collection::vec((0usize..300, 0u32..20), 1..40)) {
+    fn the_shares_never_exceed_the_bandwidth(crowds in proptest::collection::vec((0usize..300, 0u32..20), 1..40)) {
         let mut throttle = BitSplitting::new(BitSplittingConfig::default());
         let (mut now, mut last) = (Instant::ZERO, None);
         for (clients, relays) in crowds {
             now += Duration::from_secs(1);
             refill(&mut throttle, now, &vec![7; clients], relays);
-            let rate = throttle.rate(ClientKey(0)).map_or(0, DataRate::bytes_per_sec);
+            let rate = throttle.rate(ClientKey::first(0)).map_or(0, DataRate::bytes_per_sec);
             prop_assert!(rate * clients as u64 <= BANDWIDTH.bytes_per_sec());
             prop_assert!(rates(&throttle, clients).iter().all(|other| *other == Some(rate)));
             let among = clients as u64 + u64::from(relays);
@@ -54,7 +54,7 @@ proptest! {
         }
     }
 
-    /// G-44: whoever is sent its fair share and no more is never flagged, however the refills fall.
+    /// G-44: a client that gets exactly its fair share is never flagged, for any refill times.
     #[test]
     fn a_fair_share_is_never_flagged(millis in 10u64..2000, relays in 0u32..6, half_life in 5u64..90) {
         let config = FlaggingConfig { half_life: Duration::from_secs(half_life), ..FlaggingConfig::default() };
@@ -69,8 +69,8 @@ proptest! {
     }
 }
 
-/// G-44: 1.2 times the fair share for five half-lives is flagged; the flag stays until the count has decayed to the
-/// penalty's part of M, and M is what the formula says.
+/// G-44: 1.2 times the fair share for five half-lives is flagged. The flag stays until the count has
+/// decayed to the penalty's part of M. M has the formula's value.
 #[test]
 fn more_than_the_fair_share_is_flagged_until_the_penalty_is_served() {
     let config = FlaggingConfig::default();
@@ -82,17 +82,17 @@ fn more_than_the_fair_share_is_flagged_until_the_penalty_is_served() {
         now += Duration::from_secs(1);
         let sent = (f64::from(second + 1) * 1.2 * fair) as u64 - (f64::from(second) * 1.2 * fair) as u64;
         refill(&mut throttle, now, &[sent, 10], 2);
-        if throttle.rate(ClientKey(0)).is_some() {
+        if throttle.rate(ClientKey::first(0)).is_some() {
             flagged_at.get_or_insert(second);
         }
-        assert_eq!(throttle.rate(ClientKey(1)), None);
+        assert_eq!(throttle.rate(ClientKey::first(1)), None);
     }
     // 1.2 (1 - 2^(-t/H)) exceeds 1 after H log2 6.
     let after = f64::from(flagged_at.expect("it was flagged")) / 30.0;
     assert!((after - 6f64.log2()).abs() < 0.1, "after {after} half-lives");
-    assert_eq!(throttle.rate(ClientKey(0)), Some(config.rate));
+    assert_eq!(throttle.rate(ClientKey::first(0)), Some(config.rate));
     let stopped = now;
-    while throttle.rate(ClientKey(0)).is_some() {
+    while throttle.rate(ClientKey::first(0)).is_some() {
         now += Duration::from_secs(1);
         refill(&mut throttle, now, &[0, 10], 2);
     }
@@ -102,7 +102,7 @@ fn more_than_the_fair_share_is_flagged_until_the_penalty_is_served() {
 
 /// G-44: M follows the number of connections to B·H/(N·512·ln 2).
 #[test]
-fn the_fair_count_settles_where_the_formula_says() {
+fn the_fair_count_settles_at_the_formulas_value() {
     for (millis, half_life) in [(10, 2), (1000, 30), (1000, 5), (16, 90)] {
         let half_life = Duration::from_secs(half_life);
         let mut throttle = Flagging::new(FlaggingConfig { half_life, ..FlaggingConfig::default() });
@@ -125,7 +125,7 @@ fn the_fair_count_settles_where_the_formula_says() {
 proptest! {
     /// G-45: exactly ⌊T·N⌋ are throttled, none louder than they, at the throughput of the quietest of them or the floor.
     #[test]
-    fn as_many_as_the_threshold_says_are_throttled(
+    fn the_threshold_sets_the_number_of_throttled_clients(
         sent in proptest::collection::vec(0u64..2000, 0..60),
         fraction in 0.0f64..1.0,
     ) {
@@ -135,7 +135,7 @@ proptest! {
         prop_assert!(rates(&throttle, sent.len()).iter().all(Option::is_none), "nobody before R is over");
         refill(&mut throttle, Instant::from_secs(61), &sent, 3);
         let throttled: Vec<usize> =
-            (0..sent.len()).filter(|key| throttle.rate(ClientKey(*key as u32)).is_some()).collect();
+            (0..sent.len()).filter(|key| throttle.rate(ClientKey::first(*key as u32)).is_some()).collect();
         prop_assert_eq!(throttled.len(), (fraction * sent.len() as f64) as usize);
         if let Some(quietest) = throttled.iter().map(|key| sent[*key]).min() {
             let louder = (0..sent.len()).filter(|key| !throttled.contains(key)).map(|key| sent[key]);
@@ -147,13 +147,13 @@ proptest! {
 }
 
 #[test]
-fn who_comes_after_the_choice_is_not_throttled_before_the_next() {
+fn a_client_that_comes_after_the_choice_is_not_throttled_before_the_next() {
     let mut throttle = Threshold::new(ThresholdConfig { fraction: 0.5, ..ThresholdConfig::default() });
     refill(&mut throttle, Instant::from_secs(1), &[0, 0], 0);
     refill(&mut throttle, Instant::from_secs(61), &[900, 100], 0);
-    assert!(throttle.rate(ClientKey(0)).is_some());
-    throttle.on_close(ClientKey(0));
-    assert_eq!(throttle.rate(ClientKey(0)), None, "the next under this key is another");
+    assert!(throttle.rate(ClientKey::first(0)).is_some());
+    throttle.on_close(ClientKey::first(0));
+    assert_eq!(throttle.rate(ClientKey::first(0)), None, "the next under this key is another");
     refill(&mut throttle, Instant::from_secs(62), &[900, 100], 0);
     assert_eq!(rates(&throttle, 2), [None, None]);
 }

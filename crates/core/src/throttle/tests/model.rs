@@ -1,4 +1,4 @@
-//! The reference: rates from a plain list of what happened, by the paper's formulas and not by steps.
+//! The reference: rates from a plain list of events, by the paper's formulas and not step by step.
 
 use super::all::{Case, Seen};
 use crate::ClientKey;
@@ -8,10 +8,10 @@ use crate::throttle::{
 use penstock_units::{DataRate, Duration, Instant};
 use std::collections::BTreeMap;
 
-/// Whoever came and went under a key is one of its own.
+/// Each client has a number of its own, even if another one had its key before.
 pub(super) type Who = usize;
 
-/// What a throttle must say at each refill; `None` where two counts are too close to tell apart.
+/// The required rates at each refill; `None` where two counts are too close to distinguish.
 pub(super) type Expected = Vec<Option<BTreeMap<Who, Option<DataRate>>>>;
 
 pub(super) fn expected(config: &ThrottleConfig, case: &Case, seen: &Seen) -> Expected {
@@ -38,7 +38,7 @@ fn among(case: &Case, at: usize, count: Count) -> u64 {
     refill.clients.len() as u64 + u64::from(relays)
 }
 
-/// What of a cell a second, sent from `start` to `end`, is left at `now` [s].
+/// The rest at `now` of one cell a second, sent from `start` to `end` [s].
 fn left(half_life: Duration, start: Instant, end: Instant, now: Instant) -> f64 {
     let at = |then: Instant| (-now.since(then).as_secs_f64() / half_life.as_secs_f64()).exp2();
     (at(end) - at(start)) * half_life.as_secs_f64() / std::f64::consts::LN_2
@@ -89,7 +89,7 @@ fn close(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-9 * (1.0 + one.abs())
 }
 
-/// Where a count is at the very limit, whatever was done is right.
+/// If a count is at the very limit, both decisions are right.
 fn flagging(config: FlaggingConfig, case: &Case, seen: &Seen) -> Expected {
     let mut flagged: BTreeMap<Who, f64> = BTreeMap::new();
     let mut expected = Expected::new();
@@ -172,7 +172,7 @@ fn a_steady_sender_has_its_rate_times_the_half_life_over_ln_2() {
     use penstock_units::{Bytes, Cells};
     for millis in [10, 100, 1000] {
         let mut averages = Averages::new(Duration::from_secs(30));
-        let client = ClientKey(0);
+        let client = ClientKey::first(0);
         for tick in 0..(1_000_000 / millis) {
             let sent = Cells::new(if tick == 0 { 0 } else { millis / 10 });
             let signals = ClientSignals { client, sent, written: Bytes::ZERO, read: Bytes::ZERO };
