@@ -12,7 +12,7 @@ def main() -> None:
     """Run the command; every expected error becomes one sentence on standard error."""
     stopping.leave_on_interrupt()
     try:
-        status = _run()
+        status = run()
     except KeyboardInterrupt:
         status = stopping.STOPPED
         _say("stopped")
@@ -22,7 +22,7 @@ def main() -> None:
     sys.exit(status)
 
 
-def _run() -> int:
+def run() -> int:
     """Run the subcommand; returns the exit status."""
     from typer import Exit
     from typer.exceptions import TyperException

@@ -1,18 +1,23 @@
-"""What the tests share: the command in a process of its own, a scenario that runs in no time, made-up output."""
+"""Shared fixtures: the command `penstock`, a scenario that runs in a fraction of a second, and made-up output."""
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import synthetic
+
+from penstock import cli
 
 SMALL = """
 [scenario]
@@ -60,16 +65,24 @@ name = "endless"
 set = { "run.duration" = "2000 h", "run.sample" = "1 h", "trace.workloads" = [] }
 """
 )
-"""With a variant more, which does not end before tomorrow."""
+"""The same with an endless variant."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """How a command ended."""
+    """The result of a command."""
 
     status: int
     out: str
     err: str
+
+
+@contextmanager
+def captured() -> Iterator[tuple[io.StringIO, io.StringIO]]:
+    """Capture standard output and standard error."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        yield out, err
 
 
 class Command:
@@ -85,17 +98,20 @@ class Command:
         return [sys.executable, "-m", "penstock", *map(str, arguments)]
 
     def __call__(self, *arguments: str | Path) -> Finished:
-        """Run to the end."""
-        return self.run(self.words(*arguments))
+        """Run to the end in this process, which saves the time for imports."""
+        with patch.dict(os.environ, self.env, clear=True), chdir(self.directory), captured() as (out, err):
+            with patch.object(sys, "argv", ["penstock", *map(str, arguments)]):
+                status = cli.run()
+            return Finished(status, out.getvalue(), err.getvalue())
 
     def run(self, words: list[str]) -> Finished:
-        """Run any command to the end."""
+        """Run any command to the end in its own process."""
         done = subprocess.run(words, cwd=self.directory, env=self.env, capture_output=True, text=True, timeout=120)
         return Finished(done.returncode, done.stdout, done.stderr)
 
     def start(self, *arguments: str | Path) -> subprocess.Popen[str]:
-        """Start, and leave it running."""
-        # Whatever started the tests may have told its children to ignore Ctrl-C; these children must not.
+        """Start the command in its own process, and do not wait."""
+        # The parent of the tests may ignore Ctrl-C; these children must not.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         pipe = subprocess.PIPE
         words = self.words(*arguments)
@@ -103,7 +119,7 @@ class Command:
 
 
 def sentence(done: Finished) -> str:
-    """The one sentence that a mistake ends in."""
+    """The single sentence of an error."""
     assert done.status == 2, done
     assert done.out == ""
     lines = done.err.splitlines()
@@ -113,7 +129,7 @@ def sentence(done: Finished) -> str:
 
 
 def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
-    """Until `path` is there."""
+    """Wait until `path` exists."""
     deadline = time.monotonic() + 60
     while not path.exists():
         assert process.poll() is None, process.communicate()

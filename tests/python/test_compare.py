@@ -344,7 +344,7 @@ def test_ours_and_theirs_are_put_together_by_size_and_not_paired(make_up: Callab
     assert not any(row.decided for row in comparison.rows)
     assert [(each.a, each.b) for each in comparison.failures] == [(Tried(0, 35), Tried(1, 11))] * 2
     picture = draw(comparison)
-    assert "The band of A is the 95 % t interval of 5 seeds" in picture.caption
+    assert "The band of A is the pointwise 95 % t interval of 5 seeds" in picture.caption
     assert "B has no band; a band needs at least 3 files." in picture.caption
     rows = comparison.downloads()
     assert rows.columns == ["source", "network", "seed", "workload", "bytes", "part", "ttfb_s", "ttlb_s", "outcome"]
@@ -457,12 +457,12 @@ def wrong() -> list[tuple[str, str, Any]]:
         (analysis, "version is '9.0'; it must be 1 to 5", measured.onionperf("9.0", {})),
         (analysis, "type is 'shadow'; it must be onionperf or tgen", {"type": "shadow", "data": {}}),
         (analysis, "has no complete download", measured.onionperf(1.0, {"transfers": {}})),
-        (analysis, "data.op-xy.tgen.transfers is [], and", measured.onionperf(1.0, {"transfers": []})),
+        (analysis, "data.op-xy.tgen.transfers is []; it must be an object", measured.onionperf(1.0, {"transfers": []})),
         (analysis, "a measurement in data.op-xy.tgen.streams is 'x'", measured.onionperf(3, {"streams": {"1": "x"}})),
         (analysis, "1 from onion services do not count", measured.onionperf(
             "3.0", {"streams": {"1": measured.stream(5, 1, remote="x.onion:1")}})),
         ("tor_metrics_1--2.json", "holds 'soon'; it must hold seconds", {"download_times": {"51200": ["soon"]}}),
-        ("tor_metrics_1--2.json", "a key of download_times is 'big', and", {"download_times": {"big": [1.0]}}),
+        ("tor_metrics_1--2.json", "a key of download_times is 'big'; it must be a size in bytes", {"download_times": {"big": [1.0]}}),
         ("tor_metrics_1--2.json", "must have requests, and of them", {
             "download_times": {}, "daily_counts": {"1": {"requests": 1, "failures": 2}}}),
         ("client.log", "has no download", "2000-01-01 00:00:01 946684801.0 [message] hello\n"),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+
+from conftest import captured
 
 REFERENCES = Path(__file__).parents[2] / "benches" / "references"
 
@@ -38,8 +42,16 @@ def row(
 
 def compare(folder: Path, *rows: dict[str, Any], options: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     (folder / "rows.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
-    command = [sys.executable, str(REFERENCES / "compare.py"), "--data", str(folder), "--images", str(folder), *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    script = str(REFERENCES / "compare.py")
+    command = [script, "--data", str(folder), "--images", str(folder), *options]
+    status: Any = 0
+    path = [str(REFERENCES), *sys.path]
+    with patch.object(sys, "argv", command), patch.object(sys, "path", path), captured() as (out, err):
+        try:
+            runpy.run_path(script, run_name="__main__")
+        except SystemExit as end:
+            status = end.code or 0
+        return subprocess.CompletedProcess(command, status, out.getvalue(), err.getvalue())
 
 
 def line_with(output: str, *words: str) -> str:
