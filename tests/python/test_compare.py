@@ -462,7 +462,7 @@ def wrong() -> list[tuple[str, str, Any]]:
         (analysis, "1 from onion services do not count", measured.onionperf(
             "3.0", {"streams": {"1": measured.stream(5, 1, remote="x.onion:1")}})),
         ("tor_metrics_1--2.json", "holds 'soon'; it must hold seconds", {"download_times": {"51200": ["soon"]}}),
-        ("tor_metrics_1--2.json", "a key of download_times is 'big'; it must be a size in bytes", {"download_times": {"big": [1.0]}}),
+        ("tor_metrics_1--2.json", "a key of download_times is 'big'; it must be a size in bytes", {"download_times": {"big": [1.0]}}),  # noqa: E501
         ("tor_metrics_1--2.json", "must have requests, and of them", {
             "download_times": {}, "daily_counts": {"1": {"requests": 1, "failures": 2}}}),
         ("client.log", "has no download", "2000-01-01 00:00:01 946684801.0 [message] hello\n"),
