@@ -79,8 +79,8 @@ impl Program {
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let mut program =
             Program { child, stdout, said: String::new(), port: ([127, 0, 0, 1], 0).into(), guard: None };
-        let line = program.wait_for("it listens at ");
-        let port = line.split("it listens at ").nth(1).unwrap().split(',').next().unwrap();
+        let line = program.wait_for("listening at ");
+        let port = line.split("listening at ").nth(1).unwrap().split(',').next().unwrap();
         program.port = port.parse().unwrap();
         program
     }
@@ -156,7 +156,7 @@ fn it_makes_its_keys_and_ends_when_it_is_told_to() {
     assert!(other.contains("is used by another relay that is running"), "{other}");
     let (status, said) = program.end();
     assert_eq!(status, Some(0), "{said}");
-    assert!(said.ends_with("it ends\n") && !pid.exists(), "{said}");
+    assert!(said.ends_with("the relay ends\n") && !pid.exists(), "{said}");
 
     let mode = |name: &str| fs::metadata(folder.data().join(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!([mode("."), mode("keys"), mode("keys/secret_id_key")], [0o700, 0o700, 0o600]);
@@ -179,7 +179,7 @@ fn circuits_go_on_for_a_while_after_it_was_told_to_end() {
     let mut client = program.client(&folder);
     let clock = Clock::start();
     program.signal(Signal::SIGTERM);
-    program.wait_for("it takes no connections any more and ends in 2 s");
+    program.wait_for("no new connections are accepted; the relay ends in 2 s");
     assert!(TcpStream::connect(program.port).is_err(), "it listens still");
     assert!(client.download(serve(10_000), 1) == pattern(10_000));
     assert_eq!(program.ended().0, Some(0));
@@ -189,7 +189,7 @@ fn circuits_go_on_for_a_while_after_it_was_told_to_end() {
     // Another interrupt ends it at once.
     let mut program = with("Length 2").with_wait(&torrc, &folder);
     program.signal(Signal::SIGINT);
-    program.wait_for("it takes no connections any more and ends in 600 s");
+    program.wait_for("no new connections are accepted; the relay ends in 600 s");
     program.signal(Signal::SIGINT);
     assert_eq!(program.ended().0, Some(0));
 }
@@ -234,7 +234,7 @@ fn a_torrc_that_is_wrong_changes_nothing_and_one_that_is_right_does() {
 
     folder.torrc("ExitPolicy reject *:*\nNickname a_b\n");
     program.signal(Signal::SIGHUP);
-    let line = program.wait_for("everything stays as it is");
+    let line = program.wait_for("the torrc was not applied");
     assert!(line.contains("[err]") && line.contains("Nickname: \"a_b\" must be 1 to 19 letters"), "{line}");
     assert!(reaches(&mut client, 2));
 
@@ -242,8 +242,8 @@ fn a_torrc_that_is_wrong_changes_nothing_and_one_that_is_right_does() {
         "ExitPolicy reject *:*\nNickname gate\nSchedulers Vanilla\nPenstock circuit_policy = 'round-robin'\n",
     );
     program.signal(Signal::SIGHUP);
-    program.wait_for("a restart is needed for what changed in Nickname, Schedulers\n");
-    program.wait_for("the torrc was read again");
+    program.wait_for("these changes need a restart: Nickname, Schedulers\n");
+    program.wait_for("the torrc was applied");
     assert!(!reaches(&mut client, 3));
     program.signal(Signal::SIGUSR1);
     program.wait_for("1 channels, 1 circuits, 0 streams");
@@ -398,7 +398,7 @@ fn mistakes_are_one_sentence_and_status_2() {
     assert!(said.starts_with("penstock-relay: Log: /nowhere/log: "), "{said}");
     let said = with(&["--NoSuchOption", "1"]);
     assert!(
-        said.starts_with("penstock-relay: command line: NoSuchOption: there is no such option"),
+        said.starts_with("penstock-relay: command line: NoSuchOption: this option exists neither"),
         "{said}"
     );
 
@@ -427,12 +427,12 @@ fn what_it_is_and_whether_a_torrc_is_right_is_said_without_running() {
     let verified = relay(&torrc, &["--verify-config"]);
     assert_eq!(
         (verified.status.code(), &verified.stdout[..]),
-        (Some(0), &b"the configuration is right\n"[..])
+        (Some(0), &b"the configuration is valid\n"[..])
     );
     assert!(
         String::from_utf8(verified.stderr)
             .unwrap()
-            .contains(":6: ControlPort: this option of C tor's has no effect here")
+            .contains(":6: ControlPort: this option of C tor has no effect here")
     );
     assert!(!folder.data().exists(), "nothing is made");
     refused(&relay(&torrc, &["--verify-config", "--ORPort", "x"]));

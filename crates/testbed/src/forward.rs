@@ -33,7 +33,7 @@ pub struct Report {
 }
 
 /// The longest interval between two checks of `stop`.
-const PATIENCE: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_millis(100);
 /// Packets read from one device before the others are served [packet].
 const BATCH: usize = 64;
 
@@ -57,7 +57,7 @@ pub fn forward(
             }
         }
         let wake = wires.iter().filter_map(|wire| wire.link.poll_timeout()).min();
-        let pause = wake.map_or(PATIENCE, |wake| wake.since(clock.now()).min(PATIENCE));
+        let pause = wake.map_or(MAX_PAUSE, |wake| wake.since(clock.now()).min(MAX_PAUSE));
         for cable in readable(cables, pause.saturating_sub(spin))? {
             for _ in 0..BATCH {
                 let Some(packet) = cables[cable].read()? else { break };

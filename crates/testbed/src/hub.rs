@@ -4,7 +4,7 @@ use crate::clock::Clock;
 use crate::flow::{Departures, Flow, Segment};
 use crate::forward::readable;
 use crate::lateness::Lateness;
-use crate::star::{Star, Tally};
+use crate::star::{PacketCounts, Star};
 use crate::tun::{Packet, Tun};
 use nix::sys::prctl::set_timerslack;
 use penstock_units::{Bytes, Duration};
@@ -14,7 +14,7 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The longest interval between two checks of `stop`.
-const PATIENCE: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_millis(100);
 /// Packets read from one device before the others are served [packet].
 const BATCH: usize = 16;
 /// The number of hosts in a block of addresses [1].
@@ -29,7 +29,7 @@ pub struct HubReport {
     /// link's queue empty.
     pub longest_wait: Duration,
     /// The packet counts of each host.
-    pub tallies: Vec<Tally>,
+    pub packet_counts: Vec<PacketCounts>,
     /// The departure times of the bytes of each TCP connection, in each direction.
     pub flows: BTreeMap<Flow, Departures>,
 }
@@ -63,7 +63,7 @@ pub fn serve(
             cables[to].write(&packet)?;
             lateness.add(clock.now().since(due));
         }
-        let pause = star.poll_timeout().map_or(PATIENCE, |wake| wake.since(clock.now()).min(PATIENCE));
+        let pause = star.poll_timeout().map_or(MAX_PAUSE, |wake| wake.since(clock.now()).min(MAX_PAUSE));
         for from in readable(cables, pause)? {
             for _ in 0..BATCH {
                 let Some(packet) = cables[from].read()? else { break };
@@ -78,7 +78,7 @@ pub fn serve(
             }
         }
     }
-    Ok(HubReport { lateness, longest_wait, tallies: star.tallies().to_vec(), flows })
+    Ok(HubReport { lateness, longest_wait, packet_counts: star.packet_counts().to_vec(), flows })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::diag::{Diag, TcpInfo};
 use crate::error::broken;
 use crate::link::LinkConfig;
 use crate::pair::Pair;
-use crate::row::{LimitsRow, limits_sample, referee, rtt_s, totals};
+use crate::row::{LimitsRow, limits_sample, reference, rtt_s, totals};
 use crate::socket::{Congestion, OWN_BUFFERS, dial_eager};
 use crate::tcp::{PORT, Receiver};
 use penstock_units::{Bytes, Duration, Seed};
@@ -59,7 +59,7 @@ pub fn run(experiment: &Experiment) -> Result<LimitsRow, Error> {
     let _ = socket.shutdown(Shutdown::Both);
     let parted = pair.part()?;
     Ok(LimitsRow {
-        referee: referee(Congestion::Cubic, None)?,
+        reference: reference(Congestion::Cubic, None)?,
         experiment: "limits".to_owned(),
         rate_bytes_per_s: experiment.link.rate.bytes_per_sec(),
         rtt_s: rtt_s(&experiment.link),

@@ -31,39 +31,39 @@ pub const USAGE: &str = r#"penstock-testbed: emulated links between real kernels
 
 penstock-testbed tcp goodput|window|download [OPTION]...   one flow over one link
 penstock-testbed sndbuf [OPTION]...                        how the send buffer of a socket is tuned
-penstock-testbed limits [OPTION]...                        what leaves at once of what KIST would write
+penstock-testbed limits [OPTION]...                        how much of KIST's writes leaves at once
 penstock-testbed world SCENARIO [OPTION]...                a scenario on live relays (built with --features relays)
 
-Each prints one row, a JSON object on a line. Options, with what holds without them:
+Each command prints one row: a JSON object on a line. Options, with their defaults:
   --rate "10 MiB/s"    rate of the link each way, counting IP packets (window: 100 Mbit/s; sndbuf: 128 KiB/s;
                        limits: 1 MiB/s)
   --rtt "10 ms"        twice the delay of the link (sndbuf, limits: 80 ms)
   --queue SIZE         drop-tail queue each way (goodput, download: rate × rtt, at least 100 packets of 1500 B;
                        window, limits: rate × rtt; sndbuf: 75 kB)
-  --spin "0 s"         wait busily for so long before each packet is due
-  --seconds "60 s"     not limits: how long is counted (window, download: when to give up, 3600 s)
+  --spin "0 s"         busy wait before each packet is due
+  --seconds "60 s"     not for limits: duration of counting (window, download: time limit, 3600 s)
 only tcp:
   --congestion cubic   cubic or reno
   --loss 0             probability that a packet is lost, each way
   --repeat 1           seed of the losses
   --warmup "5 s"       goodput: before counting begins
-  --bytes "100 MiB"    window, download: what is sent
+  --bytes "100 MiB"    window, download: length of the download
   --recovery rack      rack, no-probes (no tail loss probes), or sack (no RACK either; Linux before 6.17)
 only sndbuf:
-  --writes RATE        what the application writes; without it, whenever it may
-  --every "100 ms"     between two samples
+  --writes RATE        rate of the application's writes; without it, whenever the socket is writable
+  --every "100 ms"     interval of samples
 only limits:
-  --every "10 ms"      between two writes
-  --writes 110         how many there are
-  --excess 10          every so many writes are twice as large; 0: none
+  --every "10 ms"      interval of writes
+  --writes 110         number of writes
+  --excess 10          every n-th write is twice as large; 0: none
   --loss 0             as above
-only world, and nothing else:
+only world, which takes no other options:
   --world testbed      testbed, or sim: the same scenario in the simulator
-  --variant NAME       the file's first without it
-  --seed 1             of starts, pauses, sizes and losses, the same in both worlds
-  --set KEY=VALUE      over the file; again for more
-  --network FILE       relays and [network] of a network file over the scenario's
-  --out DIR            writes the five tables there, too
+  --variant NAME       variant of the scenario (default: the first)
+  --seed 1             seed of starts, pauses, sizes and losses, the same in both worlds
+  --set KEY=VALUE      sets a value over the file; may be repeated
+  --network FILE       takes relays and [network] from a network file
+  --out DIR            also writes the five tables to this folder
 "#;
 
 impl Command {

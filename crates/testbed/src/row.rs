@@ -17,7 +17,8 @@ use serde::Serialize;
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The reference, such as `linux-6.18 cubic`, with the loss recovery if it is not the kernel's default.
-    pub referee: String,
+    #[serde(rename = "referee")]
+    pub reference: String,
     /// `goodput`, `window` or `download`.
     pub experiment: String,
     /// The sender's congestion control.
@@ -77,7 +78,8 @@ pub type Sample = (f64, u32, Option<u32>, Option<f64>);
 #[derive(Clone, Debug, Serialize)]
 pub struct SndbufRow {
     /// As in [`Row`].
-    pub referee: String,
+    #[serde(rename = "referee")]
+    pub reference: String,
     /// `sndbuf`.
     pub experiment: String,
     /// As in [`Row`].
@@ -110,7 +112,8 @@ pub type SndbufSample = (f64, u64, u64, u64, u32, Option<u32>, Option<f64>);
 #[derive(Clone, Debug, Serialize)]
 pub struct LimitsRow {
     /// As in [`Row`].
-    pub referee: String,
+    #[serde(rename = "referee")]
+    pub reference: String,
     /// `limits`.
     pub experiment: String,
     /// As in [`Row`].
@@ -141,7 +144,7 @@ pub type LimitsSample = (f64, Said, u64, Said);
 pub type Said = (u64, u64, u64, u32, u32, u32);
 
 /// The name of the reference: the kernel's name and version, and the changed settings.
-pub fn referee(congestion: Congestion, changed: Option<&str>) -> Result<String, Error> {
+pub fn reference(congestion: Congestion, changed: Option<&str>) -> Result<String, Error> {
     let (major, minor) = kernel_version()?;
     let changed = changed.map(|changed| format!(" {changed}")).unwrap_or_default();
     Ok(format!("linux-{major}.{minor} {congestion}{changed}"))

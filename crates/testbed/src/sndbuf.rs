@@ -6,7 +6,7 @@ use crate::diag::Diag;
 use crate::error::broken;
 use crate::link::LinkConfig;
 use crate::pair::Pair;
-use crate::row::{SndbufRow, referee, rtt_s, sndbuf_sample, totals};
+use crate::row::{SndbufRow, reference, rtt_s, sndbuf_sample, totals};
 use crate::socket::{Congestion, OWN_BUFFERS, dial_eager};
 use crate::tcp::{PORT, Receiver};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -75,7 +75,7 @@ pub fn run(experiment: &Experiment) -> Result<SndbufRow, Error> {
         .map_err(|error| broken!("the flow broke off: {error}"))?;
     let parted = pair.part()?;
     Ok(SndbufRow {
-        referee: referee(Congestion::Cubic, None)?,
+        reference: reference(Congestion::Cubic, None)?,
         experiment: "sndbuf".to_owned(),
         rate_bytes_per_s: experiment.link.rate.bytes_per_sec(),
         rtt_s: rtt_s(&experiment.link),

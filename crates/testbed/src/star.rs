@@ -30,7 +30,7 @@ pub struct Way {
 
 /// The packet counts of one host [packet].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct PacketCounts {
     /// Packets that arrived, or are on the receiving link.
     pub carried: u64,
     /// Packets lost at random.
@@ -70,7 +70,7 @@ pub struct Star<P> {
     /// Packets in a receiver's queue, by their arrival.
     landing: BinaryHeap<Reverse<Flight<P>>>,
     count: u64,
-    tallies: Vec<Tally>,
+    packet_counts: Vec<PacketCounts>,
 }
 
 /// The paths between hosts, and the random streams for losses.
@@ -125,7 +125,7 @@ impl<P> Star<P> {
             flying: BinaryHeap::new(),
             landing: BinaryHeap::new(),
             count: 0,
-            tallies: vec![Tally::default(); hosts.len()],
+            packet_counts: vec![PacketCounts::default(); hosts.len()],
         }
     }
 
@@ -135,7 +135,7 @@ impl<P> Star<P> {
         let left = self.ups[from].send(now, len);
         let Some(way) = self.ways.between.get(&(from, to)) else { return left };
         if self.ways.chance.get_mut(&(from, to)).is_some_and(|chance| chance.bernoulli(way.loss)) {
-            self.tallies[to].lost += 1;
+            self.packet_counts[to].lost += 1;
             return left;
         }
         self.count += 1;
@@ -157,11 +157,11 @@ impl<P> Star<P> {
         let (wire, depth) = &mut self.downs[flight.to];
         let waits = wire.waits(flight.at);
         if waits > Duration::ZERO && waits + flight.len / wire.rate > *depth {
-            self.tallies[flight.to].dropped += 1;
+            self.packet_counts[flight.to].dropped += 1;
             return;
         }
         let at = wire.send(flight.at, flight.len);
-        self.tallies[flight.to].carried += 1;
+        self.packet_counts[flight.to].carried += 1;
         self.landing.push(Reverse(Flight { at, ..flight }));
     }
 
@@ -177,8 +177,8 @@ impl<P> Star<P> {
     }
 
     /// The packet counts of each host so far.
-    pub fn tallies(&self) -> &[Tally] {
-        &self.tallies
+    pub fn packet_counts(&self) -> &[PacketCounts] {
+        &self.packet_counts
     }
 }
 
@@ -241,7 +241,7 @@ mod tests {
         // second packet fits.
         let arrived: Vec<u32> = arrivals(&mut star).into_iter().map(|(.., n)| n).collect();
         assert_eq!(arrived, [0, 1, 2, 3, 4, 5, 6, 8, 10]);
-        assert_eq!(star.tallies()[1], Tally { carried: 9, lost: 0, dropped: 3 });
+        assert_eq!(star.packet_counts()[1], PacketCounts { carried: 9, lost: 0, dropped: 3 });
     }
 
     #[test]
@@ -265,7 +265,10 @@ mod tests {
         let arrived = arrivals(&mut star).len() as u64;
         // 500 ± 16, five standard deviations.
         assert!((420..580).contains(&arrived), "{arrived}");
-        assert_eq!(star.tallies()[1], Tally { carried: arrived, lost: 1000 - arrived, dropped: 0 });
+        assert_eq!(
+            star.packet_counts()[1],
+            PacketCounts { carried: arrived, lost: 1000 - arrived, dropped: 0 }
+        );
     }
 
     #[test]
@@ -290,7 +293,7 @@ mod tests {
                 due.push((from, left + Duration::from_millis(20) + len / rate(500_000)));
             }
             let arrived = arrivals(&mut star);
-            prop_assert_eq!(arrived.len() as u64 + star.tallies()[1].dropped, sent.len() as u64);
+            prop_assert_eq!(arrived.len() as u64 + star.packet_counts()[1].dropped, sent.len() as u64);
             prop_assert!(arrived.is_sorted_by_key(|(at, ..)| *at));
             for from in [0, 2] {
                 let own: Vec<u32> = arrived.iter().map(|(.., n)| *n).filter(|n| due[*n as usize].0 == from).collect();

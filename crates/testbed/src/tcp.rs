@@ -5,7 +5,7 @@ use crate::diag::{Diag, TcpInfo};
 use crate::error::{broken, usage};
 use crate::link::LinkConfig;
 use crate::pair::Pair;
-use crate::row::{Row, Sample, kernel_version, referee, rtt_s, sample, totals};
+use crate::row::{Row, Sample, kernel_version, reference, rtt_s, sample, totals};
 use crate::socket::{Congestion, dial};
 use penstock_units::{Bytes, Duration, Instant, Seed};
 use std::fmt;
@@ -174,7 +174,7 @@ fn row(
     let goodput = experiment.kind == Kind::Goodput;
     let changed = (experiment.recovery != Recovery::Rack).then(|| experiment.recovery.to_string());
     Ok(Row {
-        referee: referee(experiment.congestion, changed.as_deref())?,
+        reference: reference(experiment.congestion, changed.as_deref())?,
         experiment: experiment.kind.to_string(),
         congestion: experiment.congestion,
         rate_bytes_per_s: experiment.link.rate.bytes_per_sec(),
@@ -208,7 +208,7 @@ fn watch(
     diag: &Diag,
     socket: &TcpStream,
     start: Instant,
-    patience: Duration,
+    limit: Duration,
     samples: &mut Vec<Sample>,
 ) -> Option<Instant> {
     let mut tick = pair.clock.now();
@@ -217,7 +217,7 @@ fn watch(
             return Some(at);
         }
         let now = pair.clock.now();
-        if now - start > patience {
+        if now - start > limit {
             return None;
         }
         samples.extend(diag.info(socket).map(|info| sample(now, start, &info)));

@@ -1,18 +1,18 @@
-//! When onion keys and signing keys change.
+//! The lifetimes of onion keys and signing keys.
 
 use std::time::{Duration, SystemTime};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// How long onion keys live.
+/// The lifetime of onion keys.
 ///
 /// Source: dir-spec, "Consensus parameters" (`onion-key-rotation-days`, `onion-key-grace-period-days`); C tor
 /// `get_onion_key_lifetime()`, `get_onion_key_grace_period()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// A key is in the descriptor for so long.
+    /// The time for which a key is in the descriptor.
     pub lifetime: Duration,
-    /// Then it is still answered for so long: clients may have an old descriptor.
+    /// The time for which the previous key is still accepted, for clients with an old descriptor.
     pub grace: Duration,
 }
 
@@ -22,26 +22,26 @@ impl Default for Rotation {
     }
 }
 
-/// What is to be done about onion keys.
+/// The pending change of the onion keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnionDue {
-    /// Nothing until then.
+    /// None until this time.
     Wait(SystemTime),
-    /// The key before the present one is to be forgotten.
+    /// Delete the previous key.
     ForgetOld,
-    /// A new key is to be made.
+    /// Make a new key.
     Rotate,
 }
 
 impl Rotation {
-    /// As the consensus says it, within its bounds: 1 to 90 days, and a grace of 1 day to a lifetime.
+    /// The values of the consensus, limited to 1 to 90 days, with a grace period of at most the lifetime.
     pub fn of_days(lifetime: u32, grace: u32) -> Self {
         let lifetime = lifetime.clamp(1, 90);
         Rotation { lifetime: lifetime * DAY, grace: grace.clamp(1, lifetime) * DAY }
     }
 
-    /// What is due at `now` if the present key was made at `made`, and another one before it is still answered if
-    /// `has_old`. A clock that went back changes nothing.
+    /// The pending change at `now`, if the present key was made at `made`. `has_old` tells whether there is a previous
+    /// key. A clock that was set back causes no change.
     pub fn due(&self, now: SystemTime, made: SystemTime, has_old: bool) -> OnionDue {
         let (forget, rotate) = (made + self.grace, made + self.lifetime);
         if now >= rotate {
@@ -54,9 +54,9 @@ impl Rotation {
     }
 }
 
-/// How long a signing key is certified (C tor `SigningKeyLifetime`).
+/// The lifetime of a signing key's certificate (C tor `SigningKeyLifetime`).
 pub const SIGNING_LIFETIME: Duration = Duration::from_secs(30 * 86_400);
-/// It is replaced so long before its end (C tor `TestingSigningKeySlop`).
+/// The time before the end of the certificate at which the key is replaced (C tor `TestingSigningKeySlop`).
 pub const SIGNING_SLOP: Duration = DAY;
 
 #[cfg(test)]

@@ -86,14 +86,14 @@ pub enum DirectoryEvent {
 impl fmt::Display for DirectoryEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DirectoryEvent::Published(who) => write!(f, "the authority {who} took the descriptor"),
+            DirectoryEvent::Published(who) => write!(f, "the authority {who} accepted the descriptor"),
             DirectoryEvent::NotPublished(who, why) => {
-                write!(f, "the authority {who} did not take the descriptor: {why}")
+                write!(f, "the authority {who} did not accept the descriptor: {why}")
             }
             DirectoryEvent::Consensus(_, after) => {
-                write!(f, "there is a consensus of {}", humantime::format_rfc3339_seconds(*after))
+                write!(f, "new consensus, valid after {}", humantime::format_rfc3339_seconds(*after))
             }
-            DirectoryEvent::NotFetched(what, why) => write!(f, "no {what} came: {why}"),
+            DirectoryEvent::NotFetched(what, why) => write!(f, "fetching {what} failed: {why}"),
             DirectoryEvent::ClockIsOff(ahead) => {
                 let way = if *ahead < 0 { "behind" } else { "ahead of" };
                 write!(f, "this machine's clock is {} s {way} the authorities': set it", ahead.unsigned_abs())

@@ -1,7 +1,7 @@
-//! Keys in the files of C tor: their names, their form, their permissions.
+//! Files with keys: their format and their permissions.
 //!
-//! Source: C tor `init_keys()`, `load_ed_keys()`, `crypto_write_tagged_contents_to_file()`; the files of a C tor relay can
-//! be used as they are, and the other way round.
+//! Source: C tor `init_keys()`, `load_ed_keys()`, `crypto_write_tagged_contents_to_file()`. C tor and this relay can
+//! use each other's files.
 
 use super::error::KeyError;
 use penstock_link::pem;
@@ -15,17 +15,17 @@ use tor_llcrypto::pk::ed25519::ExpandedKeypair;
 use tor_llcrypto::pk::rsa as tor_rsa;
 use zeroize::Zeroizing;
 
-/// The longest key file that is read [B].
+/// The longest accepted key file [B].
 const MAX_FILE: u64 = 8192;
-/// What a tagged file begins with [B].
+/// The length of the header of a tagged file [B].
 const HEADER: usize = 32;
 
-/// The folder `keys` of a relay.
+/// The folder of a relay's keys.
 #[derive(Clone, Debug)]
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    /// Opens the folder, or makes it for its owner alone.
+    /// Opens the folder, or makes one that only its owner can read.
     pub(super) fn open(path: &Path) -> Result<Self, KeyError> {
         let folder = Folder(path.to_owned());
         match DirBuilder::new().mode(0o700).create(path) {
@@ -50,7 +50,7 @@ impl Folder {
         fs::metadata(&path).and_then(|data| data.modified()).map_err(|error| KeyError::Io(path, error))
     }
 
-    /// The content of a file that its owner alone can read.
+    /// The content of a file that only its owner can read.
     pub(super) fn read(&self, name: &str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
         let path = self.path(name);
         let fail = |error| KeyError::Io(path.clone(), error);
@@ -61,7 +61,7 @@ impl Folder {
         Ok(content)
     }
 
-    /// Makes a new file for its owner alone. Whoever reads sees all of it or none.
+    /// Makes a new file that only its owner can read. Readers see the whole file or none.
     pub(super) fn create(&self, name: &str, content: &[u8]) -> Result<(), KeyError> {
         let (path, temporary) = self.write_aside(name, content)?;
         let linked = fs::hard_link(&temporary, &path);
@@ -72,7 +72,7 @@ impl Folder {
         })
     }
 
-    /// Makes the file anew in place of the one that is there: for keys that are meant to change.
+    /// Replaces a file. It is for keys that change.
     pub(super) fn replace(&self, name: &str, content: &[u8]) -> Result<(), KeyError> {
         let (path, temporary) = self.write_aside(name, content)?;
         fs::rename(temporary, &path).map_err(|error| KeyError::Io(path, error))
@@ -80,7 +80,7 @@ impl Folder {
 
     fn write_aside(&self, name: &str, content: &[u8]) -> Result<(PathBuf, PathBuf), KeyError> {
         let (path, temporary) = (self.path(name), self.path(&format!("{name}.tmp")));
-        // What a process that was killed left behind.
+        // A file that a killed process left behind.
         let _ = fs::remove_file(&temporary);
         let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary).and_then(
             |mut file| {
@@ -105,7 +105,7 @@ impl Folder {
         }
     }
 
-    /// A tagged file's content: `len` bytes behind its header.
+    /// The content of a tagged file: `len` bytes behind the header.
     pub(super) fn read_tagged(
         &self,
         name: &str,
@@ -125,7 +125,7 @@ impl Folder {
         KeyError::Malformed(self.path(name), what)
     }
 
-    /// An ed25519 key in its expanded form.
+    /// An ed25519 key in the expanded form.
     pub(super) fn read_ed25519(&self, name: &str, tag: Tag) -> Result<ExpandedKeypair, KeyError> {
         let content = self.read_tagged(name, tag, 64)?;
         let bytes: Zeroizing<[u8; 64]> =
@@ -138,7 +138,7 @@ impl Folder {
         let fail = || self.malformed(name, "an RSA key of 1024 bits in PEM");
         let content = self.read(name)?;
         let text = std::str::from_utf8(&content).map_err(|_| fail())?;
-        // C tor writes the NUL at the end of its text, too.
+        // C tor writes a NUL at the end of the file.
         let der = pem::read(RSA_PEM, text.trim_end_matches('\0')).map_err(|_| fail())?;
         let key = tor_rsa::KeyPair::from_der(&der).ok_or_else(fail)?;
         let public = key.to_public_key();
@@ -148,13 +148,13 @@ impl Folder {
 
 const RSA_PEM: &str = "RSA PRIVATE KEY";
 
-/// An RSA key as it is in a file.
+/// An RSA key in PEM.
 pub(super) fn rsa_pem(key: &tor_rsa::KeyPair) -> Zeroizing<String> {
     let der = key.as_key().to_pkcs1_der().expect("a key that exists has a form");
     Zeroizing::new(pem::write(RSA_PEM, der.as_bytes()))
 }
 
-/// What a tagged file says that it is.
+/// The tag in the header of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tag(pub(super) &'static str);
 
@@ -166,7 +166,7 @@ impl Tag {
         header
     }
 
-    /// A tagged file.
+    /// The content of a tagged file.
     pub(super) fn file(self, body: &[u8]) -> Zeroizing<Vec<u8>> {
         Zeroizing::new([&self.header()[..], body].concat())
     }

@@ -235,7 +235,7 @@ impl Node {
         if let Err(error) = &names
             && !config.policy.rejects_all()
         {
-            log::warn!("names of servers cannot be looked up: {error}");
+            log::warn!("DNS lookups are not possible: {error}");
         }
         let relay = RelayConfig { sendme_padding: SENDME_PADDING, ..config.relay };
         Ok(Node {

@@ -49,7 +49,7 @@ impl Node {
         }
         self.renewal.next = now + INTERVAL;
         let signing_changed = self.renew_keys().unwrap_or_else(|error| {
-            log::warn!("the node goes on with the keys that it has: {error}");
+            log::warn!("the keys were not replaced: {error}");
             false
         });
         let date = self.clock.date();

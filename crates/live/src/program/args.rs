@@ -14,16 +14,16 @@ penstock-relay: a Tor relay for research, on the congestion management of Pensto
 penstock-relay -f TORRC [OPTION VALUE]...
 
   -f, --torrc-file TORRC       the configuration, in C tor's syntax
-  --verify-config              say whether it is right, and end
+  --verify-config              check the configuration, and exit
   --list-fingerprint [rsa|ed25519]
-                               make the keys if there are none, say who the relay is, and end
-  --version                    say which version this is, and end
-  -h, --help                   say this, and end
-  --OPTION VALUE               as a line of the torrc, in whose place it stands;
-  OPTION VALUE                 +OPTION adds to what the torrc says, /OPTION removes it
+                               print the relay's fingerprint, and exit; makes missing keys
+  --version                    print the version, and exit
+  -h, --help                   print this help, and exit
+  --OPTION VALUE               an option of the torrc, which replaces the torrc's values;
+  OPTION VALUE                 +OPTION adds a value, /OPTION removes all values
 
-Signals: TERM and INT end it when circuits are over, or after ShutdownWaitLength, and INT again at once; HUP reads the
-torrc again; USR1 writes into the log how it is.
+Signals: TERM and INT end the relay when no circuit is left, or after ShutdownWaitLength; a second INT ends it at once.
+HUP reads the torrc again. USR1 logs the state of the relay.
 ";
 
 /// The action.

@@ -82,7 +82,7 @@ impl Program {
         let said = said.and_then(|at| description(&self.options, self.address, at.port(), self.started));
         let told = said.and_then(|said| self.node.describe(said).map_err(Error::mistake));
         if let Err(failure) = told {
-            log::error!("the authorities hear nothing new: {}", failure);
+            log::error!("the descriptor was not updated: {}", failure);
         }
     }
 }

@@ -1,19 +1,26 @@
 //! `MetricsPort`: the metrics for Prometheus. A thread of its own serves them, so that a slow client does not delay
 //! cells.
 //!
-//! Source: Prometheus' text format 0.0.4 and its conventions for names and units.
+//! Source: OpenMetrics 1.0.0, with Prometheus' conventions for names and units.
 
 use crate::node::Observation;
 use crate::torrc::Metrics;
 use penstock_link::descriptor::ExitPolicy;
-use std::fmt::{Display, Write as _};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The time limit for the request, and for each part of the answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest request [B].
 const LONGEST: usize = 8192;
 
@@ -64,8 +71,8 @@ fn answer(mut socket: TcpStream, policy: Option<&ExitPolicy>, page: &Mutex<Strin
     if !may_ask(policy, socket.peer_addr()?.ip()) {
         return Ok(());
     }
-    socket.set_read_timeout(Some(PATIENCE))?;
-    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
+    socket.set_write_timeout(Some(TIMEOUT))?;
     let mut question = Vec::new();
     while !question.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
         let mut bytes = [0; 1024];
@@ -84,7 +91,9 @@ fn response(question: &[u8], page: &str) -> String {
     let line = String::from_utf8_lossy(line);
     let mut words = line.split(' ');
     let (status, kind, body) = match (words.next(), words.next()) {
-        (Some("GET"), Some("/metrics")) => ("200 OK", "text/plain; version=0.0.4; charset=utf-8", page),
+        (Some("GET"), Some("/metrics")) => {
+            ("200 OK", "application/openmetrics-text; version=1.0.0; charset=utf-8", page)
+        }
         (Some("GET"), _) => ("404 Not Found", "text/plain", "the metrics are at /metrics\n"),
         _ => ("405 Method Not Allowed", "text/plain", "only GET is answered\n"),
     };
@@ -94,117 +103,115 @@ fn response(question: &[u8], page: &str) -> String {
     )
 }
 
-/// A page of metrics.
-struct Page(String);
+/// Writes metrics in the format of OpenMetrics.
+struct Encoder<'a>(DescriptorEncoder<'a>);
 
-impl Page {
-    /// Appends a metric: its name, its description, and its samples with their labels.
-    fn metric<V: Display>(
+impl Encoder<'_> {
+    /// A counter. The format appends `_total` to its name.
+    fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+        let counter = ConstCounter::new(value);
+        counter.encode(self.0.encode_descriptor(name, help, None, counter.metric_type())?)
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+        let gauge = ConstGauge::new(value);
+        gauge.encode(self.0.encode_descriptor(name, help, None, gauge.metric_type())?)
+    }
+
+    /// A counter with a sample for each set of labels.
+    fn counters<'l>(
         &mut self,
-        kind: &str,
         name: &str,
         help: &str,
-        samples: impl IntoIterator<Item = (String, V)>,
-    ) {
-        let text = &mut self.0;
-        let name = format!("penstock_relay_{name}");
-        let mut written = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        for (labels, value) in samples {
-            written = written.and_then(|()| writeln!(text, "{name}{labels} {value}"));
-        }
-        written.expect("a string takes all there is");
-    }
-
-    fn counter(&mut self, name: &str, help: &str, value: u64) {
-        self.metric("counter", name, help, [(String::new(), value)]);
-    }
-
-    fn gauge(&mut self, name: &str, help: &str, value: u64) {
-        self.metric("gauge", name, help, [(String::new(), value)]);
+        samples: impl IntoIterator<Item = (Vec<(&'l str, &'l str)>, u64)>,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
+        samples
+            .into_iter()
+            .try_for_each(|(labels, value)| ConstCounter::new(value).encode(family.encode_family(&labels)?))
     }
 }
 
-/// A label. Its value needs no escapes.
-fn label(name: &str, value: impl Display) -> String {
-    format!("{{{name}=\"{value}\"}}")
+impl Collector for Observation {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let (core, node) = (&self.counters, &self.node_counters);
+        let mut page = Encoder(encoder);
+        let mut info = page.0.encode_descriptor("info", "The version.", None, MetricType::Gauge)?;
+        ConstGauge::new(1u64).encode(info.encode_family(&[("version", env!("CARGO_PKG_VERSION"))])?)?;
+        let uptime = ConstGauge::new(self.at.since(penstock_units::Instant::ZERO).as_secs_f64());
+        let help = "Time since the start.";
+        uptime.encode(page.0.encode_descriptor("uptime_seconds", help, None, uptime.metric_type())?)?;
+        page.counter(
+            "read_bytes",
+            "Bytes read from channels, TLS included, and from streams.",
+            core.read_bytes.get(),
+        )?;
+        page.counter(
+            "written_bytes",
+            "Bytes written to channels, TLS included, and to streams.",
+            core.written_bytes.get(),
+        )?;
+        page.counter("received_cells", "Cells taken from channels.", core.received)?;
+        page.counter("made_cells", "Cells made here.", core.made)?;
+        page.counter("sent_cells", "Cells written to channels.", core.sent)?;
+        page.counter("consumed_cells", "Cells consumed here.", core.consumed)?;
+        page.counter("dropped_cells", "Cells dropped with their circuits.", core.dropped)?;
+        page.counter("packaged_data_cells", "DATA cells packaged from streams.", core.data_packaged)?;
+        page.counter("delivered_data_cells", "DATA cells delivered to streams.", core.data_delivered)?;
+        let sendmes = [("circuit", core.sendmes), ("stream", core.stream_sendmes)];
+        page.counters("sendmes", "SENDMEs made here.", sendmes.map(|(of, count)| (vec![("of", of)], count)))?;
+        page.counter("xoffs", "XOFFs made here.", core.xoffs)?;
+        page.counter("xons", "XONs made here.", core.xons)?;
+        page.counter(
+            "relieved_circuits",
+            "Circuits that the out-of-memory handler closed.",
+            core.oom_closed,
+        )?;
+        let [channels, circuits, streams] = self.population.map(|count| count as u64);
+        page.gauge("channels", "Open channels.", channels)?;
+        page.gauge("circuits", "Open circuits.", circuits)?;
+        page.gauge("streams", "Open exit streams.", streams)?;
+        page.gauge("opening_links", "Connections with an unfinished link handshake.", self.opening as u64)?;
+        page.gauge("throttled_channels", "Channels that wait for a token bucket.", self.throttled.into())?;
+        page.gauge("queued_cells", "Cells in all circuit queues.", self.queued.get())?;
+        page.gauge(
+            "longest_queue_cells",
+            "The longest queue of one direction of a circuit so far.",
+            core.longest_queue,
+        )?;
+        page.gauge("outbuf_bytes", "Bytes in all output buffers.", self.outbuf.get())?;
+        page.gauge(
+            "kernel_out_bytes",
+            "Bytes in the send queues of all channels' sockets.",
+            self.kernel_out.get(),
+        )?;
+        let links = ["relay", "client"]
+            .into_iter()
+            .zip(node.links)
+            .map(|(peer, count)| (vec![("peer", peer)], count));
+        page.counters("links", "Completed links.", links)?;
+        let failures = node.link_failures.iter().map(|(reason, count)| (vec![("reason", *reason)], *count));
+        page.counters("link_failures", "Failed links.", failures)?;
+        let handshakes = node.handshakes.iter().map(|((kind, answered), count)| {
+            let outcome = if *answered { "answered" } else { "refused" };
+            (vec![("kind", *kind), ("outcome", outcome)], *count)
+        });
+        page.counters("circuit_handshakes", "Circuit handshakes.", handshakes)?;
+        let violations = node.violations.iter().map(|(how, count)| (vec![("violation", &how[..])], *count));
+        page.counters("violations", "Circuits closed because a peer broke the protocol.", violations)?;
+        let outcomes = node.streams.iter().map(|(outcome, count)| (vec![("outcome", *outcome)], *count));
+        page.counters("streams", "Requested exit streams.", outcomes)?;
+        Ok(())
+    }
 }
 
 /// All metrics at one moment.
 fn page(seen: &Observation) -> String {
-    let (core, node) = (&seen.counters, &seen.node_counters);
-    let mut page = Page(String::new());
-    page.metric("gauge", "info", "What this is.", [(label("version", env!("CARGO_PKG_VERSION")), 1)]);
-    let uptime = seen.at.since(penstock_units::Instant::ZERO).as_secs_f64();
-    page.metric("gauge", "uptime_seconds", "Time since it began.", [(String::new(), uptime)]);
-    page.counter(
-        "read_bytes_total",
-        "Bytes read from channels, TLS included, and from streams.",
-        core.read_bytes.get(),
-    );
-    page.counter(
-        "written_bytes_total",
-        "Bytes written to channels, TLS included, and to streams.",
-        core.written_bytes.get(),
-    );
-    page.counter("received_cells_total", "Cells taken from channels.", core.received);
-    page.counter("made_cells_total", "Cells made here.", core.made);
-    page.counter("sent_cells_total", "Cells written to channels.", core.sent);
-    page.counter("consumed_cells_total", "Cells that ended here.", core.consumed);
-    page.counter("dropped_cells_total", "Cells of circuits that closed.", core.dropped);
-    page.counter("packaged_data_cells_total", "DATA cells made of what streams brought.", core.data_packaged);
-    page.counter("delivered_data_cells_total", "DATA cells given to streams.", core.data_delivered);
-    let sendmes = [("circuit", core.sendmes), ("stream", core.stream_sendmes)];
-    page.metric(
-        "counter",
-        "sendmes_total",
-        "SENDMEs made here.",
-        sendmes.map(|(of, count)| (label("of", of), count)),
-    );
-    page.counter("xoffs_total", "XOFFs made here.", core.xoffs);
-    page.counter("xons_total", "XONs made here.", core.xons);
-    page.counter(
-        "oom_closed_circuits_total",
-        "Circuits that the out-of-memory handler closed.",
-        core.oom_closed,
-    );
-    let [channels, circuits, streams] = seen.population.map(|count| count as u64);
-    page.gauge("channels", "Open channels.", channels);
-    page.gauge("circuits", "Open circuits.", circuits);
-    page.gauge("streams", "Open exit streams.", streams);
-    page.gauge("opening_links", "Connections whose handshakes are not over.", seen.opening as u64);
-    page.gauge("throttled_channels", "Channels that wait for a token bucket.", seen.throttled.into());
-    page.gauge("queued_cells", "Cells in all circuit queues.", seen.queued.get());
-    page.gauge(
-        "longest_queue_cells",
-        "Most cells that ever waited in one direction of one circuit.",
-        core.longest_queue,
-    );
-    page.gauge("outbuf_bytes", "Bytes in all output buffers.", seen.outbuf.get());
-    page.gauge(
-        "kernel_out_bytes",
-        "Bytes in the send queues of all channels' sockets.",
-        seen.kernel_out.get(),
-    );
-    let links =
-        ["relay", "client"].into_iter().zip(node.links).map(|(peer, count)| (label("peer", peer), count));
-    page.metric("counter", "links_total", "Links whose handshakes ended well.", links);
-    let failures = node.link_failures.iter().map(|(reason, count)| (label("reason", reason), *count));
-    page.metric("counter", "link_failures_total", "Connections that became no link.", failures);
-    let handshakes = node.handshakes.iter().map(|((kind, answered), count)| {
-        let outcome = if *answered { "answered" } else { "refused" };
-        (format!("{{kind=\"{kind}\",outcome=\"{outcome}\"}}"), *count)
-    });
-    page.metric("counter", "circuit_handshakes_total", "Handshakes of circuits.", handshakes);
-    let violations = node.violations.iter().map(|(how, count)| (label("violation", how), *count));
-    page.metric(
-        "counter",
-        "violations_total",
-        "Circuits closed because a peer broke the protocol.",
-        violations,
-    );
-    let outcomes = node.streams.iter().map(|(outcome, count)| (label("outcome", outcome), *count));
-    page.metric("counter", "streams_total", "Exit streams that were asked for.", outcomes);
-    page.0
+    let mut registry = Registry::with_prefix("penstock_relay");
+    registry.register_collector(Box::new(seen.clone()));
+    let mut text = String::new();
+    encode(&mut text, &registry).expect("writing to a string does not fail");
+    text
 }
 
 #[cfg(test)]
@@ -229,21 +236,23 @@ mod tests {
     }
 
     #[test]
-    fn every_metric_says_what_it_is_before_its_samples() {
+    fn every_metric_has_its_type_before_its_samples() {
         let page = page(&observation());
         assert!(page.contains("\npenstock_relay_uptime_seconds 1.5\n"));
         assert!(page.contains("\npenstock_relay_sent_cells_total 7\n"));
         assert!(page.contains("\npenstock_relay_link_failures_total{reason=\"not_tor\"} 2\n"));
+        assert!(page.ends_with("# EOF\n"), "{page}");
         let mut names = Vec::new();
         for line in page.lines() {
             if let Some(about) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = about.split_once(' ').unwrap();
-                assert_eq!(name.ends_with("_total"), kind == "counter", "{name}");
+                // The samples of a counter end in `_total`.
+                let name = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
                 assert!(!names.contains(&name), "{name} is there twice");
                 names.push(name);
             } else if !line.starts_with('#') {
                 let name = line.split(['{', ' ']).next().unwrap();
-                assert_eq!(names.last(), Some(&name), "{line}");
+                assert_eq!(names.last().map(String::as_str), Some(name), "{line}");
                 assert!(line.rsplit(' ').next().unwrap().parse::<f64>().is_ok(), "{line}");
             }
         }

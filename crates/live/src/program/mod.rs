@@ -63,7 +63,7 @@ fn obey(args: &Args) -> Result<(), Error> {
     match args.ask {
         Ask::VerifyConfig => {
             options.warnings.iter().for_each(|warning| eprintln!("{warning}"));
-            println!("the configuration is right");
+            println!("the configuration is valid");
             Ok(())
         }
         Ask::ListFingerprint { ed25519 } => {
@@ -85,7 +85,7 @@ fn obey(args: &Args) -> Result<(), Error> {
 fn load(args: &Args) -> Result<Options, Error> {
     if args.torrc.is_none() && args.options.is_empty() {
         return Err(Error::mistake(
-            "there is no configuration: write penstock-relay -f TORRC, or ask for --help",
+            "the configuration is missing: write penstock-relay -f TORRC, or read --help",
         ));
     }
     Options::load(args.torrc.as_deref(), &args.options).map_err(Error::mistake)
@@ -119,9 +119,7 @@ fn address(options: &Options) -> Result<IpAddr, Error> {
         socket.local_addr()
     });
     way.map(|address| address.ip()).map_err(|_| {
-        Error::mistake(
-            "Address: nothing says where others reach this relay; write Address and its IP address",
-        )
+        Error::mistake("Address: the relay's address is unknown; write Address and its IP address")
     })
 }
 
@@ -186,14 +184,14 @@ impl Program {
         let (folder, keys) = open(&options)?;
         let address = address(&options)?;
         log::info!(
-            "penstock-relay {} begins; its fingerprint is {}",
+            "penstock-relay {} starts; its fingerprint is {}",
             env!("CARGO_PKG_VERSION"),
             keys.fingerprint()
         );
         options.warnings.iter().for_each(|warning| log::warn!("{warning}"));
         let waiting = not_yet(&options);
         if !waiting.is_empty() {
-            log::warn!("these options are read and have no effect yet: {}", waiting.join(", "));
+            log::warn!("these options have no effect yet: {}", waiting.join(", "));
         }
         let name_servers = options.resolv_conf.clone().map_or(NameServers::System, NameServers::File);
         let (relay, policy) = (options.relay.clone(), policy(&options, address));
@@ -215,7 +213,7 @@ impl Program {
         let recorder = options.record.as_ref().map(|record| Recorder::open(record, &mut node)).transpose()?;
         let pid = options.pid_file.as_deref().map(PidFile::write).transpose()?;
         let at = node.listens_at()?;
-        log::info!("it listens at {at}, and others reach it at {address}");
+        log::info!("listening at {at}, with the address {address} in the descriptor");
         let started = Clock::start().date();
         if !options.authorities.is_empty() {
             let description = join::description(&options, address, at.port(), started)?;
@@ -258,7 +256,7 @@ impl Program {
         if let Some(recorder) = self.recorder.take() {
             recorder.close(&mut self.node)?;
         }
-        log::info!("it ends");
+        log::info!("the relay ends");
         Ok(())
     }
 
@@ -278,13 +276,13 @@ impl Program {
         if asked.end || asked.interrupt {
             let now = self.node.now();
             if self.ends.is_some() && asked.interrupt {
-                log::info!("it was interrupted again and ends at once");
+                log::info!("the relay was interrupted again and ends at once");
                 self.ends = Some(now);
             } else if self.ends.is_none() {
                 let wait = self.options.shutdown_wait;
                 self.node.stop_listening();
                 log::info!(
-                    "it takes no connections any more and ends in {} s, or when no circuit is left",
+                    "no new connections are accepted; the relay ends in {} s, or when no circuit is left",
                     wait.as_secs()
                 );
                 self.ends = Some(now + wait);
@@ -306,7 +304,7 @@ impl Program {
         if let Some(recorder) = &mut self.recorder
             && let Err(failure) = recorder.sample(&mut self.node)
         {
-            log::error!("nothing is recorded any more: {}", failure);
+            log::error!("recording stopped: {}", failure);
             self.recorder = None;
         }
         if now >= self.next_heartbeat {
@@ -321,7 +319,7 @@ impl Program {
         let [channels, circuits, streams] = seen.population;
         let uptime = seen.at.since(Instant::ZERO).as_secs();
         log::info!(
-            "after {uptime} s: {channels} channels, {circuits} circuits, {streams} streams; read {} B, wrote {} B, {} cells wait",
+            "after {uptime} s: {channels} channels, {circuits} circuits, {streams} streams; read {} B, wrote {} B, {} cells queued",
             seen.counters.read_bytes.get(),
             seen.counters.written_bytes.get(),
             seen.queued.get()

@@ -37,7 +37,7 @@ impl Recorder {
         std::fs::create_dir_all(&folder).map_err(|error| fail(&error))?;
         let mut there = std::fs::read_dir(&folder).map_err(|error| fail(&error))?;
         if there.next().is_some() {
-            return Err(fail(&"there is something in it already; name an empty folder"));
+            return Err(fail(&"the folder is not empty; name an empty folder"));
         }
         node.trace(TraceConfig { cells: record.cells, circuits: record.circuits, connections: false });
         let last = node.observe();

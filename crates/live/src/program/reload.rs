@@ -11,19 +11,19 @@ impl Program {
         let new = match load(&self.args) {
             Ok(new) => new,
             Err(failure) => {
-                log::error!("everything stays as it is: {}", failure);
+                log::error!("the torrc was not applied: {}", failure);
                 return;
             }
         };
         // Log files that were moved away are opened anew.
         if let Err(error) = logs::set(&new.logs) {
-            log::error!("everything stays as it is: Log: {error}");
+            log::error!("the torrc was not applied: Log: {error}");
             return;
         }
         new.warnings.iter().for_each(|warning| log::warn!("{warning}"));
         let waits = waits_for_a_restart(&self.options, &new);
         if !waits.is_empty() {
-            log::warn!("a restart is needed for what changed in {}", waits.join(", "));
+            log::warn!("these changes need a restart: {}", waits.join(", "));
         }
         let old = &mut self.options;
         // Other settings need a restart.
@@ -45,7 +45,7 @@ impl Program {
         self.node.set_outbound(self.options.outbound);
         self.node.set_policy(policy);
         self.update_description();
-        log::info!("the torrc was read again");
+        log::info!("the torrc was applied");
     }
 }
 
@@ -85,7 +85,7 @@ fn waits_for_a_restart(old: &Options, new: &Options) -> Vec<&'static str> {
         ("Penstock record", old.record != new.record),
         ("Schedulers", scheduler != new_core[0]),
         ("Penstock edge_control", edge_control != new_core[1]),
-        ("TokenBucketRefillInterval and the like", rest != new_core[2]),
+        ("TokenBucketRefillInterval and similar options", rest != new_core[2]),
         ("Penstock authenticated_sendmes and circuit_queue_most", limits != new_core[3]),
         ("MaxMemInQueues", memory != new_core[4]),
     ];

@@ -41,11 +41,11 @@ impl Authority {
                 // These flags have no meaning for a relay.
                 "weight" | "hs" | "no-hs" | "no-v2" | "upload" | "download" | "vote" => {}
                 "bridge" => {
-                    return Err("an authority for bridges has no place here; leave the line out".into());
+                    return Err("bridge authorities are not supported; remove the line".into());
                 }
                 _ => {
                     return Err(mistake!(
-                        "{flag:?} is no flag of a directory authority; there are orport=, v3ident=, ipv6= and weight="
+                        "{flag:?} is no flag of a directory authority; write orport=, v3ident=, ipv6= or weight="
                     ));
                 }
             }
@@ -119,7 +119,7 @@ mod tests {
             ("a 127.0.0.1:1 00", "\"00\" must be 40 hexadecimal digits"),
             ("a what=ever 127.0.0.1:1 00", "is no flag of a directory authority"),
             ("a v3ident=12 127.0.0.1:1 00", "\"12\" must be 40 hexadecimal digits"),
-            ("a bridge 127.0.0.1:1 00", "an authority for bridges"),
+            ("a bridge 127.0.0.1:1 00", "bridge authorities"),
         ] {
             let error = Authority::parse(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");

@@ -86,7 +86,7 @@ pub(super) fn parse(text: &str, path: &Path, depth: u32, into: &mut Vec<Line>) -
         let value = text.value().map_err(|why| TorrcError::new(&place, name, why))?;
         if name.eq_ignore_ascii_case("%include") {
             if depth == DEEPEST {
-                let why = format!("files include files {DEEPEST} deep; does one include itself?");
+                let why = format!("%include is nested {DEEPEST} levels deep; does a file include itself?");
                 return Err(TorrcError::new(&place, name, why));
             }
             include(&value, &place, depth + 1, into)?;
@@ -315,7 +315,7 @@ mod tests {
         let lines = of(&format!("%include {path}/inner/*.conf\nZ 1\n%include \"{path}\"")).unwrap();
         assert_eq!(lines.iter().map(|line| &line.0[..]).collect::<String>(), "CZAB");
         write("a", &format!("%include {path}/a"));
-        assert!(of(&format!("%include {path}/a")).unwrap_err().to_string().contains("31 deep"));
+        assert!(of(&format!("%include {path}/a")).unwrap_err().to_string().contains("31 levels deep"));
         let missing = of("\n%include /nowhere/at/all").unwrap_err().to_string();
         assert!(missing.starts_with("torrc:2: %include: /nowhere/at/all: "), "{missing}");
         assert_eq!(of("%include /nowhere/*").unwrap(), []);

@@ -32,9 +32,11 @@ pub(super) fn logs(read: &mut Reader) -> Result<Vec<LogTo>, TorrcError> {
     for (log, place) in read.all("Log", log_line)? {
         match log {
             Some(log) => logs.push(log),
-            None => {
-                read.warn(&place, "Log", "there is no syslog here; write stderr, which service managers keep")
-            }
+            None => read.warn(
+                &place,
+                "Log",
+                "syslog is not supported; write stderr, which service managers record",
+            ),
         }
     }
     if logs.is_empty() {
@@ -47,12 +49,12 @@ pub(super) fn logs(read: &mut Reader) -> Result<Vec<LogTo>, TorrcError> {
 fn log_line(text: &str) -> Result<Option<LogTo>, Mistake> {
     let (levels, to) = text.split_once(char::is_whitespace).unwrap_or((text, "stdout"));
     if levels.contains(['[', '*', '~', ',']) {
-        return Err("domains are not told apart here; it must begin with a severity, such as notice".into());
+        return Err("log domains are not supported; write a severity first, such as notice".into());
     }
     let (least, severest) = levels.split_once('-').unwrap_or((levels, "err"));
     let (least, severest) = (severity(least)?, severity(severest)?);
     if severest > least {
-        return Err(mistake!("{levels:?} is upside down; it must be from the least severe one to the most"));
+        return Err(mistake!("{levels:?} is in the wrong order; write the least severe level first"));
     }
     let to = to.trim();
     let sink = match to.split_once(char::is_whitespace) {
@@ -60,7 +62,7 @@ fn log_line(text: &str) -> Result<Option<LogTo>, Mistake> {
         None if to.eq_ignore_ascii_case("stderr") => Sink::Stderr,
         None if to.eq_ignore_ascii_case("syslog") => return Ok(None),
         Some((word, file)) if word.eq_ignore_ascii_case("file") => Sink::File(path(file.trim())?),
-        _ => return Err(mistake!("{to:?} is no place for a log; there are stdout, stderr and file NAME")),
+        _ => return Err(mistake!("{to:?} is no destination of a log; write stdout, stderr or file NAME")),
     };
     Ok(Some(LogTo { severest, least, sink }))
 }
@@ -72,6 +74,6 @@ fn severity(text: &str) -> Result<log::Level, Mistake> {
         "notice" => log::Level::Info,
         "info" => log::Level::Debug,
         "debug" => log::Level::Trace,
-        _ => return Err(mistake!("{text:?} is no severity; there are debug, info, notice, warn and err")),
+        _ => return Err(mistake!("{text:?} is no severity; write debug, info, notice, warn or err")),
     })
 }

@@ -19,9 +19,13 @@ pub(super) fn limit(read: &mut Reader) -> Result<Bytes, TorrcError> {
     let said = read.placed("MaxMemInQueues", bytes)?.filter(|(limit, _)| *limit > 0);
     let Some((limit, place)) = said else { return Ok(Bytes::new(suitable(machine()))) };
     if limit < LEAST {
-        read.warn(&place, "MaxMemInQueues", "a relay needs at least 64 MBytes, which it has now");
+        read.warn(&place, "MaxMemInQueues", "a relay needs at least 64 MBytes, which apply now");
     } else if limit < LITTLE {
-        read.warn(&place, "MaxMemInQueues", "this is little; if circuits end for no other reason, say more");
+        read.warn(
+            &place,
+            "MaxMemInQueues",
+            "this is a low limit; raise it if circuits are closed for memory",
+        );
     }
     Ok(Bytes::new(limit.max(LEAST)))
 }

@@ -277,14 +277,14 @@ pub fn check_text(text: &str) -> Option<Result<(), TorrcError>> {
 fn refuse(read: &mut Reader) -> Result<(), TorrcError> {
     read.one("RunAsDaemon", |text| match values::flag(text)? {
         false => Ok(()),
-        true => Err("1 is not possible here: let the service manager start it in the background".into()),
+        true => Err("1 is not supported: let the service manager run the relay in the background".into()),
     })?;
     read.one("User", |name| -> Result<(), Mistake> {
-        Err(mistake!("it does not change to another user: start it as {name:?} and leave this out"))
+        Err(mistake!("the relay does not change its user: start it as {name:?} and remove this line"))
     })?;
     read.all("SocksPort", |text| match text {
         "0" => Ok(()),
-        _ => Err("there is no proxy here, only the relay: write SocksPort 0".into()),
+        _ => Err("this program is no SOCKS proxy: write SocksPort 0".into()),
     })?;
     read.one("SafeLogging", |text| match text {
         "0" | "1" | "relay" => Ok(()),
@@ -303,7 +303,7 @@ fn path(text: &str) -> Result<PathBuf, Mistake> {
 
 fn home() -> Result<PathBuf, Mistake> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
-    home.map(PathBuf::from).ok_or_else(|| "there is no HOME to find it in: write the whole path".into())
+    home.map(PathBuf::from).ok_or_else(|| "HOME is not set: write the whole path".into())
 }
 
 fn folders(read: &mut Reader) -> Result<(PathBuf, PathBuf), TorrcError> {
@@ -338,7 +338,7 @@ fn exit(read: &mut Reader, testing: bool) -> Result<(Vec<Rule>, Private, bool), 
     let private = if private { Private::Rejected } else { Private::AsRules };
     if said == Some(false) || written.iter().all(|rule| !rule.accept) {
         if said == Some(true) {
-            let why = "nothing is let out without an ExitPolicy that accepts; C tor's default policy is not used here";
+            let why = "no exit stream is allowed without an ExitPolicy that accepts; C tor's default policy is not used here";
             read.warn(&place, "ExitRelay", why);
         }
         return Ok((Vec::new(), private, reject_local));
@@ -347,7 +347,7 @@ fn exit(read: &mut Reader, testing: bool) -> Result<(Vec<Rule>, Private, bool), 
         rule.addresses == Addresses::All && *rule.ports.start() <= 1 && *rule.ports.end() == u16::MAX
     };
     if !written.iter().any(is_last) {
-        let why = "what no rule is for is rejected here; C tor would go on with its default policy";
+        let why = "streams without a matching rule are rejected here; C tor would apply its default policy";
         read.warn(&place, "ExitPolicy", why);
     }
     let mut rules = Vec::new();
@@ -373,7 +373,7 @@ fn publish(text: &str) -> Result<bool, Mistake> {
     match text {
         "0" => Ok(false),
         "1" | "v3" => Ok(true),
-        _ if text.contains("bridge") => Err("there are no bridges here; it must be 0, 1 or v3".into()),
+        _ if text.contains("bridge") => Err("bridges are not supported; write 0, 1 or v3".into()),
         _ => Err(mistake!("{text:?} must be 0, 1 or v3")),
     }
 }
@@ -392,7 +392,7 @@ fn heartbeat(text: &str) -> Result<Duration, Mistake> {
 fn authorities(read: &mut Reader) -> Result<Vec<Authority>, TorrcError> {
     let acknowledged = read.penstock("acknowledge", |value| match reader::string(value)? {
         text if text == ACKNOWLEDGEMENT => Ok(()),
-        text => Err(mistake!("{text:?} is not what is asked for; it must be {ACKNOWLEDGEMENT:?}")),
+        text => Err(mistake!("{text:?} is not the acknowledgement; it must be {ACKNOWLEDGEMENT:?}")),
     })?;
     let written = read.all("DirAuthority", Authority::parse)?;
     let public = written.iter().find(|(authority, _)| authority.is_public());
@@ -403,8 +403,8 @@ fn authorities(read: &mut Reader) -> Result<Vec<Authority>, TorrcError> {
     };
     if acknowledged.is_none() {
         let why = format!(
-            "this is research software that does not join the public Tor network: name the authorities of a network of your \
-             own, or write Penstock acknowledge = {ACKNOWLEDGEMENT:?}"
+            "this is research software that does not join the public Tor network by default: write the authorities of a \
+             test network, or write Penstock acknowledge = {ACKNOWLEDGEMENT:?}"
         );
         return Err(TorrcError::new(&place, "DirAuthority", why));
     }

@@ -33,15 +33,15 @@ pub(super) fn or_port(read: &mut Reader) -> Result<(SocketAddr, u16), TorrcError
     let ports: Vec<_> = ports.into_iter().filter(|(port, _)| !port.is_off).collect();
     let mut listening = ports.iter().filter(|(port, _)| port.listen);
     let Some((first, place)) = listening.next() else {
-        let why = "a relay needs a port to listen at, such as ORPort 9001";
+        let why = "a relay needs a listening port, such as ORPort 9001";
         return Err(TorrcError::new(&read.end(), "ORPort", why));
     };
     let mut advertised = ports.iter().filter(|(port, _)| port.advertise).map(|(port, _)| port.port.port);
     let advertised = advertised.next().ok_or_else(|| {
-        TorrcError::new(place, "ORPort", "no ORPort is advertised; leave NoAdvertise out of one of them")
+        TorrcError::new(place, "ORPort", "no ORPort is advertised; remove NoAdvertise from one of them")
     })?;
     for (_, place) in listening {
-        read.warn(place, "ORPort", "it listens at the first ORPort alone; this one has no effect here");
+        read.warn(place, "ORPort", "only the first ORPort is used; this one has no effect here");
     }
     Ok((first.port.at(), advertised))
 }
@@ -70,13 +70,13 @@ impl OrPort {
                 "ipv6only" if parsed.port.at().is_ipv6() => {}
                 _ => {
                     return Err(mistake!(
-                        "{flag:?} is no flag here; there are NoAdvertise, NoListen, and IPv4Only or IPv6Only as the address is"
+                        "{flag:?} is no supported flag; write NoAdvertise, NoListen, or the IPv4Only or IPv6Only of the address"
                     ));
                 }
             }
         }
         if !parsed.listen && !parsed.advertise {
-            return Err("NoListen and NoAdvertise leave nothing of it; choose one".into());
+            return Err("NoListen and NoAdvertise disable the port; write only one of them".into());
         }
         Ok(parsed)
     }
@@ -113,7 +113,7 @@ pub(super) fn metrics(read: &mut Reader) -> Result<Option<Metrics>, TorrcError> 
         match words.next() {
             None => Ok(port),
             Some(format) if format.eq_ignore_ascii_case("prometheus") => Ok(port),
-            Some(format) => Err(mistake!("{format:?} is no format; there is prometheus")),
+            Some(format) => Err(mistake!("{format:?} is no format; write prometheus")),
         }
     })?;
     let rules = read.all("MetricsPortPolicy", values::rules)?;

@@ -64,7 +64,7 @@ impl Reader {
         let mut values = self.all(name, parse)?;
         let last = values.pop();
         for (_, place) in values {
-            self.warn(&place, name, "it is set again below, which alone has an effect");
+            self.warn(&place, name, "a later line sets it again, so this line has no effect");
         }
         Ok(last)
     }
@@ -92,7 +92,7 @@ impl Reader {
             *asked = true;
             let wrong = |why: Mistake| TorrcError::new(&line.place, "Penstock", format!("{key}: {why}"));
             if found.is_some() {
-                return Err(wrong("this key is set by another line already; leave one of the two".into()));
+                return Err(wrong("another line sets this key already; remove one of the two".into()));
             }
             let value = line.value.split_once('=').map_or("", |(_, value)| value.trim());
             found = Some((parse(value).map_err(wrong)?, line.place.clone()));
@@ -130,10 +130,10 @@ impl Reader {
         for (line, _) in self.lines.iter().zip(&self.asked).filter(|(_, asked)| !**asked) {
             let Line { name, place, .. } = line;
             self.warnings.push(match known(name) {
-                Some(Known::Option) => format!("{place}: {name}: this option of C tor's has no effect here"),
+                Some(Known::Option) => format!("{place}: {name}: this option of C tor has no effect here"),
                 Some(Known::Obsolete) => format!("{place}: {name}: this option is obsolete and has no effect"),
                 None => {
-                    let why = "there is no such option, here or in C tor; what C tor has no word for is written Penstock KEY = VALUE";
+                    let why = "this option exists neither here nor in C tor; write settings that C tor does not have as Penstock KEY = VALUE";
                     return Err(TorrcError::new(place, name, why));
                 }
             });

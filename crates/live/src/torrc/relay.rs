@@ -86,16 +86,16 @@ fn refuse(config: &RelayConfig, settings: &[Setting]) -> Result<(), TorrcError> 
         Err(TorrcError::new(&place, "Penstock", format!("{key}: {why}")))
     };
     if !matches!(config.hop_control, HopControlConfig::None) {
-        return wrong("hop_control", "live relays have no control of hops yet; leave it out");
+        return wrong("hop_control", "live relays do not support hop control yet; remove it");
     }
     if config.datagrams.is_some() {
-        return wrong("transport", "live relays have no datagrams yet; leave it out");
+        return wrong("transport", "live relays do not support datagrams yet; remove it");
     }
     if config.ecn_threshold.is_some() {
-        return wrong("mark_above", "cells of the real network cannot be marked; leave it out");
+        return wrong("mark_above", "cells of the real network cannot be marked; remove it");
     }
     if matches!(config.edge_control, EdgeControlConfig::Dctcp(_)) {
-        return wrong("edge_control", "\"dctcp\" goes by marks, which cells of the real network do not have");
+        return wrong("edge_control", "\"dctcp\" needs marks, which cells of the real network do not have");
     }
     Ok(())
 }
@@ -117,7 +117,7 @@ fn rates(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<[u64; 2], Tor
             && *rate < LEAST_RATE
         {
             let why = format!(
-                "{rate} bytes a second are too little; a relay needs at least 75 KBytes ({LEAST_RATE})"
+                "{rate} bytes per second are too few; a relay needs at least 75 KBytes ({LEAST_RATE})"
             );
             return Err(TorrcError::new(place, option, why));
         }
@@ -173,7 +173,7 @@ fn clients(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<(), TorrcEr
     let Some((_, place)) = burst.clone().or(rate.clone()) else { return Ok(()) };
     let [rate, burst] = [rate, burst].map(|given| given.map_or(ONE_GBYTE, |(bytes, _)| bytes));
     if burst < rate / 10 {
-        let why = format!("{burst} bytes are less than one refill brings; it must be at least {}", rate / 10);
+        let why = format!("{burst} bytes are less than one refill; it must be at least {}", rate / 10);
         return Err(TorrcError::new(&place, "PerConnBWBurst", why));
     }
     let line = format!("throttle = {{ kind = 'static', rate = '{rate} B/s', burst = '{burst} B' }}");
@@ -209,12 +209,10 @@ fn scheduler(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<bool, Tor
                 "kist" => Ok("kist-deployed"),
                 "kistlite" => Ok("kist-lite"),
                 "vanilla" => Ok("vanilla"),
-                _ => {
-                    Err(mistake!("{name:?} is no scheduler of C tor's; there are KIST, KISTLite and Vanilla"))
-                }
+                _ => Err(mistake!("{name:?} is no scheduler of C tor; write KIST, KISTLite or Vanilla")),
             })
             .collect();
-        names?.first().copied().ok_or_else(|| "it must name one of KIST, KISTLite and Vanilla".into())
+        names?.first().copied().ok_or_else(|| "write KIST, KISTLite or Vanilla".into())
     })?;
     let interval = read.placed("KISTSchedRunInterval", |text| values::milliseconds(text, 0, 100))?;
     let interval = interval.filter(|(interval, _)| !interval.is_zero());

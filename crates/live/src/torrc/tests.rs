@@ -167,7 +167,7 @@ fn listening_and_telling_can_be_at_two_ports() {
     assert_eq!(options.listen, "0.0.0.0:9001".parse().unwrap());
     assert_eq!(
         options.warnings,
-        ["torrc:3: ORPort: it listens at the first ORPort alone; this one has no effect here"]
+        ["torrc:3: ORPort: only the first ORPort is used; this one has no effect here"]
     );
 }
 
@@ -179,11 +179,7 @@ fn exits_are_what_the_policy_says_and_no_more() {
     assert!(allows("192.0.2.1", 80) && !allows("192.0.2.1", 443) && allows("198.51.100.1", 443));
     assert!(!allows("198.51.100.1", 22) && !allows("198.51.100.7", 80) && !allows("127.0.0.1", 80));
     assert!(!allows("2001:db8::1", 80), "IPv6Exit is 0");
-    assert!(
-        options.warnings[0].contains("C tor would go on with its default policy"),
-        "{:?}",
-        options.warnings
-    );
+    assert!(options.warnings[0].contains("C tor would apply its default policy"), "{:?}", options.warnings);
 
     let options = with("IPv6Exit 1\nExitPolicy accept *:*\nExitPolicyRejectLocalInterfaces 1");
     let policy = options.policy(Vec::new(), &["198.51.100.9".parse().unwrap()]);
@@ -191,7 +187,7 @@ fn exits_are_what_the_policy_says_and_no_more() {
     assert!(!policy.allows("198.51.100.9".parse().unwrap(), 80));
 
     assert!(with("ExitRelay 0\nExitPolicy accept *:*\n").exit_rules.is_empty());
-    assert!(with("ExitRelay 1").warnings[0].contains("nothing is let out without an ExitPolicy"));
+    assert!(with("ExitRelay 1").warnings[0].contains("no exit stream is allowed without an ExitPolicy"));
     let testing = with("TestingTorNetwork 1\nExitPolicy accept *:*");
     assert!(testing.policy(Vec::new(), &[]).allows([127, 0, 0, 1].into(), 80) && testing.assume_reachable);
 }
@@ -217,11 +213,11 @@ fn what_has_no_effect_is_said_with_its_line() {
          Log notice syslog\nBandwidthBurst 1 MB\nSchedulers Vanilla\nKISTSchedRunInterval 2\nKISTSockBufSizeFactor 2\n",
     );
     let expected = [
-        "torrc:4: ControlPort: this option of C tor's has no effect here",
-        "torrc:5: HiddenServiceNonAnonymousMode: this option of C tor's has no effect here",
+        "torrc:4: ControlPort: this option of C tor has no effect here",
+        "torrc:5: HiddenServiceNonAnonymousMode: this option of C tor has no effect here",
         "torrc:6: DynamicDHGroups: this option is obsolete and has no effect",
-        "torrc:7: Nickname: it is set again below, which alone has an effect",
-        "torrc:9: Log: there is no syslog here; write stderr, which service managers keep",
+        "torrc:7: Nickname: a later line sets it again, so this line has no effect",
+        "torrc:9: Log: syslog is not supported; write stderr, which service managers record",
         "torrc:10: BandwidthBurst: there is no BandwidthRate, so this has no effect here",
         "torrc:12: KISTSchedRunInterval: the scheduler is Vanilla, so this has no effect",
         "torrc:13: KISTSockBufSizeFactor: the scheduler is not C tor's KIST, so this has no effect",
@@ -235,12 +231,12 @@ fn what_has_no_effect_is_said_with_its_line() {
 #[test]
 fn every_mistake_says_where_it_is_and_what_would_be_right() {
     for (more, error) in [
-        ("NoSuchOption 1", "NoSuchOption: there is no such option, here or in C tor"),
+        ("NoSuchOption 1", "NoSuchOption: this option exists neither here nor in C tor"),
         ("Nickname a_b", "Nickname: \"a_b\" must be 1 to 19 letters and digits"),
         ("Address 192.0.2.300.", "Address: \"192.0.2.300.\""),
         ("ORPort 70000", "ORPort: \"70000\" must be a port, auto, or an address, a colon and a port"),
-        ("ORPort 1 Fast", "ORPort: \"Fast\" is no flag here"),
-        ("ORPort 1 NoListen NoAdvertise", "ORPort: NoListen and NoAdvertise leave nothing of it"),
+        ("ORPort 1 Fast", "ORPort: \"Fast\" is no supported flag"),
+        ("ORPort 1 NoListen NoAdvertise", "ORPort: NoListen and NoAdvertise disable the port"),
         ("OutboundBindAddress eth0", "OutboundBindAddress: \"eth0\" must be an IP address"),
         ("ContactInfo \"a\\nb\"", "ContactInfo: it must be one line of printable characters"),
         ("DataDirectory", "DataDirectory: a path must follow"),
@@ -249,7 +245,7 @@ fn every_mistake_says_where_it_is_and_what_would_be_right() {
         ("ExitPolicyRejectPrivate 2", "ExitPolicyRejectPrivate: \"2\" must be 0 or 1"),
         (
             "BandwidthRate 10 KBytes",
-            "BandwidthRate: 10240 bytes a second are too little; a relay needs at least 75 KBytes",
+            "BandwidthRate: 10240 bytes per second are too few; a relay needs at least 75 KBytes",
         ),
         (
             "BandwidthRate 3 GBytes",
@@ -260,10 +256,7 @@ fn every_mistake_says_where_it_is_and_what_would_be_right() {
             "BandwidthRate: \"1 MiB\" must be a number and a unit, such as \"20 MBytes\"",
         ),
         ("BandwidthRate 1 MB\nBandwidthBurst 1 KB", "BandwidthBurst: 1024 bytes are less than the rate"),
-        (
-            "PerConnBWRate 1 MB\nPerConnBWBurst 1 KB",
-            "PerConnBWBurst: 1024 bytes are less than one refill brings",
-        ),
+        ("PerConnBWRate 1 MB\nPerConnBWBurst 1 KB", "PerConnBWBurst: 1024 bytes are less than one refill"),
         (
             "TokenBucketRefillInterval 0",
             "TokenBucketRefillInterval: \"0\" is out of range; it must be 1 to 1000 msec",
@@ -272,11 +265,8 @@ fn every_mistake_says_where_it_is_and_what_would_be_right() {
             "CircuitPriorityHalflife 0",
             "CircuitPriorityHalflife: \"0\" must be -1, or 1 to 2147483647 seconds",
         ),
-        (
-            "Schedulers Fifo",
-            "Schedulers: \"Fifo\" is no scheduler of C tor's; there are KIST, KISTLite and Vanilla",
-        ),
-        ("Schedulers ,", "Schedulers: it must name one of KIST, KISTLite and Vanilla"),
+        ("Schedulers Fifo", "Schedulers: \"Fifo\" is no scheduler of C tor; write KIST, KISTLite or Vanilla"),
+        ("Schedulers ,", "Schedulers: write KIST, KISTLite or Vanilla"),
         (
             "KISTSchedRunInterval 101",
             "KISTSchedRunInterval: \"101\" is out of range; it must be 0 to 100 msec",
@@ -284,25 +274,25 @@ fn every_mistake_says_where_it_is_and_what_would_be_right() {
         ("KISTSockBufSizeFactor -1", "KISTSockBufSizeFactor: \"-1\" must be a number that is not negative"),
         ("DirAuthority x", "DirAuthority: an IPv4 address, a colon and a port must follow the flags"),
         ("MyFamily gate", "MyFamily: \"gate\" must be 40 hexadecimal digits"),
-        ("PublishServerDescriptor bridge", "PublishServerDescriptor: there are no bridges here"),
-        ("Log loud stdout", "Log: \"loud\" is no severity; there are debug, info, notice, warn and err"),
-        ("Log err-notice stdout", "Log: \"err-notice\" is upside down"),
-        ("Log [or]notice stdout", "Log: domains are not told apart here"),
+        ("PublishServerDescriptor bridge", "PublishServerDescriptor: bridges are not supported"),
+        ("Log loud stdout", "Log: \"loud\" is no severity; write debug, info, notice, warn or err"),
+        ("Log err-notice stdout", "Log: \"err-notice\" is in the wrong order"),
+        ("Log [or]notice stdout", "Log: log domains are not supported"),
         (
             "Log notice printer",
-            "Log: \"printer\" is no place for a log; there are stdout, stderr and file NAME",
+            "Log: \"printer\" is no destination of a log; write stdout, stderr or file NAME",
         ),
         ("SafeLogging 2", "SafeLogging: \"2\" must be 0, 1 or relay"),
-        ("RunAsDaemon 1", "RunAsDaemon: 1 is not possible here: let the service manager start it"),
-        ("User tor", "User: it does not change to another user: start it as \"tor\""),
-        ("SocksPort 9050", "SocksPort: there is no proxy here, only the relay: write SocksPort 0"),
+        ("RunAsDaemon 1", "RunAsDaemon: 1 is not supported: let the service manager run the relay"),
+        ("User tor", "User: the relay does not change its user: start it as \"tor\""),
+        ("SocksPort 9050", "SocksPort: this program is no SOCKS proxy: write SocksPort 0"),
         ("ShutdownWaitLength 5 msec", "ShutdownWaitLength: \"5 msec\" must be a number and a unit"),
         (
             "HeartbeatPeriod 5 minutes",
             "HeartbeatPeriod: \"5 minutes\" is too short; it must be 0 or at least 30 minutes",
         ),
         ("NumCPUs two", "NumCPUs: \"two\" must be a whole number"),
-        ("MetricsPort 9035 json", "MetricsPort: \"json\" is no format; there is prometheus"),
+        ("MetricsPort 9035 json", "MetricsPort: \"json\" is no format; write prometheus"),
         (
             "Penstock scheduler = 'fifo'",
             "Penstock: scheduler.kind: \"fifo\" is unknown; the kind must be one of vanilla",
@@ -312,18 +302,18 @@ fn every_mistake_says_where_it_is_and_what_would_be_right() {
             "Penstock: windows: this key is unknown; a relay takes preset, bandwidth_rate",
         ),
         ("Penstock scheduler", "Penstock: this is not TOML"),
-        ("Penstock hop_control = 'n23'", "Penstock: hop_control: live relays have no control of hops yet"),
-        ("Penstock transport = 'datagram'", "Penstock: transport: live relays have no datagrams yet"),
+        ("Penstock hop_control = 'n23'", "Penstock: hop_control: live relays do not support hop control yet"),
+        ("Penstock transport = 'datagram'", "Penstock: transport: live relays do not support datagrams yet"),
         ("Penstock mark_above = 20", "Penstock: mark_above: cells of the real network cannot be marked"),
-        ("Penstock edge_control = 'dctcp'", "Penstock: edge_control: \"dctcp\" goes by marks"),
+        ("Penstock edge_control = 'dctcp'", "Penstock: edge_control: \"dctcp\" needs marks"),
         (
             "Schedulers KIST\nPenstock scheduler = 'global'",
-            "Penstock: scheduler: this key is set by another line already",
+            "Penstock: scheduler: another line sets this key already",
         ),
         ("Penstock record = 3", "Penstock: record: it must be a string in quotes"),
         ("Penstock record_interval = '1 ms'", "Penstock: record_interval: \"1 ms\" is too short"),
         ("Penstock record_cells = 0", "Penstock: record_cells: \"0\" must be a whole number above zero"),
-        ("Penstock acknowledge = 'yes'", "Penstock: acknowledge: \"yes\" is not what is asked for"),
+        ("Penstock acknowledge = 'yes'", "Penstock: acknowledge: \"yes\" is not the acknowledgement"),
     ] {
         let said = load(&format!("{LEAST}{more}\n"), &[]).unwrap_err().to_string();
         let line = 3 + more.matches('\n').count() + 1;
@@ -331,7 +321,7 @@ fn every_mistake_says_where_it_is_and_what_would_be_right() {
         assert!(!said.contains('\n'), "{said}");
     }
     let missing = load(&LEAST.replace("9001", "0"), &[]).unwrap_err().to_string();
-    assert!(missing.contains("ORPort: a relay needs a port to listen at"), "{missing}");
+    assert!(missing.contains("ORPort: a relay needs a listening port"), "{missing}");
     let hidden = load(&LEAST.replace("9001", "9001 NoAdvertise"), &[]).unwrap_err().to_string();
     assert!(hidden.contains("ORPort: no ORPort is advertised"), "{hidden}");
     let file = Options::load(Some(Path::new("/nowhere/torrc")), &[]).unwrap_err().to_string();
@@ -346,7 +336,10 @@ fn nobody_joins_the_public_network_by_mistake() {
     for (lines, joins) in [("", 9), (public, 1), (known, 1)] {
         let torrc = LEAST.replace(own, lines);
         let error = load(&torrc, &[]).unwrap_err().to_string();
-        assert!(error.contains("research software that does not join the public Tor network"), "{error}");
+        assert!(
+            error.contains("research software that does not join the public Tor network by default"),
+            "{error}"
+        );
         assert!(error.ends_with("write Penstock acknowledge = \"this is research software\""), "{error}");
         let options =
             load(&format!("{torrc}Penstock acknowledge = \"this is research software\"\n"), &[]).unwrap();
@@ -401,5 +394,5 @@ Penstock acknowledge = \"this is research software\"
 
     let service = "PidFile /run/tor/tor.pid\nRunAsDaemon 1\nUser debian-tor\nControlSocket /run/tor/control GroupWritable\n";
     let error = load(&format!("{torrc}{service}"), &[]).unwrap_err().to_string();
-    assert!(error.contains("RunAsDaemon: 1 is not possible here"), "{error}");
+    assert!(error.contains("RunAsDaemon: 1 is not supported"), "{error}");
 }

@@ -1,7 +1,7 @@
 //! A client: it builds a circuit, downloads, pauses, and downloads again.
 //!
-//! Its proxy has stock Tor's windows: a SENDME for 50 cells of a stream, and one for 100 of the circuit. The clock of a download
-//! begins as BEGIN is sent, and the request follows CONNECTED, or BEGIN at once if the scenario says so.
+//! Its proxy has the windows of stock Tor: a SENDME for 50 cells of a stream, and one for 100 cells of the circuit. A
+//! download starts with BEGIN. The request follows CONNECTED, or BEGIN at once if the scenario sets it.
 //!
 //! Source: DefenestraTor §5.1; C tor `CIRCWINDOW_INCREMENT`, `STREAMWINDOW_INCREMENT`.
 
@@ -23,52 +23,52 @@ use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as Span;
 
-/// Cells for a SENDME of a stream and of a circuit [cell].
+/// Cells per SENDME of a stream and of a circuit [cell].
 const INCREMENTS: [u32; 2] = [50, 100];
-/// How often a pausing client looks whether the run is over.
+/// The interval in which a pausing client checks for the end of the run.
 const LOOK: Span = Span::from_millis(20);
 
-/// What a client is.
+/// The settings of a client.
 #[derive(Debug)]
 pub struct Client<'a> {
     /// Its name.
     pub name: Name,
-    /// As the scenario has it.
+    /// The client in the scenario.
     pub model: &'a model::Client,
-    /// What it does.
+    /// Its workload.
     pub workload: &'a model::Workload,
-    /// What chance decides.
+    /// Its random streams.
     pub draws: Draws,
-    /// Its circuit's number.
+    /// The number of its circuit.
     pub number: u64,
     /// The relays of its circuit.
     pub path: Vec<Hop>,
-    /// Where the scenario's servers are.
+    /// The addresses of the scenario's servers.
     pub servers: &'a [SocketAddr],
-    /// What its sockets are.
+    /// The settings of its sockets.
     pub tcp: SocketTcp,
-    /// What its link shows of itself.
+    /// The keys of its link.
     pub keys: Keys,
-    /// The time.
+    /// The clock.
     pub clock: Clock,
-    /// When the run began.
+    /// The start of the run.
     pub begins: Instant,
-    /// From when on downloads count.
+    /// The time from which downloads count.
     pub warmup: Duration,
-    /// The run is over.
+    /// Whether the run is over.
     pub over: &'a AtomicBool,
 }
 
-/// What a client did.
+/// The results of a client.
 #[derive(Debug, Default)]
 pub struct Done {
     /// Its downloads.
     pub transfers: Vec<Transfer>,
-    /// When its circuit was begun, and how long it took [s].
+    /// The time and the duration of building its circuit [s].
     pub built: Option<(f64, f64)>,
 }
 
-/// A download under way.
+/// A download in progress.
 struct Download {
     stream: Option<StreamId>,
     size: u64,
@@ -80,7 +80,7 @@ struct Download {
 }
 
 impl Client<'_> {
-    /// Does what it has to until the run is over.
+    /// Runs until the run is over.
     pub fn run(mut self) -> Result<Done, Error> {
         let mut done = Done::default();
         match self.act(&mut done) {
@@ -128,7 +128,7 @@ impl Client<'_> {
         self.servers[self.draws.server(self.model)]
     }
 
-    /// One download, to its last byte.
+    /// Runs one download to its last byte.
     fn download(
         &self,
         circuit: &mut Circuit<'_>,
@@ -174,7 +174,7 @@ impl Client<'_> {
                 RelayMessage::Truncated(reason) => {
                     return Err(Halt::Broke(format!("the circuit was cut: {reason:?}")));
                 }
-                // SENDMEs for what we said, and the ends of earlier streams.
+                // SENDMEs of the relays, and the ends of earlier streams.
                 _ => {}
             }
         }
@@ -201,7 +201,7 @@ impl Client<'_> {
         }
     }
 
-    /// Since the run began [s].
+    /// The time since the start of the run [s].
     fn seconds(&self, at: Instant) -> f64 {
         at.since(self.begins).as_secs_f64()
     }

@@ -1,9 +1,9 @@
-//! What chance decides of a client: from the same streams, in the same order, as in the simulator.
+//! The random choices of a client, with the same streams in the same order as in the simulator.
 
 use penstock_scenario::model::{Activity, Client, Workload};
 use penstock_units::{Bytes, Duration, Rng, Seed};
 
-/// A client's streams of chance.
+/// The random streams of a client.
 #[derive(Debug)]
 pub struct Draws {
     pause: Rng,
@@ -12,23 +12,23 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// Of the client `name`.
+    /// The streams of the client `name`.
     pub fn new(name: &str, seed: Seed) -> Self {
         let stream = |purpose: &str| seed.stream(&format!("{name}/{purpose}"));
         Draws { pause: stream("pause"), size: stream("size"), server: stream("server") }
     }
 
-    /// When it begins; to be drawn before the first pause.
+    /// The start; sample it before the first pause.
     pub fn start(&mut self, workload: &Workload) -> Duration {
         workload.start.draw(&mut self.pause)
     }
 
-    /// How long it pauses.
+    /// The next pause.
     pub fn pause(&mut self, workload: &Workload) -> Duration {
         workload.pause.draw(&mut self.pause)
     }
 
-    /// What it downloads; nothing if it does something else.
+    /// The size of the next download; zero for other workloads.
     pub fn size(&mut self, workload: &Workload) -> Bytes {
         match &workload.does {
             Activity::Download(size) => size.draw(&mut self.size),
@@ -36,7 +36,7 @@ impl Draws {
         }
     }
 
-    /// From which of the scenario's servers.
+    /// The server of the next download.
     pub fn server(&mut self, client: &Client) -> usize {
         client.servers[self.server.below(client.servers.len() as u64) as usize]
     }

@@ -1,4 +1,4 @@
-//! A client's link to its guard, and circuits over it: what a proxy says, by hand, on a socket that blocks.
+//! A client's link to its guard, and circuits over it, on a blocking socket.
 
 use penstock_core::cell::MAX_PAYLOAD;
 use penstock_core::{Cell, CircId, Command, StreamId};
@@ -24,26 +24,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tor_llcrypto::pk::curve25519::PublicKey;
 
-/// How often a reader looks whether the run is over.
+/// The interval in which a reader checks for the end of the run.
 const LOOK: Duration = Duration::from_millis(50);
-/// What rustls takes at once at least [B].
+/// The least buffer of rustls [B].
 const BLOCK: usize = 32 << 10;
 
-/// A relay as a client knows it.
+/// A relay of a circuit.
 #[derive(Clone, Debug)]
 pub struct Hop {
-    /// Where it is, and who.
+    /// Its address and identities.
     pub spec: LinkSpec,
-    /// Its key for ntor.
+    /// Its onion key.
     pub onion: PublicKey,
 }
 
-/// Why a client goes on no more.
+/// Why a client stops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Halt {
     /// The run is over.
     Over,
-    /// Something broke.
+    /// An error.
     Broke(String),
 }
 
@@ -74,7 +74,7 @@ impl fmt::Debug for Circuit<'_> {
 }
 
 impl<'a> Circuit<'a> {
-    /// Connects to the guard, from the namespace of the calling thread, with a link that has its handshake behind it.
+    /// Connects to the guard from the namespace of the calling thread, and completes the link handshake.
     pub fn connect(
         guard: &LinkSpec,
         tcp: SocketTcp,
@@ -142,7 +142,7 @@ impl<'a> Circuit<'a> {
         Ok(())
     }
 
-    /// Says something to the last relay.
+    /// Sends a message to the last relay.
     pub fn say(&mut self, stream: Option<StreamId>, message: &RelayMessage) -> Result<(), Halt> {
         let mut cell = LiveCell::saying(self.id, stream, message);
         if let Some((last, nearer)) = self.layers.split_last_mut() {
@@ -152,7 +152,7 @@ impl<'a> Circuit<'a> {
         self.write(&cell.to_bytes())
     }
 
-    /// Says so many bytes, in as many cells as they need, which leave together as they fit.
+    /// Sends bytes, in as many cells as necessary.
     pub fn say_data(&mut self, stream: Option<StreamId>, bytes: &[u8]) -> Result<(), Halt> {
         for chunk in bytes.chunks(MAX_PAYLOAD.into()) {
             let Some(payload) = LivePayload::new(chunk) else { return broke("a cell holds a chunk") };
@@ -161,7 +161,7 @@ impl<'a> Circuit<'a> {
         Ok(())
     }
 
-    /// The next message of a relay, and what a SENDME proves it with.
+    /// The next message of a relay, and its tag for a SENDME.
     pub fn hear(&mut self) -> Result<(Option<StreamId>, RelayMessage, Tag), Halt> {
         let mut cell = self.receive()?;
         if cell.command() != Command::Relay {
@@ -205,7 +205,7 @@ impl<'a> Circuit<'a> {
         Ok(())
     }
 
-    /// Bytes that were decrypted; waits for some.
+    /// Waits for decrypted bytes.
     fn read(&mut self) -> Result<Vec<u8>, Halt> {
         let mut block = vec![0; BLOCK];
         loop {

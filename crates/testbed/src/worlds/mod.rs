@@ -1,8 +1,8 @@
-//! Scenarios on live relays, and beside them in the simulator.
+//! Scenarios on live relays, and in the simulator for comparison.
 //!
-//! Layers, in order: [`draws`] (what chance decides of a client, as in the simulator), [`server`], [`link`] and [`client`] (the
-//! two ends), [`relay`] (a live relay and its records), [`testbed`] (all of them on a [`Site`](crate::site::Site)), [`row`] (what
-//! is printed of a run of either world), [`options`] (the command line).
+//! Layers, in order: [`draws`] (the random choices of a client, as in the simulator), [`server`], [`link`] and
+//! [`client`] (the two ends), [`relay`] (a live relay and its records), [`testbed`] (all of them on a
+//! [`Site`](crate::site::Site)), [`row`] (the output for both worlds), [`options`] (the command line).
 
 pub mod client;
 pub mod draws;

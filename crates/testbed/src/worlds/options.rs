@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What is asked for.
+/// The arguments of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     scenario: String,
@@ -29,7 +29,7 @@ enum World {
 }
 
 impl Ask {
-    /// Reads the arguments behind the command's name.
+    /// Parses the arguments behind the command's name.
     pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Ask, Error> {
         let mut arguments = arguments.into_iter();
         let scenario = arguments.next().filter(|first| !first.starts_with("--"));
@@ -69,7 +69,7 @@ impl Ask {
     }
 }
 
-/// Does it; what is to be printed. In the testbed the calling thread must be the process's only one.
+/// Runs the scenario; returns the output. In the testbed the calling thread must be the only one of the process.
 pub fn run(ask: &Ask) -> Result<WorldRow, Error> {
     let read = |name: &String| fs::read_to_string(name).map_err(|error| usage!("{name}: {error}"));
     let text = read(&ask.scenario)?;
@@ -133,7 +133,7 @@ fn measured(scenario: &Scenario, seed: u64, row: &mut WorldRow) -> Result<Tables
         broken: outcome.broken,
         void: None,
     };
-    row.emulation = Some(emulation.judged());
+    row.emulation = Some(emulation.assessed());
     row.packets = outcome.packets;
     Ok(outcome.tables)
 }

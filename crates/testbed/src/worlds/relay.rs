@@ -1,4 +1,4 @@
-//! A live relay at a host of the testbed, and what it records.
+//! A live relay on a host of the testbed, and its records.
 
 use super::link::Hop;
 use crate::Error;
@@ -18,47 +18,48 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 
-/// Where relays listen.
+/// The port of relays.
 const PORT: u16 = 9001;
-/// A relay's circuits are numbered from so many times its own number [1].
+/// The circuits of relay n are numbered from n times this number [1].
 const CIRCUITS: u64 = 1_000_000;
 
-/// What a relay is.
+/// The settings of a relay.
 #[derive(Debug)]
 pub struct Relay {
-    /// Its number, from 1: of what its circuits are called.
+    /// Its number, from 1, for the numbers of its circuits.
     pub number: u64,
     /// Its name.
     pub name: Name,
-    /// Where it stands.
+    /// Its position.
     pub position: Position,
-    /// Where it is.
+    /// Its address.
     pub address: Ipv4Addr,
-    /// How it is set up.
+    /// The settings of the core.
     pub config: RelayConfig,
-    /// What its sockets are.
+    /// The settings of its sockets.
     pub tcp: SocketTcp,
-    /// One cell in so many is followed [cell].
+    /// One of so many cells is traced [cell].
     pub cells: Option<NonZeroU32>,
-    /// Between two looks at its circuits, if there are any.
+    /// The interval of circuit samples, if there are any.
     pub circuits: Option<Duration>,
-    /// Between two rows of the relay.
+    /// The interval of relay samples.
     pub sample: Duration,
-    /// The time of the testbed.
+    /// The clock of the testbed.
     pub clock: Clock,
 }
 
-/// What a relay recorded.
+/// The records of a relay.
 #[derive(Debug, Default)]
 pub struct Record {
-    /// In the testbed's time.
+    /// The tables, in the testbed's time.
     pub tables: Tables,
-    /// On which connection each of the cells left.
+    /// The connection on which each cell left.
     pub left: Vec<Option<Left>>,
 }
 
 impl Relay {
-    /// Runs in the namespace of the calling thread until it is `over`; `says` how to reach it. Rows have the testbed's time.
+    /// Runs in the namespace of the calling thread until `over` is set. `says` receives the relay's address and keys.
+    /// Rows have the testbed's time.
     pub fn run(self, keys: Keys, says: &Sender<(u64, Hop)>, over: &AtomicBool) -> Result<Record, Error> {
         let fail = |error: &dyn std::fmt::Display| broken!("relay {}: {error}", self.name);
         let identities = keys.identities();
@@ -73,7 +74,7 @@ impl Relay {
         let config = NodeConfig {
             extend_to_private: true,
             single_hop: true,
-            // Nobody asks for names here.
+            // The scenario has no names to look up.
             name_servers: NameServers::At(Vec::new()),
             tcp: self.tcp,
             ..NodeConfig::new(listen, self.address.into(), self.config.clone(), all)
@@ -89,7 +90,7 @@ impl Relay {
         node.wake_by(&timer).map_err(|error| fail(&error))?;
         let offset = self.clock.now().since(Instant::ZERO).saturating_sub(node.now().since(Instant::ZERO));
         let spec = node.link_spec().map_err(|error| fail(&error))?;
-        // Who started it and is gone needs to hear nothing.
+        // The receiver may be gone.
         let _ = says.send((self.number, Hop { spec, onion }));
 
         let (mut record, mut last) = (Record::default(), node.observe());
@@ -136,7 +137,7 @@ impl Relay {
     }
 }
 
-/// All times of a followed cell.
+/// All times of a traced cell.
 pub fn times(row: &mut penstock_record::CellRow) -> [Option<&mut u64>; 7] {
     [
         row.nic_in_ns.as_mut(),

@@ -1,4 +1,4 @@
-//! What is printed of a run, in the same words of either world.
+//! The output of a run, the same for both worlds.
 
 use penstock_record::{CellRow, Outcome, Tables};
 use serde::Serialize;
@@ -11,47 +11,47 @@ pub struct WorldRow {
     pub world: String,
     /// The scenario's file or name.
     pub scenario: String,
-    /// Which of its variants.
+    /// The variant.
     pub variant: String,
     /// The seed of starts, pauses and losses.
     pub seed: u64,
-    /// Which software: the version, and in the testbed the kernel's.
+    /// The version of the software, and of the kernel in the testbed.
     pub by: String,
-    /// What was set over the file.
+    /// Values set over the file.
     pub sets: Vec<String>,
-    /// What downloads took, by workload, those of the warm-up left out.
+    /// The durations of downloads by workload, without the warm-up.
     pub downloads: BTreeMap<String, Downloads>,
-    /// Where followed cells waited, by the position of the relay, those of the warm-up left out; `all` is all relays.
+    /// The waiting times of traced cells by the position of the relay, without the warm-up; `all` is all relays.
     pub cells: BTreeMap<String, Stations>,
-    /// What relays wrote from the end of the warm-up on [B].
+    /// Bytes written by relays after the warm-up [B].
     pub written_bytes: BTreeMap<String, u64>,
-    /// How long it was [s].
+    /// The duration of the run [s].
     pub seconds: f64,
     /// Packets that reached a kernel [packet].
     pub packets: u64,
-    /// Cells that relays wrote [cell].
+    /// Cells written by relays [cell].
     pub written_cells: u64,
-    /// What a testbed says of itself; `null` in the simulator.
+    /// The quality of the emulation; `null` in the simulator.
     pub emulation: Option<Emulation>,
 }
 
 /// Downloads of a workload.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Downloads {
-    /// From BEGIN to the last byte of each that was complete, in the order of their ends [s].
+    /// From BEGIN to the last byte of each completed download, in the order of their ends [s].
     pub ttlb_s: Vec<f64>,
-    /// To the first byte [s].
+    /// From BEGIN to the first byte [s].
     pub ttfb_s: Vec<f64>,
-    /// How many failed [1].
+    /// The number of failed downloads [1].
     pub failed: u64,
 }
 
-/// Cells at relays of a position.
+/// Cells at relays of one position.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Stations {
-    /// How many were followed to the end [cell].
+    /// The number of completely traced cells [cell].
     pub count: usize,
-    /// Medians of what they waited in each station [s].
+    /// The median waiting time in the kernel's receive queue [s].
     pub kernel_in_s: Option<f64>,
     /// In the circuit queue [s].
     pub circuit_queue_s: Option<f64>,
@@ -63,31 +63,31 @@ pub struct Stations {
     pub kernel_out_percentiles_s: Vec<f64>,
 }
 
-/// What tells a bad run.
+/// The quality of a testbed run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Emulation {
-    /// How late packets were handed to the receiving kernel: a bound for 99 of 100 [s].
+    /// Lateness of packets at the receiving kernel, 99th percentile [s].
     pub late_p99_s: f64,
-    /// And the latest [s].
+    /// Highest lateness [s].
     pub late_max_s: f64,
-    /// The longest that a packet waited behind the kernel's own queue [s].
+    /// The longest wait of a packet behind the kernel's own queue [s].
     pub longest_wait_s: f64,
-    /// Packets that found a receiver's queue full [packet].
+    /// Packets dropped by full queues at receivers [packet].
     pub dropped: u64,
-    /// Packets that the testbed itself dropped [packet].
+    /// Packets dropped by the testbed itself [packet].
     pub unseen: u64,
-    /// Clients that stopped before the run was over, each with why.
+    /// Clients that stopped before the end of the run, with the reasons.
     pub broken: Vec<String>,
-    /// Why the run says nothing, if it does not.
+    /// Why the run is void, if it is.
     pub void: Option<String>,
 }
 
-/// A run in which one packet in a hundred was later is void [s].
+/// A run is void if one packet in a hundred was later than this [s].
 const LATEST_S: f64 = 0.001;
 
 impl Emulation {
-    /// Judges itself.
-    pub fn judged(mut self) -> Self {
+    /// Decides whether the run is void.
+    pub fn assessed(mut self) -> Self {
         self.void = if self.late_p99_s > LATEST_S {
             Some(format!("one packet in a hundred was {} ms late or more", self.late_p99_s * 1e3))
         } else if self.unseen > 0 {
@@ -100,7 +100,7 @@ impl Emulation {
 }
 
 impl WorldRow {
-    /// Takes what a run recorded from its warm-up's end on [s].
+    /// Takes the records of a run after its warm-up [s].
     pub fn fill(&mut self, tables: &Tables, warmup: f64) {
         for transfer in tables.transfers.iter().filter(|transfer| !transfer.warmup) {
             let downloads = self.downloads.entry(transfer.workload.to_string()).or_default();
@@ -148,14 +148,14 @@ fn stations(cells: &[&CellRow]) -> Stations {
     }
 }
 
-/// The value below which a share of the sorted values is, straight between two.
+/// A quantile of sorted values, with linear interpolation.
 fn at(sorted: &[f64], share: f64) -> Option<f64> {
     let place = share * sorted.len().checked_sub(1)? as f64;
     let (low, high) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
     Some(low + (high - low) * (place - place.floor()))
 }
 
-/// To the microsecond.
+/// Rounded to a microsecond.
 fn micros(seconds: f64) -> f64 {
     (seconds * 1e6).round() / 1e6
 }
@@ -181,9 +181,9 @@ mod tests {
             broken: Vec::new(),
             void: None,
         };
-        assert_eq!(good.clone().judged().void, None);
-        assert!(Emulation { late_p99_s: 0.0011, ..good.clone() }.judged().void.is_some());
-        assert!(Emulation { unseen: 1, ..good.clone() }.judged().void.is_some());
-        assert!(Emulation { broken: vec!["client web: x".to_owned()], ..good }.judged().void.is_some());
+        assert_eq!(good.clone().assessed().void, None);
+        assert!(Emulation { late_p99_s: 0.0011, ..good.clone() }.assessed().void.is_some());
+        assert!(Emulation { unseen: 1, ..good.clone() }.assessed().void.is_some());
+        assert!(Emulation { broken: vec!["client web: x".to_owned()], ..good }.assessed().void.is_some());
     }
 }

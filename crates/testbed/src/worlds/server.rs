@@ -1,4 +1,4 @@
-//! A server: it reads a request, answers with so many bytes, and closes.
+//! A server: it reads a request, answers with the requested number of bytes, and closes.
 
 use crate::Error;
 use crate::error::broken;
@@ -8,10 +8,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::Builder;
 
-/// What is written at a time [B].
+/// The length of a write [B].
 const BLOCK: usize = 64 << 10;
 
-/// A request of so many bytes [B] for so much [B].
+/// A request of `size` bytes for `bytes` bytes [B].
 pub fn request(bytes: u64, size: u64) -> Vec<u8> {
     let mut request = vec![0; (bytes as usize).max(REQUEST_HEAD)];
     request[..8].copy_from_slice(&size.to_be_bytes());
@@ -19,21 +19,21 @@ pub fn request(bytes: u64, size: u64) -> Vec<u8> {
     request
 }
 
-/// Listens in the namespace of the calling thread and serves for as long as the process lasts.
+/// Starts a server in the namespace of the calling thread, for the lifetime of the process.
 pub fn serve(at: SocketAddr, tcp: SocketTcp) -> Result<(), Error> {
     let fail = |error: std::io::Error| broken!("a server cannot be started: {error}");
     let listener = TcpListener::bind(at).map_err(fail)?;
     tcp.apply(&listener).map_err(fail)?;
     let accepts = Builder::new().name("server".to_owned()).spawn(move || {
         for socket in listener.incoming().flatten() {
-            // Who has no thread is not answered, and the download is seen to fail.
+            // Without a thread there is no answer, and the download fails.
             let _ = Builder::new().spawn(move || answer(socket));
         }
     });
     accepts.map(drop).map_err(fail)
 }
 
-/// One connection; one that breaks off is the client's to notice.
+/// Serves one connection. The client notices a failure.
 fn answer(mut socket: TcpStream) -> std::io::Result<()> {
     let mut head = [0; REQUEST_HEAD];
     socket.read_exact(&mut head)?;

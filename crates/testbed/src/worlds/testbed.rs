@@ -1,4 +1,5 @@
-//! A scenario in the testbed: a namespace for each node, live relays, clients and servers, and the emulated network.
+//! Runs a scenario in the testbed: a namespace for each node, live relays, clients and servers, and the emulated
+//! network.
 
 use super::client::{Client, Done};
 use super::draws::Draws;
@@ -26,33 +27,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::{scope, sleep};
 
-/// Where servers listen.
+/// The port of servers.
 const SERVER_PORT: u16 = 80;
-/// How long relays may take to begin.
+/// The time limit for the start of relays.
 const BEGINNING: Duration = Duration::from_secs(30);
-/// Where a relay may stand.
+/// The positions of a relay.
 const POSITIONS: [Position; 3] = [Position::Guard, Position::Middle, Position::Exit];
 
-/// What a run leaves.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What was recorded.
+    /// The recorded tables.
     pub tables: Tables,
-    /// How late packets were.
+    /// The lateness of packets.
     pub lateness: Lateness,
-    /// The longest that a packet waited for its sending link behind the kernel's queue [ns].
+    /// The longest wait of a packet for its sending link behind the kernel's queue [ns].
     pub longest_wait: Duration,
     /// Packets that reached a kernel [packet].
     pub packets: u64,
-    /// Packets that found a receiver's queue full [packet].
+    /// Packets dropped by full queues at receivers [packet].
     pub dropped: u64,
-    /// Packets that the testbed itself dropped [packet].
+    /// Packets dropped by the testbed itself [packet].
     pub unseen: u64,
-    /// Clients that stopped before the run was over, each with why.
+    /// Clients that stopped before the end of the run, with the reasons.
     pub broken: Vec<String>,
 }
 
-/// Runs it for as long as it lasts. The calling thread must be the process's only one.
+/// Runs a scenario in real time. The calling thread must be the only one of the process.
 pub fn run(scenario: &Scenario, seed: u64) -> Result<Outcome, Error> {
     let seed = Seed(seed);
     let scenario = &*scenario.drawn(seed);
@@ -64,7 +65,7 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Outcome, Error> {
         }),
         nodelay: scenario.tcp.nodelay,
     };
-    // Keys take long; nothing waits for them once the network is there.
+    // Keys take long to make. They are made before the network starts.
     let (mut rng, date) = (rand::rng(), Date::start().date());
     let mut keys = || Keys::generate(&mut rng, date);
     let relay_keys: Vec<Keys> = scenario.relays.iter().map(|_| keys()).collect();
@@ -83,16 +84,16 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Outcome, Error> {
     Ok(outcome(ran?, &closed))
 }
 
-/// What people saw.
+/// The records of all nodes.
 struct Ran {
     begins: Instant,
     tables: Tables,
-    /// On which connection each of the tables' cells left.
+    /// The connection on which each cell in the tables left.
     left: Vec<Option<Left>>,
     broken: Vec<String>,
 }
 
-/// Relays, then clients, each in a thread of its own.
+/// Runs relays and clients, each in a thread of its own.
 fn people(
     scenario: &Scenario,
     seed: Seed,
@@ -119,7 +120,7 @@ fn people(
             .collect();
         let mut hops: Vec<Option<Hop>> = vec![None; scenario.relays.len()];
         while hops.iter().any(Option::is_none) {
-            // One that failed says why when it is joined.
+            // A relay that failed returns its error when it is joined.
             let Ok((number, hop)) = hears.recv_timeout(BEGINNING) else { break };
             hops[number as usize - 1] = Some(hop);
         }
@@ -199,7 +200,7 @@ fn relay(scenario: &Scenario, seed: Seed, site: &Site, tcp: SocketTcp, index: us
     }
 }
 
-/// The circuit of a client.
+/// The circuit of a client, as a row.
 fn path_row(scenario: &Scenario, index: usize, built: Option<(f64, f64)>) -> Option<PathRow> {
     let client = &scenario.clients[index];
     let Path::Fixed(path) = &client.path else { return None };
@@ -216,7 +217,7 @@ fn path_row(scenario: &Scenario, index: usize, built: Option<(f64, f64)>) -> Opt
     })
 }
 
-/// Puts everything into the time of the run, and cells on their links.
+/// Converts all times to the time of the run, and adds the departure times of cells.
 fn outcome(ran: Ran, closed: &Closed) -> Outcome {
     let (report, Ran { begins, mut tables, left, broken }) = (&closed.report, ran);
     let begin_s = begins.as_secs_f64();
@@ -236,8 +237,8 @@ fn outcome(ran: Ran, closed: &Closed) -> Outcome {
         tables,
         lateness: report.lateness.clone(),
         longest_wait: report.longest_wait,
-        packets: report.tallies.iter().map(|tally| tally.carried).sum(),
-        dropped: report.tallies.iter().map(|tally| tally.dropped).sum(),
+        packets: report.packet_counts.iter().map(|tally| tally.carried).sum(),
+        dropped: report.packet_counts.iter().map(|tally| tally.dropped).sum(),
         unseen: closed.unseen,
         broken,
     }
@@ -247,7 +248,7 @@ fn ended(row: &penstock_record::Transfer) -> f64 {
     row.start_s + row.ttlb_s.unwrap_or(f64::INFINITY)
 }
 
-/// When the last byte of a cell had left its relay's link.
+/// The time at which the last byte of a cell left its relay's link.
 fn departed(report: &HubReport, left: Left) -> Option<Instant> {
     let (SocketAddr::V4(local), SocketAddr::V4(peer)) = (left.local, left.peer) else { return None };
     report.flows.get(&(local, peer))?.of(left.bytes)
