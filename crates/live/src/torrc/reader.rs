@@ -92,7 +92,7 @@ impl Reader {
             *asked = true;
             let wrong = |why: Mistake| TorrcError::new(&line.place, "Penstock", format!("{key}: {why}"));
             if found.is_some() {
-                return Err(wrong("another line sets this key already; remove one of the two".into()));
+                return Err(wrong("this key is set by another line already; leave one of the two".into()));
             }
             let value = line.value.split_once('=').map_or("", |(_, value)| value.trim());
             found = Some((parse(value).map_err(wrong)?, line.place.clone()));

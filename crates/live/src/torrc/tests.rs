@@ -308,7 +308,7 @@ fn every_mistake_says_where_it_is_and_what_would_be_right() {
         ("Penstock edge_control = 'dctcp'", "Penstock: edge_control: \"dctcp\" needs marks"),
         (
             "Schedulers KIST\nPenstock scheduler = 'global'",
-            "Penstock: scheduler: another line sets this key already",
+            "Penstock: scheduler: this key is set by another line already",
         ),
         ("Penstock record = 3", "Penstock: record: it must be a string in quotes"),
         ("Penstock record_interval = '1 ms'", "Penstock: record_interval: \"1 ms\" is too short"),
