@@ -444,7 +444,7 @@ def test_a_run_in_a_network_says_so_and_can_be_repeated(penstock: Command, write
 def test_mistakes_on_the_command_line_are_one_sentence(penstock: Command, write: Any) -> None:
     scenario, source = write("x.toml", SCENARIO), write("consensus", consensus([(ALL, 100)]))
     assert "no input is given" in sentence(penstock("network"))
-    assert "none is named" in sentence(penstock("network", "--graph", "graph", "--relays", "5"))
+    assert "need a FILE with relays" in sentence(penstock("network", "--graph", "graph", "--relays", "5"))
     assert "there-is-none: No such file" in sentence(penstock("network", "there-is-none"))
     assert "leave --descriptors out" in sentence(
         penstock("network", write("staging", staging(STAGED)), "--descriptors", source)
@@ -459,4 +459,4 @@ def test_mistakes_on_the_command_line_are_one_sentence(penstock: Command, write:
 def test_the_eras_are_listed(penstock: Command) -> None:
     lines = penstock("list", "networks").out.splitlines()
     assert [line.split()[2] for line in lines] == ["2012", "2014", "2017", "2018", "2022"]
-    assert re.search(r"era = 2014 +as 499 relays were: mean link 0\.8 MiB/s, mean capacity .* 0\.6 MiB/s$", lines[1])
+    assert re.search(r"era = 2014 +499 relays: mean link 0\.8 MiB/s, mean capacity .* 0\.6 MiB/s$", lines[1])
