@@ -898,7 +898,7 @@ const ASKS_THE_KERNEL: Partner = Partner {
     key: "transport",
     not: "datagram",
     verdict: Verdict::InVain,
-    why: "asks the kernel, and hears of a socket that takes everything: no socket limits it",
+    why: "asks the kernel for limits, but a datagram socket reports no limit",
 };
 
 pub(crate) const SCHEDULER: Algorithm = Algorithm {
@@ -1380,7 +1380,7 @@ const NEEDS_MARKS: Partner = Partner {
     key: "mark_above",
     not: "none",
     verdict: Verdict::InVain,
-    why: "goes by marks: its window only grows where no relay sets any",
+    why: "reacts only to marks, so its window only grows if no relay sets marks",
 };
 const NEEDS_DATAGRAMS: Partner = Partner {
     key: "transport",
@@ -1468,7 +1468,7 @@ const NEEDS_A_RATE: Partner = Partner {
     key: "bandwidth_rate",
     not: "none",
     verdict: Verdict::Refused,
-    why: "divides the relay's bandwidth_rate, which is \"none\"; set it too",
+    why: "divides the relay's bandwidth_rate, which is \"none\"; set bandwidth_rate",
 };
 const CLIENT_BURST: Key = key(
     "burst",
