@@ -47,8 +47,9 @@ class Document:
     def __new__(
         cls, text: str, name: str, sets: Sequence[str] = ..., network: tuple[str, str] | None = None
     ) -> Document:
-        """Parse `text`; `name` is what errors call it; `sets` are `key=value` with TOML values.
+        """Parse `text`; `sets` are `key=value` with TOML values.
 
+        `name` is the path of the file: errors show it, and `include` finds files in its folder.
         `network` is the text and the name of a network file, which goes over the scenario.
         """
 
@@ -62,6 +63,9 @@ class Document:
         network: tuple[str, str] | None = None,
     ) -> Document:
         """The variants `only` (all if it is empty) at each of `points`: what it is called, and its `key=value`s."""
+
+    def warnings(self) -> list[str]:
+        """Sentences about parts of the file that will not work in the next release, such as old keys."""
 
     def variants(self) -> list[tuple[str, str]]:
         """Name and label of each variant, in the order of the file."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from pathlib import Path
 
 from penstock._core import Document
@@ -16,8 +17,11 @@ CLAIMS = "claims.toml"
 
 
 def shipped() -> list[str]:
-    """The names of the shipped scenarios, in alphabetical order: `quickstart`, `defenestrator/bottleneck`."""
-    files = (path for path in SHIPPED.rglob("*.toml") if path.name != CLAIMS)
+    """The names of the shipped scenarios, in alphabetical order: `quickstart`, `defenestrator/bottleneck`.
+
+    A file whose name begins with `_` is no scenario: other files of its folder include it.
+    """
+    files = (path for path in SHIPPED.rglob("*.toml") if path.name != CLAIMS and not path.name.startswith("_"))
     return sorted(path.relative_to(SHIPPED).with_suffix("").as_posix() for path in files)
 
 
@@ -72,4 +76,18 @@ def _text(path: Path) -> str:
 def load(scenario: str | Path, sets: tuple[str, ...] = (), network: str | Path | None = None) -> tuple[str, Document]:
     """The name of a scenario and its parsed document, with the overrides `sets` (`key=value`) and a network file."""
     name, path, text = read(scenario)
-    return name, Document(text, str(path), sets, network_file(network))
+    document = Document(text, str(path), sets, network_file(network))
+    warn(document)
+    return name, document
+
+
+_WARNED: set[str] = set()
+"""Warnings that were printed: each is printed once."""
+
+
+def warn(document: Document) -> None:
+    """Print the warnings of a document to stderr, such as the old name of a key."""
+    for warning in document.warnings():
+        if warning not in _WARNED:
+            _WARNED.add(warning)
+            print(f"penstock: warning: {warning}", file=sys.stderr)

@@ -124,6 +124,7 @@ def sweep(
     grid = Grid.of(params, variants or ())
     name, path, text = catalog.read(scenario)
     document = _core.Document.sweep(text, str(path), sets, grid.only, grid.sets(), catalog.network_file(network))
+    catalog.warn(document)
     origin = Origin(name, document, tuple(sets), str(scenario), grid.describe(), network=_typed(network))
     result = _run(origin, plan(document, None, seed, runs), out, jobs, watch)
     from penstock import points

@@ -211,13 +211,13 @@ def test_relays_that_tornettools_staged(write: Any) -> None:
 
 def test_a_graph_gives_ways_by_country_pair(write: Any) -> None:
     text = file.make(None, graph=write("graph.gml.xz", lzma.compress(GRAPH.encode())))
-    assert table(text, "network") == {"latency": '"ways"', "access": '"1 us"'}
+    assert table(text, "network") == {"latency": '"rtt-matrix"', "access": '"1 us"'}
     # 1-4: 30 ms and back. 1-3: 50, 4-3: 60, the median of both and back. 3-3: its own edge.
-    assert table(text, "network.ways") == {"DE-DE": '"60 ms"', "DE-US": '"110 ms"', "US-US": '"6 ms"'}
+    assert table(text, "network.rtt_matrix") == {"DE-DE": '"60 ms"', "DE-US": '"110 ms"', "US-US": '"6 ms"'}
     assert "relays" not in text
     both = SCENARIO.replace('[servers.server]\ncountry = "DE"', '[servers.server]\ncountry = "US"')
     described = _core.Document(both, "x.toml", [], (text, "net.toml")).describe()
-    assert "by country pair, as network.ways has it" in described
+    assert "by country pair, from network.rtt_matrix" in described
 
 
 def test_a_complete_graph_has_its_edges_for_ways_and_a_directed_one_two(write: Any) -> None:
@@ -229,10 +229,10 @@ def test_a_complete_graph_has_its_edges_for_ways_and_a_directed_one_two(write: A
     loops = edge(1, 1, "1 ms") + edge(2, 2, "2 ms")
     text = file.make(None, graph=write("a", f"graph [ {nodes} {loops} {edge(1, 2, '5 ms')} ]"))
     assert "medians of the edges between" in text
-    assert table(text, "network.ways") == {"DE-DE": '"2 ms"', "DE-US": '"10 ms"', "US-US": '"4 ms"'}
+    assert table(text, "network.rtt_matrix") == {"DE-DE": '"2 ms"', "DE-US": '"10 ms"', "US-US": '"4 ms"'}
     both = edge(1, 2, "5 ms") + edge(2, 1, "7 ms")
     text = file.make(None, graph=write("b", f"graph [ directed 1 {nodes} {loops} {both} ]"))
-    assert table(text, "network.ways")["DE-US"] == '"12 ms"'
+    assert table(text, "network.rtt_matrix")["DE-US"] == '"12 ms"'
     alone = write("c", f"graph [ directed 1 {nodes} {loops} {edge(1, 2, '5 ms')} ]")
     with pytest.raises(PenstockError, match=r"no way leads from node 1 to node 2 and back; a graph must be connected"):
         file.make(None, graph=alone)
@@ -241,7 +241,7 @@ def test_a_complete_graph_has_its_edges_for_ways_and_a_directed_one_two(write: A
 def test_relays_and_ways_stand_in_one_file(write: Any) -> None:
     data = staging({name: relay for name, relay in STAGED.items() if name[0] in "AB"})
     text = file.make(write("staging", data), graph=write("graph", GRAPH))
-    assert re.findall(r"^\[.*\]$", text, re.MULTILINE)[:3] == ["[network]", "[network.ways]", "[relays.some_body-0001]"]
+    assert re.findall(r"^\[.*\]$", text, re.MULTILINE)[:3] == ["[network]", "[network.rtt_matrix]", "[relays.some_body-0001]"]
     scenario = SCENARIO.replace("[client]", '[client]\npath = ["some_body-0001"]\nhops = 1', 1).replace(
         'path = "tor"\n', "", 1
     )
@@ -358,7 +358,7 @@ def network_or_sentence(path: Path, kind: str, tmp_path: Path) -> None:
         resolved(text)
     except PenstockError as error:
         # Fewer relays than a path needs, or countries, is all that may be wrong with it.
-        assert 'a path "tor" cannot be' in str(error) or "network.ways: n" in str(error)  # noqa: PT017
+        assert 'no path "tor" can be drawn' in str(error) or "network.rtt_matrix: n" in str(error)  # noqa: PT017
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -87,6 +87,11 @@ impl Document {
         Ok(scenario.changes.iter().map(|change| change.at.as_secs_f64()).collect())
     }
 
+    /// Sentences about old keys and the like.
+    fn warnings(&self) -> &[String] {
+        self.0.warnings()
+    }
+
     fn fingerprint(&self) -> String {
         self.0.fingerprint()
     }

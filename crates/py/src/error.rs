@@ -13,7 +13,7 @@ create_exception!(_core, Cancelled, PenstockError, "A run that was cancelled bef
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
-    Scenario(#[from] penstock_scenario::ScenarioError),
+    Scenario(#[from] penstock_scenario::Error),
     #[error(transparent)]
     Network(#[from] penstock_network::Error),
     #[error(transparent)]

@@ -1,121 +1,150 @@
-//! What changes while a run is under way: a change sets keys as a variant does, at its time.
+//! Changes of settings during a run, as `[[changes]]` sets them.
 
-use crate::build::View;
-use crate::error::Mistake;
+use crate::error::ConfigError;
+use crate::keys::Read;
 use crate::model::{Change, Host, Path, Scenario, Switch, TorNode};
 use crate::overrides;
-use crate::print;
-use crate::resolve::{Resolved, resolve};
-use crate::tor::{self, Consensus};
-use crate::tree::{Node, Table, Value};
+use crate::sections::clients::ClientsKeys;
+use crate::sections::relays::RelaysKeys;
+use crate::sections::sets::ChangeKeys;
+use crate::sections::tor::{OfClient, TorKeys};
+use crate::sections::{self, Sections};
+use crate::tree::Table;
 use penstock_core::config::RelayConfig;
-use penstock_units::Duration;
+use penstock_units::{Duration, parse::show_duration};
 
 /// The changes of one variant, in the order of time.
 ///
-/// `root` is the file with its overrides, `resolved` the same with all defaults, `scenario` what it says at first.
+/// `root` is the file with its overrides, `sections` and `scenario` are the file before the first change.
 pub(crate) fn changes(
     root: &Table,
-    resolved: &Resolved,
+    sections: &Sections,
     scenario: &Scenario,
-) -> Result<Vec<Change>, Mistake> {
-    let Value::List(list) = &resolved.full["changes"].value else {
-        unreachable!("the schema lets only a list through here")
-    };
-    if !list.is_empty() && !scenario.deployments.is_empty() {
-        let message = "deployments and changes do not go together yet: a change would undo the deployment; leave one of them out";
-        return Err(Mistake::new(list[0].at, "changes", message));
+) -> Result<Vec<Change>, ConfigError> {
+    let Some(first) = sections.changes.first() else { return Ok(Vec::new()) };
+    if !scenario.deployments.is_empty() {
+        let message = "deployments and changes cannot be combined: a change would undo the deployment; leave one of them out";
+        return Err(ConfigError::new(first.at, "changes", message));
     }
-    let (mut root, mut full) = (root.clone(), resolved.full.clone());
+    let (mut root, mut before) = (root.clone(), sections.clone());
     let (mut changes, mut last) = (Vec::new(), Duration::ZERO);
-    for (index, node) in list.iter().enumerate() {
-        let path = format!("changes.{index}");
-        let view = View { table: table(node), path: &path };
-        last = time(view, scenario.run.duration, last)?;
-        let overlay = overrides::of_change(table(&view.table["set"]))?;
-        overrides::check_names(&root, &overlay)?;
-        refuse_the_rest(&overlay)?;
-        overrides::merge(&mut root, &overlay);
-        let next = resolve(&root)?.full;
-        let before = changes.len();
-        let consensus = Consensus::of(&next);
-        for (node, section, host) in tors(scenario) {
-            let [was, is] = [&full, &next].map(|full| table(&table(&full[section])[&host.group]));
-            let differs = |key: &&str| print::value(&was[*key]) != print::value(&is[*key]);
-            let mut switches = CAN_CHANGE
-                .iter()
-                .filter(|(keys, _)| keys.iter().any(differs))
-                .map(|(_, switch)| switch)
-                .peekable();
-            if switches.peek().is_some() {
-                let path = format!("{section}.{}", host.group);
-                let drawn = |table: &Table| {
-                    let of_era = table.get("era").is_some_and(|era| era.as_text() != Some("none"));
-                    of_era || View { table, path: &path }.drawn_rate("bandwidth_rate").is_some()
-                };
-                if ["bandwidth_rate", "bandwidth_burst"].iter().any(differs) && (drawn(was) || drawn(is)) {
-                    let message = format!(
-                        "the bandwidth_rate of {:?} is drawn for each seed, and such a rate cannot change in a run; write one rate",
-                        host.group
-                    );
-                    return Err(view.wrong("set", message));
-                }
-                let (config, _) = tor::config(View { table: is, path: &path }, consensus)?;
-                changes.extend(switches.map(|switch| Change { at: last, node, to: switch(&config) }));
+    for change in &sections.changes {
+        last = time(change, scenario.run.duration, last)?;
+        let overlay = &change.keys.set;
+        overrides::check_names(&root, overlay)?;
+        refuse_the_rest(overlay)?;
+        overrides::merge(&mut root, overlay);
+        let after = sections::read(&root)?;
+        let count = changes.len();
+        for (node, host) in tors(scenario) {
+            for to in switches(change, node, host, &before, &after)? {
+                changes.push(Change { at: last, node, to });
             }
         }
-        if changes.len() == before {
-            let message = "this changes nothing; it must set what not all of these nodes have already";
-            return Err(view.wrong("set", message));
+        if changes.len() == count {
+            let message =
+                "this changes nothing; it must set a value that some of these nodes do not have already";
+            return Err(change.wrong("set", message));
         }
-        full = next;
+        before = after;
     }
     Ok(changes)
 }
 
-/// Keys that say one thing, and how a running Tor is told of it.
+/// Keys of one setting, and the switch of a running Tor for it.
 type Changeable = (&'static [&'static str], fn(&RelayConfig) -> Switch);
 
-/// What an operator can change without a restart.
+/// The settings that an operator can change without a restart.
 const CAN_CHANGE: [Changeable; 3] = [
     (&["bandwidth_rate", "bandwidth_burst"], |config| Switch::Bandwidth(config.bandwidth)),
     (&["circuit_policy"], |config| Switch::CircuitPolicy(config.circuit_policy.clone())),
     (&["throttle"], |config| Switch::Throttle(config.throttle.clone(), config.client_buckets)),
 ];
 
-/// Every node with a Tor, and the section that its table is in.
-fn tors(scenario: &Scenario) -> impl Iterator<Item = (TorNode, &'static str, &Host)> {
+/// Every node with a Tor.
+fn tors(scenario: &Scenario) -> impl Iterator<Item = (TorNode, &Host)> {
     let relays = scenario.relays.iter().enumerate();
     let clients = scenario.clients.iter().enumerate().filter(|(_, client)| client.path != Path::Direct);
     relays
-        .map(|(index, relay)| (TorNode::Relay(index), "relays", &relay.host))
-        .chain(clients.map(|(index, client)| (TorNode::Client(index), "clients", &client.host)))
+        .map(|(index, relay)| (TorNode::Relay(index), &relay.host))
+        .chain(clients.map(|(index, client)| (TorNode::Client(index), &client.host)))
 }
 
-fn table(node: &Node) -> &Table {
-    node.table().expect("the schema lets only tables through here")
+/// The switches of one node.
+fn switches(
+    change: &Read<ChangeKeys>,
+    node: TorNode,
+    host: &Host,
+    before: &Sections,
+    after: &Sections,
+) -> Result<Vec<Switch>, ConfigError> {
+    let n23 = after.network.keys.wire.consensus_n23;
+    let of_relay = |read: &Read<RelaysKeys>| read.keys.era.era.is_some() || is_sampled(&read.keys.tor);
+    let of_client = |read: &Read<ClientsKeys>| is_sampled(&read.keys.tor);
+    match node {
+        TorNode::Relay(_) => {
+            let tables = [&before.relays, &after.relays].map(|relays| &relays[&host.group]);
+            let config = |relay: &Read<RelaysKeys>| relay.keys.tor.config(relay, OfClient::default(), n23);
+            switched(change, host, tables, of_relay, |relay| Ok(config(relay)?.0))
+        }
+        TorNode::Client(_) => {
+            let tables = [&before.clients, &after.clients].map(|clients| &clients[&host.group]);
+            let config =
+                |client: &Read<ClientsKeys>| client.keys.tor.config(client, OfClient::default(), n23);
+            switched(change, host, tables, of_client, |client| Ok(config(client)?.0))
+        }
+    }
 }
 
-/// When a change happens: within the run, and not before the one above it.
-fn time(view: View<'_>, end: Duration, last: Duration) -> Result<Duration, Mistake> {
-    let at = view.span("at");
-    let said = view.text("at");
+fn is_sampled(tor: &TorKeys) -> bool {
+    tor.bandwidth_rate.as_ref().is_some_and(|rate| rate.sampled.is_some())
+}
+
+/// The switches of a node by its tables before and after a change.
+fn switched<S>(
+    change: &Read<ChangeKeys>,
+    host: &Host,
+    [before, after]: [&Read<S>; 2],
+    is_sampled: impl Fn(&Read<S>) -> bool,
+    config: impl Fn(&Read<S>) -> Result<RelayConfig, ConfigError>,
+) -> Result<Vec<Switch>, ConfigError> {
+    let shown = |read: &Read<S>, key: &str| read.shown.get(key).map(|node| node.value.print());
+    let differs = |key: &&str| shown(before, key) != shown(after, key);
+    let switches: Vec<_> = CAN_CHANGE.iter().filter(|(keys, _)| keys.iter().any(differs)).collect();
+    if switches.is_empty() {
+        return Ok(Vec::new());
+    }
+    if CAN_CHANGE[0].0.iter().any(differs) && (is_sampled(before) || is_sampled(after)) {
+        let message = format!(
+            "the bandwidth_rate of {:?} is drawn for each seed, and such a rate cannot change in a run; write one rate",
+            host.group
+        );
+        return Err(change.wrong("set", message));
+    }
+    let config = config(after)?;
+    Ok(switches.into_iter().map(|(_, switch)| switch(&config)).collect())
+}
+
+/// The time of a change: within the run, and not before the change above it.
+fn time(change: &Read<ChangeKeys>, end: Duration, last: Duration) -> Result<Duration, ConfigError> {
+    let at = change.keys.at;
+    let shown = show_duration(at);
     if at >= end {
-        let end = penstock_units::parse::show_duration(end);
+        let end = show_duration(end);
         let message =
-            format!("\"{said}\" is not within the run; it must be shorter than run.duration, \"{end}\"");
-        return Err(view.wrong("at", message));
+            format!("\"{shown}\" is not within the run; it must be shorter than run.duration, \"{end}\"");
+        return Err(change.wrong("at", message));
     }
     if at < last {
         let message =
-            format!("\"{said}\" is before the change above it; changes must be in the order of time");
-        return Err(view.wrong("at", message));
+            format!("\"{shown}\" is before the change above it; changes must be in the order of time");
+        return Err(change.wrong("at", message));
     }
     Ok(at)
 }
 
-/// Refuses what no operator of a running Tor can change.
-fn refuse_the_rest(overlay: &Table) -> Result<(), Mistake> {
+/// Refuses keys that the operator of a running Tor cannot change.
+fn refuse_the_rest(overlay: &Table) -> Result<(), ConfigError> {
     let can_change = |key: &str| {
         let mut keys = key.split('.');
         let of_tors = match keys.next() {
@@ -125,15 +154,12 @@ fn refuse_the_rest(overlay: &Table) -> Result<(), Mistake> {
         };
         of_tors && keys.next().is_some_and(|key| CAN_CHANGE.iter().any(|(keys, _)| keys.contains(&key)))
     };
-    match overrides::leaves(overlay).into_iter().find(|(key, _)| !can_change(key)) {
-        None => Ok(()),
-        Some((key, node)) => {
-            let all: Vec<_> = CAN_CHANGE.iter().flat_map(|(keys, _)| *keys).copied().collect();
-            let message = format!(
-                "this cannot change in a run; only {} of [relay], [relays.NAME], [client] and [clients.NAME] can",
-                all.join(", ")
-            );
-            Err(Mistake::new(node.at, key, message))
-        }
-    }
+    let leaves = overrides::leaves(overlay);
+    let Some((key, node)) = leaves.into_iter().find(|(key, _)| !can_change(key)) else { return Ok(()) };
+    let all: Vec<_> = CAN_CHANGE.iter().flat_map(|(keys, _)| *keys).copied().collect();
+    let message = format!(
+        "this cannot change in a run; only {} of [relay], [relays.NAME], [client] and [clients.NAME] can",
+        all.join(", ")
+    );
+    Err(ConfigError::new(node.at, key, message))
 }

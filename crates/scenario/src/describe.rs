@@ -1,14 +1,14 @@
-//! What `penstock check` says of a scenario.
+//! The description of a scenario that `penstock check` prints.
 
 use crate::document::{Document, Version};
-use crate::drawn::{DrawnRates, Latency};
-use crate::era::Generated;
 use crate::error::listed;
-use crate::estimate::{base_rtt, capacity, estimate};
+use crate::estimate::estimate;
 use crate::markov::Markov;
-use crate::model::{Client, Host, Path, Relay, Scenario};
-use crate::print;
-use crate::tree::{Node, Value};
+use crate::model::{
+    Activity, Amount, Client, Generated, Host, Latency, Path, Relay, SampledRates, Scenario, Span,
+};
+use crate::queueing_model::{base_rtt, capacity};
+use crate::tree::Table;
 use penstock_core::config::RelayConfig;
 use penstock_core::throttle::{StaticRateConfig, ThrottleConfig};
 use penstock_units::{Bytes, DataRate, Duration, parse::show_duration};
@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 impl Document {
-    /// The scenario explained: nodes, paths, variants and what each overrides, and how much work it is.
+    /// The scenario explained: nodes, paths, variants with their overrides, and the work of its runs.
     pub fn describe(&self) -> String {
         let first = &self.versions()[0].scenario;
         let mut out = Lines::default();
@@ -31,21 +31,22 @@ impl Document {
     }
 }
 
-/// Most nodes of a kind that are listed: a network has thousands.
+/// The largest number of nodes of a kind in a list: a network has thousands.
 const MOST_LINES: usize = 12;
 
-/// Lines of text; writing to a string cannot fail.
+/// Lines of text.
 #[derive(Default)]
 struct Lines(String);
 
 impl Lines {
     fn line(&mut self, text: std::fmt::Arguments<'_>) {
-        self.0.write_fmt(text).expect("a string takes everything");
+        // Writing to a string cannot fail.
+        let _ = self.0.write_fmt(text);
         self.0.truncate(self.0.trim_end_matches(' ').len());
         self.0.push('\n');
     }
 
-    /// The first dozen, after a line that says so if there are more.
+    /// The first dozen, after a line with the number of all if there are more.
     fn some<T>(&mut self, what: &str, mut all: Vec<T>) -> Vec<T> {
         if all.len() > MOST_LINES {
             self.line(format_args!("  the first {MOST_LINES} of {} {what} by name:", all.len()));
@@ -101,9 +102,9 @@ fn nodes(out: &mut Lines, scenario: &Scenario) {
     let typical = show_duration(scenario.network.typical_rtt());
     let rtt = match &scenario.network.latency {
         Latency::Even => typical,
-        Latency::Geographic(_) => format!("by the way between their countries, about {typical}"),
-        Latency::Ways(..) => format!("by country pair, as network.ways has it, about {typical}"),
-        Latency::Dumbbell(_) => format!("drawn for each seed, {typical} in the middle"),
+        Latency::Geographic(_) => format!("by the distance between their countries, about {typical}"),
+        Latency::RttMatrix(..) => format!("by country pair, from network.rtt_matrix, about {typical}"),
+        Latency::Dumbbell(_) => format!("drawn for each seed, {typical} on average"),
     };
     out.line(format_args!("  between any two: round trip {rtt}{loss}"));
     for ((one, other), wire) in &scenario.network.exceptions {
@@ -113,7 +114,7 @@ fn nodes(out: &mut Lines, scenario: &Scenario) {
 }
 
 fn node<T>(out: &mut Lines, what: &str, group: &[T], host: &Host, more: &str) {
-    let drawn = if host.drawn == DrawnRates::default() {
+    let sampled = if host.sampled == SampledRates::default() {
         ""
     } else {
         ", rates drawn for each network, these are medians"
@@ -122,10 +123,10 @@ fn node<T>(out: &mut Lines, what: &str, group: &[T], host: &Host, more: &str) {
         (up, down) if up == down => format!("link {}", rate(up)),
         (up, down) => format!("link {} up, {} down", rate(up), rate(down)),
     };
-    out.line(format_args!("  {what:<7} {:<16} {link}{more}{drawn}", times(&host.group, group.len())));
+    out.line(format_args!("  {what:<7} {:<16} {link}{more}{sampled}", times(&host.group, group.len())));
 }
 
-/// A group that each network draws anew: who may stand where is the same in all of them.
+/// A group that each network draws: the numbers of guards and exits are the same in all of them.
 fn era(out: &mut Lines, generated: &Generated, group: &[Relay]) {
     let count = |guard, exit| group.iter().filter(|relay| relay.guard == guard && relay.exit == exit).count();
     let buckets = if generated.buckets { "links and buckets" } else { "links" };
@@ -211,7 +212,6 @@ fn narrowest(scenario: &Scenario, path: &[usize]) -> String {
 }
 
 fn workloads(out: &mut Lines, scenario: &Scenario) {
-    use crate::model::{Activity, Amount, Span};
     let amount = |amount: &Amount| match amount {
         Amount::Fixed(size) => size.to_string(),
         Amount::Uniform(low, high) => format!("{low} to {high}"),
@@ -273,7 +273,7 @@ fn variants(out: &mut Lines, document: &Document) {
     out.title("variants");
     for (variant, Version { overrides, .. }) in document.variants().iter().zip(document.versions()) {
         let set: Vec<String> = overrides.iter().map(|(key, value)| format!("{key} = {value}")).collect();
-        let set = if set.is_empty() { "as the file says".to_owned() } else { set.join(", ") };
+        let set = if set.is_empty() { "no override".to_owned() } else { set.join(", ") };
         out.line(format_args!("  {:<12} {:<20} {set}", variant.name, format!("\"{}\"", variant.label)));
     }
     for set in document.sets() {
@@ -302,17 +302,15 @@ fn run(out: &mut Lines, document: &Document, scenario: &Scenario) {
         "  each ends after {} of simulated time{stop}",
         show_duration(scenario.run.duration)
     ));
-    let list = |name: &str| match &document.versions()[0].resolved.written[name].value {
-        Value::List(list) => list.iter().filter_map(Node::table).collect(),
-        _ => Vec::new(),
-    };
-    for deployment in list("deployments") {
-        let value = |key: &str| print::value(&deployment[key]);
+    let sections = &document.versions()[0].sections;
+    let value = |table: &Table, key: &str| table.get(key).map(|node| node.value.print()).unwrap_or_default();
+    for deployment in &sections.deployments {
+        let value = |key: &str| value(&deployment.shown, key);
         let (relays, position, share) = (value("relays"), value("position"), value("share"));
         out.line(format_args!("  relays {relays}, position {position}, share {share}: {}", value("set")));
     }
-    for change in list("changes") {
-        let value = |key: &str| print::value(&change[key]);
+    for change in &sections.changes {
+        let value = |key: &str| value(&change.shown, key);
         out.line(format_args!("  from {} on: {}", value("at"), value("set")));
     }
     if !scenario.run.warmup.is_zero() {
@@ -345,7 +343,7 @@ fn runs_of_each(document: &Document) -> usize {
     document.seeds().len() * document.networks().len().max(1)
 }
 
-/// A time for people: one or two digits that matter.
+/// A time with one or two significant digits.
 fn rough(seconds: f64) -> String {
     match seconds {
         s if s < 1.0 => "under a second".to_owned(),
@@ -355,7 +353,7 @@ fn rough(seconds: f64) -> String {
     }
 }
 
-/// A rate in the unit in which people write it: binary if it divides, bits if those do.
+/// A rate in its usual unit: in binary bytes if it is a multiple, else in bits if it is a multiple.
 fn rate(rate: DataRate) -> String {
     let bytes = rate.bytes_per_sec();
     match bytes {

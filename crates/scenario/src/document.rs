@@ -2,21 +2,25 @@
 
 use crate::build;
 use crate::changes::changes;
-use crate::deploy::deployments;
-use crate::error::{Mistake, Places, ScenarioError, listed};
+use crate::deployments::deployments;
+use crate::error::{ConfigError, Error, Sources, listed};
 use crate::estimate::{Estimate, estimate};
+use crate::keys::{InList, in_list};
 use crate::model::{Head, Scenario, Variant};
 use crate::network_file::{self, NetworkFile};
 use crate::overrides;
-use crate::print;
-use crate::resolve::{Resolved, resolve};
-use crate::schema;
+use crate::renamed::{Warnings, rename};
+use crate::sections::sets::VariantKeys;
+use crate::sections::{self, Sections};
 use crate::tree::{self, Node, Table, Value};
+use crate::values::{Site, Texts, ValueType};
 use penstock_units::Seed;
+use std::path::Path;
 
 /// A scenario file with all its variants, checked.
 ///
-/// Overrides go file < network file < variant < `--set`. A scenario without variants has one, `default`.
+/// Overrides are merged in the order file < network file < variant < `--set`. A scenario without variants has one,
+/// `default`.
 #[derive(Clone, Debug)]
 pub struct Document {
     name: String,
@@ -24,19 +28,20 @@ pub struct Document {
     sets: Vec<String>,
     variants: Vec<Variant>,
     versions: Vec<Version>,
+    warnings: Vec<String>,
 }
 
-/// A point of a grid: what it is called, and what it sets over `--set`, as `key=value`.
+/// A point of a grid: its name, and the overrides that it adds to each `--set`, as `key=value`.
 #[derive(Clone, Debug, Default)]
 pub struct Point {
-    /// Empty for the one point of a file that is not swept.
+    /// Empty for the only point of a file that is not swept.
     pub name: String,
-    /// Later ones go over earlier ones.
+    /// A later override replaces an earlier one.
     pub sets: Vec<String>,
 }
 
 impl Point {
-    /// What a variant is called at this point; `alone` if there is no other one there.
+    /// The name of a variant at this point; `alone` if the file has no other.
     fn of(&self, variant: &Variant, alone: bool) -> Variant {
         let called = |own: &str| match (self.name.is_empty(), alone) {
             (true, _) => own.to_owned(),
@@ -50,36 +55,36 @@ impl Point {
 /// One variant of a document.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
-    pub(crate) resolved: Resolved,
+    pub(crate) sections: Sections,
     pub(crate) scenario: Scenario,
-    /// What the variant sets: dotted keys and values as TOML.
+    /// The overrides of the variant: dotted keys, and values as TOML.
     pub(crate) overrides: Vec<(String, String)>,
 }
 
 impl Document {
     /// Reads the text of a scenario and checks all its variants.
     ///
-    /// `name` is what messages call the file; `sets` are `key=value`, where the value is TOML, or
-    /// plain words that cannot be mistaken for it.
-    pub fn parse(text: &str, name: &str, sets: &[String]) -> Result<Document, ScenarioError> {
+    /// `name` is the path of the file. Messages show it, and `[scenario] include` finds files in its folder. `sets` are
+    /// `key=value`. The value is TOML, or a string without quotes that is no TOML.
+    pub fn parse(text: &str, name: &str, sets: &[String]) -> Result<Document, Error> {
         Document::sweep(text, name, sets, &[], &[Point::default()])
     }
 
-    /// Reads a scenario at each point of a grid: its variants are those of the file at each of them.
+    /// Reads a scenario at each point of a grid. It has the variants of the file at each point.
     ///
-    /// `only` are the variants that take part, all if it is empty: what a point sets may have no place
-    /// in the others. A variant is called `variant, point`, and `point` where one takes part.
+    /// `only` selects variants, all if it is empty: a point may set keys that do not fit other variants. A variant's name
+    /// is `variant, point`, or `point` if only one is selected.
     pub fn sweep(
         text: &str,
         name: &str,
         sets: &[String],
         only: &[String],
         points: &[Point],
-    ) -> Result<Document, ScenarioError> {
+    ) -> Result<Document, Error> {
         Document::in_network(text, name, None, sets, only, points)
     }
 
-    /// Reads a scenario as [`sweep`](Self::sweep) does, whose relays and `[network]` may be those of a network file.
+    /// Reads a scenario as [`sweep`](Self::sweep) does, with the relays and the `[network]` of a network file.
     pub fn in_network(
         text: &str,
         name: &str,
@@ -87,83 +92,91 @@ impl Document {
         sets: &[String],
         only: &[String],
         points: &[Point],
-    ) -> Result<Document, ScenarioError> {
-        let (mut names, mut said) = (Vec::new(), sets.to_vec());
-        Document::read((text, name), network, (sets.len(), only), points, &mut names, &mut said)
-            .map_err(|mistake| {
-                let network = network.map_or("", |network| network.name);
-                Places { file: name, network, variants: &names, said: &said, sets: sets.len() }.error(mistake)
-            })?
-            .ok_or_else(|| {
-                let known = listed(names.iter().map(String::as_str));
-                let wrong = only.iter().find(|each| !names.contains(each));
-                let wrong = wrong.expect("variants that are all there leave one that takes part");
-                ScenarioError::of_caller(name, format!("there is no variant {wrong:?}; there are {known}"))
-            })
-    }
-
-    /// Nothing, if one of `only` is not there. `said` begins with the `--set`s; each point's follow in its turn.
-    fn read(
-        (text, name): (&str, &str),
-        network: Option<NetworkFile<'_>>,
-        (sets, only): (usize, &[String]),
-        points: &[Point],
-        names: &mut Vec<String>,
-        said: &mut Vec<String>,
-    ) -> Result<Option<Document>, Mistake> {
-        let mut file = tree::parse(text)?;
-        if let Some(network) = network {
-            network_file::lay(&mut file, network_file::read(network.text)?);
-        }
-        let mut entries = variants(file.remove("variants"))?;
-        names.extend(entries.iter().map(|entry| entry.variant.name.clone()));
-        if !only.iter().all(|each| names.contains(each)) {
-            return Ok(None);
+    ) -> Result<Document, Error> {
+        let mut sources = Sources {
+            files: vec![name.to_owned()],
+            overrides: sets.to_vec(),
+            sets: sets.len(),
+            ..Sources::default()
+        };
+        let mut warnings = Warnings::new();
+        let file = read_file(text, network, &mut sources, &mut warnings);
+        let (file, mut entries) = file.map_err(|error| sources.error(error))?;
+        if let Some(unknown) = only.iter().find(|name| !sources.variants.contains(name)) {
+            return Err(unknown_variant(name, unknown, &sources.variants));
         }
         entries.retain(|entry| only.is_empty() || only.contains(&entry.variant.name));
         let mut document = Document {
             name: name.to_owned(),
             network: network.map(|network| network.name.to_owned()),
-            sets: said.clone(),
+            sets: sets.to_vec(),
             variants: Vec::new(),
             versions: Vec::new(),
+            warnings: Vec::new(),
         };
         for point in points {
-            said.truncate(sets);
-            said.extend_from_slice(&point.sets);
-            let sets_overlay = overrides::of_sets(said)?;
-            overrides::check_names(&file, &sets_overlay)?;
-            for Entry { variant, set, index } in &entries {
-                let overlay = overrides::of_variant(set, *index)?;
-                overrides::check_names(&file, &overlay)?;
-                let mut root = file.clone();
-                overrides::merge(&mut root, &overlay);
-                overrides::merge(&mut root, &sets_overlay);
-                let resolved = resolve(&root)?;
-                let variant = point.of(variant, entries.len() == 1);
-                let mut scenario = build::scenario(&resolved.full, variant.clone())?;
-                scenario.deployments = deployments(&root, &resolved, &scenario.relays)?;
-                scenario.changes = changes(&root, &resolved, &scenario)?;
-                let leaves = overrides::leaves(&overlay).into_iter();
-                let overrides = leaves.map(|(key, node)| (key, print::value(node))).collect();
-                document.variants.push(variant);
-                document.versions.push(Version { resolved, scenario, overrides });
+            sources.overrides.truncate(sets.len());
+            sources.overrides.extend_from_slice(&point.sets);
+            let added = document.add(&file, &entries, point, &sources, &mut warnings);
+            added.map_err(|error| sources.error(error))?;
+            for (at, message) in warnings.drain(..) {
+                let warning = sources.sentence(at, &message);
+                if !document.warnings.contains(&warning) {
+                    document.warnings.push(warning);
+                }
             }
         }
-        Ok(Some(document))
+        Ok(document)
     }
 
-    /// What messages call the file.
+    /// Adds the variants of a file at one point of a grid.
+    fn add(
+        &mut self,
+        file: &Table,
+        entries: &[Entry],
+        point: &Point,
+        sources: &Sources,
+        warnings: &mut Warnings,
+    ) -> Result<(), ConfigError> {
+        let mut sets = overrides::of_sets(&sources.overrides)?;
+        rename(&mut sets, warnings)?;
+        overrides::check_names(file, &sets)?;
+        for Entry { variant, set, index } in entries {
+            let mut overlay = overrides::of_variant(set, *index)?;
+            rename(&mut overlay, warnings)?;
+            overrides::check_names(file, &overlay)?;
+            let mut root = file.clone();
+            overrides::merge(&mut root, &overlay);
+            overrides::merge(&mut root, &sets);
+            let sections = sections::read(&root)?;
+            let variant = point.of(variant, entries.len() == 1);
+            let mut scenario = build::scenario(&sections, variant.clone())?;
+            scenario.deployments = deployments(&root, &sections, &scenario.relays)?;
+            scenario.changes = changes(&root, &sections, &scenario)?;
+            let leaves = overrides::leaves(&overlay).into_iter();
+            let overrides = leaves.map(|(key, node)| (key, node.value.print())).collect();
+            self.variants.push(variant);
+            self.versions.push(Version { sections, scenario, overrides });
+        }
+        Ok(())
+    }
+
+    /// The path of the file, as messages show it.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What messages call the network file that goes over it, if one does.
+    /// What messages call the network file, if there is one.
     pub fn network(&self) -> Option<&str> {
         self.network.as_deref()
     }
 
-    /// What the scenario stands for.
+    /// Sentences about parts of the file that work and will not work in the next release, such as old keys.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The paper and the figure that the scenario reproduces.
     pub fn head(&self) -> &Head {
         &self.versions[0].scenario.head
     }
@@ -175,21 +188,21 @@ impl Document {
 
     /// The seeds, the same for all variants.
     pub fn seeds(&self) -> Vec<u64> {
-        build::seeds(&self.versions[0].resolved.full)
+        self.versions[0].sections.run.keys.seeds.clone()
     }
 
-    /// The seeds of networks, the same for all variants; none if each seed draws a network of its own.
+    /// The seeds of networks, the same for all variants; none if each seed draws its own network.
     pub fn networks(&self) -> Vec<u64> {
-        build::networks(&self.versions[0].resolved.full)
+        self.versions[0].sections.run.keys.networks.clone().unwrap_or_default()
     }
 
-    /// One variant, ready to be run.
-    pub fn scenario(&self, variant: &str) -> Result<&Scenario, ScenarioError> {
+    /// One variant, ready to run.
+    pub fn scenario(&self, variant: &str) -> Result<&Scenario, Error> {
         Ok(&self.version(variant)?.scenario)
     }
 
-    /// About how much work a run of one variant is: the first one.
-    pub fn estimate(&self, variant: &str) -> Result<Estimate, ScenarioError> {
+    /// The approximate work of a variant's first run.
+    pub fn estimate(&self, variant: &str) -> Result<Estimate, Error> {
         Ok(estimate(self.scenario(variant)?, self.first_network()))
     }
 
@@ -199,32 +212,32 @@ impl Document {
     }
 
     /// One variant as TOML with every default filled in; it reads back to the same scenario.
-    pub fn resolved_toml(&self, variant: &str) -> Result<String, ScenarioError> {
-        Ok(print::file(&self.version(variant)?.resolved.written))
+    pub fn resolved_toml(&self, variant: &str) -> Result<String, Error> {
+        Ok(sections::print(&self.version(variant)?.sections.resolved))
     }
 
-    /// A stable hash of what the scenario does, as 16 hexadecimal digits.
+    /// A stable hash of everything that decides results, as 16 hexadecimal digits.
     ///
-    /// 64-bit FNV-1a over each variant's name and [resolved TOML](Self::resolved_toml), in the order
-    /// of the file. Seeds, networks and the head `[scenario]` stay out: a directory may get more seeds
-    /// later, and a better title changes no result.
+    /// It is the 64-bit FNV-1a hash of each variant's name and [resolved TOML](Self::resolved_toml), in the order of the
+    /// file, without seeds, networks and `[scenario]`: a directory may get more seeds later, and a better title changes
+    /// no result.
     pub fn fingerprint(&self) -> String {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         let mut add = |text: &str| {
-            // The zero keeps the end of one text apart from the beginning of the next.
+            // The zero separates the end of one text from the beginning of the next.
             for byte in text.bytes().chain([0]) {
                 hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
             }
         };
         for (variant, version) in self.variants.iter().zip(&self.versions) {
-            let mut root = version.resolved.written.clone();
+            let mut root = version.sections.resolved.clone();
             root.remove("scenario");
             if let Some(Node { value: Value::Table(run), .. }) = root.get_mut("run") {
                 run.remove("seeds");
                 run.remove("networks");
             }
             add(&variant.name);
-            add(&print::file(&root));
+            add(&sections::print(&root));
         }
         format!("{hash:016x}")
     }
@@ -237,19 +250,21 @@ impl Document {
         &self.versions
     }
 
-    fn version(&self, variant: &str) -> Result<&Version, ScenarioError> {
+    fn version(&self, variant: &str) -> Result<&Version, Error> {
         let index = self.variants.iter().position(|known| known.name == variant).ok_or_else(|| {
-            let known = listed(self.variants.iter().map(|known| known.name.as_str()));
-            ScenarioError::of_caller(
-                &self.name,
-                format!("there is no variant {variant:?}; there are {known}"),
-            )
+            let known: Vec<_> = self.variants.iter().map(|variant| variant.name.clone()).collect();
+            unknown_variant(&self.name, variant, &known)
         })?;
         Ok(&self.versions[index])
     }
 }
 
-/// A variant and what it sets, before anything is merged.
+fn unknown_variant(file: &str, variant: &str, known: &[String]) -> Error {
+    let known = listed(known.iter().map(String::as_str));
+    Error::UnknownVariant { file: file.to_owned(), variant: variant.to_owned(), known }
+}
+
+/// A variant and its overrides, before they are merged.
 struct Entry {
     variant: Variant,
     set: Table,
@@ -257,35 +272,75 @@ struct Entry {
     index: usize,
 }
 
-fn variants(node: Option<Node>) -> Result<Vec<Entry>, Mistake> {
-    let only = || Entry {
-        variant: Variant { name: "default".to_owned(), label: "default".to_owned() },
-        set: Table::new(),
-        index: 0,
-    };
-    let Some(node) = node else { return Ok(vec![only()]) };
-    let form = crate::form::Form::Sections(&schema::VARIANTS);
-    let checked = form.check(&node, "variants", &Table::new())?;
-    let Value::List(list) = checked.value else { unreachable!("the form checked that it is a list") };
-    let mut entries: Vec<Entry> = Vec::new();
-    for (index, node) in list.into_iter().enumerate() {
-        let Value::Table(mut table) = node.value else { unreachable!("the form checked that it is a table") };
-        let mut take = |key: &str| table.remove(key).expect("the form filled it in");
-        let (name, label, set) = (take("name"), take("label"), take("set"));
-        let own = |node: &Node| node.as_text().expect("the form checked that it is a string").to_owned();
-        let variant = Variant { name: own(&name), label: own(&label) };
-        if entries.iter().any(|entry| entry.variant.name == variant.name) {
-            let message =
-                format!("the variant {:?} is there twice; every variant needs its own name", variant.name);
-            return Err(Mistake::new(name.at, format!("variants.{index}.name"), message));
+/// A file over those that it includes and under a network file; and its variants.
+fn read_file(
+    text: &str,
+    network: Option<NetworkFile<'_>>,
+    sources: &mut Sources,
+    warnings: &mut Warnings,
+) -> Result<(Table, Vec<Entry>), ConfigError> {
+    let mut own = tree::parse(text, 0)?;
+    rename(&mut own, warnings)?;
+    let mut file = included(&own, sources, warnings)?;
+    overrides::merge(&mut file, &own);
+    if let Some(network) = network {
+        let number = sources.files.len();
+        sources.files.push(network.name.to_owned());
+        let mut network = tree::parse(network.text, number)?;
+        network_file::check(&network, number)?;
+        rename(&mut network, warnings)?;
+        network_file::replace(&mut file, network);
+    }
+    let entries = variants(file.remove("variants"))?;
+    sources.variants = entries.iter().map(|entry| entry.variant.name.clone()).collect();
+    Ok((file, entries))
+}
+
+/// The files that `[scenario] include` lists, each over those before it.
+fn included(own: &Table, sources: &mut Sources, warnings: &mut Warnings) -> Result<Table, ConfigError> {
+    const KEY: &str = "scenario.include";
+    let include = |table: &Table| table.get("scenario")?.table()?.get("include").cloned();
+    let mut file = Table::new();
+    let Some(node) = include(own) else { return Ok(file) };
+    let site = Site { at: node.at, path: KEY, sections: &Table::new() };
+    for name in Texts.read(&node, &site)?.0 {
+        if name.contains(['/', '\\']) {
+            return Err(
+                site.wrong(format!("{name:?} is in another folder; it must be a file of the same one"))
+            );
         }
-        let Value::Table(set) = set.value else { unreachable!("the form checked that it is a table") };
-        entries.push(Entry { variant, set, index });
+        let path = Path::new(&sources.files[0]).with_file_name(&name);
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| site.wrong(format!("the file {} cannot be read: {error}", path.display())))?;
+        sources.files.push(path.display().to_string());
+        let mut table = tree::parse(&text, sources.files.len() - 1)?;
+        if let Some(node) = include(&table) {
+            return Err(ConfigError::new(node.at, KEY, "an included file includes no other; leave this out"));
+        }
+        rename(&mut table, warnings)?;
+        overrides::merge(&mut file, &table);
+    }
+    Ok(file)
+}
+
+fn variants(node: Option<Node>) -> Result<Vec<Entry>, ConfigError> {
+    const VARIANTS: InList<VariantKeys> = in_list();
+    let Some(node) = node else {
+        let variant = Variant { name: "default".to_owned(), label: "default".to_owned() };
+        return Ok(vec![Entry { variant, set: Table::new(), index: 0 }]);
+    };
+    let site = Site { at: node.at, path: "variants", sections: &Table::new() };
+    let mut entries: Vec<Entry> = Vec::new();
+    for (index, read) in VARIANTS.read(&node, &site)?.0.into_iter().enumerate() {
+        let VariantKeys { name, label, set } = read.keys.clone();
+        if entries.iter().any(|entry| entry.variant.name == name) {
+            let message = format!("the variant {name:?} is there twice; every variant needs its own name");
+            return Err(read.wrong("name", message));
+        }
+        entries.push(Entry { variant: Variant { name, label }, set, index });
     }
     match entries.is_empty() {
-        true => {
-            Err(Mistake::new(node.at, "variants", "the list is empty; leave it out, or write [[variants]]"))
-        }
+        true => Err(site.wrong("the list is empty; leave it out, or write [[variants]]")),
         false => Ok(entries),
     }
 }

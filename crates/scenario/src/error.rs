@@ -1,110 +1,158 @@
-//! One sentence for each mistake: the file, the line, the key, and what would be right.
+//! Errors: each names the file, the line, the key, and a value that would be right.
 
-use crate::tree::Origin;
-use std::fmt;
-
-/// What is wrong with a scenario, as one sentence.
+/// What is wrong with a scenario, in one sentence.
 ///
 /// ```text
 /// scenarios/x.toml:14: relays.middle.link: "0 KiB/s" is no rate: it is zero; a rate must be at least "1 B/s"
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScenarioError {
-    place: String,
-    line: Option<u32>,
-    key: String,
-    message: String,
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A key or a value is wrong.
+    #[error("{place}: {}{message}", prefix(key))]
+    Config {
+        /// The file with its line, the variant, or the option of the command line.
+        place: String,
+        /// The line of the file, from 1; `None` for a mistake on the command line.
+        line: Option<u32>,
+        /// The dotted key, such as `relays.middle.link`; empty if the mistake has none.
+        key: String,
+        /// What is wrong and what would be right.
+        message: String,
+    },
+    /// The caller names a variant that the file does not have.
+    #[error("{file}: there is no variant {variant:?}; there are {known}")]
+    UnknownVariant {
+        /// What messages call the file.
+        file: String,
+        /// The variant that the caller named.
+        variant: String,
+        /// The variants of the file.
+        known: String,
+    },
+    /// A key or a value of [`relay_config`](crate::relay_config) is wrong.
+    #[error("{}{message}", prefix(key))]
+    Relay {
+        /// The index of the line, from 0; `None` if no single line is wrong.
+        line: Option<usize>,
+        /// The dotted key, such as `scheduler.interval`; empty if the mistake has none.
+        key: String,
+        /// What is wrong and what would be right.
+        message: String,
+    },
 }
 
-impl ScenarioError {
-    /// The line of the scenario, from 1; `None` for a mistake on the command line.
+impl Error {
+    /// The line of the scenario, from 1, if the error has one.
     pub fn line(&self) -> Option<u32> {
-        self.line
+        if let Error::Config { line, .. } = self { *line } else { None }
     }
 
-    /// The dotted key, such as `relays.middle.link`; empty if the mistake has none.
+    /// The index of the line of [`relay_config`](crate::relay_config), from 0, if the error has one.
+    pub fn index(&self) -> Option<usize> {
+        if let Error::Relay { line, .. } = self { *line } else { None }
+    }
+
+    /// The dotted key, such as `relays.middle.link`; empty if the error has none.
     pub fn key(&self) -> &str {
-        &self.key
+        match self {
+            Error::Config { key, .. } | Error::Relay { key, .. } => key,
+            Error::UnknownVariant { .. } => "",
+        }
     }
 
     /// What is wrong and what would be right, without the place and the key.
     pub fn message(&self) -> &str {
-        &self.message
-    }
-
-    /// A mistake of the caller, in no particular line.
-    pub(crate) fn of_caller(file: &str, message: String) -> Self {
-        ScenarioError { place: file.to_owned(), line: None, key: String::new(), message }
-    }
-}
-
-impl fmt::Display for ScenarioError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.place)?;
-        if !self.key.is_empty() {
-            write!(f, "{}: ", self.key)?;
+        match self {
+            Error::Config { message, .. } | Error::Relay { message, .. } => message,
+            Error::UnknownVariant { .. } => "there is no such variant",
         }
-        f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for ScenarioError {}
+fn prefix(key: &str) -> String {
+    if key.is_empty() { String::new() } else { format!("{key}: ") }
+}
 
-/// A mistake before anyone knows what the file and the variants are called.
+/// Where a value was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Nowhere: it is a default.
+    Default,
+    /// In a file.
+    File {
+        /// Index among the files of [`Sources`].
+        file: usize,
+        /// The line, from 1.
+        line: u32,
+        /// The variant whose `set` has the value.
+        variant: Option<usize>,
+    },
+    /// In this `--set` or `--param`, from 0.
+    Set(usize),
+}
+
+/// A mistake whose file and variant are still indices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mistake {
+pub(crate) struct ConfigError {
     pub(crate) at: Origin,
     pub(crate) key: String,
     pub(crate) message: String,
 }
 
-impl Mistake {
+impl ConfigError {
     pub(crate) fn new(at: Origin, key: impl Into<String>, message: impl Into<String>) -> Self {
-        Mistake { at, key: key.into(), message: message.into() }
+        ConfigError { at, key: key.into(), message: message.into() }
     }
 }
 
-/// What a mistake's origin is called.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Places<'a> {
-    pub(crate) file: &'a str,
-    /// What goes over the file first; empty if nothing does.
-    pub(crate) network: &'a str,
-    pub(crate) variants: &'a [String],
-    /// What goes over the file and its variants, as `key=value`: first the `--set`s, then a point's `--param`s.
-    pub(crate) said: &'a [String],
-    /// How many of them are `--set`s.
+/// The names of everything that an [`Origin`] can refer to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sources {
+    /// The scenario, then the files that it includes, then the network file.
+    pub(crate) files: Vec<String>,
+    pub(crate) variants: Vec<String>,
+    /// Overrides as `key=value`: first each `--set`, then each `--param` of a point.
+    pub(crate) overrides: Vec<String>,
+    /// How many overrides are a `--set`.
     pub(crate) sets: usize,
 }
 
-impl Places<'_> {
-    pub(crate) fn error(&self, mistake: Mistake) -> ScenarioError {
-        let Mistake { at, key, message } = mistake;
-        let file = self.file;
-        let (place, line) = match at {
-            Origin::Default => (file.to_owned(), None),
-            Origin::Line(line) => (format!("{file}:{line}"), Some(line)),
-            Origin::Network(line) => (format!("{}:{line}", self.network), Some(line)),
-            Origin::Variant { line, index } => {
-                let name = self.variants.get(index as usize).map_or("", String::as_str);
-                (format!("{file}:{line}: variant {name:?}"), Some(line))
+impl Sources {
+    /// The name of an origin, and its line.
+    fn place(&self, at: Origin) -> (String, Option<u32>) {
+        let name = |names: &[String], index: usize| names.get(index).cloned().unwrap_or_default();
+        match at {
+            Origin::Default => (name(&self.files, 0), None),
+            Origin::File { file, line, variant } => {
+                let variant = variant.map(|index| format!(": variant {:?}", name(&self.variants, index)));
+                (format!("{}:{line}{}", name(&self.files, file), variant.unwrap_or_default()), Some(line))
             }
             Origin::Set(index) => {
-                let option = if (index as usize) < self.sets { "--set" } else { "--param" };
-                (format!("{option} {}", self.said.get(index as usize).map_or("", String::as_str)), None)
+                let option = if index < self.sets { "--set" } else { "--param" };
+                (format!("{option} {}", name(&self.overrides, index)), None)
             }
-        };
-        ScenarioError { place, line, key, message }
+        }
+    }
+
+    pub(crate) fn error(&self, error: ConfigError) -> Error {
+        let (place, line) = self.place(error.at);
+        Error::Config { place, line, key: error.key, message: error.message }
+    }
+
+    /// A sentence about something that is not wrong, such as an old key.
+    pub(crate) fn sentence(&self, at: Origin, message: &str) -> String {
+        format!("{}: {message}", self.place(at).0)
     }
 }
 
-/// `a`, `b`, `c`, for what is allowed; `nothing` if there is none.
+/// `a, b, c`; `nothing` if there is no name.
 pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.into_iter().collect();
     if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
 }
 
-/// As [`listed`], cut after a dozen: a network has thousands of relays.
+/// As [`listed`], but at most twelve names: a network has thousands of relays.
 pub(crate) fn listed_briefly<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.into_iter().collect();
     match names.len() {

@@ -1,10 +1,10 @@
-//! How much work a run is, before it is run: good to a factor of two for what is no blink.
+//! An estimate of the work of a run: within a factor of two for runs longer than a second.
 //!
-//! [`closed`](crate::closed) says how long downloads and pauses last; from these follow cells, and from cells time and
-//! memory, by the constants below.
+//! [`queueing_model`](crate::queueing_model) estimates the durations of downloads and pauses. They determine the number
+//! of cells, and the number of cells determines time and memory, by the constants below.
 
-use crate::closed::{Errand, PAYLOAD, settle};
-use crate::model::{Client, Path, Relay, Scenario, Workload};
+use crate::model::{Scenario, Workload};
+use crate::queueing_model::{PAYLOAD, Session, settle};
 use penstock_units::{Duration, Seed};
 
 /// Payload of a segment of a connection without Tor [B].
@@ -49,13 +49,13 @@ pub struct Estimate {
 
 /// Estimates one run of `scenario`, in this network of its.
 pub(crate) fn estimate(scenario: &Scenario, network: Seed) -> Estimate {
-    let scenario = &*scenario.drawn(network);
-    let errands = settle(scenario);
+    let scenario = &*scenario.sampled(network);
+    let sessions = settle(scenario);
     let simulated = match scenario.run.stop {
         Some(stop) => {
             let start = scenario.workloads[stop.workload].start.mean().as_secs_f64();
             let rate: f64 =
-                of_workload(&errands, stop.workload).map(|errand| errand.circuits / errand.cycle()).sum();
+                of_workload(&sessions, stop.workload).map(|session| session.circuits / session.cycle()).sum();
             scenario.run.duration.as_secs_f64().min(start + stop.downloads as f64 / rate)
         }
         None => scenario.run.duration.as_secs_f64(),
@@ -66,25 +66,25 @@ pub(crate) fn estimate(scenario: &Scenario, network: Seed) -> Estimate {
     let (mut downloads, mut cells, mut segments) = (0.0, 0.0, 0.0);
     for (index, workload) in scenario.workloads.iter().enumerate() {
         let left = left_to(workload, simulated);
-        for errand in of_workload(&errands, index) {
-            let count = errand.circuits * left.iter().map(|left| errand.downloads_in(*left)).sum::<f64>()
+        for session in of_workload(&sessions, index) {
+            let count = session.circuits * left.iter().map(|left| session.downloads_in(*left)).sum::<f64>()
                 / left.len() as f64;
             downloads += count;
-            let carried = count * errand.size;
-            if errand.hops == 0.0 {
+            let carried = count * session.size;
+            if session.hops == 0.0 {
                 segments += carried / SEGMENT;
             } else {
-                cells += carried / PAYLOAD * errand.hops;
+                cells += carried / PAYLOAD * session.hops;
             }
             if scenario.trace.workloads.contains(&index) {
                 let every = f64::from(scenario.trace.cells);
                 let tracked = if every == 0.0 { 0.0 } else { carried / PAYLOAD / every / simulated };
-                let sampled = errand.circuits * per_second(scenario.trace.interval);
-                rows += scenario.trace.share * (errand.hops + 1.0) * (tracked + sampled);
+                let sampled = session.circuits * per_second(scenario.trace.interval);
+                rows += scenario.trace.share * (session.hops + 1.0) * (tracked + sampled);
             }
         }
     }
-    let circuits: f64 = errands.iter().map(|errand| errand.circuits).sum();
+    let circuits: f64 = sessions.iter().map(|session| session.circuits).sum();
     let cold = (1.0 + circuits / CACHED_CIRCUITS).log2();
     Estimate {
         simulated,
@@ -98,8 +98,8 @@ pub(crate) fn estimate(scenario: &Scenario, network: Seed) -> Estimate {
     }
 }
 
-fn of_workload(errands: &[Errand], workload: usize) -> impl Iterator<Item = &Errand> {
-    errands.iter().filter(move |errand| errand.workload == workload)
+fn of_workload(sessions: &[Session], workload: usize) -> impl Iterator<Item = &Session> {
+    sessions.iter().filter(move |session| session.workload == workload)
 }
 
 /// What is left of the run [s] after some of the times at which a workload may start.
@@ -112,36 +112,4 @@ fn left_to(workload: &Workload, simulated: f64) -> Vec<f64> {
 /// How often something happens once in each interval.
 fn per_second(interval: Duration) -> f64 {
     1.0 / interval.as_secs_f64()
-}
-
-/// Round trip of a client's circuit and its server without queues; of a path that is drawn as if it began and ended at
-/// the same relay, the mean of some, with typical ways between.
-pub(crate) fn base_rtt(scenario: &Scenario, client: &Client) -> Duration {
-    const SOME: usize = 16;
-    let network = &scenario.network;
-    let server = client.servers.first().map(|server| &scenario.servers[*server].host);
-    let path = match &client.path {
-        Path::Fixed(path) => &path[..],
-        Path::Direct => &[],
-        Path::Weighted { .. } | Path::Tor { .. } => {
-            let relays = scenario.relays.iter().take(SOME).map(|relay| &relay.host);
-            let ends = |relay| {
-                let far = server.map_or(Duration::ZERO, |server| network.between(relay, server).rtt);
-                network.between(&client.host, relay).rtt + far
-            };
-            let some = relays.len() as u32;
-            return relays.map(ends).sum::<Duration>() / some
-                + network.typical_rtt() * (client.path.hops() as u32 - 1);
-        }
-    };
-    let relays = path.iter().map(|relay| &scenario.relays[*relay].host);
-    let hosts: Vec<_> = std::iter::once(&client.host).chain(relays).chain(server).collect();
-    hosts.windows(2).map(|pair| network.between(pair[0], pair[1]).rtt).sum()
-}
-
-/// What a relay carries in each direction: the smaller of its link and its buckets [B/s].
-pub(crate) fn capacity(relay: &Relay) -> u64 {
-    let link = relay.host.link_up.min(relay.host.link_down);
-    let bucket = relay.config.bandwidth.map_or(link, |bandwidth| bandwidth.rate);
-    link.min(bucket).bytes_per_sec()
 }

@@ -1,10 +1,19 @@
-//! Scenario files: the only parser, for every world.
+//! Scenario files: the only parser, for the simulator, the testbed and live relays.
 //!
-//! Layers, in order: [`error`] (one sentence for each mistake), `tree` (TOML whose values know
-//! their line), `form` (what a value may look like), `schema` (every key, its default and its
-//! meaning), `overrides` (what goes over what), `network_file` (relays from elsewhere), `presets` (versions of Tor), `resolve` (fills defaults in), [`partners`] (which algorithms go
-//! together), `build` and `tor` (from the tree to the types, and how keys fit each other), `alone` (one relay without a scenario), `changes` (what is different later), [`deploy`] (what some relays have and others do not), [`era`] (relays as they were), [`drawn`] (what chance decides), [`ways`] (round trips by country), [`model`] (what every world runs), [`markov`] (traffic that models draw),
-//! `print`, [`reference`](mod@reference) and `describe` (what a user reads).
+//! A file becomes a model in one pass. Each layer uses only those above it:
+//!
+//! | layer | files |
+//! |---|---|
+//! | errors with file and line | [`error`] |
+//! | TOML as a tree | `tree` |
+//! | types of single values | `distribution`, `markov`, `values` |
+//! | declarations of keys | `keys` |
+//! | the model | [`model`], `rtt_matrix`, `sampled` |
+//! | overrides and presets | `overrides`, `presets`, `renamed`, `network_file` |
+//! | sections: their keys and their part of the model | `sections` |
+//! | checks across sections | `build`, `deployments`, `changes` |
+//! | files and lines | `document`, `single_relay` |
+//! | output | `describe`, `estimate`, `queueing_model`, [`partners`], [`reference`](mod@reference) |
 //!
 //! ```
 //! use penstock_scenario::Document;
@@ -29,40 +38,40 @@
 //! let scenario = document.scenario("default").unwrap();
 //! assert_eq!(scenario.run.duration.as_secs(), 10);
 //!
-//! let mistake = Document::parse(&text.replace("128 KiB/s", "128"), "one.toml", &[]).unwrap_err();
-//! assert!(mistake.to_string().starts_with("one.toml:8: relays.middle.link: \"128\" is no rate"));
+//! let error = Document::parse(&text.replace("128 KiB/s", "128"), "one.toml", &[]).unwrap_err();
+//! assert!(error.to_string().starts_with("one.toml:8: relays.middle.link: \"128\" is no rate"));
 //! ```
 
-mod alone;
 mod build;
 mod changes;
-mod closed;
-pub mod deploy;
+mod deployments;
 mod describe;
+mod distribution;
 mod document;
-pub mod drawn;
-pub mod era;
 pub mod error;
 mod estimate;
-mod form;
+mod keys;
 pub mod markov;
 pub mod model;
 mod network_file;
 mod overrides;
 pub mod partners;
 mod presets;
-mod print;
+mod queueing_model;
 pub mod reference;
-mod resolve;
-mod schema;
-mod tor;
+mod renamed;
+mod rtt_matrix;
+mod sampled;
+mod sections;
+mod single_relay;
 mod tree;
-pub mod ways;
+mod values;
 
-pub use alone::{RelayMistake, relay_config};
 pub use document::{Document, Point};
-pub use error::ScenarioError;
+pub use error::Error;
 pub use estimate::Estimate;
 pub use model::Scenario;
 pub use network_file::NetworkFile;
 pub use reference::{algorithms, presets, sections, workload_kinds, workload_presets};
+pub use rtt_matrix::RttMatrix;
+pub use single_relay::{RelaySettings, relay_config};

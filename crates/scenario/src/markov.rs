@@ -1,26 +1,26 @@
-//! Markov models of traffic: when streams begin, and in each of them when packets leave.
+//! Markov models of traffic: when streams begin, and when the packets of a stream leave.
 //!
 //! Source: tgen (Jansen, Traudt, Hopper: Privacy-Preserving Dynamic Learning of Tor Network Traffic, CCS 2018), its
 //! documentation of Markov models.
 
-use crate::form::is_name;
-use crate::model::Span;
+use crate::distribution::Span;
 use penstock_units::{Duration, Rng, Seed};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
-/// What a model says next.
+/// What a state emits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observation {
-    /// `+`: a packet from the client to the server; a stream.
+    /// `+`: a packet from the client to the server; or a stream.
     ToServer,
-    /// `-`: a packet from the server to the client; a stream.
+    /// `-`: a packet from the server to the client; or a stream.
     ToOrigin,
-    /// `F`: nothing more.
+    /// `F`: the end.
     End,
 }
 
-/// States, what may follow each, and what each may say.
+/// States, the transitions between them, and the emissions of each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Markov {
     states: Vec<State>,
@@ -30,149 +30,98 @@ pub struct Markov {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct State {
     name: String,
-    /// Weight and index of each that may follow.
+    /// Weight and index of each next state.
     next: Vec<(f64, usize)>,
-    emissions: Vec<(f64, Emission)>,
+    /// Weight, observation, and the delay until the next state is entered.
+    emissions: Vec<(f64, Observation, Span)>,
 }
 
-/// What a state may say, and how long it is until the next state is asked.
-#[derive(Clone, Debug, PartialEq)]
-struct Emission {
-    what: Observation,
-    delay: Span,
-}
-
-/// What a file says of a transition: `FROM -> TO: WEIGHT`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Transition<'a> {
-    pub(crate) from: &'a str,
-    pub(crate) to: &'a str,
+/// A transition as a file writes it: `FROM -> TO: WEIGHT`.
+#[derive(Clone, Debug)]
+pub(crate) struct Transition {
+    pub(crate) from: String,
+    pub(crate) to: String,
     pub(crate) weight: f64,
 }
 
-/// What a file says of an emission: `STATE -> OBSERVATION: WEIGHT after DELAY`, the end without a delay.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Says<'a> {
-    pub(crate) state: &'a str,
+/// An emission as a file writes it: `STATE -> OBSERVATION: WEIGHT after DELAY`; the end has no delay.
+#[derive(Clone, Debug)]
+pub(crate) struct Emission {
+    pub(crate) state: String,
     pub(crate) what: Observation,
     pub(crate) weight: f64,
-    pub(crate) delay: Option<&'a str>,
+    pub(crate) delay: Option<Span>,
 }
 
-/// Most that a weight may be, so that their sum stays far from infinity.
-const MOST_WEIGHT: f64 = 1e12;
-
-fn weight(text: &str) -> Result<f64, String> {
-    let weight = text.trim().parse::<f64>().ok().filter(|weight| (0.0..=MOST_WEIGHT).contains(weight));
-    weight.ok_or_else(|| format!("{:?} is no weight; it must be a number from 0", text.trim()))
-}
-
-fn state(text: &str) -> Result<&str, String> {
-    let name = text.trim();
-    let wrong = || format!("{name:?} is no name of a state; it must be of letters, digits, '_', '-' and '.'");
-    if is_name(name, true) { Ok(name) } else { Err(wrong()) }
-}
-
-/// The two ends of an arrow and what follows the colon.
-fn arrow(text: &str) -> Option<(&str, &str, &str)> {
-    let (from, rest) = text.split_once("->")?;
-    let (to, rest) = rest.split_once(':')?;
-    Some((from, to.trim(), rest))
-}
-
-pub(crate) fn transition(text: &str) -> Result<Transition<'_>, String> {
-    let (from, to, rest) =
-        arrow(text).ok_or_else(|| format!("{text:?} is no transition; write it like \"start -> a: 0.5\""))?;
-    Ok(Transition { from: state(from)?, to: state(to)?, weight: weight(rest)? })
-}
-
-pub(crate) fn emission(text: &str) -> Result<Says<'_>, String> {
-    let example = "\"a -> +: 0.5 after exponential(3 ms)\"";
-    let (from, to, rest) =
-        arrow(text).ok_or_else(|| format!("{text:?} is no emission; write it like {example}"))?;
-    let what = match to {
-        "+" => Observation::ToServer,
-        "-" => Observation::ToOrigin,
-        "F" => Observation::End,
-        other => return Err(format!("{other:?} is no observation; it must be one of +, -, F")),
-    };
-    let (share, delay) =
-        rest.split_once(" after ").map_or((rest, None), |(share, delay)| (share, Some(delay)));
-    if (what == Observation::End) != delay.is_none() {
-        return Err(format!(
-            "{text:?} must say after which delay the next comes, unless it is the end; write it like {example}"
-        ));
-    }
-    Ok(Says { state: state(from)?, what, weight: weight(share)?, delay: delay.map(str::trim) })
-}
-
-impl Transition<'_> {
-    pub(crate) fn canonical(&self) -> String {
-        format!("{} -> {}: {:?}", self.from, self.to, self.weight)
+impl fmt::Display for Transition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} -> {}: {:?}", self.from, self.to, self.weight)
     }
 }
 
-impl Says<'_> {
-    /// With its delay in canonical form.
-    pub(crate) fn canonical(&self, delay: Option<&str>) -> String {
+impl fmt::Display for Emission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.what {
             Observation::ToServer => '+',
             Observation::ToOrigin => '-',
             Observation::End => 'F',
         };
-        let after = delay.map(|delay| format!(" after {delay}")).unwrap_or_default();
-        format!("{} -> {what}: {:?}{after}", self.state, self.weight)
+        write!(f, "{} -> {what}: {:?}", self.state, self.weight)?;
+        self.delay.iter().try_for_each(|delay| write!(f, " after {delay}"))
     }
 }
 
+/// Why a model cannot run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum MarkovError {
+    #[error("there is no state {0:?} to begin at")]
+    NoStart(String),
+    #[error("the state {0:?} has no transition to another")]
+    NoTransition(String),
+    #[error("the state {0:?} is entered and has no emission; it needs one")]
+    NoEmission(String),
+    #[error("the state {0:?} has no transition to another, and does not end there")]
+    NoEnd(String),
+}
+
 impl Markov {
-    /// The model of these, which begins at `start`; or what is wrong with it.
-    ///
-    /// A weight of 0 never happens and is as if it were not there.
+    /// A model that begins at `start`. Transitions and emissions with a weight of 0 are left out.
     pub(crate) fn new(
         start: &str,
-        transitions: &[Transition<'_>],
-        emissions: &[(Says<'_>, Span)],
-    ) -> Result<Self, String> {
-        let named = transitions.iter().flat_map(|edge| [edge.from, edge.to]);
-        let names: BTreeSet<&str> = named.chain(emissions.iter().map(|(says, _)| says.state)).collect();
+        transitions: &[Transition],
+        emissions: &[Emission],
+    ) -> Result<Self, MarkovError> {
+        let named = transitions.iter().flat_map(|edge| [&edge.from[..], &edge.to[..]]);
+        let names: BTreeSet<&str> =
+            named.chain(emissions.iter().map(|emission| &emission.state[..])).collect();
         let index: BTreeMap<&str, usize> = names.iter().enumerate().map(|(at, name)| (*name, at)).collect();
-        let Some(first) = index.get(start) else {
-            return Err(format!("there is no state {start:?} to begin at"));
-        };
+        let first = index.get(start).ok_or_else(|| MarkovError::NoStart(start.to_owned()))?;
         let state = |name: &&str| State { name: (*name).to_owned(), ..State::default() };
         let mut states: Vec<State> = names.iter().map(state).collect();
         for edge in transitions.iter().filter(|edge| edge.weight > 0.0) {
-            states[index[edge.from]].next.push((edge.weight, index[edge.to]));
+            states[index[&edge.from[..]]].next.push((edge.weight, index[&edge.to[..]]));
         }
-        for (says, delay) in emissions.iter().filter(|(says, _)| says.weight > 0.0) {
-            let emission = Emission { what: says.what, delay: delay.clone() };
-            states[index[says.state]].emissions.push((says.weight, emission));
+        for emission in emissions.iter().filter(|emission| emission.weight > 0.0) {
+            let delay = emission.delay.clone().unwrap_or(Span::Fixed(Duration::ZERO));
+            states[index[&emission.state[..]]].emissions.push((emission.weight, emission.what, delay));
         }
         let model = Markov { states, start: *first };
         model.check()?;
         Ok(model)
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), MarkovError> {
         let start = &self.states[self.start];
         if start.next.is_empty() {
-            return Err(format!("the state {:?} has no transition to another", start.name));
+            return Err(MarkovError::NoTransition(start.name.clone()));
         }
-        // Nothing is said at the start, unless it is entered again.
+        // The start emits nothing, unless it is entered again.
         for state in self.after(self.start).into_iter().map(|index| &self.states[index]) {
             if state.emissions.is_empty() {
-                return Err(format!(
-                    "the state {:?} is entered and says nothing; it needs an emission",
-                    state.name
-                ));
+                return Err(MarkovError::NoEmission(state.name.clone()));
             }
-            if state.next.is_empty() && state.emissions.iter().any(|(_, says)| says.what != Observation::End)
-            {
-                return Err(format!(
-                    "the state {:?} has no transition to another, and does not end there",
-                    state.name
-                ));
+            if state.next.is_empty() && state.emissions.iter().any(|(_, what, _)| *what != Observation::End) {
+                return Err(MarkovError::NoEnd(state.name.clone()));
             }
         }
         Ok(())
@@ -189,20 +138,20 @@ impl Markov {
         found
     }
 
-    /// A state from which on no time passes, for ever; if there is one.
+    /// A state after which the model goes on forever without a delay, if there is one.
     pub(crate) fn endless(&self) -> Option<&str> {
         let is_still = |index: &usize| {
             self.states[*index]
                 .emissions
                 .iter()
-                .all(|(_, says)| says.what != Observation::End && says.delay.is_zero())
+                .all(|(_, what, delay)| *what != Observation::End && delay.is_zero())
         };
         let found = self.after(self.start).into_iter().filter(is_still);
         let mut found = found.filter(|state| self.after(*state).iter().all(is_still));
         found.next().map(|state| self.states[state].name.as_str())
     }
 
-    /// How often it says something until it ends, and how long that takes [s]: of a few walks, none of them long.
+    /// The mean number of emissions until the end, and their mean duration [s]: of a few short walks.
     pub(crate) fn typical(self: &Arc<Self>) -> (f64, f64) {
         const WALKS: u64 = 20;
         const STEPS: usize = 2000;
@@ -217,18 +166,18 @@ impl Markov {
         (count / WALKS as f64, time.as_secs_f64() / WALKS as f64)
     }
 
-    /// How many states it has.
+    /// The number of states.
     pub fn len(&self) -> usize {
         self.states.len()
     }
 
-    /// Whether it has no states; none that was read is so.
+    /// Whether it has no states. A model from a scenario has some.
     pub fn is_empty(&self) -> bool {
         self.states.is_empty()
     }
 }
 
-/// One way through a model.
+/// One random walk through a model.
 #[derive(Clone, Debug)]
 pub struct Walk {
     model: Arc<Markov>,
@@ -238,128 +187,123 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// From the model's start.
+    /// A walk from the model's start.
     pub fn new(model: Arc<Markov>, rng: Rng) -> Self {
         let state = model.start;
         Walk { model, state, over: false, rng }
     }
 
-    /// The next state, what it says, and how long it is from then to the next but one; `None` after the end.
+    /// The next emission, and the delay until the one after it; `None` after the end.
     pub fn step(&mut self) -> Option<(Observation, Duration)> {
         if self.over {
             return None;
         }
         let Walk { model, state, rng, .. } = self;
-        *state = *pick(&model.states[*state].next, rng);
-        let Emission { what, delay } = pick(&model.states[*state].emissions, rng);
+        let (_, next) = pick(&model.states[*state].next, rng, |(weight, _)| *weight);
+        *state = *next;
+        let (_, what, delay) = pick(&model.states[*state].emissions, rng, |(weight, ..)| *weight);
         let delay = delay.draw(rng);
         self.over = *what == Observation::End;
         (!self.over).then_some((*what, delay))
     }
 }
 
-/// One of several, by weight; there is one at least.
-fn pick<'a, T>(from: &'a [(f64, T)], rng: &mut Rng) -> &'a T {
-    let mut left = rng.unit() * from.iter().map(|(weight, _)| weight).sum::<f64>();
-    let found = from.iter().find(|(weight, _)| {
-        left -= weight;
+/// Draws one by its weight. There is at least one.
+fn pick<'a, T>(from: &'a [T], rng: &mut Rng, weight: impl Fn(&T) -> f64) -> &'a T {
+    let mut left = rng.unit() * from.iter().map(&weight).sum::<f64>();
+    let found = from.iter().find(|one| {
+        left -= weight(one);
         left < 0.0
     });
-    // Rounding may leave a little of the sum over: it is the last one's.
-    &found.unwrap_or(&from[from.len() - 1]).1
+    // Rounding may leave a little of the sum: it belongs to the last one.
+    found.unwrap_or(&from[from.len() - 1])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn model(transitions: &[&str], emissions: &[(&str, Span)]) -> Result<Markov, String> {
-        let transitions: Vec<_> = transitions.iter().map(|text| transition(text).unwrap()).collect();
-        let says = |(text, delay): &(&'static str, Span)| (emission(text).unwrap(), delay.clone());
-        // A literal lives long enough.
-        let emissions: Vec<_> = emissions
-            .iter()
-            .map(|(text, delay)| {
-                let text: &'static str = Box::leak((*text).to_owned().into_boxed_str());
-                says(&(text, delay.clone()))
-            })
-            .collect();
-        Markov::new("start", &transitions, &emissions)
-    }
-
     const NOW: Span = Span::Fixed(Duration::ZERO);
     const SOON: Span = Span::Fixed(Duration::from_millis(3));
 
+    fn model(
+        transitions: &[(&str, &str, f64)],
+        emissions: &[(&str, Observation, f64, Span)],
+    ) -> Result<Markov, MarkovError> {
+        let transition = |&(from, to, weight): &(&str, &str, f64)| Transition {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            weight,
+        };
+        let emission = |(state, what, weight, delay): &(&str, Observation, f64, Span)| Emission {
+            state: (*state).to_owned(),
+            what: *what,
+            weight: *weight,
+            delay: Some(delay.clone()),
+        };
+        let transitions: Vec<_> = transitions.iter().map(transition).collect();
+        Markov::new("start", &transitions, &emissions.iter().map(emission).collect::<Vec<_>>())
+    }
+
+    use Observation::{End, ToOrigin, ToServer};
+
     #[test]
-    fn a_walk_says_what_its_states_do_and_ends() {
+    fn a_walk_emits_by_its_states_and_ends() {
         let two = model(
-            &["start -> a: 1", "a -> b: 1", "b -> a: 1"],
-            &[("a -> +: 1 after 0 s", SOON), ("b -> -: 3 after 0 s", NOW), ("b -> F: 1", NOW)],
+            &[("start", "a", 1.0), ("a", "b", 1.0), ("b", "a", 1.0)],
+            &[("a", ToServer, 1.0, SOON), ("b", ToOrigin, 3.0, NOW), ("b", End, 1.0, NOW)],
         );
         let two = Arc::new(two.unwrap());
         let mut ends = 0;
         for seed in 0..2000 {
             let mut walk = Walk::new(two.clone(), Seed(seed).stream("x"));
-            let said: Vec<_> = std::iter::from_fn(|| walk.step()).collect();
-            for (index, says) in said.iter().enumerate() {
-                let [odd, even] = [
-                    (Observation::ToOrigin, Duration::ZERO),
-                    (Observation::ToServer, Duration::from_millis(3)),
-                ];
-                assert_eq!(*says, if index % 2 == 0 { even } else { odd });
+            let emitted: Vec<_> = std::iter::from_fn(|| walk.step()).collect();
+            for (index, emission) in emitted.iter().enumerate() {
+                let [odd, even] = [(ToOrigin, Duration::ZERO), (ToServer, Duration::from_millis(3))];
+                assert_eq!(*emission, if index % 2 == 0 { even } else { odd });
             }
-            assert_eq!((said.len() % 2, walk.step()), (1, None), "it ends in b and stays there");
-            ends += u32::from(said.len() == 1);
+            assert_eq!((emitted.len() % 2, walk.step()), (1, None), "it ends in b and stays there");
+            ends += u32::from(emitted.len() == 1);
         }
-        // A quarter of all end when b is entered first.
+        // A quarter of all walks end at the first visit of b.
         assert!((440..560).contains(&ends), "{ends}");
     }
 
     #[test]
-    fn what_is_wrong_with_a_model_is_said() {
-        let wrong =
-            |transitions: &[&str], emissions: &[(&str, Span)]| model(transitions, emissions).unwrap_err();
-        assert_eq!(wrong(&["a -> a: 1"], &[("a -> F: 1", NOW)]), "there is no state \"start\" to begin at");
+    fn a_model_that_cannot_run_is_refused() {
+        let error =
+            |transitions: &[_], emissions: &[_]| model(transitions, emissions).unwrap_err().to_string();
+        let end = ("a", End, 1.0, NOW);
         assert_eq!(
-            wrong(&["start -> a: 0"], &[("a -> F: 1", NOW)]),
+            error(&[("a", "a", 1.0)], std::slice::from_ref(&end)),
+            "there is no state \"start\" to begin at"
+        );
+        assert_eq!(
+            error(&[("start", "a", 0.0)], std::slice::from_ref(&end)),
             "the state \"start\" has no transition to another"
         );
         assert_eq!(
-            wrong(&["start -> a: 1", "a -> b: 1", "b -> a: 1"], &[("a -> +: 1 after 0 s", SOON)]),
-            "the state \"b\" is entered and says nothing; it needs an emission"
+            error(&[("start", "a", 1.0), ("a", "b", 1.0), ("b", "a", 1.0)], &[("a", ToServer, 1.0, SOON)]),
+            "the state \"b\" is entered and has no emission; it needs one"
         );
         assert_eq!(
-            wrong(&["start -> a: 1"], &[("a -> +: 1 after 0 s", SOON)]),
+            error(&[("start", "a", 1.0)], &[("a", ToServer, 1.0, SOON)]),
             "the state \"a\" has no transition to another, and does not end there"
         );
-        // One that only ends needs none.
-        assert!(model(&["start -> a: 1"], &[("a -> F: 1", NOW)]).is_ok());
+        // A state that only ends needs no transition.
+        assert!(model(&[("start", "a", 1.0)], &[end]).is_ok());
     }
 
     #[test]
-    fn a_model_in_which_no_time_passes_is_found() {
-        let still = |emissions: &[(&str, Span)]| {
-            let found = model(&["start -> a: 1", "a -> a: 1", "a -> b: 1", "b -> b: 1"], emissions).unwrap();
-            found.endless().map(str::to_owned)
+    fn a_model_without_delays_is_found() {
+        let endless = |emissions: &[_]| {
+            let edges = [("start", "a", 1.0), ("a", "a", 1.0), ("a", "b", 1.0), ("b", "b", 1.0)];
+            model(&edges, emissions).unwrap().endless().map(str::to_owned)
         };
-        let [a, b] = ["a -> +: 1 after 0 s", "b -> +: 1 after 0 s"];
-        assert_eq!(still(&[(a, NOW), (b, NOW)]), Some("a".to_owned()));
-        assert_eq!(still(&[(a, SOON), (b, NOW)]), Some("b".to_owned()));
-        assert_eq!(still(&[(a, NOW), (b, SOON)]), None, "a is left");
-        assert_eq!(still(&[(a, NOW), (b, NOW), ("b -> F: 0.1", NOW)]), None, "b ends");
-    }
-
-    #[test]
-    fn lines_are_read_and_written_in_one_way() {
-        let line = transition(" start->a.1 : 5e-1 ").unwrap();
-        assert_eq!(line.canonical(), "start -> a.1: 0.5");
-        let says = emission("a -> - : 2 after  3 ms").unwrap();
-        assert_eq!(says.canonical(Some("3 ms")), "a -> -: 2.0 after 3 ms");
-        for wrong in ["a", "a -> b", "a -> b: -1", "a -> b: nan", "a -> b: inf", "a b -> c: 1", " -> a: 1"] {
-            assert!(transition(wrong).is_err(), "{wrong}");
-        }
-        for wrong in ["a", "a -> +: 1", "a -> F: 1 after 3 s", "a -> $: 1 after 3 s", "a -> +: x after 3 s"] {
-            assert!(emission(wrong).is_err(), "{wrong}");
-        }
+        let [a, b] = [|delay| ("a", ToServer, 1.0, delay), |delay| ("b", ToServer, 1.0, delay)];
+        assert_eq!(endless(&[a(NOW), b(NOW)]), Some("a".to_owned()));
+        assert_eq!(endless(&[a(SOON), b(NOW)]), Some("b".to_owned()));
+        assert_eq!(endless(&[a(NOW), b(SOON)]), None, "a is left");
+        assert_eq!(endless(&[a(NOW), b(NOW), ("b", End, 0.1, NOW)]), None, "b ends");
     }
 }

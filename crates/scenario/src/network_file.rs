@@ -1,67 +1,56 @@
-//! A network in a file of its own: relays and `[network]`, which go over those of a scenario.
+//! A network file: relays and `[network]`, which replace those of a scenario.
 
-use crate::error::{Mistake, listed};
+use crate::error::{ConfigError, Origin, listed};
 use crate::overrides::merge;
-use crate::tree::{self, Node, Origin, Table};
+use crate::tree::{Node, Table, Value};
 
-/// A network file as it is read.
+/// The text of a network file.
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkFile<'a> {
     /// What messages call it.
     pub name: &'a str,
-    /// What it says, in TOML.
+    /// Its text, in TOML.
     pub text: &'a str,
 }
 
-/// What such a file may have.
+/// The sections that such a file may have.
 const SECTIONS: [&str; 2] = ["network", "relays"];
 
-/// Reads one.
-pub(crate) fn read(text: &str) -> Result<Table, Mistake> {
-    let root = tree::parse(text)
-        .map_err(|mistake| Mistake { at: to_network(mistake.at), ..mistake })?
-        .into_iter()
-        .map(|(name, node)| (name, node.moved(&to_network)))
-        .collect::<Table>();
-    if let Some((name, node)) = root.iter().find(|(name, _)| !SECTIONS.contains(&name.as_str())) {
-        let message =
-            format!("this belongs into a scenario; a network file has {} and nothing else", listed(SECTIONS));
-        return Err(Mistake::new(node.at, name, message));
-    }
-    for (name, node) in &root {
+/// Checks the sections of a network file, which is number `file` of the sources.
+pub(crate) fn check(root: &Table, file: usize) -> Result<(), ConfigError> {
+    for (name, node) in root {
+        let wrong = |message: String| Err(ConfigError::new(node.at, name, message));
+        if !SECTIONS.contains(&name.as_str()) {
+            return wrong(format!(
+                "this belongs into a scenario; a network file has {} and nothing else",
+                listed(SECTIONS)
+            ));
+        }
         let Some(table) = node.table() else {
-            let message = format!("{}; it must be a section, written [{name}]", node.is_what());
-            return Err(Mistake::new(node.at, name, message));
+            return wrong(format!("{}; it must be a section, written [{name}]", node.with_type()));
         };
         if name == "relays" && table.is_empty() {
-            return Err(Mistake::new(node.at, name, "there is no relay; write one as [relays.NAME]"));
+            return wrong("there is no relay; write one as [relays.NAME]".to_owned());
         }
     }
     if root.is_empty() {
         let message = "there is no network; a network file has [relays.NAME], [network] or both";
-        return Err(Mistake::new(Origin::Network(1), "", message));
+        return Err(ConfigError::new(Origin::File { file, line: 1, variant: None }, "", message));
     }
-    Ok(root)
+    Ok(())
 }
 
-fn to_network(at: Origin) -> Origin {
-    match at {
-        Origin::Line(line) => Origin::Network(line),
-        other => other,
-    }
-}
-
-/// Puts one over a scenario's file: its relays take the place of all others, the rest goes over what is there.
-pub(crate) fn lay(file: &mut Table, mut network: Table) {
+/// Merges a network into a scenario's file. Its relays replace all others.
+pub(crate) fn replace(file: &mut Table, mut network: Table) {
     if let Some(relays) = network.remove("relays") {
         file.insert("relays".to_owned(), relays);
     }
-    let has_ways = |node: &Node| node.table().is_some_and(|table| table.contains_key("ways"));
-    if network.get("network").is_some_and(has_ways)
-        && let Some(Node { value: tree::Value::Table(below), .. }) = file.get_mut("network")
+    let has_matrix = |node: &Node| node.table().is_some_and(|table| table.contains_key("rtt_matrix"));
+    if network.get("network").is_some_and(has_matrix)
+        && let Some(Node { value: Value::Table(below), .. }) = file.get_mut("network")
     {
-        // Ways of two networks do not mix.
-        below.remove("ways");
+        // Round trips of two networks do not mix.
+        below.remove("rtt_matrix");
     }
     merge(file, &network);
 }

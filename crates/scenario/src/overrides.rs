@@ -1,16 +1,19 @@
-//! What goes over what: file < variant < `--set`, and `[relay]` < `[relays.NAME]`.
+//! Overrides: file < variant < `--set`, and `[relay]` < `[relays.NAME]`.
 //!
-//! Tables merge key by key, everything else is replaced. Two keys start afresh: a table that names
-//! its `kind` takes nothing from the one below, and `link` sets both directions again.
+//! Tables merge key by key, and other values are replaced. Two keys discard inherited ones: a table with a `kind` takes
+//! nothing from the one below, and `link` sets both directions again.
 
-use crate::error::{Mistake, listed_briefly};
-use crate::schema::ALGORITHMS;
-use crate::tree::{Node, Origin, Table, Value, join, parse_value};
+use crate::error::{ConfigError, Origin, listed_briefly};
+use crate::tree::{Node, Table, Value, insert, join, parse_value};
 
 /// Tables whose entries an override may change but not add: a mistyped name must not make a node.
 const NAMED: &[&str] = &["relays", "clients", "servers", "workloads"];
 
-/// Puts `over` on top of `base`.
+/// Keys that choose an algorithm: `scheduler = "vanilla"` is short for `scheduler = { kind = "vanilla" }`.
+pub(crate) const ALGORITHM_KEYS: [&str; 6] =
+    ["circuit_policy", "scheduler", "edge_control", "hop_control", "throttle", "channel_map"];
+
+/// Merges `over` into `base`.
 pub(crate) fn merge(base: &mut Table, over: &Table) {
     let names_text = |key: &str| over.get(key).is_some_and(|node| node.as_text().is_some());
     if names_text("kind") {
@@ -23,11 +26,12 @@ pub(crate) fn merge(base: &mut Table, over: &Table) {
     for (key, node) in over {
         match (base.get_mut(key), &node.value) {
             (Some(Node { value: Value::Table(below), .. }), Value::Table(above)) => merge(below, above),
-            (Some(below), Value::Table(above)) if below.as_text().is_some() && is_algorithm(key) => {
-                // `scheduler = "vanilla"` is short for `scheduler = { kind = "vanilla" }`.
+            (Some(below), Value::Table(above))
+                if below.as_text().is_some() && ALGORITHM_KEYS.contains(&&key[..]) =>
+            {
                 let mut table = Table::from([("kind".to_owned(), below.clone())]);
                 merge(&mut table, above);
-                *below = Node { value: Value::Table(table), at: node.at };
+                *below = Node::of_table(table, node.at);
             }
             _ => {
                 base.insert(key.clone(), node.clone());
@@ -36,57 +40,40 @@ pub(crate) fn merge(base: &mut Table, over: &Table) {
     }
 }
 
-/// Whether a word alone stands for a kind; `cpu = "none"` and its like stand for no table at all.
-fn is_algorithm(key: &str) -> bool {
-    ALGORITHMS.iter().any(|(name, _)| *name == key)
-}
-
-/// The overlay of a variant's `set`, whose keys may be dotted.
-pub(crate) fn of_variant(set: &Table, index: usize) -> Result<Table, Mistake> {
+/// The overrides of a variant's `set`, whose keys may be dotted.
+pub(crate) fn of_variant(set: &Table, index: usize) -> Result<Table, ConfigError> {
     let to_variant = |at| match at {
-        Origin::Line(line) => Origin::Variant { line, index: index as u32 },
+        Origin::File { file, line, .. } => Origin::File { file, line, variant: Some(index) },
         other => other,
     };
-    let mut overlay = Table::new();
-    for (path, node) in set {
-        let node = node.clone().moved(&to_variant);
-        insert(&mut overlay, path, path, node, true)?;
-    }
+    let overlay = Node::of_table(set.clone(), Origin::Default).moved(&to_variant);
+    let overlay = overlay.table().cloned().unwrap_or_default();
     for (key, below, why) in [
-        ("scenario", None, "a variant does not change what the scenario stands for"),
+        ("scenario", None, "a variant does not change the paper or the figure of a scenario"),
         ("variants", None, "a variant does not change variants"),
-        ("run", Some("seeds"), "all variants meet the same seeds: set them in [run]"),
-        ("run", Some("networks"), "all variants meet the same networks: set them in [run]"),
+        ("run", Some("seeds"), "all variants have the same seeds: set them in [run]"),
+        ("run", Some("networks"), "all variants have the same networks: set them in [run]"),
     ] {
         let found = overlay.get(key).and_then(|node| match below {
             None => Some((node.at, key.to_owned())),
             Some(below) => node.table()?.get(below).map(|node| (node.at, join(key, below))),
         });
         if let Some((at, key)) = found {
-            return Err(Mistake::new(at, key, why));
+            return Err(ConfigError::new(at, key, why));
         }
     }
     Ok(overlay)
 }
 
-/// The overlay of a change's `set`, whose keys may be dotted.
-pub(crate) fn of_change(set: &Table) -> Result<Table, Mistake> {
-    let mut overlay = Table::new();
-    for (path, node) in set {
-        insert(&mut overlay, path, path, node.clone(), true)?;
-    }
-    Ok(overlay)
-}
-
-/// The overlay of the command line's `--set key=value`; later ones go over earlier ones.
+/// The overrides of `--set key=value`; a later one replaces an earlier one.
 ///
-/// The value is TOML. What is not TOML and has none of `" ' [ ] { } = #` in it is taken as a
-/// string, so that a shell's lost quotes do no harm: `run.duration=10 s`.
-pub(crate) fn of_sets(sets: &[String]) -> Result<Table, Mistake> {
+/// The value is TOML. A text that is not TOML, without any of `" ' [ ] { } = #`, is a string, because a shell removes
+/// quotes: `run.duration=10 s`.
+pub(crate) fn of_sets(sets: &[String]) -> Result<Table, ConfigError> {
     let mut overlay = Table::new();
     for (index, set) in sets.iter().enumerate() {
-        let at = Origin::Set(index as u32);
-        let fail = |message: &str| Mistake::new(at, "", message);
+        let at = Origin::Set(index);
+        let fail = |message: &str| ConfigError::new(at, "", message);
         let (path, text) =
             set.split_once('=').ok_or_else(|| fail("it must be key=value, like run.duration=\"10 min\""))?;
         let (path, text) = (path.trim(), text.trim());
@@ -108,74 +95,15 @@ pub(crate) fn of_sets(sets: &[String]) -> Result<Table, Mistake> {
     Ok(overlay)
 }
 
-/// Puts `node` at the dotted `path`; `once` refuses to replace what is there.
-fn insert(table: &mut Table, path: &str, whole: &str, node: Node, once: bool) -> Result<(), Mistake> {
-    let (head, rest) = path.split_once('.').map_or((path, None), |(head, rest)| (head, Some(rest)));
-    if head.is_empty() {
-        return Err(Mistake::new(
-            node.at,
-            whole,
-            "this is no key; a key is a path with dots, like relays.middle.link",
-        ));
-    }
-    let node = match rest {
-        None => node,
-        Some(rest) => {
-            let at = node.at;
-            let mut inner = Table::new();
-            insert(&mut inner, rest, whole, node, once)?;
-            Node { value: Value::Table(inner), at }
-        }
-    };
-    match table.get_mut(head) {
-        None => {
-            table.insert(head.to_owned(), node);
-        }
-        Some(below) => join_nodes(below, node, whole, once)?,
-    }
-    Ok(())
-}
-
-/// Two overrides of the same level: tables join, a later value replaces an earlier one.
-fn join_nodes(below: &mut Node, above: Node, whole: &str, once: bool) -> Result<(), Mistake> {
-    let at = above.at;
-    let old = std::mem::replace(&mut below.value, Value::Date);
-    let (mut lower, upper) = match (old, above.value) {
-        (Value::Table(lower), Value::Table(upper)) => (lower, upper),
-        // A word beside a table is the table's `kind`.
-        (Value::Table(lower), Value::Text(kind)) => {
-            (lower, Table::from([("kind".to_owned(), Node::text(kind, at))]))
-        }
-        (Value::Text(kind), Value::Table(upper)) => {
-            (Table::from([("kind".to_owned(), Node::text(kind, below.at))]), upper)
-        }
-        _ if once => return Err(Mistake::new(at, whole, "the key is set twice here")),
-        (_, value) => {
-            *below = Node { value, at };
-            return Ok(());
-        }
-    };
-    for (key, node) in upper {
-        match lower.get_mut(&key) {
-            None => {
-                lower.insert(key, node);
-            }
-            Some(below) => join_nodes(below, node, whole, once)?,
-        }
-    }
-    below.value = Value::Table(lower);
-    Ok(())
-}
-
 /// Refuses overrides of nodes and workloads that the file does not have.
-pub(crate) fn check_names(base: &Table, overlay: &Table) -> Result<(), Mistake> {
+pub(crate) fn check_names(base: &Table, overlay: &Table) -> Result<(), ConfigError> {
     for section in NAMED {
         let Some(over) = overlay.get(*section).and_then(Node::table) else { continue };
         let empty = Table::new();
         let known = base.get(*section).and_then(Node::table).unwrap_or(&empty);
         if let Some((name, node)) = over.iter().find(|(name, _)| !known.contains_key(*name)) {
             let known = listed_briefly(known.keys().map(String::as_str));
-            return Err(Mistake::new(
+            return Err(ConfigError::new(
                 node.at,
                 join(section, name),
                 format!("there is no {name:?} to override; [{section}] has {known}"),
@@ -207,17 +135,15 @@ mod tests {
     use crate::tree::parse;
 
     fn merged(base: &str, over: &str) -> Table {
-        let mut base = parse(base).unwrap();
-        merge(&mut base, &parse(over).unwrap());
+        let mut base = parse(base, 0).unwrap();
+        merge(&mut base, &parse(over, 0).unwrap());
         base
     }
 
-    /// Compares what is said, not where.
+    /// Compares values without their origins.
     fn same(one: Table, other: &str) -> bool {
-        let nowhere = |table: Table| {
-            Node { value: Value::Table(table), at: Origin::Default }.moved(&|_| Origin::Default)
-        };
-        nowhere(one) == nowhere(parse(other).unwrap())
+        let nowhere = |table: Table| Node::of_table(table, Origin::Default).moved(&|_| Origin::Default);
+        nowhere(one) == nowhere(parse(other, 0).unwrap())
     }
 
     #[test]

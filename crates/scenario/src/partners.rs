@@ -1,109 +1,73 @@
-//! Which algorithms go together, and why others do not: what the parser refuses, what `list algorithms` says of partners,
-//! and every combination that there is.
+//! Which algorithms go together: every combination, and the reasons against some.
 //!
-//! The rules themselves stand with each kind in `schema`.
+//! The rules stand with each kind in `sections`.
 
-use crate::build::View;
-use crate::error::Mistake;
-use crate::form::Form;
-use crate::print;
-use crate::schema::{ALGORITHMS, Algorithm, Fallback, Key, Kind, Partner, RELAY, Verdict};
-use crate::tree::parse_value;
+use crate::keys::{AlgorithmInfo, Section};
+use crate::sections::relays::RelayKeys;
+use crate::sections::tor::{TRANSPORT, algorithms, clash};
+use crate::values::Parameter;
 
-/// Something that one algorithm cannot do, or does in vain.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PartnerInfo {
-    /// A key of the same node.
-    pub key: &'static str,
-    /// What that key must not be; if it chooses an algorithm, its kind.
-    pub not: &'static str,
-    /// Whether a scenario with both is refused; if not it runs, but one of them has no effect.
-    pub refused: bool,
-    /// Why, as it continues the algorithm's name.
-    pub why: &'static str,
-}
+pub use crate::keys::PartnerInfo;
 
-/// One value of a key of `[relay]` and `[client]` that changes what runs, and not only by how much.
+/// One value of a key of `[relay]` and `[client]` that chooses an algorithm or a mode of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The key, such as `hop_control`.
     pub key: &'static str,
-    /// Its kind, such as `marut`; of a key that chooses no algorithm, its value.
+    /// Its kind, such as `marut`; the value of a key that chooses no algorithm.
     pub kind: &'static str,
-    /// The parameters that are not as they are by default, each with its value in TOML.
+    /// The parameters that differ from their defaults, each with its value in TOML.
     pub parameters: Vec<(String, String)>,
-    /// Whether it has parameters at all, beside its kind.
-    is_table: bool,
+    /// The names of all parameters of its kind; `None` for a key that chooses no algorithm.
+    known: Option<Vec<&'static str>>,
 }
 
 impl Choice {
-    /// The value in TOML, with `more` parameters where the kind has those.
+    /// The value in TOML, with those of the parameters `more` that the kind has.
     pub fn toml(&self, more: &[(&str, &str)]) -> String {
-        if !self.is_table {
-            return format!("{:?}", self.kind);
-        }
+        let Some(known) = &self.known else { return format!("{:?}", self.kind) };
         let own = self.parameters.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-        let others = more.iter().copied().filter(|(key, _)| {
-            kind(self.key, self.kind).keys.iter().any(|known| known.name == *key)
-                && self.parameters.iter().all(|(own, _)| own != key)
-        });
+        let others = more
+            .iter()
+            .copied()
+            .filter(|(key, _)| known.contains(key) && self.parameters.iter().all(|(own, _)| own != key));
         let pairs = own.chain(others).map(|(key, value)| format!(", {key} = {value}"));
         format!("{{ kind = {:?}{} }}", self.kind, pairs.collect::<String>())
     }
 }
 
-/// All choices of each key that has some, in the order of the reference: kinds, and of each kind the modes, one at a time.
+/// All choices of each key that has some, in the order of the reference: kinds, and the modes of each kind, one at a
+/// time.
 ///
 /// A mode is a word that a parameter may be instead of its default. Numbers, sizes, rates and flags are no modes.
 pub fn choices() -> Vec<Vec<Choice>> {
-    let of_key = |key: &'static Key| match &key.form {
-        Form::Algorithm(algorithm) => {
-            Some(algorithm.kinds.iter().flat_map(|kind| modes(key.name, kind)).collect())
-        }
-        Form::Choice(words) => {
-            let plain = |word: &&'static str| Choice {
-                key: key.name,
+    let algorithms = algorithms();
+    let of_key = |key: Parameter| {
+        if key.key == "transport" {
+            let plain = |(word, _): &(&'static str, _)| Choice {
+                key: key.key,
                 kind: word,
                 parameters: Vec::new(),
-                is_table: false,
+                known: None,
             };
-            Some(words.iter().map(plain).collect())
+            return Some(TRANSPORT.0.iter().map(plain).collect());
         }
-        _ => None,
+        let kinds = algorithms.iter().find(|kinds| kinds[0].key == key.key)?;
+        Some(kinds.iter().flat_map(modes).collect())
     };
-    RELAY.keys().filter_map(of_key).collect()
+    RelayKeys::parameters().into_iter().filter_map(of_key).collect()
 }
 
-fn modes(key: &'static str, kind: &'static Kind) -> Vec<Choice> {
-    let one = |parameters| Choice { key, kind: kind.name, parameters, is_table: true };
+/// A kind as it is by default, and with each of its modes.
+fn modes(kind: &AlgorithmInfo) -> Vec<Choice> {
+    let known: Vec<_> = kind.parameters.iter().map(|parameter| parameter.key).collect();
+    let one = |parameters| Choice { key: kind.key, kind: kind.kind, parameters, known: Some(known.clone()) };
     let mut modes = vec![one(Vec::new())];
-    for parameter in kind.keys {
-        let values = words(parameter).into_iter();
-        modes.extend(values.map(|value| one(vec![(parameter.name.to_owned(), value)])));
+    for parameter in &kind.parameters {
+        let words = parameter.words.iter().filter(|word| **word != parameter.default);
+        modes.extend(words.map(|word| one(vec![(parameter.key.to_owned(), word.clone())])));
     }
     modes
-}
-
-/// What a parameter may be in words, in TOML, without its default.
-fn words(parameter: &Key) -> Vec<String> {
-    let default = match parameter.fallback {
-        Fallback::Value(default) => parse_value(default).map(|node| print::value(&node)),
-        Fallback::Required | Fallback::Like(_) => None,
-    };
-    let quoted = |word: &&str| format!("{word:?}");
-    let all: Vec<String> = match &parameter.form {
-        Form::Choice(words) => words.iter().map(quoted).collect(),
-        Form::Or(word, Form::Section(section)) => {
-            let inner = |key: &'static Key| {
-                let words = if let Form::Choice(words) = key.form { words } else { &[] };
-                words.iter().map(|word| format!("{{ {} = {word:?} }}", key.name))
-            };
-            [quoted(word)].into_iter().chain(section.keys().flat_map(inner)).collect()
-        }
-        Form::Or(word, _) => vec![quoted(word)],
-        _ => Vec::new(),
-    };
-    all.into_iter().filter(|word| Some(word) != default.as_ref()).collect()
 }
 
 /// Why no node can have all of `together`, each a key with its kind or value; `None` if one can.
@@ -111,53 +75,11 @@ fn words(parameter: &Key) -> Vec<String> {
 /// Keys that are not among them do not matter, so a combination may be built choice by choice.
 pub fn refusal(together: &[(&str, &str)]) -> Option<String> {
     let value = |key: &str| together.iter().find(|(other, _)| *other == key).map(|(_, value)| *value);
-    let clash = |(key, name): &(&str, &str)| {
-        let partner = clash(key, name, value)?;
-        Some(format!("{name:?} {}", partner.why))
-    };
-    together.iter().find_map(clash)
-}
-
-/// Refuses the algorithm `name` of `key`, whose own table is `own`, beside what else the node says.
-pub(crate) fn refuse(node: View<'_>, key: &str, own: View<'_>, name: &str) -> Result<(), Mistake> {
-    let value = |key: &str| {
-        if key == "bandwidth_rate" && node.has_drawn_buckets() {
-            return None;
-        }
-        let value = node.table.get(key)?;
-        value.as_text().or_else(|| value.table()?.get("kind")?.as_text())
-    };
-    match clash(key, name, value) {
-        None => Ok(()),
-        Some(partner) => Err(own.wrong("kind", format!("{name:?} {}", partner.why))),
-    }
-}
-
-/// What refuses this kind, if the other keys have these values.
-fn clash<'a>(key: &str, name: &str, value: impl Fn(&str) -> Option<&'a str>) -> Option<&'static Partner> {
-    let algorithm = algorithm(key)?;
-    let kind = algorithm.kinds.iter().find(|kind| kind.name == name)?;
-    let refuses =
-        |partner: &&Partner| partner.verdict == Verdict::Refused && value(partner.key) == Some(partner.not);
-    kind.partners.iter().find(refuses)
-}
-
-fn algorithm(key: &str) -> Option<&'static Algorithm> {
-    ALGORITHMS.iter().find(|(name, _)| *name == key).map(|(_, algorithm)| *algorithm)
-}
-
-fn kind(key: &str, name: &str) -> &'static Kind {
-    let kinds = algorithm(key).map_or(&[][..], |algorithm| algorithm.kinds);
-    kinds.iter().find(|kind| kind.name == name).expect("a choice is one of the schema's")
-}
-
-/// What is said of a kind's partners.
-pub(crate) fn info(partners: &'static [Partner]) -> Vec<PartnerInfo> {
-    let one = |partner: &Partner| {
-        let Partner { key, not, verdict, why } = *partner;
-        PartnerInfo { key, not, refused: verdict == Verdict::Refused, why }
-    };
-    partners.iter().map(one).collect()
+    let all: Vec<AlgorithmInfo> = algorithms().concat();
+    together.iter().find_map(|(key, kind)| {
+        let info = all.iter().find(|info| info.key == *key && info.kind == *kind)?;
+        Some(format!("{kind:?} {}", clash(info.partners, value)?.why))
+    })
 }
 
 #[cfg(test)]
@@ -166,23 +88,18 @@ mod tests {
 
     #[test]
     fn rules_name_keys_and_values_that_there_are() {
-        for kind in ALGORITHMS.iter().flat_map(|(_, algorithm)| algorithm.kinds) {
-            for Partner { key, not, .. } in kind.partners {
-                let key =
-                    RELAY.keys().find(|known| known.name == *key).expect("a rule names a key of a node");
-                let is_one = match &key.form {
-                    Form::Choice(words) => words.contains(not),
-                    Form::Algorithm(algorithm) => algorithm.kinds.iter().any(|kind| kind.name == *not),
-                    Form::Or(word, _) => word == not,
-                    _ => false,
-                };
-                assert!(is_one, "{} may not be {not:?} for {}", key.name, kind.name);
-            }
+        let all = algorithms().concat();
+        for PartnerInfo { key, not, .. } in all.iter().flat_map(|info| info.partners) {
+            let parameters = RelayKeys::parameters();
+            let known =
+                parameters.iter().find(|known| known.key == *key).expect("a rule names a key of a node");
+            let is_kind = all.iter().any(|info| info.key == *key && info.kind == *not);
+            assert!(is_kind || known.words.contains(&format!("{not:?}")), "{key} may not be {not:?}");
         }
     }
 
     #[test]
-    fn a_window_of_a_hop_goes_with_datagrams_only() {
+    fn a_window_of_a_hop_needs_datagrams() {
         let expected = "\"backtap\" is for datagrams; set transport = \"datagram\" as well";
         for together in [
             [("hop_control", "backtap"), ("transport", "tcp")],
@@ -196,9 +113,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_vain_is_not_refused() {
+    fn a_setting_without_effect_is_not_refused() {
         assert_eq!(refusal(&[("scheduler", "kist"), ("transport", "datagram")]), None);
-        assert_eq!(info(kind("scheduler", "kist").partners).len(), 1);
+        let all = algorithms().concat();
+        assert_eq!(all.iter().find(|info| info.kind == "kist").unwrap().partners.len(), 1);
     }
 
     #[test]
@@ -226,11 +144,11 @@ mod tests {
             assert!(marut.iter().any(|choice| choice.contains(mode)), "{mode}: {marut:?}");
         }
         assert_eq!(of("datagram"), ["\"datagram\""]);
-        assert_eq!(all.len(), ALGORITHMS.len() + 1);
+        assert_eq!(all.len(), algorithms().len() + 1);
     }
 
     #[test]
-    fn parameters_go_to_the_kinds_that_have_them() {
+    fn a_parameter_goes_to_the_kinds_that_have_it() {
         let more = [("rate", "'1 MiB/s'"), ("form", "'tick'")];
         let all = choices();
         let toml = |kind: &str, mode: usize| {

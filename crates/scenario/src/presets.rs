@@ -1,8 +1,7 @@
-//! Presets: what a version of Tor is, in keys of a relay or client; what the papers' clients do, in keys of a workload.
+//! Presets: a version of Tor as keys of a relay or client, and the clients of a paper as keys of a workload.
 
-use crate::overrides::merge;
-use crate::schema::Section;
-use crate::tree::{Node, Origin, Table, parse};
+use crate::error::{ConfigError, Origin};
+use crate::tree::{Table, parse};
 
 /// A named bundle of values.
 #[derive(Debug)]
@@ -10,9 +9,9 @@ pub(crate) struct Preset {
     pub(crate) name: &'static str,
     /// What it stands for, in a line.
     pub(crate) meaning: &'static str,
-    /// What it is where it says nothing itself.
-    over: Option<&'static Preset>,
-    /// Its own keys, in TOML. With those below all presets have the same ones, so that one replaces all of another.
+    /// The preset whose keys it changes.
+    base: Option<&'static Preset>,
+    /// Its own keys, in TOML. With those of the base all presets have the same keys, so that one replaces another.
     keys: &'static str,
 }
 
@@ -25,7 +24,7 @@ pub(crate) struct Preset {
 const TOR_0_2_2: Preset = Preset {
     name: "tor-0.2.2",
     meaning: "baseline of DefenestraTor, EWMA and throttling: round robin, fixed windows, refills once a second",
-    over: None,
+    base: None,
     keys: r#"
         circuit_policy = "round-robin"
         scheduler = { kind = "vanilla", outbuf_low = "16 KiB", outbuf_high = "32 KiB" }
@@ -38,7 +37,7 @@ const TOR_0_2_2: Preset = Preset {
         refill_unblock = "none"
         edge_queue_low = 64
         edge_queue_high = 256
-        circuit_queue_most = 2500
+        max_circuit_queue = 2500
         authenticated_sendmes = false
         optimistic_data = false
     "#,
@@ -52,7 +51,7 @@ const TOR_0_2_2: Preset = Preset {
 const TOR_0_2_3: Preset = Preset {
     name: "tor-0.2.3",
     meaning: "baseline of KIST: the same with EWMA of 30 s and refills every 100 ms",
-    over: Some(&TOR_0_2_2),
+    base: Some(&TOR_0_2_2),
     keys: r#"
         circuit_policy = { kind = "ewma", form = "heap", half_life = "30 s" }
         refill = "100 ms"
@@ -68,7 +67,7 @@ const TOR_0_2_3: Preset = Preset {
 const TOR_0_4_9: Preset = Preset {
     name: "tor-0.4.9-noconflux",
     meaning: "today's Tor without Conflux: EWMA in ticks, KIST each 2 ms, Vegas with XON/XOFF, lazy buckets",
-    over: None,
+    base: None,
     keys: r#"
         circuit_policy = { kind = "ewma", form = "tick", half_life = "30 s" }
         scheduler = { kind = "kist-deployed", interval = "2 ms" }
@@ -81,7 +80,7 @@ const TOR_0_4_9: Preset = Preset {
         refill_unblock = "100 ms"
         edge_queue_low = 10
         edge_queue_high = 256
-        circuit_queue_most = 2500
+        max_circuit_queue = 2500
         authenticated_sendmes = true
         optimistic_data = true
     "#,
@@ -99,7 +98,7 @@ pub(crate) const NAMES: &[&str] = &[TOR_0_2_2.name, TOR_0_2_3.name, TOR_0_4_9.na
 const WEB: Preset = Preset {
     name: "web",
     meaning: "a page of 320 KiB, then a pause of up to a minute (KIST section 3)",
-    over: None,
+    base: None,
     keys: r#"
         size = "320 KiB"
         pause = "uniform(1 ms, 60 s)"
@@ -113,7 +112,7 @@ const WEB: Preset = Preset {
 const BULK: Preset = Preset {
     name: "bulk",
     meaning: "5 MiB after 5 MiB, without a pause (KIST section 3)",
-    over: None,
+    base: None,
     keys: r#"
         size = "5 MiB"
         pause = "0 s"
@@ -128,7 +127,7 @@ const BULK: Preset = Preset {
 const PERF_50K: Preset = Preset {
     name: "perf50k",
     meaning: "TorPerf: 50 KiB over a fresh circuit each minute (KIST section 3)",
-    over: None,
+    base: None,
     keys: r#"
         size = "50 KiB"
         pause = "60 s"
@@ -140,7 +139,7 @@ const PERF_50K: Preset = Preset {
 const PERF_1M: Preset = Preset {
     name: "perf1m",
     meaning: "TorPerf: 1 MiB over a fresh circuit each minute (KIST section 3)",
-    over: Some(&PERF_50K),
+    base: Some(&PERF_50K),
     keys: r#"size = "1 MiB""#,
 };
 
@@ -148,7 +147,7 @@ const PERF_1M: Preset = Preset {
 const PERF_5M: Preset = Preset {
     name: "perf5m",
     meaning: "TorPerf: 5 MiB over a fresh circuit each minute (KIST section 3)",
-    over: Some(&PERF_50K),
+    base: Some(&PERF_50K),
     keys: r#"size = "5 MiB""#,
 };
 
@@ -160,7 +159,7 @@ const PERF_5M: Preset = Preset {
 const MIX_2008: Preset = Preset {
     name: "mix-2008",
     meaning: "HTTP, SSL and BitTorrent with the shares of connections and bytes of 2008 (EWMA section 3.1)",
-    over: Some(&WEB),
+    base: Some(&WEB),
     keys: r#"size = "mix(92.45: 100 kB, 4.06: 60.9 kB, 3.33: 1925 kB)""#,
 };
 
@@ -171,59 +170,47 @@ pub(crate) const WORKLOADS: [Preset; 6] = [WEB, BULK, PERF_50K, PERF_1M, PERF_5M
 pub(crate) const WORKLOAD_NAMES: &[&str] =
     &[WEB.name, BULK.name, PERF_50K.name, PERF_1M.name, PERF_5M.name, MIX_2008.name];
 
-/// The key that names one.
-pub(crate) const KEY: &str = "preset";
-
-/// Puts the preset that `given` names over `base`; returns what it sets.
-///
-/// Keys that `section` does not have are left out. Its values count as defaults: a mistake is that of a key that
-/// somebody wrote.
-pub(crate) fn lay(base: &mut Table, given: &Table, section: &Section) -> Table {
-    let name = given.get(KEY).and_then(Node::as_text);
-    let Some(preset) = PRESETS.iter().chain(&WORKLOADS).find(|preset| Some(preset.name) == name) else {
-        // "none", or what the schema will refuse.
-        return Table::new();
-    };
-    let mut keys = preset.table();
-    keys.retain(|name, _| section.keys().any(|key| key.name == name));
-    merge(base, &keys);
-    keys
+/// The keys of the preset with this name; none if there is no such preset.
+pub(crate) fn keys_of(name: Option<&str>) -> Result<Table, ConfigError> {
+    let preset = PRESETS.iter().chain(&WORKLOADS).find(|preset| Some(preset.name) == name);
+    preset.map_or(Ok(Table::new()), Preset::table)
 }
 
 impl Preset {
-    /// Its keys, as if they were defaults.
-    pub(crate) fn table(&self) -> Table {
-        let own = parse(self.keys).expect("a preset is TOML");
-        let mut table = self.over.map(Preset::table).unwrap_or_default();
+    /// Its keys. They count as defaults: an error names a key that the user wrote.
+    pub(crate) fn table(&self) -> Result<Table, ConfigError> {
+        let mut table = self.base.map_or(Ok(Table::new()), Preset::table)?;
+        let own = parse(self.keys, 0)?;
         table.extend(own.into_iter().map(|(key, node)| (key, node.moved(&|_| Origin::Default))));
-        table
+        Ok(table)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema;
+    use crate::keys::Section;
+    use crate::sections::clients::{ClientKeys, ClientsKeys};
+    use crate::sections::relays::{RelayKeys, RelaysKeys};
+    use crate::sections::workloads::WorkloadKeys;
 
-    /// Otherwise a relay that has one preset above another's would be of no version.
+    /// A relay whose preset replaces an inherited one must not keep keys of both.
     #[test]
     fn all_presets_have_the_same_keys() {
         for presets in [&PRESETS[..], &WORKLOADS] {
-            let keys = presets.iter().map(|preset| preset.table().into_keys().collect::<Vec<_>>());
+            let keys = presets.iter().map(|preset| preset.table().unwrap().into_keys().collect::<Vec<_>>());
             let keys: Vec<_> = keys.collect();
             assert!(keys.iter().all(|some| *some == keys[0]), "{keys:?}");
         }
     }
 
     #[test]
-    fn relays_and_clients_know_their_keys() {
-        let known = |section: &Section, name: &str| section.keys().any(|key| key.name == name);
-        for key in PRESETS[0].table().keys() {
-            assert!(known(&schema::CLIENT, key) && known(&schema::CLIENTS, key), "{key}");
-            let relays = known(&schema::RELAY, key) && known(&schema::RELAYS, key);
-            assert_eq!(relays, key != "optimistic_data", "{key}");
+    fn relays_and_clients_have_the_keys_of_presets() {
+        for key in PRESETS[0].table().unwrap().keys() {
+            assert!(ClientKeys::has(key) && ClientsKeys::has(key), "{key}");
+            assert_eq!(RelayKeys::has(key) && RelaysKeys::has(key), key != "optimistic_data", "{key}");
         }
-        assert!(WORKLOADS[0].table().keys().all(|key| known(&schema::WORKLOADS, key)));
+        assert!(WORKLOADS[0].table().unwrap().keys().all(|key| WorkloadKeys::has(key)));
     }
 
     #[test]

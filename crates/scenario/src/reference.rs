@@ -1,48 +1,17 @@
-//! What there is: algorithms, workloads, presets, and every key of a scenario file.
+//! The reference of scenario files: algorithms, workloads, presets, and every key.
 
-use crate::partners::{self, PartnerInfo};
+use crate::keys::Section;
+use crate::model::{Costs, Dumbbell};
 use crate::presets::{self, PRESETS};
-use crate::print;
-use crate::schema::{ALGORITHMS, Algorithm, Fallback, INNER_SECTIONS, Key, Kind, SECTIONS};
-use crate::tree::{Node, parse_value};
+use crate::sections::hop_control::AdaptKeys;
+use crate::sections::network::PairKeys;
+use crate::sections::run::StopKeys;
+use crate::sections::workloads::{MarkovKeys, TgenKeys};
 
-/// One key of a scenario file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parameter {
-    /// Its name in its table.
-    pub key: &'static str,
-    /// Its value in TOML if nobody sets it; `as KEY` if it follows another; empty if somebody must.
-    pub default: String,
-    /// The unit of its numbers; empty if it has none. Sizes, rates and durations are written with theirs.
-    pub unit: &'static str,
-    /// What it may be.
-    pub form: String,
-    /// What it means.
-    pub meaning: &'static str,
-    /// The keys in it, if it may be a table.
-    pub keys: Vec<Parameter>,
-}
+pub use crate::keys::AlgorithmInfo;
+pub use crate::values::Parameter;
 
-/// One implementation of one of the core's traits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AlgorithmInfo {
-    /// The trait, such as `EdgeControl`.
-    pub trait_name: &'static str,
-    /// The key of a relay or client that chooses it, such as `edge_control`.
-    pub key: &'static str,
-    /// Its name there, such as `windows`.
-    pub kind: &'static str,
-    /// What it does, in a line.
-    pub meaning: &'static str,
-    /// Its parameters, next to `kind`.
-    pub parameters: Vec<Parameter>,
-    /// Where it is described.
-    pub source: &'static str,
-    /// What of its node it does not go with; everything else it does.
-    pub partners: Vec<PartnerInfo>,
-}
-
-/// Something a client can do.
+/// Something that a client can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkloadKind {
     /// The key of `[workloads.NAME]` that chooses it.
@@ -51,21 +20,21 @@ pub struct WorkloadKind {
     pub meaning: &'static str,
 }
 
-/// A version of Tor, or what a paper's clients do.
+/// A version of Tor, or the clients of a paper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preset {
     /// Its name.
     pub name: &'static str,
     /// What it stands for, in a line.
     pub meaning: &'static str,
-    /// The keys that it sets, with their values in TOML, in the order of the alphabet.
+    /// The keys that it sets, with their values in TOML, in alphabetical order.
     pub values: Vec<(String, String)>,
 }
 
 /// One table of a scenario file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SectionInfo {
-    /// As it is written: `[run]`, `[relays.NAME]`.
+    /// As a file writes it: `[run]`, `[relays.NAME]`.
     pub title: &'static str,
     /// Its keys.
     pub parameters: Vec<Parameter>,
@@ -73,19 +42,7 @@ pub struct SectionInfo {
 
 /// Every implementation of every trait, in the order of `list algorithms`.
 pub fn algorithms() -> Vec<AlgorithmInfo> {
-    let info = |(key, algorithm): &(&'static str, &'static Algorithm)| {
-        let (key, trait_name) = (*key, algorithm.name);
-        algorithm.kinds.iter().map(move |Kind { name, meaning, source, partners, keys }| AlgorithmInfo {
-            trait_name,
-            key,
-            kind: name,
-            meaning,
-            parameters: keys.iter().map(parameter).collect(),
-            source,
-            partners: partners::info(partners),
-        })
-    };
-    ALGORITHMS.iter().flat_map(info).collect()
+    crate::sections::tor::algorithms().concat()
 }
 
 /// What clients can do.
@@ -97,13 +54,13 @@ pub fn workload_kinds() -> Vec<WorkloadKind> {
         },
         WorkloadKind {
             key: "tgen",
-            meaning: "streams begin and packets leave as tgen's Markov models say, whatever becomes of them",
+            meaning: "streams begin and packets leave by tgen's Markov models, independent of the network",
         },
-        WorkloadKind { key: "hold", meaning: "circuits that carry nothing: open, close, pause, again" },
+        WorkloadKind { key: "hold", meaning: "circuits without data: open, close, pause, again" },
     ]
 }
 
-/// What the papers' clients do, as a workload's `preset` names it.
+/// The clients of papers, as a workload's `preset` names them.
 pub fn workload_presets() -> Vec<Preset> {
     presets::WORKLOADS.iter().map(preset).collect()
 }
@@ -114,39 +71,28 @@ pub fn presets() -> Vec<Preset> {
 }
 
 fn preset(preset: &presets::Preset) -> Preset {
-    let values = preset.table().into_iter().map(|(key, node)| (key, print::value(&node))).collect();
+    let table = preset.table().unwrap_or_default();
+    let values = table.into_iter().map(|(key, node)| (key, node.value.print())).collect();
     Preset { name: preset.name, meaning: preset.meaning, values }
 }
 
 /// Every key of a scenario file, section by section.
 pub fn sections() -> Vec<SectionInfo> {
-    let known = SECTIONS.iter().map(|(_, section)| *section).chain(INNER_SECTIONS.iter().copied());
-    let info = |section: &'static crate::schema::Section| SectionInfo {
-        title: section.title,
-        parameters: section.keys().map(parameter).collect(),
-    };
-    known.map(info).collect()
-}
-
-fn parameter(key: &Key) -> Parameter {
-    let default = match key.fallback {
-        Fallback::Required => String::new(),
-        Fallback::Like(other) => format!("as {other}"),
-        Fallback::Value(default) => match &key.form {
-            crate::form::Form::Algorithm(algorithm) => format!("{{ kind = {:?} }}", algorithm.kinds[0].name),
-            _ => print::value(
-                &parse_value(default).unwrap_or_else(|| Node::text(default, crate::tree::Origin::Default)),
-            ),
-        },
-    };
-    Parameter {
-        key: key.name,
-        default,
-        unit: key.form.unit(),
-        form: key.form.describe(),
-        meaning: key.meaning,
-        keys: key.form.section().into_iter().flat_map(|section| section.keys()).map(parameter).collect(),
+    fn inner<S: Section>() -> SectionInfo {
+        SectionInfo { title: S::TITLE, parameters: S::parameters() }
     }
+    let known = crate::sections::reference().into_iter();
+    let known = known.map(|(_, title, parameters)| SectionInfo { title, parameters });
+    let tables = [
+        inner::<StopKeys>(),
+        inner::<Costs>(),
+        inner::<Dumbbell>(),
+        inner::<PairKeys>(),
+        inner::<TgenKeys>(),
+        inner::<MarkovKeys>(),
+        inner::<AdaptKeys>(),
+    ];
+    known.chain(tables).collect()
 }
 
 #[cfg(test)]
@@ -154,22 +100,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_algorithm_says_where_it_comes_from() {
+    fn every_algorithm_has_a_source() {
         let all = algorithms();
         assert!(all.iter().all(|info| !info.source.is_empty() && !info.meaning.is_empty()));
         let windows = all.iter().find(|info| info.kind == "windows").unwrap();
         assert_eq!((windows.trait_name, windows.key), ("EdgeControl", "edge_control"));
         let window = &windows.parameters[0];
         assert_eq!((window.key, window.default.as_str(), window.unit), ("circuit_window", "1000", "cell"));
-        assert_eq!(window.form, "a whole number [cell] from 100 to 1000");
+        assert_eq!(window.value_type, "a whole number [cell] from 100 to 1000");
     }
 
     #[test]
-    fn every_key_has_a_meaning_and_a_form() {
+    fn every_key_has_a_meaning_and_a_value_type() {
         for section in sections() {
             for parameter in section.parameters {
-                let Parameter { key, form, meaning, .. } = parameter;
-                assert!(!form.is_empty() && !meaning.is_empty(), "{} {key}", section.title);
+                let Parameter { key, value_type, meaning, .. } = parameter;
+                assert!(!value_type.is_empty() && !meaning.is_empty(), "{} {key}", section.title);
             }
         }
     }

@@ -1,24 +1,10 @@
-//! A scenario as a tree whose every value knows where it was written.
+//! TOML as a tree: each value has the line of its key.
 
-use crate::error::Mistake;
+use crate::error::{ConfigError, Origin};
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-
-/// Where a value was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// Nowhere: it is a default.
-    Default,
-    /// On this line of the file, from 1.
-    Line(u32),
-    /// On this line of the network file.
-    Network(u32),
-    /// In this variant's `set`.
-    Variant { line: u32, index: u32 },
-    /// In this `--set`, from 0.
-    Set(u32),
-}
 
 /// A value and where its key was written.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +13,7 @@ pub(crate) struct Node {
     pub(crate) at: Origin,
 }
 
-/// Keys in their order, so that what is derived from a table repeats.
+/// Keys in alphabetical order, so that a table is always written in the same way.
 pub(crate) type Table = BTreeMap<String, Node>;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -62,7 +48,7 @@ impl Node {
     }
 
     /// The value as it would be written, with what it is: `10 is an integer`.
-    pub(crate) fn is_what(&self) -> String {
+    pub(crate) fn with_type(&self) -> String {
         match &self.value {
             Value::Text(text) => format!("{text:?} is a string"),
             Value::Integer(number) => format!("{number} is an integer"),
@@ -74,12 +60,21 @@ impl Node {
         }
     }
 
-    /// Whether somebody wrote it: it is no default.
+    /// Whether a user wrote it: it is no default.
     pub(crate) fn is_written(&self) -> bool {
         self.at != Origin::Default
     }
 
-    /// Marks the whole subtree as written elsewhere.
+    pub(crate) fn of_table(table: Table, at: Origin) -> Node {
+        Node { value: Value::Table(table), at }
+    }
+
+    /// The value of a default or an override. A text that is not TOML is a string: `10 s` needs no quotes.
+    pub(crate) fn of_default(text: &str) -> Node {
+        parse_value(text).unwrap_or_else(|| Node::text(text, Origin::Default))
+    }
+
+    /// Changes the origin of the whole subtree.
     pub(crate) fn moved(mut self, to: &impl Fn(Origin) -> Origin) -> Node {
         self.at = to(self.at);
         self.value = match self.value {
@@ -93,13 +88,13 @@ impl Node {
     }
 }
 
-/// Reads a whole file.
-pub(crate) fn parse(text: &str) -> Result<Table, Mistake> {
-    let lines = Lines::new(text);
+/// Reads a whole file, which is number `file` of the sources.
+pub(crate) fn parse(text: &str, file: usize) -> Result<Table, ConfigError> {
+    let lines = Lines::new(text, file);
     let parsed = DeTable::parse(text).map_err(|error| {
         let at = lines.origin(error.span().map_or(0, |span| span.start));
         let message = error.message().trim().replace('\n', ", ");
-        Mistake::new(at, "", format!("this is not TOML: {message}"))
+        ConfigError::new(at, "", format!("this is not TOML: {message}"))
     })?;
     table(parsed.get_ref(), &lines, "")
 }
@@ -107,10 +102,11 @@ pub(crate) fn parse(text: &str) -> Result<Table, Mistake> {
 /// Reads one value; `None` if it is not TOML.
 pub(crate) fn parse_value(text: &str) -> Option<Node> {
     let parsed = DeValue::parse(text).ok()?;
-    node(&parsed, Origin::Default, &Lines::new(text), "").ok()
+    let node = node(&parsed, Origin::Default, &Lines::new(text, 0), "").ok()?;
+    Some(node.moved(&|_| Origin::Default))
 }
 
-fn table(table: &DeTable<'_>, lines: &Lines, path: &str) -> Result<Table, Mistake> {
+fn table(table: &DeTable<'_>, lines: &Lines, path: &str) -> Result<Table, ConfigError> {
     let entry = |(key, value): (&Spanned<std::borrow::Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
         let at = lines.origin(key.span().start);
         let path = join(path, key.get_ref());
@@ -119,8 +115,8 @@ fn table(table: &DeTable<'_>, lines: &Lines, path: &str) -> Result<Table, Mistak
     table.iter().map(entry).collect()
 }
 
-fn node(value: &Spanned<DeValue<'_>>, at: Origin, lines: &Lines, path: &str) -> Result<Node, Mistake> {
-    let beyond = |what: &str| Mistake::new(at, path, format!("{what} is too large a number"));
+fn node(value: &Spanned<DeValue<'_>>, at: Origin, lines: &Lines, path: &str) -> Result<Node, ConfigError> {
+    let beyond = |digits: &str| ConfigError::new(at, path, format!("{digits} is too large a number"));
     let value = match value.get_ref() {
         DeValue::String(text) => Value::Text(text.to_string()),
         DeValue::Integer(digits) => Value::Integer(
@@ -144,17 +140,151 @@ pub(crate) fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
-/// Where the lines of a text begin [B].
-struct Lines(Vec<usize>);
+/// Where the lines of a file begin [B].
+struct Lines {
+    starts: Vec<usize>,
+    file: usize,
+}
 
 impl Lines {
-    fn new(text: &str) -> Self {
-        Lines(std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect())
+    fn new(text: &str, file: usize) -> Self {
+        let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        Lines { starts, file }
     }
 
     fn origin(&self, offset: usize) -> Origin {
-        Origin::Line(self.0.partition_point(|start| *start <= offset) as u32)
+        let line = self.starts.partition_point(|start| *start <= offset) as u32;
+        Origin::File { file: self.file, line, variant: None }
     }
+}
+
+/// A `set`, whose keys may be dotted, as nested tables.
+pub(crate) fn undotted(set: &Table) -> Result<Table, ConfigError> {
+    let mut overlay = Table::new();
+    for (path, node) in set {
+        insert(&mut overlay, path, path, node.clone(), true)?;
+    }
+    Ok(overlay)
+}
+
+/// Puts `node` at the dotted `path`; `once` refuses to replace what is there.
+pub(crate) fn insert(
+    table: &mut Table,
+    path: &str,
+    whole: &str,
+    node: Node,
+    once: bool,
+) -> Result<(), ConfigError> {
+    let (head, rest) = path.split_once('.').map_or((path, None), |(head, rest)| (head, Some(rest)));
+    if head.is_empty() {
+        return Err(ConfigError::new(
+            node.at,
+            whole,
+            "this is no key; a key is a path with dots, like relays.middle.link",
+        ));
+    }
+    let node = match rest {
+        None => node,
+        Some(rest) => {
+            let at = node.at;
+            let mut inner = Table::new();
+            insert(&mut inner, rest, whole, node, once)?;
+            Node::of_table(inner, at)
+        }
+    };
+    match table.get_mut(head) {
+        None => {
+            table.insert(head.to_owned(), node);
+        }
+        Some(below) => join_nodes(below, node, whole, once)?,
+    }
+    Ok(())
+}
+
+/// Joins two overrides of the same level: tables merge, and a later value replaces an earlier one.
+fn join_nodes(below: &mut Node, above: Node, whole: &str, once: bool) -> Result<(), ConfigError> {
+    let at = above.at;
+    let old = std::mem::replace(&mut below.value, Value::Date);
+    let (mut lower, upper) = match (old, above.value) {
+        (Value::Table(lower), Value::Table(upper)) => (lower, upper),
+        // A word beside a table is the table's `kind`.
+        (Value::Table(lower), Value::Text(kind)) => {
+            (lower, Table::from([("kind".to_owned(), Node::text(kind, at))]))
+        }
+        (Value::Text(kind), Value::Table(upper)) => {
+            (Table::from([("kind".to_owned(), Node::text(kind, below.at))]), upper)
+        }
+        _ if once => return Err(ConfigError::new(at, whole, "the key is set twice here")),
+        (_, value) => {
+            *below = Node { value, at };
+            return Ok(());
+        }
+    };
+    for (key, node) in upper {
+        match lower.get_mut(&key) {
+            None => {
+                lower.insert(key, node);
+            }
+            Some(below) => join_nodes(below, node, whole, once)?,
+        }
+    }
+    below.value = Value::Table(lower);
+    Ok(())
+}
+
+/// `[title]` and the keys of a table, as TOML.
+pub(crate) fn print_section(out: &mut String, title: &str, table: &Table) {
+    let gap = if out.is_empty() { "" } else { "\n" };
+    let _ = writeln!(out, "{gap}[{title}]");
+    for (name, node) in table {
+        let _ = writeln!(out, "{name} = {}", node.value.print());
+    }
+}
+
+impl Value {
+    /// The value as TOML, on one line.
+    pub(crate) fn print(&self) -> String {
+        let print_key = |key: &str| if is_name(key, false) { key.to_owned() } else { quoted(key) };
+        match self {
+            Value::Text(text) => quoted(text),
+            Value::Integer(number) => number.to_string(),
+            Value::Float(number) => format!("{number:?}"),
+            Value::Flag(flag) => flag.to_string(),
+            Value::Date => "a date".to_owned(),
+            Value::List(list) => {
+                let values: Vec<String> = list.iter().map(|node| node.value.print()).collect();
+                format!("[{}]", values.join(", "))
+            }
+            Value::Table(table) if table.is_empty() => "{}".to_owned(),
+            Value::Table(table) => {
+                let entry =
+                    |(key, node): (&String, &Node)| format!("{} = {}", print_key(key), node.value.print());
+                format!("{{ {} }}", table.iter().map(entry).collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+}
+
+/// Whether it consists of letters, digits, `_` and `-`, and of `.` if `dots`, and is not empty.
+pub(crate) fn is_name(name: &str, dots: bool) -> bool {
+    let good = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-' || (dots && c == '.');
+    !name.is_empty() && name.chars().all(good)
+}
+
+fn quoted(text: &str) -> String {
+    let mut out = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            c if c.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
 }
 
 #[cfg(test)]
@@ -162,14 +292,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_knows_the_line_of_its_key() {
-        let root =
-            parse("# a comment\n[run]\nseeds = [\n  1,\n  2,\n]\n\n[relays.entry]\nlink = \"x\"\n").unwrap();
+    fn every_value_has_the_line_of_its_key() {
+        let text = "# a comment\n[run]\nseeds = [\n  1,\n  2,\n]\n\n[relays.entry]\nlink = \"x\"\n";
+        let root = parse(text, 0).unwrap();
+        let line = |line| Origin::File { file: 0, line, variant: None };
         let run = root["run"].table().unwrap();
-        assert_eq!((root["run"].at, run["seeds"].at), (Origin::Line(2), Origin::Line(3)));
+        assert_eq!((root["run"].at, run["seeds"].at), (line(2), line(3)));
         let Value::List(seeds) = &run["seeds"].value else { panic!() };
-        assert_eq!((seeds[0].at, seeds[1].at), (Origin::Line(4), Origin::Line(5)));
+        assert_eq!((seeds[0].at, seeds[1].at), (line(4), line(5)));
         let entry = &root["relays"].table().unwrap()["entry"];
-        assert_eq!((entry.at, entry.table().unwrap()["link"].at), (Origin::Line(8), Origin::Line(9)));
+        assert_eq!((entry.at, entry.table().unwrap()["link"].at), (line(8), line(9)));
+    }
+
+    #[test]
+    fn a_printed_section_reads_back() {
+        let text =
+            "[run]\na = \"x \\\" \\\\ \\n \\u0001 ü\"\nb = [1, 2.5, true]\nc = { \"d.e\" = \"\", f = {} }\n";
+        let print = |text: &str| {
+            let mut out = String::new();
+            print_section(&mut out, "run", parse(text, 0).unwrap()["run"].table().unwrap());
+            out
+        };
+        let once = print(text);
+        assert_eq!(print(&once), once);
+        assert!(once.contains("b = [1, 2.5, true]") && once.contains("\"d.e\" = \"\""), "{once}");
     }
 }

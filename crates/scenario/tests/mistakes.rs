@@ -1,6 +1,6 @@
-//! Every mistake is one sentence with the file, the line, the key, and what would be right.
+//! Every mistake gives one sentence with the file, the line, the key, and a value that would be right.
 
-use penstock_scenario::{Document, Point, ScenarioError};
+use penstock_scenario::{Document, Error, Point};
 
 /// A good scenario; each test spoils one line of it.
 const GOOD: &str = r#"[scenario]
@@ -34,7 +34,7 @@ name = "50KiB"
 set = { "relay.edge_control.circuit_window" = 100 }
 "#;
 
-fn parse(text: &str, sets: &[&str]) -> Result<Document, ScenarioError> {
+fn parse(text: &str, sets: &[&str]) -> Result<Document, Error> {
     let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
     Document::parse(text, "x.toml", &sets)
 }
@@ -66,12 +66,12 @@ fn the_good_one_is_good() {
 }
 
 mistakes! {
-    a_client_throttles_nobody:
+    a_throttle_of_a_client_is_refused:
         "workload = \"web\"\npath" => "workload = \"web\"\nthrottle = { kind = \"static\", rate = \"5 KiB/s\" }\npath",
-        "x.toml:23: clients.web.throttle.kind: a client serves nobody whom it could throttle; set the throttle of relays";
-    a_workload_that_is_named_twice_is_refused:
+        "x.toml:23: clients.web.throttle.kind: a client serves no other clients that it could throttle; set the throttle of relays";
+    a_workload_that_is_listed_twice_is_refused:
         "workload = \"web\"\npath" => "workload = [\"web\", \"web\"]\npath",
-        "x.toml:22: clients.web.workload: \"web\" is named twice; for several circuits of one workload set its circuits";
+        "x.toml:22: clients.web.workload: \"web\" is listed twice; for several circuits of one workload set its circuits";
     an_unknown_key_is_refused_with_the_known_ones:
         "pause =" => "paus =",
         "x.toml:20: workloads.web.paus: this key is unknown; [workloads.NAME] takes preset, size, hold, tgen, circuits, pause, start, fresh_circuit, timeout, request";
@@ -81,7 +81,7 @@ mistakes! {
     an_unknown_key_of_a_variant_is_refused:
         "name = \"stock\"" => "nam = \"stock\"",
         "x.toml:26: variants.0.nam: this key is unknown; [[variants]] takes name, label, set";
-    a_change_of_what_cannot_change_is_refused:
+    a_change_of_a_fixed_key_is_refused:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relays.middle.link\" = \"1 MiB/s\" }\n[[variants]]\nname = \"stock\"",
         "x.toml:27: relays.middle.link: this cannot change in a run; only bandwidth_rate, bandwidth_burst, circuit_policy, throttle of [relay], [relays.NAME], [client] and [clients.NAME] can";
     a_change_of_the_network_is_refused:
@@ -95,8 +95,8 @@ mistakes! {
         "x.toml:29: changes.1.at: \"4 s\" is before the change above it; changes must be in the order of time";
     a_change_that_changes_nothing_is_refused:
         "[[variants]]\nname = \"stock\"" => "[[changes]]\nat = \"5 s\"\nset = { \"relay.circuit_policy\" = \"round-robin\" }\n[[variants]]\nname = \"stock\"",
-        "x.toml:27: changes.0.set: this changes nothing; it must set what not all of these nodes have already";
-    a_change_to_no_rate_below_what_divides_it_is_refused:
+        "x.toml:27: changes.0.set: this changes nothing; it must set a value that some of these nodes do not have already";
+    a_change_to_no_rate_under_a_throttle_that_divides_it_is_refused:
         "[relays.middle]" => "[[changes]]\nat = \"5 s\"\nset = { \"relays.middle.bandwidth_rate\" = \"none\" }\n[relays.middle]\nbandwidth_rate = \"1 MiB/s\"\nthrottle = \"bit-splitting\"",
         "x.toml:19: relays.middle.throttle.kind: \"bit-splitting\" divides the relay's bandwidth_rate, which is \"none\"; set bandwidth_rate";
     a_client_that_does_nothing_is_refused:
@@ -104,7 +104,7 @@ mistakes! {
         "x.toml:22: clients.web.workload: the list is empty; it must be a workload, or several";
     a_shared_circuit_cannot_be_fresh_for_each_download:
         "[clients.web]\nworkload = \"web\"" => "[workloads.bulk]\nsize = \"5 MiB\"\nfresh_circuit = true\n[clients.web]\nworkload = [\"web\", \"bulk\"]",
-        "x.toml:25: clients.web.workload: \"bulk\" has circuits of its own, where several workloads share one; set isolate_workloads = true";
+        "x.toml:25: clients.web.workload: \"bulk\" has circuits of its own, and several workloads of a client share one; set isolate_workloads = true";
     a_client_without_tor_does_one_thing_at_a_time:
         "workload = \"web\"\npath = [\"entry\", \"middle\", \"exit\"]" => "workload = [\"web\", \"web\"]\npath = []",
         "x.toml:23: clients.web.path: a client without Tor downloads one file at a time; it must have a path, or one workload";
@@ -140,7 +140,7 @@ mistakes! {
         "x.toml:19: workloads.web.size: true is a boolean; it must be a size like \"300 KiB\", \"uniform(100 KiB, 500 KiB)\", \"quantiles(LEAST, ..., GREATEST)\" or \"mix(0.9: 50 KiB, 0.1: 5 MiB)\"; or \"none\"";
     a_workload_that_does_nothing_is_refused:
         "size = \"300 KiB\"" => "",
-        "x.toml:18: workloads.web: this workload does nothing; set size, what a download delivers, or hold, or tgen";
+        "x.toml:18: workloads.web: this workload does nothing; set size (the bytes of a download), hold or tgen";
     a_workload_that_does_two_things_is_refused:
         "size = \"300 KiB\"" => "size = \"300 KiB\"\nhold = \"1 s\"",
         "x.toml:20: workloads.web.hold: this workload has a size, too; it must be one of size, hold and tgen";
@@ -183,7 +183,7 @@ mistakes! {
         "x.toml:9: network.latency.near: quantiles must grow; \"20 ms\" is above \"10 ms\"";
     one_quantile_is_refused:
         "[network]" => "[network]\nlatency = { near = \"quantiles(20 ms)\" }",
-        "x.toml:9: network.latency.near: quantiles need two values at least, the least and the greatest";
+        "x.toml:9: network.latency.near: quantiles need two values at least, the smallest and the largest";
     a_quantile_without_its_unit_is_refused:
         "[network]" => "[network]\nlatency = { near = \"quantiles(10 ms, 20)\" }",
         "x.toml:9: network.latency.near: \"20\" is no duration: the unit is missing; write it like \"80 ms\" (ns, us, ms, s, min, h)";
@@ -217,15 +217,15 @@ mistakes! {
     an_unknown_key_names_its_variant:
         "relay.edge_control.circuit_window\"" => "relay.edge_control.window\"",
         "x.toml:29: variant \"50KiB\": relay.edge_control.window: this key is unknown; the kind \"windows\" takes kind, circuit_window, stream_window, sendme_bug_101, early_sendmes, ends";
-    a_variant_cannot_make_a_relay_by_a_slip_of_the_pen:
+    a_variant_cannot_add_a_relay_by_a_typo:
         "\"relay.edge_control.circuit_window\" = 100" => "\"relays.midle.link\" = \"1 MiB/s\"",
         "x.toml:29: variant \"50KiB\": relays.midle: there is no \"midle\" to override; [relays] has entry, exit, middle";
     a_variant_cannot_have_its_own_seeds:
         "\"relay.edge_control.circuit_window\" = 100" => "\"run.seeds\" = [3]",
-        "x.toml:29: variant \"50KiB\": run.seeds: all variants meet the same seeds: set them in [run]";
+        "x.toml:29: variant \"50KiB\": run.seeds: all variants have the same seeds: set them in [run]";
     a_warmup_as_long_as_the_run_is_refused:
         "warmup = \"1 s\"" => "warmup = \"10 min\"",
-        "x.toml:6: run.warmup: \"10 min\" leaves nothing to measure; it must be shorter than run.duration, \"10 min\"";
+        "x.toml:6: run.warmup: \"10 min\" leaves no time to measure; it must be shorter than run.duration, \"10 min\"";
     a_stop_at_an_unknown_workload_is_refused:
         "{ workload = \"web\"," => "{ workload = \"bulk\",",
         "x.toml:7: run.stop.workload: there is no workload \"bulk\"; [workloads] has web";
@@ -247,7 +247,7 @@ mistakes! {
     a_version_of_vegas_that_is_not_known_is_refused:
         "kind = \"windows\", circuit_window = 1000" => "kind = \"vegas\", version = \"0.4.8\"",
         "x.toml:12: relay.edge_control.version: \"0.4.8\" is unknown; it must be one of 0.4.9, 0.4.7";
-    a_congestion_window_that_waits_for_ever_is_refused:
+    a_congestion_window_without_room_for_a_sendme_is_refused:
         "kind = \"windows\", circuit_window = 1000" => "kind = \"vegas\", cwnd_min = 30",
         "x.toml:12: relays.entry.edge_control.cwnd_min: 30 is less than sendme_inc, 31: no SENDME would ever come; it must be at least as many";
     a_congestion_window_beyond_its_greatest_is_refused:
@@ -262,18 +262,18 @@ mistakes! {
     a_burst_below_what_a_wait_brings_is_refused:
         "[relays.middle]" => "[relays.middle]\nbandwidth_rate = \"1 MiB/s\"\nbandwidth_burst = \"64 KiB\"\nrefill = \"16 ms\"\nrefill_unblock = \"100 ms\"",
         "x.toml:16: relays.middle.bandwidth_burst: \"64 KiB\" is less than one refill brings: \"1 MiB/s\" in \"100 ms\"; it must be at least \"104857 B\"";
-    credits_that_say_nothing_are_refused:
+    credits_for_no_cells_are_refused:
         "[relays.middle]" => "[relays.middle]\nhop_control = { kind = \"n23\", n2 = 0 }",
         "x.toml:15: relays.middle.hop_control.n2: 0 is out of range; it must be a whole number [cell] from 1 to 100000";
     an_adaptive_n3_that_starts_out_of_its_range_is_refused:
         "[relays.middle]" => "[relays.middle]\nhop_control = { kind = \"n23\", n3 = 70, adapt = { law = \"exponential\" } }",
-        "x.toml:15: relays.middle.hop_control.n3: 70 is what an adaptive N3 starts at; it must be from 100 to 500 cells";
+        "x.toml:15: relays.middle.hop_control.n3: 70 is the first value of an adaptive N3; it must be from 100 to 500 cells";
     credits_for_more_than_a_queue_may_hold_are_refused:
         "[relays.middle]" => "[relays.middle]\nhop_control = { kind = \"n23\", n2 = 10, n3 = 2491 }",
-        "x.toml:15: relays.middle.hop_control.n3: a circuit's queue may hold 2501 cells, N2 and the greatest N3 and credits that travel in it, and is closed at circuit_queue_most, 2500; that must be as many at least";
+        "x.toml:15: relays.middle.hop_control.n3: a circuit's queue may hold 2501 cells (N2, the greatest N3, and the credits in it), and the circuit is closed at max_circuit_queue, 2500; that must be at least as many";
     credits_that_share_a_full_queue_are_refused:
         "[relays.middle]" => "[relays.middle]\nhop_control = { kind = \"n23\", n2 = 10, n3 = 2480, credit_path = \"circuit\" }",
-        "x.toml:15: relays.middle.hop_control.n3: a circuit's queue may hold 2740 cells, N2 and the greatest N3 and credits that travel in it, and is closed at circuit_queue_most, 2500; that must be as many at least";
+        "x.toml:15: relays.middle.hop_control.n3: a circuit's queue may hold 2740 cells (N2, the greatest N3, and the credits in it), and the circuit is closed at max_circuit_queue, 2500; that must be at least as many";
     a_key_of_another_law_is_refused:
         "[relays.middle]" => "[relays.middle]\nhop_control = { kind = \"n23\", adapt = { law = \"kung94\", step = 3 } }",
         "x.toml:15: relays.middle.hop_control.adapt.step: the law \"kung94\" has no step; leave it out";
@@ -286,7 +286,7 @@ mistakes! {
     a_missing_key_is_refused:
         "duration = \"10 min\"\n" => "",
         "x.toml:3: run.duration: this key is missing; it must be a duration with its unit, like \"80 ms\"";
-    what_is_not_toml_is_refused:
+    a_file_that_is_not_toml_is_refused:
         "title = \"test\"" => "title = \"test",
         "x.toml:2: this is not TOML: invalid basic string, expected `\"`";
     a_size_of_a_mix_without_a_weight_is_refused:
@@ -307,25 +307,25 @@ mistakes! {
     a_model_without_a_start_is_refused:
         "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"a -> a: 1\"], emissions = [\"a -> F: 1\"] } }",
         "x.toml:19: workloads.web.tgen.packets.transitions: there is no state \"start\" to begin at";
-    a_state_that_says_nothing_is_refused:
+    a_state_without_an_emission_is_refused:
         "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"start -> a: 1\", \"a -> a: 1\"], emissions = [\"b -> F: 1\"] } }",
-        "x.toml:19: workloads.web.tgen.packets.transitions: the state \"a\" is entered and says nothing; it needs an emission";
+        "x.toml:19: workloads.web.tgen.packets.transitions: the state \"a\" is entered and has no emission; it needs one";
     a_negative_weight_of_a_transition_is_refused:
         "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"start -> a: -1\"], emissions = [\"a -> F: 1\"] } }",
         "x.toml:19: workloads.web.tgen.packets.transitions: \"-1\" is no weight; it must be a number from 0";
     an_emission_without_a_delay_is_refused:
         "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"start -> a: 1\"], emissions = [\"a -> +: 1\"] } }",
-        "x.toml:19: workloads.web.tgen.packets.emissions: \"a -> +: 1\" must say after which delay the next comes, unless it is the end; write it like \"a -> +: 0.5 after exponential(3 ms)\"";
-    a_delay_that_is_none_is_refused:
+        "x.toml:19: workloads.web.tgen.packets.emissions: \"a -> +: 1\" needs a delay until the next emission, and the end has none; write it like \"a -> +: 0.5 after exponential(3 ms)\"";
+    a_delay_with_other_parameters_is_refused:
         "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"start -> a: 1\"], emissions = [\"a -> +: 1 after pareto(1 s)\"] } }",
         "x.toml:19: workloads.web.tgen.packets.emissions: \"pareto(1 s)\" has other parameters; it must be \"pareto(LEAST, SHAPE)\"";
     streams_without_end_at_one_instant_are_refused:
         "size = \"300 KiB\"" => "tgen = { packets = { transitions = [\"start -> a: 1\"], emissions = [\"a -> F: 1\"] }, streams = { transitions = [\"start -> a: 1\", \"a -> a: 1\"], emissions = [\"a -> +: 1 after 0 s\"] } }",
-        "x.toml:19: workloads.web.tgen.streams: from the state \"a\" on no time passes, and it never ends";
+        "x.toml:19: workloads.web.tgen.streams: from the state \"a\" on there is no delay, and the model never ends";
     uniform_bounds_in_the_wrong_order_are_refused:
         "uniform(1 s, 3 s)" => "uniform(3 s, 1 s)",
         "x.toml:20: workloads.web.pause: \"uniform(3 s, 1 s)\" starts above its end; it must be \"uniform(LOW, HIGH)\"";
-    a_distribution_that_is_none_is_refused:
+    a_distribution_with_other_parameters_is_refused:
         "uniform(1 s, 3 s)" => "normal(1 s)",
         "x.toml:20: workloads.web.pause: \"normal(1 s)\" has other parameters; it must be \"normal(MEAN, DEVIATION)\"";
     an_impossible_loss_is_refused:
@@ -506,9 +506,61 @@ fn windows_that_make_no_sense_are_refused() {
     };
     let backwards = "3 is less than alpha, 4; it must be as much at least";
     refused("{ kind = 'backtap', alpha = 4, beta = 3 }", "hop_control.beta", backwards);
-    let never = "2500 cells never wait: a circuit is closed at circuit_queue_most, 2500; it must be less";
+    let never = "2500 cells never wait: a circuit is closed at max_circuit_queue, 2500; it must be less";
     refused("{ kind = 'marut', queue_cap = 2500 }", "hop_control.queue_cap", never);
     let many =
         "2410 cells, N2 and the greatest N3, are more than a hop of datagrams holds; it must be 2000 at most";
     refused("{ kind = 'n23', n3 = 2400 }", "hop_control", many);
+}
+
+#[test]
+fn an_old_key_that_is_set_beside_the_new_one_is_refused() {
+    let line = "[relays.middle]\nmark_above = 5\necn_threshold = 5";
+    assert_eq!(
+        sentence("[relays.middle]", line),
+        "x.toml:15: relays.middle.mark_above: this is the old name of ecn_threshold, which is set, too; leave one of the two out"
+    );
+}
+
+/// The sentence for `own` beside an included file.
+fn including(own: &str, included: &str) -> String {
+    let folder = std::env::temp_dir().join(format!("penstock-include-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("_common.toml"), included).unwrap();
+    let path = folder.join("own.toml");
+    let error = Document::parse(own, path.to_str().unwrap(), &[]).unwrap_err().to_string();
+    std::fs::remove_dir_all(&folder).unwrap();
+    error.replace(&format!("{}/", folder.display()), "")
+}
+
+/// One test, because its cases write the same file.
+#[test]
+fn a_mistake_in_an_included_file_names_the_file_and_its_line() {
+    let own = "[scenario]\ntitle = \"own\"\ninclude = \"_common.toml\"\n";
+    let common = GOOD.replace("[scenario]\ntitle = \"test\"\n", "");
+    assert_eq!(
+        including(own, &common.replace("128 KiB/s", "128")),
+        "_common.toml:13: relays.middle.link: \"128\" is no rate: the unit is missing; write it like \"128 KiB/s\" (B/s, kB/s, KiB/s, MB/s, MiB/s, GiB/s, kbit/s, Mbit/s, Gbit/s)"
+    );
+    assert_eq!(
+        including(own, &common.replace("circuit_window\" = 100 ", "circuit_window\" = 1001 ")),
+        "_common.toml:27: variant \"50KiB\": relay.edge_control.circuit_window: 1001 is out of range; it must be a whole number [cell] from 100 to 1000"
+    );
+    assert_eq!(
+        including(&format!("{own}[network]\nrtt = \"80\"\n"), &common),
+        "own.toml:5: network.rtt: \"80\" is no duration: the unit is missing; write it like \"80 ms\" (ns, us, ms, s, min, h)"
+    );
+    assert_eq!(
+        including(own, "[scenario]\ninclude = \"x.toml\"\n"),
+        "_common.toml:2: scenario.include: an included file includes no other; leave this out"
+    );
+    assert_eq!(
+        including(&own.replace("_common", "../common"), &common),
+        "own.toml:3: scenario.include: \"../common.toml\" is in another folder; it must be a file of the same one"
+    );
+    let missing = including(&own.replace("_common", "_other"), &common);
+    assert!(
+        missing.starts_with("own.toml:3: scenario.include: the file _other.toml cannot be read: "),
+        "{missing}"
+    );
 }

@@ -1,7 +1,7 @@
 //! Networks that are drawn: relays of an era, who stands where, what runs on whom, and how far nodes are apart.
 
 use penstock_scenario::model::Relay;
-use penstock_scenario::{Document, NetworkFile, Point, Scenario, ScenarioError};
+use penstock_scenario::{Document, Error, NetworkFile, Point, Scenario};
 use penstock_units::{Duration, Seed};
 
 const TEXT: &str = r#"[scenario]
@@ -26,7 +26,7 @@ count = 50
 workload = "web"
 "#;
 
-fn parse(text: &str) -> Result<Document, ScenarioError> {
+fn parse(text: &str) -> Result<Document, Error> {
     Document::parse(text, "x.toml", &[])
 }
 
@@ -47,7 +47,8 @@ fn is_kist(relay: &Relay) -> bool {
 #[test]
 fn relays_of_an_era_are_drawn_for_each_network_and_keep_their_places() {
     let scenario = scenario("");
-    let (one, again, other) = (scenario.drawn(Seed(1)), scenario.drawn(Seed(1)), scenario.drawn(Seed(2)));
+    let (one, again, other) =
+        (scenario.sampled(Seed(1)), scenario.sampled(Seed(1)), scenario.sampled(Seed(2)));
     let rates = |scenario: &Scenario| -> Vec<_> {
         let of = |relay: &Relay| {
             (relay.host.link_up, relay.config.bandwidth.map(|bucket| bucket.rate), relay.weight)
@@ -70,9 +71,9 @@ fn relays_of_an_era_are_drawn_for_each_network_and_keep_their_places() {
 
 #[test]
 fn without_buckets_links_have_the_same_capacity() {
-    let plain = scenario("").drawn(Seed(1)).into_owned();
+    let plain = scenario("").sampled(Seed(1)).into_owned();
     let links = parse(&TEXT.replace("era =", "era_buckets = false\nera =")).unwrap();
-    let links = links.scenario("default").unwrap().drawn(Seed(1)).into_owned();
+    let links = links.scenario("default").unwrap().sampled(Seed(1)).into_owned();
     let capacity = |relay: &Relay| {
         relay.config.bandwidth.map_or(relay.host.link_up, |bucket| bucket.rate.min(relay.host.link_up))
     };
@@ -85,7 +86,7 @@ fn without_buckets_links_have_the_same_capacity() {
 #[test]
 fn clients_go_through_guards_and_exits_and_keep_their_guards() {
     let scenario = scenario("guards = 3\n");
-    let drawn = scenario.drawn(Seed(4));
+    let drawn = scenario.sampled(Seed(4));
     let client = &drawn.clients[0];
     let guards = client.path.draw_guards(&drawn, &mut Seed(4).stream("web0001/guards"));
     assert_eq!(guards.len(), 3);
@@ -105,7 +106,7 @@ fn clients_go_through_guards_and_exits_and_keep_their_guards() {
 fn a_smaller_share_is_among_a_larger_one_and_positions_are_respected() {
     let reached = |deployment: &str, seed| -> Vec<usize> {
         let scenario = scenario(&format!("[[deployments]]\n{deployment}\nset = {{ scheduler = 'kist' }}\n"));
-        let drawn = scenario.drawn(Seed(seed));
+        let drawn = scenario.sampled(Seed(seed));
         (0..drawn.relays.len()).filter(|index| is_kist(&drawn.relays[*index])).collect()
     };
     let (quarter, half, all) = (reached("share = 0.25", 1), reached("share = 0.5", 1), reached("", 1));
@@ -128,8 +129,8 @@ fn a_smaller_share_is_among_a_larger_one_and_positions_are_respected() {
 
 #[test]
 fn a_deployment_changes_software_and_nothing_else() {
-    let plain = scenario("").drawn(Seed(1)).into_owned();
-    let kist = scenario("[[deployments]]\nset = { scheduler = 'kist' }\n").drawn(Seed(1)).into_owned();
+    let plain = scenario("").sampled(Seed(1)).into_owned();
+    let kist = scenario("[[deployments]]\nset = { scheduler = 'kist' }\n").sampled(Seed(1)).into_owned();
     for (one, other) in plain.relays.iter().zip(&kist.relays) {
         assert_eq!(one.host, other.host);
         assert_eq!((one.weight, one.config.bandwidth), (other.weight, other.config.bandwidth));
@@ -149,7 +150,7 @@ fn a_deployment_lies_over_those_before_it() {
     let policy = "[[deployments]]\nset = { circuit_policy = 'round-robin' }\n";
     let longer = "[[deployments]]\nset = { circuit_policy = { kind = 'ewma', half_life = '5 s' } }\n";
     let refined = "[[deployments]]\nset = { 'circuit_policy.half_life' = '7 s' }\n";
-    let drawn = |more: &[&str]| scenario(&more.concat()).drawn(Seed(1)).into_owned();
+    let drawn = |more: &[&str]| scenario(&more.concat()).sampled(Seed(1)).into_owned();
     let both = drawn(&[throttle, policy]);
     let (plain, throttled, other) = (drawn(&[]), drawn(&[throttle]), drawn(&[policy]));
     for (index, relay) in both.relays.iter().enumerate() {
@@ -173,7 +174,7 @@ fn shares_overlap_as_they_are_drawn() {
     let guards =
         "[[deployments]]\nposition = 'guard'\nshare = 0.5\nset = { circuit_policy = 'round-robin' }\n";
     let quarter = "[[deployments]]\nshare = 0.25\nset = { priority_factor = 3 }\n";
-    let drawn = |more: &[&str], seed| scenario(&more.concat()).drawn(Seed(seed)).into_owned();
+    let drawn = |more: &[&str], seed| scenario(&more.concat()).sampled(Seed(seed)).into_owned();
     let is_even = |relay: &Relay| debug(&relay.config.circuit_policy).contains("RoundRobin");
     let is_third = |relay: &Relay| relay.config.priority_factor.0 == 3.0;
     for seed in 1..20 {
@@ -190,12 +191,12 @@ fn shares_overlap_as_they_are_drawn() {
 }
 
 #[test]
-fn steps_of_an_upgrade_are_few_mixes_and_what_would_be_too_many_is_refused() {
+fn an_upgrade_has_few_combinations_and_too_many_are_refused() {
     let step = |number: usize| {
         format!("[[deployments]]\nshare = 0.{:02}\nset = {{ priority_factor = {number} }}\n", 99 - number)
     };
     let steps: String = (1..60).map(step).collect();
-    let drawn = scenario(&steps).drawn(Seed(1)).into_owned();
+    let drawn = scenario(&steps).sampled(Seed(1)).into_owned();
     let of =
         |factor: f64| drawn.relays.iter().filter(|relay| relay.config.priority_factor.0 == factor).count();
     assert_eq!(of(59.0), 16);
@@ -212,13 +213,13 @@ fn steps_of_an_upgrade_are_few_mixes_and_what_would_be_too_many_is_refused() {
     let apart: String = (1..30).map(apart).collect();
     assert_eq!(
         parse(&format!("{TEXT}{apart}")).unwrap_err().to_string(),
-        "x.toml:21: deployments: more than 1024 mixes of software may come of these shares; give a share to fewer of them"
+        "x.toml:21: deployments: these shares allow more than 1024 combinations of software; give a share to fewer of them"
     );
 }
 
 #[test]
 fn round_trips_are_those_of_the_places_and_none_is_shorter_than_the_shortest() {
-    let drawn = scenario("").drawn(Seed(1)).into_owned();
+    let drawn = scenario("").sampled(Seed(1)).into_owned();
     let hosts: Vec<_> = drawn
         .relays
         .iter()
@@ -270,15 +271,15 @@ fn mistakes_are_sentences() {
         ),
         (
             sentence("era = \"2014\"", "flags = [\"guard\"]"),
-            "x.toml:18: clients: a path \"tor\" cannot be: the scenario: no relay can be an exit: an exit needs the flags Fast, Running and Valid, no flag BadExit, and a policy that accepts port 443",
+            "x.toml:18: clients: no path \"tor\" can be drawn: the scenario: no relay can be an exit: an exit needs the flags Fast, Running and Valid, no flag BadExit, and a policy that accepts port 443",
         ),
         (
             sentence("count = 40\nera = \"2014\"", "count = 2"),
-            "x.toml:17: clients: a path \"tor\" cannot be: there are no three different relays of which one is a guard and one an exit",
+            "x.toml:17: clients: no path \"tor\" can be drawn: there are no three different relays with a guard and an exit among them",
         ),
         (
             sentence("[relays.relay]", "[relays.tor]"),
-            "x.toml:9: relays.tor: \"tor\" has a meaning of its own and names no node",
+            "x.toml:9: relays.tor: \"tor\" is a word of paths and servers; give the node another name",
         ),
     ];
     for (said, right) in said {
@@ -301,7 +302,7 @@ fn mistakes_are_sentences() {
         ),
         (
             "set = {}",
-            "x.toml:22: deployments.0.set: it sets nothing; write keys of [relay], like { scheduler = \"kist\" }",
+            "x.toml:22: deployments.0.set: it sets no key; write keys of [relay], like { scheduler = \"kist\" }",
         ),
     ] {
         assert_eq!(deployment(lines), right);
@@ -318,11 +319,11 @@ fn mistakes_are_sentences() {
     assert!(said.contains("deployments and changes do not go together yet"), "{said}");
 }
 
-const NETWORK: &str = "# a network\n[network]\nlatency = \"ways\"\naccess = \"1 ms\"\n[network.ways]\nDE-DE = \"10 ms\"\n\
+const NETWORK: &str = "# a network\n[network]\nlatency = \"rtt-matrix\"\naccess = \"1 ms\"\n[network.rtt_matrix]\nDE-DE = \"10 ms\"\n\
                        US-DE = \"100 ms\"\nUS-US = \"40 ms\"\n[relays.a-1]\ncountry = \"DE\"\nflags = [\"guard\"]\n\
                        [relays.b-2]\ncountry = \"US\"\nweight = \"3 kB/s\"\nflags = []\n[relays.c-3]\ncountry = \"US\"\nflags = [\"exit\"]\n";
 
-fn in_network(text: &str, network: &str, sets: &[&str]) -> Result<Document, ScenarioError> {
+fn in_network(text: &str, network: &str, sets: &[&str]) -> Result<Document, Error> {
     let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
     let network = Some(NetworkFile { name: "net.toml", text: network });
     Document::in_network(text, "x.toml", network, &sets, &[], &[Point::default()])
@@ -347,10 +348,10 @@ fn the_relays_of_a_network_file_take_the_place_of_a_scenario_s() {
 }
 
 #[test]
-fn ways_are_those_of_the_countries_and_access_is_on_top() {
+fn a_round_trip_is_that_of_the_countries_and_the_access_delays() {
     let document = in_network(TEXT, NETWORK, &[]).unwrap();
     let scenario = document.scenario("default").unwrap();
-    let drawn = scenario.drawn(Seed(1));
+    let drawn = scenario.sampled(Seed(1));
     let rtt = |one: usize, other: usize| {
         drawn.network.between(&drawn.relays[one].host, &drawn.relays[other].host).rtt
     };
@@ -362,7 +363,8 @@ fn ways_are_those_of_the_countries_and_access_is_on_top() {
         drawn.clients.iter().filter(|client| client.host.place.country.unwrap().code == "DE").count();
     assert!((10..=30).contains(&germans), "{germans} of 50");
     // Ways of the scenario do not mix with the file's.
-    let own = TEXT.replace("latency = \"geographic\"", "latency = \"ways\"\nways = { FR-FR = \"1 ms\" }");
+    let own = TEXT
+        .replace("latency = \"geographic\"", "latency = \"rtt-matrix\"\nrtt_matrix = { FR-FR = \"1 ms\" }");
     let mixed = in_network(&own, NETWORK, &[]).unwrap();
     assert!(!mixed.resolved_toml("default").unwrap().contains("FR-FR"));
 }
@@ -381,27 +383,35 @@ fn a_mistake_in_a_network_file_names_it_and_its_line() {
         ),
         ("[network]\n", "[network\n", "net.toml:2: this is not TOML"),
         ("\"3 kB/s\"", "\"3 kB\"", "net.toml:14: relays.b-2.weight: \"3 kB\" is no rate"),
-        ("US-DE", "USA-DE", "net.toml:7: network.ways.USA-DE: \"USA\" is no country; a pair is two codes"),
-        ("US-DE", "US", "net.toml:7: network.ways.US: \"US\" is no country"),
+        (
+            "US-DE",
+            "USA-DE",
+            "net.toml:7: network.rtt_matrix.USA-DE: \"USA\" is no country; a pair is two codes",
+        ),
+        ("US-DE", "US", "net.toml:7: network.rtt_matrix.US: \"US\" is no country"),
         (
             "\"100 ms\"",
             "\"-100 ms\"",
-            "net.toml:7: network.ways.US-DE: \"-100 ms\" is no duration: it is negative",
+            "net.toml:7: network.rtt_matrix.US-DE: \"-100 ms\" is no duration: it is negative",
         ),
-        ("US-US", "DE-US", "net.toml:7: network.ways.US-DE: this pair is there in the other order, too"),
+        (
+            "US-US",
+            "DE-US",
+            "net.toml:7: network.rtt_matrix.US-DE: this pair is listed in the other order, too",
+        ),
         (
             "US-US = \"40 ms\"\n",
             "",
-            "net.toml:5: network.ways: nodes may be in countries between which it has no way: US-US; it",
+            "net.toml:5: network.rtt_matrix: nodes may be in countries without a round trip between them: US-US; it",
         ),
         ("country = \"DE\"", "country = \"DEU\"", "net.toml:10: relays.a-1.country: \"DEU\" is unknown"),
         (
             "country = \"DE\"",
             "country = \"FR\"",
-            "net.toml:5: network.ways: nodes may be in countries between which it has no way: DE-FR, FR-US; it",
+            "net.toml:5: network.rtt_matrix: nodes may be in countries without a round trip between them: DE-FR, FR-US; it",
         ),
         ("a-1", "\"a 1\"", "net.toml:9: relays.a 1: \"a 1\" is no name"),
-        ("[\"exit\"]", "[\"guard\"]", "clients: a path \"tor\" cannot be"),
+        ("[\"exit\"]", "[\"guard\"]", "clients: no path \"tor\" can be drawn"),
     ] {
         let said = said(from, to);
         assert!(said.contains(sentence), "{said}");
@@ -411,13 +421,16 @@ fn a_mistake_in_a_network_file_names_it_and_its_line() {
         ("relays = {}", "net.toml:1: relays: there is no relay"),
         ("network = 5", "net.toml:1: network: 5 is an integer; it must be a section"),
         (
-            "[network]\nlatency = 'ways'",
-            "net.toml:2: network.latency: it is \"ways\", and network.ways is \"none\"",
+            "[network]\nlatency = 'rtt-matrix'",
+            "net.toml:2: network.latency: it is \"rtt-matrix\", and network.rtt_matrix is \"none\"",
         ),
-        ("[network]\nlatency = 'ways'\nways = {}", "net.toml:3: network.ways: the table is empty"),
         (
-            "[network]\nlatency = 'ways'\nways = { CH-CH = '1 ms' }",
-            "net.toml:3: network.ways: none of its countries",
+            "[network]\nlatency = 'rtt-matrix'\nrtt_matrix = {}",
+            "net.toml:3: network.rtt_matrix: the table is empty",
+        ),
+        (
+            "[network]\nlatency = 'rtt-matrix'\nrtt_matrix = { CH-CH = '1 ms' }",
+            "net.toml:3: network.rtt_matrix: the node ",
         ),
     ] {
         let said = in_network(TEXT, network, &[]).unwrap_err().to_string();

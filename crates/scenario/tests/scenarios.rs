@@ -19,7 +19,7 @@ use penstock_units::{Bytes, DataRate, Duration, Seed};
 fn shipped(name: &str) -> Document {
     let path = format!("{}/../../scenarios/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    Document::parse(&text, name, &[]).unwrap_or_else(|error| panic!("{error}"))
+    Document::parse(&text, &path, &[]).unwrap_or_else(|error| panic!("{error}"))
 }
 
 const SHIPPED: &[&str] = &[
@@ -772,8 +772,8 @@ fn a_dumbbell_and_rates_are_drawn_for_each_seed_and_from_names_alone() {
         )
     };
     let scenario = small(&more(8), &[]);
-    let (drawn, other) = (scenario.drawn(Seed(7)), scenario.drawn(Seed(8)));
-    assert_eq!(drawn.relays[5].host, scenario.drawn(Seed(7)).relays[5].host);
+    let (drawn, other) = (scenario.sampled(Seed(7)), scenario.sampled(Seed(8)));
+    assert_eq!(drawn.relays[5].host, scenario.sampled(Seed(7)).relays[5].host);
     let fast = |scenario: &Scenario| -> Vec<_> {
         let of = |relay: &penstock_scenario::model::Relay| {
             let bandwidth = relay.config.bandwidth.expect("it has one");
@@ -785,7 +785,7 @@ fn a_dumbbell_and_rates_are_drawn_for_each_seed_and_from_names_alone() {
         scenario.relays.iter().filter(|relay| relay.host.group == "fast").map(of).collect()
     };
     assert_ne!(fast(&drawn), fast(&other));
-    assert_eq!(fast(&drawn), fast(&small(&more(12), &[]).drawn(Seed(7)))[..8], "more relays change none");
+    assert_eq!(fast(&drawn), fast(&small(&more(12), &[]).sampled(Seed(7)))[..8], "more relays change none");
     let mut both = fast(&drawn);
     both.sort_unstable();
     assert!(both.is_sorted_by_key(|(_, bucket)| *bucket), "a fast link has a high bandwidth");
@@ -804,7 +804,7 @@ fn a_dumbbell_and_rates_are_drawn_for_each_seed_and_from_names_alone() {
 #[test]
 fn a_scenario_without_chance_is_drawn_as_it_is() {
     let scenario = small("count = 3\n", &[]);
-    assert!(matches!(scenario.drawn(Seed(1)), std::borrow::Cow::Borrowed(_)));
+    assert!(matches!(scenario.sampled(Seed(1)), std::borrow::Cow::Borrowed(_)));
 }
 
 #[test]
@@ -860,7 +860,7 @@ fn vegas_has_the_constants_of_its_version() {
         edge("{ kind = 'vegas', version = '0.4.7', alpha = 7, xoff_grace = '9 ms', stream_window = 60 }");
     assert_eq!((own.alpha, own.streams.grace, own.windows.stream_window), (7, Duration::from_millis(9), 60));
     assert_eq!((own.beta, own.delta), (248, 372));
-    let today = "[relay]\nrefill = '16 ms'\nrefill_unblock = '100 ms'\nedge_queue_low = 10\ncircuit_queue_most = 2000\n";
+    let today = "[relay]\nrefill = '16 ms'\nrefill_unblock = '100 ms'\nedge_queue_low = 10\nmax_circuit_queue = 2000\n";
     let config = &small(today, &[]).relays[0].config;
     assert_eq!(config.refill, Refill { phase: config.refill.phase, ..Refill::TOR_0_4_9 });
     assert_eq!(
@@ -897,7 +897,7 @@ fn comparators_have_their_defaults_and_take_their_keys() {
     assert_eq!((cells(own.bounds), own.windows.circuit_window), ((7, 8, 9, 10), 300));
     assert_eq!((own.t_low, own.t_high), (Duration::from_millis(1), Duration::from_millis(2)));
     assert_eq!((own.delta, own.beta, own.alpha), (DataRate::kib(3), 0.4, 0.5));
-    assert_eq!([relay("").ecn_threshold, relay("mark_above = 0").ecn_threshold], [None, Some(0)]);
+    assert_eq!([relay("").ecn_threshold, relay("ecn_threshold = 0").ecn_threshold], [None, Some(0)]);
 }
 
 #[test]
@@ -934,7 +934,8 @@ fn the_fingerprint_is_of_what_a_scenario_does() {
 fn a_scenario_explains_itself() {
     let text = shipped("defenestrator/bottleneck").describe();
     for expected in [
-        "Windows behind a slow middle relay\ndefenestrator/bottleneck (defenestrator, section 5.1, figures 2, 4, 5, 6)\n",
+        "Windows behind a slow middle relay\n",
+        "/scenarios/defenestrator/bottleneck.toml (defenestrator, section 5.1, figures 2, 4, 5, 6)\n",
         "  relay   middle           link 10 MiB/s, bandwidth 128 KiB/s (burst 128 KiB, refill every 1 s)\n",
         "  web -> entry -> middle -> exit -> destination\n    base round trip 320 ms, bottleneck middle at 128 KiB/s\n",
         "  50KiB        \"50 KiB window\"      relay.edge_control.circuit_window = 100\n",
@@ -1100,4 +1101,43 @@ fn credits_are_what_each_node_says_and_the_consensus_decides_whether_they_are_us
         assert_eq!(format!("{:?}", again.scenario("default").unwrap()), format!("{scenario:?}"));
     }
     assert_eq!(n23(&small("", &[]).relays[0].config), None);
+}
+
+#[test]
+fn an_old_key_works_and_gives_one_warning() {
+    let text = format!(
+        "{SMALL}[network]\nways = {{ DE-DE = '9 ms' }}\n[relay]\nmark_above = 5\n[[variants]]\nname = 'one'\n[[variants]]\nname = 'two'\nset = {{ \"relay.circuit_queue_most\" = 3000 }}\n"
+    );
+    let document = Document::parse(&text, "x.toml", &["client.datagram_hold=3 ms".to_owned()]).unwrap();
+    let config = &document.scenario("two").unwrap().relays[0].config;
+    assert_eq!((config.ecn_threshold, config.limits.max_circuit_queue), (Some(5), 3000));
+    let warnings = [
+        "x.toml:15: network.ways: this name is old and will not work in the next release; write rtt_matrix",
+        "x.toml:17: relay.mark_above: this name is old and will not work in the next release; write ecn_threshold",
+        "--set client.datagram_hold=3 ms: client.datagram_hold: this name is old and will not work in the next release; write coalesce_delay",
+        "x.toml:22: variant \"two\": relay.circuit_queue_most: this name is old and will not work in the next release; write max_circuit_queue",
+    ];
+    assert_eq!(document.warnings(), warnings);
+    let new = text.replace("ways", "rtt_matrix").replace("mark_above", "ecn_threshold");
+    let new = new.replace("circuit_queue_most", "max_circuit_queue");
+    let new = Document::parse(&new, "x.toml", &["client.coalesce_delay=3 ms".to_owned()]).unwrap();
+    assert_eq!((new.fingerprint(), new.warnings().len()), (document.fingerprint(), 0));
+}
+
+#[test]
+fn an_included_file_is_merged_under_the_file() {
+    let folder = std::env::temp_dir().join(format!("penstock-included-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("_common.toml"), SMALL).unwrap();
+    let own = "[scenario]\ntitle = 'own'\ninclude = '_common.toml'\n[run]\nseeds = [3]\n[relays.a]\nlink = '1 MiB/s'\n";
+    let path = folder.join("own.toml");
+    let document = Document::parse(own, path.to_str().unwrap(), &[]);
+    std::fs::remove_dir_all(&folder).unwrap();
+    let document = document.unwrap();
+    let scenario = document.scenario("default").unwrap();
+    assert_eq!((&scenario.head.title[..], document.seeds()), ("own", vec![3]));
+    assert_eq!(scenario.run.duration, Duration::from_secs(60));
+    let links: Vec<_> = scenario.relays.iter().map(|relay| relay.host.link_up).collect();
+    assert_eq!(links, [DataRate::mib(1), DataRate::mib(10), DataRate::mib(10)]);
+    assert!(!document.resolved_toml("default").unwrap().contains("include"));
 }

@@ -93,7 +93,7 @@ pub fn run(scenario: &Scenario, seed: u64, control: &Control) -> Result<Outcome,
 /// Runs a variant in the network of another seed. `network` decides relays, rates, places and software; `seed` decides
 /// the clients' behaviour.
 pub fn run_in(scenario: &Scenario, network: u64, seed: u64, control: &Control) -> Result<Outcome, Error> {
-    world::World::new(&scenario.drawn(Seed(network)), Seed(seed), None).run(control)
+    world::World::new(&scenario.sampled(Seed(network)), Seed(seed), None).run(control)
 }
 
 /// Runs a variant in an open loop: clients request the downloads of an earlier run at the recorded times, independently
@@ -105,5 +105,5 @@ pub fn replay(
     record: &Replay,
     control: &Control,
 ) -> Result<Outcome, Error> {
-    world::World::new(&scenario.drawn(Seed(network)), Seed(seed), Some(record)).run(control)
+    world::World::new(&scenario.sampled(Seed(network)), Seed(seed), Some(record)).run(control)
 }

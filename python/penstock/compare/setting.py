@@ -17,8 +17,8 @@ NAMED = ("relays", "clients", "servers", "workloads")
 
 SOFTWARE = frozenset({
     "cpu", "refill", "refill_phase", "refill_unblock", "circuit_policy", "priority_factor", "scheduler",
-    "edge_control", "hop_control", "transport", "datagram_hold", "datagram_timeout", "throttle", "channel_map",
-    "authenticated_sendmes", "edge_queue_low", "edge_queue_high", "mark_above", "circuit_queue_most",
+    "edge_control", "hop_control", "transport", "coalesce_delay", "datagram_timeout", "throttle", "channel_map",
+    "authenticated_sendmes", "edge_queue_low", "edge_queue_high", "ecn_threshold", "max_circuit_queue",
     "optimistic_data", "priority_class", "send_buffer", "receive_buffer", "consensus_n23",
 })  # fmt: skip
 """Keys of these tables that describe software, not the identity or the place of a node."""

@@ -86,7 +86,7 @@ fn waits_for_a_restart(old: &Options, new: &Options) -> Vec<&'static str> {
         ("Schedulers", scheduler != new_core[0]),
         ("Penstock edge_control", edge_control != new_core[1]),
         ("TokenBucketRefillInterval and similar options", rest != new_core[2]),
-        ("Penstock authenticated_sendmes and circuit_queue_most", limits != new_core[3]),
+        ("Penstock authenticated_sendmes and max_circuit_queue", limits != new_core[3]),
         ("MaxMemInQueues", memory != new_core[4]),
     ];
     differs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()

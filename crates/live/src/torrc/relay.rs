@@ -44,11 +44,15 @@ pub(super) fn config(read: &mut Reader) -> Result<(RelayConfig, [u64; 2], Operat
     settings.extend(rest.map(|(line, place)| Setting { line, option: "Penstock", place }));
 
     let lines: Vec<&str> = settings.iter().map(|setting| &setting.line[..]).collect();
-    let mut config = relay_config(&lines).map_err(|mistake| {
-        let setting = mistake.line.and_then(|line| settings.get(line));
+    let relay = relay_config(&lines).map_err(|error| {
+        let setting = error.index().and_then(|line| settings.get(line));
         let (place, option) = setting.map_or((read.end(), "Penstock"), |it| (it.place.clone(), it.option));
-        TorrcError::new(&place, option, mistake)
+        TorrcError::new(&place, option, error)
     })?;
+    for (line, warning) in &relay.warnings {
+        read.warn(&settings[*line].place, settings[*line].option, warning);
+    }
+    let mut config = relay.config;
     if let (SchedulerConfig::KistDeployed(kist), Some((factor, _))) = (&mut config.scheduler, &factor) {
         kist.factor = *factor;
     } else if let Some((_, place)) = factor {
@@ -81,7 +85,8 @@ fn overrides(settings: &[Setting]) -> OperatorOverrides {
 /// Refuses settings that live relays do not support.
 fn refuse(config: &RelayConfig, settings: &[Setting]) -> Result<(), TorrcError> {
     let wrong = |key: &str, why: &str| {
-        let setting = settings.iter().find(|setting| key_of(&setting.line) == key);
+        let is_it = |line| key_of(line) == key || (key == "ecn_threshold" && key_of(line) == "mark_above");
+        let setting = settings.iter().find(|setting| is_it(&setting.line));
         let place = setting.map_or(Place::CommandLine, |setting| setting.place.clone());
         Err(TorrcError::new(&place, "Penstock", format!("{key}: {why}")))
     };
@@ -92,7 +97,7 @@ fn refuse(config: &RelayConfig, settings: &[Setting]) -> Result<(), TorrcError> 
         return wrong("transport", "live relays do not support datagrams yet; remove it");
     }
     if config.ecn_threshold.is_some() {
-        return wrong("mark_above", "cells of the real network cannot be marked; remove it");
+        return wrong("ecn_threshold", "cells of the real network cannot be marked; remove it");
     }
     if matches!(config.edge_control, EdgeControlConfig::Dctcp(_)) {
         return wrong("edge_control", "\"dctcp\" needs marks, which cells of the real network do not have");

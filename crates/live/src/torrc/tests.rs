@@ -304,7 +304,10 @@ fn every_mistake_says_where_it_is_and_what_would_be_right() {
         ("Penstock scheduler", "Penstock: this is not TOML"),
         ("Penstock hop_control = 'n23'", "Penstock: hop_control: live relays do not support hop control yet"),
         ("Penstock transport = 'datagram'", "Penstock: transport: live relays do not support datagrams yet"),
-        ("Penstock mark_above = 20", "Penstock: mark_above: cells of the real network cannot be marked"),
+        (
+            "Penstock ecn_threshold = 20",
+            "Penstock: ecn_threshold: cells of the real network cannot be marked",
+        ),
         ("Penstock edge_control = 'dctcp'", "Penstock: edge_control: \"dctcp\" needs marks"),
         (
             "Schedulers KIST\nPenstock scheduler = 'global'",

@@ -8,7 +8,7 @@ fn with(kind: &str, nodes: &[&str]) -> Lab {
     nodes
         .iter()
         .fold(Lab::path(), |lab, node| lab.set(&format!("{node}.edge_control.kind"), kind))
-        .set("relay.mark_above", "20")
+        .set("relay.ecn_threshold", "20")
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn document(name: &str, sets: &[&str]) -> Document {
     let path = format!("{}/../../scenarios/defenestrator/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).expect("the scenario ships");
     let sets: Vec<String> = sets.iter().map(|set| set.to_string()).collect();
-    Document::parse(&text, name, &sets).unwrap_or_else(|error| panic!("{error}"))
+    Document::parse(&text, &path, &sets).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Five seeds of a variant, on two threads.

@@ -31,7 +31,7 @@ datagram_timeout = "200 ms"
 bandwidth_rate = "500 KiB/s"
 bandwidth_burst = "100 KiB"
 refill = "20 ms"
-mark_above = 5
+ecn_threshold = 5
 [relays.entry]
 [relays.middle]
 link = "200 KiB/s"

@@ -105,7 +105,7 @@ impl Plan {
             .set("relay.edge_control.circuit_window", &self.window.to_string())
             .set("relay.scheduler", SCHEDULERS[self.scheduler])
             .set("relay.circuit_policy", "ewma")
-            .set("relay.mark_above", "20")
+            .set("relay.ecn_threshold", "20")
             .set("clients.web.priority_class", "worse")
             .set("tcp.mss", &format!("{} B", self.mss))
             .set("tcp.congestion", if self.reno { "reno" } else { "cubic" })

@@ -1,7 +1,7 @@
 //! A scenario for tests: one path with the test's changes.
 
 use penstock_record::{CellRow, Outcome as Ending, Position, Transfer};
-use penstock_scenario::{Document, ScenarioError};
+use penstock_scenario::{Document, Error};
 use penstock_sim::{Control, NodeReport, Outcome};
 use std::collections::BTreeMap;
 
@@ -109,7 +109,7 @@ impl Lab {
         self
     }
 
-    pub(crate) fn parse(&self) -> Result<Document, ScenarioError> {
+    pub(crate) fn parse(&self) -> Result<Document, Error> {
         Document::parse(&self.text, "test.toml", &self.sets)
     }
 

@@ -56,7 +56,7 @@ pub struct Outcome {
 /// Runs a scenario in real time. The calling thread must be the only one of the process.
 pub fn run(scenario: &Scenario, seed: u64) -> Result<Outcome, Error> {
     let seed = Seed(seed);
-    let scenario = &*scenario.drawn(seed);
+    let scenario = &*scenario.sampled(seed);
     check(scenario)?;
     let tcp = SocketTcp {
         congestion: Some(match scenario.tcp.congestion {

@@ -1,19 +1,19 @@
-//! Round trips by country pair, as `network.ways` has them.
+//! Round trips by country pair, as `network.rtt_matrix` lists them.
 
 use penstock_network::{Country, geo};
 use penstock_units::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Round trips between countries, and within one.
+/// Round trips between countries, and within one. There is at least one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ways {
-    /// By the codes of both, in the order of the alphabet.
+pub struct RttMatrix {
+    /// By the codes of both countries, in alphabetical order.
     between: BTreeMap<[&'static str; 2], Duration>,
-    /// Those among them that have users of Tor, and how many.
+    /// The countries among them that have users of Tor, and their number.
     users: Vec<(&'static str, u32)>,
 }
 
-/// The codes of a pair such as `DE-US`, in the order of the alphabet; otherwise what is no country.
+/// The codes of a pair such as `DE-US`, in alphabetical order; otherwise the part that is no country.
 pub(crate) fn pair(text: &str) -> Result<[&'static str; 2], &str> {
     let (one, other) = text.split_once('-').ok_or(text)?;
     let code = |text| Country::of(text).map(|country| country.code).ok_or(text);
@@ -22,39 +22,39 @@ pub(crate) fn pair(text: &str) -> Result<[&'static str; 2], &str> {
     Ok(pair)
 }
 
-impl Ways {
-    /// Of at least one pair.
+impl RttMatrix {
+    /// A matrix of these round trips.
     pub(crate) fn new(between: BTreeMap<[&'static str; 2], Duration>) -> Self {
         let countries: BTreeSet<&str> = between.keys().flatten().copied().collect();
         let users = geo::USERS.iter().copied().filter(|(code, _)| countries.contains(code)).collect();
-        Ways { between, users }
+        RttMatrix { between, users }
     }
 
-    /// Where nodes are whose country is not said: as Tor's users are, in those countries that have a way.
+    /// The countries of nodes that have no country of their own: the countries of Tor's users, if the matrix has them.
     pub(crate) fn users(&self) -> &[(&'static str, u32)] {
         &self.users
     }
 
-    /// The round trip between nodes in two countries.
+    /// The round trip between nodes in two countries. A scenario is refused if the matrix lacks one that it needs.
     pub(crate) fn between(&self, one: &Country, other: &Country) -> Duration {
         let pair = if one.code <= other.code { [one.code, other.code] } else { [other.code, one.code] };
-        *self.between.get(&pair).expect("a scenario was refused whose nodes need a way that is not there")
+        self.between.get(&pair).copied().unwrap_or_else(|| self.typical())
     }
 
-    /// The shortest of all.
+    /// The shortest round trip.
     pub(crate) fn shortest(&self) -> Duration {
-        *self.between.values().min().expect("there is one at least")
+        self.between.values().min().copied().unwrap_or_default()
     }
 
     /// The median of all pairs.
     pub(crate) fn typical(&self) -> Duration {
         let mut all: Vec<Duration> = self.between.values().copied().collect();
         all.sort_unstable();
-        all[all.len() / 2]
+        all.get(all.len() / 2).copied().unwrap_or_default()
     }
 
-    /// The pairs that are not there, of countries in which there may be one node, or several.
-    pub(crate) fn lacks(&self, countries: &BTreeMap<&'static str, usize>) -> Vec<String> {
+    /// The missing pairs among these countries, each with the number of nodes that may be in it.
+    pub(crate) fn missing(&self, countries: &BTreeMap<&'static str, usize>) -> Vec<String> {
         let pairs = countries.iter().enumerate().flat_map(|(place, (one, count))| {
             countries.keys().skip(place).map(move |other| (*one, *other, *count))
         });
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pair_has_one_name_whatever_its_order() {
+    fn a_pair_has_one_name_in_either_order() {
         assert_eq!(pair("US-DE"), Ok(["DE", "US"]));
         assert_eq!(pair("DE-DE"), Ok(["DE", "DE"]));
         assert_eq!(pair("DEU-US"), Err("DEU"));
@@ -80,13 +80,13 @@ mod tests {
     }
 
     #[test]
-    fn a_way_within_a_country_is_needed_by_two() {
-        let way = |pair| (pair, Duration::from_millis(10));
-        let ways = Ways::new(BTreeMap::from([way(["DE", "US"]), way(["DE", "DE"])]));
-        let lacks = |nodes: &[(&'static str, usize)]| ways.lacks(&nodes.iter().copied().collect());
-        assert!(lacks(&[("DE", 5), ("US", 1)]).is_empty());
-        assert_eq!(lacks(&[("DE", 5), ("US", 2)]), ["US-US"]);
-        assert_eq!(lacks(&[("DE", 5), ("FR", 1), ("US", 1)]), ["DE-FR", "FR-US"]);
-        assert_eq!(ways.users(), [("US", 3474), ("DE", 2418)]);
+    fn two_nodes_in_one_country_need_a_round_trip_within_it() {
+        let trip = |pair| (pair, Duration::from_millis(10));
+        let matrix = RttMatrix::new(BTreeMap::from([trip(["DE", "US"]), trip(["DE", "DE"])]));
+        let missing = |nodes: &[(&'static str, usize)]| matrix.missing(&nodes.iter().copied().collect());
+        assert!(missing(&[("DE", 5), ("US", 1)]).is_empty());
+        assert_eq!(missing(&[("DE", 5), ("US", 2)]), ["US-US"]);
+        assert_eq!(missing(&[("DE", 5), ("FR", 1), ("US", 1)]), ["DE-FR", "FR-US"]);
+        assert_eq!(matrix.users(), [("US", 3474), ("DE", 2418)]);
     }
 }

@@ -9,10 +9,10 @@
 //! comes meets the mean of what there is, less itself. Links are processor sharing.
 //! Deviation: positions in Tor's network are not told apart: all relays of a path are drawn by weight.
 
-use crate::estimate::{base_rtt, capacity};
 use crate::model::{Activity, Client, Path, Relay, Scenario, Workload};
 use penstock_core::cell::MAX_PAYLOAD;
 use penstock_core::edge_control::{EdgeControlConfig, WindowsConfig};
+use penstock_units::Duration;
 use std::sync::Arc;
 
 /// What a link's capacity is worth in payload: cells, TLS and TCP headers take the rest [1].
@@ -29,7 +29,7 @@ const PATHS: usize = 32;
 
 /// What one client does of one workload.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Errand {
+pub(crate) struct Session {
     client: usize,
     pub(crate) workload: usize,
     /// At how many places it does so at once.
@@ -78,7 +78,7 @@ impl Does {
     }
 }
 
-impl Errand {
+impl Session {
     /// From one download to the next [s].
     pub(crate) fn cycle(&self) -> f64 {
         self.busy + self.pause
@@ -92,9 +92,9 @@ impl Errand {
 }
 
 /// Everyone's downloads, as loads and rates agree. Who holds circuits downloads nothing: size 0, in one go.
-pub(crate) fn settle(scenario: &Scenario) -> Vec<Errand> {
+pub(crate) fn settle(scenario: &Scenario) -> Vec<Session> {
     let does: Vec<Does> = scenario.workloads.iter().map(Does::of).collect();
-    let mut errands = Vec::new();
+    let mut sessions = Vec::new();
     // Thousands of clients may have the same servers.
     let mut servers: Option<(&Arc<[usize]>, f64)> = None;
     for (index, client) in scenario.clients.iter().enumerate() {
@@ -106,7 +106,7 @@ pub(crate) fn settle(scenario: &Scenario) -> Vec<Errand> {
         let rtt = base_rtt(scenario, client).as_secs_f64();
         for workload in client.workloads.iter().copied() {
             let circuits = f64::from(scenario.workloads[workload].circuits);
-            errands.push(Errand {
+            sessions.push(Session {
                 client: index,
                 workload,
                 circuits,
@@ -124,14 +124,14 @@ pub(crate) fn settle(scenario: &Scenario) -> Vec<Errand> {
     }
     let weights = weights(scenario);
     for _ in 0..TURNS {
-        let load = Load::of(scenario, &weights, &errands);
-        for errand in &mut errands {
-            (errand.size, errand.busy, errand.pause) = load.reckon(scenario, errand);
+        let load = Load::of(scenario, &weights, &sessions);
+        for session in &mut sessions {
+            (session.size, session.busy, session.pause) = load.reckon(scenario, session);
             // Half of the way: else those who share would give way to each other, all in the same turn.
-            errand.share = f64::midpoint(errand.share, errand.busy / errand.cycle());
+            session.share = f64::midpoint(session.share, session.busy / session.cycle());
         }
     }
-    errands
+    sessions
 }
 
 /// How likely each relay is to be drawn by weight [1].
@@ -153,18 +153,18 @@ struct Load {
 }
 
 impl Load {
-    fn of(scenario: &Scenario, weights: &[f64], errands: &[Errand]) -> Self {
+    fn of(scenario: &Scenario, weights: &[f64], sessions: &[Session]) -> Self {
         let mut fixed = vec![0.0; scenario.relays.len()];
         let (mut drawing, mut hops, mut busy, mut who_draws) = (0.0, 1, 0.0, 0.0);
-        for errand in errands {
-            let now = errand.share * errand.circuits;
+        for session in sessions {
+            let now = session.share * session.circuits;
             busy += now;
-            match &scenario.clients[errand.client].path {
+            match &scenario.clients[session.client].path {
                 Path::Fixed(path) => path.iter().for_each(|relay| fixed[*relay] += now),
                 path @ (Path::Weighted { .. } | Path::Tor { .. }) => {
                     hops = path.hops();
                     drawing += now;
-                    who_draws += errand.circuits;
+                    who_draws += session.circuits;
                 }
                 Path::Direct => {}
             }
@@ -208,24 +208,24 @@ impl Load {
     }
 
     /// What a download brings [B], how long it lasts and what comes between it and the next [s].
-    fn reckon(&self, scenario: &Scenario, errand: &Errand) -> (f64, f64, f64) {
-        let client = &scenario.clients[errand.client];
-        let rtt = errand.rtt;
+    fn reckon(&self, scenario: &Scenario, session: &Session) -> (f64, f64, f64) {
+        let client = &scenario.clients[session.client];
+        let rtt = session.rtt;
         let fixed;
         let least = match &client.path {
             Path::Fixed(path) => {
-                let left = path.iter().map(|relay| self.left_by(scenario, *relay, errand.share));
+                let left = path.iter().map(|relay| self.left_by(scenario, *relay, session.share));
                 fixed = [left.fold(f64::INFINITY, f64::min)];
                 &fixed[..]
             }
             Path::Weighted { .. } | Path::Tor { .. } => &self.least[..],
             Path::Direct => &[f64::INFINITY][..],
         };
-        let [fastest, link] = errand.links;
-        let others = (self.server - errand.share / scenario.servers.len().max(1) as f64).max(0.0);
+        let [fastest, link] = session.links;
+        let others = (self.server - session.share / scenario.servers.len().max(1) as f64).max(0.0);
         let server = fastest / (1.0 + others);
-        let rates = least.iter().map(|relays| (relays.min(server).min(link) * GOODPUT).min(errand.bound));
-        let (size, pause) = match errand.does {
+        let rates = least.iter().map(|relays| (relays.min(server).min(link) * GOODPUT).min(session.bound));
+        let (size, pause) = match session.does {
             Does::Download(size, pause) => (size, pause),
             Does::Streams(cycle, size) => {
                 // What the path does not carry waits.
@@ -237,7 +237,8 @@ impl Load {
         // Only the connection from the exit to the server is new, but for hops of datagrams, whose windows are a circuit's:
         // they grow one after the other.
         let datagrams = client.config.datagrams.is_some();
-        let (first, parts) = if datagrams { (FIRST_CELLS, 1.0) } else { (FIRST_SEGMENTS, errand.hops + 1.0) };
+        let (first, parts) =
+            if datagrams { (FIRST_CELLS, 1.0) } else { (FIRST_SEGMENTS, session.hops + 1.0) };
         let rounds = |rate: f64| (1.0 + size.min(rate * rtt) / first).log2() / parts;
         let time: f64 = rates.map(|rate| size / rate + rounds(rate) * rtt).sum();
         (size, 2.0 * rtt + time / least.len() as f64, pause)
@@ -268,13 +269,45 @@ fn window(scenario: &Scenario, client: &Client) -> f64 {
     f64::from(cells) * PAYLOAD
 }
 
+/// The round trip from a client through its circuit to its server, without queues. A path that is drawn counts as if it
+/// began and ended at the same relay, the mean of some relays, with typical round trips between.
+pub(crate) fn base_rtt(scenario: &Scenario, client: &Client) -> Duration {
+    const SOME: usize = 16;
+    let network = &scenario.network;
+    let server = client.servers.first().map(|server| &scenario.servers[*server].host);
+    let path = match &client.path {
+        Path::Fixed(path) => &path[..],
+        Path::Direct => &[],
+        Path::Weighted { .. } | Path::Tor { .. } => {
+            let relays = scenario.relays.iter().take(SOME).map(|relay| &relay.host);
+            let ends = |relay| {
+                let far = server.map_or(Duration::ZERO, |server| network.between(relay, server).rtt);
+                network.between(&client.host, relay).rtt + far
+            };
+            let some = relays.len() as u32;
+            return relays.map(ends).sum::<Duration>() / some
+                + network.typical_rtt() * (client.path.hops() as u32 - 1);
+        }
+    };
+    let relays = path.iter().map(|relay| &scenario.relays[*relay].host);
+    let hosts: Vec<_> = std::iter::once(&client.host).chain(relays).chain(server).collect();
+    hosts.windows(2).map(|pair| network.between(pair[0], pair[1]).rtt).sum()
+}
+
+/// The capacity of a relay in each direction: the smaller of its link and its buckets [B/s].
+pub(crate) fn capacity(relay: &Relay) -> u64 {
+    let link = relay.host.link_up.min(relay.host.link_down);
+    let bucket = relay.config.bandwidth.map_or(link, |bandwidth| bandwidth.rate);
+    link.min(bucket).bytes_per_sec()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Document;
 
     /// Downloads of 1 MiB over one relay of 1 MiB/s, which is far slower than all else.
-    fn errands(clients: u32, pause: &str, path: &str) -> Vec<Errand> {
+    fn sessions(clients: u32, pause: &str, path: &str) -> Vec<Session> {
         let text = format!(
             "[scenario]\ntitle = 'x'\n[run]\nduration = '60 s'\n[network]\nrtt = '1 ms'\n\
              [relays.only]\nlink = '1 MiB/s'\n[relays.other]\nlink = '1 GiB/s'\nweight = '1 B/s'\n\
@@ -286,7 +319,7 @@ mod tests {
     }
 
     fn busy(clients: u32, pause: &str, path: &str) -> f64 {
-        errands(clients, pause, path)[0].busy * GOODPUT
+        sessions(clients, pause, path)[0].busy * GOODPUT
     }
 
     #[test]
@@ -310,8 +343,8 @@ mod tests {
 
     #[test]
     fn a_part_of_a_download_counts_as_that_part() {
-        let errand = Errand { busy: 2.0, pause: 8.0, ..errands(1, "0 s", "['only']")[0] };
-        let counts = [0.0, 1.0, 2.0, 9.0, 10.0, 11.0, 25.0].map(|time| errand.downloads_in(time));
+        let session = Session { busy: 2.0, pause: 8.0, ..sessions(1, "0 s", "['only']")[0] };
+        let counts = [0.0, 1.0, 2.0, 9.0, 10.0, 11.0, 25.0].map(|time| session.downloads_in(time));
         assert_eq!(counts, [0.0, 0.5, 1.0, 1.0, 1.0, 1.5, 3.0]);
     }
 }

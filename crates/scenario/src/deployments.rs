@@ -1,0 +1,141 @@
+//! Software that some relays have and others do not, as `[[deployments]]` sets it.
+//!
+//! A network is upgraded relay by relay. A deployment sets keys for some relays of a group. If it reaches a share of
+//! them, each network draws these relays. The relays of a smaller share are among those of a larger one, so that
+//! results for different shares are comparable.
+
+use crate::error::{ConfigError, listed, listed_briefly};
+use crate::keys::{Read, Section};
+use crate::model::{Deployment, Deployments, Layers, Relay};
+use crate::sections::Sections;
+use crate::sections::sets::{DeploymentKeys, Position};
+use crate::sections::tor::{OfClient, TorKeys};
+use crate::tree::Table;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Keys of the operator and of the network, which no software sets.
+const NOT_SOFTWARE: [&str; 3] = ["bandwidth_rate", "bandwidth_burst", "cpu"];
+
+/// The largest number of combinations of deployments with shares. Each one is read before a run, to find mistakes.
+const MOST_LAYERS: usize = 1024;
+
+/// The deployments of one variant; `root` is the file with its overrides.
+pub(crate) fn deployments(
+    root: &Table,
+    sections: &Sections,
+    relays: &[Relay],
+) -> Result<Deployments, ConfigError> {
+    let Some(first) = sections.deployments.first() else { return Ok(Deployments::default()) };
+    let (mut each, mut sets) = (Vec::new(), Vec::new());
+    for read in &sections.deployments {
+        each.push(deployment(read, relays)?);
+        sets.push(set(read)?);
+    }
+    let Some(groups) = groups(&each, relays) else {
+        let message = format!(
+            "these shares allow more than {MOST_LAYERS} combinations of software; give a share to fewer of them"
+        );
+        return Err(ConfigError::new(first.at, "deployments", message));
+    };
+    let mut software = BTreeMap::new();
+    for (layers, groups) in groups {
+        for group in groups {
+            let relay = sections.relay_with(root, group, layers.iter().map(|place| sets[*place]))?;
+            let n23 = sections.network.keys.wire.consensus_n23;
+            let (config, phase) = relay.keys.tor.config(&relay, OfClient::default(), n23)?;
+            software.insert((group.to_owned(), layers.clone()), (config.into(), phase));
+        }
+    }
+    Ok(Deployments { each, software })
+}
+
+/// The keys that a deployment sets.
+fn set(read: &Read<DeploymentKeys>) -> Result<&Table, ConfigError> {
+    let set = &read.keys.set;
+    let is_software = |key: &str| TorKeys::has(key) && !NOT_SOFTWARE.contains(&key);
+    if let Some((key, node)) = set.iter().find(|(key, _)| !is_software(key)) {
+        let keys = TorKeys::parameters();
+        let known = listed(keys.iter().map(|key| key.key).filter(|key| is_software(key)));
+        let message = format!("{key:?} is no software of a relay; a deployment sets {known}");
+        return Err(ConfigError::new(node.at, format!("{}.set", read.path), message));
+    }
+    if set.is_empty() {
+        let message = "it sets no key; write keys of [relay], like { scheduler = \"kist\" }";
+        return Err(read.wrong("set", message));
+    }
+    Ok(set)
+}
+
+fn deployment(read: &Read<DeploymentKeys>, relays: &[Relay]) -> Result<Deployment, ConfigError> {
+    let DeploymentKeys { relays: names, position, share, .. } = &read.keys;
+    let is_called = |relay: &Relay, name: &str| relay.host.name == name || relay.host.group == name;
+    let unknown = |name: &&String| *name != "any" && relays.iter().all(|relay| !is_called(relay, name));
+    if let Some(unknown) = names.iter().find(unknown) {
+        let mut groups: Vec<&str> = relays.iter().map(|relay| relay.host.group.as_str()).collect();
+        groups.dedup();
+        let message = format!("there is no relay {unknown:?}; [relays] has {}", listed_briefly(groups));
+        return Err(read.wrong("relays", message));
+    }
+    let stands = |relay: &Relay| match position {
+        Position::Any => true,
+        Position::Guard => relay.guard && !relay.exit,
+        Position::Middle => !relay.guard && !relay.exit,
+        Position::Exit => relay.exit,
+    };
+    let is_meant =
+        |relay: &Relay| stands(relay) && names.iter().any(|name| name == "any" || is_called(relay, name));
+    let reached: Vec<usize> = (0..relays.len()).filter(|index| is_meant(&relays[*index])).collect();
+    if reached.is_empty() {
+        let position = read.shown.get("position").and_then(|node| node.as_text()).unwrap_or_default();
+        return Err(read.wrong("position", format!("none of these relays is a {position}, by their flags")));
+    }
+    let count = (share.unwrap_or(1.0) * reached.len() as f64).round() as usize;
+    Ok(Deployment { relays: reached, count })
+}
+
+impl Deployment {
+    /// Whether it reaches all relays that `other` reaches, in every network: both take the first of the same order.
+    fn contains(&self, other: &Deployment) -> bool {
+        self.count == self.relays.len() || self.relays == other.relays && self.count >= other.count
+    }
+}
+
+/// The combinations that a relay has in some network, with the groups of those relays; `None` if there are too many.
+fn groups<'a>(each: &[Deployment], relays: &'a [Relay]) -> Option<BTreeMap<Layers, BTreeSet<&'a str>>> {
+    // Relays that the same deployments may reach.
+    let mut alike: BTreeMap<Layers, BTreeSet<&str>> = BTreeMap::new();
+    for (index, relay) in relays.iter().enumerate() {
+        let may = |place: &usize| each[*place].relays.binary_search(&index).is_ok();
+        let reaching = (0..each.len()).filter(may).collect();
+        alike.entry(reaching).or_default().insert(&relay.host.group);
+    }
+    let mut found: BTreeMap<Layers, BTreeSet<&str>> = BTreeMap::new();
+    for (reaching, groups) in alike {
+        for layers in layers(each, &reaching)? {
+            found.entry(layers).or_default().extend(&groups);
+        }
+    }
+    // A relay without a deployment stays as it is.
+    found.remove(&Layers::new());
+    Some(found).filter(|found| found.len() <= MOST_LAYERS)
+}
+
+/// The subsets of `reaching` that can reach one relay together; `None` if there are too many.
+fn layers(each: &[Deployment], reaching: &[usize]) -> Option<Vec<Layers>> {
+    let mut all = vec![Layers::new()];
+    for (done, place) in reaching.iter().enumerate() {
+        let next = &each[*place];
+        let with = |layers: &Layers| {
+            let can = |before: &usize| layers.contains(before) || !each[*before].contains(next);
+            reaching[..done].iter().all(can).then(|| [&layers[..], &[*place]].concat())
+        };
+        let without = |layers: &&Layers| {
+            next.count < next.relays.len() && layers.iter().all(|before| !next.contains(&each[*before]))
+        };
+        all = all.iter().filter_map(with).chain(all.iter().filter(without).cloned()).collect();
+        if all.len() > MOST_LAYERS {
+            return None;
+        }
+    }
+    Some(all)
+}

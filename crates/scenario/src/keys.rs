@@ -1,0 +1,441 @@
+//! Keys: how a section declares each key once, and how a table is read by these declarations.
+//!
+//! `section!` declares a struct. Each field is a key: its comment is the meaning that the reference prints, its type is
+//! the value in Rust, and behind it stand the value type and the default. `sections!` joins groups of keys that several
+//! sections share. `algorithm!` declares an enum of kinds, each with its own keys.
+
+use crate::error::{ConfigError, Origin, listed};
+use crate::tree::{Node, Table, Value, join};
+use crate::values::{Parameter, Site, ValueType};
+use std::marker::PhantomData;
+
+/// The value of a key that a scenario does not set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Default {
+    /// There is none: the key is required.
+    Required,
+    /// This value, in TOML. A string needs no quotes.
+    Is(&'static str),
+    /// The value of another key: of the same table, or with its section as in `network.rtt`.
+    As(&'static str),
+}
+
+/// A table whose keys are declared.
+pub(crate) trait Section: Sized {
+    /// As a file writes it: `[run]`, `[relays.NAME]`.
+    const TITLE: &'static str;
+    fn has(key: &str) -> bool;
+    fn parameters() -> Vec<Parameter>;
+    fn read(reader: &mut Reader<'_>) -> Result<Self, ConfigError>;
+}
+
+/// Reads the keys of one table, in the order of their declaration.
+pub(crate) struct Reader<'a> {
+    table: &'a Table,
+    site: Site<'a>,
+    /// The keys that were read, in canonical form.
+    shown: Table,
+}
+
+impl Reader<'_> {
+    pub(crate) fn get<V: ValueType>(
+        &mut self,
+        name: &'static str,
+        value_type: &V,
+        default: Default,
+    ) -> Result<V::Value, ConfigError> {
+        let path = join(self.site.path, name);
+        let fallback = match default {
+            _ if self.table.contains_key(name) => None,
+            Default::Required => None,
+            Default::Is(text) => Some(Node::of_default(text)),
+            Default::As(other) => self.other(other),
+        };
+        let Some(node) = self.table.get(name).or(fallback.as_ref()) else {
+            let message = format!("this key is missing; it must be {}", value_type.describe());
+            return Err(ConfigError::new(self.site.at, path, message));
+        };
+        let site = Site { at: node.at, path: &path, ..self.site };
+        let (value, shown) = value_type.read(node, &site)?;
+        self.shown.insert(name.to_owned(), Node { value: shown, at: node.at });
+        Ok(value)
+    }
+
+    /// The value of another key, as a default.
+    fn other(&self, key: &str) -> Option<Node> {
+        let node = match key.split_once('.') {
+            None => self.shown.get(key)?,
+            Some((section, key)) => self.site.sections.get(section)?.table()?.get(key)?,
+        };
+        Some(Node { value: node.value.clone(), at: Origin::Default })
+    }
+}
+
+/// A section that was read: its keys, and where they stand in the file.
+#[derive(Clone, Debug)]
+pub(crate) struct Read<S> {
+    pub(crate) keys: S,
+    /// All keys in canonical form, defaults included.
+    pub(crate) shown: Table,
+    pub(crate) path: String,
+    pub(crate) at: Origin,
+    /// The keys as they were written.
+    pub(crate) written: Table,
+}
+
+impl<S: Section> Read<S> {
+    /// Reads `table` as the section `S`.
+    pub(crate) fn new(table: Table, site: &Site<'_>) -> Result<Self, ConfigError> {
+        let (keys, shown) = read(&table, site)?;
+        Ok(Read { keys, shown, path: site.path.to_owned(), at: site.at, written: table })
+    }
+}
+
+impl<S> Read<S> {
+    /// An error at a key, which may be inside a table: `throttle.burst`.
+    pub(crate) fn wrong(&self, key: &str, message: impl Into<String>) -> ConfigError {
+        let mut at = self.at;
+        let mut table = Some(&self.written);
+        for name in key.split('.') {
+            let node = table.and_then(|table| table.get(name));
+            at = node.map_or(at, |node| node.at);
+            table = node.and_then(Node::table);
+        }
+        ConfigError::new(at, join(&self.path, key), message)
+    }
+
+    /// Whether the file sets a key, which may be inside a table.
+    pub(crate) fn sets(&self, key: &str) -> bool {
+        let mut names = key.split('.');
+        let first = names.next().and_then(|name| self.written.get(name));
+        let node = names.fold(first, |node, name| node?.table()?.get(name));
+        node.is_some_and(Node::is_written)
+    }
+
+    /// The error for a low mark above its high one, at the key that the file sets.
+    pub(crate) fn upside_down(&self, low: &str, high: &str) -> ConfigError {
+        let show = |key: &str| {
+            let mut names = key.split('.');
+            let first = names.next().and_then(|name| self.shown.get(name));
+            let node = names.fold(first, |node, name| node?.table()?.get(name));
+            node.map(|node| node.value.print()).unwrap_or_default()
+        };
+        let [low_name, high_name] = [low, high].map(|key| key.rsplit('.').next().unwrap_or(key));
+        let message = format!(
+            "{low_name} is {} and {high_name} is {}; the low mark must be below the high one",
+            show(low),
+            show(high)
+        );
+        self.wrong(if self.sets(low) { low } else { high }, message)
+    }
+}
+
+/// Reads `table` as the section `S`: its keys, and all of them in canonical form.
+fn read<S: Section>(table: &Table, site: &Site<'_>) -> Result<(S, Table), ConfigError> {
+    if let Some((name, node)) = table.iter().find(|(name, _)| !S::has(name)) {
+        let known = S::parameters();
+        let known = listed(known.iter().map(|key| key.key));
+        let message = format!("this key is unknown; {} takes {known}", S::TITLE);
+        return Err(ConfigError::new(node.at, join(site.path, name), message));
+    }
+    let mut reader = Reader { table, site: *site, shown: Table::new() };
+    let keys = S::read(&mut reader)?;
+    Ok((keys, reader.shown))
+}
+
+/// What the reference says of a key.
+pub(crate) fn parameter<V: ValueType>(
+    key: &'static str,
+    value_type: &V,
+    default: Default,
+    meaning: &'static str,
+) -> Parameter {
+    Parameter {
+        key,
+        default: match default {
+            Default::Required => String::new(),
+            Default::Is(text) => value_type.print_default(text),
+            Default::As(other) => format!("as {other}"),
+        },
+        unit: value_type.unit(),
+        value_type: value_type.describe(),
+        meaning: meaning.trim(),
+        keys: value_type.parameters(),
+        words: value_type.words(),
+    }
+}
+
+/// Declares a section: `KEY: TYPE = VALUE TYPE, DEFAULT;`, with the meaning as the comment of the key.
+macro_rules! section {
+    ($(#[$attribute:meta])* $visible:vis struct $name:ident($title:literal) {
+        $($(#[doc = $meaning:literal])+ $key:ident: $type:ty = $value_type:expr, $default:expr;)*
+    }) => {
+        $(#[$attribute])*
+        #[allow(dead_code, reason = "some keys are only the default of others")]
+        $visible struct $name {
+            $($(#[doc = $meaning])+ $visible $key: $type,)*
+        }
+
+        impl $crate::keys::Section for $name {
+            const TITLE: &'static str = $title;
+
+            fn has(key: &str) -> bool {
+                [$(stringify!($key)),*].contains(&key)
+            }
+
+            fn parameters() -> Vec<$crate::values::Parameter> {
+                #[allow(unused_imports, reason = "a section may have no keys, or only one sort of defaults")]
+                use $crate::keys::Default::{As, Is, Required};
+                vec![$($crate::keys::parameter(
+                    stringify!($key), &$value_type, $default, concat!($($meaning),+))),*]
+            }
+
+            #[allow(unused_variables, reason = "a section may have no keys")]
+            fn read(reader: &mut $crate::keys::Reader<'_>) -> Result<Self, $crate::error::ConfigError> {
+                #[allow(unused_imports, reason = "a section may have no keys, or only one sort of defaults")]
+                use $crate::keys::Default::{As, Is, Required};
+                Ok($name { $($key: reader.get(stringify!($key), &$value_type, $default)?,)* })
+            }
+        }
+    };
+}
+pub(crate) use section;
+
+/// Declares a section that consists of groups of keys.
+macro_rules! sections {
+    ($(#[$attribute:meta])* $visible:vis struct $name:ident($title:literal) {
+        $($group:ident: $type:ty,)+
+    }) => {
+        $(#[$attribute])*
+        #[allow(dead_code, reason = "some keys are only the default of others")]
+        $visible struct $name {
+            $($visible $group: $type,)+
+        }
+
+        impl $crate::keys::Section for $name {
+            const TITLE: &'static str = $title;
+
+            fn has(key: &str) -> bool {
+                $(<$type as $crate::keys::Section>::has(key))||+
+            }
+
+            fn parameters() -> Vec<$crate::values::Parameter> {
+                [$(<$type as $crate::keys::Section>::parameters()),+].concat()
+            }
+
+            fn read(reader: &mut $crate::keys::Reader<'_>) -> Result<Self, $crate::error::ConfigError> {
+                Ok($name { $($group: <$type as $crate::keys::Section>::read(reader)?,)+ })
+            }
+        }
+    };
+}
+pub(crate) use sections;
+
+/// A table with the keys of `S`.
+pub(crate) struct InTable<S>(PhantomData<S>);
+
+/// A list of tables with the keys of `S`.
+pub(crate) struct InList<S>(PhantomData<S>);
+
+pub(crate) const fn in_table<S>() -> InTable<S> {
+    InTable(PhantomData)
+}
+
+pub(crate) const fn in_list<S>() -> InList<S> {
+    InList(PhantomData)
+}
+
+impl<S: Section> ValueType for InTable<S> {
+    type Value = S;
+
+    fn read(&self, node: &Node, site: &Site<'_>) -> Result<(S, Value), ConfigError> {
+        let (keys, shown) = read(node.table().ok_or_else(|| self.mismatch(node, site))?, site)?;
+        Ok((keys, Value::Table(shown)))
+    }
+
+    fn describe(&self) -> String {
+        format!("a table with {}", listed(S::parameters().iter().map(|key| key.key)))
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        S::parameters()
+    }
+}
+
+impl<S: Section> ValueType for InList<S> {
+    type Value = Vec<Read<S>>;
+
+    fn read(&self, node: &Node, site: &Site<'_>) -> Result<(Vec<Read<S>>, Value), ConfigError> {
+        let Value::List(list) = &node.value else { return Err(self.mismatch(node, site)) };
+        let mut each = Vec::new();
+        for (index, node) in list.iter().enumerate() {
+            let path = join(site.path, &index.to_string());
+            let site = Site { at: node.at, path: &path, ..*site };
+            let table = node.table().ok_or_else(|| in_table::<S>().mismatch(node, &site))?;
+            each.push(Read::<S>::new(table.clone(), &site)?);
+        }
+        let shown = each.iter().map(|entry| Node::of_table(entry.shown.clone(), entry.at)).collect();
+        Ok((each, Value::List(shown)))
+    }
+
+    fn describe(&self) -> String {
+        format!("a list of tables with {}", listed(S::parameters().iter().map(|key| key.key)))
+    }
+}
+
+/// Something that a kind of an algorithm does not go with, or has no effect with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartnerInfo {
+    /// A key of the same node.
+    pub key: &'static str,
+    /// The value of that key; if it chooses an algorithm, its kind.
+    pub not: &'static str,
+    /// Whether a scenario with both is refused. If not it runs, but one of them has no effect.
+    pub refused: bool,
+    /// Why, as it continues the algorithm's name.
+    pub why: &'static str,
+}
+
+/// One implementation of one of the core's traits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlgorithmInfo {
+    /// The trait, such as `EdgeControl`.
+    pub trait_name: &'static str,
+    /// The key of a relay or client that chooses it, such as `edge_control`.
+    pub key: &'static str,
+    /// Its name there, such as `windows`.
+    pub kind: &'static str,
+    /// What it does, in a line.
+    pub meaning: &'static str,
+    /// Its parameters, next to `kind`.
+    pub parameters: Vec<Parameter>,
+    /// The paper, specification or program that describes it.
+    pub source: &'static str,
+    /// The other settings of its node that it does not go with.
+    pub partners: &'static [PartnerInfo],
+}
+
+/// A trait of the core with its implementations, the first of which is the default.
+pub(crate) trait Algorithm: Sized {
+    const KINDS: &'static [&'static str];
+    /// What the reference says of each kind.
+    fn kinds(key: &'static str) -> Vec<AlgorithmInfo>;
+    fn has(kind: &str, key: &str) -> bool;
+    /// The name of the kind, and what it does not go with.
+    fn kind(&self) -> (&'static str, &'static [PartnerInfo]);
+    /// Reads the keys of `kind`; `None` if there is no such kind.
+    fn read(kind: &str, reader: &mut Reader<'_>) -> Result<Option<Self>, ConfigError>;
+}
+
+/// Declares an algorithm: `Variant("kind"): KEYS, SOURCE, PARTNERS;`, with the meaning as the comment of the kind.
+macro_rules! algorithm {
+    ($(#[$attribute:meta])* $visible:vis enum $name:ident($trait_name:literal) {
+        $($(#[doc = $meaning:literal])+ $variant:ident($kind:literal): $keys:ty, $source:literal, $partners:expr;)+
+    }) => {
+        $(#[$attribute])*
+        $visible enum $name {
+            $($(#[doc = $meaning])+ $variant($keys),)+
+        }
+
+        impl $crate::keys::Algorithm for $name {
+            const KINDS: &'static [&'static str] = &[$($kind),+];
+
+            fn kinds(key: &'static str) -> Vec<$crate::keys::AlgorithmInfo> {
+                vec![$($crate::keys::AlgorithmInfo {
+                    trait_name: $trait_name,
+                    key,
+                    kind: $kind,
+                    meaning: concat!($($meaning),+).trim(),
+                    parameters: <$keys as $crate::keys::Section>::parameters(),
+                    source: $source,
+                    partners: $partners,
+                }),+]
+            }
+
+            fn kind(&self) -> (&'static str, &'static [$crate::keys::PartnerInfo]) {
+                match self {
+                    $($name::$variant(_) => ($kind, $partners),)+
+                }
+            }
+
+            fn has(kind: &str, key: &str) -> bool {
+                match kind {
+                    $($kind => <$keys as $crate::keys::Section>::has(key),)+
+                    _ => false,
+                }
+            }
+
+            fn read(
+                kind: &str,
+                reader: &mut $crate::keys::Reader<'_>,
+            ) -> Result<Option<Self>, $crate::error::ConfigError> {
+                match kind {
+                    $($kind => <$keys as $crate::keys::Section>::read(reader).map($name::$variant).map(Some),)+
+                    _ => Ok(None),
+                }
+            }
+        }
+    };
+}
+pub(crate) use algorithm;
+
+section! {
+    /// The keys of a kind that has none.
+    #[derive(Clone, Debug)]
+    pub(crate) struct NoKeys("") {}
+}
+
+/// `{ kind = "...", ... }`, or the kind alone.
+pub(crate) struct KindOf<A>(PhantomData<A>);
+
+pub(crate) const fn kind_of<A>() -> KindOf<A> {
+    KindOf(PhantomData)
+}
+
+impl<A: Algorithm> KindOf<A> {
+    fn wrong(site: &Site<'_>, at: Origin, why: &str) -> ConfigError {
+        let message = format!("{why}; the kind must be one of {}", listed(A::KINDS.iter().copied()));
+        ConfigError::new(at, join(site.path, "kind"), message)
+    }
+}
+
+impl<A: Algorithm> ValueType for KindOf<A> {
+    type Value = A;
+
+    fn read(&self, node: &Node, site: &Site<'_>) -> Result<(A, Value), ConfigError> {
+        let empty = Table::new();
+        let (name, at, table) = match &node.value {
+            Value::Text(name) => (name.as_str(), node.at, &empty),
+            Value::Table(table) => match table.get("kind").map(|kind| (kind, kind.as_text())) {
+                Some((kind, Some(name))) => (name, kind.at, table),
+                Some((kind, None)) => return Err(Self::wrong(site, kind.at, &kind.with_type())),
+                None => (A::KINDS[0], node.at, table),
+            },
+            _ => {
+                let error = Self::wrong(site, node.at, &node.with_type());
+                return Err(ConfigError { key: site.path.to_owned(), ..error });
+            }
+        };
+        let unknown = || Self::wrong(site, at, &format!("{name:?} is unknown"));
+        let stray = table.iter().find(|(key, _)| *key != "kind" && !A::has(name, key));
+        if let (true, Some((key, node))) = (A::KINDS.contains(&name), stray) {
+            let kinds = A::kinds("").into_iter().filter(|kind| kind.kind == name);
+            let known: Vec<_> = kinds.flat_map(|kind| kind.parameters).map(|key| key.key).collect();
+            let known = listed(["kind"].into_iter().chain(known));
+            let message = format!("this key is unknown; the kind {name:?} takes {known}");
+            return Err(ConfigError::new(node.at, join(site.path, key), message));
+        }
+        let mut reader = Reader { table, site: Site { at: node.at, ..*site }, shown: Table::new() };
+        let value = A::read(name, &mut reader)?.ok_or_else(unknown)?;
+        reader.shown.insert("kind".to_owned(), Node::text(name, at));
+        Ok((value, Value::Table(reader.shown)))
+    }
+
+    fn describe(&self) -> String {
+        format!("a table with a kind of {}", listed(A::KINDS.iter().copied()))
+    }
+
+    fn print_default(&self, _: &str) -> String {
+        format!("{{ kind = {:?} }}", A::KINDS[0])
+    }
+}

@@ -1,0 +1,310 @@
+//! The random parts of a scenario, drawn for each network before a run begins.
+//!
+//! Relays of an era are drawn first, then the relays that a deployment reaches, then rates and places, then the
+//! probabilities of paths.
+//!
+//! A rate or a delay may be `quantiles(a, b, ..., z)`. Each node has one rank between 0 and 1 for all of its rates, so
+//! that a node with a fast link also has a high bandwidth. It has another one for its delay.
+
+use crate::model::{
+    Client, Deployment, Deployments, Dumbbell, Generated, Host, Latency, Layers, Network, Path, Place,
+    Quantiles, Relay, SampledRates, Scenario, Server, Wire,
+};
+use penstock_core::config::{Bandwidth, RelayConfig};
+use penstock_network::geo;
+use penstock_network::{Error, Flags, PositionWeights, Selector, era};
+use penstock_units::{Bytes, DataRate, Duration, Rng, Seed};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A typical round trip between two places in the Internet, of which many are in Europe and North America.
+const TYPICAL_DISTANCE: Duration = Duration::from_millis(60);
+
+/// The shortest round trip between the points of a dumbbell (nstor: 1 ms in each direction).
+const LEAST_TRUNK: Duration = Duration::from_millis(2);
+
+impl Scenario {
+    /// The scenario in one network: every random part is drawn.
+    pub fn sampled(&self, seed: Seed) -> Cow<'_, Scenario> {
+        let hosts = || self.relays.iter().map(|relay| &relay.host);
+        let clients = self.clients.iter().map(|client| &client.host);
+        let mut all = hosts().chain(clients).chain(self.servers.iter().map(|server| &server.host));
+        let is_fixed =
+            self.network.latency == Latency::Even && self.generated.is_empty() && self.deployments.is_empty();
+        if is_fixed && all.all(|host| host.sampled == SampledRates::default()) {
+            return Cow::Borrowed(self);
+        }
+        let mut sampled = self.clone();
+        sampled.generated.iter().for_each(|generated| generated.draw(&mut sampled.relays, seed));
+        sampled.deployments.deploy(&mut sampled.relays, seed);
+        let network = &mut sampled.network;
+        network.trunk = match &network.latency {
+            Latency::Dumbbell(dumbbell) => dumbbell.trunk(seed),
+            _ => Duration::ZERO,
+        };
+        for Relay { host, weight, weight_follows, config, .. } in &mut sampled.relays {
+            draw(host, network, config, seed);
+            if *weight_follows {
+                *weight = config.bandwidth.map_or(host.link_up, |bandwidth| bandwidth.rate);
+            }
+        }
+        for Client { host, config, .. } in &mut sampled.clients {
+            draw(host, network, config, seed);
+        }
+        for Server { host } in &mut sampled.servers {
+            draw_host(host, network, seed);
+        }
+        sampled.selector = sampled.select().expect("all networks have the same numbers of guards and exits");
+        Cow::Owned(sampled)
+    }
+
+    /// How paths are drawn among the relays; the error says why no path can be drawn.
+    pub(crate) fn select(&self) -> Result<Option<Arc<Selector>>, Error> {
+        if !self.clients.iter().any(|client| matches!(client.path, Path::Tor { .. })) {
+            return Ok(None);
+        }
+        let relay = |relay: &Relay| penstock_network::Relay {
+            name: relay.host.name.clone(),
+            // Only shares count, so any unit is right.
+            weight: u32::try_from(relay.weight.bytes_per_sec() / 128).unwrap_or(u32::MAX).max(1),
+            flags: Flags {
+                guard: relay.guard,
+                exit: relay.exit,
+                bad_exit: false,
+                fast: true,
+                stable: true,
+                running: true,
+                valid: true,
+            },
+            address: None,
+            family: Vec::new(),
+            exits: relay.exit,
+        };
+        let relays: Vec<_> = self.relays.iter().map(relay).collect();
+        let weights = PositionWeights::computed(&relays, PositionWeights::SCALE);
+        let selector =
+            Selector::new(&relays, &weights.unwrap_or_else(PositionWeights::even), "the scenario")?;
+        Ok(Some(Arc::new(selector)))
+    }
+}
+
+/// Sets the bandwidth of one node. Nodes whose bandwidth does not change keep a shared configuration.
+fn set_bandwidth(config: &mut Arc<RelayConfig>, bandwidth: Option<Bandwidth>) {
+    if config.bandwidth != bandwidth {
+        Arc::make_mut(config).bandwidth = bandwidth;
+    }
+}
+
+fn draw(host: &mut Host, network: &Network, config: &mut Arc<RelayConfig>, seed: Seed) {
+    let rank = draw_host(host, network, seed);
+    let rate = host.sampled.bandwidth.as_ref().and_then(|rates| DataRate::new(rates.at(rank)));
+    if let (Some(rate), Some(bandwidth)) = (rate, config.bandwidth) {
+        let burst = bandwidth.burst.get() as u128 * u128::from(rate.bytes_per_sec());
+        // The bucket lasts as long as before. Rates and bursts are far below the limit of a product.
+        let burst = (burst / u128::from(bandwidth.rate.bytes_per_sec())) as u64;
+        set_bandwidth(config, Some(Bandwidth { rate, burst: Bytes::new(burst.max(1)) }));
+    }
+}
+
+/// Draws a node's links and its place. Returns the rank between 0 and 1 of all its rates.
+fn draw_host(host: &mut Host, network: &Network, seed: Seed) -> f64 {
+    let rank = seed.stream(&format!("{}/rates", host.name)).unit();
+    let rate = |quantiles: &Option<Quantiles>| DataRate::new(quantiles.as_ref()?.at(rank));
+    host.link_up = rate(&host.sampled.link_up).unwrap_or(host.link_up);
+    host.link_down = rate(&host.sampled.link_down).unwrap_or(host.link_down);
+    if network.latency != Latency::Even {
+        host.place = network.latency.place(host, &mut seed.stream(&format!("{}/place", host.name)));
+    }
+    rank
+}
+
+impl Generated {
+    /// Draws the group's relays for one network.
+    pub(crate) fn draw(&self, relays: &mut [Relay], seed: Seed) {
+        let mut rng = seed.stream(&format!("{}/relays", self.group));
+        for (index, sampled) in self.relays.iter().zip(self.era.sample(self.relays.len(), &mut rng)) {
+            take(&mut relays[*index], &sampled, self.buckets);
+        }
+    }
+}
+
+/// Gives a relay the properties that its era drew.
+fn take(relay: &mut Relay, sampled: &era::SampledRelay, buckets: bool) {
+    let rate = |bytes: u64| DataRate::new(bytes).expect("an era draws no rate of zero");
+    (relay.guard, relay.exit) = (sampled.class.is_guard(), sampled.class.is_exit());
+    let link = if buckets { sampled.link } else { sampled.link.min(sampled.rate) };
+    (relay.host.link_up, relay.host.link_down) = (rate(link), rate(link));
+    relay.host.country = relay.host.country.or(Some(sampled.country));
+    relay.weight = rate(sampled.weight);
+    let interval = relay.config.refill.interval.max(relay.config.refill.unblock.unwrap_or_default());
+    // A bucket holds at least one refill.
+    let burst = Bytes::new(sampled.burst).max(rate(sampled.rate).bytes_in(interval));
+    let bandwidth = buckets.then_some(Bandwidth { rate: rate(sampled.rate), burst });
+    set_bandwidth(&mut relay.config, bandwidth);
+}
+
+impl Deployments {
+    /// Gives the relays that each deployment reaches in one network their software.
+    fn deploy(&self, relays: &mut [Relay], seed: Seed) {
+        let mut layers: BTreeMap<usize, Layers> = BTreeMap::new();
+        for (place, deployment) in self.each.iter().enumerate() {
+            for index in deployment.draw(relays, seed) {
+                layers.entry(index).or_default().push(place);
+            }
+        }
+        for (index, layers) in layers {
+            let relay = &mut relays[index];
+            let known = self.software.get(&(relay.host.group.clone(), layers));
+            let (config, phase) = known.expect("the builder reads the software of every combination");
+            let bandwidth = std::mem::replace(&mut relay.config, config.clone()).bandwidth;
+            set_bandwidth(&mut relay.config, bandwidth);
+            relay.refill_phase = *phase;
+        }
+    }
+}
+
+impl Deployment {
+    /// The relays that it reaches in one network.
+    fn draw(&self, relays: &[Relay], seed: Seed) -> Vec<usize> {
+        let draw = |index: &usize| {
+            let name = &relays[*index].host.name;
+            (seed.stream(&format!("{name}/deployment")).bits(), name.clone())
+        };
+        let mut reached = self.relays.clone();
+        reached.sort_by_cached_key(draw);
+        reached.truncate(self.count);
+        reached
+    }
+}
+
+impl Dumbbell {
+    /// The round trip between its points.
+    ///
+    /// Source: nstor, which subtracts the delay of one node on each side.
+    fn trunk(&self, seed: Seed) -> Duration {
+        let mut rng = seed.stream("network/trunk");
+        let [across, near, far] = [&self.across, &self.near, &self.far].map(|delays| delays.at(rng.unit()));
+        Duration::from_nanos(across.saturating_sub(near + far)).max(LEAST_TRUNK)
+    }
+
+    /// Draws a node's side and its access delay.
+    fn place(&self, rng: &mut Rng) -> Place {
+        let far = rng.unit() < self.far_share;
+        let delays = if far { &self.far } else { &self.near };
+        Place { far, access: Duration::from_nanos(delays.at(rng.unit())), ..Place::default() }
+    }
+
+    /// The mean round trip of two nodes with median delays, each on a random side.
+    fn typical(&self) -> Duration {
+        let [near, far, across] = [&self.near, &self.far, &self.across].map(|delays| delays.at(0.5) as f64);
+        let trunk = (across - near - far).max(LEAST_TRUNK.as_nanos() as f64);
+        let (far_share, near_share) = (self.far_share, 1.0 - self.far_share);
+        let mean = 2.0 * (near_share * near + far_share * far) + 2.0 * near_share * far_share * trunk;
+        Duration::from_nanos(mean as u64)
+    }
+
+    /// The shortest possible round trip.
+    fn least(&self) -> Duration {
+        Duration::from_nanos(2 * self.near.at(0.0).min(self.far.at(0.0)))
+    }
+}
+
+impl Latency {
+    fn place(&self, host: &Host, rng: &mut Rng) -> Place {
+        match self {
+            Latency::Even => Place::default(),
+            Latency::Dumbbell(dumbbell) => dumbbell.place(rng),
+            Latency::Geographic(access) => {
+                let country = host.country.unwrap_or_else(|| geo::draw(geo::USERS, rng));
+                let spot = Some(country.spot(rng));
+                Place { access: Duration::from_nanos(access.at(rng.unit())), spot, ..Place::default() }
+            }
+            Latency::RttMatrix(matrix, access) => {
+                let country = Some(host.country.unwrap_or_else(|| geo::draw(matrix.users(), rng)));
+                Place { access: Duration::from_nanos(access.at(rng.unit())), country, ..Place::default() }
+            }
+        }
+    }
+}
+
+impl Network {
+    /// Delay and loss between two nodes. An exception of two nodes goes before one of a node and a group, and that
+    /// before one of two groups.
+    pub fn between(&self, one: &Host, other: &Host) -> Wire {
+        let usual = || Wire { rtt: self.default_rtt(one, other), ..self.default };
+        if self.exceptions.is_empty() {
+            return usual();
+        }
+        let pairs = [
+            (&one.name, &other.name),
+            (&one.name, &other.group),
+            (&one.group, &other.name),
+            (&one.group, &other.group),
+        ];
+        let sorted = |(a, b): (&String, &String)| {
+            if a <= b { (a.clone(), b.clone()) } else { (b.clone(), a.clone()) }
+        };
+        let found = pairs.into_iter().find_map(|pair| self.exceptions.get(&sorted(pair)));
+        found.copied().unwrap_or_else(usual)
+    }
+
+    /// The round trip between two nodes without an exception; a typical one before places are drawn.
+    fn default_rtt(&self, one: &Host, other: &Host) -> Duration {
+        if self.latency == Latency::Even || one.place.access.is_zero() {
+            return self.typical_rtt();
+        }
+        let countries = one.place.country.zip(other.place.country);
+        let distance = match (one.place.spot.zip(other.place.spot), &self.latency, countries) {
+            (Some((one, other)), ..) => geo::way(one, other),
+            (None, Latency::RttMatrix(matrix, _), Some((one, other))) => matrix.between(one, other),
+            _ if one.place.far == other.place.far => Duration::ZERO,
+            _ => self.trunk,
+        };
+        one.place.access + other.place.access + distance
+    }
+
+    /// The shortest possible round trip of two nodes.
+    pub fn shortest_rtt(&self) -> Duration {
+        let usual = match &self.latency {
+            Latency::Even => self.default.rtt,
+            Latency::Geographic(access) => Duration::from_nanos(2 * access.at(0.0)),
+            Latency::RttMatrix(matrix, access) => {
+                matrix.shortest() + Duration::from_nanos(2 * access.at(0.0))
+            }
+            Latency::Dumbbell(dumbbell) => dumbbell.least(),
+        };
+        self.exceptions.values().map(|wire| wire.rtt).fold(usual, Duration::min)
+    }
+
+    /// A typical round trip of two nodes.
+    pub(crate) fn typical_rtt(&self) -> Duration {
+        match &self.latency {
+            Latency::Even => self.default.rtt,
+            Latency::Geographic(access) => Duration::from_nanos(2 * access.at(0.5)) + TYPICAL_DISTANCE,
+            Latency::RttMatrix(matrix, access) => Duration::from_nanos(2 * access.at(0.5)) + matrix.typical(),
+            Latency::Dumbbell(dumbbell) => dumbbell.typical(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_trunk_is_the_rest_of_the_round_trip_and_at_least_two_milliseconds() {
+        let [near, far, across] = [20_000_000, 30_000_000, 130_000_000].map(Quantiles::constant);
+        let dumbbell = |across| Dumbbell { near: near.clone(), far: far.clone(), far_share: 0.5, across };
+        let short = || dumbbell(Quantiles::constant(10));
+        assert_eq!(dumbbell(across).trunk(Seed(1)), Duration::from_millis(80));
+        assert_eq!(short().trunk(Seed(1)), LEAST_TRUNK);
+        assert_eq!(short().typical(), Duration::from_millis(51));
+        let star = Dumbbell { far_share: 0.0, ..short() };
+        assert_eq!([star.typical(), star.least()], [Duration::from_millis(40); 2]);
+        assert!(
+            (0..50).all(|seed| !star.place(&mut Seed(seed).stream("a/place")).far),
+            "a star has one side"
+        );
+    }
+}

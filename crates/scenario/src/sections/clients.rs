@@ -1,0 +1,282 @@
+//! `[client]` and `[clients.NAME]`: clients with their onion proxies and paths.
+
+use super::nodes::{CountKeys, HostKeys, LinkKeys, Names, host};
+use super::tor::{OfClient, TorKeys};
+use super::workloads::find_workload;
+use crate::error::{ConfigError, listed_briefly};
+use crate::keys::{Read, section, sections};
+use crate::model::{Activity, Client, Host, Path, Relay, Server, Workload};
+use crate::values::{Choice, Flag, Or, TIME, Texts, Whole};
+use penstock_core::circuit_policy::PriorityClass;
+use penstock_core::throttle::ThrottleConfig;
+use penstock_units::Duration;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+section! {
+    /// The path of a client.
+    #[derive(Clone, Debug)]
+    pub(crate) struct PathKeys("") {
+        /// The relays from the entry to the exit. "weighted" draws different relays by weight; "tor" draws a guard, a
+        /// middle and an exit as Tor's clients do; `[]` is plain TCP without Tor.
+        path: Vec<String> = Texts, Is("weighted");
+        /// The number of relays of a weighted path.
+        hops: u32 = Whole::from_1_to(8), Is("3");
+        /// The number of guards that a client keeps for paths "tor". Each circuit takes one of them (torrc NumEntryGuards;
+        /// 3 until Tor 0.2.4).
+        guards: u32 = Whole::from_1_to(100), Is("3");
+        /// The age of a circuit's first stream at which the next download gets a new circuit (torrc MaxCircuitDirtiness);
+        /// "auto" is 10 min on paths "tor", and none on others.
+        circuit_lifetime: Option<Option<Duration>> = Or("auto", Or("none", TIME)), Is("auto");
+        /// The time after which a client abandons a circuit that is not built, and builds another one (torrc
+        /// CircuitBuildTimeout); "auto" is 60 s on paths "tor", and none on others.
+        build_timeout: Option<Option<Duration>> = Or("auto", Or("none", TIME)), Is("auto");
+        /// Sends the request right after BEGIN, before CONNECTED arrives (proposal 174).
+        optimistic_data: bool = Flag, Is("false");
+        /// The class that the client requests from the relays of its circuits before their first stream (KIST section
+        /// 5.1). It sends no request for better, the default.
+        priority_class: PriorityClass = Choice(&[
+            ("better", PriorityClass::Better),
+            ("worse", PriorityClass::Worse),
+        ]), Is("better");
+        /// The server or servers, of which one is drawn for each download; "any" is all.
+        server: Vec<String> = Texts, Is("any");
+    }
+}
+
+section! {
+    /// The workloads of a client.
+    #[derive(Clone, Debug)]
+    pub(crate) struct WorkloadsKeys("") {
+        /// The NAME of a [workloads.NAME]. Several names run at once, and their streams share the client's circuit.
+        workload: Vec<String> = Texts, Required;
+        /// Each of several workloads has circuits of its own (torrc SocksPort, its isolation flags).
+        isolate_workloads: bool = Flag, Is("false");
+    }
+}
+
+sections! {
+    /// `[client]`: the defaults of all clients.
+    #[derive(Clone, Debug)]
+    pub(crate) struct ClientKeys("[client]") {
+        link: LinkKeys,
+        host: HostKeys,
+        tor: TorKeys,
+        paths: PathKeys,
+    }
+}
+
+sections! {
+    /// `[clients.NAME]`.
+    #[derive(Clone, Debug)]
+    pub(crate) struct ClientsKeys("[clients.NAME]") {
+        link: LinkKeys,
+        host: HostKeys,
+        tor: TorKeys,
+        paths: PathKeys,
+        copies: CountKeys,
+        work: WorkloadsKeys,
+    }
+}
+
+/// C tor's default of MaxCircuitDirtiness.
+const MAX_CIRCUIT_DIRTINESS: Duration = Duration::from_secs(600);
+
+/// C tor's CircuitBuildTimeout before it has learned one.
+///
+/// Deviation: C tor learns it from its circuits, such that 80 % are built in time.
+const CIRCUIT_BUILD_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Tor extends a circuit by RELAY_EARLY cells, and a circuit has eight of them.
+const MOST_HOPS: usize = 8;
+
+/// The parts of a scenario that a client refers to.
+pub(crate) struct Clients<'a> {
+    pub(crate) workloads: &'a [Workload],
+    pub(crate) relays: &'a [Relay],
+    pub(crate) servers: &'a [Server],
+    pub(crate) n23: bool,
+}
+
+impl Clients<'_> {
+    /// The clients, in the order of their names.
+    pub(crate) fn build(
+        &self,
+        read: &BTreeMap<String, Read<ClientsKeys>>,
+        names: &mut Names,
+    ) -> Result<Vec<Client>, ConfigError> {
+        let all_servers: Arc<[usize]> = (0..self.servers.len()).collect();
+        let mut clients = Vec::new();
+        for (name, keys) in read {
+            let model = self.client(name, keys, &all_servers)?;
+            for name in names.take(name, keys.keys.copies.count, keys)? {
+                clients.push(Client { host: Host { name, ..model.host.clone() }, ..model.clone() });
+            }
+        }
+        clients.sort_by(|a, b| a.host.name.cmp(&b.host.name));
+        Ok(clients)
+    }
+
+    fn client(
+        &self,
+        name: &str,
+        read: &Read<ClientsKeys>,
+        all_servers: &Arc<[usize]>,
+    ) -> Result<Client, ConfigError> {
+        let ClientsKeys { host: host_keys, tor, paths, work, .. } = &read.keys;
+        let PathKeys { optimistic_data, priority_class, .. } = *paths;
+        let (config, refill_phase) =
+            tor.config(read, OfClient { optimistic_data, priority_class }, self.n23)?;
+        let workloads = self.workloads_of(read)?;
+        if !matches!(config.throttle, ThrottleConfig::None) {
+            let message =
+                "a client serves no other clients that it could throttle; set the throttle of relays";
+            return Err(read.wrong("throttle.kind", message));
+        }
+        let path = self.path(read)?;
+        self.check_sharing(read, &path, &workloads)?;
+        let of_tor = |set: Option<Option<Duration>>, auto| {
+            set.unwrap_or_else(|| matches!(path, Path::Tor { .. }).then_some(auto))
+        };
+        Ok(Client {
+            host: host(name, host_keys, tor.cpu, tor.bandwidth_rate.as_ref()),
+            config: config.into(),
+            refill_phase,
+            workloads,
+            isolate: work.isolate_workloads,
+            circuit_lifetime: of_tor(paths.circuit_lifetime, MAX_CIRCUIT_DIRTINESS),
+            build_timeout: of_tor(paths.build_timeout, CIRCUIT_BUILD_TIMEOUT),
+            path,
+            servers: self.servers_of(read, all_servers)?,
+        })
+    }
+
+    fn workloads_of(&self, read: &Read<ClientsKeys>) -> Result<Vec<usize>, ConfigError> {
+        let wrong = |message| read.wrong("workload", message);
+        let find = |name: &String| find_workload(self.workloads, name, wrong);
+        let workloads: Vec<_> = read.keys.work.workload.iter().map(find).collect::<Result<_, _>>()?;
+        if workloads.is_empty() {
+            return Err(wrong("the list is empty; it must be a workload, or several".to_owned()));
+        }
+        Ok(workloads)
+    }
+
+    /// Refuses workloads that cannot run at once, or cannot run without Tor.
+    fn check_sharing(
+        &self,
+        read: &Read<ClientsKeys>,
+        path: &Path,
+        workloads: &[usize],
+    ) -> Result<(), ConfigError> {
+        let each = || workloads.iter().map(|workload| &self.workloads[*workload]);
+        let about_circuits = |workload: &&Workload| {
+            workload.circuits > 1 || matches!(workload.does, Activity::Hold(_) | Activity::Tgen(_))
+        };
+        if *path == Path::Direct && workloads.len() > 1 {
+            let message =
+                "a client without Tor downloads one file at a time; it must have a path, or one workload";
+            return Err(read.wrong("path", message));
+        }
+        if *path == Path::Direct
+            && let Some(own) = each().find(about_circuits)
+        {
+            let message = format!(
+                "a client without Tor has no circuits, and {:?} is about circuits; it must have a path, or a workload of downloads, one at a time",
+                own.name
+            );
+            return Err(read.wrong("path", message));
+        }
+        if workloads.len() > 1
+            && !read.keys.work.isolate_workloads
+            && let Some(own) = each().find(|workload| about_circuits(workload) || workload.fresh_circuit)
+        {
+            let message = format!(
+                "{:?} has circuits of its own, and several workloads of a client share one; set isolate_workloads = true",
+                own.name
+            );
+            return Err(read.wrong("workload", message));
+        }
+        let twice = (1..workloads.len()).find(|place| workloads[..*place].contains(&workloads[*place]));
+        twice.map_or(Ok(()), |twice| {
+            let name = &self.workloads[workloads[twice]].name;
+            let message =
+                format!("{name:?} is listed twice; for several circuits of one workload set its circuits");
+            Err(read.wrong("workload", message))
+        })
+    }
+
+    fn path(&self, read: &Read<ClientsKeys>) -> Result<Path, ConfigError> {
+        let PathKeys { path: names, hops, guards, .. } = &read.keys.paths;
+        let wrong = |message| read.wrong("path", message);
+        let (relays, hops) = (self.relays.len(), *hops as usize);
+        match &names.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            [] => Ok(Path::Direct),
+            ["tor"] => Ok(Path::Tor { guards: *guards as usize }),
+            ["weighted"] if relays < hops => {
+                Err(wrong(format!("a weighted path takes {hops} relays; there are {relays}")))
+            }
+            ["weighted"] => Ok(Path::Weighted { hops }),
+            names if names.len() > MOST_HOPS => Err(wrong(format!(
+                "the path has {} relays; it must have 1 to {MOST_HOPS}, or none at all for a client without Tor",
+                names.len()
+            ))),
+            names => {
+                let mut path = Vec::new();
+                for name in names {
+                    let relay = self.relay(name, wrong)?;
+                    if path.contains(&relay) {
+                        return Err(wrong(format!(
+                            "the path goes through {name:?} twice; its relays must be different"
+                        )));
+                    }
+                    path.push(relay);
+                }
+                Ok(Path::Fixed(path))
+            }
+        }
+    }
+
+    fn relay(&self, name: &str, wrong: impl Fn(String) -> ConfigError) -> Result<usize, ConfigError> {
+        if let Ok(index) = self.relays.binary_search_by(|relay| relay.host.name.as_str().cmp(name)) {
+            return Ok(index);
+        }
+        let names = |relays: &mut dyn Iterator<Item = &Relay>| {
+            listed_briefly(relays.map(|relay| relay.host.name.as_str()).collect::<Vec<_>>())
+        };
+        let mut members = self.relays.iter().filter(|relay| relay.host.group == name).peekable();
+        Err(wrong(if members.peek().is_some() {
+            format!("{name:?} is a group of relays; name one of {}", names(&mut members))
+        } else {
+            let known = names(&mut self.relays.iter());
+            format!("the path goes through {name:?}, which is no relay; there are {known}")
+        }))
+    }
+
+    fn servers_of(&self, read: &Read<ClientsKeys>, all: &Arc<[usize]>) -> Result<Arc<[usize]>, ConfigError> {
+        let wrong = |message| Err(read.wrong("server", message));
+        let names = &read.keys.paths.server;
+        if names == &["any"] {
+            return match self.servers {
+                [] => wrong("there is no server; write one as [servers.NAME]".to_owned()),
+                _ => Ok(all.clone()),
+            };
+        }
+        let hosts = || self.servers.iter().map(|server| &server.host);
+        let mut found = Vec::new();
+        for name in names {
+            let before = found.len();
+            let is_it = |host: &Host| host.name == *name || host.group == *name;
+            found.extend(hosts().enumerate().filter(|(_, host)| is_it(host)).map(|(index, _)| index));
+            if found.len() == before {
+                let known = listed_briefly(hosts().map(|host| host.name.as_str()));
+                return wrong(format!("there is no server {name:?}; [servers] has {known}"));
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        match found.is_empty() {
+            true => wrong("the list is empty; it must be a server, or \"any\"".to_owned()),
+            false => Ok(found.into()),
+        }
+    }
+}

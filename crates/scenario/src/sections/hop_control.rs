@@ -1,0 +1,267 @@
+//! `hop_control`: the cells that one hop may have outstanding.
+
+use crate::error::ConfigError;
+use crate::keys::{InTable, NoKeys, PartnerInfo, Read, algorithm, in_table, section, sections};
+use crate::values::{Choice, Flag, Or, TIME, TIME_OR_ZERO, Whole};
+use penstock_core::hop_control::{
+    AdaptConfig, ControlInterval, Counts, CreditPath, ExponentialConfig, HopControlConfig, Kung94Config,
+    LawConfig, MAX_N3, MIN_N3, MarutConfig, MiddleWindow, N23Config, Occupancy, WindowConfig,
+};
+use penstock_units::Duration;
+
+const CELLS: Whole = Whole::cells(1, 100_000);
+
+/// How N3 follows congestion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Law {
+    Exponential,
+    Kung94,
+}
+
+section! {
+    /// `hop_control.adapt`.
+    #[derive(Clone, Debug)]
+    pub(crate) struct AdaptKeys("hop_control.adapt") {
+        /// "exponential": N3 falls by a factor that depends on the delay in the output buffer, and grows by steps;
+        /// "kung94": N3 is a share of a pool.
+        law: Law = Choice(&[("exponential", Law::Exponential), ("kung94", Law::Kung94)]), Is("exponential");
+        /// The time between adjustments.
+        interval: Duration = TIME, Is("100 ms");
+        /// Delays end when the kernel has sent a cell; with false, when the kernel has taken it.
+        kernel: bool = Flag, Is("false");
+        /// exponential: a delay that exceeds the least one by no more than this is no congestion; "auto" is 20 ms.
+        threshold: Option<Duration> = Or("auto", TIME_OR_ZERO), Is("auto");
+        /// exponential: the delay that reduces N3 to 1/e; "auto" is 50 ms.
+        scale: Option<Duration> = Or("auto", TIME), Is("auto");
+        /// exponential: the cells that an interval without congestion adds; "auto" is 1.
+        step: Option<u32> = Or("auto", CELLS), Is("auto");
+        /// kung94: the cells of all circuits that leave on one channel; "auto" is 2000.
+        pool: Option<u32> = Or("auto", CELLS), Is("auto");
+    }
+}
+
+const ADAPT: InTable<AdaptKeys> = in_table();
+
+section! {
+    #[derive(Clone, Debug)]
+    pub(crate) struct N23Keys("n23") {
+        /// One credit for this many forwarded cells (N2).
+        n2: u32 = CELLS, Is("10");
+        /// The cells that may be outstanding beyond N2 (N3). If it adapts, this is its first value, from 100 to 500.
+        n3: u32 = Whole::cells(0, 100_000), Is("500");
+        /// How N3 follows congestion, from 100 to 500 cells; "none" keeps it.
+        adapt: Option<AdaptKeys> = Or("none", ADAPT), Is("none");
+        /// The queue of this node's credits: "link" is before all circuits, "circuit" is the queue of their circuit's
+        /// other direction.
+        credit_path: CreditPath = Choice(&[
+            ("link", CreditPath::Link),
+            ("circuit", CreditPath::Circuit),
+        ]), Is("link");
+        /// The hop between a client and its entry has credits, too. It has none if either node says false.
+        client_participates: bool = Flag, Is("true");
+    }
+}
+
+// The slides leave all of these open but the names of the first two.
+section! {
+    /// The keys of a window.
+    #[derive(Clone, Debug)]
+    pub(crate) struct WindowKeys("backtap") {
+        /// A window grows by a cell if fewer cells than this wait (alpha of nstor).
+        alpha: u32 = CELLS, Is("3");
+        /// A window shrinks by a cell if more cells than this wait (beta of nstor).
+        beta: u32 = CELLS, Is("6");
+        /// The first window.
+        start: u32 = Whole::cells(1, 2000), Is("2");
+        /// The window doubles in each round until more cells than this wait (CircuitStart: 2). With "none" it grows by a
+        /// cell from the start.
+        slow_start: Option<u32> = Or("none", CELLS), Is("none");
+        /// A round with fewer round trips than this goes on. nstor has 3, Marut's authors have 1.
+        samples: u32 = Whole::from_1_to(1000), Is("3");
+        /// Limits each window to the cells that bandwidth_rate carries in a base round trip, if there is a rate.
+        cap: bool = Flag, Is("true");
+        /// The least round trip to a neighbour expires after this time, in whole seconds; with "none" never.
+        base_memory: Option<Duration> = Or("none", TIME), Is("none");
+    }
+}
+
+/// The interval in which a window may change once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interval {
+    Circuit,
+    Hop,
+}
+
+section! {
+    #[derive(Clone, Debug)]
+    pub(crate) struct MarutOwn("marut") {
+        /// The cells that the window counts: in "hop" those that the next node has not forwarded yet, in "e2e" those that
+        /// the last node has not. All nodes of a path must have the same mode.
+        mode: Counts = Choice(&[("hop", Counts::Hop), ("e2e", Counts::Path)]), Is("hop");
+        /// The cells that the other nodes may have outstanding on their hops. "own" is a window as BackTap's, "open" is the
+        /// limit of datagrams.
+        middle: Option<Option<u32>> = Or("own", Or("open", Whole::cells(1, 2000))), Is("1024");
+        /// The window of which a hop's congestion is a part. "measured": the most outstanding cells of the round;
+        /// "window": the node's own window, which stays at start in the middle.
+        occupancy: Occupancy = Choice(&[
+            ("measured", Occupancy::Measured),
+            ("window", Occupancy::Window),
+        ]), Is("measured");
+        /// The window changes at most once in a round trip of the circuit, or of the first hop.
+        interval: Interval = Choice(&[("circuit", Interval::Circuit), ("hop", Interval::Hop)]), Is("circuit");
+        /// In mode "hop" a circuit's round trip is not measured: it is this many times the round trip of the first hop.
+        interval_hops: u32 = Whole::from_1_to(10), Is("3");
+        /// A node rounds its own congestion down to a multiple of this. A coarse value tells a spy less.
+        quantum: u32 = Whole { least: 1, most: 65535, unit: "1/64 cell" }, Is("1");
+        /// Reported congestion fades after this many round trips of the circuit; with "none" never.
+        memory: Option<u32> = Or("none", Whole { least: 1, most: 1000, unit: "round trip" }), Is("2");
+        /// A node in the middle reports no forwarded cells while more cells than this wait in its queue.
+        queue_cap: Option<u32> = Or("none", CELLS), Is("2000");
+    }
+}
+
+sections! {
+    #[derive(Clone, Debug)]
+    pub(crate) struct MarutKeys("marut") {
+        window: WindowKeys,
+        own: MarutOwn,
+    }
+}
+
+const NEEDS_DATAGRAMS: PartnerInfo = PartnerInfo {
+    key: "transport",
+    not: "tcp",
+    refused: true,
+    why: "is for datagrams; set transport = \"datagram\" as well",
+};
+
+algorithm! {
+    #[derive(Clone, Debug)]
+    pub(crate) enum HopControl("HopControl") {
+        /// A hop has no limit of its own.
+        None("none"): NoKeys, "C tor", &[];
+        /// Credits at each hop whose nodes both have them: no queue of a circuit holds more than N2 + N3 cells.
+        N23("n23"): N23Keys,
+            "DefenestraTor section 4.2 and figure 3; Kung, Blackwell, Chapman 1994", &[];
+        /// Over datagrams: a window for each circuit and hop, by the number of its cells that wait at the next node.
+        BackTap("backtap"): WindowKeys,
+            "Tschorsch and Scheuermann 2016, by the slides of Ojha and Sharma 2018 and nstor", &[NEEDS_DATAGRAMS];
+        /// Over datagrams: the window of a circuit's first node follows the worst hop of all.
+        Marut("marut"): MarutKeys, "Ojha and Sharma 2018", &[NEEDS_DATAGRAMS];
+    }
+}
+
+impl HopControl {
+    /// How long the least round trip to a neighbour is kept.
+    pub(crate) fn base_memory(&self) -> Option<Duration> {
+        match self {
+            HopControl::None(_) | HopControl::N23(_) => None,
+            HopControl::BackTap(window) => window.base_memory,
+            HopControl::Marut(marut) => marut.window.base_memory,
+        }
+    }
+
+    /// `max_queue` is the node's max_circuit_queue; `n23` is whether the consensus activates N23.
+    pub(crate) fn config<S>(
+        &self,
+        node: &Read<S>,
+        max_queue: u32,
+        n23_is_active: bool,
+    ) -> Result<HopControlConfig, ConfigError> {
+        Ok(match self {
+            HopControl::None(_) => HopControlConfig::None,
+            HopControl::N23(keys) => HopControlConfig::N23(n23(keys, node, max_queue, n23_is_active)?),
+            HopControl::BackTap(keys) => HopControlConfig::BackTap(window(keys, node)?),
+            HopControl::Marut(keys) => HopControlConfig::Marut(marut(keys, node, max_queue)?),
+        })
+    }
+}
+
+fn window<S>(keys: &WindowKeys, node: &Read<S>) -> Result<WindowConfig, ConfigError> {
+    let WindowKeys { alpha, beta, start, slow_start, samples, cap, .. } = *keys;
+    if beta < alpha {
+        let message = format!("{beta} is less than alpha, {alpha}; it must be as much at least");
+        return Err(node.wrong("hop_control.beta", message));
+    }
+    Ok(WindowConfig { alpha, beta, start, slow_start, samples, cap })
+}
+
+fn marut<S>(keys: &MarutKeys, node: &Read<S>, max_queue: u32) -> Result<MarutConfig, ConfigError> {
+    let MarutKeys { window: window_keys, own } = keys;
+    if let Some(cap) = own.queue_cap.filter(|cap| *cap >= max_queue) {
+        let message = format!(
+            "{cap} cells never wait: a circuit is closed at max_circuit_queue, {max_queue}; it must be less"
+        );
+        return Err(node.wrong("hop_control.queue_cap", message));
+    }
+    Ok(MarutConfig {
+        window: window(window_keys, node)?,
+        counts: own.mode,
+        middle: match own.middle {
+            None => MiddleWindow::Own,
+            Some(None) => MiddleWindow::Open,
+            Some(Some(cells)) => MiddleWindow::Fixed(cells),
+        },
+        occupancy: own.occupancy,
+        interval: match own.interval {
+            Interval::Circuit => ControlInterval::Circuit { hops: own.interval_hops },
+            Interval::Hop => ControlInterval::Hop,
+        },
+        quantum: own.quantum as u16,
+        memory: own.memory,
+        queue_cap: own.queue_cap,
+    })
+}
+
+fn n23<S>(keys: &N23Keys, node: &Read<S>, max_queue: u32, is_active: bool) -> Result<N23Config, ConfigError> {
+    let wrong = |message| Err(node.wrong("hop_control.n3", message));
+    let config = N23Config {
+        n2: keys.n2,
+        n3: keys.n3,
+        adapt: keys.adapt.as_ref().map(|adapt_keys| adapt(adapt_keys, node)).transpose()?,
+        credit_path: keys.credit_path,
+        with_clients: keys.client_participates,
+        active: is_active,
+    };
+    if config.adapt.is_some() && !(MIN_N3..=MAX_N3).contains(&config.n3) {
+        return wrong(format!(
+            "{} is the first value of an adaptive N3; it must be from {MIN_N3} to {MAX_N3} cells",
+            config.n3
+        ));
+    }
+    // The queue of the other direction also holds the credits that a node can owe.
+    let credits = if config.credit_path == CreditPath::Circuit { config.most() / config.n2 + 1 } else { 0 };
+    let most = config.most() + credits;
+    if most > max_queue {
+        return wrong(format!(
+            "a circuit's queue may hold {most} cells (N2, the greatest N3, and the credits in it), and the circuit is closed at max_circuit_queue, {max_queue}; that must be at least as many"
+        ));
+    }
+    Ok(config)
+}
+
+fn adapt<S>(keys: &AdaptKeys, node: &Read<S>) -> Result<AdaptConfig, ConfigError> {
+    let AdaptKeys { threshold, scale, step, pool, .. } = *keys;
+    let (law, name, foreign) = match keys.law {
+        Law::Exponential => {
+            let default = ExponentialConfig::default();
+            let law = LawConfig::Exponential(ExponentialConfig {
+                threshold: threshold.unwrap_or(default.threshold),
+                scale: scale.unwrap_or(default.scale),
+                step: step.unwrap_or(default.step),
+            });
+            (law, "exponential", vec![("pool", pool.is_some())])
+        }
+        Law::Kung94 => {
+            let law = LawConfig::Kung94(Kung94Config { pool: pool.unwrap_or(Kung94Config::default().pool) });
+            let set =
+                [("threshold", threshold.is_some()), ("scale", scale.is_some()), ("step", step.is_some())];
+            (law, "kung94", set.to_vec())
+        }
+    };
+    if let Some((key, _)) = foreign.into_iter().find(|(_, set)| *set) {
+        let message = format!("the law {name:?} has no {key}; leave it out");
+        return Err(node.wrong(&format!("hop_control.adapt.{key}"), message));
+    }
+    Ok(AdaptConfig { interval: keys.interval, kernel: keys.kernel, law })
+}

@@ -1,0 +1,265 @@
+//! The sections of a scenario file: one file declares the keys of a section and turns them into a part of the model.
+
+pub(crate) mod clients;
+pub(crate) mod edge_control;
+pub(crate) mod hop_control;
+pub(crate) mod network;
+pub(crate) mod nodes;
+pub(crate) mod relays;
+pub(crate) mod run;
+pub(crate) mod schedulers;
+pub(crate) mod sets;
+pub(crate) mod throttle;
+pub(crate) mod tor;
+pub(crate) mod workloads;
+
+use crate::error::{ConfigError, Origin, listed};
+use crate::keys::{InList, Read, Section, in_list};
+use crate::model::Tcp;
+use crate::overrides::merge;
+use crate::presets;
+use crate::tree::{Node, Table, Value, is_name, join, print_section};
+use crate::values::{Parameter, Site, ValueType};
+use clients::{ClientKeys, ClientsKeys};
+use network::NetworkKeys;
+use nodes::{ServerKeys, ServersKeys};
+use relays::{RelayKeys, RelaysKeys};
+use run::{HeadKeys, RunKeys, TraceKeys};
+use sets::{ChangeKeys, DeploymentKeys, VariantKeys};
+use std::collections::BTreeMap;
+use workloads::WorkloadKeys;
+
+/// The key that names a preset.
+const PRESET: &str = "preset";
+
+/// Keys that the resolved file does not have: it has the keys that they stand for.
+const REPLACED: [&str; 2] = [PRESET, "include"];
+
+/// All sections of one variant.
+#[derive(Clone, Debug)]
+pub(crate) struct Sections {
+    pub(crate) head: Read<HeadKeys>,
+    pub(crate) run: Read<RunKeys>,
+    pub(crate) trace: Read<TraceKeys>,
+    pub(crate) tcp: Read<Tcp>,
+    pub(crate) network: Read<NetworkKeys>,
+    pub(crate) relays: BTreeMap<String, Read<RelaysKeys>>,
+    pub(crate) clients: BTreeMap<String, Read<ClientsKeys>>,
+    /// Where `[clients]` begins.
+    pub(crate) clients_at: Origin,
+    pub(crate) servers: BTreeMap<String, Read<ServersKeys>>,
+    pub(crate) workloads: BTreeMap<String, Read<WorkloadKeys>>,
+    pub(crate) deployments: Vec<Read<DeploymentKeys>>,
+    pub(crate) changes: Vec<Read<ChangeKeys>>,
+    /// The resolved file: every section with its defaults; `[relays.NAME]` without the keys that it inherits.
+    pub(crate) resolved: Table,
+    /// The keys that every relay inherits.
+    relay: Table,
+}
+
+/// The name of each section, in the order in which a file is written, with its title and its keys.
+pub(crate) fn reference() -> Vec<(&'static str, &'static str, Vec<Parameter>)> {
+    fn of<S: Section>(name: &'static str) -> (&'static str, &'static str, Vec<Parameter>) {
+        (name, S::TITLE, S::parameters())
+    }
+    vec![
+        of::<HeadKeys>("scenario"),
+        of::<RunKeys>("run"),
+        of::<TraceKeys>("trace"),
+        of::<Tcp>("tcp"),
+        of::<NetworkKeys>("network"),
+        of::<RelayKeys>("relay"),
+        of::<RelaysKeys>("relays"),
+        of::<ClientKeys>("client"),
+        of::<ClientsKeys>("clients"),
+        of::<ServerKeys>("server"),
+        of::<ServersKeys>("servers"),
+        of::<WorkloadKeys>("workloads"),
+        of::<DeploymentKeys>("deployments"),
+        of::<ChangeKeys>("changes"),
+        of::<VariantKeys>("variants"),
+    ]
+}
+
+/// The names of all sections, in the order in which a file is written.
+const NAMES: [&str; 15] = [
+    "scenario",
+    "run",
+    "trace",
+    "tcp",
+    "network",
+    "relay",
+    "relays",
+    "client",
+    "clients",
+    "server",
+    "servers",
+    "workloads",
+    "deployments",
+    "changes",
+    "variants",
+];
+
+/// Reads all sections of `root`, the file with its overrides and without its variants.
+pub(crate) fn read(root: &Table) -> Result<Sections, ConfigError> {
+    if let Some((name, node)) = root.iter().find(|(name, _)| !NAMES.contains(&&name[..])) {
+        let message = format!("this section is unknown; there are {}", listed(NAMES));
+        return Err(ConfigError::new(node.at, name, message));
+    }
+    let mut resolved = Table::new();
+    let head = section(root, "scenario", &mut resolved, Read::<HeadKeys>::new)?;
+    let run = section(root, "run", &mut resolved, Read::<RunKeys>::new)?;
+    let trace = section(root, "trace", &mut resolved, Read::<TraceKeys>::new)?;
+    let tcp = section(root, "tcp", &mut resolved, Read::<Tcp>::new)?;
+    let network = section(root, "network", &mut resolved, |table, site| network::read(&table, site))?;
+    let relay = inherited::<RelayKeys>(root, "relay", &mut resolved)?;
+    let client = inherited::<ClientKeys>(root, "client", &mut resolved)?;
+    let server = inherited::<ServerKeys>(root, "server", &mut resolved)?;
+    let relays = named::<RelaysKeys>(root, "relays", &relay, &mut resolved)?;
+    let clients = named::<ClientsKeys>(root, "clients", &client, &mut resolved)?;
+    let servers = named::<ServersKeys>(root, "servers", &server, &mut resolved)?;
+    let workloads = named::<WorkloadKeys>(root, "workloads", &Table::new(), &mut resolved)?;
+    let deployments = list(root, "deployments", &mut resolved)?;
+    let changes = list(root, "changes", &mut resolved)?;
+    let clients_at = root.get("clients").map_or(Origin::Default, |node| node.at);
+    Ok(Sections {
+        head,
+        run,
+        trace,
+        tcp,
+        network,
+        relays,
+        clients,
+        clients_at,
+        servers,
+        workloads,
+        deployments,
+        changes,
+        resolved,
+        relay,
+    })
+}
+
+impl Sections {
+    /// A group of relays of the file `root` with more keys, as deployments set them.
+    pub(crate) fn relay_with<'a>(
+        &self,
+        root: &Table,
+        group: &str,
+        sets: impl Iterator<Item = &'a Table>,
+    ) -> Result<Read<RelaysKeys>, ConfigError> {
+        let node = table_of(root, "relays")?.0.get(group);
+        let mut written = node.and_then(Node::table).cloned().unwrap_or_default();
+        sets.for_each(|set| merge(&mut written, set));
+        let (keys, _) = over_preset::<RelaysKeys>(&self.relay, &written)?;
+        let at = node.map_or(Origin::Default, |node| node.at);
+        Read::new(keys, &Site { at, path: &join("relays", group), sections: &self.resolved })
+    }
+}
+
+/// A section's table and where it begins; an empty one if the file does not have it.
+fn table_of<'a>(root: &'a Table, name: &str) -> Result<(&'a Table, Origin), ConfigError> {
+    static EMPTY: Table = Table::new();
+    let Some(node) = root.get(name) else { return Ok((&EMPTY, Origin::Default)) };
+    let wrong = || format!("{}; it must be a section, written [{name}]", node.with_type());
+    let table = node.table().ok_or_else(|| ConfigError::new(node.at, name, wrong()))?;
+    Ok((table, node.at))
+}
+
+/// Reads one section, and adds it to the resolved file.
+fn section<S>(
+    root: &Table,
+    name: &str,
+    resolved: &mut Table,
+    read: impl Fn(Table, &Site<'_>) -> Result<Read<S>, ConfigError>,
+) -> Result<Read<S>, ConfigError> {
+    let (table, at) = table_of(root, name)?;
+    let mut read = read(table.clone(), &Site { at, path: name, sections: resolved })?;
+    read.shown.retain(|key, _| !REPLACED.contains(&&key[..]));
+    resolved.insert(name.to_owned(), Node::of_table(read.shown.clone(), at));
+    Ok(read)
+}
+
+/// Checks the section that others inherit. Returns its keys as they were written, and those of its preset.
+fn inherited<S: Section>(root: &Table, name: &str, resolved: &mut Table) -> Result<Table, ConfigError> {
+    let (mut keys, _) = over_preset::<S>(&Table::new(), table_of(root, name)?.0)?;
+    section(root, name, resolved, |_, site| Read::<S>::new(keys.clone(), site))?;
+    keys.remove(PRESET);
+    Ok(keys)
+}
+
+/// `written` over its preset over `inherited`, and the keys of the preset.
+fn over_preset<S: Section>(inherited: &Table, written: &Table) -> Result<(Table, Table), ConfigError> {
+    let mut preset = presets::keys_of(written.get(PRESET).and_then(Node::as_text))?;
+    preset.retain(|name, _| S::has(name));
+    let mut keys = inherited.clone();
+    merge(&mut keys, &preset);
+    merge(&mut keys, written);
+    Ok((keys, preset))
+}
+
+/// Reads a section of named tables, each of which inherits keys.
+fn named<S: Section>(
+    root: &Table,
+    section: &str,
+    inherited: &Table,
+    resolved: &mut Table,
+) -> Result<BTreeMap<String, Read<S>>, ConfigError> {
+    let (tables, at) = table_of(root, section)?;
+    let (mut all, mut shown) = (BTreeMap::new(), Table::new());
+    for (name, node) in tables {
+        let path = join(section, name);
+        let site = Site { at: node.at, path: &path, sections: resolved };
+        let Some(written) = node.table() else {
+            let message = format!("{}; it must be a table, written [{path}]", node.with_type());
+            return Err(site.wrong(message));
+        };
+        if !is_name(name, false) {
+            let message = format!("{name:?} is no name; it must be of letters, digits, '_' and '-'");
+            return Err(site.wrong(message));
+        }
+        let (keys, preset) = over_preset::<S>(inherited, written)?;
+        let mut read = Read::<S>::new(keys, &site)?;
+        read.shown.remove(PRESET);
+        let mut own = read.shown.clone();
+        own.retain(|key, _| written.contains_key(key) || preset.contains_key(key));
+        shown.insert(name.clone(), Node::of_table(own, node.at));
+        all.insert(name.clone(), read);
+    }
+    resolved.insert(section.to_owned(), Node::of_table(shown, at));
+    Ok(all)
+}
+
+/// Reads a section that is a list of tables.
+fn list<S: Section>(root: &Table, name: &str, resolved: &mut Table) -> Result<Vec<Read<S>>, ConfigError> {
+    const fn tables<S>() -> InList<S> {
+        in_list()
+    }
+    let empty = Node { value: Value::List(Vec::new()), at: Origin::Default };
+    let node = root.get(name).unwrap_or(&empty);
+    let (each, value) = tables::<S>().read(node, &Site { at: node.at, path: name, sections: resolved })?;
+    resolved.insert(name.to_owned(), Node { value, at: node.at });
+    Ok(each)
+}
+
+/// The resolved file as TOML, always written in the same way.
+pub(crate) fn print(resolved: &Table) -> String {
+    let mut out = String::new();
+    for name in NAMES {
+        match resolved.get(name).map(|node| &node.value) {
+            Some(Value::List(list)) => {
+                for table in list.iter().filter_map(Node::table) {
+                    print_section(&mut out, &format!("[{name}]"), table);
+                }
+            }
+            Some(Value::Table(tables)) if name.ends_with('s') => {
+                for (key, table) in tables.iter().filter_map(|(key, node)| Some((key, node.table()?))) {
+                    print_section(&mut out, &format!("{name}.{key}"), table);
+                }
+            }
+            Some(Value::Table(table)) => print_section(&mut out, name, table),
+            _ => {}
+        }
+    }
+    out
+}

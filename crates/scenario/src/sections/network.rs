@@ -1,0 +1,166 @@
+//! `[network]`: delays, losses and queues between the nodes.
+
+use super::nodes::Names;
+use crate::error::{ConfigError, listed_briefly};
+use crate::keys::{InList, InTable, Read, in_list, in_table, section, sections};
+use crate::model::{Dumbbell, Latency, Network, Quantiles, Wire};
+use crate::rtt_matrix::{RttMatrix, pair};
+use crate::tree::{Node, Table, Value, join};
+use crate::values::{Flag, Fraction, Or, QUEUE, SAMPLED_TIME, Site, TIME, Texts, ValueType};
+use penstock_units::{Bytes, Duration};
+use std::collections::BTreeMap;
+
+const DUMBBELL: InTable<Dumbbell> = in_table();
+
+section! {
+    /// `[network]` without its pairs, whose defaults are these keys.
+    #[derive(Clone, Debug)]
+    pub(crate) struct WireKeys("[network]") {
+        /// The round trip between any two nodes, without queues and serialisation.
+        rtt: Duration = TIME, Is("80 ms");
+        /// "even": all round trips are network.rtt; "geographic": by the distance between the nodes' countries;
+        /// "rtt-matrix": by network.rtt_matrix; or a dumbbell, whose delays are drawn for each seed.
+        latency: Option<Option<Option<Dumbbell>>> =
+            Or("even", Or("geographic", Or("rtt-matrix", DUMBBELL))), Is("even");
+        /// The access delay of a node, which adds to all its round trips if latency is "geographic" or "rtt-matrix".
+        access: Quantiles = SAMPLED_TIME, Is("11 ms");
+        /// Round trips between two countries, and within one, without the access delay of either end, for
+        /// latency = "rtt-matrix".
+        rtt_matrix: Option<RttMatrix> = Or("none", RoundTrips), Is("none");
+        /// The probability that a packet is lost, in each direction.
+        loss: f64 = Fraction, Is("0.0");
+        /// The probability that a datagram takes up to a round trip longer, so that others overtake it. Segments of TCP
+        /// keep their order.
+        reorder: f64 = Fraction, Is("0.0");
+        /// The probability that a datagram is duplicated. Segments of TCP are not.
+        duplicate: f64 = Fraction, Is("0.0");
+        /// The drop-tail queue in front of every receiving access link; 75 kB is ModelNet's 50 packets.
+        link_queue: Bytes = QUEUE, Is("75 kB");
+        /// Whether the consensus activates N23. With false, nodes with the hop_control "n23" behave as with "none".
+        consensus_n23: bool = Flag, Is("true");
+    }
+}
+
+section! {
+    /// `[[network.pairs]]`.
+    #[derive(Clone, Debug)]
+    pub(crate) struct PairKeys("[[network.pairs]]") {
+        /// Two nodes or groups of nodes.
+        between: Vec<String> = Texts, Required;
+        /// The round trip between the two.
+        rtt: Duration = TIME, As("network.rtt");
+        /// The probability that a packet between the two is lost.
+        loss: f64 = Fraction, As("network.loss");
+        /// The probability that a datagram is overtaken.
+        reorder: f64 = Fraction, As("network.reorder");
+        /// The probability that a datagram is duplicated.
+        duplicate: f64 = Fraction, As("network.duplicate");
+    }
+}
+
+const PAIRS: InList<PairKeys> = in_list();
+
+section! {
+    /// The exceptions of `[network]`.
+    #[derive(Clone, Debug)]
+    pub(crate) struct PairsKeys("[network]") {
+        /// Exceptions between two nodes or groups.
+        pairs: Vec<Read<PairKeys>> = PAIRS, Is("[]");
+    }
+}
+
+sections! {
+    /// `[network]`.
+    #[derive(Clone, Debug)]
+    pub(crate) struct NetworkKeys("[network]") {
+        wire: WireKeys,
+        exceptions: PairsKeys,
+    }
+}
+
+/// Reads `[network]`: first its own keys, which are the defaults of its pairs.
+pub(crate) fn read(table: &Table, site: &Site<'_>) -> Result<Read<NetworkKeys>, ConfigError> {
+    let mut own = table.clone();
+    own.remove("pairs");
+    let own = Read::<WireKeys>::new(own, site)?;
+    let mut sections = site.sections.clone();
+    sections.insert("network".to_owned(), Node::of_table(own.shown, site.at));
+    Read::new(table.clone(), &Site { sections: &sections, ..*site })
+}
+
+/// Round trips by country pair.
+struct RoundTrips;
+
+impl ValueType for RoundTrips {
+    type Value = RttMatrix;
+
+    fn read(&self, node: &Node, site: &Site<'_>) -> Result<(RttMatrix, Value), ConfigError> {
+        let (mut between, mut shown) = (BTreeMap::new(), Table::new());
+        for (key, node) in node.table().ok_or_else(|| self.mismatch(node, site))? {
+            let path = join(site.path, key);
+            let site = Site { at: node.at, path: &path, ..*site };
+            let pair = pair(key).map_err(|text| {
+                site.wrong(format!(
+                    "{text:?} is no country; a pair is two codes of ISO 3166-1 that [relays.NAME] may have, like DE-US"
+                ))
+            })?;
+            let (rtt, value) = TIME.read(node, &site)?;
+            if between.insert(pair, rtt).is_some() {
+                return Err(site.wrong("this pair is listed in the other order, too"));
+            }
+            shown.insert(pair.join("-"), Node { value, at: node.at });
+        }
+        if between.is_empty() {
+            return Err(
+                site.wrong("the table is empty; it must have at least one pair, like DE-US = \"104 ms\"")
+            );
+        }
+        Ok((RttMatrix::new(between), Value::Table(shown)))
+    }
+
+    fn describe(&self) -> String {
+        "a table of round trips by country pair, like { DE-DE = \"18 ms\", DE-US = \"104 ms\" }".to_owned()
+    }
+
+    fn unit(&self) -> &'static str {
+        "s"
+    }
+}
+
+pub(crate) fn network(read: &Read<NetworkKeys>, names: &Names) -> Result<Network, ConfigError> {
+    let NetworkKeys { wire, exceptions: PairsKeys { pairs } } = &read.keys;
+    let mut exceptions = BTreeMap::new();
+    for pair in pairs {
+        let PairKeys { between, rtt, loss, reorder, duplicate } = &pair.keys;
+        let mut between = between.clone();
+        between.sort_unstable();
+        if let Some(unknown) = between.iter().find(|name| !names.has(name)) {
+            let known = listed_briefly(names.all());
+            let message = format!("there is no node {unknown:?}; there are {known}");
+            return Err(pair.wrong("between", message));
+        }
+        let [one, other] = &between[..] else {
+            let message =
+                format!("it names {} nodes; it must be two nodes or groups of nodes", between.len());
+            return Err(pair.wrong("between", message));
+        };
+        let wire = Wire { rtt: *rtt, loss: *loss, reorder: *reorder, duplicate: *duplicate };
+        if exceptions.insert((one.clone(), other.clone()), wire).is_some() {
+            return Err(pair.wrong("between", format!("the pair {one:?} and {other:?} is listed twice")));
+        }
+    }
+    let access = wire.access.clone();
+    let latency = match (&wire.latency, &wire.rtt_matrix) {
+        (None, _) => Latency::Even,
+        (Some(None), _) => Latency::Geographic(access),
+        (Some(Some(None)), Some(matrix)) => Latency::RttMatrix(matrix.clone(), access),
+        (Some(Some(None)), None) => {
+            let message = "it is \"rtt-matrix\", and network.rtt_matrix is \"none\"; set it, too";
+            return Err(read.wrong("latency", message));
+        }
+        (Some(Some(Some(dumbbell))), _) => Latency::Dumbbell(dumbbell.clone()),
+    };
+    let WireKeys { rtt, loss, reorder, duplicate, .. } = *wire;
+    let default = Wire { rtt, loss, reorder, duplicate };
+    Ok(Network { default, latency, trunk: Duration::ZERO, exceptions })
+}

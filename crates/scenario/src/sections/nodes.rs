@@ -1,0 +1,157 @@
+//! Keys that all nodes have, and the names of nodes.
+
+use crate::error::ConfigError;
+use crate::keys::{Read, section, sections};
+use crate::model::{Buffer, Costs, Host, Place, SampledRates, Server};
+use crate::values::{BUFFER, NodeRate, Or, QUEUE, SAMPLED_RATE, Whole, Word};
+use penstock_network::{Country, geo};
+use penstock_units::Bytes;
+use std::collections::BTreeMap;
+
+section! {
+    /// The link of a relay or a client.
+    #[derive(Clone, Debug)]
+    pub(crate) struct LinkKeys("") {
+        /// The rate of the access link, in each direction.
+        link: NodeRate = SAMPLED_RATE, Is("10 MiB/s");
+    }
+}
+
+section! {
+    /// The link of a server.
+    #[derive(Clone, Debug)]
+    pub(crate) struct ServerLinkKeys("") {
+        /// The rate of the access link, in each direction.
+        link: NodeRate = SAMPLED_RATE, Is("100 MiB/s");
+    }
+}
+
+section! {
+    /// What a node has below Tor.
+    #[derive(Clone, Debug)]
+    pub(crate) struct HostKeys("") {
+        /// The rate at which the access link sends.
+        link_up: NodeRate = SAMPLED_RATE, As("link");
+        /// The rate at which the access link receives.
+        link_down: NodeRate = SAMPLED_RATE, As("link");
+        /// The queue in front of the receiving link.
+        link_queue: Bytes = QUEUE, As("network.link_queue");
+        /// The send buffer of its sockets.
+        send_buffer: Option<Bytes> = BUFFER, As("tcp.send_buffer");
+        /// The receive buffer of its sockets.
+        receive_buffer: Option<Bytes> = BUFFER, As("tcp.receive_buffer");
+        /// The country of the node, if network.latency is "geographic" or "rtt-matrix". "any" draws one for each node:
+        /// for relays among the countries of their era's relays, for other nodes among those of Tor's users.
+        country: Option<&'static str> = Or("any", Word(geo::CODES)), Is("any");
+    }
+}
+
+section! {
+    /// Copies of a node.
+    #[derive(Clone, Debug)]
+    pub(crate) struct CountKeys("") {
+        /// Makes this number of nodes, NAME0001, NAME0002 and so on; "one" makes NAME itself.
+        count: Option<u32> = Or("one", Whole::from_1_to(1_000_000)), Is("one");
+    }
+}
+
+sections! {
+    /// `[server]`: the defaults of all servers.
+    #[derive(Clone, Debug)]
+    pub(crate) struct ServerKeys("[server]") {
+        link: ServerLinkKeys,
+        host: HostKeys,
+    }
+}
+
+sections! {
+    /// `[servers.NAME]`.
+    #[derive(Clone, Debug)]
+    pub(crate) struct ServersKeys("[servers.NAME]") {
+        link: ServerLinkKeys,
+        host: HostKeys,
+        copies: CountKeys,
+    }
+}
+
+/// The host of a node, without the sampled bandwidth of its Tor.
+pub(crate) fn host(name: &str, keys: &HostKeys, cpu: Option<Costs>, bandwidth: Option<&NodeRate>) -> Host {
+    Host {
+        name: name.to_owned(),
+        group: name.to_owned(),
+        link_up: keys.link_up.typical,
+        link_down: keys.link_down.typical,
+        link_queue: keys.link_queue,
+        send_buffer: Buffer::from(keys.send_buffer),
+        receive_buffer: Buffer::from(keys.receive_buffer),
+        cpu,
+        sampled: SampledRates {
+            link_up: keys.link_up.sampled.clone(),
+            link_down: keys.link_down.sampled.clone(),
+            bandwidth: bandwidth.and_then(|rate| rate.sampled.clone()),
+        },
+        country: keys.country.and_then(Country::of),
+        place: Place::default(),
+    }
+}
+
+/// The servers, in the order of their names.
+pub(crate) fn servers(
+    read: &BTreeMap<String, Read<ServersKeys>>,
+    names: &mut Names,
+) -> Result<Vec<Server>, ConfigError> {
+    let mut servers = Vec::new();
+    for (name, server) in read {
+        let host = host(name, &server.keys.host, None, None);
+        for name in names.take(name, server.keys.copies.count, server)? {
+            servers.push(Server { host: Host { name, ..host.clone() } });
+        }
+    }
+    servers.sort_by(|a, b| a.host.name.cmp(&b.host.name));
+    Ok(servers)
+}
+
+/// The names of all nodes and groups: relays, clients and servers share one name space.
+#[derive(Default)]
+pub(crate) struct Names {
+    /// Each name with the key of its table.
+    taken: BTreeMap<String, String>,
+}
+
+impl Names {
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.taken.contains_key(name)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
+        self.taken.keys().map(String::as_str)
+    }
+
+    /// The names of the nodes of a table: its own name, or one for each copy.
+    pub(crate) fn take<S>(
+        &mut self,
+        name: &str,
+        count: Option<u32>,
+        table: &Read<S>,
+    ) -> Result<Vec<String>, ConfigError> {
+        let copies: Vec<String> = match count {
+            None => vec![name.to_owned()],
+            Some(count) => (1..=count).map(|number| format!("{name}{number:04}")).collect(),
+        };
+        let group = count.map(|_| name.to_owned());
+        for name in group.iter().chain(&copies) {
+            let refuse = |message| Err(ConfigError::new(table.at, &table.path, message));
+            if matches!(&name[..], "weighted" | "tor" | "any") {
+                return refuse(format!(
+                    "{name:?} is a word of paths and servers; give the node another name"
+                ));
+            }
+            if let Some(other) = self.taken.insert(name.clone(), table.path.clone()) {
+                return refuse(format!(
+                    "the name {name:?} is taken by [{other}]; relays, clients and servers must all be named differently"
+                ));
+            }
+        }
+        Ok(copies)
+    }
+}

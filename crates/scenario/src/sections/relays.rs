@@ -1,0 +1,134 @@
+//! `[relay]` and `[relays.NAME]`: relays, and relays as they were in some year.
+
+use super::nodes::{CountKeys, HostKeys, LinkKeys, Names, host};
+use super::tor::{OfClient, TorKeys};
+use crate::error::ConfigError;
+use crate::keys::{Read, section, sections};
+use crate::model::{Generated, Host, Relay};
+use crate::values::{Flag, Or, RATE, Texts, Word};
+use penstock_network::{Country, Era};
+use penstock_units::{DataRate, Seed};
+use std::collections::BTreeMap;
+
+section! {
+    /// The place of a relay on paths.
+    #[derive(Clone, Debug)]
+    pub(crate) struct WeightKeys("") {
+        /// The share in bandwidth-weighted paths; "auto" is bandwidth_rate, or the sending rate of the link.
+        weight: Option<DataRate> = Or("auto", RATE), Is("auto");
+        /// The positions on paths "tor" that the relay may have beside the middle: "guard", "exit", both or none.
+        flags: Vec<String> = Texts, Is("['guard', 'exit']");
+    }
+}
+
+section! {
+    /// Relays as they were in some year.
+    #[derive(Clone, Debug)]
+    pub(crate) struct EraKeys("") {
+        /// Draws link, bandwidth_rate, bandwidth_burst, weight, flags and country of these relays as they were in that
+        /// year, for each network.
+        era: Option<&'static str> = Or("none", Word(&Era::YEARS)), Is("none");
+        /// Relays of an era have the token buckets of their operators. With false the smaller of link and bandwidth_rate
+        /// is the link, and the only limit.
+        era_buckets: bool = Flag, Is("true");
+    }
+}
+
+sections! {
+    /// `[relay]`: the defaults of all relays.
+    #[derive(Clone, Debug)]
+    pub(crate) struct RelayKeys("[relay]") {
+        link: LinkKeys,
+        host: HostKeys,
+        tor: TorKeys,
+        place: WeightKeys,
+    }
+}
+
+sections! {
+    /// `[relays.NAME]`.
+    #[derive(Clone, Debug)]
+    pub(crate) struct RelaysKeys("[relays.NAME]") {
+        link: LinkKeys,
+        host: HostKeys,
+        tor: TorKeys,
+        place: WeightKeys,
+        copies: CountKeys,
+        era: EraKeys,
+    }
+}
+
+/// The relays in the order of their names, and the groups of them that have an era.
+pub(crate) fn relays(
+    read: &BTreeMap<String, Read<RelaysKeys>>,
+    names: &mut Names,
+    n23: bool,
+) -> Result<(Vec<Relay>, Vec<Generated>), ConfigError> {
+    let mut relays = Vec::new();
+    for (name, relay) in read {
+        let RelaysKeys { host: host_keys, tor, place, copies, era, .. } = &relay.keys;
+        let (config, refill_phase) = tor.config(relay, OfClient::default(), n23)?;
+        let host = host(name, host_keys, tor.cpu, tor.bandwidth_rate.as_ref());
+        let [guard, exit] = flags(relay)?;
+        let bucket = config.bandwidth.map(|bandwidth| bandwidth.rate);
+        let model = Relay {
+            weight: place.weight.or(bucket).unwrap_or(host.link_up),
+            weight_follows: place.weight.is_none() && era.era.is_none(),
+            host,
+            guard,
+            exit,
+            config: config.into(),
+            refill_phase,
+        };
+        for name in names.take(name, copies.count, relay)? {
+            relays.push(Relay { host: Host { name, ..model.host.clone() }, ..model.clone() });
+        }
+    }
+    relays.sort_by(|a, b| a.host.name.cmp(&b.host.name));
+    let generated = generated(read, &mut relays)?;
+    Ok((relays, generated))
+}
+
+/// Whether a relay may be a guard, and an exit.
+fn flags(relay: &Read<RelaysKeys>) -> Result<[bool; 2], ConfigError> {
+    let flags = &relay.keys.place.flags;
+    match flags.iter().find(|flag| !["guard", "exit"].contains(&&flag[..])) {
+        None => Ok(["guard", "exit"].map(|name| flags.iter().any(|flag| flag == name))),
+        Some(unknown) => {
+            let message =
+                format!("{unknown:?} is no flag; it must be a list of \"guard\" and \"exit\", or []");
+            Err(relay.wrong("flags", message))
+        }
+    }
+}
+
+/// The keys that the era of a relay draws.
+const OF_ERA: [&str; 7] =
+    ["link", "link_up", "link_down", "bandwidth_rate", "bandwidth_burst", "weight", "flags"];
+
+/// The groups of relays with an era. Until a network is drawn, the relays are those of the network with seed 0.
+fn generated(
+    read: &BTreeMap<String, Read<RelaysKeys>>,
+    relays: &mut [Relay],
+) -> Result<Vec<Generated>, ConfigError> {
+    let mut groups = Vec::new();
+    for (name, relay) in read {
+        let Some(era) = relay.keys.era.era.and_then(Era::of) else { continue };
+        if let Some(key) = OF_ERA.iter().find(|key| relay.sets(key)) {
+            let message = format!("the era of [{}] draws this; set one of the two", relay.path);
+            return Err(relay.wrong(key, message));
+        }
+        if relay.keys.copies.count.is_none() {
+            return Err(relay.wrong("era", "an era is for several relays; set count"));
+        }
+        let of_group = (0..relays.len()).filter(|index| relays[*index].host.group == *name).collect();
+        let buckets = relay.keys.era.era_buckets;
+        let group = Generated { era, group: name.clone(), relays: of_group, buckets };
+        group.draw(relays, Seed(0));
+        // A relay has no drawn country before its network is drawn.
+        let country = relay.keys.host.country.and_then(Country::of);
+        group.relays.iter().for_each(|index| relays[*index].host.country = country);
+        groups.push(group);
+    }
+    Ok(groups)
+}

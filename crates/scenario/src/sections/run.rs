@@ -1,0 +1,110 @@
+//! `[scenario]`, `[run]` and `[trace]`: the paper, the seeds, the duration, and the circuits that are recorded in detail.
+
+use super::workloads::find_workload;
+use crate::error::ConfigError;
+use crate::keys::{InTable, Read, in_table, section, sections};
+use crate::model::{Activity, Client, Head, Run, Stop, Trace, Workload};
+use crate::values::{Count, Fraction, Or, Seeds, TEXT, TIME, TIME_OR_ZERO, Texts, Whole};
+use penstock_units::{Duration, parse::show_duration};
+
+section! {
+    /// The files that a scenario includes.
+    #[derive(Clone, Debug)]
+    pub(crate) struct IncludeKeys("[scenario]") {
+        /// Files of the same folder that this file is merged over, like "common.toml". A table of this file merges key by
+        /// key, and another value replaces theirs.
+        include: Vec<String> = Texts, Is("[]");
+    }
+}
+
+sections! {
+    /// `[scenario]`.
+    #[derive(Clone, Debug)]
+    pub(crate) struct HeadKeys("[scenario]") {
+        head: Head,
+        files: IncludeKeys,
+    }
+}
+
+section! {
+    /// `run.stop`.
+    #[derive(Clone, Debug)]
+    pub(crate) struct StopKeys("run.stop") {
+        /// The workload whose downloads count.
+        workload: String = TEXT, Required;
+        /// The number of finished downloads of all its clients, warm-up included.
+        downloads: u64 = Count, Required;
+    }
+}
+
+const STOP: InTable<StopKeys> = in_table();
+
+section! {
+    /// `[run]`.
+    #[derive(Clone, Debug)]
+    pub(crate) struct RunKeys("[run]") {
+        /// One run for each seed. All variants have the same seeds.
+        seeds: Vec<u64> = Seeds, Is("[1]");
+        /// Seeds of networks: one run for each of them and of seeds. With "none", each of seeds draws its own network.
+        networks: Option<Vec<u64>> = Or("none", Seeds), Is("none");
+        /// The latest end of simulated time.
+        duration: Duration = TIME, Required;
+        /// Downloads that start before this time are marked as warm-up.
+        warmup: Duration = TIME_OR_ZERO, Is("0 s");
+        /// Ends a run at the next sample after the clients of a workload have finished a number of downloads.
+        stop: Option<StopKeys> = Or("none", STOP), Is("none");
+        /// The interval of relays.parquet.
+        sample: Duration = TIME, Is("1 s");
+    }
+}
+
+section! {
+    /// `[trace]`.
+    #[derive(Clone, Debug)]
+    pub(crate) struct TraceKeys("[trace]") {
+        /// Circuits of these workloads' clients are recorded in circuits.parquet.
+        workloads: Vec<String> = Texts, Is("[]");
+        /// The probability that a client's circuits are traced, drawn for each seed.
+        share: Option<f64> = Or("all", Fraction), Is("all");
+        /// The interval of circuits.parquet.
+        interval: Duration = TIME, Is("100 ms");
+        /// One in this number of DATA cells of traced circuits is recorded in cells.parquet; 0 is none.
+        cells: u32 = Whole::cells(0, 1_000_000), Is("0");
+    }
+}
+
+pub(crate) fn run(
+    read: &Read<RunKeys>,
+    workloads: &[Workload],
+    clients: &[Client],
+) -> Result<Run, ConfigError> {
+    let RunKeys { duration, warmup, stop, sample, .. } = &read.keys;
+    if warmup >= duration {
+        let [warmup, duration] = [warmup, duration].map(|span| show_duration(*span));
+        let message = format!(
+            "\"{warmup}\" leaves no time to measure; it must be shorter than run.duration, \"{duration}\""
+        );
+        return Err(read.wrong(if read.sets("warmup") { "warmup" } else { "duration" }, message));
+    }
+    let stop = stop.as_ref().map(|stop| {
+        let wrong = |message| read.wrong("stop.workload", message);
+        let workload = find_workload(workloads, &stop.workload, wrong)?;
+        if let Activity::Hold(_) = workloads[workload].does {
+            return Err(wrong(format!("{:?} holds circuits and downloads nothing", stop.workload)));
+        }
+        if clients.iter().all(|client| !client.workloads.contains(&workload)) {
+            return Err(wrong(format!("no client has the workload {:?}", stop.workload)));
+        }
+        Ok(Stop { workload, downloads: stop.downloads })
+    });
+    Ok(Run { duration: *duration, warmup: *warmup, stop: stop.transpose()?, sample: *sample })
+}
+
+pub(crate) fn trace(read: &Read<TraceKeys>, workloads: &[Workload]) -> Result<Trace, ConfigError> {
+    let TraceKeys { workloads: names, share, interval, cells } = &read.keys;
+    let find = |name: &String| find_workload(workloads, name, |message| read.wrong("workloads", message));
+    let mut traced = names.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    traced.sort_unstable();
+    traced.dedup();
+    Ok(Trace { workloads: traced, share: share.unwrap_or(1.0), interval: *interval, cells: *cells })
+}

@@ -1,0 +1,183 @@
+//! `circuit_policy`, `scheduler` and `channel_map`: which circuit and which channel sends next.
+
+use crate::error::ConfigError;
+use crate::keys::{NoKeys, PartnerInfo, Read, algorithm, section};
+use crate::values::{Choice, Or, RATE, Size, TIME};
+use penstock_core::channel_map::ChannelMapConfig;
+use penstock_core::circuit_policy::{CircuitPolicyConfig, EwmaConfig};
+use penstock_core::scheduler::{
+    GlobalConfig, GlobalLimitConfig, KistConfig, KistDeployedConfig, KistLiteConfig, SchedulerConfig,
+    VanillaConfig,
+};
+use penstock_units::{Bytes, DataRate, Duration};
+
+section! {
+    #[derive(Clone, Debug)]
+    pub(crate) struct EwmaKeys("ewma") {
+        /// The time after which a sent cell counts half.
+        half_life: Duration = TIME, Is("30 s");
+        /// How it is computed. All three choose the same circuits.
+        form: fn(EwmaConfig) -> CircuitPolicyConfig = Choice(&[
+            ("list", CircuitPolicyConfig::EwmaList as fn(EwmaConfig) -> CircuitPolicyConfig),
+            ("heap", CircuitPolicyConfig::EwmaHeap),
+            ("tick", CircuitPolicyConfig::EwmaTick),
+        ]), Is("heap");
+    }
+}
+
+algorithm! {
+    #[derive(Clone, Debug)]
+    pub(crate) enum CircuitPolicy("CircuitPolicy") {
+        /// Circuits take turns, a cell each.
+        RoundRobin("round-robin"): NoKeys, "C tor 0.2.3; DefenestraTor section 3.1", &[];
+        /// The circuit that sent least recently goes first, by an exponentially weighted count of its cells.
+        Ewma("ewma"): EwmaKeys, "EWMA sections 2.3 and 3.5; C tor circuitmux_ewma.c", &[];
+    }
+}
+
+impl CircuitPolicy {
+    pub(crate) fn config(&self) -> CircuitPolicyConfig {
+        match self {
+            CircuitPolicy::RoundRobin(_) => CircuitPolicyConfig::RoundRobin,
+            CircuitPolicy::Ewma(EwmaKeys { half_life, form }) => form(EwmaConfig { half_life: *half_life }),
+        }
+    }
+}
+
+section! {
+    #[derive(Clone, Debug)]
+    pub(crate) struct VanillaKeys("vanilla") {
+        /// Cells move to the output buffer when it holds less than this.
+        outbuf_low: Bytes = Size::ANY, Is("16 KiB");
+        /// Cells move until the output buffer holds at least this.
+        outbuf_high: Bytes = Size::ANY, Is("32 KiB");
+    }
+}
+
+section! {
+    #[derive(Clone, Debug)]
+    pub(crate) struct GlobalKeys("global") {
+        /// From the first channel with cells to the scheduling round that serves it (GlobalWriteTimeout).
+        interval: Duration = TIME, Is("10 ms");
+    }
+}
+
+/// The limit of all channels together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GlobalLimit {
+    Drained,
+    Rate,
+    Off,
+}
+
+section! {
+    #[derive(Clone, Debug)]
+    pub(crate) struct KistKeys("kist") {
+        /// From the first channel with cells to the scheduling round that serves it (GlobalWriteTimeout).
+        interval: Duration = TIME, Is("10 ms");
+        /// The limit of all channels together. "drained": the most bytes that left the kernel between two rounds;
+        /// "rate": a bucket of the greatest rate; "off": no limit.
+        global_limit: GlobalLimit = Choice(&[
+            ("drained", GlobalLimit::Drained),
+            ("rate", GlobalLimit::Rate),
+            ("off", GlobalLimit::Off),
+        ]), Is("drained");
+        /// With global_limit "rate": the rate, if it is known.
+        rate: Option<DataRate> = Or("measured", RATE), Is("measured");
+        /// With global_limit "rate": the time of the rate that the bucket holds; "auto" is interval.
+        fill: Option<Duration> = Or("auto", TIME), Is("auto");
+    }
+}
+
+section! {
+    #[derive(Clone, Debug)]
+    pub(crate) struct RunKeys("kist-deployed") {
+        /// The least time between two scheduling rounds (KISTSchedRunInterval). The consensus may lower it; today it says
+        /// 2 ms.
+        interval: Duration = TIME, Is("10 ms");
+    }
+}
+
+const ASKS_THE_KERNEL: PartnerInfo = PartnerInfo {
+    key: "transport",
+    not: "datagram",
+    refused: false,
+    why: "reads limits from the kernel's TCP sockets, and a socket of datagrams has no such limit",
+};
+
+algorithm! {
+    #[derive(Clone, Debug)]
+    pub(crate) enum Scheduler("Scheduler") {
+        /// One socket at a time, in the order in which the kernel reports them writable.
+        Vanilla("vanilla"): VanillaKeys, "C tor 0.2.3; DefenestraTor section 3.1; KIST section 5.1", &[];
+        /// All channels together, best circuit first, as much as the kernel takes.
+        Global("global"): GlobalKeys, "KIST sections 5.2 and 5.3, without write limits", &[];
+        /// Global scheduling, and no more than the kernel can send at once.
+        Kist("kist"): KistKeys, "KIST section 5.2, algorithms 1 and 2, equations 1 and 2", &[ASKS_THE_KERNEL];
+        /// KIST as in C tor: congestion windows are the only limit.
+        KistDeployed("kist-deployed"): RunKeys, "C tor scheduler_kist.c", &[ASKS_THE_KERNEL];
+        /// C tor's KIST without queries to the kernel: output buffers are the limit.
+        KistLite("kist-lite"): RunKeys, "C tor scheduler_kist.c, channeltls.c", &[];
+    }
+}
+
+impl Scheduler {
+    pub(crate) fn config<S>(&self, node: &Read<S>) -> Result<SchedulerConfig, ConfigError> {
+        Ok(match self {
+            Scheduler::Vanilla(VanillaKeys { outbuf_low, outbuf_high }) => {
+                if outbuf_low > outbuf_high {
+                    return Err(node.upside_down("scheduler.outbuf_low", "scheduler.outbuf_high"));
+                }
+                SchedulerConfig::Vanilla(VanillaConfig { outbuf_low: *outbuf_low, outbuf_high: *outbuf_high })
+            }
+            Scheduler::Global(keys) => SchedulerConfig::Global(GlobalConfig { interval: keys.interval }),
+            Scheduler::Kist(keys) => SchedulerConfig::Kist(KistConfig {
+                interval: keys.interval,
+                global_limit: global_limit(keys, node)?,
+            }),
+            Scheduler::KistDeployed(RunKeys { interval }) => {
+                let config = KistDeployedConfig { interval: *interval, ..KistDeployedConfig::default() };
+                SchedulerConfig::KistDeployed(config)
+            }
+            Scheduler::KistLite(RunKeys { interval }) => {
+                SchedulerConfig::KistLite(KistLiteConfig { interval: *interval })
+            }
+        })
+    }
+}
+
+fn global_limit<S>(keys: &KistKeys, node: &Read<S>) -> Result<GlobalLimitConfig, ConfigError> {
+    let (limit, name) = match keys.global_limit {
+        GlobalLimit::Rate => {
+            let fill = keys.fill.unwrap_or(keys.interval);
+            return Ok(GlobalLimitConfig::Rate { fill, known: keys.rate });
+        }
+        GlobalLimit::Drained => (GlobalLimitConfig::Drained, "drained"),
+        GlobalLimit::Off => (GlobalLimitConfig::Off, "off"),
+    };
+    let set =
+        [("rate", keys.rate.is_some()), ("fill", keys.fill.is_some())].into_iter().find(|(_, set)| *set);
+    set.map_or(Ok(limit), |(key, _)| {
+        let message = format!("global_limit is {name:?} and has no bucket; {key} needs \"rate\"");
+        Err(node.wrong(&format!("scheduler.{key}"), message))
+    })
+}
+
+algorithm! {
+    #[derive(Clone, Debug)]
+    pub(crate) enum ChannelMap("ChannelMap") {
+        /// One channel between two relays, shared by all their circuits.
+        Shared("shared"): NoKeys, "C tor; DefenestraTor section 3.1; KIST section 5.1", &[];
+        /// A channel of its own for every circuit that this node creates or extends.
+        PerCircuit("per-circuit"): NoKeys, "throttling section 5.3", &[];
+    }
+}
+
+impl ChannelMap {
+    pub(crate) fn config(&self) -> ChannelMapConfig {
+        match self {
+            ChannelMap::Shared(_) => ChannelMapConfig::Shared,
+            ChannelMap::PerCircuit(_) => ChannelMapConfig::PerCircuit,
+        }
+    }
+}

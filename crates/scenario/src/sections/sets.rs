@@ -1,0 +1,61 @@
+//! Sections that set the keys of others: `[[variants]]`, `[[deployments]]` and `[[changes]]`.
+
+use crate::keys::section;
+use crate::tree::Table;
+use crate::values::{Choice, Fraction, NAME, Or, Overrides, TEXT, TIME, Texts};
+use penstock_units::Duration;
+
+section! {
+    /// `[[variants]]`.
+    #[derive(Clone, Debug)]
+    pub(crate) struct VariantKeys("[[variants]]") {
+        /// The name in output and on the command line.
+        name: String = NAME, Required;
+        /// The name in pictures.
+        label: String = TEXT, As("name");
+        /// The keys that it overrides, with dots, like "relay.link".
+        set: Table = Overrides, Is("{}");
+    }
+}
+
+/// Relays by their flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Position {
+    Any,
+    Guard,
+    Middle,
+    Exit,
+}
+
+section! {
+    /// `[[deployments]]`.
+    #[derive(Clone, Debug)]
+    pub(crate) struct DeploymentKeys("[[deployments]]") {
+        /// Relays or groups of relays; "any" is all.
+        relays: Vec<String> = Texts, Is("any");
+        /// Selects among them by their flags: "exit" has exit, "guard" has guard alone, "middle" has neither.
+        position: Position = Choice(&[
+            ("any", Position::Any),
+            ("guard", Position::Guard),
+            ("middle", Position::Middle),
+            ("exit", Position::Exit),
+        ]), Is("any");
+        /// The share of these relays that the deployment reaches, drawn for each network. A larger share contains the
+        /// relays of a smaller one.
+        share: Option<f64> = Or("all", Fraction), Is("all");
+        /// The keys of [relay] that the software of these relays has, like { scheduler = "kist" }.
+        set: Table = Overrides, Required;
+    }
+}
+
+section! {
+    /// `[[changes]]`.
+    #[derive(Clone, Debug)]
+    pub(crate) struct ChangeKeys("[[changes]]") {
+        /// The time of the change, from the beginning of the run.
+        at: Duration = TIME, Required;
+        /// The new values of bandwidth_rate, bandwidth_burst, circuit_policy or throttle of relays and clients, like
+        /// "relays.middle.circuit_policy.half_life".
+        set: Table = Overrides, Required;
+    }
+}

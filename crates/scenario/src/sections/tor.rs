@@ -1,0 +1,223 @@
+//! The Tor of a relay or a client: its keys, and the core's configuration.
+
+use super::edge_control::EdgeControl;
+use super::hop_control::HopControl;
+use super::schedulers::{ChannelMap, CircuitPolicy, Scheduler};
+use super::throttle::{Throttle, too_small};
+use crate::error::ConfigError;
+use crate::keys::{Algorithm, AlgorithmInfo, InTable, PartnerInfo, Read, in_table, kind_of, section};
+use crate::model::{Costs, Phase};
+use crate::presets;
+use crate::tree::{Node, Table, Value};
+use crate::values::{Choice, Flag, NodeRate, Or, SAMPLED_RATE, Size, TIME, TIME_OR_ZERO, Whole, Word};
+use penstock_core::circuit_policy::{PriorityClass, PriorityFactor};
+use penstock_core::config::{Bandwidth, EdgeQueue, IdleTimeouts, Limits, Refill, RelayConfig};
+use penstock_core::datagram::DatagramConfig;
+use penstock_core::hop_control::{HopControlConfig, MAX_WINDOW};
+use penstock_units::{Bytes, Duration, parse::show_duration};
+
+const CELLS: Whole = Whole::cells(1, 100_000);
+const COSTS: InTable<Costs> = in_table();
+
+/// The channels between two nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Tcp,
+    Datagram,
+}
+
+pub(crate) const TRANSPORT: Choice<Transport> =
+    Choice(&[("tcp", Transport::Tcp), ("datagram", Transport::Datagram)]);
+
+section! {
+    /// The keys of a Tor.
+    #[derive(Clone, Debug)]
+    pub(crate) struct TorKeys("") {
+        /// A version of Tor: it sets keys. They replace inherited keys, and the keys beside it replace them.
+        preset: Option<&'static str> = Or("none", Word(presets::NAMES)), Is("none");
+        /// The processor time of Tor's work, which waits in one queue; "none" is no time.
+        cpu: Option<Costs> = Or("none", COSTS), Is("none");
+        /// The refill rate of the global read and write buckets (torrc BandwidthRate).
+        bandwidth_rate: Option<NodeRate> = Or("none", SAMPLED_RATE), Is("none");
+        /// The depth of these buckets (torrc BandwidthBurst); "auto" is a second of bandwidth_rate.
+        bandwidth_burst: Option<Bytes> = Or("auto", Size::ANY), Is("auto");
+        /// The time between refills; 1 s until Tor 0.2.3.5, then 100 ms.
+        refill: Duration = TIME, Is("1 s");
+        /// The time of the first refill; "random" draws it from [0, refill) for each node and seed.
+        refill_phase: Option<Duration> = Or("random", TIME_OR_ZERO), Is("random");
+        /// The time after which a connection with an empty bucket tries again. A bucket is then refilled by whole refills
+        /// when a connection uses it (C tor since 0.4.0: refill 16 ms, this 100 ms). With "none" connections try at the
+        /// next refill.
+        refill_unblock: Option<Duration> = Or("none", TIME), Is("none");
+        /// Which circuit of a channel sends next.
+        circuit_policy: CircuitPolicy = kind_of::<CircuitPolicy>(), Is("{}");
+        /// The cells that a cell of a circuit of the worse class counts as, for a circuit policy that counts (KIST section
+        /// 5.1).
+        priority_factor: u32 = Whole::cells(1, 1_000_000), Is("10");
+        /// Which channels write now, and how much.
+        scheduler: Scheduler = kind_of::<Scheduler>(), Is("{}");
+        /// The cells that a circuit may have outstanding, at the node that packages them.
+        edge_control: EdgeControl = kind_of::<EdgeControl>(), Is("{}");
+        /// The cells that one hop may have outstanding.
+        hop_control: HopControl = kind_of::<HopControl>(), Is("{}");
+        /// The channels to nodes with the same transport: TLS over TCP, or datagrams that are acknowledged at each hop.
+        /// Channels to other nodes are over TCP.
+        transport: Transport = TRANSPORT, Is("tcp");
+        /// The time for which a single message waits for others in a datagram.
+        coalesce_delay: Duration = TIME_OR_ZERO, Is("1 ms");
+        /// The least retransmission timeout of a cell without an acknowledgement.
+        datagram_timeout: Duration = TIME, Is("1 s");
+        /// The rate at which each client is served.
+        throttle: Throttle = kind_of::<Throttle>(), Is("{}");
+        /// The channel that a circuit takes.
+        channel_map: ChannelMap = kind_of::<ChannelMap>(), Is("{}");
+        /// Where this node packages, a circuit SENDME must prove that its cell arrived (proposal 289). If not, the
+        /// circuit closes.
+        authenticated_sendmes: bool = Flag, Is("false");
+        /// Streams are read again when the circuit's queue holds at most this many cells.
+        edge_queue_low: u32 = CELLS, Is("64");
+        /// Streams are no longer read when the circuit's queue holds this many cells.
+        edge_queue_high: u32 = CELLS, Is("256");
+        /// A RELAY cell that joins a circuit's queue with more cells than this is marked, for `edge_control = "dctcp"`; 20
+        /// is DCTCP's K.
+        ecn_threshold: Option<u32> = Or("none", Whole::cells(0, 100_000)), Is("none");
+        /// A circuit with this many cells in one direction is closed when another cell arrives (consensus
+        /// circ_max_cell_queue_size).
+        max_circuit_queue: u32 = CELLS, Is("2500");
+    }
+}
+
+/// Every algorithm of the core, in the order of the reference.
+pub(crate) fn algorithms() -> Vec<Vec<AlgorithmInfo>> {
+    vec![
+        CircuitPolicy::kinds("circuit_policy"),
+        Scheduler::kinds("scheduler"),
+        EdgeControl::kinds("edge_control"),
+        HopControl::kinds("hop_control"),
+        Throttle::kinds("throttle"),
+        ChannelMap::kinds("channel_map"),
+    ]
+}
+
+/// Keys that only clients have.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OfClient {
+    pub(crate) optimistic_data: bool,
+    pub(crate) priority_class: PriorityClass,
+}
+
+impl TorKeys {
+    /// The configuration of a relay or an onion proxy. `n23` is whether the consensus activates N23.
+    pub(crate) fn config<S>(
+        &self,
+        node: &Read<S>,
+        client: OfClient,
+        n23: bool,
+    ) -> Result<(RelayConfig, Phase), ConfigError> {
+        self.refuse_partners(node)?;
+        let interval = self.refill;
+        let phase = match self.refill_phase {
+            None => Phase::Random,
+            Some(phase) if phase < interval => Phase::Fixed(phase),
+            Some(phase) => {
+                let [phase, refill] = [phase, interval].map(show_duration);
+                let message = format!(
+                    "\"{phase}\" is not within a refill; it must be shorter than refill, \"{refill}\""
+                );
+                return Err(node.wrong("refill_phase", message));
+            }
+        };
+        let fixed = if let Phase::Fixed(phase) = phase { phase } else { Duration::ZERO };
+        let longest = self.refill_unblock.unwrap_or_default().max(interval);
+        let (throttle, client_buckets) = self.throttle.config(node, interval, longest)?;
+        let hop_control = self.hop_control.config(node, self.max_circuit_queue, n23)?;
+        let datagrams = (self.transport == Transport::Datagram).then(|| DatagramConfig {
+            coalesce_delay: self.coalesce_delay,
+            min_timeout: self.datagram_timeout,
+            base_memory: self.hop_control.base_memory().map(|memory| memory.as_secs().max(1)),
+        });
+        if let (HopControlConfig::N23(n23), Some(_)) = (&hop_control, datagrams)
+            && n23.most() > MAX_WINDOW
+        {
+            let message = format!(
+                "{} cells, N2 and the greatest N3, are more than a hop of datagrams holds; it must be {MAX_WINDOW} at most",
+                n23.most()
+            );
+            return Err(node.wrong("hop_control", message));
+        }
+        if self.edge_queue_low >= self.edge_queue_high {
+            return Err(node.upside_down("edge_queue_low", "edge_queue_high"));
+        }
+        let config = RelayConfig {
+            bandwidth: self.bandwidth(node, longest)?,
+            refill: Refill { interval, phase: fixed, unblock: self.refill_unblock },
+            circuit_policy: self.circuit_policy.config(),
+            priority_factor: PriorityFactor(f64::from(self.priority_factor)),
+            priority_class: client.priority_class,
+            scheduler: self.scheduler.config(node)?,
+            edge_control: self.edge_control.config(node)?,
+            hop_control,
+            datagrams,
+            throttle,
+            client_buckets,
+            channel_map: self.channel_map.config(),
+            ecn_threshold: self.ecn_threshold,
+            edge_queue: EdgeQueue { low: self.edge_queue_low, high: self.edge_queue_high },
+            optimistic_data: client.optimistic_data,
+            authenticated_sendmes: self.authenticated_sendmes,
+            sendme_padding: 0,
+            idle_timeouts: IdleTimeouts::default(),
+            limits: Limits { max_circuit_queue: self.max_circuit_queue, ..Limits::default() },
+        };
+        Ok((config, phase))
+    }
+
+    /// Refuses algorithms that do not go with other keys of their node.
+    fn refuse_partners<S>(&self, node: &Read<S>) -> Result<(), ConfigError> {
+        for (key, (kind, partners)) in [
+            ("hop_control", self.hop_control.kind()),
+            ("throttle", self.throttle.kind()),
+            ("circuit_policy", self.circuit_policy.kind()),
+            ("scheduler", self.scheduler.kind()),
+            ("edge_control", self.edge_control.kind()),
+            ("channel_map", self.channel_map.kind()),
+        ] {
+            if let Some(partner) = clash(partners, |other| value(&node.shown, other)) {
+                return Err(node.wrong(&format!("{key}.kind"), format!("{kind:?} {}", partner.why)));
+            }
+        }
+        Ok(())
+    }
+
+    fn bandwidth<S>(&self, node: &Read<S>, refill: Duration) -> Result<Option<Bandwidth>, ConfigError> {
+        let Some(rate) = self.bandwidth_rate.as_ref().map(|rate| rate.typical) else {
+            let message = "there is a burst but no rate; set bandwidth_rate too";
+            return self.bandwidth_burst.map_or(Ok(None), |_| Err(node.wrong("bandwidth_burst", message)));
+        };
+        let least = rate.bytes_in(refill);
+        let burst = self.bandwidth_burst.unwrap_or(rate.bytes_in(Duration::from_secs(1)).max(least));
+        if burst < least {
+            return Err(node.wrong("bandwidth_burst", too_small(burst, rate, refill)));
+        }
+        Ok(Some(Bandwidth { rate, burst }))
+    }
+}
+
+/// The partner that refuses an algorithm, if the other keys of its node have these values.
+pub(crate) fn clash<'a>(
+    partners: &'static [PartnerInfo],
+    value: impl Fn(&str) -> Option<&'a str>,
+) -> Option<&'static PartnerInfo> {
+    partners.iter().find(|partner| partner.refused && value(partner.key) == Some(partner.not))
+}
+
+/// A string of a node, or the kind of one of its algorithms. Relays of an era have a bandwidth that is drawn.
+fn value<'a>(node: &'a Table, key: &str) -> Option<&'a str> {
+    let era = node.get("era").and_then(Node::as_text).unwrap_or("none");
+    let has_buckets = node.get("era_buckets").is_some_and(|node| node.value == Value::Flag(true));
+    if key == "bandwidth_rate" && era != "none" && has_buckets {
+        return None;
+    }
+    let node = node.get(key)?;
+    node.as_text().or_else(|| node.table()?.get("kind")?.as_text())
+}

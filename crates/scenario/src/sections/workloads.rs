@@ -1,0 +1,143 @@
+//! `[workloads.NAME]`: the work of clients.
+
+use crate::error::{ConfigError, listed_briefly};
+use crate::keys::{InTable, Read, in_table, section};
+use crate::markov::{Emission, Markov, Transition};
+use crate::model::{Activity, Amount, Span, Tgen, Workload};
+use crate::presets;
+use crate::values::{AMOUNT, EMISSIONS, Flag, NAME, Or, SPAN, Size, TIME, TRANSITIONS, Whole, Word};
+use penstock_units::{Bytes, Duration};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+section! {
+    /// A Markov model.
+    #[derive(Clone, Debug)]
+    pub(crate) struct MarkovKeys("workload.tgen.packets") {
+        /// The state before the first one.
+        start: String = NAME, Is("start");
+        /// The transitions between states, with weights.
+        transitions: Vec<Transition> = TRANSITIONS, Required;
+        /// The emissions of a state when it is entered, with weights, and the delay until the next emission.
+        emissions: Vec<Emission> = EMISSIONS, Required;
+    }
+}
+
+const MODEL: InTable<MarkovKeys> = in_table();
+
+section! {
+    /// `workload.tgen`.
+    #[derive(Clone, Debug)]
+    pub(crate) struct TgenKeys("workload.tgen") {
+        /// When flows begin, each with a circuit of its own. With "none" they follow each other, with pause between them.
+        flows: Option<MarkovKeys> = Or("none", MODEL), Is("none");
+        /// When streams of a flow begin; "none" is one stream.
+        streams: Option<MarkovKeys> = Or("none", MODEL), Is("none");
+        /// When packets of a stream leave: + the client's, - the server's.
+        packets: MarkovKeys = MODEL, Required;
+        /// The payload of a packet.
+        packet: Bytes = Size { least: 1, most: 1 << 16 }, Is("1434 B");
+    }
+}
+
+const TGEN: InTable<TgenKeys> = in_table();
+
+section! {
+    /// `[workloads.NAME]`.
+    #[derive(Clone, Debug)]
+    pub(crate) struct WorkloadKeys("[workloads.NAME]") {
+        /// The clients of a paper: it sets keys, and the keys beside it replace them.
+        preset: Option<&'static str> = Or("none", Word(presets::WORKLOAD_NAMES)), Is("none");
+        /// The size of a download. A workload has this, hold or tgen.
+        size: Option<Amount> = Or("none", AMOUNT), Is("none");
+        /// Instead of downloading, a client opens a circuit, and closes it and its connection after this time.
+        hold: Option<Span> = Or("none", SPAN), Is("none");
+        /// Instead of downloads in a loop, streams begin and packets leave by tgen's Markov models.
+        tgen: Option<TgenKeys> = Or("none", TGEN), Is("none");
+        /// The number of circuits at once, each with downloads or holds of its own.
+        circuits: u32 = Whole::from_1_to(1000), Is("1");
+        /// The time from the last byte, or the end of a hold, to the next download or hold.
+        pause: Span = SPAN, Is("0 s");
+        /// When a client begins.
+        start: Span = SPAN, Is("0 s");
+        /// Every download gets a circuit of its own.
+        fresh_circuit: bool = Flag, Is("false");
+        /// The client abandons a download that takes longer.
+        timeout: Option<Duration> = Or("none", TIME), Is("none");
+        /// The size of the request for the file.
+        request: Bytes = Size { least: 1, most: 1 << 20 }, Is("200 B");
+    }
+}
+
+/// The workloads, in the order of their names.
+pub(crate) fn workloads(read: &BTreeMap<String, Read<WorkloadKeys>>) -> Result<Vec<Workload>, ConfigError> {
+    let workload = |(name, read): (&String, &Read<WorkloadKeys>)| {
+        let keys = &read.keys;
+        Ok(Workload {
+            name: name.clone(),
+            does: activity(read)?,
+            circuits: keys.circuits,
+            pause: keys.pause.clone(),
+            start: keys.start.clone(),
+            fresh_circuit: keys.fresh_circuit,
+            timeout: keys.timeout,
+            request: keys.request,
+        })
+    };
+    read.iter().map(workload).collect()
+}
+
+fn activity(read: &Read<WorkloadKeys>) -> Result<Activity, ConfigError> {
+    let both = |one: &str, other: &str| {
+        let message = format!("this workload has a {one}, too; it must be one of size, hold and tgen");
+        Err(read.wrong(other, message))
+    };
+    match (&read.keys.size, &read.keys.hold, &read.keys.tgen) {
+        (None, None, None) => {
+            let message = "this workload does nothing; set size (the bytes of a download), hold or tgen";
+            Err(ConfigError::new(read.at, &read.path, message))
+        }
+        (Some(_), Some(_), _) => both("size", "hold"),
+        (Some(_), _, Some(_)) => both("size", "tgen"),
+        (_, Some(_), Some(_)) => both("hold", "tgen"),
+        (Some(size), None, None) => Ok(Activity::Download(size.clone())),
+        (None, Some(hold), None) => Ok(Activity::Hold(hold.clone())),
+        (None, None, Some(tgen)) => {
+            // Models of flows and streams must have delays. Packets wait for room.
+            let pausing = |key: &str, keys: &Option<MarkovKeys>| {
+                let Some(keys) = keys else { return Ok(None) };
+                let model = markov(read, key, keys)?;
+                let endless = |state| {
+                    format!("from the state {state:?} on there is no delay, and the model never ends")
+                };
+                let message = model.endless().map(endless);
+                message.map_or(Ok(Some(model)), |message| Err(read.wrong(&format!("tgen.{key}"), message)))
+            };
+            Ok(Activity::Tgen(Tgen {
+                flows: pausing("flows", &tgen.flows)?,
+                streams: pausing("streams", &tgen.streams)?,
+                packets: markov(read, "packets", &tgen.packets)?,
+                packet: tgen.packet,
+            }))
+        }
+    }
+}
+
+fn markov(read: &Read<WorkloadKeys>, key: &str, keys: &MarkovKeys) -> Result<Arc<Markov>, ConfigError> {
+    let model = Markov::new(&keys.start, &keys.transitions, &keys.emissions);
+    let wrong =
+        |error: crate::markov::MarkovError| read.wrong(&format!("tgen.{key}.transitions"), error.to_string());
+    model.map(Arc::new).map_err(wrong)
+}
+
+/// The index of a workload, or the error that `wrong` makes of a message.
+pub(crate) fn find_workload(
+    workloads: &[Workload],
+    name: &str,
+    wrong: impl Fn(String) -> ConfigError,
+) -> Result<usize, ConfigError> {
+    workloads.iter().position(|workload| workload.name == name).ok_or_else(|| {
+        let known = listed_briefly(workloads.iter().map(|workload| workload.name.as_str()));
+        wrong(format!("there is no workload {name:?}; [workloads] has {known}"))
+    })
+}
