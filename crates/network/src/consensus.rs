@@ -48,7 +48,7 @@ impl Consensus {
         }
         let mut reader = Reader::new(file);
         let mut items = items(text);
-        while let Some(item) = items.next() {
+        for item in items.by_ref() {
             reader.number = item.line;
             reader.item(&item).map_err(|mistake| Error::in_line(file, item.line, mistake.0))?;
         }

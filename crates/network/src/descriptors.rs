@@ -48,7 +48,7 @@ impl Descriptors {
         let mut any = false;
         let mut items = items(text);
         let mut is_cut = false;
-        while let Some(item) = items.next() {
+        for item in items.by_ref() {
             is_cut = item.is_cut();
             let is_skipped =
                 item.keyword().starts_with(b"-----") || item.text.is_empty() || item.text[0] == b'@';

@@ -75,13 +75,13 @@ impl fmt::Display for Emission {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MarkovError {
     #[error("there is no state {0:?} to begin at")]
-    NoStart(String),
+    UnknownStart(String),
     #[error("the state {0:?} has no transition to another")]
-    NoTransition(String),
+    StartWithoutTransition(String),
     #[error("the state {0:?} is entered and has no emission; it needs one")]
-    NoEmission(String),
+    StateWithoutEmission(String),
     #[error("the state {0:?} has no transition to another, and does not end there")]
-    NoEnd(String),
+    StateWithoutEnd(String),
 }
 
 impl Markov {
@@ -95,7 +95,7 @@ impl Markov {
         let names: BTreeSet<&str> =
             named.chain(emissions.iter().map(|emission| &emission.state[..])).collect();
         let index: BTreeMap<&str, usize> = names.iter().enumerate().map(|(at, name)| (*name, at)).collect();
-        let first = index.get(start).ok_or_else(|| MarkovError::NoStart(start.to_owned()))?;
+        let first = index.get(start).ok_or_else(|| MarkovError::UnknownStart(start.to_owned()))?;
         let state = |name: &&str| State { name: (*name).to_owned(), ..State::default() };
         let mut states: Vec<State> = names.iter().map(state).collect();
         for edge in transitions.iter().filter(|edge| edge.weight > 0.0) {
@@ -113,15 +113,15 @@ impl Markov {
     fn check(&self) -> Result<(), MarkovError> {
         let start = &self.states[self.start];
         if start.next.is_empty() {
-            return Err(MarkovError::NoTransition(start.name.clone()));
+            return Err(MarkovError::StartWithoutTransition(start.name.clone()));
         }
         // The start emits nothing, unless it is entered again.
         for state in self.after(self.start).into_iter().map(|index| &self.states[index]) {
             if state.emissions.is_empty() {
-                return Err(MarkovError::NoEmission(state.name.clone()));
+                return Err(MarkovError::StateWithoutEmission(state.name.clone()));
             }
             if state.next.is_empty() && state.emissions.iter().any(|(_, what, _)| *what != Observation::End) {
-                return Err(MarkovError::NoEnd(state.name.clone()));
+                return Err(MarkovError::StateWithoutEnd(state.name.clone()));
             }
         }
         Ok(())

@@ -110,7 +110,7 @@ const NEEDS_A_RATE: PartnerInfo = PartnerInfo {
     key: "bandwidth_rate",
     not: "none",
     refused: true,
-    why: "divides the relay's bandwidth_rate, which is \"none\"; set it too",
+    why: "divides the relay's bandwidth_rate, which is \"none\"; set bandwidth_rate",
 };
 
 algorithm! {
