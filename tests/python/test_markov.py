@@ -128,7 +128,7 @@ def broken(change: str) -> networkx.DiGraph[str]:
         ("no start", "no state has the name 'start'"),
         ("two starts", "two states have the name 'start'; a model begins at one"),
         ("dead end", 'the state "s1" has no transition to another, and does not end there'),
-        ("silent cycle", 'the state "s2" is entered and says nothing; it needs an emission'),
+        ("silent cycle", 'the state "s2" is entered and has no emission; it needs one'),
         ("negative", "the weight of the edge from 's1' to 's1' is -1.0; it must be a number from 0 to 1e+12"),
         ("not a number", "the weight of the edge from 's1' to 's1' is nan; it must be a number from 0 to 1e+12"),
         ("no weight", "the weight of the edge from 's1' to 's1' is missing"),
@@ -156,7 +156,7 @@ def test_streams_without_end_at_one_instant_are_refused(tmp_path: Path) -> None:
         graph.edges["s1", observation].update(distribution="uniform", param_low=0.0, param_high=0.0)
     path = written(tmp_path / "x.graphml", graph)
     markov.read(path, "packets")
-    with pytest.raises(PenstockError, match=r'from the state "s1" on no time passes, and it never ends'):
+    with pytest.raises(PenstockError, match=r'from the state "s1" on there is no delay, and the model never ends'):
         markov.read(path, "streams")
 
 

@@ -98,7 +98,7 @@ def test_the_page_says_what_was_run_how_sure_it_is_and_how_to_repeat_it(
     page = " ".join(report.render([Result(make_up())]).split())
     assert "Two clients behind a slow middle relay" in page
     assert "defenestrator, section 5.1, figures 2, 5, 6" in page
-    assert "5 pairs cannot bring it below 1/32" in page
+    assert "with 5 pairs its smallest possible p is 1/32" in page
     assert "penstock run defenestrator/bottleneck --variant stock --variant small --seed 1 --runs 5" in page
     assert "0123456789abcdef" in page
     assert "not finished:" not in page
@@ -182,7 +182,7 @@ def test_the_remark_counts_the_pairs_of_the_rows(make_up: Callable[..., Path]) -
     result = Result(directory)
     pairs = result.differences()["pairs"].to_list()
     assert pairs == [5, 5, 3, 3]
-    assert "each of 3 to 5 seeds" in tables.pairs_remark(result.replicates, pairs)
+    assert "the median, for 3 to 5 seeds" in tables.pairs_remark(result.replicates, pairs)
     assert "3 to 5 seeds of" in " ".join(report.render([result]).split())
 
 
