@@ -4,12 +4,14 @@ PYTHON := $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 py
             $(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $(name))))
 BIN := .venv/bin
 SETUP := .venv/setup
+# `make setup PROFILE=release` adds link-time optimisation: long studies run faster, and the build takes longer.
+PROFILE ?= quick
 
 # One interpreter for every build, so that cargo and maturin do not invalidate each other's builds.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test golden docs matrix bench estimates bench-network bench-live reference-linux worlds reference-ns3 references interop fuzz clean tools
+.PHONY: help setup run check test golden docs matrix bench estimates bench-network bench-live reference-linux worlds reference-ns3 references interop fuzz clean tools
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,6 +20,9 @@ setup: $(SETUP) ## build penstock and install it into .venv, with the developmen
 
 run: setup ## run the scenario "quickstart": a table, a report and figures in runs/
 	@$(BIN)/penstock run quickstart
+
+check: .venv/packages ## check a change quickly: formats, lints, and the unit tests of the crates that it touches
+	@.ci/check
 
 test: PARTS := rustfmt clippy-driver
 test: setup ## run every check of CI
@@ -119,7 +124,7 @@ tools:
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -name Cargo.toml -o -path '*/src/*.rs')
 
 $(SETUP): .venv/packages $(SOURCES) | tools
-	VIRTUAL_ENV=$(CURDIR)/.venv PIP_QUIET=1 $(BIN)/maturin develop --release --locked
+	VIRTUAL_ENV=$(CURDIR)/.venv PIP_QUIET=1 $(BIN)/maturin develop --profile $(PROFILE) --locked
 	@touch $@
 
 .venv/packages: python/requirements.txt | tools
