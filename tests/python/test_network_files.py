@@ -241,7 +241,11 @@ def test_a_complete_graph_has_its_edges_for_ways_and_a_directed_one_two(write: A
 def test_relays_and_ways_stand_in_one_file(write: Any) -> None:
     data = staging({name: relay for name, relay in STAGED.items() if name[0] in "AB"})
     text = file.make(write("staging", data), graph=write("graph", GRAPH))
-    assert re.findall(r"^\[.*\]$", text, re.MULTILINE)[:3] == ["[network]", "[network.rtt_matrix]", "[relays.some_body-0001]"]
+    assert re.findall(r"^\[.*\]$", text, re.MULTILINE)[:3] == [
+        "[network]",
+        "[network.rtt_matrix]",
+        "[relays.some_body-0001]",
+    ]
     scenario = SCENARIO.replace("[client]", '[client]\npath = ["some_body-0001"]\nhops = 1', 1).replace(
         'path = "tor"\n', "", 1
     )

@@ -316,7 +316,7 @@ fn mistakes_are_sentences() {
     );
     let both = "[[deployments]]\nset = { scheduler = 'kist' }\n[[changes]]\nat = '1 s'\nset = { relay.circuit_policy = 'round-robin' }\n";
     let said = parse(&format!("{TEXT}{both}")).unwrap_err().to_string();
-    assert!(said.contains("deployments and changes do not go together yet"), "{said}");
+    assert!(said.contains("deployments and changes cannot be combined"), "{said}");
 }
 
 const NETWORK: &str = "# a network\n[network]\nlatency = \"rtt-matrix\"\naccess = \"1 ms\"\n[network.rtt_matrix]\nDE-DE = \"10 ms\"\n\

@@ -77,7 +77,9 @@ def _network(round_trips: dict[str, float]) -> str:
     # No way takes no time.
     short = {pair: f"{max(way, 0.001):.3f}".rstrip("0").rstrip(".") for pair, way in round_trips.items()}
     ways = [f'{pair} = "{way} ms"' for pair, way in short.items()]
-    return "\n".join(["[network]", 'latency = "rtt-matrix"', f'access = "{LEAST_ACCESS}"', "", "[network.rtt_matrix]", *ways])
+    return "\n".join(
+        ["[network]", 'latency = "rtt-matrix"', f'access = "{LEAST_ACCESS}"', "", "[network.rtt_matrix]", *ways]
+    )
 
 
 def _relay(relay: Relay, number: int, width: int) -> str:

@@ -4,7 +4,7 @@
 //!
 //! Objects, each in its own file: `channels`, `edges` (all streams), `buckets` and `clients` (rate limits), `timers`
 //! (one table for all timers), `datagram_links`, `memory`, `events`, `counters`. A circuit's own state and the marks of
-//! its queue are in [`crate::circuit`].
+//! its queue are in `crate::circuit`.
 //!
 //! Steps that need several objects are methods of `Parts`: `flow` moves cells from circuit queues to the kernel,
 //! `cells` handles cells that arrive, `packaging` and `delivery` are the two directions of streams, `build` and `close`
