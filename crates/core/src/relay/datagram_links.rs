@@ -11,7 +11,7 @@ use crate::transport::Transport;
 use penstock_units::{Bytes, Instant};
 use std::collections::VecDeque;
 
-/// What all channels of datagrams share.
+/// The state that all channels of datagrams share.
 #[derive(Debug, Default)]
 pub(super) struct DatagramLinks {
     /// Circuits whose peers did not answer, or left too many cells unacknowledged.

@@ -9,7 +9,7 @@ use penstock_units::fifo::take_first;
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
 
-/// What the edges of all circuits share.
+/// The state that the edges of all circuits share.
 #[derive(Debug)]
 pub(super) struct Edges<C: Cell> {
     pub(super) streams: Arena<StreamKey, Stream<C>>,

@@ -7,10 +7,10 @@ use penstock_units::Bytes;
 /// More than any output buffer holds [B].
 pub(super) const ALL: Bytes = Bytes::new(u64::MAX);
 
-/// What blocks the rest of an output buffer.
+/// The reason that the rest of an output buffer waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Held {
-    /// Nothing, or the scheduler itself.
+    /// The buffer is empty, or the scheduler itself stops the write.
     #[default]
     No,
     /// The kernel. [`Scheduler::on_writable`](super::Scheduler::on_writable) will be called.
