@@ -1,4 +1,4 @@
-//! The model of one variant, from its sections: the checks of keys that must fit each other.
+//! Builds the model of one variant from its sections, and checks keys of several sections against each other.
 
 use crate::error::{ConfigError, listed, listed_briefly};
 use crate::model::{Deployments, Host, Latency, Scenario, Variant};
@@ -14,10 +14,10 @@ use penstock_network::geo;
 use penstock_units::Seed;
 use std::collections::BTreeMap;
 
-/// The number of circuits that are tried before the builder reports that none can be drawn.
+/// Number of sampled circuits after which the builder reports that no circuit is possible.
 const TRIES: usize = 1000;
 
-/// The model without its deployments and changes.
+/// Builds the model of one variant, except its deployments and changes.
 pub(crate) fn scenario(sections: &Sections, variant: Variant) -> Result<Scenario, ConfigError> {
     let n23 = sections.network.keys.wire.consensus_n23;
     let mut names = Names::default();
@@ -63,7 +63,7 @@ pub(crate) fn scenario(sections: &Sections, variant: Variant) -> Result<Scenario
     Ok(scenario)
 }
 
-/// The error for a matrix that has no round trip between some nodes, in whichever countries these are drawn.
+/// The error if the matrix lacks a round-trip time that two nodes of the scenario may need.
 fn missing_round_trips(matrix: &RttMatrix, scenario: &Scenario) -> Option<String> {
     let hosts = scenario.relays.iter().map(|relay| &relay.host);
     let hosts = hosts.chain(scenario.clients.iter().map(|client| &client.host));

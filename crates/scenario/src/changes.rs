@@ -1,4 +1,4 @@
-//! Changes of settings during a run, as `[[changes]]` sets them.
+//! Reads `[[changes]]`: settings that a relay or a client changes during a run.
 
 use crate::error::ConfigError;
 use crate::keys::Read;
@@ -13,9 +13,10 @@ use crate::tree::Table;
 use penstock_core::config::RelayConfig;
 use penstock_units::{Duration, parse::show_duration};
 
-/// The changes of one variant, in the order of time.
+/// Reads the changes of one variant. Returns them in the order of time.
 ///
-/// `root` is the file with its overrides, `sections` and `scenario` are the file before the first change.
+/// `root` is the scenario file merged with its overrides. `sections` and `scenario` describe the state before the
+/// first change.
 pub(crate) fn changes(
     root: &Table,
     sections: &Sections,
@@ -51,17 +52,16 @@ pub(crate) fn changes(
     Ok(changes)
 }
 
-/// Keys of one setting, and the switch of a running Tor for it.
+/// The keys of one setting, and a function that reads the new setting from the node's configuration.
 type Changeable = (&'static [&'static str], fn(&RelayConfig) -> Switch);
 
-/// The settings that an operator can change without a restart.
 const CAN_CHANGE: [Changeable; 3] = [
     (&["bandwidth_rate", "bandwidth_burst"], |config| Switch::Bandwidth(config.bandwidth)),
     (&["circuit_policy"], |config| Switch::CircuitPolicy(config.circuit_policy.clone())),
     (&["throttle"], |config| Switch::Throttle(config.throttle.clone(), config.client_buckets)),
 ];
 
-/// Every node with a Tor.
+/// All relays, and all clients that use Tor.
 fn tors(scenario: &Scenario) -> impl Iterator<Item = (TorNode, &Host)> {
     let relays = scenario.relays.iter().enumerate();
     let clients = scenario.clients.iter().enumerate().filter(|(_, client)| client.path != Path::Direct);
@@ -70,7 +70,6 @@ fn tors(scenario: &Scenario) -> impl Iterator<Item = (TorNode, &Host)> {
         .chain(clients.map(|(index, client)| (TorNode::Client(index), &client.host)))
 }
 
-/// The switches of one node.
 fn switches(
     change: &Read<ChangeKeys>,
     node: TorNode,
@@ -100,7 +99,7 @@ fn is_sampled(tor: &TorKeys) -> bool {
     tor.bandwidth_rate.as_ref().is_some_and(|rate| rate.sampled.is_some())
 }
 
-/// The switches of a node by its tables before and after a change.
+/// Compares the tables of one node before and after a change. Returns the settings that differ.
 fn switched<S>(
     change: &Read<ChangeKeys>,
     host: &Host,
@@ -125,7 +124,7 @@ fn switched<S>(
     Ok(switches.into_iter().map(|(_, switch)| switch(&config)).collect())
 }
 
-/// The time of a change: within the run, and not before the change above it.
+/// Checks that a change is within the run, and not before the previous change. Returns the time of the change.
 fn time(change: &Read<ChangeKeys>, end: Duration, last: Duration) -> Result<Duration, ConfigError> {
     let at = change.keys.at;
     let shown = show_duration(at);
@@ -143,7 +142,7 @@ fn time(change: &Read<ChangeKeys>, end: Duration, last: Duration) -> Result<Dura
     Ok(at)
 }
 
-/// Refuses keys that the operator of a running Tor cannot change.
+/// Refuses keys that an operator cannot change without a restart of Tor.
 fn refuse_the_rest(overlay: &Table) -> Result<(), ConfigError> {
     let can_change = |key: &str| {
         let mut keys = key.split('.');

@@ -1,8 +1,7 @@
-//! Software that some relays have and others do not, as `[[deployments]]` sets it.
+//! Reads `[[deployments]]`: new software on some of the relays.
 //!
-//! A network is upgraded relay by relay. A deployment sets keys for some relays of a group. If it reaches a share of
-//! them, each network draws these relays. The relays of a smaller share are among those of a larger one, so that
-//! results for different shares are comparable.
+//! A deployment sets keys for some relays of a group. If it reaches only a share, each network samples the relays. A
+//! larger share contains all relays of a smaller share. Results for different shares are therefore comparable.
 
 use crate::error::{ConfigError, listed, listed_briefly};
 use crate::keys::{Read, Section};
@@ -13,13 +12,13 @@ use crate::sections::tor::{OfClient, TorKeys};
 use crate::tree::Table;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Keys of the operator and of the network, which no software sets.
+/// Keys that the operator or the network sets. A deployment cannot change them.
 const NOT_SOFTWARE: [&str; 3] = ["bandwidth_rate", "bandwidth_burst", "cpu"];
 
-/// The largest number of combinations of deployments with shares. Each one is read before a run, to find mistakes.
+/// Largest number of combinations of deployments. The parser checks the keys of each combination before a run.
 const MOST_LAYERS: usize = 1024;
 
-/// The deployments of one variant; `root` is the file with its overrides.
+/// Reads the deployments of one variant. `root` is the scenario file merged with its overrides.
 pub(crate) fn deployments(
     root: &Table,
     sections: &Sections,
@@ -49,7 +48,6 @@ pub(crate) fn deployments(
     Ok(Deployments { each, software })
 }
 
-/// The keys that a deployment sets.
 fn set(read: &Read<DeploymentKeys>) -> Result<&Table, ConfigError> {
     let set = &read.keys.set;
     let is_software = |key: &str| TorKeys::has(key) && !NOT_SOFTWARE.contains(&key);
@@ -94,15 +92,19 @@ fn deployment(read: &Read<DeploymentKeys>, relays: &[Relay]) -> Result<Deploymen
 }
 
 impl Deployment {
-    /// Whether it reaches all relays that `other` reaches, in every network: both take the first of the same order.
+    /// Whether this deployment reaches all relays that `other` reaches, in every network.
+    ///
+    /// Both deployments take the first relays of the same random order.
     fn contains(&self, other: &Deployment) -> bool {
         self.count == self.relays.len() || self.relays == other.relays && self.count >= other.count
     }
 }
 
-/// The combinations that a relay has in some network, with the groups of those relays; `None` if there are too many.
+/// For each possible combination of deployments, the groups of the relays that it may reach.
+///
+/// Returns `None` if there are more than [`MOST_LAYERS`] combinations.
 fn groups<'a>(each: &[Deployment], relays: &'a [Relay]) -> Option<BTreeMap<Layers, BTreeSet<&'a str>>> {
-    // Relays that the same deployments may reach.
+    // Relays that the same deployments may reach are treated together.
     let mut alike: BTreeMap<Layers, BTreeSet<&str>> = BTreeMap::new();
     for (index, relay) in relays.iter().enumerate() {
         let may = |place: &usize| each[*place].relays.binary_search(&index).is_ok();
@@ -115,12 +117,12 @@ fn groups<'a>(each: &[Deployment], relays: &'a [Relay]) -> Option<BTreeMap<Layer
             found.entry(layers).or_default().extend(&groups);
         }
     }
-    // A relay without a deployment stays as it is.
+    // A relay without a deployment keeps its configuration.
     found.remove(&Layers::new());
     Some(found).filter(|found| found.len() <= MOST_LAYERS)
 }
 
-/// The subsets of `reaching` that can reach one relay together; `None` if there are too many.
+/// Returns the subsets of `reaching` that can reach the same relay; `None` if there are too many.
 fn layers(each: &[Deployment], reaching: &[usize]) -> Option<Vec<Layers>> {
     let mut all = vec![Layers::new()];
     for (done, place) in reaching.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The description of a scenario that `penstock check` prints.
+//! The text that `penstock check` prints about a scenario.
 
 use crate::document::{Document, Version};
 use crate::error::listed;
@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 impl Document {
-    /// The scenario explained: nodes, paths, variants with their overrides, and the work of its runs.
+    /// Describes the scenario: its nodes, paths, variants with their overrides, and the work of its runs.
     pub fn describe(&self) -> String {
         let first = &self.versions()[0].scenario;
         let mut out = Lines::default();
@@ -31,22 +31,20 @@ impl Document {
     }
 }
 
-/// The largest number of nodes of a kind in a list: a network has thousands.
+/// The longest list of nodes. A longer list is cut off, because a network can have thousands of nodes.
 const MOST_LINES: usize = 12;
 
-/// Lines of text.
 #[derive(Default)]
 struct Lines(String);
 
 impl Lines {
     fn line(&mut self, text: std::fmt::Arguments<'_>) {
-        // Writing to a string cannot fail.
         let _ = self.0.write_fmt(text);
         self.0.truncate(self.0.trim_end_matches(' ').len());
         self.0.push('\n');
     }
 
-    /// The first dozen, after a line with the number of all if there are more.
+    /// Returns the first [`MOST_LINES`] items of `all`. If there are more, first prints a line with the total number.
     fn some<T>(&mut self, what: &str, mut all: Vec<T>) -> Vec<T> {
         if all.len() > MOST_LINES {
             self.line(format_args!("  the first {MOST_LINES} of {} {what} by name:", all.len()));
@@ -126,7 +124,7 @@ fn node<T>(out: &mut Lines, what: &str, group: &[T], host: &Host, more: &str) {
     out.line(format_args!("  {what:<7} {:<16} {link}{more}{sampled}", times(&host.group, group.len())));
 }
 
-/// A group that each network draws: the numbers of guards and exits are the same in all of them.
+/// Describes a group of relays from one year. The numbers of guards and exits are the same in every network.
 fn era(out: &mut Lines, generated: &Generated, group: &[Relay]) {
     let count = |guard, exit| group.iter().filter(|relay| relay.guard == guard && relay.exit == exit).count();
     let buckets = if generated.buckets { "links and buckets" } else { "links" };
@@ -173,7 +171,7 @@ fn paths(out: &mut Lines, scenario: &Scenario) {
     }
 }
 
-/// The relays of a client's path, each with an arrow after it.
+/// The names of the relays on a client's path, each followed by an arrow.
 fn relays(scenario: &Scenario, client: &Client) -> String {
     match &client.path {
         Path::Direct => String::new(),
@@ -338,12 +336,11 @@ fn work(out: &mut Lines, document: &Document) {
     out.line(format_args!("  all runs together: {} of one core", rough(total)));
 }
 
-/// How many runs a variant has.
 fn runs_of_each(document: &Document) -> usize {
     document.seeds().len() * document.networks().len().max(1)
 }
 
-/// A time with one or two significant digits.
+/// A time in seconds, rounded to one or two significant digits.
 fn rough(seconds: f64) -> String {
     match seconds {
         s if s < 1.0 => "under a second".to_owned(),
@@ -353,7 +350,7 @@ fn rough(seconds: f64) -> String {
     }
 }
 
-/// A rate in its usual unit: in binary bytes if it is a multiple, else in bits if it is a multiple.
+/// A rate as text: in Mbit/s if it is a multiple of 1 Mbit/s and not of 1 KiB/s, otherwise in bytes per second.
 fn rate(rate: DataRate) -> String {
     let bytes = rate.bytes_per_sec();
     match bytes {
@@ -367,8 +364,10 @@ fn times(name: &str, count: usize) -> String {
     if count == 1 { name.to_owned() } else { format!("{name} x {count}") }
 }
 
-/// Neighbours of the same group; nodes in the order of their names keep groups together but for
-/// names such as `web` and `web-2`, which then show as two lines.
+/// Joins neighbouring nodes of the same group into one slice.
+///
+/// `nodes` are in the order of their names, so one group is usually one slice. Groups such as `web` and `web-2` can
+/// mix; a group may then have two slices.
 fn groups<T>(nodes: &[T], host: impl Fn(&T) -> &Host) -> Vec<&[T]> {
     nodes.chunk_by(|one, other| host(one).group == host(other).group).collect()
 }

@@ -1,4 +1,4 @@
-//! Random sizes and durations, each drawn from a distribution.
+//! Probability distributions of sizes and durations.
 
 use penstock_units::parse::show_duration;
 use penstock_units::time::nanos;
@@ -6,27 +6,27 @@ use penstock_units::{Bytes, Duration, Rng, math};
 use std::fmt;
 use std::sync::Arc;
 
-/// The longest duration, so that sums of many stay far from the largest integer.
+/// The longest duration that a scenario may have. Sums of many such durations do not overflow.
 pub const LONGEST: Duration = Duration::from_secs(100_000 * 3600);
 
-/// A distribution by its quantiles, at equal steps of probability from the smallest value to the largest.
+/// A distribution given by its quantiles, at equal steps of probability from the minimum to the maximum.
 ///
-/// It is linear between two quantiles. There are at least two values, and none is below the one before.
+/// Values between two quantiles are interpolated linearly. There are at least two quantiles, in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quantiles(Arc<[u64]>);
 
 impl Quantiles {
-    /// A distribution with these quantiles; `None` if there are fewer than two, or one is below the one before.
+    /// A distribution with these quantiles; `None` if there are fewer than two, or if they are not in ascending
+    /// order.
     pub fn new(values: Vec<u64>) -> Option<Self> {
         (values.len() >= 2 && values.is_sorted()).then(|| Quantiles(values.into()))
     }
 
-    /// Always this value.
     pub(crate) fn constant(value: u64) -> Self {
         Quantiles([value, value].into())
     }
 
-    /// The quantile of the probability `place`, in `[0, 1)`.
+    /// The value at the probability `place`, in `[0, 1)`.
     pub fn at(&self, place: f64) -> u64 {
         let steps = (self.0.len() - 1) as f64;
         let step = (place * steps) as usize;
@@ -34,20 +34,20 @@ impl Quantiles {
         low + ((high - low) as f64 * (place * steps - step as f64)) as u64
     }
 
-    /// The mean.
+    /// The mean, rounded down.
     pub fn mean(&self) -> u64 {
         let steps = (self.0.len() - 1) as u128;
         let twice: u128 = self.0.windows(2).map(|pair| u128::from(pair[0]) + u128::from(pair[1])).sum();
-        // No mean is above the largest value.
+        // The mean fits into `u64`, because no mean is above the largest value.
         (twice / (2 * steps)) as u64
     }
 
-    /// The smallest and the largest value.
+    /// The minimum and the maximum.
     pub fn ends(&self) -> [u64; 2] {
         [self.0[0], self.0[self.0.len() - 1]]
     }
 
-    /// `quantiles(...)` of the values, each as `show` prints it.
+    /// The text `quantiles(...)`, with each value printed by `show`.
     pub(crate) fn print(&self, show: impl Fn(u64) -> String) -> String {
         let values: Vec<String> = self.0.iter().map(|value| show(*value)).collect();
         format!("quantiles({})", values.join(", "))
@@ -57,18 +57,18 @@ impl Quantiles {
 /// The distribution of a size.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Amount {
-    /// Always the same [B].
+    /// Always this size [B].
     Fixed(Bytes),
-    /// Uniform from the first to the second, both included [B].
+    /// Uniform between two sizes, both included [B].
     Uniform(Bytes, Bytes),
-    /// By its quantiles [B].
+    /// Given by quantiles [B].
     Quantiles(Quantiles),
-    /// One of several sizes.
+    /// One of several sizes, each with a weight.
     Mix(Mix),
 }
 
 impl Amount {
-    /// Draws one size.
+    /// Samples one size.
     pub fn draw(&self, rng: &mut Rng) -> Bytes {
         match self {
             Amount::Fixed(bytes) => *bytes,
@@ -78,7 +78,7 @@ impl Amount {
         }
     }
 
-    /// The mean, rounded down [B].
+    /// The mean size, rounded down [B].
     pub fn mean(&self) -> Bytes {
         match self {
             Amount::Fixed(bytes) => *bytes,
@@ -89,7 +89,7 @@ impl Amount {
     }
 }
 
-/// As a scenario writes it.
+/// The text that a scenario file has for this distribution.
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -104,18 +104,18 @@ impl fmt::Display for Amount {
     }
 }
 
-/// Several sizes, each with the weight with which it is drawn; all weights are above zero.
+/// Several sizes, each with the weight for sampling it. All weights are above zero.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix(Arc<[(f64, Bytes)]>);
 
 impl Mix {
-    /// A mix of these parts; `None` if there are none, or a weight is not above zero.
+    /// A mix of `(weight, size)` pairs; `None` if there are no pairs, or if a weight is not above zero.
     pub fn new(parts: Vec<(f64, Bytes)>) -> Option<Self> {
         let right = |weight: f64| weight > 0.0 && weight.is_finite();
         (!parts.is_empty() && parts.iter().all(|(weight, _)| right(*weight))).then(|| Mix(parts.into()))
     }
 
-    /// Each size with its share of all draws, in `(0, 1]`.
+    /// Each size [B] with its probability, in `(0, 1]`.
     pub fn shares(&self) -> impl Iterator<Item = (f64, Bytes)> {
         let total = self.total();
         self.0.iter().map(move |(weight, size)| (weight / total, *size))
@@ -131,7 +131,7 @@ impl Mix {
             left -= weight;
             left < 0.0
         });
-        // Rounding may leave a little of the sum: it belongs to the last part.
+        // If rounding leaves a small remainder of the sum, the last size is the result.
         found.unwrap_or(&self.0[self.0.len() - 1]).1
     }
 
@@ -143,29 +143,29 @@ impl Mix {
 /// The distribution of a duration.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Span {
-    /// Always the same.
+    /// Always this duration.
     Fixed(Duration),
-    /// Uniform from the first to the second, both included, in whole nanoseconds.
+    /// Uniform between two durations, both included, in whole nanoseconds.
     Uniform(Duration, Duration),
-    /// Log-normal: the median, the standard deviation of the logarithm, and a maximum.
+    /// Log-normal: median, standard deviation of the logarithm [1], and maximum.
     LogNormal(Duration, f64, Duration),
-    /// By its quantiles [ns].
+    /// Given by quantiles [ns].
     Quantiles(Quantiles),
-    /// Exponential, with this mean.
+    /// Exponential with this mean.
     Exponential(Duration),
-    /// Normal, with this mean and standard deviation; negative values become zero.
+    /// Normal with this mean and standard deviation. Negative values become zero.
     Normal(Duration, Duration),
-    /// Pareto: the minimum, and the exponent with which the tail falls, above zero.
+    /// Pareto: the minimum, and the exponent of the tail [1], which is above zero.
     Pareto(Duration, f64),
 }
 
-/// So many nanoseconds, from zero to the longest duration.
+/// A duration of `nanos` [ns], limited to the range from zero to [`LONGEST`].
 fn capped(nanos: f64) -> Duration {
     Duration::from_nanos(nanos as u64).min(LONGEST)
 }
 
 impl Span {
-    /// Draws one duration.
+    /// Samples one duration.
     pub fn draw(&self, rng: &mut Rng) -> Duration {
         match self {
             Span::Fixed(span) => *span,
@@ -176,7 +176,7 @@ impl Span {
                 Duration::from_nanos((nanos(*median) as f64 * factor) as u64).min(*most)
             }
             Span::Quantiles(spans) => Duration::from_nanos(spans.at(rng.unit())),
-            // `1 - unit` lies in (0, 1]; a value that is negative or too large saturates.
+            // `1 - unit` is in (0, 1]. A negative or too large value saturates.
             Span::Exponential(mean) => capped(-math::ln(1.0 - rng.unit()) * nanos(*mean) as f64),
             Span::Normal(mean, deviation) => {
                 capped(nanos(*mean) as f64 + nanos(*deviation) as f64 * rng.normal())
@@ -187,7 +187,7 @@ impl Span {
         }
     }
 
-    /// Whether it is always zero.
+    /// Whether every sample is zero.
     pub fn is_zero(&self) -> bool {
         match self {
             Span::Fixed(most) | Span::Uniform(_, most) | Span::Exponential(most) | Span::Pareto(most, _) => {
@@ -199,7 +199,7 @@ impl Span {
         }
     }
 
-    /// The mean.
+    /// The mean duration. For a Pareto distribution, this is [`LONGEST`].
     pub fn mean(&self) -> Duration {
         match self {
             Span::Fixed(span) => *span,
@@ -210,13 +210,12 @@ impl Span {
             Span::Pareto(least, shape) if *shape > 1.0 => {
                 capped(nanos(*least) as f64 * shape / (shape - 1.0))
             }
-            // It has no mean.
             Span::Pareto(..) => LONGEST,
         }
     }
 }
 
-/// As a scenario writes it.
+/// The text that a scenario file has for this distribution.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let show = |span: &Duration| show_duration(*span);
@@ -238,8 +237,8 @@ impl fmt::Display for Span {
 
 /// The mean of a log-normal distribution that is cut off at `most`.
 ///
-/// Values below the cap add the partial expectation of the log-normal, the others add the cap: with k the place of the
-/// cap in standard deviations of the logarithm, m exp(σ²/2) Φ(k - σ) + c (1 - Φ(k)).
+/// Let k be the cut-off in standard deviations of the logarithm. The values below it contribute the partial
+/// expectation m exp(σ²/2) Φ(k - σ). The other values contribute c (1 - Φ(k)). The mean is the sum.
 ///
 /// Source: Johnson, Kotz, Balakrishnan: Continuous univariate distributions 1, 1994, chapter 14.
 fn log_normal_mean(median: Duration, sigma: f64, most: Duration) -> Duration {
@@ -249,7 +248,7 @@ fn log_normal_mean(median: Duration, sigma: f64, most: Duration) -> Duration {
     }
     let place = math::ln(cap / middle) / sigma;
     let below = middle * math::exp(sigma * sigma / 2.0) * math::normal_below(place - sigma);
-    // A large deviation makes the first factor infinite and the second zero.
+    // With a large deviation, the first factor is infinite and the second factor is zero.
     let below = if below.is_finite() { below } else { 0.0 };
     Duration::from_secs_f64((below + cap * math::normal_below(-place)).min(cap))
 }

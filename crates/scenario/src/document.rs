@@ -1,5 +1,3 @@
-//! A scenario file with all its variants.
-
 use crate::build;
 use crate::changes::changes;
 use crate::deployments::deployments;
@@ -19,8 +17,8 @@ use std::path::Path;
 
 /// A scenario file with all its variants, checked.
 ///
-/// Overrides are merged in the order file < network file < variant < `--set`. A scenario without variants has one,
-/// `default`.
+/// Overrides apply in this order: file, network file, variant, `--set`. The last one wins. A file without
+/// `[[variants]]` has one variant, `default`.
 #[derive(Clone, Debug)]
 pub struct Document {
     name: String,
@@ -31,17 +29,17 @@ pub struct Document {
     warnings: Vec<String>,
 }
 
-/// A point of a grid: its name, and the overrides that it adds to each `--set`, as `key=value`.
+/// One point of a parameter sweep: its name and its overrides.
 #[derive(Clone, Debug, Default)]
 pub struct Point {
-    /// Empty for the only point of a file that is not swept.
+    /// Name of the point; empty if the file is not swept.
     pub name: String,
-    /// A later override replaces an earlier one.
+    /// Overrides as `key=value`. If two overrides set the same key, the later one wins.
     pub sets: Vec<String>,
 }
 
 impl Point {
-    /// The name of a variant at this point; `alone` if the file has no other.
+    /// The variant's name and label at this point. `alone` says whether the file has no other variant.
     fn of(&self, variant: &Variant, alone: bool) -> Variant {
         let called = |own: &str| match (self.name.is_empty(), alone) {
             (true, _) => own.to_owned(),
@@ -52,28 +50,27 @@ impl Point {
     }
 }
 
-/// One variant of a document.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
     pub(crate) sections: Sections,
     pub(crate) scenario: Scenario,
-    /// The overrides of the variant: dotted keys, and values as TOML.
+    /// The overrides of the variant: a dotted key and a value in TOML each.
     pub(crate) overrides: Vec<(String, String)>,
 }
 
 impl Document {
-    /// Reads the text of a scenario and checks all its variants.
+    /// Parses the text of a scenario file and checks all variants.
     ///
-    /// `name` is the path of the file. Messages show it, and `[scenario] include` finds files in its folder. `sets` are
-    /// `key=value`. The value is TOML, or a string without quotes that is no TOML.
+    /// `name` is the path of the file. Messages show it, and `[scenario] include` reads files from its folder. Each
+    /// item of `sets` is `key=value`. The value is TOML, or a string without quotes.
     pub fn parse(text: &str, name: &str, sets: &[String]) -> Result<Document, Error> {
         Document::sweep(text, name, sets, &[], &[Point::default()])
     }
 
-    /// Reads a scenario at each point of a grid. It has the variants of the file at each point.
+    /// Parses a scenario file once for each point of a sweep. The document has every variant at every point.
     ///
-    /// `only` selects variants, all if it is empty: a point may set keys that do not fit other variants. A variant's name
-    /// is `variant, point`, or `point` if only one is selected.
+    /// `only` names the variants to use; an empty list selects all. Name the variants if a point sets keys that do
+    /// not fit other variants. The name of each result is `variant, point`, or `point` if there is only one variant.
     pub fn sweep(
         text: &str,
         name: &str,
@@ -84,7 +81,7 @@ impl Document {
         Document::in_network(text, name, None, sets, only, points)
     }
 
-    /// Reads a scenario as [`sweep`](Self::sweep) does, with the relays and the `[network]` of a network file.
+    /// Like [`sweep`](Self::sweep), but takes the relays and the section `[network]` from a network file.
     pub fn in_network(
         text: &str,
         name: &str,
@@ -129,7 +126,7 @@ impl Document {
         Ok(document)
     }
 
-    /// Adds the variants of a file at one point of a grid.
+    /// Adds all variants of `file` at one point of a sweep.
     fn add(
         &mut self,
         file: &Table,
@@ -161,70 +158,70 @@ impl Document {
         Ok(())
     }
 
-    /// The path of the file, as messages show it.
+    /// Path of the file, as messages show it.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What messages call the network file, if there is one.
+    /// Name of the network file in messages, if there is a network file.
     pub fn network(&self) -> Option<&str> {
         self.network.as_deref()
     }
 
-    /// Sentences about parts of the file that work and will not work in the next release, such as old keys.
+    /// Warnings about parts of the file that the next release will refuse, such as old keys.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The paper and the figure that the scenario reproduces.
+    /// The section `[scenario]`: title, paper and figures.
     pub fn head(&self) -> &Head {
         &self.versions[0].scenario.head
     }
 
-    /// The variants in the order of the file.
+    /// The variants, in the order of the file.
     pub fn variants(&self) -> &[Variant] {
         &self.variants
     }
 
-    /// The seeds, the same for all variants.
+    /// The seeds of runs. All variants have the same seeds.
     pub fn seeds(&self) -> Vec<u64> {
         self.versions[0].sections.run.keys.seeds.clone()
     }
 
-    /// The seeds of networks, the same for all variants; none if each seed draws its own network.
+    /// The seeds of networks, the same for all variants; empty if each run seed samples its own network.
     pub fn networks(&self) -> Vec<u64> {
         self.versions[0].sections.run.keys.networks.clone().unwrap_or_default()
     }
 
-    /// One variant, ready to run.
+    /// The scenario of one variant, ready to run.
     pub fn scenario(&self, variant: &str) -> Result<&Scenario, Error> {
         Ok(&self.version(variant)?.scenario)
     }
 
-    /// The approximate work of a variant's first run.
+    /// The approximate work of the first run of a variant.
     pub fn estimate(&self, variant: &str) -> Result<Estimate, Error> {
         Ok(estimate(self.scenario(variant)?, self.first_network()))
     }
 
-    /// The network of the first run.
+    /// The seed of the network in the first run.
     pub(crate) fn first_network(&self) -> Seed {
         Seed(self.networks().into_iter().chain(self.seeds()).next().unwrap_or(1))
     }
 
-    /// One variant as TOML with every default filled in; it reads back to the same scenario.
+    /// One variant as TOML with every default filled in. Parsing this text gives the same scenario.
     pub fn resolved_toml(&self, variant: &str) -> Result<String, Error> {
         Ok(sections::print(&self.version(variant)?.sections.resolved))
     }
 
-    /// A stable hash of everything that decides results, as 16 hexadecimal digits.
+    /// A stable hash of everything that affects results, as 16 hexadecimal digits.
     ///
-    /// It is the 64-bit FNV-1a hash of each variant's name and [resolved TOML](Self::resolved_toml), in the order of the
-    /// file, without seeds, networks and `[scenario]`: a directory may get more seeds later, and a better title changes
-    /// no result.
+    /// This is the 64-bit FNV-1a hash over the names and the [resolved TOML](Self::resolved_toml) of all variants, in
+    /// the order of the file. Seeds, networks and `[scenario]` are left out. The hash therefore stays the same when a
+    /// result directory gets more seeds, or when the title changes.
     pub fn fingerprint(&self) -> String {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         let mut add = |text: &str| {
-            // The zero separates the end of one text from the beginning of the next.
+            // A zero byte separates two texts.
             for byte in text.bytes().chain([0]) {
                 hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
             }
@@ -264,15 +261,15 @@ fn unknown_variant(file: &str, variant: &str, known: &[String]) -> Error {
     Error::UnknownVariant { file: file.to_owned(), variant: variant.to_owned(), known }
 }
 
-/// A variant and its overrides, before they are merged.
+/// A variant and its overrides, before the parser merges them.
 struct Entry {
     variant: Variant,
     set: Table,
-    /// Its place in the file, from 0.
+    /// Index in the file, from 0.
     index: usize,
 }
 
-/// A file over those that it includes and under a network file; and its variants.
+/// Merges included files, the scenario file and the network file, in this order. Returns the result and its variants.
 fn read_file(
     text: &str,
     network: Option<NetworkFile<'_>>,
@@ -296,7 +293,7 @@ fn read_file(
     Ok((file, entries))
 }
 
-/// The files that `[scenario] include` lists, each over those before it.
+/// Merges the files that `[scenario] include` lists. A later file replaces keys of an earlier file.
 fn included(own: &Table, sources: &mut Sources, warnings: &mut Warnings) -> Result<Table, ConfigError> {
     const KEY: &str = "scenario.include";
     let include = |table: &Table| table.get("scenario")?.table()?.get("include").cloned();

@@ -1,6 +1,6 @@
-//! Errors: each names the file, the line, the key, and a value that would be right.
+//! Errors of the parser. Each error has the file, the line, the key, and an example of a correct value.
 
-/// What is wrong with a scenario, in one sentence.
+/// An error in a scenario, as one sentence.
 ///
 /// ```text
 /// scenarios/x.toml:14: relays.middle.link: "0 KiB/s" is no rate: it is zero; a rate must be at least "1 B/s"
@@ -11,49 +11,49 @@ pub enum Error {
     /// A key or a value is wrong.
     #[error("{place}: {}{message}", prefix(key))]
     Config {
-        /// The file with its line, the variant, or the option of the command line.
+        /// The file with the line, the variant, or the option of the command line.
         place: String,
-        /// The line of the file, from 1; `None` for a mistake on the command line.
+        /// Line in the file, from 1; `None` if the error is on the command line.
         line: Option<u32>,
-        /// The dotted key, such as `relays.middle.link`; empty if the mistake has none.
+        /// Dotted key, such as `relays.middle.link`; empty if the error has no key.
         key: String,
-        /// What is wrong and what would be right.
+        /// What is wrong, and which value would be correct.
         message: String,
     },
     /// The caller names a variant that the file does not have.
     #[error("{file}: there is no variant {variant:?}; there are {known}")]
     UnknownVariant {
-        /// What messages call the file.
+        /// Name of the file in messages.
         file: String,
-        /// The variant that the caller named.
+        /// Variant that the caller named.
         variant: String,
-        /// The variants of the file.
+        /// Variants of the file.
         known: String,
     },
     /// A key or a value of [`relay_config`](crate::relay_config) is wrong.
     #[error("{}{message}", prefix(key))]
     Relay {
-        /// The index of the line, from 0; `None` if no single line is wrong.
+        /// Index of the line, from 0; `None` if the error is not in a single line.
         line: Option<usize>,
-        /// The dotted key, such as `scheduler.interval`; empty if the mistake has none.
+        /// Dotted key, such as `scheduler.interval`; empty if the error has no key.
         key: String,
-        /// What is wrong and what would be right.
+        /// What is wrong, and which value would be correct.
         message: String,
     },
 }
 
 impl Error {
-    /// The line of the scenario, from 1, if the error has one.
+    /// Line in the scenario file, from 1, if the error has a line.
     pub fn line(&self) -> Option<u32> {
         if let Error::Config { line, .. } = self { *line } else { None }
     }
 
-    /// The index of the line of [`relay_config`](crate::relay_config), from 0, if the error has one.
+    /// Index of the line that [`relay_config`](crate::relay_config) received, from 0, if the error has a line.
     pub fn index(&self) -> Option<usize> {
         if let Error::Relay { line, .. } = self { *line } else { None }
     }
 
-    /// The dotted key, such as `relays.middle.link`; empty if the error has none.
+    /// Dotted key, such as `relays.middle.link`; empty if the error has no key.
     pub fn key(&self) -> &str {
         match self {
             Error::Config { key, .. } | Error::Relay { key, .. } => key,
@@ -61,7 +61,7 @@ impl Error {
         }
     }
 
-    /// What is wrong and what would be right, without the place and the key.
+    /// What is wrong, and which value would be correct, without the place and the key.
     pub fn message(&self) -> &str {
         match self {
             Error::Config { message, .. } | Error::Relay { message, .. } => message,
@@ -74,25 +74,24 @@ fn prefix(key: &str) -> String {
     if key.is_empty() { String::new() } else { format!("{key}: ") }
 }
 
-/// Where a value was written.
+/// The place where a value was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Nowhere: it is a default.
+    /// No place: the value is a default.
     Default,
-    /// In a file.
     File {
-        /// Index among the files of [`Sources`].
+        /// Index in [`Sources::files`].
         file: usize,
-        /// The line, from 1.
+        /// Line, from 1.
         line: u32,
-        /// The variant whose `set` has the value.
+        /// Index of the variant whose `set` has the value.
         variant: Option<usize>,
     },
-    /// In this `--set` or `--param`, from 0.
+    /// A `--set` or `--param`: its index, from 0.
     Set(usize),
 }
 
-/// A mistake whose file and variant are still indices.
+/// An error that refers to files and variants by index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ConfigError {
     pub(crate) at: Origin,
@@ -106,20 +105,20 @@ impl ConfigError {
     }
 }
 
-/// The names of everything that an [`Origin`] can refer to.
+/// The names that an [`Origin`] refers to by index.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources {
-    /// The scenario, then the files that it includes, then the network file.
+    /// The scenario file, then the included files, then the network file.
     pub(crate) files: Vec<String>,
     pub(crate) variants: Vec<String>,
-    /// Overrides as `key=value`: first each `--set`, then each `--param` of a point.
+    /// Overrides as `key=value`: first every `--set`, then every `--param` of a point.
     pub(crate) overrides: Vec<String>,
-    /// How many overrides are a `--set`.
+    /// Number of overrides that come from `--set`.
     pub(crate) sets: usize,
 }
 
 impl Sources {
-    /// The name of an origin, and its line.
+    /// The file, variant or option that an origin refers to, and the line.
     fn place(&self, at: Origin) -> (String, Option<u32>) {
         let name = |names: &[String], index: usize| names.get(index).cloned().unwrap_or_default();
         match at {
@@ -140,19 +139,19 @@ impl Sources {
         Error::Config { place, line, key: error.key, message: error.message }
     }
 
-    /// A sentence about something that is not wrong, such as an old key.
+    /// A warning with its place.
     pub(crate) fn sentence(&self, at: Origin, message: &str) -> String {
         format!("{}: {message}", self.place(at).0)
     }
 }
 
-/// `a, b, c`; `nothing` if there is no name.
+/// The names as `a, b, c`; `nothing` if there are none.
 pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.into_iter().collect();
     if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
 }
 
-/// As [`listed`], but at most twelve names: a network has thousands of relays.
+/// Like [`listed`], but shows at most twelve names, because a network can have thousands of relays.
 pub(crate) fn listed_briefly<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.into_iter().collect();
     match names.len() {

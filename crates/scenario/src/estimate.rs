@@ -1,53 +1,55 @@
-//! An estimate of the work of a run: within a factor of two for runs longer than a second.
+//! Estimates the work of a run. For runs longer than a second, the estimate is right within a factor of two.
 //!
-//! [`queueing_model`](crate::queueing_model) estimates the durations of downloads and pauses. They determine the number
-//! of cells, and the number of cells determines time and memory, by the constants below.
+//! [`queueing_model`](crate::queueing_model) estimates the durations of downloads and pauses. These durations give
+//! the number of cells. The number of cells gives CPU time and memory, by the constants below.
 
 use crate::model::{Scenario, Workload};
 use crate::queueing_model::{PAYLOAD, Session, settle};
 use penstock_units::{Duration, Seed};
 
-/// Payload of a segment of a connection without Tor [B].
+/// Payload of one TCP segment of a client without Tor [B].
 const SEGMENT: f64 = 1448.0;
-/// Time of one core for one cell on one hop, all in the cache [s].
+/// CPU time for one cell on one hop, if all circuits fit into the processor's cache [s].
 const SECONDS_PER_CELL: f64 = 5.5e-7;
-/// How much longer it takes with each doubling of the circuits beyond those that the cache holds [s].
+/// Additional CPU time for one cell on one hop, for each doubling of the circuits beyond [`CACHED_CIRCUITS`] [s].
 const SECONDS_PER_DOUBLING: f64 = 1.4e-7;
-/// How many circuits those are [1].
+/// Number of circuits that fit into the processor's cache [1].
 const CACHED_CIRCUITS: f64 = 50.0;
-/// Time of one core for one segment of a connection without Tor, its acknowledgement included [s].
+/// CPU time for one TCP segment without Tor, including its acknowledgement [s].
 const SECONDS_PER_SEGMENT: f64 = 3.5e-7;
-/// Events of the queue for one cell on one hop, and for one segment [1].
+/// Events for one cell on one hop, and for one TCP segment without Tor [1].
 const EVENTS_PER_CELL: f64 = 0.9;
 const EVENTS_PER_SEGMENT: f64 = 1.6;
-/// What any run takes [B].
+/// Memory that every run needs [B].
 const BASE_MEMORY: f64 = 2e5;
-/// What a client's circuit takes on all its hops, with connections, queues and buffers [B]: 48 to 64 kB in scenarios of 80 to 13,800 clients.
+/// Memory for one circuit on all its hops, with connections, queues and buffers [B].
+///
+/// Measured: 48 to 64 kB in scenarios with 80 to 13,800 clients.
 const CIRCUIT_MEMORY: f64 = 5e4;
-/// What a relay takes, with its connections to others [B].
+/// Memory for one relay and its connections to other relays [B].
 const RELAY_MEMORY: f64 = 2e4;
-/// What a row of a table takes until it is written [B], room for more of them included.
+/// Memory for one row of an output table until the simulator writes the table, with reserved space [B].
 const ROW_MEMORY: f64 = 400.0;
 
-/// Of how many starts what is left of the run is averaged.
+/// Number of sampled start times of a workload over which the estimate averages.
 const STARTS: u32 = 32;
 
-/// The work of one run.
+/// Estimated work of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// Simulated time [s].
     pub simulated: f64,
     /// Finished downloads of all clients [1].
     pub downloads: f64,
-    /// Events of the queue [1].
+    /// Events in the simulator's event queue [1].
     pub events: f64,
-    /// Time of one core [s].
+    /// CPU time on one core [s].
     pub seconds: f64,
     /// Memory [B].
     pub memory: f64,
 }
 
-/// Estimates one run of `scenario`, in this network of its.
+/// Estimates one run of `scenario` in the network with this seed.
 pub(crate) fn estimate(scenario: &Scenario, network: Seed) -> Estimate {
     let scenario = &*scenario.sampled(network);
     let sessions = settle(scenario);
@@ -60,7 +62,7 @@ pub(crate) fn estimate(scenario: &Scenario, network: Seed) -> Estimate {
         }
         None => scenario.run.duration.as_secs_f64(),
     };
-    // What is written down each second, but for downloads.
+    // Rows of output tables per second, except the rows of downloads.
     let relays = scenario.relays.len() as f64;
     let mut rows = per_second(scenario.run.sample) * relays;
     let (mut downloads, mut cells, mut segments) = (0.0, 0.0, 0.0);
@@ -102,14 +104,13 @@ fn of_workload(sessions: &[Session], workload: usize) -> impl Iterator<Item = &S
     sessions.iter().filter(move |session| session.workload == workload)
 }
 
-/// What is left of the run [s] after some of the times at which a workload may start.
+/// Samples start times of a workload. Returns the remaining time of the run after each start [s].
 fn left_to(workload: &Workload, simulated: f64) -> Vec<f64> {
     let mut rng = Seed(0).stream("estimate");
     let starts = (0..STARTS).map(|_| workload.start.draw(&mut rng).as_secs_f64());
     starts.map(|start| (simulated - start).max(0.0)).collect()
 }
 
-/// How often something happens once in each interval.
 fn per_second(interval: Duration) -> f64 {
     1.0 / interval.as_secs_f64()
 }

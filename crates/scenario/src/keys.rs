@@ -1,8 +1,8 @@
-//! Keys: how a section declares each key once, and how a table is read by these declarations.
+//! Macros that declare the keys of a section, and functions that read a table by these declarations.
 //!
-//! `section!` declares a struct. Each field is a key: its comment is the meaning that the reference prints, its type is
-//! the value in Rust, and behind it stand the value type and the default. `sections!` joins groups of keys that several
-//! sections share. `algorithm!` declares an enum of kinds, each with its own keys.
+//! `section!` declares a struct with one field for each key. The field's comment is the meaning that the reference
+//! pages print. The field's type is the Rust type. The value type and the default follow. `sections!` joins groups of
+//! keys that several sections share. `algorithm!` declares an enum of algorithms, each with its own keys.
 
 use crate::error::{ConfigError, Origin, listed};
 use crate::tree::{Node, Table, Value, join};
@@ -12,28 +12,26 @@ use std::marker::PhantomData;
 /// The value of a key that a scenario does not set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Default {
-    /// There is none: the key is required.
+    /// No default: the key is required.
     Required,
-    /// This value, in TOML. A string needs no quotes.
+    /// This value, in TOML. Strings need no quotes.
     Is(&'static str),
-    /// The value of another key: of the same table, or with its section as in `network.rtt`.
+    /// The value of another key, in the same table or with its section, such as `network.rtt`.
     As(&'static str),
 }
 
-/// A table whose keys are declared.
 pub(crate) trait Section: Sized {
-    /// As a file writes it: `[run]`, `[relays.NAME]`.
+    /// The title in scenario files, such as `[run]` or `[relays.NAME]`.
     const TITLE: &'static str;
     fn has(key: &str) -> bool;
     fn parameters() -> Vec<Parameter>;
     fn read(reader: &mut Reader<'_>) -> Result<Self, ConfigError>;
 }
 
-/// Reads the keys of one table, in the order of their declaration.
 pub(crate) struct Reader<'a> {
     table: &'a Table,
     site: Site<'a>,
-    /// The keys that were read, in canonical form.
+    /// The keys that were read so far, in canonical form.
     shown: Table,
 }
 
@@ -71,20 +69,19 @@ impl Reader<'_> {
     }
 }
 
-/// A section that was read: its keys, and where they stand in the file.
+/// A section after parsing: its keys and its place in the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Read<S> {
     pub(crate) keys: S,
-    /// All keys in canonical form, defaults included.
+    /// All keys in canonical form, including defaults.
     pub(crate) shown: Table,
     pub(crate) path: String,
     pub(crate) at: Origin,
-    /// The keys as they were written.
+    /// The keys that the file sets.
     pub(crate) written: Table,
 }
 
 impl<S: Section> Read<S> {
-    /// Reads `table` as the section `S`.
     pub(crate) fn new(table: Table, site: &Site<'_>) -> Result<Self, ConfigError> {
         let (keys, shown) = read(&table, site)?;
         Ok(Read { keys, shown, path: site.path.to_owned(), at: site.at, written: table })
@@ -92,7 +89,7 @@ impl<S: Section> Read<S> {
 }
 
 impl<S> Read<S> {
-    /// An error at a key, which may be inside a table: `throttle.burst`.
+    /// An error at a key. The key can be inside a table, such as `throttle.burst`.
     pub(crate) fn wrong(&self, key: &str, message: impl Into<String>) -> ConfigError {
         let mut at = self.at;
         let mut table = Some(&self.written);
@@ -104,7 +101,7 @@ impl<S> Read<S> {
         ConfigError::new(at, join(&self.path, key), message)
     }
 
-    /// Whether the file sets a key, which may be inside a table.
+    /// Whether the file sets a key. The key can be inside a table.
     pub(crate) fn sets(&self, key: &str) -> bool {
         let mut names = key.split('.');
         let first = names.next().and_then(|name| self.written.get(name));
@@ -112,7 +109,7 @@ impl<S> Read<S> {
         node.is_some_and(Node::is_written)
     }
 
-    /// The error for a low mark above its high one, at the key that the file sets.
+    /// The error for a low mark above its high mark. The error is at the key that the file sets.
     pub(crate) fn upside_down(&self, low: &str, high: &str) -> ConfigError {
         let show = |key: &str| {
             let mut names = key.split('.');
@@ -130,7 +127,7 @@ impl<S> Read<S> {
     }
 }
 
-/// Reads `table` as the section `S`: its keys, and all of them in canonical form.
+/// Reads `table` as the section `S`. Returns the typed keys, and all keys in canonical form.
 fn read<S: Section>(table: &Table, site: &Site<'_>) -> Result<(S, Table), ConfigError> {
     if let Some((name, node)) = table.iter().find(|(name, _)| !S::has(name)) {
         let known = S::parameters();
@@ -143,7 +140,7 @@ fn read<S: Section>(table: &Table, site: &Site<'_>) -> Result<(S, Table), Config
     Ok((keys, reader.shown))
 }
 
-/// What the reference says of a key.
+/// The entry of a key in the reference pages.
 pub(crate) fn parameter<V: ValueType>(
     key: &'static str,
     value_type: &V,
@@ -165,7 +162,7 @@ pub(crate) fn parameter<V: ValueType>(
     }
 }
 
-/// Declares a section: `KEY: TYPE = VALUE TYPE, DEFAULT;`, with the meaning as the comment of the key.
+/// Declares a section. Each key is `KEY: TYPE = VALUE TYPE, DEFAULT;`, and its comment is its meaning.
 macro_rules! section {
     ($(#[$attribute:meta])* $visible:vis struct $name:ident($title:literal) {
         $($(#[doc = $meaning:literal])+ $key:ident: $type:ty = $value_type:expr, $default:expr;)*
@@ -201,7 +198,7 @@ macro_rules! section {
 }
 pub(crate) use section;
 
-/// Declares a section that consists of groups of keys.
+/// Declares a section that joins several groups of keys.
 macro_rules! sections {
     ($(#[$attribute:meta])* $visible:vis struct $name:ident($title:literal) {
         $($group:ident: $type:ty,)+
@@ -231,10 +228,10 @@ macro_rules! sections {
 }
 pub(crate) use sections;
 
-/// A table with the keys of `S`.
+/// Value type: a table with the keys of `S`.
 pub(crate) struct InTable<S>(PhantomData<S>);
 
-/// A list of tables with the keys of `S`.
+/// Value type: a list of tables with the keys of `S`.
 pub(crate) struct InList<S>(PhantomData<S>);
 
 pub(crate) const fn in_table<S>() -> InTable<S> {
@@ -283,51 +280,51 @@ impl<S: Section> ValueType for InList<S> {
     }
 }
 
-/// Something that a kind of an algorithm does not go with, or has no effect with.
+/// A setting of the same node that an algorithm does not work with, or makes useless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartnerInfo {
     /// A key of the same node.
     pub key: &'static str,
-    /// The value of that key; if it chooses an algorithm, its kind.
+    /// The value of that key. If the key selects an algorithm, this is the algorithm's kind.
     pub not: &'static str,
-    /// Whether a scenario with both is refused. If not it runs, but one of them has no effect.
+    /// Whether the parser refuses a scenario with both. If not, the scenario runs, and one of the two has no effect.
     pub refused: bool,
-    /// Why, as it continues the algorithm's name.
+    /// The reason, as a text that follows the algorithm's name.
     pub why: &'static str,
 }
 
-/// One implementation of one of the core's traits.
+/// One implementation of a trait of the core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlgorithmInfo {
-    /// The trait, such as `EdgeControl`.
+    /// Name of the trait, such as `EdgeControl`.
     pub trait_name: &'static str,
-    /// The key of a relay or client that chooses it, such as `edge_control`.
+    /// Key of a relay or client that selects the implementation, such as `edge_control`.
     pub key: &'static str,
-    /// Its name there, such as `windows`.
+    /// Value of that key for this implementation, such as `windows`.
     pub kind: &'static str,
-    /// What it does, in a line.
+    /// What the algorithm does, in one line.
     pub meaning: &'static str,
-    /// Its parameters, next to `kind`.
+    /// Parameters of the algorithm. A scenario sets them beside `kind`.
     pub parameters: Vec<Parameter>,
-    /// The paper, specification or program that describes it.
+    /// Paper, specification or program that describes the algorithm.
     pub source: &'static str,
-    /// The other settings of its node that it does not go with.
+    /// Other settings of the node that do not work with this algorithm.
     pub partners: &'static [PartnerInfo],
 }
 
-/// A trait of the core with its implementations, the first of which is the default.
+/// All implementations of one trait of the core. The first one is the default.
 pub(crate) trait Algorithm: Sized {
     const KINDS: &'static [&'static str];
-    /// What the reference says of each kind.
+    /// The entry of each kind in the reference pages.
     fn kinds(key: &'static str) -> Vec<AlgorithmInfo>;
     fn has(kind: &str, key: &str) -> bool;
-    /// The name of the kind, and what it does not go with.
+    /// Name of the kind, and the settings that do not work with it.
     fn kind(&self) -> (&'static str, &'static [PartnerInfo]);
-    /// Reads the keys of `kind`; `None` if there is no such kind.
+    /// Reads the keys of `kind`; `None` if this kind does not exist.
     fn read(kind: &str, reader: &mut Reader<'_>) -> Result<Option<Self>, ConfigError>;
 }
 
-/// Declares an algorithm: `Variant("kind"): KEYS, SOURCE, PARTNERS;`, with the meaning as the comment of the kind.
+/// Declares the implementations of a trait: `Variant("kind"): KEYS, SOURCE, PARTNERS;`. The comment is the meaning.
 macro_rules! algorithm {
     ($(#[$attribute:meta])* $visible:vis enum $name:ident($trait_name:literal) {
         $($(#[doc = $meaning:literal])+ $variant:ident($kind:literal): $keys:ty, $source:literal, $partners:expr;)+
@@ -380,12 +377,11 @@ macro_rules! algorithm {
 pub(crate) use algorithm;
 
 section! {
-    /// The keys of a kind that has none.
     #[derive(Clone, Debug)]
     pub(crate) struct NoKeys("") {}
 }
 
-/// `{ kind = "...", ... }`, or the kind alone.
+/// Value type: `{ kind = "...", ... }`, or only the name of the kind.
 pub(crate) struct KindOf<A>(PhantomData<A>);
 
 pub(crate) const fn kind_of<A>() -> KindOf<A> {

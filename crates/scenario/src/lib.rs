@@ -1,6 +1,6 @@
-//! Scenario files: the only parser, for the simulator, the testbed and live relays.
+//! Parses scenario files, for the simulator, the testbed and live relays.
 //!
-//! A file becomes a model in one pass. Each layer uses only those above it:
+//! The parser makes a model from a file in one pass. Each layer uses only the layers above it:
 //!
 //! | layer | files |
 //! |---|---|
@@ -10,9 +10,9 @@
 //! | declarations of keys | `keys` |
 //! | the model | [`model`], `rtt_matrix`, `sampled` |
 //! | overrides and presets | `overrides`, `presets`, `renamed`, `network_file` |
-//! | sections: their keys and their part of the model | `sections` |
+//! | sections: their keys and the model that they give | `sections` |
 //! | checks across sections | `build`, `deployments`, `changes` |
-//! | files and lines | `document`, `single_relay` |
+//! | whole files, and single relays | `document`, `single_relay` |
 //! | output | `describe`, `estimate`, `queueing_model`, [`partners`], [`reference`](mod@reference) |
 //!
 //! ```

@@ -1,4 +1,4 @@
-//! Markov models of traffic: when streams begin, and when the packets of a stream leave.
+//! Markov models of traffic. They determine when streams start and when their packets leave.
 //!
 //! Source: tgen (Jansen, Traudt, Hopper: Privacy-Preserving Dynamic Learning of Tor Network Traffic, CCS 2018), its
 //! documentation of Markov models.
@@ -12,15 +12,15 @@ use std::sync::Arc;
 /// What a state emits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observation {
-    /// `+`: a packet from the client to the server; or a stream.
+    /// `+`: a packet from the client to the server, or a new stream.
     ToServer,
-    /// `-`: a packet from the server to the client; or a stream.
+    /// `-`: a packet from the server to the client, or a new stream.
     ToOrigin,
-    /// `F`: the end.
+    /// `F`: the end of the walk.
     End,
 }
 
-/// States, the transitions between them, and the emissions of each.
+/// A Markov model: states, transitions between states, and the emissions of each state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Markov {
     states: Vec<State>,
@@ -30,13 +30,13 @@ pub struct Markov {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct State {
     name: String,
-    /// Weight and index of each next state.
+    /// Weight and index of each possible next state.
     next: Vec<(f64, usize)>,
-    /// Weight, observation, and the delay until the next state is entered.
+    /// Weight of each emission, the emission, and the delay before the walk enters the next state.
     emissions: Vec<(f64, Observation, Span)>,
 }
 
-/// A transition as a file writes it: `FROM -> TO: WEIGHT`.
+/// A transition of a scenario file: `FROM -> TO: WEIGHT`.
 #[derive(Clone, Debug)]
 pub(crate) struct Transition {
     pub(crate) from: String,
@@ -44,7 +44,7 @@ pub(crate) struct Transition {
     pub(crate) weight: f64,
 }
 
-/// An emission as a file writes it: `STATE -> OBSERVATION: WEIGHT after DELAY`; the end has no delay.
+/// An emission of a scenario file: `STATE -> OBSERVATION: WEIGHT after DELAY`. The end `F` has no delay.
 #[derive(Clone, Debug)]
 pub(crate) struct Emission {
     pub(crate) state: String,
@@ -71,7 +71,7 @@ impl fmt::Display for Emission {
     }
 }
 
-/// Why a model cannot run.
+/// The reason why a model cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MarkovError {
     #[error("there is no state {0:?} to begin at")]
@@ -85,7 +85,7 @@ pub(crate) enum MarkovError {
 }
 
 impl Markov {
-    /// A model that begins at `start`. Transitions and emissions with a weight of 0 are left out.
+    /// Builds a model that starts in the state `start`. Drops transitions and emissions with weight 0.
     pub(crate) fn new(
         start: &str,
         transitions: &[Transition],
@@ -115,7 +115,7 @@ impl Markov {
         if start.next.is_empty() {
             return Err(MarkovError::StartWithoutTransition(start.name.clone()));
         }
-        // The start emits nothing, unless it is entered again.
+        // The start state needs no emissions, unless a transition leads back to it.
         for state in self.after(self.start).into_iter().map(|index| &self.states[index]) {
             if state.emissions.is_empty() {
                 return Err(MarkovError::StateWithoutEmission(state.name.clone()));
@@ -127,7 +127,7 @@ impl Markov {
         Ok(())
     }
 
-    /// The states that can be entered from one.
+    /// All states that a walk can reach from `state`.
     fn after(&self, state: usize) -> BTreeSet<usize> {
         let (mut found, mut todo) = (BTreeSet::new(), vec![state]);
         while let Some(state) = todo.pop() {
@@ -138,7 +138,7 @@ impl Markov {
         found
     }
 
-    /// A state after which the model goes on forever without a delay, if there is one.
+    /// Looks for a state from which every walk runs forever without delay. Such a model cannot run.
     pub(crate) fn endless(&self) -> Option<&str> {
         let is_still = |index: &usize| {
             self.states[*index]
@@ -151,7 +151,7 @@ impl Markov {
         found.next().map(|state| self.states[state].name.as_str())
     }
 
-    /// The mean number of emissions until the end, and their mean duration [s]: of a few short walks.
+    /// The mean number of emissions until the end, and their mean total duration [s], from a few short walks.
     pub(crate) fn typical(self: &Arc<Self>) -> (f64, f64) {
         const WALKS: u64 = 20;
         const STEPS: usize = 2000;
@@ -171,13 +171,13 @@ impl Markov {
         self.states.len()
     }
 
-    /// Whether it has no states. A model from a scenario has some.
+    /// Whether the model has no states. A model from a scenario has at least one.
     pub fn is_empty(&self) -> bool {
         self.states.is_empty()
     }
 }
 
-/// One random walk through a model.
+/// A random walk through a model.
 #[derive(Clone, Debug)]
 pub struct Walk {
     model: Arc<Markov>,
@@ -187,13 +187,13 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// A walk from the model's start.
+    /// A walk that starts in the model's start state.
     pub fn new(model: Arc<Markov>, rng: Rng) -> Self {
         let state = model.start;
         Walk { model, state, over: false, rng }
     }
 
-    /// The next emission, and the delay until the one after it; `None` after the end.
+    /// The next emission, and the delay until the following emission; `None` after the end.
     pub fn step(&mut self) -> Option<(Observation, Duration)> {
         if self.over {
             return None;
@@ -208,14 +208,14 @@ impl Walk {
     }
 }
 
-/// Draws one by its weight. There is at least one.
+/// Samples an item by its weight. `from` is not empty.
 fn pick<'a, T>(from: &'a [T], rng: &mut Rng, weight: impl Fn(&T) -> f64) -> &'a T {
     let mut left = rng.unit() * from.iter().map(&weight).sum::<f64>();
     let found = from.iter().find(|one| {
         left -= weight(one);
         left < 0.0
     });
-    // Rounding may leave a little of the sum: it belongs to the last one.
+    // If rounding leaves a small remainder of the sum, the last item is the result.
     found.unwrap_or(&from[from.len() - 1])
 }
 

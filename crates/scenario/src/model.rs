@@ -1,7 +1,7 @@
 //! The model of a scenario: one variant with every default filled in, ready for a simulator or a testbed.
 //!
-//! Relays, clients, servers and workloads are in the alphabetical order of their names, and refer to each other by
-//! index. This order also decides between events at the same time.
+//! Relays, clients, servers and workloads are in alphabetical order, and refer to each other by index. Events at the
+//! same time also follow this order.
 
 use crate::keys::section;
 use crate::markov::Markov;
@@ -21,25 +21,25 @@ pub use crate::distribution::{Amount, LONGEST, Mix, Quantiles, Span};
 /// One variant of a scenario.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// The paper and the figure that it reproduces.
+    /// Title, paper and figures.
     pub head: Head,
-    /// The variant of the file.
+    /// Name of the variant.
     pub variant: Variant,
-    /// The duration of a run, and its end.
+    /// Duration of a run, and the conditions that end it.
     pub run: Run,
-    /// The circuits and cells that are recorded in detail.
+    /// Circuits and cells that the run records in detail.
     pub trace: Trace,
-    /// The TCP of all kernels.
+    /// TCP settings of all kernels.
     pub tcp: Tcp,
-    /// The delays and losses between the nodes.
+    /// Delays and losses between nodes.
     pub network: Network,
     /// Relays, in the order of their names.
     pub relays: Vec<Relay>,
-    /// The groups of relays that are drawn as they were in some year.
+    /// Groups of relays that each network samples from the Tor network of some year.
     pub generated: Vec<Generated>,
-    /// The relays that have other software, in the order in which it is merged.
+    /// Relays with different software, in the order in which the overrides apply.
     pub deployments: Deployments,
-    /// How circuits on paths [`Path::Tor`] are drawn; present if a client has such a path.
+    /// Samples circuits on paths [`Path::Tor`]; present if a client has such a path.
     pub selector: Option<Arc<Selector>>,
     /// Clients with their onion proxies, in the order of their names.
     pub clients: Vec<Client>,
@@ -47,38 +47,38 @@ pub struct Scenario {
     pub servers: Vec<Server>,
     /// Workloads, in the order of their names.
     pub workloads: Vec<Workload>,
-    /// Changes of the settings during a run, in the order of time.
+    /// Changes of settings during a run, in the order of time.
     pub changes: Vec<Change>,
 }
 
-/// A change of the settings of a running Tor, as its operator makes it.
+/// A change of one setting on a running relay or client.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// When, from the beginning of the run; above zero and below its duration.
+    /// Time of the change since the start of the run; above zero, and before the end.
     pub at: Duration,
-    /// The node that changes.
+    /// Node with the changed setting.
     pub node: TorNode,
-    /// The new setting.
+    /// New setting.
     pub to: Switch,
 }
 
-/// A node with a Tor.
+/// A relay, or a client that uses Tor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TorNode {
     /// Index of the relay.
     Relay(usize),
-    /// Index of the client, which has a path.
+    /// Index of the client. Its path is not [`Path::Direct`].
     Client(usize),
 }
 
 /// A setting that an operator can change without a restart.
 #[derive(Clone, Debug)]
 pub enum Switch {
-    /// The limit of reads and writes; `None` is no limit.
+    /// Rate limit of the node's reads and writes; `None` is no limit.
     Bandwidth(Option<Bandwidth>),
-    /// Which circuit of a channel sends next.
+    /// The policy that selects the next circuit of a channel.
     CircuitPolicy(CircuitPolicyConfig),
-    /// The rate of each client, and its buckets.
+    /// The rate at which the relay serves each client, and the token buckets of clients.
     Throttle(ThrottleConfig, ClientBuckets),
 }
 
@@ -99,52 +99,53 @@ section! {
     }
 }
 
-/// A named set of overrides: one curve of a figure.
+/// A named set of overrides. A figure shows a variant as one curve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// Its name in output and on the command line.
+    /// Name in output and on the command line.
     pub name: String,
-    /// Its name in pictures.
+    /// Name in figures.
     pub label: String,
 }
 
-/// How long a run lasts, and what ends it.
+/// Duration of a run, and conditions that end it earlier.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// The latest end of simulated time.
+    /// Simulated time at which the run ends at the latest.
     pub duration: Duration,
-    /// Downloads that start before this time are marked as warm-up; below `duration`.
+    /// Downloads that start before this time count as warm-up; less than `duration`.
     pub warmup: Duration,
-    /// A number of downloads that ends the run earlier.
+    /// Number of downloads after which the run ends early.
     pub stop: Option<Stop>,
-    /// Interval of the relays' records; above zero.
+    /// Interval between records of relays; above zero.
     pub sample: Duration,
 }
 
-/// Ends a run when the clients of one workload have finished a number of downloads in total.
+/// Ends a run after a number of downloads by all clients of one workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop {
     /// Index of the workload.
     pub workload: usize,
-    /// Downloads, warm-up included [1].
+    /// Number of finished downloads, including warm-up [1].
     pub downloads: u64,
 }
 
-/// The circuits and cells that are recorded in detail.
+/// Circuits and cells that the run records in detail.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
-    /// Indices of the workloads whose circuits are traced, in order.
+    /// Indices of the workloads with traced circuits, in ascending order.
     pub workloads: Vec<usize>,
-    /// Probability that a client's circuits are traced, in `[0, 1]`.
+    /// Probability that the circuits of a client are traced, in `[0, 1]`.
     pub share: f64,
-    /// Interval of the traced circuits' records; above zero.
+    /// Interval between records of traced circuits; above zero.
     pub interval: Duration,
-    /// One in this number of DATA cells of a traced circuit is recorded at every node; 0 is none [cell].
+    /// Of a traced circuit, each node records one DATA cell in this many [cell]; 0 records none.
     pub cells: u32,
 }
 
 impl Trace {
-    /// Whether circuits of a client with these workloads are traced. A larger share contains the clients of a smaller one.
+    /// Whether the run traces the circuits of a client with these workloads. A larger share includes all clients of a
+    /// smaller share.
     pub fn follows(&self, client: &str, mut workloads: impl Iterator<Item = usize>, seed: Seed) -> bool {
         let is_chosen = || self.share >= 1.0 || seed.stream(&format!("{client}/trace")).unit() < self.share;
         workloads.any(|workload| self.workloads.contains(&workload)) && is_chosen()
@@ -176,18 +177,18 @@ section! {
     }
 }
 
-/// A named bundle of loss recovery, timers and initial windows.
+/// A named set of TCP settings: loss recovery, timers and initial window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpProfile {
-    /// Linux 3.2, the kernel of the papers: FACK, no RACK, an initial window of 10 segments.
+    /// Linux 3.2, the kernel of the papers: FACK, no RACK, initial window of 10 segments.
     Linux3_2,
-    /// Linux 6.x: RACK and tail loss probes, small queues.
+    /// Linux 6.x: RACK, tail loss probes, TCP small queues.
     Linux6,
-    /// ns-3's default sockets: a minimum RTO of 1 s, fixed buffers.
+    /// Default sockets of ns-3: minimum RTO of 1 s, buffers of fixed size.
     Ns3,
 }
 
-/// How the congestion window grows.
+/// Congestion control of TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Congestion {
     /// CUBIC (RFC 9438), the default of Linux.
@@ -196,10 +197,10 @@ pub enum Congestion {
     Reno,
 }
 
-/// The size of a socket's buffer.
+/// Size of a socket buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buffer {
-    /// The profile tunes it.
+    /// The TCP profile tunes the size automatically.
     Auto,
     /// Always this size [B].
     Fixed(Bytes),
@@ -211,43 +212,43 @@ impl From<Option<Bytes>> for Buffer {
     }
 }
 
-/// The delays and losses between the nodes.
+/// Delays and losses between nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Network {
-    /// Between any two nodes that [`exceptions`](Self::exceptions) does not list; its round trip counts if
-    /// [`latency`](Self::latency) is even.
+    /// Values for all pairs of nodes that [`exceptions`](Self::exceptions) does not list. Its round-trip time applies
+    /// only if [`latency`](Self::latency) is [`Latency::Even`].
     pub default: Wire,
-    /// The source of the nodes' delays.
+    /// Where delays between nodes come from.
     pub latency: Latency,
-    /// The round trip between the two points of a dumbbell; zero until it is drawn.
+    /// Round-trip time between the two points of a dumbbell; zero until a network is sampled.
     pub trunk: Duration,
-    /// Between two nodes or groups, in both directions; each pair in alphabetical order.
+    /// Values between two nodes or groups, in both directions. The names of each pair are in alphabetical order.
     pub exceptions: BTreeMap<(String, String), Wire>,
 }
 
 /// Delay and loss between the access links of two nodes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wire {
-    /// The round trip without serialisation and queues; above zero. Each direction takes half of it.
+    /// Round-trip time without serialisation and queueing; above zero. Each direction takes half of this time.
     pub rtt: Duration,
-    /// Probability that a packet is lost, in each direction, in `[0, 1)`.
+    /// Probability in each direction that a packet is lost, in `[0, 1)`.
     pub loss: f64,
-    /// Probability that a datagram takes up to a round trip longer, so that others overtake it.
+    /// Probability that a datagram is delayed by up to one more round trip, so that later datagrams overtake it.
     pub reorder: f64,
     /// Probability that a datagram is duplicated.
     pub duplicate: f64,
 }
 
-/// The source of the nodes' delays.
+/// Where the delays between nodes come from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Latency {
-    /// All nodes have the same round trip to each other.
+    /// All pairs of nodes have the same round-trip time.
     Even,
-    /// By the distance between the nodes' places, and the access delay of each node [ns].
+    /// The distance between two nodes, plus the access delay of each node. The distribution is of access delays [ns].
     Geographic(Quantiles),
-    /// By the nodes' countries, and the access delay of each node [ns].
+    /// The countries of two nodes, plus the access delay of each node. The distribution is of access delays [ns].
     RttMatrix(RttMatrix, Quantiles),
-    /// By the delays to the two points of a dumbbell.
+    /// The delay of each node to one of the two points of a dumbbell.
     Dumbbell(Dumbbell),
 }
 
@@ -269,54 +270,54 @@ section! {
     }
 }
 
-/// A node without its Tor: a name, an access link and a kernel.
+/// A node without Tor: name, access link and kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {
-    /// Unique among all nodes: `entry`, or `web0001` if its group has a `count`.
+    /// Unique name of the node, such as `entry`; `web0001` in a group with a `count`.
     pub name: String,
-    /// The name of its table: `entry`, `web`.
+    /// Name of the node's table in the file, such as `entry` or `web`.
     pub group: String,
-    /// The sending rate of its access link [B/s].
+    /// Sending rate of the access link [B/s].
     pub link_up: DataRate,
-    /// The receiving rate [B/s].
+    /// Receiving rate of the access link [B/s].
     pub link_down: DataRate,
-    /// Drop-tail queue of the network in front of its receiving link [B].
+    /// Size of the drop-tail queue before the receiving side of the access link [B].
     pub link_queue: Bytes,
-    /// Send buffer of its sockets.
+    /// Send buffer of each socket.
     pub send_buffer: Buffer,
-    /// Receive buffer of its sockets.
+    /// Receive buffer of each socket.
     pub receive_buffer: Buffer,
-    /// The processor time of its Tor; none if absent.
+    /// CPU time that Tor needs on this node; `None` is no CPU time.
     pub cpu: Option<Costs>,
-    /// Which of its rates are drawn for each network; before the draw they are medians.
+    /// Rates that each network samples. Before sampling, the other fields have the medians.
     pub sampled: SampledRates,
-    /// The country that the scenario gives it.
+    /// Country that the scenario sets for this node.
     pub country: Option<&'static Country>,
-    /// Its place in the network, once it is drawn.
+    /// Place of the node in the sampled network.
     pub place: Place,
 }
 
-/// The distributions of those rates of a node that are drawn.
+/// Distributions of the rates that each network samples for a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampledRates {
-    /// The sending rate of its access link [B/s].
+    /// Sending rate of the access link [B/s].
     pub link_up: Option<Quantiles>,
-    /// The receiving rate [B/s].
+    /// Receiving rate of the access link [B/s].
     pub link_down: Option<Quantiles>,
-    /// The refill rate of its Tor's buckets [B/s].
+    /// Refill rate of Tor's token buckets [B/s].
     pub bandwidth: Option<Quantiles>,
 }
 
-/// The place of a node in its network.
+/// The place of a node in the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Place {
-    /// Whether it is on the far side of a dumbbell.
+    /// Whether the node is on the far side of a dumbbell.
     pub far: bool,
-    /// Its access delay: what it adds to each of its round trips.
+    /// Access delay, which adds to every round-trip time of the node.
     pub access: Duration,
-    /// Its place on Earth, if delays depend on it.
+    /// Geographic location, if delays depend on it.
     pub spot: Option<Spot>,
-    /// Its country, if delays depend on it.
+    /// Country, if delays depend on it.
     pub country: Option<&'static Country>,
 }
 
@@ -340,28 +341,29 @@ section! {
 /// A relay.
 #[derive(Clone, Debug)]
 pub struct Relay {
-    /// Its name, link and kernel.
+    /// Name, access link and kernel.
     pub host: Host,
-    /// Its share in bandwidth-weighted paths [B/s].
+    /// Weight for bandwidth-weighted path selection [B/s].
     pub weight: DataRate,
-    /// Whether that share follows the relay's bandwidth, or its link if it has no bandwidth limit.
+    /// Whether the weight follows the relay's bandwidth limit, or its link rate if there is no limit.
     pub weight_follows: bool,
-    /// Whether it may be the first relay on paths [`Path::Tor`].
+    /// Whether the relay may be the first relay of a path [`Path::Tor`].
     pub guard: bool,
-    /// Whether it may be the last one.
+    /// Whether the relay may be the last relay of a path [`Path::Tor`].
     pub exit: bool,
-    /// Its Tor. `refill.phase` is zero if [`refill_phase`](Self::refill_phase) is random. A whole group shares it.
+    /// Configuration of Tor. All relays of a group share it. `refill.phase` is zero if
+    /// [`refill_phase`](Self::refill_phase) is random.
     pub config: Arc<RelayConfig>,
-    /// When its buckets are refilled first.
+    /// Time of the first refill of the token buckets.
     pub refill_phase: Phase,
 }
 
-/// When token buckets are refilled first.
+/// Time of the first refill of token buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Drawn in `[0, interval)` from the node's own stream, for each seed.
+    /// Sampled in `[0, interval)` for each seed, from the node's own random stream.
     Random,
-    /// Always at this time, below the interval.
+    /// Always this time. It is less than the interval.
     Fixed(Duration),
 }
 
@@ -375,66 +377,68 @@ impl Phase {
     }
 }
 
-/// A group of relays that are drawn as they were in one year.
+/// A group of relays that each network samples from the Tor network of one year.
 #[derive(Clone, Debug)]
 pub struct Generated {
-    /// The year.
+    /// Year with its distributions.
     pub era: &'static Era,
-    /// The name of the group, which seeds the draws.
+    /// Name of the group, which seeds the random stream.
     pub group: String,
-    /// Indices of its relays, in the order of their names.
+    /// Indices of the relays, in the order of their names.
     pub relays: Vec<usize>,
-    /// Whether they have token buckets; without buckets, the smaller of link and rate is the link.
+    /// Whether the relays have token buckets. Without buckets, the link has the smaller of link rate and bandwidth
+    /// limit.
     pub buckets: bool,
 }
 
-/// All deployments of a scenario, in the order in which they are merged.
+/// All deployments of a scenario, in the order in which they apply.
 #[derive(Clone, Debug, Default)]
 pub struct Deployments {
     pub(crate) each: Vec<Deployment>,
-    /// The software of a relay of a group, by the deployments that reach it.
+    /// Software of a relay, by its group and the deployments that reach it.
     pub(crate) software: BTreeMap<(String, Layers), (Arc<RelayConfig>, Phase)>,
 }
 
-/// The deployments that reach a relay, as growing indices.
+/// Indices of the deployments that reach a relay, in ascending order.
 pub(crate) type Layers = Vec<usize>;
 
-/// Software that a share of some relays has.
+/// A deployment: new software on some relays.
 #[derive(Clone, Debug)]
 pub(crate) struct Deployment {
-    /// Indices of the relays that it may reach.
+    /// Indices of the relays that the deployment may reach.
     pub(crate) relays: Vec<usize>,
-    /// How many of them it reaches.
+    /// Number of these relays that the deployment reaches in each network.
     pub(crate) count: usize,
 }
 
 impl Deployments {
-    /// Whether there are none.
+    /// Whether no deployment exists.
     pub fn is_empty(&self) -> bool {
         self.each.is_empty()
     }
 }
 
-/// A client and its onion proxy.
+/// A client with an onion proxy.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// Its name, link and kernel.
+    /// Name, access link and kernel.
     pub host: Host,
-    /// Its Tor; unused if the path is [`Path::Direct`]. A whole group shares it.
+    /// Configuration of the onion proxy, which all clients of a group share. Unused if the path is [`Path::Direct`].
     pub config: Arc<RelayConfig>,
-    /// When its buckets are refilled first.
+    /// Time of the first refill of the token buckets.
     pub refill_phase: Phase,
-    /// Indices of its workloads, which all run at once; never empty.
+    /// Indices of the client's workloads, which all run at the same time; never empty.
     pub workloads: Vec<usize>,
-    /// Whether each of several workloads has circuits of its own, instead of one circuit for all.
+    /// Whether each workload has its own circuits. If not, all workloads of the client share one circuit.
     pub isolate: bool,
-    /// The relays of its circuits.
+    /// How the client selects the relays of its circuits.
     pub path: Path,
-    /// The age of its first stream at which a circuit gets no new stream.
+    /// Maximum age of a circuit since its first stream. Later streams use a new circuit.
     pub circuit_lifetime: Option<Duration>,
-    /// The time after which the client abandons a circuit that is not built.
+    /// Time after which the client gives up building a circuit.
     pub build_timeout: Option<Duration>,
-    /// Indices of the servers, of which one is drawn for each download; never empty. Thousands of clients share a list.
+    /// Indices of the client's servers; never empty. Each download uses a random one. Thousands of clients may share
+    /// a list.
     pub servers: Arc<[usize]>,
 }
 
@@ -445,27 +449,27 @@ impl Client {
     }
 }
 
-/// The relays of a client's circuits.
+/// How a client selects the relays of its circuits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Path {
-    /// None: the client has a TCP connection to the server, without Tor.
+    /// No relays: the client connects to the server over TCP, without Tor.
     Direct,
-    /// Indices of the relays, from the entry to the exit; never empty, none twice.
+    /// Indices of fixed relays, from the entry to the exit; never empty, without duplicates.
     Fixed(Vec<usize>),
-    /// Different relays, each drawn with a probability proportional to its weight.
+    /// Different relays, each sampled with a probability proportional to its weight.
     Weighted {
-        /// The number of relays [1].
+        /// Number of relays [1].
         hops: usize,
     },
-    /// A guard, a middle and an exit, as Tor's clients draw them.
+    /// A guard, a middle and an exit, sampled as Tor's clients do.
     Tor {
-        /// The number of guards that the client keeps [1]; above zero.
+        /// Number of guards that the client keeps [1]; above zero.
         guards: usize,
     },
 }
 
 impl Path {
-    /// The number of relays.
+    /// The number of relays in a circuit.
     pub fn hops(&self) -> usize {
         match self {
             Path::Direct => 0,
@@ -475,7 +479,7 @@ impl Path {
         }
     }
 
-    /// The guards that a client keeps for a run; none if its path needs none.
+    /// Samples the guards that a client keeps for a run. The result is empty if the path needs no guards.
     pub fn draw_guards(&self, scenario: &Scenario, rng: &mut Rng) -> Vec<usize> {
         match (self, &scenario.selector) {
             (Path::Tor { guards }, Some(selector)) => selector.guards(rng, *guards),
@@ -483,9 +487,10 @@ impl Path {
         }
     }
 
-    /// The relays of one circuit, from the entry to the exit; none without Tor.
+    /// Samples the relays of one circuit, from the entry to the exit. The result is empty without Tor.
     ///
-    /// A client with several guards takes a random one, and the next one if this guard does not go with the exit.
+    /// A client with several guards takes a random guard. If the exit excludes this guard, the client takes the next
+    /// guard.
     ///
     /// Source: path-spec section 2.2; C tor 0.2.3 `choose_random_entry()`.
     pub fn draw(&self, scenario: &Scenario, guards: &[usize], rng: &mut Rng) -> Vec<usize> {
@@ -500,7 +505,7 @@ impl Path {
                     let first = rng.below(guards.len() as u64) as usize;
                     guards.rotate_left(first);
                 }
-                // A circuit that cannot be completed is drawn again, as in C tor.
+                // If no circuit can be completed, the client samples again, as in C tor.
                 let mut draws = (0..MOST_DRAWS).map(|_| selector.draw(rng, &guards));
                 let path =
                     draws.find_map(|path| path).expect("the builder found that a circuit can be drawn");
@@ -510,10 +515,12 @@ impl Path {
     }
 }
 
-/// If this number of draws in a row fails, no circuit is possible.
+/// After this many failed samples in a row, no circuit is possible.
 const MOST_DRAWS: usize = 10_000;
 
-/// Draws `hops` relays without replacement. It uses integers only, so that every platform draws the same.
+/// Samples `hops` relays without replacement, weighted by bandwidth.
+///
+/// Integer arithmetic gives the same result on every platform.
 fn draw_weighted(relays: &[Relay], hops: usize, rng: &mut Rng) -> Vec<usize> {
     let mut chosen = Vec::with_capacity(hops);
     while chosen.len() < hops {
@@ -536,59 +543,59 @@ fn draw_weighted(relays: &[Relay], hops: usize, rng: &mut Rng) -> Vec<usize> {
 /// A server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Server {
-    /// Its name, link and kernel.
+    /// Name, access link and kernel.
     pub host: Host,
 }
 
-/// The work of a client on each of its circuits, in a closed loop: download or hold, pause, again.
+/// The activity of a client on each circuit, as a closed loop: a download or hold, then a pause, then the next one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// Its name in output: `web`, `bulk`, or the scenario's own.
+    /// Name in output, such as `web` or `bulk`.
     pub name: String,
-    /// The work between two pauses.
+    /// What the client does between two pauses.
     pub does: Activity,
-    /// The number of circuits at once, each with a loop of its own [1]; above zero.
+    /// Number of parallel circuits, each with its own loop [1]; above zero.
     pub circuits: u32,
-    /// From the last byte of a download, or the end of a hold, to the next one.
+    /// Time from the last byte of a download, or the end of a hold, to the next one.
     pub pause: Span,
-    /// When a client begins.
+    /// Time at which a client starts, from the start of the run.
     pub start: Span,
-    /// Whether every download gets a circuit of its own.
+    /// Whether every download uses a new circuit.
     pub fresh_circuit: bool,
-    /// The time after which a client abandons a download.
+    /// Time after which a client gives up a download.
     pub timeout: Option<Duration>,
-    /// Size of the request for the file [B]; above zero.
+    /// Size of a request [B]; above zero.
     pub request: Bytes,
 }
 
-/// The work of a client between two pauses.
+/// What a client does between two pauses.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Activity {
-    /// A download of this size [B]; above zero.
+    /// Downloads this size [B]; above zero.
     Download(Amount),
-    /// Streams and packets by Markov models.
+    /// Opens streams and sends packets by Markov models.
     Tgen(Tgen),
-    /// The client opens a circuit, sends nothing, and closes the circuit and its connection after this time.
+    /// Opens a circuit and sends nothing. After this time, closes the circuit and its connection.
     Hold(Span),
 }
 
-/// Traffic of Markov models: flows, each with a circuit of its own; in each flow streams, in each stream packets.
+/// Traffic by Markov models. Each flow has its own circuit and consists of streams. Each stream consists of packets.
 ///
 /// Source: tgen's actions `traffic`, `flow` and `stream`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tgen {
-    /// When flows begin. Without it they follow each other, with the workload's pause between them.
+    /// When flows start. Without this model, a new flow starts one workload pause after the previous flow.
     pub flows: Option<Arc<Markov>>,
-    /// When streams of a flow begin. Without it a flow is one stream.
+    /// When streams of a flow start. Without this model, each flow has one stream.
     pub streams: Option<Arc<Markov>>,
-    /// When packets of a stream leave, on either side.
+    /// When packets of a stream leave, at the client and at the server.
     pub packets: Arc<Markov>,
-    /// The payload of a packet [B]; above zero.
+    /// Payload of a packet [B]; above zero.
     pub packet: Bytes,
 }
 
 impl Tgen {
-    /// The mean time between two streams [s], and the mean size of a stream in both directions [B]: of a few short walks.
+    /// Mean time between two streams [s], and mean size of a stream in both directions [B], from a few short walks.
     pub(crate) fn typical(&self, pause: f64) -> (f64, f64) {
         let (packets, lasts) = self.packets.typical();
         let stream = packets * self.packet.get() as f64;
@@ -600,7 +607,7 @@ impl Tgen {
             }
             None => flow + lasts + pause,
         };
-        // Never below a microsecond.
+        // At least one microsecond.
         ((flow / streams.max(1.0)).max(1e-6), stream)
     }
 }

@@ -1,22 +1,22 @@
-//! A network file: relays and `[network]`, which replace those of a scenario.
+//! Network files: their relays and their section `[network]` replace those of a scenario.
 
 use crate::error::{ConfigError, Origin, listed};
 use crate::overrides::merge;
 use crate::tree::{Node, Table, Value};
 
-/// The text of a network file.
+/// A network file, as text.
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkFile<'a> {
-    /// What messages call it.
+    /// Name of the network file in messages.
     pub name: &'a str,
-    /// Its text, in TOML.
+    /// Text of the file, in TOML.
     pub text: &'a str,
 }
 
-/// The sections that such a file may have.
+/// The sections that a network file may have.
 const SECTIONS: [&str; 2] = ["network", "relays"];
 
-/// Checks the sections of a network file, which is number `file` of the sources.
+/// Checks that a network file has only allowed sections. `file` is its index in the list of files.
 pub(crate) fn check(root: &Table, file: usize) -> Result<(), ConfigError> {
     for (name, node) in root {
         let wrong = |message: String| Err(ConfigError::new(node.at, name, message));
@@ -40,7 +40,7 @@ pub(crate) fn check(root: &Table, file: usize) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Merges a network into a scenario's file. Its relays replace all others.
+/// Merges a network file into a scenario file. The relays of the network file replace all relays of the scenario.
 pub(crate) fn replace(file: &mut Table, mut network: Table) {
     if let Some(relays) = network.remove("relays") {
         file.insert("relays".to_owned(), relays);
@@ -49,7 +49,7 @@ pub(crate) fn replace(file: &mut Table, mut network: Table) {
     if network.get("network").is_some_and(has_matrix)
         && let Some(Node { value: Value::Table(below), .. }) = file.get_mut("network")
     {
-        // Round trips of two networks do not mix.
+        // The round-trip matrix of the scenario is dropped, because two networks have different countries.
         below.remove("rtt_matrix");
     }
     merge(file, &network);

@@ -1,19 +1,18 @@
-//! Overrides: file < variant < `--set`, and `[relay]` < `[relays.NAME]`.
+//! Applies overrides: first the file, then the variant, then `--set`. `[relays.NAME]` overrides `[relay]`.
 //!
-//! Tables merge key by key, and other values are replaced. Two keys discard inherited ones: a table with a `kind` takes
-//! nothing from the one below, and `link` sets both directions again.
+//! Tables merge key by key. Other values are replaced. Two keys also discard inherited keys: a table with a `kind`
+//! replaces the whole inherited table, and `link` replaces the inherited `link_up` and `link_down`.
 
 use crate::error::{ConfigError, Origin, listed_briefly};
 use crate::tree::{Node, Table, Value, insert, join, parse_value};
 
-/// Tables whose entries an override may change but not add: a mistyped name must not make a node.
+/// Tables with entries that an override may change. It cannot add entries, because a mistyped name would add a node.
 const NAMED: &[&str] = &["relays", "clients", "servers", "workloads"];
 
-/// Keys that choose an algorithm: `scheduler = "vanilla"` is short for `scheduler = { kind = "vanilla" }`.
+/// Keys that select an algorithm. `scheduler = "vanilla"` is short for `scheduler = { kind = "vanilla" }`.
 pub(crate) const ALGORITHM_KEYS: [&str; 6] =
     ["circuit_policy", "scheduler", "edge_control", "hop_control", "throttle", "channel_map"];
 
-/// Merges `over` into `base`.
 pub(crate) fn merge(base: &mut Table, over: &Table) {
     let names_text = |key: &str| over.get(key).is_some_and(|node| node.as_text().is_some());
     if names_text("kind") {
@@ -40,7 +39,7 @@ pub(crate) fn merge(base: &mut Table, over: &Table) {
     }
 }
 
-/// The overrides of a variant's `set`, whose keys may be dotted.
+/// The overrides of a variant. Keys of `set` may be dotted.
 pub(crate) fn of_variant(set: &Table, index: usize) -> Result<Table, ConfigError> {
     let to_variant = |at| match at {
         Origin::File { file, line, .. } => Origin::File { file, line, variant: Some(index) },
@@ -65,10 +64,10 @@ pub(crate) fn of_variant(set: &Table, index: usize) -> Result<Table, ConfigError
     Ok(overlay)
 }
 
-/// The overrides of `--set key=value`; a later one replaces an earlier one.
+/// The overrides of all `--set key=value`. If two set the same key, the later one wins.
 ///
-/// The value is TOML. A text that is not TOML, without any of `" ' [ ] { } = #`, is a string, because a shell removes
-/// quotes: `run.duration=10 s`.
+/// The value is TOML. Other text is a string if it has none of the characters `" ' [ ] { } = #`, because a shell
+/// removes quotes: `run.duration=10 s`.
 pub(crate) fn of_sets(sets: &[String]) -> Result<Table, ConfigError> {
     let mut overlay = Table::new();
     for (index, set) in sets.iter().enumerate() {
@@ -95,7 +94,7 @@ pub(crate) fn of_sets(sets: &[String]) -> Result<Table, ConfigError> {
     Ok(overlay)
 }
 
-/// Refuses overrides of nodes and workloads that the file does not have.
+/// Refuses overrides of nodes and workloads that the file does not define.
 pub(crate) fn check_names(base: &Table, overlay: &Table) -> Result<(), ConfigError> {
     for section in NAMED {
         let Some(over) = overlay.get(*section).and_then(Node::table) else { continue };
@@ -113,7 +112,7 @@ pub(crate) fn check_names(base: &Table, overlay: &Table) -> Result<(), ConfigErr
     Ok(())
 }
 
-/// Every value of an overlay with its dotted key.
+/// Every value of an overlay, with its dotted key.
 pub(crate) fn leaves(overlay: &Table) -> Vec<(String, &Node)> {
     fn walk<'a>(table: &'a Table, path: &str, found: &mut Vec<(String, &'a Node)>) {
         for (key, node) in table {

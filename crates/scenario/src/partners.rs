@@ -1,6 +1,4 @@
-//! Which algorithms go together: every combination, and the reasons against some.
-//!
-//! The rules stand with each kind in `sections`.
+//! Which algorithms work together. `sections` has the rules, with each algorithm.
 
 use crate::keys::{AlgorithmInfo, Section};
 use crate::sections::relays::RelayKeys;
@@ -9,21 +7,21 @@ use crate::values::Parameter;
 
 pub use crate::keys::PartnerInfo;
 
-/// One value of a key of `[relay]` and `[client]` that chooses an algorithm or a mode of it.
+/// One value of a key that selects an algorithm or a mode of an algorithm, in `[relay]` or `[client]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The key, such as `hop_control`.
+    /// Key, such as `hop_control`.
     pub key: &'static str,
-    /// Its kind, such as `marut`; the value of a key that chooses no algorithm.
+    /// Kind of the algorithm, such as `marut`. For a key without algorithms, the value itself.
     pub kind: &'static str,
-    /// The parameters that differ from their defaults, each with its value in TOML.
+    /// Parameters with values other than their defaults: name and TOML value.
     pub parameters: Vec<(String, String)>,
-    /// The names of all parameters of its kind; `None` for a key that chooses no algorithm.
+    /// Names of all parameters of this kind; `None` if the key has no algorithms.
     known: Option<Vec<&'static str>>,
 }
 
 impl Choice {
-    /// The value in TOML, with those of the parameters `more` that the kind has.
+    /// The value as TOML. Parameters in `more` are added if this kind has them.
     pub fn toml(&self, more: &[(&str, &str)]) -> String {
         let Some(known) = &self.known else { return format!("{:?}", self.kind) };
         let own = self.parameters.iter().map(|(key, value)| (key.as_str(), value.as_str()));
@@ -36,10 +34,10 @@ impl Choice {
     }
 }
 
-/// All choices of each key that has some, in the order of the reference: kinds, and the modes of each kind, one at a
-/// time.
+/// For each key with choices, all kinds and all modes of each kind, in the order of the reference pages.
 ///
-/// A mode is a word that a parameter may be instead of its default. Numbers, sizes, rates and flags are no modes.
+/// A mode differs from the default in one parameter, and the value of this parameter is a word. Numbers, sizes, rates
+/// and flags are not modes.
 pub fn choices() -> Vec<Vec<Choice>> {
     let algorithms = algorithms();
     let of_key = |key: Parameter| {
@@ -58,7 +56,7 @@ pub fn choices() -> Vec<Vec<Choice>> {
     RelayKeys::parameters().into_iter().filter_map(of_key).collect()
 }
 
-/// A kind as it is by default, and with each of its modes.
+/// A kind with its default parameters, and one choice for each mode.
 fn modes(kind: &AlgorithmInfo) -> Vec<Choice> {
     let known: Vec<_> = kind.parameters.iter().map(|parameter| parameter.key).collect();
     let one = |parameters| Choice { key: kind.key, kind: kind.kind, parameters, known: Some(known.clone()) };
@@ -70,9 +68,10 @@ fn modes(kind: &AlgorithmInfo) -> Vec<Choice> {
     modes
 }
 
-/// Why no node can have all of `together`, each a key with its kind or value; `None` if one can.
+/// The reason why no node can combine the settings in `together`; `None` if they work together.
 ///
-/// Keys that are not among them do not matter, so a combination may be built choice by choice.
+/// Each setting is a key with its kind or value. Other keys are ignored, so a caller can build a combination step by
+/// step.
 pub fn refusal(together: &[(&str, &str)]) -> Option<String> {
     let value = |key: &str| together.iter().find(|(other, _)| *other == key).map(|(_, value)| *value);
     let all: Vec<AlgorithmInfo> = algorithms().concat();

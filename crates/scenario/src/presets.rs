@@ -1,26 +1,27 @@
-//! Presets: a version of Tor as keys of a relay or client, and the clients of a paper as keys of a workload.
+//! Presets. A preset of a relay or client stands for a version of Tor. A preset of a workload stands for a paper's
+//! clients.
 
 use crate::error::{ConfigError, Origin};
 use crate::tree::{Table, parse};
 
-/// A named bundle of values.
 #[derive(Debug)]
 pub(crate) struct Preset {
     pub(crate) name: &'static str,
-    /// What it stands for, in a line.
+    /// What the preset stands for, in one line.
     pub(crate) meaning: &'static str,
-    /// The preset whose keys it changes.
+    /// A preset whose keys this preset changes.
     base: Option<&'static Preset>,
-    /// Its own keys, in TOML. With those of the base all presets have the same keys, so that one replaces another.
+    /// Keys of this preset, in TOML. Together with the base, all presets of a kind have the same keys, so one
+    /// replaces another.
     keys: &'static str,
 }
 
 /// Stock Tor of 2010 and 2011.
 ///
 /// Source: C tor 0.2.2 `CIRCWINDOW_START` 1000, `STREAMWINDOW_START` 500, `OR_CONN_LOWWATER` 16 KiB,
-/// `OR_CONN_HIGHWATER` 32 KiB, `CELL_QUEUE_LOWWATER_SIZE` 64, `CELL_QUEUE_HIGHWATER_SIZE` 256, `second_elapsed_callback()`;
-/// DefenestraTor §3.1; EWMA §2.3, whose algorithm is off here; throttling §2.
-/// Deviation: a circuit of which 2500 cells wait is closed, which no window lets happen.
+/// `OR_CONN_HIGHWATER` 32 KiB, `CELL_QUEUE_LOWWATER_SIZE` 64, `CELL_QUEUE_HIGHWATER_SIZE` 256,
+/// `second_elapsed_callback()`; DefenestraTor §3.1; EWMA §2.3 (this preset does not use EWMA); throttling §2.
+/// Deviation: a relay closes a circuit with 2500 queued cells. SENDME windows prevent such a queue.
 const TOR_0_2_2: Preset = Preset {
     name: "tor-0.2.2",
     meaning: "baseline of DefenestraTor, EWMA and throttling: round robin, fixed windows, refills once a second",
@@ -45,9 +46,10 @@ const TOR_0_2_2: Preset = Preset {
 
 /// Stock Tor of 2013.
 ///
-/// Source: as [`TOR_0_2_2`]; KIST §3 (0.2.3.25) and §5.3 (EWMA, H = 30 s); C tor 0.2.3
-/// `TokenBucketRefillInterval` 100 ms.
-/// Deviation: EWMA is the heap, where C tor counts in ticks of 10 s; both choose alike. 2500 cells as [`TOR_0_2_2`].
+/// Source: as [`TOR_0_2_2`]; KIST §3 (0.2.3.25) and §5.3 (EWMA, H = 30 s); C tor 0.2.3 `TokenBucketRefillInterval`
+/// 100 ms.
+/// Deviation: EWMA uses a heap, while C tor counts in ticks of 10 s. Both choose the same circuits.
+/// Deviation: the limit of 2500 queued cells, as in [`TOR_0_2_2`].
 const TOR_0_2_3: Preset = Preset {
     name: "tor-0.2.3",
     meaning: "baseline of KIST: the same with EWMA of 30 s and refills every 100 ms",
@@ -58,12 +60,13 @@ const TOR_0_2_3: Preset = Preset {
     "#,
 };
 
-/// Today's Tor as far as it is here, with what today's consensus sets.
+/// Tor 0.4.9 without Conflux, with the parameters of today's consensus.
 ///
 /// Source: C tor 0.4.9 `circuitmux_ewma.c` (`EWMA_DEFAULT_HALF_LIFE`, `EWMA_TICK_LEN_DEFAULT`), `scheduler_kist.c`
 /// (`KIST_SCHED_RUN_INTERVAL_DEFAULT`: 2 ms), `congestion_control_vegas.c`, `congestion_control_flow.c`,
 /// `congestion_control_common.c` (`cellq_low` 10, `cellq_high` 256), `token_bucket.c` (steps of some 16 ms),
-/// `TokenBucketRefillInterval` 100 ms, `circ_max_cell_queue_size` 2500, `sendme.c` (version 1); proposals 174, 289, 324.
+/// `TokenBucketRefillInterval` 100 ms, `circ_max_cell_queue_size` 2500, `sendme.c` (version 1); proposals 174, 289,
+/// 324.
 const TOR_0_4_9: Preset = Preset {
     name: "tor-0.4.9-noconflux",
     meaning: "today's Tor without Conflux: EWMA in ticks, KIST each 2 ms, Vegas with XON/XOFF, lazy buckets",
@@ -86,13 +89,12 @@ const TOR_0_4_9: Preset = Preset {
     "#,
 };
 
-/// Those of relays and clients, oldest first.
+/// Presets of relays and clients, oldest first.
 pub(crate) const PRESETS: [Preset; 3] = [TOR_0_2_2, TOR_0_2_3, TOR_0_4_9];
 
-/// Their names.
 pub(crate) const NAMES: &[&str] = &[TOR_0_2_2.name, TOR_0_2_3.name, TOR_0_4_9.name];
 
-/// The papers' web clients.
+/// Web clients of the papers.
 ///
 /// Source: KIST §3.
 const WEB: Preset = Preset {
@@ -106,7 +108,7 @@ const WEB: Preset = Preset {
     "#,
 };
 
-/// The papers' bulk clients.
+/// Bulk clients of the papers.
 ///
 /// Source: KIST §3.
 const BULK: Preset = Preset {
@@ -120,10 +122,11 @@ const BULK: Preset = Preset {
     "#,
 };
 
-/// TorPerf's clients of 50 KiB.
+/// TorPerf clients that download 50 KiB.
 ///
 /// Source: KIST §3.
-/// Deviation: the pause follows a failure, too; what failed would fail again at once.
+/// Deviation: a client also pauses after a failed download. Without a pause, the next download would fail
+/// immediately.
 const PERF_50K: Preset = Preset {
     name: "perf50k",
     meaning: "TorPerf: 50 KiB over a fresh circuit each minute (KIST section 3)",
@@ -135,7 +138,7 @@ const PERF_50K: Preset = Preset {
     "#,
 };
 
-/// TorPerf's clients of 1 MiB; source and deviation as [`PERF_50K`].
+/// TorPerf clients that download 1 MiB. Source and deviation: [`PERF_50K`].
 const PERF_1M: Preset = Preset {
     name: "perf1m",
     meaning: "TorPerf: 1 MiB over a fresh circuit each minute (KIST section 3)",
@@ -143,7 +146,7 @@ const PERF_1M: Preset = Preset {
     keys: r#"size = "1 MiB""#,
 };
 
-/// TorPerf's clients of 5 MiB; source and deviation as [`PERF_50K`].
+/// TorPerf clients that download 5 MiB. Source and deviation: [`PERF_50K`].
 const PERF_5M: Preset = Preset {
     name: "perf5m",
     meaning: "TorPerf: 5 MiB over a fresh circuit each minute (KIST section 3)",
@@ -151,11 +154,13 @@ const PERF_5M: Preset = Preset {
     keys: r#"size = "5 MiB""#,
 };
 
-/// What left the exits of 2008, by connection: HTTP, SSL and BitTorrent.
+/// Exit traffic of 2008: HTTP, SSL and BitTorrent connections.
 ///
-/// Source: EWMA §3.1, which cites McCoy et al. 2008: 92.45, 4.06 and 3.33 % of connections, 57.97, 1.55 and 40.20 % of bytes.
-/// Deviation: sizes in the ratio of bytes to connections say how the bytes are shared, and not how many they are: that an HTTP
-/// connection brings 100 kB is a guess, and so is the pause, which is [`WEB`]'s. Within a kind all are of one size.
+/// Source: EWMA §3.1, which cites McCoy et al. 2008: 92.45, 4.06 and 3.33 % of connections, 57.97, 1.55 and 40.20 %
+/// of bytes.
+/// Deviation: the source gives shares of bytes, but no sizes. The size of an HTTP connection (100 kB) is a guess. The
+/// other two sizes follow from the shares. All connections of one kind have the same size.
+/// Deviation: the source gives no pause. The pause is that of [`WEB`].
 const MIX_2008: Preset = Preset {
     name: "mix-2008",
     meaning: "HTTP, SSL and BitTorrent with the shares of connections and bytes of 2008 (EWMA section 3.1)",
@@ -163,21 +168,20 @@ const MIX_2008: Preset = Preset {
     keys: r#"size = "mix(92.45: 100 kB, 4.06: 60.9 kB, 3.33: 1925 kB)""#,
 };
 
-/// Those of workloads.
+/// Presets of workloads.
 pub(crate) const WORKLOADS: [Preset; 6] = [WEB, BULK, PERF_50K, PERF_1M, PERF_5M, MIX_2008];
 
-/// Their names.
 pub(crate) const WORKLOAD_NAMES: &[&str] =
     &[WEB.name, BULK.name, PERF_50K.name, PERF_1M.name, PERF_5M.name, MIX_2008.name];
 
-/// The keys of the preset with this name; none if there is no such preset.
+/// The keys of the preset with this name; no keys if the name is unknown.
 pub(crate) fn keys_of(name: Option<&str>) -> Result<Table, ConfigError> {
     let preset = PRESETS.iter().chain(&WORKLOADS).find(|preset| Some(preset.name) == name);
     preset.map_or(Ok(Table::new()), Preset::table)
 }
 
 impl Preset {
-    /// Its keys. They count as defaults: an error names a key that the user wrote.
+    /// The keys of this preset and its base. They count as defaults, so errors name only keys that the user wrote.
     pub(crate) fn table(&self) -> Result<Table, ConfigError> {
         let mut table = self.base.map_or(Ok(Table::new()), Preset::table)?;
         let own = parse(self.keys, 0)?;

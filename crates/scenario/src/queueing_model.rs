@@ -1,13 +1,19 @@
-//! How long downloads last: all clients together as one closed system, of which the means are found.
+//! Estimates the durations of downloads, with a closed queueing network of all clients.
 //!
-//! A client downloads at the smallest of: the least share that it gets of any relay on its path (capacity over those who
-//! are busy there at once), its share of the server's link, the windows' bound `w · 498 B / RTT`, and its own link. A
-//! download takes two round trips, those of slow start, and its size at that rate; then comes the pause. How many are
-//! busy at a relay follows from how long downloads and pauses last, and the other way round, so both are found in turns.
+//! A client's download rate is the smallest of these limits:
 //!
-//! Source: mean-value analysis with the approximation of Schweitzer (1979) and Bard (1979), in which a client that
-//! comes meets the mean of what there is, less itself. Links are processor sharing.
-//! Deviation: positions in Tor's network are not told apart: all relays of a path are drawn by weight.
+//! - its share of the slowest relay on its path (the relay's capacity divided by the circuits that are busy there)
+//! - its share of the server's link
+//! - the windows' limit `w · 498 B / RTT`
+//! - the client's own link
+//!
+//! The duration of a download is two round trips, plus the round trips of slow start, plus size / rate. A pause
+//! follows. The load of a relay depends on these durations, and the durations depend on the load. [`settle`]
+//! therefore computes both alternately until they agree.
+//!
+//! Source: mean-value analysis with the approximation of Schweitzer (1979) and Bard (1979). In this approximation, an
+//! arriving client finds the mean load of the other clients. Links are processor sharing.
+//! Deviation: the model ignores positions on Tor's paths. It samples all relays of a path by weight.
 
 use crate::model::{Activity, Client, Path, Relay, Scenario, Workload};
 use penstock_core::cell::MAX_PAYLOAD;
@@ -15,52 +21,52 @@ use penstock_core::edge_control::{EdgeControlConfig, WindowsConfig};
 use penstock_units::Duration;
 use std::sync::Arc;
 
-/// What a link's capacity is worth in payload: cells, TLS and TCP headers take the rest [1].
+/// Share of a link's capacity that carries payload. Headers of cells, TLS and TCP use the rest [1].
 const GOODPUT: f64 = 0.9;
 /// Payload of a DATA cell [B].
 pub(crate) const PAYLOAD: f64 = MAX_PAYLOAD as f64;
-/// What slow start begins with [B]: four segments; and a hop of datagrams: two cells.
+/// Initial window of slow start [B]: four TCP segments, or two cells on a hop over datagrams.
 const FIRST_SEGMENTS: f64 = 5792.0;
 const FIRST_CELLS: f64 = 2.0 * PAYLOAD;
-/// How often loads and rates are found in turns.
+/// Number of iterations. Each iteration computes loads, then rates.
 const TURNS: usize = 20;
-/// Of how many paths the rate is averaged.
+/// Number of sampled paths over which a rate is averaged.
 const PATHS: usize = 32;
 
-/// What one client does of one workload.
+/// One client's work on one of its workloads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Session {
     client: usize,
     pub(crate) workload: usize,
-    /// At how many places it does so at once.
+    /// Number of parallel circuits [1].
     pub(crate) circuits: f64,
-    /// How many relays write each of its cells; none without Tor.
+    /// Number of relays that write each cell [1]; zero without Tor.
     pub(crate) hops: f64,
-    /// What a download brings [B].
+    /// Size of a download [B].
     pub(crate) size: f64,
-    /// How long it lasts [s].
+    /// Duration of a download [s].
     busy: f64,
-    /// What comes between it and the next [s].
+    /// Time from the end of a download to the start of the next one [s].
     pause: f64,
-    /// Of all time, how much it is busy [1].
+    /// Share of time with a running download [1].
     share: f64,
-    /// Its round trip without queues [s]. This and what follows is the same in all turns.
+    /// Round-trip time without queueing [s]. This field and all later fields are constant during the iterations.
     rtt: f64,
-    /// The fastest link among its servers, and its own for each of its circuits [B/s].
+    /// Rate of the fastest link among the client's servers, and the client's own link rate per circuit [B/s].
     links: [f64; 2],
-    /// What its windows let through [B/s].
+    /// Rate limit by the circuit's windows [B/s].
     bound: f64,
     does: Does,
 }
 
-/// What a workload does, on average.
+/// Activity of a workload, with mean values.
 #[derive(Clone, Copy, Debug)]
 enum Does {
-    /// It downloads so much [B], and pauses [s].
+    /// Downloads of this size [B], with this pause between them [s].
     Download(f64, f64),
-    /// From one stream to the next [s], with so much in each [B].
+    /// Streams with this time between their starts [s] and this size [B].
     Streams(f64, f64),
-    /// It holds a circuit, and pauses [s].
+    /// Circuits held for this time [s], with this pause between them [s].
     Hold(f64, f64),
 }
 
@@ -79,23 +85,24 @@ impl Does {
 }
 
 impl Session {
-    /// From one download to the next [s].
+    /// Time from the start of a download to the start of the next one [s].
     pub(crate) fn cycle(&self) -> f64 {
         self.busy + self.pause
     }
 
-    /// How many downloads there are in so much time [s]; a part of one is that part of its bytes.
+    /// Number of downloads in `time` [s]. An unfinished download counts with its finished share of bytes.
     pub(crate) fn downloads_in(&self, time: f64) -> f64 {
         let whole = (time / self.cycle()).floor();
         whole + ((time - whole * self.cycle()) / self.busy).min(1.0)
     }
 }
 
-/// Everyone's downloads, as loads and rates agree. Who holds circuits downloads nothing: size 0, in one go.
+/// Computes the downloads of all clients, such that loads and rates agree. A client that only holds circuits has size
+/// 0.
 pub(crate) fn settle(scenario: &Scenario) -> Vec<Session> {
     let does: Vec<Does> = scenario.workloads.iter().map(Does::of).collect();
     let mut sessions = Vec::new();
-    // Thousands of clients may have the same servers.
+    // Thousands of clients can have the same list of servers.
     let mut servers: Option<(&Arc<[usize]>, f64)> = None;
     for (index, client) in scenario.clients.iter().enumerate() {
         let fastest = match servers {
@@ -127,28 +134,28 @@ pub(crate) fn settle(scenario: &Scenario) -> Vec<Session> {
         let load = Load::of(scenario, &weights, &sessions);
         for session in &mut sessions {
             (session.size, session.busy, session.pause) = load.reckon(scenario, session);
-            // Half of the way: else those who share would give way to each other, all in the same turn.
+            // A half step. With a full step, all sessions would react at the same time and overshoot.
             session.share = f64::midpoint(session.share, session.busy / session.cycle());
         }
     }
     sessions
 }
 
-/// How likely each relay is to be drawn by weight [1].
+/// The probability of each relay in selection by weight [1].
 fn weights(scenario: &Scenario) -> Vec<f64> {
     let weight = |relay: &Relay| relay.weight.bytes_per_sec() as f64;
     let total: f64 = scenario.relays.iter().map(weight).sum();
     scenario.relays.iter().map(|relay| weight(relay) / total).collect()
 }
 
-/// Who is busy where, on average.
+/// Mean number of busy circuits at relays and servers.
 struct Load {
-    /// At each relay by fixed paths, and by drawn ones [1].
+    /// Busy circuits of fixed paths at each relay; then busy circuits of sampled paths at each relay [1].
     fixed: Vec<f64>,
     drawn: Vec<f64>,
-    /// At each server [1].
+    /// Busy circuits at each server [1].
     server: f64,
-    /// What the slowest relay leaves to one more, on some drawn paths [B/s].
+    /// Rate that the slowest relay of a path gives to one more circuit, for some sampled paths [B/s].
     least: Vec<f64>,
 }
 
@@ -169,7 +176,7 @@ impl Load {
                 Path::Direct => {}
             }
         }
-        // Whoever comes meets the others.
+        // An arriving circuit finds the other circuits, not itself.
         let others = 1.0 - 1.0 / f64::max(who_draws, 1.0);
         let on_path = |weight: &f64| 1.0 - (1.0 - weight).powi(hops as i32);
         let drawn: Vec<f64> = weights.iter().map(|weight| on_path(weight) * drawing * others).collect();
@@ -179,13 +186,14 @@ impl Load {
         load
     }
 
-    /// What a relay leaves to one more, `own` of whose load there is its own [B/s].
+    /// Rate that a relay gives to one more circuit [B/s]. `own` is the load that this circuit already contributes
+    /// [1].
     fn left_by(&self, scenario: &Scenario, relay: usize, own: f64) -> f64 {
         let load = (self.fixed[relay] + self.drawn[relay] - own).max(0.0);
         capacity(&scenario.relays[relay]) as f64 / (1.0 + load)
     }
 
-    /// Quantiles of the least that relays leave to a path of so many drawn ones.
+    /// For sampled paths of `hops` relays: quantiles of the rate that the slowest relay gives [B/s].
     fn least_of_drawn(&self, scenario: &Scenario, weights: &[f64], hops: usize) -> Vec<f64> {
         let mut relays: Vec<(f64, f64)> = weights
             .iter()
@@ -207,7 +215,7 @@ impl Load {
         (0..PATHS).map(quantile).collect()
     }
 
-    /// What a download brings [B], how long it lasts and what comes between it and the next [s].
+    /// Size of a download [B], its duration [s], and the pause after it [s].
     fn reckon(&self, scenario: &Scenario, session: &Session) -> (f64, f64, f64) {
         let client = &scenario.clients[session.client];
         let rtt = session.rtt;
@@ -228,14 +236,14 @@ impl Load {
         let (size, pause) = match session.does {
             Does::Download(size, pause) => (size, pause),
             Does::Streams(cycle, size) => {
-                // What the path does not carry waits.
+                // The path carries at most `rate`. The remaining bytes wait.
                 let rate = rates.sum::<f64>() / least.len() as f64;
                 return (size.min(rate * cycle), cycle, 0.0);
             }
             Does::Hold(span, pause) => return (0.0, span, pause),
         };
-        // Only the connection from the exit to the server is new, but for hops of datagrams, whose windows are a circuit's:
-        // they grow one after the other.
+        // Only the connection from the exit to the server is new, so only it is in slow start. Datagram hops have new
+        // windows for each circuit, and these windows grow one after the other.
         let datagrams = client.config.datagrams.is_some();
         let (first, parts) =
             if datagrams { (FIRST_CELLS, 1.0) } else { (FIRST_SEGMENTS, session.hops + 1.0) };
@@ -245,13 +253,13 @@ impl Load {
     }
 }
 
-/// The fastest link among a client's servers [B/s].
+/// Rate of the fastest link among a client's servers [B/s].
 fn fastest_link(scenario: &Scenario, client: &Client) -> f64 {
     let links = client.servers.iter().map(|server| scenario.servers[*server].host.link_up.bytes_per_sec());
     links.max().map_or(f64::INFINITY, |link| link as f64)
 }
 
-/// What the windows of a client's circuits let be on its way at once [B].
+/// Maximum data in flight on a circuit of this client, by its windows [B].
 fn window(scenario: &Scenario, client: &Client) -> f64 {
     let exit = match &client.path {
         Path::Direct => return f64::INFINITY,
@@ -269,8 +277,10 @@ fn window(scenario: &Scenario, client: &Client) -> f64 {
     f64::from(cells) * PAYLOAD
 }
 
-/// The round trip from a client through its circuit to its server, without queues. A path that is drawn counts as if it
-/// began and ended at the same relay, the mean of some relays, with typical round trips between.
+/// Round-trip time from a client over its circuit to its server, without queueing.
+///
+/// For sampled paths, the first and last hop use the mean over some relays, and other hops use a typical round-trip
+/// time.
 pub(crate) fn base_rtt(scenario: &Scenario, client: &Client) -> Duration {
     const SOME: usize = 16;
     let network = &scenario.network;
@@ -294,7 +304,7 @@ pub(crate) fn base_rtt(scenario: &Scenario, client: &Client) -> Duration {
     hosts.windows(2).map(|pair| network.between(pair[0], pair[1]).rtt).sum()
 }
 
-/// The capacity of a relay in each direction: the smaller of its link and its buckets [B/s].
+/// Capacity of a relay in each direction: the smaller of link rate and refill rate [B/s].
 pub(crate) fn capacity(relay: &Relay) -> u64 {
     let link = relay.host.link_up.min(relay.host.link_down);
     let bucket = relay.config.bandwidth.map_or(link, |bandwidth| bandwidth.rate);

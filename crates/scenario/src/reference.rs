@@ -1,4 +1,4 @@
-//! The reference of scenario files: algorithms, workloads, presets, and every key.
+//! Data of the reference pages: algorithms, workloads, presets, and all keys of scenario files.
 
 use crate::keys::Section;
 use crate::model::{Costs, Dumbbell};
@@ -11,41 +11,41 @@ use crate::sections::workloads::{MarkovKeys, TgenKeys};
 pub use crate::keys::AlgorithmInfo;
 pub use crate::values::Parameter;
 
-/// Something that a client can do.
+/// An activity of clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkloadKind {
-    /// The key of `[workloads.NAME]` that chooses it.
+    /// Key of `[workloads.NAME]` that selects the activity.
     pub key: &'static str,
-    /// What it does, in a line.
+    /// What a client does, in one line.
     pub meaning: &'static str,
 }
 
-/// A version of Tor, or the clients of a paper.
+/// A preset: a version of Tor, or the clients of a paper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preset {
-    /// Its name.
+    /// Name of the preset.
     pub name: &'static str,
-    /// What it stands for, in a line.
+    /// What the preset stands for, in one line.
     pub meaning: &'static str,
-    /// The keys that it sets, with their values in TOML, in alphabetical order.
+    /// Keys that the preset sets, with TOML values, in alphabetical order.
     pub values: Vec<(String, String)>,
 }
 
 /// One table of a scenario file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SectionInfo {
-    /// As a file writes it: `[run]`, `[relays.NAME]`.
+    /// Title of the table, such as `[run]` or `[relays.NAME]`.
     pub title: &'static str,
-    /// Its keys.
+    /// Keys of the table.
     pub parameters: Vec<Parameter>,
 }
 
-/// Every implementation of every trait, in the order of `list algorithms`.
+/// All implementations of all traits, in the order of `penstock list algorithms`.
 pub fn algorithms() -> Vec<AlgorithmInfo> {
     crate::sections::tor::algorithms().concat()
 }
 
-/// What clients can do.
+/// All activities of clients.
 pub fn workload_kinds() -> Vec<WorkloadKind> {
     vec![
         WorkloadKind {
@@ -60,12 +60,12 @@ pub fn workload_kinds() -> Vec<WorkloadKind> {
     ]
 }
 
-/// The clients of papers, as a workload's `preset` names them.
+/// The presets of workloads.
 pub fn workload_presets() -> Vec<Preset> {
     presets::WORKLOADS.iter().map(preset).collect()
 }
 
-/// Versions of Tor, as a relay's or client's `preset` names them.
+/// The presets of relays and clients.
 pub fn presets() -> Vec<Preset> {
     PRESETS.iter().map(preset).collect()
 }
@@ -76,7 +76,7 @@ fn preset(preset: &presets::Preset) -> Preset {
     Preset { name: preset.name, meaning: preset.meaning, values }
 }
 
-/// Every key of a scenario file, section by section.
+/// All keys of a scenario file, by section.
 pub fn sections() -> Vec<SectionInfo> {
     fn inner<S: Section>() -> SectionInfo {
         SectionInfo { title: S::TITLE, parameters: S::parameters() }

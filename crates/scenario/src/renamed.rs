@@ -1,4 +1,4 @@
-//! Old names of keys and values. They work for one more release, with a warning that names the new one.
+//! Old names of keys. They still work for one release. A warning gives the new name.
 
 use crate::error::{ConfigError, Origin};
 use crate::tree::{Node, Table, Value, join};
@@ -13,10 +13,10 @@ const OF_TOR: [(&str, &str); 3] = [
     ("datagram_hold", "coalesce_delay"),
 ];
 
-/// A sentence about something that works, and its place.
+/// Warnings, each with the place in the file.
 pub(crate) type Warnings = Vec<(Origin, String)>;
 
-/// Renames the old keys of a file or of overrides.
+/// Renames old keys in a file or in overrides, and adds a warning for each.
 pub(crate) fn rename(root: &mut Table, warnings: &mut Warnings) -> Result<(), ConfigError> {
     if let Some(network) = root.get_mut("network").and_then(table_of) {
         rename_keys(network, "network", &OF_NETWORK, warnings)?;
@@ -47,7 +47,7 @@ pub(crate) fn rename(root: &mut Table, warnings: &mut Warnings) -> Result<(), Co
     Ok(())
 }
 
-/// Renames the old keys of one relay or client.
+/// Renames old keys of one relay or client.
 pub(crate) fn rename_tor(table: &mut Table, path: &str, warnings: &mut Warnings) -> Result<(), ConfigError> {
     rename_keys(table, path, &OF_TOR, warnings)
 }

@@ -1,19 +1,19 @@
-//! Round trips by country pair, as `network.rtt_matrix` lists them.
+//! Round-trip times between countries, from the key `network.rtt_matrix`.
 
 use penstock_network::{Country, geo};
 use penstock_units::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Round trips between countries, and within one. There is at least one.
+/// Round-trip times between countries, and within a country. The matrix is never empty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RttMatrix {
-    /// By the codes of both countries, in alphabetical order.
+    /// Round-trip time for each pair of country codes. The codes of a pair are in alphabetical order.
     between: BTreeMap<[&'static str; 2], Duration>,
-    /// The countries among them that have users of Tor, and their number.
+    /// Countries of the matrix that have Tor users, with the number of users.
     users: Vec<(&'static str, u32)>,
 }
 
-/// The codes of a pair such as `DE-US`, in alphabetical order; otherwise the part that is no country.
+/// Parses a pair such as `DE-US`. Returns the codes in alphabetical order, or the text that is not a country code.
 pub(crate) fn pair(text: &str) -> Result<[&'static str; 2], &str> {
     let (one, other) = text.split_once('-').ok_or(text)?;
     let code = |text| Country::of(text).map(|country| country.code).ok_or(text);
@@ -23,37 +23,36 @@ pub(crate) fn pair(text: &str) -> Result<[&'static str; 2], &str> {
 }
 
 impl RttMatrix {
-    /// A matrix of these round trips.
     pub(crate) fn new(between: BTreeMap<[&'static str; 2], Duration>) -> Self {
         let countries: BTreeSet<&str> = between.keys().flatten().copied().collect();
         let users = geo::USERS.iter().copied().filter(|(code, _)| countries.contains(code)).collect();
         RttMatrix { between, users }
     }
 
-    /// The countries of nodes that have no country of their own: the countries of Tor's users, if the matrix has them.
+    /// Countries for nodes without a `country`, weighted by their Tor users; empty if no country in the matrix has
+    /// users.
     pub(crate) fn users(&self) -> &[(&'static str, u32)] {
         &self.users
     }
 
-    /// The round trip between nodes in two countries. A scenario is refused if the matrix lacks one that it needs.
+    /// Round-trip time between two countries. The parser refuses scenarios that need a missing pair.
     pub(crate) fn between(&self, one: &Country, other: &Country) -> Duration {
         let pair = if one.code <= other.code { [one.code, other.code] } else { [other.code, one.code] };
         self.between.get(&pair).copied().unwrap_or_else(|| self.typical())
     }
 
-    /// The shortest round trip.
     pub(crate) fn shortest(&self) -> Duration {
         self.between.values().min().copied().unwrap_or_default()
     }
 
-    /// The median of all pairs.
+    /// Median over all pairs.
     pub(crate) fn typical(&self) -> Duration {
         let mut all: Vec<Duration> = self.between.values().copied().collect();
         all.sort_unstable();
         all.get(all.len() / 2).copied().unwrap_or_default()
     }
 
-    /// The missing pairs among these countries, each with the number of nodes that may be in it.
+    /// The pairs of these countries that the matrix lacks. Each text has the number of nodes that may need the pair.
     pub(crate) fn missing(&self, countries: &BTreeMap<&'static str, usize>) -> Vec<String> {
         let pairs = countries.iter().enumerate().flat_map(|(place, (one, count))| {
             countries.keys().skip(place).map(move |other| (*one, *other, *count))

@@ -1,10 +1,9 @@
-//! The random parts of a scenario, drawn for each network before a run begins.
+//! Samples the random parts of a scenario for one network, before a run begins.
 //!
-//! Relays of an era are drawn first, then the relays that a deployment reaches, then rates and places, then the
-//! probabilities of paths.
+//! The order is: relays of an era, relays that a deployment reaches, rates and places, probabilities of paths.
 //!
-//! A rate or a delay may be `quantiles(a, b, ..., z)`. Each node has one rank between 0 and 1 for all of its rates, so
-//! that a node with a fast link also has a high bandwidth. It has another one for its delay.
+//! A rate or a delay may be `quantiles(a, b, ..., z)`. Each node has one rank between 0 and 1 for all its rates. A
+//! node with a fast link therefore also has a high bandwidth. The node's delay has a separate rank.
 
 use crate::model::{
     Client, Deployment, Deployments, Dumbbell, Generated, Host, Latency, Layers, Network, Path, Place,
@@ -18,14 +17,14 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A typical round trip between two places in the Internet, of which many are in Europe and North America.
+/// Typical round-trip time between two places on the Internet. Many places are in Europe and North America.
 const TYPICAL_DISTANCE: Duration = Duration::from_millis(60);
 
-/// The shortest round trip between the points of a dumbbell (nstor: 1 ms in each direction).
+/// Shortest round-trip time between the two points of a dumbbell (nstor: 1 ms in each direction).
 const LEAST_TRUNK: Duration = Duration::from_millis(2);
 
 impl Scenario {
-    /// The scenario in one network: every random part is drawn.
+    /// The scenario in the network with this seed, with all random parts sampled.
     pub fn sampled(&self, seed: Seed) -> Cow<'_, Scenario> {
         let hosts = || self.relays.iter().map(|relay| &relay.host);
         let clients = self.clients.iter().map(|client| &client.host);
@@ -59,14 +58,14 @@ impl Scenario {
         Cow::Owned(sampled)
     }
 
-    /// How paths are drawn among the relays; the error says why no path can be drawn.
+    /// The sampler of paths [`Path::Tor`]; `None` if no client needs it. The error says why no path is possible.
     pub(crate) fn select(&self) -> Result<Option<Arc<Selector>>, Error> {
         if !self.clients.iter().any(|client| matches!(client.path, Path::Tor { .. })) {
             return Ok(None);
         }
         let relay = |relay: &Relay| penstock_network::Relay {
             name: relay.host.name.clone(),
-            // Only shares count, so any unit is right.
+            // Only ratios of weights matter, so any unit is correct.
             weight: u32::try_from(relay.weight.bytes_per_sec() / 128).unwrap_or(u32::MAX).max(1),
             flags: Flags {
                 guard: relay.guard,
@@ -89,7 +88,7 @@ impl Scenario {
     }
 }
 
-/// Sets the bandwidth of one node. Nodes whose bandwidth does not change keep a shared configuration.
+/// Sets the bandwidth of one node. Nodes with unchanged bandwidth keep a shared configuration.
 fn set_bandwidth(config: &mut Arc<RelayConfig>, bandwidth: Option<Bandwidth>) {
     if config.bandwidth != bandwidth {
         Arc::make_mut(config).bandwidth = bandwidth;
@@ -101,13 +100,13 @@ fn draw(host: &mut Host, network: &Network, config: &mut Arc<RelayConfig>, seed:
     let rate = host.sampled.bandwidth.as_ref().and_then(|rates| DataRate::new(rates.at(rank)));
     if let (Some(rate), Some(bandwidth)) = (rate, config.bandwidth) {
         let burst = bandwidth.burst.get() as u128 * u128::from(rate.bytes_per_sec());
-        // The bucket lasts as long as before. Rates and bursts are far below the limit of a product.
+        // The bucket size divided by the rate stays the same. Rates and bursts are too small for an overflow.
         let burst = (burst / u128::from(bandwidth.rate.bytes_per_sec())) as u64;
         set_bandwidth(config, Some(Bandwidth { rate, burst: Bytes::new(burst.max(1)) }));
     }
 }
 
-/// Draws a node's links and its place. Returns the rank between 0 and 1 of all its rates.
+/// Samples a node's link rates and place. Returns the node's rank for rates, between 0 and 1.
 fn draw_host(host: &mut Host, network: &Network, seed: Seed) -> f64 {
     let rank = seed.stream(&format!("{}/rates", host.name)).unit();
     let rate = |quantiles: &Option<Quantiles>| DataRate::new(quantiles.as_ref()?.at(rank));
@@ -120,7 +119,7 @@ fn draw_host(host: &mut Host, network: &Network, seed: Seed) -> f64 {
 }
 
 impl Generated {
-    /// Draws the group's relays for one network.
+    /// Samples the relays of this group for one network.
     pub(crate) fn draw(&self, relays: &mut [Relay], seed: Seed) {
         let mut rng = seed.stream(&format!("{}/relays", self.group));
         for (index, sampled) in self.relays.iter().zip(self.era.sample(self.relays.len(), &mut rng)) {
@@ -129,7 +128,7 @@ impl Generated {
     }
 }
 
-/// Gives a relay the properties that its era drew.
+/// Copies the sampled properties to a relay.
 fn take(relay: &mut Relay, sampled: &era::SampledRelay, buckets: bool) {
     let rate = |bytes: u64| DataRate::new(bytes).expect("an era draws no rate of zero");
     (relay.guard, relay.exit) = (sampled.class.is_guard(), sampled.class.is_exit());
@@ -145,7 +144,7 @@ fn take(relay: &mut Relay, sampled: &era::SampledRelay, buckets: bool) {
 }
 
 impl Deployments {
-    /// Gives the relays that each deployment reaches in one network their software.
+    /// Sets the software of all relays that a deployment reaches in one network.
     fn deploy(&self, relays: &mut [Relay], seed: Seed) {
         let mut layers: BTreeMap<usize, Layers> = BTreeMap::new();
         for (place, deployment) in self.each.iter().enumerate() {
@@ -165,7 +164,7 @@ impl Deployments {
 }
 
 impl Deployment {
-    /// The relays that it reaches in one network.
+    /// Samples the relays that this deployment reaches in one network.
     fn draw(&self, relays: &[Relay], seed: Seed) -> Vec<usize> {
         let draw = |index: &usize| {
             let name = &relays[*index].host.name;
@@ -179,7 +178,7 @@ impl Deployment {
 }
 
 impl Dumbbell {
-    /// The round trip between its points.
+    /// Round-trip time between the two points of the dumbbell.
     ///
     /// Source: nstor, which subtracts the delay of one node on each side.
     fn trunk(&self, seed: Seed) -> Duration {
@@ -188,14 +187,14 @@ impl Dumbbell {
         Duration::from_nanos(across.saturating_sub(near + far)).max(LEAST_TRUNK)
     }
 
-    /// Draws a node's side and its access delay.
+    /// Samples a node's side and access delay.
     fn place(&self, rng: &mut Rng) -> Place {
         let far = rng.unit() < self.far_share;
         let delays = if far { &self.far } else { &self.near };
         Place { far, access: Duration::from_nanos(delays.at(rng.unit())), ..Place::default() }
     }
 
-    /// The mean round trip of two nodes with median delays, each on a random side.
+    /// Mean round-trip time between two nodes with median delays, each on a random side.
     fn typical(&self) -> Duration {
         let [near, far, across] = [&self.near, &self.far, &self.across].map(|delays| delays.at(0.5) as f64);
         let trunk = (across - near - far).max(LEAST_TRUNK.as_nanos() as f64);
@@ -204,7 +203,7 @@ impl Dumbbell {
         Duration::from_nanos(mean as u64)
     }
 
-    /// The shortest possible round trip.
+    /// Shortest possible round-trip time between two nodes.
     fn least(&self) -> Duration {
         Duration::from_nanos(2 * self.near.at(0.0).min(self.far.at(0.0)))
     }
@@ -229,8 +228,10 @@ impl Latency {
 }
 
 impl Network {
-    /// Delay and loss between two nodes. An exception of two nodes goes before one of a node and a group, and that
-    /// before one of two groups.
+    /// Delay and loss between two nodes.
+    ///
+    /// An exception for two nodes takes precedence over one for a node and a group. An exception for two groups comes
+    /// last.
     pub fn between(&self, one: &Host, other: &Host) -> Wire {
         let usual = || Wire { rtt: self.default_rtt(one, other), ..self.default };
         if self.exceptions.is_empty() {
@@ -249,7 +250,7 @@ impl Network {
         found.copied().unwrap_or_else(usual)
     }
 
-    /// The round trip between two nodes without an exception; a typical one before places are drawn.
+    /// Round-trip time between two nodes without an exception. Before places are sampled, this is a typical value.
     fn default_rtt(&self, one: &Host, other: &Host) -> Duration {
         if self.latency == Latency::Even || one.place.access.is_zero() {
             return self.typical_rtt();
@@ -264,7 +265,7 @@ impl Network {
         one.place.access + other.place.access + distance
     }
 
-    /// The shortest possible round trip of two nodes.
+    /// Shortest possible round-trip time between any two nodes.
     pub fn shortest_rtt(&self) -> Duration {
         let usual = match &self.latency {
             Latency::Even => self.default.rtt,
@@ -277,7 +278,7 @@ impl Network {
         self.exceptions.values().map(|wire| wire.rtt).fold(usual, Duration::min)
     }
 
-    /// A typical round trip of two nodes.
+    /// Typical round-trip time between two nodes.
     pub(crate) fn typical_rtt(&self) -> Duration {
         match &self.latency {
             Latency::Even => self.default.rtt,

@@ -1,4 +1,4 @@
-//! One relay without a scenario: a live relay has the same keys.
+//! Configuration of one relay without a scenario file, for live relays. The keys are those of `[relay]`.
 
 use crate::error::{ConfigError, Error, Origin, listed};
 use crate::keys::{Read, Section};
@@ -11,27 +11,29 @@ use crate::sections::tor::{OfClient, TorKeys};
 use crate::tree::{Node, Table, parse};
 use penstock_core::RelayConfig;
 
-/// Keys of `[relay]` about a simulated host, or about the seed of a run.
+/// Keys of `[relay]` that only a simulated relay has.
 const OF_THE_SIMULATOR: [&str; 2] = ["cpu", "refill_phase"];
 
-/// The sections that a file must have beside its relays.
+/// Sections that a scenario file needs in addition to its relays.
 const AROUND: &str = "[scenario]\ntitle = 'one relay'\n[run]\nduration = '1 s'\n[relays.one]\n";
 
-/// A relay of some lines.
+/// The configuration of one relay.
 #[derive(Clone, Debug)]
 pub struct RelaySettings {
-    /// Its configuration.
+    /// Configuration of the core.
     pub config: RelayConfig,
-    /// Sentences about lines that work and will not work in the next release, each with the index of its line.
+    /// Warnings about lines that the next release will refuse, each with the index of its line.
     pub warnings: Vec<(usize, String)>,
 }
 
-/// A relay of these lines, each `KEY = VALUE` as under `[relay]` of a scenario, over the newest preset or the preset that
-/// a line names. Buckets are refilled at multiples of the interval.
+/// Parses lines `KEY = VALUE` with keys of `[relay]`.
+///
+/// Other keys have the values of the newest preset, or of the preset that a line names. Token buckets are refilled at
+/// multiples of the refill interval.
 ///
 /// # Errors
 ///
-/// A line is no TOML, a key or value is unknown, two lines set one key, or algorithms do not go together.
+/// A line is not TOML, a key or value is unknown, two lines set the same key, or algorithms do not work together.
 ///
 /// ```
 /// let line = "circuit_policy = { kind = 'ewma', half_life = '10 s' }";
@@ -61,7 +63,7 @@ fn read(lines: &[&str], warnings: &mut Warnings) -> Result<RelayConfig, ConfigEr
         rename_tor(&mut table, "", warnings)?;
         for (key, node) in &table {
             check_name(key, node)?;
-            // A value that names a kind, or is no table, would replace the value of the other line.
+            // A value that is not a table, or names a kind, would replace the value of the other line.
             let replaces = node.table().is_none_or(|table| table.contains_key("kind"));
             if replaces && relay.get(key).is_some_and(Node::is_written) {
                 let message = "this key is set by another line already; leave one of the two";

@@ -1,4 +1,4 @@
-//! TOML as a tree: each value has the line of its key.
+//! TOML as a tree. Each value has the line of its key.
 
 use crate::error::{ConfigError, Origin};
 use std::collections::BTreeMap;
@@ -6,14 +6,13 @@ use std::fmt::Write as _;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A value and where its key was written.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
     pub(crate) value: Value,
     pub(crate) at: Origin,
 }
 
-/// Keys in alphabetical order, so that a table is always written in the same way.
+/// A table with its keys in alphabetical order, so that its TOML text is always the same.
 pub(crate) type Table = BTreeMap<String, Node>;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -22,7 +21,7 @@ pub(crate) enum Value {
     Integer(i64),
     Float(f64),
     Flag(bool),
-    /// TOML has dates; no key takes one.
+    /// TOML has dates, but no key accepts a date.
     Date,
     List(Vec<Node>),
     Table(Table),
@@ -47,7 +46,7 @@ impl Node {
         }
     }
 
-    /// The value as it would be written, with what it is: `10 is an integer`.
+    /// The value with its type, for error messages: `10 is an integer`.
     pub(crate) fn with_type(&self) -> String {
         match &self.value {
             Value::Text(text) => format!("{text:?} is a string"),
@@ -60,7 +59,7 @@ impl Node {
         }
     }
 
-    /// Whether a user wrote it: it is no default.
+    /// Whether the value comes from a file or an override, and not from a default.
     pub(crate) fn is_written(&self) -> bool {
         self.at != Origin::Default
     }
@@ -69,12 +68,13 @@ impl Node {
         Node { value: Value::Table(table), at }
     }
 
-    /// The value of a default or an override. A text that is not TOML is a string: `10 s` needs no quotes.
+    /// Parses the value of a default or an override. Text that is not TOML becomes a string, so `10 s` needs no
+    /// quotes.
     pub(crate) fn of_default(text: &str) -> Node {
         parse_value(text).unwrap_or_else(|| Node::text(text, Origin::Default))
     }
 
-    /// Changes the origin of the whole subtree.
+    /// Changes the origin of this value and of all values in it.
     pub(crate) fn moved(mut self, to: &impl Fn(Origin) -> Origin) -> Node {
         self.at = to(self.at);
         self.value = match self.value {
@@ -88,7 +88,7 @@ impl Node {
     }
 }
 
-/// Reads a whole file, which is number `file` of the sources.
+/// Parses a whole file. `file` is its index in the list of files.
 pub(crate) fn parse(text: &str, file: usize) -> Result<Table, ConfigError> {
     let lines = Lines::new(text, file);
     let parsed = DeTable::parse(text).map_err(|error| {
@@ -99,7 +99,7 @@ pub(crate) fn parse(text: &str, file: usize) -> Result<Table, ConfigError> {
     table(parsed.get_ref(), &lines, "")
 }
 
-/// Reads one value; `None` if it is not TOML.
+/// Parses one value; `None` if the text is not TOML.
 pub(crate) fn parse_value(text: &str) -> Option<Node> {
     let parsed = DeValue::parse(text).ok()?;
     let node = node(&parsed, Origin::Default, &Lines::new(text, 0), "").ok()?;
@@ -135,12 +135,11 @@ fn node(value: &Spanned<DeValue<'_>>, at: Origin, lines: &Lines, path: &str) -> 
     Ok(Node { value, at })
 }
 
-/// The dotted path of `key` in `path`.
 pub(crate) fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
-/// Where the lines of a file begin [B].
+/// Offset of the first byte of each line [B].
 struct Lines {
     starts: Vec<usize>,
     file: usize,
@@ -158,7 +157,7 @@ impl Lines {
     }
 }
 
-/// A `set`, whose keys may be dotted, as nested tables.
+/// Converts a `set` with dotted keys to nested tables.
 pub(crate) fn undotted(set: &Table) -> Result<Table, ConfigError> {
     let mut overlay = Table::new();
     for (path, node) in set {
@@ -167,7 +166,7 @@ pub(crate) fn undotted(set: &Table) -> Result<Table, ConfigError> {
     Ok(overlay)
 }
 
-/// Puts `node` at the dotted `path`; `once` refuses to replace what is there.
+/// Inserts `node` at the dotted `path`. With `once`, an existing value is an error.
 pub(crate) fn insert(
     table: &mut Table,
     path: &str,
@@ -201,13 +200,13 @@ pub(crate) fn insert(
     Ok(())
 }
 
-/// Joins two overrides of the same level: tables merge, and a later value replaces an earlier one.
+/// Merges two overrides of the same level. Tables merge key by key. Any other value replaces the earlier one.
 fn join_nodes(below: &mut Node, above: Node, whole: &str, once: bool) -> Result<(), ConfigError> {
     let at = above.at;
     let old = std::mem::replace(&mut below.value, Value::Date);
     let (mut lower, upper) = match (old, above.value) {
         (Value::Table(lower), Value::Table(upper)) => (lower, upper),
-        // A word beside a table is the table's `kind`.
+        // A word stands for a table with only this `kind`.
         (Value::Table(lower), Value::Text(kind)) => {
             (lower, Table::from([("kind".to_owned(), Node::text(kind, at))]))
         }
@@ -232,7 +231,7 @@ fn join_nodes(below: &mut Node, above: Node, whole: &str, once: bool) -> Result<
     Ok(())
 }
 
-/// `[title]` and the keys of a table, as TOML.
+/// Prints `[title]` and the keys of a table as TOML.
 pub(crate) fn print_section(out: &mut String, title: &str, table: &Table) {
     let gap = if out.is_empty() { "" } else { "\n" };
     let _ = writeln!(out, "{gap}[{title}]");
@@ -265,7 +264,7 @@ impl Value {
     }
 }
 
-/// Whether it consists of letters, digits, `_` and `-`, and of `.` if `dots`, and is not empty.
+/// Whether `name` is not empty and consists of letters, digits, `_` and `-`; also of `.` if `dots` is true.
 pub(crate) fn is_name(name: &str, dots: bool) -> bool {
     let good = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-' || (dots && c == '.');
     !name.is_empty() && name.chars().all(good)

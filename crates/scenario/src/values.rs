@@ -1,4 +1,4 @@
-//! Value types: each checks one value of TOML and returns it typed, with its canonical form.
+//! Value types. A value type checks one TOML value, and returns the Rust value and the canonical TOML form.
 
 use crate::distribution::{Amount, LONGEST, Mix, Quantiles, Span};
 use crate::error::{ConfigError, Origin, listed};
@@ -8,43 +8,42 @@ use penstock_units::parse::{self, show_duration};
 use penstock_units::{Bytes, DataRate, Duration, ParseUnitError, time::nanos};
 use std::fmt::Debug;
 
-/// A type of values: what TOML may hold, and what it means in Rust.
+/// A type of values: which TOML values it accepts, and the Rust values that they stand for.
 pub(crate) trait ValueType {
-    /// The value in Rust.
     type Value;
 
-    /// Checks a value. Returns it typed, and as the resolved file writes it.
+    /// Checks a value. Returns the Rust value, and the form that the resolved file has.
     fn read(&self, node: &Node, site: &Site<'_>) -> Result<(Self::Value, Value), ConfigError>;
 
-    /// What would be right, as it continues "it must be".
+    /// The accepted values, as a text that follows "it must be".
     fn describe(&self) -> String;
 
-    /// The unit of its numbers, for the reference; empty if they have none.
+    /// The unit of numbers, for the reference pages; empty if there is none.
     fn unit(&self) -> &'static str {
         ""
     }
 
-    /// The keys of the table that the value may be.
+    /// The keys of the table, if the value may be a table.
     fn parameters(&self) -> Vec<Parameter> {
         Vec::new()
     }
 
-    /// The values that are words, in TOML: each is a mode of an algorithm.
+    /// The accepted words as TOML. Each word is a mode of an algorithm.
     fn words(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// A default as the reference shows it.
+    /// A default, as the reference pages show it.
     fn print_default(&self, default: &str) -> String {
         Node::of_default(default).value.print()
     }
 
-    /// The error for a value of another type.
+    /// The error for a value with a wrong TOML type.
     fn mismatch(&self, node: &Node, site: &Site<'_>) -> ConfigError {
         site.wrong(format!("{}; it must be {}", node.with_type(), self.describe()))
     }
 
-    /// The value as a string, or the error for another type.
+    /// The value as a string, or an error if it is not a string.
     fn text<'a>(&self, node: &'a Node, site: &Site<'_>) -> Result<&'a str, ConfigError> {
         node.as_text().ok_or_else(|| self.mismatch(node, site))
     }
@@ -53,29 +52,29 @@ pub(crate) trait ValueType {
 /// One key of a scenario file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Its name in its table.
+    /// Name of the key in its table.
     pub key: &'static str,
-    /// Its default in TOML; `as KEY` if it is another key's value; empty if the key is required.
+    /// Default in TOML; `as KEY` if the default is another key's value; empty if the key is required.
     pub default: String,
-    /// The unit of its numbers; empty if it has none. Sizes, rates and durations are written with their unit.
+    /// Unit of numbers; empty if there is none. Sizes, rates and durations are texts with a unit.
     pub unit: &'static str,
-    /// The values that it takes.
+    /// Accepted values.
     pub value_type: String,
-    /// What it means.
+    /// Meaning of the key.
     pub meaning: &'static str,
-    /// The keys in it, if it may be a table.
+    /// Keys of the table, if the value may be a table.
     pub keys: Vec<Parameter>,
-    /// The values that are words, in TOML.
+    /// Accepted words, as TOML.
     pub words: Vec<String>,
 }
 
-/// Where a value stands.
+/// The place of a value in the scenario.
 #[derive(Clone, Copy)]
 pub(crate) struct Site<'a> {
     pub(crate) at: Origin,
-    /// The dotted key.
+    /// Dotted key.
     pub(crate) path: &'a str,
-    /// The sections that were read before, in canonical form: some defaults are another key's value.
+    /// Sections that were already read, in canonical form. Some defaults are values of other keys.
     pub(crate) sections: &'a Table,
 }
 
@@ -88,7 +87,7 @@ impl Site<'_> {
 /// A string that a function parses.
 pub(crate) struct Parsed<T> {
     parse: fn(&str, &Site<'_>) -> Result<T, ConfigError>,
-    /// The canonical form.
+    /// Prints the canonical form.
     print: fn(&T) -> String,
     describe: &'static str,
     unit: &'static str,
@@ -112,11 +111,9 @@ impl<T> ValueType for Parsed<T> {
     }
 }
 
-/// Any string.
 pub(crate) const TEXT: Parsed<String> =
     Parsed { parse: |text, _| Ok(text.to_owned()), print: String::clone, describe: "a string", unit: "" };
 
-/// A string of letters, digits, `_`, `-` and `.`.
 pub(crate) const NAME: Parsed<String> = Parsed {
     parse: |name, site| match is_name(name, true) {
         true => Ok(name.to_owned()),
@@ -127,7 +124,6 @@ pub(crate) const NAME: Parsed<String> = Parsed {
     unit: "",
 };
 
-/// One string, or a list of strings.
 pub(crate) struct Texts;
 
 impl ValueType for Texts {
@@ -147,7 +143,6 @@ impl ValueType for Texts {
     }
 }
 
-/// `true` or `false`.
 pub(crate) struct Flag;
 
 impl ValueType for Flag {
@@ -165,7 +160,6 @@ impl ValueType for Flag {
     }
 }
 
-/// An integer in a range, with its unit.
 pub(crate) struct Whole {
     pub(crate) least: i64,
     pub(crate) most: i64,
@@ -203,7 +197,7 @@ impl ValueType for Whole {
     }
 }
 
-/// An integer from 1, however large.
+/// An integer of at least 1, without an upper limit.
 pub(crate) struct Count;
 
 impl ValueType for Count {
@@ -221,7 +215,7 @@ impl ValueType for Count {
     }
 }
 
-/// Integers from 0, at least one, none of them twice.
+/// A list of different integers from 0, with at least one item.
 pub(crate) struct Seeds;
 
 impl ValueType for Seeds {
@@ -252,7 +246,7 @@ impl ValueType for Seeds {
     }
 }
 
-/// A fraction or probability, below 1.
+/// A fraction or probability: at least 0 and below 1.
 pub(crate) struct Fraction;
 
 impl ValueType for Fraction {
@@ -279,7 +273,6 @@ impl ValueType for Fraction {
     }
 }
 
-/// A rate such as `10 MiB/s`.
 pub(crate) const RATE: Parsed<DataRate> = Parsed {
     parse: rate,
     print: DataRate::to_string,
@@ -287,7 +280,7 @@ pub(crate) const RATE: Parsed<DataRate> = Parsed {
     unit: "B/s",
 };
 
-/// The largest rate [B/s], so that sums of many stay far from the largest integer.
+/// Largest rate. Sums of many such rates do not overflow.
 const MOST_RATE: DataRate = DataRate::mib(1 << 20);
 
 fn rate(text: &str, site: &Site<'_>) -> Result<DataRate, ConfigError> {
@@ -298,14 +291,14 @@ fn rate(text: &str, site: &Site<'_>) -> Result<DataRate, ConfigError> {
     Ok(rate)
 }
 
-/// A size such as `32 KiB`, in a range [B].
+/// A size such as `32 KiB`, within limits [B].
 pub(crate) struct Size {
     pub(crate) least: u64,
     pub(crate) most: u64,
 }
 
 impl Size {
-    /// The largest size [B].
+    /// Largest size [B].
     pub(crate) const MOST: u64 = 1 << 50;
     /// Any size above zero.
     pub(crate) const ANY: Size = Size { least: 1, most: Size::MOST };
@@ -337,10 +330,9 @@ impl ValueType for Size {
     }
 }
 
-/// A duration such as `80 ms`.
+/// A duration such as `80 ms`, above zero.
 pub(crate) const TIME: Parsed<Duration> = Parsed { parse: time_above_zero, ..TIME_OR_ZERO };
 
-/// A duration that may be zero.
 pub(crate) const TIME_OR_ZERO: Parsed<Duration> = Parsed {
     parse: time,
     print: |span| show_duration(*span),
@@ -364,13 +356,13 @@ fn time_above_zero(text: &str, site: &Site<'_>) -> Result<Duration, ConfigError>
     Ok(span)
 }
 
-/// The name and the arguments of `name(a, b, ...)`.
+/// Splits `name(a, b, ...)` into the name and the arguments.
 fn call(text: &str) -> Option<(&str, Vec<&str>)> {
     let (name, arguments) = text.trim().strip_suffix(')')?.split_once('(')?;
     Some((name, arguments.split(',').map(str::trim).collect()))
 }
 
-/// The distribution `quantiles(...)` of some values, each as `one` reads it.
+/// Parses the arguments of `quantiles(...)`. `one` parses a single argument.
 fn quantiles(
     values: &[&str],
     site: &Site<'_>,
@@ -385,7 +377,7 @@ fn quantiles(
     Quantiles::new(numbers).ok_or_else(few)
 }
 
-/// A rate, or `quantiles(...)` of rates from which each node draws its own.
+/// A rate, or `quantiles(...)` of rates. Each node then samples its own rate.
 pub(crate) const SAMPLED_RATE: Parsed<NodeRate> = Parsed {
     parse: sampled_rate,
     print: |rate| match &rate.sampled {
@@ -396,12 +388,12 @@ pub(crate) const SAMPLED_RATE: Parsed<NodeRate> = Parsed {
     unit: "B/s",
 };
 
-/// A rate, or the rates that it is drawn from.
+/// A rate, or a distribution of rates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeRate {
-    /// The rate, or the median.
+    /// The fixed rate, or the median.
     pub(crate) typical: DataRate,
-    /// The rates that it is drawn from [B/s].
+    /// The distribution of rates [B/s].
     pub(crate) sampled: Option<Quantiles>,
 }
 
@@ -413,7 +405,7 @@ fn sampled_rate(text: &str, site: &Site<'_>) -> Result<NodeRate, ConfigError> {
     Ok(NodeRate { typical: DataRate::new(rates.at(0.5)).unwrap_or(MOST_RATE), sampled: Some(rates) })
 }
 
-/// A duration, or `quantiles(...)` of durations from which each node draws its own [ns].
+/// A duration, or `quantiles(...)` of durations [ns]. Each node then samples its own duration.
 pub(crate) const SAMPLED_TIME: Parsed<Quantiles> = Parsed {
     parse: |text, site| {
         let one = |text: &str| time_above_zero(text, site).map(nanos);
@@ -431,7 +423,7 @@ pub(crate) const SAMPLED_TIME: Parsed<Quantiles> = Parsed {
     unit: "s",
 };
 
-/// The distribution of a size: a size, `uniform`, `quantiles` or `mix`.
+/// The distribution of a size: a fixed size, `uniform`, `quantiles` or `mix`.
 pub(crate) const AMOUNT: Parsed<Amount> = Parsed {
     parse: amount,
     print: Amount::to_string,
@@ -469,7 +461,7 @@ fn amount(text: &str, site: &Site<'_>) -> Result<Amount, ConfigError> {
     }
 }
 
-/// The bounds of `uniform(low, high)`.
+/// The two limits of `uniform(low, high)`.
 fn uniform<T: PartialOrd + Debug>(
     text: &str,
     bounds: &[&str],
@@ -489,13 +481,13 @@ fn or_uniform(mut error: ConfigError) -> ConfigError {
     error
 }
 
-/// The error for a distribution with other parameters.
+/// The error for a distribution with wrong parameters.
 fn parameters(text: &str, right: &str, site: &Site<'_>) -> ConfigError {
     site.wrong(format!("{text:?} has other parameters; it must be {right:?}"))
 }
 
-/// The distribution of a duration: a duration, `uniform`, `lognormal`, `quantiles`, `exponential`, `normal`, `pareto`,
-/// or the name of one.
+/// The distribution of a duration: a fixed duration, `uniform`, `lognormal`, `quantiles`, `exponential`, `normal`,
+/// `pareto`, or a named distribution.
 pub(crate) const SPAN: Parsed<Span> = Parsed {
     parse: span,
     print: Span::to_string,
@@ -506,9 +498,9 @@ pub(crate) const SPAN: Parsed<Span> = Parsed {
 fn span(text: &str, site: &Site<'_>) -> Result<Span, ConfigError> {
     let time = |text: &str| time(text, site);
     let Some((name, arguments)) = call(text) else {
-        // The name stands for the think times of the throttling paper's web clients, a data set of the University
-        // of North Carolina. Deviation: the data set is not available. The median and the maximum of this
-        // log-normal are a guess; docs/reference/workloads.md.
+        // Think times of the throttling paper's web clients, from a data set of the University of North Carolina.
+        // Deviation: the data set is not available. The median and the maximum of this log-normal distribution are
+        // guesses; see docs/reference/workloads.md.
         if text.trim() == "unc" {
             return Ok(Span::LogNormal(Duration::from_secs(10), 1.0, Duration::from_secs(120)));
         }
@@ -550,7 +542,7 @@ fn span(text: &str, site: &Site<'_>) -> Result<Span, ConfigError> {
     }
 }
 
-/// A list of strings, each of which a function parses.
+/// A list of strings. A function parses each string.
 pub(crate) struct Lines<T> {
     parse: fn(&str, &Site<'_>) -> Result<T, ConfigError>,
     describe: &'static str,
@@ -575,7 +567,7 @@ impl<T: ToString> ValueType for Lines<T> {
     }
 }
 
-/// The largest weight, so that sums of weights stay far from infinity.
+/// Largest weight. Sums of such weights stay finite.
 const MOST_WEIGHT: f64 = 1e12;
 
 fn weight(text: &str, site: &Site<'_>) -> Result<f64, ConfigError> {
@@ -592,14 +584,13 @@ fn state(text: &str, site: &Site<'_>) -> Result<String, ConfigError> {
     Ok(name.to_owned())
 }
 
-/// The two ends of an arrow, and the text after the colon.
+/// Splits `FROM -> TO: TEXT` into its three parts.
 fn arrow(text: &str) -> Option<(&str, &str, &str)> {
     let (from, rest) = text.split_once("->")?;
     let (to, rest) = rest.split_once(':')?;
     Some((from, to.trim(), rest))
 }
 
-/// Transitions of a Markov model, `FROM -> TO: WEIGHT` each.
 pub(crate) const TRANSITIONS: Lines<Transition> =
     Lines { parse: transition, describe: "a list of transitions, like [\"start -> a: 1\", \"a -> a: 0.9\"]" };
 
@@ -609,7 +600,6 @@ fn transition(line: &str, site: &Site<'_>) -> Result<Transition, ConfigError> {
     Ok(Transition { from: state(from, site)?, to: state(to, site)?, weight: weight(rest, site)? })
 }
 
-/// Emissions of a Markov model, `STATE -> OBSERVATION: WEIGHT after DELAY` each.
 pub(crate) const EMISSIONS: Lines<Emission> = Lines {
     parse: emission,
     describe: "a list of emissions, like [\"a -> +: 0.5 after exponential(3 ms)\", \"a -> F: 0.1\"]; observations are +, - and F, the end",
@@ -636,7 +626,7 @@ fn emission(line: &str, site: &Site<'_>) -> Result<Emission, ConfigError> {
     Ok(Emission { state: state(from, site)?, what, weight: weight(share, site)?, delay })
 }
 
-/// One of these words; each stands for a value.
+/// One of several words. Each word stands for a value.
 pub(crate) struct Choice<T: 'static>(pub(crate) &'static [(&'static str, T)]);
 
 impl<T: Clone> ValueType for Choice<T> {
@@ -658,7 +648,6 @@ impl<T: Clone> ValueType for Choice<T> {
     }
 }
 
-/// One of these words.
 pub(crate) struct Word(pub(crate) &'static [&'static str]);
 
 impl ValueType for Word {
@@ -676,7 +665,7 @@ impl ValueType for Word {
     }
 }
 
-/// This word, which is `None`, or another type of value.
+/// Either this word, which means `None`, or a value of another type.
 pub(crate) struct Or<V>(pub(crate) &'static str, pub(crate) V);
 
 impl<V: ValueType> ValueType for Or<V> {
@@ -719,7 +708,7 @@ impl<V: ValueType> ValueType for Or<V> {
     }
 }
 
-/// A table of overrides, whose keys may be dotted. Its values are checked after they are merged.
+/// A table of overrides. Keys may be dotted. The values are checked after merging.
 pub(crate) struct Overrides;
 
 impl ValueType for Overrides {
@@ -735,8 +724,7 @@ impl ValueType for Overrides {
     }
 }
 
-/// The queue in front of a receiving link.
 pub(crate) const QUEUE: Size = Size { least: 3000, most: Size::MOST };
 
-/// The buffer of a socket. Buffers below a few segments test the simulator and no algorithm.
+/// Size of a socket buffer. A smaller buffer would test the simulator and no algorithm.
 pub(crate) const BUFFER: Or<Size> = Or("auto", Size { least: 4096, most: Size::MOST });

@@ -1,4 +1,4 @@
-//! `[client]` and `[clients.NAME]`: clients with their onion proxies and paths.
+//! `[client]` and `[clients.NAME]`: clients with onion proxies and paths.
 
 use super::nodes::{CountKeys, HostKeys, LinkKeys, Names, host};
 use super::tor::{OfClient, TorKeys};
@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 section! {
-    /// The path of a client.
     #[derive(Clone, Debug)]
     pub(crate) struct PathKeys("") {
         /// The relays from the entry to the exit. "weighted" draws different relays by weight; "tor" draws a guard, a
@@ -45,7 +44,6 @@ section! {
 }
 
 section! {
-    /// The workloads of a client.
     #[derive(Clone, Debug)]
     pub(crate) struct WorkloadsKeys("") {
         /// The NAME of a [workloads.NAME]. Several names run at once, and their streams share the client's circuit.
@@ -56,7 +54,6 @@ section! {
 }
 
 sections! {
-    /// `[client]`: the defaults of all clients.
     #[derive(Clone, Debug)]
     pub(crate) struct ClientKeys("[client]") {
         link: LinkKeys,
@@ -67,7 +64,6 @@ sections! {
 }
 
 sections! {
-    /// `[clients.NAME]`.
     #[derive(Clone, Debug)]
     pub(crate) struct ClientsKeys("[clients.NAME]") {
         link: LinkKeys,
@@ -79,18 +75,17 @@ sections! {
     }
 }
 
-/// C tor's default of MaxCircuitDirtiness.
 const MAX_CIRCUIT_DIRTINESS: Duration = Duration::from_secs(600);
 
-/// C tor's CircuitBuildTimeout before it has learned one.
+/// C tor's CircuitBuildTimeout before C tor has measured circuits.
 ///
-/// Deviation: C tor learns it from its circuits, such that 80 % are built in time.
+/// Deviation: C tor adapts this timeout to its circuits, such that 80 % of them are built in time.
 const CIRCUIT_BUILD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Tor extends a circuit by RELAY_EARLY cells, and a circuit has eight of them.
+/// A circuit has at most eight RELAY_EARLY cells, and each hop after the first needs one.
 const MOST_HOPS: usize = 8;
 
-/// The parts of a scenario that a client refers to.
+/// The parts of a scenario that clients refer to.
 pub(crate) struct Clients<'a> {
     pub(crate) workloads: &'a [Workload],
     pub(crate) relays: &'a [Relay],
@@ -99,7 +94,6 @@ pub(crate) struct Clients<'a> {
 }
 
 impl Clients<'_> {
-    /// The clients, in the order of their names.
     pub(crate) fn build(
         &self,
         read: &BTreeMap<String, Read<ClientsKeys>>,
@@ -161,7 +155,7 @@ impl Clients<'_> {
         Ok(workloads)
     }
 
-    /// Refuses workloads that cannot run at once, or cannot run without Tor.
+    /// Refuses workloads that cannot run at the same time, or cannot run without Tor.
     fn check_sharing(
         &self,
         read: &Read<ClientsKeys>,

@@ -1,4 +1,4 @@
-//! `edge_control`: the windows and rates at the two ends of a circuit.
+//! `edge_control`: windows and rates at the two ends of a circuit.
 
 use crate::error::ConfigError;
 use crate::keys::{PartnerInfo, Read, algorithm, section, sections};
@@ -67,7 +67,6 @@ section! {
 }
 
 section! {
-    /// The windows of circuits whose other end has no congestion control.
     #[derive(Clone, Debug)]
     pub(crate) struct StockKeys("") {
         /// The window of circuits whose other end has no congestion control.
@@ -325,7 +324,7 @@ fn vegas<S>(keys: &VegasKeys, node: &Read<S>) -> Result<VegasConfig, ConfigError
     })
 }
 
-/// The bounds of a congestion window. Each must allow the cells of one SENDME.
+/// The limits of a congestion window. Each limit must be at least the cells of one SENDME.
 fn bounds<S>(
     node: &Read<S>,
     sendme_inc: u32,

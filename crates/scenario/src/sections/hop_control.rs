@@ -1,4 +1,4 @@
-//! `hop_control`: the cells that one hop may have outstanding.
+//! `hop_control`: limits of unacknowledged cells on each hop.
 
 use crate::error::ConfigError;
 use crate::keys::{InTable, NoKeys, PartnerInfo, Read, algorithm, in_table, section, sections};
@@ -11,7 +11,7 @@ use penstock_units::Duration;
 
 const CELLS: Whole = Whole::cells(1, 100_000);
 
-/// How N3 follows congestion.
+/// How N3 reacts to congestion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Law {
     Exponential,
@@ -19,7 +19,6 @@ pub(crate) enum Law {
 }
 
 section! {
-    /// `hop_control.adapt`.
     #[derive(Clone, Debug)]
     pub(crate) struct AdaptKeys("hop_control.adapt") {
         /// "exponential": N3 falls by a factor that depends on the delay in the output buffer, and grows by steps;
@@ -62,9 +61,8 @@ section! {
     }
 }
 
-// The slides leave all of these open but the names of the first two.
+// The slides name `alpha` and `beta` only. They give no values, and none of the other keys.
 section! {
-    /// The keys of a window.
     #[derive(Clone, Debug)]
     pub(crate) struct WindowKeys("backtap") {
         /// A window grows by a cell if fewer cells than this wait (alpha of nstor).
@@ -85,7 +83,7 @@ section! {
     }
 }
 
-/// The interval in which a window may change once.
+/// How often a window may change: once in each of these intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interval {
     Circuit,
@@ -152,7 +150,7 @@ algorithm! {
 }
 
 impl HopControl {
-    /// How long the least round trip to a neighbour is kept.
+    /// How long the node keeps the smallest round-trip time to a neighbour.
     pub(crate) fn base_memory(&self) -> Option<Duration> {
         match self {
             HopControl::None(_) | HopControl::N23(_) => None,
@@ -161,7 +159,8 @@ impl HopControl {
         }
     }
 
-    /// `max_queue` is the node's max_circuit_queue; `n23` is whether the consensus activates N23.
+    /// The configuration of the core. `max_queue` is the node's max_circuit_queue. `n23` says whether the consensus
+    /// activates N23.
     pub(crate) fn config<S>(
         &self,
         node: &Read<S>,
@@ -229,7 +228,7 @@ fn n23<S>(keys: &N23Keys, node: &Read<S>, max_queue: u32, is_active: bool) -> Re
             config.n3
         ));
     }
-    // The queue of the other direction also holds the credits that a node can owe.
+    // With `credit_path = "circuit"`, the queue of the other direction also holds credits that the node sends back.
     let credits = if config.credit_path == CreditPath::Circuit { config.most() / config.n2 + 1 } else { 0 };
     let most = config.most() + credits;
     if most > max_queue {

@@ -1,4 +1,5 @@
-//! The sections of a scenario file: one file declares the keys of a section and turns them into a part of the model.
+//! The sections of a scenario file. Each file here declares the keys of a section and builds a part of the model from
+//! them.
 
 pub(crate) mod clients;
 pub(crate) mod edge_control;
@@ -29,13 +30,11 @@ use sets::{ChangeKeys, DeploymentKeys, VariantKeys};
 use std::collections::BTreeMap;
 use workloads::WorkloadKeys;
 
-/// The key that names a preset.
 const PRESET: &str = "preset";
 
-/// Keys that the resolved file does not have: it has the keys that they stand for.
+/// Keys that the resolved file leaves out. It has the keys that they expand to.
 const REPLACED: [&str; 2] = [PRESET, "include"];
 
-/// All sections of one variant.
 #[derive(Clone, Debug)]
 pub(crate) struct Sections {
     pub(crate) head: Read<HeadKeys>,
@@ -45,19 +44,19 @@ pub(crate) struct Sections {
     pub(crate) network: Read<NetworkKeys>,
     pub(crate) relays: BTreeMap<String, Read<RelaysKeys>>,
     pub(crate) clients: BTreeMap<String, Read<ClientsKeys>>,
-    /// Where `[clients]` begins.
+    /// Place of `[clients]` in the file.
     pub(crate) clients_at: Origin,
     pub(crate) servers: BTreeMap<String, Read<ServersKeys>>,
     pub(crate) workloads: BTreeMap<String, Read<WorkloadKeys>>,
     pub(crate) deployments: Vec<Read<DeploymentKeys>>,
     pub(crate) changes: Vec<Read<ChangeKeys>>,
-    /// The resolved file: every section with its defaults; `[relays.NAME]` without the keys that it inherits.
+    /// The resolved file: all sections with defaults. `[relays.NAME]` is without inherited keys.
     pub(crate) resolved: Table,
-    /// The keys that every relay inherits.
+    /// Keys that every relay inherits.
     relay: Table,
 }
 
-/// The name of each section, in the order in which a file is written, with its title and its keys.
+/// Name, title and keys of each section, in the order in which a file is written.
 pub(crate) fn reference() -> Vec<(&'static str, &'static str, Vec<Parameter>)> {
     fn of<S: Section>(name: &'static str) -> (&'static str, &'static str, Vec<Parameter>) {
         (name, S::TITLE, S::parameters())
@@ -81,7 +80,7 @@ pub(crate) fn reference() -> Vec<(&'static str, &'static str, Vec<Parameter>)> {
     ]
 }
 
-/// The names of all sections, in the order in which a file is written.
+/// Names of all sections, in the order in which a file is written.
 const NAMES: [&str; 15] = [
     "scenario",
     "run",
@@ -100,7 +99,7 @@ const NAMES: [&str; 15] = [
     "variants",
 ];
 
-/// Reads all sections of `root`, the file with its overrides and without its variants.
+/// Reads all sections. `root` is the file merged with its overrides, without `[[variants]]`.
 pub(crate) fn read(root: &Table) -> Result<Sections, ConfigError> {
     if let Some((name, node)) = root.iter().find(|(name, _)| !NAMES.contains(&&name[..])) {
         let message = format!("this section is unknown; there are {}", listed(NAMES));
@@ -141,7 +140,7 @@ pub(crate) fn read(root: &Table) -> Result<Sections, ConfigError> {
 }
 
 impl Sections {
-    /// A group of relays of the file `root` with more keys, as deployments set them.
+    /// A group of relays of the file `root`, with the additional keys that deployments set.
     pub(crate) fn relay_with<'a>(
         &self,
         root: &Table,
@@ -157,7 +156,7 @@ impl Sections {
     }
 }
 
-/// A section's table and where it begins; an empty one if the file does not have it.
+/// The table of a section and its place in the file. The table is empty if the file does not have the section.
 fn table_of<'a>(root: &'a Table, name: &str) -> Result<(&'a Table, Origin), ConfigError> {
     static EMPTY: Table = Table::new();
     let Some(node) = root.get(name) else { return Ok((&EMPTY, Origin::Default)) };
@@ -180,7 +179,7 @@ fn section<S>(
     Ok(read)
 }
 
-/// Checks the section that others inherit. Returns its keys as they were written, and those of its preset.
+/// Checks a section that others inherit, such as `[relay]`. Returns its own keys, and the keys of its preset.
 fn inherited<S: Section>(root: &Table, name: &str, resolved: &mut Table) -> Result<Table, ConfigError> {
     let (mut keys, _) = over_preset::<S>(&Table::new(), table_of(root, name)?.0)?;
     section(root, name, resolved, |_, site| Read::<S>::new(keys.clone(), site))?;
@@ -188,7 +187,7 @@ fn inherited<S: Section>(root: &Table, name: &str, resolved: &mut Table) -> Resu
     Ok(keys)
 }
 
-/// `written` over its preset over `inherited`, and the keys of the preset.
+/// Merges `inherited`, the preset of `written`, and `written`, in this order. Also returns the keys of the preset.
 fn over_preset<S: Section>(inherited: &Table, written: &Table) -> Result<(Table, Table), ConfigError> {
     let mut preset = presets::keys_of(written.get(PRESET).and_then(Node::as_text))?;
     preset.retain(|name, _| S::has(name));
@@ -198,7 +197,7 @@ fn over_preset<S: Section>(inherited: &Table, written: &Table) -> Result<(Table,
     Ok((keys, preset))
 }
 
-/// Reads a section of named tables, each of which inherits keys.
+/// Reads named tables such as `[relays.NAME]`, which inherit keys.
 fn named<S: Section>(
     root: &Table,
     section: &str,
@@ -242,7 +241,7 @@ fn list<S: Section>(root: &Table, name: &str, resolved: &mut Table) -> Result<Ve
     Ok(each)
 }
 
-/// The resolved file as TOML, always written in the same way.
+/// The resolved file as TOML, in canonical form.
 pub(crate) fn print(resolved: &Table) -> String {
     let mut out = String::new();
     for name in NAMES {

@@ -1,4 +1,4 @@
-//! `[network]`: delays, losses and queues between the nodes.
+//! `[network]`: delays, losses and queues between nodes.
 
 use super::nodes::Names;
 use crate::error::{ConfigError, listed_briefly};
@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 const DUMBBELL: InTable<Dumbbell> = in_table();
 
 section! {
-    /// `[network]` without its pairs, whose defaults are these keys.
     #[derive(Clone, Debug)]
     pub(crate) struct WireKeys("[network]") {
         /// The round trip between any two nodes, without queues and serialisation.
@@ -42,7 +41,6 @@ section! {
 }
 
 section! {
-    /// `[[network.pairs]]`.
     #[derive(Clone, Debug)]
     pub(crate) struct PairKeys("[[network.pairs]]") {
         /// Two nodes or groups of nodes.
@@ -61,7 +59,6 @@ section! {
 const PAIRS: InList<PairKeys> = in_list();
 
 section! {
-    /// The exceptions of `[network]`.
     #[derive(Clone, Debug)]
     pub(crate) struct PairsKeys("[network]") {
         /// Exceptions between two nodes or groups.
@@ -70,7 +67,6 @@ section! {
 }
 
 sections! {
-    /// `[network]`.
     #[derive(Clone, Debug)]
     pub(crate) struct NetworkKeys("[network]") {
         wire: WireKeys,
@@ -78,7 +74,7 @@ sections! {
     }
 }
 
-/// Reads `[network]`: first its own keys, which are the defaults of its pairs.
+/// Reads `[network]`. Its own keys come first, because they are the defaults of `[[network.pairs]]`.
 pub(crate) fn read(table: &Table, site: &Site<'_>) -> Result<Read<NetworkKeys>, ConfigError> {
     let mut own = table.clone();
     own.remove("pairs");
@@ -88,7 +84,6 @@ pub(crate) fn read(table: &Table, site: &Site<'_>) -> Result<Read<NetworkKeys>, 
     Read::new(table.clone(), &Site { sections: &sections, ..*site })
 }
 
-/// Round trips by country pair.
 struct RoundTrips;
 
 impl ValueType for RoundTrips {

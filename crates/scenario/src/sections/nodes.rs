@@ -9,7 +9,6 @@ use penstock_units::Bytes;
 use std::collections::BTreeMap;
 
 section! {
-    /// The link of a relay or a client.
     #[derive(Clone, Debug)]
     pub(crate) struct LinkKeys("") {
         /// The rate of the access link, in each direction.
@@ -18,7 +17,6 @@ section! {
 }
 
 section! {
-    /// The link of a server.
     #[derive(Clone, Debug)]
     pub(crate) struct ServerLinkKeys("") {
         /// The rate of the access link, in each direction.
@@ -27,7 +25,6 @@ section! {
 }
 
 section! {
-    /// What a node has below Tor.
     #[derive(Clone, Debug)]
     pub(crate) struct HostKeys("") {
         /// The rate at which the access link sends.
@@ -47,7 +44,6 @@ section! {
 }
 
 section! {
-    /// Copies of a node.
     #[derive(Clone, Debug)]
     pub(crate) struct CountKeys("") {
         /// Makes this number of nodes, NAME0001, NAME0002 and so on; "one" makes NAME itself.
@@ -56,7 +52,6 @@ section! {
 }
 
 sections! {
-    /// `[server]`: the defaults of all servers.
     #[derive(Clone, Debug)]
     pub(crate) struct ServerKeys("[server]") {
         link: ServerLinkKeys,
@@ -65,7 +60,6 @@ sections! {
 }
 
 sections! {
-    /// `[servers.NAME]`.
     #[derive(Clone, Debug)]
     pub(crate) struct ServersKeys("[servers.NAME]") {
         link: ServerLinkKeys,
@@ -74,7 +68,7 @@ sections! {
     }
 }
 
-/// The host of a node, without the sampled bandwidth of its Tor.
+/// The host of a node. The sampled bandwidth is separate in `bandwidth`.
 pub(crate) fn host(name: &str, keys: &HostKeys, cpu: Option<Costs>, bandwidth: Option<&NodeRate>) -> Host {
     Host {
         name: name.to_owned(),
@@ -95,7 +89,6 @@ pub(crate) fn host(name: &str, keys: &HostKeys, cpu: Option<Costs>, bandwidth: O
     }
 }
 
-/// The servers, in the order of their names.
 pub(crate) fn servers(
     read: &BTreeMap<String, Read<ServersKeys>>,
     names: &mut Names,
@@ -111,10 +104,10 @@ pub(crate) fn servers(
     Ok(servers)
 }
 
-/// The names of all nodes and groups: relays, clients and servers share one name space.
+/// Names of all nodes and groups. Relays, clients and servers share one namespace.
 #[derive(Default)]
 pub(crate) struct Names {
-    /// Each name with the key of its table.
+    /// Each name in use, with the key of its table.
     taken: BTreeMap<String, String>,
 }
 
@@ -127,7 +120,7 @@ impl Names {
         self.taken.keys().map(String::as_str)
     }
 
-    /// The names of the nodes of a table: its own name, or one for each copy.
+    /// Reserves the names of a table's nodes: the table's name, or one name for each copy.
     pub(crate) fn take<S>(
         &mut self,
         name: &str,

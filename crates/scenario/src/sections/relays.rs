@@ -1,4 +1,4 @@
-//! `[relay]` and `[relays.NAME]`: relays, and relays as they were in some year.
+//! `[relay]` and `[relays.NAME]`: relays, including groups of relays from some year.
 
 use super::nodes::{CountKeys, HostKeys, LinkKeys, Names, host};
 use super::tor::{OfClient, TorKeys};
@@ -11,7 +11,6 @@ use penstock_units::{DataRate, Seed};
 use std::collections::BTreeMap;
 
 section! {
-    /// The place of a relay on paths.
     #[derive(Clone, Debug)]
     pub(crate) struct WeightKeys("") {
         /// The share in bandwidth-weighted paths; "auto" is bandwidth_rate, or the sending rate of the link.
@@ -22,7 +21,6 @@ section! {
 }
 
 section! {
-    /// Relays as they were in some year.
     #[derive(Clone, Debug)]
     pub(crate) struct EraKeys("") {
         /// Draws link, bandwidth_rate, bandwidth_burst, weight, flags and country of these relays as they were in that
@@ -35,7 +33,6 @@ section! {
 }
 
 sections! {
-    /// `[relay]`: the defaults of all relays.
     #[derive(Clone, Debug)]
     pub(crate) struct RelayKeys("[relay]") {
         link: LinkKeys,
@@ -46,7 +43,6 @@ sections! {
 }
 
 sections! {
-    /// `[relays.NAME]`.
     #[derive(Clone, Debug)]
     pub(crate) struct RelaysKeys("[relays.NAME]") {
         link: LinkKeys,
@@ -58,7 +54,7 @@ sections! {
     }
 }
 
-/// The relays in the order of their names, and the groups of them that have an era.
+/// The relays in the order of their names, and the groups with an era.
 pub(crate) fn relays(
     read: &BTreeMap<String, Read<RelaysKeys>>,
     names: &mut Names,
@@ -89,7 +85,7 @@ pub(crate) fn relays(
     Ok((relays, generated))
 }
 
-/// Whether a relay may be a guard, and an exit.
+/// Whether a relay may be a guard, and whether it may be an exit.
 fn flags(relay: &Read<RelaysKeys>) -> Result<[bool; 2], ConfigError> {
     let flags = &relay.keys.place.flags;
     match flags.iter().find(|flag| !["guard", "exit"].contains(&&flag[..])) {
@@ -102,11 +98,11 @@ fn flags(relay: &Read<RelaysKeys>) -> Result<[bool; 2], ConfigError> {
     }
 }
 
-/// The keys that the era of a relay draws.
+/// Keys that a network samples for a relay with an era.
 const OF_ERA: [&str; 7] =
     ["link", "link_up", "link_down", "bandwidth_rate", "bandwidth_burst", "weight", "flags"];
 
-/// The groups of relays with an era. Until a network is drawn, the relays are those of the network with seed 0.
+/// Groups of relays with an era. Until a network is sampled, they have the relays of the network with seed 0.
 fn generated(
     read: &BTreeMap<String, Read<RelaysKeys>>,
     relays: &mut [Relay],
@@ -125,7 +121,7 @@ fn generated(
         let buckets = relay.keys.era.era_buckets;
         let group = Generated { era, group: name.clone(), relays: of_group, buckets };
         group.draw(relays, Seed(0));
-        // A relay has no drawn country before its network is drawn.
+        // A relay has no sampled country before its network is sampled.
         let country = relay.keys.host.country.and_then(Country::of);
         group.relays.iter().for_each(|index| relays[*index].host.country = country);
         groups.push(group);

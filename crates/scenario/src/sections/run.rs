@@ -1,4 +1,4 @@
-//! `[scenario]`, `[run]` and `[trace]`: the paper, the seeds, the duration, and the circuits that are recorded in detail.
+//! `[scenario]`, `[run]` and `[trace]`: the paper, the seeds, the duration, and the circuits to record in detail.
 
 use super::workloads::find_workload;
 use crate::error::ConfigError;
@@ -8,7 +8,6 @@ use crate::values::{Count, Fraction, Or, Seeds, TEXT, TIME, TIME_OR_ZERO, Texts,
 use penstock_units::{Duration, parse::show_duration};
 
 section! {
-    /// The files that a scenario includes.
     #[derive(Clone, Debug)]
     pub(crate) struct IncludeKeys("[scenario]") {
         /// Files of the same folder that this file is merged over, like "common.toml". A table of this file merges key by
@@ -18,7 +17,6 @@ section! {
 }
 
 sections! {
-    /// `[scenario]`.
     #[derive(Clone, Debug)]
     pub(crate) struct HeadKeys("[scenario]") {
         head: Head,
@@ -27,7 +25,6 @@ sections! {
 }
 
 section! {
-    /// `run.stop`.
     #[derive(Clone, Debug)]
     pub(crate) struct StopKeys("run.stop") {
         /// The workload whose downloads count.
@@ -40,7 +37,6 @@ section! {
 const STOP: InTable<StopKeys> = in_table();
 
 section! {
-    /// `[run]`.
     #[derive(Clone, Debug)]
     pub(crate) struct RunKeys("[run]") {
         /// One run for each seed. All variants have the same seeds.
@@ -59,7 +55,6 @@ section! {
 }
 
 section! {
-    /// `[trace]`.
     #[derive(Clone, Debug)]
     pub(crate) struct TraceKeys("[trace]") {
         /// Circuits of these workloads' clients are recorded in circuits.parquet.

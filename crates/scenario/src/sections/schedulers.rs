@@ -1,4 +1,4 @@
-//! `circuit_policy`, `scheduler` and `channel_map`: which circuit and which channel sends next.
+//! `circuit_policy`, `scheduler` and `channel_map`: selection of the next circuit and of the next channel.
 
 use crate::error::ConfigError;
 use crate::keys::{NoKeys, PartnerInfo, Read, algorithm, section};
@@ -62,7 +62,7 @@ section! {
     }
 }
 
-/// The limit of all channels together.
+/// The limit for all channels together in one scheduling round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GlobalLimit {
     Drained,

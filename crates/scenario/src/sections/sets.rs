@@ -1,4 +1,4 @@
-//! Sections that set the keys of others: `[[variants]]`, `[[deployments]]` and `[[changes]]`.
+//! Sections that set keys of other sections: `[[variants]]`, `[[deployments]]` and `[[changes]]`.
 
 use crate::keys::section;
 use crate::tree::Table;
@@ -6,7 +6,6 @@ use crate::values::{Choice, Fraction, NAME, Or, Overrides, TEXT, TIME, Texts};
 use penstock_units::Duration;
 
 section! {
-    /// `[[variants]]`.
     #[derive(Clone, Debug)]
     pub(crate) struct VariantKeys("[[variants]]") {
         /// The name in output and on the command line.
@@ -18,7 +17,6 @@ section! {
     }
 }
 
-/// Relays by their flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Position {
     Any,
@@ -28,7 +26,6 @@ pub(crate) enum Position {
 }
 
 section! {
-    /// `[[deployments]]`.
     #[derive(Clone, Debug)]
     pub(crate) struct DeploymentKeys("[[deployments]]") {
         /// Relays or groups of relays; "any" is all.
@@ -49,7 +46,6 @@ section! {
 }
 
 section! {
-    /// `[[changes]]`.
     #[derive(Clone, Debug)]
     pub(crate) struct ChangeKeys("[[changes]]") {
         /// The time of the change, from the beginning of the run.

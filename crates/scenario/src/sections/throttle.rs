@@ -12,7 +12,6 @@ use penstock_units::{Bytes, DataRate, Duration, parse::show_duration};
 const COUNT: Choice<Count> = Choice(&[("all", Count::All), ("clients", Count::Clients)]);
 
 section! {
-    /// The buckets of each client.
     #[derive(Clone, Debug)]
     pub(crate) struct BucketKeys("") {
         /// The depth of each client's read and write buckets (torrc PerConnBWBurst).
@@ -131,8 +130,9 @@ algorithm! {
 }
 
 impl Throttle {
-    /// The throttle, and the buckets of throttled clients. `refill` is the time between refills, `longest` the longest
-    /// time that one refill may cover.
+    /// The throttle, and the token buckets of throttled clients.
+    ///
+    /// `refill` is the time between refills. `longest` is the longest time that one refill may cover.
     pub(crate) fn config<S>(
         &self,
         node: &Read<S>,
@@ -171,7 +171,7 @@ impl Throttle {
     }
 }
 
-/// A bucket must hold one refill, or its real rate is below the written one.
+/// The error for a bucket that cannot hold one refill. Such a bucket would reduce the configured rate.
 pub(crate) fn too_small(burst: Bytes, rate: DataRate, refill: Duration) -> String {
     format!(
         "\"{burst}\" is less than one refill brings: \"{rate}\" in \"{}\"; it must be at least \"{}\"",

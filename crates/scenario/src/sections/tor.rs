@@ -1,4 +1,4 @@
-//! The Tor of a relay or a client: its keys, and the core's configuration.
+//! Keys of Tor on a relay or a client, and the configuration of the core that they give.
 
 use super::edge_control::EdgeControl;
 use super::hop_control::HopControl;
@@ -19,7 +19,7 @@ use penstock_units::{Bytes, Duration, parse::show_duration};
 const CELLS: Whole = Whole::cells(1, 100_000);
 const COSTS: InTable<Costs> = in_table();
 
-/// The channels between two nodes.
+/// Transport of the channels between two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
     Tcp,
@@ -30,7 +30,6 @@ pub(crate) const TRANSPORT: Choice<Transport> =
     Choice(&[("tcp", Transport::Tcp), ("datagram", Transport::Datagram)]);
 
 section! {
-    /// The keys of a Tor.
     #[derive(Clone, Debug)]
     pub(crate) struct TorKeys("") {
         /// A version of Tor: it sets keys. They replace inherited keys, and the keys beside it replace them.
@@ -87,7 +86,7 @@ section! {
     }
 }
 
-/// Every algorithm of the core, in the order of the reference.
+/// All algorithms of the core, in the order of the reference pages.
 pub(crate) fn algorithms() -> Vec<Vec<AlgorithmInfo>> {
     vec![
         CircuitPolicy::kinds("circuit_policy"),
@@ -99,7 +98,6 @@ pub(crate) fn algorithms() -> Vec<Vec<AlgorithmInfo>> {
     ]
 }
 
-/// Keys that only clients have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OfClient {
     pub(crate) optimistic_data: bool,
@@ -107,7 +105,7 @@ pub(crate) struct OfClient {
 }
 
 impl TorKeys {
-    /// The configuration of a relay or an onion proxy. `n23` is whether the consensus activates N23.
+    /// The configuration of a relay or an onion proxy. `n23` says whether the consensus activates N23.
     pub(crate) fn config<S>(
         &self,
         node: &Read<S>,
@@ -172,7 +170,7 @@ impl TorKeys {
         Ok((config, phase))
     }
 
-    /// Refuses algorithms that do not go with other keys of their node.
+    /// Refuses algorithms that do not work with other keys of the same node.
     fn refuse_partners<S>(&self, node: &Read<S>) -> Result<(), ConfigError> {
         for (key, (kind, partners)) in [
             ("hop_control", self.hop_control.kind()),
@@ -203,7 +201,8 @@ impl TorKeys {
     }
 }
 
-/// The partner that refuses an algorithm, if the other keys of its node have these values.
+/// The first partner that does not work with an algorithm, if the node's other keys have the value that `value`
+/// returns.
 pub(crate) fn clash<'a>(
     partners: &'static [PartnerInfo],
     value: impl Fn(&str) -> Option<&'a str>,
@@ -211,7 +210,8 @@ pub(crate) fn clash<'a>(
     partners.iter().find(|partner| partner.refused && value(partner.key) == Some(partner.not))
 }
 
-/// A string of a node, or the kind of one of its algorithms. Relays of an era have a bandwidth that is drawn.
+/// The string value of a node's key, or the kind of an algorithm. Relays of an era count as relays with a bandwidth
+/// limit.
 fn value<'a>(node: &'a Table, key: &str) -> Option<&'a str> {
     let era = node.get("era").and_then(Node::as_text).unwrap_or("none");
     let has_buckets = node.get("era_buckets").is_some_and(|node| node.value == Value::Flag(true));

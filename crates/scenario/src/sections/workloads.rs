@@ -1,4 +1,4 @@
-//! `[workloads.NAME]`: the work of clients.
+//! `[workloads.NAME]`: the activity of clients.
 
 use crate::error::{ConfigError, listed_briefly};
 use crate::keys::{InTable, Read, in_table, section};
@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 section! {
-    /// A Markov model.
     #[derive(Clone, Debug)]
     pub(crate) struct MarkovKeys("workload.tgen.packets") {
         /// The state before the first one.
@@ -26,7 +25,6 @@ section! {
 const MODEL: InTable<MarkovKeys> = in_table();
 
 section! {
-    /// `workload.tgen`.
     #[derive(Clone, Debug)]
     pub(crate) struct TgenKeys("workload.tgen") {
         /// When flows begin, each with a circuit of its own. With "none" they follow each other, with pause between them.
@@ -43,7 +41,6 @@ section! {
 const TGEN: InTable<TgenKeys> = in_table();
 
 section! {
-    /// `[workloads.NAME]`.
     #[derive(Clone, Debug)]
     pub(crate) struct WorkloadKeys("[workloads.NAME]") {
         /// The clients of a paper: it sets keys, and the keys beside it replace them.
@@ -69,7 +66,6 @@ section! {
     }
 }
 
-/// The workloads, in the order of their names.
 pub(crate) fn workloads(read: &BTreeMap<String, Read<WorkloadKeys>>) -> Result<Vec<Workload>, ConfigError> {
     let workload = |(name, read): (&String, &Read<WorkloadKeys>)| {
         let keys = &read.keys;
@@ -103,7 +99,8 @@ fn activity(read: &Read<WorkloadKeys>) -> Result<Activity, ConfigError> {
         (Some(size), None, None) => Ok(Activity::Download(size.clone())),
         (None, Some(hold), None) => Ok(Activity::Hold(hold.clone())),
         (None, None, Some(tgen)) => {
-            // Models of flows and streams must have delays. Packets wait for room.
+            // Models of flows and streams must have delays. A model of packets may have none, because packets wait
+            // for window space.
             let pausing = |key: &str, keys: &Option<MarkovKeys>| {
                 let Some(keys) = keys else { return Ok(None) };
                 let model = markov(read, key, keys)?;
@@ -130,7 +127,7 @@ fn markov(read: &Read<WorkloadKeys>, key: &str, keys: &MarkovKeys) -> Result<Arc
     model.map(Arc::new).map_err(wrong)
 }
 
-/// The index of a workload, or the error that `wrong` makes of a message.
+/// The index of a workload. For an unknown name, `wrong` turns the message into an error.
 pub(crate) fn find_workload(
     workloads: &[Workload],
     name: &str,
