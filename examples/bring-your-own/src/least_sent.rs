@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Unlike EWMA, the counts never decay.
 #[derive(Debug, Default)]
-pub struct LeastSent {
+pub(crate) struct LeastSent {
     /// Cells sent by each circuit, eligible or not [cell].
     sent: BTreeMap<CircuitKey, u64>,
     /// Circuits that have cells and may send, ordered by the cells sent.

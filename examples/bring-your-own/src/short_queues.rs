@@ -12,7 +12,7 @@ const RECORD: Bytes = Bytes::kib(4);
 
 /// Other cells wait in circuit queues, where the circuit policy orders them.
 #[derive(Debug)]
-pub struct ShortQueues {
+pub(crate) struct ShortQueues {
     /// Maximum bytes of a channel's socket, sent or unsent; one record may exceed it [B].
     most: Bytes,
     /// Channels whose sockets hold the maximum.
@@ -22,7 +22,7 @@ pub struct ShortQueues {
 }
 
 impl ShortQueues {
-    pub fn new(most: Bytes) -> Self {
+    pub(crate) fn new(most: Bytes) -> Self {
         ShortQueues { most, waiting: BTreeSet::new(), due: None }
     }
 
