@@ -1,11 +1,17 @@
-//! Tor's link protocol without I/O: bytes in, bytes out, or an error.
+//! Tor's link protocol without I/O: it takes bytes, and returns bytes or an error.
 //!
-//! This crate reads no clock, opens no socket and has no random generator: `now` and the generator are arguments. Layers,
-//! in order: [`wire`] (a reader that never reads past the end), [`cell`] (cells and relay messages), [`crypto`] (circuit
-//! layers and circuit handshakes), [`keys`] (the keys of a relay), [`certs`] (how the two nodes of a link prove their
-//! identities), [`handshake`] (the link handshake), [`descriptor`] (server descriptors and exit policies).
+//! This crate reads no clock, opens no socket and has no random generator. The time `now` and the generator are
+//! arguments. The layers are, in order:
 //!
-//! Any input of a peer can cause an error. It never causes a panic or unbounded memory.
+//! - [`wire`]: a reader that never reads past the end
+//! - [`cell`]: cells and relay messages
+//! - [`crypto`]: encryption layers and handshakes of circuits
+//! - [`keys`]: the keys of a relay
+//! - [`certs`]: how two nodes of a link prove their identities
+//! - [`handshake`]: the link handshake
+//! - [`descriptor`]: server descriptors and exit policies
+//!
+//! Input of a peer can cause an error, but never a panic or unlimited memory use.
 
 pub mod cell;
 pub mod certs;

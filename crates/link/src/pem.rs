@@ -1,12 +1,10 @@
-//! PEM objects: RSA keys in files, and keys, certificates and signatures in descriptors.
-//!
-//! Source: RFC 7468; dir-spec, "Document meta-format".
+//! PEM objects: RSA keys in files; keys, certificates and signatures in descriptors.
 
 use crate::wire::Malformed;
 use pem_rfc7468::LineEnding;
 use zeroize::Zeroizing;
 
-/// Writes `bytes` as an object that is called `name`.
+/// Writes `bytes` as a PEM object with the label `name`.
 ///
 /// # Panics
 ///
@@ -15,7 +13,7 @@ pub fn write(name: &str, bytes: &[u8]) -> String {
     pem_rfc7468::encode_string(name, LineEnding::LF, bytes).expect("the name is one of a PEM object")
 }
 
-/// Reads `text`, which must be one object that is called `name`.
+/// Reads `text`, which must be exactly one PEM object with the label `name`.
 pub fn read(name: &str, text: &str) -> Result<Zeroizing<Vec<u8>>, Malformed> {
     match pem_rfc7468::decode_vec(text.trim().as_bytes()) {
         Ok((label, bytes)) if label == name => Ok(Zeroizing::new(bytes)),

@@ -2,17 +2,17 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The bytes break the format, or end too early.
+/// The bytes violate the format, or end too early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the bytes are malformed")]
 pub struct Malformed;
 
-/// The unread rest of a byte string. Numbers are in network order.
+/// Reads a byte string from the front. Numbers are in network byte order.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Reads `bytes` from the start.
+    /// Starts at the first byte of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Reader(bytes)
     }
@@ -56,23 +56,23 @@ impl<'a> Reader<'a> {
         self.array().map(|octets: [u8; 16]| Ipv6Addr::from(octets).into())
     }
 
-    /// Takes the rest.
+    /// Takes all unread bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }
 
-    /// Whether the rest is empty.
+    /// Whether all bytes are read.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The length of the rest [B].
+    /// Number of unread bytes [B].
     pub fn len(&self) -> usize {
         self.0.len()
     }
 }
 
-/// The octets of an address, 4 or 16.
+/// The 4 or 16 bytes of an address.
 pub(crate) fn octets(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(address) => address.octets().to_vec(),

@@ -13,10 +13,8 @@ use crate::tree::Table;
 use penstock_core::config::RelayConfig;
 use penstock_units::{Duration, parse::show_duration};
 
-/// Reads the changes of one variant. Returns them in the order of time.
-///
-/// `root` is the scenario file merged with its overrides. `sections` and `scenario` describe the state before the
-/// first change.
+/// Reads the changes of one variant. Returns them in the order of time. `root` is the scenario file merged with its
+/// overrides. `sections` and `scenario` describe the state before the first change.
 pub(crate) fn changes(
     root: &Table,
     sections: &Sections,

@@ -92,17 +92,15 @@ fn deployment(read: &Read<DeploymentKeys>, relays: &[Relay]) -> Result<Deploymen
 }
 
 impl Deployment {
-    /// Whether this deployment reaches all relays that `other` reaches, in every network.
-    ///
-    /// Both deployments take the first relays of the same random order.
+    /// Whether this deployment reaches all relays that `other` reaches, in every network. Both deployments take the
+    /// first relays of the same random order.
     fn contains(&self, other: &Deployment) -> bool {
         self.count == self.relays.len() || self.relays == other.relays && self.count >= other.count
     }
 }
 
-/// For each possible combination of deployments, the groups of the relays that it may reach.
-///
-/// Returns `None` if there are more than [`MOST_LAYERS`] combinations.
+/// For each possible combination of deployments, the groups of the relays that it may reach. Returns `None` if there
+/// are more than [`MOST_LAYERS`] combinations.
 fn groups<'a>(each: &[Deployment], relays: &'a [Relay]) -> Option<BTreeMap<Layers, BTreeSet<&'a str>>> {
     // Relays that the same deployments may reach are treated together.
     let mut alike: BTreeMap<Layers, BTreeSet<&str>> = BTreeMap::new();

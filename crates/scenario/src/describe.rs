@@ -364,10 +364,8 @@ fn times(name: &str, count: usize) -> String {
     if count == 1 { name.to_owned() } else { format!("{name} x {count}") }
 }
 
-/// Joins neighbouring nodes of the same group into one slice.
-///
-/// `nodes` are in the order of their names, so one group is usually one slice. Groups such as `web` and `web-2` can
-/// mix; a group may then have two slices.
+/// Joins neighbouring nodes of the same group into one slice. `nodes` are in the order of their names, so one group
+/// is usually one slice. Groups such as `web` and `web-2` can mix; a group may then have two slices.
 fn groups<T>(nodes: &[T], host: impl Fn(&T) -> &Host) -> Vec<&[T]> {
     nodes.chunk_by(|one, other| host(one).group == host(other).group).collect()
 }

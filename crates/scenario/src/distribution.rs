@@ -9,9 +9,8 @@ use std::sync::Arc;
 /// The longest duration that a scenario may have. Sums of many such durations do not overflow.
 pub const LONGEST: Duration = Duration::from_secs(100_000 * 3600);
 
-/// A distribution given by its quantiles, at equal steps of probability from the minimum to the maximum.
-///
-/// Values between two quantiles are interpolated linearly. There are at least two quantiles, in ascending order.
+/// A distribution given by its quantiles, at equal steps of probability from the minimum to the maximum. Values
+/// between two quantiles are interpolated linearly. There are at least two quantiles, in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quantiles(Arc<[u64]>);
 
@@ -235,10 +234,9 @@ impl fmt::Display for Span {
     }
 }
 
-/// The mean of a log-normal distribution that is cut off at `most`.
-///
-/// Let k be the cut-off in standard deviations of the logarithm. The values below it contribute the partial
-/// expectation m exp(σ²/2) Φ(k - σ). The other values contribute c (1 - Φ(k)). The mean is the sum.
+/// The mean of a log-normal distribution that is cut off at `most`. Let k be the cut-off in standard deviations of
+/// the logarithm. The values below it contribute the partial expectation m exp(σ²/2) Φ(k - σ). The other values
+/// contribute c (1 - Φ(k)). The mean is the sum.
 ///
 /// Source: Johnson, Kotz, Balakrishnan: Continuous univariate distributions 1, 1994, chapter 14.
 fn log_normal_mean(median: Duration, sigma: f64, most: Duration) -> Duration {

@@ -15,10 +15,8 @@ use crate::values::{Site, Texts, ValueType};
 use penstock_units::Seed;
 use std::path::Path;
 
-/// A scenario file with all its variants, checked.
-///
-/// Overrides apply in this order: file, network file, variant, `--set`. The last one wins. A file without
-/// `[[variants]]` has one variant, `default`.
+/// A scenario file with all its variants, checked. Overrides apply in this order: file, network file, variant,
+/// `--set`. The last one wins. A file without `[[variants]]` has one variant, `default`.
 #[derive(Clone, Debug)]
 pub struct Document {
     name: String,
@@ -59,18 +57,16 @@ pub(crate) struct Version {
 }
 
 impl Document {
-    /// Parses the text of a scenario file and checks all variants.
-    ///
-    /// `name` is the path of the file. Messages show it, and `[scenario] include` reads files from its folder. Each
-    /// item of `sets` is `key=value`. The value is TOML, or a string without quotes.
+    /// Parses the text of a scenario file and checks all variants. `name` is the path of the file. Messages show it,
+    /// and `[scenario] include` reads files from its folder. Each item of `sets` is `key=value`. The value is TOML,
+    /// or a string without quotes.
     pub fn parse(text: &str, name: &str, sets: &[String]) -> Result<Document, Error> {
         Document::sweep(text, name, sets, &[], &[Point::default()])
     }
 
-    /// Parses a scenario file once for each point of a sweep. The document has every variant at every point.
-    ///
-    /// `only` names the variants to use; an empty list selects all. Name the variants if a point sets keys that do
-    /// not fit other variants. The name of each result is `variant, point`, or `point` if there is only one variant.
+    /// Parses a scenario file once for each point of a sweep. The document has every variant at every point. `only`
+    /// names the variants to use; an empty list selects all. Name the variants if a point sets keys that do not fit
+    /// other variants. The name of each result is `variant, point`, or `point` if there is only one variant.
     pub fn sweep(
         text: &str,
         name: &str,
@@ -213,11 +209,10 @@ impl Document {
         Ok(sections::print(&self.version(variant)?.sections.resolved))
     }
 
-    /// A stable hash of everything that affects results, as 16 hexadecimal digits.
-    ///
-    /// This is the 64-bit FNV-1a hash over the names and the [resolved TOML](Self::resolved_toml) of all variants, in
-    /// the order of the file. Seeds, networks and `[scenario]` are left out. The hash therefore stays the same when a
-    /// result directory gets more seeds, or when the title changes.
+    /// A stable hash of everything that affects results, as 16 hexadecimal digits. This is the 64-bit FNV-1a hash
+    /// over the names and the [resolved TOML](Self::resolved_toml) of all variants, in the order of the file. Seeds,
+    /// networks and `[scenario]` are left out. The hash therefore stays the same when a result directory gets more
+    /// seeds, or when the title changes.
     pub fn fingerprint(&self) -> String {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         let mut add = |text: &str| {

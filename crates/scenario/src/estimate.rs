@@ -22,9 +22,8 @@ const EVENTS_PER_CELL: f64 = 0.9;
 const EVENTS_PER_SEGMENT: f64 = 1.6;
 /// Memory that every run needs [B].
 const BASE_MEMORY: f64 = 2e5;
-/// Memory for one circuit on all its hops, with connections, queues and buffers [B].
-///
-/// Measured: 48 to 64 kB in scenarios with 80 to 13,800 clients.
+/// Memory for one circuit on all its hops, with connections, queues and buffers [B]. Measured: 48 to 64 kB in
+/// scenarios with 80 to 13,800 clients.
 const CIRCUIT_MEMORY: f64 = 5e4;
 /// Memory for one relay and its connections to other relays [B].
 const RELAY_MEMORY: f64 = 2e4;

@@ -487,10 +487,8 @@ impl Path {
         }
     }
 
-    /// Samples the relays of one circuit, from the entry to the exit. The result is empty without Tor.
-    ///
-    /// A client with several guards takes a random guard. If the exit excludes this guard, the client takes the next
-    /// guard.
+    /// Samples the relays of one circuit, from the entry to the exit. The result is empty without Tor. A client with
+    /// several guards takes a random guard. If the exit excludes this guard, the client takes the next guard.
     ///
     /// Source: path-spec section 2.2; C tor 0.2.3 `choose_random_entry()`.
     pub fn draw(&self, scenario: &Scenario, guards: &[usize], rng: &mut Rng) -> Vec<usize> {
@@ -518,9 +516,8 @@ impl Path {
 /// After this many failed samples in a row, no circuit is possible.
 const MOST_DRAWS: usize = 10_000;
 
-/// Samples `hops` relays without replacement, weighted by bandwidth.
-///
-/// Integer arithmetic gives the same result on every platform.
+/// Samples `hops` relays without replacement, weighted by bandwidth. Integer arithmetic gives the same result on
+/// every platform.
 fn draw_weighted(relays: &[Relay], hops: usize, rng: &mut Rng) -> Vec<usize> {
     let mut chosen = Vec::with_capacity(hops);
     while chosen.len() < hops {

@@ -34,10 +34,9 @@ impl Choice {
     }
 }
 
-/// For each key with choices, all kinds and all modes of each kind, in the order of the reference pages.
-///
-/// A mode differs from the default in one parameter, and the value of this parameter is a word. Numbers, sizes, rates
-/// and flags are not modes.
+/// For each key with choices, all kinds and all modes of each kind, in the order of the reference pages. A mode
+/// differs from the default in one parameter, and the value of this parameter is a word. Numbers, sizes, rates and
+/// flags are not modes.
 pub fn choices() -> Vec<Vec<Choice>> {
     let algorithms = algorithms();
     let of_key = |key: Parameter| {
@@ -68,10 +67,8 @@ fn modes(kind: &AlgorithmInfo) -> Vec<Choice> {
     modes
 }
 
-/// The reason why no node can combine the settings in `together`; `None` if they work together.
-///
-/// Each setting is a key with its kind or value. Other keys are ignored, so a caller can build a combination step by
-/// step.
+/// The reason why no node can combine the settings in `together`; `None` if they work together. Each setting is a key
+/// with its kind or value. Other keys are ignored, so a caller can build a combination step by step.
 pub fn refusal(together: &[(&str, &str)]) -> Option<String> {
     let value = |key: &str| together.iter().find(|(other, _)| *other == key).map(|(_, value)| *value);
     let all: Vec<AlgorithmInfo> = algorithms().concat();

@@ -17,7 +17,6 @@ pub(crate) struct Preset {
 }
 
 /// Stock Tor of 2010 and 2011.
-///
 /// Source: C tor 0.2.2 `CIRCWINDOW_START` 1000, `STREAMWINDOW_START` 500, `OR_CONN_LOWWATER` 16 KiB,
 /// `OR_CONN_HIGHWATER` 32 KiB, `CELL_QUEUE_LOWWATER_SIZE` 64, `CELL_QUEUE_HIGHWATER_SIZE` 256,
 /// `second_elapsed_callback()`; DefenestraTor §3.1; EWMA §2.3 (this preset does not use EWMA); throttling §2.
@@ -45,7 +44,6 @@ const TOR_0_2_2: Preset = Preset {
 };
 
 /// Stock Tor of 2013.
-///
 /// Source: as [`TOR_0_2_2`]; KIST §3 (0.2.3.25) and §5.3 (EWMA, H = 30 s); C tor 0.2.3 `TokenBucketRefillInterval`
 /// 100 ms.
 /// Deviation: EWMA uses a heap, while C tor counts in ticks of 10 s. Both choose the same circuits.
@@ -61,7 +59,6 @@ const TOR_0_2_3: Preset = Preset {
 };
 
 /// Tor 0.4.9 without Conflux, with the parameters of today's consensus.
-///
 /// Source: C tor 0.4.9 `circuitmux_ewma.c` (`EWMA_DEFAULT_HALF_LIFE`, `EWMA_TICK_LEN_DEFAULT`), `scheduler_kist.c`
 /// (`KIST_SCHED_RUN_INTERVAL_DEFAULT`: 2 ms), `congestion_control_vegas.c`, `congestion_control_flow.c`,
 /// `congestion_control_common.c` (`cellq_low` 10, `cellq_high` 256), `token_bucket.c` (steps of some 16 ms),
@@ -95,7 +92,6 @@ pub(crate) const PRESETS: [Preset; 3] = [TOR_0_2_2, TOR_0_2_3, TOR_0_4_9];
 pub(crate) const NAMES: &[&str] = &[TOR_0_2_2.name, TOR_0_2_3.name, TOR_0_4_9.name];
 
 /// Web clients of the papers.
-///
 /// Source: KIST §3.
 const WEB: Preset = Preset {
     name: "web",
@@ -109,7 +105,6 @@ const WEB: Preset = Preset {
 };
 
 /// Bulk clients of the papers.
-///
 /// Source: KIST §3.
 const BULK: Preset = Preset {
     name: "bulk",
@@ -123,7 +118,6 @@ const BULK: Preset = Preset {
 };
 
 /// TorPerf clients that download 50 KiB.
-///
 /// Source: KIST §3.
 /// Deviation: a client also pauses after a failed download. Without a pause, the next download would fail
 /// immediately.
@@ -155,7 +149,6 @@ const PERF_5M: Preset = Preset {
 };
 
 /// Exit traffic of 2008: HTTP, SSL and BitTorrent connections.
-///
 /// Source: EWMA §3.1, which cites McCoy et al. 2008: 92.45, 4.06 and 3.33 % of connections, 57.97, 1.55 and 40.20 %
 /// of bytes.
 /// Deviation: the source gives shares of bytes, but no sizes. The size of an HTTP connection (100 kB) is a guess. The

@@ -277,10 +277,8 @@ fn window(scenario: &Scenario, client: &Client) -> f64 {
     f64::from(cells) * PAYLOAD
 }
 
-/// Round-trip time from a client over its circuit to its server, without queueing.
-///
-/// For sampled paths, the first and last hop use the mean over some relays, and other hops use a typical round-trip
-/// time.
+/// Round-trip time from a client over its circuit to its server, without queueing. For sampled paths, the first and
+/// last hop use the mean over some relays, and other hops use a typical round-trip time.
 pub(crate) fn base_rtt(scenario: &Scenario, client: &Client) -> Duration {
     const SOME: usize = 16;
     let network = &scenario.network;

@@ -228,10 +228,8 @@ impl Latency {
 }
 
 impl Network {
-    /// Delay and loss between two nodes.
-    ///
-    /// An exception for two nodes takes precedence over one for a node and a group. An exception for two groups comes
-    /// last.
+    /// Delay and loss between two nodes. An exception for two nodes takes precedence over one for a node and a group.
+    /// An exception for two groups comes last.
     pub fn between(&self, one: &Host, other: &Host) -> Wire {
         let usual = || Wire { rtt: self.default_rtt(one, other), ..self.default };
         if self.exceptions.is_empty() {

@@ -1,16 +1,16 @@
-//! A circuit policy: of the circuits with cells, the one with the fewest cells sent so far goes first.
+//! A circuit policy. The circuit with the fewest cells sent so far goes first.
 
 use penstock_core::CircuitKey;
 use penstock_core::circuit_policy::{CircuitPolicy, Priority, Weight};
 use penstock_units::{Cells, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Unlike EWMA, the counts never decay.
+/// The circuit policy of one channel. Unlike in EWMA, the counts never decay.
 #[derive(Debug, Default)]
 pub(crate) struct LeastSent {
-    /// Cells sent by each circuit, eligible or not [cell].
+    /// Cells that each circuit has sent [cell]. The map also has circuits that may not send now.
     sent: BTreeMap<CircuitKey, u64>,
-    /// Circuits that have cells and may send, ordered by the cells sent.
+    /// Circuits that have cells and may send, sorted by cells sent.
     eligible: BTreeSet<(u64, CircuitKey)>,
 }
 

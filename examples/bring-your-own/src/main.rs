@@ -1,4 +1,4 @@
-//! Two external algorithms in a paper's scenario, compared with stock Tor.
+//! Runs a paper's scenario with two external algorithms, and compares them with stock Tor.
 
 mod least_sent;
 mod short_queues;
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (name, change) in rows {
         let mut scenario = document.scenario("stock")?.clone();
         for relay in &mut scenario.relays {
-            // Relays of a group share their configuration until one changes.
+            // Relays of a group share a configuration. `make_mut` copies it for the changed relay.
             change(Arc::make_mut(&mut relay.config));
         }
         let seed = 1;
@@ -42,20 +42,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The factory builds one policy for each channel of a relay.
+/// Each channel of a relay gets its own policy from the factory.
 fn least_sent(config: &mut RelayConfig) {
     config.circuit_policy =
         CircuitPolicyConfig::Custom(Factory::<dyn CircuitPolicy>::new(|| Box::new(LeastSent::default())));
 }
 
-/// The factory builds one scheduler for each relay; the closure keeps its parameter.
+/// Each relay gets its own scheduler from the factory. The closure keeps the parameter.
 fn short_queues(config: &mut RelayConfig) {
     let most = Bytes::kib(8);
     config.scheduler =
         SchedulerConfig::Custom(Factory::<dyn Scheduler>::new(move || Box::new(ShortQueues::new(most))));
 }
 
-/// The median of `values`, the lower one of an even number.
+/// The median of `values`. Of an even number of values, the lower one of the two in the middle.
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);

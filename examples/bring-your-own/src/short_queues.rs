@@ -1,23 +1,24 @@
-//! A scheduler that limits the bytes of each channel in the kernel.
+//! A scheduler that limits the bytes of each channel in the kernel's send buffer.
 
 use penstock_core::ChannelKey;
 use penstock_core::scheduler::{Scheduler, SchedulerContext};
 use penstock_units::{Bytes, Duration, Instant};
 use std::collections::BTreeSet;
 
-/// Interval of checks for free space in the kernel [ns].
+/// Interval at which the scheduler looks for free space in the kernel.
 const AGAIN: Duration = Duration::from_millis(5);
-/// Size of a write, if there are enough cells [B].
+/// Size of a write, if enough cells wait [B].
 const RECORD: Bytes = Bytes::kib(4);
 
-/// Other cells wait in circuit queues, where the circuit policy orders them.
+/// A scheduler that keeps few bytes in the kernel. All other cells wait in circuit queues, in the circuit policy's
+/// order.
 #[derive(Debug)]
 pub(crate) struct ShortQueues {
-    /// Maximum bytes of a channel's socket, sent or unsent; one record may exceed it [B].
+    /// Maximum bytes in a channel's send buffer, sent or unsent [B]. One record may exceed the limit.
     most: Bytes,
-    /// Channels whose sockets hold the maximum.
+    /// Channels with the maximum in their send buffer.
     waiting: BTreeSet<ChannelKey>,
-    /// Time of the next check.
+    /// Time of the next look for free space.
     due: Option<Instant>,
 }
 
@@ -26,7 +27,7 @@ impl ShortQueues {
         ShortQueues { most, waiting: BTreeSet::new(), due: None }
     }
 
-    /// Writes until the socket holds the maximum, a write is refused, or no cells are left.
+    /// Writes until the send buffer holds the maximum, the kernel refuses a write, or no cells wait.
     fn serve(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         loop {
             if context.socket_info(channel).queued >= self.most {

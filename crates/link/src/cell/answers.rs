@@ -1,15 +1,15 @@
-//! The answers of an exit: END, CONNECTED and RESOLVED.
+//! The messages that an exit sends on a stream: END, CONNECTED and RESOLVED.
 
 use crate::wire::{Malformed, Reader, octets};
 use penstock_core::EndReason;
 use std::net::IpAddr;
 
-/// An END message. If the exit policy forbids the stream, it has the address.
+/// An END message. It has an address if the exit policy forbids the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// The reason.
+    /// Reason for the end of the stream.
     pub reason: EndReason,
-    /// The address that the exit policy forbids, and its time to live [s].
+    /// Address that the exit policy forbids, and the time for which a client may cache it [s].
     pub address: Option<(IpAddr, u32)>,
 }
 
@@ -20,7 +20,7 @@ impl From<EndReason> for End {
 }
 
 impl End {
-    /// Never fails: any END ends the stream.
+    /// Never fails, because a malformed END also ends the stream.
     pub(super) fn read(data: &[u8]) -> Self {
         let mut reader = Reader::new(data);
         let reason = reader.u8().map_or(EndReason::MISC, EndReason);
@@ -43,7 +43,7 @@ impl End {
     }
 }
 
-/// A CONNECTED message: the address and its time to live [s]; `None` for a directory stream.
+/// A CONNECTED message: the address, and the time for which a client may cache it [s]. `None` on a directory stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Connected(pub Option<(IpAddr, u32)>);
 
@@ -75,12 +75,12 @@ impl Connected {
     }
 }
 
-/// One answer of a RESOLVED.
+/// One answer in a RESOLVED message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolved {
-    /// The name of an address.
+    /// The host name of an address.
     Name(Vec<u8>),
-    /// An address of a name.
+    /// An address of a host name.
     Address(IpAddr),
     /// A temporary failure.
     Transient,
@@ -90,7 +90,7 @@ pub enum Resolved {
     Other(u8, Vec<u8>),
 }
 
-/// Reads the answers of a RESOLVED message, each with its time to live [s].
+/// Reads the answers of a RESOLVED message. Each answer has the time for which a client may cache it [s].
 pub(super) fn read_resolved(data: &[u8]) -> Result<Vec<(Resolved, u32)>, Malformed> {
     let (mut reader, mut answers) = (Reader::new(data), Vec::new());
     while !reader.is_empty() {
@@ -118,7 +118,7 @@ pub(super) fn read_resolved(data: &[u8]) -> Result<Vec<(Resolved, u32)>, Malform
 pub enum StreamEnd {
     /// END.
     End(End),
-    /// RESOLVED, the end of a stream that looks up a name.
+    /// RESOLVED, which ends a stream for a name lookup.
     Resolved(Vec<(Resolved, u32)>),
 }
 

@@ -1,4 +1,4 @@
-//! Comparison with Arti's codec of relay messages.
+//! Compares our codec of relay messages with Arti's.
 
 use super::*;
 use penstock_core::StreamId;
@@ -11,7 +11,6 @@ fn stream(id: u16) -> Option<StreamId> {
     NonZeroU16::new(id).map(StreamId)
 }
 
-/// Reads a message of ours with Arti's codec.
 fn arti(stream: Option<StreamId>, message: &RelayMessage) -> Option<msg::AnyRelayMsg> {
     let body = Box::new(write(stream, message));
     let unparsed = UnparsedRelayMsg::from_singleton_body(RelayCellFormat::V0, body).ok()?;
@@ -19,7 +18,7 @@ fn arti(stream: Option<StreamId>, message: &RelayMessage) -> Option<msg::AnyRela
 }
 
 proptest! {
-    /// Arti reads our messages and finds the same fields.
+    /// Arti finds the same fields in a message that our codec wrote.
     #[test]
     fn arti_reads_what_is_written(
         data in proptest::collection::vec(any::<u8>(), 1..=498), port in 1u16.., tag: [u8; 20], rate: u32, ed25519: bool

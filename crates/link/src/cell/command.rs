@@ -2,7 +2,7 @@
 //!
 //! Source: tor-spec, "Cell commands". Cells with unknown commands are ignored.
 
-/// Padding of the link.
+/// Padding of a link.
 pub const PADDING: u8 = 0;
 /// Opens a circuit with the obsolete TAP handshake.
 pub const CREATE: u8 = 1;
@@ -30,9 +30,9 @@ pub const PADDING_NEGOTIATE: u8 = 12;
 pub const VPADDING: u8 = 128;
 /// The certificates of a node.
 pub const CERTS: u8 = 129;
-/// The data that an initiator signs.
+/// The random challenge that an initiator signs.
 pub const AUTH_CHALLENGE: u8 = 130;
-/// The initiator's signature.
+/// The initiator's signature over the challenge.
 pub const AUTHENTICATE: u8 = 131;
 
 /// Whether a cell with this command has a length field.

@@ -1,4 +1,4 @@
-//! Framing: finds the end of each cell in a buffer.
+//! Framing: separates the bytes of a link into cells.
 
 use super::command;
 use crate::wire::Reader;
@@ -13,36 +13,34 @@ pub const MAX_VARIABLE: usize = u16::MAX as usize;
 /// One cell in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// The circuit id; zero for cells of the link.
+    /// Circuit id; zero for cells that concern the whole link.
     pub circ_id: u32,
-    /// Its command.
+    /// Command number.
     pub command: u8,
-    /// The body: [`BODY_LEN`] bytes, or the length in the cell.
+    /// Body: [`BODY_LEN`] bytes, or as many bytes as the cell's length field says.
     pub body: &'a [u8],
 }
 
-/// The length of the circuit id at the start of each cell.
+/// Size of the circuit id at the start of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdLen {
-    /// Two bytes, before the link's version is known: only VERSIONS.
+    /// Two bytes: a VERSIONS cell, before both nodes have agreed on the link protocol.
     Two,
     /// Four bytes, in link protocol 4 and 5.
     Four,
 }
 
-/// The content at the front of a buffer.
+/// The first cell in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Front<'a> {
-    /// A whole cell, and its length in the buffer [B].
+    /// A complete cell, and its size in the buffer [B].
     Cell(Frame<'a>, usize),
-    /// A part of a cell, and the length of the whole cell [B] if it is known already.
+    /// An incomplete cell, and the size of the complete cell if known [B].
     Partial(Option<usize>),
 }
 
-/// Parses the front of `buffer`.
-///
-/// Nothing is copied. No bytes are malformed: any bytes are a cell or a part of one. A reader holds at most
-/// [`MAX_VARIABLE`] bytes and the header of the cell.
+/// Parses the first cell in `buffer`, without copying bytes. Parsing cannot fail: any bytes are a cell or the start
+/// of a cell. A caller needs to buffer at most one cell header and [`MAX_VARIABLE`] bytes.
 pub fn front(buffer: &[u8], ids: IdLen) -> Front<'_> {
     parse(buffer, ids).unwrap_or(Front::Partial(None))
 }
@@ -66,7 +64,7 @@ fn parse(buffer: &[u8], ids: IdLen) -> Option<Front<'_>> {
 ///
 /// # Panics
 ///
-/// If `body` is longer than [`MAX_VARIABLE`]. No node makes such a cell.
+/// If `body` is longer than [`MAX_VARIABLE`]. Penstock never builds such a cell.
 pub fn push_variable(out: &mut Vec<u8>, ids: IdLen, command: u8, body: &[u8]) {
     assert!(command::is_variable(command), "a cell of fixed length has no length");
     let len = u16::try_from(body.len()).expect("what a node says of itself is shorter than 64 KiB");
@@ -76,11 +74,11 @@ pub fn push_variable(out: &mut Vec<u8>, ids: IdLen, command: u8, body: &[u8]) {
     out.extend_from_slice(body);
 }
 
-/// Appends a fixed-length cell of the link to `out`, with an id of four bytes.
+/// Appends a fixed-length cell with circuit id 0 of four bytes to `out`.
 ///
 /// # Panics
 ///
-/// If `body` is longer than [`BODY_LEN`]. No node makes such a cell.
+/// If `body` is longer than [`BODY_LEN`]. Penstock never builds such a cell.
 pub fn push_fixed(out: &mut Vec<u8>, command: u8, body: &[u8]) {
     assert!(!command::is_variable(command) && body.len() <= BODY_LEN, "it fits into a cell of fixed length");
     let end = out.len() + CELL_LEN;

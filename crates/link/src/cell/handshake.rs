@@ -3,7 +3,7 @@
 use crate::wire::{Malformed, Reader};
 use penstock_core::cell::MAX_PAYLOAD;
 
-/// The type of a handshake.
+/// The type of a circuit handshake.
 ///
 /// Source: tor-spec, "CREATE and CREATED cells" (`HTYPE`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum HandshakeKind {
     Ntor,
     /// ntor-v3, with extensions.
     NtorV3,
-    /// A type that this relay does not support; TAP is 0.
+    /// A handshake type that this relay does not support. TAP is type 0.
     Other(u16),
     /// The cell is malformed. The relay refuses it and closes the circuit.
     Malformed,
@@ -29,11 +29,11 @@ impl HandshakeKind {
         }
     }
 
-    /// The number of the type in CREATE2 and EXTEND2.
+    /// The type number in CREATE2 and EXTEND2.
     ///
     /// # Panics
     ///
-    /// For CREATE_FAST, which cannot extend a circuit, and for malformed cells, which are never sent.
+    /// For CREATE_FAST, which cannot extend a circuit, and for malformed cells, which Penstock never sends.
     pub(super) fn number(self) -> u16 {
         match self {
             HandshakeKind::Ntor => 2,
@@ -44,13 +44,13 @@ impl HandshakeKind {
     }
 }
 
-/// A handshake message of either side.
+/// A handshake message of a client or of a relay.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Handshake {
-    /// The type; in an answer, the type of the request. A relay that forwards an answer does not know the type. It uses
-    /// [`HandshakeKind::Ntor`] for any CREATED2.
+    /// Handshake type. An answer has the type of its request. A relay that forwards an answer does not know the type,
+    /// and uses [`HandshakeKind::Ntor`] for every CREATED2.
     pub kind: HandshakeKind,
-    /// The message.
+    /// The handshake message, without its length field.
     pub data: Vec<u8>,
 }
 
@@ -60,35 +60,35 @@ impl std::fmt::Debug for Handshake {
     }
 }
 
-/// The longest handshake message in an EXTENDED2, without its length field [B].
+/// Longest handshake message in an EXTENDED2, without the length field [B].
 const MOST: u16 = MAX_PAYLOAD - 2;
 
 impl Handshake {
-    /// A malformed handshake.
     pub(super) fn malformed() -> Self {
         Handshake { kind: HandshakeKind::Malformed, data: Vec::new() }
     }
 
-    /// Reads the last part of CREATE2 and EXTEND2.
+    /// Reads the handshake at the end of CREATE2 and EXTEND2.
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let kind = HandshakeKind::of(reader.u16()?);
         let len = reader.u16()?;
         Ok(Handshake { kind, data: reader.take(len.into())?.to_vec() })
     }
 
-    /// Reads CREATED2 and EXTENDED2. A relay forwards the one in the other, and EXTENDED2 is shorter.
+    /// Reads the handshake in CREATED2 and EXTENDED2. EXTENDED2 has less space, and its limit applies to both,
+    /// because a relay forwards a CREATED2 as an EXTENDED2.
     pub(super) fn read_answer(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let len = Some(reader.u16()?).filter(|len| *len <= MOST).ok_or(Malformed)?;
         Ok(Handshake { kind: HandshakeKind::Ntor, data: reader.take(len.into())?.to_vec() })
     }
 
-    /// Writes the last part of CREATE2 and EXTEND2.
+    /// Writes the handshake at the end of CREATE2 and EXTEND2.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.kind.number().to_be_bytes());
         self.write_answer(out);
     }
 
-    /// Writes CREATED2 and EXTENDED2.
+    /// Writes the handshake in CREATED2 and EXTENDED2.
     pub(super) fn write_answer(&self, out: &mut Vec<u8>) {
         let len = u16::try_from(self.data.len()).expect("a handshake fits into a cell");
         out.extend_from_slice(&len.to_be_bytes());

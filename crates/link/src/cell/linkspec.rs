@@ -1,4 +1,4 @@
-//! Link specifiers: the target of an EXTEND2.
+//! Link specifiers: the relay that an EXTEND2 extends a circuit to.
 
 use crate::wire::{Malformed, Reader, octets};
 use std::net::SocketAddr;
@@ -11,20 +11,20 @@ mod kind {
     pub(super) const ED25519: u8 = 3;
 }
 
-/// The addresses and identities of a relay.
+/// Addresses and identities of a relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkSpec {
-    /// The first IPv4 and the first IPv6 address in the message; at least one.
+    /// The first IPv4 and the first IPv6 address in the message; at least one of them.
     pub addresses: Vec<SocketAddr>,
-    /// SHA-1 of its RSA identity key.
+    /// SHA-1 of the RSA identity key.
     pub rsa: [u8; 20],
-    /// Its ed25519 identity key, if the client sent it.
+    /// Ed25519 identity key, if the client sent one.
     pub ed25519: Option<[u8; 32]>,
 }
 
 impl LinkSpec {
-    /// Skips further addresses and unknown kinds. Refuses further identities, and a message without an RSA identity or
-    /// an address.
+    /// Skips additional addresses and unknown kinds. Fails if an identity occurs twice, or if the RSA identity or all
+    /// addresses are missing.
     ///
     /// Source: tor-spec, "EXTEND and EXTENDED cells"; C tor `extend_cell_parse()`.
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {

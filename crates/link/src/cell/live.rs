@@ -1,4 +1,4 @@
-//! A circuit cell of the real network, for the core's relay.
+//! A circuit cell of the live network, in the form that the relay core handles.
 
 use super::answers::{Connected, StreamEnd};
 use super::command;
@@ -15,22 +15,23 @@ use penstock_core::{Cell, CircId, Command, DestroyReason, Direction, Message, St
 use std::fmt;
 use std::num::NonZeroU32;
 
-/// The command of hop-control feedback, between nodes that negotiated it. C tor ignores it.
+/// Command of hop-control feedback between nodes that negotiated it. C tor ignores this command.
 const FEEDBACK: u8 = 100;
-/// The command of a circuit's class, between nodes that negotiated it. C tor ignores it.
+/// Command that sets a circuit's priority class, between nodes that negotiated it. C tor ignores this command.
 const CLASS: u8 = 101;
 
-/// The number of RELAY_EARLY cells that a relay accepts on one circuit [cell] (tor-spec, "Handling RELAY_EARLY"; C tor
-/// `MAX_RELAY_EARLY_CELLS_PER_CIRCUIT`).
+/// Number of RELAY_EARLY cells that a relay accepts on one circuit [cell].
+///
+/// Source: tor-spec, "Handling RELAY_EARLY"; C tor `MAX_RELAY_EARLY_CELLS_PER_CIRCUIT`.
 pub const MAX_EARLY: u8 = 8;
 
-/// One cell of a circuit.
+/// A circuit cell.
 #[derive(Clone)]
 pub struct LiveCell {
     id: CircId,
     tag: Option<Tag>,
     command: u8,
-    /// The mark of the core. It is local: the wire format has no field for it.
+    /// Congestion mark of the core. It never leaves this node, because the wire format has no field for it.
     marked: bool,
     body: [u8; BODY_LEN],
 }
@@ -48,13 +49,13 @@ pub enum Incoming {
     Padding,
     /// PADDING_NEGOTIATE. Its content is ignored.
     PaddingNegotiate,
-    /// An unknown command, a command that is out of place, or a circuit cell without a circuit id. Such cells are
-    /// ignored.
+    /// An unknown command, a command that is not allowed at this point, or a circuit cell without a circuit id. The
+    /// node ignores such cells.
     Ignored(u8),
 }
 
 impl Incoming {
-    /// Classifies a frame. `extended` enables the cells that C tor does not know.
+    /// Classifies a frame. With `extended`, commands that C tor does not know are accepted.
     ///
     /// Source: C tor `command_process_cell()`, `command_process_var_cell()`.
     pub fn of(frame: &Frame<'_>, extended: bool) -> Self {
@@ -87,14 +88,14 @@ impl LiveCell {
         cell
     }
 
-    /// Appends the cell in the format of link protocol 4 and 5.
+    /// Appends the cell to `out`, in the wire format of link protocols 4 and 5.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.id.0.get().to_be_bytes());
         out.push(self.command);
         out.extend_from_slice(&self.body);
     }
 
-    /// The cell in the format of link protocol 4 and 5.
+    /// The cell in the wire format of link protocols 4 and 5.
     pub fn to_bytes(&self) -> [u8; CELL_LEN] {
         let mut bytes = [0; CELL_LEN];
         bytes[..4].copy_from_slice(&self.id.0.get().to_be_bytes());
@@ -103,24 +104,24 @@ impl LiveCell {
         bytes
     }
 
-    /// The command number; see [`command`].
+    /// Command number; see [`command`].
     pub fn wire_command(&self) -> u8 {
         self.command
     }
 
-    /// Sets the tag under which the cell's path is recorded.
+    /// Sets the tag that marks this cell for the trace of its path.
     pub fn set_tag(&mut self, tag: Tag) {
         self.tag = Some(tag);
     }
 
-    /// The reason in a DESTROY.
+    /// The reason in a DESTROY cell.
     pub fn destroy_reason(&self) -> DestroyReason {
         DestroyReason(self.body[0])
     }
 
-    /// A RELAY cell in the clear with any relay message.
+    /// An unencrypted RELAY cell with a relay message.
     pub fn saying(id: CircId, stream: Option<StreamId>, message: &RelayMessage) -> Self {
-        // Relays accept EXTEND2 only in RELAY_EARLY cells, which limits the length of a circuit.
+        // An EXTEND2 needs a RELAY_EARLY cell. Relays refuse it in a RELAY cell, to limit the length of a circuit.
         let extends = matches!(message, RelayMessage::Extend(..));
         let command = if extends { command::RELAY_EARLY } else { command::RELAY };
         LiveCell { body: message::write(stream, message), ..LiveCell::new(id, command) }
@@ -146,7 +147,7 @@ impl LiveCell {
     }
 }
 
-/// Logs never show the content of a cell.
+/// Logs do not show the body of a cell.
 impl fmt::Debug for LiveCell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "LiveCell {{ command: {} }}", self.command)
@@ -200,7 +201,7 @@ impl Cell for LiveCell {
         LiveCell::create_or_answer(id, true, &handshake)
     }
 
-    /// Always succeeds for a CREATE: a malformed one becomes [`HandshakeKind::Malformed`], so the peer loses the
+    /// Always succeeds for a CREATE cell. A malformed one becomes [`HandshakeKind::Malformed`]: the peer loses the
     /// circuit and keeps the channel (C tor `command_process_create_cell()`).
     fn into_handshake(self) -> Option<Handshake> {
         let mut reader = Reader::new(&self.body);
@@ -250,7 +251,7 @@ impl Cell for LiveCell {
     }
     fn into_message(self) -> Option<(Option<StreamId>, Message<Self>)> {
         let (stream, message) = message::read(&self.body).ok()?;
-        // C tor ignores an EXTEND2 in a RELAY cell or on a stream, too.
+        // C tor also ignores an EXTEND2 in a RELAY cell or on a stream.
         let may_extend = self.command == command::RELAY_EARLY && stream.is_none();
         if matches!(message, RelayMessage::Extend(..)) && !may_extend {
             return Some((stream, Message::Drop));

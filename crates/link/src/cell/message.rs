@@ -14,10 +14,9 @@ use penstock_core::{DestroyReason, Message, StreamId};
 use std::fmt;
 use std::num::{NonZeroU16, NonZeroU32};
 
-/// The header of a message: command, recognized, stream, digest, length [B].
+/// Length of a message header: command, recognized, stream, digest, length [B].
 const HEADER: usize = BODY_LEN - MAX_PAYLOAD as usize;
 
-/// The numbers of relay commands.
 mod command {
     pub(super) const BEGIN: u8 = 1;
     pub(super) const DATA: u8 = 2;
@@ -37,17 +36,17 @@ mod command {
     pub(super) const XON: u8 = 44;
 }
 
-/// The data of a stream in one cell.
+/// The stream data in one DATA cell.
 #[derive(Clone)]
 pub struct LivePayload {
     len: u16,
-    /// The tag for the cell that will carry the data.
+    /// Tag that the cell with this data will have.
     tag: Option<penstock_core::Tag>,
     bytes: [u8; MAX_PAYLOAD as usize],
 }
 
 impl LivePayload {
-    /// A payload of `bytes`; `None` if they are longer than [`MAX_PAYLOAD`].
+    /// A payload with a copy of `bytes`; `None` if they are longer than [`MAX_PAYLOAD`].
     pub fn new(bytes: &[u8]) -> Option<Self> {
         LivePayload::read_with(|room| {
             let len = bytes.len();
@@ -56,7 +55,8 @@ impl LivePayload {
         })
     }
 
-    /// A payload that `read` writes into the buffer. `read` returns the length, or `None`.
+    /// A payload with the data that `read` writes into a buffer. `read` returns the length [B], or `None` for no
+    /// payload.
     ///
     /// # Panics
     ///
@@ -68,7 +68,7 @@ impl LivePayload {
         Some(LivePayload { len: len as u16, tag: None, bytes })
     }
 
-    /// Sets the tag under which the cell's path is recorded.
+    /// Sets the tag that marks the cell for the trace of its path.
     pub fn set_tag(&mut self, tag: Option<penstock_core::Tag>) {
         self.tag = tag;
     }
@@ -77,7 +77,7 @@ impl LivePayload {
         self.tag
     }
 
-    /// The data.
+    /// The stream data.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len.into()]
     }
@@ -117,29 +117,29 @@ pub enum RelayMessage {
     End(End),
     /// CONNECTED.
     Connected(Connected),
-    /// SENDME: version 1 has the tag of the acknowledged cell; version 0 and stream SENDMEs have none.
+    /// SENDME. Version 1 has the tag of the acknowledged cell. Version 0 and SENDMEs of streams have no tag.
     Sendme(Option<Tag>),
     /// EXTEND2.
     Extend(LinkSpec, Handshake),
     /// EXTENDED2.
     Extended(Handshake),
-    /// TRUNCATE: close the circuit beyond this relay.
+    /// TRUNCATE: a request to close the circuit after this relay.
     Truncate,
-    /// TRUNCATED: the circuit beyond this relay is closed.
+    /// TRUNCATED: the circuit after this relay is closed.
     Truncated(DestroyReason),
-    /// RESOLVED: answers with their time to live [s].
+    /// RESOLVED: answers, each with the time for which a client may cache it [s].
     Resolved(Vec<(Resolved, u32)>),
     /// XOFF.
     Xoff,
-    /// XON with a rate limit [kB/s, of 1000 B].
+    /// XON, with a rate limit [kB/s, with 1 kB = 1000 B] or without.
     Xon(Option<NonZeroU32>),
-    /// DROP: padding of a circuit.
+    /// DROP: padding on a circuit.
     Drop,
-    /// A command without support here (onion services, conflux, padding machines).
+    /// A command that Penstock does not support (onion services, conflux, padding machines).
     Unknown(u8),
 }
 
-/// Reads a body in the clear; returns the stream and the message.
+/// Parses an unencrypted body. Returns the stream id and the message.
 pub fn read(body: &[u8; BODY_LEN]) -> Result<(Option<StreamId>, RelayMessage), Malformed> {
     let mut header = Reader::new(body);
     let command = header.u8()?;
@@ -155,7 +155,7 @@ fn read_data(command: u8, stream: Option<StreamId>, data: &[u8]) -> Result<Relay
     let mut reader = Reader::new(data);
     Ok(match command {
         command::DATA => RelayMessage::Data(LivePayload::new(data).ok_or(Malformed)?),
-        // Further data in a stream's SENDME is ignored.
+        // A SENDME of a stream has no content. Additional bytes are ignored.
         command::SENDME if stream.is_some() => RelayMessage::Sendme(None),
         command::SENDME => RelayMessage::Sendme(read_proof(data)?),
         command::BEGIN => RelayMessage::Begin(Target::read_begin(data)),
@@ -190,7 +190,7 @@ fn version_zero(reader: &mut Reader<'_>) -> Result<(), Malformed> {
     if reader.u8()? == 0 { Ok(()) } else { Err(Malformed) }
 }
 
-/// Refuses an unknown version.
+/// Reads the tag in a SENDME of a circuit. Fails for an unknown SENDME version.
 ///
 /// Source: proposal 289; C tor `sendme_is_valid()`.
 fn read_proof(data: &[u8]) -> Result<Option<Tag>, Malformed> {
@@ -205,14 +205,14 @@ fn read_proof(data: &[u8]) -> Result<Option<Tag>, Malformed> {
     }
 }
 
-/// Writes `message` as a body in the clear.
+/// Writes `message` as an unencrypted body.
 ///
 /// # Panics
 ///
-/// If the message does not fit into a cell, or is unknown.
+/// If the message does not fit into a cell, or is [`RelayMessage::Unknown`].
 pub fn write(stream: Option<StreamId>, message: &RelayMessage) -> [u8; BODY_LEN] {
     let (command, data) = match message {
-        // DATA is the common case: no allocation.
+        // DATA is the most frequent message, so it is written without an allocation.
         RelayMessage::Data(payload) => return fill(command::DATA, stream, payload.as_bytes()),
         RelayMessage::Begin(target) => {
             let command = match target {
@@ -262,7 +262,7 @@ fn fill(command: u8, stream: Option<StreamId>, data: &[u8]) -> [u8; BODY_LEN] {
     body
 }
 
-/// Conversions from and to the core's messages.
+/// Conversions to and from the messages of the core.
 impl RelayMessage {
     pub(super) fn into_core(self) -> Message<super::LiveCell> {
         match self {

@@ -1,8 +1,8 @@
-//! Cells of the real network: 514 bytes on the wire.
+//! Cells of the live network: 514 bytes on the wire.
 //!
-//! [`front`] finds cells in the bytes of a link. [`Incoming::of`] separates circuit cells from cells of the link.
-//! [`LiveCell`] is the cell of the core's relay, and [`RelayMessage`] the decrypted content of a relay cell. A
-//! forwarded cell is copied and never allocated.
+//! [`front`] separates the bytes of a link into cells. [`Incoming::of`] separates circuit cells from other cells.
+//! [`LiveCell`] is a circuit cell for the relay core. [`RelayMessage`] is the decrypted content of a relay cell. A
+//! relay copies a forwarded cell without an allocation.
 
 mod answers;
 pub mod command;

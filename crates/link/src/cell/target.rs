@@ -1,30 +1,28 @@
-//! The target of a stream.
-
 use crate::wire::{Malformed, Reader};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The target that a client asks an exit or a directory cache for.
+/// The destination that a client requests from an exit or a directory cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// BEGIN: a host by name or address.
+    /// BEGIN: a host name or an address.
     Host {
-        /// A name, or an address without brackets.
+        /// Host name, or an address without brackets.
         host: String,
-        /// Never zero.
+        /// Port; never zero.
         port: u16,
-        /// The address families that the client accepts.
+        /// Address families that the client accepts.
         flags: BeginFlags,
     },
-    /// BEGIN_DIR: the relay's own directory.
+    /// BEGIN_DIR: the directory cache of the relay.
     Directory,
-    /// RESOLVE: only a lookup of this name, or of this address (`in-addr.arpa`).
+    /// RESOLVE: a lookup of this name, or of this address (`in-addr.arpa`), without a connection.
     Resolve(String),
-    /// A malformed target. The stream ends with [`EndReason::PROTOCOL`](super::EndReason::PROTOCOL), and the circuit
-    /// remains.
+    /// A malformed destination. The relay ends the stream with [`EndReason::PROTOCOL`](super::EndReason::PROTOCOL),
+    /// and keeps the circuit.
     Malformed,
 }
 
-/// The address families that a client accepts. Source: tor-spec, "Opening streams".
+/// Address families that a client accepts. Source: tor-spec, "Opening streams".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BeginFlags(pub u32);
 
@@ -43,7 +41,7 @@ impl BeginFlags {
     }
 }
 
-/// The longest name of a host [B] (RFC 1035 §2.3.4, without the final dot).
+/// Longest host name [B] (RFC 1035 §2.3.4, without the final dot).
 const MAX_NAME: usize = 253;
 
 impl Target {
@@ -51,13 +49,12 @@ impl Target {
         parse_begin(data).unwrap_or(Target::Malformed)
     }
 
-    /// Accepts a missing NUL at the end, as C tor does.
+    /// Accepts a name without a final NUL, as C tor does.
     pub(super) fn read_resolve(data: &[u8]) -> Self {
         let name = data.split(|byte| *byte == 0).next().unwrap_or_default();
         text(name).map_or(Target::Malformed, Target::Resolve)
     }
 
-    /// The data of a BEGIN, BEGIN_DIR or RESOLVE.
     pub(super) fn write(&self) -> Vec<u8> {
         match self {
             Target::Host { host, port, flags } => {
@@ -75,7 +72,7 @@ impl Target {
     }
 }
 
-/// The text of a name, if it is printable ASCII.
+/// The bytes as text; `None` if they are not printable ASCII or too long.
 fn text(bytes: &[u8]) -> Option<String> {
     let fits = (1..=MAX_NAME).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic);
     fits.then(|| bytes.iter().map(|byte| char::from(*byte)).collect())
@@ -84,7 +81,7 @@ fn text(bytes: &[u8]) -> Option<String> {
 fn parse_begin(data: &[u8]) -> Result<Target, Malformed> {
     let end = data.iter().position(|byte| *byte == 0).ok_or(Malformed)?;
     let (address, rest) = data.split_at(end);
-    // Old clients send no flags or a shorter field.
+    // Old clients send no flags, or fewer than four bytes of flags.
     let flags = BeginFlags(Reader::new(&rest[1..]).u32().unwrap_or(0));
     let colon = address.iter().rposition(|byte| *byte == b':').ok_or(Malformed)?;
     let port = text(&address[colon + 1..]).filter(|port| port.bytes().all(|byte| byte.is_ascii_digit()));

@@ -1,4 +1,4 @@
-//! AUTH_CHALLENGE and AUTHENTICATE: how an initiator proves that it is a relay.
+//! AUTH_CHALLENGE and AUTHENTICATE: the initiator of a link proves that it is a relay.
 //!
 //! Source: tor-spec, "AUTHENTICATE cells", method Ed25519-SHA256-RFC5705; C tor
 //! `connection_or_compute_authenticate_cell_body()`.
@@ -10,14 +10,14 @@ use rand_core::CryptoRng;
 use subtle::ConstantTimeEq;
 use tor_llcrypto::pk::ed25519::{PublicKey, Signature};
 
-/// The number of the only supported authentication method.
+/// Number of the only supported authentication method.
 pub const AUTH0003: u16 = 3;
-/// The label of the TLS exporter. Its context is the SHA-256 of the initiator's RSA identity key.
+/// Label for the TLS exporter. The exporter's context is the SHA-256 of the initiator's RSA identity key.
 pub const EXPORTER_LABEL: &[u8] = b"EXPORTER FOR TOR TLS CLIENT BINDING AUTH0003";
 
-/// The signed part: name, identities, logs, certificate, TLS secret, random bytes [B].
+/// Length of the signed fields: name, identities, logs, certificate, TLS secret, random bytes [B].
 const SIGNED: usize = 8 + 8 * 32 + 24;
-/// The part of it that both ends know [B].
+/// Length of the signed fields that both nodes know, all except the random bytes [B].
 const KNOWN: usize = SIGNED - 24;
 
 /// An AUTH_CHALLENGE.
@@ -32,7 +32,7 @@ impl Challenge {
         Challenge(challenge)
     }
 
-    /// The body of the cell, which offers [`AUTH0003`].
+    /// The cell body, which offers [`AUTH0003`].
     pub fn body(&self) -> Vec<u8> {
         [&self.0[..], &1u16.to_be_bytes(), &AUTH0003.to_be_bytes()].concat()
     }
@@ -46,20 +46,20 @@ pub fn method_is_offered(challenge: &[u8]) -> Result<bool, Malformed> {
     Ok(methods.contains(&AUTH0003))
 }
 
-/// The values that an AUTHENTICATE signs.
+/// The values that the initiator signs in AUTHENTICATE.
 #[derive(Clone, Copy, Debug)]
 pub struct Binding {
-    /// SHA-256 of the RSA identity keys: initiator, responder.
+    /// SHA-256 of the RSA identity keys of initiator and responder.
     pub rsa: [[u8; 32]; 2],
-    /// The ed25519 identities: initiator, responder.
+    /// Ed25519 identities of initiator and responder.
     pub ed25519: [[u8; 32]; 2],
-    /// SHA-256 of all bytes that the responder sent, up to and including AUTH_CHALLENGE.
+    /// SHA-256 of all bytes from the responder, up to and including AUTH_CHALLENGE.
     pub responder_log: [u8; 32],
-    /// SHA-256 of all bytes that the initiator sent so far.
+    /// SHA-256 of all bytes that the initiator sent before AUTHENTICATE.
     pub initiator_log: [u8; 32],
     /// SHA-256 of the responder's TLS certificate.
     pub certificate: [u8; 32],
-    /// The TLS secret, exported under [`EXPORTER_LABEL`].
+    /// Secret that TLS exports under [`EXPORTER_LABEL`].
     pub tls_secret: [u8; 32],
 }
 
@@ -82,7 +82,7 @@ impl Binding {
     }
 }
 
-/// Makes the body of an AUTHENTICATE.
+/// Builds the body of an AUTHENTICATE cell.
 pub fn make(credentials: &Credentials, rng: &mut impl CryptoRng, binding: &Binding) -> Vec<u8> {
     let mut signed = [0; SIGNED];
     signed[..KNOWN].copy_from_slice(&binding.known());
@@ -92,7 +92,7 @@ pub fn make(credentials: &Credentials, rng: &mut impl CryptoRng, binding: &Bindi
     [&AUTH0003.to_be_bytes()[..], &len.to_be_bytes(), &signed, &signature].concat()
 }
 
-/// Verifies an AUTHENTICATE of the initiator with the certificates `verified`.
+/// Verifies the AUTHENTICATE cell of an initiator. `verified` has the initiator's certificates.
 pub fn verify(body: &[u8], verified: &Verified, binding: &Binding) -> Result<(), Malformed> {
     let mut reader = Reader::new(body);
     if reader.u16()? != AUTH0003 {

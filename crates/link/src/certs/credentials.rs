@@ -1,4 +1,4 @@
-//! The certificates of a relay on its links.
+//! Certificates that a relay presents on its links.
 
 use super::kind;
 use crate::keys::{Keys, new_ed25519};
@@ -11,18 +11,18 @@ use tor_cert::{CertType, CertifiedKey, Ed25519Cert, EncodedCert};
 use tor_llcrypto::pk::ed25519::{Ed25519Identity, ExpandedKeypair};
 use zeroize::Zeroizing;
 
-/// The lifetime of certificates of link keys (C tor: 2 days, and TLS certificates change earlier).
+/// Lifetime of certificates for link keys (C tor uses 2 days, and renews TLS certificates earlier).
 const LIFETIME: Duration = Duration::from_secs(2 * 86_400);
-/// Certificates are renewed so long before their end.
+/// Time before expiry at which certificates are renewed.
 const SLOP: Duration = Duration::from_secs(43_200);
-/// The lifetime of the cross-certificate of the two identities (C tor `RSA_ED_CROSSCERT_LIFETIME`).
+/// Lifetime of the cross-certificate between the two identities (C tor `RSA_ED_CROSSCERT_LIFETIME`).
 const CROSSCERT_LIFETIME: Duration = Duration::from_secs(183 * 86_400);
 
-/// A relay's link certificates, with the TLS key and the authentication key. They exist only in memory, and are renewed
-/// before they [expire](Self::is_good).
+/// Link certificates of a relay, with the TLS key and the authentication key. They exist only in memory. The relay
+/// renews them before they [expire](Self::is_good).
 pub struct Credentials {
     tls: TlsKeyAndCert,
-    /// The key that signs AUTHENTICATE.
+    /// Key that signs AUTHENTICATE.
     pub(super) auth: ExpandedKeypair,
     responder: Vec<u8>,
     initiator: Vec<u8>,
@@ -38,11 +38,11 @@ impl fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// Makes new credentials at `now`. The RSA key of TLS takes about a second. `names` are the issuer and the subject
-    /// of the TLS certificate, which have no meaning.
+    /// Creates new credentials at `now`. Generating the RSA key for TLS takes about a second. `names` are the issuer
+    /// and the subject of the TLS certificate. They are arbitrary text.
     pub fn new(keys: &Keys, rng: &mut impl CryptoRng, now: SystemTime, names: [&str; 2]) -> Self {
         const FITS: &str = "the certificate is of keys and names that have a form";
-        // The TLS key is RSA: C tor closes a connection with another kind of key.
+        // C tor closes a connection with any TLS key other than RSA.
         let tls = TlsKeyAndCert::create(rng, now, names[0], names[1]).expect(FITS);
         let id = create_legacy_rsa_id_cert(rng, now, names[0], &keys.rsa).expect(FITS);
         let master = Ed25519Identity::from(keys.ed25519_identity());
@@ -81,17 +81,15 @@ impl Credentials {
         }
     }
 
-    /// SHA-256 of the relay's RSA identity key.
     pub(crate) fn rsa_sha256(&self) -> [u8; 32] {
         self.rsa_sha256
     }
 
-    /// The relay's ed25519 identity.
     pub(crate) fn ed25519(&self) -> [u8; 32] {
         self.ed25519
     }
 
-    /// Whether the certificates are valid for another 12 hours.
+    /// Whether all certificates are valid for at least another 12 hours.
     pub fn is_good(&self, now: SystemTime) -> bool {
         now + SLOP < self.good_until
     }
@@ -111,18 +109,18 @@ impl Credentials {
         *self.tls.link_cert_sha256()
     }
 
-    /// The body of the CERTS cell of a responder.
+    /// The CERTS cell body that the relay sends as responder.
     pub fn responder_certs(&self) -> &[u8] {
         &self.responder
     }
 
-    /// The body of the CERTS cell of an initiator.
+    /// The CERTS cell body that the relay sends as initiator.
     pub fn initiator_certs(&self) -> &[u8] {
         &self.initiator
     }
 }
 
-/// The body of a CERTS cell.
+/// Builds a CERTS cell body from certificates and their kinds.
 pub(super) fn body(certs: &[(u8, &[u8])]) -> Vec<u8> {
     let mut body = vec![certs.len() as u8];
     for (kind, cert) in certs {

@@ -1,4 +1,4 @@
-//! Authentication of the two nodes of a link: the bodies of CERTS, AUTH_CHALLENGE, AUTHENTICATE and NETINFO.
+//! Authentication of the two nodes of a link, with the cells CERTS, AUTH_CHALLENGE, AUTHENTICATE and NETINFO.
 //!
 //! Source: tor-spec, "Negotiating and initializing channels"; cert-spec.
 
@@ -17,7 +17,7 @@ pub use verify::{CertsError, Identity, LinkKey, Verified, verify_certs};
 
 /// Kinds of certificates in a CERTS cell.
 pub mod kind {
-    /// The RSA identity, an X.509 certificate.
+    /// RSA identity, as an X.509 certificate.
     pub const RSA_ID: u8 = 2;
     /// The ed25519 identity signs the signing key.
     pub const ID_V_SIGNING: u8 = 4;

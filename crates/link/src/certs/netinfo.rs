@@ -1,9 +1,9 @@
-//! NETINFO: the time and the addresses at the end of the link handshake.
+//! NETINFO: the sender's time and addresses, at the end of the link handshake.
 
 use crate::wire::{Malformed, Reader, octets};
 use std::net::IpAddr;
 
-/// The highest number of own addresses in a NETINFO cell. So many fit into the cell, for any kind of address.
+/// Maximum number of own addresses in a NETINFO cell. This number fits for any kind of address.
 const MAX_ADDRESSES: usize = 20;
 
 /// A NETINFO cell.
@@ -11,16 +11,16 @@ const MAX_ADDRESSES: usize = 20;
 /// Source: tor-spec, "NETINFO cells".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Netinfo {
-    /// The sender's clock, in Unix seconds; zero if the sender is a client.
+    /// Sender's clock in Unix time [s]; zero if the sender is a client.
     pub time: u32,
-    /// The receiver's address as the sender sees it.
+    /// Receiver's address, as the sender sees it.
     pub yours: Option<IpAddr>,
-    /// The sender's own addresses; empty for clients.
+    /// Sender's own addresses; empty for clients.
     pub mine: Vec<IpAddr>,
 }
 
 impl Netinfo {
-    /// Reads the body of a cell. Addresses of unknown kinds are skipped.
+    /// Parses a cell body. Skips addresses of unknown kinds.
     pub fn read(body: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(body);
         let time = reader.u32()?;
@@ -32,10 +32,10 @@ impl Netinfo {
         Ok(Netinfo { time, yours, mine })
     }
 
-    /// The body of the cell, with as many addresses as fit.
+    /// The cell body. It has at most 20 own addresses.
     pub fn write(&self) -> Vec<u8> {
         let mut body = self.time.to_be_bytes().to_vec();
-        // The unspecified address fills the field.
+        // An unknown address is written as 0.0.0.0.
         push(&mut body, self.yours.unwrap_or(IpAddr::from([0; 4])));
         let mine = &self.mine[..self.mine.len().min(MAX_ADDRESSES)];
         body.push(mine.len() as u8);

@@ -1,4 +1,4 @@
-//! Verification of the peer's certificates.
+//! Verifies the certificates of a peer.
 
 use super::kind;
 use crate::wire::{Malformed, Reader};
@@ -11,36 +11,36 @@ use tor_llcrypto::d::Sha256;
 use tor_llcrypto::pk::ed25519::Ed25519Identity;
 use tor_llcrypto::util::x509_extract_rsa_subject_kludge;
 
-/// The two identities of a relay.
+/// Both identities of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// SHA-1 of its RSA identity key.
+    /// SHA-1 of the RSA identity key.
     pub rsa: [u8; 20],
-    /// Its ed25519 identity key.
+    /// Ed25519 identity key.
     pub ed25519: [u8; 32],
 }
 
-/// The link key that the certificates must certify.
+/// The link key that the peer's certificates must certify.
 #[derive(Clone, Copy, Debug)]
 pub enum LinkKey {
-    /// The responder's TLS certificate, by its SHA-256.
+    /// SHA-256 of the responder's TLS certificate.
     Tls([u8; 32]),
-    /// The initiator's key for AUTHENTICATE.
+    /// The initiator's key that signs AUTHENTICATE.
     Authentication,
 }
 
-/// The result of the verification.
+/// A peer's identity, after its certificates were verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verified {
     /// The peer's identity.
     pub identity: Identity,
     /// SHA-256 of the RSA identity key, for AUTHENTICATE.
     pub rsa_sha256: [u8; 32],
-    /// The key that signs AUTHENTICATE; `None` for a responder.
+    /// Key that signs AUTHENTICATE; `None` for a responder.
     pub authentication: Option<[u8; 32]>,
 }
 
-/// Why certificates are rejected.
+/// The reason why certificates are rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CertsError {
@@ -70,7 +70,7 @@ impl From<Malformed> for CertsError {
     }
 }
 
-/// The certificates of a CERTS cell by kind. Unknown kinds are skipped.
+/// The certificates of a CERTS cell, indexed by kind. Unknown kinds are dropped.
 struct Certs<'a>([Option<&'a [u8]>; 8]);
 
 impl<'a> Certs<'a> {
@@ -92,7 +92,8 @@ impl<'a> Certs<'a> {
         self.0[usize::from(kind)].ok_or(CertsError::Missing(kind))
     }
 
-    /// An ed25519 certificate that is valid at `now`, signed by `signer` or by the key in the certificate itself.
+    /// The ed25519 certificate of a kind. It must be valid at `now`, and signed by `signer` or by the key that it
+    /// contains.
     fn ed25519(
         &self,
         kind: u8,
@@ -113,11 +114,11 @@ impl<'a> Certs<'a> {
     }
 }
 
-/// Verifies the body of a CERTS cell for a link key.
+/// Verifies a CERTS cell body for a link key.
 ///
 /// Source: tor-spec, "CERTS cells" ("Validating the certificates", Ed25519); C tor `or_handshake_certs_ed25519_ok()`.
-/// Deviation: the self-signature of the RSA identity's X.509 certificate is not checked. The certificate of kind 7
-/// proves the possession of the key, and the peer is known by the digest of the key.
+/// Deviation: the self-signature of the X.509 certificate with the RSA identity is not checked. The certificate of
+/// kind 7 proves that the peer has the key. Other code uses only the digest of the key.
 pub fn verify_certs(body: &[u8], link: LinkKey, now: SystemTime) -> Result<Verified, CertsError> {
     let certs = Certs::read(body)?;
     let signing = certs.ed25519(kind::ID_V_SIGNING, None, now)?;

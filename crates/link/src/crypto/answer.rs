@@ -1,4 +1,4 @@
-//! The relay's answer to a CREATE.
+//! Answers circuit handshakes of any type, as a relay.
 
 use super::tor1::Layer;
 use super::{Refused, extensions, fast, ntor, ntor_v3};
@@ -9,17 +9,17 @@ use std::fmt;
 use tor_llcrypto::pk::curve25519::{PublicKey, StaticSecret};
 use zeroize::Zeroizing;
 
-/// A relay's onion key for ntor and ntor-v3.
+/// Onion key of a relay, for ntor and ntor-v3.
 #[derive(Clone)]
 pub struct OnionKey {
-    /// The secret half.
+    /// Secret key.
     pub secret: StaticSecret,
-    /// The public half, which is in the descriptor.
+    /// Public key, which is in the server descriptor.
     pub public: PublicKey,
 }
 
 impl OnionKey {
-    /// Makes a key with the fixed bits of RFC 7748 section 5; C tor rejects files with other keys.
+    /// Generates a key and clamps it as in RFC 7748 section 5. C tor rejects key files with unclamped keys.
     pub fn generate(rng: &mut impl CryptoRng) -> Self {
         let mut secret = Zeroizing::new([0; 32]);
         rng.fill_bytes(&mut *secret);
@@ -41,29 +41,30 @@ impl fmt::Debug for OnionKey {
     }
 }
 
-/// The identities and onion keys with which a relay answers.
+/// The identities and onion keys that a relay needs for circuit handshakes.
 #[derive(Clone, Debug)]
 pub struct Identities {
-    /// SHA-1 of its RSA identity key.
+    /// SHA-1 of the RSA identity key.
     pub rsa: [u8; 20],
-    /// Its ed25519 identity key.
+    /// Ed25519 identity key.
     pub ed25519: [u8; 32],
-    /// Its onion keys: the present one, and the previous one for clients with an old descriptor.
+    /// Onion keys: the current key, then the previous key for clients with an old descriptor.
     pub onion: Vec<OnionKey>,
 }
 
-/// An answered handshake, for the core's `on_handshake`.
+/// The result of a handshake, for the core's `on_handshake`.
 #[derive(Debug)]
 pub struct Answered {
-    /// The reply.
+    /// Reply to the client.
     pub reply: Handshake,
-    /// The relay's layer of the new circuit.
+    /// Encryption layer of this relay on the new circuit.
     pub layer: Layer,
-    /// The result of the congestion control negotiation.
+    /// Result of the congestion control negotiation.
     pub negotiation: Negotiation,
 }
 
-/// Answers a CREATE. `agree` turns the client's request for congestion control into the relay's answer.
+/// Answers a handshake message of a client. `agree` receives the client's request for congestion control, and returns
+/// the relay's answer.
 ///
 /// Source: C tor `onion_skin_server_handshake()`.
 pub fn answer(

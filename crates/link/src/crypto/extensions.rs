@@ -7,14 +7,13 @@ use crate::wire::{Malformed, Reader};
 use penstock_core::edge_control::{Congestion, Negotiation};
 use std::num::NonZeroU8;
 
-/// The client's request, without content.
+/// The client requests congestion control. This extension has no content.
 const CC_REQUEST: u8 = 1;
-/// The relay's grant, with the cells per SENDME in one byte.
+/// The relay grants congestion control. The content is one byte: the number of cells per SENDME.
 const CC_RESPONSE: u8 = 2;
 
-/// Reads the kind and content of each extension.
 fn read(message: &[u8]) -> Result<Vec<(u8, &[u8])>, Malformed> {
-    // A client without extensions may leave out the count.
+    // Clients without extensions may send an empty message, without a count.
     if message.is_empty() {
         return Ok(Vec::new());
     }
@@ -27,13 +26,13 @@ fn read(message: &[u8]) -> Result<Vec<(u8, &[u8])>, Malformed> {
         .collect()
 }
 
-/// Reads the request of a client.
+/// Reads a client's request for congestion control.
 pub fn asked(message: &[u8]) -> Result<Negotiation, Malformed> {
     let asks = read(message)?.iter().any(|(kind, _)| *kind == CC_REQUEST);
     Ok(if asks { Negotiation::Asked(Congestion::Vegas) } else { Negotiation::Nothing })
 }
 
-/// Reads the grant of a relay. Zero cells per SENDME are malformed.
+/// Reads a relay's answer to a request for congestion control. Zero cells per SENDME are malformed.
 pub fn granted(message: &[u8]) -> Result<Negotiation, Malformed> {
     for (kind, content) in read(message)? {
         if let (CC_RESPONSE, [increment]) = (kind, content) {
@@ -46,7 +45,7 @@ pub fn granted(message: &[u8]) -> Result<Negotiation, Malformed> {
     Ok(Negotiation::Nothing)
 }
 
-/// Writes the extension message of a client or a relay; negotiations unknown to C tor are left out.
+/// Writes the extensions of a client or a relay. Options that C tor does not know are left out.
 pub fn write(negotiation: Negotiation) -> Vec<u8> {
     match negotiation {
         Negotiation::Asked(Congestion::Vegas) => vec![1, CC_REQUEST, 0],

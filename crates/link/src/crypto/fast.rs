@@ -10,10 +10,10 @@ use subtle::ConstantTimeEq;
 use tor_llcrypto::d::Sha1;
 use zeroize::Zeroizing;
 
-/// The random bytes of each side [B].
+/// Length of the random bytes of each node [B].
 const HALF: usize = 20;
 
-/// Answers `message` as a relay; returns the reply and the keys.
+/// Answers a client's `message`. Returns the reply and the keys.
 pub fn answer(rng: &mut impl CryptoRng, message: &[u8]) -> Result<([u8; 2 * HALF], KeyMaterial), Refused> {
     let theirs: [u8; HALF] = message.try_into().map_err(|_| Refused::Malformed)?;
     let mut ours = [0; HALF];
@@ -21,24 +21,24 @@ pub fn answer(rng: &mut impl CryptoRng, message: &[u8]) -> Result<([u8; 2 * HALF
     Ok(derive(&theirs, ours))
 }
 
-/// A client between its message and the answer.
+/// A client's handshake that waits for the relay's reply.
 #[derive(Clone)]
 pub struct Client(Zeroizing<[u8; HALF]>);
 
 impl Client {
-    /// Starts a handshake; send [`message`](Self::message).
+    /// Starts a handshake. The caller then sends [`message`](Self::message).
     pub fn start(rng: &mut impl CryptoRng) -> Self {
         let mut ours = Zeroizing::new([0; HALF]);
         rng.fill_bytes(&mut *ours);
         Client(ours)
     }
 
-    /// The message to send.
+    /// The message for the relay.
     pub fn message(&self) -> [u8; HALF] {
         *self.0
     }
 
-    /// The keys, if the answer is correct.
+    /// Checks the relay's reply and returns the keys.
     pub fn finish(&self, answer: &[u8]) -> Result<KeyMaterial, Refused> {
         let theirs: [u8; HALF] =
             answer.get(..HALF).ok_or(Refused::Malformed)?.try_into().expect("it has that length");
@@ -47,7 +47,7 @@ impl Client {
     }
 }
 
-/// The proof in the relay's answer, and the keys.
+/// The relay's reply with its proof, and the keys.
 fn derive(client: &[u8; HALF], relay: [u8; HALF]) -> ([u8; 2 * HALF], KeyMaterial) {
     let mut stream = Zeroizing::new(Vec::with_capacity(100));
     for n in 0..5 {

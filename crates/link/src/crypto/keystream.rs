@@ -1,28 +1,28 @@
-//! The key stream of a layer, made some cells in advance.
+//! A keystream that is generated some cells in advance.
 
 use cipher::{KeyIvInit, StreamCipher};
 use tor_llcrypto::cipher::aes::Aes128Ctr;
 
-/// The length of key stream that is made at once [B]: two cells, the number of blocks that the widest processors
-/// encrypt in parallel. A single cell is shorter and would be encrypted block by block.
+/// Length of keystream that is generated in one call [B]. Two cells have enough AES blocks for the widest parallel
+/// instructions. A single cell would be encrypted block by block.
 const AHEAD: usize = 1024;
 
-/// AES-128 in counter mode, from zero.
+/// A keystream of AES-128 in counter mode. The counter starts at zero.
 pub struct KeyStream {
     cipher: Aes128Ctr,
-    /// Made with the first byte, because many circuits never carry a cell.
+    /// Allocated with the first byte, because many circuits never carry a cell.
     ahead: Option<Box<[u8; AHEAD]>>,
     used: usize,
 }
 
 impl KeyStream {
-    /// The stream of `key`.
+    /// The keystream of `key`.
     pub fn new(key: &[u8; 16]) -> Self {
         let cipher = Aes128Ctr::new(key.into(), &Default::default());
         KeyStream { cipher, ahead: None, used: AHEAD }
     }
 
-    /// Adds the next bytes of the stream to `bytes`.
+    /// XORs `bytes` with the next bytes of the keystream.
     pub fn apply(&mut self, mut bytes: &mut [u8]) {
         let ahead = self.ahead.get_or_insert_with(|| Box::new([0; AHEAD]));
         while !bytes.is_empty() {

@@ -1,5 +1,4 @@
-//! Circuit cryptography: the layers ([`tor1`]), and the handshakes that agree on their keys. [`answer`] combines the
-//! handshakes as a relay does.
+//! Circuit cryptography: encryption layers ([`tor1`]), handshakes that agree on keys, and a relay's [`answer`].
 
 mod answer;
 pub mod extensions;
@@ -15,7 +14,7 @@ mod tests;
 pub use answer::{Answered, Identities, OnionKey, answer};
 pub use keystream::KeyStream;
 
-/// Why a handshake failed.
+/// The reason why a circuit handshake failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
@@ -25,10 +24,10 @@ pub enum Refused {
     /// The handshake is malformed.
     #[error("the circuit handshake is malformed")]
     Malformed,
-    /// The handshake is for another relay, or for an expired or unknown onion key.
+    /// The handshake is for another relay, or uses an expired or unknown onion key.
     #[error("the circuit handshake is for another relay or another onion key")]
     WrongKey,
-    /// The sender does not have the claimed keys, or the message was changed in transit.
+    /// The sender does not have the keys that it claims, or the message was changed on its way.
     #[error("the circuit handshake is forged")]
     Forged,
 }

@@ -1,4 +1,4 @@
-//! ntor: a key exchange that authenticates the relay by its identity and onion key.
+//! ntor: a key exchange that authenticates the relay by its identity and its onion key.
 //!
 //! Source: tor-spec, "The ntor handshake".
 
@@ -16,10 +16,10 @@ use zeroize::Zeroizing;
 
 const PROTOID: &str = "ntor-curve25519-sha256-1";
 
-/// The length of the relay's answer [B].
+/// Length of the relay's reply [B].
 pub const ANSWER_LEN: usize = 64;
 
-/// Answers `message` as a relay; returns the reply and the keys.
+/// Answers a client's `message`. Returns the reply and the keys.
 pub fn answer(
     rng: &mut impl CryptoRng,
     message: &[u8],
@@ -53,7 +53,7 @@ fn answer_with(
     Ok(([&ephemeral_public.as_bytes()[..], &auth].concat(), keys))
 }
 
-/// A client between its message and the answer.
+/// A client's handshake that waits for the relay's reply.
 pub struct Client {
     identity: [u8; 20],
     onion_key: PublicKey,
@@ -61,18 +61,18 @@ pub struct Client {
 }
 
 impl Client {
-    /// Starts a handshake with the relay of this identity and onion key.
+    /// Starts a handshake with the relay that has this identity and onion key.
     pub fn start(rng: &mut impl CryptoRng, identity: [u8; 20], onion_key: PublicKey) -> Self {
         Client { identity, onion_key, secret: StaticSecret::random_from_rng(rng) }
     }
 
-    /// The message to send.
+    /// The message for the relay.
     pub fn message(&self) -> Vec<u8> {
         let public = PublicKey::from(&self.secret);
         [&self.identity[..], self.onion_key.as_bytes(), public.as_bytes()].concat()
     }
 
-    /// The keys, if the answer is correct.
+    /// Checks the relay's reply and returns the keys.
     pub fn finish(&self, answer: &[u8]) -> Result<KeyMaterial, Refused> {
         let mut reader = Reader::new(answer);
         let relay: PublicKey = reader.array::<32>()?.into();
@@ -87,7 +87,6 @@ impl Client {
     }
 }
 
-/// The relay's proof, and the keys.
 fn finish(
     [xy, xb]: [&[u8; 32]; 2],
     identity: &[u8; 20],

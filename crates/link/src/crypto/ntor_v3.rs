@@ -1,4 +1,4 @@
-//! ntor-v3: ntor with an encrypted message in each direction.
+//! ntor-v3: the ntor key exchange, with an encrypted message in each direction.
 //!
 //! Source: tor-spec, "The ntor-v3 handshake" (proposal 332).
 
@@ -15,20 +15,20 @@ use tor_llcrypto::pk::curve25519::{PublicKey, SharedSecret, StaticSecret};
 use zeroize::Zeroizing;
 
 const PROTOID: &str = "ntor3-curve25519-sha3_256-1";
-/// The verification string of circuits.
+/// Verification string for circuits.
 const CIRCUITS: &[u8] = b"circuit extend";
 /// Length of a key, a digest or a MAC [B].
 const LEN: usize = 32;
 
-/// The relay that a client addresses: its ed25519 identity and its onion key.
+/// The relay that a client addresses, by its ed25519 identity and onion key.
 #[derive(Clone, Copy)]
 struct Relay<'a> {
     identity: &'a [u8; LEN],
     key: &'a PublicKey,
 }
 
-/// Answers `message` as a relay; returns the reply and the keys. `reply` turns the client's message into the relay's
-/// message; `None` refuses the handshake.
+/// Answers a client's `message`. Returns the reply and the keys. `reply` receives the client's decrypted message, and
+/// returns the relay's message. `None` refuses the handshake.
 pub fn answer(
     rng: &mut impl CryptoRng,
     message: &[u8],
@@ -71,7 +71,7 @@ fn answer_with(
     Ok(([&ephemeral_public.as_bytes()[..], &auth, &encrypted].concat(), last.stream))
 }
 
-/// A client between its message and the answer.
+/// A client's handshake that waits for the relay's reply.
 pub struct Client {
     identity: [u8; LEN],
     onion_key: PublicKey,
@@ -83,7 +83,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Starts a handshake with the relay of this identity and onion key, with the encrypted message `saying`.
+    /// Starts a handshake with the relay that has this identity and onion key. `saying` is the message to encrypt.
     pub fn start(rng: &mut impl CryptoRng, identity: [u8; LEN], onion_key: PublicKey, saying: &[u8]) -> Self {
         Client::start_with(StaticSecret::random_from_rng(rng), identity, onion_key, saying, CIRCUITS)
     }
@@ -107,12 +107,12 @@ impl Client {
         Client { identity, onion_key, secret, shared, mac, message, verification }
     }
 
-    /// The message to send.
+    /// The message for the relay.
     pub fn message(&self) -> &[u8] {
         &self.message
     }
 
-    /// The relay's message and the keys, if the answer is correct.
+    /// Checks the relay's reply. Returns the relay's decrypted message and the keys.
     pub fn finish(&self, answer: &[u8]) -> Result<(Vec<u8>, KeyMaterial), Refused> {
         let (said, mut stream) = self.finish_stream(answer)?;
         Ok((said, material(&mut stream)))
@@ -135,7 +135,8 @@ impl Client {
     }
 }
 
-/// The key of the client's message, and the MAC over it; `encrypted` encrypts the message with the key.
+/// Derives the key of the client's message, and the MAC over the message. `encrypted` encrypts the message with this
+/// key.
 fn first_phase(
     shared: &SharedSecret,
     relay: Relay<'_>,
@@ -167,13 +168,13 @@ fn first_phase(
     (secret, mac)
 }
 
-/// The secrets of both ends after the exchange.
+/// Secrets of both nodes after the key exchange.
 struct Last {
-    /// The key of the relay's proof.
+    /// Key for the relay's proof.
     verify: Zeroizing<[u8; LEN]>,
-    /// The key of the relay's message.
+    /// Key for the relay's message.
     secret: Zeroizing<[u8; LEN]>,
-    /// The circuit's keys.
+    /// Keystream for the keys of the circuit.
     stream: Shake256Reader,
 }
 
@@ -205,7 +206,6 @@ impl Last {
         Last { verify: Zeroizing::new(sha3("verify", [&input[..]])), secret, stream }
     }
 
-    /// The relay's proof.
     fn auth(
         &self,
         relay: Relay<'_>,
@@ -237,7 +237,7 @@ fn material(stream: &mut impl XofReader) -> KeyMaterial {
     keys
 }
 
-/// Encryption and decryption are the same operation.
+/// Encrypts or decrypts; both are the same operation.
 fn crypt(key: &[u8; LEN], data: &[u8]) -> Vec<u8> {
     let mut data = data.to_vec();
     Aes256Ctr::new(key.into(), &Default::default()).apply_keystream(&mut data);

@@ -1,6 +1,6 @@
-//! The layers of relay cells: AES-128 in counter mode, and a running SHA-1 over all messages of one direction.
+//! Encryption layers of relay cells: AES-128 in counter mode, and a running SHA-1 over all messages in one direction.
 //!
-//! Source: tor-spec, "Routing relay cells" and "Relay cells"; the tag of a SENDME is proposal 289's.
+//! Source: tor-spec, "Routing relay cells" and "Relay cells"; proposal 289 for the tag in a SENDME.
 
 use super::KeyStream;
 use crate::cell::BODY_LEN;
@@ -11,41 +11,40 @@ use tor_llcrypto::cipher::aes::Aes128Ctr;
 use tor_llcrypto::d::Sha1;
 use zeroize::Zeroizing;
 
-/// The key material of a circuit handshake: two digest seeds and two keys [B].
+/// Length of the keys that a circuit handshake yields: two digest seeds and two AES keys [B].
 pub const KEY_MATERIAL: usize = 72;
 
-/// Key material of one hop. It is wiped when it is dropped.
+/// Keys of one hop. The memory is wiped on drop.
 pub type KeyMaterial = Zeroizing<[u8; KEY_MATERIAL]>;
 
-/// The offsets of the fields in a relay cell's body that a layer uses.
+/// Offsets of the fields of a relay cell that a layer reads or writes.
 mod field {
     use std::ops::Range;
     pub(super) const RECOGNIZED: Range<usize> = 1..3;
     pub(super) const DIGEST: Range<usize> = 5..9;
     pub(super) const LENGTH: Range<usize> = 9..11;
 }
-/// The header of a relay message [B].
+/// Length of a relay message header [B].
 const HEADER: usize = 11;
-/// The zero bytes after the data [B]; random bytes follow (proposal 289).
+/// Zero bytes between the data and the random padding [B] (proposal 289).
 const ZEROS: usize = 4;
 
-/// The running digest of a message, which both ends of a hop know. A SENDME carries it as proof.
+/// Running digest after a message. Both ends of a hop know it, so a SENDME carries it as proof of receipt.
 pub type Tag = [u8; 20];
 
-/// One hop's layer of one circuit, at one end.
+/// The encryption layer between a client and one relay of a circuit.
 pub struct Layer(Box<Ends>);
 
 struct Ends {
     outgoing: Half,
     incoming: Half,
-    /// The random padding of cells. It makes the tag of a cell unpredictable without the cell. Forwarded cells have no
-    /// such padding, so none is made in advance.
+    /// Generates the random padding of cells. Without this padding, a client could guess the tag of a cell that it
+    /// did not receive. Forwarded cells need no padding.
     padding: Aes128Ctr,
-    /// The RELAY_EARLY cells that arrived so far [cell].
+    /// Number of RELAY_EARLY cells that have arrived [cell].
     early: u8,
 }
 
-/// The keys of one direction.
 struct Half {
     cipher: KeyStream,
     digest: Sha1,
@@ -58,19 +57,19 @@ impl fmt::Debug for Layer {
 }
 
 impl Layer {
-    /// The layer at the relay. The padding is derived from `secret`, which must be random.
+    /// The relay's side of a layer. `secret` must be random, because it seeds the padding.
     pub fn relay(keys: &KeyMaterial, secret: &[u8; 16]) -> Self {
         let [forward, backward] = halves(keys);
         Layer(Box::new(Ends { outgoing: backward, incoming: forward, padding: padding(secret), early: 0 }))
     }
 
-    /// The layer at the client.
+    /// The client's side of a layer.
     pub fn client(keys: &KeyMaterial, secret: &[u8; 16]) -> Self {
         let [forward, backward] = halves(keys);
         Layer(Box::new(Ends { outgoing: forward, incoming: backward, padding: padding(secret), early: 0 }))
     }
 
-    /// Completes a message in the clear and adds the layer; returns the tag of the message.
+    /// Adds the digest and the padding to a message, then encrypts it. Returns the message's tag.
     pub(crate) fn seal(&mut self, body: &mut [u8; BODY_LEN]) -> Tag {
         let ends = &mut *self.0;
         let length = u16::from_be_bytes([body[field::LENGTH.start], body[field::LENGTH.start + 1]]);
@@ -86,12 +85,12 @@ impl Layer {
         tag
     }
 
-    /// Adds the layer.
+    /// Encrypts a cell that this node forwards.
     pub(crate) fn wrap(&mut self, body: &mut [u8; BODY_LEN]) {
         self.0.outgoing.cipher.apply(body);
     }
 
-    /// Removes the layer; returns the tag of the message if it is in the clear now.
+    /// Decrypts a cell. If the message is for this node, returns its tag.
     pub(crate) fn peel(&mut self, body: &mut [u8; BODY_LEN]) -> Option<Tag> {
         let half = &mut self.0.incoming;
         half.cipher.apply(body);
@@ -111,7 +110,7 @@ impl Layer {
         None
     }
 
-    /// Counts a RELAY_EARLY cell; returns the number so far [cell].
+    /// Counts a RELAY_EARLY cell. Returns the number of such cells so far [cell].
     pub(crate) fn count_early(&mut self) -> u8 {
         self.0.early = self.0.early.saturating_add(1);
         self.0.early
@@ -122,7 +121,7 @@ fn padding(secret: &[u8; 16]) -> Aes128Ctr {
     Aes128Ctr::new(secret.into(), &Default::default())
 }
 
-/// Forward, then backward.
+/// The forward half, then the backward half.
 fn halves(keys: &KeyMaterial) -> [Half; 2] {
     let part = |at: usize, len: usize| &keys[at..at + len];
     [0, 1].map(|n| {

@@ -1,6 +1,4 @@
-//! The server descriptor, which a relay uploads to the directory authorities.
-//!
-//! Source: dir-spec, "Server descriptor format"; C tor `router_dump_router_to_string()`.
+//! The server descriptor that a relay uploads to the directory authorities.
 
 mod policy;
 
@@ -20,51 +18,51 @@ use tor_llcrypto::pk::keymanip::convert_curve25519_to_ed25519_private;
 
 pub use policy::{Addresses, BadRule, ExitPolicy, Private, Rule, is_private, private_networks};
 
-/// The content of a descriptor, except the keys.
+/// Content of a descriptor, except the keys.
 #[derive(Clone, Debug)]
 pub struct Description {
-    /// The nickname: 1 to 19 letters and digits.
+    /// Nickname: 1 to 19 letters and digits.
     pub nickname: String,
-    /// The IPv4 address of the ORPort.
+    /// IPv4 address of the ORPort.
     pub address: Ipv4Addr,
-    /// The ORPort.
+    /// Port number of the ORPort.
     pub or_port: u16,
-    /// The IPv6 ORPort, if there is one.
+    /// Address and port of the IPv6 ORPort, if there is one.
     pub ipv6: Option<SocketAddrV6>,
-    /// The software's name and version.
+    /// Name and version of the software.
     pub platform: Option<String>,
-    /// The supported protocol versions, such as `Link=4-5 Relay=2-4`.
+    /// Supported protocol versions, such as `Link=4-5 Relay=2-4`.
     pub protocols: String,
-    /// The time of the start.
+    /// Time at which the relay started.
     pub started: SystemTime,
-    /// Bandwidth rate, burst, and observed bandwidth [B/s].
+    /// Bandwidth rate, burst, and observed bandwidth [B/s, B, B/s].
     pub bandwidth: [u64; 3],
-    /// The operator's contact address.
+    /// Contact address of the operator.
     pub contact: Option<String>,
-    /// Relays of the same operator: `$` and a fingerprint, or a nickname.
+    /// Other relays of the operator: `$` and a fingerprint, or a nickname.
     pub family: Vec<String>,
     /// Whether the relay serves directory documents over circuits (BEGIN_DIR).
     pub directory: bool,
-    /// The exit policy.
+    /// Exit policy.
     pub policy: ExitPolicy,
 }
 
-/// A value that a descriptor cannot have. The message has the allowed values.
+/// The content cannot become a descriptor. The message names the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadDescription {
-    /// The nickname.
+    /// The nickname has wrong characters or a wrong length.
     #[error("{0:?} is no nickname; a nickname has 1 to 19 letters and digits")]
     Nickname(String),
-    /// A text with a control character, which could start a line of its own.
+    /// A text has a control character, which could start a new line in the descriptor.
     #[error("the {0} must be one line of printable characters")]
     Text(&'static str),
-    /// The bandwidth.
+    /// The bandwidth is out of range.
     #[error("the burst must be at least the rate")]
     Bandwidth,
 }
 
-/// The lifetime of the onion key's cross-certificate, longer than that of any onion key.
+/// Lifetime of the onion keys' cross-certificates. It is longer than the lifetime of any onion key.
 const CROSSCERT_LIFETIME: Duration = Duration::from_secs(120 * 86_400);
 
 impl Description {
@@ -90,7 +88,7 @@ impl Description {
         if self.bandwidth[1] < self.bandwidth[0] { Err(BadDescription::Bandwidth) } else { Ok(()) }
     }
 
-    /// Writes the descriptor at `now`, signed with `keys`.
+    /// Writes the descriptor with the time `now`, and signs it with `keys`.
     pub fn write(&self, keys: &Keys, now: SystemTime) -> Result<String, BadDescription> {
         self.check()?;
         let mut text = self.head(keys, now);
@@ -112,7 +110,6 @@ impl Description {
         Ok(text)
     }
 
-    /// The lines from `router` to `bandwidth`.
     fn head(&self, keys: &Keys, now: SystemTime) -> String {
         let mut text = format!("router {} {} {} 0 0\n", self.nickname, self.address, self.or_port);
         text.push_str(&format!("identity-ed25519\n{}", pem::write("ED25519 CERT", &keys.signing.cert)));
@@ -139,14 +136,14 @@ fn line(text: &mut String, keyword: &str, arguments: &str) {
     text.push_str(&format!("{keyword} {arguments}\n"));
 }
 
-/// A date in UTC, in the format of directory documents.
+/// A time in UTC, in the date format of directory documents.
 fn date(time: SystemTime) -> String {
     let date = humantime::format_rfc3339_seconds(time).to_string();
     date.replace('T', " ").trim_end_matches('Z').to_owned()
 }
 
-/// The onion keys and their cross-certificates. The RSA onion key is for TAP, which is obsolete, but the authorities
-/// refuse a descriptor without one.
+/// Onion keys and their cross-certificates. TAP and its RSA onion key are obsolete, but authorities refuse a
+/// descriptor without this key.
 ///
 /// Source: dir-spec, "onion-key-crosscert", "ntor-onion-key-crosscert".
 fn onion_keys(text: &mut String, keys: &Keys, now: SystemTime) {
@@ -173,7 +170,7 @@ fn onion_keys(text: &mut String, keys: &Keys, now: SystemTime) {
     ));
 }
 
-/// Appends both signatures. Each covers the whole text before it, and its own keyword.
+/// Appends both signatures. Each covers all text before it, including its own keyword.
 fn sign(text: &mut String, keys: &Keys) {
     text.push_str("router-sig-ed25519 ");
     let digest =

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// The addresses of a rule.
+/// The addresses that a rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addresses {
     /// All addresses: `*`.
@@ -14,30 +14,29 @@ pub enum Addresses {
     AllV4,
     /// All IPv6 addresses: `*6`.
     AllV6,
-    /// A network: an address and the length of its prefix [bit].
+    /// A network: address and prefix length [bit].
     Network(IpAddr, u8),
 }
 
-/// A rule of a policy.
+/// A rule of an exit policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Whether the rule accepts.
+    /// Whether the rule accepts or rejects.
     pub accept: bool,
-    /// The addresses.
+    /// Addresses that the rule matches.
     pub addresses: Addresses,
-    /// The ports.
+    /// Ports that the rule matches.
     pub ports: RangeInclusive<u16>,
 }
 
-/// A malformed rule. The message has the correct form.
+/// A malformed rule. The message shows the correct form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no exit rule; write accept or reject, an address, a network or *, a colon, and ports, such as \"accept *:443\" or \"reject 192.0.2.0/24:1-1024\""
 )]
 pub struct BadRule(String);
 
-/// Private networks, which are rejected by default.
-///
+/// Private networks. An exit rejects them by default.
 /// Source: C tor `private_nets`.
 const PRIVATE: [(IpAddr, u8); 12] = [
     (v4(0, 0, 0, 0), 8),
@@ -54,7 +53,7 @@ const PRIVATE: [(IpAddr, u8); 12] = [
     (v6(0), 127),
 ];
 
-/// The private networks, with the length of their prefixes.
+/// Address and prefix length [bit] of each private network.
 pub fn private_networks() -> impl Iterator<Item = (IpAddr, u8)> {
     PRIVATE.into_iter()
 }
@@ -94,7 +93,7 @@ impl Addresses {
     }
 }
 
-/// Whether two addresses of `len` bits have the same first `bits`.
+/// Whether the first `bits` bits of two addresses are equal. Addresses have `len` bits.
 fn shared(a: u128, b: u128, len: u8, bits: u8) -> bool {
     bits == 0 || (a ^ b) >> (len - bits.min(len)) == 0
 }
@@ -143,7 +142,7 @@ fn parse_rule(line: &str) -> Option<Rule> {
         _ => return None,
     };
     let pattern = pattern.trim();
-    // Without ports the rule is for all ports. An IPv6 address has brackets around its colons.
+    // A rule without ports applies to all ports. An IPv6 address with a port has brackets.
     let (address, ports) = match pattern.rfind(':').filter(|colon| !pattern[*colon..].contains(']')) {
         Some(colon) => (&pattern[..colon], &pattern[colon + 1..]),
         None => (pattern, "*"),
@@ -181,17 +180,17 @@ fn parse_ports(text: &str) -> Option<RangeInclusive<u16>> {
     (start <= end && end > 0).then_some(start..=end)
 }
 
-/// The treatment of private addresses.
+/// How an exit policy treats private addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Private {
-    /// Private addresses are always rejected.
+    /// Always reject private addresses.
     #[default]
     Rejected,
-    /// The rules decide, for test networks.
+    /// Apply the rules to private addresses, for test networks.
     AsRules,
 }
 
-/// An exit policy. The first matching rule decides. Without a matching rule, the stream is rejected.
+/// An exit policy. The first matching rule decides. If no rule matches, the exit rejects the stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExitPolicy {
     rules: Vec<Rule>,
@@ -199,21 +198,22 @@ pub struct ExitPolicy {
     own: Vec<IpAddr>,
 }
 
-/// Whether an address is internal to some network (C tor `tor_addr_is_internal()`).
+/// Whether an address belongs to a private network (C tor `tor_addr_is_internal()`).
 pub fn is_private(address: IpAddr) -> bool {
     // An IPv4-mapped IPv6 address is in [::]/8.
     PRIVATE.iter().any(|(network, bits)| Addresses::Network(*network, *bits).contains(address))
 }
 
 impl ExitPolicy {
-    /// A policy of `rules`. The relay's `own` addresses count as private addresses.
+    /// A policy with these rules. The relay's `own` addresses count as private.
     pub fn new(rules: Vec<Rule>, private: Private, own: Vec<IpAddr>) -> Self {
         ExitPolicy { rules, private, own }
     }
 
     /// Whether the policy allows a stream to `port` at `address`.
     ///
-    /// Source: C tor `compare_tor_addr_to_addr_policy()`; `ExitPolicyRejectPrivate` is the default in C tor, too.
+    /// Source: C tor `compare_tor_addr_to_addr_policy()`. C tor also rejects private addresses by default
+    /// (`ExitPolicyRejectPrivate`).
     pub fn allows(&self, address: IpAddr, port: u16) -> bool {
         if port == 0 || (self.private == Private::Rejected && self.is_private(address)) {
             return false;
@@ -232,7 +232,7 @@ impl ExitPolicy {
         !self.rules.iter().any(|rule| rule.accept)
     }
 
-    /// The policy lines of a server descriptor, which are for IPv4.
+    /// The policy lines of a server descriptor. They cover IPv4 only.
     ///
     /// Source: dir-spec, "accept" and "reject"; C tor `router_dump_exit_policy_to_string()`.
     pub(super) fn lines(&self) -> String {
@@ -251,7 +251,6 @@ impl ExitPolicy {
             }
         }
         for rule in self.rules.iter().filter(|rule| rule.addresses.may_be_v4()) {
-            // The policy of a descriptor is for IPv4 only.
             let addresses = if rule.addresses == Addresses::AllV4 { Addresses::All } else { rule.addresses };
             text.push_str(&format!("{}\n", Rule { addresses, ..rule.clone() }));
         }
@@ -259,11 +258,12 @@ impl ExitPolicy {
         text
     }
 
-    /// The IPv6 summary of a server descriptor: the ports that are accepted for most addresses; `None` if there are
-    /// none.
+    /// The IPv6 summary of a server descriptor: ports that the policy accepts for most addresses; `None` without such
+    /// ports.
     ///
-    /// Source: dir-spec, "ipv6-policy". Deviation: C tor's `policy_summarize()` counts the rejected addresses of each
-    /// port. This function ignores rules for single networks, unless they leave out less than half of all addresses.
+    /// Source: dir-spec, "ipv6-policy".
+    /// Deviation: C tor's `policy_summarize()` counts the rejected addresses of each port. This function considers
+    /// only rules for all IPv6 addresses.
     pub(super) fn v6_summary(&self) -> Option<String> {
         let wide = |rule: &&Rule| match rule.addresses {
             Addresses::All | Addresses::AllV6 => true,
@@ -289,7 +289,7 @@ impl ExitPolicy {
     }
 }
 
-/// Writes the rules, one per line.
+/// Writes one rule per line.
 impl fmt::Display for ExitPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.rules.iter().try_for_each(|rule| writeln!(f, "{rule}"))

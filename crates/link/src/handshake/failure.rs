@@ -2,17 +2,17 @@
 
 use crate::certs::CertsError;
 
-/// Why a handshake failed. The connection must be closed.
+/// The reason why a link handshake failed. The caller must close the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkFailure {
     /// The peer did not start with VERSIONS.
     #[error("the peer does not speak Tor's link protocol")]
     NotTor,
-    /// The nodes have no common version of the link protocol.
+    /// Both nodes support different versions of the link protocol.
     #[error("the peer supports neither version 4 nor 5 of the link protocol")]
     NoCommonVersion,
-    /// The nodes have no common authentication method.
+    /// Both nodes support different authentication methods.
     #[error("the peer offers no supported authentication method")]
     NoCommonMethod,
     /// A cell with this command is not allowed at this point.
@@ -21,7 +21,7 @@ pub enum LinkFailure {
     /// A cell with this command is malformed.
     #[error("the peer's cell of command {0} is malformed")]
     Malformed(u8),
-    /// A cell, or all cells together, are too long.
+    /// A cell, or the sum of all cells, is too long.
     #[error("the peer sent more than a link handshake allows")]
     TooMuch,
     /// The peer's certificates were rejected.
@@ -30,16 +30,16 @@ pub enum LinkFailure {
     /// The peer is not the expected relay.
     #[error("the peer is not the expected relay")]
     WrongIdentity,
-    /// The peer does not have the keys of the relay that it claims to be.
+    /// The peer does not have the keys of the relay that its certificates name.
     #[error("the peer did not prove its identity")]
     BadAuthentication,
-    /// TLS exported no secret.
+    /// TLS did not export a secret.
     #[error("TLS exported no secret for the authentication")]
     NoExporter,
 }
 
 impl LinkFailure {
-    /// The failure as a label of a metric.
+    /// The failure, as a label of a metric.
     pub fn label(self) -> &'static str {
         match self {
             LinkFailure::NotTor => "not_tor",

@@ -1,9 +1,7 @@
-//! The running digest of one direction of a handshake.
-
 use digest::Digest;
 use tor_llcrypto::d::Sha256;
 
-/// SHA-256 of all bytes of one direction, until it is closed.
+/// SHA-256 of all bytes in one direction of a handshake, until the log is closed.
 #[derive(Clone, Default)]
 pub(super) struct Log {
     hash: Sha256,
@@ -23,7 +21,7 @@ impl Log {
         }
     }
 
-    /// Later bytes are not part of the digest.
+    /// Stops the log. Later bytes do not change the digest.
     pub(super) fn close(&mut self) {
         self.closed = true;
     }

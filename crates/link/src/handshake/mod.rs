@@ -1,20 +1,20 @@
-//! The link handshake after TLS: bytes in, bytes out, and at the end the peer's identity or a failure.
+//! The link handshake after TLS. It takes and returns bytes, and ends with the peer's identity or a failure.
 //!
 //! ```text
 //! initiator                         responder
 //! VERSIONS                     ->
 //!                              <-   VERSIONS  CERTS  AUTH_CHALLENGE  NETINFO
-//! [CERTS  AUTHENTICATE] NETINFO ->                    in brackets: a relay, not a client
+//! [CERTS  AUTHENTICATE] NETINFO ->                    a client sends no cells in brackets
 //! ```
 //!
-//! A [`Link`] has no socket and no clock. A driver passes it the bytes that TLS decrypted, sends the bytes of
-//! [`Link::poll_output`], and closes the connection after a failure. The memory of a link is bounded in every state.
-//! The driver limits the time (C tor: 60 s).
+//! A [`Link`] has no socket and no clock. The driver passes decrypted bytes to the `Link`, sends the bytes of
+//! [`Link::poll_output`], and closes the connection after a failure. The `Link` limits its memory in every state. The
+//! driver limits the time (C tor: 60 s).
 //!
 //! Source: tor-spec, "Negotiating and initializing channels"; C tor `channel_tls_process_versions_cell()`,
 //! `channel_tls_process_certs_cell()`, `channel_tls_process_auth_challenge_cell()`,
 //! `channel_tls_process_authenticate_cell()`, `channel_tls_process_netinfo_cell()`.
-//! Deviation: an initiator that sends certificates and no signature is refused. C tor treats it as a client.
+//! Deviation: an initiator with certificates but without a signature is refused. C tor treats this peer as a client.
 
 mod failure;
 mod log;
@@ -34,14 +34,15 @@ use std::time::SystemTime;
 
 pub use failure::LinkFailure;
 
-/// The supported versions of the link protocol, the preferred one last. Both have circuit ids of four bytes.
+/// Supported versions of the link protocol, the preferred one last. In both versions, circuit ids have four bytes.
 pub const VERSIONS: [u16; 2] = [4, 5];
-/// The most bytes that a peer may send before the end of the handshake, padding included [B].
+/// Maximum number of bytes that a peer may send before the end of the handshake, including padding [B].
 pub const MAX_TOTAL: usize = 128 * 1024;
 
-/// The TLS connection, as the handshake needs it.
+/// The functions of a TLS connection that the handshake needs.
 pub trait Tls {
-    /// The secret exported under [`certs::EXPORTER_LABEL`] and `context` (RFC 5705); `None` if TLS has none.
+    /// The secret that TLS exports under [`certs::EXPORTER_LABEL`] and `context` (RFC 5705); `None` if TLS cannot
+    /// export.
     fn export(&self, context: &[u8; 32]) -> Option<[u8; 32]>;
 }
 
@@ -51,31 +52,31 @@ impl<F: Fn(&[u8; 32]) -> Option<[u8; 32]>> Tls for F {
     }
 }
 
-/// The peer of a link.
+/// The peer of a link, as the handshake identified it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// A relay with a proven identity.
+    /// A relay that proved its identity.
     Relay(Identity),
-    /// A peer without a proven identity: a client, or a bridge.
+    /// A peer without a proven identity: a client or a bridge.
     Client,
 }
 
-/// The result of a handshake.
+/// The result of a successful handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Established {
-    /// The version of the link protocol.
+    /// Version of the link protocol.
     pub version: u16,
-    /// The peer.
+    /// Identity of the peer.
     pub peer: Peer,
-    /// The peer's time and addresses.
+    /// Time and addresses of the peer.
     pub netinfo: Netinfo,
-    /// The bytes behind the handshake: the first cells of the link.
+    /// Bytes that arrived after the handshake: the first cells of the link.
     pub rest: Vec<u8>,
 }
 
 impl Established {
     /// Whether the link is canonical, so that all circuits to the peer may use it. A link is canonical if the peer
-    /// lists `address`, the other end of the connection, as its own.
+    /// lists `address` as its own. `address` is the remote address of the connection.
     ///
     /// Source: C tor `channel_tls_process_netinfo_cell()` (`is_canonical`).
     pub fn is_canonical(&self, address: IpAddr) -> bool {
@@ -83,12 +84,12 @@ impl Established {
     }
 }
 
-/// The relay that an initiator expects.
+/// The relay that an initiator wants to reach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
-    /// SHA-1 of its RSA identity key, if known.
+    /// SHA-1 of the RSA identity key, if known.
     pub rsa: Option<[u8; 20]>,
-    /// Its ed25519 identity key, if known.
+    /// Ed25519 identity key, if known.
     pub ed25519: Option<[u8; 32]>,
 }
 
@@ -99,58 +100,58 @@ impl Expected {
     }
 }
 
-/// The side of the connection, with its state.
+/// This node's role in the handshake, with its state.
 #[derive(Debug)]
 enum Side {
     Responder {
         challenge: Challenge,
-        /// The verified certificates of the initiator.
+        /// Verified certificates of the initiator.
         certs: Option<Verified>,
         authenticated: bool,
     },
     Initiator {
         expected: Expected,
-        /// SHA-256 of the TLS certificate.
+        /// SHA-256 of the responder's TLS certificate.
         certificate: [u8; 32],
-        /// Whether this node authenticates.
+        /// Whether this node authenticates itself as a relay.
         authenticate: bool,
         verified: Option<Verified>,
         challenged: bool,
     },
 }
 
-/// A handshake in progress.
+/// A link handshake in progress.
 #[derive(Debug)]
 pub struct Link {
     side: Side,
     version: Option<u16>,
-    /// A part of a cell that has arrived.
+    /// Received bytes of an incomplete cell.
     inbuf: Vec<u8>,
     outbuf: Vec<u8>,
-    /// All bytes that arrived so far [B].
+    /// Number of received bytes so far [B].
     total: usize,
-    /// The sent and received bytes that AUTHENTICATE signs.
+    /// Digests of the sent and of the received bytes, which AUTHENTICATE signs.
     sent: Log,
     received: Log,
-    /// The content of our NETINFO.
+    /// Content of the NETINFO cell that this node sends.
     netinfo: Netinfo,
     finished: bool,
 }
 
 impl Link {
-    /// A handshake on an accepted connection from `peer`; `mine` are our own addresses.
+    /// Starts the handshake on an accepted connection from `peer`. `mine` are the addresses of this node.
     pub fn respond(rng: &mut impl CryptoRng, peer: IpAddr, mine: Vec<IpAddr>) -> Self {
         let challenge = Challenge::new(rng);
         Link::new(Side::Responder { challenge, certs: None, authenticated: false }, peer, mine)
     }
 
-    /// A handshake on a connection that we opened to `peer` as a relay. `certificate` is the SHA-256 of the TLS
-    /// certificate.
+    /// Starts the handshake on a connection that this relay opened to `peer`. `certificate` is the SHA-256 of the
+    /// peer's TLS certificate.
     pub fn connect(expected: Expected, certificate: [u8; 32], peer: IpAddr, mine: Vec<IpAddr>) -> Self {
         Link::initiate(expected, certificate, true, peer, mine)
     }
 
-    /// A handshake on a connection that we opened as a client, without authentication.
+    /// Starts the handshake on a connection that this node opened as a client, without authentication.
     pub fn connect_as_client(expected: Expected, certificate: [u8; 32], peer: IpAddr) -> Self {
         Link::initiate(expected, certificate, false, peer, Vec::new())
     }
@@ -187,14 +188,12 @@ impl Link {
         std::mem::take(&mut self.outbuf)
     }
 
-    /// Takes decrypted bytes. At the end of the handshake it returns the result, and accepts no more bytes.
-    ///
-    /// After a failure the driver closes the connection. It need not send the bytes of
-    /// [`poll_output`](Self::poll_output).
+    /// Handles decrypted bytes. Returns the result when the handshake ends. After a failure, the driver closes the
+    /// connection. It may drop the bytes of [`poll_output`](Self::poll_output).
     ///
     /// # Panics
     ///
-    /// If the handshake has ended already.
+    /// If the handshake has already ended.
     pub fn on_bytes(
         &mut self,
         now: SystemTime,
@@ -204,7 +203,7 @@ impl Link {
         rng: &mut impl CryptoRng,
     ) -> Result<Option<Established>, LinkFailure> {
         assert!(!self.finished, "a handshake is over once");
-        // A failure also ends the handshake.
+        // Set first, because every failure below also ends the handshake.
         self.finished = true;
         let mut inbuf = std::mem::take(&mut self.inbuf);
         inbuf.extend_from_slice(bytes);
@@ -216,7 +215,7 @@ impl Link {
                 Front::Cell(frame, len) => (frame, len),
                 Front::Partial(len) => {
                     self.check_head(rest, ids, len)?;
-                    // No bytes are copied repeatedly for a peer that sends one byte at a time.
+                    // The buffer moves and is not copied, so a peer that sends single bytes causes little work.
                     inbuf.drain(..at);
                     self.inbuf = inbuf;
                     self.finished = false;
@@ -236,17 +235,17 @@ impl Link {
         }
     }
 
-    /// Whether the handshake has ended, with a result or a failure.
+    /// Whether the handshake has ended, with success or failure.
     pub fn is_over(&self) -> bool {
         self.finished
     }
 
-    /// The length of the partial cell, and of the bytes to send [B].
+    /// Memory in use: the bytes of an incomplete cell, and the bytes to send [B].
     pub fn held(&self) -> [usize; 2] {
         [self.inbuf.len(), self.outbuf.len()]
     }
 
-    /// The peer's identity at the end of the handshake.
+    /// The peer's identity after a successful handshake.
     fn peer(&self) -> Peer {
         match &self.side {
             Side::Responder { certs: Some(verified), authenticated: true, .. } => {
@@ -257,7 +256,7 @@ impl Link {
         }
     }
 
-    /// Rejects a cell by its header, before its body has arrived.
+    /// Checks a cell by its header, before the body arrives.
     fn check_head(&self, head: &[u8], ids: IdLen, len: Option<usize>) -> Result<(), LinkFailure> {
         let place = if ids == IdLen::Two { 2 } else { 4 };
         match (head.get(place), len) {
@@ -267,11 +266,11 @@ impl Link {
         }
     }
 
-    /// Whether a cell of this command and length is allowed at this point.
+    /// Checks whether a cell with this command and length is allowed in the current state.
     fn check_length(&self, command: u8, len: usize) -> Result<(), LinkFailure> {
         let most = match (command, self.version) {
             (command::VERSIONS, None) => 256,
-            // For example HTTP, or another protocol.
+            // The peer speaks another protocol, for example HTTP.
             (_, None) => return Err(LinkFailure::NotTor),
             (command::CERTS, _) => 16 * 1024,
             (command::AUTH_CHALLENGE | command::AUTHENTICATE, _) => 2 * 1024,
@@ -282,7 +281,7 @@ impl Link {
         if len <= most { Ok(()) } else { Err(LinkFailure::TooMuch) }
     }
 
-    /// Handles one cell; returns the peer's NETINFO at the end of the handshake.
+    /// Handles one cell. Returns the peer's NETINFO at the end of the handshake.
     fn on_cell(
         &mut self,
         now: SystemTime,
@@ -297,7 +296,7 @@ impl Link {
             self.on_versions(now, frame.body, credentials)?;
             return Ok(None);
         };
-        // AUTHENTICATE signs the bytes before it.
+        // AUTHENTICATE signs only the bytes before it.
         if frame.command != command::AUTHENTICATE {
             self.received.add(cell);
         }
@@ -322,7 +321,7 @@ impl Link {
         self.sent.add(&self.outbuf);
     }
 
-    /// Chooses the highest common version.
+    /// Selects the highest common version.
     fn on_versions(
         &mut self,
         now: SystemTime,
@@ -375,12 +374,12 @@ impl Link {
         match &mut self.side {
             Side::Initiator { verified: Some(_), challenged: challenged @ false, authenticate, .. } => {
                 *challenged = true;
-                // Without authentication, the relay would pass for a client.
+                // Without authentication, the responder would treat this relay as a client.
                 if offered || !*authenticate { Ok(()) } else { Err(LinkFailure::NoCommonMethod) }
             }
             _ => Err(LinkFailure::Unexpected(command::AUTH_CHALLENGE)),
         }?;
-        // The signed bytes do not include the NETINFO cell that follows.
+        // AUTHENTICATE does not sign the NETINFO cell that follows.
         self.received.close();
         Ok(())
     }
@@ -410,7 +409,7 @@ impl Link {
         Ok(())
     }
 
-    /// Sends the last cells of the initiator; the responder has sent all its cells already.
+    /// Sends the last cells of the initiator. The responder has already sent all its cells.
     fn on_netinfo(
         &mut self,
         now: SystemTime,
@@ -419,7 +418,7 @@ impl Link {
         rng: &mut impl CryptoRng,
     ) -> Result<(), LinkFailure> {
         match &self.side {
-            // A peer that sends certificates must authenticate.
+            // An initiator that sends certificates must also authenticate.
             Side::Responder { certs: Some(_), authenticated: false, .. } => {
                 Err(LinkFailure::Unexpected(command::NETINFO))
             }

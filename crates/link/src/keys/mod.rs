@@ -1,8 +1,9 @@
 //! The keys of a relay, in memory.
 //!
-//! A relay has an RSA identity and an ed25519 identity; authorities accept them only as a pair. The ed25519 identity certifies
-//! a signing key. There is a present onion key for ntor, and for some time the previous one. The RSA onion key is unused, but
-//! authorities refuse a descriptor without one. [`certs`](crate::certs) makes the keys of links.
+//! A relay has an RSA identity and an ed25519 identity. Authorities accept them only as a pair. The ed25519 identity
+//! certifies a signing key. The onion keys for ntor are the current one and, for some time, the previous one. The RSA
+//! onion key is obsolete, but authorities refuse a descriptor without it. [`certs`](crate::certs) generates the keys
+//! of links.
 
 mod rotation;
 
@@ -21,29 +22,29 @@ pub use rotation::{OnionDue, Rotation, SIGNING_LIFETIME, SIGNING_SLOP};
 
 /// All long-term keys of a relay.
 pub struct Keys {
-    /// The RSA identity.
+    /// RSA identity key.
     pub rsa: rsa::KeyPair,
-    /// The ed25519 identity.
+    /// Ed25519 identity key.
     pub master: ExpandedKeypair,
-    /// The signing key.
+    /// Signing key with its certificate.
     pub signing: SigningKey,
-    /// The present onion key.
+    /// Current onion key.
     pub onion: OnionKey,
-    /// The previous onion key, for clients with an old descriptor.
+    /// Previous onion key, for clients with an old descriptor.
     pub old_onion: Option<OnionKey>,
-    /// The time at which the present onion key was made.
+    /// Time at which the current onion key was generated.
     pub onion_made: SystemTime,
-    /// The RSA onion key.
+    /// RSA onion key, which is obsolete.
     pub tap: rsa::KeyPair,
 }
 
-/// The signing key, with its certificate by the ed25519 identity.
+/// A signing key with its certificate by the ed25519 identity.
 pub struct SigningKey {
-    /// The key.
+    /// Key pair.
     pub key: ExpandedKeypair,
-    /// The certificate, of type 4.
+    /// Certificate, of type 4.
     pub cert: Vec<u8>,
-    /// The end of the certificate.
+    /// Time at which the certificate expires.
     pub expires: SystemTime,
 }
 
@@ -53,18 +54,18 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// Makes an ed25519 key in the expanded form, as C tor keeps it.
+/// Generates an ed25519 key in the expanded form, which C tor also stores.
 pub fn new_ed25519(rng: &mut impl CryptoRng) -> ExpandedKeypair {
     ExpandedKeypair::from(&Keypair::generate(rng))
 }
 
-/// Makes an RSA key of 1024 bits.
+/// Generates an RSA key of 1024 bits.
 pub fn new_rsa(rng: &mut impl CryptoRng) -> rsa::KeyPair {
     rsa::KeyPair::generate(rng).expect("1024 bits and 65537 are values that RSA has")
 }
 
 impl SigningKey {
-    /// Makes a key at `now`, certified by `master`.
+    /// Generates a key at `now`, with a certificate by `master`.
     pub fn new(rng: &mut impl CryptoRng, now: SystemTime, master: &ExpandedKeypair) -> Self {
         let key = new_ed25519(rng);
         let cert = Ed25519Cert::builder()
@@ -77,7 +78,7 @@ impl SigningKey {
         SigningKey { key, cert: cert.encoded().to_vec(), expires: now + SIGNING_LIFETIME }
     }
 
-    /// Combines a key with its certificate; `None` if `cert` is not a certificate of `key` by `master`.
+    /// Combines a key and its certificate. Returns `None` if `cert` is not a certificate of `key` by `master`.
     pub fn certified(key: ExpandedKeypair, cert: &[u8], master: &ExpandedKeypair) -> Option<Self> {
         let checked = Ed25519Cert::decode(cert).ok()?;
         let checked = checked.should_be_signed_with(&Ed25519Identity::from(master.public())).ok()?;
@@ -87,14 +88,14 @@ impl SigningKey {
         fits.then(|| SigningKey { key, expires: checked.expiry(), cert: cert.to_vec() })
     }
 
-    /// Whether the certificate is valid for another [`SIGNING_SLOP`].
+    /// Whether the certificate is valid for at least another [`SIGNING_SLOP`].
     pub fn is_good(&self, now: SystemTime) -> bool {
         now + SIGNING_SLOP < self.expires
     }
 }
 
 impl Keys {
-    /// Makes new keys, in memory only.
+    /// Generates all keys, in memory only.
     pub fn generate(rng: &mut impl CryptoRng, now: SystemTime) -> Self {
         let master = new_ed25519(rng);
         Keys {
@@ -108,17 +109,17 @@ impl Keys {
         }
     }
 
-    /// The pending change of the onion keys at `now`.
+    /// The next change of the onion keys, as of `now`.
     pub fn onion_due(&self, rotation: Rotation, now: SystemTime) -> OnionDue {
         rotation.due(now, self.onion_made, self.old_onion.is_some())
     }
 
-    /// Whether the signing key is valid for another [`SIGNING_SLOP`].
+    /// Whether the signing key is valid for at least another [`SIGNING_SLOP`].
     pub fn signing_is_good(&self, now: SystemTime) -> bool {
         self.signing.is_good(now)
     }
 
-    /// The identities and onion keys for circuit handshakes.
+    /// Identities and onion keys for circuit handshakes.
     pub fn identities(&self) -> Identities {
         let onion = [Some(&self.onion), self.old_onion.as_ref()];
         Identities {
@@ -143,7 +144,7 @@ impl Keys {
         self.master.public().to_bytes()
     }
 
-    /// The RSA identity in hexadecimal digits, which operators use to name their relay.
+    /// The RSA identity in hexadecimal digits. Operators identify their relay by this text.
     pub fn fingerprint(&self) -> String {
         self.rsa.to_public_key().to_rsa_identity().as_hex_upper()
     }

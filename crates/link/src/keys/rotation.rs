@@ -4,15 +4,15 @@ use std::time::{Duration, SystemTime};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// The lifetime of onion keys.
+/// How long onion keys are used.
 ///
 /// Source: dir-spec, "Consensus parameters" (`onion-key-rotation-days`, `onion-key-grace-period-days`); C tor
 /// `get_onion_key_lifetime()`, `get_onion_key_grace_period()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// The time for which a key is in the descriptor.
+    /// Time for which a key is in the descriptor.
     pub lifetime: Duration,
-    /// The time for which the previous key is still accepted, for clients with an old descriptor.
+    /// Time for which the relay still accepts the previous key, for clients with an old descriptor.
     pub grace: Duration,
 }
 
@@ -22,26 +22,26 @@ impl Default for Rotation {
     }
 }
 
-/// The pending change of the onion keys.
+/// The next change of the onion keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnionDue {
-    /// None until this time.
+    /// No change until this time.
     Wait(SystemTime),
     /// Delete the previous key.
     ForgetOld,
-    /// Make a new key.
+    /// Generate a new key.
     Rotate,
 }
 
 impl Rotation {
-    /// The values of the consensus, limited to 1 to 90 days, with a grace period of at most the lifetime.
+    /// The lifetimes [day] from the consensus, limited to 1 to 90 days. The grace period is at most the lifetime.
     pub fn of_days(lifetime: u32, grace: u32) -> Self {
         let lifetime = lifetime.clamp(1, 90);
         Rotation { lifetime: lifetime * DAY, grace: grace.clamp(1, lifetime) * DAY }
     }
 
-    /// The pending change at `now`, if the present key was made at `made`. `has_old` tells whether there is a previous
-    /// key. A clock that was set back causes no change.
+    /// The next change, as of `now`. `made` is the time at which the current key was generated. `has_old` says
+    /// whether a previous key exists. A clock that was set back causes no change.
     pub fn due(&self, now: SystemTime, made: SystemTime, has_old: bool) -> OnionDue {
         let (forget, rotate) = (made + self.grace, made + self.lifetime);
         if now >= rotate {
@@ -54,9 +54,9 @@ impl Rotation {
     }
 }
 
-/// The lifetime of a signing key's certificate (C tor `SigningKeyLifetime`).
+/// Lifetime of a signing key's certificate (C tor `SigningKeyLifetime`).
 pub const SIGNING_LIFETIME: Duration = Duration::from_secs(30 * 86_400);
-/// The time before the end of the certificate at which the key is replaced (C tor `TestingSigningKeySlop`).
+/// Time before the certificate's expiry at which a new key replaces the signing key (C tor `TestingSigningKeySlop`).
 pub const SIGNING_SLOP: Duration = DAY;
 
 #[cfg(test)]

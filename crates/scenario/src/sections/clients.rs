@@ -78,7 +78,6 @@ sections! {
 const MAX_CIRCUIT_DIRTINESS: Duration = Duration::from_secs(600);
 
 /// C tor's CircuitBuildTimeout before C tor has measured circuits.
-///
 /// Deviation: C tor adapts this timeout to its circuits, such that 80 % of them are built in time.
 const CIRCUIT_BUILD_TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -130,9 +130,8 @@ algorithm! {
 }
 
 impl Throttle {
-    /// The throttle, and the token buckets of throttled clients.
-    ///
-    /// `refill` is the time between refills. `longest` is the longest time that one refill may cover.
+    /// The throttle, and the token buckets of throttled clients. `refill` is the time between refills. `longest` is
+    /// the longest time that one refill may cover.
     pub(crate) fn config<S>(
         &self,
         node: &Read<S>,
