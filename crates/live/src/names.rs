@@ -5,11 +5,14 @@ use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::RData;
 use hickory_resolver::{TokioResolver, system_conf};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::{fmt, io, thread};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::AbortHandle;
 
 /// The name servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,9 +48,15 @@ pub enum Found {
     Later,
 }
 
+/// A message to the thread.
+enum Ask {
+    LookUp(u64, Question),
+    Cancel(u64),
+}
+
 /// The thread that looks up names.
 pub struct Names {
-    asks: UnboundedSender<(u64, Question)>,
+    asks: UnboundedSender<Ask>,
     answers: Receiver<(u64, Found)>,
 }
 
@@ -84,7 +93,12 @@ impl Names {
     /// Looks something up. The answer has the same number.
     pub fn ask(&self, number: u64, question: Question) {
         // If the thread is gone, no answer comes, and the client's timeout ends the stream.
-        let _ = self.asks.send((number, question));
+        let _ = self.asks.send(Ask::LookUp(number, question));
+    }
+
+    /// Ends a lookup. Its answer comes at once, and is [`Found::Later`] unless the lookup has ended before.
+    pub fn cancel(&self, number: u64) {
+        let _ = self.asks.send(Ask::Cancel(number));
     }
 
     /// The next answer, if there is one.
@@ -93,7 +107,17 @@ impl Names {
     }
 }
 
+/// The highest number of requests on one TCP connection to a name server [1]. The resolver fails further requests, so
+/// this is above the node's limit of lookups, with two requests each.
+const MAX_REQUESTS: usize = 2048;
+
 fn settings(servers: &NameServers) -> io::Result<(ResolverConfig, ResolverOpts)> {
+    let (config, mut options) = servers_and_options(servers)?;
+    options.max_active_requests = MAX_REQUESTS;
+    Ok((config, options))
+}
+
+fn servers_and_options(servers: &NameServers) -> io::Result<(ResolverConfig, ResolverOpts)> {
     match servers {
         NameServers::System => system_conf::read_system_conf().map_err(io::Error::other),
         NameServers::File(path) => {
@@ -111,32 +135,73 @@ fn settings(servers: &NameServers) -> io::Result<(ResolverConfig, ResolverOpts)>
     }
 }
 
+/// The running lookups of the thread.
+type Tasks = Arc<Mutex<BTreeMap<u64, AbortHandle>>>;
+
+fn tasks(tasks: &Tasks) -> MutexGuard<'_, BTreeMap<u64, AbortHandle>> {
+    tasks.lock().expect("no code panics while it holds the lock")
+}
+
+/// The answer of a lookup, which is sent when it is dropped. So a lookup that is cancelled or panics has an answer.
+struct Reply<W: Fn()> {
+    number: u64,
+    found: Found,
+    answer: Sender<(u64, Found)>,
+    wake: W,
+    running: Tasks,
+}
+
+impl<W: Fn()> Reply<W> {
+    fn say(&mut self, found: Found) {
+        self.found = found;
+    }
+}
+
+impl<W: Fn()> Drop for Reply<W> {
+    fn drop(&mut self) {
+        tasks(&self.running).remove(&self.number);
+        // The node may be gone.
+        let _ = self.answer.send((self.number, std::mem::replace(&mut self.found, Found::Later)));
+        (self.wake)();
+    }
+}
+
 async fn serve(
     resolver: &TokioResolver,
-    mut asked: UnboundedReceiver<(u64, Question)>,
+    mut asked: UnboundedReceiver<Ask>,
     answer: &Sender<(u64, Found)>,
     wake: impl Fn() + Clone + Send + 'static,
 ) {
-    while let Some((number, question)) = asked.recv().await {
-        let (resolver, answer, wake) = (resolver.clone(), answer.clone(), wake.clone());
-        tokio::spawn(async move {
-            let found = look_up(&resolver, question).await.unwrap_or_else(|error| failure(&error));
-            // The node may be gone.
-            let _ = answer.send((number, found));
-            wake();
+    let running = Tasks::default();
+    while let Some(ask) = asked.recv().await {
+        let (number, question) = match ask {
+            Ask::LookUp(number, question) => (number, question),
+            Ask::Cancel(number) => {
+                let task = tasks(&running).remove(&number);
+                // This drops the task's reply, now or when the runtime has a turn.
+                task.inspect(AbortHandle::abort);
+                continue;
+            }
+        };
+        let resolver = resolver.clone();
+        let (answer, wake, running_too) = (answer.clone(), wake.clone(), running.clone());
+        let mut reply = Reply { number, found: Found::Later, answer, wake, running: running_too };
+        let task = tokio::spawn(async move {
+            let found = look_up(&resolver, question).await;
+            reply.say(found.unwrap_or_else(|error| failure(&error)));
         });
+        // The runtime has one thread, so the task has not begun.
+        tasks(&running).insert(number, task.abort_handle());
     }
 }
 
 /// Answers every lookup with a failure, because there is no resolver.
-async fn refuse(
-    mut asked: UnboundedReceiver<(u64, Question)>,
-    answer: &Sender<(u64, Found)>,
-    wake: impl Fn(),
-) {
-    while let Some((number, _)) = asked.recv().await {
-        let _ = answer.send((number, Found::Later));
-        wake();
+async fn refuse(mut asked: UnboundedReceiver<Ask>, answer: &Sender<(u64, Found)>, wake: impl Fn()) {
+    while let Some(ask) = asked.recv().await {
+        if let Ask::LookUp(number, _) = ask {
+            let _ = answer.send((number, Found::Later));
+            wake();
+        }
     }
 }
 
@@ -202,15 +267,17 @@ mod tests {
         assert_eq!(arpa(short), None);
     }
 
-    /// A server that answers by the first label of a name: `four`, `six`, `none` (no such name) or `broken` (a
-    /// failure). Every address has the name `found.example`.
+    /// A server that answers by the first label of a name: `four`, `six`, `none` (no such name), `broken` (a
+    /// failure) or `mute` (no answer). Every address has the name `found.example`.
     fn server() -> SocketAddr {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
         thread::spawn(move || {
             let mut packet = [0; 512];
             while let Ok((len, from)) = socket.recv_from(&mut packet) {
-                socket.send_to(&reply(&packet[..len]), from).unwrap();
+                if &packet[12..17] != b"\x04mute" {
+                    socket.send_to(&reply(&packet[..len]), from).unwrap();
+                }
             }
         });
         address
@@ -261,6 +328,38 @@ mod tests {
             woken.recv_timeout(Duration::from_secs(30)).unwrap();
             assert_eq!(names.answer(), Some((number as u64, expected)), "{question:?}");
         }
+    }
+
+    #[test]
+    fn every_question_has_an_answer() {
+        let (wake, woken) = channel();
+        let names = Names::start(&NameServers::At(vec![server()]), move || wake.send(()).unwrap()).unwrap();
+        let long = ["a".repeat(64), "a.".repeat(127), "a.".repeat(128)];
+        let odd =
+            ["127.1", "1", "127.0.0.1.", "256.1.1.1", "a..example", ".", "-", "_", "\\", "\\999.example"];
+        for (number, name) in (0..).zip(odd.into_iter().chain(long.iter().map(String::as_str))) {
+            names.ask(number, Question::Addresses(name.into()));
+            woken.recv_timeout(Duration::from_secs(30)).unwrap_or_else(|_| panic!("{name:?} has no answer"));
+            assert_eq!(names.answer().map(|(answered, _)| answered), Some(number), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_lookup_that_is_cancelled_ends_at_once_and_others_go_on() {
+        let (wake, woken) = channel();
+        let names = Names::start(&NameServers::At(vec![server()]), move || wake.send(()).unwrap()).unwrap();
+        names.ask(1, Question::Addresses("mute.example".into()));
+        names.ask(2, Question::Addresses("mute.example".into()));
+        names.cancel(1);
+        // Less than the timeout of a name server.
+        let soon = Duration::from_secs(4);
+        woken.recv_timeout(soon).unwrap();
+        assert_eq!(names.answer(), Some((1, Found::Later)));
+        names.cancel(1);
+        names.ask(3, Question::Addresses("four.example".into()));
+        woken.recv_timeout(soon).unwrap();
+        assert!(matches!(names.answer(), Some((3, Found::Addresses(..)))));
+        assert_eq!(names.answer(), None);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Exit streams: name lookups, the exit policy, connections to servers, and the reasons for their end.
 
+use super::lookups::Begun;
 use super::member::Member;
 use super::{Node, dial};
 use crate::names::{Found, Question, arpa};
@@ -8,9 +9,6 @@ use penstock_link::cell::{BeginFlags, Connected, End, Resolved, StreamEnd, Targe
 use penstock_link::descriptor::is_private;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-
-/// The highest number of concurrent lookups.
-const MAX_LOOKUPS: usize = 1024;
 
 /// The purpose of a lookup.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +29,7 @@ impl Node {
             Target::Host { host, port, flags } => match host.parse() {
                 Ok(address) => self.connect_stream(stream, &[address], port, CLIPPED[1]),
                 Err(_) if self.policy.rejects_all() => self.end(stream, EndReason::EXIT_POLICY),
+                Err(_) if !is_name(&host) => self.end(stream, EndReason::RESOLVE_FAILED),
                 Err(_) => {
                     self.look_up(stream, Question::Addresses(host), ResolvePurpose::Connect(port, flags))
                 }
@@ -38,6 +37,7 @@ impl Node {
             Target::Resolve(name) => match (name.parse::<IpAddr>(), arpa(&name)) {
                 (Ok(address), _) => self.answer_resolve(stream, &Found::Addresses(vec![address], CLIPPED[1])),
                 _ if self.policy.rejects_all() => self.answer_resolve(stream, &Found::Later),
+                _ if !is_name(&name) => self.answer_resolve(stream, &Found::Nothing),
                 // Clients may not look up names in the exit's private networks.
                 (Err(_), Some(address)) if is_private(address) && !self.extend_to_private => {
                     self.answer_resolve(stream, &Found::Nothing);
@@ -68,12 +68,29 @@ impl Node {
     }
 
     fn look_up(&mut self, stream: StreamKey, question: Question, purpose: ResolvePurpose) {
-        match &self.names {
-            Some(names) if self.lookups.len() < MAX_LOOKUPS => {
-                names.ask(self.lookups.await_for(stream, purpose), question);
+        let circuit = self.relay.circuit_of(stream);
+        let sender = circuit.and_then(|circuit| {
+            let (channel, _) = self.relay.leg(circuit, Direction::Backward)?;
+            Some((self.sockets.channel(channel)?.peer?, circuit))
+        });
+        let (Some(names), Some((peer, circuit))) = (&self.names, sender) else {
+            return self.found(stream, purpose, &Found::Later);
+        };
+        match self.lookups.begin(peer, circuit, stream, purpose) {
+            Begun::Started(number) => names.ask(number, question),
+            Begun::Replaces(number, other, old) => {
+                names.cancel(old);
+                names.ask(number, question);
+                self.end(other, EndReason::RESOURCE_LIMIT);
             }
-            Some(_) => self.end(stream, EndReason::RESOURCE_LIMIT),
-            None => self.found(stream, purpose, &Found::Later),
+            Begun::Refused => self.end(stream, EndReason::RESOURCE_LIMIT),
+        }
+    }
+
+    /// Ends the lookup of a closed stream.
+    pub(super) fn forget_lookup(&mut self, stream: StreamKey) {
+        if let (Some(number), Some(names)) = (self.lookups.forget(stream), &self.names) {
+            names.cancel(number);
         }
     }
 
@@ -143,6 +160,20 @@ fn clip(ttl: u32) -> u32 {
     CLIPPED[usize::from(ttl >= CLIPPED[0])]
 }
 
+/// Whether a name server can have this name: at most 255 letters, digits, hyphens, underscores and dots. The last
+/// label is no number, so a short form of an IP address such as `127.1` is no name.
+///
+/// Source: C tor `address_is_invalid_destination()`, with the default of `ServerDNSAllowNonRFC953Hostnames`; RFC 3696
+/// section 2.
+/// Deviation: C tor sends `127.1` to a name server. The client gets the same end reason, after the server's answer.
+fn is_name(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let last = text.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
+    (1..=255).contains(&text.len())
+        && text.bytes().all(fits)
+        && !last.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// The addresses that a client accepts, preferred ones first.
 fn usable(addresses: &[IpAddr], flags: BeginFlags) -> Vec<IpAddr> {
     let takes =
@@ -183,6 +214,27 @@ mod tests {
         assert_eq!(with(1 | 4), [six, four]);
         assert_eq!(with(1 | 2), [six]);
         assert!(with(2).is_empty());
+    }
+
+    #[test]
+    fn text_that_is_no_name_is_not_looked_up() {
+        for good in ["example.com", "a_b.example", "127.1a", "x-1.example.", "4.3.2.1.in-addr.arpa"] {
+            assert!(is_name(good), "{good}");
+        }
+        for bad in [
+            "",
+            ".",
+            "127.1",
+            "1",
+            "256.1.1.1.",
+            "a b.example",
+            "a:b",
+            "a\0b",
+            "bücher.example",
+            &"a".repeat(256),
+        ] {
+            assert!(!is_name(bad), "{bad}");
+        }
     }
 
     #[test]

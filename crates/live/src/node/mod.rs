@@ -2,7 +2,7 @@
 //!
 //! Modules: `conn` is a TLS connection, `socket_info` reads the kernel's state of its socket, `sockets` is the core's
 //! kernel. `peers` numbers other nodes for the core, and `relay_list` decides which peers are relays. `exits` opens
-//! streams. `handshake_worker` answers circuit handshakes in a thread, in the order of `fair_queue`. `pending` has the
+//! streams, and `lookups` limits their name lookups. `handshake_worker` answers circuit handshakes in a thread, in the order of `fair_queue`. `pending` has the
 //! questions to threads, and `wake` wakes the node for their answers. `renewal` replaces keys and certificates.
 //! `member` publishes the descriptor and follows the consensus, and `directory_stream` serves directory documents.
 //! `operate` has the operator's calls, `counters` the node's counters. `trace` follows cells, and `stamps` reads the
@@ -14,6 +14,7 @@ mod directory_stream;
 mod exits;
 mod fair_queue;
 mod handshake_worker;
+mod lookups;
 mod member;
 mod operate;
 mod peers;
@@ -33,6 +34,7 @@ use crate::torrc::Outbound;
 use conn::Conn;
 use exits::{ResolvePurpose, end_reason};
 use handshake_worker::HandshakeWorker;
+use lookups::{LookupLimits, Lookups};
 use member::Member;
 use nix::sys::socket::{setsockopt, sockopt};
 use peers::{LinkAddress, Peers};
@@ -211,7 +213,7 @@ pub struct Node {
     /// `None` without name servers.
     names: Option<Names>,
     /// Streams that wait for a lookup.
-    lookups: Pending<StreamKey, ResolvePurpose>,
+    lookups: Lookups<PeerId, CircuitIndex, StreamKey, ResolvePurpose>,
     rng: rand::rngs::ThreadRng,
 }
 
@@ -256,7 +258,7 @@ impl Node {
             handshake_worker: HandshakeWorker::start(wake.caller())?,
             opening_circuits: Pending::new(),
             names: names.ok(),
-            lookups: Pending::new(),
+            lookups: Lookups::new(LookupLimits::NODE),
             wake,
             outbound: Outbound::default(),
             counters: NodeCounters::default(),
@@ -426,7 +428,7 @@ impl Node {
                     self.note_over(circuit, violation);
                 }
                 Event::StreamClosed { stream } => {
-                    self.lookups.forget(stream);
+                    self.forget_lookup(stream);
                     // The key may be given to another stream.
                     self.ready.retain(|(token, _)| *token != Token::Stream(stream));
                 }

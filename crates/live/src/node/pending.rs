@@ -18,7 +18,8 @@ impl<K: Ord + Copy, V> Pending<K, V> {
     }
 
     /// The number of open questions.
-    pub(super) fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.by_number.len()
     }
 

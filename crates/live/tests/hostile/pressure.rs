@@ -138,6 +138,12 @@ fn more_names_than_are_looked_up_at_once_are_refused() {
     let node = Running::start_as(|config| config.name_servers = at);
     let mut client = Client::connect(&node.spec);
     client.build(&[node.hop()]);
+    // This is no name, so it needs no name server.
+    let (host, port, flags) = ("127.1".to_owned(), 80, Default::default());
+    client.say(stream(1), &RelayMessage::Begin(Target::Host { host, port, flags }));
+    let clock = Clock::start();
+    assert_eq!(client.hear().1, RelayMessage::End(EndReason::RESOLVE_FAILED.into()));
+    assert!(seconds(clock) < 3.0);
     let before = resident();
     let count = 1500;
     for number in 1..=count {
@@ -157,9 +163,90 @@ fn more_names_than_are_looked_up_at_once_are_refused() {
         }
     }
     println!("{later} names were sought in vain, {refused} were not sought, {} B more", resident() - before);
-    assert_eq!((later, refused), (1024, 476));
+    assert_eq!((later, refused), (256, 1244));
     assert_eq!(node.window.now().population[2], 0);
     assert!(client.download(serve(10_000), 1) == pattern(10_000));
+}
+
+/// A name server that never answers for names that begin with `x`. Every other name has the address 127.0.0.1.
+fn choosy_name_server() -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    thread::spawn(move || {
+        let mut packet = [0; 512];
+        while let Ok((len, from)) = socket.recv_from(&mut packet) {
+            let query = &packet[..len];
+            if query[13] == b'x' {
+                continue;
+            }
+            let end = 12 + query[12..].iter().position(|byte| *byte == 0).unwrap() + 5;
+            let is_a = query[end - 3] == 1;
+            let mut answer = query[..2].to_vec();
+            answer.extend([0x81, 0x80, 0, 1, 0, u8::from(is_a), 0, 0, 0, 0]);
+            answer.extend(&query[12..end]);
+            if is_a {
+                answer.extend([0xC0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 1]);
+            }
+            socket.send_to(&answer, from).unwrap();
+        }
+    });
+    address
+}
+
+/// One circuit asks for 200 names per second that no server answers; then 6 circuits ask for 300 such names each.
+/// Beside them, an honest circuit of the same address opens a stream to another name every 50 ms.
+#[test]
+fn names_that_no_server_answers_delay_no_other_circuit() {
+    let _guard = one_at_a_time();
+    let at = NameServers::At(vec![choosy_name_server()]);
+    let node = Running::start_as(|config| config.name_servers = at);
+    let server = serve(100);
+    let ask = |client: &mut Client, number: u16, name: String| {
+        let (host, flags) = (name, Default::default());
+        let target = Target::Host { host, port: server.port(), flags };
+        client.say(stream(number), &RelayMessage::Begin(target));
+    };
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let flood = scope.spawn(|| {
+            let mut client = Client::connect(&node.spec);
+            client.build(&[node.hop()]);
+            for number in 1..=1400 {
+                ask(&mut client, number, format!("x{number}.example"));
+                thread::sleep(std::time::Duration::from_millis(5));
+            }
+            for circuit in 0..6 {
+                client.another(circuit + 10);
+                client.build(&[node.hop()]);
+                for number in 1..=300 {
+                    ask(&mut client, number, format!("x{number}.c{circuit}.example"));
+                }
+            }
+            thread::sleep(std::time::Duration::from_secs(2));
+            stop.store(true, Ordering::Relaxed);
+        });
+        let honest = scope.spawn(|| {
+            let mut client = Client::connect(&node.spec);
+            client.build(&[node.hop()]);
+            let (mut number, mut slowest) = (0, 0.0_f64);
+            while !stop.load(Ordering::Relaxed) {
+                number += 1;
+                let clock = Clock::start();
+                ask(&mut client, number, format!("name{number}.example"));
+                let came = client.take_all(stream(number));
+                assert_eq!(came.len(), 100, "stream {number} failed");
+                slowest = slowest.max(seconds(clock));
+                thread::sleep(std::time::Duration::from_millis(50));
+            }
+            (number, slowest)
+        });
+        let honest = honest.join();
+        stop.store(true, Ordering::Relaxed);
+        flood.join().unwrap();
+        let (streams, slowest) = honest.unwrap();
+        println!("{streams} streams to other names, the slowest took {slowest:.3} s");
+        assert!(streams > 50 && slowest < 1.0);
+    });
 }
 
 #[test]
