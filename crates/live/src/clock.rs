@@ -1,29 +1,29 @@
-//! The real clock. No other module reads it.
+//! The real clock. Only this module reads it.
 
 use penstock_units::Instant;
 use std::time::SystemTime;
 
-/// The time since the node began, and the date.
+/// The time since the node started, and the date.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     began: std::time::Instant,
-    /// The offset of the date from the system's date [s].
+    /// Difference between this clock's date and the system's date [s]; positive if this clock is ahead.
     ahead: i64,
 }
 
 impl Clock {
-    /// Starts the clock now.
+    /// Starts the clock at the present time.
     #[expect(clippy::disallowed_methods, reason = "a live node lives in real time")]
     pub fn start() -> Self {
         Clock { began: std::time::Instant::now(), ahead: 0 }
     }
 
-    /// The same clock with a date that is `ahead` of the system's date [s], for tests with a wrong clock.
+    /// The same clock with a date that is `ahead` [s] of the system's date. Tests use it for a wrong clock.
     pub fn off_by(self, ahead: i64) -> Self {
         Clock { ahead, ..self }
     }
 
-    /// The time for the core: nanoseconds since the node began.
+    /// The time since the node started, for the core.
     pub fn now(&self) -> Instant {
         Instant::ZERO + self.began.elapsed()
     }

@@ -3,11 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why the relay cannot run. The message is one sentence with the remedy.
+/// The reason why the relay cannot run, as a sentence that also names the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A mistake that the operator can correct.
+    /// An error that the operator can correct.
     #[error("{0}")]
     Mistake(String),
     /// A file cannot be read or written.

@@ -1,10 +1,18 @@
-//! A Tor relay on Linux sockets: the relay of [`penstock_core`] over the link protocol of [`penstock_link`].
+//! A Tor relay on Linux sockets. It connects the relay core of [`penstock_core`] to the link protocol of
+//! [`penstock_link`].
 //!
-//! Layers, in order: [`clock`] (the real one), [`keys`] (key files), [`directory`] (publishing the relay's descriptor; fetching, checking and
-//! serving the documents of the authorities), [`names`] (DNS), [`tls`], [`node`] (the event loop around the core),
-//! [`torrc`] (the operator's settings), [`program`] (`penstock-relay`).
+//! The layers are, in order:
 //!
-//! Any input of a peer can cause an error. It never causes a panic or unbounded memory.
+//! - [`clock`]: the real clock
+//! - [`keys`]: key files
+//! - [`directory`]: publishes the relay's descriptor; fetches, verifies and serves documents of the authorities
+//! - [`names`]: DNS
+//! - [`tls`]: TLS settings
+//! - [`node`]: the event loop around the core
+//! - [`torrc`]: the operator's settings
+//! - [`program`]: `penstock-relay`
+//!
+//! Input of a peer can cause an error, but never a panic or unlimited memory use.
 
 pub mod clock;
 pub mod directory;

@@ -1,4 +1,4 @@
-//! DNS lookups, in a thread of their own.
+//! DNS lookups in a separate thread.
 
 use hickory_resolver::config::{NameServerConfig, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::NetError;
@@ -14,37 +14,37 @@ use std::{fmt, io, thread};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
 
-/// The name servers.
+/// Name servers for DNS lookups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NameServers {
     /// The servers in /etc/resolv.conf.
     #[default]
     System,
-    /// The servers in another file of the same format.
+    /// The servers in another file with this format.
     File(PathBuf),
-    /// A list of servers.
+    /// These servers.
     At(Vec<SocketAddr>),
 }
 
-/// A lookup.
+/// A DNS lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// The addresses of a name.
+    /// Looks up the addresses of a host name.
     Addresses(String),
-    /// The name of an address.
+    /// Looks up the host name of an address.
     Name(IpAddr),
 }
 
-/// The result of a lookup, with its time to live [s].
+/// The result of a lookup. The number is the time for which it may be cached [s].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// At least one address, in the order of the answer.
+    /// At least one address, in the order of the DNS answer.
     Addresses(Vec<IpAddr>, u32),
-    /// A name.
+    /// A host name.
     Name(String, u32),
     /// The name or address does not exist.
     Nothing,
-    /// The lookup failed. It may succeed later.
+    /// The lookup failed. A later lookup may succeed.
     Later,
 }
 
@@ -67,7 +67,7 @@ impl fmt::Debug for Names {
 }
 
 impl Names {
-    /// Starts the thread. It calls `wake` after each answer.
+    /// Starts the lookup thread. It calls `wake` after each answer.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl Names {
         Ok(Names { asks, answers })
     }
 
-    /// Looks something up. The answer has the same number.
+    /// Starts a lookup. The answer will have the same number.
     pub fn ask(&self, number: u64, question: Question) {
         // If the thread is gone, no answer comes, and the client's timeout ends the stream.
         let _ = self.asks.send(Ask::LookUp(number, question));
@@ -208,7 +208,7 @@ async fn refuse(mut asked: UnboundedReceiver<Ask>, answer: &Sender<(u64, Found)>
 async fn look_up(resolver: &TokioResolver, question: Question) -> Result<Found, NetError> {
     Ok(match question {
         Question::Addresses(name) => {
-            // With the final dot, the search domains of this machine are not tried.
+            // The final dot prevents lookups in the search domains of this machine.
             let name = if name.ends_with('.') { name } else { format!("{name}.") };
             let found = resolver.lookup_ip(name).await?;
             let ttl = found.as_lookup().answers().iter().map(|record| record.ttl).min().unwrap_or(0);
@@ -230,7 +230,7 @@ fn failure(error: &NetError) -> Found {
     if error.is_no_records_found() || error.is_nx_domain() { Found::Nothing } else { Found::Later }
 }
 
-/// The address in a reverse lookup name (RFC 1035 section 3.5, RFC 3596 section 2.5).
+/// The address in a name of a reverse lookup (RFC 1035 section 3.5, RFC 3596 section 2.5).
 pub fn arpa(name: &str) -> Option<IpAddr> {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
     if let Some(octets) = name.strip_suffix(".in-addr.arpa") {

@@ -237,7 +237,6 @@ impl fmt::Display for Span {
 /// The mean of a log-normal distribution that is cut off at `most`. Let k be the cut-off in standard deviations of
 /// the logarithm. The values below it contribute the partial expectation m exp(σ²/2) Φ(k - σ). The other values
 /// contribute c (1 - Φ(k)). The mean is the sum.
-///
 /// Source: Johnson, Kotz, Balakrishnan: Continuous univariate distributions 1, 1994, chapter 14.
 fn log_normal_mean(median: Duration, sigma: f64, most: Duration) -> Duration {
     let [middle, cap] = [median, most].map(|span| span.as_secs_f64());

@@ -179,7 +179,6 @@ impl Deployment {
 
 impl Dumbbell {
     /// Round-trip time between the two points of the dumbbell.
-    ///
     /// Source: nstor, which subtracts the delay of one node on each side.
     fn trunk(&self, seed: Seed) -> Duration {
         let mut rng = seed.stream("network/trunk");

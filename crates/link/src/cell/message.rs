@@ -191,7 +191,6 @@ fn version_zero(reader: &mut Reader<'_>) -> Result<(), Malformed> {
 }
 
 /// Reads the tag in a SENDME of a circuit. Fails for an unknown SENDME version.
-///
 /// Source: proposal 289; C tor `sendme_is_valid()`.
 fn read_proof(data: &[u8]) -> Result<Option<Tag>, Malformed> {
     let mut reader = Reader::new(data);

@@ -144,7 +144,6 @@ fn date(time: SystemTime) -> String {
 
 /// Onion keys and their cross-certificates. TAP and its RSA onion key are obsolete, but authorities refuse a
 /// descriptor without this key.
-///
 /// Source: dir-spec, "onion-key-crosscert", "ntor-onion-key-crosscert".
 fn onion_keys(text: &mut String, keys: &Keys, now: SystemTime) {
     let identity = [&keys.rsa_identity()[..], &keys.ed25519_identity()].concat();

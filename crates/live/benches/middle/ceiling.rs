@@ -1,6 +1,7 @@
-//! What a relay in the middle cannot do without: TLS off, a layer of AES for each circuit, TLS on, and sockets.
+//! The ceiling: the least work of any relay in the middle. It removes TLS, applies one AES keystream per circuit,
+//! adds TLS, and uses sockets.
 //!
-//! It does not ask which circuit goes where: what comes in a record leaves in one, over the links of the other side in turn.
+//! The ceiling does not route circuits. Each record leaves as one record, over the links of the other side in turn.
 
 use crate::load::{CIRCUITS, LINKS};
 use crate::wire::{Wire, anybody, tls};
@@ -10,7 +11,7 @@ use penstock_link::crypto::KeyStream;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
-/// Serves one load until it goes.
+/// Serves one load, until the load closes its connections.
 pub(crate) fn run(address: SocketAddr) -> io::Result<()> {
     let (_, credentials) = anybody();
     let tls = tls(&credentials);
@@ -18,7 +19,7 @@ pub(crate) fn run(address: SocketAddr) -> io::Result<()> {
     let mut wires = Vec::new();
     while wires.len() < 2 * LINKS {
         let (socket, _) = listener.accept()?;
-        // Whoever asks whether somebody listens says nothing.
+        // The load connects once without data, to test whether the ceiling listens.
         wires.extend(Wire::drive_handshake(socket, tls.accept()).ok());
     }
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
@@ -26,7 +27,7 @@ pub(crate) fn run(address: SocketAddr) -> io::Result<()> {
         wire.socket.set_nonblocking(true)?;
         epoll.add(&wire.socket, EpollEvent::new(EpollFlags::EPOLLIN, place as u64))?;
     }
-    // One for each circuit and direction.
+    // One keystream for each circuit and direction.
     let mut layers: Vec<_> = (0..2 * CIRCUITS).map(|n| KeyStream::new(&[n as u8; 16])).collect();
     let mut waits = [false; 2 * LINKS];
     let mut events = [EpollEvent::empty(); 2 * LINKS];
@@ -44,7 +45,7 @@ pub(crate) fn run(address: SocketAddr) -> io::Result<()> {
                 Err(error) if is_end(&error) => return Ok(()),
                 read => read?,
             };
-            // The load's records are whole cells.
+            // Each record of the load consists of whole cells.
             for cell in bytes.chunks_exact_mut(CELL_LEN) {
                 let circuit = usize::from(cell[3]) % CIRCUITS;
                 layers[circuit + if from < LINKS { CIRCUITS } else { 0 }].apply(&mut cell[5..]);
@@ -57,7 +58,7 @@ pub(crate) fn run(address: SocketAddr) -> io::Result<()> {
             }
             bytes.clear();
         }
-        // What waits is no more than the load's windows are.
+        // Unsent bytes are limited, because the load sends at most a window of cells per circuit.
         for (place, (wire, waits)) in wires.iter_mut().zip(&mut waits).enumerate() {
             let before = std::mem::replace(waits, !wire.flush()?);
             if *waits != before {
@@ -69,7 +70,7 @@ pub(crate) fn run(address: SocketAddr) -> io::Result<()> {
     }
 }
 
-/// Whether the load went.
+/// Whether the load closed a connection.
 fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
 }

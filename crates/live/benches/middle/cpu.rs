@@ -1,20 +1,20 @@
-//! Processor time of a process.
+//! CPU time of a process.
 
 use std::fs;
 use std::ops::Sub;
 
-/// What a process took so far.
+/// CPU time that a process has used so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cpu {
-    /// Of all its threads, as the scheduler counts [ns].
+    /// CPU time of all threads, as the scheduler counts it [ns].
     nanos: u64,
-    /// Ticks of 4 ms that met it in its own code, and in the kernel: what tells one from the other, and no more.
+    /// Timer ticks of 4 ms in user mode and in the kernel. They only give the ratio of the two, not the total.
     user: u64,
     system: u64,
 }
 
 impl Cpu {
-    /// Of a process that runs.
+    /// Reads the CPU time of a running process.
     pub(crate) fn of(process: u32) -> Self {
         let read = |file: String| fs::read_to_string(file).expect("it runs");
         let folder = format!("/proc/{process}");
@@ -31,7 +31,7 @@ impl Cpu {
         Cpu { nanos, user, system }
     }
 
-    /// In its own code, and in the kernel [s].
+    /// CPU time in user mode and in the kernel [s].
     pub(crate) fn seconds(self) -> [f64; 2] {
         let all = self.nanos as f64 / 1e9;
         let own = self.user as f64 / (self.user + self.system).max(1) as f64;

@@ -1,7 +1,8 @@
-//! What a relay in the middle carries: cells of downloads from exits to guards, and what SENDMEs there would be back.
+//! The load of a relay in the middle: cells of downloads from exits to guards, and the SENDMEs in the other
+//! direction.
 //!
-//! Both ends are here, so that a window of cells under way needs no circuit's end, and nothing of its cryptography but the
-//! first cells of each circuit, which prove that the relay removes and adds its layer.
+//! This process simulates both ends of all circuits. A counter limits the cells in flight. Only the first cells of
+//! each circuit are decrypted. They show that the relay removes and adds its encryption layer.
 
 use crate::subject::Subject;
 use crate::wire::{Wire, anybody, tls};
@@ -24,51 +25,50 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 use tor_llcrypto::pk::curve25519::PublicKey;
 
-/// Links on either side of the relay.
+/// Number of links on each side of the relay.
 pub(crate) const LINKS: usize = 4;
-/// Each of them has one circuit with each of the other side.
+/// Number of circuits: one between each pair of links on different sides.
 pub(crate) const CIRCUITS: usize = LINKS * LINKS;
-/// Cells of a circuit that are under way, at most [cell].
+/// Maximum cells of a circuit in flight [cell].
 const WINDOW: u64 = 300;
-/// Cells for each of which the other way brings one, as congestion control has it (`cc_sendme_inc`) [cell].
+/// Number of cells for which the guard sends one cell back, as in congestion control (`cc_sendme_inc`) [cell].
 const SENDME: u64 = 31;
-/// Cells in a record, as C tor's links have them, and records in a write.
+/// Cells in a TLS record, as on links of C tor; then TLS records in a write.
 const RECORD: usize = 8;
 const RECORDS: usize = 4;
-/// Cells of a circuit whose content is looked at [cell].
+/// Number of cells of each circuit that the load decrypts and checks [cell].
 const PROVEN: u64 = 20;
 
-/// One end of a link with the relay.
+/// One link to the relay, at the end of the load.
 struct Peer {
     wire: Wire,
     inbuf: Vec<u8>,
     waits: bool,
 }
 
-/// One circuit.
 struct Circuit {
-    /// What the exit says, and what the guard says, over and over.
+    /// The cells that the exit and the guard send repeatedly.
     down: [u8; CELL_LEN],
     up: [u8; CELL_LEN],
-    /// The relay's layer; a ceiling has none.
+    /// The relay's encryption layer; `None` for the ceiling.
     layer: Option<Layer>,
     sent: u64,
     came: u64,
 }
 
-/// Both sides.
+/// Both sides of all circuits.
 pub(crate) struct Load {
     guards: Vec<Peer>,
     exits: Vec<Peer>,
-    /// Circuit `n` leads from exit `n % LINKS` to guard `n / LINKS`.
+    /// Circuit `n` connects exit `n % LINKS` and guard `n / LINKS`.
     circuits: Vec<Circuit>,
-    /// Cells that came to exits [cell].
+    /// Cells that arrived at exits [cell].
     back: u64,
     turn: usize,
     clock: Clock,
 }
 
-/// What a guard or an exit is.
+/// Keys of a simulated guard or exit.
 struct Identity {
     keys: Keys,
     credentials: Credentials,
@@ -83,7 +83,7 @@ impl Identity {
 }
 
 impl Load {
-    /// Opens links to a relay and builds circuits through it, or to a ceiling, which needs none.
+    /// Opens links to a relay and builds circuits through it. The ceiling has no circuits.
     pub(crate) fn open(subject: &Subject, at: IpAddr) -> Self {
         match &subject.relay {
             Some((spec, onion)) => Load::through(spec, *onion, at),
@@ -150,7 +150,7 @@ impl Load {
         Load::with(guards, opened.into_iter().flatten().collect(), circuits)
     }
 
-    /// The cipher suites that the links speak.
+    /// Cipher suites of all links.
     pub(crate) fn ciphers(&self) -> Vec<String> {
         let said = |peer: &Peer| {
             let suite = peer.wire.tls.negotiated_cipher_suite().expect("TLS is up");
@@ -162,12 +162,12 @@ impl Load {
         all
     }
 
-    /// Cells that went down and up so far [cell].
+    /// Cells that have arrived at guards and exits so far [cell].
     pub(crate) fn cells(&self) -> u64 {
         self.circuits.iter().map(|circuit| circuit.came).sum::<u64>() + self.back
     }
 
-    /// Keeps the relay busy for so long; returns how long it was.
+    /// Sends cells for the time `span`. Returns the measured time.
     pub(crate) fn run(&mut self, span: Duration) -> Duration {
         let begun = self.clock.now();
         loop {
@@ -183,7 +183,7 @@ impl Load {
         }
     }
 
-    /// An exit says what windows let it.
+    /// An exit sends cells, as far as the windows allow.
     fn send(&mut self, exit: usize) {
         let peer = &mut self.exits[exit];
         if peer.waits {
@@ -210,7 +210,7 @@ impl Load {
         peer.flush();
     }
 
-    /// Until there is something to read or to write.
+    /// Waits until a link is readable, or writable with unsent bytes.
     fn wait(&self) {
         let events =
             |peer: &Peer| if peer.waits { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN };
@@ -244,14 +244,14 @@ impl Circuit {
         let cell = |id: CircId| {
             let mut cell: [u8; CELL_LEN] = std::array::from_fn(|at| (at * 7 + 3) as u8);
             cell[..4].copy_from_slice(&id.0.get().to_be_bytes());
-            // RELAY.
+            // The command RELAY.
             cell[4] = 3;
             cell
         };
         Circuit { down: cell(exit), up: cell(guard), layer, sent: 0, came: 0 }
     }
 
-    /// A cell came to the guard.
+    /// Handles a cell that arrived at the guard.
     fn take(&mut self, cell: &[u8; CELL_LEN]) {
         self.came += 1;
         if let Some(layer) = self.layer.as_mut().filter(|_| self.came <= PROVEN) {
@@ -284,7 +284,7 @@ impl Peer {
         peer
     }
 
-    /// The link's handshake.
+    /// Completes the link handshake.
     fn link(&mut self, own: &Identity, mut link: Link) {
         loop {
             self.say(&link.poll_output());
@@ -306,7 +306,7 @@ impl Peer {
         assert!(self.wire.flush().expect("the relay is there"), "sockets block until circuits are built");
     }
 
-    /// What came; something does.
+    /// Waits for bytes of the relay, and returns them.
     fn hear(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         while bytes.is_empty() {
@@ -319,7 +319,7 @@ impl Peer {
         self.say(&cell.to_bytes());
     }
 
-    /// The next cell of a circuit.
+    /// The next cell on a circuit.
     fn receive(&mut self) -> LiveCell {
         loop {
             while let Front::Cell(frame, len) = front(&self.inbuf, IdLen::Four) {
@@ -334,14 +334,14 @@ impl Peer {
         }
     }
 
-    /// Takes the RELAY cells that came.
+    /// Reads from the link, and calls `each` for every RELAY cell.
     fn take(&mut self, mut each: impl FnMut(&[u8; CELL_LEN])) {
         let inbuf = &mut self.inbuf;
         let read = self.wire.read(|record| inbuf.extend_from_slice(record));
         read.expect("the relay is there");
         let mut at = 0;
         while let Front::Cell(frame, len) = front(&self.inbuf[at..], IdLen::Four) {
-            // Padding is nobody's.
+            // Padding cells have the circuit id zero.
             if frame.circ_id != 0 {
                 assert_eq!(frame.command, 3, "circuit {} ended", frame.circ_id);
                 each(self.inbuf[at..at + len].try_into().expect("RELAY cells have one length"));
@@ -356,12 +356,12 @@ impl Peer {
     }
 }
 
-/// What circuit `n` is on its guard's link, whose side opened it.
+/// The circuit id of circuit `n` on the guard's link. The load opened this link.
 fn number(n: usize) -> CircId {
     CircId(NonZeroU32::new(1 << 31 | (n as u32 + 1)).expect("it is above zero"))
 }
 
-/// The circuit of a cell on its guard's link.
+/// The index of a circuit, from a cell on the guard's link.
 fn index(cell: &[u8; CELL_LEN]) -> usize {
     (u32::from_be_bytes([cell[0], cell[1], cell[2], cell[3]]) & !(1 << 31)) as usize - 1
 }

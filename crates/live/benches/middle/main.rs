@@ -1,7 +1,9 @@
-//! What a relay in the middle costs: `penstock-relay`, C tor, and a loop of TLS, AES and sockets that knows nothing of Tor.
+//! Measures the CPU time of a relay in the middle: `penstock-relay`, C tor, and a ceiling. The ceiling is a loop with
+//! TLS, AES and sockets, without Tor.
 //!
-//! Each carries the same load, over loopback and over an Ethernet between two network namespaces, alternately, alone on a
-//! processor. What counts is what a process takes of it. `TOR` and `PENSTOCK_RELAY` name the programs.
+//! Each program carries the same load, over loopback and over a virtual Ethernet between two network namespaces. The
+//! programs take turns. The load runs on another processor. The result is the CPU time of the program. The
+//! environment variables `TOR` and `PENSTOCK_RELAY` name the programs.
 //!
 //! ```console
 //! $ cargo bench --package penstock-live --bench middle -- [--seconds S] [--rounds N] [--only NAME] [--place NAME]
@@ -25,10 +27,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 use subject::{Kind, Subject};
 
-/// Congestion windows and buffers have grown after so long.
+/// Time until congestion windows and buffers have grown.
 const WARMING: Duration = Duration::from_secs(1);
 
-/// What is asked for.
+/// Options of the command line.
 struct Asked {
     span: Duration,
     rounds: usize,
@@ -37,26 +39,26 @@ struct Asked {
     ceiling: Option<SocketAddr>,
 }
 
-/// What one measurement gave.
+/// Result of one measurement.
 #[derive(Clone, Copy)]
 struct Measured {
     kind: Kind,
     place: &'static str,
-    /// Of cells [MB].
+    /// Size of all carried cells [MB].
     megabytes: f64,
-    /// [s]
+    /// Duration, CPU time in user mode, and CPU time in the kernel [s].
     span: f64,
     user: f64,
     system: f64,
 }
 
 impl Measured {
-    /// [MB/s]
+    /// Carried cells per CPU time in user mode [MB/s].
     fn per_user(&self) -> f64 {
         self.megabytes / self.user
     }
 
-    /// [MB/s]
+    /// Carried cells per CPU time in user mode and in the kernel [MB/s].
     fn per_both(&self) -> f64 {
         self.megabytes / (self.user + self.system)
     }
@@ -91,7 +93,7 @@ fn parse() -> Result<Asked, lexopt::Error> {
             Arg::Long("only") => asked.only = Some(parser.value()?.string()?),
             Arg::Long("place") => asked.place = Some(parser.value()?.string()?),
             Arg::Long("ceiling") => asked.ceiling = Some(parser.value()?.parse()?),
-            // Cargo says so.
+            // Cargo adds this option.
             Arg::Long("bench") => {}
             other => return Err(other.unexpected()),
         }
@@ -119,7 +121,7 @@ fn run(asked: &Asked) -> Result<(), penstock_testbed::Error> {
                 all.push(measured);
             }
         }
-        // Nobody is always the first.
+        // The order changes in each round, so that no program always runs first.
         let first = 1.min(kinds.len());
         kinds.rotate_left(first);
     }
@@ -127,7 +129,7 @@ fn run(asked: &Asked) -> Result<(), penstock_testbed::Error> {
     Ok(())
 }
 
-/// What the load costs whoever carries it.
+/// Measures the CPU time that one program needs for the load.
 fn measure(kind: Kind, place: &Place, port: u16, span: Duration) -> Measured {
     place.enter();
     let subject = Subject::start(kind, place, port);

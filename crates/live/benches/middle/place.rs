@@ -1,4 +1,4 @@
-//! Where relay and load are: processors, and networks of their own.
+//! Places of the relay and the load: processors and network namespaces.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -8,7 +8,7 @@ use penstock_testbed::veth;
 use std::net::Ipv4Addr;
 use std::process::{Child, Command};
 
-/// A relay and its load, and what is between them.
+/// The namespaces and processors of the relay and the load, and the network between them.
 pub(crate) struct Place {
     pub(crate) name: &'static str,
     pub(crate) mtu: u32,
@@ -16,12 +16,12 @@ pub(crate) struct Place {
     pub(crate) relay: Namespace,
     pub(crate) load_at: Ipv4Addr,
     pub(crate) relay_at: Ipv4Addr,
-    /// Of the load, and of the relay.
+    /// The load's processor, then the relay's.
     processors: [usize; 2],
 }
 
 impl Place {
-    /// One network.
+    /// Relay and load in the same network namespace, connected over loopback.
     pub(crate) fn loopback(processors: [usize; 2]) -> Result<Self, Error> {
         let relay = Namespace::create()?;
         ready()?;
@@ -30,7 +30,8 @@ impl Place {
         Ok(Place { name: "loopback", mtu: 65_536, load, relay, load_at, relay_at, processors })
     }
 
-    /// Two, with an Ethernet between them, which segments and merges packets late and early, as network cards do.
+    /// Two network namespaces, connected by a virtual Ethernet. Like a network card, it segments on sending and
+    /// merges on receiving.
     pub(crate) fn veth(processors: [usize; 2]) -> Result<Self, Error> {
         let mtu = 1500;
         let [load, relay] = [(); 2].map(|()| Namespace::create().and_then(|it| ready().map(|()| it)));
@@ -39,7 +40,7 @@ impl Place {
         Ok(Place { name: "veth", mtu, load, relay, load_at, relay_at, processors })
     }
 
-    /// Starts a program at the relay's place, on the last processor.
+    /// Starts a program in the relay's namespace, on the relay's processor.
     pub(crate) fn start(&self, command: &mut Command) -> Child {
         std::thread::scope(|scope| {
             let start = || {
@@ -51,20 +52,20 @@ impl Place {
         })
     }
 
-    /// The calling thread is the load from now on, on the first processor.
+    /// Moves the calling thread to the load's namespace and processor.
     pub(crate) fn enter(&self) {
         self.load.enter();
         pin(self.processors[0]);
     }
 }
 
-/// What each network needs. Connections do not learn from those before them.
+/// Prepares a network namespace. New connections must not use TCP metrics of earlier connections.
 fn ready() -> Result<(), Error> {
     ip("link set lo up")?;
     sysctl("tcp_no_metrics_save", "1")
 }
 
-/// The first and the last of those on which this process may be: one for the load, and one for the relay.
+/// The first and the last processor that this process may use: one for the load, one for the relay.
 pub(crate) fn processors() -> [usize; 2] {
     let all = sched_getaffinity(Pid::from_raw(0)).expect("Linux says where a process may be");
     let mut all = (0..CpuSet::count()).filter(|processor| all.is_set(*processor).unwrap_or(false));

@@ -1,4 +1,4 @@
-//! What is measured: `penstock-relay` and C tor, by the same torrc, and the ceiling.
+//! The measured programs: `penstock-relay` and C tor with the same torrc, and the ceiling.
 
 use crate::place::Place;
 use penstock_link::cell::LinkSpec;
@@ -12,7 +12,6 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tor_llcrypto::pk::curve25519::PublicKey;
 
-/// Who is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Ceiling,
@@ -32,17 +31,17 @@ impl Kind {
     }
 }
 
-/// One that runs, and ends with this.
+/// A running program. Dropping this value stops the program.
 pub(crate) struct Subject {
     child: Child,
     folder: PathBuf,
     pub(crate) address: SocketAddr,
-    /// What others must know to build circuits through it; a ceiling has none.
+    /// Address and onion key, which clients need to build circuits; `None` for the ceiling.
     pub(crate) relay: Option<(LinkSpec, PublicKey)>,
 }
 
 impl Subject {
-    /// Starts it at its place, with a port that nobody had before; returns once it listens.
+    /// Starts a program at its place, on a port that no earlier program used. Returns when the program listens.
     pub(crate) fn start(kind: Kind, place: &Place, port: u16) -> Self {
         let address = SocketAddr::new(place.relay_at.into(), port);
         let folder = std::env::temp_dir().join(format!("penstock-middle-{}-{port}", std::process::id()));
@@ -60,7 +59,7 @@ impl Subject {
             Kind::CTor => by_torrc(Command::new(tor()), &folder, address),
         };
         if kind == Kind::CTor {
-            // Nothing that this system says of relays.
+            // Ignores the system's defaults for tor.
             command.args(["--defaults-torrc", "/dev/null"]);
         }
         let child = place.start(command.stdout(Stdio::null()));
@@ -95,7 +94,7 @@ impl Drop for Subject {
     }
 }
 
-/// Ours, or the one that the variable says: a script that starts it under a profiler, for example.
+/// This crate's relay, or the program in `PENSTOCK_RELAY`, for example a script that runs the relay under a profiler.
 fn penstock() -> String {
     std::env::var("PENSTOCK_RELAY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_penstock-relay").into())
 }
@@ -104,15 +103,13 @@ fn tor() -> String {
     std::env::var("TOR").unwrap_or_else(|_| "tor".into())
 }
 
-/// Whether there is a C tor.
 pub(crate) fn has_tor() -> bool {
     Command::new(tor()).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-/// A relay that knows no network and publishes nothing: both programs read this torrc, and both take keys that are there.
-///
-/// `TestingTorNetwork` would have C tor note each cell for its controller, with an allocation, which relays of the public
-/// network do not do.
+/// A relay without a network and without a descriptor. Both programs read this torrc and existing keys. The torrc has
+/// no `TestingTorNetwork`. With this option, C tor records each cell for its controller, with an allocation. Relays
+/// of the public network do not do this.
 fn by_torrc(
     mut command: Command,
     folder: &Path,

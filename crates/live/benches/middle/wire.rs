@@ -1,4 +1,4 @@
-//! A TLS connection of the load, or of the ceiling: rustls, few calls of the system, nothing of Tor.
+//! A TLS connection of the load or the ceiling, with rustls and few system calls.
 
 use penstock_link::certs::Credentials;
 use penstock_link::keys::Keys;
@@ -10,16 +10,16 @@ use std::io::{self, BufRead, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-/// Most that is taken from a socket at once [B].
+/// Maximum size of one read [B].
 const ROOM: usize = 64 * 1024;
 
-/// Settings with one cipher suite alone, so that all that is measured speaks it: what C tor's relays agree upon.
+/// TLS settings with a single cipher suite, so that all programs use the same. C tor relays negotiate this suite.
 pub(crate) fn tls(credentials: &Credentials) -> TlsConfigs {
     let cipher_suites = vec![ring::cipher_suite::TLS13_AES_256_GCM_SHA384];
     TlsConfigs::with(credentials, Arc::new(CryptoProvider { cipher_suites, ..ring::default_provider() }))
 }
 
-/// Who somebody is of whom nobody needs to know it.
+/// New random keys, for a node whose identity does not matter.
 pub(crate) fn anybody() -> (Keys, Credentials) {
     let (now, mut rng) = (Clock::start().date(), rand::rng());
     let keys = Keys::generate(&mut rng, now);
@@ -27,7 +27,6 @@ pub(crate) fn anybody() -> (Keys, Credentials) {
     (keys, credentials)
 }
 
-/// One connection.
 pub(crate) struct Wire {
     pub(crate) socket: TcpStream,
     pub(crate) tls: Connection,
@@ -35,7 +34,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Waits until TLS is up.
+    /// Completes the TLS handshake.
     pub(crate) fn drive_handshake(mut socket: TcpStream, mut tls: Connection) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         tls.set_buffer_limit(None);
@@ -45,9 +44,9 @@ impl Wire {
         Ok(Wire { socket, tls, room: vec![0; ROOM] })
     }
 
-    /// Reads once, and hands over what was encrypted in it, record by record; whether there was something.
+    /// Reads once from the socket. Calls `take` for each decrypted record. Returns whether there was a record.
     pub(crate) fn read(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<bool> {
-        // It came with the end of TLS's handshake.
+        // The record arrived together with the end of the TLS handshake.
         if drain(&mut self.tls, &mut take) {
             return Ok(true);
         }
@@ -65,12 +64,12 @@ impl Wire {
         Ok(true)
     }
 
-    /// Encrypts a record, which [`flush`](Self::flush) sends.
+    /// Encrypts a record. The caller then calls [`flush`](Self::flush).
     pub(crate) fn put(&mut self, record: &[u8]) {
         self.tls.writer().write_all(record).expect("whoever puts flushes first");
     }
 
-    /// Sends what the socket takes; whether that was all.
+    /// Sends encrypted bytes. Returns whether the socket accepted all of them.
     pub(crate) fn flush(&mut self) -> io::Result<bool> {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut self.socket) {
@@ -82,7 +81,7 @@ impl Wire {
     }
 }
 
-/// Hands over what is decrypted; whether there was something.
+/// Calls `take` for all decrypted bytes. Returns whether there were any.
 fn drain(tls: &mut Connection, take: &mut impl FnMut(&[u8])) -> bool {
     let (mut reader, mut some) = (tls.reader(), false);
     while let Ok(record) = reader.fill_buf()

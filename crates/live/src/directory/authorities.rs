@@ -1,7 +1,7 @@
-//! The directory authorities and their certificates.
+//! Directory authorities and their certificates.
 //!
-//! An authority has an identity key, by which votes and consensuses name it. The identity key certifies the signing key
-//! of its votes for some months.
+//! Votes and consensuses name an authority by its identity key. For some months, the identity key certifies a signing
+//! key. The signing key signs votes and consensuses.
 //!
 //! Source: dir-spec, "Creating key certificates".
 
@@ -19,38 +19,39 @@ pub type Fingerprint = [u8; 20];
 /// A directory authority, as in a `DirAuthority` line of a torrc.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authority {
-    /// The nickname, for logs.
+    /// Nickname, for logs.
     pub nickname: String,
-    /// SHA-1 of the identity key that certifies its votes (`v3ident`).
+    /// SHA-1 of the identity key that certifies the signing key (`v3ident`).
     pub v3ident: Fingerprint,
-    /// The address of its directory port.
+    /// Address of the directory port.
     pub dir_port: SocketAddr,
 }
 
 /// A key certificate of an authority.
 #[derive(Clone, Debug)]
 pub struct AuthorityCert {
-    /// The text of the certificate.
+    /// Text of the certificate.
     pub text: std::sync::Arc<str>,
     /// SHA-1 of the identity key.
     pub identity: Fingerprint,
     /// SHA-1 of the signing key.
     pub signing: Fingerprint,
-    /// The time of publication.
+    /// Time of publication.
     pub published: SystemTime,
-    /// The end of the certificate.
+    /// Time of expiry.
     pub expires: SystemTime,
     pub(super) key: PublicKey,
 }
 
 impl AuthorityCert {
-    /// Reads a list of certificates and verifies them. Invalid ones are left out.
+    /// Reads and verifies a list of certificates. Invalid certificates are left out.
     pub fn read_all(text: &str) -> Vec<AuthorityCert> {
         let each = split(text, "dir-key-certificate-version").into_iter();
         each.filter_map(|text| AuthorityCert::read(text).ok()).collect()
     }
 
-    /// Reads and verifies a certificate. The identity key must sign it, and the signing key must sign the identity.
+    /// Reads and verifies a certificate. The identity key must sign it, and the signing key must sign the identity
+    /// key.
     pub fn read(text: &str) -> Result<AuthorityCert, Malformed> {
         let mut end = items(text);
         let certification = end
@@ -68,7 +69,7 @@ impl AuthorityCert {
         if one(text, "fingerprint")?.arguments()? != to_hex(&fingerprint) {
             return Err(Malformed);
         }
-        // The signature covers the keyword and its line end.
+        // The signature covers the keyword line, including its line end.
         let signed = &text[..signature.at + "dir-key-certification\n".len()];
         identity.verify(&Sha1::digest(signed), &signature.object("SIGNATURE")?).map_err(|_| Malformed)?;
         let cross = one(text, "dir-key-crosscert")?;
@@ -89,7 +90,7 @@ fn digest_of(key: &PublicKey) -> Fingerprint {
     Sha1::digest(key.to_der()).into()
 }
 
-/// The item that occurs exactly once.
+/// The item with this keyword, which must occur exactly once.
 fn one<'a>(text: &'a str, keyword: &str) -> Result<Item<'a>, Malformed> {
     let is_it = |item: &Result<Item<'a>, Malformed>| {
         item.as_ref().is_ok_and(|item| item.keyword() == keyword.as_bytes())

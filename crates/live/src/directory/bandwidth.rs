@@ -1,28 +1,28 @@
-//! The observed bandwidth of the relay, for its descriptor.
+//! The observed bandwidth of this relay, for its descriptor.
 //!
 //! Source: dir-spec, "bandwidth" (observed); C tor `bwhist_bandwidth_assess()`.
 
 use penstock_units::{Duration, Instant};
 use std::collections::VecDeque;
 
-/// The length of the averaging window [s].
+/// Length of the averaging window [s].
 const WINDOW: usize = 10;
 const SECOND: Duration = Duration::from_secs(1);
-/// The number of days with a recorded maximum, today included [1].
+/// Number of days with a recorded maximum, including today [1].
 const DAYS: usize = 5;
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// The highest rate over ten seconds in the last days, for each direction. The lower direction counts.
+/// Highest rate over ten seconds in the last days, for each direction. The lower of the two directions counts.
 #[derive(Clone, Debug)]
 pub(super) struct Observed {
-    /// The end of the present second.
+    /// End of the current second.
     second: Instant,
     day: Instant,
-    /// The counters at its start, read and written [B].
+    /// Counters of read and written bytes at the start of the current second [B].
     counted: [u64; 2],
-    /// The bytes of the last seconds, the newest last [B].
+    /// Bytes read and written in each of the last seconds, the newest last [B].
     seconds: VecDeque<[u64; 2]>,
-    /// The highest sum over ten seconds of each day, the newest last [B].
+    /// Highest sum of bytes over ten seconds on each day, the newest last [B].
     days: VecDeque<[u64; 2]>,
 }
 
@@ -37,8 +37,8 @@ impl Observed {
         }
     }
 
-    /// Takes the counters since the start [B]. All bytes since the last call count for the second of that call. Late
-    /// calls make rates lower, never higher.
+    /// Takes the counters of read and written bytes since the start [B]. All bytes since the last call count for the
+    /// second of this call. Late calls make rates lower, never higher.
     pub(super) fn on_count(&mut self, now: Instant, counted: [u64; 2]) {
         if now < self.second {
             return;
@@ -47,7 +47,7 @@ impl Observed {
         self.counted = counted;
         self.push(carried);
         self.second += SECOND;
-        // The skipped seconds are idle: their bytes are counted already.
+        // Skipped seconds count as idle, because their bytes are already counted.
         while self.second <= now && self.seconds.iter().any(|second| *second != [0; 2]) {
             self.push([0; 2]);
             self.second += SECOND;

@@ -1,9 +1,9 @@
-//! The directory cache: schedules downloads and uploads, and keeps the documents. It has no sockets, and the date is an
-//! argument.
+//! The directory cache. It schedules downloads and uploads, and keeps documents. It has no sockets, and the date is
+//! an argument.
 //!
 //! Source: dir-spec, "Downloading consensus documents", "Retrying failed downloads"; C tor
-//! `update_consensus_networkstatus_fetch_time_impl()` for a cache. Deviation: each request goes to the directory port
-//! of a random authority, as C tor's caches do.
+//! `update_consensus_networkstatus_fetch_time_impl()` for a cache.
+//! Deviation: each request goes to the directory port of a random authority, as in caches of C tor.
 
 use super::authorities::Fingerprint;
 use super::between;
@@ -19,21 +19,21 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// The highest number of documents in a request [1] (C tor: `MAX_DL_PER_REQUEST`, 96).
+/// Maximum number of documents in a request [1] (C tor: `MAX_DL_PER_REQUEST`, 96).
 const BATCH: usize = 96;
-/// The wait after a consensus ceases to be fresh (C tor: `CONSENSUS_MIN_SECONDS_BEFORE_CACHING`), at most a sixteenth
-/// of its interval.
+/// Wait after a consensus stops being fresh (C tor: `CONSENSUS_MIN_SECONDS_BEFORE_CACHING`), at most a sixteenth of
+/// its interval.
 const SETTLE: Duration = Duration::from_secs(120);
 
-/// The accepted difference of clocks (C tor: `ALLOW_DIRECTORY_TIME_SKEW`).
+/// Clock difference to an authority that is still accepted (C tor: `ALLOW_DIRECTORY_TIME_SKEW`).
 const MOST_SKEW: Duration = Duration::from_secs(30 * 60);
 
-/// The delays between retries of failed requests.
+/// Delays between retries of failed requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// The shortest delay.
+    /// Shortest delay.
     pub min_delay: Duration,
-    /// The longest delay.
+    /// Longest delay.
     pub max_delay: Duration,
 }
 
@@ -44,23 +44,21 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The delays for test networks (C tor: `TestingTorNetwork`).
+    /// Delays for test networks (C tor: `TestingTorNetwork`).
     pub const TESTING: RetryPolicy =
         RetryPolicy { min_delay: Duration::from_secs(1), max_delay: Duration::from_secs(5) };
 }
 
-/// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Task {
     Certs,
     Consensus(Flavour),
     Microdescriptors,
     Descriptors,
-    /// Upload the descriptor to the authority with this number.
+    /// Uploads the descriptor to the authority with this index.
     Upload(usize),
 }
 
-/// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Job {
     pub(super) task: Task,
@@ -71,15 +69,15 @@ pub(super) struct Job {
 /// An event for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DirectoryEvent {
-    /// An authority accepted the descriptor.
+    /// An authority accepted the descriptor. The text names the authority.
     Published(String),
-    /// An authority did not accept the descriptor.
+    /// An upload of the descriptor failed. The text names the authority.
     NotPublished(String, Failure),
-    /// A new consensus, valid from this time.
+    /// A new consensus arrived. The time is the start of its validity.
     Consensus(Flavour, SystemTime),
-    /// A download failed.
+    /// A download failed. The text names the documents.
     NotFetched(&'static str, Failure),
-    /// The offset of our clock from the authorities' clocks [s].
+    /// More than half of the authorities disagree with our clock. The number is our offset [s].
     ClockIsOff(i64),
 }
 
@@ -102,11 +100,10 @@ impl fmt::Display for DirectoryEvent {
     }
 }
 
-/// The schedule of a task.
 #[derive(Clone, Copy, Debug)]
 struct Schedule {
     due: SystemTime,
-    /// The delay before the last retry.
+    /// Delay before the last retry.
     waited: Duration,
     is_busy: bool,
 }
@@ -126,16 +123,16 @@ pub(super) struct DirectoryCache {
     documents: Documents,
     retry: RetryPolicy,
     rng: StdRng,
-    /// The schedules in the order of [`FETCHES`], then one per authority.
+    /// Schedules in the order of [`FETCHES`], then one for each authority.
     schedules: Vec<Schedule>,
-    /// Consensuses that cannot be verified yet, because certificates are missing.
+    /// Consensuses of both flavors that cannot be verified yet, because certificates are missing.
     waiting: [Option<Consensus>; 2],
-    /// The descriptor, and the authorities that have not accepted it yet.
+    /// The descriptor, and for each authority whether the upload is still missing.
     descriptor: Option<Arc<str>>,
     to_publish: Vec<bool>,
-    /// The descriptor in each upload in progress.
+    /// The descriptor of each upload in progress.
     given: Vec<Option<Arc<str>>>,
-    /// The offset of our clock from each authority's clock, by its last answer [s].
+    /// Offset of our clock from each authority's clock, by the authority's last answer [s].
     skews: Vec<Option<i64>>,
     /// Whether the authorities agree that our clock is wrong.
     is_off: bool,
@@ -143,7 +140,7 @@ pub(super) struct DirectoryCache {
 }
 
 impl DirectoryCache {
-    /// All tasks are due at `now`.
+    /// A cache whose tasks are all due at `now`.
     pub(super) fn new(documents: Documents, retry: RetryPolicy, rng: StdRng, now: SystemTime) -> Self {
         let authorities = documents.authorities.len();
         let schedule = Schedule { due: now, waited: Duration::ZERO, is_busy: false };
@@ -162,17 +159,15 @@ impl DirectoryCache {
         }
     }
 
-    /// The documents.
     pub(super) fn documents(&self) -> &Documents {
         &self.documents
     }
 
-    /// The events since the last call.
     pub(super) fn take_events(&mut self) -> Vec<DirectoryEvent> {
         std::mem::take(&mut self.events)
     }
 
-    /// Sets a new descriptor and schedules its upload to all authorities.
+    /// Sets a new descriptor, and schedules its upload to all authorities.
     pub(super) fn publish(&mut self, now: SystemTime, identity: Fingerprint, descriptor: Arc<str>) {
         self.documents.set_own(identity, &descriptor);
         self.descriptor = Some(descriptor);
@@ -182,7 +177,7 @@ impl DirectoryCache {
         }
     }
 
-    /// The next request that is due.
+    /// The next request that is due at `now`.
     pub(super) fn poll(&mut self, now: SystemTime) -> Option<Job> {
         let count = self.schedules.len();
         let is_due = |cache: &DirectoryCache, place: usize| {
@@ -201,7 +196,7 @@ impl DirectoryCache {
         needed.map(|place| self.schedules[place].due).min()
     }
 
-    /// Whether a task has something to do.
+    /// Whether a task has documents to fetch or to upload.
     fn is_needed(&self, task: Task, now: SystemTime) -> bool {
         if self.documents.authorities.is_empty() {
             return false;
@@ -245,7 +240,6 @@ impl DirectoryCache {
         Job { task, to, request }
     }
 
-    /// Handles the answer to a request.
     pub(super) fn on_answer(&mut self, now: SystemTime, job: &Job, answer: Result<Answer, Failure>) {
         let place = place(job.task);
         self.schedules[place].is_busy = false;
@@ -264,12 +258,11 @@ impl DirectoryCache {
         }
     }
 
-    /// Records the offset of our clock from an authority's clock [s]. Reports a wrong clock once, when more than half
-    /// of the known authorities agree on the direction, and at least two if there are two. A single authority may be
-    /// wrong itself.
-    ///
-    /// Source: C tor `handle_response_fetch_*()`, `connection_dir_client_reached_eof()`. Deviation: C tor trusts each
-    /// single authority.
+    /// Records the offset of our clock from an authority's clock [s]. A single authority's clock can be wrong. A
+    /// wrong clock is therefore reported only when more than half of the known authorities agree on the direction,
+    /// and at least two authorities if there are two. It is reported once.
+    /// Source: C tor `handle_response_fetch_*()`, `connection_dir_client_reached_eof()`.
+    /// Deviation: C tor trusts a single authority.
     fn compare_clocks(&mut self, to: SocketAddr, ahead: i64) {
         let number = self.documents.authorities.iter().position(|known| known.dir_port == to);
         let Some(number) = number else { return };
@@ -287,7 +280,7 @@ impl DirectoryCache {
         self.is_off = is_off;
     }
 
-    /// Takes a document; returns the time of the next request.
+    /// Stores the documents of an answer. Returns the time of the task's next request.
     fn take(&mut self, now: SystemTime, task: Task, text: &str) -> Result<SystemTime, Failure> {
         let some = |count: usize| if count > 0 { Ok(now) } else { Err(Failure::Malformed) };
         match task {
@@ -333,7 +326,7 @@ impl DirectoryCache {
         let (task, due) = (Task::Consensus(consensus.flavour), self.next_consensus(&consensus));
         match self.accept(now, consensus) {
             Ok(()) => self.schedules[place(task)].due = due.max(now + self.retry.min_delay),
-            // The next consensus is scheduled already.
+            // The download of the next consensus is already scheduled.
             Err(failure) => self.events.push(DirectoryEvent::NotFetched(name(task), failure)),
         }
     }
@@ -342,7 +335,7 @@ impl DirectoryCache {
         let (flavour, after) = (consensus.flavour, consensus.valid_after);
         self.documents.take_consensus(now, consensus)?;
         self.events.push(DirectoryEvent::Consensus(flavour, after));
-        // The documents in the consensus are due now.
+        // The documents that the new consensus lists are due now.
         for task in [Task::Microdescriptors, Task::Descriptors] {
             let schedule = &mut self.schedules[place(task)];
             (schedule.due, schedule.waited) = (schedule.due.min(now), Duration::ZERO);
@@ -350,18 +343,18 @@ impl DirectoryCache {
         Ok(())
     }
 
-    /// The time of the next download: a random time in the half interval after the consensus ceased to be fresh.
+    /// The time of the next download: a random time in the half interval after the consensus stops being fresh.
     fn next_consensus(&mut self, consensus: &Consensus) -> SystemTime {
         let interval = between(consensus.valid_after, consensus.fresh_until);
         let begin = consensus.fresh_until + SETTLE.min(interval / 16);
         begin + (interval / 2).mul_f64(self.rng.random::<f64>())
     }
 
-    /// Schedules a retry, after at most three times the previous delay.
+    /// Schedules a retry. The delay grows by at most a factor of three.
     fn fail(&mut self, now: SystemTime, task: Task, failure: Failure) {
         let place = place(task);
         if let (Task::Upload(number), Failure::Refused(400..=499, _)) = (task, &failure) {
-            // The authority will not accept this descriptor later.
+            // The authority refuses this descriptor permanently.
             self.to_publish[number] = false;
         }
         let schedule = &mut self.schedules[place];
@@ -384,7 +377,7 @@ fn seconds(now: SystemTime, then: SystemTime) -> i64 {
     seconds(between(then, now)) - seconds(between(now, then))
 }
 
-/// Converts between tasks and their places in `schedules`.
+/// The task with this index in `schedules`.
 fn task(place: usize) -> Task {
     FETCHES.get(place).copied().unwrap_or(Task::Upload(place.saturating_sub(FETCHES.len())))
 }
@@ -396,7 +389,7 @@ fn place(task: Task) -> usize {
     }
 }
 
-/// The documents of a task, for the log.
+/// The documents of a task, as named in the log.
 fn name(task: Task) -> &'static str {
     match task {
         Task::Certs => "certificates of authorities",

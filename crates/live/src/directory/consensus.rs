@@ -1,6 +1,6 @@
-//! The consensus: the relays of the network, and its parameters.
+//! The consensus: the relays of the network, and the network parameters.
 //!
-//! Source: dir-spec, "Consensus documents"; for the form with microdescriptors, "Microdescriptor consensus".
+//! Source: dir-spec, "Consensus documents"; "Microdescriptor consensus" for the flavor with microdescriptors.
 
 use super::authorities::{Authority, AuthorityCert, Fingerprint};
 use super::failure::Failure;
@@ -16,9 +16,9 @@ use tor_llcrypto::d::{Sha1, Sha256};
 /// The flavor of a consensus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Flavour {
-    /// With digests of server descriptors.
+    /// A consensus with digests of server descriptors.
     Plain,
-    /// With digests of microdescriptors, for clients.
+    /// A consensus with digests of microdescriptors, for clients.
     Microdescriptors,
 }
 
@@ -26,7 +26,7 @@ impl Flavour {
     /// Both flavors.
     pub const ALL: [Flavour; 2] = [Flavour::Plain, Flavour::Microdescriptors];
 
-    /// The path of the consensus on a directory server.
+    /// The URL path of the consensus on a directory server.
     pub(super) fn path(self) -> &'static str {
         match self {
             Flavour::Plain => "/tor/status-vote/current/consensus",
@@ -38,21 +38,21 @@ impl Flavour {
 /// A consensus.
 #[derive(Clone, Debug)]
 pub struct Consensus {
-    /// The text of the document.
+    /// Text of the document.
     pub text: Arc<str>,
-    /// The flavor.
+    /// Flavor.
     pub flavour: Flavour,
-    /// The start of its validity.
+    /// Start of validity.
     pub valid_after: SystemTime,
-    /// The time from which a newer consensus is expected.
+    /// Time from which a newer consensus is expected.
     pub fresh_until: SystemTime,
-    /// The end of its validity.
+    /// End of validity.
     pub valid_until: SystemTime,
-    /// The consensus parameters.
+    /// Consensus parameters.
     pub params: Params,
-    /// The digests of server descriptors, with the identities of their relays.
+    /// Digests of server descriptors, each with the RSA identity of the relay.
     pub(super) descriptors: Vec<([u8; 20], Fingerprint)>,
-    /// The digests of microdescriptors.
+    /// Digests of microdescriptors.
     pub(super) microdescriptors: Vec<[u8; 32]>,
     signatures: Vec<Signature>,
     digests: ([u8; 20], [u8; 32]),
@@ -67,7 +67,7 @@ struct Signature {
 }
 
 impl Consensus {
-    /// Reads a consensus, without verifying it.
+    /// Parses a consensus. The signatures are not verified.
     pub fn read(text: &str) -> Result<Consensus, Malformed> {
         let first = items(text).next().ok_or(Malformed)??;
         let flavour = match first.arguments()? {
@@ -85,7 +85,7 @@ impl Consensus {
         reading.finish(text)
     }
 
-    /// The authorities that signed it, by its own claim.
+    /// The authorities that the signatures name. The signatures may be unverified.
     pub fn signers(&self) -> impl Iterator<Item = Fingerprint> {
         self.signatures.iter().map(|signature| signature.identity)
     }
@@ -98,7 +98,7 @@ impl Consensus {
             let is_its = |cert: &&AuthorityCert| {
                 (cert.identity, cert.signing) == (signature.identity, signature.signing)
             };
-            // A signature counts only if the certificate was valid at the start of the consensus.
+            // A signature counts only if the certificate was valid when the consensus became valid.
             let cert = certs.iter().find(is_its).filter(|cert| cert.expires >= self.valid_after);
             let digest: &[u8] = if signature.is_sha256 { &self.digests.1 } else { &self.digests.0 };
             authorities.iter().any(|known| known.v3ident == signature.identity)
@@ -111,7 +111,7 @@ impl Consensus {
     }
 }
 
-/// A consensus that is being read.
+/// Parser state.
 struct Reading {
     flavour: Flavour,
     times: [Option<SystemTime>; 3],
@@ -120,7 +120,7 @@ struct Reading {
     descriptors: Vec<([u8; 20], Fingerprint)>,
     microdescriptors: Vec<[u8; 32]>,
     signatures: Vec<Signature>,
-    /// The end of the signed part [B].
+    /// Length of the signed text [B].
     signed: Option<usize>,
 }
 

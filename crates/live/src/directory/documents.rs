@@ -1,7 +1,7 @@
 //! The verified documents of the directory cache.
 //!
-//! The authorities are known. They certify the keys that sign consensuses, and a consensus has the digests of all other
-//! documents. So every document here is authentic, whichever server sent it.
+//! The torrc names the authorities. The authorities certify the keys that sign consensuses. A consensus has the
+//! digests of all other documents. Every document in this cache is therefore authentic, and any server may send it.
 
 use super::authorities::{Authority, AuthorityCert, Fingerprint};
 use super::consensus::{Consensus, Flavour};
@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tor_llcrypto::d::{Sha1, Sha256};
 
-/// The time for which a document is kept after the last consensus with its digest, because clients may have an old
+/// Time for which the cache keeps a document after the last consensus with its digest. Clients may have an old
 /// consensus (C tor: `TOLERATE_MICRODESC_AGE`, a week).
 const KEEP: Duration = Duration::from_secs(7 * 86_400);
-/// The highest number of documents of each kind [1]. The network has about ten thousand relays.
+/// Maximum number of documents of each kind [1]. The public network has about ten thousand relays.
 const MOST: usize = 65_536;
 
-/// All documents.
+/// All documents of the cache.
 #[derive(Clone, Debug)]
 pub struct Documents {
     pub(super) authorities: Arc<[Authority]>,
@@ -28,12 +28,11 @@ pub struct Documents {
     consensuses: [Option<Arc<Consensus>>; 2],
     microdescriptors: Kept<32>,
     descriptors: Kept<20>,
-    /// The descriptor digest of each relay.
+    /// Descriptor digest of each relay in the consensus.
     owners: BTreeMap<Fingerprint, [u8; 20]>,
     pub(super) own: Option<OwnDescriptor>,
 }
 
-/// The relay's own descriptor.
 #[derive(Clone, Debug)]
 pub(super) struct OwnDescriptor {
     identity: Fingerprint,
@@ -41,12 +40,12 @@ pub(super) struct OwnDescriptor {
     text: Arc<str>,
 }
 
-/// Documents by digest, each with the time of the last consensus that lists it.
+/// Documents by digest. Each has the time of the last consensus that lists it.
 #[derive(Clone, Debug)]
 struct Kept<const N: usize>(BTreeMap<[u8; N], (SystemTime, Arc<str>)>);
 
 impl<const N: usize> Kept<N> {
-    /// Updates the times of listed documents, and drops documents that were not listed for long.
+    /// Updates the times of listed documents. Drops documents that no recent consensus lists.
     fn name(&mut self, now: SystemTime, named: impl Iterator<Item = [u8; N]>) {
         for digest in named {
             if let Some((last, _)) = self.0.get_mut(&digest) {
@@ -70,7 +69,7 @@ impl<const N: usize> Kept<N> {
 }
 
 impl Documents {
-    /// No documents yet; `authorities` are those of the network.
+    /// An empty cache for the network of these authorities.
     pub fn new(authorities: Vec<Authority>) -> Self {
         Documents {
             authorities: authorities.into(),
@@ -83,12 +82,12 @@ impl Documents {
         }
     }
 
-    /// The consensus of a flavor, which may have expired.
+    /// The current consensus of a flavor. It may have expired.
     pub fn consensus(&self, flavour: Flavour) -> Option<&Arc<Consensus>> {
         self.consensuses[flavour as usize].as_ref()
     }
 
-    /// Takes certificates of known authorities; keeps the newest one of each key.
+    /// Stores certificates of known authorities. Keeps the newest certificate of each key.
     pub fn take_certs(&mut self, now: SystemTime, text: &str) {
         for cert in AuthorityCert::read_all(text) {
             let is_known = self.authorities.iter().any(|known| known.v3ident == cert.identity);
@@ -101,18 +100,18 @@ impl Documents {
                 self.certs.push(cert);
             }
         }
-        // An expired certificate may still verify the present consensus.
+        // The certificates of recently expired keys remain, because they may still verify the current consensus.
         self.certs.retain(|cert| between(cert.expires, now) < KEEP);
     }
 
-    /// Whether an authority has no certificate that is valid at `now`.
+    /// Whether some authority has no certificate that is valid at `now`.
     pub fn lacks_certs(&self, now: SystemTime) -> bool {
         let is_its =
             |known: &Authority, cert: &AuthorityCert| cert.identity == known.v3ident && now < cert.expires;
         self.authorities.iter().any(|known| !self.certs.iter().any(|cert| is_its(known, cert)))
     }
 
-    /// Whether both consensuses and all documents in them are there.
+    /// Whether the cache has both consensuses and all documents that they list.
     pub fn is_complete(&self) -> bool {
         self.consensuses.iter().all(Option::is_some)
             && self.missing_microdescriptors().next().is_none()
@@ -124,7 +123,8 @@ impl Documents {
         self.consensus(Flavour::Plain).map(|_| self.owners.contains_key(identity))
     }
 
-    /// The ed25519 identity of the relay with this RSA identity, if the consensus lists it and its descriptor is there.
+    /// The ed25519 identity of the relay with this RSA identity. Needs a consensus that lists the relay, and the
+    /// descriptor.
     pub fn ed25519_of(&self, identity: &Fingerprint) -> Option<[u8; 32]> {
         let descriptor = self.descriptors.get(self.owners.get(identity)?)?;
         let mut items = items(&descriptor).map_while(Result::ok);
@@ -132,11 +132,12 @@ impl Documents {
         base64(item.argument(0).ok()?).ok()
     }
 
-    /// Takes a consensus that is signed by most authorities, newer than the present one, and not expired.
+    /// Stores a consensus. Most authorities must have signed it. It must be newer than the current one, and not
+    /// expired.
     ///
     /// # Errors
     ///
-    /// The reason for refusing it.
+    /// The reason why the cache refuses the consensus.
     pub fn take_consensus(&mut self, now: SystemTime, consensus: Consensus) -> Result<(), Failure> {
         consensus.check(&self.authorities, &self.certs)?;
         let slot = &mut self.consensuses[consensus.flavour as usize];
@@ -158,26 +159,26 @@ impl Documents {
         Ok(())
     }
 
-    /// The missing microdescriptors of the consensus.
+    /// Digests of microdescriptors that the consensus lists and the cache lacks.
     pub(super) fn missing_microdescriptors(&self) -> impl Iterator<Item = [u8; 32]> + '_ {
         let consensus = self.consensus(Flavour::Microdescriptors).into_iter();
         self.microdescriptors
             .missing(consensus.flat_map(|consensus| consensus.microdescriptors.iter().copied()))
     }
 
-    /// The missing server descriptors of the consensus.
+    /// Digests of server descriptors that the consensus lists and the cache lacks.
     pub(super) fn missing_descriptors(&self) -> impl Iterator<Item = [u8; 20]> + '_ {
         let consensus = self.consensus(Flavour::Plain).into_iter();
         self.descriptors
             .missing(consensus.flat_map(|consensus| consensus.descriptors.iter().map(|(digest, _)| *digest)))
     }
 
-    /// The certificates of authorities that are there.
+    /// All certificates of authorities.
     pub fn certs(&self) -> &[AuthorityCert] {
         &self.certs
     }
 
-    /// Takes the microdescriptors that are missing, by their digests; returns how many it took.
+    /// Stores missing microdescriptors, identified by their digests. Returns the number of stored documents.
     pub fn take_microdescriptors(&mut self, now: SystemTime, text: &str) -> usize {
         let missing: std::collections::BTreeSet<_> = self.missing_microdescriptors().collect();
         let each = split(text, "onion-key").into_iter().map(|text| (Sha256::digest(text).into(), text));
@@ -187,7 +188,7 @@ impl Documents {
         count
     }
 
-    /// Takes the server descriptors that are missing, by their digests; returns how many it took.
+    /// Stores missing server descriptors, identified by their digests. Returns the number of stored documents.
     pub fn take_descriptors(&mut self, now: SystemTime, text: &str) -> usize {
         let missing: std::collections::BTreeSet<_> = self.missing_descriptors().collect();
         let each = split(text, "router").into_iter().filter_map(|text| Some((digest_of(text)?, text)));
@@ -197,13 +198,13 @@ impl Documents {
         count
     }
 
-    /// Sets the relay's own descriptor.
+    /// Sets this relay's own descriptor.
     pub fn set_own(&mut self, identity: Fingerprint, text: &Arc<str>) {
         let digest = digest_of(text).expect("our descriptors are signed");
         self.own = Some(OwnDescriptor { identity, digest, text: text.clone() });
     }
 
-    /// The relay's own descriptor.
+    /// This relay's own descriptor.
     pub fn own(&self) -> Option<Arc<str>> {
         self.own.as_ref().map(|own| own.text.clone())
     }
@@ -222,13 +223,13 @@ impl Documents {
         own.map(|own| own.text.clone()).or_else(|| self.descriptors.get(self.owners.get(identity)?))
     }
 
-    /// The descriptors of all relays in the consensus, as far as they are there.
+    /// All server descriptors that the consensus lists and the cache has.
     pub(super) fn all_descriptors(&self) -> Vec<Arc<str>> {
         self.owners.values().filter_map(|digest| self.descriptors.get(digest)).collect()
     }
 }
 
-/// The digest of a server descriptor: SHA-1 of the part that its RSA signature covers.
+/// The digest of a server descriptor: SHA-1 of the text that the RSA signature covers.
 fn digest_of(text: &str) -> Option<[u8; 20]> {
     const END: &str = "\nrouter-signature\n";
     let end = text.find(END)? + END.len();

@@ -1,21 +1,22 @@
-//! HTTP for directories: one request and one response per connection.
+//! HTTP for directory documents: one request and one response per connection.
 //!
-//! Source: RFC 1945; dir-spec, "Standards compliance". Deviation: nothing is compressed. Requests ask for plain
-//! documents, and clients of C tor accept plain documents.
+//! Source: RFC 1945; dir-spec, "Standards compliance".
+//! Deviation: documents are never compressed. Requests ask for plain documents, and clients of C tor accept plain
+//! documents.
 
 use super::failure::Failure;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// The longest header of a message [B].
+/// Maximum size of a message header [B].
 const MAX_HEAD: usize = 32 * 1024;
-/// The longest body of a response [B] (C tor: `MAX_DIR_DL_SIZE`).
+/// Maximum size of a response body [B] (C tor: `MAX_DIR_DL_SIZE`).
 const MAX_BODY: usize = (1 << 24) - 1;
-/// The highest number of header fields.
+/// Maximum number of header fields [1].
 const MAX_HEADERS: usize = 64;
 
-/// A GET request, for a document that is newer than `since`.
+/// A GET request for a document that is newer than `since`.
 pub(super) fn get(to: SocketAddr, path: &str, since: Option<SystemTime>) -> Vec<u8> {
     let since = since.map(|time| format!("If-Modified-Since: {}\r\n", httpdate::fmt_http_date(time)));
     let since = since.unwrap_or_default();
@@ -28,21 +29,21 @@ pub(super) fn post(to: SocketAddr, path: &str, document: &str) -> Vec<u8> {
     format!("POST {path} HTTP/1.0\r\nHost: {to}\r\nContent-Length: {len}\r\n\r\n{document}").into_bytes()
 }
 
-/// The answer of a server.
+/// The response of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The status code.
+    /// Status code.
     pub status: u16,
-    /// The reason behind the code.
+    /// Reason text after the status code.
     pub reason: String,
-    /// The time of the server's clock, from its `Date` header.
+    /// Time of the server's clock, from the `Date` header.
     pub date: Option<SystemTime>,
     /// The document.
     pub body: Vec<u8>,
 }
 
 impl Answer {
-    /// Reads all bytes that the server sent before it closed.
+    /// Parses all bytes that the server sent before it closed the connection.
     pub fn read(bytes: Vec<u8>) -> Result<Answer, Failure> {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut head = httparse::Response::new(&mut headers);
@@ -67,7 +68,7 @@ impl Answer {
         Ok(Answer { status, reason, date, body })
     }
 
-    /// The longest answer [B].
+    /// Maximum size of a response [B].
     pub(super) const MOST: usize = MAX_HEAD + MAX_BODY;
 }
 
@@ -76,27 +77,25 @@ fn header<'a>(headers: &[httparse::Header<'a>], name: &str) -> Option<&'a str> {
     std::str::from_utf8(found.value).ok()
 }
 
-/// The request of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
-    /// The path; `None` if the method is not GET.
+    /// Requested path; `None` if the method is not GET.
     pub(super) path: Option<String>,
     pub(super) since: Option<SystemTime>,
 }
 
-/// The state of a request.
+/// The state of an incoming request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// The request is incomplete.
     Partial,
-    /// The request is complete. Bytes behind it are ignored, because clients may not upload documents.
+    /// A complete request. Later bytes are ignored, because clients may not upload documents.
     Whole(Request),
     /// The request is malformed or too long.
     Malformed,
 }
 
 impl Request {
-    /// Reads the bytes that have arrived.
+    /// Parses the bytes that have arrived so far.
     pub(super) fn read(bytes: &[u8]) -> Asked {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut head = httparse::Request::new(&mut headers);
@@ -113,12 +112,12 @@ impl Request {
     }
 }
 
-/// A response: a header and documents, which are not copied.
+/// A response: a header and documents. The documents are shared, not copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Response {
     pub(super) status: u16,
     pub(super) pieces: Vec<Arc<str>>,
-    /// The time at which the document expires.
+    /// Time at which the document expires.
     pub(super) expires: Option<SystemTime>,
 }
 
@@ -127,13 +126,13 @@ impl Response {
         Response { status, pieces: Vec::new(), expires: None }
     }
 
-    /// A response with documents; status 404 without documents.
+    /// A response with documents; status 404 if there are none.
     pub(super) fn documents(pieces: Vec<Arc<str>>, expires: Option<SystemTime>) -> Response {
         let status = if pieces.is_empty() { 404 } else { 200 };
         Response { status, pieces, expires }
     }
 
-    /// The parts of the response in their order.
+    /// The header and the documents, in the order of the response.
     pub(super) fn write(self, now: SystemTime) -> Vec<Arc<str>> {
         let reason = match self.status {
             200 => "OK",

@@ -1,10 +1,10 @@
-//! Directory functions of a relay: it publishes its descriptor, and fetches and serves the documents of the
-//! authorities.
+//! Directory functions of a relay. The relay publishes its descriptor, fetches documents of the authorities, and
+//! serves them.
 //!
-//! Modules: `authorities` has the authorities and their certificates, `consensus` the consensus, and `params` its
-//! parameters. `documents` keeps verified documents, and `serve` answers requests from them. `http` is the protocol of
-//! both directions. `cache` schedules downloads and uploads. `publication` decides when to publish a new descriptor,
-//! with the observed bandwidth of `bandwidth`. `worker` is the thread that does the requests.
+//! `authorities` has the authorities and their certificates, `consensus` the consensus, and `params` the consensus
+//! parameters. `documents` keeps verified documents, and `serve` answers requests. `http` is the protocol in both
+//! directions. `cache` schedules downloads and uploads. `publication` decides when to publish a new descriptor, and
+//! `bandwidth` measures the observed bandwidth for it. `worker` is the thread for directory requests.
 //!
 //! Source: dir-spec.
 
@@ -37,7 +37,7 @@ pub use publication::Publication;
 pub use serve::Question;
 pub use worker::Directory;
 
-/// The items of a document, up to the first one that is malformed.
+/// The items of a document, up to the first malformed one.
 fn items(text: &str) -> impl Iterator<Item = Result<Item<'_>, Malformed>> {
     let mut is_over = false;
     let items = penstock_network::document::items(text.as_bytes()).map(Item::strict);

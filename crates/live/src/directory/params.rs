@@ -1,6 +1,6 @@
 //! Consensus parameters.
 //!
-//! Source: dir-spec, "Consensus parameters"; the ranges are C tor's.
+//! Source: dir-spec, "Consensus parameters"; the ranges of values are those of C tor.
 
 use penstock_core::Parameters;
 use penstock_core::throttle::{Aggregate, ClientBuckets, StaticRateConfig, ThrottleConfig};
@@ -10,34 +10,34 @@ use penstock_units::{Bytes, DataRate, Duration};
 use std::collections::BTreeMap;
 use std::num::NonZeroU8;
 
-/// Parameters by name. Missing ones have their defaults.
+/// Consensus parameters by name. A missing parameter has its default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Params(BTreeMap<String, i32>);
 
-/// The settings that the relay's operator fixes, so that the consensus does not change them.
+/// Settings that the operator fixes. The consensus does not change them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OperatorOverrides {
-    /// The half-life of EWMA (C tor: `CircuitPriorityHalflife`).
+    /// Half-life of EWMA (C tor: `CircuitPriorityHalflife`).
     pub half_life: bool,
-    /// The interval of the scheduler (C tor: `KISTSchedRunInterval`).
+    /// Interval of the scheduler (C tor: `KISTSchedRunInterval`).
     pub run_interval: bool,
-    /// Windows and congestion control.
+    /// SENDME windows and congestion control.
     pub edge_control: bool,
-    /// The rate of client connections (C tor: `PerConnBWRate`).
+    /// Rate limit of client connections (C tor: `PerConnBWRate`).
     pub throttle: bool,
 }
 
-/// The congestion control algorithm of circuits (proposal 324).
+/// Congestion control algorithm of circuits (proposal 324).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CongestionAlgorithm {
-    /// 0: SENDME windows.
+    /// Value 0: SENDME windows.
     Windows,
-    /// 2: Vegas.
+    /// Value 2: Vegas.
     Vegas,
 }
 
 impl Params {
-    /// Reads `name=value` pairs. If a name occurs twice, the last value counts.
+    /// Parses `name=value` pairs. If a name occurs twice, the last value counts.
     pub fn read(arguments: &str) -> Result<Params, Malformed> {
         let value = |text: &str| {
             let (name, value) = pair(text).map_err(|_| Malformed)?;
@@ -46,20 +46,20 @@ impl Params {
         arguments.split_ascii_whitespace().map(value).collect::<Result<_, _>>().map(Params)
     }
 
-    /// The value of a parameter, limited to its range.
+    /// The value of a parameter, limited to `range`.
     ///
     /// Source: C tor `networkstatus_get_param()`.
     pub fn get(&self, name: &str, default: i32, range: std::ops::RangeInclusive<i32>) -> i32 {
         self.0.get(name).map_or(default, |value| *value.clamp(range.start(), range.end()))
     }
 
-    /// The half-life of EWMA [ns].
+    /// The half-life of EWMA.
     pub fn half_life(&self) -> Duration {
         let millis = self.get("CircuitPriorityHalflifeMsec", 30_000, 1..=i32::MAX);
         Duration::from_millis(millis.unsigned_abs().into())
     }
 
-    /// The interval of KIST [ns].
+    /// The interval between two scheduling rounds of KIST.
     ///
     /// Source: C tor 0.4.9.11, `KIST_SCHED_RUN_INTERVAL_DEFAULT`, `_MIN` and `_MAX`.
     pub fn kist_interval(&self) -> Duration {
@@ -79,12 +79,12 @@ impl Params {
         }
     }
 
-    /// The cells per SENDME with congestion control [cell].
+    /// The number of cells per SENDME with congestion control [cell].
     pub fn sendme_cells(&self) -> u8 {
         self.get("cc_sendme_inc", 31, 1..=254) as u8
     }
 
-    /// The rate [B/s] and burst [B] of client connections, if the consensus sets them.
+    /// Rate [B/s] and burst [B] of client connections, if the consensus limits them.
     pub fn connection_bandwidth(&self) -> Option<[u32; 2]> {
         let rate = self.get("perconnbwrate", 0, 0..=i32::MAX).unsigned_abs();
         let burst = self.get("perconnbwburst", 0, 0..=i32::MAX).unsigned_abs();
@@ -99,7 +99,7 @@ impl Params {
         (ThrottleConfig::Static(StaticRateConfig { rate }), buckets)
     }
 
-    /// The parameters for the core's relay, without those that the operator fixes.
+    /// The parameters for the core, without those that the operator fixes.
     pub fn core(&self, overrides: OperatorOverrides) -> Parameters {
         let edge_control = !overrides.edge_control;
         Parameters {

@@ -6,33 +6,32 @@
 use super::bandwidth::Observed;
 use penstock_units::{Duration, Instant};
 
-/// The longest age of a descriptor [ns].
+/// Maximum age of a descriptor.
 const RENEW: Duration = Duration::from_secs(18 * 3600);
-/// The longest age of a descriptor while the consensus does not list the relay (C tor:
-/// `FAST_RETRY_DESCRIPTOR_INTERVAL`) [ns].
+/// Maximum age of a descriptor while the consensus does not list the relay (C tor: `FAST_RETRY_DESCRIPTOR_INTERVAL`).
 const RETRY: Duration = Duration::from_secs(90 * 60);
-/// The factor by which the observed bandwidth must change for a new descriptor [1].
+/// Factor by which the observed bandwidth must change before a new descriptor is due [1].
 const FACTOR: u64 = 2;
-/// The shortest time between two descriptors for changes of the bandwidth [ns].
+/// Minimum time between two descriptors for changes of the bandwidth.
 const BETWEEN: Duration = Duration::from_secs(3 * 3600);
-/// The age of the relay up to which such changes count [ns].
+/// Time since the start of the relay during which changes of the bandwidth count.
 const YOUNG: Duration = Duration::from_secs(24 * 3600);
 
-/// The content of the last descriptor, and the changes since then.
+/// The state that decides about a new descriptor: the last descriptor, and changes since then.
 #[derive(Clone, Debug)]
 pub struct Publication {
     started: Instant,
     observed: Observed,
-    /// The time of the last descriptor, and the bandwidth in it [B/s].
+    /// Time of the last descriptor, and the observed bandwidth in it [B/s].
     last: Option<(Instant, u64)>,
-    /// The time of the last descriptor for a change of the bandwidth.
+    /// Time of the last descriptor for a change of the bandwidth.
     rate_changed: Option<Instant>,
     has_changed: bool,
     is_listed: bool,
 }
 
 impl Publication {
-    /// No descriptor is published yet.
+    /// The state before the first descriptor.
     pub fn new(now: Instant) -> Self {
         let observed = Observed::new(now);
         Publication {
@@ -50,12 +49,12 @@ impl Publication {
         self.observed.on_count(now, counted);
     }
 
-    /// Notes a change of the address, the policy or a key.
+    /// Records a change of the address, the exit policy or a key.
     pub fn on_change(&mut self) {
         self.has_changed = true;
     }
 
-    /// Notes whether the newest consensus lists the relay.
+    /// Records whether the newest consensus lists the relay.
     pub fn on_consensus(&mut self, is_listed: bool) {
         self.is_listed = is_listed;
     }
@@ -71,7 +70,7 @@ impl Publication {
         self.has_changed || age >= RENEW || (age >= RETRY && !self.is_listed) || rate_counts
     }
 
-    /// Notes that a descriptor was written; returns the observed bandwidth for it [B/s].
+    /// Records that a new descriptor was written. Returns the observed bandwidth for it [B/s].
     pub fn on_written(&mut self, now: Instant) -> u64 {
         let rate = self.observed.rate();
         if self.last.is_some_and(|(_, said)| said != rate) {

@@ -1,6 +1,6 @@
-//! The answers of the directory cache.
+//! Answers requests for directory documents.
 //!
-//! Source: dir-spec, "Serving documents"; statuses and reasons of C tor's `dircache.c`.
+//! Source: dir-spec, "Serving documents"; C tor's `dircache.c` for statuses and reasons.
 
 use super::between;
 use super::consensus::{Consensus, Flavour};
@@ -11,17 +11,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// The time for which an expired consensus is served (C tor: `REASONABLY_LIVE_TIME`).
+/// Time for which the relay still serves an expired consensus (C tor: `REASONABLY_LIVE_TIME`).
 const STALE: Duration = Duration::from_secs(86_400);
-/// The highest number of documents per request [1]. C tor's clients ask for fewer than a hundred.
+/// Maximum number of documents per request [1]. Clients of C tor ask for fewer than a hundred.
 const MOST: usize = 1024;
 
-/// A complete request, or a malformed one.
+/// A complete or malformed request.
 #[derive(Debug)]
 pub struct Question(Asked);
 
 impl Question {
-    /// Reads a request; `None` if it is incomplete.
+    /// Parses a request; `None` if the request is incomplete.
     pub fn read(bytes: &[u8]) -> Option<Question> {
         match Request::read(bytes) {
             Asked::Partial => None,
@@ -31,7 +31,7 @@ impl Question {
 }
 
 impl Documents {
-    /// The answer to a request, in parts.
+    /// The response to a request: the header, then the documents.
     pub fn answer(&self, question: &Question, now: SystemTime) -> Vec<Arc<str>> {
         let response = match &question.0 {
             Asked::Whole(request) => self.respond(request, now),
@@ -41,7 +41,7 @@ impl Documents {
     }
 
     fn respond(&self, request: &Request, now: SystemTime) -> Response {
-        // Clients that ask for a compressed document accept a plain one, too.
+        // Clients that ask for a compressed document also accept a plain one.
         let path = request.path.as_deref().map(|path| path.strip_suffix(".z").unwrap_or(path));
         let Some(what) = path.and_then(|path| path.strip_prefix("/tor/")) else { return Response::of(404) };
         let (room, rest) = what.split_once('/').unwrap_or((what, ""));
@@ -54,8 +54,8 @@ impl Documents {
         }
     }
 
-    /// `current/consensus[-microdesc][/FP+FP..]`: with fingerprints, only if more than half of these authorities signed
-    /// it.
+    /// Path `current/consensus[-microdesc][/FP+FP..]`. With fingerprints, the relay serves the consensus only if more
+    /// than half of these authorities signed it.
     fn consensus_response(&self, rest: &str, since: Option<SystemTime>, now: SystemTime) -> Response {
         let Some(rest) = rest.strip_prefix("current/consensus") else { return Response::of(404) };
         let (flavour, rest) = match rest.strip_prefix("-microdesc") {
@@ -76,7 +76,7 @@ impl Documents {
         Response::documents(vec![consensus.text.clone()], Some(consensus.fresh_until))
     }
 
-    /// Certificates: `all`, `authority` (an authority's own, none here), or those of identities or signing keys.
+    /// Certificates: `all`, `authority` (an authority's own; this relay has none), or by identity or signing key.
     fn keys(&self, rest: &str) -> Response {
         let certs = |is_it: &dyn Fn(&super::authorities::AuthorityCert) -> bool| {
             self.certs.iter().filter(|cert| is_it(cert)).map(|cert| cert.text.clone()).collect()
@@ -112,7 +112,7 @@ impl Documents {
         Response::documents(digests.iter().filter_map(|digest| self.microdescriptor(digest)).collect(), None)
     }
 
-    /// Server descriptors: `authority` (the relay's own), `all`, or those of identities or digests.
+    /// Server descriptors: `authority` (this relay's own), `all`, or by identity or digest.
     fn server(&self, rest: &str) -> Response {
         let pieces = match rest.split_once('/') {
             None if rest == "authority" => self.own().into_iter().collect(),
@@ -127,12 +127,13 @@ impl Documents {
     }
 }
 
-/// Digests in hexadecimal digits, each once. Malformed ones are skipped.
+/// Parses digests in hexadecimal digits. Skips malformed digests and duplicates.
 fn named(list: &str) -> BTreeSet<[u8; 20]> {
     list.split('+').take(MOST).filter_map(|digest| hex(digest).ok()).collect()
 }
 
-/// Whether more than half of these authorities, given by the first digits of their fingerprints, signed a consensus.
+/// Whether more than half of the listed authorities signed a consensus. The list has the first digits of
+/// fingerprints.
 fn is_signed_by(consensus: &Consensus, fingerprints: &str) -> bool {
     let signers: Vec<String> = consensus.signers().map(|identity| to_hex(&identity)).collect();
     let has = |begin: &str| {

@@ -1,7 +1,7 @@
 //! The thread for directory requests. Circuits never wait for it.
 //!
-//! Each request has its own connection and its own short-lived thread. There are at most five, and one for each
-//! authority.
+//! Each request has its own connection and its own short-lived thread. There are at most five downloads and one
+//! upload for each authority at the same time.
 
 use super::authorities::{Authority, Fingerprint};
 use super::between;
@@ -18,26 +18,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The time limit of a connection attempt.
+/// Time limit of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// The time limit of a request.
+/// Time limit of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(180);
-/// The longest wait. The system's date may change meanwhile.
+/// Maximum time to sleep. The system's date may change during the sleep.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// The highest number of waiting events; further events are dropped [1].
+/// Maximum number of queued events [1]. Later events are dropped.
 const MAX_EVENTS: usize = 256;
 
 /// A message to the thread.
 enum Order {
-    /// Upload the descriptor to all authorities.
+    /// A request to upload the descriptor to all authorities.
     Publish(Fingerprint, Arc<str>),
-    /// The answer to a request.
+    /// The answer to a directory request.
     Answered(Job, Result<Answer, Failure>),
     Stop,
 }
 
-/// The handle of the thread, which ends when this is dropped.
+/// The handle of the thread. Dropping it stops the thread.
 #[derive(Debug)]
 pub struct Directory {
     orders: Sender<Order>,
@@ -47,7 +47,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Starts to fetch the documents of a network.
+    /// Starts the thread, which fetches the documents of a network.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl Directory {
         Ok(Directory { orders, documents: shelf, events, thread: Some(thread) })
     }
 
-    /// The present documents.
+    /// The current documents.
     pub fn documents(&self) -> Arc<Documents> {
         self.documents.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -112,12 +112,12 @@ fn work(
             Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return,
         }
         *shown.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(cache.documents().clone());
-        // Events are dropped if the log does not take them.
+        // Events are dropped if the log reads them too slowly.
         cache.take_events().into_iter().for_each(|note| drop(sender.try_send(note)));
     }
 }
 
-/// Sends a request, in a thread of its own.
+/// Sends a request in a new thread.
 fn begin(job: Job, clock: Clock, answers: &Sender<Order>) {
     let to_thread = answers.clone();
     let asked = job.clone();
@@ -135,7 +135,7 @@ fn unreachable(error: &io::Error) -> Failure {
     Failure::Unreachable(error.to_string())
 }
 
-/// Sends a request and reads the answer.
+/// Sends a request and reads the response.
 fn ask(to: SocketAddr, request: &[u8], clock: Clock) -> Result<Answer, Failure> {
     let bytes = exchange(to, request, clock).map_err(|error| unreachable(&error))?;
     Answer::read(bytes)

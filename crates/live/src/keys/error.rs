@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why keys cannot be used. The message has the remedy.
+/// The reason why keys cannot be used. The message names the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -16,16 +16,16 @@ pub enum KeyError {
     /// A file is malformed.
     #[error("{path} is not {1}", path = .0.display())]
     Malformed(PathBuf, &'static str),
-    /// One of the two identities is missing; authorities accept them only as a pair.
+    /// One of the two identity keys is missing. Authorities accept them only as a pair.
     #[error("{} is missing, but the relay's other identity key is there: restore it, or remove both for a new identity",
         .0.display())]
     HalfIdentity(PathBuf),
-    /// A file exists already.
+    /// A file already exists.
     #[error("{} exists already and is not overwritten", .0.display())]
     Exists(PathBuf),
 }
 
-/// The permissions that keep others out.
+/// The permissions with which only the owner can read a path.
 fn right_mode(path: &Path) -> &'static str {
     if path.is_dir() { "700" } else { "600" }
 }

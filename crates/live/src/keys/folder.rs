@@ -1,7 +1,7 @@
-//! Files with keys: their format and their permissions.
+//! Key files: their format and their permissions.
 //!
 //! Source: C tor `init_keys()`, `load_ed_keys()`, `crypto_write_tagged_contents_to_file()`. C tor and this relay can
-//! use each other's files.
+//! read each other's files.
 
 use super::error::KeyError;
 use penstock_link::pem;
@@ -15,17 +15,16 @@ use tor_llcrypto::pk::ed25519::ExpandedKeypair;
 use tor_llcrypto::pk::rsa as tor_rsa;
 use zeroize::Zeroizing;
 
-/// The longest accepted key file [B].
+/// Maximum size of a key file [B].
 const MAX_FILE: u64 = 8192;
-/// The length of the header of a tagged file [B].
+/// Length of the header of a tagged file [B].
 const HEADER: usize = 32;
 
-/// The folder of a relay's keys.
 #[derive(Clone, Debug)]
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    /// Opens the folder, or makes one that only its owner can read.
+    /// Opens the folder. Creates a missing folder with access for its owner only.
     pub(super) fn open(path: &Path) -> Result<Self, KeyError> {
         let folder = Folder(path.to_owned());
         match DirBuilder::new().mode(0o700).create(path) {
@@ -50,7 +49,7 @@ impl Folder {
         fs::metadata(&path).and_then(|data| data.modified()).map_err(|error| KeyError::Io(path, error))
     }
 
-    /// The content of a file that only its owner can read.
+    /// Reads a file, and checks that only its owner can access it.
     pub(super) fn read(&self, name: &str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
         let path = self.path(name);
         let fail = |error| KeyError::Io(path.clone(), error);
@@ -61,7 +60,7 @@ impl Folder {
         Ok(content)
     }
 
-    /// Makes a new file that only its owner can read. Readers see the whole file or none.
+    /// Creates a new file that only its owner can access. The file appears with its whole content in one step.
     pub(super) fn create(&self, name: &str, content: &[u8]) -> Result<(), KeyError> {
         let (path, temporary) = self.write_aside(name, content)?;
         let linked = fs::hard_link(&temporary, &path);
@@ -72,7 +71,7 @@ impl Folder {
         })
     }
 
-    /// Replaces a file. It is for keys that change.
+    /// Replaces a file, for keys that rotate.
     pub(super) fn replace(&self, name: &str, content: &[u8]) -> Result<(), KeyError> {
         let (path, temporary) = self.write_aside(name, content)?;
         fs::rename(temporary, &path).map_err(|error| KeyError::Io(path, error))
@@ -80,7 +79,7 @@ impl Folder {
 
     fn write_aside(&self, name: &str, content: &[u8]) -> Result<(PathBuf, PathBuf), KeyError> {
         let (path, temporary) = (self.path(name), self.path(&format!("{name}.tmp")));
-        // A file that a killed process left behind.
+        // A killed process may have left this file.
         let _ = fs::remove_file(&temporary);
         let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary).and_then(
             |mut file| {
@@ -105,7 +104,7 @@ impl Folder {
         }
     }
 
-    /// The content of a tagged file: `len` bytes behind the header.
+    /// Reads a tagged file. Returns the `len` bytes after the header.
     pub(super) fn read_tagged(
         &self,
         name: &str,
@@ -125,7 +124,7 @@ impl Folder {
         KeyError::Malformed(self.path(name), what)
     }
 
-    /// An ed25519 key in the expanded form.
+    /// Reads an ed25519 key in expanded form.
     pub(super) fn read_ed25519(&self, name: &str, tag: Tag) -> Result<ExpandedKeypair, KeyError> {
         let content = self.read_tagged(name, tag, 64)?;
         let bytes: Zeroizing<[u8; 64]> =
@@ -133,7 +132,7 @@ impl Folder {
         ExpandedKeypair::from_secret_key_bytes(*bytes).ok_or_else(|| self.malformed(name, tag.0))
     }
 
-    /// An RSA key of 1024 bits.
+    /// Reads an RSA key of 1024 bits.
     pub(super) fn read_rsa(&self, name: &str) -> Result<tor_rsa::KeyPair, KeyError> {
         let fail = || self.malformed(name, "an RSA key of 1024 bits in PEM");
         let content = self.read(name)?;
@@ -148,13 +147,12 @@ impl Folder {
 
 const RSA_PEM: &str = "RSA PRIVATE KEY";
 
-/// An RSA key in PEM.
 pub(super) fn rsa_pem(key: &tor_rsa::KeyPair) -> Zeroizing<String> {
     let der = key.as_key().to_pkcs1_der().expect("a key that exists has a form");
     Zeroizing::new(pem::write(RSA_PEM, der.as_bytes()))
 }
 
-/// The tag in the header of a file.
+/// The tag in the header of a key file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tag(pub(super) &'static str);
 
@@ -166,7 +164,7 @@ impl Tag {
         header
     }
 
-    /// The content of a tagged file.
+    /// The bytes of a tagged file with this body.
     pub(super) fn file(self, body: &[u8]) -> Zeroizing<Vec<u8>> {
         Zeroizing::new([&self.header()[..], body].concat())
     }

@@ -1,4 +1,4 @@
-//! The keys of a relay in files, with the names, the form and the permissions of C tor's files.
+//! The keys of a relay in files. Names, formats and permissions are those of C tor.
 
 mod error;
 mod folder;
@@ -17,7 +17,6 @@ use tor_llcrypto::pk::ed25519::ExpandedKeypair;
 
 pub use error::KeyError;
 
-/// The names of the files.
 mod name {
     pub(super) const RSA_IDENTITY: &str = "secret_id_key";
     pub(super) const MASTER: &str = "ed25519_master_id_secret_key";
@@ -36,20 +35,20 @@ const SIGNING_TAG: Tag = Tag("ed25519v1-secret: type4");
 const SIGNING_CERT_TAG: Tag = Tag("ed25519v1-cert: type4");
 const ONION_TAG: Tag = Tag("c25519v1: onion");
 
-/// Opens a folder that only its owner can read, or makes one.
+/// Opens a folder. Creates a missing folder with access for its owner only.
 ///
 /// # Errors
 ///
-/// If the folder cannot be made, or others can read it.
+/// If the folder cannot be created, or other users can read it.
 pub fn open_folder(path: &Path) -> Result<(), KeyError> {
     Folder::open(path).map(drop)
 }
 
-/// Loads the keys in `folder`. Makes and writes the missing ones, and a new signing key if its certificate expires soon.
+/// Loads the keys in `folder`. Creates missing keys. Renews the signing key if its certificate expires soon.
 ///
 /// # Errors
 ///
-/// If a file cannot be read or written, is malformed, or is readable by others.
+/// If a file cannot be read or written, is malformed, or can be read by other users.
 pub fn load_or_create(folder: &Path, rng: &mut impl CryptoRng, now: SystemTime) -> Result<Keys, KeyError> {
     let folder = Folder::open(folder)?;
     let (rsa, master) = match (folder.has(name::RSA_IDENTITY), folder.has(name::MASTER)) {
@@ -88,7 +87,7 @@ pub fn load_or_create(folder: &Path, rng: &mut impl CryptoRng, now: SystemTime) 
     })
 }
 
-/// Makes new onion keys in `folder`. The present ones become the old ones.
+/// Creates new onion keys in `folder`. The current keys become the previous keys.
 pub fn rotate_onion(
     keys: &mut Keys,
     folder: &Path,
@@ -106,7 +105,7 @@ pub fn rotate_onion(
     Ok(())
 }
 
-/// Deletes the old onion keys.
+/// Deletes the previous onion keys.
 pub fn forget_old_onion(keys: &mut Keys, folder: &Path) -> Result<(), KeyError> {
     let folder = Folder::open(folder)?;
     folder.remove(name::ONION_OLD)?;
@@ -115,7 +114,7 @@ pub fn forget_old_onion(keys: &mut Keys, folder: &Path) -> Result<(), KeyError> 
     Ok(())
 }
 
-/// Makes a new signing key in `folder`, in place of the present one.
+/// Replaces the signing key in `folder` by a new one.
 pub fn renew_signing(
     keys: &mut Keys,
     folder: &Path,
@@ -126,7 +125,8 @@ pub fn renew_signing(
     Ok(())
 }
 
-/// Checks the public half of the ed25519 identity, which is for operators and their programs; writes it if it is missing.
+/// Checks the file with the public ed25519 identity, which operators and their programs read. Writes it if it is
+/// missing.
 fn check_public(folder: &Folder, master: &ExpandedKeypair) -> Result<(), KeyError> {
     let public = master.public().to_bytes();
     if !folder.has(name::MASTER_PUBLIC) {
@@ -140,7 +140,7 @@ fn check_public(folder: &Folder, master: &ExpandedKeypair) -> Result<(), KeyErro
     }
 }
 
-/// The signing key, if the key and its certificate exist. They must belong together.
+/// Loads the signing key and its certificate, if both exist. The certificate must belong to the key.
 fn load_signing(folder: &Folder, master: &ExpandedKeypair) -> Result<Option<SigningKey>, KeyError> {
     if !folder.has(name::SIGNING) || !folder.has(name::SIGNING_CERT) {
         return Ok(None);
@@ -159,7 +159,7 @@ fn new_signing(
     master: &ExpandedKeypair,
 ) -> Result<SigningKey, KeyError> {
     let signing = SigningKey::new(rng, now, master);
-    // After a crash here, the next start makes a new key, because the certificate is missing.
+    // After a crash at this point, the next start creates a new key, because the certificate is missing.
     folder.remove(name::SIGNING_CERT)?;
     folder.replace(name::SIGNING, &SIGNING_TAG.file(&signing.key.to_secret_key_bytes()))?;
     folder.replace(name::SIGNING_CERT, &SIGNING_CERT_TAG.file(&signing.cert))?;

@@ -57,7 +57,6 @@ impl Node {
 
     /// Whether the circuit may have exit streams. A client that connects directly to this relay may not: the relay
     /// would be a proxy of one hop.
-    ///
     /// Source: C tor `connection_exit_begin_conn()`, with the default of `refuseunknownexits`.
     fn may_exit(&mut self, stream: StreamKey) -> bool {
         let circuit = self.relay.circuit_of(stream);

@@ -101,7 +101,6 @@ fn open(options: &Options) -> Result<(DataDirectory, Keys), Error> {
 }
 
 /// The address for the descriptor.
-///
 /// Deviation: C tor also asks directory authorities for its address.
 fn address(options: &Options) -> Result<IpAddr, Error> {
     let said = options.address.or_else(|| {

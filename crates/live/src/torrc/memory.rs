@@ -38,7 +38,6 @@ fn suitable(machine: Option<u64>) -> u64 {
 }
 
 /// The memory of this machine [B].
-///
 /// Source: proc(5), `/proc/meminfo`.
 fn machine() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;

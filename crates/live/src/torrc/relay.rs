@@ -106,7 +106,6 @@ fn refuse(config: &RelayConfig, settings: &[Setting]) -> Result<(), TorrcError> 
 }
 
 /// `BandwidthRate` and `RelayBandwidthRate`, with their bursts. The smaller ones apply.
-///
 /// Source: C tor `get_effective_bwrate()`, `options_validate_relay_bandwidth()`, `router_get_advertised_bandwidth()`.
 /// Deviation: one pair of buckets, because this relay carries only relayed traffic. Without either option the bandwidth
 /// is unlimited; C tor's default is 1 GByte.
@@ -170,7 +169,6 @@ fn rates(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<[u64; 2], Tor
 }
 
 /// `PerConnBWRate` and `PerConnBWBurst`. Without one of them, the bandwidth of the relay is the limit.
-///
 /// Source: C tor `connection_or_update_token_buckets_helper()`.
 fn clients(read: &mut Reader, settings: &mut Vec<Setting>) -> Result<(), TorrcError> {
     let rate = read.placed("PerConnBWRate", bandwidth)?.filter(|(rate, _)| *rate > 0);
