@@ -1,24 +1,22 @@
-//! Values with typed keys.
-
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
-/// A key of an [`Arena`]. The generation tells the values apart that had the same slot.
+/// A key of an [`Arena`]. Two values that used the same slot one after the other have keys with different generations.
 pub(crate) trait Key: Copy {
     fn new(index: u32, generation: u32) -> Self;
     fn index(self) -> usize;
     fn generation(self) -> u32;
 }
 
-/// Values with dense keys. A new value takes the slot that was freed last, or a new slot. Iteration is in the order of
-/// slots. Simulations depend on both orders.
+/// Values with dense keys. A new value takes the most recently freed slot; if no slot is free, it takes a new one.
+/// Iteration follows the order of the slots. Simulation results depend on both orders.
 ///
-/// Lookups by [`get`](Self::get) and its like check the generation, so a key of a removed value finds nothing. Indexing
-/// is for keys that are known to be in use; it checks the generation in debug builds.
+/// [`get`](Self::get) and the other lookups check the generation, so the key of a removed value finds nothing. Indexing
+/// requires a key in use and checks the generation only in debug builds.
 #[derive(Debug)]
 pub(crate) struct Arena<K, T> {
     slots: Vec<Slot<T>>,
-    /// The slot that was freed last. Each free slot names the one that was freed before it.
+    /// The most recently freed slot. Each free slot stores the slot that was freed before it.
     free: Option<u32>,
     len: usize,
     keys: PhantomData<fn() -> K>,
@@ -64,7 +62,6 @@ impl<K: Key, T> Arena<K, T> {
         K::new(index, slot.generation)
     }
 
-    /// Removes a value; the key must be in use.
     pub(crate) fn remove(&mut self, key: K) -> T {
         let slot = &mut self.slots[key.index()];
         debug_assert_eq!(slot.generation, key.generation(), "{UNUSED}");
@@ -89,7 +86,6 @@ impl<K: Key, T> Arena<K, T> {
         self.get(key).is_some()
     }
 
-    /// The key of the value in a slot.
     pub(crate) fn key_at(&self, index: usize) -> Option<K> {
         let slot = self.slots.get(index)?;
         slot.value().map(|_| K::new(index as u32, slot.generation))
@@ -122,7 +118,7 @@ impl<K: Key, T> Arena<K, T> {
     }
 }
 
-/// Generations have 28 bits, so that a driver can keep a key and four more bits in 64 bits.
+/// Generations have 28 bits, so that a driver can pack a key and four more bits into 64 bits.
 const MAX_GENERATION: u32 = u32::MAX >> 4;
 
 const UNUSED: &str = "the key of a removed value";

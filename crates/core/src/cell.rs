@@ -1,7 +1,7 @@
 //! Cells and relay messages.
 //!
-//! The relay sees the size, circuit, command and tag of a cell, but not its content. The simulator's
-//! cell is a descriptor of a few bytes; the live cell is an encrypted body.
+//! The relay core sees the size, circuit id, command and tag of a cell, but not its content. A simulated cell is a
+//! descriptor of a few bytes; a live cell has an encrypted body.
 
 use crate::circuit_policy::PriorityClass;
 use crate::error::Violation;
@@ -11,7 +11,7 @@ use crate::reason::{DestroyReason, EndReason};
 use std::fmt;
 use std::num::{NonZeroU16, NonZeroU32};
 
-/// A circuit's id on one channel. The side that opened the channel sets the top bit of the ids that it makes.
+/// A circuit's id on one channel. The side that opened the channel sets the top bit of the ids that it allocates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CircId(pub NonZeroU32);
 
@@ -19,20 +19,20 @@ pub struct CircId(pub NonZeroU32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub NonZeroU16);
 
-/// The driver's number of a node of the network.
+/// A node of the network, as the driver numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u32);
 
-/// The tag of a cell whose times at the six stations are recorded.
+/// Identifies a cell whose times at the six stations are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub NonZeroU32);
 
-/// Commands of cells.
+/// Cell commands.
 ///
-/// Source: tor-spec §3. RELAY_EARLY counts as RELAY here; a live cell limits it ([`Cell::admit`]).
+/// Source: tor-spec §3. RELAY_EARLY is represented as RELAY; a live cell limits RELAY_EARLY in [`Cell::admit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Begins a circuit, or adds a hop on behalf of an EXTEND.
+    /// Creates a circuit, or adds a hop to it on behalf of an EXTEND.
     Create,
     /// Answers a CREATE.
     Created,
@@ -40,15 +40,13 @@ pub enum Command {
     Relay,
     /// Closes the circuit.
     Destroy,
-    /// Carries feedback of hop control, such as an N23 credit; unknown to C tor.
+    /// Carries hop-control feedback, for example an N23 credit. C tor does not know this command.
     Feedback,
-    /// Carries the circuit's priority class from the client to every relay; unknown to C tor.
+    /// Carries the circuit's priority class from the client to every relay. C tor does not know this command.
     Class,
 }
 
-/// A decrypted relay message.
-///
-/// Source: tor-spec §6.1, §5.3, §7.4; proposal 324 §4.
+/// A decrypted relay message. Source: tor-spec §6.1, §5.3, §7.4; proposal 324 §4.
 #[derive(Debug)]
 pub enum Message<C: Cell> {
     /// Opens a stream to this target.
@@ -59,26 +57,27 @@ pub enum Message<C: Cell> {
     Data(C::Payload),
     /// Closes the stream.
     End(C::End),
-    /// Acknowledges 50 cells of a stream, or 100 cells of the circuit.
+    /// A stream SENDME acknowledges 50 cells of its stream; a circuit SENDME acknowledges 100 cells of its circuit.
     Sendme {
-        /// For a circuit: the digest of the acknowledged cell (proposal 289); `None` as before Tor 0.4.1.
+        /// Circuit SENDMEs only: the digest of the acknowledged cell (proposal 289); `None` as in C tor before 0.4.1.
         proof: Option<C::Digest>,
-        /// For a circuit: how many of the acknowledged cells were [marked](Cell::mark) [cell]; unknown to C tor.
+        /// Circuit SENDMEs only: the number of [marked](Cell::mark) cells among the acknowledged cells [cell]. C tor
+        /// does not know this field.
         marked: u8,
     },
     /// Stops the stream until an XON (proposal 324 §4).
     Xoff,
-    /// Resumes the stream, at this rate [kB/s, of 1000 B] or at any rate.
+    /// Resumes the stream. The sender may send at this rate [kB/s, 1 kB = 1000 B]; `None` sets no limit.
     Xon(Option<NonZeroU32>),
     /// Extends the circuit to this relay.
     Extend(C::LinkSpec, C::Handshake),
     /// Answers an EXTEND.
     Extended(C::Handshake),
-    /// Cuts off the hops behind this relay.
+    /// Removes the hops behind the receiving relay from the circuit.
     Truncate,
-    /// Reports that the hops behind the sender are gone.
+    /// Reports that the circuit has lost the hops behind the sender.
     Truncated(DestroyReason),
-    /// Has no effect: padding of the circuit, or a command that this version does not know.
+    /// Padding of the circuit, or a command that this version does not know. The receiver ignores it.
     Drop,
 }
 
@@ -92,15 +91,13 @@ pub trait Payload: fmt::Debug {
     }
 }
 
-/// The maximum payload of one DATA cell [B].
-///
-/// Source: tor-spec §6.1 (`RELAY_PAYLOAD_SIZE` 498).
+/// The maximum payload of one DATA cell [B]. Source: tor-spec §6.1 (`RELAY_PAYLOAD_SIZE` 498).
 pub const MAX_PAYLOAD: u16 = 498;
 
 /// One cell.
 ///
-/// The sender [seals](Cell::seal) a relay message with the layer of the last hop and [wraps](Cell::wrap)
-/// it once for each hop nearer to the client. Each hop [peels](Cell::peel) one layer off.
+/// The sender of a relay message [seals](Cell::seal) it with the layer of the destination hop, and then
+/// [wraps](Cell::wrap) it in the layer of each hop nearer to the client. Each hop [peels](Cell::peel) off one layer.
 pub trait Cell: Sized + fmt::Debug {
     /// Bytes of a stream.
     type Payload: Payload;
@@ -108,7 +105,7 @@ pub trait Cell: Sized + fmt::Debug {
     type Target: fmt::Debug;
     /// The content of an exit's CONNECTED.
     type Connected: fmt::Debug;
-    /// The content of an END: the reason, or the answer to a request such as a name's addresses.
+    /// The content of an END: the reason, or the answer to a request (for example the addresses of a name).
     type End: fmt::Debug + From<EndReason>;
     /// The name of a relay in an EXTEND.
     type LinkSpec: fmt::Debug;
@@ -116,12 +113,12 @@ pub trait Cell: Sized + fmt::Debug {
     type Handshake: fmt::Debug;
     /// The keys of one hop for one circuit.
     type Layer: fmt::Debug;
-    /// A digest of one message. Only the two ends of the message can know it.
+    /// The digest of one message. Only the sender and the receiver of the message can compute it.
     type Digest: fmt::Debug + Copy + Eq;
 
     /// The cell's size on its channel, without TLS [B].
     fn wire_size(&self) -> u32;
-    /// The cell's circuit on its present channel.
+    /// The circuit's id on the channel that carries the cell now.
     fn circ_id(&self) -> CircId;
     /// Changes the circuit id for the next channel.
     fn set_circ_id(&mut self, id: CircId);
@@ -129,8 +126,8 @@ pub trait Cell: Sized + fmt::Debug {
     fn command(&self) -> Command;
     /// The tag, if the cell's times are recorded.
     fn tag(&self) -> Option<Tag>;
-    /// Marks a RELAY cell that met congestion. The mark is a bit beside the circuit id, outside of all
-    /// layers. Any node may set it; no node clears it. Unknown to C tor.
+    /// Marks a RELAY cell that met congestion. The mark is one bit beside the circuit id and is not encrypted. Any node
+    /// may set it; no node clears it. C tor does not know this bit.
     ///
     /// Source: RFC 3168 section 5 (Congestion Experienced).
     fn mark(&mut self);
@@ -145,7 +142,7 @@ pub trait Cell: Sized + fmt::Debug {
     fn into_handshake(self) -> Option<Self::Handshake>;
     /// Makes a DESTROY.
     fn destroy(id: CircId, reason: DestroyReason) -> Self;
-    /// Makes a cell with feedback of hop control.
+    /// Makes a cell with hop-control feedback.
     fn feedback(id: CircId, feedback: Feedback) -> Self;
     /// The feedback in this cell; `None` if it has none.
     fn as_feedback(&self) -> Option<Feedback>;
@@ -158,18 +155,18 @@ pub trait Cell: Sized + fmt::Debug {
     /// The relay message of an unencrypted cell; `None` if it is malformed.
     fn into_message(self) -> Option<(Option<StreamId>, Message<Self>)>;
 
-    /// Whether this node accepts a RELAY cell that travels in `direction`. `layer` is the node's layer
-    /// of the circuit, or the nearest one. The relay calls this once, before it peels or wraps the cell.
-    /// On a [`Violation`] the circuit must close. By default every cell is accepted.
+    /// Checks whether this node accepts a RELAY cell that travels in `direction`; otherwise the circuit must close. The
+    /// relay calls this once, before it peels or wraps the cell. `layer` is the node's layer of the circuit; at the
+    /// client it is the nearest hop's layer. The default accepts every cell.
     ///
     /// Source: tor-spec, "Handling RELAY_EARLY".
     fn admit(&self, _layer: &mut Self::Layer, _direction: Direction) -> Result<(), Violation> {
         Ok(())
     }
-    /// Encrypts an unencrypted message with the layer of its hop; returns its digest.
+    /// Encrypts a plaintext message with the layer of its destination hop. Returns the digest of the message.
     fn seal(&mut self, layer: &mut Self::Layer) -> Self::Digest;
     /// Adds a hop's layer.
     fn wrap(&mut self, layer: &mut Self::Layer);
-    /// Removes a hop's layer; returns the digest if the message is unencrypted now.
+    /// Removes one hop's layer. Returns the digest if the message is plaintext afterwards.
     fn peel(&mut self, layer: &mut Self::Layer) -> Option<Self::Digest>;
 }

@@ -1,5 +1,3 @@
-//! A channel: one connection to another relay or client, shared by circuits.
-
 use crate::cell::{Cell, CircId, PeerId};
 use crate::circuit_policy::AnyCircuitPolicy;
 use crate::delay::Delay;
@@ -13,32 +11,26 @@ use penstock_units::{Bytes, Instant};
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
 
-/// One channel and its output buffer.
+/// One channel (a connection to a relay or client, shared by circuits) and its output buffer.
 #[derive(Debug)]
 pub(crate) struct Channel<C> {
     pub(crate) peer: PeerId,
-    /// The peer is a client. A relay may throttle it.
     pub(crate) to_client: bool,
-    /// A client is at one of the two ends.
     pub(crate) with_client: bool,
     pub(crate) open: bool,
-    /// The hop control that both ends agreed on.
+    /// The hop control that both ends agreed on when the channel opened.
     pub(crate) hops: Option<HopOffer>,
-    /// The delay of cells in the output buffer, if a hop control needs it.
+    /// Measures the delay of cells in the output buffer, if a hop control needs this delay.
     pub(crate) delay: Option<Box<Delay>>,
-    /// Cells that left their circuit queues.
     pub(crate) outbuf: VecDeque<C>,
-    /// The transport that takes cells from the output buffer.
     pub(crate) transport: Transport<C>,
     pub(crate) timers: ChannelTimers,
     pub(crate) policy: AnyCircuitPolicy,
     pub(crate) circuits: CircIds,
     pub(crate) interest: Interest,
-    /// The throttled client of an open channel.
     pub(crate) client: Option<ClientKey>,
 }
 
-/// The read bucket and the write bucket of one client, or of the whole relay.
 #[derive(Clone, Debug)]
 pub(crate) struct Buckets {
     pub(crate) read: TokenBucket,
@@ -46,7 +38,6 @@ pub(crate) struct Buckets {
 }
 
 impl<C: Cell> Channel<C> {
-    /// Adds a cell to the output buffer.
     pub(crate) fn push(&mut self, now: Instant, cell: C) {
         if let Some(delay) = &mut self.delay {
             delay.on_queued(now);
@@ -54,27 +45,27 @@ impl<C: Cell> Channel<C> {
         self.outbuf.push_back(cell);
     }
 
-    /// Bytes in the output buffer [B]. All cells of a channel have one size.
+    /// The output buffer's size [B]. All cells of a channel have the same size.
     pub(crate) fn outbuf_len(&self) -> Bytes {
         let size = self.outbuf.front().map_or(0, Cell::wire_size);
         Bytes::new(self.outbuf.len() as u64 * u64::from(size))
     }
 
-    /// Bytes that could be written now [B]: the output buffer and pending messages of datagrams.
+    /// Bytes that could be written now [B]: the output buffer and the pending datagram messages.
     pub(crate) fn to_write(&self) -> Bytes {
         self.outbuf_len() + self.transport.ready()
     }
 }
 
-/// The circuits of a channel by their ids on it.
+/// The circuits of a channel, by their circuit ids on this channel.
 #[derive(Debug)]
 pub(crate) struct CircIds {
     by_id: BTreeMap<CircId, CircuitIndex>,
     initiator: bool,
     next: u32,
-    /// This side's own ids are below this.
+    /// This side allocates only ids below this value.
     end: u32,
-    /// How many own ids are in use.
+    /// The number of ids in use that this side allocated.
     own: u32,
 }
 
@@ -83,18 +74,17 @@ const INITIATOR: u32 = 1 << 31;
 const NARROW: u32 = 1 << 15;
 
 impl CircIds {
-    /// Ids of the side that opened the channel, or of the other one. `narrow`: datagrams may carry them.
+    /// `initiator`: this side opened the channel. `narrow`: datagrams may carry the ids.
     pub(crate) fn new(initiator: bool, narrow: bool) -> Self {
         let end = if narrow { NARROW } else { INITIATOR };
         CircIds { by_id: BTreeMap::new(), initiator, next: 1, end, own: 0 }
     }
 
-    /// Whether all ids of this side's half of the space are in use.
     pub(crate) fn is_full(&self) -> bool {
         self.own + 1 >= self.end
     }
 
-    /// Takes a free id of this side's half of the space. The half must not be full.
+    /// Takes a free id of this side's half of the id space; the half must not be full.
     pub(crate) fn allocate(&mut self, circuit: CircuitIndex) -> CircId {
         loop {
             let low = self.next;
@@ -108,12 +98,11 @@ impl CircIds {
         }
     }
 
-    /// Whether `id` lies in the peer's half of the space.
     pub(crate) fn is_peers(&self, id: CircId) -> bool {
         (id.0.get() & INITIATOR != 0) != self.initiator
     }
 
-    /// False if the id is in use.
+    /// Returns false if the id is in use.
     pub(crate) fn insert(&mut self, id: CircId, circuit: CircuitIndex) -> bool {
         match self.by_id.entry(id) {
             std::collections::btree_map::Entry::Vacant(entry) => {

@@ -1,4 +1,4 @@
-//! Which channel does a circuit take?
+//! Which channel does a circuit use?
 
 use crate::cell::PeerId;
 use crate::factory::Factory;
@@ -7,14 +7,14 @@ use std::fmt;
 
 /// Chooses the channel of a new circuit's next hop.
 pub trait ChannelMap: fmt::Debug + Send {
-    /// The channel to `peer` that the circuit shares; `None` asks for a new channel. The channel may still be opening.
+    /// The channel to `peer` that the new circuit shares, which may still be opening; `None` asks for a new channel.
     ///
-    /// `existing` lists the channels to `peer`, oldest first. A driver may call this beforehand
+    /// `existing` lists the channels to `peer`, oldest first. A driver may call this before it creates the circuit
     /// ([`Relay::shares`](crate::Relay::shares)).
     fn choose(&self, peer: PeerId, existing: &[ChannelKey]) -> Option<ChannelKey>;
 }
 
-/// One channel for each pair of relays. All circuits between them share it.
+/// One channel for each pair of relays, shared by all circuits between the two.
 ///
 /// Source: C tor `channel_get_for_extend()`; DefenestraTor §3.1, KIST §5.1.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,7 +28,7 @@ impl ChannelMap for Shared {
 
 /// One channel for each circuit.
 ///
-/// Source: throttling §5.3: a client can elude a guard that throttles connections.
+/// Source: throttling §5.3, which notes that a client can so elude a guard that throttles connections.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PerCircuit;
 
@@ -51,7 +51,7 @@ pub enum ChannelMapConfig {
 }
 
 impl ChannelMapConfig {
-    /// Builds the map of one relay.
+    /// Builds the channel map of one relay.
     pub fn build(&self) -> Box<dyn ChannelMap> {
         match self {
             ChannelMapConfig::Shared => Box::new(Shared),

@@ -1,4 +1,4 @@
-//! A circuit at one relay: two half-circuits, and an edge if streams begin or end here.
+//! A circuit at one relay: two half-circuits, and an edge if the circuit's streams begin or end at this node.
 
 use crate::cell::{Cell, CircId, Command};
 use crate::circuit_policy::PriorityClass;
@@ -9,25 +9,22 @@ use crate::keys::{ChannelKey, Direction, StreamKey};
 use penstock_units::{Cells, Instant, fifo::take_first};
 use std::collections::VecDeque;
 
-/// The channel on which a circuit continues, and its id there.
+/// The channel to a circuit's next hop, and the circuit's id on that channel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leg {
     pub(crate) channel: ChannelKey,
     pub(crate) id: CircId,
 }
 
-/// One direction of a circuit: its next hop, its queue, and its hop control.
 #[derive(Debug)]
 pub(crate) struct HalfCircuit<C> {
     pub(crate) to: Option<Leg>,
-    /// Cells that wait for the channel.
     pub(crate) queue: VecDeque<Queued<C>>,
-    /// How many queued cells need no credit, because they are not RELAY cells.
+    /// The number of queued cells that need no credit. These are all cells except RELAY cells.
     unlimited: usize,
     pub(crate) hop: AnyHopControl,
 }
 
-/// A cell in a circuit's queue.
 #[derive(Debug)]
 pub(crate) struct Queued<C> {
     pub(crate) cell: C,
@@ -35,9 +32,7 @@ pub(crate) struct Queued<C> {
     pub(crate) since: Stamp,
 }
 
-/// A time of 32 bits, which wraps after 52 days [2^20 ns].
-///
-/// Source: C tor `monotime_coarse_get_stamp()`.
+/// A 32-bit time in units of 2^20 ns (1.05 ms), which wraps after 52 days. Source: C tor `monotime_coarse_get_stamp()`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamp(u32);
 
@@ -46,7 +41,6 @@ impl Stamp {
         Stamp((now.since(Instant::ZERO).as_nanos() >> 20) as u32)
     }
 
-    /// Time from this stamp to `now` [2^20 ns].
     pub(crate) fn age(self, now: Stamp) -> u32 {
         now.0.wrapping_sub(self.0)
     }
@@ -66,12 +60,11 @@ impl<C: Cell> HalfCircuit<C> {
         self.queue.push_back(queued);
     }
 
-    /// Whether a queued cell may leave now.
     pub(crate) fn may_send(&self) -> bool {
         !self.queue.is_empty() && (self.unlimited > 0 || self.hop.credit() > Cells::ZERO)
     }
 
-    /// Takes the first cell that may leave. Without credit, cells that need none overtake RELAY cells.
+    /// Takes the first cell that may leave. Without credit, control cells overtake RELAY cells.
     pub(crate) fn pop(&mut self) -> Option<Queued<C>> {
         if self.unlimited == 0 {
             return take_first(&mut self.queue);
@@ -97,14 +90,13 @@ impl<C: Cell> HalfCircuit<C> {
         }
     }
 
-    /// Drops all queued cells and returns their number.
     pub(crate) fn clear(&mut self) -> u64 {
         self.unlimited = 0;
         std::mem::take(&mut self.queue).len() as u64
     }
 
-    /// The marks of the queue of a half-circuit whose edge packages here. Below the first length the
-    /// edge reads its streams again; at the second it stops. A controlled hop sets both.
+    /// The queue lengths that stop and restart the edge of this half-circuit [cell]. The edge reads its streams again
+    /// below the first length and stops reading at the second. A controlled hop sets both to its own limit.
     fn edge_marks(&self, marks: EdgeQueue) -> (u64, u64) {
         match self.hop.edge_queue_limit() {
             Some(limit) => (limit.get(), limit.get()),
@@ -113,63 +105,59 @@ impl<C: Cell> HalfCircuit<C> {
     }
 }
 
-/// A circuit at one relay.
 #[derive(Debug)]
 pub(crate) struct Circuit<C: Cell> {
     forward: HalfCircuit<C>,
     backward: HalfCircuit<C>,
     pub(crate) role: Role<C>,
-    /// This node sent a CREATE or EXTEND and waits for the answer.
+    /// This node has sent a CREATE or EXTEND and waits for the answer.
     pub(crate) extending: bool,
-    /// A TRUNCATE cut off the hops behind this relay. Cells that still arrive for them are dropped.
+    /// A TRUNCATE removed the hops behind this relay. The relay drops cells that still arrive for them.
     pub(crate) truncated: bool,
     /// The priority class that the client announced last.
     pub(crate) class: PriorityClass,
     /// The result of the congestion control negotiation between the circuit's ends.
     pub(crate) agreed: Agreement,
-    /// The end of streams. It is made when the first stream opens.
+    /// Handles the streams of this circuit at this node; created with the first stream.
     pub(crate) edge: Option<Box<Edge<C>>>,
 }
 
-/// The role of this node in a circuit.
 #[derive(Debug)]
 pub(crate) enum Role<C: Cell> {
-    /// A relay that has not answered the CREATE yet.
+    /// A relay that has not yet answered the CREATE.
     Opening,
-    /// A relay that shares this layer with the client.
+    /// A relay, with the encryption layer that it shares with the client.
     Relay(C::Layer),
     Origin(Box<Origin<C>>),
 }
 
-/// A client's view of its circuit.
 #[derive(Debug)]
 pub(crate) struct Origin<C: Cell> {
-    /// Relays that are still to be added after the first one, in order.
+    /// Relays that the client still has to add after the first one, in order.
     pub(crate) to_extend: VecDeque<C::LinkSpec>,
-    /// The layers of the hops so far, nearest first.
+    /// The encryption layers of the hops that exist so far, nearest hop first.
     pub(crate) layers: Vec<C::Layer>,
     pub(crate) built: bool,
-    /// Every relay of the path controls its hops, according to the consensus.
+    /// The consensus says that every relay of the path offers hop control.
     pub(crate) controlled: bool,
 }
 
-/// The packaging and delivering end of a circuit.
+/// The end of a circuit that packages and delivers DATA cells.
 #[derive(Debug)]
 pub(crate) struct Edge<C: Cell> {
     pub(crate) control: AnyEdgeControl,
-    /// Digests of the cells that the other end must acknowledge next, if SENDMEs are authenticated.
+    /// Digests of the sent cells that the next SENDMEs must name, if SENDMEs are authenticated.
     pub(crate) pending_digests: VecDeque<C::Digest>,
-    /// Streams in the order in which they were opened.
     pub(crate) streams: Vec<StreamKey>,
-    /// Payloads that wait for their applications [cell].
+    /// Payloads that wait until the applications take them [cell].
     pub(crate) waiting: u64,
-    /// The place of the stream that is read first.
+    /// The index of the stream that is read first.
     pub(crate) turn: usize,
-    /// The circuit's queue reached its high mark and has not fallen to its low mark since. No stream is read.
+    /// The circuit's queue has reached its high mark and has not fallen to its low mark since. No stream is read.
     pub(crate) queue_full: bool,
-    /// A DATA cell since the last acknowledged one had [`sendme_padding`](crate::RelayConfig).
+    /// At least one DATA cell since the last acknowledged one contains [`sendme_padding`](crate::RelayConfig).
     pub(crate) has_padding: bool,
-    /// How many entries of this circuit are in the queue of edges that resume reading.
+    /// The number of this circuit's entries in the relay's queue of edges that resume reading.
     pub(crate) resuming: u32,
     pub(crate) next_stream_id: u16,
 }
@@ -223,7 +211,6 @@ impl<C: Cell> Circuit<C> {
         [&self.forward, &self.backward]
     }
 
-    /// The direction of the cells that this node makes itself.
     pub(crate) fn own_direction(&self) -> Direction {
         match self.role {
             Role::Origin(_) => Direction::Forward,
@@ -231,12 +218,11 @@ impl<C: Cell> Circuit<C> {
         }
     }
 
-    /// The half-circuit of the cells that this node makes itself.
     pub(crate) fn own_half(&self) -> &HalfCircuit<C> {
         self.half(self.own_direction())
     }
 
-    /// The direction of a cell that came over `channel` with `id`.
+    /// The direction of a cell that arrived on `channel` with the circuit id `id`.
     pub(crate) fn direction_from(&self, channel: ChannelKey, id: CircId) -> Direction {
         match self.forward.to {
             Some(leg) if leg.channel == channel && leg.id == id => Direction::Backward,
@@ -247,7 +233,7 @@ impl<C: Cell> Circuit<C> {
 
 /// The queue at the packaging edge.
 impl<C: Cell> Circuit<C> {
-    /// How many DATA cells the edge may package now. The window and the queue's high mark limit it.
+    /// How many DATA cells the edge may package now [cell], limited by the window and the queue's high mark.
     pub(crate) fn package_room(&self, marks: EdgeQueue) -> u64 {
         let half = self.own_half();
         let (high, queue) = (half.edge_marks(marks).1, half.queue.len() as u64);
@@ -256,25 +242,24 @@ impl<C: Cell> Circuit<C> {
         room.min(edge.control.package_window().get())
     }
 
-    /// [`package_room`](Self::package_room) if the edge packages cells in `direction`, otherwise 0.
+    /// [`package_room`](Self::package_room) if the edge packages cells in `direction`, otherwise 0 [cell].
     pub(crate) fn package_room_in(&self, direction: Direction, marks: EdgeQueue) -> u64 {
         if self.own_direction() == direction { self.package_room(marks) } else { 0 }
     }
 
-    /// One stream's share of the room, before the other streams have had their turns.
+    /// How many cells one stream may package before the other streams have their turns [cell].
     pub(crate) fn package_share(&self, marks: EdgeQueue) -> u64 {
         let streams = self.edge.as_ref().map_or(0, |edge| edge.streams.len());
         self.package_room(marks).div_ceil(streams.max(1) as u64)
     }
 
-    /// Whether the queue was full and has fallen to the low mark.
     pub(crate) fn edge_queue_has_drained(&self, marks: EdgeQueue) -> bool {
         let full = self.edge.as_ref().is_some_and(|edge| edge.queue_full);
         let half = self.own_half();
         full && (half.queue.len() as u64) < half.edge_marks(marks).0
     }
 
-    /// Stops the edge if a cell that joined the queue of `direction` filled it.
+    /// Makes the edge stop reading streams if the last cell that joined the queue of `direction` filled the queue.
     ///
     /// Source: C tor `append_cell_to_circuit_queue()`.
     pub(crate) fn update_queue_full(&mut self, direction: Direction, marks: EdgeQueue) {

@@ -1,4 +1,4 @@
-//! The configuration of one relay. Each relay has its own, so a network can be half upgraded.
+//! The configuration of one relay. Each relay has its own, so a network can contain upgraded and old relays.
 
 use crate::channel_map::ChannelMapConfig;
 use crate::circuit_policy::{CircuitPolicyConfig, PriorityClass, PriorityFactor};
@@ -21,64 +21,64 @@ pub struct Bandwidth {
 /// The configuration of one relay, or of one client's onion proxy.
 #[derive(Clone, Debug, Default)]
 pub struct RelayConfig {
-    /// The relay's own read and write buckets; `None` is no limit.
+    /// The relay's own read and write buckets; `None` sets no limit.
     pub bandwidth: Option<Bandwidth>,
     /// When token buckets are refilled.
     pub refill: Refill,
     /// Which circuit of a channel sends next.
     pub circuit_policy: CircuitPolicyConfig,
-    /// The charge for a cell of the worse priority class, in cells.
+    /// The charge for a cell of the worse priority class. An ordinary cell has the charge 1.
     pub priority_factor: PriorityFactor,
-    /// As a client: the class of its circuits. The client announces it before a circuit's first stream.
+    /// The priority class of this client's circuits. The client announces it before the first stream of a circuit.
     pub priority_class: PriorityClass,
-    /// Which channels write now, and how much.
+    /// Which channels write now, and how many cells.
     pub scheduler: SchedulerConfig,
     /// End-to-end flow control and congestion control of circuits and streams.
     pub edge_control: EdgeControlConfig,
-    /// Flow control of each hop.
+    /// Flow control between neighbouring nodes.
     pub hop_control: HopControlConfig,
-    /// Use datagrams instead of TLS over TCP on channels to nodes that can use them, too; `None` never uses them.
+    /// Datagrams replace TLS over TCP on channels to nodes that also support them; `None` disables datagrams.
     pub datagrams: Option<DatagramConfig>,
-    /// The rate limit of each client.
+    /// How the guard limits the rate of each client.
     pub throttle: ThrottleConfig,
     /// The buckets of throttled clients.
     pub client_buckets: ClientBuckets,
-    /// Which channel a circuit takes.
+    /// Which channel a circuit uses.
     pub channel_map: ChannelMapConfig,
-    /// [Mark](crate::Cell::mark) a RELAY cell that joins a circuit's queue of more cells than this
-    /// [cell]; `None` marks no cells.
+    /// [Mark](crate::Cell::mark) a RELAY cell if the circuit queue that it joins is longer than this [cell]; `None`
+    /// marks no cell.
     ///
     /// Source: Alizadeh et al. 2010 section 3.1 (the threshold K).
     pub ecn_threshold: Option<u32>,
-    /// The queue marks at which the edge stops and resumes reading its streams.
+    /// The queue lengths at which the edge stops and resumes reading its streams.
     pub edge_queue: EdgeQueue,
-    /// As a client: send the application's data right after BEGIN, before CONNECTED arrives.
+    /// A client sends the application's data right after BEGIN and does not wait for CONNECTED.
     ///
     /// Source: proposal 174; C tor `OptimisticData`.
     pub optimistic_data: bool,
-    /// Require the digest of the acknowledged cell in a circuit SENDME; another SENDME closes the circuit.
+    /// A circuit SENDME must contain the digest of the acknowledged cell; otherwise the circuit closes.
     ///
     /// Source: proposal 289; C tor `sendme_accept_min_version` 1, `sendme_is_valid()`.
     pub authenticated_sendmes: bool,
-    /// Padding in at least one of the DATA cells that one SENDME acknowledges [B]. A live cell fills it
-    /// with random bytes, so that the digest cannot be guessed. Zero is for cells without real bytes.
+    /// Padding in at least one of the DATA cells that one SENDME acknowledges [B]. A live cell fills it with random
+    /// bytes, so that a peer cannot guess the digest. Set 0 for cells without real bytes.
     ///
     /// Source: proposal 289 section 3.4.
     pub sendme_padding: u16,
     /// How long a channel without circuits stays open.
     pub idle_timeouts: IdleTimeouts,
-    /// Limits on the memory that a peer can occupy.
+    /// Limits on the memory that a peer can make the relay use.
     pub limits: Limits,
 }
 
-/// How long a channel stays open after its last circuit, or without a first one; `None` is forever. The end with the
-/// shorter timeout closes it.
+/// How long a channel without circuits stays open; `None` keeps it open forever. The end with the shorter timeout
+/// closes the channel.
 ///
 /// Source: C tor 0.2.4 to 0.3.0 `IDLE_OR_CONN_TIMEOUT_NONCANONICAL` and `IDLE_OR_CONN_TIMEOUT_CANONICAL`,
-/// `run_connection_housekeeping()`; the relay's end of a client's connection is not canonical.
-/// Deviation: the timeout is exact, where C tor checks once a second. The timeout is fixed, where C tor since 0.3.1
-/// draws a time for each channel (`channelpadding_get_channel_idle_timeout()`: 3 to 4.5 minutes with clients, 45 to 75
-/// between relays).
+/// `run_connection_housekeeping()`. The relay's end of a connection to a client is not canonical.
+/// Deviation: the timeout is exact, while C tor checks once a second. The timeout is fixed, while C tor since 0.3.1
+/// samples one for each channel (`channelpadding_get_channel_idle_timeout()`: 3 to 4.5 minutes with clients, 45 to 75
+/// minutes between relays).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleTimeouts {
     /// For a channel with a client at one end.
@@ -88,7 +88,7 @@ pub struct IdleTimeouts {
 }
 
 impl IdleTimeouts {
-    /// No channel closes.
+    /// No channel closes because it is idle.
     pub const NEVER: IdleTimeouts = IdleTimeouts { client: None, relay: None };
 }
 
@@ -99,25 +99,25 @@ impl Default for IdleTimeouts {
     }
 }
 
-/// Limits on the memory that a peer can occupy. They are far above the needs of a well-behaved peer.
+/// Limits on the memory that a peer can make the relay use. A well-behaved peer needs far less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum queue of one direction of a circuit [cell]; one more cell closes the circuit. C tor 0.4.9
-    /// closes it at 2500.
+    /// Maximum queue of one circuit direction [cell]; the circuit closes on one more cell. C tor 0.4.9 closes it at
+    /// 2500.
     pub max_circuit_queue: u32,
-    /// Maximum number of circuits that the peer made on a channel [1]; one more is refused.
+    /// Maximum number of circuits that the peer created on one channel [1]. The relay refuses more.
     pub circuits_per_channel: u32,
-    /// Maximum number of streams of a circuit [1]; one more closes the circuit.
+    /// Maximum number of streams on one circuit [1]; the circuit closes on one more stream.
     pub streams_per_circuit: u32,
-    /// Maximum output buffer of a channel when a link-control cell is added [B]; more closes the
-    /// channel. Circuits' cells stop far below, at the scheduler's marks.
+    /// Maximum output buffer of a channel when a link-control cell is added [B]; above it the channel closes. The
+    /// scheduler stops moving circuits' cells into the buffer long before this size.
     pub outbuf: Bytes,
-    /// Maximum number of DATA cells of a circuit that wait for applications [cell]; one more closes the
-    /// circuit. Windows keep each stream far below; an XOFF stops a peer only a round trip later. C tor
-    /// has no such limit and relies on its out-of-memory handler.
+    /// Maximum number of a circuit's DATA cells that wait for applications [cell]; the circuit closes on one more cell.
+    /// Windows keep each stream far below this limit, but a peer obeys an XOFF only one round trip later. C tor has no
+    /// such limit and relies on its out-of-memory handler.
     pub edge_buffer: u32,
-    /// Maximum memory of all circuit queues and stream buffers [B]; `None` is no limit. Above it, the
-    /// circuits with the oldest cells close until nine tenths are left.
+    /// Maximum memory of all circuit queues and stream buffers [B]; `None` sets no limit. Above it, the relay closes
+    /// the circuits with the oldest cells until nine tenths of the limit are in use.
     ///
     /// Source: C tor `MaxMemInQueues`, `circuits_handle_oom()`.
     pub memory: Option<Bytes>,
@@ -138,20 +138,20 @@ impl Default for Limits {
 
 /// When token buckets are refilled.
 ///
-/// Source: stock Tor of 2011 refills once a second; proposal 183 and C tor's
-/// `TokenBucketRefillInterval` (since 0.2.3.5, default 100 ms) make it shorter.
+/// Source: stock Tor of 2011 refilled once a second. Proposal 183 and C tor's `TokenBucketRefillInterval` (since
+/// 0.2.3.5, default 100 ms) shortened the interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refill {
     /// Time between refills [ns].
     pub interval: Duration,
     /// Time of the first refill [ns], in `[0, interval)`. Different phases avoid artefacts of simultaneous refills.
     pub phase: Duration,
-    /// If set, buckets are refilled only when they are used, by whole intervals since the last refill;
-    /// the rest of the time is lost. An operation that found a bucket empty is tried again after this
-    /// time [ns], together with all others that wait then. `phase` has no effect.
+    /// If set, a bucket is refilled only when it is used: it gets the tokens for the whole intervals since the last
+    /// refill, and the rest of the time is lost. An operation that found an empty bucket is retried after this time
+    /// [ns], together with all other waiting operations. `phase` has no effect then.
     ///
-    /// Source: C tor since 0.4.0 `token_bucket_rw_refill()` with steps of some 16 ms (`TICKS_PER_STEP`),
-    /// and `reenable_blocked_connection_schedule()` after `TokenBucketRefillInterval`, 100 ms.
+    /// Source: C tor since 0.4.0 `token_bucket_rw_refill()` with steps of some 16 ms (`TICKS_PER_STEP`), and
+    /// `reenable_blocked_connection_schedule()` after `TokenBucketRefillInterval`, 100 ms.
     pub unblock: Option<Duration>,
 }
 
@@ -170,15 +170,15 @@ impl Default for Refill {
     }
 }
 
-/// Marks of the circuit queue at the packaging edge.
+/// Limits of the circuit queue at the edge that packages DATA cells.
 ///
-/// Source: C tor `CELL_QUEUE_HIGHWATER_SIZE` 256 and `CELL_QUEUE_LOWWATER_SIZE` 64; since 0.4.7 the
-/// consensus parameters `cellq_high` 256 and `cellq_low` 10.
+/// Source: C tor `CELL_QUEUE_HIGHWATER_SIZE` 256 and `CELL_QUEUE_LOWWATER_SIZE` 64; since 0.4.7 the consensus
+/// parameters `cellq_high` 256 and `cellq_low` 10.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EdgeQueue {
-    /// The edge reads streams again at or below this length [cell].
+    /// The edge resumes reading its streams at or below this queue length [cell].
     pub low: u32,
-    /// The edge stops reading streams at or above this length [cell].
+    /// The edge stops reading its streams at or above this queue length [cell].
     pub high: u32,
 }
 

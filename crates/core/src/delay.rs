@@ -1,36 +1,34 @@
-//! The delay of cells in a channel's output buffer.
-
 use crate::hop_control::DelayConfig;
 use crate::windowed_min::WindowedMin;
 use penstock_units::{Bytes, Duration, Instant};
 use std::collections::VecDeque;
 
-/// Weight of the newest cell in the mean.
+/// The weight of the newest sample in the mean delay.
 const GAIN: f64 = 0.25;
-/// How long a minimum is remembered [s].
+/// How long the minimum delay is remembered [s].
 const MEMORY: u64 = 60;
 
-/// The delay of one channel: from a cell's entry into the output buffer until it leaves the buffer, or the kernel.
+/// Measures how long cells stay in the output buffer of one channel. [`DelayConfig`] decides whether the delay ends
+/// when the cell leaves the buffer or when it leaves the kernel.
 ///
 /// Each cell that left is a sample of an exponentially weighted mean. The minimum of the last minute is the unavoidable
-/// delay. If the oldest waiting cell has waited longer than the mean, its age counts instead, because a stalled
+/// delay. If the oldest waiting cell has waited longer than the mean, its age replaces the mean, because a stalled
 /// connection gives no samples.
 #[derive(Debug)]
 pub(crate) struct Delay {
     config: DelayConfig,
-    /// When each cell of the output buffer entered it.
     waiting: VecDeque<Instant>,
-    /// Cells that the kernel took and has not sent: the total bytes up to the cell's end, and when it
-    /// entered the output buffer.
+    /// Cells that the kernel took but has not sent. Each entry has the value of `written` at the cell's end, and the
+    /// time at which the cell entered the output buffer.
     in_kernel: VecDeque<(u64, Instant)>,
-    /// Total bytes that the kernel took.
+    /// Total bytes that the kernel took from the output buffer [B].
     written: u64,
-    /// [ns]; `None` before the first sample.
+    /// The mean delay [ns]; `None` before the first sample.
     mean: Option<f64>,
     least: WindowedMin,
     /// There was a sample since the last [`take_period`](Self::take_period).
     fresh: bool,
-    /// Cells that moved from circuits to the output buffer since then.
+    /// Cells that moved from circuits to the output buffer since the last [`take_period`](Self::take_period).
     moved: u64,
 }
 
@@ -52,13 +50,12 @@ impl Delay {
         self.waiting.push_back(now);
     }
 
-    /// The cell came from a circuit's queue.
     pub(crate) fn on_moved(&mut self) {
         self.moved += 1;
     }
 
-    /// The kernel took this many cells and bytes from the output buffer. `not_sent` returns the bytes
-    /// that the kernel has not sent; it is called only if needed.
+    /// The kernel took this many cells and bytes from the output buffer. `not_sent` returns the bytes that the kernel
+    /// has not sent; it is called only if needed.
     pub(crate) fn on_flushed(
         &mut self,
         now: Instant,
@@ -78,7 +75,6 @@ impl Delay {
         self.look(now, not_sent);
     }
 
-    /// Takes samples of the cells that the kernel has sent.
     pub(crate) fn look(&mut self, now: Instant, not_sent: impl FnOnce() -> Bytes) {
         if self.in_kernel.is_empty() {
             return;
@@ -100,8 +96,8 @@ impl Delay {
         self.fresh = true;
     }
 
-    /// Ends a period. Returns the delay above the minimum and the cells that moved in the period. The
-    /// delay is zero if no cell left in the period and none waits.
+    /// Ends a period. Returns the delay above the minimum, and the number of cells that moved in the period. The delay
+    /// is zero if no cell left in the period and no cell waits.
     pub(crate) fn take_period(&mut self, now: Instant) -> (Duration, u64) {
         let oldest = self.in_kernel.front().map(|(_, since)| since).or(self.waiting.front());
         let age = oldest.map(|since| now.since(*since));

@@ -6,51 +6,51 @@ use crate::error::Violation;
 use crate::keys::{ChannelKey, CircuitIndex, Direction, StreamKey};
 use penstock_units::Instant;
 
-/// A request to the driver, or a report. The driver polls until there is none.
+/// A relay's request or report to its driver. The driver polls events until none is left.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "most fields need no words")]
 pub enum Event<C: Cell> {
     /// Connect to `peer`, then call [`Relay::on_channel_open`](crate::Relay::on_channel_open).
     Connect { channel: ChannelKey, peer: PeerId },
-    /// Answer a CREATE: call [`Relay::agree`](crate::Relay::agree) with the client's request about
-    /// congestion control, then [`Relay::on_handshake`](crate::Relay::on_handshake).
+    /// Answer a CREATE: call [`Relay::agree`](crate::Relay::agree) with the client's congestion control request, then
+    /// [`Relay::on_handshake`](crate::Relay::on_handshake).
     HandshakeRequested { circuit: CircuitIndex, handshake: C::Handshake },
-    /// Find the relay to which a client extends: call [`Relay::extend`](crate::Relay::extend).
+    /// Resolve the relay that a client's EXTEND names, then call [`Relay::extend`](crate::Relay::extend).
     ExtendRequested {
         circuit: CircuitIndex,
-        /// The name of that relay.
+        /// The relay that the EXTEND names.
         to: C::LinkSpec,
-        /// The client's handshake for that relay.
+        /// The client's handshake for the new relay.
         handshake: C::Handshake,
     },
     /// Start a handshake as a client: call [`Relay::start_handshake`](crate::Relay::start_handshake).
     HandshakeNeeded {
         circuit: CircuitIndex,
         hop: usize,
-        /// The request about congestion control, which the handshake must contain.
+        /// The congestion control request that the handshake must contain.
         ask: Negotiation,
     },
     /// Finish a handshake as a client: call [`Relay::finish_handshake`](crate::Relay::finish_handshake).
     HandshakeAnswered { circuit: CircuitIndex, handshake: C::Handshake },
-    /// The client's circuit has all its hops.
+    /// All hops of this client's circuit are built.
     CircuitBuilt { circuit: CircuitIndex },
     /// The circuit and its streams are closed.
     CircuitClosed {
         /// The circuit. Another circuit may reuse its index.
         circuit: CircuitIndex,
-        /// The violation, if a peer's violation closed the circuit.
+        /// The peer's violation that closed the circuit; `None` if the circuit closed for another reason.
         violation: Option<Violation>,
     },
-    /// As an exit: connect to `target`, then call [`Relay::on_stream_connected`](crate::Relay::on_stream_connected).
+    /// Exits only: connect to `target`, then call [`Relay::on_stream_connected`](crate::Relay::on_stream_connected).
     StreamRequested { stream: StreamKey, target: C::Target },
-    /// As a client: the stream is open.
+    /// Clients only: the stream is open.
     StreamConnected { stream: StreamKey },
-    /// The stream is closed. The kernel has all its data.
+    /// The stream is closed, and the kernel has accepted all its data.
     StreamClosed {
         /// The stream. Another stream may reuse its key.
         stream: StreamKey,
     },
-    /// A tracked cell reached a station.
+    /// A cell with a tag reached a station of this relay.
     Tracked {
         tag: Tag,
         circuit: CircuitIndex,
@@ -61,15 +61,15 @@ pub enum Event<C: Cell> {
     },
 }
 
-/// A station of a cell within a relay. The driver adds the stations of its kernel: NIC in, written, NIC out.
+/// A place in a relay where a cell waits. The driver adds the stations of its kernel: NIC in, written, NIC out.
 ///
 /// Source: DefenestraTor figure 1; KIST figure 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Station {
-    /// Parsed and decrypted.
+    /// The relay has parsed and decrypted the cell.
     Parsed,
-    /// Waiting in the circuit's queue.
+    /// The cell waits in the circuit's queue.
     Queued,
-    /// Moved to the channel's output buffer.
+    /// The cell is in the channel's output buffer.
     Outbuf,
 }

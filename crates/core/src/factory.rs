@@ -1,9 +1,7 @@
-//! Construction of algorithms from outside this workspace.
-
 use std::fmt;
 use std::sync::Arc;
 
-/// Builds values of `T`. The closure keeps the parameters.
+/// Builds algorithms from outside this workspace. The closure holds the algorithm's parameters.
 ///
 /// ```
 /// use penstock_core::Factory;
@@ -20,7 +18,7 @@ impl<T: ?Sized> Factory<T> {
         Factory(Arc::new(build))
     }
 
-    /// Builds a new value.
+    /// Builds a new instance.
     pub fn build(&self) -> Box<T> {
         (self.0)()
     }

@@ -6,7 +6,7 @@ macro_rules! key {
     ($(#[$doc:meta])* $key:ident) => {
         $(#[$doc])*
         ///
-        /// The index is dense, and another object may reuse it; the generation then differs.
+        /// Indices are dense. A later object may reuse an index; its generation is then different.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $key {
             index: u32,
@@ -14,7 +14,7 @@ macro_rules! key {
         }
 
         impl $key {
-            /// The first key with this index, for tests and tools that make their own keys.
+            /// The first key with this index, for tests and tools that create their own keys.
             pub const fn first(index: u32) -> Self {
                 $key { index, generation: 0 }
             }
@@ -24,12 +24,12 @@ macro_rules! key {
                 $key { index, generation }
             }
 
-            /// Consecutive from zero, so that tables can use it as an index.
+            /// Indices start at zero and are dense, so that tables can use them.
             pub const fn index(self) -> usize {
                 self.index as usize
             }
 
-            /// How many objects had the index before.
+            /// How many earlier objects had this index.
             pub const fn generation(self) -> u32 {
                 self.generation
             }
@@ -56,21 +56,21 @@ key! {
     ChannelKey
 }
 key! {
-    /// A client of this relay: one connection whose other end is not a relay, or all connections of one address.
+    /// A client of this relay: one connection whose other end is not a relay, or all such connections from one address.
     ClientKey
 }
 key! {
-    /// A circuit of this relay, both directions.
+    /// A circuit of this relay (both directions).
     CircuitIndex
 }
 key! {
-    /// A stream at the edge: an exit's connection to a server, or a client's to its application.
+    /// A stream at its end: an exit's connection to a server, or a client's connection to its application.
     StreamKey
 }
 
-/// One direction of a circuit at this relay: a queue of cells for one channel.
+/// One direction of a circuit at this relay, which is a queue of cells for one channel.
 ///
-/// It has no generation: policies forget a circuit before another one reuses its index.
+/// The key has no generation, because policies forget a circuit before another circuit reuses its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CircuitKey(u32);
 
@@ -97,14 +97,14 @@ impl Direction {
 }
 
 impl CircuitIndex {
-    /// The queue of this circuit in `direction`.
+    /// The queue of this circuit's cells that travel in `direction`.
     pub fn key(self, direction: Direction) -> CircuitKey {
         CircuitKey(self.index << 1 | u32::from(direction == Direction::Backward))
     }
 }
 
 impl CircuitKey {
-    /// The direction of the queue's cells.
+    /// The direction in which the queue's cells travel.
     pub fn direction(self) -> Direction {
         if self.0 & 1 == 1 { Direction::Backward } else { Direction::Forward }
     }
@@ -114,12 +114,12 @@ impl CircuitKey {
         self.0 as usize >> 1
     }
 
-    /// Consecutive from zero, so that policies can use it as an index.
+    /// Indices start at zero and are dense, so that policies can use them.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// The key with this index, for tests and tools that make their own keys.
+    /// The key with this index, for tests and tools that create their own keys.
     pub fn from_index(index: u32) -> Self {
         CircuitKey(index)
     }

@@ -1,6 +1,4 @@
-//! Serial numbers (RFC 1982): only the lower half of a count is sent.
-
-/// How far `wire`, the lower half of a count, is ahead of `count`; negative if it is behind.
+/// How far a count is ahead of `count`; negative if it is behind. `wire` is the lower half of the count (RFC 1982).
 pub(crate) fn ahead(wire: u32, count: u64) -> i64 {
     i64::from(wire.wrapping_sub(count as u32).cast_signed())
 }

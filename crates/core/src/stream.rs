@@ -1,5 +1,3 @@
-//! A stream at the edge: an exit's connection to a server, or a client's to its application.
-
 use crate::cell::{Cell, StreamId};
 use crate::circuit::Stamp;
 use crate::edge_control::{AnyStreamControl, Backlog};
@@ -9,27 +7,23 @@ use crate::token_bucket::TokenBucket;
 use penstock_units::{Bytes, Cells};
 use std::collections::VecDeque;
 
-/// An upper bound of the age of the first item of a queue, from two stamps for the whole queue.
+/// An upper bound of the age of a queue's first item, computed from two time stamps for the whole queue.
 ///
 /// A mark is set behind the last item. When the mark reaches the front, all remaining items are younger than the mark,
-/// and the next mark is set. So the queue of a slow reader gets older even if the reader takes single items.
+/// and a new mark is set. So the measured age of a slow reader's queue grows even if the reader takes single items.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wait {
-    /// The first item came then or later.
+    /// The first item arrived at this time or later.
     since: Stamp,
-    /// When the mark was set.
     mark: Stamp,
-    /// Items before the mark.
     before: u32,
 }
 
 impl Wait {
-    /// The first item came into an empty queue.
     pub(crate) fn begin(now: Stamp) -> Self {
         Wait { since: now, mark: now, before: 0 }
     }
 
-    /// `taken` items left the queue, and `left` remain.
     pub(crate) fn on_taken(&mut self, now: Stamp, taken: usize, left: usize) {
         match self.before.checked_sub(taken as u32) {
             Some(before @ 1..) => self.before = before,
@@ -37,41 +31,36 @@ impl Wait {
         }
     }
 
-    /// The age of the first item, or more [2^20 ns].
     pub(crate) fn age(&self, now: Stamp) -> u32 {
         self.since.age(now)
     }
 }
 
-/// One stream and the data for its socket.
+/// A stream at its end: an exit's connection to a server, or a client's connection to its application.
 #[derive(Debug)]
 pub(crate) struct Stream<C: Cell> {
     pub(crate) circuit: CircuitIndex,
     pub(crate) id: StreamId,
     pub(crate) control: AnyStreamControl,
-    /// The bucket for reads of the socket, if the control sets a rate (C tor `edge_connection_t.bucket`).
+    /// The bucket for reads of the socket, if the stream control sets a rate (C tor `edge_connection_t.bucket`).
     pub(crate) bucket: Option<TokenBucket>,
     /// CONNECTED was sent or received.
     pub(crate) open: bool,
-    /// The application's data need not wait for CONNECTED (proposal 174).
+    /// The application's data may leave before CONNECTED arrives (proposal 174).
     pub(crate) optimistic: bool,
-    /// The other end of the circuit sent END.
     pub(crate) ended: bool,
-    /// Payloads that the socket has not taken yet.
     pub(crate) outbuf: VecDeque<C::Payload>,
-    /// Their size [B].
+    /// The size of the payloads in `outbuf` [B].
     pub(crate) outbuf_bytes: Bytes,
     pub(crate) wait: Wait,
     pub(crate) interest: Interest,
 }
 
 impl<C: Cell> Stream<C> {
-    /// Whether data of the socket may be packaged now.
     pub(crate) fn may_package(&self) -> bool {
         (self.open || self.optimistic) && !self.ended
     }
 
-    /// The payloads that the application has not taken yet.
     pub(crate) fn backlog(&self) -> Backlog {
         Backlog { cells: Cells::new(self.outbuf.len() as u64), bytes: self.outbuf_bytes }
     }

@@ -5,25 +5,23 @@ use penstock_units::{Bytes, Duration, Instant};
 
 /// A token bucket that is refilled at the ticks of [`Refill`].
 ///
-/// It starts full. Tokens may become negative, since cells are indivisible; the deficit is paid before
-/// the next use. Refills are computed when the bucket is used. The sum of all refills up to tick k is
-/// exactly `floor(rate · interval · k)`, so the long-run rate is exact for any interval.
+/// The bucket starts full. Tokens may become negative, because cells are indivisible; refills pay the deficit first.
+/// Refills are computed when the bucket is used. The sum of all refills up to tick k is exactly `floor(rate · interval
+/// · k)`, so the long-run rate is exact for any interval.
 ///
-/// With [`Refill::unblock`], intervals count from the last refill, and a part of an interval is lost. So
-/// the rate is slightly below the configured one.
+/// With [`Refill::unblock`], intervals count from the last refill, and the fraction of an interval that remains is
+/// lost. So the real rate is slightly below the configured one.
 ///
-/// Bytes in any span t ≤ burst + rate · (t + interval) + one quantum.
+/// In any time t, at most burst + rate · (t + interval) + one quantum bytes pass.
 ///
-/// Source: C tor 0.2.3 `connection_bucket_refill()`, 0.4.9 `token_bucket_rw_refill()`; DefenestraTor
-/// §3.1; throttling §2.
-/// Deviation: none.
+/// Source: C tor 0.2.3 `connection_bucket_refill()`, 0.4.9 `token_bucket_rw_refill()`; DefenestraTor §3.1; throttling
+/// §2. Deviation: none.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     bandwidth: Bandwidth,
     tokens: i64,
-    /// The time of the last refill.
     refilled: Instant,
-    /// No refill has an effect before this time. Most calls return early because of it.
+    /// Refills before this time have no effect, so most calls return early.
     next: Instant,
 }
 
@@ -33,7 +31,7 @@ impl TokenBucket {
         TokenBucket { bandwidth, tokens: signed(bandwidth.burst), refilled: now, next: now }
     }
 
-    /// Adds the tokens of all ticks or steps up to `now`. A bucket always gets the same `refill`.
+    /// Adds the tokens of all ticks or steps up to `now`. All calls for one bucket must pass the same `refill`.
     pub fn refill(&mut self, refill: Refill, now: Instant) {
         if now < self.next {
             return;
@@ -59,28 +57,28 @@ impl TokenBucket {
         self.tokens = self.tokens.saturating_add(i64::try_from(added).unwrap_or(i64::MAX)).min(full);
     }
 
-    /// The sum of `ticks` refills from the start [B].
+    /// The sum of the first `ticks` refills [B].
     fn total_at(&self, ticks: u64, refill: Refill) -> u128 {
         let rate = u128::from(self.bandwidth.rate.bytes_per_sec());
         rate * refill.interval.as_nanos() * u128::from(ticks) / 1_000_000_000
     }
 
-    /// Takes `bytes`, even if there are fewer.
+    /// Takes `bytes`, even if the bucket holds fewer.
     pub fn consume(&mut self, bytes: Bytes) {
         self.tokens = self.tokens.saturating_sub(signed(bytes));
     }
 
-    /// The tokens available now [B]; zero if the bucket is empty or in deficit.
+    /// The available tokens [B]; zero if the bucket is empty or in deficit.
     pub fn available(&self) -> Bytes {
         Bytes::new(u64::try_from(self.tokens).unwrap_or(0))
     }
 
-    /// Changes the rate from the next refill on; the tokens stay.
+    /// Changes the rate from the next refill on. The tokens stay.
     pub fn set_rate(&mut self, rate: penstock_units::DataRate) {
         self.bandwidth.rate = rate;
     }
 
-    /// Changes rate and depth; tokens above the new depth are lost (C tor `token_bucket_rw_adjust()`).
+    /// Changes rate and depth. Tokens above the new depth are lost (C tor `token_bucket_rw_adjust()`).
     pub fn adjust(&mut self, bandwidth: Bandwidth) {
         self.bandwidth = bandwidth;
         self.tokens = self.tokens.min(signed(bandwidth.burst));
@@ -101,7 +99,7 @@ impl Refill {
         }
     }
 
-    /// When an operation that found a bucket empty at `now` is tried again.
+    /// When an operation that found an empty bucket at `now` is retried.
     pub fn unblocks_after(self, now: Instant) -> Instant {
         self.unblock.map_or_else(|| self.next_after(now), |unblock| now + unblock)
     }
@@ -117,10 +115,10 @@ impl Refill {
     }
 }
 
-/// The I/O quantum: how much one connection may read or write at once [B].
+/// The I/O quantum: how many bytes one call may read from or write to a connection [B].
 ///
-/// It is an eighth of the global bucket, in whole units of `base` [B] (a cell, or its payload on an edge stream). It
-/// has at least 4 and at most 32 units, but never more than either bucket holds.
+/// It is one eighth of the global bucket, in whole units of `base` (the size of a cell, or of a payload on an edge
+/// stream [B]). It has at least 4 and at most 32 units, but never more bytes than either bucket holds.
 ///
 /// Source: C tor `connection_bucket_round_robin()`; throttling §2 ("16 KiB or 1/8 of the global bucket").
 pub fn quantum(global: Option<&TokenBucket>, own: Option<&TokenBucket>, base: u64) -> Bytes {

@@ -1,5 +1,3 @@
-//! The transport of a channel's cells: a TCP stream or datagrams.
-
 use crate::cell::Cell;
 use crate::datagram::{Association, DatagramConfig, LinkEvent, MAX_DATAGRAM};
 use crate::kernel::{Kernel, SocketInfo};
@@ -7,15 +5,15 @@ use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Instant};
 use std::collections::VecDeque;
 
-/// More than any scheduler writes at once [B].
+/// More bytes than any scheduler writes in one call [B].
 const UNLIMITED: Bytes = Bytes::mib(1024);
 
-/// The transport between a channel's output buffer and the kernel.
+/// The transport of a channel's cells between its output buffer and the kernel.
 #[derive(Debug)]
 pub(crate) enum Transport<C> {
-    /// The kernel takes and delivers cells.
+    /// A TCP stream: the kernel takes and delivers cells.
     Stream,
-    /// The kernel takes and delivers datagrams. The association repairs losses.
+    /// Datagrams: the kernel takes and delivers datagrams, and the association retransmits lost cells.
     Datagrams(Box<Association<C>>),
 }
 
@@ -32,13 +30,12 @@ impl<C: Cell> Transport<C> {
         if let Transport::Datagrams(association) = self { Some(association) } else { None }
     }
 
-    /// Bytes of pending messages that could be written now, besides the output buffer [B].
     pub(crate) fn ready(&self) -> Bytes {
         self.association().map_or(Bytes::ZERO, Association::ready)
     }
 
-    /// Writes the output buffer to the kernel until the kernel refuses, or until `limit` is reached or exceeded by less
-    /// than a record or datagram [B]. Returns the bytes written [B].
+    /// Writes the output buffer to the kernel until the kernel refuses or `limit` is reached [B]. The last record or
+    /// datagram may exceed the limit. Returns the bytes written [B].
     pub(crate) fn write(
         &mut self,
         now: Instant,
@@ -55,8 +52,8 @@ impl<C: Cell> Transport<C> {
         }
     }
 
-    /// Reads cells from the kernel until none is left, or until `limit` is reached or exceeded by less than a record or
-    /// datagram [B]. Returns the bytes read [B].
+    /// Reads cells from the kernel until none is left or `limit` is reached [B]. The last record or datagram may exceed
+    /// the limit. Returns the bytes read [B].
     pub(crate) fn read(
         &mut self,
         now: Instant,
@@ -81,7 +78,7 @@ impl<C: Cell> Transport<C> {
         read
     }
 
-    /// The socket state for schedulers. A datagram socket accepts everything and holds nothing back.
+    /// The socket state for schedulers. A datagram socket accepts every byte and queues none.
     pub(crate) fn socket_info(&self, channel: ChannelKey, kernel: &mut impl Kernel<C>) -> SocketInfo {
         match self {
             Transport::Stream => kernel.socket_info(channel),

@@ -1,19 +1,15 @@
-//! The minimum of a quantity over a time window.
-
 use penstock_units::{Duration, Instant};
 use std::collections::VecDeque;
 
-/// The minimum of the samples of the last `memory` seconds. Samples of the same second expire together.
+/// The minimum of the samples in the last `memory` seconds. Samples of the same second expire together.
 #[derive(Debug)]
 pub(crate) struct WindowedMin {
-    /// [s].
     memory: u64,
-    /// Seconds and their minima, without minima that a later second undercuts. Both grow.
+    /// Seconds and their minima, both increasing. A minimum is removed when a later second has a smaller one.
     seconds: VecDeque<(u64, Duration)>,
 }
 
 impl WindowedMin {
-    /// A minimum over this many seconds; `u64::MAX` is forever.
     pub(crate) fn new(memory: u64) -> Self {
         WindowedMin { memory, seconds: VecDeque::new() }
     }
@@ -23,7 +19,7 @@ impl WindowedMin {
         while self.seconds.back().is_some_and(|(_, least)| *least >= sample) {
             self.seconds.pop_back();
         }
-        // Without a window, only a smaller sample replaces the first one.
+        // If the minimum never expires, only a smaller sample replaces the first one.
         let never = self.memory == u64::MAX && !self.seconds.is_empty();
         if !never && self.seconds.back().is_none_or(|(known, _)| *known < second) {
             self.seconds.push_back((second, sample));

@@ -1,22 +1,18 @@
-//! Priority classes: a client can give a circuit a lower priority.
-
 use super::Weight;
 
-/// A circuit's priority class. The default is the better class.
-///
-/// Source: KIST §5.1. Deviation: none.
+/// A circuit's priority class. The default is the better class. Source: KIST §5.1. Deviation: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PriorityClass {
-    /// Cells have their normal charge.
+    /// A cell has the normal charge.
     #[default]
     Better,
     /// The charge of each cell is multiplied by the [`PriorityFactor`].
     Worse,
 }
 
-/// The charge for a cell of the worse class, in cells [1]; above zero.
+/// The charge for a cell of the worse class [1]; above zero. An ordinary cell has the charge 1.
 ///
-/// Source: KIST §5.1, F. Deviation: the paper gives no value; 10 is ours.
+/// Source: KIST §5.1, F. Deviation: the paper gives no value; Penstock uses 10.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PriorityFactor(pub f64);
 
@@ -27,7 +23,7 @@ impl Default for PriorityFactor {
 }
 
 impl PriorityFactor {
-    /// The charge for a cell of this class.
+    /// The charge for one cell of this class.
     pub fn weight(self, class: PriorityClass) -> Weight {
         match class {
             PriorityClass::Better => Weight::ONE,

@@ -1,7 +1,7 @@
 //! Which circuit sends next, and with what priority among all channels?
 //!
-//! One policy object orders the circuits of one channel. The priorities of the first circuits are
-//! comparable across the channels of a relay, so that a global scheduler can choose among them.
+//! One policy object orders the circuits of one channel. A global scheduler compares the priorities of the channels'
+//! first circuits and so chooses among all channels of a relay.
 
 mod class;
 mod ewma;
@@ -18,16 +18,16 @@ use enum_dispatch::enum_dispatch;
 use penstock_units::{Cells, Duration, Instant};
 use std::fmt;
 
-/// The lowest priority value is served first. Comparable across all channels of a relay.
+/// A circuit's priority. The lowest value is served first; values are comparable across all channels of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Priority(pub f64);
 
-/// The charge for a sent cell; 1 is an ordinary cell.
+/// The charge for a sent cell [1]. An ordinary cell has the charge 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weight(pub f64);
 
 impl Weight {
-    /// An ordinary cell.
+    /// The charge of an ordinary cell.
     pub const ONE: Weight = Weight(1.0);
 }
 
@@ -40,21 +40,21 @@ impl Weight {
 #[enum_dispatch]
 #[auto_impl(Box)]
 pub trait CircuitPolicy: fmt::Debug + Send {
-    /// `circuit` has cells and may send (again).
+    /// `circuit` has cells and may send.
     fn on_ready(&mut self, now: Instant, circuit: CircuitKey);
-    /// `circuit` is empty or out of credit until the next `on_ready`.
+    /// `circuit` has no cells or no credit until the next `on_ready`.
     fn on_blocked(&mut self, now: Instant, circuit: CircuitKey);
-    /// `cells` of `circuit` left for the channel; `weight` scales the charge [1].
+    /// `cells` of `circuit` moved to the channel's output buffer; `weight` scales the charge [1].
     fn on_flush(&mut self, now: Instant, circuit: CircuitKey, cells: Cells, weight: Weight);
     /// `circuit` is closed.
     fn on_close(&mut self, circuit: CircuitKey);
-    /// The eligible circuit to serve at `now`, with its priority.
+    /// The eligible circuit that sends next at `now`, with its priority.
     fn head(&self, now: Instant) -> Option<(Priority, CircuitKey)>;
-    /// How many circuits a choice examines [circuit]. A processor model charges for them.
+    /// How many circuits the policy examines for one choice [circuit]. A processor model charges for them.
     fn scans(&self) -> u64 {
         1
     }
-    /// The operator changed the half-life of cell counts. Policies without one ignore it.
+    /// The operator changed the half-life of cell counts. A policy without half-life ignores this.
     fn set_half_life(&mut self, _now: Instant, _half_life: Duration) {}
 }
 
@@ -72,7 +72,7 @@ pub enum CircuitPolicyConfig {
 }
 
 impl CircuitPolicyConfig {
-    /// The same policy with another half-life, if it has one.
+    /// The same policy with another half-life; unchanged if the policy has no half-life.
     fn with_half_life(self, half_life: Duration) -> Self {
         let ewma = EwmaConfig { half_life };
         match self {
@@ -83,7 +83,7 @@ impl CircuitPolicyConfig {
         }
     }
 
-    /// The new half-life, if `other` differs in nothing else.
+    /// The half-life of `other`, if the two configurations differ only in the half-life.
     pub(crate) fn only_half_life(&self, other: &Self) -> Option<Duration> {
         match (self, other) {
             (CircuitPolicyConfig::EwmaList(_), CircuitPolicyConfig::EwmaList(new))
@@ -93,12 +93,11 @@ impl CircuitPolicyConfig {
         }
     }
 
-    /// Changes the half-life for new channels.
     pub(crate) fn set_half_life(&mut self, half_life: Duration) {
         *self = std::mem::take(self).with_half_life(half_life);
     }
 
-    /// The policy of one channel.
+    /// Builds the circuit policy of one channel.
     pub fn build(&self) -> AnyCircuitPolicy {
         match self {
             CircuitPolicyConfig::RoundRobin => AnyCircuitPolicy::RoundRobin(RoundRobin::default()),
@@ -110,7 +109,7 @@ impl CircuitPolicyConfig {
     }
 }
 
-/// A built-in policy without an allocation, or an algorithm from outside.
+/// A built-in policy (stored without an allocation), or an algorithm from outside this workspace.
 #[enum_dispatch(CircuitPolicy)]
 #[derive(Debug)]
 #[expect(missing_docs, reason = "variants are named after their algorithms")]

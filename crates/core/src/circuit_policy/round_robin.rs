@@ -1,5 +1,3 @@
-//! Round robin, one cell for each turn.
-
 use super::{CircuitPolicy, Priority, Weight};
 use crate::keys::CircuitKey;
 use penstock_units::{Cells, Instant};
@@ -7,11 +5,10 @@ use std::collections::VecDeque;
 
 /// Serves eligible circuits in turn, one cell each.
 ///
-/// A circuit that becomes eligible joins at the end. All circuits have the same priority, so a global
-/// scheduler uses its own tie-break.
+/// A circuit that becomes eligible joins the end of the queue. All circuits have the same priority, so a global
+/// scheduler breaks the ties between channels itself.
 ///
-/// Source: DefenestraTor §3.1; C tor 0.2.1 `connection_or_flush_from_first_active_circuit()`.
-/// Deviation: none.
+/// Source: DefenestraTor §3.1; C tor 0.2.1 `connection_or_flush_from_first_active_circuit()`. Deviation: none.
 #[derive(Debug, Default)]
 pub struct RoundRobin {
     turn: VecDeque<CircuitKey>,
@@ -35,7 +32,7 @@ impl CircuitPolicy for RoundRobin {
     }
 
     fn on_close(&mut self, circuit: CircuitKey) {
-        // The circuit just served is the last one, so the search starts there.
+        // The circuit that was just served is the last one, so the search starts at the end.
         if let Some(place) = self.turn.iter().rposition(|other| *other == circuit) {
             self.turn.remove(place);
         }

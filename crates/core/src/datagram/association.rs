@@ -1,4 +1,4 @@
-//! All circuits of one channel over datagrams.
+//! Datagrams of one channel: packing, acknowledgements and retransmissions of all circuits.
 
 use super::MAX_DATAGRAM;
 use super::message::{DATA, Downstream, HEADER, Message};
@@ -14,14 +14,14 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::num::NonZeroU32;
 
-/// Packing and retransmission of datagrams.
+/// Options for packing and retransmission of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramConfig {
-    /// How long a single message waits for company [ns] (nstor: 1 ms).
+    /// The maximum time that a single message waits for a second one to share its datagram [ns] (nstor: 1 ms).
     pub coalesce_delay: Duration,
-    /// Minimum retransmission timeout [ns] (nstor and RFC 6298: 1 s).
+    /// The minimum retransmission timeout [ns] (nstor and RFC 6298: 1 s).
     pub min_timeout: Duration,
-    /// How long a minimum round trip to a neighbour is remembered [s]; `None` is forever, as in nstor.
+    /// How long the minimum round trip to a neighbour is remembered [s]; `None` remembers it forever, as in nstor.
     pub base_memory: Option<u64>,
 }
 
@@ -35,7 +35,7 @@ impl Default for DatagramConfig {
     }
 }
 
-/// Counts of a relay's datagrams since its start.
+/// Counters of a relay's datagrams since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatagramCounters {
     /// Datagrams sent.
@@ -46,13 +46,13 @@ pub struct DatagramCounters {
     pub feedback: u64,
     /// Cells retransmitted.
     pub again: u64,
-    /// Cells received again.
+    /// Duplicate cells received.
     pub repeated: u64,
-    /// Requests for FEEDBACK sent.
+    /// PROBE messages sent (requests for FEEDBACK).
     pub probes: u64,
-    /// Cells whose circuit ended before they were acknowledged. Some of them have arrived.
+    /// Cells whose circuit ended before an acknowledgement. Some of these cells did arrive.
     pub given_up: u64,
-    /// Cells that arrived for circuits that are closed here.
+    /// Cells received for circuits that this node has closed.
     pub unwanted: u64,
 }
 
@@ -71,60 +71,58 @@ impl DatagramCounters {
     }
 }
 
-/// The contents of a datagram other than cells.
+/// What an arriving datagram reports, besides cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkEvent {
-    /// The next hop reported how many cells of a circuit it forwarded.
+    /// The next hop has reported how many cells of a circuit it forwarded.
     Forwarded {
         id: CircId,
-        /// All RELAY cells that it forwarded, modulo 2³² [cell].
+        /// RELAY cells that the next hop has forwarded so far, modulo 2³² [cell].
         count: u32,
-        /// The round trip of the last of them, and the minimum of any cell to this neighbour [ns].
+        /// The round trip of the last forwarded cell, and the minimum round trip of all cells to this neighbour [ns].
         trip: Option<(Duration, Duration)>,
         downstream: Downstream,
     },
     Failed(LinkFailure),
 }
 
-/// A circuit that must close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LinkFailure {
     pub(crate) id: CircId,
-    /// The violation of the peer; `None` if the peer does not know the circuit.
+    /// The peer's violation; `None` if the peer does not know the circuit.
     pub(crate) violation: Option<Violation>,
 }
 
-/// One circuit of the channel, in both directions.
 #[derive(Debug)]
 struct CircuitState<C> {
     sender: Sender<C>,
     receiver: Receiver<C>,
-    /// The last values that hop control reported for the peer.
+    /// The values of the last hop-control feedback for the peer.
     forwarded: u32,
     downstream: Downstream,
-    /// Pending FEEDBACKs: a plain one, and answers to cells beyond a hole.
+    /// What the pending FEEDBACKs report: new counts, and cells that arrived beyond a missing one.
     feedback_pending: bool,
     duplicates_pending: u8,
-    /// The circuit is closed here. Its state is removed once the peer knows.
+    /// This node has closed the circuit. The state is removed when the peer has acknowledged the DESTROY.
     closing: bool,
-    /// The time of the timer; never later than the sender needs.
+    /// The expiry of the timer. It may be earlier than the sender's timeout, never later.
     timer: Option<Instant>,
 }
 
-/// Maximum of pending FEEDBACKs of a circuit for cells beyond a hole [1]. More than three have no further effect.
+/// Maximum number of a circuit's pending FEEDBACKs for cells beyond a missing one [1]. More than three have no effect.
 const MAX_DUPLICATES: u8 = 3;
-/// Maximum of pending answers about unknown circuits [1]. A peer that needs one will ask again.
+/// Maximum number of pending GONE messages [1]. A peer that needs another one asks again.
 const MAX_UNKNOWN: usize = 64;
-/// Maximum of early cells of all circuits [cell]. Further ones are dropped as if they were lost.
+/// Maximum number of early cells of all circuits [cell]. Further early cells are dropped as if they were lost.
 pub(crate) const MAX_EARLY: usize = 16_384;
 
 /// The cells of one channel over datagrams.
 ///
-/// It turns cells of the channel's output buffer into datagrams, and datagrams into cells that are in
-/// order within each circuit. A circuit has a number of 16 bits; each side chooses from its own half.
+/// The association packs cells of the channel's output buffer into datagrams. From received datagrams it returns the
+/// cells of each circuit in order. A circuit has a 16-bit number; each side allocates numbers from its own half.
 ///
-/// A circuit begins with the CREATE, which has number zero, and ends with the DESTROY. The sender keeps
-/// the DESTROY until it is acknowledged, or until GONE says that the peer does not know the circuit.
+/// A circuit begins with the CREATE, which has sequence number 0, and ends with the DESTROY. The sender keeps the
+/// DESTROY until the peer acknowledges it, or until a GONE reports that the peer does not know the circuit.
 #[derive(Debug)]
 pub(crate) struct Association<C> {
     config: DatagramConfig,
@@ -132,15 +130,13 @@ pub(crate) struct Association<C> {
     circuits: BTreeMap<u16, CircuitState<C>>,
     early: usize,
     packer: Packer,
-    /// One entry for each circuit whose timer is set.
     timers: BinaryHeap<Reverse<(Instant, u16)>>,
-    /// The minimum round trip of all circuits to this neighbour.
+    /// The minimum round trip to this neighbour, measured on all circuits.
     base: WindowedMin,
-    /// Pending answers about unknown circuits.
     unknown_pending: usize,
-    /// Circuits whose peers do not answer, or leave too many cells unacknowledged.
+    /// Circuits whose peer does not answer, or leaves too many cells unacknowledged.
     failed: Vec<LinkFailure>,
-    /// The messages of the present datagram; kept for their memory.
+    /// The messages of the current datagram. The buffer is kept to avoid allocations.
     batch: Vec<Pending>,
     pub(crate) inbox: Vec<Message<C>>,
     pub(crate) counters: DatagramCounters,
@@ -164,23 +160,22 @@ impl<C: Cell> Association<C> {
         }
     }
 
-    /// Sets how round trips are measured, before the first cell.
     pub(crate) fn set_round_trips(&mut self, round_trips: RoundTrips) {
         self.round_trips = round_trips;
     }
 
-    /// Bytes of pending messages that could be sent now, besides the output buffer [B].
+    /// Bytes of pending messages that could be sent now [B], without the output buffer.
     pub(crate) fn ready(&self) -> Bytes {
         Bytes::new(self.packer.ready() as u64)
     }
 
-    /// Cells that were sent and not acknowledged [cell].
     pub(crate) fn unacknowledged(&self) -> u64 {
         self.circuits.values().map(|state| state.sender.len()).sum()
     }
 
-    /// Sends pending messages and the cells of `outbuf` as datagrams, until `limit` is reached or exceeded by less than
-    /// a datagram [B], or the rest should wait for company. `send` returns the size of each datagram [B].
+    /// Sends pending messages and the cells of `outbuf` as datagrams. `send` returns the size of each datagram [B]. The
+    /// call ends when the sent bytes reach `limit` [B], or when the remaining message waits for a second one. The last
+    /// datagram may exceed the limit.
     pub(crate) fn flush(
         &mut self,
         now: Instant,
@@ -212,7 +207,7 @@ impl<C: Cell> Association<C> {
             self.end(circuit);
             self.circuits.insert(circuit, CircuitState::new(self.config, self.round_trips));
         }
-        // The peer closed the circuit while this cell waited, or the cell follows a DESTROY.
+        // The peer closed the circuit while this cell waited, or a DESTROY was sent before the cell.
         let Some(state) = self.circuits.get_mut(&circuit).filter(|state| !state.closing) else {
             self.counters.given_up += 1;
             return;
@@ -253,7 +248,7 @@ impl<C: Cell> Association<C> {
         written
     }
 
-    /// Prepares a message; false if it need not be sent any more.
+    /// Prepares a message. Returns false if the message is no longer needed.
     fn prepare(&mut self, now: Instant, pending: &mut Pending) -> bool {
         match *pending {
             Pending::Data(circuit, seq) => {
@@ -266,7 +261,7 @@ impl<C: Cell> Association<C> {
                         state.duplicates_pending = state.duplicates_pending.saturating_sub(1)
                     }
                     Some(state) => state.feedback_pending = false,
-                    // The circuit closed meanwhile. The peer may not know that its DESTROY arrived.
+                    // The circuit closed while the FEEDBACK waited. The peer may not know that its DESTROY arrived.
                     None => *pending = Pending::Gone(circuit),
                 }
                 self.counters.feedback += 1;
@@ -303,9 +298,8 @@ impl<C: Cell> Association<C> {
     }
 }
 
-/// Arrivals.
 impl<C: Cell> Association<C> {
-    /// Handles a datagram. Cells that are in order now go to `cells`, everything else to `events`.
+    /// Handles a datagram. Cells that are now in order go to `cells`, all other reports to `events`.
     pub(crate) fn on_datagram(
         &mut self,
         now: Instant,
@@ -314,7 +308,6 @@ impl<C: Cell> Association<C> {
         events: &mut Vec<LinkEvent>,
     ) {
         self.counters.received += 1;
-        // No circuit has the number zero.
         for message in messages.into_iter().filter(|message| message.circuit() != 0) {
             match message {
                 Message::Data { circuit, seq, body } => self.on_data(now, circuit, seq, body, cells, events),
@@ -345,7 +338,6 @@ impl<C: Cell> Association<C> {
         cells: &mut VecDeque<C>,
         events: &mut Vec<LinkEvent>,
     ) {
-        // Only a CREATE begins a circuit, even if other cells overtake it.
         let state = match self.circuits.entry(circuit) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) if seq == 0 && cell.command() == Command::Create => {
@@ -353,7 +345,8 @@ impl<C: Cell> Association<C> {
             }
             Entry::Vacant(_) => return self.answer(now, circuit),
         };
-        // A closed circuit drops the cells, but the peer may wait for the ACK of its own DESTROY.
+        // The cells of a closed circuit are dropped but acknowledged, because the peer may wait for the ACK of its
+        // DESTROY.
         let closing = state.closing;
         let unwanted = &mut self.counters.unwanted;
         let hand_on = |cell| {
@@ -413,7 +406,6 @@ impl<C: Cell> Association<C> {
         events.push(LinkEvent::Failed(LinkFailure { id: circ_id(circuit), violation }));
     }
 
-    /// Queues a FEEDBACK, or a GONE for an unknown circuit.
     fn queue_feedback(&mut self, now: Instant, circuit: u16, hole: bool) {
         match self.circuits.get_mut(&circuit) {
             Some(state) => state.queue_feedback(now, circuit, hole, &mut self.packer),
@@ -421,7 +413,6 @@ impl<C: Cell> Association<C> {
         }
     }
 
-    /// Queues a GONE.
     fn answer(&mut self, now: Instant, circuit: u16) {
         if self.unknown_pending < MAX_UNKNOWN {
             self.unknown_pending += 1;
@@ -430,9 +421,9 @@ impl<C: Cell> Association<C> {
     }
 }
 
-/// Acknowledgements of hop control, and timers.
 impl<C: Cell> Association<C> {
-    /// Reports to the peer how many of its cells were forwarded. False if a pending FEEDBACK will carry it.
+    /// Reports to the peer how many of its cells were forwarded. Returns false if an already pending FEEDBACK includes
+    /// the count.
     pub(crate) fn acknowledge(
         &mut self,
         now: Instant,
@@ -452,17 +443,16 @@ impl<C: Cell> Association<C> {
         true
     }
 
-    /// Removes a circuit that the peer closed.
     pub(crate) fn remove_circuit(&mut self, id: CircId) {
         self.end(number(id));
     }
 
-    /// When to call [`on_timer`](Self::on_timer) for circuits.
+    /// When to call [`on_timer`](Self::on_timer) because of a circuit's timer.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.timers.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// When to call it for a single message that waits for company.
+    /// When to call [`on_timer`](Self::on_timer) because a single message has waited long enough.
     pub(crate) fn coalesce_timeout(&self) -> Option<Instant> {
         self.packer.poll_timeout()
     }
@@ -485,7 +475,8 @@ impl<C: Cell> Association<C> {
                     self.packer.push(now, Pending::Probe(circuit), HEADER);
                 }
                 Repair::GiveUp => {
-                    // The circuit cannot report its end to this peer. A later message about it gets GONE.
+                    // This peer does not learn that the circuit has ended. If it sends another message about the
+                    // circuit, the answer is GONE.
                     self.end(circuit);
                     let violation = Some(Violation::Unacknowledged);
                     self.failed.push(LinkFailure { id: circ_id(circuit), violation });
@@ -495,7 +486,6 @@ impl<C: Cell> Association<C> {
         }
     }
 
-    /// Whether circuits have failed and must close.
     pub(crate) fn has_failed(&self) -> bool {
         !self.failed.is_empty()
     }
@@ -504,7 +494,6 @@ impl<C: Cell> Association<C> {
         self.failed.drain(..)
     }
 
-    /// Early cells [cell].
     #[cfg(test)]
     pub(crate) fn early(&self) -> usize {
         self.early
@@ -517,7 +506,7 @@ impl<C: Cell> Association<C> {
         Some(state)
     }
 
-    /// Sets the circuit's timer no later than its sender needs.
+    /// Makes the circuit's timer expire no later than the sender's timeout.
     fn arm(&mut self, circuit: u16) {
         if let Some(state) = self.circuits.get_mut(&circuit) {
             state.arm(circuit, &mut self.timers);
@@ -539,7 +528,6 @@ impl<C> CircuitState<C> {
         }
     }
 
-    /// Queues a FEEDBACK, unless enough are pending.
     fn queue_feedback(&mut self, now: Instant, circuit: u16, hole: bool, packer: &mut Packer) {
         let pending = if hole && self.duplicates_pending < MAX_DUPLICATES {
             self.duplicates_pending += 1;
@@ -554,7 +542,6 @@ impl<C> CircuitState<C> {
         packer.push(now, pending, size);
     }
 
-    /// Queues retransmissions; returns their number.
     fn send_again(&mut self, now: Instant, circuit: u16, packer: &mut Packer) -> u64 {
         let mut again = 0;
         while let Some(seq) = self.sender.poll_again() {
@@ -564,7 +551,6 @@ impl<C> CircuitState<C> {
         again
     }
 
-    /// Sets the timer no later than the sender needs.
     fn arm(&mut self, circuit: u16, timers: &mut BinaryHeap<Reverse<(Instant, u16)>>) {
         if let Some(due) = self.sender.poll_timeout()
             && self.timer.is_none_or(|timer| due < timer)
@@ -577,7 +563,7 @@ impl<C> CircuitState<C> {
 
 const INITIATOR: u32 = 1 << 31;
 
-/// A circuit's number in its association.
+/// The number of a circuit in the association.
 fn number(id: CircId) -> u16 {
     let low = id.0.get() & !INITIATOR;
     let low = u16::try_from(low).ok().filter(|low| *low < 1 << 15);

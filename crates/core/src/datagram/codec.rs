@@ -1,6 +1,4 @@
-//! Messages as bytes.
-//!
-//! A datagram is a sequence of messages and nothing else. Numbers are big-endian.
+//! The byte encoding of messages. A datagram is a sequence of messages and nothing else. Numbers are big-endian.
 //!
 //! ```text
 //! every message   circuit u16, type u8, flags u8
@@ -15,10 +13,10 @@ use super::MAX_DATAGRAM;
 use super::message::{BODY, Downstream, Message};
 use thiserror::Error;
 
-/// A cell as bytes, without its circuit.
+/// The bytes of a cell, without its circuit id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellBody {
-    /// Below 128.
+    /// The cell's command, below 128.
     pub command: u8,
     /// Whether the cell was marked ([`Cell::mark`](crate::Cell::mark)).
     pub marked: bool,
@@ -26,14 +24,14 @@ pub struct CellBody {
     pub payload: Box<[u8; BODY]>,
 }
 
-/// The error of malformed datagrams. The receiver drops the datagram.
+/// Why a datagram is malformed. The receiver drops the whole datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// It is longer than [`MAX_DATAGRAM`].
+    /// The datagram is longer than [`MAX_DATAGRAM`].
     #[error("the datagram is longer than {MAX_DATAGRAM} B")]
     TooLong,
-    /// It ends within a message.
+    /// The datagram ends within a message.
     #[error("the datagram ends within a message")]
     Truncated,
     /// A message has an unknown type.
@@ -79,7 +77,7 @@ pub fn encode(message: &Message<&CellBody>, into: &mut Vec<u8>) {
     }
 }
 
-/// Decodes the messages of a datagram. A datagram with a malformed message yields none.
+/// Decodes the messages of a datagram. One malformed message makes the whole datagram invalid.
 pub fn decode(datagram: &[u8]) -> Result<Vec<Message<CellBody>>, DecodeError> {
     if datagram.len() > MAX_DATAGRAM {
         return Err(DecodeError::TooLong);
@@ -92,7 +90,6 @@ pub fn decode(datagram: &[u8]) -> Result<Vec<Message<CellBody>>, DecodeError> {
     Ok(messages)
 }
 
-/// The bytes that are not decoded yet.
 struct Rest<'a>(&'a [u8]);
 
 impl Rest<'_> {

@@ -1,68 +1,64 @@
-//! Messages in datagrams.
-
-/// One message. `B` is a cell: bytes, a simulator's descriptor, or a reference to one.
+/// One message in a datagram. `B` is the type of a cell: bytes, the simulator's descriptor, or a reference to either.
 ///
-/// Source: sizes of BackTap's headers as in nstor: DATA of 19 B and a payload of 498 B, FEEDBACK of 12 B.
-/// Deviation: 11 B of the header of DATA are the relay header (stream, digest, length, command). The circuit's
-/// encryption covers them, so they belong to the cell's body here.
+/// Source: header sizes of BackTap as in nstor: DATA has 19 B and a payload of 498 B, FEEDBACK has 12 B.
+/// Deviation: 11 B of the DATA header are the relay header (stream, digest, length, command). The circuit's encryption
+/// covers them, so they belong to the cell's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message<B> {
-    /// A cell of a circuit. The first cell has the number zero.
+    /// A cell of a circuit. The first cell of a circuit has sequence number 0.
     Data {
         /// The circuit's number in the association.
         circuit: u16,
-        /// Modulo 2³².
+        /// The cell's sequence number modulo 2³².
         seq: u32,
         /// The cell.
         body: B,
     },
-    /// The counts of a circuit's cells from the peer. Every FEEDBACK has both counts.
+    /// How many cells of a circuit have arrived, and how many were forwarded. Every FEEDBACK has both counts.
     Feedback {
-        /// The circuit.
+        /// The circuit's number in the association.
         circuit: u16,
-        /// All cells before this number have arrived, modulo 2³² (ACK).
+        /// All cells with a sequence number below this have arrived, modulo 2³² (ACK).
         ack: u32,
         /// RELAY cells forwarded or delivered, modulo 2³² (FWD) [cell].
         forwarded: u32,
-        /// This answers a cell beyond a missing one, so its ACK is a duplicate.
+        /// This FEEDBACK answers a cell that arrived beyond a missing one, so its ACK is a duplicate.
         hole: bool,
-        /// The state downstream, if hop control reports it.
+        /// The congestion behind this node, if hop control reports it.
         downstream: Downstream,
     },
-    /// A request for FEEDBACK of the circuit, because the last one may be lost.
+    /// Requests a FEEDBACK for the circuit, because the last FEEDBACK may be lost.
     Probe {
-        /// The circuit.
+        /// The circuit's number in the association.
         circuit: u16,
     },
-    /// The circuit is unknown to the sender, which drops its cells.
+    /// The sender of this message does not know the circuit and drops its cells.
     Gone {
-        /// The circuit.
+        /// The circuit's number in the association.
         circuit: u16,
     },
 }
 
-/// The state of a circuit downstream of the node that sends FEEDBACK.
+/// The congestion of a circuit beyond the node that sends this FEEDBACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Downstream {
-    /// The excess cells of the worst hop downstream (`c_diff`) [1/64 cell].
+    /// The excess cells at the most congested hop downstream (`c_diff`) [1/64 cell].
     pub congestion: Option<u16>,
-    /// How many of the peer's cells the last node has forwarded or delivered, modulo 2³² [cell].
+    /// How many of the peer's cells the last node of the circuit has forwarded or delivered, modulo 2³² [cell].
     pub ended: Option<u32>,
 }
 
-/// Circuit, type and flags [B].
+/// Size of circuit number, type and flags [B].
 pub(super) const HEADER: usize = 4;
-/// The number of a DATA [B].
+/// Size of a DATA message's sequence number [B].
 const SEQ: usize = 4;
-/// A cell without circuit id and command [B].
+/// Size of a cell without circuit id and command [B].
 pub(super) const BODY: usize = 509;
-/// A DATA [B].
 pub(super) const DATA: usize = HEADER + SEQ + BODY;
-/// ACK and FWD of a FEEDBACK [B].
+/// Size of the ACK and FWD counts in a FEEDBACK [B].
 pub(super) const COUNTS: usize = 8;
-/// c_diff [B].
 pub(super) const CONGESTION: usize = 2;
-/// The last node's count [B].
+/// Size of the last node's count [B].
 pub(super) const ENDED: usize = 4;
 
 impl<B> Message<B> {
@@ -89,7 +85,7 @@ impl<B> Message<B> {
         }
     }
 
-    /// The same message with another form of the cell.
+    /// Converts the message to another representation of cells.
     pub fn map<T>(self, with: impl FnOnce(B) -> T) -> Message<T> {
         match self {
             Message::Data { circuit, seq, body } => Message::Data { circuit, seq, body: with(body) },

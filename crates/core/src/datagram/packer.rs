@@ -1,38 +1,33 @@
-//! Pending messages, and their packing into datagrams.
-
 use super::MAX_DATAGRAM;
 use penstock_units::{Duration, Instant};
 use std::collections::VecDeque;
 
-/// A pending message. Its content is read when it is sent.
+/// A pending message. Its content is read only when it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pending {
-    /// A cell of a circuit, by its number.
+    /// The cell of this circuit with this sequence number.
     Data(u16, u64),
-    /// The counts of a circuit.
     Feedback(u16),
-    /// The same, as an answer to a cell beyond a hole.
+    /// A FEEDBACK for this circuit that answers a cell beyond a missing one.
     Hole(u16),
-    /// A request for the counts of a circuit.
+    /// A request for the counts of this circuit.
     Probe(u16),
-    /// A report that a circuit is unknown.
+    /// A report that this node does not know the circuit.
     Gone(u16),
 }
 
 /// Packs messages into datagrams in their order.
 ///
-/// Two messages leave at once. A single message waits for company, for `coalesce_delay` at most.
+/// Two or more waiting messages leave immediately. A single message waits up to `coalesce_delay` for a second one.
 ///
-/// Source: nstor: a FIFO for each channel, flushed when two messages wait or after 1 ms.
+/// Source: nstor, whose FIFO for each channel is flushed when two messages wait or after 1 ms.
 #[derive(Debug)]
 pub(super) struct Packer {
     coalesce_delay: Duration,
     fifo: VecDeque<(Pending, usize)>,
-    /// Their size [B].
+    /// The size of the messages in `fifo` [B].
     bytes: usize,
-    /// Since when the first message waits.
     since: Instant,
-    /// The first message has waited long enough.
     ripe: bool,
 }
 
@@ -49,27 +44,23 @@ impl Packer {
         self.bytes += bytes;
     }
 
-    /// Whether there is enough for a full datagram.
     pub(super) fn is_full(&self) -> bool {
         self.bytes >= MAX_DATAGRAM
     }
 
-    /// Bytes that may leave now [B]; zero while a single message waits for company.
+    /// Bytes that may leave now [B]; zero while a single message waits for a second one.
     pub(super) fn ready(&self) -> usize {
         if self.fifo.len() > 1 || self.ripe { self.bytes } else { 0 }
     }
 
-    /// When a single message has waited long enough.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         (self.fifo.len() == 1 && !self.ripe).then(|| self.since + self.coalesce_delay)
     }
 
-    /// Ends the wait of a single message if its time has come.
     pub(super) fn on_timer(&mut self, now: Instant) {
         self.ripe |= self.poll_timeout().is_some_and(|due| due <= now);
     }
 
-    /// Takes the messages of the next datagram.
     pub(super) fn pack(&mut self, now: Instant, into: &mut Vec<Pending>) {
         let mut room = MAX_DATAGRAM;
         while let Some((pending, bytes)) = self.fifo.front().copied()

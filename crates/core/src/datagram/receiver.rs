@@ -1,26 +1,23 @@
-//! The receiving half of a hop: it delivers the cells of one circuit in order and once.
-
 use super::MAX_IN_FLIGHT;
 use crate::error::Violation;
 use crate::serial::ahead;
 use std::collections::BTreeMap;
 
-/// Puts the cells of one circuit in order.
-///
-/// At most [`MAX_IN_FLIGHT`] early cells wait; repeated cells are dropped.
+/// The receiving half of a hop: puts the cells of one circuit in order and drops duplicates. At most [`MAX_IN_FLIGHT`]
+/// early cells wait.
 #[derive(Debug)]
 pub struct Receiver<B> {
-    /// All cells before this number have arrived.
+    /// All cells with a sequence number below this have arrived.
     tail: u64,
     early: BTreeMap<u64, B>,
 }
 
-/// The kind of a cell that arrived.
+/// Whether a cell arrived for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// It was missing, or came early.
+    /// The cell arrived for the first time.
     New,
-    /// It had arrived before.
+    /// The cell is a duplicate.
     Again,
 }
 
@@ -30,8 +27,8 @@ impl<B> Receiver<B> {
         Receiver { tail: first, early: BTreeMap::new() }
     }
 
-    /// Handles the cell with this number, and delivers all cells that are in order now. A cell that is
-    /// too far ahead is a [`Violation`], because no sender may have so many cells in flight.
+    /// Handles the cell with this sequence number, and delivers all cells that are in order now. A cell that is too far
+    /// ahead is a [`Violation`], because a correct sender never has so many cells in flight.
     pub fn on_data(&mut self, seq: u32, body: B, mut deliver: impl FnMut(B)) -> Result<Arrival, Violation> {
         let Ok(distance) = u64::try_from(ahead(seq, self.tail)) else { return Ok(Arrival::Again) };
         if distance >= MAX_IN_FLIGHT {
@@ -54,17 +51,17 @@ impl<B> Receiver<B> {
         Ok(Arrival::New)
     }
 
-    /// The number to acknowledge: all cells before it have arrived, modulo 2³².
+    /// The sequence number to acknowledge, modulo 2³². All cells below it have arrived.
     pub fn ack(&self) -> u32 {
         self.tail as u32
     }
 
-    /// How many cells wait for one that is missing [cell].
+    /// How many early cells wait for a missing one [cell].
     pub fn early(&self) -> usize {
         self.early.len()
     }
 
-    /// Whether a cell beyond a missing one has arrived.
+    /// Whether an early cell waits for a missing one.
     pub fn has_hole(&self) -> bool {
         !self.early.is_empty()
     }

@@ -1,5 +1,3 @@
-//! The sending half of a hop: it keeps the cells of one circuit until they are acknowledged, and retransmits lost ones.
-
 use super::MAX_IN_FLIGHT;
 use super::message::Downstream;
 use super::timeout::Timeout;
@@ -8,59 +6,62 @@ use crate::serial::ahead;
 use penstock_units::{Duration, Instant};
 use std::collections::VecDeque;
 
-/// Duplicate ACKs that show a loss [1] (RFC 5681 §3.2).
+/// The number of duplicate ACKs that indicates a loss [1] (RFC 5681 §3.2).
 const DUPLICATES: u32 = 3;
-/// Consecutive timeouts after which the peer counts as gone [1]: half an hour with a minimum of 1 s. A
-/// network that loses 30 % each way causes half of them; thirteen in a row were observed there.
+/// Consecutive timeouts after which the sender gives up [1]. With a minimum timeout of 1 s this takes half an hour.
+/// With 30 % loss in each direction, half of the timeouts are caused by loss, and thirteen in a row were observed.
 const GIVE_UP: u32 = 30;
-/// Cells that each useful ACK retransmits after a timeout [cell], as slow start does.
+/// Cells that each new ACK retransmits after a timeout [cell], as in slow start.
 const AGAIN_PER_ACK: u32 = 2;
 
-/// How round trips are measured.
+/// How round trips are measured on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoundTrips {
-    /// By the peer's counts of forwarded cells.
+    /// The round trip of a cell ends when the peer's count of forwarded cells includes the cell.
     Forwarded,
-    /// They are not measured, because the peer does not count.
+    /// Round trips are not measured, because the peer does not report its forwarded cells.
     Unknown,
 }
 
-/// Keeps the cells of one circuit until the next node has them, and counts the cells that the node forwarded.
+/// The sending half of a hop: keeps the cells of one circuit until the next node acknowledges them, and counts the
+/// cells that the next node forwarded.
 ///
-/// Three duplicate ACKs retransmit a cell, at most once in a round trip. A timeout retransmits all cells in flight, as
-/// ACKs arrive (go-back-N). If all cells have arrived but some are not forwarded for a whole timeout, the sender asks
-/// the peer with a PROBE, because the last FEEDBACK may be lost.
+/// After three duplicate ACKs the sender retransmits a cell, at most once in a round trip. After a timeout it
+/// retransmits all cells in flight, as ACKs arrive (go-back-N). If all cells have arrived but some stay unforwarded for
+/// a whole timeout, the sender sends a PROBE, because the last FEEDBACK may be lost.
 ///
 /// Source: nstor's `seqQueue` and its slides: cumulative ACK, three duplicates, timeout with go-back-N; Karn and
 /// Partridge, SIGCOMM 1987.
-/// Deviation: FEEDBACK says explicitly if it answers a cell beyond a hole; only then its ACK counts as a duplicate.
-/// Every FEEDBACK has both counts here, so most FEEDBACKs about forwarded cells repeat the ACK. RTT samples of cells
-/// queued behind a retransmission are skipped, because they measure the repair. Where nstor stalls, a PROBE is sent
-/// instead of a repeated cell, which the sender no longer has.
+/// Deviation: FEEDBACK says explicitly whether it answers a cell beyond a missing one, and only such an ACK counts as a
+/// duplicate. Every FEEDBACK has both counts, so most FEEDBACKs about forwarded cells repeat the last ACK.
+/// Deviation: RTT samples of cells queued behind a retransmission are skipped, because they include the repair.
+/// Deviation: where nstor stalls, the sender sends a PROBE. It cannot repeat a cell, because it deletes acknowledged
+/// cells.
 #[derive(Debug)]
 pub struct Sender<B> {
     round_trips: RoundTrips,
-    /// Unacknowledged cells; the first has the number `head`.
+    /// Unacknowledged cells. The first one has the sequence number `head`.
     cells: VecDeque<Sent<B>>,
     head: u64,
-    /// Cells before this number were sent at least once.
+    /// Cells with a sequence number below this were sent at least once.
     next: u64,
-    /// RELAY cells sent; those of them that were forwarded; and those that the last node has, if it reports them.
+    /// How many RELAY cells were sent. `forwarded` of them were forwarded by the next node. `ended` of them have
+    /// reached the circuit's last node; `None` if the last node does not report this.
     counted: u64,
     forwarded: u64,
     ended: Option<u64>,
-    /// When each cell that was not forwarded was sent; `None` if its round trip must be skipped.
+    /// The send time of each RELAY cell that is not yet forwarded; `None` if its round trip must be skipped.
     times: VecDeque<Option<Instant>>,
     duplicates: u32,
-    /// Cells before this number were in flight at the last loss.
+    /// Cells with a sequence number below this were in flight at the last loss.
     recover: u64,
-    /// After a timeout: the next cell to retransmit, before `recover`.
+    /// After a timeout: the sequence number of the next cell to retransmit. Retransmission ends at `recover`.
     cursor: u64,
-    /// How many of them may be retransmitted now.
+    /// How many cells from `cursor` on may be retransmitted now.
     again: u32,
-    /// The first cell must be retransmitted.
     head_again: bool,
-    /// The timeouts for ACKs and for counts of forwarded cells, and when each started.
+    /// The timeout for ACKs, which started at `acked_at`. `patience` is the timeout for counts of forwarded cells,
+    /// which started at `forwarded_at`.
     timeout: Timeout,
     acked_at: Instant,
     patience: Timeout,
@@ -70,9 +71,7 @@ pub struct Sender<B> {
 #[derive(Debug)]
 struct Sent<B> {
     body: B,
-    /// It is a RELAY cell.
     counts: bool,
-    /// When it was sent last; `None` if it was not sent.
     at: Option<Instant>,
     again: bool,
 }
@@ -80,27 +79,27 @@ struct Sent<B> {
 /// The result of a FEEDBACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acknowledgement {
-    /// All forwarded RELAY cells, modulo 2³² [cell]; `None` if the FEEDBACK is older than the last one.
+    /// RELAY cells that the next node has forwarded so far, modulo 2³² [cell]; `None` if the FEEDBACK is outdated.
     pub forwarded: Option<u32>,
-    /// The round trip of the last of them [ns], if it is valid.
+    /// The round trip of the last forwarded cell [ns], if the measurement is valid.
     pub rtt: Option<Duration>,
 }
 
-/// The action after a timeout.
+/// What the caller must do after a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// None: the timer was early.
+    /// Nothing, because the timer expired too early.
     Nothing,
     /// Retransmit the cells of [`Sender::poll_again`].
     Again,
-    /// Ask the peer for FEEDBACK.
+    /// Send the peer a PROBE, which requests FEEDBACK.
     Probe,
-    /// Give up: the peer has not answered for too long.
+    /// Close the circuit, because the peer has not answered for too long.
     GiveUp,
 }
 
 impl<B> Sender<B> {
-    /// A sender whose first cell and first RELAY cell have the number `first`. `floor` is the minimum timeout.
+    /// A sender whose first cell and first RELAY cell have the sequence number `first`. `floor` is the minimum timeout.
     pub fn new(first: u64, floor: Duration, round_trips: RoundTrips) -> Self {
         Sender {
             round_trips,
@@ -123,8 +122,8 @@ impl<B> Sender<B> {
         }
     }
 
-    /// Adds a cell and returns its number. More than [`MAX_IN_FLIGHT`] unacknowledged cells are a
-    /// violation by the peer.
+    /// Adds a cell and returns its sequence number. More than [`MAX_IN_FLIGHT`] unacknowledged cells are a violation by
+    /// the peer.
     pub fn push(&mut self, body: B, counts: bool) -> Result<u64, Violation> {
         if self.cells.len() as u64 >= MAX_IN_FLIGHT {
             return Err(Violation::Unacknowledged);
@@ -133,17 +132,18 @@ impl<B> Sender<B> {
         Ok(self.head + self.cells.len() as u64 - 1)
     }
 
-    /// Records that the cell with this number is sent or retransmitted; false if it need not be sent any more.
+    /// Records that the cell with this sequence number is sent or retransmitted. Returns false if the cell is not
+    /// needed any more.
     pub fn on_packed(&mut self, now: Instant, seq: u64) -> bool {
         let Some(place) = seq.checked_sub(self.head) else { return false };
         let Some(cell) = self.cells.get_mut(place as usize) else { return false };
-        // Cells are sent in order. This number belonged to an earlier circuit.
+        // Cells are first sent in order, so this sequence number belonged to an earlier circuit.
         if cell.at.is_none() && seq != self.next {
             return false;
         }
         if cell.at.replace(now).is_some() {
             cell.again = true;
-            // Cells that were sent later wait behind this one.
+            // Cells that were sent later wait at the receiver for this one.
             let since = self.cells.range(place as usize..).filter(|cell| cell.counts && cell.at.is_some());
             let waiting = since.count().min(self.times.len());
             let behind = self.times.len() - waiting;
@@ -164,7 +164,7 @@ impl<B> Sender<B> {
         true
     }
 
-    /// The cell with this number, if it is unacknowledged.
+    /// The cell with this sequence number, if it is unacknowledged.
     pub fn cell(&self, seq: u64) -> Option<&B> {
         let place = seq.checked_sub(self.head)?;
         self.cells.get(place as usize).map(|sent| &sent.body)
@@ -180,7 +180,7 @@ impl<B> Sender<B> {
         self.cells.is_empty()
     }
 
-    /// Handles FEEDBACK. Counts of cells that were never sent are a [`Violation`]; old counts have no effect.
+    /// Handles FEEDBACK. Outdated counts have no effect; counts of cells that were never sent are a [`Violation`].
     pub fn on_feedback(
         &mut self,
         now: Instant,
@@ -209,7 +209,7 @@ impl<B> Sender<B> {
         let rtt = self.on_forwarded(now, newly_forwarded);
         match downstream.ended {
             Some(ended) => self.on_ended(now, ended)?,
-            // A peer that does not report this count is not asked for it.
+            // The peer does not report this count, so the sender stops waiting for it.
             None => self.ended = None,
         }
         Ok(Acknowledgement { forwarded: Some(self.forwarded as u32), rtt })
@@ -232,7 +232,7 @@ impl<B> Sender<B> {
             self.acked_at = now;
             self.duplicates = 0;
             self.head_again = false;
-            // Cells that were lost together with the acknowledged one come next.
+            // The cells after the acknowledged one were probably lost as well, so they come next.
             if self.cursor < self.recover {
                 self.again = AGAIN_PER_ACK;
             }
@@ -246,7 +246,7 @@ impl<B> Sender<B> {
         }
     }
 
-    /// Whether the ACK of the first cell could have arrived since it was sent.
+    /// Whether enough time has passed for the ACK of the first cell to arrive.
     fn head_has_rested(&self, now: Instant) -> bool {
         let sent = self.cells.front().and_then(|cell| cell.at);
         let trip = self.timeout.smooth().unwrap_or_default();
@@ -278,7 +278,7 @@ impl<B> Sender<B> {
         Ok(())
     }
 
-    /// The next cell to retransmit now, if any.
+    /// The sequence number of the next cell to retransmit now.
     pub fn poll_again(&mut self) -> Option<u64> {
         if std::mem::take(&mut self.head_again) {
             return Some(self.head);
@@ -292,7 +292,7 @@ impl<B> Sender<B> {
         Some(self.cursor - 1)
     }
 
-    /// When to call [`on_timer`](Self::on_timer); `None` if nothing is outstanding.
+    /// When to call [`on_timer`](Self::on_timer); `None` if the sender waits for nothing.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.head < self.next {
             return Some(self.acked_at + self.timeout.span());
@@ -301,7 +301,7 @@ impl<B> Sender<B> {
         waits.then(|| self.forwarded_at + self.patience.span())
     }
 
-    /// Handles a timeout.
+    /// Checks whether a timeout has expired, and returns what the caller must do.
     pub fn on_timer(&mut self, now: Instant) -> Repair {
         if self.poll_timeout().is_none_or(|due| due > now) {
             return Repair::Nothing;
@@ -317,7 +317,7 @@ impl<B> Sender<B> {
         if self.timeout.expired() >= GIVE_UP { Repair::GiveUp } else { Repair::Again }
     }
 
-    /// The present timeout for ACKs [ns].
+    /// The current timeout for ACKs [ns].
     pub fn timeout(&self) -> Duration {
         self.timeout.span()
     }

@@ -1,23 +1,20 @@
-//! The retransmission timeout.
-
 use penstock_units::Duration;
 
 const MAX: Duration = Duration::from_secs(64);
-/// The number of doublings that reaches the maximum from any minimum [1].
+/// A number of doublings that reaches the maximum timeout from any minimum [1].
 const MAX_DOUBLINGS: u32 = 30;
 
 /// The retransmission timeout of one circuit over one hop.
 ///
-/// Source: nstor: 1 s at least, SRTT + 4 · RTTVAR with gains of 1/8 and 1/4 (RFC 6298); slides, "ACK, RTO".
-/// Deviation: it doubles with each consecutive timeout, up to 64 s, as in RFC 6298 §5.5; nstor's does not.
+/// Source: nstor: at least 1 s, SRTT + 4 · RTTVAR with gains of 1/8 and 1/4 (RFC 6298); slides, "ACK, RTO".
+/// Deviation: the timeout doubles with each consecutive expiry, up to 64 s, as in RFC 6298 §5.5; nstor's does not.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeout {
-    /// The timeout without doublings.
     normal: Duration,
     floor: Duration,
-    /// Smoothed round trip and variation; `None` before the first sample.
+    /// The smoothed round trip and its variation; `None` before the first sample.
     measured: Option<(Duration, Duration)>,
-    /// Consecutive timeouts [1].
+    /// The number of consecutive expiries [1].
     doublings: u32,
 }
 
@@ -35,24 +32,21 @@ impl Timeout {
         self.normal = (smooth + variation * 4).max(self.floor);
     }
 
-    /// An answer arrived.
     pub(super) fn reset(&mut self) {
         self.doublings = 0;
     }
 
-    /// The timeout expired. Returns the number of consecutive timeouts [1].
+    /// Doubles the timeout after an expiry. Returns the number of consecutive expiries [1].
     pub(super) fn expired(&mut self) -> u32 {
         self.doublings = (self.doublings + 1).min(MAX_DOUBLINGS);
         self.doublings
     }
 
-    /// The smoothed round trip; `None` before the first sample.
     pub(super) fn smooth(&self) -> Option<Duration> {
         self.measured.map(|(smooth, _)| smooth)
     }
 
     pub(super) fn span(&self) -> Duration {
-        // Most often there are no doublings.
         let span =
             if self.doublings == 0 { self.normal } else { self.normal.saturating_mul(1 << self.doublings) };
         span.min(MAX)

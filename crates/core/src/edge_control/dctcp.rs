@@ -1,4 +1,4 @@
-//! DCTCP: a congestion window that follows the share of marked cells.
+//! DCTCP: a congestion window that follows the fraction of cells with a congestion mark.
 
 use super::sendmes::{CwndBounds, Sendmes};
 use super::{EdgeControl, Signals, WindowsConfig, XonXoffConfig};
@@ -8,25 +8,24 @@ use std::num::NonZeroU8;
 
 /// Parameters of [`Dctcp`].
 ///
-/// Source: Alizadeh et al. 2010 §3.4; RFC 8257 §4.2 (g = 1/16). Linux `tcp_dctcp.c` (the minimum window
-/// is two segments).
+/// Source: Alizadeh et al. 2010 §3.4; RFC 8257 §4.2 (g = 1/16). Linux `tcp_dctcp.c` (minimum window of two segments).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DctcpConfig {
-    /// The bounds of the window. A SENDME acknowledges ten cells, not 31: the 20 cells that one SENDME
-    /// releases in slow start should not exceed the marking threshold K = 20 alone (Alizadeh et al. 2010
-    /// §3.5 on bursts). The initial and minimum windows are two SENDMEs' cells. The maximum is 1000
-    /// cells, as for fixed windows, because nothing else ends the growth if no relay marks.
+    /// The bounds of the window. In slow start one SENDME releases twice the cells that it acknowledges. A SENDME
+    /// acknowledges 10 cells, not 31, so that these 20 cells alone do not exceed the marking threshold K = 20 (Alizadeh
+    /// et al. 2010 §3.5 on bursts). The initial and minimum windows are the cells of two SENDMEs. The maximum is 1000
+    /// cells, as for fixed windows; without it the window would grow forever if no relay marks cells.
     pub bounds: CwndBounds,
-    /// Weight of the newest window in `alpha`, in [0, 1).
+    /// The weight of the newest observation window in `alpha`, in [0, 1).
     pub g: f64,
-    /// Flow control of these circuits' streams.
+    /// Flow control of streams on circuits that use DCTCP.
     pub streams: XonXoffConfig,
-    /// Windows of circuits whose other end does not know DCTCP.
+    /// Window sizes of circuits whose other end does not know DCTCP.
     pub windows: WindowsConfig,
 }
 
 impl DctcpConfig {
-    /// The parameters with the increment that both ends agreed on.
+    /// The same parameters, with the SENDME increment that both ends agreed on.
     pub(super) fn with_increment(self, sendme_inc: NonZeroU8) -> Self {
         DctcpConfig { bounds: self.bounds.with_increment(sendme_inc), ..self }
     }
@@ -44,27 +43,27 @@ impl Default for DctcpConfig {
     }
 }
 
-/// The congestion window of one end of a circuit.
+/// DCTCP's congestion window at one end of a circuit.
 ///
-/// A window of cells ends when a SENDME acknowledges a cell that was sent after the last window's end. F is the share
-/// of marked cells in it, and alpha becomes (1 - g) alpha + g F. Then the window changes once. If a cell was marked it
-/// becomes cwnd (1 - alpha / 2), otherwise it grows by one SENDME's cells, as TCP's by one segment. Before the first
-/// mark each SENDME adds its cells (slow start). A window that is not full does not grow.
+/// An observation window ends when a SENDME acknowledges a cell that was sent after the end of the previous one. F is
+/// the fraction of marked cells in it, and alpha becomes (1 - g) alpha + g F. Then cwnd changes once. If a cell was
+/// marked, cwnd becomes cwnd (1 - alpha / 2). Otherwise cwnd grows by the cells of one SENDME, as TCP grows by one
+/// segment. In slow start, which ends at the first mark, each SENDME adds its cells. If the cells in flight do not fill
+/// cwnd, cwnd does not grow.
 ///
-/// Source: Alizadeh et al. 2010 §3.1, equations 1 and 2; RFC 8257 §3.3; RFC 5681 §3.1 (growth, with a SENDME's cells
-/// for a segment). Alpha begins at one, as in Linux (`dctcp_alpha_on_init`).
-/// Deviation: SENDMEs carry the number of marked cells, so no state of the receiver is reported (RFC 8257 §3.2). There
-/// is no reaction to loss (§3.4 and 3.5), because channels lose no cells.
+/// Source: Alizadeh et al. 2010 §3.1, equations 1 and 2; RFC 8257 §3.3; RFC 5681 §3.1 (growth, with the cells of a
+/// SENDME for a segment). Alpha begins at one, as in Linux (`dctcp_alpha_on_init`).
+/// Deviation: SENDMEs carry the number of marked cells, so the receiver reports no state (RFC 8257 §3.2).
+/// Deviation: there is no reaction to loss (RFC 8257 §3.4 and 3.5), because channels lose no cells.
 #[derive(Clone, Debug)]
 pub struct Dctcp {
     config: DctcpConfig,
     cwnd: u64,
     slow_start: bool,
     alpha: f64,
-    /// Cells acknowledged so far, and the count at which the present window ends.
+    /// Cells acknowledged so far, and the count at which the current observation window ends.
     acknowledged: u64,
     window_end: u64,
-    /// Counts of the present window.
     acked: u64,
     marked: u64,
     full: bool,
@@ -91,13 +90,13 @@ impl Dctcp {
         self.cwnd
     }
 
-    /// The average share of marked cells.
+    /// The average fraction of marked cells.
     pub fn alpha(&self) -> f64 {
         self.alpha
     }
 
-    /// Handles a SENDME of which `marked` cells were marked. `in_flight` cells remain. `full`: the
-    /// window had no room for another SENDME's cells before.
+    /// Handles a SENDME; `marked` of its cells were marked, and `in_flight` cells remain. `full`: before this SENDME,
+    /// the window had no space for the cells of another SENDME.
     pub fn on_sendme(&mut self, marked: u64, in_flight: u64, full: bool) {
         let inc = u64::from(self.config.bounds.sendme_inc.get());
         self.acknowledged += inc;
@@ -127,12 +126,11 @@ impl Dctcp {
     }
 }
 
-/// [`Dctcp`] at one end of a circuit, and the counter of marks for this end's own SENDMEs.
+/// [`Dctcp`] at one end of a circuit, and the count of marks that this end reports in its own SENDMEs.
 #[derive(Debug)]
 pub struct DctcpWindow {
     dctcp: Dctcp,
     sendmes: Sendmes,
-    /// Marked cells that no SENDME has reported yet.
     marks: u8,
     rtt: Option<Duration>,
 }
@@ -147,7 +145,8 @@ impl DctcpWindow {
 
 impl EdgeControl for DctcpWindow {
     fn package_window(&self) -> Cells {
-        // A window below the cells in flight sends nothing until they have drained.
+        // If more cells are in flight than the window allows, the circuit sends nothing until enough cells are
+        // acknowledged.
         Cells::new(self.dctcp.cwnd().saturating_sub(self.sendmes.in_flight()))
     }
     fn on_package(&mut self, now: Instant, _signals: Signals) -> bool {

@@ -1,5 +1,3 @@
-//! Dynamic windows: a circuit window that follows the round-trip time.
-
 use super::windows::{CIRCUIT, DeliverWindow, WindowsConfig};
 use super::{EdgeControl, Signals};
 use crate::error::Violation;
@@ -9,25 +7,26 @@ use std::collections::VecDeque;
 /// The configuration of dynamic windows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DynamicConfig {
-    /// Stream windows, the peer's bug, and this end's behaviour as a receiver.
+    /// The stream windows, the peer's SENDME bug, and this end's behaviour as a receiver.
     pub windows: WindowsConfig,
-    /// The threshold's position between the minimum and maximum round trip, in [0, 1].
+    /// The position of the threshold between the minimum (0) and the maximum (1) round trip.
     pub alpha: f64,
     /// How often the window may change.
     pub adjust: Adjust,
-    /// How fast the minimum and maximum round trips drift towards the mean for each sample, in [0, 1); 0 is never.
+    /// How fast the minimum and maximum round trips move towards the mean with each sample, in [0, 1); 0 disables this.
     pub decay: f64,
-    /// The peer acknowledges one cell late. The minimum window is 101, and SENDMEs count from cell 101.
+    /// The peer sends its first SENDME one cell late. The minimum window is then 101 cells, and SENDMEs count from cell
+    /// 101.
     pub peer_bug_101: bool,
 }
 
 /// How often the window may change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Adjust {
-    /// With each SENDME, as in the paper's text.
+    /// At every SENDME, as in the paper's text.
     #[default]
     EverySendme,
-    /// At most once in a round trip, as congestion controls do.
+    /// At most once in a round trip, as other congestion controls do.
     OncePerRtt,
 }
 
@@ -43,17 +42,17 @@ impl Default for DynamicConfig {
     }
 }
 
-/// The dynamic circuit window, at the sending end.
+/// The dynamic circuit window at the sending end.
 ///
-/// It starts with one SENDME's cells. The end keeps the send time of every hundredth DATA cell, and the
-/// SENDME for that cell gives the round-trip time. With T = (1 - alpha) rtt_min + alpha rtt_max (Eq. 1),
-/// the window grows by 100 cells if rtt ≤ T and is halved otherwise (Eq. 2), between 100 and 1000 cells.
+/// The window starts with the cells of one SENDME. The sender stores the send time of every hundredth DATA cell; the
+/// SENDME for that cell gives the round-trip time. The threshold is T = (1 - alpha) rtt_min + alpha rtt_max (Eq. 1).
+/// The window grows by 100 cells if rtt ≤ T and is halved otherwise (Eq. 2). It stays between 100 and 1000 cells.
 ///
-/// The paper does not say whether the peer's deliver window follows. Here it stays at 1000, so only the
-/// sender needs the upgrade (§6.2).
+/// The paper does not say whether the peer's deliver window follows. In Penstock it stays at 1000, so only the sender
+/// needs the upgrade (§6.2).
 ///
 /// Source: DefenestraTor §4.1, Eq. 1 and 2.
-/// Deviation: none with the defaults. `OncePerRtt` and `decay` are options for open points of the paper.
+/// Deviation: none with the defaults. `OncePerRtt` and `decay` are options for questions that the paper leaves open.
 #[derive(Debug)]
 pub struct DynamicWindow {
     config: DynamicConfig,
@@ -61,13 +60,12 @@ pub struct DynamicWindow {
     window: u32,
     in_flight: u32,
     sent: u64,
-    /// The send times of cells whose arrival triggers a SENDME.
+    /// The send times of the cells that trigger a SENDME.
     stamps: VecDeque<Instant>,
     rtt: Option<RoundTrips>,
     adjusted: Option<Instant>,
 }
 
-/// The circuit's round-trip times [ns].
 #[derive(Clone, Copy, Debug)]
 struct RoundTrips {
     last: Duration,
@@ -76,7 +74,7 @@ struct RoundTrips {
     mean: f64,
 }
 
-/// Weight of the newest sample in the mean for `decay` (RFC 6298's gain).
+/// The weight of the newest sample in the mean that `decay` uses (RFC 6298's gain).
 const MEAN_GAIN: f64 = 0.125;
 
 impl RoundTrips {
@@ -89,12 +87,12 @@ impl RoundTrips {
         let nanos = sample.as_nanos() as f64;
         self.last = sample;
         self.mean += MEAN_GAIN * (nanos - self.mean);
-        // The extremes drift, but the sample always stays between them.
+        // Minimum and maximum move towards the mean, but the newest sample stays between them.
         self.least = (self.least + decay * (self.mean - self.least)).min(nanos);
         self.greatest = (self.greatest - decay * (self.greatest - self.mean)).max(nanos);
     }
 
-    /// Eq. 1 [ns].
+    /// The threshold T of Eq. 1 [ns].
     fn threshold(&self, alpha: f64) -> f64 {
         (1.0 - alpha) * self.least + alpha * self.greatest
     }
@@ -117,12 +115,12 @@ impl DynamicWindow {
         control
     }
 
-    /// The minimum window. With the peer's bug, a window of 100 cells would wait forever.
+    /// The minimum window. With the peer's bug, a window of 100 cells would wait forever for its SENDME.
     fn least(&self) -> u32 {
         CIRCUIT.increment + u32::from(self.config.peer_bug_101)
     }
 
-    /// Whether the arrival of the cell just sent triggers a SENDME.
+    /// Whether the cell that was just sent triggers a SENDME when it arrives.
     fn triggers_sendme(&self) -> bool {
         let late = u64::from(self.config.peer_bug_101);
         self.sent > late && (self.sent - late).is_multiple_of(CIRCUIT.increment.into())
@@ -143,7 +141,8 @@ impl DynamicWindow {
 
 impl EdgeControl for DynamicWindow {
     fn package_window(&self) -> Cells {
-        // A window below the cells in flight sends nothing until they have drained.
+        // If more cells are in flight than the window allows, the circuit sends nothing until enough cells are
+        // acknowledged.
         Cells::new(self.window.saturating_sub(self.in_flight).into())
     }
 
@@ -162,8 +161,8 @@ impl EdgeControl for DynamicWindow {
     }
 
     fn on_sendme(&mut self, now: Instant, _signals: Signals) -> Result<(), Violation> {
-        // A receiver that acknowledges early raises this window (paper, footnote 5), unless SENDMEs must
-        // be authenticated (`RelayConfig::authenticated_sendmes`).
+        // A receiver that acknowledges cells early increases this window (paper, footnote 5), unless SENDMEs must be
+        // authenticated (`RelayConfig::authenticated_sendmes`).
         let sent = self.stamps.pop_front().ok_or(Violation::UnexpectedSendme)?;
         self.in_flight = self.in_flight.checked_sub(CIRCUIT.increment).ok_or(Violation::UnexpectedSendme)?;
         let sample = now - sent;

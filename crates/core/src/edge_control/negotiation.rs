@@ -1,18 +1,16 @@
-//! The negotiation of congestion control, or of ends without windows, between the two ends of a circuit.
-
 use super::EdgeControlConfig;
 use crate::error::Violation;
 use std::num::NonZeroU8;
 
-/// The part of a handshake about congestion control and windows.
+/// The handshake field in which the two ends of a circuit negotiate congestion control and end-to-end windows.
 ///
-/// The client requests its congestion control from the last hop. A relay with the same one answers with
-/// the cells per SENDME; another relay answers nothing. Likewise a client whose path has credits at each
-/// hop can request ends without windows; the relay agrees if it wants the same.
+/// The client requests its congestion control from the last hop. A relay that supports the same algorithm answers with
+/// the number of cells per SENDME; any other relay answers nothing. If each hop of the path has credits, the client can
+/// instead request ends without windows, and the relay agrees if it has the same setting.
 ///
 /// Source: proposal 324 §10.3; C tor `congestion_control_build_ext_request()`,
 /// `congestion_control_build_ext_response()` (extensions 1 and 2 of ntor-v3).
-/// Deviation: the extension does not change the cell's size, because all cells have one size.
+/// Deviation: the extension does not change the cell size, because all cells have the same size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Negotiation {
     /// No request or answer: the circuit has SENDME windows.
@@ -22,13 +20,13 @@ pub enum Negotiation {
     Asked(Congestion),
     /// The relay agrees on this congestion control, with this number of cells per SENDME.
     Agreed(Congestion, NonZeroU8),
-    /// The client requests ends without windows.
+    /// The client requests ends without end-to-end windows.
     OpenEndsAsked,
-    /// The relay agrees on ends without windows.
+    /// The relay agrees on ends without end-to-end windows.
     OpenEndsAgreed,
 }
 
-/// A congestion control. C tor knows only Vegas.
+/// A congestion control algorithm. C tor knows only Vegas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Congestion {
     /// [`VegasWindow`](super::VegasWindow).
@@ -39,20 +37,19 @@ pub enum Congestion {
     Timely,
 }
 
-/// The agreement of the two ends of a circuit.
+/// The result of the negotiation between the two ends of a circuit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Agreement {
-    /// Both ends have windows.
+    /// Both ends use fixed windows.
     #[default]
     Nothing,
-    /// The congestion control that both ends know, with this number of cells per SENDME.
+    /// Both ends use the congestion control that they agreed on, with this number of cells per SENDME.
     Congestion(NonZeroU8),
-    /// Only the credits of the hops limit the cells in flight ([`Ends`](super::Ends)).
+    /// Only hop credits limit the cells in flight ([`Ends`](super::Ends)).
     OpenEnds,
 }
 
 impl Negotiation {
-    /// The agreement that a relay makes with this answer.
     pub(crate) fn agreement(self) -> Agreement {
         match self {
             Negotiation::Agreed(_, inc) => Agreement::Congestion(inc),
@@ -63,7 +60,7 @@ impl Negotiation {
 }
 
 impl EdgeControlConfig {
-    /// A client's request to the last hop of a circuit. `controlled`: all hops of the circuit are controlled.
+    /// A client's request to the last hop of a circuit. `controlled`: all hops of the circuit have hop control.
     pub(crate) fn ask(&self, controlled: bool) -> Negotiation {
         if let Some((congestion, _)) = self.congestion() {
             Negotiation::Asked(congestion)
@@ -74,7 +71,7 @@ impl EdgeControlConfig {
         }
     }
 
-    /// A relay's answer to `asked`. `controlled`: the relay's own hop of the circuit is controlled.
+    /// A relay's answer to the request `asked`. `controlled`: the relay's own hop of the circuit has hop control.
     pub(crate) fn answer(&self, asked: Negotiation, controlled: bool) -> Negotiation {
         match (asked, self.congestion()) {
             (Negotiation::Asked(theirs), Some((ours, inc))) if theirs == ours => {
@@ -85,7 +82,7 @@ impl EdgeControlConfig {
         }
     }
 
-    /// A client's agreement after its request `asked` and the relay's answer.
+    /// A client's agreement that results from its request `asked` and the relay's answer.
     ///
     /// Source: C tor `congestion_control_validate_sendme_increment()`.
     pub(crate) fn accept(&self, asked: Negotiation, answer: Negotiation) -> Result<Agreement, Violation> {

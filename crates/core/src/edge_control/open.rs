@@ -1,4 +1,4 @@
-//! Ends without windows: only the credits of each hop limit the cells in flight.
+//! Circuit ends without windows: only hop credits limit the cells in flight.
 
 use super::windows::{CIRCUIT, STREAM, STREAM_BUFFERED_TOO_MUCH};
 use super::{Backlog, EdgeControl, Signals, StreamControl, StreamFeedback};
@@ -7,14 +7,14 @@ use penstock_units::{Bytes, Cells, Instant};
 
 /// Whether end-to-end windows apply to circuits that have credits at each hop.
 ///
-/// They can be off only if the whole path has credits and both ends want it. On all other circuits
-/// windows apply. Circuit and stream windows go together.
+/// Windows can be off only if each hop of the path has credits and both ends have this setting. On all other circuits
+/// the windows apply. The setting covers both circuit and stream windows.
 ///
-/// Source: DefenestraTor §5.1 ("we disabled Tor's window-based flow control, so that exit routers
-/// ignored SENDMEs they received from clients").
+/// Source: DefenestraTor §5.1 ("we disabled Tor's window-based flow control, so that exit routers ignored SENDMEs they
+/// received from clients").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ends {
-    /// Windows apply.
+    /// End-to-end windows apply.
     #[default]
     Enforced,
     /// This end sends SENDMEs and ignores received ones.
@@ -23,10 +23,10 @@ pub enum Ends {
     Suppressed,
 }
 
-/// Sends a SENDME every so many cells, or never.
+/// Sends a SENDME after every `every` delivered cells, or never.
 #[derive(Clone, Copy, Debug)]
 struct Habit {
-    /// The interval [cell]; 0 is never.
+    /// Delivered cells between two SENDMEs [cell]; 0 sends none.
     every: u32,
     delivered: u32,
 }
@@ -47,7 +47,7 @@ impl Habit {
     }
 }
 
-/// One end of a circuit without windows.
+/// One end of a circuit without end-to-end windows.
 #[derive(Debug)]
 pub struct OpenCircuit(Habit);
 
@@ -80,11 +80,10 @@ impl EdgeControl for OpenCircuit {
     }
 }
 
-/// One end of a stream of such a circuit.
+/// One end of a stream on a circuit without end-to-end windows.
 #[derive(Debug)]
 pub struct OpenStream {
     habit: Habit,
-    /// Cells that the application has not taken yet [cell].
     buffered: Cells,
 }
 

@@ -1,25 +1,23 @@
-//! The SENDMEs of circuits with congestion control.
-
 use crate::error::Violation;
 use penstock_units::{Duration, Instant};
 use std::collections::VecDeque;
 use std::num::NonZeroU8;
 
-/// The bounds of a congestion window, and the cells per SENDME.
+/// The bounds of a congestion window, and the number of cells per SENDME.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CwndBounds {
-    /// Cells that one SENDME acknowledges [cell].
+    /// The number of cells that one SENDME acknowledges [cell].
     pub sendme_inc: NonZeroU8,
     /// The congestion window of a new circuit [cell].
     pub cwnd_init: u32,
-    /// The minimum window [cell]; at least `sendme_inc`, or the window would wait forever.
+    /// The minimum window [cell]; at least `sendme_inc`, because a smaller window would never get a SENDME.
     pub cwnd_min: u32,
     /// The maximum window [cell].
     pub cwnd_max: u32,
 }
 
 impl CwndBounds {
-    /// The bounds with the increment that both ends agreed on. The minimum window has room for a SENDME.
+    /// The same bounds with the SENDME increment that both ends agreed on. Each window is at least this increment.
     pub(super) fn with_increment(self, sendme_inc: NonZeroU8) -> Self {
         let least = u32::from(sendme_inc.get());
         let [cwnd_init, cwnd_min, cwnd_max] =
@@ -27,48 +25,42 @@ impl CwndBounds {
         CwndBounds { sendme_inc, cwnd_init, cwnd_min, cwnd_max }
     }
 
-    /// The nearest allowed window [cell].
     pub(super) fn clamp(&self, cwnd: u64) -> u64 {
-        // `clamp` would panic if the minimum exceeds the maximum.
         cwnd.min(self.cwnd_max.into()).max(self.cwnd_min.into())
     }
 }
 
-/// Counts the cells between SENDMEs at one end of a circuit, and measures the round trips of cells that trigger one.
+/// Counts the cells between SENDMEs at one end of a circuit, and measures the round trips of the cells that trigger
+/// one.
 ///
 /// Source: proposal 324 §2; C tor `congestion_control_note_cell_sent()`, `sendme_circuit_consider_sending()`.
 #[derive(Debug)]
 pub(super) struct Sendmes {
     inc: u64,
     in_flight: u64,
-    /// The send times of cells whose arrival triggers a SENDME.
+    /// The send times of the cells that trigger a SENDME.
     stamps: VecDeque<Instant>,
-    /// Cells delivered here since the last SENDME.
     unacknowledged: u64,
 }
 
 impl Sendmes {
-    /// A counter with a SENDME for every `inc` cells.
     pub(super) fn each(inc: NonZeroU8) -> Self {
         Sendmes { inc: inc.get().into(), in_flight: 0, stamps: VecDeque::new(), unacknowledged: 0 }
     }
 
-    /// Cells that one SENDME acknowledges [cell].
     pub(super) fn inc(&self) -> u64 {
         self.inc
     }
 
-    /// Cells sent and not acknowledged [cell].
     pub(super) fn in_flight(&self) -> u64 {
         self.in_flight
     }
 
-    /// Whether this window has no room for another SENDME's cells. Called before the SENDME is counted.
+    /// Whether the window has no space for the cells of another SENDME. Call this before the SENDME is counted.
     pub(super) fn is_full(&self, cwnd: u64) -> bool {
         self.in_flight + self.inc > cwnd
     }
 
-    /// A DATA cell was sent. True if its arrival triggers a SENDME.
     pub(super) fn on_package(&mut self, now: Instant) -> bool {
         self.in_flight += 1;
         let triggers = self.in_flight.is_multiple_of(self.inc);
@@ -78,16 +70,15 @@ impl Sendmes {
         triggers
     }
 
-    /// A DATA cell was delivered. True if a SENDME is due.
     pub(super) fn on_deliver(&mut self) -> bool {
         self.unacknowledged = (self.unacknowledged + 1) % self.inc;
         self.unacknowledged == 0
     }
 
-    /// Handles a SENDME. Returns the time since the cell that triggered it was sent.
+    /// Handles a SENDME. Returns the time since the triggering cell was sent.
     pub(super) fn on_sendme(&mut self, now: Instant) -> Result<Duration, Violation> {
         let sent = self.stamps.pop_front().ok_or(Violation::UnexpectedSendme)?;
-        // There is a send time for every `inc` cells in flight.
+        // `stamps` has one send time for every `inc` cells in flight, so this cannot underflow.
         self.in_flight -= self.inc;
         Ok(now - sent)
     }

@@ -1,4 +1,4 @@
-//! TIMELY: a rate that follows the gradient of the round-trip time, as a window.
+//! TIMELY: a rate that follows the gradient of the round-trip time. A window enforces this rate.
 
 use super::sendmes::{CwndBounds, Sendmes};
 use super::{EdgeControl, Signals, WindowsConfig, XonXoffConfig};
@@ -9,30 +9,32 @@ use std::num::NonZeroU8;
 /// Parameters of [`Timely`].
 ///
 /// Source: Mittal et al. 2015 §4.3 (beta); Zhu et al. 2016 table 2 (alpha, because Mittal et al. give no value). The
-/// thresholds and the step are ours, because a data centre's values do not fit Tor; see `Deviation` at [`Timely`].
+/// thresholds and the step are Penstock's own, because a data centre's values do not fit Tor; see `Deviation` at
+/// [`Timely`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimelyConfig {
-    /// The bounds of the window. The 31 cells of a SENDME are 16 KB, the smallest segment of the paper (§4.1). The
-    /// initial window is that of Vegas. The minimum is two SENDMEs' cells, the maximum 1000 cells as for fixed windows.
+    /// The bounds of the window. The 31 cells of one SENDME are 16 KB, the smallest segment of the paper (§4.1). The
+    /// initial window is that of Vegas. The minimum is the cells of two SENDMEs, the maximum 1000 cells as for fixed
+    /// windows.
     pub bounds: CwndBounds,
-    /// The rate grows if the round trip is below the circuit's minimum plus this time, for any gradient [ns].
+    /// Below the circuit's minimum round trip plus this time [ns], the rate grows regardless of the gradient.
     pub t_low: Duration,
-    /// The rate falls if the round trip is above the circuit's minimum plus this time, for any gradient [ns].
+    /// Above the circuit's minimum round trip plus this time [ns], the rate falls regardless of the gradient.
     pub t_high: Duration,
-    /// The increase of the rate in one round trip, in bytes of cells [B/s].
+    /// The increase of the rate in one round trip [B/s], counted in bytes of cells.
     pub delta: DataRate,
-    /// The part of a gradient or an excess that reduces the rate, in [0, 1).
+    /// The factor by which a gradient or an excess round trip reduces the rate, in [0, 1).
     pub beta: f64,
-    /// Weight of the newest difference of two round trips in the gradient, in [0, 1).
+    /// The weight of the newest round-trip difference in the gradient, in [0, 1).
     pub alpha: f64,
-    /// Flow control of these circuits' streams.
+    /// Flow control of streams on circuits that use TIMELY.
     pub streams: XonXoffConfig,
-    /// Windows of circuits whose other end does not know TIMELY.
+    /// Window sizes of circuits whose other end does not know TIMELY.
     pub windows: WindowsConfig,
 }
 
 impl TimelyConfig {
-    /// The parameters with the increment that both ends agreed on.
+    /// The same parameters, with the SENDME increment that both ends agreed on.
     pub(super) fn with_increment(self, sendme_inc: NonZeroU8) -> Self {
         TimelyConfig { bounds: self.bounds.with_increment(sendme_inc), ..self }
     }
@@ -54,39 +56,38 @@ impl Default for TimelyConfig {
     }
 }
 
-/// After this many consecutive gradients that are not positive, steps are this many times as large (HAI mode) [1].
+/// After five consecutive gradients that are not positive, the rate steps are five times as large (HAI mode) [1].
 const HAI: u32 = 5;
-/// The size of a cell in a rate [B].
+/// The bytes that the rate counts for one cell [B].
 const CELL: f64 = 512.0;
-/// Shorter samples are invalid: no relay's clock shows them.
+/// The minimum valid sample. No relay can have a shorter round trip.
 const MIN_RTT: Duration = Duration::from_micros(1);
 
-/// The rate of one end of a circuit, and the window for this rate.
+/// TIMELY's rate at one end of a circuit, and the window that enforces it.
 ///
-/// Each SENDME completes one of the paper's segments and gives a round trip. The rate grows by delta while the round
-/// trip is short, and by five times delta after five consecutive gradients that are not positive. It falls in
-/// proportion to a positive gradient, or to the excess of a long round trip over T_high.
+/// Each SENDME completes one of the paper's segments and gives a round-trip time. While the round trip is short, the
+/// rate grows by delta. After five consecutive gradients that are not positive it grows by five times delta. The rate
+/// falls in proportion to a positive gradient, or in proportion to the excess of a long round trip above T_high.
 ///
-/// Source: Mittal et al. 2015 §4.3, algorithm 1. From the authors' published code, as in eRPC's `timely.h`: a change is
-/// scaled by the time since the last change in minimum round trips, or else more SENDMEs would make larger steps; and
-/// no change takes more than half.
+/// Source: Mittal et al. 2015 §4.3, algorithm 1. Two rules are from the authors' published code, as in eRPC's
+/// `timely.h`. First, a change is scaled by the time since the last change, in minimum round trips; otherwise more
+/// SENDMEs would make larger steps. Second, one change at most halves the rate.
 /// Deviation: T_low and T_high are compared with the round trip minus the circuit's minimum. Paths in a data centre
-/// have almost no base delay; Tor's have some hundred milliseconds, different for each path.
-/// Deviation: cells are not paced. The window is the rate times the newest round trip, which gives that rate on
+/// have almost no base delay; Tor's paths have some hundred milliseconds, different for each path.
+/// Deviation: cells are not paced. The window is the rate times the newest round trip, which gives this rate on
 /// average.
-/// Deviation: minRTT is the minimum of the circuit so far, not a constant of the network.
-/// Deviation: an unused rate does not grow, because short round trips prove nothing then.
+/// Deviation: minRTT is the circuit's minimum so far, not a constant of the network.
+/// Deviation: an unused rate does not grow, because a short round trip then does not show spare capacity.
 #[derive(Clone, Debug)]
 pub struct Timely {
     config: TimelyConfig,
     cwnd: u64,
-    /// `None` before the first round trip.
     measured: Option<Measured>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Measured {
-    /// [cell/s].
+    /// The sending rate [cell/s].
     rate: f64,
     last: Duration,
     least: Duration,
@@ -119,8 +120,8 @@ impl Timely {
         self.measured.map(|measured| measured.last)
     }
 
-    /// Handles a SENDME that came `rtt` after the cell that triggered it. `full`: the window had no room
-    /// for another SENDME's cells before.
+    /// Handles a SENDME that came `rtt` after the triggering cell was sent. `full`: before this SENDME, the window had
+    /// no space for the cells of another SENDME.
     pub fn on_sendme(&mut self, now: Instant, rtt: Duration, full: bool) {
         if rtt < MIN_RTT {
             return;
@@ -134,7 +135,7 @@ impl Timely {
         measured.update(&self.config, now, rtt, full);
         let window = measured.rate * rtt.as_secs_f64();
         self.cwnd = self.config.bounds.clamp(window as u64);
-        // The rate stays within the bounds, or it would need long to come back.
+        // The rate stays within the window bounds; otherwise it would need a long time to return to them.
         let bounds = self.config.bounds;
         let [least, most] =
             [bounds.cwnd_min, bounds.cwnd_max].map(|cwnd| f64::from(cwnd) / rtt.as_secs_f64());
@@ -143,7 +144,7 @@ impl Timely {
 }
 
 impl Measured {
-    /// Algorithm 1.
+    /// Algorithm 1 of Mittal et al. 2015.
     fn update(&mut self, config: &TimelyConfig, now: Instant, rtt: Duration, full: bool) {
         let new_diff = rtt.as_secs_f64() - self.last.as_secs_f64();
         self.diff = (1.0 - config.alpha) * self.diff + config.alpha * new_diff;
@@ -173,7 +174,7 @@ impl Measured {
     }
 }
 
-/// [`Timely`] at one end of a circuit, and the SENDMEs for the other end.
+/// [`Timely`] at one end of a circuit, and the SENDMEs that this end sends.
 #[derive(Debug)]
 pub struct TimelyWindow {
     timely: Timely,
@@ -189,7 +190,8 @@ impl TimelyWindow {
 
 impl EdgeControl for TimelyWindow {
     fn package_window(&self) -> Cells {
-        // A window below the cells in flight sends nothing until they have drained.
+        // If more cells are in flight than the window allows, the circuit sends nothing until enough cells are
+        // acknowledged.
         Cells::new(self.timely.cwnd().saturating_sub(self.sendmes.in_flight()))
     }
     fn on_package(&mut self, now: Instant, _signals: Signals) -> bool {

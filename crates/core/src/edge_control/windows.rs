@@ -4,26 +4,27 @@ use super::{Backlog, EdgeControl, Ends, Signals, StreamControl, StreamFeedback};
 use crate::error::Violation;
 use penstock_units::{Bytes, Cells, Instant};
 
-/// Sizes of the windows [cell].
+/// The sizes of fixed SENDME windows [cell].
 ///
-/// Source: tor-spec §7.4; DefenestraTor §3.1. C tor `CIRCWINDOW_START`, `CIRCWINDOW_INCREMENT`,
-/// `STREAMWINDOW_START`, `STREAMWINDOW_INCREMENT`; the consensus parameter is `circwindow`.
+/// Source: tor-spec §7.4; DefenestraTor §3.1. C tor `CIRCWINDOW_START`, `CIRCWINDOW_INCREMENT`, `STREAMWINDOW_START`,
+/// `STREAMWINDOW_INCREMENT`; the consensus parameter is `circwindow`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowsConfig {
-    /// Initial window of a circuit in DATA cells: 1000 in stock Tor; 100 is the minimum that interoperates (50 KiB).
+    /// Initial window of a circuit [cell]. Stock Tor uses 1000; the minimum that interoperates is 100 (50 KiB).
     pub circuit_window: u32,
-    /// Initial window of a stream in DATA cells.
+    /// Initial window of a stream [cell].
     pub stream_window: u32,
-    /// Acknowledge one cell late, as clients from 0.0.0 to 0.2.1.19 did.
+    /// Sends the first SENDME one cell late, as clients from 0.0.0 to 0.2.1.19 did.
     pub sendme_bug_101: bool,
-    /// How far circuit SENDMEs run ahead of arrivals [cell], as those of a selfish receiver that wants a larger window;
-    /// 0 is honest. The first SENDME is on time. Then each acknowledges twice the arrivals since the one before, until
-    /// this lead is reached. The sender's window does not detect it as long as it has sent enough cells.
+    /// How many cells circuit SENDMEs acknowledge before their arrival [cell]; 0 is a correct receiver. A larger value
+    /// models a selfish receiver that wants a larger window. The first SENDME is on time. Each later one acknowledges
+    /// twice the cells that arrived since the previous SENDME, until this lead is reached. The sender cannot detect
+    /// this while it has sent the acknowledged cells.
     ///
-    /// Source: DefenestraTor §4.1, footnote 5, which only says that it is possible. A constant lead shortens all round
-    /// trips equally, and Eq. 1 only compares round trips, so the lead grows.
+    /// Source: DefenestraTor §4.1, footnote 5, which only says that this is possible. A constant lead shortens all
+    /// round trips equally, but Eq. 1 only compares round trips, so the lead grows.
     pub early_sendmes: u32,
-    /// Whether these windows apply if every hop of a circuit is controlled and the other end wants the same.
+    /// Whether the windows apply to circuits with hop control at every hop, if the other end has the same setting.
     pub ends: Ends,
 }
 
@@ -34,7 +35,7 @@ impl Default for WindowsConfig {
 }
 
 impl WindowsConfig {
-    /// The values of stock Tor.
+    /// The window sizes of stock Tor.
     pub const STOCK: WindowsConfig = WindowsConfig {
         circuit_window: CIRCUIT.start,
         stream_window: STREAM.start,
@@ -50,7 +51,7 @@ impl WindowsConfig {
     pub const EARLY_RANGE: (u32, u32) = (0, CIRCUIT.start - CIRCUIT.increment);
 }
 
-/// The constants of one layer of windows [cell].
+/// The window constants for circuits, or those for streams [cell].
 #[derive(Debug)]
 pub(super) struct Layer {
     pub(super) start: u32,
@@ -60,15 +61,15 @@ pub(super) struct Layer {
 pub(super) const CIRCUIT: Layer = Layer { start: 1000, increment: 100 };
 pub(super) const STREAM: Layer = Layer { start: 500, increment: 50 };
 
-/// The receiving end of a layer: the cells that may still come, and when a SENDME is due.
+/// The receiving end of a window: counts the cells that may still arrive, and decides when a SENDME is due.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeliverWindow {
     layer: &'static Layer,
     left: u32,
     bug_101: bool,
-    /// The lead of SENDMEs over arrivals [cell].
+    /// The maximum lead of SENDMEs, in cells acknowledged before their arrival [cell].
     early: u32,
-    /// The lead so far.
+    /// The current lead of SENDMEs [cell].
     ahead: u32,
 }
 
@@ -77,7 +78,6 @@ impl DeliverWindow {
         DeliverWindow { layer, left: layer.start, bug_101, early, ahead: 0 }
     }
 
-    /// The receiving end of a circuit.
     pub(super) fn circuit(config: WindowsConfig) -> Self {
         DeliverWindow::new(&CIRCUIT, config.sendme_bug_101, config.early_sendmes)
     }
@@ -87,14 +87,13 @@ impl DeliverWindow {
         Ok(())
     }
 
-    /// A cell was delivered. True if a SENDME is due.
     pub(super) fn on_deliver(&mut self) -> Result<bool, Violation> {
         self.deliver()?;
         Ok(self.take_sendme())
     }
 
-    /// Whether a SENDME is due. The 101 bug compares with "less than" where "at most" is right, so only
-    /// the first SENDME comes a cell late.
+    /// Whether a SENDME is due. The 101 bug uses "less than" instead of "at most", so only the first SENDME is one cell
+    /// late.
     fn sendme_due(&self) -> bool {
         let due = self.layer.start - self.layer.increment + self.ahead;
         if self.bug_101 { self.left < due } else { self.left <= due }
@@ -110,7 +109,6 @@ impl DeliverWindow {
     }
 }
 
-/// The sending end of a layer with a fixed window.
 #[derive(Clone, Copy, Debug)]
 struct PackageWindow {
     layer: &'static Layer,
@@ -129,7 +127,7 @@ impl PackageWindow {
 
     fn on_sendme(&mut self) -> Result<(), Violation> {
         let window = self.left + self.layer.increment;
-        // A SENDME for cells that were never sent would raise the window.
+        // Acknowledging cells that were never sent would increase the window.
         if window > self.layer.start {
             return Err(Violation::UnexpectedSendme);
         }
@@ -138,21 +136,20 @@ impl PackageWindow {
     }
 }
 
-/// The circuit window at one end: 1000 cells, one SENDME for each 100.
+/// The circuit window at one end: 1000 cells, and one SENDME for each 100 cells.
 ///
 /// Source: tor-spec §7.4; DefenestraTor §3.1 and §4.1 (50 KiB windows). C tor `sendme.c`:
-/// `sendme_note_circuit_data_packaged()`, `sendme_circuit_consider_sending()`.
-/// Deviation: none.
+/// `sendme_note_circuit_data_packaged()`, `sendme_circuit_consider_sending()`. Deviation: none.
 #[derive(Debug)]
 pub struct CircuitWindow {
     package: PackageWindow,
-    /// Cells packaged since the last one with an acknowledgement.
+    /// Cells packaged since the last cell that triggers a SENDME.
     packaged: u32,
     deliver: DeliverWindow,
 }
 
 impl CircuitWindow {
-    /// Both ends' windows of a new circuit.
+    /// The package and deliver windows of one end of a new circuit.
     pub fn new(config: WindowsConfig) -> Self {
         CircuitWindow {
             package: PackageWindow::new(&CIRCUIT, config.circuit_window),
@@ -182,24 +179,22 @@ impl EdgeControl for CircuitWindow {
     }
 }
 
-/// The stream window at one end: 500 cells, one SENDME for each 50.
+/// The stream window at one end: 500 cells, and one SENDME for each 50 cells.
 ///
-/// Source: tor-spec §7.4. C tor `sendme_connection_edge_consider_sending()`, which withholds the SENDME
-/// while more than ten cells wait for the application.
-/// Deviation: none.
+/// Source: tor-spec §7.4. C tor `sendme_connection_edge_consider_sending()`, which sends no SENDME while more than ten
+/// cells wait for the application. Deviation: none.
 #[derive(Debug)]
 pub struct StreamWindow {
     package: PackageWindow,
     deliver: DeliverWindow,
-    /// Cells that the application has not taken yet [cell].
     buffered: Cells,
 }
 
-/// No stream SENDME is sent while more cells than this wait for the application [cell], as in C tor.
+/// While more cells than this wait for the application [cell], no stream SENDME is sent, as in C tor.
 pub(super) const STREAM_BUFFERED_TOO_MUCH: u64 = 10;
 
 impl StreamWindow {
-    /// Both ends' windows of a new stream.
+    /// The package and deliver windows of one end of a new stream.
     pub fn new(config: WindowsConfig) -> Self {
         StreamWindow {
             package: PackageWindow::new(&STREAM, config.stream_window),

@@ -1,4 +1,4 @@
-//! XON/XOFF: flow control of streams on circuits with congestion control.
+//! XON/XOFF: stream flow control on circuits with congestion control.
 
 use super::vegas::rtt::n_count_ewma;
 use super::{Backlog, StreamControl, StreamFeedback};
@@ -7,21 +7,20 @@ use crate::error::Violation;
 use penstock_units::{Bytes, Cells, DataRate, Duration, Instant};
 use std::num::NonZeroU32;
 
-/// Parameters of XON and XOFF.
-///
-/// Source: proposal 324 §6.5; C tor `flow_control_new_consensus_params()`.
+/// Parameters of XON and XOFF. Source: proposal 324 §6.5; C tor `flow_control_new_consensus_params()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XonXoffConfig {
-    /// An XOFF is due while more cells than this wait for the application [cell] (consensus
-    /// `cc_xoff_client`, `cc_xoff_exit`). Both ends of a circuit should have the same value.
+    /// An XOFF is due while more cells than this wait for the application [cell] (consensus `cc_xoff_client`,
+    /// `cc_xoff_exit`). Both ends of a circuit should use the same value.
     pub xoff: u32,
-    /// The grace period: an XOFF leaves with the next cell after it is due for this long.
+    /// The grace period: an XOFF that is due for this long leaves when the next cell arrives.
     pub grace: Duration,
-    /// Cells over which the drain rate is measured [cell] (`cc_xon_rate`).
+    /// The number of cells over which the drain rate is measured [cell] (`cc_xon_rate`).
     pub xon_rate: u32,
-    /// The change of the rate that causes another XON [%], at most 99 (`cc_xon_change_pct`).
+    /// A change of the drain rate by more than this percentage causes another XON [%], at most 99
+    /// (`cc_xon_change_pct`).
     pub xon_change_pct: u32,
-    /// The number of measurements in the average [1] (`cc_xon_ewma_cnt`).
+    /// The number of drain-rate measurements in the average [1] (`cc_xon_ewma_cnt`).
     pub xon_ewma_cnt: u32,
 }
 
@@ -38,12 +37,12 @@ impl XonXoffConfig {
     /// The values of C tor 0.4.7, which has no grace period.
     pub const TOR_0_4_7: XonXoffConfig = XonXoffConfig { grace: Duration::ZERO, ..XonXoffConfig::TOR_0_4_9 };
 
-    /// Source: C tor counts a cell as 488 B here (`RELAY_PAYLOAD_SIZE_MIN`).
+    /// Source: for XOFF, C tor counts 488 B for a cell (`RELAY_PAYLOAD_SIZE_MIN`).
     fn xoff_bytes(&self) -> u64 {
         u64::from(self.xoff) * LEAST_PAYLOAD
     }
 
-    /// Source: C tor counts a cell as 498 B here (`RELAY_PAYLOAD_SIZE_MAX`).
+    /// Source: for XON rates, C tor counts 498 B for a cell (`RELAY_PAYLOAD_SIZE_MAX`).
     fn xon_rate_bytes(&self) -> u64 {
         u64::from(self.xon_rate) * u64::from(MAX_PAYLOAD)
     }
@@ -51,26 +50,27 @@ impl XonXoffConfig {
 
 const LEAST_PAYLOAD: u64 = 488;
 
-/// While this much waits, the application takes nothing, and every cell updates the drain rate [B] (C
-/// tor `MAX_EXPECTED_CELL_BURST`, 32 cells).
+/// While at least this much data waits [B], the application is assumed to read nothing, and every cell updates the
+/// drain rate (C tor `MAX_EXPECTED_CELL_BURST`, 32 cells).
 const BURST: u64 = 32 * LEAST_PAYLOAD;
 
-/// C tor's largest rate [kB/s].
+/// The maximum rate of C tor [kB/s].
 const MOST_RATE: u64 = i32::MAX as u64;
 
 /// The flow control of one stream, at both of its ends.
 ///
 /// Source: proposal 324 §4; C tor 0.4.9 `congestion_control_flow.c`.
-/// Deviation: C tor logs an unexpected XOFF or XON and mostly ignores it. Here it closes the circuit, as in tor-proto
-/// (`xon_xoff/state.rs`), with tor-proto's limits on their frequency. Unlike there, the limits apply at both ends, and
-/// an XON before any XOFF is unexpected, because C tor's delivering end never sends one.
+/// Deviation: C tor logs an unexpected XOFF or XON and mostly ignores it. Penstock closes the circuit, as tor-proto
+/// does (`xon_xoff/state.rs`), and has tor-proto's limits on the frequency of XON and XOFF. Unlike tor-proto, it
+/// applies the limits at both ends. An XON before any XOFF is unexpected, because C tor's delivering end never sends
+/// one.
 #[derive(Debug)]
 pub struct XonXoff {
     config: XonXoffConfig,
     gate: Gate,
     drain: Drain,
     owes_xoff: bool,
-    /// A pending XON and its rate. It follows a pending XOFF.
+    /// The rate of a pending XON. The XON follows a pending XOFF.
     owes_xon: Option<Option<NonZeroU32>>,
 }
 
@@ -118,7 +118,7 @@ impl StreamControl for XonXoff {
     }
 }
 
-/// The packaging end: whether it may send, and how fast.
+/// The packaging end: whether the stream may send, and at what rate.
 #[derive(Debug, Default)]
 struct Gate {
     stopped: bool,
@@ -130,7 +130,7 @@ struct Gate {
 }
 
 impl Gate {
-    /// Source: C tor `circuit_process_stream_xoff()`; tor-proto's bound.
+    /// Source: C tor `circuit_process_stream_xoff()`; the frequency limit is tor-proto's.
     fn stop(&mut self, config: &XonXoffConfig) -> Result<(), Violation> {
         self.xoffs += 1;
         if self.stopped || self.sent < self.xoffs * (config.xoff_bytes() / 2) {
@@ -140,7 +140,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Source: C tor `circuit_process_stream_xon()`; tor-proto's bound.
+    /// Source: C tor `circuit_process_stream_xon()`; the frequency limit is tor-proto's.
     fn go(&mut self, config: &XonXoffConfig, rate: Option<NonZeroU32>) -> Result<(), Violation> {
         self.xons += 1;
         let for_each = config.xoff_bytes().min(config.xon_rate_bytes()) / 2;
@@ -154,26 +154,26 @@ impl Gate {
     }
 }
 
-/// The delivering end: whether the application keeps up, and at what rate it takes data.
+/// The delivering end: the data that waits for the application, and the rate at which the application reads.
 #[derive(Debug, Default)]
 struct Drain {
     xoff_sent: bool,
-    /// When the waiting data exceeded the limit.
+    /// When the waiting data began to exceed the XOFF limit.
     too_much_since: Option<Instant>,
-    /// When the present measurement of the drain rate began; `None` if nothing waits.
+    /// When the current measurement of the drain rate began; `None` if no data waits.
     since: Option<Instant>,
-    /// Bytes drained since then, or since nothing waits [B].
+    /// Bytes that the application read since `since` [B]; if no data waits, since the queue became empty.
     drained: u64,
-    /// Bytes drained in the previous measurement [B]; 0 before the first.
+    /// Bytes that the application read in the previous measurement [B]; 0 before the first measurement.
     before: u64,
-    /// The average drain rate [kB/s]; 0 if it is unknown.
+    /// The average drain rate [kB/s]; 0 means unknown.
     rate: u64,
     /// The rate in the last XON [kB/s].
     advertised: u64,
 }
 
 impl Drain {
-    /// A cell arrived, and `waiting` [B] wait with it. True if an XOFF must be sent.
+    /// Handles a cell; `waiting` bytes wait including this cell [B]. Returns true if an XOFF must be sent.
     ///
     /// Source: C tor `flow_control_decide_xoff()`.
     fn is_stuck(&mut self, config: &XonXoffConfig, now: Instant, waiting: u64) -> bool {
@@ -190,16 +190,16 @@ impl Drain {
         }
         self.too_much_since = None;
         self.xoff_sent = true;
-        // The advertised rate was wrong if the sender had to be stopped.
+        // The advertised rate was too high if the sender had to be stopped.
         self.rate = 0;
         true
     }
 
-    /// The application took `drained` [B] and left `waiting` [B]. Returns the rate of an XON that must be sent.
+    /// The application took `drained` bytes and left `waiting` bytes [B]. Returns the rate of an XON that must be sent.
     ///
-    /// Source: C tor `flow_control_decide_xon()`, which divides the bytes of the previous measurement by the time of
-    /// this one.
-    /// Deviation: counts are not halved before they overflow, because they cannot overflow.
+    /// Source: C tor `flow_control_decide_xon()`, which divides the bytes of the previous measurement by the duration
+    /// of the current one.
+    /// Deviation: counts are not halved to prevent an overflow, because they cannot overflow.
     fn on_drain(
         &mut self,
         config: &XonXoffConfig,
@@ -225,7 +225,7 @@ impl Drain {
         let answer = NonZeroU32::new(u32::try_from(self.rate).expect("it is at most 2^31"));
         if waiting == 0 {
             self.since = None;
-            // The rate of an application that never waits is unknown; it may be twice as fast.
+            // The application read all data, so its real rate is unknown; it may be twice as fast.
             if self.drained >= config.xon_rate_bytes() && self.advertised > 0 {
                 self.rate = (2 * self.rate).min(MOST_RATE);
                 self.before = std::mem::take(&mut self.drained);

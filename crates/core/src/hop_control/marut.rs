@@ -1,5 +1,3 @@
-//! Marut: the congestion of the worst hop travels to the circuit's first node, and only that node's window follows it.
-
 use super::backtap::{MAX_WINDOW, Outstanding, Trips, Window, WindowConfig, forwarded_feedback};
 use super::{CreditPath, DatagramHop, Feedback, HopControl, HopOffer, Neighbour, RoundTrip, Side, Source};
 use crate::datagram::Downstream;
@@ -9,26 +7,26 @@ use penstock_units::{Cells, DataRate, Duration, Instant};
 
 /// The configuration of Marut.
 ///
-/// Source: slides, "Marut: Design Specifics". Deviation: all their open points are options here.
+/// Source: slides, "Marut: Design Specifics". Deviation: each question that the slides leave open is an option.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MarutConfig {
-    /// The first node's window.
+    /// The window of the circuit's first node.
     pub window: WindowConfig,
-    /// The cells that this window counts.
+    /// The cells that the first node's window counts.
     pub counts: Counts,
-    /// The limit of outstanding cells at middle nodes.
+    /// How middle nodes limit their outstanding cells.
     pub middle: MiddleWindow,
-    /// The base of a hop's diff.
+    /// The number of cells that the formula for diff uses.
     pub occupancy: Occupancy,
-    /// How often the window changes.
+    /// How often the first node's window changes.
     pub interval: ControlInterval,
-    /// A node reports its own c_diff in steps of this size, rounded down [1/64 cell]; at least 1. Coarse
-    /// steps reveal less to a spy.
+    /// A node rounds its own c_diff down to a multiple of this [1/64 cell]; at least 1. Coarse steps reveal less to an
+    /// observer.
     pub quantum: u16,
-    /// After this many circuit round trips without news, a reported c_diff fades, and after twice as
-    /// many it is zero [1]; `None` keeps it forever.
+    /// A reported c_diff decays after this many circuit round trips without a new report, and is zero after twice as
+    /// many [1]. `None` keeps it forever.
     pub memory: Option<u32>,
-    /// A middle node with more cells than this in its queue sends no feedback [cell]; `None` always sends it.
+    /// A middle node with more cells than this in its queue sends no feedback [cell]; `None` always sends feedback.
     pub queue_cap: Option<u32>,
 }
 
@@ -53,61 +51,63 @@ pub enum Counts {
     /// Cells that the next node has not forwarded, as in BackTap.
     #[default]
     Hop,
-    /// Cells that the last node has not forwarded or delivered. FEEDBACK carries its count, too.
+    /// Cells that the last node has not forwarded or delivered. FEEDBACK then carries the last node's count as well.
     Path,
 }
 
-/// The limit of outstanding cells at middle nodes.
+/// How middle nodes limit their outstanding cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MiddleWindow {
-    /// This many cells [cell], or fewer if the node's rate caps windows. It never changes.
+    /// A constant window [cell], which the node's rate may limit further.
     Fixed(u32),
-    /// As much as datagrams hold, for any rate: Marut's authors want no window there.
+    /// As many cells as a hop can have in flight, at any rate. Marut's authors want no window at middle nodes.
     Open,
-    /// A window of its own, by its own diff: BackTap with Marut's reports to the first node.
+    /// A window that follows the middle node's own diff, as in BackTap, in addition to Marut's reports to the first
+    /// node.
     Own,
 }
 
-/// The base of a hop's diff.
+/// The number of cells that the formula for diff uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Occupancy {
-    /// The most cells that were outstanding in the round.
+    /// The maximum number of cells that were outstanding in the round.
     #[default]
     Measured,
-    /// The node's own window, as Marut's authors have it. At middle nodes it stays at its first value.
+    /// The node's own window, as Marut's authors use it. At middle nodes the window stays at its initial value.
     Window,
 }
 
 /// How often the first node's window changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlInterval {
-    /// Once in a round trip of its hop.
+    /// Once in a round trip of the first hop.
     Hop,
-    /// At most once in a round trip of the circuit. It is measured if the last node's count is reported,
-    /// otherwise it is this multiple of the hop's round trip [1].
+    /// At most once in a round trip of the circuit. If the last node does not report its count, this round trip is
+    /// estimated as a multiple of the first hop's round trip.
     Circuit {
-        /// The multiple.
+        /// The multiple of the first hop's round trip [1].
         hops: u32,
     },
 }
 
-/// The unit of c_diff [1/cell].
+/// The factor between c_diff and cells [1/cell].
 const PER_CELL: f64 = 64.0;
 
-/// Marut at one node of a circuit, in one direction.
+/// Marut at one node of a circuit, in one direction: the circuit's most congested hop determines the first node's
+/// window.
 ///
-/// Every node estimates how many of its cells wait at the next node, diff, as BackTap does. It reports c_diff to the
-/// previous node: the greater of its diff and the next node's c_diff. The first node adjusts its window by c_diff, once
-/// in an interval; other nodes never change theirs. The last node reports nothing.
+/// Every node estimates diff, the number of its cells that wait at the next node, as BackTap does. It reports c_diff to
+/// the previous node: the maximum of its own diff and the next node's c_diff. The first node adjusts its window by
+/// c_diff once in an interval; the other nodes do not change theirs. The last node reports nothing.
 ///
 /// Source: slides, "Marut: Design Specifics" and "Effects on Anonymity".
 #[derive(Debug)]
 pub struct Marut {
     config: MarutConfig,
     rate: Option<DataRate>,
-    /// The next hop; `None` while it is unknown, or if it is not controlled.
+    /// The next hop; `None` while it is unknown, or if it has no hop control.
     after: Option<After>,
-    /// The previous hop, likewise.
+    /// The previous hop; `None` while it is unknown, or if it has no hop control.
     before: Option<Before>,
 }
 
@@ -115,45 +115,45 @@ pub struct Marut {
 struct After {
     window: Window,
     cells: Outstanding,
-    /// Those of them that this node made.
+    /// How many of the sent cells this node packaged itself.
     here: u64,
-    /// Those that the last node has, according to the last report.
+    /// How many of the sent cells have reached the last node, as the last report says.
     ended: u64,
     trips: Trips,
-    /// The last cell sent when the hop's round began, and the most outstanding cells since then.
+    /// The number of cells sent when the hop's current round began, and the maximum of outstanding cells in this round.
     round_end: u64,
     most: u64,
-    /// The diff of the last round, and whether the window has not followed it yet.
+    /// The diff of the last round. `fresh`: the window has not been adjusted to it yet.
     own: f64,
     fresh: bool,
-    /// The hop's round trip in the last round, and its minimum.
+    /// The round trip of the hop in the last round, and its minimum.
     trip: Duration,
     base: Duration,
-    /// The last report of the next hop [1/64 cell], and when it came.
+    /// The last c_diff that the next hop reported [1/64 cell], and the time of the report.
     reported: (u16, Instant),
-    /// A cell whose time to the last node is measured, and the last result.
+    /// `timed` is a cell whose time to the last node is being measured, and when it was sent. `circuit_trip` is the
+    /// last result.
     timed: Option<(u64, Instant)>,
     circuit_trip: Option<Duration>,
-    /// The minimum of these.
     circuit_base: Option<Duration>,
-    /// When the window changed last, and the last cell sent then.
+    /// The time of the last window change, and the number of cells sent by then.
     changed: (Instant, u64),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Before {
     received: u64,
-    /// Cells forwarded or delivered, and those of them delivered here.
+    /// Cells forwarded or delivered. `taken` of them were delivered at this node.
     forwarded: u64,
     taken: u64,
-    /// Cells that the last node has.
+    /// Cells that the circuit's last node has forwarded or delivered.
     ended: u64,
-    /// Cells forwarded without feedback.
+    /// Cells forwarded without feedback to the previous hop.
     silent: u64,
 }
 
 impl Marut {
-    /// The control of a new circuit and direction of a node with this rate.
+    /// The control of one direction of a new circuit. `rate` is the node's own rate.
     pub fn new(config: MarutConfig, rate: Option<DataRate>) -> Self {
         Marut { config, rate, after: None, before: None }
     }
@@ -162,7 +162,6 @@ impl Marut {
         HopOffer::Marut { path: self.config.counts == Counts::Path }
     }
 
-    /// Whether this node changes its window.
     fn governs(&self) -> bool {
         self.before.is_none() || self.config.middle == MiddleWindow::Own
     }
@@ -177,13 +176,13 @@ impl Marut {
         }
     }
 
-    /// The best estimate of the circuit's round trip.
+    /// The measured round trip of the circuit, or an estimate from the hop's round trip.
     fn circuit_trip(&self, after: &After) -> Duration {
         let hops = if let ControlInterval::Circuit { hops } = self.config.interval { hops } else { 3 };
         after.circuit_trip.unwrap_or(after.trip * hops)
     }
 
-    /// The next hop's last report, faded with time [1/64 cell].
+    /// The c_diff that the next hop reported last [1/64 cell]. It decays with its age.
     fn received(&self, now: Instant) -> u16 {
         let Some(after) = &self.after else { return 0 };
         let (reported, at) = after.reported;
@@ -193,15 +192,14 @@ impl Marut {
         (f64::from(reported) * (1.0 - late).max(0.0)) as u16
     }
 
-    /// c_diff: the greater of the own diff and the next hop's report [1/64 cell].
+    /// c_diff: the maximum of the node's own diff and the next hop's report [1/64 cell].
     fn cumulative(&self, now: Instant) -> u16 {
         let quantum = f64::from(self.config.quantum.max(1));
         let own = self.after.map_or(0.0, |after| (after.own * PER_CELL / quantum).floor() * quantum);
-        // The conversion saturates.
         (own as u16).max(self.received(now))
     }
 
-    /// The base of a hop's diff [cell].
+    /// The number of cells in the formula for diff [cell].
     fn occupied(&self, after: &After) -> u64 {
         match self.config.occupancy {
             Occupancy::Measured => after.most,
@@ -209,14 +207,12 @@ impl Marut {
         }
     }
 
-    /// Computes diff at the end of a hop's round.
     fn measure(&mut self) {
         let Some(mut after) = self.after else { return };
         let Outstanding { sent, forwarded } = after.cells;
         let cells = self.occupied(&after);
         if forwarded > after.round_end {
             after.round_end = sent;
-            // A round with too few samples continues.
             if let Some(diff) = after.trips.diff(cells, self.config.window.samples) {
                 (after.own, after.fresh) = (diff, true);
                 (after.trip, after.base) = (after.trips.least().unwrap_or_default(), after.trips.base());
@@ -230,7 +226,6 @@ impl Marut {
         self.after = Some(after);
     }
 
-    /// Adjusts the window if its interval is over.
     fn adjust(&mut self, now: Instant) {
         let Some(mut after) = self.after.filter(|_| self.governs()) else { return };
         let alone = self.before.is_some();
@@ -249,7 +244,7 @@ impl Marut {
         if after.fresh && through > after.changed.1 && now >= after.changed.0 + pause {
             after.fresh = false;
             after.changed = (now, after.cells.sent);
-            // The cap is the node's rate times the base time of the counted cells.
+            // The maximum window is the node's rate times the base round trip of the cells that the window counts.
             let base = match self.config.counts {
                 Counts::Hop => after.base,
                 Counts::Path => after.circuit_base.unwrap_or_default(),
@@ -259,7 +254,7 @@ impl Marut {
         self.after = Some(after);
     }
 
-    /// A cell of the previous hop left this node.
+    /// A cell from the previous hop was forwarded, or `taken`: delivered at this node.
     fn on_gone(&mut self, taken: bool) -> Option<Feedback> {
         let cap = self.config.queue_cap.map_or(u64::MAX, u64::from);
         let before = self.before.as_mut()?;
@@ -272,7 +267,7 @@ impl Marut {
         Some(forwarded_feedback(before.forwarded))
     }
 
-    /// Cells that were forwarded without feedback, because too many waited [cell].
+    /// Cells forwarded without feedback because too many cells waited [cell].
     pub fn silent(&self) -> u64 {
         self.before.map_or(0, |before| before.silent)
     }
@@ -298,7 +293,7 @@ impl DatagramHop for Marut {
             after.circuit_trip = Some(trip);
             after.circuit_base = Some(after.circuit_base.map_or(trip, |base| base.min(trip)));
         }
-        // In the count of the previous hop: without cells made here, and with cells delivered here.
+        // The previous hop's count excludes cells that this node packaged and includes cells that this node delivered.
         let ended = after.ended.saturating_sub(after.here);
         let before = self.before.as_mut()?;
         let ended = (ended + before.taken).min(before.forwarded);

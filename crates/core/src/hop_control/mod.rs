@@ -1,11 +1,11 @@
-//! What may one hop have outstanding, and what feedback is owed?
+//! How many cells may one hop have outstanding, and which feedback must a node send?
 //!
-//! Each circuit and direction at one relay has a hop control. It limits the cells to the next hop (its
-//! credit), and makes the feedback to the previous hop about forwarded cells. The first node of a
+//! At each relay, each direction of a circuit has its own hop control. It limits the cells to the next hop (its
+//! credit). It also makes the feedback to the previous hop, which reports forwarded cells. The first node of a
 //! direction has no previous hop; the last one has no next hop.
 //!
-//! A hop is controlled if both its nodes offer the same control when their channel opens ([`HopOffer`]).
-//! All other hops carry everything, so a path may be half upgraded.
+//! A hop has hop control if both its nodes offer the same control when their channel opens ([`HopOffer`]). All other
+//! hops carry cells without a limit, so a path may contain upgraded and old relays.
 
 mod backtap;
 #[cfg(test)]
@@ -30,41 +30,41 @@ use enum_dispatch::enum_dispatch;
 use penstock_units::{Cells, DataRate, Duration, Instant};
 use std::fmt;
 
-/// Feedback of one hop to the previous one: a credit. The relay makes its cell.
+/// Feedback from a node to the previous hop, for example a credit. The relay makes the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feedback {
-    /// The direction of the data cells.
+    /// The direction of the data cells that this feedback counts.
     pub direction: Direction,
-    /// All RELAY cells of the hop that were forwarded or delivered so far, modulo 2³² [cell].
+    /// All RELAY cells that the sender of this feedback has forwarded or delivered so far, modulo 2³² [cell].
     pub forwarded: u32,
-    /// How many more cells than these may be sent in total [cell]: N2 + N3.
+    /// How many cells beyond `forwarded` the previous hop may send [cell]: N2 + N3.
     pub allowance: u32,
 }
 
-/// A node's offer of hop control in the handshake of a link.
+/// The hop control that a node offers in the link handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HopOffer {
-    /// Credits ([`N23`]). The numbers apply to each circuit and direction.
+    /// Credits ([`N23`]). The numbers apply to each direction of each circuit.
     Credits {
         /// Cells that the node accepts before its first credit [cell].
         start: u32,
-        /// The maximum of outstanding cells that it will ever allow [cell].
+        /// The maximum number of outstanding cells that the node will ever allow [cell].
         most: u32,
     },
-    /// A window by the delay of forwarding ([`BackTap`]); only over datagrams.
+    /// A window that follows the forwarding delay ([`BackTap`]); requires datagrams.
     BackTap,
-    /// A window by the congestion of the whole path ([`Marut`]); only over datagrams.
+    /// A window that follows the congestion of the whole path ([`Marut`]); requires datagrams.
     Marut {
-        /// Windows count the cells that the last node does not have ([`Counts::Path`]).
+        /// Whether windows count the cells that have not reached the last node ([`Counts::Path`]).
         path: bool,
     },
-    /// An algorithm from outside, with a number of its own.
+    /// An algorithm from outside this workspace, with a number that identifies it.
     Custom(u32),
 }
 
 impl HopOffer {
-    /// The agreement of a node that offers `ours` with a peer that offers `theirs`: the peer's offer, if
-    /// both are of the same kind.
+    /// The agreement of a node that offers `ours` with a peer that offers `theirs`. This is the peer's offer if both
+    /// offers are of the same kind, otherwise `None`.
     pub fn agree(ours: Option<HopOffer>, theirs: Option<HopOffer>) -> Option<HopOffer> {
         let same = match (ours?, theirs?) {
             (HopOffer::Credits { .. }, HopOffer::Credits { .. }) => true,
@@ -76,19 +76,18 @@ impl HopOffer {
         theirs.filter(|_| same)
     }
 
-    /// Whether every hop of a path is controlled. `path` lists the nodes' offers, the client first.
+    /// Whether every hop of a path has hop control. `path` lists the nodes' offers, beginning with the client.
     pub fn all_along(path: impl IntoIterator<Item = Option<HopOffer>>) -> bool {
         let mut nodes = path.into_iter();
         let first = nodes.next().flatten();
         nodes.try_fold(first, |before, node| HopOffer::agree(before, node).map(Some)).is_some()
     }
 
-    /// Whether the control needs a channel of datagrams.
+    /// Whether the control requires a channel of datagrams.
     pub fn needs_datagrams(self) -> bool {
         matches!(self, HopOffer::BackTap | HopOffer::Marut { .. })
     }
 
-    /// How round trips are measured on a channel with this agreement.
     pub(crate) fn round_trips(agreed: Option<HopOffer>) -> RoundTrips {
         match agreed {
             Some(HopOffer::BackTap | HopOffer::Marut { .. } | HopOffer::Custom(_)) => RoundTrips::Forwarded,
@@ -97,7 +96,7 @@ impl HopOffer {
     }
 }
 
-/// The side of a neighbour in the direction of the cells.
+/// The position of a neighbour on the path, in the direction of the cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The previous hop.
@@ -109,38 +108,39 @@ pub enum Side {
 /// A neighbour whose channel is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Which side.
+    /// Whether the neighbour is the previous or the next hop.
     pub side: Side,
-    /// The direction of the control's cells.
+    /// The direction of the cells that this hop control counts.
     pub direction: Direction,
     /// The channel to the neighbour.
     pub channel: ChannelKey,
-    /// The neighbour's offer, if this node agrees with it; `None` leaves the hop without control.
+    /// The neighbour's offer, if it matches this node's offer; `None` if the hop has no hop control.
     pub agreed: Option<HopOffer>,
 }
 
-/// The origin of a cell that leaves.
+/// The node from which a departing cell came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The previous hop, which may wait for feedback.
+    /// The previous hop, which may expect feedback.
     Before,
-    /// This node.
+    /// This node, which packaged the cell.
     Here,
 }
 
-/// The path of feedback to the previous hop.
+/// How feedback travels to the previous hop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CreditPath {
-    /// A link-control cell: behind the output buffer, before all circuits.
+    /// In a link-control cell, which leaves after the output buffer's cells but before the cells of all circuits.
     #[default]
     Link,
-    /// The end of the circuit's queue of the other direction. It overtakes RELAY cells only while they lack credit.
+    /// At the end of the same circuit's queue in the other direction. It overtakes RELAY cells only if they lack
+    /// credit.
     Circuit,
-    /// The acknowledgements of a channel of datagrams, which do not carry the allowance.
+    /// In the acknowledgements of a channel of datagrams, which do not contain the allowance.
     Acknowledgement,
 }
 
-/// The time from sending a RELAY cell to the feedback that the next node forwarded it.
+/// The time from sending a RELAY cell to the feedback that the next node has forwarded the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoundTrip {
     /// The newest measurement [ns].
@@ -149,109 +149,110 @@ pub struct RoundTrip {
     pub base: Duration,
 }
 
-/// The measurement of a channel's delay.
+/// How the delay of a channel's cells is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DelayConfig {
-    /// Measure until the kernel has sent a cell, not until it took the cell from the output buffer.
+    /// True: the delay ends when the kernel has sent the cell. False: it ends when the kernel takes it from the output
+    /// buffer.
     pub kernel: bool,
 }
 
-/// A hop control's view at a tick.
+/// What a hop control can see at a tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HopSignals {
     /// RELAY cells that wait in the circuit's queue [cell].
     pub queue: Cells,
-    /// The channel of these cells; all zero if there is none.
+    /// Measurements of the channel that carries these cells; all zero if there is no channel.
     pub link: LinkSignals,
 }
 
-/// A channel's measurements for all circuits that send on it.
+/// Measurements of one channel, which all circuits that send on it share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkSignals {
-    /// The recent delay in its output buffer above the minimum; zero if nothing waits.
+    /// The recent delay in the channel's output buffer minus the minimum delay; zero if no cell waits.
     pub delay: Duration,
-    /// Cells in the queues of all these circuits [cell].
+    /// Cells in the queues of all circuits that send on the channel [cell].
     pub queued: Cells,
-    /// The number of these circuits [1].
+    /// The number of circuits that send on the channel [1].
     pub circuits: u32,
-    /// Cells that they moved to the output buffer since the last tick [cell].
+    /// Cells that these circuits moved to the output buffer since the last tick [cell].
     pub moved: Cells,
 }
 
-/// The result of a tick.
+/// What a hop control returns from a tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ticked {
-    /// Urgent feedback for the previous hop.
+    /// Feedback that must leave now to the previous hop.
     pub feedback: Option<Feedback>,
-    /// The control wants another tick, even if no cell comes.
+    /// Whether the control wants another tick even if no cell arrives.
     pub again: bool,
 }
 
-/// Flow control over the previous and next hops of one node, for one circuit in one direction.
+/// Hop control of one direction of a circuit at one node, towards the previous and the next hop.
 ///
-/// For a RELAY cell from the previous hop the relay calls `on_received`. Then it calls `on_sent` when the cell leaves
-/// the circuit's queue for the output buffer, or `on_delivered` at the end of the path. For a RELAY cell of this node
-/// it calls `on_sent` only. Other cells, such as CREATE and feedback, are not counted and need no credit. The returned
-/// [`Feedback`] goes to the previous hop; the relay fills in its direction.
+/// For a RELAY cell from the previous hop, the relay calls `on_received`. Later it calls `on_sent` when the cell moves
+/// from the circuit's queue to the output buffer, or `on_delivered` at the end of the path. For a RELAY cell that this
+/// node packaged, the relay calls only `on_sent`. Other cells, such as CREATE and feedback, are not counted and need no
+/// credit. The relay sends the returned [`Feedback`] to the previous hop and fills in its direction.
 ///
-/// The relay only holds cells in circuit queues. A control that must delay cells further reduces its `credit`.
+/// The relay only holds back cells in circuit queues. A control that must delay cells for longer reduces its `credit`.
 #[enum_dispatch]
 #[auto_impl(Box)]
 pub trait HopControl: DatagramHop + fmt::Debug + Send {
     /// The channel to a neighbour is open. RELAY cells follow only after this call.
     fn on_neighbour(&mut self, neighbour: Neighbour);
-    /// The operator changed the node's own rate; `None` is no rate.
+    /// The operator changed the node's own rate; `None` means no rate.
     fn set_rate(&mut self, _rate: Option<DataRate>) {}
     /// How many more RELAY cells may leave the circuit's queue now [cell].
     fn credit(&self) -> Cells;
-    /// A RELAY cell came from the previous hop. On a [`Violation`] the circuit must close.
+    /// A RELAY cell arrived from the previous hop. On a [`Violation`] the circuit must close.
     fn on_received(&mut self, now: Instant) -> Result<(), Violation>;
     /// A RELAY cell left the circuit's queue for the next hop.
     fn on_sent(&mut self, now: Instant, source: Source) -> Option<Feedback>;
-    /// A RELAY cell ended here, at the end of its path: the stream's socket took it, or it was dropped.
+    /// A RELAY cell ended its path at this node: the stream's socket took its data, or the cell was dropped.
     fn on_delivered(&mut self, now: Instant) -> Option<Feedback>;
-    /// The next hop sent feedback, which changes the credit. On a [`Violation`] the circuit must close.
+    /// Feedback from the next hop arrived and may change the credit. On a [`Violation`] the circuit must close.
     fn on_feedback(&mut self, now: Instant, feedback: Feedback) -> Result<(), Violation>;
-    /// The window of RELAY cells on the next hop [cell], for instruments; `None` if there is no window.
+    /// The window of RELAY cells on the next hop [cell], for measurements; `None` if there is no window.
     fn window(&self) -> Option<Cells> {
         None
     }
-    /// The maximum queue of the circuit at the packaging edge [cell]; `None` leaves the edge's own marks.
+    /// The maximum queue of the circuit at the edge that packages cells [cell]; `None` leaves the edge's own limits.
     fn edge_queue_limit(&self) -> Option<Cells> {
         None
     }
-    /// The path of its feedback.
+    /// How this control's feedback travels.
     fn credit_path(&self) -> CreditPath {
         CreditPath::Link
     }
-    /// The interval of ticks; `None` is never.
+    /// The interval of ticks; `None` requests no ticks.
     fn period(&self) -> Option<Duration> {
         None
     }
-    /// Handles a tick. Ticks begin with the circuit's first cell, and stop when no control wants another one.
+    /// Handles a tick. Ticks begin with the circuit's first cell, and stop when no hop control wants another one.
     fn on_tick(&mut self, _now: Instant, _signals: HopSignals) -> Ticked {
         Ticked::default()
     }
 }
 
-/// The part of a hop control that only channels of datagrams use. Other hop controls have an empty `impl`.
+/// The calls of a hop control that only channels of datagrams use. Other hop controls have an empty `impl`.
 #[enum_dispatch]
 #[auto_impl(Box)]
 pub trait DatagramHop {
-    /// A round trip was measured. The `on_feedback` that brought it follows.
+    /// A round trip was measured. The relay then calls `on_feedback` for the same message.
     fn on_round_trip(&mut self, _now: Instant, _trip: RoundTrip) {}
-    /// The next hop reported the state downstream of it. Its `on_feedback` follows; then the returned feedback
-    /// goes to the previous hop.
+    /// The next hop reported the congestion beyond it. The relay then calls `on_feedback` for the same message, and
+    /// sends the returned feedback to the previous hop.
     fn on_downstream(&mut self, _now: Instant, _downstream: Downstream) -> Option<Feedback> {
         None
     }
-    /// The state downstream of this node, which feedback to the previous hop carries.
+    /// The congestion beyond this node, which feedback to the previous hop reports.
     fn downstream(&self, _now: Instant) -> Downstream {
         Downstream::default()
     }
 }
 
-/// Builds a [`HopControl`] for each circuit and direction.
+/// Builds a [`HopControl`] for each direction of each circuit.
 #[derive(Clone, Debug, Default)]
 #[expect(missing_docs, reason = "variants are named after their algorithms")]
 pub enum HopControlConfig {
@@ -262,17 +263,17 @@ pub enum HopControlConfig {
     Marut(MarutConfig),
     /// An algorithm from outside this workspace.
     Custom {
-        /// For each circuit and direction.
+        /// Builds the control of one direction of a circuit.
         control: Factory<dyn HopControl>,
-        /// The number in the offer. Both nodes of a hop must offer the same one.
+        /// The number that identifies the algorithm in an offer. Both nodes of a hop must offer the same number.
         offer: u32,
-        /// The measurement of its channels' delays, if it needs one.
+        /// How the delay of channels is measured, if the algorithm needs it.
         delay: Option<DelayConfig>,
     },
 }
 
 impl HopControlConfig {
-    /// The control of one circuit in one direction, at a node with this rate.
+    /// The control of one direction of a circuit, at a node with this rate.
     pub fn build(&self, rate: Option<DataRate>) -> AnyHopControl {
         match self {
             HopControlConfig::None => AnyHopControl::None(NoHopControl),
@@ -285,7 +286,7 @@ impl HopControlConfig {
         }
     }
 
-    /// A node's offer when a channel opens. `with_client`: a client is at one end of the channel.
+    /// The offer of this node when a channel opens. `with_client`: one end of the channel is a client.
     pub fn offer(&self, with_client: bool) -> Option<HopOffer> {
         match self {
             HopControlConfig::None => None,
@@ -296,19 +297,18 @@ impl HopControlConfig {
         }
     }
 
-    /// Whether a node controls the hops to other relays, according to the consensus.
+    /// Whether the node offers hop control to other relays. The consensus may decide this.
     pub fn is_active(&self) -> bool {
         self.offer(false).is_some()
     }
 
-    /// Applies the consensus's decision on the use of N23. The consensus has no other parameter of hop control.
+    /// Applies the consensus parameter that enables N23. The consensus has no other parameter of hop control.
     pub fn set_active(&mut self, active: bool) {
         if let HopControlConfig::N23(config) = self {
             config.active = active;
         }
     }
 
-    /// The measurement of delays of this node's channels; `None` measures nothing.
     pub(crate) fn delay(&self) -> Option<DelayConfig> {
         match self {
             HopControlConfig::None | HopControlConfig::BackTap(_) | HopControlConfig::Marut(_) => None,
@@ -318,7 +318,8 @@ impl HopControlConfig {
     }
 }
 
-/// A built-in control, or an algorithm from outside. Those with state are boxed, because most circuits have none.
+/// A built-in control, or an algorithm from outside this workspace. Controls with state are boxed, because most
+/// circuits have none.
 #[enum_dispatch(HopControl, DatagramHop)]
 #[derive(Debug)]
 #[expect(missing_docs, reason = "variants are named after their algorithms")]

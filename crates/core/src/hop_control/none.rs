@@ -1,10 +1,8 @@
-//! No hop control: the hop carries everything that the edges allow.
-
 use super::{DatagramHop, Feedback, HopControl, Neighbour, Source};
 use crate::error::Violation;
 use penstock_units::{Cells, Instant};
 
-/// No hop control: the hop carries everything that the edges allow.
+/// No hop control: the hop carries every cell that the end-to-end control allows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoHopControl;
 

@@ -1,4 +1,4 @@
-//! The limits that hold a relay back. Instruments ask many times a second.
+//! Which limits hold a relay back. Instruments call these functions many times a second.
 
 use super::Relay;
 use crate::cell::Cell;
@@ -7,12 +7,13 @@ use crate::hop_control::HopControlConfig;
 use penstock_units::Cells;
 
 impl<C: Cell> Relay<C> {
-    /// Whether a channel or a stream waits for its token buckets.
+    /// Whether a channel or a stream waits for tokens.
     pub fn lacks_tokens(&self) -> bool {
         self.parts.buckets.waiting.any()
     }
 
-    /// Whether a circuit has cells but no credit for the next hop. Examines every circuit if hops are controlled.
+    /// Whether a circuit has cells but no credit for the next hop. Examines every circuit if this relay has hop
+    /// control.
     pub fn lacks_credit(&self) -> bool {
         let limited = !matches!(self.parts.config.hop_control, HopControlConfig::None);
         let mut circuits = self.parts.circuits.values();
@@ -21,8 +22,8 @@ impl<C: Cell> Relay<C> {
                 .any(|circuit| circuit.halves().iter().any(|half| !half.queue.is_empty() && !half.may_send()))
     }
 
-    /// Whether a stream that is packaged here has used up its own or its circuit's window. It may have
-    /// nothing to send. Examines every stream.
+    /// Whether a stream that this node packages has used up its own window or its circuit's window. Such a stream may
+    /// have nothing to send. Examines every stream.
     pub fn lacks_window(&self) -> bool {
         self.parts.edges.streams.values().any(|stream| {
             let edge = self.parts.circuits[stream.circuit].edge.as_ref();

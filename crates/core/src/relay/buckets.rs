@@ -1,5 +1,3 @@
-//! The token buckets of a relay, and the channels and streams that wait for a refill.
-
 use super::clients::Clients;
 use super::{Parts, Relay};
 use crate::cell::{Cell, MAX_PAYLOAD};
@@ -17,17 +15,16 @@ use std::sync::Arc;
 /// The unit of a channel's I/O quantum [B] (C tor: `get_cell_network_size()`).
 const CELL_BASE: u64 = 512;
 
-/// The relay's own buckets, its clients' buckets, and everything that waits for a refill.
+/// The relay's own buckets, its clients' buckets, and the operations that wait for a refill.
 #[derive(Debug)]
 pub(super) struct TokenBuckets {
-    /// The relay's refill interval, with this node's own phase.
     refill: Refill,
-    /// The relay's own buckets. They are refilled when they are read.
+    /// The relay's own buckets. They are refilled lazily, when their tokens are needed.
     global: Option<Buckets>,
-    /// The throttled clients. Their buckets are refilled when the throttle was asked.
+    /// The throttled clients. Their buckets are refilled after the throttle has set the rates.
     pub(super) clients: Option<Box<Clients>>,
     pub(super) waiting: Waiting,
-    /// The list of the last refill: empty, and kept for its memory.
+    /// The emptied list of the previous refill. It is kept to avoid allocations.
     spare: Waiting,
 }
 
@@ -40,7 +37,6 @@ pub(super) struct Waiting {
     stream_writes: Vec<StreamKey>,
 }
 
-/// An operation that found the buckets empty.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Blocked {
     Read(ChannelKey),
@@ -55,7 +51,6 @@ impl Waiting {
         channels || !self.stream_reads.is_empty() || !self.stream_writes.is_empty()
     }
 
-    /// How many channels wait.
     pub(super) fn channels(&self) -> u32 {
         let readers_only = self.reads.iter().filter(|channel| !self.writes.contains(channel)).count();
         (readers_only + self.writes.len()) as u32
@@ -124,7 +119,6 @@ impl TokenBuckets {
         }
     }
 
-    /// The time at which an operation that is blocked now is tried again.
     fn next_refill(&self, now: Instant) -> Instant {
         self.refill.unblocks_after(now)
     }
@@ -133,24 +127,23 @@ impl TokenBuckets {
         self.clients.as_ref()?.buckets(client?)
     }
 
-    /// How much one read from a channel may take. `client` has buckets of its own.
+    /// How many bytes one read from a channel may take. `client`: also limited by this client's buckets.
     pub(super) fn read_quantum(&mut self, now: Instant, client: Option<ClientKey>) -> Bytes {
         self.refill(now);
         let own = self.of_client(client).map(|own| &own.read);
         quantum(self.global.as_ref().map(|all| &all.read), own, CELL_BASE)
     }
 
-    /// How much one write to a channel may take.
     pub(super) fn write_quantum(&mut self, now: Instant, client: Option<ClientKey>) -> Bytes {
         self.refill(now);
         let own = self.of_client(client).map(|own| &own.write);
         quantum(self.global.as_ref().map(|all| &all.write), own, CELL_BASE)
     }
 
-    /// How much one read from an edge stream may take. `own` is the stream's bucket.
+    /// How many bytes one read from an edge stream may take. `own` is the stream's bucket.
     ///
     /// Source: C tor 0.4.9 `connection_bucket_read_limit()`.
-    /// Deviation: a client's stream has the same limit as an exit's.
+    /// Deviation: at a client, a stream has the same limit as at an exit.
     pub(super) fn stream_read_quantum(&mut self, now: Instant, own: Option<&mut TokenBucket>) -> Bytes {
         self.refill(now);
         let refill = self.refill;
@@ -161,35 +154,31 @@ impl TokenBuckets {
         quantum(self.global.as_ref().map(|all| &all.read), own, MAX_PAYLOAD.into())
     }
 
-    /// How much one write to an edge stream may take.
     pub(super) fn stream_write_quantum(&mut self, now: Instant) -> Bytes {
         self.refill(now);
         quantum(self.global.as_ref().map(|all| &all.write), None, MAX_PAYLOAD.into())
     }
 
-    /// Charges the relay's own bucket, as every byte read does.
     pub(super) fn charge_read(&mut self, bytes: Bytes) {
         if let Some(global) = &mut self.global {
             global.read.consume(bytes);
         }
     }
 
-    /// Charges the relay's own bucket, as every byte written does.
     pub(super) fn charge_write(&mut self, bytes: Bytes) {
         if let Some(global) = &mut self.global {
             global.write.consume(bytes);
         }
     }
 
-    /// Asks the throttle for every client's rate, then refills clients' buckets. `relays` is the number of
-    /// open channels to relays.
+    /// Lets the throttle set every client's rate, then refills the clients' buckets. `relays` is the number of open
+    /// channels to relays.
     pub(super) fn refill_clients(&mut self, now: Instant, relays: u32, bandwidth: Option<DataRate>) {
         if let Some(clients) = &mut self.clients {
             clients.refill(now, self.refill, relays, bandwidth);
         }
     }
 
-    /// Changes the relay's own rate. Tokens stay up to the new depth; new buckets are full.
     fn set_bandwidth(&mut self, now: Instant, bandwidth: Option<Bandwidth>) {
         self.refill(now);
         match (bandwidth, &mut self.global) {
@@ -203,13 +192,11 @@ impl TokenBuckets {
 }
 
 impl<C: Cell> Parts<C> {
-    /// Blocks an operation until the next refill.
     pub(super) fn wait_for_refill(&mut self, now: Instant, blocked: Blocked) {
         self.timers.set_refill(self.buckets.next_refill(now));
         self.buckets.waiting.add(blocked);
     }
 
-    /// Sets the refill timer while clients are throttled: the throttle is asked at every refill.
     pub(super) fn set_throttle_timer(&mut self, now: Instant) {
         if self.buckets.clients.is_some() {
             self.timers.set_refill(self.buckets.next_refill(now));
@@ -242,7 +229,8 @@ impl<C: Cell> Parts<C> {
         self.buckets.charge_write(bytes);
     }
 
-    /// Gives a stream the bucket that its control asks for. The bucket holds one second's worth, and a new one is full.
+    /// Gives a stream the bucket for its control's rate. The depth is one second of this rate; a new bucket starts
+    /// full.
     ///
     /// Source: C tor `circuit_process_stream_xon()`.
     pub(super) fn adjust_stream_bucket(&mut self, now: Instant, stream: StreamKey) {
@@ -261,10 +249,10 @@ impl<C: Cell> Parts<C> {
 }
 
 impl<C: Cell> Relay<C> {
-    /// Changes the relay's own rate, or removes it, for the operator. Tokens stay up to the new depth; new
-    /// buckets are full. Operations that wait for a refill wait for the next one.
+    /// Changes or removes the relay's own rate, for the operator. Tokens above the new depth are lost; a new bucket
+    /// starts full. Operations that wait for a refill wait for the next one.
     ///
-    /// The driver asks for [`poll_timeout`](Self::poll_timeout) afterwards, as after any call.
+    /// The driver must call [`poll_timeout`](Self::poll_timeout) afterwards.
     ///
     /// Source: C tor `options_act()` and `token_bucket_rw_adjust()`.
     pub fn set_bandwidth(&mut self, now: Instant, bandwidth: Option<Bandwidth>) {
@@ -279,13 +267,12 @@ impl<C: Cell> Relay<C> {
         }
     }
 
-    /// Refills clients' buckets and retries all blocked operations, if the refill timer has expired.
     pub(super) fn on_refill(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         if !self.parts.timers.take_refill(now) {
             return;
         }
         self.parts.refill_clients(now);
-        // Operations that are blocked again join the spare list.
+        // Operations that find an empty bucket again go to the spare list.
         let buckets = &mut self.parts.buckets;
         let mut waiting = std::mem::replace(&mut buckets.waiting, std::mem::take(&mut buckets.spare));
         self.parts.set_throttle_timer(now);

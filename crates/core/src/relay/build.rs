@@ -1,4 +1,4 @@
-//! Circuits are built hop by hop, with CREATE and EXTEND.
+//! Building circuits hop by hop, with CREATE and EXTEND.
 
 use super::channels::ChannelEnds;
 use super::{Parts, Relay};
@@ -11,10 +11,9 @@ use crate::keys::{ChannelKey, CircuitIndex, Direction};
 use penstock_units::Instant;
 use std::collections::VecDeque;
 
-/// The client's side.
 impl<C: Cell> Relay<C> {
-    /// Begins a circuit with the first hop `first`, which is then extended to each relay of `rest`. `controlled`:
-    /// each of these relays controls its hops according to the consensus, so the circuit's ends need no windows.
+    /// Creates a circuit whose first hop is `first`; the client then extends it to each relay of `rest`. `controlled`:
+    /// the consensus says that each of these relays offers hop control, so the circuit's ends need no windows.
     pub fn open_circuit(
         &mut self,
         _now: Instant,
@@ -32,7 +31,7 @@ impl<C: Cell> Relay<C> {
         circuit
     }
 
-    /// Sends the handshake that [`Event::HandshakeNeeded`] asked for.
+    /// Sends the handshake that [`Event::HandshakeNeeded`] requested.
     pub fn start_handshake(
         &mut self,
         now: Instant,
@@ -55,7 +54,7 @@ impl<C: Cell> Relay<C> {
         self.settle(now, kernel);
     }
 
-    /// Adds the hop that [`Event::HandshakeAnswered`] announced, with its answer about congestion control.
+    /// Adds the hop of [`Event::HandshakeAnswered`]. Pass the hop's answer to the congestion control request.
     pub fn finish_handshake(
         &mut self,
         now: Instant,
@@ -87,10 +86,9 @@ impl<C: Cell> Relay<C> {
     }
 }
 
-/// A relay's side.
 impl<C: Cell> Relay<C> {
-    /// Returns a function that answers the client's request about congestion control and windows. Another thread
-    /// may call it. The client can switch windows off only if the circuit's previous hop is controlled.
+    /// Returns a function that answers the client's request about congestion control and windows. Any thread may call
+    /// it. The function agrees to ends without windows only if the circuit's previous hop has hop control.
     pub fn agree(
         &self,
         circuit: CircuitIndex,
@@ -101,8 +99,8 @@ impl<C: Cell> Relay<C> {
         move |asked| config.edge_control.answer(asked, controlled)
     }
 
-    /// Answers the CREATE of [`Event::HandshakeRequested`]. `reply` contains `answer`, the result of
-    /// [`agree`](Self::agree).
+    /// Answers the CREATE of [`Event::HandshakeRequested`]. `reply` contains `answer`, which [`agree`](Self::agree)
+    /// returned.
     pub fn on_handshake(
         &mut self,
         now: Instant,
@@ -124,7 +122,7 @@ impl<C: Cell> Relay<C> {
         self.settle(now, kernel);
     }
 
-    /// Extends `circuit` to `peer`, as [`Event::ExtendRequested`] asked.
+    /// Extends `circuit` to `peer`, as [`Event::ExtendRequested`] requested.
     pub fn extend(
         &mut self,
         now: Instant,
@@ -153,20 +151,18 @@ impl<C: Cell> Parts<C> {
         self.circuits.insert(Circuit::new(role, hops))
     }
 
-    /// The circuit with this id on a channel.
     pub(super) fn circuit_of(&self, channel: ChannelKey, id: CircId) -> Option<CircuitIndex> {
         self.channels.get(channel)?.circuits.get(id)
     }
 
-    /// The client's request about congestion control in its handshake with one hop. Only the last hop
-    /// negotiates. `controlled`: every relay of the path controls its hops.
+    /// The congestion control request in the client's handshake with one hop. Only the last hop negotiates.
+    /// `controlled`: every relay of the path offers hop control.
     fn ask(&self, is_last: bool, controlled: bool) -> Negotiation {
         let controlled = controlled && self.config.hop_control.is_active();
         if is_last { self.config.edge_control.ask(controlled) } else { Negotiation::Nothing }
     }
 
-    /// Gives a circuit its forward leg. A new channel is opened if none can be shared. `own`: the circuit
-    /// begins at this node.
+    /// Gives a circuit its forward leg, on a shared channel or on a new one. `own`: the circuit begins at this node.
     fn join(&mut self, circuit: CircuitIndex, peer: PeerId, own: bool) -> Leg {
         let channel = self.channels.shared_with(peer).unwrap_or_else(|| {
             let ends = ChannelEnds { to_client: false, with_client: own, initiator: true };
@@ -182,13 +178,14 @@ impl<C: Cell> Parts<C> {
         leg
     }
 
-    /// Queues a CREATE in the circuit's queue, so that it has the circuit's priority.
+    /// Sends a CREATE through the circuit's queue, so that it has the circuit's priority.
     fn send_create(&mut self, now: Instant, circuit: CircuitIndex, leg: Leg, handshake: C::Handshake) {
         self.counters.made += 1;
         self.enqueue(now, circuit, Direction::Forward, C::create(leg.id, handshake));
     }
 
-    /// Sends a relay message from this end of the circuit to the other one. Returns its digest if it was sent.
+    /// Sends a relay message from this end of the circuit to the other end. Returns the message's digest if it was
+    /// sent.
     pub(super) fn send_relay(
         &mut self,
         now: Instant,

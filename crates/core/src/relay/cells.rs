@@ -1,5 +1,3 @@
-//! Cells that arrive on a channel.
-
 use super::{Parts, Relay};
 use crate::cell::{Cell, Command, Message};
 use crate::circuit::{Leg, Role};
@@ -13,7 +11,7 @@ use crate::reason::DestroyReason;
 use penstock_units::Instant;
 
 impl<C: Cell> Relay<C> {
-    /// Handles one cell. A violation closes the circuit of the cell and nothing else.
+    /// Handles one cell. A violation closes only the cell's circuit.
     pub(super) fn on_cell(
         &mut self,
         now: Instant,
@@ -32,12 +30,11 @@ impl<C: Cell> Relay<C> {
                 self.parts.on_create(now, channel, cell);
                 Ok(())
             }
-            // C tor ignores it, too. The circuit with this id stays.
+            // C tor also ignores this cell. The circuit with this id stays open.
             (Command::Create, Some(_)) => {
                 self.parts.counters.consumed += 1;
                 Ok(())
             }
-            // The circuit closed while the cell was on its way.
             (_, None) => {
                 self.parts.counters.dropped += 1;
                 Ok(())
@@ -47,7 +44,7 @@ impl<C: Cell> Relay<C> {
             (Command::Destroy, Some(circuit)) => {
                 self.parts.counters.consumed += 1;
                 let from = self.parts.circuits[circuit].direction_from(channel, id);
-                // The neighbour's reason is not passed on (C tor 0.4.9, `command_process_destroy_cell()`).
+                // The reason that the neighbour gave is not passed on (C tor 0.4.9, `command_process_destroy_cell()`).
                 self.close(now, circuit, Some(from), Ok(DestroyReason::DESTROYED), kernel);
                 Ok(())
             }
@@ -122,8 +119,8 @@ impl<C: Cell> Relay<C> {
                 let last = origin.layers.len().wrapping_sub(1);
                 let mut layers = origin.layers.iter_mut().enumerate();
                 match layers.find_map(|(hop, layer)| Some((hop, cell.peel(layer)?))) {
-                    // Only the last hop has streams and extends the circuit. Another hop only reports that the
-                    // hops behind it are gone.
+                    // Only the last hop has streams and extends the circuit. Any other hop only reports that the hops
+                    // behind it were removed.
                     Some((hop, _)) if hop != last => {
                         self.parts.counters.consumed += 1;
                         let said = cell.into_message();
@@ -140,7 +137,7 @@ impl<C: Cell> Relay<C> {
         let next = circuit.half(direction).to;
         let max = self.parts.config.limits.max_circuit_queue as usize;
         let half = if digest.is_some() { direction.opposite() } else { direction };
-        // A peer that ignores windows, or that does not read the answers it causes, must not fill memory.
+        // A peer that ignores windows, or does not read the answers to its cells, must not fill the memory.
         if circuit.half(half).queue.len() >= max {
             self.parts.counters.consumed += 1;
             return Err(Violation::QueueExceeded);
@@ -161,7 +158,6 @@ impl<C: Cell> Relay<C> {
         }
     }
 
-    /// Handles a relay message for this node.
     fn on_message(
         &mut self,
         now: Instant,
@@ -173,7 +169,8 @@ impl<C: Cell> Relay<C> {
         self.parts.counters.consumed += 1;
         let marked = cell.is_marked();
         let (id, message) = cell.into_message().ok_or(Violation::UnexpectedCell)?;
-        // DATA is delivered when the stream's connection has taken it; every other message is delivered now.
+        // DATA counts as delivered when the stream's connection has taken it; every other message counts as delivered
+        // now.
         if !matches!(message, Message::Data(_)) {
             self.parts.hop_delivered(now, circuit, 1);
         }
@@ -182,7 +179,7 @@ impl<C: Cell> Relay<C> {
             Role::Relay(_) | Role::Opening => None,
         };
         let is_origin = origin.is_some();
-        // No stream can exist before the last hop is added: its answer decides on congestion control.
+        // No stream can exist before the last hop is added, because that hop's answer decides on congestion control.
         if origin == Some(false) && !matches!(message, Message::Extended(_)) {
             return Err(Violation::UnexpectedCell);
         }
@@ -231,7 +228,7 @@ impl<C: Cell> Relay<C> {
                 }
                 Ok(())
             }
-            // A client closes a circuit that lost its last hop (C tor `circuit_truncated()`).
+            // A client closes a circuit that has lost its last hop (C tor `circuit_truncated()`).
             (Message::Truncated(_), None) if is_origin => {
                 self.close(now, circuit, None, Ok(DestroyReason::NONE), kernel);
                 Ok(())
@@ -242,9 +239,7 @@ impl<C: Cell> Relay<C> {
 }
 
 impl<C: Cell> Parts<C> {
-    /// Accepts a new circuit, or answers with DESTROY.
-    ///
-    /// Source: C tor `command_process_create_cell()`.
+    /// Accepts a new circuit, or answers with DESTROY. Source: C tor `command_process_create_cell()`.
     fn on_create(&mut self, now: Instant, channel: ChannelKey, cell: C) {
         self.counters.consumed += 1;
         let id = cell.circ_id();

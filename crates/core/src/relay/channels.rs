@@ -1,5 +1,3 @@
-//! The channels of a relay.
-
 use crate::arena::Arena;
 use crate::cell::{Cell, PeerId};
 use crate::channel::{Channel, CircIds};
@@ -15,27 +13,21 @@ use penstock_units::{Instant, fifo::take_first};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 
-/// The channels of a relay, and the lists of those that need attention before the present call ends.
+/// The channels of a relay, and the lists of channels that `settle` must still handle in the current call.
 #[derive(Debug)]
 pub(super) struct Channels<C: Cell> {
     all: Arena<ChannelKey, Channel<C>>,
-    /// Channels to each peer, oldest first.
     by_peer: BTreeMap<PeerId, Vec<ChannelKey>>,
     map: Box<dyn ChannelMap>,
-    /// Channels that have cells again, before the scheduler knows it.
+    /// Channels that have cells again but are not yet reported to the scheduler.
     ready: VecDeque<ChannelKey>,
-    /// Channels that must close because their peers do not read the answers that they cause.
     to_close: Vec<ChannelKey>,
 }
 
-/// The nodes at the two ends of a new channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChannelEnds {
-    /// The peer is a client.
     pub(super) to_client: bool,
-    /// The peer is a client, or this node is one.
     pub(super) with_client: bool,
-    /// This node opened the channel.
     pub(super) initiator: bool,
 }
 
@@ -71,7 +63,6 @@ impl<C: Cell> Channels<C> {
         key
     }
 
-    /// Removes a channel from the arena and from the list of ready channels.
     pub(super) fn remove(&mut self, channel: ChannelKey) -> Channel<C> {
         let state = self.all.remove(channel);
         self.remove_from_peer(state.peer, channel);
@@ -79,12 +70,10 @@ impl<C: Cell> Channels<C> {
         state
     }
 
-    /// Open channels, in the order of their keys.
     pub(super) fn open(&self) -> Vec<ChannelKey> {
         self.all.iter().filter(|(_, channel)| channel.open).map(|(key, _)| key).collect()
     }
 
-    /// Changes the peer of a channel. The channel is the youngest of its new peer's channels.
     pub(super) fn set_peer(&mut self, channel: ChannelKey, peer: PeerId) {
         let Some(state) = self.all.get_mut(channel) else { return };
         let before = std::mem::replace(&mut state.peer, peer);
@@ -107,14 +96,13 @@ impl<C: Cell> Channels<C> {
         self.by_peer.contains_key(&peer)
     }
 
-    /// The channel to `peer` that the channel map chooses for a new circuit, if it has a free id.
+    /// The channel to `peer` that the channel map chooses for a new circuit; `None` if it has no free circuit id.
     pub(super) fn shared_with(&self, peer: PeerId) -> Option<ChannelKey> {
         let existing = self.by_peer.get(&peer).map_or(&[][..], Vec::as_slice);
         let chosen = self.map.choose(peer, existing);
         chosen.filter(|channel| !self.all[*channel].circuits.is_full())
     }
 
-    /// Changes the readiness that the kernel reports for a channel.
     pub(super) fn set_interest(
         &mut self,
         channel: ChannelKey,
@@ -129,13 +117,13 @@ impl<C: Cell> Channels<C> {
         }
     }
 
-    /// Tells the circuit policy that a circuit of the channel can send, and the scheduler before the present call ends.
+    /// Reports a circuit that can send to the circuit policy now, and to the scheduler before the current call ends.
     pub(super) fn on_circuit_ready(&mut self, now: Instant, channel: ChannelKey, circuit: CircuitKey) {
         self[channel].policy.on_ready(now, circuit);
         self.set_ready(channel);
     }
 
-    /// Lets the scheduler know before the present call ends that the channel has cells.
+    /// Reports a channel with cells to the scheduler before the current call ends.
     pub(super) fn set_ready(&mut self, channel: ChannelKey) {
         self.ready.push_back(channel);
     }
@@ -144,7 +132,6 @@ impl<C: Cell> Channels<C> {
         take_first(&mut self.ready)
     }
 
-    /// Closes the channel before the present call ends.
     pub(super) fn close_soon(&mut self, channel: ChannelKey) {
         self.to_close.push(channel);
     }

@@ -1,5 +1,3 @@
-//! Priority classes: the client announces one along the circuit.
-
 use super::Parts;
 use crate::cell::Cell;
 use crate::circuit_policy::PriorityClass;
@@ -8,19 +6,19 @@ use crate::keys::{ChannelKey, CircuitIndex, Direction};
 use penstock_units::Instant;
 
 impl<C: Cell> Parts<C> {
-    /// As a client: announces the class of a built circuit, unless the relays know it.
+    /// Announces the class of a built circuit for a client, unless the relays already know it.
     pub(super) fn announce_class(&mut self, now: Instant, circuit: CircuitIndex) {
         self.set_class(now, circuit, self.config.priority_class);
     }
 
-    /// Notes the class that the previous hop announces, and announces it to the next hop.
+    /// Stores the class that the previous hop announces, and announces it to the next hop.
     ///
-    /// The cell ends here, and a new one joins the end of the circuit's queue. So every relay of the circuit
-    /// learns the class, as in the paper; a relay that is added later does not. A class that comes from the
-    /// exit's side, or is malformed, closes the circuit.
+    /// The received cell is consumed; a new cell joins the end of the circuit's queue. So every relay of the circuit
+    /// learns the class, as in the paper; a relay that is added later does not. The circuit closes if the class cell is
+    /// malformed or comes from the exit's side.
     ///
-    /// Source: KIST §5.1 ("a special cell after building a circuit that communicates one of two priority
-    /// classes to the circuit's relays"). Deviation: the paper does not say how its cell travels.
+    /// Source: KIST §5.1 ("a special cell after building a circuit that communicates one of two priority classes to the
+    /// circuit's relays"). Deviation: the paper does not say how its cell travels.
     pub(super) fn on_class(
         &mut self,
         now: Instant,

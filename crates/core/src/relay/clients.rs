@@ -1,5 +1,3 @@
-//! Clients of a relay that throttles them: their buckets, and the signals for the throttle.
-
 use super::{Parts, Relay};
 use crate::arena::Arena;
 use crate::cell::{Cell, PeerId};
@@ -13,42 +11,35 @@ use penstock_units::{Bytes, Cells, DataRate, Instant};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A rate that fills any bucket in one refill.
 const UNLIMITED: DataRate = DataRate::mib(1 << 30);
 
-/// All clients of one relay, and the throttle that sets their rates.
 #[derive(Debug)]
 pub(super) struct Clients {
     throttle: AnyThrottle,
     config: ClientBuckets,
     all: Arena<ClientKey, Client>,
-    /// Clients by address, if connections of one address count as one client.
+    /// Clients by address, if all connections of an address count as one client.
     by_address: BTreeMap<PeerId, ClientKey>,
-    /// The signals for the throttle; kept for their memory.
     signals: Vec<ClientSignals>,
 }
 
 #[derive(Debug)]
 struct Client {
     address: PeerId,
-    /// Open connections; above zero [1].
     connections: u32,
     buckets: Buckets,
-    /// Counts since the last refill.
     sent: Cells,
     written: Bytes,
     read: Bytes,
 }
 
 impl Clients {
-    /// `None` if no client is throttled.
     pub(super) fn new(throttle: &ThrottleConfig, config: ClientBuckets) -> Option<Box<Clients>> {
         let (all, by_address) = (Arena::new(), BTreeMap::new());
         let throttle = throttle.build()?;
         Some(Box::new(Clients { throttle, config, all, by_address, signals: Vec::new() }))
     }
 
-    /// Adds a connection of `address`. A new client's buckets are full.
     fn add_connection(&mut self, now: Instant, address: PeerId) -> ClientKey {
         let known = match self.config.aggregate {
             Aggregate::Connection => None,
@@ -58,7 +49,7 @@ impl Clients {
             self.all[client].connections += 1;
             return client;
         }
-        // The throttle sets the rate before the first refill.
+        // The throttle replaces this rate before the first refill.
         let buckets = Buckets::new(Bandwidth { rate: UNLIMITED, burst: self.config.burst }, now);
         let (sent, none) = (Cells::ZERO, Bytes::ZERO);
         let client = Client { address, connections: 1, buckets, sent, written: none, read: none };
@@ -98,7 +89,7 @@ impl Clients {
         client.sent += Cells::new(cells);
     }
 
-    /// Asks the throttle for every client's rate, then refills the clients' buckets.
+    /// Lets the throttle set every client's rate, then refills the clients' buckets.
     pub(super) fn refill(&mut self, now: Instant, refill: Refill, relays: u32, bandwidth: Option<DataRate>) {
         self.signals.clear();
         self.signals.extend(self.all.iter_mut().map(|(client, state)| ClientSignals {
@@ -110,7 +101,8 @@ impl Clients {
         let signals = ThrottleSignals { clients: &self.signals, relays, bandwidth };
         self.throttle.on_refill(now, &signals);
         for (key, client) in self.all.iter_mut() {
-            // An unthrottled client has the relay's own rate, as in C tor, where PerConnBWRate defaults to BandwidthRate.
+            // An unthrottled client has the relay's own rate, as in C tor, where PerConnBWRate defaults to
+            // BandwidthRate.
             let rate = self.throttle.rate(key).or(bandwidth).unwrap_or(UNLIMITED);
             client.buckets.read.set_rate(rate);
             client.buckets.write.set_rate(rate);
@@ -120,7 +112,6 @@ impl Clients {
 }
 
 impl<C: Cell> Parts<C> {
-    /// Adds the connection of an open channel to its client, if the peer is a client and clients are throttled.
     pub(super) fn enter_client(&mut self, now: Instant, channel: ChannelKey) {
         let state = &mut self.channels[channel];
         if let Some(clients) = &mut self.buckets.clients
@@ -147,10 +138,10 @@ impl<C: Cell> Parts<C> {
 }
 
 impl<C: Cell> Relay<C> {
-    /// Corrects whether the peer of a channel is a client. A new client is throttled from now on, with full
-    /// buckets; a former client no longer. A client by address is its own address.
+    /// Corrects whether the peer of a channel is a client. A new client is throttled from now on, with full buckets; a
+    /// peer that is no client is no longer throttled. The channel's peer id serves as the client's address.
     ///
-    /// The driver asks for [`poll_timeout`](Self::poll_timeout) afterwards, as after any call.
+    /// The driver must call [`poll_timeout`](Self::poll_timeout) afterwards.
     pub fn set_to_client(&mut self, now: Instant, channel: ChannelKey, to_client: bool) {
         let parts = &mut self.parts;
         let Some(state) = parts.channels.get_mut(channel) else { return };
@@ -165,10 +156,10 @@ impl<C: Cell> Relay<C> {
         parts.set_throttle_timer(now);
     }
 
-    /// Replaces the throttle or the clients' buckets for the operator. All connections and queues stay. The
-    /// new throttle starts without a history, and all clients' buckets are full.
+    /// Replaces the throttle or the clients' buckets, for the operator. All connections and queues stay. The new
+    /// throttle starts without history, and all clients' buckets start full.
     ///
-    /// The driver asks for [`poll_timeout`](Self::poll_timeout) afterwards, as after any call.
+    /// The driver must call [`poll_timeout`](Self::poll_timeout) afterwards.
     pub fn set_throttle(&mut self, now: Instant, throttle: ThrottleConfig, buckets: ClientBuckets) {
         let parts = &mut self.parts;
         parts.buckets.clients = Clients::new(&throttle, buckets);

@@ -1,5 +1,3 @@
-//! The end of circuits and channels.
-
 use super::{Parts, Relay};
 use crate::cell::{Cell, Message};
 use crate::circuit_policy::CircuitPolicy;
@@ -12,8 +10,8 @@ use crate::scheduler::Scheduler;
 use penstock_units::Instant;
 
 impl<C: Cell> Relay<C> {
-    /// Closes a circuit in both directions, for this reason. Clients give no reason (tor-spec, "Tearing down
-    /// circuits").
+    /// Closes a circuit in both directions for this reason. A client's DESTROY contains no reason (tor-spec, "Tearing
+    /// down circuits").
     pub fn close_circuit(
         &mut self,
         now: Instant,
@@ -35,12 +33,12 @@ impl<C: Cell> Relay<C> {
         }
     }
 
-    /// The channel's connection is gone. All its circuits close.
+    /// The channel's connection has closed. All circuits of the channel close.
     pub fn on_channel_closed(&mut self, now: Instant, channel: ChannelKey, kernel: &mut impl Kernel<C>) {
         let Some(state) = self.parts.channels.get_mut(channel) else { return };
         state.open = false;
         for circuit in state.circuits.all() {
-            // A circuit whose two legs use this channel is listed twice.
+            // A circuit that uses this channel in both directions appears twice.
             if self.parts.circuits.contains(circuit) {
                 self.close(now, circuit, None, Ok(DestroyReason::CHANNEL_CLOSED), kernel);
             }
@@ -58,8 +56,8 @@ impl<C: Cell> Relay<C> {
         self.settle(now, kernel);
     }
 
-    /// Closes a circuit for a reason, or because a peer broke the protocol. A DESTROY goes to both sides, or only
-    /// to the next hop of cells that travel in the direction `from`.
+    /// Closes a circuit for a reason, or because of a violation. Without `from`, both neighbours get a DESTROY. With
+    /// `from`, only the next hop of the cells that travel in this direction gets one.
     pub(super) fn close(
         &mut self,
         now: Instant,
@@ -82,11 +80,12 @@ impl<C: Cell> Relay<C> {
 }
 
 impl<C: Cell> Parts<C> {
-    /// Cuts off the hops behind this relay for the client, and sends DESTROY and TRUNCATED.
+    /// Removes the hops behind this relay for the client, and sends DESTROY and TRUNCATED.
     ///
     /// Source: C tor `connection_edge_process_relay_cell()`, RELAY_COMMAND_TRUNCATE.
-    /// Deviation: cells that are still on their way to the lost hops are dropped; C tor closes the circuit for
-    /// them. With hop control the whole circuit closes instead, because only one side's counts could restart.
+    /// Deviation: this relay drops cells that still travel to the removed hops; C tor closes the circuit because of
+    /// them. With hop control the whole circuit closes instead, because only one of the two nodes could restart its
+    /// counts.
     pub(super) fn truncate(&mut self, now: Instant, circuit: CircuitIndex) {
         let reason = DestroyReason::REQUESTED;
         self.close_half(now, circuit, Direction::Forward, Some(reason));
@@ -97,7 +96,7 @@ impl<C: Cell> Parts<C> {
         self.send_relay(now, circuit, None, Message::Truncated(reason));
     }
 
-    /// Drops the queue of one direction and leaves its channel. The next hop gets a DESTROY with this reason, if any.
+    /// Drops the queue of one direction and detaches it from its channel. With a reason, the next hop gets a DESTROY.
     fn close_half(
         &mut self,
         now: Instant,

@@ -1,50 +1,49 @@
-//! Counts since the start of a relay.
-
 use penstock_units::Bytes;
 
-/// Counts since the start of a relay.
+/// Counters since the start of a relay.
 ///
 /// `received + made = sent + consumed + dropped + held`, where `held` cells wait in circuit queues and output buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Cells read from channels.
     pub received: u64,
-    /// Cells that this relay made: DATA, SENDME, CREATE and others.
+    /// Cells that this relay created: DATA, SENDME, CREATE and others.
     pub made: u64,
     /// Cells written to channels.
     pub sent: u64,
-    /// Cells that ended at this relay.
+    /// Cells whose path ended at this relay.
     pub consumed: u64,
-    /// Cells of circuits that closed.
+    /// Cells dropped because their circuit closed.
     pub dropped: u64,
-    /// Bytes read from channels, TLS included, and from streams [B].
+    /// Bytes read from channels (with TLS) and from streams [B].
     pub read_bytes: Bytes,
-    /// Bytes written to channels, TLS included, and to streams [B].
+    /// Bytes written to channels (with TLS) and to streams [B].
     pub written_bytes: Bytes,
-    /// Circuit SENDMEs that this relay made.
+    /// Circuit SENDMEs that this relay sent.
     pub sendmes: u64,
-    /// Stream SENDMEs that this relay made.
+    /// Stream SENDMEs that this relay sent.
     pub stream_sendmes: u64,
-    /// XOFFs that this relay made.
+    /// XOFFs that this relay sent.
     pub xoffs: u64,
-    /// XONs that this relay made.
+    /// XONs that this relay sent.
     pub xons: u64,
-    /// Feedback cells of hop control that this relay made, such as credits.
+    /// Hop-control feedback cells that this relay sent, for example credits.
     pub credits: u64,
-    /// The longest queue of one direction of one circuit so far [cell].
+    /// The longest circuit queue so far, in one direction [cell].
     pub longest_queue: u64,
     /// DATA cells delivered at this relay.
     pub data_delivered: u64,
     /// DATA cells packaged at this relay.
     pub data_packaged: u64,
-    /// Circuits that policies examined in their choices ([`CircuitPolicy::scans`](crate::circuit_policy::CircuitPolicy::scans)).
+    /// Circuits that policies examined for their choices
+    /// ([`CircuitPolicy::scans`](crate::circuit_policy::CircuitPolicy::scans)).
     pub scans: u64,
     /// Circuits that the out-of-memory handler closed ([`Limits::memory`](crate::config::Limits)).
     pub oom_closed: u64,
 }
 
 impl Counters {
-    /// Circuit and stream SENDMEs that this relay made.
+    /// Circuit and stream SENDMEs that this relay sent.
     pub fn all_sendmes(&self) -> u64 {
         self.sendmes + self.stream_sendmes
     }

@@ -1,5 +1,3 @@
-//! Channels of datagrams: their setup, their timers, and the circuits that fail on them.
-
 use super::{Parts, Relay};
 use crate::cell::Cell;
 use crate::channel::Channel;
@@ -11,14 +9,11 @@ use crate::transport::Transport;
 use penstock_units::{Bytes, Instant};
 use std::collections::VecDeque;
 
-/// The state that all channels of datagrams share.
 #[derive(Debug, Default)]
 pub(super) struct DatagramLinks {
-    /// Circuits whose peers did not answer, or left too many cells unacknowledged.
     failed: VecDeque<(ChannelKey, LinkFailure)>,
-    /// The counts of closed channels.
     closed: DatagramCounters,
-    /// Channels whose timers expired; empty between calls, and kept for its memory.
+    /// Channels whose timers have expired; empty between calls. The buffer is kept to avoid allocations.
     fired: Vec<(Instant, ChannelKey)>,
 }
 
@@ -27,7 +22,6 @@ impl DatagramLinks {
         self.failed.pop_front()
     }
 
-    /// Keeps the counts of a closed channel.
     pub(super) fn on_channel_closed<C: Cell>(&mut self, channel: ChannelKey, transport: &Transport<C>) {
         if let Some(association) = transport.association() {
             self.closed = self.closed.plus(association.counters);
@@ -38,12 +32,12 @@ impl DatagramLinks {
 }
 
 impl<C: Cell> Relay<C> {
-    /// Whether this node can use datagrams. A channel uses them if both its nodes can.
+    /// Whether this node supports datagrams. A channel uses datagrams if both its nodes support them.
     pub fn speaks_datagrams(&self) -> bool {
         self.parts.config.datagrams.is_some()
     }
 
-    /// Makes the channel one of datagrams, because both its nodes can use them. The driver calls this before
+    /// Lets the channel use datagrams, because both its nodes support them. The driver calls this before
     /// [`on_channel_open`](Self::on_channel_open).
     pub fn use_datagrams(&mut self, channel: ChannelKey) {
         let Some(config) = self.parts.config.datagrams else { return };
@@ -52,18 +46,18 @@ impl<C: Cell> Relay<C> {
         }
     }
 
-    /// Counts of all channels of datagrams since the start.
+    /// Counters of all channels of datagrams since the start.
     pub fn datagram_counters(&self) -> DatagramCounters {
         let open = self.parts.associations().map(|association| association.counters);
         open.fold(self.parts.datagrams.closed, DatagramCounters::plus)
     }
 
-    /// Cells that left for channels of datagrams and are not acknowledged.
+    /// Cells sent over datagrams but not yet acknowledged.
     pub fn unacknowledged(&self) -> u64 {
         self.parts.associations().map(Association::unacknowledged).sum()
     }
 
-    /// Runs the expired timers of channels of datagrams, in the order of their times and then of the channels' keys.
+    /// Runs the expired timers of channels of datagrams, in the order of expiry time, then of the channels' keys.
     pub(super) fn on_datagram_timer(&mut self, now: Instant) {
         let parts = &mut self.parts;
         let mut fired = std::mem::take(&mut parts.datagrams.fired);
@@ -86,7 +80,6 @@ impl<C: Cell> Relay<C> {
         parts.datagrams.fired = fired;
     }
 
-    /// Handles the contents of a datagram other than cells.
     pub(super) fn on_link_event(
         &mut self,
         now: Instant,
@@ -106,7 +99,6 @@ impl<C: Cell> Relay<C> {
         self.on_failed(now, channel, failure, kernel);
     }
 
-    /// Closes a circuit because of its peer's behaviour, or because the peer does not know it.
     pub(super) fn on_failed(
         &mut self,
         now: Instant,
@@ -127,7 +119,6 @@ impl<C: Cell> Parts<C> {
         self.channels.values().filter_map(|channel| channel.transport.association())
     }
 
-    /// Updates timers and readiness after a change in a channel's transport.
     pub(super) fn review_transport(&mut self, channel: ChannelKey) {
         let Channel { transport, timers, .. } = &mut self.channels[channel];
         let Some(association) = transport.association_mut() else { return };

@@ -1,4 +1,4 @@
-//! Delivery: payloads from DATA cells to streams, and the flow control messages of both ends.
+//! Delivery: payloads of DATA cells go to streams, and both ends exchange flow control messages.
 
 use super::Parts;
 use super::buckets::Blocked;
@@ -14,7 +14,6 @@ use penstock_units::{Bytes, Instant};
 use std::collections::VecDeque;
 
 impl<C: Cell> Parts<C> {
-    /// Delivers a DATA cell, which may be marked for congestion.
     #[expect(clippy::too_many_arguments, reason = "the parts of one cell")]
     pub(super) fn deliver(
         &mut self,
@@ -34,7 +33,7 @@ impl<C: Cell> Parts<C> {
         if control.on_deliver(now)? {
             self.send_sendme(now, circuit, None, Some(digest));
         }
-        // Payloads of a closed stream, and empty ones, count as delivered at once.
+        // Empty payloads, and those of closed streams, count as delivered immediately.
         let stream = self.stream_of(circuit, id).filter(|_| !payload.is_empty());
         let Some(stream) = stream else {
             self.hop_delivered(now, circuit, 1);
@@ -59,11 +58,10 @@ impl<C: Cell> Parts<C> {
         Ok(())
     }
 
-    /// Writes delivered payloads to the stream's connection, and acknowledges them.
+    /// Writes delivered payloads to the stream's connection, and sends the acknowledgements.
     pub(super) fn flush_stream(&mut self, now: Instant, stream: StreamKey, kernel: &mut impl Kernel<C>) {
         let quantum = self.buckets.stream_write_quantum(now);
         let Some(state) = self.edges.streams.get_mut(stream) else { return };
-        // Payloads wait until the connection is open.
         if state.open && !state.outbuf.is_empty() {
             if quantum == Bytes::ZERO {
                 self.wait_for_refill(now, Blocked::WriteStream(stream));
@@ -73,7 +71,7 @@ impl<C: Cell> Parts<C> {
             }
             let waiting = state.outbuf.len();
             let bytes = kernel.write_stream(stream, &mut state.outbuf, quantum);
-            // A socket that is gone takes everything and counts nothing.
+            // A closed socket takes everything but reports no bytes.
             let left = if state.outbuf.is_empty() { Bytes::ZERO } else { state.outbuf_bytes - bytes };
             state.outbuf_bytes = left;
             let (circuit, taken) = (state.circuit, waiting - state.outbuf.len());
@@ -97,7 +95,6 @@ impl<C: Cell> Parts<C> {
         }
     }
 
-    /// Sends all pending flow control messages of a stream's delivering end.
     fn send_stream_feedback(&mut self, now: Instant, stream: StreamKey) {
         let state = &self.edges.streams[stream];
         let (circuit, id) = (state.circuit, state.id);
@@ -120,7 +117,7 @@ impl<C: Cell> Parts<C> {
         }
     }
 
-    /// Acknowledges cells of a stream, or of the circuit. Ends without windows skip it while the queue is full.
+    /// Sends a SENDME for a stream or for the circuit. Ends without windows skip SENDMEs while the queue is full.
     fn send_sendme(
         &mut self,
         now: Instant,
@@ -175,7 +172,6 @@ impl<C: Cell> Parts<C> {
     }
 }
 
-/// Streams open and close.
 impl<C: Cell> Parts<C> {
     pub(super) fn on_begin(
         &mut self,
@@ -183,7 +179,7 @@ impl<C: Cell> Parts<C> {
         id: StreamId,
         target: C::Target,
     ) -> Result<(), Violation> {
-        // C tor ignores a BEGIN with an id in use, too.
+        // C tor also ignores a BEGIN whose stream id is in use.
         if self.stream_of(circuit, id).is_some() {
             return Ok(());
         }
@@ -245,7 +241,7 @@ impl<C: Cell> Parts<C> {
         kernel.close_stream(stream);
         let state = self.edges.streams.remove(stream);
         let lost = state.outbuf.len();
-        // Payloads that the application never takes no longer fill the hop either.
+        // Payloads that the application never reads must not occupy the hop's window any more.
         self.hop_delivered(now, state.circuit, lost);
         self.buckets.waiting.remove_stream(stream);
         let edge = self.edge(state.circuit);

@@ -1,5 +1,3 @@
-//! The streams of all edges, and the edges that resume reading.
-
 use crate::arena::Arena;
 use crate::cell::{Cell, StreamId};
 use crate::circuit::Edge;
@@ -9,13 +7,12 @@ use penstock_units::fifo::take_first;
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
 
-/// The state that the edges of all circuits share.
 #[derive(Debug)]
 pub(super) struct Edges<C: Cell> {
     pub(super) streams: Arena<StreamKey, Stream<C>>,
-    /// Circuits whose edges may read their streams again before the present call ends.
+    /// Circuits whose edges may resume reading their streams before the current call ends.
     resuming: VecDeque<CircuitIndex>,
-    /// The streams of one circuit that are still to be read; kept for its memory.
+    /// The streams of one circuit in the current round of reads. The buffer is kept to avoid allocations.
     round: Vec<StreamKey>,
 }
 
@@ -28,7 +25,7 @@ impl<C: Cell> Edges<C> {
         edge.streams.iter().copied().find(|stream| self.streams[*stream].id == id)
     }
 
-    /// An id that no stream of the edge has; `None` if the edge has `max` streams.
+    /// An unused stream id of the edge; `None` if the edge already has `max` streams.
     pub(super) fn free_id(&self, edge: &mut Edge<C>, max: u32) -> Option<StreamId> {
         if edge.streams.len() >= max as usize {
             return None;
@@ -42,7 +39,6 @@ impl<C: Cell> Edges<C> {
         }
     }
 
-    /// Lets an edge read its streams again before the present call ends.
     pub(super) fn resume(&mut self, circuit: CircuitIndex, edge: &mut Edge<C>) {
         edge.resuming += 1;
         self.resuming.push_back(circuit);
@@ -56,7 +52,6 @@ impl<C: Cell> Edges<C> {
         self.resuming.retain(|other| *other != circuit);
     }
 
-    /// The streams of an edge in the order of their turns. The first stream is the next in turn.
     pub(super) fn begin_round(&mut self, edge: &mut Edge<C>) -> Vec<StreamKey> {
         let mut round = std::mem::take(&mut self.round);
         round.clone_from(&edge.streams);

@@ -1,12 +1,9 @@
-//! The queue of events for the driver.
-
 use crate::cell::Cell;
 use crate::event::{Event, Station};
 use crate::keys::{CircuitIndex, Direction, StreamKey};
 use penstock_units::{Instant, fifo::take_first};
 use std::collections::VecDeque;
 
-/// Events that the driver has not polled yet.
 #[derive(Debug)]
 pub(super) struct Events<C: Cell>(VecDeque<Event<C>>);
 
@@ -23,7 +20,6 @@ impl<C: Cell> Events<C> {
         take_first(&mut self.0)
     }
 
-    /// Records the station that a tracked cell reached.
     pub(super) fn track(
         &mut self,
         now: Instant,
@@ -37,7 +33,7 @@ impl<C: Cell> Events<C> {
         }
     }
 
-    /// Removes requests for a closed circuit. Its index may belong to another circuit before the driver polls.
+    /// Removes requests for a closed circuit. Otherwise another circuit could get its index before the driver polls.
     pub(super) fn withdraw_circuit(&mut self, circuit: CircuitIndex) {
         self.0.retain(|event| match event {
             Event::HandshakeRequested { circuit: other, .. }
@@ -55,7 +51,6 @@ impl<C: Cell> Events<C> {
         );
     }
 
-    /// Removes requests for a closed stream. Its key may belong to another stream before the driver polls.
     pub(super) fn withdraw_stream(&mut self, stream: StreamKey) {
         self.0.retain(|event| match event {
             Event::StreamRequested { stream: other, .. } | Event::StreamConnected { stream: other } => {

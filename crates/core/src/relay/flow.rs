@@ -1,4 +1,4 @@
-//! Cells on their way from circuit queues through output buffers to the kernel.
+//! Cells move from circuit queues through output buffers to the kernel.
 
 use super::Parts;
 use super::buckets::Blocked;
@@ -12,7 +12,7 @@ use crate::keys::{ChannelKey, CircuitIndex, Direction};
 use crate::scheduler::{Flushed, SchedulerContext};
 use penstock_units::{Bytes, Cells, Instant};
 
-/// The parts of a relay and its kernel, which the scheduler borrows for one call.
+/// The scheduler's view of a relay, for the duration of one call: the relay's parts and the kernel.
 #[derive(Debug)]
 pub(super) struct RelayContext<'a, C: Cell, K> {
     parts: &'a mut Parts<C>,
@@ -29,12 +29,11 @@ impl<C: Cell> Parts<C> {
         RelayContext { parts: self, kernel, now }
     }
 
-    /// Adds a cell that this node made to a circuit's queue.
+    /// Adds a cell that this node created to a circuit's queue.
     pub(super) fn enqueue(&mut self, now: Instant, circuit: CircuitIndex, direction: Direction, cell: C) {
         self.enqueue_from(now, circuit, direction, cell, Source::Here);
     }
 
-    /// Adds a cell to a circuit's queue.
     pub(super) fn enqueue_from(
         &mut self,
         now: Instant,

@@ -1,5 +1,3 @@
-//! Hop control: neighbours, feedback and ticks.
-
 use super::{Parts, Relay};
 use crate::cell::{Cell, CircId};
 use crate::circuit_policy::CircuitPolicy;
@@ -14,12 +12,11 @@ use crate::keys::{ChannelKey, CircuitIndex, Direction};
 use penstock_units::{Cells, Duration, Instant};
 
 impl<C: Cell> Relay<C> {
-    /// The offer of hop control for the handshake of a link. `with_client`: a client is at one end of the link.
+    /// The hop control that this node offers in a link handshake. `with_client`: one end of the link is a client.
     pub fn hop_offer(&self, with_client: bool) -> Option<HopOffer> {
         self.parts.config.hop_control.offer(with_client)
     }
 
-    /// Calls all hop controls that asked for a tick, if it is due.
     pub(super) fn on_hop_tick(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         if self.parts.timers.take_hop_tick(now) {
             self.parts.tick_hops(now, kernel);
@@ -27,9 +24,7 @@ impl<C: Cell> Relay<C> {
     }
 }
 
-/// Neighbours.
 impl<C: Cell> Parts<C> {
-    /// Sets up hop control for an open channel, from the peer's offer.
     pub(super) fn attach_channel(&mut self, channel: ChannelKey, theirs: Option<HopOffer>) {
         let state = &mut self.channels[channel];
         let ours = self.config.hop_control.offer(state.with_client);
@@ -47,7 +42,7 @@ impl<C: Cell> Parts<C> {
         }
     }
 
-    /// Tells both hop controls of a circuit about the neighbour in `direction`, if its channel is open.
+    /// Informs both hop controls of a circuit about the neighbour in `direction`, if the channel to it is open.
     pub(super) fn attach_circuit(&mut self, circuit: CircuitIndex, direction: Direction) {
         let circuit = &mut self.circuits[circuit];
         let Some(leg) = circuit.half(direction).to else { return };
@@ -62,9 +57,8 @@ impl<C: Cell> Parts<C> {
     }
 }
 
-/// Feedback.
 impl<C: Cell> Parts<C> {
-    /// Sends feedback about cells that travel in `direction` to the hop that sends these cells.
+    /// Sends feedback about the cells that travel in `direction` to the previous hop of these cells.
     pub(super) fn send_feedback(
         &mut self,
         now: Instant,
@@ -86,8 +80,8 @@ impl<C: Cell> Parts<C> {
                 self.counters.credits += 1;
                 self.counters.made += 1;
                 self.enqueue(now, circuit, back, C::feedback(leg.id, feedback));
-                // The queue holds the cells that the hop allows, and as many credits at most. Only a peer
-                // that does not read makes it longer.
+                // The queue contains at most the cells that the hop allows, and equally many credits. Only a peer that
+                // does not read makes the queue longer.
                 let max = 2 * self.config.limits.max_circuit_queue as usize;
                 if self.circuits[circuit].half(back).queue.len() > max {
                     self.channels.close_soon(leg.channel);
@@ -105,7 +99,6 @@ impl<C: Cell> Parts<C> {
         }
     }
 
-    /// Cells of a circuit reached their application. The previous hop may get feedback.
     pub(super) fn hop_delivered(&mut self, now: Instant, circuit: CircuitIndex, cells: usize) {
         let direction = self.circuits[circuit].own_direction().opposite();
         for _ in 0..cells {
@@ -115,7 +108,6 @@ impl<C: Cell> Parts<C> {
         }
     }
 
-    /// Handles a feedback cell of the next hop.
     pub(super) fn on_feedback(
         &mut self,
         now: Instant,
@@ -126,14 +118,13 @@ impl<C: Cell> Parts<C> {
         self.counters.consumed += 1;
         let feedback = cell.as_feedback().ok_or(Violation::UnexpectedCell)?;
         let direction = feedback.direction;
-        // Feedback about a direction must come from that direction's next hop.
+        // Feedback about a direction is valid only from the next hop of that direction.
         if self.circuits[circuit].direction_from(channel, cell.circ_id()) == direction {
             return Err(Violation::UnexpectedCell);
         }
         self.update_hop(now, circuit, direction, |hop| hop.on_feedback(now, feedback))
     }
 
-    /// Handles the next hop's counts of forwarded cells, which acknowledgements of datagrams carry.
     pub(super) fn on_forwarded(
         &mut self,
         now: Instant,
@@ -159,7 +150,7 @@ impl<C: Cell> Parts<C> {
         Ok(())
     }
 
-    /// Changes a hop control, then updates the circuit policy and the edge: the credit may have changed.
+    /// Changes a hop control. The credit may change, so the circuit policy and the edge are updated.
     fn update_hop(
         &mut self,
         now: Instant,
@@ -177,7 +168,6 @@ impl<C: Cell> Parts<C> {
         Ok(())
     }
 
-    /// Tells the circuit policy if the circuit gained or lost the ability to send.
     fn review_credit(&mut self, now: Instant, circuit: CircuitIndex, direction: Direction, could_send: bool) {
         let half = self.circuits[circuit].half(direction);
         let Some(leg) = half.to else { return };
@@ -189,9 +179,8 @@ impl<C: Cell> Parts<C> {
     }
 }
 
-/// Ticks.
 impl<C: Cell> Parts<C> {
-    /// Calls every hop control that asked for ticks, with measurements of its channel.
+    /// Calls every hop control that requested ticks, with the measurements of its channel.
     fn tick_hops(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         let links = self.measure_links(now, kernel);
         for circuit in self.circuits.keys() {
@@ -216,7 +205,6 @@ impl<C: Cell> Parts<C> {
         }
     }
 
-    /// Measurements of every channel since the last tick, by the channel's index.
     fn measure_links(&mut self, now: Instant, kernel: &mut impl Kernel<C>) -> Vec<Option<LinkSignals>> {
         let mut links = Vec::new();
         for (key, channel) in self.channels.iter_mut() {

@@ -1,4 +1,4 @@
-//! Idle channels: a channel without circuits closes after a timeout.
+//! Idle timeouts: a channel without circuits closes after some time.
 
 use super::{Parts, Relay};
 use crate::cell::Cell;
@@ -7,7 +7,7 @@ use crate::keys::ChannelKey;
 use penstock_units::Instant;
 
 impl<C: Cell> Relay<C> {
-    /// Closes channels whose idle timeouts have expired, the longest idle one first.
+    /// Closes channels whose idle timeouts have expired. The channel that has been idle longest closes first.
     pub(super) fn on_idle(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         while let Some(channel) = self.parts.timers.expired_idle(now) {
             self.close_channel(now, channel, kernel);
@@ -16,7 +16,6 @@ impl<C: Cell> Relay<C> {
 }
 
 impl<C: Cell> Parts<C> {
-    /// Starts the idle timeout of an open channel without circuits.
     pub(super) fn start_idle_timeout(&mut self, now: Instant, channel: ChannelKey) {
         let timeouts = self.config.idle_timeouts;
         let state = &mut self.channels[channel];
@@ -29,7 +28,6 @@ impl<C: Cell> Parts<C> {
         }
     }
 
-    /// Stops the idle timeout, because the channel has a circuit or is gone.
     pub(super) fn stop_idle_timeout(&mut self, channel: ChannelKey) {
         self.timers.clear_idle(channel, &mut self.channels[channel].timers);
     }

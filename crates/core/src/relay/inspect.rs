@@ -1,5 +1,3 @@
-//! The state of a relay, for instruments and drivers.
-
 use super::{Counters, Relay};
 use crate::cell::{Cell, CircId, PeerId};
 use crate::config::RelayConfig;
@@ -9,12 +7,12 @@ use crate::keys::{ChannelKey, CircuitIndex, Direction, StreamKey};
 use penstock_units::{Bytes, Cells, Duration};
 
 impl<C: Cell> Relay<C> {
-    /// The present configuration.
+    /// The current configuration.
     pub fn config(&self) -> &RelayConfig {
         &self.parts.config
     }
 
-    /// Counts since the start.
+    /// Counters since the start of the relay.
     pub fn counters(&self) -> Counters {
         self.parts.counters
     }
@@ -34,36 +32,37 @@ impl<C: Cell> Relay<C> {
         Cells::new(self.parts.channels.values().map(|channel| channel.outbuf.len() as u64).sum())
     }
 
-    /// Cells of `circuit` that wait to travel in `direction` [cell].
+    /// Cells of `circuit` that wait in this node's queue for `direction` [cell].
     pub fn circuit_queue(&self, circuit: CircuitIndex, direction: Direction) -> Option<Cells> {
         let circuit = self.parts.circuits.get(circuit)?;
         Some(Cells::new(circuit.half(direction).queue.len() as u64))
     }
 
-    /// The maximum queue of `circuit` in `direction` if its cells are packaged here: N2 + N3 under credits.
-    /// `None` if the next hop is not controlled.
+    /// The maximum queue of `circuit` in `direction` if this node packages the circuit's cells [cell]. With credits it
+    /// is N2 + N3; `None` if the next hop has no hop control.
     pub fn edge_queue_limit(&self, circuit: CircuitIndex, direction: Direction) -> Option<Cells> {
         self.parts.circuits.get(circuit)?.half(direction).hop.edge_queue_limit()
     }
 
-    /// How many cells of `circuit` may be outstanding on its next hop in `direction`, if a window limits them.
+    /// How many cells of `circuit` may be outstanding on the next hop in `direction` [cell]; `None` if no window limits
+    /// them.
     pub fn hop_window(&self, circuit: CircuitIndex, direction: Direction) -> Option<Cells> {
         self.parts.circuits.get(circuit)?.half(direction).hop.window()
     }
 
-    /// The end-to-end window of `circuit` at this edge, if it has one, and the last round-trip time.
+    /// The end-to-end window of `circuit` at this edge and the last round-trip time; `None` if the edge has no window.
     pub fn circuit_window(&self, circuit: CircuitIndex) -> Option<(Cells, Option<Duration>)> {
         let edge = self.parts.circuits.get(circuit)?.edge.as_deref()?;
         let window = edge.control.window();
         (window < Cells::new(u64::MAX)).then(|| (window, edge.control.rtt()))
     }
 
-    /// Channels that wait for a token bucket.
+    /// The number of channels that wait for a refill of token buckets.
     pub fn throttled_channels(&self) -> u32 {
         self.parts.buckets.waiting.channels()
     }
 
-    /// The keys of all channels, open and opening.
+    /// The keys of all channels, including those that are still opening.
     pub fn channels(&self) -> Vec<ChannelKey> {
         self.parts.channels.keys()
     }
@@ -78,28 +77,28 @@ impl<C: Cell> Relay<C> {
         self.parts.edges.streams.get(stream).map(|stream| stream.circuit)
     }
 
-    /// The circuit with this id on `channel`.
+    /// The circuit that has this circuit id on `channel`.
     pub fn circuit_on(&self, channel: ChannelKey, id: CircId) -> Option<CircuitIndex> {
         self.parts.circuit_of(channel, id)
     }
 
-    /// The channel and id over which `circuit` continues in `direction`.
+    /// The channel to the next hop of `circuit` in `direction`, and the circuit's id on that channel.
     pub fn leg(&self, circuit: CircuitIndex, direction: Direction) -> Option<(ChannelKey, CircId)> {
         let leg = self.parts.circuits.get(circuit)?.half(direction).to?;
         Some((leg.channel, leg.id))
     }
 
-    /// Whether there is a channel to `peer`, open or opening.
+    /// Whether an open or opening channel to `peer` exists.
     pub fn has_channel(&self, peer: PeerId) -> bool {
         self.parts.channels.has_peer(peer)
     }
 
-    /// Whether the next circuit to `peer` shares an existing channel. Otherwise a channel is opened for it.
+    /// Whether the next circuit to `peer` will share an existing channel. Otherwise the relay opens a new channel.
     pub fn shares(&self, peer: PeerId) -> bool {
         self.parts.channels.shared_with(peer).is_some()
     }
 
-    /// The number of channels, circuits and streams.
+    /// The numbers of channels, of circuits and of streams.
     pub fn population(&self) -> [usize; 3] {
         [self.parts.channels.len(), self.parts.circuits.len(), self.parts.edges.streams.len()]
     }

@@ -1,5 +1,3 @@
-//! The out-of-memory handler: it closes the circuits with the oldest queues.
-
 use super::{Parts, Relay};
 use crate::cell::{Cell, MAX_PAYLOAD};
 use crate::circuit::{Circuit, Stamp};
@@ -7,15 +5,12 @@ use crate::kernel::Kernel;
 use crate::reason::DestroyReason;
 use penstock_units::{Bytes, Instant};
 
-/// The size of a queued cell in this count [B]: its size on the wire.
+/// The counted size of a queued cell [B], which is its size on the wire.
 const CELL: u64 = 514;
 
-/// Cells and payloads that the end of a circuit would free.
 #[derive(Debug, Default)]
 pub(super) struct MemoryUse {
-    /// Cells in all circuit queues [cell].
     pub(super) cells: u64,
-    /// Payloads in the buffers of all streams [1].
     pub(super) payloads: u64,
 }
 
@@ -26,16 +21,17 @@ impl MemoryUse {
 }
 
 impl<C: Cell> Relay<C> {
-    /// Closes circuits until nine tenths of the memory limit are left, if circuits hold more than the limit.
+    /// Closes circuits if the queued data exceeds the memory limit, until nine tenths of the limit are in use.
     ///
-    /// The age of a circuit is the age of the oldest cell in its queues, or of the oldest payload that waits
-    /// for an application. So a flood closes first if its reader is slow or absent, and busy circuits stay.
+    /// The age of a circuit is the age of its oldest queued cell, or of its oldest payload that waits for an
+    /// application. The oldest circuits close first. So a flood with a slow or absent reader closes first, and busy
+    /// circuits stay.
     ///
     /// Source: C tor `cell_queues_check_size()`, `circuits_handle_oom()` (`FRACTION_OF_DATA_TO_RETAIN_ON_OOM`).
-    /// Deviation: only memory that the end of a circuit frees is counted. Output buffers have limits of their
-    /// own for each channel; TLS, kernel and directory buffers are not counted. A stream whose application
-    /// does not read costs its circuit, where C tor may close the stream alone. A payload counts as up to
-    /// twice as old as it is ([`Wait`](crate::stream::Wait)).
+    /// Deviation: only memory that closing a circuit frees is counted. Output buffers have their own limit for each
+    /// channel; TLS, kernel and directory buffers are not counted.
+    /// Deviation: if an application does not read a stream, the whole circuit closes; C tor may close only the stream.
+    /// A payload counts as up to twice its real age ([`Wait`](crate::stream::Wait)).
     pub(super) fn handle_oom(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         let Some(limit) = self.parts.config.limits.memory else { return };
         if self.parts.memory.bytes() > limit {
@@ -49,7 +45,6 @@ impl<C: Cell> Relay<C> {
         let circuits = self.parts.circuits.iter();
         let ages = circuits.filter_map(|(key, circuit)| Some((self.parts.age(circuit, stamp)?, key)));
         let mut ages: Vec<_> = ages.collect();
-        // Circuits of the same age close in the order of their keys.
         ages.sort_unstable_by_key(|(age, circuit)| (std::cmp::Reverse(*age), *circuit));
         let target = Bytes::new(limit.get() / 10 * 9);
         for (_, circuit) in ages {
@@ -63,7 +58,7 @@ impl<C: Cell> Relay<C> {
 }
 
 impl<C: Cell> Parts<C> {
-    /// The age of the oldest queued cell or payload of a circuit; `None` if nothing is queued.
+    /// The age of a circuit's oldest queued cell or payload; `None` if nothing is queued.
     fn age(&self, circuit: &Circuit<C>, now: Stamp) -> Option<u32> {
         let cells = circuit.halves().into_iter().filter_map(|half| Some(half.queue.front()?.since));
         let streams = circuit.edge.iter().flat_map(|edge| &edge.streams);

@@ -1,15 +1,15 @@
-//! The relay: it composes the objects that own channels, circuits, streams, buckets and timers.
+//! The relay, which owns channels, circuits, streams, buckets and timers.
 //!
-//! A client's onion proxy is the same machine. It opens circuits instead of answering CREATEs.
+//! A client's onion proxy uses the same code. It opens circuits instead of answering CREATEs.
 //!
 //! Objects, each in its own file: `channels`, `edges` (all streams), `buckets` and `clients` (rate limits), `timers`
-//! (one table for all timers), `datagram_links`, `memory`, `events`, `counters`. A circuit's own state and the marks of
-//! its queue are in `crate::circuit`.
+//! (one table for all timers), `datagram_links`, `memory`, `events`, `counters`. The state of a single circuit is in
+//! `crate::circuit`.
 //!
 //! Steps that need several objects are methods of `Parts`: `flow` moves cells from circuit queues to the kernel,
-//! `cells` handles cells that arrive, `packaging` and `delivery` are the two directions of streams, `build` and `close`
-//! begin and end circuits, `hops` runs hop control, `class` announces priority classes. The calls of drivers are
-//! methods of [`Relay`], next to these steps or in `streams`, `inspect`, `bounds`, `idle` and `parameters`.
+//! `cells` handles arriving cells, `packaging` and `delivery` are the two directions of streams, `build` and `close`
+//! begin and end circuits, `hops` runs hop control, `class` announces priority classes. Drivers call methods of
+//! [`Relay`], which are next to these steps or in `streams`, `inspect`, `bounds`, `idle` and `parameters`.
 
 mod bounds;
 mod buckets;
@@ -61,21 +61,21 @@ use timers::Timers;
 
 /// One node of an onion-routing network.
 ///
-/// The crate's documentation has the contract of its driver.
+/// The crate's documentation describes how a driver must call it.
 #[derive(Debug)]
 pub struct Relay<C: Cell> {
     scheduler: AnyScheduler,
     parts: Parts<C>,
-    /// Cells that were just read; kept for its memory.
+    /// The cells of the last read. The buffer is kept to avoid allocations.
     inbuf: VecDeque<C>,
-    /// Events that were just read; kept for its memory.
+    /// The link events of the last read. The buffer is kept to avoid allocations.
     link_events: Vec<LinkEvent>,
 }
 
-/// All objects of a relay except the scheduler, which borrows them.
+/// All objects of a relay except the scheduler. The scheduler borrows these objects.
 #[derive(Debug)]
 struct Parts<C: Cell> {
-    /// Nodes with the same configuration share it.
+    /// The configuration, shared by all nodes that have the same one.
     config: Arc<RelayConfig>,
     channels: Channels<C>,
     circuits: Arena<CircuitIndex, Circuit<C>>,
@@ -89,13 +89,13 @@ struct Parts<C: Cell> {
 }
 
 impl<C: Cell> Relay<C> {
-    /// A node without channels, started at `now`.
+    /// A node without channels that starts at `now`.
     pub fn new(config: RelayConfig, now: Instant) -> Self {
         let phase = config.refill.phase;
         Relay::of_many(Arc::new(config), phase, now)
     }
 
-    /// One of many nodes with the same configuration. `phase` is the phase of its own refills.
+    /// One of many nodes with the same configuration. `phase` is the phase of this node's refills.
     pub fn of_many(config: Arc<RelayConfig>, phase: Duration, now: Instant) -> Self {
         let scheduler = config.scheduler.build();
         let mut parts = Parts {
@@ -114,22 +114,22 @@ impl<C: Cell> Relay<C> {
         Relay { scheduler, parts, inbuf: VecDeque::new(), link_events: Vec::new() }
     }
 
-    /// Adds a channel that a peer opened. `to_client`: the peer is not a relay. Then `peer` is its address,
+    /// Adds a channel that a peer opened. `to_client`: the peer is not a relay. `peer` is then the client's address,
     /// which several connections may share.
     ///
-    /// The driver calls [`on_channel_open`](Self::on_channel_open) as soon as it knows the connection by this key.
+    /// The driver calls [`on_channel_open`](Self::on_channel_open) as soon as it has stored the returned key.
     pub fn accept_channel(&mut self, _now: Instant, peer: PeerId, to_client: bool) -> ChannelKey {
         let ends = ChannelEnds { to_client, with_client: to_client, initiator: false };
         self.parts.channels.insert(peer, ends, &self.parts.config)
     }
 
-    /// Corrects the peer of a channel: another node answered than expected. The channel is the youngest of its
-    /// new peer's channels. The driver calls this before [`on_channel_open`](Self::on_channel_open).
+    /// Corrects the peer of a channel after another node answered than expected. For the new peer, the channel counts
+    /// as the youngest. The driver calls this before [`on_channel_open`](Self::on_channel_open).
     pub fn set_peer(&mut self, channel: ChannelKey, peer: PeerId) {
         self.parts.channels.set_peer(channel, peer);
     }
 
-    /// The connection of [`Event::Connect`], or of an accepted channel, is ready. `offer` is the peer's
+    /// The connection of an accepted channel, or of [`Event::Connect`], is ready. `offer` is the peer's
     /// [`hop_offer`](Self::hop_offer).
     pub fn on_channel_open(
         &mut self,
@@ -149,7 +149,7 @@ impl<C: Cell> Relay<C> {
         self.settle(now, kernel);
     }
 
-    /// The kernel has cells of `channel`. Reads at most one I/O quantum.
+    /// The kernel has cells to read on `channel`. Reads at most one I/O quantum.
     pub fn on_readable(&mut self, now: Instant, channel: ChannelKey, kernel: &mut impl Kernel<C>) {
         let parts = &mut self.parts;
         let Some(state) = parts.channels.get_mut(channel) else { return };
@@ -174,7 +174,7 @@ impl<C: Cell> Relay<C> {
         self.settle(now, kernel);
     }
 
-    /// The kernel takes cells of `channel` again. Writes at most one I/O quantum.
+    /// The kernel accepts cells on `channel` again. Writes at most one I/O quantum.
     pub fn on_writable(&mut self, now: Instant, channel: ChannelKey, kernel: &mut impl Kernel<C>) {
         if self.parts.channels.contains(channel) {
             self.scheduler.on_writable(now, channel, &mut self.parts.context(now, kernel));
@@ -182,7 +182,7 @@ impl<C: Cell> Relay<C> {
         }
     }
 
-    /// The time of [`poll_timeout`](Self::poll_timeout) came. Early or repeated calls are harmless.
+    /// The time that [`poll_timeout`](Self::poll_timeout) returned has come. Early or repeated calls are harmless.
     pub fn on_timer(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         self.on_refill(now, kernel);
         self.on_hop_tick(now, kernel);
@@ -194,9 +194,9 @@ impl<C: Cell> Relay<C> {
         self.settle(now, kernel);
     }
 
-    /// Replaces the circuit policy for the operator (EWMA §3.1 switches it by SIGHUP). All queues stay. A new
-    /// policy has no history, so all circuits start equal, in the order of their keys. The same policy with
-    /// another half-life keeps its counts.
+    /// Replaces the circuit policy, for the operator (EWMA §3.1 switches the policy by SIGHUP). All queues stay. A new
+    /// policy has no history, so all circuits start equal, in the order of their keys. If only the half-life changes,
+    /// the policy keeps its counts.
     pub fn set_circuit_policy(&mut self, now: Instant, config: CircuitPolicyConfig) {
         if let Some(half_life) = self.parts.config.circuit_policy.only_half_life(&config) {
             return self.set_half_life(now, half_life);
@@ -218,7 +218,7 @@ impl<C: Cell> Relay<C> {
         }
     }
 
-    /// The next event for the driver. The driver polls until there is none.
+    /// The next event for the driver. The driver polls events until none is left.
     pub fn poll_event(&mut self) -> Option<Event<C>> {
         self.parts.events.poll()
     }
@@ -228,7 +228,7 @@ impl<C: Cell> Relay<C> {
         [self.parts.timers.next(), self.scheduler.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Finishes the work that a call caused: channels and circuits that must close, channels that can write,
+    /// Finishes the work that a call caused: closes channels and circuits, serves channels that can write, and resumes
     /// edges that may read again.
     fn settle(&mut self, now: Instant, kernel: &mut impl Kernel<C>) {
         loop {

@@ -1,4 +1,4 @@
-//! Packaging: DATA cells from streams.
+//! Packaging: data of streams becomes DATA cells.
 
 use super::Parts;
 use super::buckets::Blocked;
@@ -11,7 +11,6 @@ use crate::keys::{CircuitIndex, Direction, StreamKey};
 use penstock_units::{Bytes, Cells, Instant};
 
 impl<C: Cell> Parts<C> {
-    /// The circuit's edge. It is made when it is first needed.
     pub(super) fn edge(&mut self, circuit: CircuitIndex) -> &mut Edge<C> {
         let config = &self.config.edge_control;
         let state = &mut self.circuits[circuit];
@@ -19,7 +18,8 @@ impl<C: Cell> Parts<C> {
         state.edge.get_or_insert_with(|| Box::new(Edge::new(config.build_circuit(agreed))))
     }
 
-    /// Updates the edge after a change of the circuit's queue or credit. `room` was its package room before.
+    /// Updates the edge after a change of the circuit's queue or credit. `room` was the edge's package room before the
+    /// change.
     pub(super) fn review_edge(&mut self, circuit: CircuitIndex, direction: Direction, room: u64) {
         let marks = self.config.edge_queue;
         let state = &mut self.circuits[circuit];
@@ -30,7 +30,7 @@ impl<C: Cell> Parts<C> {
         }
     }
 
-    /// Resumes the edge if its full queue has drained and it is not resuming already.
+    /// Resumes the edge if its full queue has drained, unless the edge is already resuming.
     pub(super) fn resume_if_drained(&mut self, circuit: CircuitIndex) {
         if self.circuits[circuit].edge_queue_has_drained(self.config.edge_queue) {
             self.resume_once(circuit);
@@ -50,7 +50,7 @@ impl<C: Cell> Parts<C> {
         }
     }
 
-    /// Packages at most `most` cells of a stream, as windows, queue and buckets allow. Returns the number.
+    /// Packages at most `most` cells of a stream, limited by windows, queue and buckets. Returns the number of cells.
     pub(super) fn package(
         &mut self,
         now: Instant,
@@ -86,11 +86,11 @@ impl<C: Cell> Parts<C> {
         room
     }
 
-    /// The maximum payload of the circuit's next DATA cell [B]. It leaves room for padding if no cell since the
-    /// last acknowledged one had padding.
+    /// The maximum payload of the circuit's next DATA cell [B]. It leaves space for padding if no cell since the last
+    /// acknowledged one had padding.
     ///
     /// Source: proposal 289 section 3.4; C tor `connection_edge_get_inbuf_bytes_to_package()`.
-    /// Deviation: the first of these cells has the padding, where C tor chooses a random one.
+    /// Deviation: the first of these cells has the padding, while C tor chooses a random one.
     fn max_payload(&mut self, circuit: CircuitIndex) -> u16 {
         let padding = self.config.sendme_padding;
         if padding == 0 || self.edge(circuit).has_padding { MAX_PAYLOAD } else { MAX_PAYLOAD - padding }
@@ -110,7 +110,7 @@ impl<C: Cell> Parts<C> {
         let has_padding = bytes.get() + u64::from(self.config.sendme_padding) <= MAX_PAYLOAD.into();
         let edge = self.edge(circuit);
         let is_acknowledged = edge.control.on_package(now, signals);
-        // The padding of an acknowledged cell counts for this SENDME only, not for the next one.
+        // The padding of an acknowledged cell counts only for the SENDME that acknowledges it.
         edge.has_padding = !is_acknowledged && (edge.has_padding || has_padding);
         let obeys_windows = edge.control.obeys_windows();
         let digest = self.send_relay(now, circuit, Some(id), Message::Data(payload));
@@ -128,12 +128,12 @@ impl<C: Cell> Parts<C> {
         Signals { queue, outbuf, blocked, marked: 0 }
     }
 
-    /// Shares the package room of a circuit among its streams, then lets the kernel report the streams.
+    /// Divides the package room of a circuit among its streams, then selects the streams that the kernel reports.
     ///
-    /// Source: C tor `circuit_resume_edge_reading_helper()`, which gives each stream ceil(room / streams)
-    /// cells until the room or the streams' data is used up.
-    /// Deviation: the first stream is the next in turn, not a random one. There is no input buffer, so the
-    /// payloads are read from the kernel now, as far as buckets allow.
+    /// Source: C tor `circuit_resume_edge_reading_helper()`, which gives each stream ceil(room / streams) cells until
+    /// either the room or the streams' data is used up.
+    /// Deviation: the first stream is the next one in turn, not a random one. There is no input buffer, so the payloads
+    /// are read from the kernel now, limited by the buckets.
     pub(super) fn resume_reading(
         &mut self,
         now: Instant,
@@ -153,7 +153,7 @@ impl<C: Cell> Parts<C> {
             if share == 0 {
                 break;
             }
-            // A stream that gave less than its share has no more data now.
+            // A stream that packaged less than its share has no more data now.
             round.retain(|stream| {
                 self.edges.streams.contains(*stream) && self.package(now, *stream, share, kernel) == share
             });
@@ -162,7 +162,7 @@ impl<C: Cell> Parts<C> {
         self.refresh_edge(circuit, kernel);
     }
 
-    /// Tells the kernel which of a circuit's streams to report.
+    /// Selects which of a circuit's streams the kernel reports.
     pub(super) fn refresh_edge(&mut self, circuit: CircuitIndex, kernel: &mut impl Kernel<C>) {
         let streams =
             |parts: &Self| parts.circuits[circuit].edge.as_ref().map_or(0, |edge| edge.streams.len());
@@ -172,7 +172,6 @@ impl<C: Cell> Parts<C> {
         }
     }
 
-    /// Tells the kernel whether to report a stream.
     pub(super) fn refresh_stream(&mut self, stream: StreamKey, kernel: &mut impl Kernel<C>) {
         let waiting = &self.buckets.waiting;
         let Some(state) = self.edges.streams.get_mut(stream) else { return };

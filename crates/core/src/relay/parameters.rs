@@ -1,5 +1,3 @@
-//! Parameters that the consensus changes while a relay runs.
-
 use super::Relay;
 use crate::cell::Cell;
 use crate::circuit_policy::CircuitPolicy;
@@ -9,18 +7,19 @@ use penstock_units::{Duration, Instant};
 use std::num::NonZeroU8;
 use std::sync::Arc;
 
-/// Parameters of the consensus. `None` keeps the present value. Algorithms ignore parameters that they do not have.
+/// Consensus parameters that may change while a relay runs; `None` keeps the current value. An algorithm ignores
+/// parameters that it does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
-    /// Half-life of the cell counts of circuits [ns] (`CircuitPriorityHalflifeMsec`).
+    /// Half-life of the circuits' cell counts [ns] (`CircuitPriorityHalflifeMsec`).
     pub half_life: Option<Duration>,
-    /// Minimum time between two runs of C tor's KIST and KISTLite [ns], above zero (`KISTSchedRunInterval`).
+    /// Minimum time between two runs of C tor's KIST or KISTLite [ns], above zero (`KISTSchedRunInterval`).
     pub run_interval: Option<Duration>,
-    /// Initial window of circuits with fixed windows [cell] (`circwindow`).
+    /// Initial window of a circuit with fixed windows [cell] (`circwindow`).
     pub circuit_window: Option<u32>,
-    /// Whether clients that ask for Vegas get it (`cc_alg`).
+    /// Whether the relay agrees to Vegas when a client requests it (`cc_alg`).
     pub grants_vegas: Option<bool>,
-    /// Cells that one SENDME acknowledges with Vegas [cell] (`cc_sendme_inc`).
+    /// Cells that one SENDME acknowledges in Vegas [cell] (`cc_sendme_inc`).
     pub sendme_inc: Option<NonZeroU8>,
 }
 
@@ -44,7 +43,7 @@ impl<C: Cell> Relay<C> {
             EdgeControlConfig::Vegas(VegasConfig { windows, offered, sendme_inc, .. }) => {
                 (windows, Some((offered, sendme_inc)))
             }
-            // No consensus has parameters of these.
+            // The consensus has no parameters for these algorithms.
             EdgeControlConfig::Dynamic(_)
             | EdgeControlConfig::Dctcp(_)
             | EdgeControlConfig::Timely(_)
@@ -58,7 +57,6 @@ impl<C: Cell> Relay<C> {
         }
     }
 
-    /// Changes the half-life of the cell counts of circuits. The counts stay.
     pub(super) fn set_half_life(&mut self, now: Instant, half_life: Duration) {
         Arc::make_mut(&mut self.parts.config).circuit_policy.set_half_life(half_life);
         for channel in self.parts.channels.values_mut() {

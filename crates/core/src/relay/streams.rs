@@ -1,6 +1,5 @@
-//! The driver's calls about streams.
-//!
-//! An exit's streams lead to servers, a client's to its application. The code is the same.
+//! The driver's calls about streams. An exit's streams lead to servers, a client's streams to its applications. The
+//! code is the same for both.
 
 use super::Relay;
 use crate::cell::{Cell, Message};
@@ -10,10 +9,10 @@ use crate::keys::{CircuitIndex, StreamKey};
 use penstock_units::Instant;
 
 impl<C: Cell> Relay<C> {
-    /// As a client: opens a stream to `target` over a built circuit; `None` if the circuit is not built.
+    /// Clients only: opens a stream to `target` on a built circuit; `None` if the circuit is not built.
     ///
-    /// With [`optimistic_data`](crate::config::RelayConfig::optimistic_data) the stream can be read at once. If
-    /// the application has data, the driver calls [`on_stream_readable`](Self::on_stream_readable) next.
+    /// With [`optimistic_data`](crate::config::RelayConfig::optimistic_data) the relay may read the stream immediately.
+    /// If the application has data, the driver calls [`on_stream_readable`](Self::on_stream_readable) next.
     pub fn open_stream(
         &mut self,
         now: Instant,
@@ -37,8 +36,8 @@ impl<C: Cell> Relay<C> {
         Some(stream)
     }
 
-    /// As an exit: the connection of [`Event::StreamRequested`](crate::Event::StreamRequested) is open. The client
-    /// gets `answer`.
+    /// Exits only: the connection of [`Event::StreamRequested`](crate::Event::StreamRequested) is open. The relay sends
+    /// `answer` to the client.
     pub fn on_stream_connected(
         &mut self,
         now: Instant,
@@ -54,7 +53,7 @@ impl<C: Cell> Relay<C> {
         self.settle(now, kernel);
     }
 
-    /// The stream's connection has data. Packages at most one I/O quantum.
+    /// The stream's connection has data to read. Packages at most one I/O quantum.
     pub fn on_stream_readable(&mut self, now: Instant, stream: StreamKey, kernel: &mut impl Kernel<C>) {
         let parts = &mut self.parts;
         let Some(state) = parts.edges.streams.get(stream) else { return };
@@ -65,7 +64,7 @@ impl<C: Cell> Relay<C> {
         self.settle(now, kernel);
     }
 
-    /// The stream's connection takes more data.
+    /// The stream's connection accepts more data.
     pub fn on_stream_writable(&mut self, now: Instant, stream: StreamKey, kernel: &mut impl Kernel<C>) {
         if self.parts.edges.streams.contains(stream) {
             self.parts.flush_stream(now, stream, kernel);
@@ -73,7 +72,7 @@ impl<C: Cell> Relay<C> {
         }
     }
 
-    /// Closes a stream, because its connection failed or the application is done. The other end gets `end`.
+    /// Closes a stream, because its connection failed or the application has finished. The other end receives `end`.
     pub fn close_stream(
         &mut self,
         now: Instant,

@@ -1,26 +1,19 @@
-//! All timers of a relay.
-
 use crate::keys::ChannelKey;
 use penstock_units::{Duration, Instant};
 use std::collections::{BTreeSet, VecDeque};
 
-/// When the relay must act next, for each purpose.
+/// The relay's timers, one table for each purpose.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    /// The next refill of token buckets, while a channel or stream waits for it.
     refill: Option<Instant>,
-    /// The next tick of hop controls.
     hop_tick: Option<Instant>,
-    /// Open channels without circuits, by the time at which they close.
     idle: BTreeSet<(Instant, ChannelKey)>,
-    /// Channels of datagrams, by the time of their next retransmission or probe.
     retransmit: BTreeSet<(Instant, ChannelKey)>,
-    /// When single messages leave without company, oldest first: the delay is the same for all. An entry
-    /// is stale if the channel's own [`ChannelTimers::coalesce`] differs.
+    /// When single messages leave, although no second one has arrived, oldest first (the delay is the same for all). An
+    /// entry is stale if it differs from the channel's own [`ChannelTimers::coalesce`].
     coalesce: VecDeque<(Instant, ChannelKey)>,
 }
 
-/// The timers that are set for one channel.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ChannelTimers {
     idle: Option<Instant>,
@@ -36,27 +29,23 @@ impl Timers {
         [self.refill, self.hop_tick, idle, retransmit, coalesce].into_iter().flatten().min()
     }
 
-    /// Sets the refill timer if it is not set.
     pub(super) fn set_refill(&mut self, at: Instant) {
         self.refill.get_or_insert(at);
     }
 
-    /// Whether the refill timer has expired; then it is cleared.
+    /// Clears the refill timer if it has expired, and returns whether it had.
     pub(super) fn take_refill(&mut self, now: Instant) -> bool {
         self.refill.take_if(|due| *due <= now).is_some()
     }
 
-    /// Sets the tick of hop controls a period from now, if it is not set.
     pub(super) fn set_hop_tick(&mut self, now: Instant, period: Duration) {
         self.hop_tick.get_or_insert(now + period);
     }
 
-    /// Whether the tick of hop controls has expired; then it is cleared.
     pub(super) fn take_hop_tick(&mut self, now: Instant) -> bool {
         self.hop_tick.take_if(|due| *due <= now).is_some()
     }
 
-    /// Sets the idle timer of a channel if it is not set.
     pub(super) fn set_idle(&mut self, channel: ChannelKey, own: &mut ChannelTimers, at: Instant) {
         if own.idle.is_none() {
             own.idle = Some(at);
@@ -70,12 +59,10 @@ impl Timers {
         }
     }
 
-    /// The first channel whose idle timer has expired.
     pub(super) fn expired_idle(&self, now: Instant) -> Option<ChannelKey> {
         self.idle.first().filter(|(at, _)| *at <= now).map(|(_, channel)| *channel)
     }
 
-    /// Moves or clears a channel's retransmission timer.
     pub(super) fn set_retransmit(
         &mut self,
         channel: ChannelKey,
@@ -87,8 +74,8 @@ impl Timers {
         at.map(|at| self.retransmit.insert((at, channel)));
     }
 
-    /// Sets the retransmission timer no later than `at`. A timer that is early finds nothing to do and is
-    /// set again; most timers are not needed when they expire.
+    /// Sets the retransmission timer to `at` or earlier. A timer that expires too early is set again without other
+    /// work; most timers are no longer needed when they expire.
     pub(super) fn advance_retransmit(
         &mut self,
         channel: ChannelKey,
@@ -100,14 +87,13 @@ impl Timers {
         }
     }
 
-    /// Moves or clears a channel's coalescing timer.
     pub(super) fn set_coalesce(&mut self, channel: ChannelKey, own: &mut ChannelTimers, at: Option<Instant>) {
         if at != std::mem::replace(&mut own.coalesce, at) {
             self.coalesce.extend(at.map(|at| (at, channel)));
         }
     }
 
-    /// Drops the first coalescing timers if they are stale. `timers` gives the timers of a channel.
+    /// Removes stale coalescing timers from the front. `timers` returns the timers of a channel.
     pub(super) fn drop_stale_coalesce(&mut self, timers: impl Fn(ChannelKey) -> Option<ChannelTimers>) {
         while let Some((at, channel)) = self.coalesce.front()
             && timers(*channel).is_none_or(|own| own.coalesce != Some(*at))
@@ -116,12 +102,12 @@ impl Timers {
         }
     }
 
-    /// The first channel whose retransmission timer has expired, and the time for which it was set.
+    /// The first channel whose retransmission timer has expired, and the time for which the timer was set.
     pub(super) fn expired_retransmit(&self, now: Instant) -> Option<(Instant, ChannelKey)> {
         self.retransmit.first().copied().filter(|(at, _)| *at <= now)
     }
 
-    /// Adds the expired coalescing timers to the channels that fired.
+    /// Moves the channels with expired coalescing timers to `fired`.
     pub(super) fn take_coalesce(&mut self, now: Instant, fired: &mut Vec<(Instant, ChannelKey)>) {
         while let Some(entry) = self.coalesce.front().copied().filter(|(at, _)| *at <= now) {
             self.coalesce.pop_front();

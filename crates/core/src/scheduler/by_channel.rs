@@ -1,8 +1,6 @@
-//! A table of values by channel.
-
 use crate::keys::ChannelKey;
 
-/// A value for each channel; keys are dense. A new channel has the default.
+/// A table with one value for each channel (channel keys are dense). The initial value is the default.
 #[derive(Debug, Default)]
 pub(super) struct ByChannel<T>(Vec<T>);
 
@@ -15,7 +13,6 @@ impl<T: Default> ByChannel<T> {
         &mut self.0[index]
     }
 
-    /// Resets the value of a closed channel. Another channel may reuse its key.
     pub(super) fn forget(&mut self, channel: ChannelKey) {
         if let Some(value) = self.0.get_mut(channel.index()) {
             *value = T::default();

@@ -1,4 +1,4 @@
-//! The choice among many channels, cell by cell.
+//! Chooses the channel of each next cell among many channels.
 
 use super::by_channel::ByChannel;
 use crate::circuit_policy::Priority;
@@ -7,11 +7,11 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-/// Channels that may take cells in this run, best circuit first.
+/// Channels that may take cells in the current run, ordered by the priority of their best circuits.
 ///
-/// Only the best channel's priority changes within a run, when one of its cells is taken. So a heap with a mutable top
-/// is enough. Among equal priorities the least recently served channel comes first, then the lower key. So channels
-/// take turns if their priorities are equal (round robin).
+/// Only the priority of the best channel changes within a run, when one of its cells is taken. So a heap whose first
+/// entry can change is enough. Among equal priorities the least recently served channel comes first, then the lower
+/// key. So channels with equal priorities take turns (round robin).
 ///
 /// Source: KIST §5.2 (`scheduleCell`); C tor `scheduler_compare_channels()`. Deviation: C tor breaks ties by address.
 #[derive(Debug, Default)]
@@ -24,13 +24,12 @@ pub(super) struct Eligible {
 #[derive(Debug)]
 struct Candidate {
     priority: Priority,
-    /// A serial number of the last service; 0 is never.
+    /// The sequence number of the channel's last service; 0 means never.
     turn: u64,
     channel: ChannelKey,
 }
 
 impl Eligible {
-    /// Adds a channel with the priority of its best circuit.
     pub(super) fn enter(&mut self, channel: ChannelKey, priority: Priority) {
         let turn = *self.turns.at(channel);
         self.heap.push(Candidate { priority, turn, channel });
@@ -40,7 +39,6 @@ impl Eligible {
         self.heap.peek().map(|candidate| candidate.channel)
     }
 
-    /// The best channel was served. It has this new priority, or leaves.
     pub(super) fn served(&mut self, priority: Option<Priority>) {
         let Some(mut best) = self.heap.peek_mut() else { return };
         self.served += 1;
@@ -55,13 +53,12 @@ impl Eligible {
         self.heap.pop();
     }
 
-    /// Removes a closed channel, which is in no run.
     pub(super) fn forget(&mut self, channel: ChannelKey) {
         self.turns.forget(channel);
     }
 }
 
-/// The greatest comes first.
+/// The greatest candidate comes first.
 impl Ord for Candidate {
     fn cmp(&self, other: &Self) -> Ordering {
         let priority = other.priority.0.total_cmp(&self.priority.0);

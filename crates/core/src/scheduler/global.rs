@@ -1,14 +1,12 @@
-//! Global scheduling without KIST's limits.
-
 use super::SchedulerContext;
 use super::global_loop::{GLOBAL_WRITE_TIMEOUT, GlobalLoop, WriteLimits};
 use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Duration, Instant};
 
-/// The configuration of global scheduling.
+/// The configuration of global scheduling without KIST's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GlobalConfig {
-    /// Time from the first channel with cells to the round that serves it [ns] (`GlobalWriteTimeout`).
+    /// Time between the first channel that gets cells and the round that serves it [ns] (`GlobalWriteTimeout`).
     pub interval: Duration,
 }
 
@@ -18,10 +16,10 @@ impl Default for GlobalConfig {
     }
 }
 
-/// No limits: a channel takes cells until the kernel refuses and 16 KiB wait in its output buffer.
+/// No limits: a channel takes cells until the kernel refuses and 16 KiB wait in the channel's output buffer.
 ///
-/// Source: KIST §5.3 ("global scheduling without enforcing the write limits"); its prototype's
-/// `autotune.c` for the 16 KiB. Deviation: none.
+/// Source: KIST §5.3 ("global scheduling without enforcing the write limits"); the 16 KiB are from `autotune.c` of its
+/// prototype. Deviation: none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoLimits;
 
@@ -37,7 +35,7 @@ impl WriteLimits for NoLimits {
     fn forget(&mut self, _channel: ChannelKey) {}
 }
 
-/// KIST's rounds without its limits.
+/// KIST's rounds without KIST's limits.
 pub type Global = GlobalLoop<NoLimits>;
 
 impl Global {

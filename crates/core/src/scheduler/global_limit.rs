@@ -1,51 +1,53 @@
-//! KIST's global limit: how much all sockets of a relay together may get, by how much the kernel drained.
+//! KIST's global limit: how many bytes all sockets of a relay together may get, derived from how fast the kernel
+//! drains.
 
 use penstock_units::{Bytes, DataRate, Duration, Instant, time};
 
-/// The first limit, before anything could drain [B].
+/// The limit of the first round, before the kernel has drained anything [B].
 const COLD_START: Bytes = Bytes::kib(32);
 
-/// The minimum number of tokens that the prototype hands out at once [B].
+/// The minimum number of tokens that the prototype adds in one step [B].
 const LUMP: u128 = 16 << 10;
 
-/// How a relay learns how much its host can send.
+/// How a relay estimates the bytes that its host can send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GlobalLimitConfig {
     /// There is no global limit.
     Off,
-    /// The limit is the most that drained from the kernel between two rounds. Tokens expire with the round.
+    /// The limit is the most that drained from the kernel between two rounds so far. Unused tokens expire with the
+    /// round.
     #[default]
     Drained,
-    /// A token bucket, filled at the greatest rate at which the kernel ever drained.
+    /// A token bucket that is filled at the highest rate at which the kernel has ever drained.
     Rate {
-        /// The bucket's depth in time [ns] (the prototype's `AutotuneFillLimitUSec`, which defaults to
-        /// the interval of its rounds).
+        /// The bucket's depth, as time at its rate [ns] (the prototype's `AutotuneFillLimitUSec`, by default the
+        /// interval of its rounds).
         fill: Duration,
-        /// The rate, if the operator knows it (the prototype's `AutotuneWriteBWOverride`) [B/s].
+        /// The rate that the operator configured [B/s] (the prototype's `AutotuneWriteBWOverride`); `None` measures the
+        /// rate.
         known: Option<DataRate>,
     },
 }
 
-/// The rest of a round's limit, and the measured capacity of the host.
+/// What is left of a round's limit, and the measured capacity of the host.
 ///
-/// A relay that never wrote sees nothing drain, and a slow relay measures its own slow rate. So the limit begins with
-/// 32 KiB a round, and the rate with 32 KiB in the time that fills the bucket.
+/// A relay that has not yet written cannot observe draining, and a slow relay measures its own slow rate. So the
+/// initial limit is 32 KiB in a round, and the initial rate is 32 KiB in the time that fills the bucket.
 ///
 /// Source: KIST §5.2, equation 2; the rule with a rate is that of its prototype (`autotune.c`).
-/// Deviation: equation 2 subtracts the earlier sum from the later one and ignores writes in between, so it would
-/// measure growth. Here drained means, as in the prototype: bytes queued and written then, without bytes queued now.
-/// The prototype's bucket and rate begin at zero and stay there unless the rate is configured, as in Shadow. A separate
-/// timer fills the prototype's bucket; here each round does.
+/// Deviation: equation 2 subtracts the earlier sum from the later sum and ignores writes between them, so it would
+/// measure growth. Penstock uses the prototype's definition: drained bytes are the bytes queued and written at the
+/// previous round minus the bytes queued now.
+/// Deviation: in the prototype, bucket and rate start at zero and stay zero unless the rate is configured, as in
+/// Shadow. A separate timer fills the prototype's bucket; in Penstock each round fills it.
 #[derive(Debug)]
 pub(super) struct GlobalLimit {
     config: GlobalLimitConfig,
-    /// The limit of this round, and the bytes written in it [B].
     limit: Bytes,
     used: Bytes,
     last: Option<Instant>,
-    /// The most that drained between two rounds [B].
     most: Bytes,
-    /// The greatest drain rate [B/s].
+    /// The highest drain rate so far [B/s].
     rate: u64,
     /// Tokens in the bucket [B·ns/s].
     tokens: u128,
@@ -71,7 +73,7 @@ impl GlobalLimit {
         self.config == GlobalLimitConfig::Off
     }
 
-    /// Begins a round. `drained` left the kernel since the last round [B].
+    /// Begins a round. `drained` bytes have left the kernel since the last round [B].
     pub(super) fn begin(&mut self, now: Instant, drained: Bytes) {
         let span = self.last.replace(now).map_or(0, |last| time::nanos(now.since(last)));
         let left = self.left();
@@ -104,17 +106,15 @@ impl GlobalLimit {
         }
     }
 
-    /// The rest of the limit [B].
     pub(super) fn left(&self) -> Bytes {
         if self.is_off() { super::write::ALL } else { self.limit.saturating_sub(self.used) }
     }
 
-    /// Charges bytes that will be written [B].
     pub(super) fn charge(&mut self, bytes: Bytes) {
         self.used += bytes;
     }
 
-    /// The kernel took `bytes` of the `charged` ones [B].
+    /// The kernel took only `bytes` of the `charged` bytes [B].
     pub(super) fn written(&mut self, charged: Bytes, bytes: Bytes) {
         self.used = self.used - charged + bytes;
     }

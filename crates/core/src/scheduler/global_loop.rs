@@ -1,4 +1,4 @@
-//! Global scheduling: every ten milliseconds, all channels with cells, best circuit first.
+//! Global scheduling: every ten milliseconds it serves all channels with cells, best circuit first.
 
 use super::by_channel::ByChannel;
 use super::eligible::Eligible;
@@ -13,41 +13,43 @@ use std::fmt;
 /// The paper's `GlobalWriteTimeout` [ns] (KIST §5.3).
 pub(super) const GLOBAL_WRITE_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// A channel is written when this much of its output buffer waits [B]: C tor gives TLS this much at once.
+/// A channel is written when its output buffer holds this many bytes [B]. C tor passes this many bytes to TLS in one
+/// call.
 const BATCH: Bytes = Bytes::kib(4);
 
 /// The TLS overhead of a cell [B] (C tor: `TLS_PER_CELL_OVERHEAD`).
 const TLS_OVERHEAD: Bytes = Bytes::new(29);
 
-/// The write limits of a round, for each channel and for all.
+/// The write limits of a round: one for each channel, and one for all channels together.
 pub trait WriteLimits: fmt::Debug + Send {
-    /// The maximum output buffer of a channel that the kernel or token buckets block [B].
+    /// The maximum output buffer of a channel while the kernel or token buckets block the channel [B].
     const UNFLUSHED: Bytes;
-    /// Begins a round for these channels.
+    /// Begins a round that serves these channels.
     fn collect(&mut self, now: Instant, pending: &[ChannelKey], context: &mut dyn SchedulerContext);
-    /// The rest of a channel's limit in this round [B].
+    /// How many bytes the channel may still write in this round [B].
     fn left(&mut self, channel: ChannelKey) -> Bytes;
-    /// Charges a cell that will be written, TLS included [B]. The limit may be exceeded by less than a record.
+    /// Charges a cell that will be written [B], TLS included. The last TLS record may exceed the limit.
     fn charge(&mut self, channel: ChannelKey, bytes: Bytes);
-    /// The kernel took `bytes`, TLS included, of the `charged` ones [B].
+    /// The kernel took `bytes` of the `charged` bytes [B], TLS included.
     fn written(&mut self, channel: ChannelKey, charged: Bytes, bytes: Bytes);
     /// Removes a closed channel.
     fn forget(&mut self, channel: ChannelKey);
 }
 
-/// Collects channels with cells, and serves all of them together after an interval.
+/// Collects channels with cells, and serves all of them in one round after an interval.
 ///
-/// A round first writes the output buffers, in the order of the last round. Then it moves one cell at a time, always
-/// from the best circuit of all channels that have not used up their limits. A channel with cells left waits for the
-/// next round. A channel that the kernel blocks waits until it is writable, and one without tokens waits for a refill.
-/// The timer is set only while a channel waits.
+/// A round first writes the output buffers, in the order of the last round. Then it moves one cell at a time, each from
+/// the best circuit of all channels that still have limit left. A channel with remaining cells waits for the next
+/// round. A channel that the kernel blocks waits until it is writable; a channel without tokens waits for a refill. The
+/// timer is set only while a channel waits.
 ///
 /// Source: KIST §5.2, algorithms 1 and 2; §5.2 on the order of line 3, which the paper's prototype ignored.
-/// Deviation: cells are chosen one by one, but written when 4 KiB of a channel wait, or at the end of the round, so
-/// that they share TLS records as C tor's do. A channel whose limit is zero in line 8 stays in the list; as printed it
-/// would starve. A channel that is blocked in line 6 takes no more cells in the round, or up to
-/// [`WriteLimits::UNFLUSHED`]; as printed its output buffer would grow by a cell a round. A channel joins the list when
-/// it gets cells, as if its notification were enabled then.
+/// Deviation: cells are chosen one by one, but written when 4 KiB of a channel wait or the round ends, so that they
+/// share TLS records as in C tor.
+/// Deviation: a channel whose limit is zero in line 8 stays in the list; as printed, it would starve.
+/// Deviation: a channel that is blocked in line 6 takes cells in this round only up to [`WriteLimits::UNFLUSHED`]; as
+/// printed, its output buffer would grow by one cell in each round.
+/// Deviation: a channel joins the list when it gets cells, as if its notification were enabled at that time.
 #[derive(Debug)]
 pub struct GlobalLoop<L> {
     interval: Duration,
@@ -55,23 +57,21 @@ pub struct GlobalLoop<L> {
     pending: Pending,
     eligible: Eligible,
     members: ByChannel<Member>,
-    /// The channels of a round, in order. Empty between rounds, as `chosen` is; kept for their memory.
+    /// The channels of a round, in order; empty between rounds. The buffer is kept to avoid allocations.
     round: Vec<ChannelKey>,
-    /// The channels of chosen cells, in the order of their first ones.
+    /// The channels from which cells were chosen, in the order of their first cell; empty between rounds.
     chosen: Vec<ChannelKey>,
 }
 
-/// A channel in a round.
 #[derive(Clone, Copy, Debug, Default)]
 struct Member {
     chosen: bool,
     held: Held,
-    /// The charge of its unwritten cells [B].
+    /// The charge of the channel's cells that are not yet written [B].
     charged: Bytes,
 }
 
 impl<L: WriteLimits> GlobalLoop<L> {
-    /// A scheduler that waits for `interval` after the first channel.
     pub(super) fn with(interval: Duration, limits: L) -> Self {
         GlobalLoop {
             interval,
@@ -84,12 +84,12 @@ impl<L: WriteLimits> GlobalLoop<L> {
         }
     }
 
-    /// Algorithm 1.
+    /// Algorithm 1 of KIST.
     fn pend(&mut self, now: Instant, channel: ChannelKey) {
         self.pending.add(channel, now + self.interval);
     }
 
-    /// Algorithm 2.
+    /// Algorithm 2 of KIST.
     fn serve(&mut self, now: Instant, context: &mut dyn SchedulerContext) {
         let mut round = std::mem::take(&mut self.round);
         self.pending.take(&mut round);
@@ -106,7 +106,6 @@ impl<L: WriteLimits> GlobalLoop<L> {
                 let priority = self.schedule_cell(channel, context);
                 self.eligible.served(priority);
             } else {
-                // Other channels used up the global limit.
                 self.eligible.dismiss();
             }
         }
@@ -118,7 +117,7 @@ impl<L: WriteLimits> GlobalLoop<L> {
         self.chosen = chosen;
     }
 
-    /// Lines 4 to 10: writes the output buffer, and lets the channel take cells if its limit allows.
+    /// Lines 4 to 10: writes the output buffer, and lets the channel take cells if its limit allows this.
     fn begin(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         let (bytes, held) = write_out(channel, self.limits.left(channel), context);
         self.limits.written(channel, Bytes::ZERO, bytes);
@@ -134,7 +133,7 @@ impl<L: WriteLimits> GlobalLoop<L> {
         !stuck && self.limits.left(channel) > Bytes::ZERO
     }
 
-    /// Lines 13 to 18. Returns the priority of the channel's next cell if it may take one.
+    /// Lines 13 to 18. Returns the priority of the channel's next cell, if the channel may take another one.
     fn schedule_cell(&mut self, channel: ChannelKey, context: &mut dyn SchedulerContext) -> Option<Priority> {
         let before = context.outbuf(channel);
         context.move_cell(channel);
@@ -148,7 +147,7 @@ impl<L: WriteLimits> GlobalLoop<L> {
         if self.may_take(channel, context) { context.head(channel) } else { None }
     }
 
-    /// Writes charged cells. A TLS record holds several cells, so the limits get a part of the charge back.
+    /// Writes charged cells. One TLS record holds several cells, so the limits get back a part of the charge.
     fn write(&mut self, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         let member = self.members.at(channel);
         if member.held == Held::No {
@@ -158,7 +157,6 @@ impl<L: WriteLimits> GlobalLoop<L> {
         }
     }
 
-    /// A channel with cells left joins the next round.
     fn end(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         let held = self.members.at(channel).held;
         context.want_writable(channel, held == Held::ByKernel);
@@ -168,7 +166,6 @@ impl<L: WriteLimits> GlobalLoop<L> {
     }
 }
 
-/// Whether the channel has bytes to write or cells to move.
 fn has_work(channel: ChannelKey, context: &dyn SchedulerContext) -> bool {
     context.outbuf(channel) > Bytes::ZERO || context.head(channel).is_some()
 }

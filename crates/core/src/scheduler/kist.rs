@@ -1,4 +1,4 @@
-//! KIST as in the paper: the kernel gets no more than it can send at once.
+//! KIST as in the paper: the kernel gets only bytes that it can send immediately.
 
 use super::SchedulerContext;
 use super::by_channel::ByChannel;
@@ -11,9 +11,9 @@ use penstock_units::{Bytes, Duration, Instant};
 /// The configuration of KIST.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KistConfig {
-    /// Time from the first channel with cells to the round that serves it [ns] (`GlobalWriteTimeout`).
+    /// Time between the first channel that gets cells and the round that serves it [ns] (`GlobalWriteTimeout`).
     pub interval: Duration,
-    /// The limit for all channels together in a round.
+    /// The limit for all channels together in one round.
     pub global_limit: GlobalLimitConfig,
 }
 
@@ -23,36 +23,35 @@ impl Default for KistConfig {
     }
 }
 
-/// How much a socket's buffer and congestion window can take at once [B].
+/// How many bytes both the socket's buffer and its congestion window can take now [B].
 ///
-/// Source: KIST §5.2, equation 1. Deviation: never below zero, where Linux's numbers contradict each other.
+/// Source: KIST §5.2, equation 1. Deviation: the limit is zero, not negative, where Linux's values contradict each
+/// other.
 pub fn socket_limit(info: &SocketInfo) -> Bytes {
     let socket_space = info.capacity.saturating_sub(info.queued);
     let tcp_space = u64::from(info.cwnd.saturating_sub(info.unacked)) * u64::from(info.mss);
     socket_space.min(Bytes::new(tcp_space))
 }
 
-/// Limits from the kernel's socket state at the beginning of each round.
+/// Limits that follow the kernel's socket state at the beginning of each round.
 ///
-/// Source: KIST §5.2, equations 1 and 2. Deviation: only sockets that may have bytes in their buffers
-/// are asked, which gives the same sum. The bytes of a closed connection do not count as drained.
+/// Source: KIST §5.2, equations 1 and 2. Deviation: the relay queries only sockets that may hold bytes, which gives the
+/// same sum. The bytes of a closed connection do not count as drained.
 #[derive(Debug)]
 pub struct KernelLimits {
     global: GlobalLimit,
     sockets: ByChannel<Socket>,
-    /// Channels with bytes in their buffers at the last look.
     filled: Vec<ChannelKey>,
     round: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Socket {
-    /// The limit of this round, and the bytes written in it [B].
     limit: Bytes,
     used: Bytes,
-    /// Bytes in its buffer after the last round [B].
+    /// Bytes in the kernel's buffer after the last round [B].
     held: Bytes,
-    /// The round in which the kernel was asked.
+    /// The round in which the kernel was last queried.
     asked: u64,
     filled: bool,
 }
@@ -65,7 +64,7 @@ impl KernelLimits {
 }
 
 impl Socket {
-    /// Bytes that left its buffer since the last round [B].
+    /// Bytes that left the kernel's buffer since the last round [B].
     fn drained(&mut self, queued: Bytes) -> Bytes {
         std::mem::replace(&mut self.held, queued).saturating_sub(queued)
     }
@@ -124,7 +123,7 @@ impl WriteLimits for KernelLimits {
     }
 }
 
-/// Kernel-informed socket transport: global scheduling within the kernel's limits.
+/// Kernel-informed socket transport (KIST): global scheduling within the kernel's limits.
 pub type Kist = GlobalLoop<KernelLimits>;
 
 impl Kist {

@@ -1,18 +1,16 @@
-//! KIST as in C tor since 0.3.2.
-
 use super::SchedulerContext;
 use super::kist_loop::{ChannelLimit, KistLoop, RUN_INTERVAL};
 use crate::kernel::SocketInfo;
 use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Duration};
 
-/// The configuration of C tor's KIST.
+/// The configuration of the KIST that C tor has had since 0.3.2.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KistDeployedConfig {
-    /// Minimum time between two runs [ns], above zero (`KISTSchedRunInterval`: 10 ms in C tor's first
-    /// KIST, 2 ms in 0.4.9).
+    /// Minimum time between two runs [ns], above zero (`KISTSchedRunInterval`: 10 ms in C tor's first KIST, 2 ms in
+    /// 0.4.9).
     pub interval: Duration,
-    /// Congestion windows that may wait unsent behind the one in flight [1] (`KISTSockBufSizeFactor`).
+    /// How many congestion windows of unsent bytes may wait behind the window in flight [1] (`KISTSockBufSizeFactor`).
     pub factor: f64,
 }
 
@@ -22,22 +20,22 @@ impl Default for KistDeployedConfig {
     }
 }
 
-/// How much the kernel can send now and before the next ACKs [B].
+/// How many bytes the kernel can send now and before the next ACKs arrive [B].
 ///
-/// (cwnd - unacked) · mss + cwnd · mss · factor - bytes unsent in the kernel - bytes in the output
-/// buffer, and never below zero.
+/// (cwnd - unacked) · mss + cwnd · mss · factor - unsent bytes in the kernel - bytes in the output buffer, at least
+/// zero.
 ///
 /// Source: C tor `scheduler_kist.c`, `update_socket_info_impl()`. Deviation: none.
 pub fn window_limit(info: &SocketInfo, outbuf: Bytes, factor: f64) -> Bytes {
     let mss = u64::from(info.mss);
     let tcp_space = u64::from(info.cwnd.saturating_sub(info.unacked)) * mss;
-    // Far below 2^53, so that the product is exact for whole factors.
+    // The product is far below 2^53, so it is exact for whole factors.
     let allowed = (u64::from(info.cwnd) * mss) as f64 * factor;
     let extra = (allowed as u64).saturating_add(tcp_space);
     Bytes::new(extra).saturating_sub(info.not_sent).saturating_sub(outbuf)
 }
 
-/// [`window_limit`] of the socket state when a channel's turn comes.
+/// A channel's limit is [`window_limit`] of its socket state when the run reaches the channel.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowLimit {
     factor: f64,

@@ -1,11 +1,9 @@
-//! C tor's KIST for hosts whose kernel does not report socket state.
-
 use super::SchedulerContext;
 use super::kist_loop::{CELL, CHARGE, ChannelLimit, KistLoop, RUN_INTERVAL};
 use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Duration};
 
-/// The configuration of KISTLite.
+/// The configuration of KISTLite, C tor's KIST for hosts whose kernel does not report socket state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KistLiteConfig {
     /// Minimum time between two runs [ns], above zero (`KISTSchedRunInterval`).
@@ -18,10 +16,10 @@ impl Default for KistLiteConfig {
     }
 }
 
-/// Fills the output buffer up to C tor's high mark of 32 KiB with whole cells; the last one may exceed it.
+/// Fills the output buffer with whole cells up to C tor's high mark of 32 KiB; the last cell may exceed the mark.
 ///
-/// Source: C tor `channel_tls_num_cells_writeable_method()`, `update_socket_info_impl()` (its fallback).
-/// Deviation: none.
+/// Source: C tor `channel_tls_num_cells_writeable_method()`, `update_socket_info_impl()` (its fallback). Deviation:
+/// none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OutbufLimit;
 

@@ -1,4 +1,4 @@
-//! The loop of today's C tor: pending channels only, at once or after the interval, best circuit first.
+//! The scheduling loop of today's C tor.
 
 use super::by_channel::ByChannel;
 use super::eligible::Eligible;
@@ -9,35 +9,38 @@ use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Duration, Instant};
 use std::fmt;
 
-/// The first `KIST_SCHED_RUN_INTERVAL_DEFAULT` of C tor [ns]; in 0.4.9 it is 2 ms.
+/// The first value of C tor's `KIST_SCHED_RUN_INTERVAL_DEFAULT` [ns]; in 0.4.9 it is 2 ms.
 pub(super) const RUN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A cell with circuit ids of four bytes [B] (C tor: `CELL_MAX_NETWORK_SIZE`).
+/// The size of a cell whose circuit id has four bytes [B] (C tor: `CELL_MAX_NETWORK_SIZE`).
 pub(super) const CELL: u64 = 514;
 
-/// The charge for a cell, TLS included [B] (`TLS_PER_CELL_OVERHEAD` is 29).
+/// What a run charges for one cell, TLS included [B] (`TLS_PER_CELL_OVERHEAD` is 29).
 pub(super) const CHARGE: Bytes = Bytes::new(CELL + 29);
 
-/// A run writes a channel that it leaves if its output buffer holds more than this [B].
+/// When a run leaves a channel, it writes the channel's output buffer if the buffer holds more than this [B].
 const UNWRITTEN: Bytes = Bytes::new(8 * CELL);
 
-/// How much a run may move to a channel's output buffer.
+/// Limits how many bytes a run may move to a channel's output buffer.
 pub trait ChannelLimit: fmt::Debug + Send {
-    /// The limit of `channel` [B]. Called once in a run.
+    /// The limit of `channel` [B]. Called once for each channel in a run.
     fn limit(&self, channel: ChannelKey, context: &mut dyn SchedulerContext) -> Bytes;
 }
 
-/// Serves the channels that have cells, an interval after the last run, or at once if that time is over.
+/// Serves all channels that have cells in one run. A run starts one interval after the last run, or immediately if the
+/// interval has passed.
 ///
-/// A run gets each channel's limit and moves one cell at a time, always from the best circuit of all channels whose
-/// limits take another cell. A channel that used up its limit waits for the next run. Bytes that the kernel refuses,
-/// and link-control cells, leave when the socket is writable.
+/// A run gets each channel's limit. Then it moves one cell at a time, each from the best circuit of all channels whose
+/// limits allow another cell. A channel that has used up its limit waits for the next run. Bytes that the kernel
+/// refused, and link-control cells, leave when the socket is writable.
 ///
 /// Source: C tor `scheduler_kist.c`: `kist_scheduler_schedule()`, `kist_scheduler_run()`, `socket_can_write()`,
 /// `channel_should_write_to_kernel()`.
 /// Deviation: a channel that the kernel or token buckets block waits until the socket is writable or the buckets are
-/// refilled. C tor retries every interval, and meanwhile moves cells to its output buffer as the limit grows. The last
-/// writes are in the order in which channels were first chosen; C tor's order is that of a hash table.
+/// refilled. C tor retries in every interval, and meanwhile moves cells to the channel's output buffer as the limit
+/// grows.
+/// Deviation: at the end of a run, channels are written in the order in which they were first chosen; C tor uses the
+/// order of a hash table.
 #[derive(Debug)]
 pub struct KistLoop<L> {
     interval: Duration,
@@ -46,13 +49,12 @@ pub struct KistLoop<L> {
     pending: Pending,
     eligible: Eligible,
     members: ByChannel<Member>,
-    /// The channels of a run, in order. Empty between runs, as `chosen` is; kept for their memory.
+    /// The channels of a run, in order; empty between runs. The buffer is kept to avoid allocations.
     run: Vec<ChannelKey>,
-    /// The channels that were best once, in that order.
+    /// The channels from which cells were chosen, in the order of their first cell.
     chosen: Vec<ChannelKey>,
 }
 
-/// A channel in a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Member {
     left: Bytes,
@@ -61,7 +63,6 @@ struct Member {
 }
 
 impl<L: ChannelLimit> KistLoop<L> {
-    /// A scheduler that runs at most once in `interval`, which is above zero.
     pub(super) fn with(interval: Duration, limit: L) -> Self {
         KistLoop {
             interval,
@@ -75,7 +76,7 @@ impl<L: ChannelLimit> KistLoop<L> {
         }
     }
 
-    /// At once means after the present input with all its cells, as C tor activates an event.
+    /// If the interval has passed, the run follows the current input with all its cells, as C tor activates an event.
     fn pend(&mut self, now: Instant, channel: ChannelKey) {
         let at = self.last.map_or(now, |last| now.max(last + self.interval));
         self.pending.add(channel, at);
@@ -111,7 +112,7 @@ impl<L: ChannelLimit> KistLoop<L> {
         self.chosen = chosen;
     }
 
-    /// Moves a cell of the best channel if its limit allows.
+    /// Moves a cell of the best channel if the channel's limit allows this.
     fn take_cell(&mut self, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         let member = self.members.at(channel);
         if !std::mem::replace(&mut member.chosen, true) {
@@ -134,7 +135,6 @@ impl<L: ChannelLimit> KistLoop<L> {
         }
     }
 
-    /// A channel with cells left waits for the next run.
     fn end(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
         let held = self.members.at(channel).held;
         context.want_writable(channel, held == Held::ByKernel);

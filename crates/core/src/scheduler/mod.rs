@@ -42,26 +42,26 @@ use std::fmt;
 pub struct Flushed {
     /// Bytes that the kernel took [B].
     pub bytes: Bytes,
-    /// The kernel refused more.
+    /// The kernel refused further bytes.
     pub refused: bool,
-    /// A token bucket is empty. The channel waits for the next refill.
+    /// A token bucket is empty, so the channel waits for the next refill.
     pub throttled: bool,
 }
 
-/// A scheduler's view of its relay.
+/// What a scheduler can see and do in its relay.
 pub trait SchedulerContext {
     /// Bytes in the channel's output buffer [B].
     fn outbuf(&self, channel: ChannelKey) -> Bytes;
     /// The priority of the channel's best circuit; `None` if no circuit has cells and credit.
     fn head(&self, channel: ChannelKey) -> Option<Priority>;
-    /// Moves one cell of the best circuit to the output buffer; false if there is none.
+    /// Moves one cell of the best circuit to the output buffer. Returns false if there is none.
     fn move_cell(&mut self, channel: ChannelKey) -> bool;
-    /// Writes at most `limit` of the output buffer to the kernel, and at most one I/O quantum of the
-    /// token buckets. Without tokens the channel waits for a refill.
+    /// Writes at most `limit` bytes of the output buffer to the kernel [B], and at most one I/O quantum of the token
+    /// buckets. Without tokens the channel waits for a refill.
     fn flush(&mut self, channel: ChannelKey, limit: Bytes) -> Flushed;
     /// The kernel's state of the channel's socket.
     fn socket_info(&mut self, channel: ChannelKey) -> SocketInfo;
-    /// Chooses whether the kernel reports that the channel is writable.
+    /// Selects whether the kernel reports that the channel is writable.
     fn want_writable(&mut self, channel: ChannelKey, wanted: bool);
 }
 
@@ -73,13 +73,13 @@ pub trait Scheduler: fmt::Debug + Send {
     fn on_ready(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext);
     /// The kernel reports that `channel` is writable.
     fn on_writable(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext);
-    /// A refill made `channel` eligible again.
+    /// A refill of token buckets allows `channel` to write again.
     fn on_refill(&mut self, now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext);
-    /// The time of [`poll_timeout`](Self::poll_timeout) came. Early calls are harmless.
+    /// The time that [`poll_timeout`](Self::poll_timeout) returned has come. Early calls are harmless.
     fn on_timer(&mut self, now: Instant, context: &mut dyn SchedulerContext);
     /// `channel` is closed.
     fn on_close(&mut self, channel: ChannelKey);
-    /// Changes the minimum time between two runs [ns], above zero. Schedulers without runs ignore it.
+    /// Changes the minimum time between two runs [ns], above zero. A scheduler without runs ignores this.
     fn set_run_interval(&mut self, _interval: Duration) {}
     /// When to call [`on_timer`](Self::on_timer).
     fn poll_timeout(&self) -> Option<Instant>;
@@ -105,8 +105,8 @@ impl Default for SchedulerConfig {
 }
 
 impl SchedulerConfig {
-    /// Changes the minimum time between two runs of C tor's schedulers [ns] (`KISTSchedRunInterval`).
-    /// The papers' schedulers have intervals of their own.
+    /// Changes the minimum time between two runs of C tor's schedulers [ns] (`KISTSchedRunInterval`). The papers'
+    /// schedulers have their own intervals.
     pub(crate) fn set_run_interval(&mut self, interval: Duration) {
         match self {
             SchedulerConfig::KistDeployed(config) => config.interval = interval,
@@ -133,8 +133,8 @@ impl SchedulerConfig {
     }
 }
 
-/// A built-in scheduler, or an algorithm from outside. Those with state are boxed, because most nodes
-/// are clients and use [`Vanilla`].
+/// A built-in scheduler, or an algorithm from outside this workspace. Schedulers with state are boxed, because most
+/// nodes are clients, which use [`Vanilla`].
 #[enum_dispatch(Scheduler)]
 #[derive(Debug)]
 #[expect(missing_docs, reason = "variants are named after their algorithms")]

@@ -1,10 +1,8 @@
-//! Channels that wait for the scheduler's next run.
-
 use super::by_channel::ByChannel;
 use crate::keys::ChannelKey;
 use penstock_units::Instant;
 
-/// A set of channels in the order in which they began to wait, and the timer of their run.
+/// Channels that wait for the next run, in the order in which they began to wait, and the timer of the run.
 ///
 /// Source: KIST algorithm 1. Deviation: none.
 #[derive(Debug, Default)]
@@ -15,7 +13,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Adds a channel, unless it is in the set. The first one sets the timer to `at`.
+    /// Adds a channel, unless it already waits. The first channel sets the timer to `at`.
     pub(super) fn add(&mut self, channel: ChannelKey, at: Instant) {
         if !std::mem::replace(self.waits.at(channel), true) {
             self.order.push(channel);
@@ -23,12 +21,10 @@ impl Pending {
         }
     }
 
-    /// The time of the run; `None` if no channel waits.
     pub(super) fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Moves all channels to `into`, which must be empty, and clears the timer.
     pub(super) fn take(&mut self, into: &mut Vec<ChannelKey>) {
         std::mem::swap(&mut self.order, into);
         for channel in &*into {

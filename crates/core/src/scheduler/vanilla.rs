@@ -1,17 +1,15 @@
-//! Sequential writes, one socket at a time, in the order of libevent's notifications.
-
 use super::{Scheduler, SchedulerContext};
 use crate::keys::ChannelKey;
 use penstock_units::{Bytes, Instant};
 
-/// The marks of the output buffer [B].
+/// The limits of the output buffer [B].
 ///
 /// Source: C tor `OR_CONN_LOWWATER` and `OR_CONN_HIGHWATER`; DefenestraTor §3.1 ("fixed size of 32 KiB").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VanillaConfig {
-    /// Cells move to the output buffer when it falls below this.
+    /// When the output buffer falls below this size, cells move into it.
     pub outbuf_low: Bytes,
-    /// Cells move to the output buffer until it holds at least this.
+    /// Cells move into the output buffer until it holds at least this many bytes.
     pub outbuf_high: Bytes,
 }
 
@@ -23,11 +21,11 @@ impl Default for VanillaConfig {
 
 /// Writes each socket when the kernel reports it writable, one I/O quantum for each notification.
 ///
-/// The order of sockets is the kernel's order of notifications. KIST §5.1 describes this as Tor's defect, so it must
-/// not be improved here.
+/// The sockets are served in the order of the kernel's notifications. KIST §5.1 describes this as Tor's defect, so this
+/// code must not improve it.
 ///
 /// Source: C tor 0.2.3 `connection_handle_write()`, `connection_or_flushed_some()`, `append_cell_to_circuit_queue()`.
-/// Deviation: a write takes whole cells, C tor's takes bytes. The buckets' long-run rate is the same.
+/// Deviation: a write takes whole cells, while C tor's write takes bytes. The buckets' long-run rate is the same.
 #[derive(Debug)]
 pub struct Vanilla {
     config: VanillaConfig,
@@ -42,7 +40,7 @@ impl Vanilla {
 
 impl Scheduler for Vanilla {
     fn on_ready(&mut self, _now: Instant, channel: ChannelKey, context: &mut dyn SchedulerContext) {
-        // One cell starts the notifications; the rest follows when the socket is writable.
+        // One cell starts the notifications. The other cells follow when the socket is writable.
         if context.outbuf(channel) == Bytes::ZERO {
             context.move_cell(channel);
         }

@@ -1,26 +1,23 @@
-//! Writes from an output buffer to the kernel.
-
 use super::{Flushed, SchedulerContext};
 use crate::keys::ChannelKey;
 use penstock_units::Bytes;
 
-/// More than any output buffer holds [B].
 pub(super) const ALL: Bytes = Bytes::new(u64::MAX);
 
-/// The reason that the rest of an output buffer waits.
+/// Why the remaining bytes of an output buffer wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Held {
-    /// The buffer is empty, or the scheduler itself stops the write.
+    /// No bytes wait, or the scheduler itself stopped the write.
     #[default]
     No,
-    /// The kernel. [`Scheduler::on_writable`](super::Scheduler::on_writable) will be called.
+    /// The kernel refused them. It will trigger [`Scheduler::on_writable`](super::Scheduler::on_writable).
     ByKernel,
-    /// A token bucket. [`Scheduler::on_refill`](super::Scheduler::on_refill) will be called.
+    /// A token bucket is empty. Its refill will trigger [`Scheduler::on_refill`](super::Scheduler::on_refill).
     ByBuckets,
 }
 
-/// Writes the channel's output buffer until it is empty, until `limit` is reached or exceeded by less than a record
-/// [B], or until the kernel or token buckets block it. Returns the bytes written [B] and what blocks the rest.
+/// Writes the channel's output buffer until it is empty, `limit` is reached [B], or the kernel or token buckets block
+/// it. The last record may exceed the limit. Returns the bytes written [B] and what blocks the remaining bytes.
 pub(super) fn write_out(
     channel: ChannelKey,
     limit: Bytes,

@@ -1,5 +1,3 @@
-//! Bit splitting: equal shares of the relay's bandwidth.
-
 use super::{Count, Throttle, ThrottleSignals};
 use crate::keys::ClientKey;
 use penstock_units::{DataRate, Instant};
@@ -7,17 +5,16 @@ use penstock_units::{DataRate, Instant};
 /// The configuration of bit splitting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BitSplittingConfig {
-    /// The connections that N counts.
+    /// Which connections count in N.
     pub count: Count,
 }
 
-/// Throttles every client at its fair share of the relay's bandwidth, B/N.
+/// Bit splitting: throttles every client to its fair share B/N of the relay's bandwidth.
 ///
-/// B is the configured rate. Shares are rounded down to whole bytes a second, so their sum never exceeds
-/// B. A relay without a rate does not throttle.
+/// B is the relay's configured rate and N the number of connections. Shares are rounded down to whole bytes a second,
+/// so their sum never exceeds B. A relay without a configured rate does not throttle.
 ///
-/// Source: throttling §3.2, algorithm 1.
-/// Deviation: none.
+/// Source: throttling §3.2, algorithm 1. Deviation: none.
 #[derive(Clone, Copy, Debug)]
 pub struct BitSplitting {
     config: BitSplittingConfig,
@@ -35,7 +32,7 @@ impl Throttle for BitSplitting {
     fn on_refill(&mut self, _now: Instant, signals: &ThrottleSignals<'_>) {
         let connections = u64::from(signals.connections(self.config.count));
         let split = |bandwidth: DataRate| bandwidth.bytes_per_sec().checked_div(connections);
-        // A share is never zero: with too many connections it is one byte a second.
+        // With more connections than bytes a second, the share would be zero. It is one byte a second instead.
         self.split = signals.bandwidth.and_then(split).and_then(|split| DataRate::new(split.max(1)));
     }
     fn rate(&self, _client: ClientKey) -> Option<DataRate> {

@@ -1,5 +1,3 @@
-//! Flagging: clients that recently got more than their fair share are slowed down.
-
 use super::average::{Averages, CELL};
 use super::{Count, Throttle, ThrottleSignals};
 use crate::keys::ClientKey;
@@ -11,29 +9,29 @@ use std::collections::BTreeMap;
 pub struct FlaggingConfig {
     /// The refill rate of a flagged client's buckets [B/s] (`flagRate`).
     pub rate: DataRate,
-    /// The flag is removed when the client's count falls below this part of the fair one, P [1]; in `[0,
-    /// 1)`, 0 is never.
+    /// P [1]: a flag is removed when the client's count falls below P times the fair count. In `[0, 1)`; 0 never
+    /// removes a flag.
     pub penalty: f64,
-    /// The half-life of counts, H [ns].
+    /// H, the half-life of counts [ns].
     pub half_life: Duration,
-    /// The fair count for the comparison with P.
+    /// The fair count that P multiplies.
     pub unflag: Unflag,
-    /// The connections that N counts.
+    /// Which connections count in N.
     pub count: Count,
 }
 
 /// The fair count with which a flagged client is compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unflag {
-    /// The present fair count (algorithm 2, line 13).
+    /// The current fair count (algorithm 2, line 13).
     #[default]
     Current,
-    /// The fair count of the last refill at which the client was above it, as in the authors' prototype.
+    /// The fair count at the last refill at which the client's count exceeded it, as in the authors' prototype.
     Frozen,
 }
 
 impl Default for FlaggingConfig {
-    /// Source: the rate of throttling §5.1, the half-life of the prototype; P is ours.
+    /// Source: the rate of throttling §5.1, the half-life of the prototype. P is Penstock's own.
     fn default() -> Self {
         FlaggingConfig {
             rate: DataRate::kib(5),
@@ -45,21 +43,20 @@ impl Default for FlaggingConfig {
     }
 }
 
-/// Flags a client whose count C exceeds the fair count M, and throttles it at one rate until C is below P·M.
+/// Flags a client whose count C exceeds the fair count M, and throttles it to a fixed rate until C is below P·M.
 ///
-/// M is the count of a client that always gets its fair share. At every refill, δ after the last one, M ← M·2^(−δ/H) +
-/// (B/N)·(1 − 2^(−δ/H))·H/ln 2, in cells. A relay without a configured rate does not throttle.
+/// M is the count of a client that always gets its fair share. At every refill, δ after the previous one, M ←
+/// M·2^(−δ/H) + (B/N)·(1 − 2^(−δ/H))·H/ln 2, in cells. A relay without a configured rate does not throttle.
 ///
 /// Source: throttling §3.2, algorithm 2.
-/// Deviation: M begins at its steady value, B·H/(N·512 B·ln 2), not at zero, which would flag the first clients. A
-/// refill with N = 0 does not change it.
+/// Deviation: M starts at its steady value B·H/(N·512 B·ln 2). A start at zero would flag the first clients. A refill
+/// with N = 0 does not change M.
 #[derive(Clone, Debug)]
 pub struct Flagging {
     config: FlaggingConfig,
     averages: Averages,
-    /// M [cell].
     fair: Option<f64>,
-    /// The count below which each flag is removed [cell].
+    /// For each flagged client, the count below which its flag is removed [cell].
     flagged: BTreeMap<ClientKey, f64>,
 }
 
@@ -70,7 +67,7 @@ impl Flagging {
         Flagging { config, averages, fair: None, flagged: BTreeMap::new() }
     }
 
-    /// M, after the first connection [cell].
+    /// M, the fair count [cell]; `None` before the first connection.
     pub fn fair(&self) -> Option<f64> {
         self.fair
     }

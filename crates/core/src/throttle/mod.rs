@@ -1,8 +1,8 @@
 //! At what rate does the guard refill a client's buckets?
 //!
-//! A *client* is a connection whose other end is not a relay, or all such connections of one address
-//! ([`Aggregate`]). Each client has counts and buckets. At every refill the relay gives the counts to
-//! its throttle, gets the rates and adds the tokens.
+//! A *client* is a connection whose other end is not a relay, or all such connections of one address ([`Aggregate`]).
+//! Each client has counts and buckets. At every refill the relay gives the counts to its throttle, gets the clients'
+//! rates from it, and adds the tokens.
 
 mod average;
 mod bit_splitting;
@@ -23,27 +23,27 @@ use enum_dispatch::enum_dispatch;
 use penstock_units::{Bytes, Cells, DataRate, Instant};
 use std::fmt;
 
-/// A throttle's view of one client at a refill.
+/// What a throttle can see of one client at a refill.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientSignals {
-    /// The client. After [`Throttle::on_close`] another client may reuse its key.
+    /// The client's key. After [`Throttle::on_close`] another client may reuse it.
     pub client: ClientKey,
-    /// Cells written to it since the last refill [cell].
+    /// Cells written to the client since the last refill [cell].
     pub sent: Cells,
-    /// Bytes written to it since the last refill, TLS included [B].
+    /// Bytes written to the client since the last refill, TLS included [B].
     pub written: Bytes,
-    /// Bytes read from it since the last refill, TLS included [B].
+    /// Bytes read from the client since the last refill, TLS included [B].
     pub read: Bytes,
 }
 
-/// A throttle's view of its relay at a refill.
+/// What a throttle can see of its relay at a refill.
 #[derive(Clone, Copy, Debug)]
 pub struct ThrottleSignals<'a> {
-    /// Clients with an open connection, by key.
+    /// Clients with an open connection, in the order of their keys.
     pub clients: &'a [ClientSignals],
     /// Open connections to relays, which are never throttled [1].
     pub relays: u32,
-    /// The relay's configured bandwidth rate; `None` if it has none.
+    /// The relay's configured bandwidth rate; `None` if it has no limit.
     pub bandwidth: Option<DataRate>,
 }
 
@@ -60,8 +60,8 @@ impl ThrottleSignals<'_> {
 
 /// Which connections share the relay's bandwidth.
 ///
-/// Source: throttling §3.2, algorithms 1 and 2, line 2 (`getConnectionList`) against the text, "active client
-/// connections"; the prototype counts all open ones.
+/// Source: throttling §3.2. In algorithms 1 and 2, line 2, `getConnectionList` names all connections, but the text says
+/// "active client connections". The prototype counts all open connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Count {
     /// Connections to clients and to relays.
@@ -75,16 +75,16 @@ pub enum Count {
 #[enum_dispatch]
 #[auto_impl(Box)]
 pub trait Throttle: fmt::Debug + Send {
-    /// Called once at every bucket refill, before the tokens are added; never twice at one instant.
+    /// Called once at every bucket refill, before the relay adds the tokens. Two calls never have the same `now`.
     fn on_refill(&mut self, now: Instant, signals: &ThrottleSignals<'_>);
-    /// The rate of each of `client`'s buckets from this refill on; `None` does not throttle it. Asked after
-    /// [`on_refill`](Self::on_refill), once for each of its clients.
+    /// The refill rate of each of `client`'s two buckets, from this refill on; `None` does not throttle the client.
+    /// Called after [`on_refill`](Self::on_refill), once for each client of that call.
     fn rate(&self, client: ClientKey) -> Option<DataRate>;
     /// `client` is closed.
     fn on_close(&mut self, client: ClientKey);
 }
 
-/// Does not throttle, but is called at every refill.
+/// Throttles no client, but is called at every refill.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoThrottle;
 
@@ -96,29 +96,29 @@ impl Throttle for NoThrottle {
     fn on_close(&mut self, _client: ClientKey) {}
 }
 
-/// The connections of a client that share counts and buckets.
+/// Which connections of a client share counts and buckets.
 ///
 /// Source: throttling §5.3: a guard can "aggregate the accounting of all connections to that client".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Aggregate {
-    /// Each connection by itself.
+    /// Each connection has its own counts and buckets.
     #[default]
     Connection,
-    /// All connections of one address. They also count as one connection in [`Count`].
+    /// All connections of one address share them. They also count as one connection in [`Count`].
     Address,
 }
 
-/// The buckets of a relay's clients.
+/// The token buckets of a relay's clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientBuckets {
     /// The depth of both buckets [B] (torrc `PerConnBWBurst`).
     pub burst: Bytes,
-    /// The connections that share a pair of buckets.
+    /// Which connections share a pair of buckets.
     pub aggregate: Aggregate,
 }
 
 impl Default for ClientBuckets {
-    /// Source: throttling §3.2, footnote 3: 2 MiB let a client fetch the directory unthrottled.
+    /// Source: throttling §3.2, footnote 3: with 2 MiB a client can fetch the directory unthrottled.
     fn default() -> Self {
         ClientBuckets { burst: Bytes::mib(2), aggregate: Aggregate::default() }
     }
@@ -140,7 +140,7 @@ pub enum ThrottleConfig {
 }
 
 impl ThrottleConfig {
-    /// The throttle of one relay; `None` needs no bookkeeping.
+    /// The throttle of one relay; `None` if the relay does not throttle clients.
     pub fn build(&self) -> Option<AnyThrottle> {
         Some(match self {
             ThrottleConfig::None => return None,
@@ -153,7 +153,7 @@ impl ThrottleConfig {
     }
 }
 
-/// A built-in throttle without an allocation of its own, or an algorithm from outside.
+/// A built-in throttle (stored without an extra allocation), or an algorithm from outside this workspace.
 #[enum_dispatch(Throttle)]
 #[derive(Debug)]
 #[expect(missing_docs, reason = "variants are named after their algorithms")]

@@ -1,5 +1,3 @@
-//! Static throttling: one fixed rate for every client.
-
 use super::{Throttle, ThrottleSignals};
 use crate::keys::ClientKey;
 use penstock_units::{DataRate, Instant};
@@ -7,20 +5,19 @@ use penstock_units::{DataRate, Instant};
 /// The configuration of static throttling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StaticRateConfig {
-    /// Refill of each bucket [B/s] (torrc `PerConnBWRate`, consensus `perconnbwrate`).
+    /// The refill rate of each bucket [B/s] (torrc `PerConnBWRate`, consensus `perconnbwrate`).
     pub rate: DataRate,
 }
 
-/// Throttles every client at one rate. Tor itself has this, off by default.
+/// Static throttling: every client has the same fixed rate. C tor has this feature, off by default.
 ///
-/// Source: throttling §3.1; C tor `connection_or_update_token_buckets_helper()`, where a peer in the
-/// consensus has the relay's own rate.
-/// Deviation: none.
+/// Source: throttling §3.1; C tor `connection_or_update_token_buckets_helper()`, where a peer in the consensus has the
+/// relay's own rate. Deviation: none.
 #[derive(Clone, Copy, Debug)]
 pub struct StaticRate(StaticRateConfig);
 
 impl StaticRate {
-    /// A throttle at this rate.
+    /// A throttle with this rate.
     pub fn new(config: StaticRateConfig) -> Self {
         StaticRate(config)
     }

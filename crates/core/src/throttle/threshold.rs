@@ -1,5 +1,3 @@
-//! Threshold throttling: the busiest clients get the throughput of the last of them.
-
 use super::average::Averages;
 use super::{ClientSignals, Throttle, ThrottleSignals};
 use crate::keys::ClientKey;
@@ -8,45 +6,45 @@ use penstock_units::{DataRate, Duration, Instant};
 /// Parameters of [`Threshold`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ThresholdConfig {
-    /// The part of all clients that is throttled, T [1]; in `[0, 1)`.
+    /// T, the fraction of all clients that is throttled [1]; in `[0, 1)`.
     pub fraction: f64,
-    /// The time between two choices, which is also the time over which a throughput is measured, R [ns].
+    /// R, the time between two choices of the throttled clients [ns]. Throughputs are measured over the same time.
     pub refresh: Duration,
-    /// The minimum rate of a throttled client, F [B/s].
+    /// F, the minimum rate of a throttled client [B/s].
     pub floor: DataRate,
-    /// The half-life of the counts that order the clients [ns].
+    /// The half-life of the counts by which clients are ordered [ns].
     pub half_life: Duration,
-    /// The definition of a client's throughput.
+    /// How a client's throughput is defined.
     pub throughput: Throughput,
-    /// The order that selects the throttled clients.
+    /// Which clients are throttled, and at what rate.
     pub order: Order,
-    /// Raise a throughput of zero to F, too, as F is meant. The authors' prototype leaves zero as it is.
+    /// Whether a throughput of zero also becomes F, as the paper intends. The authors' prototype leaves it at zero.
     pub lift_zero: bool,
 }
 
-/// The definition of a client's throughput.
+/// How a client's throughput is defined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Throughput {
-    /// Half of the bytes written and read, as in the authors' prototype; the paper says "bytes transferred".
+    /// The mean of bytes written and bytes read, as in the authors' prototype; the paper says "bytes transferred".
     #[default]
     Mean,
     /// Bytes written to the client.
     Written,
 }
 
-/// The selection of throttled clients, and their rate.
+/// Which clients are throttled, and at what rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// The k = ⌊T·N⌋ busiest clients, at the throughput of the k-th.
+    /// The k = ⌊T·N⌋ busiest clients, at the throughput of the k-th busiest.
     #[default]
     Descending,
-    /// All but the k least busy clients, at the throughput of the (k + 1)-th from below. The authors'
-    /// prototype does this; its T = 0.9 throttles about a tenth.
+    /// All but the k least busy clients, at the throughput of the (k + 1)-th least busy. The authors' prototype does
+    /// this; with its T = 0.9 it throttles about a tenth of the clients.
     Ascending,
 }
 
 impl Default for ThresholdConfig {
-    /// Source: T is the example of throttling §3.2, F the rate of §5.1; R is ours, H the prototype's.
+    /// Source: T is the example of throttling §3.2, F the rate of §5.1, H the prototype's; R is Penstock's own.
     fn default() -> Self {
         ThresholdConfig {
             fraction: 0.1,
@@ -60,25 +58,25 @@ impl Default for ThresholdConfig {
     }
 }
 
-/// Every R, throttles the busiest clients at the lowest throughput among them since the last choice, or F.
+/// Threshold throttling: at every R, throttles the busiest clients to the lowest throughput among them, at least F.
 ///
-/// The order is by the count C of cells sent recently; among equal counts the lower key counts as busier. Clients that
-/// come in between are not throttled until the next choice.
+/// Clients are ordered by their count C of cells sent recently; among equal counts the lower key counts as busier. A
+/// client that connects between two choices is not throttled until the next choice.
 ///
 /// Source: throttling §3.2, algorithm 3.
-/// Deviation: with k = 0 no client is throttled, where line 6 reads an entry that does not exist. A rate is never zero:
-/// a throughput that stays zero becomes a byte a second.
+/// Deviation: with k = 0 no client is throttled; line 6 of the algorithm would read an entry that does not exist. A
+/// rate is never zero: a zero throughput becomes one byte a second.
 #[derive(Clone, Debug)]
 pub struct Threshold {
     config: ThresholdConfig,
     averages: Averages,
-    /// Bytes that each client transferred since the last choice, by key [B].
+    /// Bytes that each client transferred since the last choice, indexed by client key [B].
+    /// Bytes that each client transferred since the last choice, indexed by client key [B].
     transferred: Vec<u64>,
-    /// Whether each client is throttled, by key.
     throttled: Vec<bool>,
     rate: Option<DataRate>,
     chosen: Option<Instant>,
-    /// Clients in the order of their counts; kept for its memory.
+    /// Clients ordered by their counts. The buffer is kept to avoid allocations.
     sorted: Vec<ClientKey>,
 }
 
@@ -105,7 +103,7 @@ impl Threshold {
                 self.throttled.resize(slot + 1, false);
             }
             self.transferred[slot] += match self.config.throughput {
-                // Halved at the end.
+                // [`Threshold::throughput`] halves this sum.
                 Throughput::Mean => client.written.get() + client.read.get(),
                 Throughput::Written => client.written.get() * 2,
             };
@@ -139,7 +137,6 @@ impl Threshold {
         self.transferred.fill(0);
     }
 
-    /// The throughput of `client` over the last `elapsed` [B/s].
     fn throughput(&self, client: ClientKey, elapsed: Duration) -> u64 {
         let bytes = u128::from(self.transferred[client.index()]) * 1_000_000_000 / 2;
         u64::try_from(bytes / elapsed.as_nanos().max(1)).unwrap_or(u64::MAX)
@@ -171,8 +168,8 @@ impl Throttle for Threshold {
     }
 }
 
-/// ⌊`fraction` · `all`⌋. Decimal fractions are rarely exact in binary, so a product less than a
-/// billionth below a whole number counts as whole.
+/// ⌊`fraction` · `all`⌋. Decimal fractions are rarely exact in binary, so a product that is less than a billionth below
+/// a whole number counts as this number.
 fn part(fraction: f64, all: usize) -> usize {
     (fraction * all as f64 + 1e-9) as usize
 }

@@ -1,4 +1,4 @@
-//! The heap form: counts refer to one fixed time, so decay does not change their order.
+//! The heap implementation: all counts refer to one fixed time, so the decay does not change their order.
 
 use super::{EwmaConfig, IndexedHeap, charge, decay, half_lives};
 use crate::circuit_policy::{CircuitPolicy, Priority, Weight};
@@ -6,21 +6,21 @@ use crate::keys::CircuitKey;
 use penstock_units::{Cells, Duration, Instant, math};
 use std::cell::Cell;
 
-/// Counts move to a new reference time when a cell's charge would exceed this.
+/// The reference time advances when the charge of a cell would exceed this value.
 const MOST_CHARGE: f64 = (1u64 << 40) as f64;
 
-/// EWMA by a heap of counts at a reference time. A cell at time t is charged V = 2^((t - ref)/H).
+/// EWMA with a heap of counts at a common reference time. A cell that leaves at time t is charged V = 2^((t - ref)/H).
 ///
-/// A circuit that is not eligible keeps its count and its own reference time, and is rescaled when it returns.
+/// The count of an ineligible circuit keeps its own reference time. It is rescaled when the circuit becomes eligible.
 ///
 /// Source: EWMA §3.5; C tor 06e8370c33. Deviation: none.
 #[derive(Debug)]
 pub struct Heap {
     config: EwmaConfig,
     reference: Instant,
-    /// Counts of ineligible circuits have reference times of their own [ns].
+    /// Counts of ineligible circuits have their own reference times [ns].
     circuits: IndexedHeap,
-    /// V at the last time. A write event has one time and many cells (EWMA §3.5).
+    /// The last time and V at that time. One write event sends many cells at the same time (EWMA §3.5).
     cached: Cell<(Instant, f64)>,
 }
 
@@ -35,7 +35,7 @@ impl Heap {
         }
     }
 
-    /// V at `now`, without a limit.
+    /// V at `now`, even if it is larger than `MOST_CHARGE`.
     fn charge_at(&self, now: Instant) -> f64 {
         let (at, charge) = self.cached.get();
         if at == now {
@@ -46,7 +46,7 @@ impl Heap {
         charge
     }
 
-    /// V at `now`, after a change of the reference time if V would be too large.
+    /// V at `now`. Advances the reference time first if V would be too large.
     fn weight_at(&mut self, now: Instant) -> f64 {
         let charge = self.charge_at(now);
         if charge <= MOST_CHARGE {
@@ -59,7 +59,6 @@ impl Heap {
         1.0
     }
 
-    /// A circuit's slot, with its count at the present reference time.
     fn slot(&mut self, circuit: CircuitKey) -> usize {
         let (reference, half_life) = (self.reference, self.config.half_life);
         self.circuits.slot_of(circuit, reference.as_nanos(), |since| {
@@ -100,7 +99,7 @@ impl CircuitPolicy for Heap {
     }
 
     fn set_half_life(&mut self, now: Instant, half_life: Duration) {
-        // All counts move to now under the old half-life; the new one applies from here.
+        // The old half-life applies to all counts up to now; the new one applies afterwards.
         let old = self.config.half_life;
         self.circuits.rescale_eligible(decay(half_lives(self.reference, now, old)));
         self.circuits

@@ -1,45 +1,44 @@
-//! A heap of counts whose members can be found, changed and removed.
+//! A heap of cell counts that supports lookup, change and removal of any circuit.
 
 use crate::keys::CircuitKey;
 use std::collections::BTreeMap;
 
-/// Children of a node. Four are adjacent in memory, and the heap is half as deep as with two.
+/// Children of each node. Four children are adjacent in memory, and the heap is half as deep as with two.
 const ARITY: usize = 4;
 
-/// The place of a circuit that is not eligible.
+/// The value in `places` for an ineligible circuit.
 const OUT: u32 = u32::MAX;
 
-/// Circuits by count, smallest first.
+/// Circuits ordered by count, smallest first.
 ///
-/// `slots` keeps all circuits with their counts. Only eligible circuits are in the heap. Its entries are
-/// dense: choosing and charging the first circuit touches only the heap and `places`.
+/// `slots` keeps the counts of all circuits; only eligible circuits are in the heap. Heap entries are dense, so
+/// choosing and charging the first circuit touches only the heap and `places`.
 #[derive(Debug, Default)]
 pub(super) struct IndexedHeap {
     slots: slab::Slab<Slot>,
     by_key: BTreeMap<CircuitKey, usize>,
     heap: Vec<Standing>,
-    /// Each slot's place in the heap, or `OUT`.
+    /// The position of each slot in the heap, or `OUT`.
     places: Vec<u32>,
     last: Turn,
 }
 
-/// A circuit. While it is eligible, its count and turn are in the heap.
+/// A circuit's state. While the circuit is eligible, its count and turn are in the heap instead.
 #[derive(Debug)]
 struct Slot {
     key: CircuitKey,
     count: f64,
     turn: Turn,
-    /// The reference time of an ineligible circuit's count, in the unit of the owner.
+    /// The reference time of an ineligible circuit's count. The caller chooses its unit.
     epoch: u64,
 }
 
-/// When a circuit was served last. Circuits that were never served come first, in the order of their
-/// keys. No two turns are equal.
+/// The sequence number of a circuit's last service. Circuits that were never served come first, by key. All turns
+/// differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Turn(u64);
 
 impl Turn {
-    /// The turn of a circuit that was never served.
     pub(super) fn never(key: CircuitKey) -> Self {
         Turn(key.index() as u64)
     }
@@ -50,19 +49,17 @@ impl Turn {
 }
 
 impl Default for Turn {
-    /// The turn before the first.
     fn default() -> Self {
         Turn(u32::MAX.into())
     }
 }
 
-/// A circuit's rank: count, then turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     pub(super) count: f64,
     pub(super) turn: Turn,
     pub(super) key: CircuitKey,
-    /// Its slot; only entries of the heap have one.
+    /// The circuit's slot. Only entries of the heap have one.
     pub(super) slot: u32,
 }
 
@@ -71,18 +68,18 @@ impl Standing {
         self.rank() < other.rank()
     }
 
-    /// Count and turn as one number, for comparisons without a branch. Counts are never negative, so
-    /// their bits have the same order.
+    /// Count and turn as one number, so that a comparison needs no branch. Counts are never negative, so their bit
+    /// patterns sort like the counts.
     fn rank(&self) -> u128 {
         u128::from(self.count.to_bits()) << 64 | u128::from(self.turn.0)
     }
 }
 
 impl IndexedHeap {
-    /// The slot of a circuit. A new circuit has a count of zero. The count of an ineligible circuit
-    /// moves to `epoch`: `decay` gives the factor for its old epoch.
+    /// The slot of a circuit; a new circuit gets a count of zero. For an ineligible circuit, the count is rescaled to
+    /// the reference time `epoch`. `decay` returns the factor for the count's old reference time.
     pub(super) fn slot_of(&mut self, key: CircuitKey, epoch: u64, decay: impl FnOnce(u64) -> f64) -> usize {
-        // The circuit just served is the first, so there is no search.
+        // The circuit served last is at the root, so no search is needed.
         if let Some(first) = self.heap.first()
             && first.key == key
         {
@@ -103,7 +100,7 @@ impl IndexedHeap {
         slot
     }
 
-    /// A sift from the root examines one circuit at each level.
+    /// A sift from the root examines one circuit at each level of the heap.
     pub(super) fn scans(&self) -> u64 {
         1 + u64::from(self.heap.len().checked_ilog2().unwrap_or(0))
     }
@@ -121,7 +118,7 @@ impl IndexedHeap {
         }
     }
 
-    /// Makes a slot ineligible. Its count refers to `epoch`.
+    /// Makes a slot ineligible. Its count refers to the time `epoch` from now on.
     pub(super) fn leave(&mut self, slot: usize, epoch: u64) {
         let place = std::mem::replace(&mut self.places[slot], OUT);
         if place == OUT {
@@ -135,7 +132,6 @@ impl IndexedHeap {
         }
     }
 
-    /// Adds to a slot's count and records its turn.
     pub(super) fn charge(&mut self, slot: usize, amount: f64) {
         self.last = self.last.next();
         let place = self.places[slot];
@@ -158,14 +154,15 @@ impl IndexedHeap {
         }
     }
 
-    /// Multiplies the counts of all eligible circuits by `factor`, which keeps their order.
+    /// Multiplies the counts of all eligible circuits by `factor`. This does not change their order.
     pub(super) fn rescale_eligible(&mut self, factor: f64) {
         for standing in &mut self.heap {
             standing.count *= factor;
         }
     }
 
-    /// Moves the counts of all other circuits to `epoch`. `decay` gives the factor for an old epoch.
+    /// Rescales the counts of ineligible circuits to the reference time `epoch`. `decay` returns the factor for an old
+    /// time.
     pub(super) fn rescale_others(&mut self, epoch: u64, decay: impl Fn(u64) -> f64) {
         for (slot, state) in &mut self.slots {
             if self.places[slot] == OUT {
@@ -180,7 +177,6 @@ impl IndexedHeap {
         self.places[standing.slot as usize] = place as u32;
     }
 
-    /// Puts `standing` at `place` or above, and returns its new place.
     fn rise(&mut self, mut place: usize, standing: Standing) -> usize {
         while place > 0 {
             let parent = (place - 1) / ARITY;
@@ -194,8 +190,8 @@ impl IndexedHeap {
         place
     }
 
-    /// Puts `standing` at `place` or below: the hole sinks to a leaf, and `standing` rises from there. A
-    /// circuit that was just charged mostly belongs near the leaves, so this needs fewer comparisons.
+    /// Moves `standing` down from `place` to its position: the hole sinks to a leaf, and `standing` rises from there. A
+    /// circuit that was just charged mostly belongs near the leaves, so this order needs fewer comparisons.
     fn sink(&mut self, mut place: usize, standing: Standing) {
         loop {
             let first = ARITY * place + 1;
@@ -208,7 +204,7 @@ impl IndexedHeap {
     }
 }
 
-/// The smallest of them. Pairs are compared by selection, because half of the branches would be mispredicted.
+/// The smallest entry. Pairs are compared without branches, because half of the branches would be mispredicted.
 fn least(standings: &[Standing]) -> Option<(usize, Standing)> {
     let less = |one: usize, other: usize| {
         let later = standings[other].goes_before(&standings[one]);

@@ -1,4 +1,5 @@
-//! The first deployed form: each choice decays all active counts to now and takes the smallest.
+//! The list implementation, deployed first: each choice decays the counts of all active circuits and takes the
+//! smallest.
 
 use super::{EwmaConfig, Standing, Turn, charge, decay, half_lives};
 use crate::circuit_policy::{CircuitPolicy, Priority, Weight};
@@ -6,10 +7,10 @@ use crate::keys::CircuitKey;
 use penstock_units::{Cells, Instant};
 use std::collections::BTreeMap;
 
-/// EWMA by a walk over the active circuits: each choice is linear in their number.
+/// EWMA by a scan of all active circuits. The cost of each choice is linear in their number.
 ///
 /// Source: EWMA §2.3; C tor d3be00e0f4 (first patch).
-/// Deviation: counts decay when they are read, and each walk does not store them. The values are the same.
+/// Deviation: each read of a count computes its decay, and a scan does not store the result. The values are the same.
 #[derive(Debug)]
 pub struct List {
     config: EwmaConfig,

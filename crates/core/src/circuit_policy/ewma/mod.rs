@@ -1,12 +1,12 @@
-//! Exponentially weighted moving average: circuits that sent little recently go first.
+//! Exponentially weighted moving average (EWMA): circuits that sent little recently go first.
 //!
-//! Each circuit has a count A of cells. It halves every half-life H and grows by one with each cell. The
-//! circuit with the smallest count is served. A new circuit starts at zero, so its CREATE and EXTEND
-//! overtake other circuits' cells (EWMA §2.3, §5).
+//! Each circuit has a count of its sent cells. Each sent cell adds one; the count halves in every half-life H. The
+//! policy serves the circuit with the smallest count. The count of a new circuit is zero, so its CREATE and EXTEND
+//! overtake the cells of other circuits (EWMA §2.3, §5).
 //!
-//! Three implementations of this rule make the same choices: [`List`] as first deployed (walks all
-//! active circuits), [`Heap`] (constant reference time, logarithmic), [`Tick`] (today's C tor). Ties go
-//! to the circuit that was served least recently, then to the lower key.
+//! Three implementations make the same choices: [`List`] (the first deployed one, scans all active circuits), [`Heap`]
+//! (constant reference time, logarithmic cost) and [`Tick`] (today's C tor). Among equal counts, the circuit that was
+//! served least recently goes first; if neither was served, the lower key goes first.
 //!
 //! Source: Tang and Goldberg, EWMA §2.3 and §3.5; C tor `circuitmux_ewma.c`.
 
@@ -31,13 +31,12 @@ pub struct EwmaConfig {
 }
 
 impl Default for EwmaConfig {
-    /// C tor's `CircuitPriorityHalflifeMsec` default.
+    /// The default of C tor's `CircuitPriorityHalflifeMsec`.
     fn default() -> Self {
         EwmaConfig { half_life: Duration::from_secs(30) }
     }
 }
 
-/// The number of half-lives between two instants; negative if `to` is earlier.
 fn half_lives(from: Instant, to: Instant, half_life: Duration) -> f64 {
     let span = if to >= from {
         penstock_units::time::nanos(to.since(from)) as f64
@@ -47,12 +46,10 @@ fn half_lives(from: Instant, to: Instant, half_life: Duration) -> f64 {
     span / penstock_units::time::nanos(half_life).max(1) as f64
 }
 
-/// The factor of a count after some half-lives.
 fn decay(half_lives: f64) -> f64 {
     math::exp2(-half_lives)
 }
 
-/// The charge for cells of this weight.
 fn charge(cells: Cells, weight: Weight) -> f64 {
     cells.get() as f64 * weight.0
 }

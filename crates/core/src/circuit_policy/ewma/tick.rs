@@ -1,4 +1,4 @@
-//! C tor's form: time in ticks of ten seconds; each tick rescales all active counts.
+//! C tor's implementation: time advances in ticks of ten seconds, and each tick rescales all active counts.
 
 use super::{EwmaConfig, IndexedHeap, charge, decay};
 use crate::circuit_policy::{CircuitPolicy, Priority, Weight};
@@ -6,23 +6,22 @@ use crate::keys::CircuitKey;
 use penstock_units::{Cells, Duration, Instant, math, time};
 use std::cell::Cell;
 
-/// `CircuitPriorityTickSecs`.
+/// C tor's `CircuitPriorityTickSecs`.
 const TICK: Duration = Duration::from_secs(10);
 
-/// EWMA by a heap that is rescaled at ticks.
+/// EWMA with a heap whose counts are rescaled at each tick.
 ///
-/// With s = 0.5^(tick/H), a cell that leaves at fraction f of the tick is charged s^(-f). At the end of
-/// a tick all active counts are multiplied by s, which keeps their order.
+/// With s = 0.5^(tick/H), a cell that leaves at fraction f of the tick is charged s^(-f). At the end of the tick, all
+/// active counts are multiplied by s. This does not change their order.
 ///
-/// Source: C tor `circuitmux_ewma.c`: `cell_ewma_get_current_tick_and_fraction()`,
-/// `scale_active_circuits()`. Deviation: none.
+/// Source: C tor `circuitmux_ewma.c`: `cell_ewma_get_current_tick_and_fraction()`, `scale_active_circuits()`.
+/// Deviation: none.
 #[derive(Debug)]
 pub struct Tick {
-    /// Half-lives in a tick.
+    /// The length of a tick in half-lives [1].
     per_tick: f64,
     tick: u64,
     circuits: IndexedHeap,
-    /// The charge for a cell at the last time.
     cached: Cell<(Instant, f64)>,
 }
 
@@ -37,7 +36,7 @@ impl Tick {
         }
     }
 
-    /// Moves to the tick of `now` and returns the fraction of it that has passed.
+    /// Advances to the tick that contains `now`. Returns the fraction of this tick that has passed.
     fn advance(&mut self, now: Instant) -> f64 {
         let (tick, fraction) = split(now);
         if tick > self.tick {
@@ -47,7 +46,6 @@ impl Tick {
         fraction
     }
 
-    /// The charge for a cell at `now` in the present tick.
     fn charge_at(&self, now: Instant, fraction: f64) -> f64 {
         let (at, charge) = self.cached.get();
         if at == now {
@@ -58,7 +56,6 @@ impl Tick {
         charge
     }
 
-    /// A circuit's slot, with its count in the present tick.
     fn slot(&mut self, circuit: CircuitKey) -> usize {
         let (tick, per_tick) = (self.tick, self.per_tick);
         self.circuits.slot_of(circuit, tick, |since| decay((tick - since) as f64 * per_tick))
@@ -69,7 +66,6 @@ fn per_tick(half_life: Duration) -> f64 {
     time::nanos(TICK) as f64 / time::nanos(half_life).max(1) as f64
 }
 
-/// The tick of `now`, and the fraction of it that has passed.
 fn split(now: Instant) -> (u64, f64) {
     let tick = time::nanos(TICK);
     (now.as_nanos() / tick, (now.as_nanos() % tick) as f64 / tick as f64)
@@ -112,7 +108,7 @@ impl CircuitPolicy for Tick {
     }
 
     fn set_half_life(&mut self, now: Instant, half_life: Duration) {
-        // As in C tor, counts stay; only the factor changes.
+        // As in C tor, a new half-life changes the decay factor but no count.
         self.advance(now);
         self.per_tick = per_tick(half_life);
         self.cached.set((now, math::exp2(split(now).1 * self.per_tick)));

@@ -1,36 +1,33 @@
-//! The Vegas algorithm: a congestion window from the round trips of SENDMEs. It has no timers and sends nothing.
-
 use super::VegasConfig;
 use super::rtt::{Moment, RoundTrips};
 use penstock_units::Duration;
 
-/// The congestion window of one end of a circuit.
+/// The Vegas congestion window at one end of a circuit. It has no timers and sends nothing by itself.
 ///
-/// Each SENDME gives a round-trip time. The bandwidth-delay product is the window times the minimum over the average
-/// round trip. The rest of the window waits in the circuit's queues. Slow start adds to the window with each SENDME
-/// until gamma cells wait. Afterwards the window is updated once in several SENDMEs: it grows below alpha, shrinks
-/// above beta, and falls at once to delta above the product if more than delta cells wait.
+/// Each SENDME gives a round-trip time. The bandwidth-delay product (BDP) is the window multiplied by RTT_min /
+/// RTT_ewma. The window minus the BDP is the estimated number of cells in the circuit's queues. Slow start adds to the
+/// window with each SENDME until gamma cells wait in queues. Afterwards the window changes once in several SENDMEs. It
+/// grows if fewer than alpha cells wait, and shrinks if more than beta wait. If more than delta cells wait, it drops
+/// immediately to BDP + delta.
 ///
 /// Source: proposal 324 §3.3 (TOR_VEGAS), §3.1 (the estimator CWND·RTTmin/RTT); RFC 3742; C tor
 /// `congestion_control_vegas_process_sendme()`, `congestion_control_update_circuit_bdp()`.
-/// Deviation: the window never falls below its minimum; in C tor slow start can end below it if gamma is small.
+/// Deviation: the window never falls below its minimum. In C tor slow start can end below the minimum if gamma is
+/// small.
 #[derive(Clone, Debug)]
 pub struct Vegas {
     config: VegasConfig,
-    /// Cells that one SENDME acknowledges [cell].
     inc: u64,
     cwnd: u64,
     in_flight: u64,
     slow_start: bool,
-    /// The window was full since the last check.
+    /// The window was full at least once since the last check.
     full: bool,
-    /// The circuit's own queue was full at the last SENDME.
     blocked: bool,
-    /// Bandwidth-delay product [cell].
+    /// The bandwidth-delay product [cell].
     bdp: u64,
-    /// SENDMEs until the next update.
     next_update: u64,
-    /// SENDMEs until the end of the present window.
+    /// SENDMEs until a whole window has been acknowledged.
     next_window: u64,
     rtt: RoundTrips,
 }
@@ -60,7 +57,8 @@ impl Vegas {
 
     /// How many more cells may be sent now [cell].
     pub fn room(&self) -> u64 {
-        // A window below the cells in flight sends nothing until they have drained.
+        // If more cells are in flight than the window allows, the circuit sends nothing until enough cells are
+        // acknowledged.
         self.cwnd.saturating_sub(self.in_flight)
     }
 
@@ -74,8 +72,8 @@ impl Vegas {
         self.in_flight += 1;
     }
 
-    /// Handles a SENDME that came `rtt` after the cell that triggered it. `blocked` and `queue` [cell]
-    /// describe the circuit's queue at this end.
+    /// Handles a SENDME that came `rtt` after the triggering cell was sent. `blocked` and `queue` [cell] describe the
+    /// circuit's queue at this end.
     pub fn on_sendme(&mut self, rtt: Duration, blocked: bool, queue: u64) {
         self.next_update = self.next_update.saturating_sub(1);
         self.next_window = self.next_window.saturating_sub(1);
@@ -85,7 +83,7 @@ impl Vegas {
         self.in_flight = self.in_flight.saturating_sub(self.inc);
     }
 
-    /// Updates round trips and the bandwidth-delay product. False if the sample is invalid.
+    /// Updates the round trips and the bandwidth-delay product. Returns false if the sample is invalid.
     fn estimate(&mut self, rtt: Duration, blocked: bool, queue: u64) -> bool {
         let at = Moment {
             slow_start: self.slow_start,
@@ -99,9 +97,9 @@ impl Vegas {
             return blocked;
         }
         let product = u128::from(self.cwnd) * u128::from(self.rtt.min) / u128::from(self.rtt.ewma);
-        // The minimum may have been raised above the average, so the product may exceed the window.
+        // A reset may have raised the minimum above the average, so the product may exceed the window.
         self.bdp = u64::try_from(product).unwrap_or(u64::MAX);
-        // The window is updated at once when the queue fills or drains.
+        // When the queue fills or drains, the next update of the window follows immediately.
         if blocked != self.blocked {
             self.next_update = 0;
             self.blocked = blocked;
@@ -132,7 +130,7 @@ impl Vegas {
         self.full &= !expired;
     }
 
-    /// An unused window must not grow.
+    /// Records whether the window is full, because an unused window must not grow.
     fn note_fullness(&mut self) {
         let gap = u64::from(self.config.cwnd_full_gap) * self.inc;
         if self.in_flight + gap >= self.cwnd {
@@ -159,9 +157,9 @@ impl Vegas {
         }
     }
 
-    /// The increase for a SENDME in slow start [cell].
+    /// The increase of the window for one SENDME in slow start [cell].
     ///
-    /// Source: RFC 3742 §2, with `sscap` for max_ssthresh and a SENDME's cells for MSS.
+    /// Source: RFC 3742 §2, with `sscap` for max_ssthresh and the cells of a SENDME for MSS.
     fn limited_slow_start(&self) -> u64 {
         let cap = u64::from(self.config.sscap);
         if self.cwnd <= cap {
@@ -182,9 +180,7 @@ impl Vegas {
         }
     }
 
-    /// SENDMEs between updates of the window; 0 is an update with each SENDME.
-    ///
-    /// Source: C tor `CWND_UPDATE_RATE()`.
+    /// SENDMEs between two updates of the window; with 0 each SENDME updates it. Source: C tor `CWND_UPDATE_RATE()`.
     fn update_rate(&self) -> u64 {
         if self.slow_start {
             return 1;

@@ -1,60 +1,60 @@
-//! The parameters of Vegas.
-
 use crate::edge_control::{WindowsConfig, XonXoffConfig};
 use std::num::NonZeroU8;
 
-/// Parameters of Vegas, under their consensus names without `cc_`.
+/// Parameters of Vegas. The names are the consensus names without `cc_`.
 ///
 /// Source: proposal 324 §6.5; C tor `congestion_control_common.c`, `congestion_control_vegas.c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VegasConfig {
-    /// Whether a relay grants Vegas to clients. Existing circuits keep it.
+    /// Whether a relay agrees to Vegas when a client requests it. Existing circuits keep Vegas.
     ///
-    /// Source: C tor `congestion_control_enabled()`, which is false where the consensus says `cc_alg=0`.
+    /// Source: C tor `congestion_control_enabled()`, which is false if the consensus contains `cc_alg=0`.
     pub offered: bool,
-    /// Cells that one SENDME acknowledges [cell].
+    /// The number of cells that one SENDME acknowledges [cell].
     pub sendme_inc: NonZeroU8,
     /// The congestion window of a new circuit [cell].
     pub cwnd_init: u32,
-    /// The minimum window [cell]; at least `sendme_inc`, or the window would wait forever.
+    /// The minimum window [cell]; at least `sendme_inc`, because a smaller window would never get a SENDME.
     pub cwnd_min: u32,
     /// The maximum window [cell].
     pub cwnd_max: u32,
-    /// The change of the window at an update after slow start [cell].
+    /// How much one update changes the window after slow start [cell].
     pub cwnd_inc: u32,
-    /// Updates in one window of cells after slow start [1].
+    /// The number of updates in one window of cells after slow start [1].
     pub cwnd_inc_rate: u32,
-    /// The increase for a SENDME in slow start, in percent of its cells [%].
+    /// The increase of the window for one SENDME in slow start, as a percentage of the SENDME's cells [%].
     pub cwnd_inc_pct_ss: u32,
     /// The window above which slow start grows more slowly (RFC 3742's max_ssthresh) [cell].
     pub sscap: u32,
     /// The window at which slow start ends [cell].
     pub ss_max: u32,
-    /// The window grows while fewer cells than this wait [cell].
+    /// The window grows while fewer cells than this wait in queues [cell].
     pub alpha: u32,
-    /// The window shrinks while more cells than this wait [cell].
+    /// The window shrinks while more cells than this wait in queues [cell].
     pub beta: u32,
-    /// Slow start ends when this many cells wait [cell].
+    /// Slow start ends when this many cells wait in queues [cell].
     pub gamma: u32,
-    /// If more cells than this wait, the window falls at once to this many above the bandwidth-delay product [cell].
+    /// If more cells than this wait in queues, the window drops immediately to the bandwidth-delay product plus this
+    /// [cell].
     pub delta: u32,
-    /// The part of a window's updates over which round trips are averaged after slow start [%].
+    /// After slow start the round trip is averaged over this percentage of the updates in a window [%].
     pub ewma_cwnd_pct: u32,
     /// The maximum number of round trips in the average [1].
     pub ewma_max: u32,
-    /// The number of round trips in the average in slow start [1].
+    /// In slow start, the number of round trips in the average [1].
     pub ewma_ss: u32,
-    /// How far the minimum round trip rises towards the average at the minimum window [%].
+    /// While the window is at its minimum, RTT_min rises towards the average by this percentage of their difference
+    /// [%].
     pub rtt_reset_pct: u32,
-    /// The window counts as full if its unused part is at most this many SENDMEs' cells [SENDME].
+    /// The window counts as full if its unused cells are at most this many SENDMEs' cells [SENDME].
     pub cwnd_full_gap: u32,
-    /// The window no longer counts as full if a smaller part of it is in flight [%].
+    /// The window no longer counts as full if the cells in flight are below this percentage of it [%].
     pub cwnd_full_minpct: u32,
-    /// The window must be full once in a window of SENDMEs, not once in an update.
+    /// True requires a full window once in a whole window of SENDMEs; false requires it in each update interval.
     pub cwnd_full_per_cwnd: bool,
-    /// Flow control of these circuits' streams.
+    /// Flow control of streams on circuits that use Vegas.
     pub streams: XonXoffConfig,
-    /// Windows of circuits whose other end has no congestion control.
+    /// Window sizes of circuits whose other end has no congestion control.
     pub windows: WindowsConfig,
 }
 
@@ -64,7 +64,7 @@ const TLS_RECORD: u32 = 31;
 const OUTBUF: u32 = 2 * TLS_RECORD;
 
 impl VegasConfig {
-    /// The parameters with the increment that both ends agreed on. The minimum window has room for a SENDME.
+    /// The same parameters with the SENDME increment that both ends agreed on. Each window is at least this increment.
     pub(crate) fn with_increment(self, sendme_inc: NonZeroU8) -> Self {
         let least = u32::from(sendme_inc.get());
         let (cwnd_init, cwnd_min) = (self.cwnd_init.max(least), self.cwnd_min.max(least));
@@ -100,8 +100,8 @@ impl VegasConfig {
 
     /// The values of C tor 0.4.7 since 0.4.7.13, the first version in which only a full window grows.
     ///
-    /// Source: `congestion_control_vegas.c` of that time.
-    /// Deviation: the parameters of `congestion_control_common.c` are 0.4.9's.
+    /// Source: `congestion_control_vegas.c` of that version.
+    /// Deviation: the parameters of `congestion_control_common.c` are those of 0.4.9.
     pub const TOR_0_4_7: VegasConfig = VegasConfig {
         sscap: 500,
         alpha: 2 * OUTBUF,

@@ -14,11 +14,10 @@ use super::{EdgeControl, Signals};
 use crate::error::Violation;
 use penstock_units::{Cells, Duration, Instant};
 
-/// [`Vegas`] at one end of a circuit, and the SENDMEs for the other end's Vegas.
+/// [`Vegas`] at one end of a circuit, and the SENDMEs for Vegas at the other end.
 ///
 /// Source: proposal 324 §2, §3.3; C tor `congestion_control_note_cell_sent()`,
-/// `congestion_control_get_package_window()`, `sendme_circuit_consider_sending()`.
-/// Deviation: none.
+/// `congestion_control_get_package_window()`, `sendme_circuit_consider_sending()`. Deviation: none.
 #[derive(Debug)]
 pub struct VegasWindow {
     vegas: Vegas,

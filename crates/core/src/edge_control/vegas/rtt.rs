@@ -1,28 +1,25 @@
-//! A circuit's round-trip time, in microseconds as in C tor.
-
 use super::VegasConfig;
 use penstock_units::Duration;
 
-/// The minimum and the average round-trip time of a circuit.
+/// The minimum and the average round-trip time of a circuit, in microseconds as in C tor.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RoundTrips {
-    /// The newest sample; `None` before the first.
     pub(super) last: Option<Duration>,
-    /// The average over N samples [µs]; 0 before the first.
+    /// The average over N samples [µs]; 0 before the first sample.
     pub(super) ewma: u64,
-    /// The minimum of the average [µs].
+    /// The minimum of the average so far [µs].
     pub(super) min: u64,
 }
 
-/// A sample that is this many times the average is invalid [1] (C tor `DELTA_DISCREPENCY_RATIO_MAX`).
+/// A sample of this many times the average is invalid [1] (C tor `DELTA_DISCREPENCY_RATIO_MAX`).
 const JUMP: u64 = 5000;
 
 impl RoundTrips {
-    /// Adds a sample. False if it is invalid.
+    /// Adds a sample. Returns false if the sample is invalid.
     ///
     /// Source: proposal 324 §2.1; C tor `congestion_control_update_circuit_rtt()`.
-    /// Deviation: a sample below a microsecond is invalid, as in C tor. C tor then also marks the clock
-    /// as stalled for other circuits; this clock does not stall.
+    /// Deviation: a sample below a microsecond is invalid, as in C tor. C tor then also marks the clock as stalled for
+    /// other circuits; Penstock's clock does not stall.
     pub(super) fn add(&mut self, config: &VegasConfig, sample: Duration, at: Moment) -> bool {
         let micros = u64::try_from(sample.as_micros()).unwrap_or(u64::MAX);
         let jumped = !at.slow_start && self.ewma > 0 && micros > self.ewma.saturating_mul(JUMP);
@@ -44,18 +41,16 @@ impl RoundTrips {
     }
 }
 
-/// The state of a circuit at a sample.
+/// The circuit's state when a sample arrives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) slow_start: bool,
-    /// The congestion window is at its minimum.
     pub(super) cwnd_is_least: bool,
-    /// SENDMEs between updates of the window [1].
     pub(super) update_rate: u64,
 }
 
 impl Moment {
-    /// The N of the average [1].
+    /// The number N of samples in the average [1].
     fn samples(self, config: &VegasConfig) -> u64 {
         let samples = if self.slow_start {
             config.ewma_ss.into()
@@ -66,7 +61,7 @@ impl Moment {
     }
 }
 
-/// The average over `n` samples with the newest one, `value`; `before` is 0 for the first.
+/// The average over `n` samples, where `value` is the newest sample. `before` is the previous average; 0 means none.
 ///
 /// Source: proposal 324 §2.1.2 (N_EWMA_SMOOTHING).
 pub(in crate::edge_control) fn n_count_ewma(value: u64, before: u64, n: u64) -> u64 {

@@ -11,7 +11,7 @@ use crate::keys::Direction;
 use crate::serial::ahead;
 use penstock_units::{Cells, DataRate, Instant};
 
-/// Cells sent to the next node, and those of them that it forwarded.
+/// Counts of the cells that this node sent to the next node, and of those that the next node forwarded.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Outstanding {
     pub(super) sent: u64,
@@ -19,12 +19,12 @@ pub(super) struct Outstanding {
 }
 
 impl Outstanding {
-    /// Cells that are not known to be forwarded.
     pub(super) fn cells(&self) -> u64 {
         self.sent - self.forwarded
     }
 
-    /// The next node has forwarded this many cells, modulo 2³². False if the count is old.
+    /// Handles the next node's report that it forwarded this many cells, modulo 2³². Returns false if the count is
+    /// outdated.
     pub(super) fn on_forwarded(&mut self, forwarded: u32) -> Result<bool, Violation> {
         let Ok(ahead) = u64::try_from(ahead(forwarded, self.forwarded)) else { return Ok(false) };
         if self.forwarded + ahead > self.sent {
@@ -35,25 +35,25 @@ impl Outstanding {
     }
 }
 
-/// A window towards the next node, adjusted once in a round trip, and feedback to the previous node for each forwarded
-/// cell.
+/// BackTap: a window for each circuit and hop that follows the delay until the next node forwards a cell.
 ///
-/// At most cwnd cells are outstanding that the next node is not known to have forwarded. A round ends when a cell is
-/// forwarded that was sent after the last round's end. With three or more round trips in it, diff = cwnd · (actualRtt /
-/// baseRtt − 1) estimates the cells that wait. actualRtt is the minimum of the round, baseRtt the minimum of all
-/// circuits to that neighbour. diff < α adds a cell to the window, diff > β removes one. A round with fewer round trips
-/// continues. The first node of a circuit reads its streams only for free room in the window.
+/// At most cwnd cells are outstanding, which means sent but not reported as forwarded. A round ends when the next node
+/// has forwarded a cell that was sent after the previous round ended. If the round has three or more round trips, diff
+/// = cwnd · (actualRtt / baseRtt − 1) estimates the cells that wait at the next node. actualRtt is the minimum of the
+/// round, and baseRtt the minimum of all circuits to this neighbour. If diff < α the window grows by one cell, if diff
+/// > β it shrinks by one cell. A round with fewer round trips continues. Each forwarded cell causes feedback to the
+/// previous node. The first node of a circuit reads its streams only if the window has space.
 ///
 /// Source: slides, "BackTap Congestion Control" and "Bktap Queue Management"; nstor for rounds and numbers.
-/// Deviation: see [`WindowConfig`] for open points of the slides. A cell counts as sent when it leaves the circuit's
-/// queue, so cells in the output buffer count, too.
+/// Deviation: see [`WindowConfig`] for questions that the slides leave open. A cell counts as sent when it leaves the
+/// circuit's queue, so cells in the output buffer count as sent.
 #[derive(Debug)]
 pub struct BackTap {
-    /// The next hop; `None` while it is unknown, or if it is not controlled.
+    /// The next hop; `None` while it is unknown, or if it has no hop control.
     after: Option<After>,
     config: WindowConfig,
     rate: Option<DataRate>,
-    /// Forwarded cells of the previous hop; `None` likewise.
+    /// How many cells from the previous hop were forwarded; `None` if the previous hop has no hop control.
     before: Option<u64>,
 }
 
@@ -62,12 +62,12 @@ struct After {
     window: Window,
     cells: Outstanding,
     trips: Trips,
-    /// The last cell sent when the round began.
+    /// The number of cells sent when the current round began.
     round_end: u64,
 }
 
 impl BackTap {
-    /// The control of a new circuit and direction of a node with this rate.
+    /// The control of one direction of a new circuit. `rate` is the node's own rate.
     pub fn new(config: WindowConfig, rate: Option<DataRate>) -> Self {
         BackTap { after: None, config, rate, before: None }
     }
@@ -79,7 +79,6 @@ impl BackTap {
     }
 }
 
-/// Feedback about this many forwarded cells.
 pub(super) fn forwarded_feedback(forwarded: u64) -> Feedback {
     Feedback { direction: Direction::Forward, forwarded: forwarded as u32, allowance: 0 }
 }
@@ -147,7 +146,6 @@ impl HopControl for BackTap {
         after.window.on_forwarded(diff, forwarded);
         if forwarded > after.round_end {
             after.round_end = sent;
-            // A round with too few samples continues.
             if let Some(diff) = after.trips.diff(after.window.get(), self.config.samples) {
                 after.window.on_round(diff, sent, after.trips.base());
                 after.trips = Trips::default();

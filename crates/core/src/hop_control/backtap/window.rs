@@ -1,30 +1,28 @@
-//! The congestion window of one circuit over one hop, by the delay of its cells.
-
 use penstock_units::{DataRate, Duration};
 
-/// The maximum window [cell]: the cells in flight of a hop, without the link's own cells.
+/// The maximum window [cell]: the cells that a hop may have in flight, minus a reserve for cells of the link itself.
 pub const MAX_WINDOW: u32 = 2000;
-/// The stream bytes of a cell [B].
+/// Stream bytes in one cell [B].
 const PAYLOAD: u64 = 498;
 
-/// The configuration of a window.
+/// The configuration of a hop window.
 ///
-/// Source: slides, "BackTap Congestion Control": + 1 if diff < α, − 1 if diff > β. They give no numbers:
-/// 3 and 6 are nstor's; 2 and 4 are Vegas's own (Brakmo and Peterson 1995), as in Linux.
+/// Source: slides, "BackTap Congestion Control": + 1 if diff < α, − 1 if diff > β. The slides give no numbers: 3 and 6
+/// are nstor's; 2 and 4 are Vegas's own (Brakmo and Peterson 1995), as in Linux.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowConfig {
-    /// α [cell].
+    /// α: the window grows if fewer cells than this wait [cell].
     pub alpha: u32,
-    /// β [cell]; at least α.
+    /// β: the window shrinks if more cells than this wait [cell]; at least α.
     pub beta: u32,
-    /// The first window [cell].
+    /// The initial window [cell].
     pub start: u32,
-    /// γ [cell]: the window doubles each round until diff exceeds it (CircuitStart); `None` grows by one
-    /// from the start.
+    /// γ [cell]: in slow start the window doubles each round until diff exceeds γ (CircuitStart). `None` disables slow
+    /// start.
     pub slow_start: Option<u32>,
-    /// The minimum number of round trips in a round [1]; nstor has 3, Marut's authors have none.
+    /// The minimum number of round trips in a round [1]; nstor requires 3, Marut's authors require none.
     pub samples: u32,
-    /// Limit the window to the node's own rate times the base round trip, if there is a rate.
+    /// Whether the window is limited to the node's own rate times the base round trip, if the node has a rate.
     pub cap: bool,
 }
 
@@ -34,7 +32,6 @@ impl Default for WindowConfig {
     }
 }
 
-/// The round trips of one round.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in super::super) struct Trips {
     least: Option<Duration>,
@@ -43,22 +40,21 @@ pub(in super::super) struct Trips {
 }
 
 impl Trips {
-    /// Adds a round trip; `base` is the minimum of all circuits to this neighbour.
+    /// Adds a round trip. `base` is the minimum of all circuits to this neighbour.
     pub(in super::super) fn add(&mut self, rtt: Duration, base: Duration) {
         self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
         self.base = base;
         self.samples += 1;
     }
 
-    /// diff = `cells` · (actualRtt / baseRtt − 1), the cells that wait [cell]; `None` with fewer round
-    /// trips than `samples`.
+    /// diff = `cells` · (actualRtt / baseRtt − 1), an estimate of the cells that wait [cell]; `None` if the round has
+    /// fewer round trips than `samples`.
     pub(in super::super) fn diff(&self, cells: u64, samples: u32) -> Option<f64> {
         let least = self.least.filter(|_| self.samples >= samples && !self.base.is_zero())?;
         let longer = least.saturating_sub(self.base).as_secs_f64() / self.base.as_secs_f64();
         Some(cells as f64 * longer)
     }
 
-    /// The minimum of the round.
     pub(in super::super) fn least(&self) -> Option<Duration> {
         self.least
     }
@@ -68,44 +64,40 @@ impl Trips {
     }
 }
 
-/// A window that is adjusted once in a round.
+/// A window of one circuit over one hop that changes once in a round.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Window {
     config: WindowConfig,
-    /// The node's own rate, which caps the window.
     rate: Option<DataRate>,
     cwnd: u64,
-    /// In slow start: the last cell sent when the window doubled last.
+    /// In slow start: the number of cells sent when the window last doubled.
     doubled_at: Option<u64>,
 }
 
 impl Window {
-    /// `rate` is the node's own.
     pub(in super::super) fn new(config: WindowConfig, rate: Option<DataRate>) -> Self {
         let cwnd = u64::from(config.start.clamp(1, MAX_WINDOW));
         Window { config, rate: rate.filter(|_| config.cap), cwnd, doubled_at: config.slow_start.map(|_| 0) }
     }
 
-    /// Changes the node's own rate. The next round applies it.
     pub(in super::super) fn set_rate(&mut self, rate: Option<DataRate>) {
         self.rate = rate.filter(|_| self.config.cap);
     }
 
-    /// The window [cell].
     pub(in super::super) fn get(&self) -> u64 {
         self.cwnd
     }
 
-    /// The maximum window with this base round trip [cell].
+    /// The maximum window at this base round trip [cell].
     pub(in super::super) fn most(&self, base: Duration) -> u64 {
         let carried = self.rate.filter(|_| !base.is_zero()).map(|rate| rate.bytes_in(base).get() / PAYLOAD);
         carried.map_or(MAX_WINDOW.into(), |cells| cells.clamp(1, MAX_WINDOW.into()))
     }
 
-    /// `diff` cells wait, if known. Slow start ends as soon as there are too many. Then the window is the number of
-    /// cells forwarded since it doubled.
+    /// Ends slow start if more than γ cells wait. `diff` is the estimate of waiting cells, if known. The window becomes
+    /// the number of cells that were forwarded since it last doubled.
     ///
-    /// Source: CircuitStart, of the authors of BackTap: overshooting is compensated by the count of what came through.
+    /// Source: CircuitStart (by BackTap's authors), which so corrects the overshoot of the last doubling.
     pub(in super::super) fn on_forwarded(&mut self, diff: Option<f64>, forwarded: u64) {
         let (Some(gamma), Some(doubled_at)) = (self.config.slow_start, self.doubled_at) else { return };
         if diff.is_some_and(|diff| diff > f64::from(gamma)) {
@@ -114,7 +106,7 @@ impl Window {
         }
     }
 
-    /// A round ended in which `diff` cells waited; `sent` is the last cell so far.
+    /// Adjusts the window after a round in which `diff` cells waited; `sent` is the number of cells sent so far.
     pub(in super::super) fn on_round(&mut self, diff: f64, sent: u64, base: Duration) {
         let most = self.most(base);
         if self.doubled_at.is_some() {

@@ -1,23 +1,20 @@
-//! The sending half of a hop: the cells that may still be sent.
-
 use super::super::Feedback;
 use crate::error::Violation;
 use crate::serial::ahead;
 
-/// The cells that the next hop allows, according to its newest credit.
+/// The sending half of a hop: how many more cells the next hop allows, as its newest credit says.
 ///
-/// Counts start at the caller's number and travel modulo 2³². A repeated or late credit changes nothing. Of two credits
-/// the one with the greater count is newer; with equal counts it is the one that came last.
+/// Counts start at a number that the caller chooses, and are sent modulo 2³². A duplicate or late credit changes
+/// nothing. The credit with the greater count is newer. If the counts are equal, the credit that arrived last is newer.
 ///
 /// Source: Kung, Blackwell, Chapman, SIGCOMM 1994 (credit update protocol: credit = N2 + N3 − (sent − forwarded)).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Credit {
     sent: u64,
-    /// Cells that the next hop had forwarded at its newest credit.
+    /// The number of cells that the next hop had forwarded when it sent its newest credit.
     forwarded: u64,
-    /// Cells that may be sent in total.
+    /// The total number of cells that this node may have sent.
     limit: u64,
-    /// The maximum of outstanding cells that the next hop announced.
     most: u64,
 }
 
@@ -27,7 +24,7 @@ impl Credit {
         Credit { sent: counted, forwarded: counted, limit: counted + start, most }
     }
 
-    /// How many more cells may be sent; zero until a reduced allowance is used up.
+    /// How many more cells may be sent. After a reduction of the allowance this may stay zero for some time.
     pub(super) fn left(&self) -> u64 {
         self.limit.saturating_sub(self.sent)
     }
@@ -50,8 +47,8 @@ impl Credit {
         Ok(())
     }
 
-    /// At most N2 and the greatest N3 cells have left this node's queue and not the next one's. With a
-    /// constant N3 this keeps the credit from becoming negative.
+    /// The cells that left this node's queue but not the next node's queue are at most N2 plus the greatest N3. If N3
+    /// is constant, the credit therefore never becomes negative.
     fn check(&self) {
         let outstanding = self.sent - self.forwarded;
         debug_assert!(outstanding <= self.most, "{outstanding} outstanding, {} allowed", self.most);

@@ -1,21 +1,19 @@
-//! N3 falls by a factor that depends on the delay, and grows by a step.
-
 use penstock_units::{Duration, math};
 
-/// N3 becomes N3 · e^(−delay / scale), rounded down, if the delay exceeds the threshold; otherwise it grows by a step.
+/// N3 becomes N3 · e^(−delay / scale), rounded down, if the delay exceeds the threshold; otherwise N3 grows by a step.
 ///
-/// The delay is the recent delay in the connection's output buffer above the minimum. A small excess costs little, a
-/// large one nearly all of N3 at once. So a queue that formed within a period is answered within it.
+/// The delay is the recent delay in the connection's output buffer minus the minimum delay. A small delay reduces N3 a
+/// little; a large delay removes nearly all of N3 immediately. So N3 falls in the same period in which a queue forms.
 ///
 /// Source: DefenestraTor §4.2 only says that N3 "is reduced when there is downstream congestion" and "can increase
-/// again". Deviation: all numbers are ours.
+/// again". Deviation: all numbers are Penstock's own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExponentialConfig {
-    /// Delays up to this are not congestion [ns].
+    /// Delays up to this value are not congestion [ns].
     pub threshold: Duration,
-    /// The delay that leaves 1/e of N3 [ns]; above zero.
+    /// The delay that reduces N3 to N3/e [ns]; above zero.
     pub scale: Duration,
-    /// The increase in a period without congestion [cell].
+    /// The increase of N3 in a period without congestion [cell].
     pub step: u32,
 }
 

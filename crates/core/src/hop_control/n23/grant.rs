@@ -1,16 +1,14 @@
-//! The receiving half of a hop: received cells, and the credits for them.
-
 use crate::error::Violation;
 
-/// The cells that this node allows the previous hop, and those of them that it forwarded.
+/// The receiving half of a hop: counts received and forwarded cells, and decides when the previous hop gets a credit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
     received: u64,
     forwarded: u64,
-    /// Cells forwarded at the last credit.
+    /// The value of `forwarded` when the last credit was sent.
     credited: u64,
     allowance: u64,
-    /// The total of cells that the largest credit so far allows.
+    /// The greatest number of cells in total that any credit so far has allowed.
     limit: u64,
 }
 
@@ -29,14 +27,13 @@ impl Grant {
         if self.received > self.limit { Err(Violation::CreditExceeded) } else { Ok(()) }
     }
 
-    /// A cell was forwarded. True if a credit is due.
     pub(super) fn on_forwarded(&mut self, n2: u64) -> bool {
         self.forwarded += 1;
         debug_assert!(self.forwarded <= self.received, "only what came is forwarded");
         self.forwarded - self.credited >= n2
     }
 
-    /// Gives a credit with this allowance. Returns its count.
+    /// Records a credit with this allowance. Returns the count that the credit reports.
     pub(super) fn take_credit(&mut self, allowance: u64) -> u32 {
         self.credited = self.forwarded;
         self.allowance = allowance;

@@ -1,19 +1,18 @@
-//! A pool of buffers, shared in proportion to recent use.
-
 use super::super::LinkSignals;
 
-/// N3 is the circuit's share of half a pool minus the queued cells, in proportion to the cells that it moved in the
-/// last period.
+/// N3 is a share of a pool of buffers. A circuit's share is proportional to the cells that it moved in the last period.
 ///
-/// Each outgoing connection has a pool of M cells. Q cells wait in the queues of its N circuits. This circuit moved V
-/// of the T cells of the last period: N3 = (M/2 − Q − N) · V/T + 1. N3 does not change if the connection moved nothing.
+/// Each outgoing connection has a pool of M cells. Q cells wait in the queues of its N circuits. In the last period the
+/// connection moved T cells, and this circuit moved V of them: N3 = (M/2 − Q − N) · V/T + 1. If T is zero, N3 does not
+/// change.
 ///
 /// Source: Kung, Blackwell, Chapman, SIGCOMM 1994, adaptive credit allocation at the receiver, from a summary of it.
 /// Deviation: the pools belong to outgoing connections, as the delay of DefenestraTor §4.2 does, not to incoming ones.
-/// DefenestraTor's bounds of 100 and 500 cells apply to each circuit, so very many circuits may get more than the pool.
+/// Deviation: DefenestraTor's bounds of 100 and 500 cells apply to each circuit, so many circuits together may get more
+/// cells than the pool has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kung94Config {
-    /// M [cell].
+    /// M, the size of the pool [cell].
     pub pool: u32,
 }
 

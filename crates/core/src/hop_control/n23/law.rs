@@ -1,18 +1,17 @@
-//! The control laws of N3.
-
 use super::super::HopSignals;
 use super::{ExponentialConfig, Kung94Config, MAX_N3, MIN_N3};
 use penstock_units::Duration;
 
-/// The adjustment of N3: its interval, its signal, and its law.
+/// How N3 adapts: the interval, the congestion signal and the control law.
 ///
 /// Source: DefenestraTor §4.2: periodically, by the delay in the connection's output buffer, from 100 to 500 cells. The
-/// paper prints no formula; those of the laws are ours, see [`ExponentialConfig`] and [`Kung94Config`].
+/// paper prints no formula. Penstock's formulas are in [`ExponentialConfig`] and [`Kung94Config`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdaptConfig {
     /// Time between adjustments [ns].
     pub interval: Duration,
-    /// Measure delays until the kernel has sent a cell, not until it took the cell.
+    /// True: the delay ends when the kernel has sent the cell. False: it ends when the kernel takes it from the output
+    /// buffer.
     pub kernel: bool,
     /// The control law.
     pub law: LawConfig,
@@ -25,16 +24,16 @@ impl Default for AdaptConfig {
     }
 }
 
-/// A control law.
+/// A control law of N3.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LawConfig {
     /// N3 falls by a factor that depends on the delay, and grows by a step.
     Exponential(ExponentialConfig),
-    /// Circuits share a pool in proportion to recent use.
+    /// Circuits share a pool in proportion to the cells that they moved recently.
     Kung94(Kung94Config),
 }
 
-/// The law of one circuit and direction.
+/// The control law of one direction of a circuit; `None` keeps N3 constant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Law(Option<LawConfig>);
 
@@ -43,7 +42,7 @@ impl Law {
         Law(adapt.map(|adapt| adapt.law))
     }
 
-    /// N3 after a period in which the circuit moved this many cells [cell].
+    /// The new N3 after a period in which the circuit moved `moved` cells [cell].
     pub(super) fn adjust(&self, n3: u64, moved: u64, signals: &HopSignals) -> u64 {
         let wanted = match &self.0 {
             None => return n3,
@@ -53,7 +52,7 @@ impl Law {
         wanted.clamp(MIN_N3.into(), MAX_N3.into())
     }
 
-    /// Whether N3 still changes without traffic.
+    /// Whether N3 still changes when there is no traffic.
     pub(super) fn recovers(&self, n3: u64) -> bool {
         matches!(self.0, Some(LawConfig::Exponential(config)) if config.step > 0) && n3 < MAX_N3.into()
     }

@@ -1,4 +1,4 @@
-//! N23: credits at each hop of a circuit.
+//! N23: each hop of a circuit limits its sender with credits.
 
 mod credit;
 mod exponential;
@@ -26,22 +26,20 @@ pub const MIN_N3: u32 = 100;
 /// The maximum of an adaptive N3 [cell] (DefenestraTor §4.2).
 pub const MAX_N3: u32 = 500;
 
-/// The configuration of N23.
-///
-/// Source: DefenestraTor §4.2 and §5.1, which names N2 = 10 and N3 = 500 as typical.
+/// The configuration of N23. Source: DefenestraTor §4.2 and §5.1, which names N2 = 10 and N3 = 500 as typical.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct N23Config {
-    /// N2, the steady buffer: one credit for this many forwarded cells [cell]; at least 1.
+    /// N2, the steady buffer [cell]; at least 1. A node sends one credit for this many forwarded cells.
     pub n2: u32,
-    /// N3, the excess buffer [cell]; the initial value if it adapts.
+    /// N3, the excess buffer [cell]. If N3 adapts, this is its initial value.
     pub n3: u32,
-    /// How N3 follows congestion; `None` is a constant N3.
+    /// How N3 follows congestion; `None` keeps N3 constant.
     pub adapt: Option<AdaptConfig>,
-    /// The path of credits.
+    /// How credits travel to the previous hop.
     pub credit_path: CreditPath,
-    /// Control hops with a client at one end, too.
+    /// Whether N23 also applies to hops with a client at one end.
     pub with_clients: bool,
-    /// The consensus switches N23 on (DefenestraTor §6.3); otherwise this node does not use it.
+    /// Whether the consensus enables N23 (DefenestraTor §6.3). If not, this node does not use it.
     pub active: bool,
 }
 
@@ -59,7 +57,7 @@ impl Default for N23Config {
 }
 
 impl N23Config {
-    /// The maximum of outstanding cells: N2 + N3, with the greatest possible N3 [cell].
+    /// The maximum number of outstanding cells [cell]: N2 plus the greatest possible N3.
     pub fn most(&self) -> u32 {
         self.n2 + if self.adapt.is_some() { self.n3.max(MAX_N3) } else { self.n3 }
     }
@@ -75,40 +73,40 @@ impl N23Config {
     }
 }
 
-/// Credits at the previous and next hops of a node, for one circuit in one direction.
+/// N23 at one node, for one direction of a circuit.
 ///
-/// A node may send as many RELAY cells to the next node as it has credit for, N2 + N3 at first. The next node counts
-/// the cells that leave its circuit's queue, and reports the count after each N2 cells. The sender then has N2 + N3
-/// minus the cells that were not forwarded by then. So no queue of the circuit behind the first node exceeds N2 + N3
-/// cells. The first node reads its streams only while its own queue is shorter.
+/// A node may send as many RELAY cells to the next node as its credit allows, N2 + N3 at first. The next node counts
+/// the cells that leave its circuit queue, and reports this count after each N2 cells. The sender's new credit is N2 +
+/// N3 minus the cells that were not yet forwarded. So no queue of the circuit behind the first node exceeds N2 + N3
+/// cells. The first node reads its streams only while its own queue is shorter than N2 + N3.
 ///
 /// Source: DefenestraTor §4.2 and figure 3; Kung, Blackwell, Chapman, SIGCOMM 1994.
-/// Deviation: a credit carries the total of forwarded cells, as in Kung's credit update protocol; the paper's text adds
-/// to a balance. Over a reliable channel both are the same while N3 is constant. The number in a credit is N2 + N3, not
-/// N3 alone, so the sender needs no N2 of its own.
+/// Deviation: a credit contains the total number of forwarded cells, as in Kung's credit update protocol; in the
+/// paper's text a credit adds to a balance. Over a reliable channel both are equal while N3 is constant.
+/// Deviation: the allowance in a credit is N2 + N3, not only N3, so the sender needs no N2 of its own.
 #[derive(Debug)]
 pub struct N23 {
     config: N23Config,
-    /// N3 now [cell].
+    /// The current N3 [cell].
     n3: u64,
     law: Law,
-    /// The start of all counts: zero, except in tests of wrapping.
+    /// The first value of all counts. It is zero except in tests of the wrap-around.
     counted: u64,
-    /// The next hop; `None` while it is unknown, or if it is not controlled.
+    /// The next hop; `None` while it is unknown, or if it has no hop control.
     after: Option<Credit>,
-    /// The previous hop, likewise.
+    /// The previous hop; `None` while it is unknown, or if it has no hop control.
     before: Option<Grant>,
-    /// Cells that left since the last tick.
+    /// Cells that left the circuit's queue since the last tick.
     moved: u64,
 }
 
 impl N23 {
-    /// The control of a new circuit and direction.
+    /// The control of one direction of a new circuit.
     pub fn new(config: N23Config) -> Self {
         N23::counting_from(config, 0)
     }
 
-    /// The same, with counts that start at `counted` on both sides of every hop.
+    /// Like [`new`](Self::new), but all counts start at `counted`. Both nodes of a hop must use the same number.
     pub(crate) fn counting_from(config: N23Config, counted: u64) -> Self {
         N23 {
             config,
@@ -121,12 +119,10 @@ impl N23 {
         }
     }
 
-    /// N2 + N3 now [cell].
     fn allowance(&self) -> u64 {
         u64::from(self.config.n2) + self.n3
     }
 
-    /// A cell of the previous hop was forwarded.
     fn on_forwarded(&mut self) -> Option<Feedback> {
         let credit_due = self.before.as_mut()?.on_forwarded(self.config.n2.into());
         if credit_due { self.make_credit() } else { None }
@@ -135,7 +131,6 @@ impl N23 {
     fn make_credit(&mut self) -> Option<Feedback> {
         let allowance = self.allowance();
         let forwarded = self.before.as_mut()?.take_credit(allowance);
-        // The relay fills in the direction.
         Some(Feedback { direction: Direction::Forward, forwarded, allowance: allowance as u32 })
     }
 }
@@ -147,7 +142,7 @@ impl HopControl for N23 {
         let Some(HopOffer::Credits { start, most }) = neighbour.agreed else { return };
         match neighbour.side {
             Side::After => self.after = Some(Credit::new(self.counted, start, most)),
-            // The offer of this node itself.
+            // The previous hop follows the offer that this node sent.
             Side::Before => {
                 let start = u64::from(self.config.n2) + u64::from(self.config.n3);
                 self.before = Some(Grant::new(self.counted, start));
@@ -177,7 +172,7 @@ impl HopControl for N23 {
     }
 
     fn on_feedback(&mut self, _now: Instant, feedback: Feedback) -> Result<(), Violation> {
-        // Credits of a node without an agreement are ignored, like any unknown cell.
+        // Credits from a node without an agreement are ignored, like unknown cells.
         self.after.as_mut().map_or(Ok(()), |credit| credit.on_feedback(feedback))
     }
 
@@ -200,7 +195,7 @@ impl HopControl for N23 {
         let moved = std::mem::take(&mut self.moved);
         self.n3 = self.law.adjust(self.n3, moved, &signals);
         let busy = moved > 0 || signals.queue > Cells::ZERO;
-        // After a fall by N2 or more a credit leaves at once, if the previous hop can use it.
+        // If the allowance fell by N2 or more, a credit leaves immediately, provided that the previous hop can use it.
         let (allowance, n2) = (self.allowance(), u64::from(self.config.n2));
         let fell = self.before.is_some_and(|grant| grant.allowance() >= allowance + n2);
         let feedback = if busy && fell { self.make_credit() } else { None };
