@@ -54,7 +54,7 @@ enum Ask {
     Cancel(u64),
 }
 
-/// The thread that looks up names.
+/// The handle of the lookup thread.
 pub struct Names {
     asks: UnboundedSender<Ask>,
     answers: Receiver<(u64, Found)>,
@@ -96,7 +96,7 @@ impl Names {
         let _ = self.asks.send(Ask::LookUp(number, question));
     }
 
-    /// Ends a lookup. Its answer comes at once, and is [`Found::Later`] unless the lookup has ended before.
+    /// Cancels a lookup. The answer arrives immediately. It is [`Found::Later`], unless the lookup has already ended.
     pub fn cancel(&self, number: u64) {
         let _ = self.asks.send(Ask::Cancel(number));
     }
@@ -107,8 +107,8 @@ impl Names {
     }
 }
 
-/// The highest number of requests on one TCP connection to a name server [1]. The resolver fails further requests, so
-/// this is above the node's limit of lookups, with two requests each.
+/// Maximum number of requests on one TCP connection to a name server [1]. The resolver fails further requests. A
+/// lookup needs two requests, so this number exceeds twice the node's limit of lookups.
 const MAX_REQUESTS: usize = 2048;
 
 fn settings(servers: &NameServers) -> io::Result<(ResolverConfig, ResolverOpts)> {
@@ -135,14 +135,14 @@ fn servers_and_options(servers: &NameServers) -> io::Result<(ResolverConfig, Res
     }
 }
 
-/// The running lookups of the thread.
 type Tasks = Arc<Mutex<BTreeMap<u64, AbortHandle>>>;
 
 fn tasks(tasks: &Tasks) -> MutexGuard<'_, BTreeMap<u64, AbortHandle>> {
     tasks.lock().expect("no code panics while it holds the lock")
 }
 
-/// The answer of a lookup, which is sent when it is dropped. So a lookup that is cancelled or panics has an answer.
+/// The answer of a lookup. Dropping this value sends the answer, so a cancelled or panicking lookup also has an
+/// answer.
 struct Reply<W: Fn()> {
     number: u64,
     found: Found,
@@ -160,7 +160,7 @@ impl<W: Fn()> Reply<W> {
 impl<W: Fn()> Drop for Reply<W> {
     fn drop(&mut self) {
         tasks(&self.running).remove(&self.number);
-        // The node may be gone.
+        // The node may have ended.
         let _ = self.answer.send((self.number, std::mem::replace(&mut self.found, Found::Later)));
         (self.wake)();
     }
@@ -178,7 +178,7 @@ async fn serve(
             Ask::LookUp(number, question) => (number, question),
             Ask::Cancel(number) => {
                 let task = tasks(&running).remove(&number);
-                // This drops the task's reply, now or when the runtime has a turn.
+                // Aborting drops the task's reply, either here or when the runtime continues.
                 task.inspect(AbortHandle::abort);
                 continue;
             }
@@ -190,7 +190,7 @@ async fn serve(
             let found = look_up(&resolver, question).await;
             reply.say(found.unwrap_or_else(|error| failure(&error)));
         });
-        // The runtime has one thread, so the task has not begun.
+        // The runtime has one thread, so the task has not started yet.
         tasks(&running).insert(number, task.abort_handle());
     }
 }

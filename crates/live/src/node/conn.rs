@@ -10,29 +10,29 @@ use std::fmt;
 use std::io::{self, BufRead, Read, Write};
 use std::net::TcpStream;
 
-/// The most bytes of one read from a socket [B]: the largest I/O quantum.
+/// Maximum size of one read from a socket [B]. This is the largest I/O quantum.
 pub(super) const READ_SIZE: usize = 16 * 1024;
 
-/// The connection of a channel, or of a link handshake.
+/// A TCP connection with TLS, of a channel or of a link handshake.
 pub(super) struct Conn {
     pub(super) socket: TcpStream,
     pub(super) tls: Connection,
-    /// Decrypted bytes; those before `taken` are consumed.
+    /// Decrypted bytes. The first `taken` bytes are already consumed.
     inbuf: Vec<u8>,
     taken: usize,
-    /// The peer; `None` on an accepted connection before the end of its handshake.
+    /// The peer; `None` on an accepted connection until the link handshake ends.
     pub(super) peer: Option<PeerId>,
-    /// The readiness that the core wants.
+    /// Readiness that the core waits for.
     pub(super) interest: Interest,
-    /// The readiness that epoll reports.
+    /// Readiness that epoll currently reports.
     pub(super) watched: Option<Interest>,
-    /// The connection is closed or failed.
+    /// Whether the connection is closed or failed.
     pub(super) broken: bool,
-    /// The kernel's timestamps, if cells are traced.
+    /// Reads the kernel's timestamps, if cells are traced.
     pub(super) stamps: Option<Stamps>,
-    /// Traced cells that TLS may still hold in part.
+    /// Traced cells that TLS may not have sent completely.
     pub(super) unsent_tags: Vec<Tag>,
-    /// Bytes that the socket accepted so far [B].
+    /// Number of bytes that the socket has accepted so far [B].
     pub(super) sent: u64,
 }
 
@@ -59,7 +59,7 @@ impl Conn {
         }
     }
 
-    /// Reads once from the socket through `room`; returns the number of bytes, which may be zero [B].
+    /// Reads once from the socket, with `room` as buffer. Returns the number of bytes, possibly zero [B].
     pub(super) fn fill(&mut self, room: &mut [u8]) -> u64 {
         let mut socket = &self.socket;
         let read = match &mut self.stamps {
@@ -76,7 +76,7 @@ impl Conn {
         };
         let mut rest = &room[..read];
         while !rest.is_empty() && !self.broken {
-            // A TLS error or the end of TLS ends the connection. Bytes before it are still used.
+            // An error or the end of TLS also ends the connection. Earlier bytes are still used.
             self.broken = !matches!(self.tls.read_tls(&mut rest), Ok(1..));
             self.broken |= self.tls.process_new_packets().is_err();
             self.decrypt();
@@ -84,7 +84,7 @@ impl Conn {
         read as u64
     }
 
-    /// Moves the decrypted bytes into the buffer.
+    /// Moves decrypted bytes from TLS to `inbuf`.
     fn decrypt(&mut self) {
         let mut reader = self.tls.reader();
         loop {
@@ -100,22 +100,20 @@ impl Conn {
         }
     }
 
-    /// Takes all decrypted bytes.
     pub(super) fn decrypted(&mut self) -> Vec<u8> {
         self.inbuf.split_off(std::mem::take(&mut self.taken))
     }
 
-    /// Puts bytes back that belong to cells.
+    /// Puts back bytes that belong to cells, after the link handshake.
     pub(super) fn put_back(&mut self, bytes: Vec<u8>) {
         (self.inbuf, self.taken) = (bytes, 0);
     }
 
-    /// Whether a whole cell is in the buffer.
     pub(super) fn has_cell(&self) -> bool {
         matches!(front(&self.inbuf[self.taken..], IdLen::Four), Front::Cell(..))
     }
 
-    /// Takes circuit cells of at most `limit` bytes in sum, rounded up to whole cells.
+    /// Moves circuit cells to `into`: at most `limit` bytes, rounded up to whole cells.
     pub(super) fn take_cells(&mut self, limit: u64, into: &mut VecDeque<LiveCell>) {
         let mut taken = 0;
         while taken < limit {
@@ -130,19 +128,19 @@ impl Conn {
             self.inbuf.clear();
             self.taken = 0;
         } else if self.taken >= self.inbuf.len() - self.taken {
-            // Fewer bytes are moved than were taken.
+            // Moves the remaining bytes only if they are fewer than the consumed bytes.
             self.inbuf.drain(..self.taken);
             self.taken = 0;
         }
     }
 
-    /// Encrypts a record; [`flush`](Self::flush) sends it.
+    /// Encrypts a record. [`flush`](Self::flush) sends it.
     pub(super) fn encrypt(&mut self, bytes: &[u8]) {
-        // The buffer of TLS is unbounded: the caller checks that it is empty.
+        // The buffer of TLS is unbounded. The caller checks that it is empty.
         self.broken |= self.tls.writer().write_all(bytes).is_err();
     }
 
-    /// Sends encrypted bytes until the socket is full; returns the number of bytes sent [B].
+    /// Sends encrypted bytes until the socket is full. Returns the number of sent bytes [B].
     pub(super) fn flush(&mut self) -> u64 {
         let mut sent = 0;
         while self.tls.wants_write() && !self.broken {
@@ -165,7 +163,7 @@ impl Conn {
     }
 }
 
-/// Whether the call may succeed later.
+/// Whether the same call may succeed later.
 pub(super) fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

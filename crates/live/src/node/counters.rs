@@ -1,21 +1,21 @@
-//! The node's own counters: links, circuit handshakes, streams. They hold numbers only, no identities.
+//! Counters of the node: links, circuit handshakes and streams. They contain only numbers, no identities.
 
 use penstock_core::Violation;
 use penstock_link::cell::HandshakeKind;
 use std::collections::BTreeMap;
 
-/// The node's counters since its start.
+/// Counters since the start of the node.
 #[derive(Clone, Debug, Default)]
 pub struct NodeCounters {
-    /// Completed links with relays and with clients.
+    /// Completed links: with relays, then with clients [1].
     pub links: [u64; 2],
-    /// Failed links by reason.
+    /// Failed links, by reason [1].
     pub link_failures: BTreeMap<&'static str, u64>,
-    /// Circuit handshakes by kind, and whether they were answered.
+    /// Circuit handshakes by kind, and by whether the relay answered them [1].
     pub handshakes: BTreeMap<(&'static str, bool), u64>,
-    /// Circuits closed because a peer broke the protocol, by violation.
+    /// Circuits that this relay closed for a protocol violation, by violation [1].
     pub violations: BTreeMap<String, u64>,
-    /// Requested exit streams by outcome.
+    /// Requested exit streams, by outcome [1].
     pub streams: BTreeMap<&'static str, u64>,
 }
 
@@ -47,7 +47,7 @@ impl NodeCounters {
     }
 }
 
-/// Converts `WindowExceeded` to the label `window_exceeded`.
+/// Converts a name such as `WindowExceeded` to `window_exceeded`.
 fn snake(name: &str) -> String {
     let mut snake = String::new();
     for letter in name.chars() {

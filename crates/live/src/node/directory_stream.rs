@@ -1,4 +1,4 @@
-//! A stream to the relay's own directory. It has no socket: the request goes in, documents come out.
+//! A stream to this relay's directory cache. It has no socket.
 
 use crate::directory::Question;
 use penstock_core::kernel::Interest;
@@ -7,7 +7,7 @@ use penstock_link::cell::LivePayload;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The request, and the rest of the answer.
+/// The state of a directory stream: a request, or the remaining answer.
 #[derive(Debug, Default)]
 pub struct DirectoryStream {
     request: Vec<u8>,
@@ -17,17 +17,17 @@ pub struct DirectoryStream {
 
 #[derive(Debug, Default)]
 enum State {
-    /// The request is incomplete.
+    /// The request is still incomplete.
     #[default]
     Asking,
-    /// The request is complete, and not answered yet.
+    /// The request is complete, but not answered yet.
     Asked(Question),
-    /// The rest of the answer, and the number of bytes taken from its first piece [B].
+    /// The remaining pieces of the answer, and the number of bytes already read from the first piece [B].
     Answering(VecDeque<Arc<str>>, usize),
 }
 
 impl DirectoryStream {
-    /// Takes bytes of the client. Bytes behind the request are ignored.
+    /// Takes bytes from the client. Bytes after the request are ignored.
     pub fn take(&mut self, bytes: &[u8]) {
         if let State::Asking = self.state {
             self.request.extend_from_slice(bytes);
@@ -45,7 +45,6 @@ impl DirectoryStream {
         }
     }
 
-    /// Sets the answer.
     pub(super) fn answer(&mut self, pieces: Vec<Arc<str>>) {
         self.state = State::Answering(pieces.into(), 0);
     }
@@ -57,11 +56,11 @@ impl DirectoryStream {
             State::Asked(_) => true,
             State::Answering(..) => self.interest.readable,
         };
-        // Bytes that arrived before CONNECTED wait until the core reads them.
+        // Bytes that arrived before CONNECTED stay until the core reads them.
         may_be_read || self.interest.writable
     }
 
-    /// The next bytes of the answer.
+    /// The next bytes of the answer, at most `limit` [B].
     pub(super) fn read(&mut self, limit: u16) -> StreamRead<LivePayload> {
         let State::Answering(pieces, taken) = &mut self.state else { return StreamRead::Blocked };
         let payload = LivePayload::read_with(|room| {

@@ -1,4 +1,4 @@
-//! Exit streams: name lookups, the exit policy, connections to servers, and the reasons for their end.
+//! Exit streams: name lookups, the exit policy, connections to servers, and end reasons.
 
 use super::lookups::Begun;
 use super::member::Member;
@@ -10,7 +10,6 @@ use penstock_link::descriptor::is_private;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-/// The purpose of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ResolvePurpose {
     /// A connection to this port.
@@ -55,8 +54,8 @@ impl Node {
         }
     }
 
-    /// Whether the circuit may have exit streams. A client that connects directly to this relay may not: the relay
-    /// would be a proxy of one hop.
+    /// Whether the circuit may have exit streams. A client without other relays before this exit may not, because the
+    /// exit would be a proxy with one hop.
     /// Source: C tor `connection_exit_begin_conn()`, with the default of `refuseunknownexits`.
     fn may_exit(&mut self, stream: StreamKey) -> bool {
         let circuit = self.relay.circuit_of(stream);
@@ -93,7 +92,6 @@ impl Node {
         }
     }
 
-    /// Handles the answers of the lookup thread.
     pub(super) fn on_names(&mut self) {
         while let Some((number, found)) = self.names.as_ref().and_then(crate::names::Names::answer) {
             if let Some((stream, purpose)) = self.lookups.answered(number) {
@@ -130,7 +128,7 @@ impl Node {
         self.end(stream, StreamEnd::Resolved(answers));
     }
 
-    /// Connects to the first address that the policy allows.
+    /// Connects to the first address that the exit policy allows.
     fn connect_stream(&mut self, stream: StreamKey, addresses: &[IpAddr], port: u16, ttl: u32) {
         let Some(first) = addresses.first() else { return self.end(stream, EndReason::RESOLVE_FAILED) };
         let Some(address) = addresses.iter().find(|address| self.policy.allows(**address, port)) else {
@@ -151,17 +149,16 @@ impl Node {
     }
 }
 
-/// The two possible times to live in answers [s]: five minutes or an hour. So a client cannot find out which names
-/// others looked up here (C tor `clip_dns_ttl()`).
+/// The two possible caching times in answers [s]: five minutes or an hour. With exact times, a client could find out
+/// which names other clients looked up at this exit (C tor `clip_dns_ttl()`).
 const CLIPPED: [u32; 2] = [300, 3600];
 
 fn clip(ttl: u32) -> u32 {
     CLIPPED[usize::from(ttl >= CLIPPED[0])]
 }
 
-/// Whether a name server can have this name: at most 255 letters, digits, hyphens, underscores and dots. The last
-/// label is no number, so a short form of an IP address such as `127.1` is no name.
-///
+/// Whether a name server can have this name: at most 255 letters, digits, hyphens, underscores and dots. If the last
+/// label is a number, as in `127.1`, the text is a short form of an IP address and not a name.
 /// Source: C tor `address_is_invalid_destination()`, with the default of `ServerDNSAllowNonRFC953Hostnames`; RFC 3696
 /// section 2.
 /// Deviation: C tor sends `127.1` to a name server. The client gets the same end reason, after the server's answer.
@@ -173,7 +170,7 @@ fn is_name(text: &str) -> bool {
         && !last.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The addresses that a client accepts, preferred ones first.
+/// The addresses that the client accepts, preferred addresses first.
 fn usable(addresses: &[IpAddr], flags: BeginFlags) -> Vec<IpAddr> {
     let takes =
         |address: &&IpAddr| if address.is_ipv6() { flags.ipv6_okay() } else { !flags.ipv4_not_okay() };
@@ -183,7 +180,6 @@ fn usable(addresses: &[IpAddr], flags: BeginFlags) -> Vec<IpAddr> {
 }
 
 /// The end reason for a failed connection.
-///
 /// Source: C tor `errno_to_stream_end_reason()`.
 pub(super) fn end_reason(error: &io::Error) -> EndReason {
     use nix::errno::Errno;

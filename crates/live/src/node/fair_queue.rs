@@ -1,16 +1,17 @@
-//! A fair queue in front of a worker thread: one queue per sender, served in round robin.
+//! A fair queue before a worker thread. Each sender has its own queue, and the thread serves the queues in round
+//! robin.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Waiting questions, up to a limit. When the limit is reached, a new question of a short queue replaces the newest
-/// question of the longest queue. So a sender that asks too fast delays only itself.
+/// Queued requests, up to a limit. At the limit, a new request of a short queue replaces the newest request of the
+/// longest queue. A sender with too many requests therefore delays only itself.
 #[derive(Debug)]
 pub(super) struct FairQueue<K, T> {
-    /// The queues by sender; none is empty.
+    /// Requests of each sender; no queue is empty.
     queues: BTreeMap<K, VecDeque<(u64, T)>>,
-    /// The senders in the order of service, each once.
+    /// Senders in the order of service, without duplicates.
     order: VecDeque<K>,
-    /// The number of questions in all queues [1].
+    /// Number of requests in all queues [1].
     len: usize,
     most: usize,
 }
@@ -20,14 +21,14 @@ impl<K: Ord + Copy, T> FairQueue<K, T> {
         FairQueue { queues: BTreeMap::new(), order: VecDeque::new(), len: 0, most }
     }
 
-    /// Adds question `number` of `who`. Returns the number of the dropped question, which may be this one.
+    /// Adds request `number` of sender `who`. Returns the number of the dropped request, possibly this one.
     pub(super) fn push(&mut self, who: K, number: u64, question: T) -> Option<u64> {
         let dropped = if self.len < self.most {
             None
         } else {
             let own = self.queues.get(&who).map_or(0, VecDeque::len);
             let fullest = self.queues.iter().max_by_key(|(_, queue)| queue.len());
-            // Between queues of equal length the new question is dropped.
+            // If the longest queue is not longer than this sender's, the new request is dropped.
             match fullest.map(|(other, queue)| (*other, queue.len())) {
                 Some((other, len)) if len > own + 1 => self.pop_newest(other),
                 _ => return Some(number),
@@ -42,7 +43,7 @@ impl<K: Ord + Copy, T> FairQueue<K, T> {
         dropped
     }
 
-    /// Takes the oldest question of the next sender.
+    /// Takes the oldest request of the next sender.
     pub(super) fn pop(&mut self) -> Option<(u64, T)> {
         let who = self.order.pop_front()?;
         let queue = self.queues.get_mut(&who).expect("who is in the order has a queue");
@@ -56,7 +57,7 @@ impl<K: Ord + Copy, T> FairQueue<K, T> {
         Some(next)
     }
 
-    /// Removes a question that needs no answer; returns whether it was still waiting.
+    /// Removes a request that needs no answer. Returns whether the request was still queued.
     pub(super) fn forget(&mut self, who: K, number: u64) -> bool {
         let Some(queue) = self.queues.get_mut(&who) else { return false };
         let Some(place) = queue.iter().rposition(|(other, _)| *other == number) else { return false };

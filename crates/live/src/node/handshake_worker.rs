@@ -1,5 +1,5 @@
-//! The thread that answers circuit handshakes. One handshake takes as long as some hundred cells. The channels share
-//! the thread fairly.
+//! The thread that answers circuit handshakes. One handshake needs as much CPU time as some hundred cells. Channels
+//! share the thread fairly.
 
 use super::fair_queue::FairQueue;
 use penstock_core::ChannelKey;
@@ -11,23 +11,21 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
 
-/// The highest number of waiting handshakes: the work of a tenth of a second [1].
+/// Maximum number of queued handshakes [1]. The thread needs a tenth of a second for this number.
 const MOST: usize = 1024;
 
-/// A handshake for the thread.
 struct Ask {
     handshake: Handshake,
     as_whom: Arc<Identities>,
     agree: Box<dyn FnOnce(Negotiation) -> Negotiation + Send>,
 }
 
-/// The work of the thread.
 struct Work {
     asks: FairQueue<ChannelKey, Ask>,
     is_over: bool,
 }
 
-/// The work, and the condition that wakes the thread.
+/// The queue, and the condition variable that wakes the thread.
 struct Desk(Mutex<Work>, Condvar);
 
 impl Desk {
@@ -35,7 +33,7 @@ impl Desk {
         self.0.lock().expect("nobody panics who has it")
     }
 
-    /// Waits for the next handshake; `None` at the end.
+    /// Waits for the next handshake. Returns `None` when the node ends.
     fn next(&self) -> Option<(u64, Ask)> {
         let mut work = self.work();
         loop {
@@ -64,7 +62,7 @@ impl fmt::Debug for HandshakeWorker {
 }
 
 impl HandshakeWorker {
-    /// Starts the thread. It calls `wake` after each answer.
+    /// Starts the thread. The thread calls `wake` after each answer.
     pub(super) fn start(wake: impl Fn() + Send + 'static) -> io::Result<Self> {
         let work = Work { asks: FairQueue::new(MOST), is_over: false };
         let desk = Arc::new(Desk(Mutex::new(work), Condvar::new()));
@@ -83,8 +81,8 @@ impl HandshakeWorker {
         Ok(HandshakeWorker { desk, answers, thread })
     }
 
-    /// Queues a handshake of `channel`; the answer has the same number. Returns the number of a handshake that is
-    /// dropped because the queue is full, which may be this one.
+    /// Queues a handshake from `channel`. The answer will have the same number. If the queue is full, returns the
+    /// number of the dropped handshake, possibly this one.
     pub(super) fn ask(
         &self,
         number: u64,
@@ -100,12 +98,11 @@ impl HandshakeWorker {
         dropped
     }
 
-    /// Removes a handshake from the queue; returns whether no answer will come.
+    /// Removes a handshake from the queue. Returns whether it was still queued, so that no answer will arrive.
     pub(super) fn forget(&self, channel: ChannelKey, number: u64) -> bool {
         self.desk.work().asks.forget(channel, number)
     }
 
-    /// The next answer, if there is one.
     pub(super) fn answer(&self) -> Option<(u64, Result<Answered, Refused>)> {
         self.answers.try_recv().ok()
     }

@@ -1,67 +1,63 @@
-//! The running name lookups of exit streams, with limits for each circuit and each peer.
+//! Running name lookups of exit streams, with limits for each circuit and each peer.
 //!
-//! An attacker can ask for names that no server answers. Each such lookup runs until its timeout. A circuit, and the
-//! peer from which it comes, therefore have limits. When a limit of more than one circuit is reached, a new lookup ends
-//! the oldest lookup of the circuit with the most lookups. So unanswered names delay only the circuits that ask for
-//! them.
+//! An attacker can ask for names that no server answers. Each such lookup runs until its timeout. Each circuit and
+//! each peer therefore has a limit. If a limit for several circuits is reached, a new lookup ends the oldest lookup
+//! of the circuit with the most lookups. Unanswered names therefore delay only the circuits that ask for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The highest numbers of running lookups [1].
+/// Limits of running lookups [1].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LookupLimits {
-    /// Of the relay.
+    /// Limit for the whole relay.
     pub(super) total: usize,
-    /// Of the circuits that come from one peer. A middle relay has the circuits of many clients.
+    /// Limit for all circuits from one peer. A peer that is a middle relay has circuits of many clients.
     pub(super) per_peer: usize,
-    /// Of one circuit.
+    /// Limit for one circuit.
     pub(super) per_circuit: usize,
 }
 
 impl LookupLimits {
-    /// The limits of a node.
-    ///
-    /// Deviation: C tor has no such limits. Its resolver accepts any number of lookups, and memory is the limit.
+    /// The limits of a live node.
+    /// Deviation: C tor has no such limits. Its resolver accepts lookups until memory is full.
     pub(super) const NODE: LookupLimits = LookupLimits { total: 1024, per_peer: 512, per_circuit: 256 };
 }
 
-/// The outcome of a new lookup.
+/// The outcome of a request for a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begun<S> {
-    /// The lookup has this number.
+    /// The lookup starts, with this number.
     Started(u64),
-    /// The lookup has this number. Another lookup ends for it: the stream's, with its number.
+    /// The lookup starts, with this number. For it, the lookup of this stream and with this number ends.
     Replaces(u64, S, u64),
-    /// There are too many lookups.
+    /// The relay refuses the lookup, because too many are running.
     Refused,
 }
 
-/// A running lookup of stream `S` with purpose `V`.
 #[derive(Debug)]
 struct Running<P, C, S, V> {
     peer: P,
     circuit: C,
-    /// `None` if the stream is gone. The thread still has the lookup until it answers.
+    /// The stream and the purpose; `None` if the stream is closed. The thread has the lookup until it answers.
     waiting: Option<(S, V)>,
 }
 
-/// The lookups of a peer.
 #[derive(Debug)]
 struct OfPeer<C> {
-    /// The lookups of streams, by circuit in the order of their start. No set is empty.
+    /// Numbers of the lookups, by circuit, in the order of their start. No set is empty.
     circuits: BTreeMap<C, BTreeSet<u64>>,
-    /// The number of lookups in `circuits` [1].
+    /// Number of lookups in `circuits` [1].
     len: usize,
 }
 
-/// The running lookups. `P` is a peer, `C` a circuit, `S` a stream, and `V` the purpose of a lookup.
+/// All running lookups. `P` is a peer, `C` a circuit, `S` a stream, and `V` the purpose of a lookup.
 #[derive(Debug)]
 pub(super) struct Lookups<P, C, S, V> {
     limits: LookupLimits,
     running: BTreeMap<u64, Running<P, C, S, V>>,
     by_stream: BTreeMap<S, u64>,
     by_peer: BTreeMap<P, OfPeer<C>>,
-    /// Lookups without a stream, by peer and circuit, until the thread answers [1].
+    /// Number of lookups of closed streams, by peer and circuit, until the thread answers [1].
     ending: BTreeMap<(P, C), usize>,
     next: u64,
 }
@@ -78,11 +74,12 @@ impl<P: Ord + Copy, C: Ord + Copy, S: Ord + Copy, V> Lookups<P, C, S, V> {
         }
     }
 
-    /// Adds a lookup of a stream, which is on `circuit` that comes from `peer`. A full table costs one step per peer.
+    /// Starts a lookup for `stream` on `circuit`, which comes from `peer`. If the relay's limit is reached, this call
+    /// takes one step for each peer.
     pub(super) fn begin(&mut self, peer: P, circuit: C, stream: S, then: V) -> Begun<S> {
         let own = self.len_of(peer, circuit);
         let ending = self.ending.get(&(peer, circuit)).copied().unwrap_or(0);
-        // Ending lookups count as well, or a client that opens and closes streams would fill the thread's queue.
+        // Ending lookups also count. Otherwise, a client that opens and closes streams would fill the thread's queue.
         let is_excess =
             own + ending >= self.limits.per_circuit || self.running.len() >= 2 * self.limits.total;
         if is_excess {
@@ -97,7 +94,7 @@ impl<P: Ord + Copy, C: Ord + Copy, S: Ord + Copy, V> Lookups<P, C, S, V> {
             let other = fullest.filter(|(_, of)| of.len > of_peer + 1).map(|(other, _)| *other);
             let oldest = other.map_or_else(
                 || self.oldest_of_fullest(peer, own),
-                // Any circuit of the other peer may lose a lookup.
+                // For another peer, any circuit may lose a lookup.
                 |other| self.oldest_of_fullest(other, 0).or_else(|| self.oldest(other)),
             );
             let Some(oldest) = oldest else { return Begun::Refused };
@@ -119,7 +116,7 @@ impl<P: Ord + Copy, C: Ord + Copy, S: Ord + Copy, V> Lookups<P, C, S, V> {
         replaced.map_or(Begun::Started(number), |(stream, old)| Begun::Replaces(number, stream, old))
     }
 
-    /// Takes the stream of an answer; `None` if the stream is gone.
+    /// The stream that an answer belongs to; `None` if the stream is closed.
     pub(super) fn answered(&mut self, number: u64) -> Option<(S, V)> {
         let Running { peer, circuit, waiting } = self.running.remove(&number)?;
         let Some((stream, then)) = waiting else {
@@ -136,7 +133,7 @@ impl<P: Ord + Copy, C: Ord + Copy, S: Ord + Copy, V> Lookups<P, C, S, V> {
         Some((stream, then))
     }
 
-    /// Forgets the lookup of a stream. Returns its number, which the thread no longer needs to answer.
+    /// Drops the lookup of a stream. Returns the lookup's number. The thread need not answer it.
     pub(super) fn forget(&mut self, stream: S) -> Option<u64> {
         let number = self.by_stream.remove(&stream)?;
         let running = self.running.get_mut(&number).expect("a stream's lookup is running");
@@ -151,13 +148,13 @@ impl<P: Ord + Copy, C: Ord + Copy, S: Ord + Copy, V> Lookups<P, C, S, V> {
         self.by_peer.get(&peer).and_then(|of| of.circuits.get(&circuit)).map_or(0, BTreeSet::len)
     }
 
-    /// The oldest lookup of a peer's circuit with the most lookups, if these are more than `own` and the new one.
+    /// The oldest lookup of the peer's circuit with the most lookups. `None` if that circuit has at most `own` + 1
+    /// lookups.
     fn oldest_of_fullest(&self, peer: P, own: usize) -> Option<u64> {
         let fullest = self.by_peer.get(&peer)?.circuits.values().max_by_key(|numbers| numbers.len())?;
         fullest.first().copied().filter(|_| fullest.len() > own + 1)
     }
 
-    /// The oldest lookup of a peer.
     fn oldest(&self, peer: P) -> Option<u64> {
         self.by_peer.get(&peer)?.circuits.values().filter_map(|numbers| numbers.first().copied()).min()
     }

@@ -1,4 +1,4 @@
-//! A node in a network: it publishes its descriptor and follows the consensus.
+//! A node's membership in a network: it publishes a descriptor and follows the consensus.
 
 use super::Node;
 use super::directory_stream::DirectoryStream;
@@ -16,37 +16,36 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// The interval between two updates [ns].
+/// Interval between two updates.
 const UPDATE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The network of a node, and the node's role in it.
+/// The settings of a node in a network.
 #[derive(Clone, Debug)]
 pub struct Membership {
-    /// The directory authorities.
+    /// Directory authorities.
     pub authorities: Vec<Authority>,
-    /// The content of the descriptor; the node fills in the observed bandwidth.
+    /// Content of the descriptor. The node adds the observed bandwidth.
     pub description: Description,
     /// Whether the node publishes its descriptor (C tor: `PublishServerDescriptor`).
     pub publish: bool,
-    /// The settings that the consensus does not change.
+    /// Settings that the consensus does not change.
     pub overrides: OperatorOverrides,
-    /// The delays between retries of directory requests.
+    /// Delays between retries of directory requests.
     pub retry: RetryPolicy,
 }
 
-/// The state of a membership.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) directory: Directory,
     description: Description,
     publish: bool,
     overrides: OperatorOverrides,
-    /// The client rate and burst of the last applied consensus [B/s, B].
+    /// Rate and burst of client connections in the last applied consensus [B/s, B].
     connection_bandwidth: Option<[u32; 2]>,
     publication: Publication,
-    /// The onion key, and the end of the signing key, in the last descriptor.
+    /// Onion key in the last descriptor, and expiry of the signing key's certificate in it.
     keys: Option<([u8; 32], SystemTime)>,
-    /// The start of the last applied consensus.
+    /// Start of validity of the last applied consensus.
     applied: Option<SystemTime>,
     next: Instant,
 }
@@ -69,7 +68,6 @@ impl Member {
         })
     }
 
-    /// Sets a new description.
     pub(super) fn describe(&mut self, description: Description, keys: &Keys) -> Result<(), BadDescription> {
         description.write(keys, description.started)?;
         self.description = description;
@@ -77,7 +75,7 @@ impl Member {
         Ok(())
     }
 
-    /// Publishes a new descriptor if one is due; returns new consensus parameters.
+    /// Publishes a new descriptor if one is due. Returns the parameters of a new consensus.
     pub(super) fn update(&mut self, clock: Clock, counters: Counters, keys: &Keys) -> Option<Params> {
         let now = clock.now();
         if now < self.next {
@@ -111,7 +109,6 @@ impl Member {
         self.description.directory
     }
 
-    /// The next event for the log.
     pub(super) fn poll_directory_event(&self) -> Option<DirectoryEvent> {
         self.directory.poll_directory_event()
     }
@@ -132,30 +129,29 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// If the description is invalid; the previous one remains.
+    /// If the description is invalid. The previous description then remains.
     pub fn describe(&mut self, description: Description) -> Result<(), BadDescription> {
         self.member.as_mut().map_or(Ok(()), |member| member.describe(description, &self.keys))
     }
 
-    /// Sets the operator's settings, and applies the present consensus again.
+    /// Sets the operator's settings, and applies the current consensus again.
     pub(super) fn set_overrides(&mut self, overrides: OperatorOverrides) {
         if let Some(member) = &mut self.member {
-            // If the operator removed a rate, the rate of the consensus applies again.
+            // If the operator removed a rate limit, the consensus limit applies again.
             (member.overrides, member.applied, member.connection_bandwidth) = (overrides, None, None);
         }
     }
 
-    /// The documents of the network.
+    /// The directory documents, if the node is in a network.
     pub fn documents(&self) -> Option<Arc<Documents>> {
         self.member.as_ref().map(|member| member.directory.documents())
     }
 
-    /// The next event between the authorities and this node, for the log.
+    /// The next directory event, for the log.
     pub fn poll_directory_event(&mut self) -> Option<DirectoryEvent> {
         self.member.as_ref()?.poll_directory_event()
     }
 
-    /// Opens a stream to the relay's own directory.
     pub(super) fn begin_directory(&mut self, stream: StreamKey) {
         self.sockets.directory_streams.insert(stream, DirectoryStream::default());
         self.relay.on_stream_connected(self.clock.now(), stream, Connected(None), &mut self.sockets);
@@ -169,7 +165,7 @@ impl Node {
         }
     }
 
-    /// Answers the request, and lets the core read the answer.
+    /// Answers a complete request, and lets the core read the answer.
     fn serve_directory_stream(&mut self, stream: StreamKey) {
         let (now, date) = (self.clock.now(), self.clock.date());
         if self.sockets.directory_streams.get(&stream).is_some_and(|exchange| exchange.interest.writable) {
@@ -186,14 +182,14 @@ impl Node {
         self.sockets.wake(stream);
     }
 
-    /// Publishes, and applies a new consensus.
+    /// Publishes a descriptor if one is due, and applies a new consensus.
     pub(super) fn poll_directory(&mut self) {
         let Some(member) = &mut self.member else { return };
         let Some(params) = member.update(self.clock, self.relay.counters(), &self.keys) else { return };
         let now = self.clock.now();
         self.relay.apply_parameters(now, params.core(member.overrides));
         self.renewal.rotation = params.onion_keys();
-        // Existing buckets keep their level unless the consensus rate changes.
+        // Existing buckets keep their level, unless the rate in the consensus changes.
         let asked = params.connection_bandwidth();
         if !member.overrides.throttle && asked != std::mem::replace(&mut member.connection_bandwidth, asked) {
             let (throttle, buckets) = params.throttle();

@@ -1,12 +1,15 @@
-//! A node on Linux sockets: it waits for events, passes them to the core's relay, and carries out the relay's requests.
+//! A node on Linux sockets. It waits for events, passes them to the relay core, and executes the core's requests. The
+//! core makes all decisions about cells.
 //!
-//! Modules: `conn` is a TLS connection, `socket_info` reads the kernel's state of its socket, `sockets` is the core's
-//! kernel. `peers` numbers other nodes for the core, and `relay_list` decides which peers are relays. `exits` opens
-//! streams, and `lookups` limits their name lookups. `handshake_worker` answers circuit handshakes in a thread, in the order of `fair_queue`. `pending` has the
-//! questions to threads, and `wake` wakes the node for their answers. `renewal` replaces keys and certificates.
-//! `member` publishes the descriptor and follows the consensus, and `directory_stream` serves directory documents.
-//! `operate` has the operator's calls, `counters` the node's counters. `trace` follows cells, and `stamps` reads the
-//! kernel's timestamps. All decisions about cells are the core's.
+//! | module | content |
+//! |---|---|
+//! | `conn`, `sockets`, `socket_info` | TLS connections, the core's kernel, the kernel's state of a socket |
+//! | `peers`, `relay_list` | numbers of other nodes for the core, and which peers are relays |
+//! | `exits`, `lookups` | exit streams, and limits of name lookups |
+//! | `handshake_worker`, `fair_queue`, `pending`, `wake` | threads, their queues and their answers |
+//! | `renewal` | new keys and certificates |
+//! | `member`, `directory_stream` | descriptor, consensus, directory documents |
+//! | `operate`, `counters`, `trace`, `stamps` | the operator's calls, counters, traced cells, timestamps |
 
 mod conn;
 mod counters;
@@ -71,52 +74,53 @@ pub use member::Membership;
 pub use operate::Observation;
 pub use trace::{Left, TraceConfig, Traced};
 
-/// The time limit of a link handshake (C tor: `TLS_HANDSHAKE_TIMEOUT`).
+/// Time limit of a link handshake (C tor: `TLS_HANDSHAKE_TIMEOUT`).
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
-/// The highest number of link handshakes in progress, for accepted and for opened connections each [1].
+/// Maximum number of unfinished link handshakes, separately for accepted and for opened connections [1].
 const MAX_OPENING: usize = 1024;
-/// Peers without channels are forgotten when there are so many more than after the last cleanup [1].
+/// The node forgets peers without channels when it knows this many more than after the last cleanup [1].
 const MAX_IDLE_PEERS: usize = 1024;
-/// The longest wait for events [ms].
+/// Longest wait for events [ms].
 const MAX_WAIT_MS: u16 = 1000;
-/// Random padding of a cell whose tag a SENDME carries [B]: four zeros and 16 random bytes (proposal 289 section 3.4).
+/// Random padding of a cell whose tag a SENDME carries [B]: four zeros and 16 random bytes (proposal 289 section
+/// 3.4).
 const SENDME_PADDING: u16 = 20;
-/// The pause of accepting connections after the process ran out of file descriptors.
+/// Pause in accepting connections after the process has run out of file descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
-/// The settings of a node.
+/// Settings of a node.
 #[derive(Debug)]
 pub struct NodeConfig {
-    /// The listening address.
+    /// Address and port to listen on.
     pub listen: SocketAddr,
-    /// The address in the descriptor.
+    /// Address in the descriptor.
     pub address: IpAddr,
-    /// The settings of the core's relay.
+    /// Settings of the relay core.
     pub relay: RelayConfig,
-    /// The exit policy.
+    /// Exit policy.
     pub policy: ExitPolicy,
-    /// The name servers.
+    /// Name servers.
     pub name_servers: NameServers,
-    /// The folder of the keys. Keys without a folder are never replaced.
+    /// Folder of the key files. Keys without a folder are never replaced.
     pub keys_folder: Option<PathBuf>,
     /// Whether circuits may extend to private addresses, for test networks (C tor `ExtendAllowPrivateAddresses`).
     pub extend_to_private: bool,
-    /// Whether circuits of one hop may have exit streams, for tests.
+    /// Whether circuits with one hop may have exit streams, for tests.
     pub single_hop: bool,
-    /// The time limit of a link handshake.
+    /// Time limit of a link handshake.
     pub handshake_timeout: Duration,
-    /// The settings of TCP sockets.
+    /// Settings of TCP sockets.
     pub tcp: SocketTcp,
-    /// The node's clock.
+    /// Clock of the node.
     pub clock: Clock,
 }
 
-/// The TCP settings of a node's sockets.
+/// Settings of a node's TCP sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketTcp {
-    /// The name of the kernel's congestion control; `None` is the system's default.
+    /// Name of the kernel's congestion control; `None` is the system's default.
     pub congestion: Option<&'static str>,
-    /// Disables Nagle's algorithm (TCP_NODELAY).
+    /// Whether Nagle's algorithm is off (TCP_NODELAY).
     pub nodelay: bool,
 }
 
@@ -141,7 +145,7 @@ impl SocketTcp {
 }
 
 impl NodeConfig {
-    /// The settings of a relay in a public network.
+    /// Settings of a relay in the public network.
     pub fn new(listen: SocketAddr, address: IpAddr, relay: RelayConfig, policy: ExitPolicy) -> Self {
         NodeConfig {
             listen,
@@ -163,17 +167,17 @@ impl NodeConfig {
 #[derive(Debug)]
 struct Opening {
     conn: Conn,
-    /// The link handshake, which begins after that of TLS.
+    /// The link handshake. It starts after the TLS handshake.
     link: Option<Link>,
-    /// Our certificates, with which TLS has begun.
+    /// The certificates that this node uses in TLS.
     credentials: Arc<Credentials>,
     from: IpAddr,
-    /// The channel that waits for the connection, if we opened it.
+    /// The channel that waits for the connection, if this node opened it.
     channel: Option<ChannelKey>,
     until: Instant,
 }
 
-/// A node.
+/// A live node.
 #[derive(Debug)]
 pub struct Node {
     clock: Clock,
@@ -191,26 +195,25 @@ pub struct Node {
     tcp: SocketTcp,
     outbound: Outbound,
     counters: NodeCounters,
-    /// The operator's file descriptor was readable.
+    /// Whether the operator's file descriptor was readable.
     woken: bool,
     listener: TcpListener,
     relay: Relay<LiveCell>,
     sockets: Sockets,
     peers: Peers,
     opening: Slab<Opening>,
-    /// Peers without channels are forgotten above this number [1].
+    /// The node forgets peers without channels above this number of peers [1].
     peer_limit: usize,
-    /// The end of the pause after the process ran out of file descriptors.
+    /// End of the pause in accepting connections, after the process ran out of file descriptors.
     accept_backoff: Option<Instant>,
     member: Option<Member>,
     relay_list: RelayList,
-    /// Ready sockets in the order in which they became ready. Each gets one call per turn.
+    /// Ready sockets, in the order in which they became ready. Each socket gets one call per turn.
     ready: VecDeque<(Token, Interest)>,
     wake: Wake,
     handshake_worker: HandshakeWorker,
-    /// Circuits whose handshakes are being answered, with their channels.
+    /// Circuits that wait for the handshake worker, with their channels.
     opening_circuits: Pending<CircuitIndex, (ChannelKey, HandshakeKind)>,
-    /// `None` without name servers.
     names: Option<Names>,
     /// Streams that wait for a lookup.
     lookups: Lookups<PeerId, CircuitIndex, StreamKey, ResolvePurpose>,
@@ -222,7 +225,7 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// If the address cannot be used, or there are no file descriptors left.
+    /// If the address cannot be used, or the process has run out of file descriptors.
     pub fn bind(config: NodeConfig, keys: Keys) -> io::Result<Self> {
         let clock = config.clock;
         let credentials = renewal::first(&keys, clock);
@@ -276,12 +279,12 @@ impl Node {
         })
     }
 
-    /// The listening address.
+    /// Address and port on which the node listens.
     pub fn listens_at(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// The link specifiers for an EXTEND2 to this node.
+    /// Link specifiers that an EXTEND2 to this node needs.
     pub fn link_spec(&self) -> io::Result<LinkSpec> {
         let address = SocketAddr::new(self.address, self.listens_at()?.port());
         let (rsa, ed25519) = (self.keys.rsa_identity(), self.keys.ed25519_identity());
@@ -300,7 +303,8 @@ impl Node {
                 self.ready.push_back((Token::Channel(key), readable));
             }
         }
-        // Level-triggered: sockets that are in the queue are not added again. Epoll reports each socket once.
+        // Epoll is level-triggered and reports each socket once. Sockets that are already in the queue are not added
+        // again.
         let in_line = self.ready.len();
         let wait = self.wait_millis();
         let ready = &mut self.ready;
@@ -309,7 +313,7 @@ impl Node {
                 ready.push_back((token, what));
             }
         })?;
-        // One call per socket. Sockets that become ready again wait for the next turn.
+        // One call per socket. A socket that becomes ready again waits for the next turn.
         for _ in 0..self.ready.len() {
             let Some((token, what)) = self.ready.pop_front() else { break };
             self.serve(token, what);
@@ -329,7 +333,7 @@ impl Node {
         Ok(())
     }
 
-    /// The time to wait for events [ms].
+    /// Time to wait for events [ms].
     fn wait_millis(&self) -> u16 {
         if !self.ready.is_empty() || !self.sockets.woken.is_empty() || !self.sockets.full.is_empty() {
             return 0;
@@ -348,7 +352,7 @@ impl Node {
             Token::Stream(stream) => self.serve_stream(stream, what),
             Token::Lingering(number) => self.sockets.flush_lingering(number),
             Token::Wake => self.on_wake(),
-            // The owner of the file descriptor reads it after the turn.
+            // The operator reads this file descriptor after the turn.
             Token::Waker => self.woken = true,
         }
         self.process_events();
@@ -412,7 +416,7 @@ impl Node {
         }
     }
 
-    /// Carries out the relay's requests.
+    /// Executes the requests of the core.
     fn process_events(&mut self) {
         while let Some(event) = self.relay.poll_event() {
             match event {
@@ -429,13 +433,13 @@ impl Node {
                 }
                 Event::StreamClosed { stream } => {
                     self.forget_lookup(stream);
-                    // The key may be given to another stream.
+                    // The core may reuse the key for another stream.
                     self.ready.retain(|(token, _)| *token != Token::Stream(stream));
                 }
                 Event::Tracked { tag, circuit, station, at, .. } => {
                     self.note_station(tag, circuit, station, at);
                 }
-                // A relay opens no circuits.
+                // These events occur only at nodes that open circuits. A relay does not.
                 Event::HandshakeNeeded { .. }
                 | Event::HandshakeAnswered { .. }
                 | Event::CircuitBuilt { .. }
@@ -444,7 +448,7 @@ impl Node {
         }
     }
 
-    /// Passes a circuit handshake to the worker.
+    /// Passes a circuit handshake to the worker thread.
     fn answer(&mut self, circuit: CircuitIndex, handshake: Handshake) {
         let Some((channel, _)) = self.relay.leg(circuit, Direction::Backward) else { return };
         let number = self.opening_circuits.await_for(circuit, (channel, handshake.kind));
@@ -465,7 +469,7 @@ impl Node {
         }
     }
 
-    /// Handles the answers of worker threads.
+    /// Handles answers of worker threads.
     fn on_wake(&mut self) {
         self.wake.heard();
         let now = self.clock.now();
@@ -487,13 +491,13 @@ impl Node {
 
     fn extend(&mut self, circuit: CircuitIndex, to: &LinkSpec, handshake: Handshake) {
         let now = self.clock.now();
-        // C tor `circuit_extend_add_ed25519_helper()`.
+        // As in C tor `circuit_extend_add_ed25519_helper()`.
         let listed = || self.documents()?.ed25519_of(&to.rsa);
         let to = &LinkSpec { ed25519: to.ed25519.or_else(listed), ..to.clone() };
         let close =
             |node: &mut Self, reason| node.relay.close_circuit(now, circuit, reason, &mut node.sockets);
         if to.rsa == self.keys.rsa_identity() || to.ed25519 == Some(self.keys.ed25519_identity()) {
-            // C tor `connection_or_connect()`.
+            // As in C tor `connection_or_connect()`.
             return close(self, DestroyReason::CONNECT_FAILED);
         }
         let first = to.addresses.first().copied();
@@ -501,7 +505,7 @@ impl Node {
         let leg = self.relay.leg(circuit, Direction::Backward);
         let before = leg.and_then(|(channel, _)| self.sockets.channel(channel)?.peer);
         let is_back = before.is_some_and(|peer| self.peers.is(peer, to));
-        // A refused target gets no number.
+        // A refused relay gets no number.
         let Some(at) = reachable.filter(|_| to.rsa != [0; 20] && !is_back) else {
             return close(self, DestroyReason::PROTOCOL);
         };
@@ -509,7 +513,7 @@ impl Node {
         self.relay.extend(now, circuit, peer, handshake, &mut self.sockets);
     }
 
-    /// Forgets peers without channels; the core may reuse their numbers.
+    /// Forgets peers without channels. The core may reuse their numbers.
     fn forget_idle_peers(&mut self) {
         if self.peers.len() > self.peer_limit {
             self.peers.keep(|peer| self.relay.has_channel(peer));
@@ -517,10 +521,10 @@ impl Node {
         }
     }
 
-    /// Opens the connection of a channel.
+    /// Opens the connection for a channel.
     fn connect(&mut self, channel: ChannelKey, peer: PeerId) {
         let now = self.clock.now();
-        // Circuits to a relay share an existing link.
+        // All circuits to a relay share an existing link.
         let address = match self.peers.known(peer).map(|known| known.address) {
             Some(LinkAddress::Dial(address)) => Ok(address),
             _ => Err(io::ErrorKind::NotFound.into()),
@@ -543,7 +547,7 @@ impl Node {
         let (socket, from) = match self.listener.accept() {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Otherwise epoll would report the listener in each turn.
+                // Without a pause, epoll would report the listener in each turn.
                 if end_reason(&error) == EndReason::RESOURCE_LIMIT {
                     self.sockets.forget(&self.listener);
                     self.accept_backoff = Some(self.clock.now() + ACCEPT_BACKOFF);
@@ -557,14 +561,14 @@ impl Node {
         self.evict_opening(false);
         let _ = socket.set_nodelay(self.tcp.nodelay);
         let conn = Conn::new(socket, self.tls.accept(), None);
-        // A connection that epoll cannot watch is dropped.
+        // If epoll cannot watch the connection, it is dropped.
         let _ = self.open(conn, from.ip(), None);
     }
 
-    /// If there are too many handshakes in progress, closes the oldest one. Accepted and opened connections have
-    /// separate limits.
+    /// Closes the oldest connection with an unfinished handshake if there are too many. Accepted and opened
+    /// connections have separate limits.
     fn evict_opening(&mut self, by_us: bool) {
-        // The common case needs no count.
+        // Counting is necessary only when the total reaches the limit.
         if self.opening.len() >= MAX_OPENING {
             let mut kind = self.opening.iter().filter(|(_, open)| open.channel.is_some() == by_us);
             let oldest = kind.clone().min_by_key(|(_, open)| open.until).map(|(number, _)| number as u32);
@@ -611,7 +615,7 @@ impl Node {
         }
     }
 
-    /// The end of a link handshake: the connection becomes a channel's.
+    /// Handles the end of a link handshake. A channel takes the connection.
     fn established(&mut self, number: u32, done: &Established) {
         let now = self.clock.now();
         let Opening { mut conn, from, channel, .. } = self.opening.remove(number as usize);
@@ -624,7 +628,7 @@ impl Node {
         let is_client = done.peer == Peer::Client;
         self.counters.link(is_client);
         if let Some(channel) = channel {
-            // Until now the peer's identity was unproven.
+            // Before this point, the peer's identity was not proven.
             self.relay.set_peer(channel, peer);
         }
         let channel = channel.unwrap_or_else(|| self.relay.accept_channel(now, peer, is_client));
@@ -637,7 +641,7 @@ impl Node {
         }
     }
 
-    /// Closes a connection whose handshake failed.
+    /// Closes a connection after a failed link handshake.
     fn fail_link(&mut self, number: u32, reason: &'static str) {
         self.counters.no_link(reason);
         let open = self.opening.remove(number as usize);
@@ -657,7 +661,7 @@ impl Node {
     }
 }
 
-/// The identity that a node expects of a peer to which it connects.
+/// The identity that a peer must prove when this node opens the connection.
 fn expected(peers: &Peers, peer: Option<PeerId>) -> Expected {
     let known = peer.and_then(|peer| peers.known(peer));
     known.map_or(Expected::default(), |known| Expected { rsa: Some(known.rsa), ed25519: known.ed25519 })
@@ -695,7 +699,8 @@ fn step(
     Ok(done)
 }
 
-/// Starts to connect, from the outbound address of the family if there is one. Connections to this machine need none.
+/// Starts a TCP connection from the configured source address, if there is one. Connections to this machine use no
+/// source address.
 fn dial(to: SocketAddr, from: [Option<IpAddr>; 2], tcp: SocketTcp) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
@@ -711,7 +716,7 @@ fn dial(to: SocketAddr, from: [Option<IpAddr>; 2], tcp: SocketTcp) -> io::Result
     Ok(socket.into())
 }
 
-/// The identities of a node.
+/// The RSA and ed25519 identities of a node.
 pub fn identity(keys: &Keys) -> Identity {
     Identity { rsa: keys.rsa_identity(), ed25519: keys.ed25519_identity() }
 }

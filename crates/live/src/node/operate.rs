@@ -1,4 +1,4 @@
-//! The calls of a node's operator.
+//! Methods of a node for its operator.
 
 use super::sockets::Token;
 use super::trace::{Trace, TraceConfig, Traced, unknown};
@@ -15,31 +15,31 @@ use std::io;
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 
-/// The state of a node at one moment, in numbers only.
+/// The state of a node at one time, in numbers only.
 #[derive(Clone, Debug)]
 pub struct Observation {
-    /// The time since the node began.
+    /// Time since the node started.
     pub at: Instant,
-    /// The counters of the core.
+    /// Counters of the core.
     pub counters: Counters,
-    /// The counters of the node.
+    /// Counters of the node.
     pub node_counters: NodeCounters,
-    /// The numbers of channels, circuits and streams.
+    /// Numbers of channels, circuits and streams [1].
     pub population: [usize; 3],
-    /// Connections with unfinished link handshakes.
+    /// Connections with unfinished link handshakes [1].
     pub opening: usize,
     /// Cells in all circuit queues [cell].
     pub queued: Cells,
     /// Bytes in all output buffers [B].
     pub outbuf: Bytes,
-    /// Bytes in the send queues of all channels' sockets [B].
+    /// Bytes in the kernel's send buffers of all channels [B].
     pub kernel_out: Bytes,
-    /// Channels that wait for a token bucket.
+    /// Channels that wait for a token bucket [1].
     pub throttled: u32,
 }
 
 impl Observation {
-    /// The changes since an earlier observation, as a row of `relays.parquet`.
+    /// The difference to an earlier observation, as a row of `relays.parquet`.
     pub fn row(&self, before: &Observation, relay: Name, position: Position) -> RelayRow {
         let (last, now) = (&before.counters, &self.counters);
         RelayRow {
@@ -61,7 +61,7 @@ impl Observation {
 }
 
 impl Node {
-    /// Observes the node. The time grows with the number of circuits and channels.
+    /// Observes the node. The run time grows with the number of circuits and channels.
     pub fn observe(&self) -> Observation {
         let conns = self.sockets.channels.iter().flatten();
         Observation {
@@ -82,22 +82,22 @@ impl Node {
         self.relay.population()[1]
     }
 
-    /// The position of the relay, by its exit policy.
+    /// The relay's position, derived from its exit policy.
     pub fn position(&self) -> Position {
         if self.policy.rejects_all() { Position::Middle } else { Position::Exit }
     }
 
-    /// The time since the node began.
+    /// The time since the node started.
     pub fn now(&self) -> Instant {
         self.clock.now()
     }
 
-    /// Lets [`turn`](Self::turn) return when `waker` is readable, too. [`was_woken`](Self::was_woken) reports it, and
-    /// the caller then reads `waker` until it is empty.
+    /// Also lets [`turn`](Self::turn) return when `waker` is readable. [`was_woken`](Self::was_woken) then returns
+    /// true, and the caller reads `waker` until it is empty.
     ///
     /// # Errors
     ///
-    /// If epoll cannot watch it.
+    /// If epoll cannot watch `waker`.
     pub fn wake_by(&self, waker: &impl AsFd) -> io::Result<()> {
         self.sockets.watch(waker, Token::Waker, Interest { readable: true, writable: false })
     }
@@ -112,14 +112,14 @@ impl Node {
         self.outbound = outbound;
     }
 
-    /// Sets the exit policy of new streams.
+    /// Sets the exit policy for new streams.
     pub fn set_policy(&mut self, policy: ExitPolicy) {
         self.policy = policy;
     }
 
-    /// Applies the changed settings of a running relay: circuit policy, rates, throttle, and the settings that the
-    /// operator fixes. A newly fixed setting applies even if the torrc's value is unchanged, because the consensus may
-    /// have set another value.
+    /// Changes settings of the running relay: circuit policy, rates, throttle, and the settings that the operator
+    /// fixes. A newly fixed setting applies even if its value in the torrc is unchanged, because the consensus may
+    /// have changed the relay's value.
     pub fn reconfigure(
         &mut self,
         (old, old_overrides): (&RelayConfig, OperatorOverrides),
@@ -142,14 +142,14 @@ impl Node {
         }
     }
 
-    /// Accepts no more connections. Existing connections go on.
+    /// Stops accepting connections. Existing connections continue.
     pub fn stop_listening(&mut self) {
         self.sockets.forget(&self.listener);
-        // A listening socket that is shut down refuses connections.
+        // The shutdown makes the kernel refuse connections.
         let _ = socket2::SockRef::from(&self.listener).shutdown(Shutdown::Both);
     }
 
-    /// Closes all connections. Each peer notices the end of its link.
+    /// Closes all connections. The peers notice the end of their links.
     pub fn close_all(&mut self) {
         self.opening.clear();
         let now = self.clock.now();
@@ -159,12 +159,12 @@ impl Node {
         self.process_events();
     }
 
-    /// Starts to trace cells and circuits.
+    /// Starts tracing cells and circuits.
     pub fn trace(&mut self, config: TraceConfig) {
         self.sockets.trace = Some(Box::new(Trace::new(config)));
     }
 
-    /// The traced cells and circuits since the last call.
+    /// Cells and circuits that were traced since the last call.
     pub fn take_traced(&mut self) -> Traced {
         let now = self.clock.now();
         let Some(trace) = &mut self.sockets.trace else { return Traced::default() };
@@ -175,7 +175,7 @@ impl Node {
         Traced { circuits: circuits.collect(), cells, left }
     }
 
-    /// The present state of a circuit.
+    /// The current state of a circuit.
     fn circuit_row(&mut self, now: Instant, circuit: CircuitIndex, number: u64) -> Option<CircuitRow> {
         let hop = self.hop(circuit)?;
         let queue = self.relay.circuit_queue(circuit, Direction::Backward)?;

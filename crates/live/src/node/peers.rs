@@ -1,4 +1,4 @@
-//! The numbers of other nodes, by which the core knows them.
+//! Numbers of other nodes. The core identifies nodes by these numbers.
 
 use penstock_core::PeerId;
 use penstock_link::cell::LinkSpec;
@@ -7,18 +7,18 @@ use slab::Slab;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-/// The numbers of clients start here. Clients have no identity and are numbered by address.
+/// First number of clients. Clients have no identity, so their number depends on their address.
 const CLIENTS: u32 = 1 << 31;
 
-/// The links by which a relay is reached. Links with different addresses have different numbers. So no circuit waits
-/// for a link, or uses a link, to an address from another client's EXTEND.
+/// The links over which circuits reach a relay. Links to different addresses have different numbers. A client can put
+/// a wrong address into an EXTEND. Circuits of other clients then neither wait for this link nor use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum LinkAddress {
-    /// Canonical links, whose peer lists the address at its end as its own: for all circuits.
+    /// Canonical links. The peer lists the connection's address as its own, so all circuits may use the link.
     Canonical,
-    /// Links that are not canonical: for circuits to this address.
+    /// Other links, for circuits to this address only.
     At(IpAddr),
-    /// Links whose peer has not proven its identity yet: for circuits to this address and port.
+    /// Links to a peer that has not proven its identity yet, for circuits to this address and port only.
     Dial(SocketAddr),
 }
 
@@ -31,12 +31,10 @@ pub(super) struct Known {
     pub(super) ed25519: Option<[u8; 32]>,
 }
 
-/// Whether this is the number of a client.
 pub(super) fn is_client(peer: PeerId) -> bool {
     peer.0 >= CLIENTS
 }
 
-/// All numbers.
 #[derive(Debug, Default)]
 pub(super) struct Peers {
     relays: Slab<Known>,
@@ -46,13 +44,14 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// The number of the relay that a client extends to, at address `at`. A circuit shares an existing link if `shares`
-    /// allows it, and the link is canonical or leads to this address. Otherwise it opens a link to this address, which
-    /// only circuits to the same address share. Relays with different ed25519 identities are different; a client
-    /// without one accepts any. So a wrong identity or address in an EXTEND affects no other circuit.
+    /// The number of the relay that a client extends to, at address `at`. A circuit uses an existing link if `shares`
+    /// allows it, and if the link is canonical or goes to the same address. Otherwise the circuit opens a link, and
+    /// only circuits to the same address share that link. Relays with different ed25519 identities are different
+    /// relays. A client that sends no ed25519 identity accepts any. A wrong identity or address in an EXTEND
+    /// therefore affects no other circuit.
     ///
     /// Source: C tor `channel_get_for_extend()`.
-    /// Deviation: circuits wait for a link in progress only if the port is the same, too. C tor compares only the
+    /// Deviation: circuits wait for an unfinished link only if the port is also equal. C tor compares only the
     /// address.
     pub(super) fn relay(&mut self, to: &LinkSpec, at: SocketAddr, shares: impl Fn(PeerId) -> bool) -> PeerId {
         let (rsa, ed25519) = (to.rsa, to.ed25519);
@@ -70,20 +69,19 @@ impl Peers {
         self.of(Known { rsa: identity.rsa, address, ed25519: Some(identity.ed25519) })
     }
 
-    /// Whether a client addresses this relay.
+    /// Whether a client's EXTEND addresses this relay.
     pub(super) fn is(&self, peer: PeerId, to: &LinkSpec) -> bool {
         self.known(peer).is_some_and(|known| {
             known.rsa == to.rsa || (known.ed25519.is_some() && known.ed25519 == to.ed25519)
         })
     }
 
-    /// The number of a client.
+    /// The number of a client, by its address.
     pub(super) fn client(&mut self, address: IpAddr) -> PeerId {
         let clients = &mut self.clients;
         PeerId(*self.by_address.entry(address).or_insert_with(|| clients.insert(address) as u32 | CLIENTS))
     }
 
-    /// The relay with this number.
     pub(super) fn known(&self, peer: PeerId) -> Option<&Known> {
         self.relays.get(peer.0 as usize)
     }

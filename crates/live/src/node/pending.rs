@@ -1,12 +1,12 @@
-//! Questions to worker threads that wait for an answer.
+//! Requests to worker threads that wait for an answer.
 
 use std::collections::BTreeMap;
 
-/// The keys that wait for an answer, each with a value. A key may be reused before its old answer arrives; the old
-/// answer then has no effect.
+/// Keys that wait for an answer, each with a value. A key may be reused before its old answer arrives. The old answer
+/// then has no effect.
 #[derive(Debug)]
 pub(super) struct Pending<K, V> {
-    /// The keys by question; `None` if the key is gone. The thread still works on such questions.
+    /// Key of each request; `None` if the key was removed. The thread still works on such requests.
     by_number: BTreeMap<u64, Option<K>>,
     by_key: BTreeMap<K, (u64, V)>,
     next: u64,
@@ -17,13 +17,12 @@ impl<K: Ord + Copy, V> Pending<K, V> {
         Pending { by_number: BTreeMap::new(), by_key: BTreeMap::new(), next: 0 }
     }
 
-    /// The number of open questions.
     #[cfg(test)]
     fn len(&self) -> usize {
         self.by_number.len()
     }
 
-    /// Adds a question of `key`; returns its number.
+    /// Adds a request for `key`. Returns the number of the request.
     pub(super) fn await_for(&mut self, key: K, then: V) -> u64 {
         self.forget(key);
         self.next += 1;
@@ -32,14 +31,14 @@ impl<K: Ord + Copy, V> Pending<K, V> {
         self.next
     }
 
-    /// Forgets the question of a key, and returns it.
+    /// Removes a key. Returns the number of its request, and the value.
     pub(super) fn forget(&mut self, key: K) -> Option<(u64, V)> {
         let (number, then) = self.by_key.remove(&key)?;
         self.by_number.insert(number, None);
         Some((number, then))
     }
 
-    /// Takes the key of an answer; `None` if the key is gone.
+    /// Takes the key and the value for an answer; `None` if the key was removed.
     pub(super) fn answered(&mut self, number: u64) -> Option<(K, V)> {
         let key = self.by_number.remove(&number)??;
         let (_, then) = self.by_key.remove(&key).expect("both maps have the same keys");

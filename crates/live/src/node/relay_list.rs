@@ -1,4 +1,5 @@
-//! Decides which peers are relays: those that the consensus lists, or all authenticated peers without a consensus.
+//! Decides which peers are relays. With a consensus, these are the relays that it lists. Without a consensus, these
+//! are all authenticated peers.
 
 use super::Node;
 use crate::directory::{Fingerprint, Flavour};
@@ -6,13 +7,12 @@ use penstock_core::ChannelKey;
 use penstock_units::{Duration, Instant};
 use std::time::SystemTime;
 
-/// The interval between two checks for a new consensus [ns].
+/// Interval between two checks for a new consensus.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The state of the check.
 #[derive(Debug)]
 pub(super) struct RelayList {
-    /// The consensus of the last classification.
+    /// The consensus that was used for the last classification, by its start of validity.
     consensus: Option<SystemTime>,
     next: Instant,
 }
@@ -24,17 +24,16 @@ impl RelayList {
 }
 
 impl Node {
-    /// Whether a peer with this identity is a relay. An identity is easy to make, so peers that the consensus does not
-    /// list are treated as clients. This affects exit streams and the throttle.
-    ///
-    /// Source: C tor `connection_or_digest_is_known_relay()`. Deviation: a descriptor alone does not make a peer a
-    /// relay. Without a consensus all authenticated peers are relays, so that a network can start.
+    /// Whether a peer with this identity is a relay. Anyone can create an identity, so peers that the consensus does
+    /// not list are treated as clients. This affects exit streams and the throttle.
+    /// Source: C tor `connection_or_digest_is_known_relay()`.
+    /// Deviation: a descriptor alone does not make a peer a relay. Without a consensus, all authenticated peers are
+    /// relays, so that a new network can start.
     pub(super) fn is_relay(&self, identity: &Fingerprint) -> bool {
         self.documents().and_then(|documents| documents.names(identity)) != Some(false)
     }
 
     /// Classifies all channels again after each new consensus.
-    ///
     /// Source: C tor `connection_or_update_token_buckets()`.
     pub(super) fn classify_channels(&mut self, now: Instant) {
         if now < self.relay_list.next {
@@ -52,7 +51,7 @@ impl Node {
         }
     }
 
-    /// Throttles a channel as a client's if its peer is not a relay.
+    /// Throttles a channel like a client's if its peer is not a relay.
     pub(super) fn classify_channel(&mut self, now: Instant, channel: ChannelKey) {
         let peer = self.sockets.channel(channel).and_then(|conn| conn.peer);
         let Some(known) = peer.and_then(|peer| self.peers.known(peer)) else { return };

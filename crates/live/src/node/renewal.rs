@@ -10,17 +10,17 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-/// The interval between two checks.
+/// Interval between two checks.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// The names in the TLS certificate, which have no meaning.
+/// Names in the TLS certificate. They are arbitrary.
 const NAMES: [&str; 2] = ["www.example.com", "www.example.net"];
 
-/// The time of the next check, and credentials in preparation.
+/// Time of the next check, and new credentials that a thread generates.
 #[derive(Debug)]
 pub(super) struct Renewal {
     next: Instant,
-    /// The lifetime of onion keys.
+    /// Lifetime of onion keys.
     pub(super) rotation: Rotation,
     coming: Option<Receiver<Credentials>>,
 }
@@ -31,13 +31,13 @@ impl Renewal {
     }
 }
 
-/// The first credentials of a node.
+/// The credentials that a node starts with.
 pub(super) fn first(keys: &penstock_link::keys::Keys, clock: crate::clock::Clock) -> Arc<Credentials> {
     Arc::new(Credentials::new(keys, &mut rand::rng(), clock.date(), NAMES))
 }
 
 impl Node {
-    /// Replaces expired keys and certificates. Handshakes in progress keep their credentials.
+    /// Replaces keys and certificates that are due. Handshakes in progress keep their credentials.
     pub(super) fn renew(&mut self, now: Instant) {
         if let Some(made) = self.renewal.coming.as_ref().and_then(|coming| coming.try_recv().ok()) {
             self.tls = TlsConfigs::new(&made);
@@ -58,7 +58,7 @@ impl Node {
             let (keys, wake) = (self.keys.clone(), self.wake.caller());
             let make = move || {
                 let _ = made.send(Credentials::new(&keys, &mut rand::rng(), date, NAMES));
-                // Drops the keys before the node wakes, so that the node can change them again.
+                // The thread drops the keys before it wakes the node, so that the node can change them again.
                 drop(keys);
                 wake();
             };
@@ -68,11 +68,11 @@ impl Node {
         }
     }
 
-    /// Replaces keys; returns whether the signing key changed. Keys without a folder are for tests and are not
-    /// replaced.
+    /// Replaces keys that are due. Returns whether the signing key changed. Keys without a folder are for tests, and
+    /// are never replaced.
     fn renew_keys(&mut self) -> Result<bool, KeyError> {
         let date = self.clock.date();
-        // While the thread that makes certificates holds the keys, nothing is replaced.
+        // While the thread that generates certificates holds the keys, they cannot be replaced.
         let (Some(folder), Some(keys)) = (&self.keys_folder, Arc::get_mut(&mut self.keys)) else {
             return Ok(false);
         };

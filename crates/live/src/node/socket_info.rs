@@ -1,7 +1,7 @@
-//! The kernel's state of a socket, as KIST reads it (section 4.4): SO_SNDBUF, SIOCOUTQ, and TCP_INFO, which has the
-//! value of SIOCOUTQNSD, too.
+//! The kernel's state of a socket, which KIST reads (section 4.4): SO_SNDBUF, SIOCOUTQ and TCP_INFO. TCP_INFO also
+//! has the value of SIOCOUTQNSD.
 
-// No library offers TCP_INFO and these ioctls as safe calls.
+// No library offers TCP_INFO and these ioctls as safe functions.
 #![allow(unsafe_code)]
 
 use penstock_core::SocketInfo;
@@ -10,7 +10,7 @@ use std::mem::{MaybeUninit, offset_of};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 
-/// The ioctl for the unsent bytes in the send queue (linux/sockios.h).
+/// The ioctl for unsent bytes in the send buffer (linux/sockios.h).
 const SIOCOUTQNSD: nix::libc::Ioctl = 0x894B;
 
 /// The state of a socket; `None` if the socket is closed.
@@ -29,12 +29,12 @@ pub(super) fn socket_info(socket: &TcpStream) -> Option<SocketInfo> {
     })
 }
 
-/// The bytes in the send queue [B]; zero if the socket is closed.
+/// Bytes in the send buffer [B]; zero if the socket is closed.
 pub(super) fn queued(socket: &TcpStream) -> Bytes {
     Bytes::new(count(socket, nix::libc::TIOCOUTQ).unwrap_or(0))
 }
 
-/// Whether a TCP_INFO of `len` bytes has the number of unsent bytes, as since Linux 4.6.
+/// Whether a TCP_INFO of `len` bytes [B] has the number of unsent bytes. Linux 4.6 added this field.
 fn says_unsent(len: usize) -> bool {
     len >= offset_of!(nix::libc::tcp_info, tcpi_notsent_bytes) + size_of::<u32>()
 }
@@ -43,7 +43,8 @@ fn says_unsent(len: usize) -> bool {
 fn tcp_info(socket: &TcpStream) -> Option<(nix::libc::tcp_info, usize)> {
     let mut info = MaybeUninit::<nix::libc::tcp_info>::zeroed();
     let mut len = size_of::<nix::libc::tcp_info>() as nix::libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes, which the struct has; all of its bytes are numbers, and zero before.
+    // SAFETY: the kernel writes at most `len` bytes, the size of the struct. All fields are numbers, so any bytes are
+    // valid.
     unsafe {
         let (level, name) = (nix::libc::IPPROTO_TCP, nix::libc::TCP_INFO);
         let done =
@@ -55,7 +56,7 @@ fn tcp_info(socket: &TcpStream) -> Option<(nix::libc::tcp_info, usize)> {
 /// The value of an ioctl [B].
 fn count(socket: &TcpStream, what: nix::libc::Ioctl) -> Option<u64> {
     let mut bytes: nix::libc::c_int = 0;
-    // SAFETY: both ioctls write one int.
+    // SAFETY: both ioctls write one `c_int`.
     let done = unsafe { nix::libc::ioctl(socket.as_raw_fd(), what, &raw mut bytes) };
     (done == 0).then_some(bytes.try_into().unwrap_or(0))
 }

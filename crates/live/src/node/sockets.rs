@@ -18,16 +18,15 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 
-/// The cells of a TLS record, if enough cells remain for another record [cell] (C tor writes 4 KiB to TLS at a time).
+/// Cells in a TLS record, if enough cells remain for another record [cell] (C tor passes 4 KiB to TLS in one call).
 const RECORD_CELLS: usize = 8;
 
-/// The overhead of a TLS 1.3 record [B]: header, content type and tag (RFC 8446 section 5.2).
+/// Overhead of a TLS 1.3 record [B]: header, content type and tag (RFC 8446 section 5.2).
 const RECORD_OVERHEAD: u64 = 22;
 
-/// The time limit for sending the last bytes of a closed stream.
+/// Time limit for sending the last bytes of a closed stream.
 const LINGERING: Duration = Duration::from_secs(60);
 
-/// The owner of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Token {
     Listener,
@@ -37,14 +36,14 @@ pub(super) enum Token {
     Stream(StreamKey),
     /// The connection of a closed stream with unsent bytes.
     Lingering(u32),
-    /// The eventfd of worker threads.
+    /// The eventfd of the worker threads.
     Wake,
     /// The operator's file descriptor.
     Waker,
 }
 
 impl Token {
-    /// The token as the number that the kernel returns: its kind, and a generation and an index for keys.
+    /// The number that epoll returns for this token. It packs the kind, and the generation and the index of a key.
     fn number(self) -> u64 {
         let pack = |kind: u64, index: u64, generation: u32| kind << 60 | u64::from(generation) << 32 | index;
         match self {
@@ -72,37 +71,35 @@ impl Token {
     }
 }
 
-/// The connection of a stream to its server.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) socket: TcpStream,
-    /// The rest of a payload that the socket accepted in part.
+    /// The remaining bytes of a payload, after the socket accepted the first bytes.
     unwritten: Vec<u8>,
     pub(super) interest: Interest,
-    /// The connection is not established yet.
+    /// Whether the connection is not established yet.
     pub(super) connecting: bool,
     /// The CONNECTED message for the client.
     pub(super) said: Connected,
     broken: bool,
 }
 
-/// All sockets of a node.
 #[derive(Debug)]
 pub(super) struct Sockets {
     epoll: Epoll,
     pub(super) channels: Vec<Option<Conn>>,
     pub(super) streams: Vec<Option<Stream>>,
     pub(super) lingering: slab::Slab<(Stream, Instant)>,
-    /// Streams to the relay's own directory.
+    /// Streams to this relay's directory cache.
     pub(super) directory_streams: BTreeMap<StreamKey, DirectoryStream>,
     /// Directory streams with pending work. Epoll does not watch them.
     pub(super) woken: BTreeSet<StreamKey>,
-    /// Readable channels whose buffers have whole cells already.
+    /// Readable channels with whole cells in their buffers.
     pub(super) full: BTreeSet<ChannelKey>,
     /// The trace, if cells are traced.
     pub(super) trace: Option<Box<Trace>>,
     clock: Clock,
-    /// Scratch buffers for reading and encrypting.
+    /// Buffers for reading and encrypting, which all calls reuse.
     pub(super) scratch: Box<[u8]>,
     record: Vec<u8>,
 }
@@ -129,24 +126,22 @@ impl Sockets {
         })
     }
 
-    /// Watches a socket, level-triggered.
+    /// Starts watching a socket, level-triggered.
     pub(super) fn watch(&self, socket: &impl AsFd, token: Token, interest: Interest) -> io::Result<()> {
         Ok(self.epoll.add(socket, event(token, interest))?)
     }
 
-    /// Changes the interest in a socket.
     pub(super) fn watch_for(&self, socket: &impl AsFd, token: Token, interest: Interest) {
         // A failed socket is closed at the next read or write.
         let _ = self.epoll.modify(socket, &mut event(token, interest));
     }
 
-    /// Stops watching a socket.
     pub(super) fn forget(&self, socket: &impl AsFd) {
-        // The socket may be unwatched already.
+        // Epoll may not watch the socket.
         let _ = self.epoll.delete(socket);
     }
 
-    /// Waits at most `millis`; reports each ready socket.
+    /// Waits at most `millis` [ms]. Calls `ready` for each ready socket.
     pub(super) fn wait(&self, millis: u16, mut ready: impl FnMut(Token, Interest)) -> io::Result<()> {
         let mut events = [EpollEvent::empty(); 256];
         let count = match self.epoll.wait(&mut events, millis) {
@@ -174,7 +169,7 @@ impl Sockets {
         self.streams.get_mut(key.index())?.as_mut()
     }
 
-    /// Gives a connection to a channel.
+    /// Assigns a connection to a channel.
     pub(super) fn attach(&mut self, key: ChannelKey, mut conn: Conn) {
         if self.trace.as_ref().is_some_and(|trace| trace.has_cells()) {
             conn.stamps = stamps::begin(&conn.socket);
@@ -183,7 +178,7 @@ impl Sockets {
         self.rewatch(key);
     }
 
-    /// Adds the connection of a stream, which is not established yet.
+    /// Adds the connection of a stream. The connection is not established yet.
     pub(super) fn attach_stream(
         &mut self,
         key: StreamKey,
@@ -211,7 +206,6 @@ impl Sockets {
         }
     }
 
-    /// Updates the interest in a channel's socket.
     pub(super) fn rewatch(&mut self, key: ChannelKey) {
         self.note_written(key);
         if let Some(conn) = self.channels.get_mut(key.index()).and_then(Option::as_mut) {
@@ -223,8 +217,8 @@ impl Sockets {
         }
     }
 
-    /// Encrypts cells of at most `limit` bytes and writes them to the socket in one call. Writes nothing if bytes of an
-    /// earlier call remain. Returns the number of bytes, with the overhead of TLS [B].
+    /// Encrypts cells of at most `limit` bytes and writes them to the socket in one call. If encrypted bytes of an
+    /// earlier call remain, writes nothing. Returns the number of bytes, including TLS overhead [B].
     fn write_piece(&mut self, key: ChannelKey, cells: &mut VecDeque<LiveCell>, limit: u64) -> u64 {
         let Some(conn) = self.channels.get_mut(key.index()).and_then(Option::as_mut) else { return 0 };
         if conn.is_stuck() {
@@ -238,7 +232,7 @@ impl Sockets {
         while taken < limit && !cells.is_empty() && !conn.broken {
             let left = usize::try_from(limit - taken).unwrap_or(usize::MAX).div_ceil(CELL_LEN);
             let left = cells.len().min(left);
-            // No record has a single cell if it can have two.
+            // The remaining cells are split such that no record has a single cell, if possible.
             let count = if left < 2 * RECORD_CELLS { left } else { RECORD_CELLS };
             record.clear();
             for cell in cells.drain(..count) {
@@ -252,7 +246,7 @@ impl Sockets {
         taken
     }
 
-    /// Traced cells have left TLS when no encrypted byte waits.
+    /// If no encrypted bytes wait, all traced cells have left TLS.
     fn note_written(&mut self, key: ChannelKey) {
         if let Some(trace) = &mut self.trace
             && let Some(conn) = self.channels.get_mut(key.index()).and_then(Option::as_mut)
@@ -274,7 +268,7 @@ impl Sockets {
         }
     }
 
-    /// Reads the kernel's timestamps of sent bytes. Unread timestamps keep epoll awake.
+    /// Reads the kernel's timestamps of sent bytes. Unread timestamps would keep epoll awake.
     pub(super) fn take_stamps(&mut self, key: ChannelKey) {
         if let Some(trace) = &mut self.trace
             && let Some(conn) = self.channels.get_mut(key.index()).and_then(Option::as_mut)
@@ -286,7 +280,6 @@ impl Sockets {
         }
     }
 
-    /// Updates the interest in a stream's socket.
     pub(super) fn rewatch_stream(&mut self, key: StreamKey) {
         if let Some(stream) = self.streams.get(key.index()).and_then(Option::as_ref) {
             let mut interest = stream.interest;
@@ -295,7 +288,7 @@ impl Sockets {
         }
     }
 
-    /// Writes the rest of a payload when the socket is writable.
+    /// Writes the remaining bytes of a payload when the socket is writable.
     pub(super) fn flush_stream(&mut self, key: StreamKey) {
         if let Some(stream) = self.stream(key) {
             stream.flush();
@@ -308,14 +301,14 @@ impl Sockets {
         let Some((stream, _)) = self.lingering.get_mut(number as usize) else { return };
         stream.flush();
         if stream.broken || stream.unwritten.is_empty() {
-            // Epoll forgets a closed socket.
+            // Closing the socket also removes it from epoll.
             self.lingering.remove(number as usize);
         }
     }
 }
 
 impl Sockets {
-    /// Closes connections of closed streams after the time limit.
+    /// Closes the connections of closed streams after the time limit.
     pub(super) fn close_timed_out(&mut self, now: Instant) {
         self.lingering.retain(|_, (_, until)| *until > now);
     }
@@ -337,7 +330,7 @@ impl Stream {
     }
 }
 
-/// The readiness to watch for: a channel with encrypted bytes also waits for writability.
+/// The readiness to watch for. A channel with encrypted bytes also waits until it is writable.
 fn wanted(conn: &Conn) -> Interest {
     Interest { writable: conn.interest.writable || conn.is_stuck(), ..conn.interest }
 }
@@ -346,7 +339,7 @@ fn event(token: Token, interest: Interest) -> EpollEvent {
     let mut flags = EpollFlags::empty();
     flags.set(EpollFlags::EPOLLIN, interest.readable);
     flags.set(EpollFlags::EPOLLOUT, interest.writable);
-    // Linux reports hang-ups even without interest; one report is enough.
+    // Linux reports hang-ups even if no readiness is wanted. One report is enough.
     flags.set(EpollFlags::EPOLLONESHOT, !interest.readable && !interest.writable);
     EpollEvent::new(flags, token.number())
 }
@@ -364,7 +357,7 @@ impl Kernel<LiveCell> for Sockets {
             return Bytes::ZERO;
         };
         let most = usize::try_from(limit.get()).unwrap_or(READ_SIZE).clamp(1, READ_SIZE);
-        // Cells that were decrypted earlier are charged already.
+        // The token bucket was already charged for cells that were decrypted earlier.
         let read = if conn.has_cell() { 0 } else { conn.fill(&mut self.scratch[..most]) };
         let before = into.len();
         conn.take_cells(limit.get(), into);
@@ -384,7 +377,7 @@ impl Kernel<LiveCell> for Sockets {
     }
 
     fn write(&mut self, channel: ChannelKey, cells: &mut VecDeque<LiveCell>, limit: Bytes) -> Bytes {
-        // With exact timestamps each record is written on its own.
+        // If the trace keeps connections, each record is written in its own call, so that timestamps are exact.
         let piece = match &self.trace {
             Some(trace) if trace.keeps_connections() => (RECORD_CELLS * CELL_LEN) as u64,
             _ => limit.get(),
@@ -410,7 +403,7 @@ impl Kernel<LiveCell> for Sockets {
     fn want(&mut self, channel: ChannelKey, interest: Interest) {
         if let Some(conn) = self.channel(channel) {
             conn.interest = interest;
-            // Epoll may report nothing more for this socket.
+            // The cells are already decrypted, so epoll may not report this socket again.
             if interest.readable && conn.has_cell() {
                 self.full.insert(channel);
             }
@@ -446,7 +439,7 @@ impl Kernel<LiveCell> for Sockets {
             }
             (None, Err(error)) if is_transient(&error) => StreamRead::Blocked,
             (None, Err(error)) => StreamRead::Closed(end_reason(&error)),
-            // The write call has consumed the socket's error.
+            // The failed write call has already consumed the socket's error.
             (None, Ok(_)) if stream.broken => StreamRead::Closed(EndReason::CONNECTION_RESET),
             (None, Ok(_)) => StreamRead::Closed(EndReason::DONE),
         }
@@ -469,7 +462,7 @@ impl Kernel<LiveCell> for Sockets {
         };
         let mut taken = 0;
         stream.flush();
-        // A failed socket accepts and drops everything.
+        // A failed socket drops all payloads.
         if stream.broken {
             payloads.clear();
         }

@@ -1,8 +1,8 @@
-//! The kernel's timestamps of a channel's bytes (SO_TIMESTAMPING).
+//! The kernel's timestamps for the bytes of a channel (SO_TIMESTAMPING).
 //!
-//! Read bytes come with the time at which the last byte reached the kernel. The times of sent bytes come back in the
-//! socket's error queue, with the number of the byte. TLS hides the cells, so a cell is known by the last byte that was
-//! written with it.
+//! A read returns the time at which the last byte reached the kernel. The times of sent bytes arrive in the socket's
+//! error queue, with the number of the byte. TLS hides cell boundaries, so a cell is identified by the last byte that
+//! was written for it.
 //!
 //! Source: Linux `Documentation/networking/timestamping.rst`.
 
@@ -19,12 +19,12 @@ use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::time::SystemTime;
 
-/// The byte count starts with the next written byte (linux/net_tstamp.h: `SOF_TIMESTAMPING_OPT_ID_TCP`, since Linux
-/// 6.2).
+/// Flag: the byte count starts with the next written byte (linux/net_tstamp.h: `SOF_TIMESTAMPING_OPT_ID_TCP`, since
+/// Linux 6.2).
 const OPT_ID_TCP: u32 = 1 << 16;
-/// The origin of timestamps in an error queue (linux/errqueue.h: `SO_EE_ORIGIN_TIMESTAMPING`).
+/// Origin of timestamps in an error queue (linux/errqueue.h: `SO_EE_ORIGIN_TIMESTAMPING`).
 const ORIGIN_TIMESTAMPING: u8 = 4;
-/// Buffer size for control messages [B].
+/// Size of the buffer for control messages [B].
 const CONTROL: usize = 512;
 
 /// Time since the Unix epoch.
@@ -33,9 +33,9 @@ pub(super) type Stamp = Duration;
 /// The timestamps of a channel's bytes.
 #[derive(Debug, Default)]
 pub(super) struct Stamps {
-    /// Bytes written since the start.
+    /// Number of bytes written since timestamps were enabled [B].
     written: u64,
-    /// Traced cells in the kernel, each with the byte count after it.
+    /// Traced cells that the kernel has not sent yet, each with the byte count at its end [B].
     waiting: VecDeque<(u64, Tag)>,
     /// The arrival time of the last read bytes.
     pub(super) arrived: Option<Stamp>,
@@ -53,21 +53,20 @@ pub(super) fn begin(socket: &TcpStream) -> Option<Stamps> {
 }
 
 impl Stamps {
-    /// Counts written bytes [B].
     pub(super) fn wrote(&mut self, bytes: u64) {
         self.written += bytes;
     }
 
-    /// Waits for the timestamp of a cell that was written in full.
+    /// Registers a completely written cell that waits for its timestamp.
     pub(super) fn await_sent(&mut self, tag: Tag) {
         self.waiting.push_back((self.written, tag));
     }
 
-    /// The cells that left the kernel, with their times.
+    /// Cells that the kernel has sent, with the times.
     pub(super) fn sent(&mut self, socket: &TcpStream) -> Vec<(Tag, Stamp)> {
         let mut sent = Vec::new();
         while let Some((byte, stamp)) = sent_byte(socket) {
-            // Byte numbers have 32 bits: the byte is one of the last that were written.
+            // Byte numbers have 32 bits. The byte is among the most recently written ones.
             let ago = (self.written.wrapping_sub(1) as u32).wrapping_sub(byte);
             let upto = self.written.saturating_sub(u64::from(ago));
             while let Some((end, tag)) = self.waiting.front().copied()
@@ -81,7 +80,7 @@ impl Stamps {
     }
 }
 
-/// The next timestamp in the error queue: the number of the byte, and the time.
+/// The next timestamp in the error queue: byte number and time.
 fn sent_byte(socket: &TcpStream) -> Option<(u32, Stamp)> {
     loop {
         let (mut byte, mut stamp) = (None, None);
@@ -107,17 +106,17 @@ fn sent_byte(socket: &TcpStream) -> Option<(u32, Stamp)> {
 
 fn since_epoch(time: TimeSpec) -> Option<Stamp> {
     let (seconds, nanos) = (u64::try_from(time.tv_sec()).ok()?, u32::try_from(time.tv_nsec()).ok()?);
-    // Zero means no timestamp.
+    // A zero time means that there is no timestamp.
     (seconds > 0).then(|| Duration::new(seconds, nanos))
 }
 
-/// Converts a timestamp to the node's time.
+/// Converts a timestamp to the node's clock.
 pub(super) fn at(clock: Clock, stamp: Stamp) -> Instant {
     let age = clock.date().duration_since(SystemTime::UNIX_EPOCH + stamp).unwrap_or_default();
     Instant::ZERO + clock.now().since(Instant::ZERO).saturating_sub(age)
 }
 
-/// Reads a socket with timestamps.
+/// Reads from a socket and stores the timestamps.
 pub(super) struct Stamped<'a> {
     pub(super) socket: &'a TcpStream,
     pub(super) stamps: &'a mut Stamps,

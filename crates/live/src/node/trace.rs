@@ -1,9 +1,9 @@
-//! Traces some cells through the node, and samples some circuits. Traces have numbers and times only.
+//! Traces some cells through the node, and samples the state of some circuits. Traces contain numbers and times only.
 //!
-//! Every n-th RELAY cell, and every n-th payload of a stream, gets a tag. A trace has the local number of the circuit,
-//! and nothing of its client.
+//! Every n-th RELAY cell and every n-th stream payload gets a tag. A trace has the node's own number of the circuit,
+//! and no data about the client.
 //!
-//! Source: KIST §4.1 ("kernel in", "tor", "kernel out"), which also logs no addresses.
+//! Source: KIST §4.1 ("kernel in", "tor", "kernel out"). KIST also logs no addresses.
 
 use penstock_core::{CircuitIndex, Station, Tag};
 use penstock_record::{CellRow, CircuitRow, Position};
@@ -13,36 +13,35 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-/// The highest number of traced cells at a time [cell].
+/// Maximum number of cells that are traced at the same time [cell].
 const MOST: usize = 65_536;
-/// The time limit for the kernel's timestamp after a cell was written.
+/// Time limit for the kernel's timestamp after a cell was written.
 const AFTERWARDS: Duration = Duration::from_secs(2);
-/// The time limit for a traced cell. Such a cell ended here, or its circuit closed.
+/// Time limit for a traced cell. A cell beyond this limit ended at this node, or its circuit closed.
 const LOST: Duration = Duration::from_secs(120);
 
-/// The settings of a trace.
+/// Settings of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TraceConfig {
-    /// One of so many cells is traced [1].
+    /// The node traces one in this many cells [1]; `None` traces none.
     pub cells: Option<NonZeroU32>,
-    /// One of so many circuits is sampled [1].
+    /// The node samples one in this many circuits [1]; `None` samples none.
     pub circuits: Option<NonZeroU32>,
-    /// Whether the trace has the connection on which a cell left, for observers of a testbed's network.
+    /// Whether the trace records the connection on which a cell left. A testbed compares it with captured packets.
     pub connections: bool,
 }
 
-/// The place at which a cell left, for an observer of the network.
+/// Where a cell left the node: the connection, and the position in its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// The node's end of the connection.
+    /// Local address and port of the connection.
     pub local: SocketAddr,
-    /// The other end.
+    /// Remote address and port of the connection.
     pub peer: SocketAddr,
-    /// Bytes written to the connection up to the end of the cell [B].
+    /// Number of bytes written to the connection, up to the end of the cell [B].
     pub bytes: u64,
 }
 
-/// The times of a traced cell.
 #[derive(Clone, Copy, Debug)]
 struct CellTimes {
     circuit: Option<(u64, Position)>,
@@ -56,15 +55,14 @@ struct CellTimes {
     left: Option<Left>,
 }
 
-/// A trace in progress.
 #[derive(Debug)]
 pub(super) struct Trace {
     config: TraceConfig,
-    /// Cells since the last traced one.
+    /// Cells since the last traced cell [cell].
     seen: u32,
     next_tag: NonZeroU32,
     followed: BTreeMap<Tag, CellTimes>,
-    /// The numbers of circuits, by index.
+    /// Number of each circuit, by the core's index.
     circuits: Vec<Option<(CircuitIndex, u64)>>,
     next_circuit: u64,
 }
@@ -81,12 +79,11 @@ impl Trace {
         }
     }
 
-    /// Whether cells are traced.
     pub(super) fn has_cells(&self) -> bool {
         self.config.cells.is_some()
     }
 
-    /// Numbers a new circuit.
+    /// Assigns a number to a new circuit.
     pub(super) fn begun(&mut self, circuit: CircuitIndex) {
         let index = circuit.index();
         if self.circuits.len() <= index {
@@ -96,21 +93,21 @@ impl Trace {
         self.next_circuit += 1;
     }
 
-    /// Forgets a closed circuit.
     pub(super) fn over(&mut self, circuit: CircuitIndex) {
         if let Some(number) = self.circuits.get_mut(circuit.index()) {
             *number = None;
         }
     }
 
-    /// The sampled circuits and their numbers.
+    /// The sampled circuits with their numbers.
     pub(super) fn circuits(&self) -> impl Iterator<Item = (CircuitIndex, u64)> {
         let every = self.config.circuits.map_or(0, |every| u64::from(every.get()));
         let all = self.circuits.iter().copied().flatten();
         all.filter(move |(_, number)| every > 0 && number % every == 0)
     }
 
-    /// Handles a cell that was read at `read` and reached the kernel at `nic_in`; returns a tag if the cell is traced.
+    /// Handles a cell that reached the kernel at `nic_in`, and that this node read at `read`. Returns a tag if the
+    /// node traces the cell.
     pub(super) fn came(&mut self, nic_in: Option<Instant>, read: Instant) -> Option<Tag> {
         let every = self.config.cells?.get();
         self.seen += 1;
@@ -138,7 +135,7 @@ impl Trace {
         Some(tag)
     }
 
-    /// Records the time at a station of the core.
+    /// Records the time at which a cell passes a station of the core.
     pub(super) fn station(
         &mut self,
         tag: Tag,
@@ -157,19 +154,18 @@ impl Trace {
         }
     }
 
-    /// Whether the trace has the connections of cells.
     pub(super) fn keeps_connections(&self) -> bool {
         self.config.connections
     }
 
-    /// Records the time at which the last byte was written to the kernel.
+    /// Records the time at which the cell's last byte was written to the kernel.
     pub(super) fn written(&mut self, tag: Tag, at: Instant, left: Option<Left>) {
         if let Some(times) = self.followed.get_mut(&tag) {
             (times.kernel, times.left) = (Some(at), left);
         }
     }
 
-    /// Records the time at which the last byte left the kernel.
+    /// Records the time at which the cell's last byte left the kernel.
     pub(super) fn left(&mut self, tag: Tag, at: Instant) {
         if let Some(times) = self.followed.get_mut(&tag)
             && times.nic_out.is_none()
@@ -193,10 +189,11 @@ impl Trace {
 }
 
 impl CellTimes {
-    /// `None` if the circuit closed before its position was known.
+    /// The row of a cell; `None` if the circuit closed before this node knew its own position.
     fn row(&self, tag: Tag) -> Option<CellRow> {
         let (circuit, hop) = self.circuit?;
-        // The core reports the start of its call. Times within a call may be later.
+        // The core reports the time at which its call began. Some times in the call can be later, so the row sorts
+        // them.
         let mut last = self.read;
         let mut in_order = |at: Option<Instant>| {
             at.map(|at| {
@@ -220,19 +217,19 @@ impl CellTimes {
     }
 }
 
-/// The client and the workload of a circuit, which a relay does not know.
+/// The client and the workload of a circuit. A relay does not know them.
 pub(super) fn unknown() -> Arc<str> {
     Arc::from("unknown")
 }
 
-/// The traced cells and circuits since the last call.
+/// Cells and circuits that were traced since the last call.
 #[derive(Clone, Debug, Default)]
 pub struct Traced {
     /// Cells that left the node.
     pub cells: Vec<CellRow>,
-    /// The connection on which each cell left, if the trace has it.
+    /// For each cell, the connection on which it left; `None` if the trace does not record connections.
     pub left: Vec<Option<Left>>,
-    /// The present state of the sampled circuits.
+    /// Current state of the sampled circuits.
     pub circuits: Vec<CircuitRow>,
 }
 

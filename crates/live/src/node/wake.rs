@@ -5,7 +5,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// An eventfd that the node watches.
 #[derive(Clone, Debug)]
 pub(super) struct Wake(Arc<EventFd>);
 
@@ -14,11 +13,11 @@ impl Wake {
         Ok(Wake(Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?)))
     }
 
-    /// A function that wakes the node.
+    /// Returns a function with which another thread wakes the node.
     pub(super) fn caller(&self) -> impl Fn() + Clone + Send + use<> {
         let event = self.0.clone();
         move || {
-            // A full counter means that the node is awake.
+            // If the counter is full, the node is already awake.
             let _ = event.write(1);
         }
     }
