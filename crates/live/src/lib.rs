@@ -4,6 +4,7 @@
 //! The layers are, in order:
 //!
 //! - [`clock`]: the real clock
+//! - `atomic`: files that are whole at any moment
 //! - [`keys`]: key files
 //! - [`directory`]: publishes the relay's descriptor; fetches, verifies and serves documents of the authorities
 //! - [`names`]: DNS
@@ -14,6 +15,7 @@
 //!
 //! Input of a peer can cause an error, but never a panic or unlimited memory use.
 
+mod atomic;
 pub mod clock;
 pub mod directory;
 pub mod error;

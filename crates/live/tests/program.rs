@@ -447,3 +447,84 @@ fn what_it_is_and_whether_a_torrc_is_right_is_said_without_running() {
             .starts_with(b"penstock-relay: a Tor relay")
     );
 }
+
+/// The fingerprint that `--list-fingerprint` printed, if it did.
+fn fingerprint(output: &Output) -> Option<String> {
+    output.status.success().then(|| String::from_utf8(output.stdout.clone()).unwrap())
+}
+
+#[test]
+fn a_relay_whose_first_start_was_killed_starts_with_a_whole_identity() {
+    let mut finished = 0;
+    for round in 0..12 {
+        let folder = Folder::new(&format!("killed-{round}"));
+        let torrc = folder.torrc("");
+        let mut first = Command::new(RELAY)
+            .args(["--list-fingerprint", "-f"])
+            .arg(&torrc)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(round * 25));
+        first.kill().unwrap();
+        let said = fingerprint(&first.wait_with_output().unwrap());
+        finished += u32::from(said.is_some());
+        let listed = relay(&torrc, &["--list-fingerprint"]);
+        let listed = fingerprint(&listed).unwrap_or_else(|| panic!("{round}: {listed:?}"));
+        assert!(said.is_none_or(|said| said == listed), "{round}");
+        assert_eq!(fingerprint(&relay(&torrc, &["--list-fingerprint"])), Some(listed), "{round}");
+    }
+    println!("{finished} of 12 relays had ended before they were killed");
+    assert!(finished < 12);
+}
+
+/// In a file system of `pages` pages [4096 B] and `names` names, a relay starts; then there is space, and it starts
+/// again. The first log with its status, and the second output; `None` if this machine allows no mounts.
+fn start_on_a_small_disk(
+    folder: &Folder,
+    torrc: &Path,
+    [pages, names]: [usize; 2],
+) -> Option<(String, Output)> {
+    const SCRIPT: &str = r#"
+        mount -t tmpfs -o "size=$1,nr_inodes=$2,mode=0700" none "$3" || exit 77
+        "$4" -f "$5" --list-fingerprint >"$6" 2>&1
+        echo "status $?" >>"$6"
+        mount -o remount,size=1m,nr_inodes=100 "$3" || exit 77
+        exec "$4" -f "$5" --list-fingerprint"#;
+    let log = folder.0.join("first");
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", SCRIPT, "sh"])
+        .args([(pages * 4096).to_string(), names.to_string()])
+        .args([&folder.data(), Path::new(RELAY), torrc, &log])
+        .output();
+    let second = output.ok().filter(|output| log.exists() && output.status.code() != Some(77))?;
+    Some((fs::read_to_string(&log).unwrap(), second))
+}
+
+#[test]
+fn a_relay_whose_disk_was_full_at_its_first_start_starts_when_there_is_space() {
+    let folder = Folder::new("full");
+    let torrc = folder.torrc("");
+    fs::create_dir_all(folder.data()).unwrap();
+    let mut failed = 0;
+    for limits_pages in [true, false] {
+        for limit in 1.. {
+            let sizes = if limits_pages { [limit, 100] } else { [100, limit] };
+            let Some((first, second)) = start_on_a_small_disk(&folder, &torrc, sizes) else {
+                println!("skipped: this machine allows no mounts in a user namespace");
+                return;
+            };
+            let listed = fingerprint(&second).unwrap_or_else(|| panic!("{sizes:?}: {first} {second:?}"));
+            if first.ends_with("status 0\n") {
+                assert!(first.starts_with(&listed), "{first}");
+                break;
+            }
+            failed += 1;
+            let lines: Vec<&str> = first.lines().collect();
+            assert!(lines.len() == 2 && lines[0].contains("No space left on device"), "{sizes:?}: {first}");
+            assert_eq!(lines[1], "status 2");
+        }
+    }
+    println!("the relay started after {failed} full disks");
+    assert!(failed > 10);
+}

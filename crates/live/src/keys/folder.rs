@@ -4,11 +4,12 @@
 //! read each other's files.
 
 use super::error::KeyError;
+use crate::atomic::{self, FileError};
 use penstock_link::pem;
 use rsa::pkcs1::EncodeRsaPrivateKey;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use tor_llcrypto::pk::ed25519::ExpandedKeypair;
@@ -53,55 +54,48 @@ impl Folder {
     pub(super) fn read(&self, name: &str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
         let path = self.path(name);
         let fail = |error| KeyError::Io(path.clone(), error);
-        let file = OpenOptions::new().read(true).open(&path).map_err(fail)?;
+        let file = atomic::open(&path).map_err(fail)?;
         private(&path, &file.metadata().map_err(fail)?)?;
         let mut content = Zeroizing::new(Vec::with_capacity(MAX_FILE as usize));
         file.take(MAX_FILE).read_to_end(&mut content).map_err(fail)?;
         Ok(content)
     }
 
-    /// Creates a new file that only its owner can access. The file appears with its whole content in one step.
-    pub(super) fn create(&self, name: &str, content: &[u8]) -> Result<(), KeyError> {
-        let (path, temporary) = self.write_aside(name, content)?;
-        let linked = fs::hard_link(&temporary, &path);
-        fs::remove_file(&temporary).map_err(|error| KeyError::Io(temporary, error))?;
-        linked.map_err(|error| match error.kind() {
+    /// Creates new files that only their owner can access. Other processes see whole files.
+    pub(super) fn create(&self, files: &[(&str, &[u8])]) -> Result<(), KeyError> {
+        atomic::create(&self.places(files)).map_err(|(path, error)| match error.kind() {
             io::ErrorKind::AlreadyExists => KeyError::Exists(path),
             _ => KeyError::Io(path, error),
         })
     }
 
-    /// Replaces a file, for keys that rotate.
-    pub(super) fn replace(&self, name: &str, content: &[u8]) -> Result<(), KeyError> {
-        let (path, temporary) = self.write_aside(name, content)?;
-        fs::rename(temporary, &path).map_err(|error| KeyError::Io(path, error))
+    /// Replaces files, for keys that change.
+    pub(super) fn replace(&self, files: &[(&str, &[u8])]) -> Result<(), KeyError> {
+        atomic::replace(&self.places(files)).map_err(failed)
     }
 
-    fn write_aside(&self, name: &str, content: &[u8]) -> Result<(PathBuf, PathBuf), KeyError> {
-        let (path, temporary) = (self.path(name), self.path(&format!("{name}.tmp")));
-        // A killed process may have left this file.
-        let _ = fs::remove_file(&temporary);
-        let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary).and_then(
-            |mut file| {
-                file.write_all(content)?;
-                file.sync_all()
-            },
-        );
-        written.map_err(|error| KeyError::Io(temporary.clone(), error))?;
-        Ok((path, temporary))
+    /// Replaces two files that belong together. After a crash, both fit or the second one is missing.
+    pub(super) fn replace_pair(&self, first: (&str, &[u8]), second: (&str, &[u8])) -> Result<(), KeyError> {
+        let place = |(name, content)| (self.path(name), content);
+        atomic::replace_pair(place(first), place(second)).map_err(failed)
     }
 
-    pub(super) fn rename(&self, from: &str, to: &str) -> Result<(), KeyError> {
-        let path = self.path(from);
-        fs::rename(&path, self.path(to)).map_err(|error| KeyError::Io(path, error))
+    /// Finishes a file of a group that [`Folder::create`] began before a crash; returns whether there was one.
+    pub(super) fn finish(&self, name: &str) -> Result<bool, KeyError> {
+        atomic::finish(&self.path(name)).map_err(failed)
     }
 
     pub(super) fn remove(&self, name: &str) -> Result<(), KeyError> {
-        let path = self.path(name);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(KeyError::Io(path, error)),
-            _ => Ok(()),
-        }
+        atomic::remove(&self.path(name)).map_err(failed)
+    }
+
+    /// Removes the temporary file that a killed process left.
+    pub(super) fn remove_temporary(&self, name: &str) -> Result<(), KeyError> {
+        atomic::remove(&atomic::temporary(&self.path(name))).map_err(failed)
+    }
+
+    fn places<'a>(&self, files: &[(&str, &'a [u8])]) -> Vec<(PathBuf, &'a [u8])> {
+        files.iter().map(|(name, content)| (self.path(name), *content)).collect()
     }
 
     /// Reads a tagged file. Returns the `len` bytes after the header.
@@ -168,6 +162,10 @@ impl Tag {
     pub(super) fn file(self, body: &[u8]) -> Zeroizing<Vec<u8>> {
         Zeroizing::new([&self.header()[..], body].concat())
     }
+}
+
+fn failed((path, error): FileError) -> KeyError {
+    KeyError::Io(path, error)
 }
 
 fn private(path: &Path, data: &fs::Metadata) -> Result<(), KeyError> {

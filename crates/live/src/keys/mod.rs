@@ -27,6 +27,9 @@ mod name {
     pub(super) const ONION_OLD: &str = "secret_onion_key_ntor.old";
     pub(super) const TAP: &str = "secret_onion_key";
     pub(super) const TAP_OLD: &str = "secret_onion_key.old";
+
+    pub(super) const ALL: [&str; 9] =
+        [RSA_IDENTITY, MASTER, MASTER_PUBLIC, SIGNING, SIGNING_CERT, ONION, ONION_OLD, TAP, TAP_OLD];
 }
 
 const MASTER_TAG: Tag = Tag("ed25519v1-secret: type0");
@@ -51,29 +54,21 @@ pub fn open_folder(path: &Path) -> Result<(), KeyError> {
 /// If a file cannot be read or written, is malformed, or can be read by other users.
 pub fn load_or_create(folder: &Path, rng: &mut impl CryptoRng, now: SystemTime) -> Result<Keys, KeyError> {
     let folder = Folder::open(folder)?;
-    let (rsa, master) = match (folder.has(name::RSA_IDENTITY), folder.has(name::MASTER)) {
-        (true, true) => {
-            (folder.read_rsa(name::RSA_IDENTITY)?, folder.read_ed25519(name::MASTER, MASTER_TAG)?)
-        }
-        (true, false) => return Err(KeyError::HalfIdentity(folder.path(name::MASTER))),
-        (false, true) => return Err(KeyError::HalfIdentity(folder.path(name::RSA_IDENTITY))),
-        (false, false) => {
-            let (rsa, master) = (new_rsa(rng), new_ed25519(rng));
-            folder.create(name::RSA_IDENTITY, rsa_pem(&rsa).as_bytes())?;
-            folder.create(name::MASTER, &MASTER_TAG.file(&master.to_secret_key_bytes()))?;
-            (rsa, master)
-        }
-    };
+    let (rsa, master) = identity(&folder, rng)?;
     check_public(&folder, &master)?;
     let signing = match load_signing(&folder, &master)?.filter(|signing| signing.is_good(now)) {
         Some(signing) => signing,
         None => new_signing(&folder, rng, now, &master)?,
     };
     if !folder.has(name::ONION) {
-        folder.create(name::ONION, &onion_file(&OnionKey::generate(rng)))?;
+        folder.create(&[(name::ONION, &onion_file(&OnionKey::generate(rng)))])?;
     }
     if !folder.has(name::TAP) {
-        folder.create(name::TAP, rsa_pem(&new_rsa(rng)).as_bytes())?;
+        folder.create(&[(name::TAP, rsa_pem(&new_rsa(rng)).as_bytes())])?;
+    }
+    // A killed process may have left copies of keys.
+    for file in name::ALL {
+        folder.remove_temporary(file)?;
     }
     let old = folder.has(name::ONION_OLD).then(|| load_onion(&folder, name::ONION_OLD));
     Ok(Keys {
@@ -87,7 +82,33 @@ pub fn load_or_create(folder: &Path, rng: &mut impl CryptoRng, now: SystemTime) 
     })
 }
 
-/// Creates new onion keys in `folder`. The current keys become the previous keys.
+/// The identity keys. If both are missing, creates a new pair.
+fn identity(
+    folder: &Folder,
+    rng: &mut impl CryptoRng,
+) -> Result<(tor_llcrypto::pk::rsa::KeyPair, ExpandedKeypair), KeyError> {
+    let names = [name::RSA_IDENTITY, name::MASTER];
+    let there = names.map(|name| folder.has(name));
+    if there == [false; 2] {
+        let (rsa, master) = (new_rsa(rng), new_ed25519(rng));
+        let master_file = MASTER_TAG.file(&master.to_secret_key_bytes());
+        folder.create(&[(name::RSA_IDENTITY, rsa_pem(&rsa).as_bytes()), (name::MASTER, &master_file)])?;
+        return Ok((rsa, master));
+    }
+    for (name, there) in names.into_iter().zip(there) {
+        // The pair was written, but a crash came before the second key had its name.
+        if !there && !folder.finish(name)? {
+            return Err(KeyError::HalfIdentity(folder.path(name)));
+        }
+    }
+    Ok((folder.read_rsa(name::RSA_IDENTITY)?, folder.read_ed25519(name::MASTER, MASTER_TAG)?))
+}
+
+/// Creates new onion keys in `folder`. The current keys become the previous keys. A full disk changes nothing.
+///
+/// # Errors
+///
+/// If a file cannot be written. The keys in memory are then as before, and the next call tries again.
 pub fn rotate_onion(
     keys: &mut Keys,
     folder: &Path,
@@ -96,10 +117,13 @@ pub fn rotate_onion(
 ) -> Result<(), KeyError> {
     let folder = Folder::open(folder)?;
     let (onion, tap) = (OnionKey::generate(rng), new_rsa(rng));
-    folder.rename(name::ONION, name::ONION_OLD)?;
-    folder.create(name::ONION, &onion_file(&onion))?;
-    folder.rename(name::TAP, name::TAP_OLD)?;
-    folder.create(name::TAP, rsa_pem(&tap).as_bytes())?;
+    // The present keys come from memory: after a rotation that failed halfway, clients still use them.
+    folder.replace(&[
+        (name::ONION_OLD, &onion_file(&keys.onion)),
+        (name::ONION, &onion_file(&onion)),
+        (name::TAP_OLD, rsa_pem(&keys.tap).as_bytes()),
+        (name::TAP, rsa_pem(&tap).as_bytes()),
+    ])?;
     keys.old_onion = Some(std::mem::replace(&mut keys.onion, onion));
     (keys.tap, keys.onion_made) = (tap, now);
     Ok(())
@@ -130,7 +154,7 @@ pub fn renew_signing(
 fn check_public(folder: &Folder, master: &ExpandedKeypair) -> Result<(), KeyError> {
     let public = master.public().to_bytes();
     if !folder.has(name::MASTER_PUBLIC) {
-        return folder.create(name::MASTER_PUBLIC, &MASTER_PUBLIC_TAG.file(&public));
+        return folder.create(&[(name::MASTER_PUBLIC, &MASTER_PUBLIC_TAG.file(&public))]);
     }
     let said = folder.read_tagged(name::MASTER_PUBLIC, MASTER_PUBLIC_TAG, 32)?;
     if said[..] == public {
@@ -159,10 +183,11 @@ fn new_signing(
     master: &ExpandedKeypair,
 ) -> Result<SigningKey, KeyError> {
     let signing = SigningKey::new(rng, now, master);
-    // After a crash at this point, the next start creates a new key, because the certificate is missing.
-    folder.remove(name::SIGNING_CERT)?;
-    folder.replace(name::SIGNING, &SIGNING_TAG.file(&signing.key.to_secret_key_bytes()))?;
-    folder.replace(name::SIGNING_CERT, &SIGNING_CERT_TAG.file(&signing.cert))?;
+    // If a crash leaves no certificate, the next start creates a new key.
+    folder.replace_pair(
+        (name::SIGNING, &SIGNING_TAG.file(&signing.key.to_secret_key_bytes())),
+        (name::SIGNING_CERT, &SIGNING_CERT_TAG.file(&signing.cert)),
+    )?;
     Ok(signing)
 }
 

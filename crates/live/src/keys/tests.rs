@@ -1,6 +1,7 @@
 //! Tests of key files.
 
 use super::*;
+use crate::atomic::faults::{self, Fault};
 use penstock_link::keys::{OnionDue, Rotation, SIGNING_LIFETIME, SIGNING_SLOP};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -128,7 +129,7 @@ fn nothing_is_overwritten_that_is_not_meant_to_change() {
     load(&folder, now()).unwrap();
     let files = Folder::open(&folder.0).unwrap();
     let before = files.read(name::MASTER).unwrap();
-    assert!(matches!(files.create(name::MASTER, b"other"), Err(KeyError::Exists(_))));
+    assert!(matches!(files.create(&[(name::MASTER, b"other")]), Err(KeyError::Exists(_))));
     assert_eq!(files.read(name::MASTER).unwrap(), before);
 }
 
@@ -174,4 +175,142 @@ fn a_file_that_c_tor_wrote_ends_with_a_nul() {
     content.push(0);
     fs::write(&path, content).unwrap();
     assert_eq!(load(&folder, now()).unwrap().fingerprint(), first.fingerprint());
+}
+
+/// Runs something in which the disk fails from step 0, 1, 2, … on, until no step fails any more. `begin` prepares the
+/// folder, and `after` looks at it with the outcome.
+fn at_each_step<S, T>(
+    begin: impl Fn(&Scratch) -> S,
+    run: impl Fn(&Scratch, &mut S) -> T,
+    after: impl Fn(&str, &Scratch, S, T),
+) {
+    for fault in [Fault::Full, Fault::Killed] {
+        let mut from = 0;
+        loop {
+            let what = format!("{fault:?}-{from}");
+            let folder = Scratch::new(&what);
+            let mut state = begin(&folder);
+            let (outcome, failed) = faults::with(fault, from, || run(&folder, &mut state));
+            after(&what, &folder, state, outcome);
+            if !failed {
+                assert!(from > 4, "{what}: there were no steps");
+                break;
+            }
+            from += 1;
+        }
+    }
+}
+
+#[test]
+fn a_first_start_that_fails_anywhere_is_finished_by_the_next_one() {
+    at_each_step(
+        |_| (),
+        |folder, ()| load(folder, now()).map(|keys| keys.fingerprint()),
+        |what, folder, (), outcome| {
+            // Both keys have their names before a later file fails.
+            let files = Folder::open(&folder.0).unwrap();
+            let whole = files.has(name::RSA_IDENTITY) && files.has(name::MASTER);
+            let before = whole.then(|| files.read(name::MASTER).unwrap());
+            let keys = load(folder, now()).unwrap_or_else(|error| panic!("{what}: {error}"));
+            if let Ok(fingerprint) = outcome {
+                assert_eq!(keys.fingerprint(), fingerprint, "{what}");
+            }
+            assert!(before.is_none_or(|before| before == files.read(name::MASTER).unwrap()), "{what}");
+            let again = load(folder, now()).unwrap();
+            assert_eq!((again.fingerprint(), again.onion.public), (keys.fingerprint(), keys.onion.public));
+            let left = fs::read_dir(&folder.0).unwrap().map(|file| file.unwrap().file_name());
+            assert!(left.into_iter().all(|name| !name.to_str().unwrap().ends_with(".tmp")), "{what}");
+        },
+    );
+}
+
+#[test]
+fn a_full_disk_at_the_first_start_leaves_no_key() {
+    for from in 0..8 {
+        let folder = Scratch::new("full-first");
+        let (outcome, failed) = faults::with(Fault::Full, from, || load(&folder, now()));
+        assert!(matches!(outcome, Err(KeyError::Io(..))) && failed, "{from}");
+        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0, "{from}");
+    }
+}
+
+#[test]
+fn a_rotation_that_fails_anywhere_keeps_the_key_that_clients_have() {
+    let known = |keys: &Keys| keys.identities().onion.iter().map(|key| key.public).collect::<Vec<_>>();
+    at_each_step(
+        |folder| load(folder, now()).unwrap(),
+        |folder, keys| {
+            let published = keys.onion.public;
+            (published, rotate_onion(keys, &folder.0, &mut rand::rng(), now()).is_ok())
+        },
+        |what, folder, mut keys, (published, rotated)| {
+            assert_eq!(keys.onion.public == published, !rotated, "{what}");
+            let restarted = load(folder, now()).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(known(&restarted).contains(&published), "{what}");
+            assert!(!rotated || known(&restarted) == known(&keys), "{what}");
+            // The relay goes on and tries again.
+            let published = keys.onion.public;
+            rotate_onion(&mut keys, &folder.0, &mut rand::rng(), now()).unwrap();
+            assert_eq!(known(&keys)[1], published, "{what}");
+            assert_eq!(known(&load(folder, now()).unwrap()), known(&keys), "{what}");
+        },
+    );
+}
+
+#[test]
+fn a_full_disk_changes_no_onion_key() {
+    let folder = Scratch::new("full-rotation");
+    let mut keys = load(&folder, now()).unwrap();
+    let content = |name: &str| fs::read(folder.0.join(name)).unwrap();
+    let before = [content(name::ONION), content(name::TAP)];
+    for from in 0.. {
+        let rotate = || rotate_onion(&mut keys, &folder.0, &mut rand::rng(), now());
+        let (outcome, _) = faults::with(Fault::Full, from, rotate);
+        if folder.0.join(name::ONION_OLD).exists() {
+            assert!(from > 8, "{outcome:?}");
+            break;
+        }
+        assert_eq!([content(name::ONION), content(name::TAP)], before, "{from}");
+        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 7, "{from}");
+    }
+}
+
+#[test]
+fn a_renewal_that_fails_anywhere_leaves_a_key_with_its_certificate_or_neither() {
+    at_each_step(
+        |folder| load(folder, now()).unwrap(),
+        |folder, keys| {
+            let before = keys.signing.cert.clone();
+            let renewed =
+                renew_signing(keys, &folder.0, &mut rand::rng(), now() + Duration::from_secs(86_400));
+            assert_eq!(renewed.is_ok(), keys.signing.cert != before);
+        },
+        |what, folder, mut keys, ()| {
+            let restarted = load(folder, now()).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(restarted.ed25519_identity(), keys.ed25519_identity(), "{what}");
+            renew_signing(&mut keys, &folder.0, &mut rand::rng(), now()).unwrap();
+            assert_eq!(load(folder, now()).unwrap().signing.cert, keys.signing.cert, "{what}");
+        },
+    );
+}
+
+#[test]
+fn a_pipe_or_a_device_is_no_key_file() {
+    let folder = Scratch::new("pipe");
+    load(&folder, now()).unwrap();
+    for file in [name::RSA_IDENTITY, name::MASTER, name::SIGNING, name::ONION, name::TAP] {
+        let path = folder.0.join(file);
+        let content = fs::read(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        // Opening a pipe without a writer would wait for one.
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
+        let refused = load(&folder, now()).unwrap_err().to_string();
+        assert!(refused.contains(file) && refused.ends_with("this is no regular file"), "{refused}");
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, content).unwrap();
+        folder.mode(file, 0o600);
+    }
+    fs::remove_file(folder.0.join(name::ONION)).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", folder.0.join(name::ONION)).unwrap();
+    assert!(load(&folder, now()).unwrap_err().to_string().ends_with("this is no regular file"));
 }

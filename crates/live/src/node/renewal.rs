@@ -4,11 +4,13 @@ use super::Node;
 use crate::keys::{self, KeyError};
 use crate::tls::TlsConfigs;
 use penstock_link::certs::Credentials;
-use penstock_link::keys::{OnionDue, Rotation};
+use penstock_link::keys::{Keys, OnionDue, Rotation};
 use penstock_units::{Duration, Instant};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+use std::time::SystemTime;
 
 /// Interval between two checks.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -32,7 +34,7 @@ impl Renewal {
 }
 
 /// The credentials that a node starts with.
-pub(super) fn first(keys: &penstock_link::keys::Keys, clock: crate::clock::Clock) -> Arc<Credentials> {
+pub(super) fn first(keys: &Keys, clock: crate::clock::Clock) -> Arc<Credentials> {
     Arc::new(Credentials::new(keys, &mut rand::rng(), clock.date(), NAMES))
 }
 
@@ -48,10 +50,7 @@ impl Node {
             return;
         }
         self.renewal.next = now + INTERVAL;
-        let signing_changed = self.renew_keys().unwrap_or_else(|error| {
-            log::warn!("the keys were not replaced: {error}");
-            false
-        });
+        let signing_changed = self.renew_keys();
         let date = self.clock.date();
         if (signing_changed || !self.credentials.is_good(date)) && self.renewal.coming.is_none() {
             let (made, coming) = channel();
@@ -68,24 +67,69 @@ impl Node {
         }
     }
 
-    /// Replaces keys that are due. Returns whether the signing key changed. Keys without a folder are for tests, and
-    /// are never replaced.
-    fn renew_keys(&mut self) -> Result<bool, KeyError> {
+    /// Replaces keys; returns whether the signing key changed. Keys without a folder are for tests and are not
+    /// replaced. A failure is logged, and the next check tries again.
+    fn renew_keys(&mut self) -> bool {
         let date = self.clock.date();
         // While the thread that generates certificates holds the keys, they cannot be replaced.
         let (Some(folder), Some(keys)) = (&self.keys_folder, Arc::get_mut(&mut self.keys)) else {
-            return Ok(false);
+            return false;
         };
-        match keys.onion_due(self.renewal.rotation, date) {
-            OnionDue::Wait(_) => {}
-            OnionDue::ForgetOld => keys::forget_old_onion(keys, folder)?,
-            OnionDue::Rotate => keys::rotate_onion(keys, folder, &mut self.rng, date)?,
+        let due = keys.onion_due(self.renewal.rotation, date);
+        let (onion_changed, signing_changed) = replace_keys(keys, folder, due, &mut self.rng, date);
+        if onion_changed {
+            self.identities = Arc::new(keys.identities());
         }
-        self.identities = Arc::new(keys.identities());
-        let good = keys.signing_is_good(date);
-        if !good {
-            keys::renew_signing(keys, folder, &mut self.rng, date)?;
+        signing_changed
+    }
+}
+
+/// Replaces the keys that are due; returns whether the onion keys and the signing key changed. Each kind is
+/// replaced even if the other one fails.
+fn replace_keys(
+    keys: &mut Keys,
+    folder: &Path,
+    due: OnionDue,
+    rng: &mut impl rand::CryptoRng,
+    date: SystemTime,
+) -> (bool, bool) {
+    let onion = match due {
+        OnionDue::Wait(_) => None,
+        OnionDue::ForgetOld => Some(keys::forget_old_onion(keys, folder)),
+        OnionDue::Rotate => Some(keys::rotate_onion(keys, folder, rng, date)),
+    };
+    let signing = (!keys.signing_is_good(date)).then(|| keys::renew_signing(keys, folder, rng, date));
+    let changed = |kind: &str, outcome: Option<Result<(), KeyError>>| match outcome {
+        Some(Err(error)) => {
+            log::warn!("the {kind} was not replaced, and the relay tries again in a minute: {error}");
+            false
         }
-        Ok(!good)
+        outcome => outcome.is_some(),
+    };
+    (changed("onion key", onion), changed("signing key", signing))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_link::keys::SIGNING_LIFETIME;
+    use std::fs;
+
+    #[test]
+    fn a_signing_key_is_renewed_although_the_onion_key_cannot_be_replaced() {
+        let folder = std::env::temp_dir().join(format!("penstock-renewal-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let (mut rng, now) = (rand::rng(), crate::clock::Clock::start().date());
+        let mut keys = keys::load_or_create(&folder, &mut rng, now).unwrap();
+        let obstacle = folder.join("secret_onion_key_ntor.old");
+        fs::create_dir(&obstacle).unwrap();
+        let (later, onion) = (now + SIGNING_LIFETIME, keys.onion.public);
+        assert_eq!(replace_keys(&mut keys, &folder, OnionDue::Rotate, &mut rng, later), (false, true));
+        assert!(keys.signing_is_good(later) && keys.onion.public == onion);
+        // The next check succeeds without a restart.
+        fs::remove_dir(&obstacle).unwrap();
+        assert_eq!(replace_keys(&mut keys, &folder, OnionDue::Rotate, &mut rng, later), (true, false));
+        assert_ne!(keys.onion.public, onion);
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -3,7 +3,7 @@
 //! Source: C tor `try_locking()`, `router_write_fingerprint()`, `write_pidfile()`.
 
 use crate::Error;
-use crate::keys;
+use crate::{atomic, keys};
 use nix::fcntl::{Flock, FlockArg};
 use penstock_link::keys::Keys;
 use std::fs::{self, File, OpenOptions};
@@ -22,8 +22,10 @@ impl DataDirectory {
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
         keys::open_folder(path).map_err(|error| Error::mistake(format!("DataDirectory: {error}")))?;
         let lock = path.join("lock");
-        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&lock);
-        let file = file.map_err(|error| Error::file(&lock, error))?;
+        let mut options = OpenOptions::new();
+        options.create(true).append(true).mode(0o600).custom_flags(nix::libc::O_NONBLOCK);
+        let file =
+            options.open(&lock).and_then(atomic::regular).map_err(|error| Error::file(&lock, error))?;
         let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|_| {
             Error::mistake(format!(
                 "DataDirectory: {} is used by another relay that is running",
@@ -37,8 +39,8 @@ impl DataDirectory {
         for (name, identity) in [("fingerprint", keys.fingerprint()), ("fingerprint-ed25519", ed25519(keys))]
         {
             let path = self.path.join(name);
-            fs::write(&path, format!("{nickname} {identity}\n"))
-                .map_err(|error| Error::file(&path, error))?;
+            let line = format!("{nickname} {identity}\n");
+            atomic::update(&path, line.as_bytes()).map_err(|(path, error)| Error::file(&path, error))?;
         }
         Ok(())
     }

@@ -1,0 +1,248 @@
+//! Files that are whole at any moment: after a crash, a kill or a full disk, a file has its old content or its new one.
+//!
+//! Each file is first written beside its place, as `NAME.tmp`, and synchronized with the disk. Only when all files of a
+//! group are written, they get their names. So a full disk changes nothing.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// A failure, with the file to which it belongs.
+pub(crate) type FileError = (PathBuf, io::Error);
+
+/// The place of a file that is not finished.
+pub(crate) fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".tmp");
+    name.into()
+}
+
+/// Makes or replaces files of one folder, in this order, for their owner only.
+///
+/// # Errors
+///
+/// If a file cannot be written, and then all files are as before. If the system fails between the renames, some files
+/// are new.
+pub(crate) fn replace(files: &[(PathBuf, &[u8])]) -> Result<(), FileError> {
+    stage(files)?;
+    for (path, _) in files {
+        rename(path)?;
+    }
+    sync_folder_of(files)
+}
+
+/// Replaces two files that belong together. After a crash both are there and fit, or the second one is missing.
+///
+/// # Errors
+///
+/// As in [`replace`].
+pub(crate) fn replace_pair(first: (PathBuf, &[u8]), second: (PathBuf, &[u8])) -> Result<(), FileError> {
+    let files = [first, second];
+    stage(&files)?;
+    let [(first, _), (second, _)] = &files;
+    remove(second)?;
+    sync_folder_of(&files)?;
+    rename(first)?;
+    rename(second)?;
+    sync_folder_of(&files)
+}
+
+/// Makes new files of one folder, in this order, for their owner only. It overwrites no file.
+///
+/// After a crash, if one of the files has its name, the temporary files of the others are complete:
+/// [`finish`] gives them their names.
+///
+/// # Errors
+///
+/// As in [`replace`]; `AlreadyExists` if a file exists.
+pub(crate) fn create(files: &[(PathBuf, &[u8])]) -> Result<(), FileError> {
+    stage(files)?;
+    for (number, (path, _)) in files.iter().enumerate() {
+        if let Err(error) = link(path) {
+            // A name may need space as well. All files are gone again, the temporary ones last.
+            let undone = files[..number].iter().try_for_each(|(path, _)| remove(path));
+            if undone.is_ok() {
+                clean(files);
+            }
+            return Err(error);
+        }
+    }
+    for (path, _) in files {
+        remove(&temporary(path))?;
+    }
+    sync_folder_of(files)
+}
+
+/// Finishes a file that [`create`] had written before a crash. Returns whether there was one.
+///
+/// # Errors
+///
+/// If the file cannot get its name.
+pub(crate) fn finish(path: &Path) -> Result<bool, FileError> {
+    if !temporary(path).exists() {
+        return Ok(false);
+    }
+    rename(path)?;
+    sync_folder_of(&[(path.to_owned(), &[])])?;
+    Ok(true)
+}
+
+/// Removes a file, if it exists.
+///
+/// # Errors
+///
+/// If it exists and cannot be removed.
+pub(crate) fn remove(path: &Path) -> Result<(), FileError> {
+    match step(Step::Rename).and_then(|()| fs::remove_file(path)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err((path.to_owned(), error)),
+        _ => Ok(()),
+    }
+}
+
+/// Opens a file for reading. A pipe or a device is refused, because it could block the relay.
+///
+/// # Errors
+///
+/// If it cannot be opened, or is no regular file.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    // Without the flag, opening a pipe waits for a writer.
+    regular(OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?)
+}
+
+/// Refuses what is no regular file.
+///
+/// # Errors
+///
+/// If it is a folder, a pipe or a device.
+pub(crate) fn regular(file: File) -> io::Result<File> {
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("this is no regular file")) }
+}
+
+/// Replaces a file whose content is different, and leaves the file alone otherwise. A relay with a full disk can then
+/// start again.
+///
+/// # Errors
+///
+/// If the file cannot be written.
+pub(crate) fn update(path: &Path, content: &[u8]) -> Result<(), FileError> {
+    let mut before = Vec::new();
+    let limit = content.len() as u64 + 1;
+    let read = open(path).and_then(|file| file.take(limit).read_to_end(&mut before));
+    if read.is_ok() && before == content { Ok(()) } else { replace(&[(path.to_owned(), content)]) }
+}
+
+/// Writes all temporary files. If one fails, none is left.
+fn stage(files: &[(PathBuf, &[u8])]) -> Result<(), FileError> {
+    let written = files.iter().try_for_each(|(path, content)| {
+        let temporary = temporary(path);
+        write(&temporary, content).map_err(|error| (temporary, error))
+    });
+    // The names of the temporary files are on the disk before a file gets its own name.
+    let written = written.and_then(|()| sync_folder_of(files));
+    if written.is_err() {
+        clean(files);
+    }
+    written
+}
+
+fn clean(files: &[(PathBuf, &[u8])]) {
+    for (path, _) in files {
+        let _ = remove(&temporary(path));
+    }
+}
+
+fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    // A file that a killed process left behind.
+    let _ = fs::remove_file(path);
+    step(Step::Create)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    if let Err(error) = step(Step::Write) {
+        // In tests, a full disk takes a part of the file.
+        file.write_all(&content[..content.len() / 2])?;
+        return Err(error);
+    }
+    file.write_all(content)?;
+    step(Step::Write)?;
+    file.sync_all()
+}
+
+fn rename(path: &Path) -> Result<(), FileError> {
+    let renamed = step(Step::Rename).and_then(|()| fs::rename(temporary(path), path));
+    renamed.map_err(|error| (path.to_owned(), error))
+}
+
+fn link(path: &Path) -> Result<(), FileError> {
+    let linked = step(Step::Create).and_then(|()| fs::hard_link(temporary(path), path));
+    linked.map_err(|error| (path.to_owned(), error))
+}
+
+/// Puts the names in the folder of the first file on the disk.
+fn sync_folder_of(files: &[(PathBuf, &[u8])]) -> Result<(), FileError> {
+    let Some(folder) = files.first().and_then(|(path, _)| path.parent()) else { return Ok(()) };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let synced = step(Step::Write).and_then(|()| File::open(folder)?.sync_all());
+    synced.map_err(|error| (folder.to_owned(), error))
+}
+
+/// The kinds of system calls that change the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A new name in a folder.
+    Create,
+    /// Content of a file or folder.
+    Write,
+    /// A name that changes or goes.
+    Rename,
+}
+
+/// Does nothing in the program. In tests it can fail.
+#[cfg(not(test))]
+#[expect(clippy::unnecessary_wraps, reason = "it fails in tests")]
+fn step(_: Step) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+use faults::step;
+
+/// Failures of the disk, for tests.
+#[cfg(test)]
+pub(crate) mod faults {
+    use super::Step;
+    use std::cell::Cell;
+    use std::io;
+
+    /// What fails from a step on.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Fault {
+        /// The disk is full: steps that need space fail.
+        Full,
+        /// The process is gone: all steps fail.
+        Killed,
+    }
+
+    thread_local! {
+        static FROM: Cell<Option<(Fault, usize)>> = const { Cell::new(None) };
+        static STEPS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// Runs something in which the disk fails from step `from` on; returns its outcome and whether a step failed.
+    pub(crate) fn with<T>(fault: Fault, from: usize, run: impl FnOnce() -> T) -> (T, bool) {
+        FROM.set(Some((fault, from)));
+        STEPS.set(0);
+        let outcome = run();
+        FROM.set(None);
+        (outcome, STEPS.get() > from)
+    }
+
+    pub(super) fn step(kind: Step) -> io::Result<()> {
+        let Some((fault, from)) = FROM.get() else { return Ok(()) };
+        if kind == Step::Rename && fault == Fault::Full {
+            return Ok(());
+        }
+        let number = STEPS.get();
+        STEPS.set(number + 1);
+        if number < from { Ok(()) } else { Err(io::Error::from_raw_os_error(nix::libc::ENOSPC)) }
+    }
+}
