@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, WrapValidator, model_validator
+from pydantic_core import PydanticCustomError
 
 from penstock.errors import PenstockError
 
@@ -28,6 +29,18 @@ class Strict(BaseModel):
         return data
 
 
+def must(sentence: str) -> WrapValidator:
+    """Say `sentence` about a wrong value, instead of pydantic's message."""
+
+    def check(value: Any, handler: Callable[[Any], Any]) -> Any:
+        try:
+            return handler(value)
+        except ValidationError:
+            raise PydanticCustomError("must", sentence) from None
+
+    return WrapValidator(check)
+
+
 def parse(model: type[M], data: object, where: Path | str, error: Callable[[str], PenstockError] = PenstockError) -> M:
     """The model of `data`; its first mistake is raised as an `error` that begins with `where`."""
     try:
@@ -40,9 +53,13 @@ def _sentence(data: Any, mistake: Any) -> str:
     """The place and the mistake; an entry of a list is named by its `id`, if it has one."""
     names = []
     for part in mistake["loc"]:
-        data = data[part] if isinstance(data, list) else data.get(part) if isinstance(data, dict) else None
-        names.append(str(data.get("id", part) if isinstance(part, int) and isinstance(data, dict) else part))
-    key, given = ".".join(names), _shown(mistake["input"])
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            data = None
+        name = str(data.get("id", part) if isinstance(part, int) and isinstance(data, dict) else part)
+        names.append(_shown(name)[1:-1])
+    key, given = ".".join(names).removesuffix(".[key]"), _shown(mistake["input"])
     match mistake["type"]:
         case "value_error":
             return f"{key}: {mistake['ctx']['error']}".removeprefix(": ")
@@ -50,7 +67,7 @@ def _sentence(data: Any, mistake: Any) -> str:
             return f"{key} is missing"
         case "literal_error":
             return f"{key} is {given}; it must be one of {mistake['ctx']['expected'].replace(' or ', ', ')}"
-    return f"{key} is {given}; {mistake['msg'].replace('Input should', 'it should')}"
+    return f"{key or 'the document'} is {given}; {mistake['msg'].replace('Input should', 'it should')}"
 
 
 def _shown(value: object) -> str:

@@ -448,21 +448,21 @@ def wrong() -> list[tuple[str, str, Any]]:
     analysis = "onionperf.analysis.json"
     return [
         (analysis, "is not JSON", text[: len(text) // 2]),
-        (analysis, "the document is [1]", "[1]"),
+        (analysis, "the document is [1]; it should be a valid dictionary", "[1]"),
         (analysis, "has no download", ""),
         (analysis, "has no download", "\x00\x01"),
         (analysis, "neither the key data nor download_times", {}),
         (analysis, "is not JSON", "[" * 100_000),
-        (analysis, "data is 5; it must be an object", {"data": 5}),
+        (analysis, "data is 5; it should be a valid dictionary", {"data": 5}),
         (analysis, "version is '9.0'; it must be 1 to 5", measured.onionperf("9.0", {})),
-        (analysis, "type is 'shadow'; it must be onionperf or tgen", {"type": "shadow", "data": {}}),
+        (analysis, "type is 'shadow'; it must be one of 'onionperf', 'tgen'", {"type": "shadow", "data": {}}),
         (analysis, "has no complete download", measured.onionperf(1.0, {"transfers": {}})),
-        (analysis, "data.op-xy.tgen.transfers is []; it must be an object", measured.onionperf(1.0, {"transfers": []})),
-        (analysis, "a measurement in data.op-xy.tgen.streams is 'x'", measured.onionperf(3, {"streams": {"1": "x"}})),
+        (analysis, "data.op-xy.tgen.transfers is []; it should be", measured.onionperf(1.0, {"transfers": []})),
+        (analysis, "data.op-xy.tgen.streams.1 is 'x'; it should be", measured.onionperf(3, {"streams": {"1": "x"}})),
         (analysis, "1 from onion services do not count", measured.onionperf(
             "3.0", {"streams": {"1": measured.stream(5, 1, remote="x.onion:1")}})),
-        ("tor_metrics_1--2.json", "holds 'soon'; it must hold seconds", {"download_times": {"51200": ["soon"]}}),
-        ("tor_metrics_1--2.json", "a key of download_times is 'big'; it must be a size in bytes", {"download_times": {"big": [1.0]}}),  # noqa: E501
+        ("tor_metrics_1--2.json", "51200.0 is 'soon'; it must be", {"download_times": {"51200": ["soon"]}}),
+        ("tor_metrics_1--2.json", "download_times.big is 'big'; it must be a size in bytes", {"download_times": {"big": [1.0]}}),  # noqa: E501
         ("tor_metrics_1--2.json", "must have requests, and of them", {
             "download_times": {}, "daily_counts": {"1": {"requests": 1, "failures": 2}}}),
         ("client.log", "has no download", "2000-01-01 00:00:01 946684801.0 [message] hello\n"),
@@ -484,10 +484,10 @@ def test_a_wrong_document_is_refused(tmp_path: Path, name: str, said: str, docum
     ("file", "document", "said"),
     [
         ("time_to_last_byte_recv.exit.json", "{", "is not JSON"),
-        ("time_to_last_byte_recv.exit.json", '{"51200": 4}', "51200' is 4; it must be a list of seconds"),
-        ("time_to_first_byte_recv.exit.json", '{"51200": [-4]}', "holds -4; it must hold seconds"),
+        ("time_to_last_byte_recv.exit.json", '{"51200": 4}', "51200 is 4; it should be a valid list"),
+        ("time_to_first_byte_recv.exit.json", '{"51200": [-4]}', "51200.0 is -4; it must be a number of seconds"),
         ("error_rate.exit.json", '{"ALL": [[5, 0]]}', "must be a list of pairs"),
-        ("error_rate.exit.json", "[]", "it must be an object"),
+        ("error_rate.exit.json", "[]", "the document is []; it should be a valid dictionary"),
     ],
 )
 def test_wrong_plot_data_is_refused(tmp_path: Path, file: str, document: str, said: str) -> None:

@@ -6,13 +6,15 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import polars as pl
+from pydantic import BeforeValidator, Field
 
 from penstock.compare.setting import Setting
 from penstock.errors import OutputError
 from penstock.replicates import Replicates
+from penstock.validation import must
 
 LARGEST = 2 << 30
 """Larger documents are refused [B]."""
@@ -23,44 +25,23 @@ MOST_BYTES = 2**50
 PARTS = (51_200, 1_048_576)
 """Sizes that Tor's metrics measure within larger downloads, because OnionPerf 0.3 requests only 5 MiB [B]."""
 
-
-class Download(NamedTuple):
-    """One download. A time is null if it did not happen or was not recorded."""
-
-    network: str = ""
-    """The simulation or file; empty if there is only one."""
-    seed: int = 0
-    """Zero for downloads of other tools."""
-    workload: str | None = None
-    bytes: int = 0
-    """The requested size [B]."""
-    part: bool = False
-    """Whether these are the first bytes of a larger download."""
-    at_s: float | None = None
-    """The end or the beginning by the tool's clock [s]."""
-    outcome: str = "ok"
-    """`ok`, `timeout`, `failed`, `unfinished`."""
-    ttfb_s: float | None = None
-    """The first byte, since the client requested a stream or created its socket [s]."""
-    ttlb_s: float | None = None
-    ttfb_request_s: float | None = None
-    """The first byte, since the client sent its request over an existing connection [s]."""
-    ttlb_request_s: float | None = None
-
+TIMEOUTS = ("TIMEOUT", "STALLOUT")
+"""The prefixes of tgen's errors for timeouts and stalls."""
 
 SCHEMA: dict[str, pl.DataType] = {
-    "network": pl.String(),
-    "seed": pl.Int64(),
+    "network": pl.String(),  # the simulation or file; empty if there is only one
+    "seed": pl.Int64(),  # zero for downloads of other tools
     "workload": pl.String(),
-    "bytes": pl.Int64(),
-    "part": pl.Boolean(),
-    "at_s": pl.Float64(),
-    "outcome": pl.String(),
-    "ttfb_s": pl.Float64(),
+    "bytes": pl.Int64(),  # the requested size
+    "part": pl.Boolean(),  # whether these are the first bytes of a larger download
+    "at_s": pl.Float64(),  # the end or the beginning by the tool's clock
+    "outcome": pl.String(),  # ok, timeout, failed or unfinished
+    "ttfb_s": pl.Float64(),  # since the client requested a stream or created its socket
     "ttlb_s": pl.Float64(),
-    "ttfb_request_s": pl.Float64(),
+    "ttfb_request_s": pl.Float64(),  # since the client sent its request over an existing connection
     "ttlb_request_s": pl.Float64(),
 }
+"""The columns of downloads. A time is null if it did not happen or was not recorded."""
 
 CLOCKS = {"start": ("ttfb_s", "ttlb_s"), "request": ("ttfb_request_s", "ttlb_request_s")}
 """The starting points of times, and their columns."""
@@ -108,39 +89,88 @@ class Source:
     @property
     def clocks(self) -> list[str]:
         """The starting points that its times can have."""
-        last = {clock: columns[1] for clock, columns in CLOCKS.items()}
-        return [clock for clock, column in last.items() if self.downloads[column].count() > 0]
+        return [clock for clock, (_, last) in CLOCKS.items() if self.downloads[last].count() > 0]
 
 
 @dataclass
 class Found:
     """The downloads that were collected from documents."""
 
-    rows: list[Download] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    network: str = ""
+    """The simulation or file of the next downloads."""
     onion: int = 0
     """The number of downloads from onion services, which are left out."""
     unread: int = 0
     """The number of downloads without a size."""
     failures: int = 0
     """The number of failed downloads of unknown size."""
+    tried: Tried | None = None
+    """The failures of all sizes, if the documents count them."""
 
-    def whole(self, label: str, path: Path, kind: str, notes: Iterable[str] = ()) -> Source:
+    def add(self, size: int, **columns: Any) -> None:
+        """Collect a download of a size [B] with these columns of `SCHEMA`."""
+        self.rows.append({"network": self.network, "seed": 0, "bytes": size, "part": False, "outcome": "ok", **columns})
+
+    def add_steps(
+        self,
+        size: int,
+        steps: tuple[float | None, float | None, float | None],
+        error: str | None,
+        *,
+        remote: str,
+        at: float | None,
+        parts: Mapping[str, float | None],
+    ) -> None:
+        """Collect a download of tgen.
+
+        Args:
+            size: the requested size [B].
+            steps: the times of the request, of the first byte and of the last byte, since the start [s].
+            error: tgen's error; none if the download is complete.
+            remote: the server.
+            at: the end or the beginning by the tool's clock [s].
+            parts: the time of the last byte for smaller sizes [s].
+        """
+        if ".onion" in remote:
+            self.onion += 1
+            return
+        if error is not None:
+            outcome = "timeout" if error.upper().startswith(TIMEOUTS) else "failed"
+            self.add(size, at_s=at, outcome=outcome)
+            return
+        request, first, last = steps
+
+        def since(time: float | None) -> float | None:
+            return time - request if request is not None and time is not None and time >= request else None
+
+        ends = {part: parts.get(str(part)) or 0 for part in PARTS if part < size}
+        for of, end in {size: last, **{part: end for part, end in ends.items() if end > 0}}.items():
+            times = {"ttfb_s": first, "ttlb_s": end, "ttfb_request_s": since(first), "ttlb_request_s": since(end)}
+            self.add(of, part=of != size, at_s=at, **times)
+
+    def count(self, failed: int, attempts: int) -> None:
+        """Add failed downloads of any size, and their attempts."""
+        before = self.tried or Tried(0, 0)
+        self.tried = Tried(before.failed + failed, before.attempts + attempts)
+
+    def whole(self, label: str, path: Path, kind: str, *notes: str) -> Source:
         """The collected source; it must have a complete download."""
-        if not any(row.outcome == "ok" for row in self.rows):
+        rows = frame(self.rows)
+        if rows.filter(outcome="ok").is_empty():
             onion = f"; {self.onion} from onion services do not count" if self.onion else ""
             raise OutputError(f"{path} has no complete download{onion}")
-        there = {row.bytes for row in self.rows if not row.part}
-        rows = [row for row in self.rows if not row.part or row.bytes not in there]
-        tried = None
+        ended = rows.filter(part=False)
+        rows = rows.filter(~pl.col("part") | ~pl.col("bytes").is_in(ended["bytes"].unique().implode()))
+        tried = self.tried
         if self.failures:
-            ended = [row for row in rows if not row.part]
-            known = sum(row.outcome != "ok" for row in ended)
-            tried = Tried(self.failures + known, self.failures + len(ended))
-        return Source(label, path, kind, frame(rows), tried, (*notes, *self._notes(rows)))
+            known = ended.filter(pl.col("outcome") != "ok").height
+            tried = Tried(self.failures + known, self.failures + ended.height)
+        return Source(label, path, kind, rows, tried, (*notes, *self._notes(rows)))
 
-    def _notes(self, rows: Iterable[Download]) -> Iterable[str]:
-        parts = sorted({row.bytes for row in rows if row.part})
-        if parts:
+    def _notes(self, rows: pl.DataFrame) -> Iterable[str]:
+        parts = rows.filter(part=True)["bytes"].unique().sort()
+        if len(parts):
             yield f"{' and '.join(map(size_name, parts))} are the first bytes of larger downloads"
         if self.onion:
             yield f"{self.onion} downloads from onion services are left out"
@@ -148,15 +178,9 @@ class Found:
             yield f"{self.unread} downloads without a size are left out"
 
 
-def frame(rows: Iterable[Download]) -> pl.DataFrame:
+def frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     """Downloads as a table."""
-    return pl.DataFrame(list(rows), SCHEMA, orient="row")
-
-
-def after(source: pl.DataFrame, skip: float) -> pl.DataFrame:
-    """Downloads that began at least `skip` seconds after the first of their replicate, or have no time."""
-    at = pl.col("at_s")
-    return source.filter(at.is_null() | (at >= at.min().over("network") + skip))
+    return pl.DataFrame(list(rows), SCHEMA)
 
 
 def size_name(size: int) -> str:
@@ -165,43 +189,6 @@ def size_name(size: int) -> str:
         if size >= unit and size % unit == 0:
             return f"{size // unit} {name}"
     return f"{size} B"
-
-
-class Reader:
-    """Checks the values of a document; a mistake becomes a sentence with file and place."""
-
-    def __init__(self, path: Path) -> None:
-        """Read the document in `path`."""
-        self.path = path
-
-    def wrong(self, where: str, what: str) -> OutputError:
-        """A sentence."""
-        return OutputError(f"{self.path}: {where} {what}")
-
-    def mapping(self, value: Any, where: str) -> Mapping[str, Any]:
-        """A JSON object; null counts as empty."""
-        if value is None:
-            return {}
-        if not isinstance(value, dict):
-            raise self.wrong(where, f"is {_told(value)}; it must be an object")
-        return value
-
-    def times(self, value: Any, where: str) -> list[float]:
-        """A list of seconds without negative numbers."""
-        if not isinstance(value, list):
-            raise self.wrong(where, f"is {_told(value)}; it must be a list of seconds")
-        found = [number(each) for each in value]
-        for each, given in zip(found, value, strict=True):
-            if each is None or each < 0:
-                raise self.wrong(where, f"holds {_told(given)}; it must hold seconds")
-        return [each for each in found if each is not None]
-
-    def size(self, value: Any, where: str) -> int:
-        """A number of bytes."""
-        found = whole_number(value)
-        if found is None:
-            raise self.wrong(where, f"is {_told(value)}; it must be a size in bytes")
-        return found
 
 
 def number(value: Any) -> float | None:
@@ -221,9 +208,14 @@ def whole_number(value: Any) -> int | None:
     return int(found) if found is not None and found == int(found) and 0 < found < MOST_BYTES else None
 
 
-def _told(value: Any) -> str:
-    """A value of a document, shortened and on one line."""
-    if value is None:
-        return "missing"
-    text = ascii(value)
-    return text if len(text) <= 40 else f"{text[:40]}..."
+Number = Annotated[float | None, BeforeValidator(number)]
+"""A number in a document; none for anything else."""
+
+Seconds = Annotated[float, Field(ge=0), BeforeValidator(number), must("it must be a number of seconds")]
+Size = Annotated[int, BeforeValidator(whole_number), must("it must be a size in bytes")]
+
+NullAsEmpty = BeforeValidator(lambda value: {} if value is None else value)
+"""A JSON object that may be null."""
+
+Times = Annotated[dict[Size, list[Seconds]], NullAsEmpty]
+"""The times of downloads by size [s]."""

@@ -1,7 +1,7 @@
 """Reads downloads of tgen from lines of its logs, and from the same fields in analyses.
 
 Source: shadow/tgen, `_tgenstream_log` of 1.x ([stream-success], [stream-error]) and `_tgentransfer_log` before it
-([transfer-complete], [transfer-error]); all times count from when the stream, or transfer, was made.
+([transfer-complete], [transfer-error]); all times count from the creation of the stream or transfer.
 """
 
 from __future__ import annotations
@@ -10,13 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.compare.source import PARTS, Download, Found, number, whole_number
+from penstock.compare.source import Found, number, whole_number
 
 _TAG = re.compile(r"\[(?:stream-success|transfer-complete|(stream-error|transfer-error))\]")
 _FIELD = re.compile(r"([a-z][a-z-]*)=([^\s,\]]*)")
-
-TIMEOUTS = ("TIMEOUT", "STALLOUT")
-"""The prefixes of errors for timeouts and stalls."""
 
 
 def read_log(text: str, found: Found) -> None:
@@ -25,80 +22,29 @@ def read_log(text: str, found: Found) -> None:
         tag = _TAG.search(line)
         if tag is None:
             continue
-        fields = dict(_FIELD.findall(line, tag.end()))
         words = line[: tag.start()].split()
         at = number(words[2]) if len(words) > 2 else None
-        if not take(fields, ok=tag[1] is None, at=at, network="", found=found):
-            found.unread += 1
+        take(dict(_FIELD.findall(line, tag.end())), found, ok=tag[1] is None, at=at, parts={})
 
 
 def take(
-    fields: Mapping[str, Any],
-    *,
-    ok: bool,
-    at: float | None,
-    network: str,
-    found: Found,
-    parts: Mapping[str, Any] | None = None,
-) -> bool:
-    """Collect the download of these fields; false if they have no size."""
-    done, _, asked = str(fields.get("payload-bytes-read", "")).partition("/")
-    size = whole_number(fields.get("recvsize")) or whole_number(asked)
-    received = fields.get("payload-bytes-recv", done)
-    size = size or whole_number(received)
-    if size is None:
-        # Servers and uploads receive nothing.
-        return number(received) == 0 or "payload-bytes-write" in fields
-    steps = {
-        "command": _microseconds(fields, "command"),
-        "first_byte": _microseconds(fields, "first-byte-recv", "first-byte"),
-        "last_byte": _microseconds(fields, "last-byte-recv", "last-byte"),
-    }
-    keep(
-        steps,
-        size=size,
-        ok=ok,
-        error=str(fields.get("error", "")),
-        remote=str(fields.get("remote", "")),
-        at=at,
-        network=network,
-        found=found,
-        parts=parts,
-    )
-    return True
-
-
-def keep(
-    steps: Mapping[str, float | None],
-    *,
-    size: int,
-    ok: bool,
-    error: str,
-    remote: str,
-    at: float | None,
-    network: str,
-    found: Found,
-    parts: Mapping[str, Any] | None = None,
+    fields: Mapping[str, Any], found: Found, *, ok: bool, at: float | None, parts: Mapping[str, float | None]
 ) -> None:
-    """Collect a download with the times of its steps [s]; `parts` has the seconds until so many bytes."""
-    if ".onion" in remote:
-        found.onion += 1
+    """Collect the download of these fields, or count it as unread if it has no size."""
+    done, _, asked = str(fields.get("payload-bytes-read", "")).partition("/")
+    received = fields.get("payload-bytes-recv", done)
+    size = whole_number(fields.get("recvsize")) or whole_number(asked) or whole_number(received)
+    if size is None:
+        # Servers and uploads receive no payload; they are no downloads.
+        found.unread += number(received) != 0 and "payload-bytes-write" not in fields
         return
-    if not ok:
-        outcome = "timeout" if error.upper().startswith(TIMEOUTS) else "failed"
-        found.rows.append(Download(network=network, bytes=size, at_s=at, outcome=outcome))
-        return
-    command, first, last = steps.get("command"), steps.get("first_byte"), steps.get("last_byte")
-
-    def row(of: int, end: float | None, *, part: bool) -> Download:
-        since = (_since(command, first), _since(command, end))
-        return Download(network, 0, None, of, part, at, "ok", first, end, *since)
-
-    found.rows.append(row(size, last, part=False))
-    for of in PARTS:
-        end = number((parts or {}).get(str(of)))
-        if of < size and end is not None and end > 0:
-            found.rows.append(row(of, end, part=True))
+    steps = (
+        _microseconds(fields, "command"),
+        _microseconds(fields, "first-byte-recv", "first-byte"),
+        _microseconds(fields, "last-byte-recv", "last-byte"),
+    )
+    error = None if ok else str(fields.get("error", ""))
+    found.add_steps(size, steps, error, remote=str(fields.get("remote", "")), at=at, parts=parts)
 
 
 def _microseconds(fields: Mapping[str, Any], *names: str) -> float | None:
@@ -109,7 +55,3 @@ def _microseconds(fields: Mapping[str, Any], *names: str) -> float | None:
             if value is not None and value > 0:
                 return value * scale
     return None
-
-
-def _since(command: float | None, time: float | None) -> float | None:
-    return time - command if command is not None and time is not None and time >= command else None
