@@ -30,19 +30,21 @@ METRICS = (
 )
 
 
-def after_warmup(transfers: pl.DataFrame) -> pl.DataFrame:
-    """Downloads that began after the warm-up, complete or not."""
-    return transfers.filter(~pl.col("warmup"), pl.col("direction") == "download")
+def after_warmup(transfers: pl.DataFrame, **values: str) -> pl.DataFrame:
+    """Downloads that began after the warm-up, complete or not; only those with these `values` of columns."""
+    return transfers.filter(warmup=False, direction="download", **values)
 
 
-def counted(transfers: pl.DataFrame) -> pl.DataFrame:
-    """The downloads for statistics: complete ones that began after the warm-up."""
-    return after_warmup(transfers).filter(pl.col("outcome") == "ok")
+def counted(transfers: pl.DataFrame, **values: str) -> pl.DataFrame:
+    """The downloads for statistics: complete ones that began after the warm-up, with these `values` of columns."""
+    return after_warmup(transfers, outcome="ok", **values)
 
 
-def workloads(transfers: pl.DataFrame) -> list[str]:
-    """The workloads with downloads, the smallest downloads first."""
-    sizes = transfers.filter(pl.col("direction") == "download").group_by("workload").agg(pl.col("bytes").median())
+def workloads(transfers: pl.DataFrame, *others: pl.DataFrame) -> list[str]:
+    """The workloads with downloads and with rows in all `others`, the smallest downloads first."""
+    sizes = transfers.filter(direction="download").group_by("workload").agg(pl.col("bytes").median())
+    for table in others:
+        sizes = sizes.join(table, on="workload", how="semi")
     return sizes.sort("bytes", "workload")["workload"].to_list()
 
 
@@ -50,14 +52,12 @@ def by_replicate(
     transfers: pl.DataFrame, replicates: Replicates, variant: str, workload: str, metric: Metric
 ) -> list[list[NDArray[np.float64]]]:
     """One metric of all counted downloads of a variant and workload, apart for each replicate and run [s]."""
-    of = (pl.col("variant") == variant) & (pl.col("workload") == workload)
-    return replicates.samples(counted(transfers).filter(of), metric.column)
+    return replicates.samples(counted(transfers, variant=variant, workload=workload), metric.column)
 
 
 def sample(transfers: pl.DataFrame, variant: str, workload: str, metric: Metric) -> pl.Series:
     """One metric of all counted downloads of a variant and workload, pooled over all runs [s]."""
-    of = (pl.col("variant") == variant) & (pl.col("workload") == workload)
-    return counted(transfers).filter(of)[metric.column].drop_nulls()
+    return counted(transfers, variant=variant, workload=workload)[metric.column].drop_nulls()
 
 
 def summarise(transfers: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFrame:
@@ -70,8 +70,7 @@ def summarise(transfers: pl.DataFrame, variants: Mapping[str, str]) -> pl.DataFr
     rows = []
     for variant, label in variants.items():
         for workload in workloads(transfers):
-            of = (pl.col("variant") == variant) & (pl.col("workload") == workload)
-            outcomes = dict(begun.filter(of)["outcome"].value_counts().iter_rows())
+            outcomes = dict(begun.filter(variant=variant, workload=workload)["outcome"].value_counts().iter_rows())
             row: dict[str, object] = {"variant": variant, "label": label, "workload": workload}
             row["downloads"] = outcomes.get("ok", 0)
             row |= {outcome: outcomes.get(outcome, 0) for outcome in ("timeout", "failed", "unfinished")}
@@ -109,8 +108,8 @@ def _compare_one(
     transfers: pl.DataFrame, replicates: Replicates, first: str, other: str, workload: str, metric: Metric
 ) -> dict[str, str | int | float | bool]:
     def medians(variant: str) -> pl.DataFrame:
-        of = (pl.col("variant") == variant) & (pl.col("workload") == workload)
-        return counted(transfers).filter(of).group_by(RUN).agg(median=pl.col(metric.column).median()).drop_nulls()
+        rows = counted(transfers, variant=variant, workload=workload)
+        return rows.group_by(RUN).agg(median=pl.col(metric.column).median()).drop_nulls()
 
     complete = replicates.average(medians(first).join(medians(other), on=RUN, suffix="_of_other"))
     of_first, of_other = complete["median"].to_numpy(), complete["median_of_other"].to_numpy()

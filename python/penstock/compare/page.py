@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import polars as pl
-from matplotlib.artist import Artist
-
-from penstock import _core, figures, report, stats, tables
+from penstock import _core, figures, report, tables
 from penstock.compare import show
 from penstock.compare.sides import Comparison
 from penstock.compare.source import CLOCKS, Source
 from penstock.errors import OutputError, naming
-from penstock.figures.downloads import curve_of, draw_distributions, right_edge
+from penstock.figures.downloads import Panel, curve_of, draw_panels
 from penstock.figures.picture import Picture
-from penstock.figures.style import grid_of, legend_above, looks
+from penstock.figures.style import looks
 from penstock.output import fresh
 from penstock.replicates import BAND
 from penstock.summary import METRICS
@@ -64,34 +61,28 @@ def write(comparison: Comparison, to: Path, command: str) -> Path:
 
 def draw(comparison: Comparison) -> Picture:
     """A row of panels for each kind of downloads, with the times of A and B."""
-    columns = CLOCKS[comparison.clock]
-    figure, panels = grid_of(len(comparison.kinds), len(METRICS), 3.9, 2.75)
-    styles = dict(zip("AB", looks({letter: letter for letter in "AB"}).values(), strict=True))
-    letters = iter("abcdefghijklmnopqrstuvwxyz" * 8)
-    handles: list[Artist] = []
-    for kind, row in zip(comparison.kinds, panels, strict=True):
-        for metric, column, axes in zip(METRICS, columns, row, strict=True):
-            curves = {
-                look: _curve(source, kind.where, column)
-                for source, look in zip(comparison.sources, styles.values(), strict=True)
-            }
-            handles = draw_distributions(axes, curves)
-            axes.set_title(f"({next(letters)}) {kind.name}: {metric.title}")
-            axes.set_xlabel(f"{metric.title} [s]")
-            axes.set_xlim(0, right_edge(curves, 0.99))
-        row[0].set_ylabel("fraction of downloads")
-    names = [f"{letter}: {source.label}" for letter, source in zip("AB", comparison.sources, strict=True)]
-    legend_above(figure, handles, names)
+    styled = list(zip(comparison.sources, looks({"A": "A", "B": "B"}).values(), strict=True))
+    rows = [
+        [
+            Panel(
+                f"{kind.name}: {metric.title}",
+                f"{metric.title} [s]",
+                {
+                    look: curve_of(source.replicates.samples(source.downloads.filter(kind.where, outcome="ok"), column))
+                    for source, look in styled
+                },
+            )
+            for metric, column in zip(METRICS, CLOCKS[comparison.clock], strict=True)
+        ]
+        for kind in comparison.kinds
+    ]
+    figure = draw_panels(rows, (3.9, 2.75), [f"{look.label}: {source.label}" for source, look in styled])
     bands = " ".join(_banded(letter, source) for letter, source in zip("AB", comparison.sources, strict=True))
     caption = (
         "The fraction of downloads that took at most this time: a curve further left is faster. Complete "
         f"downloads. Each axis ends at the slower source's 99th percentile. {bands}"
     )
     return Picture("downloads", "How long downloads take", caption, figure)
-
-
-def _curve(source: Source, where: pl.Expr, column: str) -> stats.Curve:
-    return curve_of(source.replicates.samples(source.downloads.filter(where, outcome="ok"), column))
 
 
 def _banded(letter: str, source: Source) -> str:

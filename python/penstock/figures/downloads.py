@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from penstock import stats, summary
 from penstock.figures.picture import Picture
-from penstock.figures.style import Look, grid_of, legend_above, looks
+from penstock.figures.style import Look, grid_of, legend_above, letters, looks
 from penstock.replicates import BAND, Replicates
 from penstock.result import Result
 
@@ -19,33 +21,43 @@ MAX_STEPS = 1500
 """The most steps of a drawn curve."""
 
 
+class Panel(NamedTuple):
+    """A panel of distribution functions."""
+
+    title: str
+    x_label: str
+    curves: Mapping[Look, stats.Curve]
+
+
 def draw(result: Result) -> Picture | None:
     """One row of panels per workload: time to first byte, and download time."""
-    finished = set(summary.counted(result.transfers)["workload"].unique())
-    workloads = [name for name in summary.workloads(result.transfers) if name in finished]
+    workloads = summary.workloads(result.transfers, summary.counted(result.transfers))
     if not workloads:
         return None
-    figure, panels = grid_of(len(workloads), len(summary.METRICS), 3.9, 2.75)
     styles = looks(result.variants)
-    letters = iter("abcdefghijklmnopqrstuvwxyz" * 8)
-    handles: list[Artist] = []
-    for workload, row in zip(workloads, panels, strict=True):
-        for metric, axes in zip(summary.METRICS, row, strict=True):
-            curves = {
-                look: curve_of(summary.by_replicate(result.transfers, result.replicates, variant, workload, metric))
-                for variant, look in styles.items()
-            }
-            handles = draw_distributions(axes, curves)
-            axes.set_title(f"({next(letters)}) {workload}: {metric.title}")
-            axes.set_xlabel(f"{metric.title} [s]")
-            axes.set_xlim(0, right_edge(curves, 0.99))
-        row[0].set_ylabel("fraction of downloads")
-    legend_above(figure, handles, [look.label for look in styles.values()])
+    rows = [
+        [
+            Panel(f"{workload}: {metric.title}", f"{metric.title} [s]", curves_of(result, styles, workload, metric))
+            for metric in summary.METRICS
+        ]
+        for workload in workloads
+    ]
+    figure = draw_panels(rows, (3.9, 2.75), [look.label for look in styles.values()])
     caption = (
         "The fraction of downloads that took at most this time: a curve further left is faster. Complete downloads "
         f"after the warm-up; {how_drawn(result.replicates)}. Each axis ends at the slowest variant's 99th percentile."
     )
     return Picture("downloads", "How long downloads take", caption, figure)
+
+
+def curves_of(
+    result: Result, styles: Mapping[str, Look], workload: str, metric: summary.Metric
+) -> dict[Look, stats.Curve]:
+    """The distribution functions of a workload's times, for each variant in `styles`."""
+    return {
+        look: curve_of(summary.by_replicate(result.transfers, result.replicates, variant, workload, metric))
+        for variant, look in styles.items()
+    }
 
 
 def curve_of(replicates: Sequence[Sequence[stats.Sample]]) -> stats.Curve:
@@ -61,6 +73,29 @@ def how_drawn(replicates: Replicates) -> str:
     if replicates.size < BAND:
         return each
     return f"{each}; bands are pointwise 95 % t intervals of {replicates.size} {replicates.name(2)}"
+
+
+def draw_panels(
+    rows: Sequence[Sequence[Panel]],
+    size: tuple[float, float],
+    labels: Sequence[str],
+    *,
+    end: float = 0.99,
+    of: str = "downloads",
+    **shared: Any,
+) -> Figure:
+    """Rows of panels, each of a `size` [inch]; an axis ends at the quantile `end` of its slowest curve."""
+    figure, panels = grid_of(len(rows), len(rows[0]), *size, **shared)
+    handles: list[Artist] = []
+    for letter, axes, panel in zip(letters(), figure.axes, (panel for row in rows for panel in row), strict=False):
+        handles = draw_distributions(axes, panel.curves)
+        axes.set_title(f"({letter}) {panel.title}")
+        axes.set_xlabel(panel.x_label)
+        axes.set_xlim(0, right_edge(panel.curves, end))
+    for first, *_ in panels:
+        first.set_ylabel(f"fraction of {of}")
+    legend_above(figure, handles, labels)
+    return figure
 
 
 def draw_distributions(axes: Axes, curves: Mapping[Look, stats.Curve]) -> list[Artist]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,10 +13,9 @@ from matplotlib.figure import Figure
 
 from penstock import grid, points, summary
 from penstock.figures.picture import Picture
-from penstock.figures.style import COLOURS, LINES, grid_of, legend_above
-from penstock.figures.sweep import WIDE
+from penstock.figures.style import COLOURS, LINES, WIDE, grid_of, legend_above, letters, mark_values, time_panels
 from penstock.result import Result
-from penstock.summary import METRICS, Metric
+from penstock.summary import METRICS
 from penstock.tables import seconds
 
 MOST_WRITTEN = 12
@@ -38,8 +37,7 @@ def draw(result: Result) -> Picture | None:
     table = points.table(result) if swept else pl.DataFrame()
     if swept is None or table.is_empty():
         return None
-    done = set(table.filter(pl.col("downloads") > 0)["workload"])
-    workloads = [name for name in summary.workloads(result.transfers) if name in done]
+    workloads = summary.workloads(result.transfers, table.filter(pl.col("downloads") > 0))
     if not workloads:
         return None
     names = swept.names
@@ -72,9 +70,9 @@ def _slices(table: pl.DataFrame, further: Sequence[str]) -> list[Slice]:
 
 def _lines(slices: Sequence[Slice], workloads: Sequence[str], name: str, values: Sequence[str]) -> Figure:
     """One row of panels per workload, a curve for each variant."""
-    figure, panels = grid_of(len(workloads), len(METRICS), 3.9, 2.75, sharex=True)
     x, unit = _quantities(values)
-    for axes, workload, metric, title in _walk(panels, workloads):
+    figure, panels = time_panels(workloads, f"{name} [{unit}]" if unit else name)
+    for axes, workload, metric in panels:
         for i, each in enumerate(slices):
             rows = each.rows.filter(workload=workload)
             y, low, high = (
@@ -83,18 +81,12 @@ def _lines(slices: Sequence[Slice], workloads: Sequence[str], name: str, values:
             look: dict[str, Any] = {"color": COLOURS[i % len(COLOURS)], "linestyle": LINES[i % len(LINES)]}
             axes.plot(x, y, marker="o", markersize=3.5, linewidth=1.5, label=each.label, **look)
             axes.vlines(x, low, high, color=look["color"], linewidth=1.2)
-        axes.set_title(title)
         axes.set_ylim(bottom=0)
         if unit is None or (min(x) > 0 and max(x) / min(x) > WIDE):
             axes.set_xscale("linear" if unit is None else "log")
-            axes.set_xticks(x, [value.strip("\"'") for value in values])
-            axes.minorticks_off()
-    for row in panels:
-        row[0].set_ylabel("time [s]")
-    for axes in panels[-1]:
-        axes.set_xlabel(f"{name} [{unit}]" if unit else name)
+            mark_values(axes, x, [value.strip("\"'") for value in values])
     if len(slices) > 1:
-        legend_above(figure, *panels[0][0].get_legend_handles_labels())
+        legend_above(figure, *figure.axes[0].get_legend_handles_labels())
     return figure
 
 
@@ -106,7 +98,7 @@ def _maps(
     rows = [(workload, each) for workload in workloads for each in slices]
     width, height = max(3.9, 0.62 * len(across) + 1.4), max(1.9, 0.34 * len(up) + 1.1)
     figure, panels = grid_of(len(rows), len(METRICS), width, height, sharex=True, sharey=True)
-    letters = _letters()
+    letter = letters()
     for (workload, each), row in zip(rows, panels, strict=True):
         for metric, axes in zip(METRICS, row, strict=True):
             column = metric.column
@@ -116,7 +108,7 @@ def _maps(
             field = np.array([[at.get((a, b)) for a in across] for b in up], dtype=np.float64)
             _map(axes, field, float(everyone.min() or 0), float(everyone.max() or 0))  # type: ignore[arg-type]
             told = f", {each.label}" if each.label else ""
-            axes.set_title(f"({next(letters)}) {workload}{told}: {metric.title}")
+            axes.set_title(f"({next(letter)}) {workload}{told}: {metric.title}")
             axes.set_xticks(range(len(across)), [value.strip("\"'") for value in across])
             axes.set_yticks(range(len(up)), [value.strip("\"'") for value in up])
         row[0].set_ylabel(names[1])
@@ -136,17 +128,6 @@ def _map(axes: Axes, field: Any, least: float, most: float) -> None:
         colour = "white" if time > least + 0.6 * (most - least) else "#222222"
         text = seconds(time).removesuffix(" s")
         axes.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)
-
-
-def _walk(panels: list[list[Axes]], workloads: Sequence[str]) -> Iterator[tuple[Axes, str, Metric, str]]:
-    letters = _letters()
-    for workload, row in zip(workloads, panels, strict=True):
-        for metric, axes in zip(METRICS, row, strict=True):
-            yield axes, workload, metric, f"({next(letters)}) {workload}: {metric.title}"
-
-
-def _letters() -> Iterator[str]:
-    return iter("abcdefghijklmnopqrstuvwxyz" * 40)
 
 
 def _quantities(values: Sequence[str]) -> tuple[list[float], str | None]:

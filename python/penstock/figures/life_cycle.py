@@ -8,20 +8,20 @@ from matplotlib.axes import Axes
 from penstock import summary
 from penstock.figures.picture import Picture
 from penstock.figures.style import STATIONS, grid_of, legend_above, looks
+from penstock.replicates import RUN, first_run
 from penstock.result import Result
 
 LIFE = ("queued_ns", "outbuf_ns", "kernel_ns")
 """The times at which a cell enters the circuit queue, the output buffer and the kernel."""
 
-KEYS = ["network", "seed", "circuit"]
+KEYS = [*RUN, "circuit"]
 
 
 def draw(result: Result) -> Picture | None:
     """A panel per variant with the three moments of each cell, and one with all waits in the circuit queue."""
     whole = summary.counted(result.transfers)
     lived = result.cells.filter(pl.all_horizontal(pl.col(*LIFE).is_not_null()), pl.col("hop") != "client")
-    tracked = set(lived["workload"].unique()) & set(whole["workload"].unique())
-    workloads = [name for name in summary.workloads(result.transfers) if name in tracked]
+    workloads = summary.workloads(result.transfers, whole, lived)
     if not workloads:
         return None
     workload = workloads[0]
@@ -40,8 +40,7 @@ def draw(result: Result) -> Picture | None:
         _life(axes, rows)
         wait = rows["outbuf_ns"] - rows["queued_ns"]
         waits.plot(rows["place"], wait, color=look.colour, linestyle=look.line, linewidth=1.5)
-    first = panels[0][0]
-    # One scale for all variants: a shorter life is to look shorter.
+    # One scale for all variants, so that shorter waits look shorter.
     top = max((axes.get_ylim()[1] for (axes,) in panels[:-1]), default=1.0)
     for (axes,) in panels[:-1]:
         axes.set_ylim(0, top)
@@ -51,15 +50,15 @@ def draw(result: Result) -> Picture | None:
     waits.set_ylim(bottom=0)
     waits.set_xlim(left=0)
     waits.set_xlabel("cell of the download")
-    handles, labels = first.get_legend_handles_labels()
+    handles, labels = panels[0][0].get_legend_handles_labels()
     if handles:
         legend_above(figure, handles, labels)
     caption = (
-        f"One {workload} download of each variant at the {hop}, the one of median length in the first seed. The lowest "
-        "line is when a cell enters the circuit queue, the next when it moves to the output buffer, the last when it "
-        "is written to the kernel: the height between two lines is a wait. The paper's axis is the time of the first "
-        "line, on which the cells of a burst would lie above each other. The lowest panel has the wait in the circuit "
-        "queue of all variants."
+        f"One {workload} download of each variant at the {hop}: the download of median length in the first seed. The "
+        "lowest line is the time at which a cell enters the circuit queue. At the next line the cell moves to the "
+        "output buffer, and at the last line to the kernel. So the height between two lines is a wait. The paper's "
+        "horizontal axis is the time of the lowest line; there, the cells of a burst would lie above each other. The "
+        "last panel shows the waits in the circuit queue under all variants."
     )
     return Picture("life-cycle", f"The life of a {workload} download's cells at the {hop}", caption, figure)
 
@@ -84,13 +83,11 @@ def _slowest_hop(cells: pl.DataFrame, variant: str) -> str:
 
 def _one_download(downloads: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame | None:
     """The cells of the download of median length in the first seed, with times [s] since its request and `place`."""
-    traced = downloads.join(cells.select(KEYS).unique(), on=KEYS).sort("network", "seed")
-    if traced.is_empty():
+    lengths = first_run(downloads.join(cells, on=KEYS, how="semi")).sort("ttlb_s", "start_s")
+    if lengths.is_empty():
         return None
-    run = traced.head(1).select("network", "seed")
-    lengths = traced.join(run, on=["network", "seed"]).sort("ttlb_s", "start_s")
     one = lengths.row(lengths.height // 2, named=True)
     since = [(pl.col(moment) / 1e9 - one["start_s"]).alias(moment) for moment in LIFE]
     of = cells.filter(**{key: one[key] for key in KEYS}).with_columns(since)
-    rows = of.filter(pl.col("queued_ns") >= 0, pl.col("queued_ns") <= one["ttlb_s"]).sort("queued_ns")
+    rows = of.filter(pl.col("queued_ns").is_between(0, one["ttlb_s"])).sort("queued_ns")
     return None if rows.is_empty() else rows.with_columns(place=pl.col("cell") - pl.col("cell").min())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 from matplotlib.axes import Axes
@@ -12,23 +12,16 @@ from matplotlib.figure import Figure
 from penstock import summary
 from penstock.figures.picture import Picture
 from penstock.figures.style import Look, grid_of, looks
+from penstock.replicates import RUN, first_run
 from penstock.result import Result
 
-
-class Download(NamedTuple):
-    """The download in a panel."""
-
-    network: str
-    seed: int
-    circuit: int
-    start_s: float
-    end_s: float
+CIRCUIT = [*RUN, "circuit"]
 
 
 def draw_length(result: Result) -> Picture | None:
     """Length of the bulk circuit's queue at the exit over one download; figure 6 of the DefenestraTor paper."""
-    traced = result.circuits.filter(pl.col("hop") == "exit")
-    workloads = _traced_workloads(result, traced)
+    traced = result.circuits.filter(hop="exit")
+    workloads = summary.workloads(result.transfers, summary.counted(result.transfers), traced)
     if not workloads:
         return None
     workload = workloads[-1]
@@ -41,17 +34,16 @@ def draw_length(result: Result) -> Picture | None:
     figure = _panel_per_variant(result, traced, workload, _first, pl.col("t_s"), one)
     figure.supylabel("queue length [cells]", fontsize=9.5, color="#333333")
     caption = (
-        f"Cells in the circuit queue of a {workload} client at the exit while its first download lasts, in the "
-        "first seed. What stands here speeds nobody up: windows or credits let it in before the path could "
-        "carry it away."
+        f"Cells in the circuit queue of a {workload} client at the exit during its first download, in the first seed. "
+        "Queued cells make no download faster: windows or credits admitted them before the path could carry them."
     )
     return Picture("circuit-queue", f"The {workload} client's circuit queue at the exit", caption, figure)
 
 
 def draw_delays(result: Result) -> Picture | None:
     """The waits of the cells of one web download in the exit's circuit queue; figure 2 of the same paper."""
-    tracked = result.cells.filter(pl.col("hop") == "exit", pl.col("circuit_queue_s").is_not_null())
-    workloads = _traced_workloads(result, tracked)
+    tracked = result.cells.filter(pl.col("circuit_queue_s").is_not_null(), hop="exit")
+    workloads = summary.workloads(result.transfers, summary.counted(result.transfers), tracked)
     if not workloads:
         return None
     workload = workloads[0]
@@ -63,9 +55,9 @@ def draw_delays(result: Result) -> Picture | None:
     figure = _panel_per_variant(result, tracked, workload, _slowest_cell, pl.col("queued_ns") / 1e9, one)
     figure.supylabel("time in the circuit queue [s]", fontsize=9.5, color="#333333")
     caption = (
-        f"Each dot is a cell of one {workload} download: when it entered the exit's circuit queue, and how long it "
-        "stayed there. Shown is the download in the first seed whose worst cell waited longest. Cells that come in a "
-        "burst and leave one by one draw a rising line; each SENDME lets the next burst in."
+        f"Each dot is a cell of one {workload} download: the time at which it entered the exit's circuit queue, and "
+        "its wait there. This is the download of the first seed with the longest wait of a cell. Cells that arrive in "
+        "a burst and leave one by one draw a rising line; each SENDME admits the next burst."
     )
     return Picture("queue-delay", f"How long the cells of a {workload} download wait at the exit", caption, figure)
 
@@ -80,64 +72,38 @@ def _panel_per_variant(
 ) -> Figure:
     """Stacked panels with common axes; `one` draws a variant's rows during the chosen download."""
     styles = looks(result.variants)
-    # A single panel needs room for the words at its side.
+    # A single panel needs space for the label at its side.
     height = 1.75 if len(styles) > 1 else 2.6
     figure, panels = grid_of(len(styles), 1, 7.8, height, sharex=True, sharey=True)
     for (variant, look), (axes,) in zip(styles.items(), panels, strict=True):
         axes.set_title(look.label)
-        download = _download(result, rows, variant, workload, choose)
-        if download is None:
+        mine = rows.filter(variant=variant, workload=workload)
+        downloads = summary.counted(result.transfers, variant=variant, workload=workload)
+        downloads = first_run(downloads.join(mine, on=CIRCUIT, how="semi"))
+        if downloads.is_empty():
             axes.text(0.5, 0.5, "no whole download", transform=axes.transAxes, ha="center", color="#777777")
-        else:
-            one(axes, look, _during(rows, variant, download, time), download.start_s)
+            continue
+        download = choose(downloads, mine)
+        start = download["start_s"]
+        during = time.is_between(start, start + download["ttlb_s"])
+        of_circuit = rows.filter(variant=variant, **{key: download[key] for key in CIRCUIT})
+        one(axes, look, of_circuit.filter(during).sort(time), start)
     bottom = panels[-1][0]
     bottom.set_xlabel("time since the request [s]")
     bottom.set_xlim(left=0)
-    # An empty queue is drawn as one, not as noise on a tiny axis.
+    # The axis of an empty queue reaches 1, so that the queue looks empty.
     bottom.set_ylim(bottom=0, top=max(bottom.get_ylim()[1], 1))
     return figure
 
 
-def _traced_workloads(result: Result, rows: pl.DataFrame) -> list[str]:
-    """The workloads with rows and complete downloads, the smallest downloads first."""
-    traced = set(rows["workload"].unique()) & set(summary.counted(result.transfers)["workload"].unique())
-    return [name for name in summary.workloads(result.transfers) if name in traced]
-
-
-def _download(
-    result: Result,
-    rows: pl.DataFrame,
-    variant: str,
-    workload: str,
-    choose: Callable[[pl.DataFrame, pl.DataFrame], dict[str, Any]],
-) -> Download | None:
-    """The download that `choose` selects in the variant's first seed, among circuits with rows."""
-    of = (pl.col("variant") == variant) & (pl.col("workload") == workload)
-    mine = rows.filter(of)
-    circuits = mine.select("network", "seed", "circuit").unique()
-    downloads = summary.counted(result.transfers).filter(of).join(circuits, on=["network", "seed", "circuit"])
-    if downloads.is_empty():
-        return None
-    first = downloads.sort("network", "seed").head(1).select("network", "seed")
-    row = choose(downloads.join(first, on=["network", "seed"]), mine.join(first, on=["network", "seed"]))
-    return Download(row["network"], row["seed"], row["circuit"], row["start_s"], row["start_s"] + row["ttlb_s"])
-
-
 def _first(downloads: pl.DataFrame, _rows: pl.DataFrame) -> dict[str, Any]:
-    """The first download."""
     return downloads.sort("start_s").row(0, named=True)
 
 
 def _slowest_cell(downloads: pl.DataFrame, cells: pl.DataFrame) -> dict[str, Any]:
     """The download with the longest wait of a cell in the circuit queue; the first one if no cell waited."""
-    entered = pl.col("queued_ns") / 1e9
-    inside = (entered >= pl.col("start_s")) & (entered <= pl.col("start_s") + pl.col("ttlb_s"))
-    waits = downloads.join(cells.select("circuit", "queued_ns", "circuit_queue_s"), on="circuit").filter(inside)
+    start = pl.col("start_s")
+    inside = (pl.col("queued_ns") / 1e9).is_between(start, start + pl.col("ttlb_s"))
+    waits = downloads.join(cells.select(*CIRCUIT, "queued_ns", "circuit_queue_s"), on=CIRCUIT).filter(inside)
     ranked = waits.sort("circuit_queue_s", "start_s", descending=[True, False])
     return (downloads.sort("start_s") if ranked.is_empty() else ranked).row(0, named=True)
-
-
-def _during(rows: pl.DataFrame, variant: str, download: Download, time: pl.Expr) -> pl.DataFrame:
-    """The rows of the download's circuit during the download, in the order of time."""
-    mine = rows.filter(variant=variant, network=download.network, seed=download.seed, circuit=download.circuit)
-    return mine.filter((time >= download.start_s) & (time <= download.end_s)).sort(time)

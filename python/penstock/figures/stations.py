@@ -18,8 +18,7 @@ Means = dict[tuple[str, str], dict[str, float]]
 
 def draw(result: Result) -> Picture | None:
     """One column of panels per workload, one row per hop, one bar per variant, one colour per station."""
-    tracked = set(result.cells["workload"].unique())
-    workloads = [name for name in summary.workloads(result.transfers) if name in tracked]
+    workloads = summary.workloads(result.transfers, result.cells)
     if not workloads:
         return None
     height = 0.42 + 0.24 * len(result.variants)

@@ -7,7 +7,10 @@ import polars as pl
 from penstock.figures.picture import Picture
 from penstock.figures.style import grid_of, legend_above, looks
 from penstock.paper.steps import ALONG, onset
+from penstock.replicates import RUN
 from penstock.result import Result
+
+CIRCUIT = [*RUN, "circuit"]
 
 BEFORE, AFTER = 1.0, 9.0
 """The shown time before and after the change [s]."""
@@ -27,16 +30,15 @@ def draw(result: Result) -> Picture | None:
     rows = -(-len(changes) // columns)
     figure, panels = grid_of(rows, columns, 7.8 / columns, 1.9, sharex=True, sharey=True)
     styles = looks(result.variants)
-    # Down the columns, so that variants that are beside each other in the scenario are compared from the top.
+    # Panels are filled column by column, so that neighbours in the scenario are above each other.
     places = [panels[row][column] for column in range(columns) for row in range(rows)]
     for axes, (variant, at) in zip(places, changes.items(), strict=False):
         axes.set_title(styles[variant].label)
-        mine = result.circuits.filter(pl.col("variant") == variant).sort("network", "seed", "circuit", "t_s")
-        first = mine.head(1).select("network", "seed", "circuit")
-        since = pl.col("t_s") - at
-        mine = mine.join(first, on=["network", "seed", "circuit"]).filter(since >= -BEFORE, since <= AFTER)
+        mine = result.circuits.filter(variant=variant).sort(*CIRCUIT, "t_s")
+        near = (pl.col("t_s") - at).is_between(-BEFORE, AFTER)
+        mine = mine.join(mine.head(1), on=CIRCUIT, how="semi").filter(near)
         for hop in ALONG:
-            there = mine.filter(pl.col("hop") == hop)
+            there = mine.filter(hop=hop)
             time = there["t_s"] - at
             if hop == "exit":
                 window = there["window_cells"]
@@ -48,14 +50,14 @@ def draw(result: Result) -> Picture | None:
         axes.set_visible(False)
     for column in range(columns):
         panels[-1][column].set_xlabel("time since the change [s]")
-    # A queue of ten cells and one of a thousand are both to be seen.
+    # Queues of ten and of a thousand cells must both be visible.
     panels[0][0].set_yscale("symlog", linthresh=LINEAR)
     panels[0][0].yaxis.set_major_formatter("{x:g}")
     panels[0][0].set_ylim(bottom=0)
     figure.supylabel("cells", fontsize=9.5, color="#333333")
     legend_above(figure, *panels[0][0].get_legend_handles_labels())
     caption = (
-        "The first circuit of the first seed while something changes: the window of the exit, which lets a download's "
-        "cells in, and the circuit's queue at each relay."
+        "The first circuit of the first seed around the change: the window of the exit, which limits the download's "
+        "cells, and the circuit's queue at each relay."
     )
     return Picture("step", "Windows and queues after a change", caption, figure)

@@ -6,13 +6,19 @@ curves apart in grey.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle, pairwise
+from string import ascii_lowercase
 from typing import Any, NamedTuple
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from penstock.summary import METRICS, Metric
+
+WIDE = 20.0
+"""The ratio of the largest to the smallest value from which an axis is logarithmic."""
 
 RC: dict[str, Any] = {
     "svg.hashsalt": "penstock",
@@ -80,6 +86,30 @@ def grid_of(rows: int, columns: int, width: float, height: float, **kwargs: Any)
     figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, **kwargs)
     return figure, [[axes[row][column] for column in range(columns)] for row in range(rows)]
+
+
+def letters() -> Iterator[str]:
+    """The letters of panels, in order."""
+    return cycle(ascii_lowercase)
+
+
+def time_panels(workloads: Sequence[str], x_label: str) -> tuple[Figure, list[tuple[Axes, str, Metric]]]:
+    """A row of panels with titles for each workload, and a column for each time."""
+    figure, panels = grid_of(len(workloads), len(METRICS), 3.9, 2.75, sharex=True)
+    places = [(workload, metric) for workload in workloads for metric in METRICS]
+    for letter, axes, (workload, metric) in zip(letters(), figure.axes, places, strict=False):
+        axes.set_title(f"({letter}) {workload}: {metric.title}")
+    for row in panels:
+        row[0].set_ylabel("time [s]")
+    for axes in panels[-1]:
+        axes.set_xlabel(x_label)
+    return figure, [(axes, *place) for axes, place in zip(figure.axes, places, strict=True)]
+
+
+def mark_values(axes: Axes, x: Sequence[float], labels: Sequence[str]) -> None:
+    """A tick at each value."""
+    axes.set_xticks(x, labels)
+    axes.minorticks_off()
 
 
 def legend_above(figure: Figure, handles: Sequence[Artist], labels: Sequence[str]) -> None:

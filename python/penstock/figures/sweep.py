@@ -8,16 +8,13 @@ from typing import NamedTuple
 
 from penstock import stats, summary
 from penstock.figures.picture import Picture
-from penstock.figures.style import COLOURS, grid_of, legend_above
+from penstock.figures.style import COLOURS, WIDE, legend_above, mark_values, time_panels
 from penstock.result import Result
 
 QUANTILES = ((0.75, "75th percentile"), (0.5, "median"), (0.25, "25th percentile"))
 
 LEAST = 3
 """The smallest number of values."""
-
-WIDE = 20.0
-"""The ratio of the largest to the smallest value from which the axis is logarithmic."""
 
 _LABEL = re.compile(r"\D*?(\d+(?:\.\d+)?)\D*")
 
@@ -54,31 +51,23 @@ def draw(result: Result) -> Picture | None:
     sweep = find(result.variants)
     if sweep is None:
         return None
-    finished = set(summary.counted(result.transfers)["workload"].unique())
-    workloads = [name for name in summary.workloads(result.transfers) if name in finished]
+    workloads = summary.workloads(result.transfers, summary.counted(result.transfers))
     if not workloads:
         return None
-    figure, panels = grid_of(len(workloads), len(summary.METRICS), 3.9, 2.75, sharex=True)
-    letters = iter("abcdefghijklmnopqrstuvwxyz" * 8)
+    figure, panels = time_panels(workloads, sweep.quantity)
     x = list(sweep.values.values())
-    for workload, row in zip(workloads, panels, strict=True):
-        for metric, axes in zip(summary.METRICS, row, strict=True):
-            samples = {v: summary.sample(result.transfers, v, workload, metric).to_numpy() for v in result.variants}
-            for (q, label), colour in zip(QUANTILES, COLOURS, strict=False):
-                y = [stats.quantile(samples[variant], q) for variant in sweep.values]
-                axes.plot(x, y, "o-", color=colour, markersize=3.5, linewidth=1.5, label=label)
-                for other in sweep.others:
-                    axes.axhline(stats.quantile(samples[other], q), color=colour, linestyle="--", linewidth=0.9)
-            axes.set_title(f"({next(letters)}) {workload}: {metric.title}")
-            axes.set_ylim(bottom=0)
-            if x[0] > 0 and x[-1] / x[0] > WIDE:
-                axes.set_xscale("log")
-                axes.set_xticks(x, [f"{value:g}" for value in x])
-                axes.minorticks_off()
-        row[0].set_ylabel("time [s]")
-    for axes in panels[-1]:
-        axes.set_xlabel(sweep.quantity)
-    legend_above(figure, *panels[0][0].get_legend_handles_labels())
+    for axes, workload, metric in panels:
+        samples = {v: summary.sample(result.transfers, v, workload, metric).to_numpy() for v in result.variants}
+        for (q, label), colour in zip(QUANTILES, COLOURS, strict=False):
+            y = [stats.quantile(samples[variant], q) for variant in sweep.values]
+            axes.plot(x, y, "o-", color=colour, markersize=3.5, linewidth=1.5, label=label)
+            for other in sweep.others:
+                axes.axhline(stats.quantile(samples[other], q), color=colour, linestyle="--", linewidth=0.9)
+        axes.set_ylim(bottom=0)
+        if x[0] > 0 and x[-1] / x[0] > WIDE:
+            axes.set_xscale("log")
+            mark_values(axes, x, [f"{value:g}" for value in x])
+    legend_above(figure, *figure.axes[0].get_legend_handles_labels())
     beside = f" Dashed: {', '.join(sweep.others.values())}." if sweep.others else ""
     caption = (
         f"Half of the downloads lie between the outer curves. Complete downloads after the warm-up, pooled over all "
