@@ -147,7 +147,7 @@ class Result:
             raise OutputError(f"{self.directory} has no finished run yet")
         try:
             with naming(files[0], "read"):
-                return pl.concat(pl.read_parquet(file) for file in files)
+                return pl.concat(pl.read_parquet(file) for file in files).cast({"seed": pl.Int64})
         except pl.exceptions.PolarsError as error:
             raise OutputError(f"{files[0]} is damaged: {error}") from error
 

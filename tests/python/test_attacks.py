@@ -13,7 +13,7 @@ import synthetic
 from penstock import catalog
 from penstock.attacks import probe, wave
 from penstock.figures import loads
-from penstock.paper import measures
+from penstock.paper import totals
 from penstock.result import Result
 
 FAST, SLOW = 400 << 10, 5 << 10
@@ -122,7 +122,7 @@ def test_no_parameter_of_a_throttle_changes_with_the_load_or_the_attack() -> Non
 
 def test_a_share_of_bytes_is_that_of_all_workloads(tmp_path: Path) -> None:
     result = Result(synthetic.write(tmp_path / "out", seeds=2))
-    web, bulk = (measures.byte_share(result, "stock", name, "") for name in ("web", "bulk"))
+    web, bulk = (totals.byte_share(result, "stock", name, "") for name in ("web", "bulk"))
     assert web["seed"].to_list() == [1, 2]
     assert (web["value"] + bulk["value"]).to_list() == pytest.approx([1.0, 1.0])
     assert web["value"][0] == pytest.approx(60 * 307_200 / (60 * 307_200 + 8 * (5 << 20)), rel=0.2)

@@ -12,7 +12,7 @@ import penstock
 from penstock import _core, runs
 from penstock.errors import ScenarioError
 from penstock.output import Job
-from penstock.paper import measures, network
+from penstock.paper import measures, totals
 
 WORLD = """
 [scenario]
@@ -103,7 +103,7 @@ def test_an_unfinished_directory_gets_more_networks(world: Path, tmp_path: Path)
 
 def test_what_all_relays_write_is_summed_by_interval(world: Path, tmp_path: Path) -> None:
     result = penstock.run(world, variants=["vanilla"], networks=1, out=tmp_path / "out", jobs=1)
-    sums = network.written(result, "vanilla", "*", "")
+    sums = totals.written(result, "vanilla", "*", "")
     late = result.relays.filter(pl.col("t_s") > result.transfers.filter(~pl.col("warmup"))["start_s"].min())
     assert sums["value"].sum() == late["written_bytes"].sum()
     assert sums.height == late["t_s"].n_unique() >= 9

@@ -9,7 +9,7 @@ import polars as pl
 
 from penstock import summary
 from penstock.attacks import probe, wave
-from penstock.paper import network, overhead, rates, sawtooth, shares, steps, waits
+from penstock.paper import rates, sawtooth, shares, steps, totals, waits
 from penstock.replicates import RUN, RUN_SCHEMA
 from penstock.result import Result
 
@@ -28,14 +28,6 @@ class Measure(NamedTuple):
     """The values of a variant and workload at a hop. Without a function the values are a column of the table."""
 
 
-def byte_share(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
-    """A workload's share of all downloaded bytes after the warm-up: one number for each run."""
-    rows = summary.after_warmup(result.transfers).filter(pl.col("variant") == variant)
-    of_workload = pl.col("bytes_received").filter(pl.col("workload") == workload).sum()
-    share = rows.group_by("network", "seed").agg(value=of_workload / pl.col("bytes_received").sum())
-    return share.cast({"seed": pl.Int64}).sort("network", "seed")
-
-
 MEASURES = {
     "connect_s": Measure("transfers", "s", ("downloads",)),
     "ttfb_s": Measure("transfers", "s", ("downloads", "sweep")),
@@ -45,12 +37,12 @@ MEASURES = {
     "completed": Measure("transfers", "", ("downloads",), of_runs=rates.completed),
     "completed_of_expected": Measure("transfers", "", ("downloads",), of_runs=rates.of_expected),
     "bytes_received": Measure("transfers", "B", ("downloads",)),
-    "byte_share": Measure("transfers", "", ("loads",), of_runs=byte_share),
+    "byte_share": Measure("transfers", "", ("loads",), of_runs=totals.byte_share),
     "written_bytes": Measure("relays", "B", ()),
-    "network_written_bytes": Measure("transfers", "B", (), of_runs=network.written),
+    "network_written_bytes": Measure("transfers", "B", (), of_runs=totals.written),
     "longest_queue_cells": Measure("relays", "cells", ()),
-    "credit_share": Measure("relays", "", (), of_rows=overhead.of_credits),
-    "sendme_share": Measure("runs", "", (), of_rows=overhead.of_sendmes),
+    "credit_share": Measure("relays", "", (), of_rows=totals.of_credits),
+    "sendme_share": Measure("runs", "", (), of_rows=totals.of_sendmes),
     "jain_circuits": Measure("transfers", "", (), of_runs=shares.of_circuits),
     "jain_users": Measure("transfers", "", (), of_runs=shares.of_users),
     "equal_share": Measure("cells", "", (), of_rows=shares.of_equals),
@@ -78,8 +70,7 @@ MEASURES = {
     "wave_confirmed": Measure("cells", "", ("wave",), of_runs=wave.confirmed),
     "wave_correlation": Measure("cells", "", ("wave",), of_runs=wave.correlation),
 }
-"""The measures: of downloads after the warm-up, queues, sawtooth windows, tracked cells, attacks and whole
-runs."""
+"""All measures by name."""
 
 EVERYWHERE = ("transfers", "runs")
 """The tables without hops."""
@@ -104,23 +95,15 @@ def sample(result: Result, measure: str, variant: str, workload: str, hop: str) 
     table, _, _, of_epoch, of_rows, of_runs = MEASURES[measure]
     if of_runs is not None:
         return of_runs(result, variant, workload, hop)
-    mine = pl.col("variant") == variant
+    rows: pl.DataFrame = getattr(result, table).filter(variant=variant)
     if table not in ("relays", "runs") and workload != EVERY:
-        mine &= pl.col("workload") == workload
+        rows = rows.filter(workload=workload)
+    if of_rows is not None:
+        return of_rows(rows, hop).select(*RUN, "value").drop_nulls()
     if table == "transfers":
-        whole = pl.lit(measure in _OF_ALL) | (pl.col("outcome") == "ok")
-        rows = summary.after_warmup(result.transfers).filter(whole)
-    elif of_rows is not None:
-        return (
-            of_rows(getattr(result, table).filter(mine), hop)
-            .select("network", pl.col("seed").cast(pl.Int64), "value")
-            .drop_nulls()
-        )
-    elif table == "relays":
-        rows = result.relays.filter(pl.col("relay") == hop)
+        rows = summary.after_warmup(rows) if measure in _OF_ALL else summary.counted(rows)
     else:
-        rows = (result.circuits if table == "circuits" else result.cells).filter(pl.col("hop") == hop)
-    rows = rows.filter(mine).cast({"seed": pl.Int64})
+        rows = rows.filter(pl.col("relay" if table == "relays" else "hop") == hop)
     if of_epoch is None:
         return rows.select(*RUN, value=pl.col(measure).cast(pl.Float64)).drop_nulls()
     return _of_epochs(rows, of_epoch)

@@ -1,13 +1,13 @@
-"""The sawtooth of a congestion window: what a loss takes from it, and along which curve it comes back.
+"""The sawtooth of CUBIC's congestion window: how much a loss cuts the window, and how the window grows again.
 
-An epoch lies between two cuts. It starts from its floor, its smallest window, and follows
-W(t) = C(t - K)^3 + origin with K = cbrt((origin - floor)/C). The origin is the window that was cut, or 0.85 of it if it
-was smaller than the last origin (fast convergence). An epoch is whole if it grew beyond its origin before the next
-cut; one that did not says nothing of the curve but a part.
+An epoch is the time between two cuts. The window starts from its floor, the smallest window of the epoch. It follows
+W(t) = C(t - K)^3 + origin with K = cbrt((origin - floor)/C). The origin is the window before the cut, or 0.85 of that
+window if it is smaller than the last origin (fast convergence). An epoch is complete if the window grows beyond the
+origin before the next cut. An incomplete epoch shows only a part of the curve.
 
 Source: Ha, Rhee, Xu 2008, sections 3.1 and 3.7; RFC 9438, sections 4.2 and 4.7.
-Deviation: the region in which CUBIC grows as Reno would (RFC 9438, section 4.3) has no part here, so windows must be
-large for their round trip, as in `kist/cubic-sawtooth`.
+Deviation: growth as with Reno (RFC 9438, section 4.3) is ignored. Windows must therefore be large for their round trip,
+as in `kist/cubic-sawtooth`.
 """
 
 from __future__ import annotations
@@ -23,63 +23,63 @@ from numpy.typing import NDArray
 C, BETA = 0.4, 0.7
 """CUBIC's constants [segment/s³] and [1]."""
 CUT = 0.9
-"""A slow start threshold that is set to less than this part of the window is a cut; HyStart sets it to the window."""
+"""A cut sets the slow start threshold below this share of the window; HyStart sets the threshold to the window."""
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """The samples between two cuts, which end with the flow if there is no next one."""
+    """The samples between two cuts, or between the last cut and the end of the flow."""
 
     times: NDArray[np.float64]
-    """From the first sample after the cut to the last before the next, or to the end [s]."""
+    """[s]"""
     windows: NDArray[np.float64]
     """[segment]"""
     before: float
-    """The window that was cut [segment]."""
+    """The window before the cut [segment]."""
     origin: float
-    """Where the curve is flat [segment]."""
+    """The window at which the curve is flat [segment]."""
     ended: float
-    """When the next cut was seen; NaN if the flow ended before [s]."""
+    """The time of the next cut; NaN if the flow ended before [s]."""
 
     def kept(self) -> float:
-        """Which part of the window was left; NaN if the flow ended in it, since what follows an end is no loss."""
+        """The floor as a share of the window before the cut; NaN if the flow ended in this epoch."""
         return self._floor / self.before if np.isfinite(self.ended) else float("nan")
 
     def length(self) -> float:
-        """How long a whole epoch took, over the time of the closed form to its last window; else NaN."""
-        if not self._is_whole:
+        """The duration of a complete epoch, over the duration that the formula predicts; otherwise NaN."""
+        if not self._is_complete:
             return float("nan")
         rise = np.cbrt((self.origin - self._floor) / C) + np.cbrt((self.windows[-1] - self.origin) / C)
         return float((self.ended - self.times[0]) / rise)
 
     def concave(self) -> float:
-        """Which part of the way up to the origin half of the time took: 7/8 on the curve, 1/2 on a line."""
-        return self._half_way(self._begun, self._regained, self._floor) if self._is_whole else float("nan")
+        """The growth in the first half of the time up to the origin, as a share: 7/8 on the curve, 1/2 on a line."""
+        return self._half_way(self._begun, self._regained, self._floor) if self._is_complete else float("nan")
 
     def convex(self) -> float:
-        """Which part of the way beyond it the second half of the time took: 7/8 on the curve, 1/2 on a line."""
-        return 1 - self._half_way(self._regained, self.times[-1], self.origin) if self._is_whole else float("nan")
+        """The growth in the second half of the time after the origin, as a share: 7/8 on the curve, 1/2 on a line."""
+        return 1 - self._half_way(self._regained, self.times[-1], self.origin) if self._is_complete else float("nan")
 
     @property
     def _floor(self) -> float:
         return float(self.windows.min())
 
     @property
-    def _is_whole(self) -> bool:
+    def _is_complete(self) -> bool:
         return bool(np.isfinite(self.ended) and self._floor < self.origin < self.windows[-1])
 
     @property
     def _regained(self) -> float:
-        """When the window was first back at its origin [s]."""
+        """The time at which the window first reached its origin again [s]."""
         return float(self.times[np.argmax((self.windows >= self.origin) & (self.times > self._begun))])
 
     @property
     def _begun(self) -> float:
-        """When it was first at its floor: a recovery takes a round trip to get there [s]."""
+        """The time of the floor, one round trip of recovery after the cut [s]."""
         return float(self.times[self.windows.argmin()])
 
     def _half_way(self, begin: float, end: float, bottom: float) -> float:
-        """Which part of its rise above `bottom` the window had made when half of the time was over."""
+        """The growth above `bottom` in the first half of the time, as a share of the growth until `end`."""
         half, top = np.interp([(begin + end) / 2, end], self.times, self.windows)
         return float((half - bottom) / (top - bottom))
 
@@ -97,7 +97,7 @@ def epochs(rows: pl.DataFrame) -> Iterator[Epoch]:
 
 
 def _cuts(window: NDArray[np.float64], threshold: NDArray[np.float64]) -> list[int]:
-    """The first sample after each cut: a new threshold, or a fall towards the old one after the window had grown."""
+    """The first sample after each cut: a new threshold, or a fall to the old threshold after growth."""
     new = threshold[1:] != threshold[:-1]
     falls = (window[1:] < window[:-1]) & (window[1:] >= CUT * threshold[1:])
     cuts: list[int] = []

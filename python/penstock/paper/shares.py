@@ -8,26 +8,26 @@ from __future__ import annotations
 
 import polars as pl
 
-from penstock import summary
 from penstock.paper import waits
+from penstock.replicates import RUN
 from penstock.result import Result
+from penstock.summary import counted
 
-RUN = ["network", "seed"]
-CIRCUIT = [*RUN, "client", "circuit"]
 LATE = 0.5
 """The share of a run that is left out while windows settle [1]."""
 
+_RATE = (pl.col("cell").max() - pl.col("cell").min()) / ((pl.col("parsed_ns").max() - pl.col("parsed_ns").min()) / 1e9)
+"""The cells of a circuit per second, from the numbers of tracked cells."""
+
 
 def of_circuits(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
-    """Jain's index of circuits, by their rates while they downloaded: one number for each run."""
-    rates = _rates(result, variant, workload)
-    return _index(rates)
+    """Jain's index of circuits, by their rates during downloads: one number for each run."""
+    return _index(_rates(result, variant, workload))
 
 
 def of_users(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
-    """Jain's index of clients, each with all its circuits."""
-    users = _rates(result, variant, workload).group_by(*RUN, "client").agg(pl.col("rate").sum())
-    return _index(users)
+    """Jain's index of clients, each with all its circuits: one number for each run."""
+    return _index(_rates(result, variant, workload).group_by(*RUN, "client").agg(pl.col("rate").sum()))
 
 
 def of_equals(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
@@ -39,32 +39,23 @@ def of_equals(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
 def backlog(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
     """The mean number of cells of each circuit that wait at a hop late in a run [cell].
 
-    By Little's law: what passes in a second times how long each waits, beyond what the luckiest does.
+    By Little's law, this is the rate of the circuit times its mean wait. The shortest wait of the run does not count.
     """
     late = _late(cells, hop).with_columns(wait=waits.IN_RELAY)
-    over = pl.col("wait").mean() - pl.col("least").first()
-    late = late.with_columns(least=pl.col("wait").min().over(RUN))
-    return late.group_by(*RUN, "circuit").agg(value=_RATE * over).select(*RUN, "value")
-
-
-_RATE = (pl.col("cell").max() - pl.col("cell").min()) / ((pl.col("parsed_ns").max() - pl.col("parsed_ns").min()) / 1e9)
-"""The cells of a circuit per second, from the numbers of tracked cells."""
+    late = late.with_columns(over=pl.col("wait") - pl.col("wait").min().over(RUN))
+    return late.group_by(*RUN, "circuit").agg(value=_RATE * pl.col("over").mean()).select(*RUN, "value")
 
 
 def _late(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
-    there = cells.filter(pl.col("hop") == hop).drop_nulls("parsed_ns")
+    there = cells.filter(hop=hop).drop_nulls("parsed_ns")
     return there.filter(pl.col("parsed_ns") > LATE * pl.col("parsed_ns").max().over(RUN))
 
 
-def _whole(result: Result, variant: str) -> pl.DataFrame:
-    mine = pl.col("variant") == variant
-    rows = summary.after_warmup(result.transfers).filter(mine, pl.col("outcome") == "ok")
-    return rows.cast({"seed": pl.Int64})
-
-
 def _rates(result: Result, variant: str, workload: str) -> pl.DataFrame:
-    rows = _whole(result, variant).filter((pl.col("workload") == workload) | pl.lit(workload == "*"))
-    return rows.group_by(CIRCUIT).agg(rate=pl.col("bytes").sum() / pl.col("ttlb_s").sum())
+    rows = counted(result.transfers, variant=variant)
+    if workload != "*":
+        rows = rows.filter(workload=workload)
+    return rows.group_by(*RUN, "client", "circuit").agg(rate=pl.col("bytes").sum() / pl.col("ttlb_s").sum())
 
 
 def _index(rates: pl.DataFrame) -> pl.DataFrame:

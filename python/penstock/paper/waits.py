@@ -1,6 +1,6 @@
 """Waits of tracked cells in relays: sums over the stations of `cells.parquet`.
 
-At the exit, what waits unread are bytes of a server, of which no cell is made yet: there `kernel_in_s` does not count.
+`kernel_in_s` does not count at the exit. There, bytes of a server wait in the kernel before they are cells.
 
 Source: KIST section 4.1 (kernel in, Tor, kernel out) and figure 6(c), the congestion of a whole circuit.
 """
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import polars as pl
 
-CELL = ["network", "seed", "circuit", "cell"]
+from penstock.replicates import RUN
+
+CELL = [*RUN, "circuit", "cell"]
 """The columns that identify a cell within a variant."""
 
 IN_TOR = pl.col("circuit_queue_s") + pl.col("outbuf_s")
@@ -21,27 +23,23 @@ IN_RELAY = KERNEL_IN + IN_TOR + pl.col("kernel_out_s")
 
 def in_tor(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
     """The wait of each cell in Tor's queues at a hop [s]."""
-    return cells.filter(pl.col("hop") == hop).select("network", "seed", value=IN_TOR)
+    return cells.filter(hop=hop).select(*RUN, value=IN_TOR)
 
 
 def at_timer(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
     """Whether each cell left Tor at the 10 ms timer that its arrival had started [0 or 1]."""
-    there = cells.filter((pl.col("hop") == hop) & IN_TOR.is_not_null())
-    return there.select("network", "seed", value=IN_TOR.is_between(0.0095, 0.0105).cast(pl.Float64))
+    there = cells.filter(IN_TOR.is_not_null(), hop=hop)
+    return there.select(*RUN, value=IN_TOR.is_between(0.0095, 0.0105).cast(pl.Float64))
 
 
 def of_circuit(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
     """The total wait at all relays of each cell that reached a hop [s]."""
-    reached = cells.filter(pl.col("hop") == hop).select(CELL)
-    waits = cells.filter(pl.col("nic_out_ns").is_not_null()).select(*CELL, value=IN_RELAY)
-    return (
-        waits.join(reached, on=CELL, how="semi", nulls_equal=True)
-        .group_by(CELL, maintain_order=True)
-        .agg(pl.col("value").sum())
-    )
+    waits = cells.drop_nulls("nic_out_ns").select(*CELL, value=IN_RELAY)
+    reached = waits.join(cells.filter(hop=hop), on=CELL, how="semi", nulls_equal=True)
+    return reached.group_by(CELL, maintain_order=True).agg(pl.col("value").sum())
 
 
 def kernel_out_share(cells: pl.DataFrame, hop: str) -> pl.DataFrame:
     """The share of the wait at a relay that is in its outgoing kernel: one number for each run."""
-    there = cells.filter((pl.col("hop") == hop) & pl.col("nic_out_ns").is_not_null())
-    return there.group_by("network", "seed").agg(value=pl.col("kernel_out_s").sum() / IN_RELAY.sum())
+    there = cells.filter(hop=hop).drop_nulls("nic_out_ns")
+    return there.group_by(RUN).agg(value=pl.col("kernel_out_s").sum() / IN_RELAY.sum())

@@ -1,0 +1,45 @@
+"""Totals over a run, a relay or all relays: bytes, credits and SENDMEs."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from penstock.replicates import RUN
+from penstock.result import Result
+from penstock.summary import after_warmup
+
+
+def byte_share(result: Result, variant: str, workload: str, _hop: str) -> pl.DataFrame:
+    """A workload's share of all downloaded bytes after the warm-up: one number for each run."""
+    received = pl.col("bytes_received")
+    share = received.filter(workload=workload).sum() / received.sum()
+    return after_warmup(result.transfers, variant=variant).group_by(RUN).agg(value=share).sort(RUN)
+
+
+def written(result: Result, variant: str, _workload: str, _hop: str) -> pl.DataFrame:
+    """The bytes that all relays wrote in each interval after the warm-up [B].
+
+    Source: KIST section 5.3, figure 8.
+    """
+    # No interval lies between the end of the warm-up and the first download that counts.
+    begun = result.transfers.filter(variant=variant, warmup=False).group_by(RUN).agg(pl.col("start_s").min())
+    rows = result.relays.filter(variant=variant).join(begun, on=RUN).filter(pl.col("t_s") > pl.col("start_s"))
+    sums = rows.group_by(*RUN, "t_s").agg(value=pl.col("written_bytes").sum().cast(pl.Float64))
+    return sums.sort(*RUN, "t_s").select(*RUN, "value")
+
+
+def of_credits(relays: pl.DataFrame, hop: str) -> pl.DataFrame:
+    """A relay's credits over its other written cells: one number for each run.
+
+    Source: DefenestraTor section 5.1: a relay sends one credit for N2 forwarded data cells.
+    """
+    credit = pl.col("credits").sum()
+    return relays.filter(relay=hop).group_by(RUN).agg(value=credit / (pl.col("written_cells").sum() - credit)).sort(RUN)
+
+
+def of_sendmes(runs: pl.DataFrame, _hop: str) -> pl.DataFrame:
+    """SENDMEs of circuits and streams over the delivered DATA cells: one number for each run.
+
+    Source: DefenestraTor section 5.1: one SENDME for 50 cells of a stream, and one for 100 cells of a circuit.
+    """
+    return runs.select(*RUN, value=pl.col("sendmes") / pl.col("data_cells"))
