@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -38,29 +39,25 @@ class World(StrEnum):
     testbed = "testbed"
 
 
+Number, File, Folder, Name = (partial(typer.Option, metavar=word) for word in ("N", "FILE", "DIR", "NAME"))
+"""Options with a value of this kind."""
+
 Scenario = Annotated[
     str, typer.Argument(help="A scenario file, or the name of a shipped scenario.", metavar="SCENARIO")
 ]
 Sets = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Set a key to a TOML value; may be repeated.", metavar="KEY=VALUE"),
+    list[str] | None, typer.Option("--set", help="Set a key to a TOML value; may be repeated.", metavar="KEY=VALUE")
 ]
-Seed = Annotated[int | None, typer.Option(help="The first seed.", metavar="N")]
-Runs = Annotated[int | None, typer.Option(help="The number of seeds, from the first seed upwards.", metavar="N")]
+Seed = Annotated[int | None, Number(help="The first seed.")]
+Runs = Annotated[int | None, Number(help="The number of seeds, from the first seed upwards.")]
 Networks = Annotated[
-    int | None,
-    typer.Option(
-        help="The number of networks, each with every seed; by default each seed samples its own.", metavar="N"
-    ),
+    int | None, Number(help="The number of networks, each with every seed; by default each seed samples its own.")
 ]
 NetworkFile = Annotated[
-    Path | None,
-    typer.Option("--network", help="A network file, whose relays replace those of the scenario.", metavar="FILE"),
+    Path | None, File("--network", help="A network file, whose relays replace those of the scenario.")
 ]
-Out = Annotated[Path | None, typer.Option(help="The output directory; by default a new one in runs/.", metavar="DIR")]
-Jobs = Annotated[
-    int | None, typer.Option(help="The number of runs at the same time; by default one for each core.", metavar="N")
-]
+Out = Annotated[Path | None, Folder(help="The output directory; by default a new one in runs/.")]
+Jobs = Annotated[int | None, Number(help="The number of runs at the same time; by default one for each core.")]
 Report = Annotated[bool, typer.Option(help="Draw figures and write a report.")]
 
 
@@ -98,23 +95,16 @@ def check(scenario: Scenario, sets: Sets = None, network: NetworkFile = None) ->
 @app.command()
 def run(
     scenario: Scenario,
-    variant: Annotated[
-        list[str] | None, typer.Option(help="Run only this variant; may be repeated.", metavar="NAME")
-    ] = None,
+    variant: Annotated[list[str] | None, Name(help="Run only this variant; may be repeated.")] = None,
     sets: Sets = None,
     seed: Seed = None,
     runs: Runs = None,
     networks: Networks = None,
     network: NetworkFile = None,
     replay: Annotated[
-        Path | None,
-        typer.Option(
-            help="Repeat the requests of this earlier output at the same times, in an open loop.", metavar="DIR"
-        ),
+        Path | None, Folder(help="Repeat the requests of this earlier output at the same times, in an open loop.")
     ] = None,
-    replay_variant: Annotated[
-        str | None, typer.Option(help="The variant of --replay; by default the first.", metavar="NAME")
-    ] = None,
+    replay_variant: Annotated[str | None, Name(help="The variant of --replay; by default the first.")] = None,
     world: Annotated[
         World, typer.Option(help="The backend: the simulator, or live relays on this machine.")
     ] = World.sim,
@@ -154,9 +144,7 @@ def sweep(
             "--param", help="A key and its values; the sweep runs every combination.", metavar="KEY=VALUE,VALUE"
         ),
     ],
-    variant: Annotated[
-        list[str] | None, typer.Option(help="Sweep only this variant; may be repeated.", metavar="NAME")
-    ] = None,
+    variant: Annotated[list[str] | None, Name(help="Sweep only this variant; may be repeated.")] = None,
     sets: Sets = None,
     seed: Seed = None,
     runs: Runs = None,
@@ -198,12 +186,11 @@ def paper(
         float,
         typer.Option(help="The size of each experiment: 0.1 is a tenth of the downloads or of the time.", metavar="S"),
     ] = 1.0,
-    runs: Annotated[int, typer.Option(help="The number of seeds, from each scenario's first seed.", metavar="N")] = 5,
+    runs: Annotated[int, Number(help="The number of seeds, from each scenario's first seed.")] = 5,
     out: Out = None,
     jobs: Jobs = None,
     markdown: Annotated[
-        Path | None,
-        typer.Option(help="Also write the table of claims into this file, in place of its old one.", metavar="FILE"),
+        Path | None, File(help="Also write the table of claims into this file, in place of its old one.")
     ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="End with status 1 if a claim with a gate was not shown to hold.")
@@ -230,9 +217,7 @@ def paper(
 @app.command("report")
 def report_(
     directories: Annotated[list[Path], typer.Argument(help="Output directories.", metavar="DIR...")],
-    to: Annotated[
-        Path | None, typer.Option(help="The page; by default report.html in the directory.", metavar="FILE")
-    ] = None,
+    to: Annotated[Path | None, File(help="The page; by default report.html in the directory.")] = None,
 ) -> None:
     """Draw figures of outputs and write an HTML page."""
     if len(directories) == 1:
@@ -251,10 +236,8 @@ def paths(
     consensus: Annotated[
         Path, typer.Argument(help="A consensus, plain or with microdescriptors; also as .xz.", metavar="FILE")
     ],
-    pairs: Annotated[
-        int, typer.Option(help="The number of pairs of circuits to sample.", metavar="N", min=1, max=2**63 - 1)
-    ] = 10_000_000,
-    seed: Annotated[int, typer.Option(help="The seed of all circuits.", metavar="N", min=0, max=2**63 - 1)] = 1,
+    pairs: Annotated[int, Number(help="The number of pairs of circuits to sample.", min=1, max=2**63 - 1)] = 10_000_000,
+    seed: Annotated[int, Number(help="The seed of all circuits.", min=0, max=2**63 - 1)] = 1,
 ) -> None:
     """Sample circuits as Tor clients do, and count what pairs of circuits share."""
     from penstock import paths as drawing
@@ -286,9 +269,7 @@ def compare(
     skip: Annotated[
         float, typer.Option(help="Seconds to leave out at the beginning of another tool's measurement.", min=0)
     ] = 0.0,
-    out: Annotated[
-        Path | None, typer.Option(help="The output directory; by default a new runs/compare-<n>.", metavar="DIR")
-    ] = None,
+    out: Annotated[Path | None, Folder(help="The output directory; by default a new runs/compare-<n>.")] = None,
     report: Report = True,
 ) -> None:
     """Compare the downloads of two outputs of Penstock, OnionPerf, tornettools or tgen."""
@@ -312,12 +293,10 @@ def compare(
 @app.command()
 def workload(
     name: Annotated[str, typer.Argument(help="The name of the workload.", metavar="NAME")],
-    packets: Annotated[Path, typer.Option(help="The model of the packets of a stream.", metavar="FILE")],
-    streams: Annotated[Path | None, typer.Option(help="The model of the streams of a flow.", metavar="FILE")] = None,
-    flows: Annotated[Path | None, typer.Option(help="The model of the flows.", metavar="FILE")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The file to write; by default standard output.", metavar="FILE")
-    ] = None,
+    packets: Annotated[Path, File(help="The model of the packets of a stream.")],
+    streams: Annotated[Path | None, File(help="The model of the streams of a flow.")] = None,
+    flows: Annotated[Path | None, File(help="The model of the flows.")] = None,
+    out: Annotated[Path | None, File(help="The file to write; by default standard output.")] = None,
 ) -> None:
     """Convert Markov models of tgen in GraphML into a workload of a scenario."""
     from penstock import markov
@@ -337,20 +316,14 @@ def network(
         ),
     ] = None,
     descriptors: Annotated[
-        list[Path] | None,
-        typer.Option(help="Server descriptors of the consensus' relays; may be repeated.", metavar="FILE"),
+        list[Path] | None, File(help="Server descriptors of the consensus' relays; may be repeated.")
     ] = None,
     graph: Annotated[
-        Path | None,
-        typer.Option(help="A network graph of Shadow in GML, for the latency between countries.", metavar="FILE"),
+        Path | None, File(help="A network graph of Shadow in GML, for the latency between countries.")
     ] = None,
-    relays: Annotated[
-        int | None, typer.Option(help="The number of relays; by default all.", metavar="N", min=1, max=2**31 - 1)
-    ] = None,
-    seed: Annotated[int, typer.Option(help="The seed of the sampling.", metavar="N", min=0, max=2**63 - 1)] = 1,
-    out: Annotated[
-        Path | None, typer.Option(help="The file to write; by default standard output.", metavar="FILE")
-    ] = None,
+    relays: Annotated[int | None, Number(help="The number of relays; by default all.", min=1, max=2**31 - 1)] = None,
+    seed: Annotated[int, Number(help="The seed of the sampling.", min=0, max=2**63 - 1)] = 1,
+    out: Annotated[Path | None, File(help="The file to write; by default standard output.")] = None,
 ) -> None:
     """Convert a consensus, staged relays or a graph into a network file, for --network of check, run and sweep."""
     from penstock.networks import file
