@@ -1,23 +1,23 @@
-//! The only place that reads the real clock.
+//! The real clock. Only this module reads it.
 
 use penstock_units::{Duration, Instant};
 
-/// Nanoseconds since this clock was started.
+/// Time since this clock was started.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock(std::time::Instant);
 
 impl Clock {
-    /// Starts at [`Instant::ZERO`].
+    /// Starts a clock at [`Instant::ZERO`].
     pub fn start() -> Clock {
         Clock(read())
     }
 
-    /// The time since the start.
+    /// Time since the start of this clock.
     pub fn now(&self) -> Instant {
         Instant::ZERO + read().duration_since(self.0)
     }
 
-    /// Sleeps until `instant`. Returns at once if it is past.
+    /// Sleeps until `instant`. Returns immediately if `instant` has passed.
     pub fn sleep_until(&self, instant: Instant) {
         let span = instant.since(self.now());
         if span > Duration::ZERO {

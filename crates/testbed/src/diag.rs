@@ -1,5 +1,5 @@
-//! The state of a TCP socket in Linux, read over netlink. `sock_diag` reports the same values as `SIOCOUTQ`, `SIOCOUTQNSD`,
-//! `TCP_INFO` and `SO_SNDBUF`, without unsafe code.
+//! Reads the state of a TCP socket in Linux over netlink. `sock_diag` reports the same values as `SIOCOUTQ`,
+//! `SIOCOUTQNSD`, `TCP_INFO` and `SO_SNDBUF`, without unsafe code.
 
 use netlink_packet_core::{NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_sock_diag::SockDiagMessage;
@@ -11,10 +11,10 @@ use penstock_units::{Bytes, Duration};
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// The state of a TCP socket in Linux.
+/// State of a TCP socket in Linux.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
-    /// SO_SNDBUF, in the kernel's own units, which count a segment's overhead [B].
+    /// SO_SNDBUF, which includes the kernel's overhead for each segment [B].
     pub capacity: Bytes,
     /// Payload written and not yet acknowledged, SIOCOUTQ [B].
     pub queued: Bytes,
@@ -28,31 +28,31 @@ pub struct TcpInfo {
     pub unacked: u32,
     /// Largest payload of a segment [B].
     pub mss: u32,
-    /// Smoothed round trip [ns]; `None` before the first sample.
+    /// Smoothed round-trip time; `None` before the first sample.
     pub rtt: Option<Duration>,
-    /// Retransmitted segments since the connection began [segment].
+    /// Segments retransmitted since the connection was opened [segment].
     pub retransmits: u32,
-    /// Time in which the receiver's window limited the sender [ns].
+    /// Total time in which the receive window limited the sender.
     pub window_limited: Duration,
-    /// Time in which the send buffer limited the sender [ns].
+    /// Total time in which the send buffer limited the sender.
     pub buffer_limited: Duration,
 }
 
-/// A netlink socket that answers for the sockets of its network namespace.
+/// A netlink socket. It reports the sockets of its network namespace.
 #[derive(Debug)]
 pub struct Diag(OwnedFd);
 
-/// TCP_INFINITE_SSTHRESH, net/tcp.h.
+/// Linux's TCP_INFINITE_SSTHRESH, net/tcp.h.
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
 impl Diag {
-    /// Opens a netlink socket in the namespace of the calling thread.
+    /// Opens a netlink socket in the network namespace of the calling thread.
     pub fn new() -> std::io::Result<Diag> {
         let flags = SockFlag::SOCK_CLOEXEC;
         Ok(Diag(socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkSockDiag)?))
     }
 
-    /// The state of an IPv4 socket; `None` if the kernel does not report it.
+    /// State of an IPv4 socket; `None` if the kernel does not report the socket.
     pub fn info(&self, socket: &TcpStream) -> Option<TcpInfo> {
         let (here, there) = (socket.local_addr().ok()?, socket.peer_addr().ok()?);
         if !here.is_ipv4() {

@@ -1,29 +1,29 @@
-//! Errors of this crate. Each is one sentence with the remedy.
+//! Errors of this crate.
 
-/// Why a run of the testbed did not take place.
+/// The reason why a run failed, as a sentence that also names the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A mistake on the command line.
+    /// An error on the command line.
     #[error("{0}")]
     Usage(String),
-    /// A setting of a scenario that the testbed does not support, or a mistake in the scenario.
+    /// An error in the scenario, or a setting that the testbed does not support.
     #[error("{0}")]
     Scenario(String),
     /// The machine lacks a feature or a permission.
     #[error("{0}")]
     Machine(String),
-    /// The run broke off.
+    /// The run was aborted.
     #[error("{0}")]
     Run(String),
 }
 
-/// An [`Error::Usage`] with a formatted sentence.
+/// Formats an [`Error::Usage`].
 macro_rules! usage { ($($text:tt)*) => { $crate::Error::Usage(format!($($text)*)) } }
-/// An [`Error::Scenario`] with a formatted sentence.
+/// Formats an [`Error::Scenario`].
 macro_rules! unsupported { ($($text:tt)*) => { $crate::Error::Scenario(format!($($text)*)) } }
-/// An [`Error::Machine`] with a formatted sentence.
+/// Formats an [`Error::Machine`].
 macro_rules! machine { ($($text:tt)*) => { $crate::Error::Machine(format!($($text)*)) } }
-/// An [`Error::Run`] with a formatted sentence.
+/// Formats an [`Error::Run`].
 macro_rules! broken { ($($text:tt)*) => { $crate::Error::Run(format!($($text)*)) } }
 pub(crate) use {broken, machine, unsupported, usage};

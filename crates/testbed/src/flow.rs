@@ -1,29 +1,29 @@
-//! The departure times of the bytes of TCP connections, observed on the network.
+//! Departure times of the bytes of TCP connections, captured on the emulated network.
 //!
-//! The kernel's timestamps (SO_TIMESTAMPING) are not enough: if a packet has several writes, the kernel reports only
-//! the last byte of the last one.
+//! The kernel's timestamps (SO_TIMESTAMPING) are not sufficient. If a packet contains several writes, the kernel only
+//! reports the last byte of the last write.
 
 use penstock_units::Instant;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// One direction of a connection: sender and receiver.
+/// One direction of a connection: address of the sender, address of the receiver.
 pub type Flow = (SocketAddrV4, SocketAddrV4);
 
-/// A TCP segment, as an observer sees it.
+/// A captured TCP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The connection and the direction.
+    /// Connection and direction.
     pub flow: Flow,
-    /// The sequence number of its first byte, or the initial sequence number.
+    /// Sequence number of the first byte; with SYN, the initial sequence number.
     pub seq: u32,
-    /// Whether it has a SYN.
+    /// Whether the segment has the SYN flag.
     pub is_syn: bool,
-    /// Payload [B].
+    /// Length of the payload [B].
     pub len: u32,
 }
 
 impl Segment {
-    /// Reads an IPv4 packet; `None` without a SYN or payload, or for other packets.
+    /// Parses an IPv4 packet. Returns `None` for other packets, and for segments without SYN and payload.
     pub fn of(packet: &[u8]) -> Option<Segment> {
         let head = usize::from(packet.first()? & 15) * 4;
         let tcp = packet.get(head..)?;
@@ -45,17 +45,18 @@ impl Segment {
     }
 }
 
-/// The first departure of each byte in one direction.
+/// For one direction of a connection, the time at which each byte first left.
 #[derive(Clone, Debug, Default)]
 pub struct Departures {
-    /// The sequence number of the first byte, after a SYN was seen.
+    /// Sequence number of the first byte; `None` before the SYN.
     first: Option<u32>,
-    /// Numbers of departed bytes, with times.
+    /// Number of departed bytes, with the time of departure.
     left: Vec<(u64, Instant)>,
 }
 
 impl Departures {
-    /// Handles a segment whose last bit left at `at`. Calls are in order of time. Connections carry less than 4 GiB.
+    /// Records a segment whose last bit left at `at`. Calls must be in order of time. A connection must carry less
+    /// than 4 GiB.
     pub fn add(&mut self, segment: &Segment, at: Instant) {
         if segment.is_syn {
             self.first = Some(segment.seq.wrapping_add(1));
@@ -68,7 +69,7 @@ impl Departures {
         }
     }
 
-    /// The time at which the first `bytes` bytes had left; `None` if they have not.
+    /// Time at which the first `bytes` bytes had left; `None` if they have not left.
     pub fn of(&self, bytes: u64) -> Option<Instant> {
         let place = self.left.partition_point(|(end, _)| *end < bytes);
         self.left.get(place).map(|(_, at)| *at)

@@ -1,4 +1,4 @@
-//! The loop that forwards packets between devices, each through its link.
+//! Forwards packets between devices over emulated links.
 
 use crate::clock::Clock;
 use crate::lateness::Lateness;
@@ -12,32 +12,32 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A link between two devices, in one direction.
+/// One direction of a link between two devices.
 #[derive(Debug)]
 pub struct Wire {
-    /// The sending device, as a place in the list.
+    /// Index of the sending device.
     pub from: usize,
-    /// The receiving device.
+    /// Index of the receiving device.
     pub to: usize,
-    /// The link.
+    /// The emulated link.
     pub link: Link<Packet>,
 }
 
 /// The result of a run.
 #[derive(Debug)]
 pub struct Report {
-    /// The delay from a packet's due time to its delivery to the kernel.
+    /// Delays between the time at which packets were due and the time at which the kernel received them.
     pub lateness: Lateness,
-    /// The packet counts of each wire.
+    /// Packet counts of each wire [packet].
     pub counts: Vec<Counts>,
 }
 
-/// The longest interval between two checks of `stop`.
+/// Longest interval between two checks of `stop`.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
-/// Packets read from one device before the others are served [packet].
+/// Maximum number of packets to read from one device before the next device [packet].
 const BATCH: usize = 64;
 
-/// Forwards until `stop`. It waits busily during the last `spin` before a packet is due.
+/// Forwards packets until `stop` is set. Before a packet is due, the loop spins for at most `spin`.
 pub fn forward(
     clock: Clock,
     cables: &[Tun],
@@ -45,7 +45,7 @@ pub fn forward(
     spin: Duration,
     stop: &AtomicBool,
 ) -> io::Result<Report> {
-    // By default Linux delays wake-ups of threads by up to 50 us.
+    // By default, Linux delays the wake-up of a thread by up to 50 us.
     set_timerslack(1)?;
     let mut lateness = Lateness::default();
     while !stop.load(Ordering::Relaxed) {
@@ -61,7 +61,7 @@ pub fn forward(
         for cable in readable(cables, pause.saturating_sub(spin))? {
             for _ in 0..BATCH {
                 let Some(packet) = cables[cable].read()? else { break };
-                // A kernel also sends other packets than IPv4 when an interface comes up.
+                // When an interface comes up, the kernel also sends packets other than IPv4.
                 if packet.first().is_none_or(|byte| byte >> 4 != 4) {
                     continue;
                 }
@@ -74,7 +74,7 @@ pub fn forward(
     Ok(Report { lateness, counts: wires.iter().map(|wire| wire.link.counts()).collect() })
 }
 
-/// Waits for readable devices, for at most `pause`.
+/// Waits until a device is readable, for at most `pause`. Returns the indices of readable devices.
 pub(crate) fn readable(cables: &[Tun], pause: Duration) -> io::Result<Vec<usize>> {
     let mut fds: Vec<_> = cables.iter().map(|cable| PollFd::new(cable.as_fd(), PollFlags::POLLIN)).collect();
     match ppoll(&mut fds, Some(pause.into()), None) {

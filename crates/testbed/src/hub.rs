@@ -1,4 +1,4 @@
-//! The loop that forwards packets between the devices of many hosts, through a [`Star`].
+//! Forwards packets between the devices of many hosts over a [`Star`].
 
 use crate::clock::Clock;
 use crate::flow::{Departures, Flow, Segment};
@@ -13,47 +13,47 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The longest interval between two checks of `stop`.
+/// Longest interval between two checks of `stop`.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
-/// Packets read from one device before the others are served [packet].
+/// Maximum number of packets to read from one device before the next device [packet].
 const BATCH: usize = 16;
-/// The number of hosts in a block of addresses [1].
+/// Number of hosts that share the first three bytes of their addresses [1].
 const BLOCK: usize = 250;
 
 /// The result of a run.
 #[derive(Debug)]
 pub struct HubReport {
-    /// The delay from a packet's due time to its delivery to the kernel.
+    /// Delays between the time at which packets were due and the time at which the kernel received them.
     pub lateness: Lateness,
-    /// The longest wait of a packet for its sending link behind the kernel's own queue. That queue should keep the
-    /// link's queue empty.
+    /// Longest wait of a packet in the emulated queue of a sending link. The kernel's own queue should keep this
+    /// queue empty.
     pub longest_wait: Duration,
-    /// The packet counts of each host.
+    /// Packet counts of each host [packet].
     pub packet_counts: Vec<PacketCounts>,
-    /// The departure times of the bytes of each TCP connection, in each direction.
+    /// Departure times of bytes, for each direction of each TCP connection.
     pub flows: BTreeMap<Flow, Departures>,
 }
 
-/// The address of a host.
+/// IPv4 address of a host.
 pub fn address(host: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, (host / BLOCK) as u8, 1 + (host % BLOCK) as u8)
 }
 
-/// The host with this address, if it is one of `hosts`.
+/// The host with the packet's destination address, if it is one of `hosts`.
 fn host_of(packet: &[u8], hosts: usize) -> Option<usize> {
     let [10, 77, block, place] = *packet.get(16..20)? else { return None };
     let host = usize::from(block) * BLOCK + usize::from(place).checked_sub(1)?;
     (usize::from(place) <= BLOCK && host < hosts && packet[0] >> 4 == 4).then_some(host)
 }
 
-/// Forwards packets until `stop`.
+/// Forwards packets until `stop` is set.
 pub fn serve(
     clock: Clock,
     cables: &[Tun],
     mut star: Star<Packet>,
     stop: &AtomicBool,
 ) -> io::Result<HubReport> {
-    // By default Linux delays wake-ups of threads by up to 50 us.
+    // By default, Linux delays the wake-up of a thread by up to 50 us.
     set_timerslack(1)?;
     let mut lateness = Lateness::default();
     let mut longest_wait = Duration::ZERO;

@@ -1,11 +1,11 @@
-//! The lateness of packets. A run with late packets is void.
+//! Lateness of packets: how much later than planned the kernel receives them. A run with late packets is invalid.
 
 use penstock_units::Duration;
 
-/// Bins of one microsecond; the last one has all later packets [bin].
+/// Number of bins of one microsecond. The last bin has all later packets [bin].
 const BINS: usize = 50_000;
 
-/// A histogram of delays in microseconds, with the exact maximum.
+/// Histogram of lateness with bins of one microsecond, and the exact maximum.
 #[derive(Clone, Debug)]
 pub struct Lateness {
     bins: Vec<u64>,
@@ -20,19 +20,20 @@ impl Default for Lateness {
 }
 
 impl Lateness {
-    /// Counts a packet that was this late.
+    /// Adds a packet with this lateness.
     pub fn add(&mut self, late: Duration) {
         self.bins[(late.as_micros() as usize).min(BINS - 1)] += 1;
         self.count += 1;
         self.max = self.max.max(late);
     }
 
-    /// The highest lateness.
+    /// Maximum lateness.
     pub fn max(&self) -> Duration {
         self.max
     }
 
-    /// An upper bound for the lateness of `part` of all packets, rounded up to a microsecond; zero without packets.
+    /// Upper bound for the lateness of the fraction `part` of all packets, rounded up to a microsecond; zero without
+    /// packets.
     pub fn quantile(&self, part: f64) -> Duration {
         let wanted = (part * self.count as f64).ceil() as u64;
         let mut sum = 0;

@@ -1,17 +1,20 @@
-//! Emulated links between real kernels on one machine.
+//! Emulated links between real kernels on one machine. The kernel's TCP is the reference, so this crate has no model
+//! of TCP.
 //!
-//! Layers, in order: [`error`], [`link`] (one direction of a link, without I/O), [`clock`] and [`lateness`] (real time,
-//! and its accuracy), [`namespace`] and [`tun`] (a network namespace, and the device that leaves it), [`forward`] (the
-//! loop that forwards packets between devices), [`pair`] (two nodes and a link in each direction), [`diag`] and
-//! [`socket`] (the kernel's state of a TCP socket, and the sockets of experiments), [`tcp`], [`sndbuf`] and [`limits`]
-//! (experiments), [`options`] (the command line), [`row`] (the output). [`veth`] is a virtual Ethernet link for
-//! measurements of relays.
+//! The layers for one link are, in order:
 //!
-//! For many hosts there are [`star`] (their network, without I/O), [`hub`] (the loop that forwards their packets),
-//! [`flow`] (departure times), [`site`] (the hosts), [`plan`] (the network of a scenario), and with the feature
-//! `relays` `worlds` (scenarios on live relays and in the simulator).
+//! - [`error`], [`clock`], [`lateness`]: errors, real time, and its accuracy
+//! - [`link`]: one direction of a link, without I/O
+//! - [`namespace`], [`tun`]: network namespaces, and their network device
+//! - [`forward`], [`pair`]: forwarding of packets, and two nodes with a link in each direction
+//! - [`diag`], [`socket`]: the kernel's state of a socket, and sockets of experiments
+//! - [`tcp`], [`sndbuf`], [`limits`]: experiments
+//! - [`options`], [`row`]: the command line and the output
+//! - [`veth`]: a virtual Ethernet link, for measurements of relays
 //!
-//! The TCP of the kernel is the reference here: this crate has no model of it.
+//! The layers for many hosts are [`star`] (their network, without I/O), [`hub`] (forwarding of packets), [`flow`]
+//! (departure times), [`site`] (the hosts), and [`plan`] (the network of a scenario). With the feature `relays`,
+//! `worlds` runs scenarios on live relays and in the simulator.
 
 pub mod clock;
 pub mod diag;

@@ -1,5 +1,5 @@
-//! Experiment `limits`: the kernel's state of a socket before and after each write of the size that KIST would choose.
-//! It tests whether the kernel sends at once the amount in KIST section 5.2, Equation 1.
+//! Experiment `limits`. It reads the kernel's state of a socket before and after each write. The size of each write
+//! is KIST's limit (section 5.2, Equation 1). The experiment tests whether the kernel sends this size immediately.
 
 use crate::Error;
 use crate::diag::{Diag, TcpInfo};
@@ -13,25 +13,25 @@ use penstock_units::{Bytes, Duration, Seed};
 use std::io::{ErrorKind, Write};
 use std::net::{Shutdown, SocketAddrV4};
 
-/// One run.
+/// Settings of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
-    /// The link, the same in both directions.
+    /// Link, the same in both directions.
     pub link: LinkConfig,
-    /// The interval of writes.
+    /// Interval between writes.
     pub every: Duration,
-    /// The number of writes.
+    /// Number of writes [1].
     pub writes: u32,
-    /// Every n-th write is twice as large, so that some bytes stay unsent; 0 disables this.
+    /// Every n-th write has twice the size, so that some bytes stay unsent; 0 is never [1].
     pub excess: u32,
-    /// The busy wait before each packet.
+    /// Time to spin before each packet is due.
     pub spin: Duration,
 }
 
-/// The longest write [B].
+/// Maximum size of a write [B].
 const MOST: usize = 4 << 20;
 
-/// Runs the experiment. The calling thread must be the only one of the process, and a process can run one experiment.
+/// Runs the experiment. The process must have only the calling thread, and can run only one experiment.
 pub fn run(experiment: &Experiment) -> Result<LimitsRow, Error> {
     let pair = Pair::join(experiment.link, Seed(1), &OWN_BUFFERS, experiment.spin)?;
     let receiver = Receiver::listen(&pair, u64::MAX)?;
@@ -73,8 +73,8 @@ pub fn run(experiment: &Experiment) -> Result<LimitsRow, Error> {
     })
 }
 
-/// The bytes that Linux would accept and send at once, by KIST section 5.2, Equation 1. It uses only this state, for a
-/// comparison with the core's own computation.
+/// Bytes that Linux would accept and send immediately, by KIST section 5.2, Equation 1. The function uses only
+/// `info`, so its result can be compared with the core's.
 fn sendable(info: &TcpInfo) -> Bytes {
     let segments = info.cwnd.saturating_sub(info.unacked);
     let window = Bytes::new(u64::from(segments) * u64::from(info.mss));

@@ -1,64 +1,65 @@
-//! One direction of a link: a drop-tail queue, a rate, a delay, and independent random loss. No I/O and no clock.
+//! One direction of a link: a drop-tail queue, a rate, a delay, and independent random loss. This module has no I/O
+//! and no clock.
 //!
-//! A packet waits in the queue, is sent at the link's rate, and arrives a fixed delay after its last bit was sent. A
-//! lost packet also takes its time on the link, as with an error model at the receiver in ns-3.
+//! A packet waits in the queue, and is then sent at the link's rate. It arrives a fixed delay after its last bit was
+//! sent. A lost packet also occupies the link, as with an error model at the receiver in ns-3.
 
 use penstock_units::{Bytes, DataRate, Duration, Instant, Rng};
 use std::collections::VecDeque;
 
-/// The settings of one direction of a link.
+/// Settings of one direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkConfig {
-    /// The rate, for whole IP packets [B/s].
+    /// Rate for whole IP packets [B/s].
     pub rate: DataRate,
-    /// From the last bit sent to the packet's arrival [ns].
+    /// Delay from the last sent bit to the arrival of the packet.
     pub delay: Duration,
-    /// Probability that a packet is lost [1].
+    /// Probability that a packet is lost, in `[0, 1)`.
     pub loss: f64,
-    /// The capacity of the queue, without the packet in transmission [B].
+    /// Capacity of the queue, without the packet in transmission [B].
     pub queue: Bytes,
 }
 
-/// The fate of a packet.
+/// What happens to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It will arrive.
+    /// The packet will arrive.
     Queued,
-    /// It is lost after its time on the link.
+    /// The packet is lost after its transmission.
     Lost,
-    /// The queue was full.
+    /// The packet is dropped, because the queue is full.
     Dropped,
 }
 
-/// The packet counts so far [packet].
+/// Packet counts so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets that arrived or will arrive.
+    /// Packets that have arrived or will arrive [packet].
     pub queued: u64,
-    /// Packets lost at random.
+    /// Packets lost at random [packet].
     pub lost: u64,
-    /// Packets dropped by the full queue.
+    /// Packets dropped by the full queue [packet].
     pub dropped: u64,
 }
 
-/// One direction of a link that carries packets `P`.
+/// One direction of a link. `P` is the packet type.
 #[derive(Debug)]
 pub struct Link<P> {
     config: LinkConfig,
     chance: Rng,
-    /// The end of the last accepted packet's transmission.
+    /// End of the transmission of the last accepted packet.
     free: Instant,
-    /// The start and the length of future transmissions.
+    /// Start time and size of each future transmission.
     waiting: VecDeque<(Instant, Bytes)>,
-    /// The sum of their lengths.
+    /// Total size of the packets in `waiting` [B].
     backlog: Bytes,
-    /// Future arrivals, with their times.
+    /// Packets that have not arrived, with their arrival times.
     flying: VecDeque<(Instant, P)>,
     counts: Counts,
 }
 
 impl<P> Link<P> {
-    /// An idle link. `chance` decides which packets are lost.
+    /// An idle link. `chance` samples which packets are lost.
     pub fn new(config: LinkConfig, chance: Rng) -> Self {
         Link {
             config,
@@ -71,7 +72,7 @@ impl<P> Link<P> {
         }
     }
 
-    /// A packet of `len` bytes reaches the queue. Calls are in order of time.
+    /// Adds a packet of `len` bytes to the queue. Calls must be in order of time.
     pub fn offer(&mut self, now: Instant, len: Bytes, packet: P) -> Fate {
         let waiting = self.backlog(now);
         let begin = self.free.max(now);
@@ -93,7 +94,7 @@ impl<P> Link<P> {
         Fate::Queued
     }
 
-    /// The next packet that arrived by `now`, with its time. Call until `None`.
+    /// The next packet that has arrived by `now`, with its arrival time. Call this until it returns `None`.
     pub fn poll(&mut self, now: Instant) -> Option<(Instant, P)> {
         if self.flying.front()?.0 > now {
             return None;
@@ -101,12 +102,12 @@ impl<P> Link<P> {
         self.flying.pop_front()
     }
 
-    /// The time of the next arrival.
+    /// Time of the next arrival.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.flying.front().map(|(due, _)| *due)
     }
 
-    /// The bytes in the queue at `now` [B].
+    /// Size of the packets in the queue at `now` [B].
     pub fn backlog(&mut self, now: Instant) -> Bytes {
         while let Some((_, len)) = self.waiting.front().copied().filter(|(begin, _)| *begin <= now) {
             self.waiting.pop_front();

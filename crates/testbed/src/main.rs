@@ -1,4 +1,4 @@
-//! The program `penstock-testbed`. Exit status 2 stands for a mistake of the user or a missing feature of the machine.
+//! The program `penstock-testbed`. Exit status 2 means an error of the user, or a missing feature of the machine.
 
 use penstock_testbed::options::{Command, USAGE};
 use penstock_testbed::row::line;
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     match act() {
         Ok(text) => {
-            // One write, so that rows of concurrent runs in one file do not mix. A closed pipe is not an error.
+            // A single write keeps rows of concurrent runs in one file apart. A closed pipe is not an error.
             let _ = stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }

@@ -7,24 +7,26 @@ use nix::unistd::{getgid, getuid};
 use std::fs::{self, File};
 use std::process::{Command, Stdio};
 
-/// A network namespace. It exists while a process, a socket or this value uses it.
+/// A network namespace. The namespace exists while a process, a socket or this value uses it.
 #[derive(Debug)]
 pub struct Namespace(File);
 
 impl Namespace {
-    /// The namespace of the calling thread.
+    /// The network namespace of the calling thread.
     pub fn here() -> Result<Namespace, Error> {
         File::open("/proc/thread-self/ns/net").map(Namespace).map_err(|error| machine!("{error}"))
     }
 
-    /// A new namespace, which the calling thread enters. The thread must be root of its user namespace ([`isolate`]).
+    /// Creates a network namespace. The calling thread enters it, and must be root of its user namespace
+    /// ([`isolate`]).
     pub fn create() -> Result<Namespace, Error> {
         unshare(CloneFlags::CLONE_NEWNET)
             .map_err(|error| machine!("no network namespace can be made here: {error}"))?;
         Namespace::here()
     }
 
-    /// Moves the calling thread into the namespace, for its next sockets, devices and child processes.
+    /// Moves the calling thread into the namespace. Sockets, devices and child processes that it creates later belong
+    /// to the namespace.
     ///
     /// # Panics
     ///
@@ -33,13 +35,13 @@ impl Namespace {
         setns(&self.0, CloneFlags::CLONE_NEWNET).expect("root may enter what it made");
     }
 
-    /// The file that names the namespace for other programs.
+    /// A file with which other programs can find the namespace.
     pub(crate) fn file(&self) -> &File {
         &self.0
     }
 }
 
-/// Moves the process into a new user namespace as root. The process must have only the calling thread.
+/// Moves the process into a new user namespace, where it is root. The process must have only the calling thread.
 pub fn isolate() -> Result<(), Error> {
     let (user, group) = (getuid(), getgid());
     unshare(CloneFlags::CLONE_NEWUSER).map_err(|error| {
@@ -53,12 +55,12 @@ pub fn isolate() -> Result<(), Error> {
     map("gid_map", format!("0 {group} 1"))
 }
 
-/// Runs `ip` of iproute2 in the namespace of the calling thread.
+/// Runs iproute2's `ip` in the network namespace of the calling thread.
 pub fn ip(arguments: &str) -> Result<(), Error> {
     run("ip", arguments).map(drop)
 }
 
-/// Runs `tc` of iproute2; returns its output.
+/// Runs iproute2's `tc`, and returns its output.
 pub fn tc(arguments: &str) -> Result<String, Error> {
     run("tc", arguments)
 }
@@ -73,7 +75,7 @@ fn run(program: &str, arguments: &str) -> Result<String, Error> {
     }
 }
 
-/// Sets a value of `/proc/sys/net/ipv4` in the namespace of the calling thread.
+/// Sets a value in `/proc/sys/net/ipv4`, for the network namespace of the calling thread.
 pub fn sysctl(name: &str, value: &str) -> Result<(), Error> {
     fs::write(format!("/proc/sys/net/ipv4/{name}"), value)
         .map_err(|error| machine!("net.ipv4.{name} cannot be set to {value:?}: {error}"))

@@ -1,4 +1,4 @@
-//! The command line: pairs `--key value`. Each mistake is one sentence with the correct form.
+//! The command line: pairs of `--key value`. Each error message shows the correct form.
 
 use crate::Error;
 use crate::error::usage;
@@ -11,18 +11,18 @@ use penstock_units::{Bytes, DataRate, Duration};
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// The command.
+/// A parsed command line.
 #[derive(Debug)]
 pub enum Command {
-    /// Print the help text.
+    /// Prints the help text.
     Help,
-    /// One run of the TCP reference.
+    /// Runs the experiment `tcp`.
     Tcp(tcp::Experiment),
-    /// One run of `sndbuf`.
+    /// Runs the experiment `sndbuf`.
     Sndbuf(sndbuf::Experiment),
-    /// One run of `limits`.
+    /// Runs the experiment `limits`.
     Limits(limits::Experiment),
-    /// One run of a scenario, with the arguments behind `world`.
+    /// Runs a scenario, with the arguments after `world`.
     World(Vec<String>),
 }
 
@@ -156,7 +156,7 @@ fn limits_experiment(mut options: Options) -> Result<limits::Experiment, Error> 
     Ok(experiment)
 }
 
-/// Keys with their values. Keys that are left at the end are unknown.
+/// Keys with their values. At the end of parsing, the remaining keys are unknown.
 struct Options(Vec<(String, String)>);
 
 impl Options {

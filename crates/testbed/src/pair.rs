@@ -13,15 +13,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, spawn};
 
-/// The name of every node's interface.
+/// Name of the interface in every node.
 const CABLE: &str = "cable0";
-/// The queue length of a device, long enough that no packet is dropped before the loop reads it [packet].
+/// Queue length of a device [packet]. With this length, no packet is dropped before the loop reads it.
 const CABLE_QUEUE: usize = 20_000;
 
 /// Two nodes with a running link.
 #[derive(Debug)]
 pub struct Pair {
-    /// The clock of the run.
+    /// Clock of the run.
     pub clock: Clock,
     nodes: [Namespace; 2],
     stop: Arc<AtomicBool>,
@@ -31,17 +31,16 @@ pub struct Pair {
 /// The result of a run.
 #[derive(Debug)]
 pub struct Parted {
-    /// The result of the link.
+    /// Result of the link.
     pub report: Report,
-    /// Packets dropped by the devices before the loop read them; should be 0 [packet].
+    /// Packets that the devices dropped before the loop read them; should be 0 [packet].
     pub unseen: u64,
 }
 
 impl Pair {
-    /// Makes both nodes and joins them by `link`, with independent losses in each direction, from `seed`.
-    ///
-    /// `settings` are values of `/proc/sys/net/ipv4` for both nodes. The calling thread must be the only one of the
-    /// process, and ends in node 0. Returns an error if the machine does not allow this.
+    /// Creates both nodes and connects them with `link`. `seed` seeds the losses, which are independent in each
+    /// direction. `settings` are values of `/proc/sys/net/ipv4` for both nodes. The process must have only the
+    /// calling thread. This thread is in node 0 afterwards. Returns an error if the machine does not allow this.
     pub fn join(
         link: LinkConfig,
         seed: Seed,
@@ -65,12 +64,12 @@ impl Pair {
         Ok(Pair { clock, nodes: [first, second], stop, forwarder })
     }
 
-    /// Moves the calling thread to `node`, for its next sockets.
+    /// Moves the calling thread to `node`. Sockets that it creates later belong to this node.
     pub fn enter(&self, node: usize) {
         self.nodes[node].enter();
     }
 
-    /// The address of `node`.
+    /// IPv4 address of `node`.
     pub fn address(&self, node: usize) -> Ipv4Addr {
         address(node)
     }
@@ -89,7 +88,7 @@ impl Pair {
     }
 }
 
-/// Makes a node: a new namespace, which the calling thread enters, and its device.
+/// Creates a node: a network namespace, which the calling thread enters, and its device.
 fn node(place: usize, settings: &[(&str, &str)]) -> Result<(Namespace, Tun), Error> {
     let namespace = Namespace::create()?;
     let cable = Tun::open(CABLE)?;

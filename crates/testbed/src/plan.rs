@@ -1,4 +1,4 @@
-//! Checks whether the testbed can run a scenario, and derives its network.
+//! Checks whether the testbed can run a scenario, and derives the emulated network from it.
 
 use crate::Error;
 use crate::error::unsupported;
@@ -10,42 +10,43 @@ use penstock_units::{Bytes, Seed};
 use std::fmt::Display;
 use std::fs;
 
-/// The highest number of hosts, whose addresses are in one network [1].
+/// Maximum number of hosts [1]. All addresses are in one IPv4 network.
 const MOST_HOSTS: usize = 200;
-/// The payload of a packet of 1500 B with TCP timestamps [B].
+/// Payload of a packet of 1500 B with TCP timestamps [B].
 const MSS: Bytes = Bytes::new(1448);
-/// The header of a request: the size of the answer, and its own length [B].
+/// Length of a request's header [B]: the size of the answer, then the length of the request.
 pub const REQUEST_HEAD: usize = 12;
 
-/// All hosts: relays, clients, servers, each in the scenario's order.
+/// All hosts: first relays, then clients, then servers, each in the scenario's order.
 pub fn hosts(scenario: &Scenario) -> Vec<&Host> {
     let relays = scenario.relays.iter().map(|relay| &relay.host);
     let clients = scenario.clients.iter().map(|client| &client.host);
     relays.chain(clients).chain(scenario.servers.iter().map(|server| &server.host)).collect()
 }
 
-/// The place of a relay in [`hosts`].
+/// Index of a relay in [`hosts`].
 pub fn relay_host(relay: usize) -> usize {
     relay
 }
 
-/// The place of a client.
+/// Index of a client in [`hosts`].
 pub fn client_host(scenario: &Scenario, client: usize) -> usize {
     scenario.relays.len() + client
 }
 
-/// The place of a server.
+/// Index of a server in [`hosts`].
 pub fn server_host(scenario: &Scenario, server: usize) -> usize {
     scenario.relays.len() + scenario.clients.len() + server
 }
 
-/// The access links of the hosts.
+/// Access links of all hosts, in the order of [`hosts`].
 pub fn accesses(scenario: &Scenario) -> Vec<Access> {
     let access = |host: &Host| Access { up: host.link_up, down: host.link_down, queue: host.link_queue };
     hosts(scenario).into_iter().map(access).collect()
 }
 
-/// The delays and losses between the hosts, with the simulator's random streams.
+/// One-way delay (half a round-trip time) and loss between each pair of hosts. Losses use the same random streams as
+/// in the simulator.
 pub fn ways(scenario: &Scenario, seed: Seed) -> Ways {
     let hosts = hosts(scenario);
     let mut ways = Ways::default();
@@ -62,7 +63,7 @@ pub fn ways(scenario: &Scenario, seed: Seed) -> Ways {
     ways
 }
 
-/// The most frequent position of each relay on the paths of the clients.
+/// For each relay, the most frequent position on the clients' paths.
 pub fn places(scenario: &Scenario) -> Vec<usize> {
     let mut counts = vec![[0u32; 3]; scenario.relays.len()];
     for client in &scenario.clients {

@@ -1,8 +1,8 @@
-//! The output: one line with a JSON object for each run.
+//! The output: one JSON object on one line for each run.
 //!
-//! The first members of [`Row`] are common to all references (a real kernel, ns-3) and the simulator, so that their
-//! rows can be compared. The members from `hystart` on exist only here. A member that does not apply is `null`;
-//! `samples` is absent.
+//! The first members of [`Row`] are the same for the simulator and for all references (real kernel, ns-3), so that
+//! their rows can be compared. The members from `hystart` on exist only for the testbed. A member without a value is
+//! `null`; `samples` is then absent.
 
 use crate::Error;
 use crate::diag::TcpInfo;
@@ -13,144 +13,147 @@ use crate::socket::Congestion;
 use penstock_units::Instant;
 use serde::Serialize;
 
-/// One run of one flow over one link.
+/// One run of the experiment `tcp`: one TCP flow over one link.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The reference, such as `linux-6.18 cubic`, with the loss recovery if it is not the kernel's default.
+    /// Name of the reference, such as `linux-6.18 cubic`. Also names a loss recovery that is not the kernel's
+    /// default.
     #[serde(rename = "referee")]
     pub reference: String,
-    /// `goodput`, `window` or `download`.
+    /// Kind of measurement: `goodput`, `window` or `download`.
     pub experiment: String,
-    /// The sender's congestion control.
+    /// Congestion control of the sender.
     pub congestion: Congestion,
-    /// Rate of the link in each direction, for IP packets with their headers [B/s].
+    /// Rate of the link in each direction, for IP packets with headers [B/s].
     pub rate_bytes_per_s: u64,
-    /// Twice the delay of the link [s].
+    /// Twice the one-way delay of the link [s].
     pub rtt_s: f64,
     /// Probability that a packet is lost, in each direction [1].
     pub loss: f64,
-    /// Number of the run, the seed of its losses [1].
+    /// Number of the run. It seeds the losses [1].
     pub repeat: u64,
     /// Capacity of the link's drop-tail queue in each direction [B].
     pub queue_bytes: u64,
-    /// Time from `connect()` to the start of counting [s].
+    /// Time from `connect()` to the start of the measurement [s].
     pub warmup_s: f64,
-    /// Duration of counting [s]. With `download` and `window` it ends with the last byte, or with the time limit.
+    /// Duration of the measurement [s]. With `download` and `window`, it ends with the last byte or at the time
+    /// limit.
     pub seconds: f64,
-    /// Bytes that the application received in this time [B].
+    /// Bytes that the application received during the measurement [B].
     pub bytes: u64,
-    /// `bytes` over `seconds` [B/s].
+    /// `bytes` divided by `seconds` [B/s].
     pub goodput_bytes_per_s: f64,
     /// Retransmitted segments since `connect()` [segment].
     pub retransmits: Option<u32>,
-    /// Time from `connect()` to the arrival of the last byte [s]; `null` for `goodput`, and after the time limit.
+    /// Time from `connect()` to the arrival of the last byte [s]; `null` with `goodput`, and after the time limit.
     pub seconds_to_finish: Option<f64>,
 
     /// Whether CUBIC used HyStart; `null` for Reno.
     pub hystart: Option<bool>,
     /// Loss recovery: `rack` (the kernel's default), `no-probes` or `sack`.
     pub recovery: String,
-    /// Lateness of packets at the receiving kernel, 99th percentile [s].
+    /// Lateness of packets at the receiving kernel: 99th percentile [s].
     pub late_p99_s: f64,
-    /// Highest lateness [s].
+    /// Lateness of packets at the receiving kernel: maximum [s].
     pub late_max_s: f64,
     /// Packets lost at random, in both directions [packet].
     pub lost: u64,
     /// Packets dropped by the link's queue [packet].
     pub dropped: u64,
-    /// Packets dropped by the testbed itself; above 0 the run is void [packet].
+    /// Packets dropped by the testbed itself; the run is invalid if this is above 0 [packet].
     pub unseen: u64,
-    /// Time in which the receiver's window limited the sender [s].
+    /// Time in which the receive window limited the sender [s].
     pub window_limited_s: Option<f64>,
-    /// Time in which the sender's buffer limited it [s].
+    /// Time in which the send buffer limited the sender [s].
     pub buffer_limited_s: Option<f64>,
 
-    /// With `window` only: time since `connect()` [s], cwnd [segment], ssthresh [segment] (`null` while infinite),
-    /// smoothed round trip [s] (`null` before the first).
+    /// With `window` only: time since `connect()` [s], cwnd [segment], ssthresh [segment] (`null` if infinite),
+    /// smoothed round-trip time [s] (`null` before the first sample).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<Vec<Sample>>,
 }
 
-/// A line of [`Row::samples`].
+/// One item of [`Row::samples`].
 pub type Sample = (f64, u32, Option<u32>, Option<f64>);
 
-/// One run of `sndbuf`.
+/// One run of the experiment `sndbuf`.
 #[derive(Clone, Debug, Serialize)]
 pub struct SndbufRow {
-    /// As in [`Row`].
+    /// Name of the reference, as in [`Row`].
     #[serde(rename = "referee")]
     pub reference: String,
-    /// `sndbuf`.
+    /// Always `sndbuf`.
     pub experiment: String,
-    /// As in [`Row`].
+    /// Rate of the link in each direction [B/s].
     pub rate_bytes_per_s: u64,
-    /// As in [`Row`].
+    /// Twice the one-way delay of the link [s].
     pub rtt_s: f64,
-    /// As in [`Row`].
+    /// Capacity of the link's queue in each direction [B].
     pub queue_bytes: u64,
     /// Rate of the application's writes [B/s]; `null` if it writes whenever the socket is writable.
     pub writes_bytes_per_s: Option<u64>,
     /// Bytes that the application received [B].
     pub bytes: u64,
-    /// As in [`Row`].
+    /// Lateness of packets at the receiving kernel: 99th percentile [s].
     pub late_p99_s: f64,
-    /// As in [`Row`].
+    /// Lateness of packets at the receiving kernel: maximum [s].
     pub late_max_s: f64,
-    /// As in [`Row`].
+    /// Packets dropped by the link's queue [packet].
     pub dropped: u64,
-    /// As in [`Row`].
+    /// Packets dropped by the testbed itself [packet].
     pub unseen: u64,
     /// Time since `connect()` [s], SO_SNDBUF [B], SIOCOUTQ [B], SIOCOUTQNSD [B], cwnd [segment], ssthresh [segment],
-    /// smoothed round trip [s].
+    /// smoothed round-trip time [s].
     pub samples: Vec<SndbufSample>,
 }
 
-/// A line of [`SndbufRow::samples`].
+/// One item of [`SndbufRow::samples`].
 pub type SndbufSample = (f64, u64, u64, u64, u32, Option<u32>, Option<f64>);
 
-/// One run of `limits`.
+/// One run of the experiment `limits`.
 #[derive(Clone, Debug, Serialize)]
 pub struct LimitsRow {
-    /// As in [`Row`].
+    /// Name of the reference, as in [`Row`].
     #[serde(rename = "referee")]
     pub reference: String,
-    /// `limits`.
+    /// Always `limits`.
     pub experiment: String,
-    /// As in [`Row`].
+    /// Rate of the link in each direction [B/s].
     pub rate_bytes_per_s: u64,
-    /// As in [`Row`].
+    /// Twice the one-way delay of the link [s].
     pub rtt_s: f64,
-    /// As in [`Row`].
+    /// Probability that a packet is lost, in each direction [1].
     pub loss: f64,
-    /// As in [`Row`].
+    /// Capacity of the link's queue in each direction [B].
     pub queue_bytes: u64,
-    /// Interval of the application's writes [s].
+    /// Interval between the application's writes [s].
     pub every_s: f64,
     /// Bytes that the application received [B].
     pub bytes: u64,
-    /// As in [`Row`].
+    /// Packets dropped by the link's queue [packet].
     pub dropped: u64,
-    /// As in [`Row`].
+    /// Packets dropped by the testbed itself [packet].
     pub unseen: u64,
-    /// Time since `connect()` [s], the state before the write, the length of the write [B], the state after it.
+    /// Time since `connect()` [s], socket state before the write, size of the write [B], socket state after the
+    /// write.
     pub samples: Vec<LimitsSample>,
 }
 
-/// A line of [`LimitsRow::samples`].
+/// One item of [`LimitsRow::samples`].
 pub type LimitsSample = (f64, Said, u64, Said);
 
-/// The state of a socket that KIST reads: SO_SNDBUF [B], SIOCOUTQ [B], SIOCOUTQNSD [B], cwnd [segment], unacknowledged
-/// [segment], MSS [B].
+/// Socket state that KIST reads: SO_SNDBUF [B], SIOCOUTQ [B], SIOCOUTQNSD [B], cwnd [segment], unacknowledged
+/// segments [segment], MSS [B].
 pub type Said = (u64, u64, u64, u32, u32, u32);
 
-/// The name of the reference: the kernel's name and version, and the changed settings.
+/// Name of the reference: the kernel's name and version, and changed settings.
 pub fn reference(congestion: Congestion, changed: Option<&str>) -> Result<String, Error> {
     let (major, minor) = kernel_version()?;
     let changed = changed.map(|changed| format!(" {changed}")).unwrap_or_default();
     Ok(format!("linux-{major}.{minor} {congestion}{changed}"))
 }
 
-/// The version of the running kernel, such as 6 and 18.
+/// Version of the running kernel, such as 6 and 18.
 pub fn kernel_version() -> Result<(u32, u32), Error> {
     let release =
         std::fs::read_to_string("/proc/sys/kernel/osrelease").map_err(|error| machine!("{error}"))?;
@@ -161,29 +164,29 @@ pub fn kernel_version() -> Result<(u32, u32), Error> {
     }
 }
 
-/// Twice the link's delay [s].
+/// Twice the one-way delay of a link [s].
 pub fn rtt_s(link: &LinkConfig) -> f64 {
     (2 * link.delay).as_secs_f64()
 }
 
-/// The lost and dropped packets of a finished link, in both directions [packet].
+/// Packets lost at random, and packets dropped by queues, in both directions of a finished link [packet].
 pub fn totals(parted: &Parted) -> (u64, u64) {
     let counts = &parted.report.counts;
     (counts.iter().map(|counts| counts.lost).sum(), counts.iter().map(|counts| counts.dropped).sum())
 }
 
-/// A line of `samples`, `at` after the start.
+/// An item of [`Row::samples`]. `at` is the time of the sample, `start` the time of `connect()`.
 pub fn sample(at: Instant, start: Instant, info: &TcpInfo) -> Sample {
     (seconds(at, start), info.cwnd, info.ssthresh, info.rtt.map(|rtt| rtt.as_secs_f64()))
 }
 
-/// The same for `sndbuf`.
+/// An item of [`SndbufRow::samples`]. `at` is the time of the sample, `start` the time of `connect()`.
 pub fn sndbuf_sample(at: Instant, start: Instant, info: &TcpInfo) -> SndbufSample {
     let (time, cwnd, ssthresh, rtt) = sample(at, start, info);
     (time, info.capacity.get(), info.queued.get(), info.not_sent.get(), cwnd, ssthresh, rtt)
 }
 
-/// The same for `limits`.
+/// An item of [`LimitsRow::samples`]. `at` is the time of the sample, `start` the time of `connect()`.
 pub fn limits_sample(
     at: Instant,
     start: Instant,
@@ -198,12 +201,12 @@ pub fn limits_sample(
     (seconds(at, start), said(before), written, said(after))
 }
 
-/// Seconds, rounded to a microsecond, the accuracy of the testbed's clock.
+/// The time from `start` to `at` [s], rounded to a microsecond, the accuracy of the testbed's clock.
 fn seconds(at: Instant, start: Instant) -> f64 {
     (at - start).as_micros() as f64 / 1e6
 }
 
-/// A row as a line of text.
+/// A row as one line of JSON.
 pub fn line(row: &impl Serialize) -> String {
     serde_json::to_string(row).expect("a row has neither maps nor anything that fails") + "\n"
 }

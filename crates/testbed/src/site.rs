@@ -1,8 +1,9 @@
-//! Many hosts in network namespaces, with the emulated network of a [`Star`] between them.
+//! Many hosts in network namespaces, connected by the emulated network of a [`Star`].
 //!
-//! The queue of a host's sending link is in the host's kernel. A token bucket (`tc qdisc tbf`) limits the rate, and
-//! waiting packets count as the socket's own, so that TCP Small Queues applies as with a real interface. With a TUN
-//! device alone, a packet would count as sent at once. The [`Star`] then gives each packet its exact time.
+//! The queue before a host's sending link is in the host's kernel. A token bucket (`tc qdisc tbf`) limits the rate
+//! there. Packets in this queue count as unsent data of their socket, so TCP Small Queues works as with a real
+//! interface. With only a TUN device, a packet would count as sent immediately. The [`Star`] then gives each packet
+//! its exact time.
 
 use crate::Error;
 use crate::clock::Clock;
@@ -16,19 +17,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 
-/// The name of every host's interface.
+/// Name of the interface in every host.
 const CABLE: &str = "cable0";
-/// The capacity of the kernel's queue, Linux's default [packet] (`txqueuelen`).
+/// Capacity of the kernel's queue, the default of Linux [packet] (`txqueuelen`).
 const QUEUE_PACKETS: usize = 1000;
-/// The queue length of a device [packet].
+/// Queue length of a device [packet].
 const CABLE_QUEUE: usize = 1000;
-/// The burst of the token bucket [packet]. With one packet, each late timer would reduce the rate.
+/// Burst of the token bucket [packet]. With one packet, each late timer would reduce the rate.
 const BURST_PACKETS: usize = 2;
 
 /// Hosts with a running network.
 #[derive(Debug)]
 pub struct Site {
-    /// The clock of the run.
+    /// Clock of the run.
     pub clock: Clock,
     hosts: Vec<Namespace>,
     stop: Arc<AtomicBool>,
@@ -38,17 +39,16 @@ pub struct Site {
 /// The result of a run.
 #[derive(Debug)]
 pub struct Closed {
-    /// The result of the network.
+    /// Result of the network.
     pub report: HubReport,
-    /// Packets dropped by the hosts' queues or devices; should be 0 [packet].
+    /// Packets that the hosts' queues or devices dropped; should be 0 [packet].
     pub unseen: u64,
 }
 
 impl Site {
-    /// Makes and joins all hosts. `settings` are values of `/proc/sys/net/ipv4` for every host.
-    ///
-    /// The calling thread must be the only one of the process, and ends in the last host. Returns an error if the
-    /// machine does not allow this.
+    /// Creates and connects all hosts. `settings` are values of `/proc/sys/net/ipv4` for every host. The process must
+    /// have only the calling thread. This thread is in the last host afterwards. Returns an error if the machine does
+    /// not allow this.
     pub fn open(hosts: &[Access], ways: Ways, settings: &[(&str, &str)]) -> Result<Site, Error> {
         isolate()?;
         let (mut places, mut cables) = (Vec::new(), Vec::new());
@@ -66,12 +66,12 @@ impl Site {
         Ok(Site { clock, hosts: places, stop, hub })
     }
 
-    /// Moves the calling thread to a host, for its next sockets.
+    /// Moves the calling thread to a host. Sockets that it creates later belong to this host.
     pub fn enter(&self, host: usize) {
         self.hosts[host].enter();
     }
 
-    /// The address of a host.
+    /// IPv4 address of a host.
     pub fn address(&self, host: usize) -> Ipv4Addr {
         address(host)
     }
@@ -90,7 +90,7 @@ impl Site {
     }
 }
 
-/// Makes a host: a new namespace, which the calling thread enters, and its device.
+/// Creates a host: a network namespace, which the calling thread enters, and its device.
 fn host(number: usize, access: &Access, settings: &[(&str, &str)]) -> Result<(Namespace, Tun), Error> {
     let namespace = Namespace::create()?;
     let cable = Tun::open(CABLE)?;
@@ -106,7 +106,7 @@ fn host(number: usize, access: &Access, settings: &[(&str, &str)]) -> Result<(Na
     Ok((namespace, cable))
 }
 
-/// The packets that a queue dropped, from the output of `tc -s` [packet].
+/// Number of packets that a queue dropped, from the output of `tc -s` [packet].
 fn queue_drops(said: &str) -> Result<u64, Error> {
     let mut words = said.split([' ', ',', '(', '\n']).skip_while(|word| *word != "dropped");
     let drops = words.nth(1).and_then(|number| number.parse().ok());

@@ -1,5 +1,5 @@
-//! Experiment `sndbuf`: how Linux tunes the send buffer of a socket. The application writes whenever the socket is
-//! writable, as a Tor relay does, or less than the path could carry.
+//! Experiment `sndbuf`: how Linux tunes the send buffer of a socket. The application either writes whenever the
+//! socket is writable, as a Tor relay does, or writes at a rate below the path's capacity.
 
 use crate::Error;
 use crate::diag::Diag;
@@ -18,27 +18,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::spawn;
 
-/// One run.
+/// Settings of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
-    /// The link, the same in both directions.
+    /// Link, the same in both directions.
     pub link: LinkConfig,
-    /// The rate of the application's writes; `None` stands for whenever the socket is writable.
+    /// Rate of the application's writes [B/s]; `None` if it writes whenever the socket is writable.
     pub writes: Option<DataRate>,
-    /// The duration of the run.
+    /// Duration of the run.
     pub seconds: Duration,
-    /// The interval of samples.
+    /// Interval between samples.
     pub every: Duration,
-    /// The busy wait before each packet.
+    /// Time to spin before each packet is due.
     pub spin: Duration,
 }
 
-/// The longest write per readiness, as in Tor [B].
+/// Maximum size of one write, as in Tor [B].
 const QUANTUM: usize = 16 << 10;
-/// The interval of writes of an application with a rate.
+/// Interval between writes, if the application has a rate.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Runs the experiment. The calling thread must be the only one of the process, and a process can run one experiment.
+/// Runs the experiment. The process must have only the calling thread, and can run only one experiment.
 pub fn run(experiment: &Experiment) -> Result<SndbufRow, Error> {
     let pair = Pair::join(experiment.link, Seed(1), &OWN_BUFFERS, experiment.spin)?;
     let receiver = Receiver::listen(&pair, u64::MAX)?;
@@ -98,7 +98,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Writes one quantum for each readiness.
+    /// Writes one quantum whenever the socket is writable.
     fn greedy(mut self) -> std::io::Result<()> {
         let block = [0; QUANTUM];
         while self.wait()? {
@@ -107,7 +107,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes at each tick the bytes that `rate` has brought.
+    /// At each tick, writes the bytes that `rate` allows since the last tick.
     fn paced(mut self, rate: DataRate) -> std::io::Result<()> {
         let block = vec![0; 1 << 20];
         let (mut written, mut tick) = (0, self.start);
@@ -120,7 +120,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Waits until the socket is writable; returns false at the end.
+    /// Waits until the socket is writable. Returns false at the end of the run.
     fn wait(&self) -> std::io::Result<bool> {
         loop {
             if self.stop.load(Ordering::Relaxed) {

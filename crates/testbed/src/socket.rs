@@ -1,4 +1,4 @@
-//! The TCP sockets of experiments.
+//! TCP sockets of experiments.
 
 use crate::Error;
 use crate::error::{machine, usage};
@@ -16,9 +16,9 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Congestion {
-    /// RFC 9438.
+    /// CUBIC, RFC 9438.
     Cubic,
-    /// RFC 5681.
+    /// Reno, RFC 5681.
     Reno,
 }
 
@@ -43,17 +43,16 @@ impl FromStr for Congestion {
 }
 
 impl Congestion {
-    /// Whether HyStart is on; `None` if it does not apply, or is unknown.
+    /// Whether HyStart is on; `None` for Reno, or if the kernel does not tell.
     pub fn hystart(self) -> Option<bool> {
         let text = fs::read_to_string("/sys/module/tcp_cubic/parameters/hystart").ok()?;
         (self == Congestion::Cubic).then(|| text.trim() != "0")
     }
 }
 
-/// Connects to `to` from the namespace of the calling thread. Blocks until the connection is established.
-///
-/// Root of the user namespace may choose a restricted congestion control for a socket, independent of
-/// `net.ipv4.tcp_allowed_congestion_control`, but not as a namespace's default.
+/// Connects to `to` from the network namespace of the calling thread. Blocks until the connection is established.
+/// Root of the user namespace may select a restricted congestion control for a single socket, even if
+/// `net.ipv4.tcp_allowed_congestion_control` lacks it. Root may not make it the namespace's default.
 pub fn dial(to: SocketAddrV4, congestion: Congestion) -> Result<TcpStream, Error> {
     let refused = |what: &str, error: Errno| machine!("{what}: {error}");
     let fd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)
@@ -66,11 +65,12 @@ pub fn dial(to: SocketAddrV4, congestion: Congestion) -> Result<TcpStream, Error
     Ok(TcpStream::from(fd))
 }
 
-/// Linux's default buffers, for an application that writes as much as its socket accepts.
+/// Linux's default buffer sizes, for an application that writes as much as the socket accepts.
 pub const OWN_BUFFERS: [(&str, &str); 3] =
     [("tcp_wmem", "4096 16384 4194304"), ("tcp_rmem", "4096 131072 6291456"), ("tcp_no_metrics_save", "1")];
 
-/// Connects for such an application: CUBIC, without Nagle's algorithm, non-blocking.
+/// Connects with CUBIC, without Nagle's algorithm and non-blocking, for an application that writes as much as the
+/// socket accepts.
 pub fn dial_eager(to: SocketAddrV4) -> Result<TcpStream, Error> {
     let socket = dial(to, Congestion::Cubic)?;
     socket

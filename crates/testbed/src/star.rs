@@ -1,45 +1,45 @@
-//! A network of hosts around one point, as in the simulator. No I/O and no clock.
+//! A network of hosts around one central point, as in the simulator. This module has no I/O and no clock.
 //!
-//! Each host has an access link with a rate in each direction. A packet is serialized on the sending link, takes the
-//! fixed delay of the path, and may be lost. Then it waits in the drop-tail queue of the receiving link and is
-//! serialized there. No packet is dropped at the sender: that queue is the sending kernel's own.
+//! Each host has an access link with a rate in each direction. The sending link serialises a packet. The packet then
+//! takes the fixed delay of the path, and may be lost. At the receiver, it waits in a drop-tail queue, and the
+//! receiving link serialises it. The sending side drops no packets, because its queue is in the sending kernel.
 
 use penstock_units::{Bytes, DataRate, Duration, Instant, Rng};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// The access link of a host.
+/// Access link of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// The rate of the sending direction [B/s].
+    /// Rate in the sending direction [B/s].
     pub up: DataRate,
-    /// The rate of the receiving direction [B/s].
+    /// Rate in the receiving direction [B/s].
     pub down: DataRate,
-    /// The capacity of the queue at the receiving link, with the packet in transmission [B].
+    /// Capacity of the queue before the receiving link, including the packet in transmission [B].
     pub queue: Bytes,
 }
 
-/// The path between two hosts, in one direction.
+/// Delay and loss from one host to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Way {
-    /// The delay from the last bit sent to the receiver's queue [ns].
+    /// One-way delay, from the last sent bit to the receiver's queue. It is half of the round-trip time.
     pub delay: Duration,
-    /// Probability that a packet is lost [1].
+    /// Probability that a packet is lost, in `[0, 1)`.
     pub loss: f64,
 }
 
-/// The packet counts of one host [packet].
+/// Packet counts of one host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketCounts {
-    /// Packets that arrived, or are on the receiving link.
+    /// Packets that have arrived, or are on the receiving link [packet].
     pub carried: u64,
-    /// Packets lost at random.
+    /// Packets lost at random [packet].
     pub lost: u64,
-    /// Packets dropped by the full queue.
+    /// Packets dropped by the full queue [packet].
     pub dropped: u64,
 }
 
-/// One direction of an access link: a FIFO with the time at which it will be empty.
+/// One direction of an access link, as a FIFO. The only state is the time at which the link becomes idle.
 #[derive(Clone, Copy, Debug)]
 struct Wire {
     rate: DataRate,
@@ -47,38 +47,39 @@ struct Wire {
 }
 
 impl Wire {
-    /// The wait of a new packet before its first bit is sent.
+    /// How long a new packet waits before its first bit is sent.
     fn waits(&self, now: Instant) -> Duration {
         self.free.since(now)
     }
 
-    /// The time at which a new packet will have left.
+    /// Adds a packet. Returns the time at which its last bit has left.
     fn send(&mut self, now: Instant, len: Bytes) -> Instant {
         self.free = self.free.max(now) + len / self.rate;
         self.free
     }
 }
 
-/// The hosts, the paths between them, and the packets `P` in transit.
+/// All hosts, the delays between them, and packets in transit. `P` is the packet type.
 #[derive(Debug)]
 pub struct Star<P> {
     ups: Vec<Wire>,
     downs: Vec<(Wire, Duration)>,
     ways: Ways,
-    /// Packets on their path, by their arrival at the receiver's queue. Packets of the same instant keep their order.
+    /// Packets between two hosts, sorted by arrival at the receiver's queue. Packets with the same time keep their
+    /// order.
     flying: BinaryHeap<Reverse<Flight<P>>>,
-    /// Packets in a receiver's queue, by their arrival.
+    /// Packets in the queues of receivers, sorted by the end of their reception.
     landing: BinaryHeap<Reverse<Flight<P>>>,
     count: u64,
     packet_counts: Vec<PacketCounts>,
 }
 
-/// The paths between hosts, and the random streams for losses.
+/// One-way delays, losses, and random streams for the losses, between all pairs of hosts.
 #[derive(Debug, Default)]
 pub struct Ways {
-    /// The path from the first to the second host.
+    /// Delay and loss from the first to the second host.
     pub between: BTreeMap<(usize, usize), Way>,
-    /// The random stream of losses.
+    /// Random stream for the losses from the first to the second host.
     pub chance: BTreeMap<(usize, usize), Rng>,
 }
 
@@ -115,7 +116,7 @@ impl<P> Ord for Flight<P> {
 }
 
 impl<P> Star<P> {
-    /// Idle links.
+    /// A network with idle links.
     pub fn new(hosts: &[Access], ways: Ways) -> Self {
         let wire = |rate| Wire { rate, free: Instant::ZERO };
         Star {
@@ -129,8 +130,8 @@ impl<P> Star<P> {
         }
     }
 
-    /// A packet of `len` bytes leaves the kernel of `from`; returns the time at which its last bit will have left the
-    /// link. Calls are in order of time. A packet without a path is dropped.
+    /// Sends a packet of `len` bytes from the kernel of `from` to `to`. Returns the time at which the last bit leaves
+    /// the link. Calls must be in order of time. A packet without a path is dropped.
     pub fn offer(&mut self, now: Instant, from: usize, to: usize, len: Bytes, packet: P) -> Instant {
         let left = self.ups[from].send(now, len);
         let Some(way) = self.ways.between.get(&(from, to)) else { return left };
@@ -143,7 +144,7 @@ impl<P> Star<P> {
         left
     }
 
-    /// The next packet that arrived by `now`, with its time and host. Call until `None`.
+    /// The next packet that has arrived by `now`, with its time and host. Call this until it returns `None`.
     pub fn poll(&mut self, now: Instant) -> Option<(Instant, usize, P)> {
         while let Some(flight) = pop_due(&mut self.flying, now) {
             self.admit(flight);
@@ -152,7 +153,7 @@ impl<P> Star<P> {
         Some((flight.at, flight.to, flight.packet))
     }
 
-    /// A packet reaches the queue of its receiver. Calls are in order of time.
+    /// Adds a packet to its receiver's queue. Calls must be in order of time.
     fn admit(&mut self, flight: Flight<P>) {
         let (wire, depth) = &mut self.downs[flight.to];
         let waits = wire.waits(flight.at);
@@ -165,24 +166,24 @@ impl<P> Star<P> {
         self.landing.push(Reverse(Flight { at, ..flight }));
     }
 
-    /// The time of the next event.
+    /// Time of the next event.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let at = |heap: &BinaryHeap<Reverse<Flight<P>>>| heap.peek().map(|Reverse(flight)| flight.at);
         at(&self.flying).into_iter().chain(at(&self.landing)).min()
     }
 
-    /// The wait of a packet that `host` sends now.
+    /// How long a packet that `host` sends at `now` waits for the link.
     pub fn waits(&self, now: Instant, host: usize) -> Duration {
         self.ups[host].waits(now)
     }
 
-    /// The packet counts of each host so far.
+    /// Packet counts of each host so far [packet].
     pub fn packet_counts(&self) -> &[PacketCounts] {
         &self.packet_counts
     }
 }
 
-/// The first packet, if its time has come.
+/// The first packet, if its time is not after `now`.
 fn pop_due<P>(heap: &mut BinaryHeap<Reverse<Flight<P>>>, now: Instant) -> Option<Flight<P>> {
     heap.peek().filter(|Reverse(flight)| flight.at <= now)?;
     heap.pop().map(|Reverse(flight)| flight)

@@ -1,4 +1,4 @@
-//! Experiment `tcp`, the TCP reference: one flow between two kernels over one link.
+//! Experiment `tcp`, the reference for the simulator's TCP: one flow between two kernels over one link.
 
 use crate::Error;
 use crate::diag::{Diag, TcpInfo};
@@ -16,14 +16,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{JoinHandle, spawn};
 
-/// The measured quantity.
+/// The kind of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The bytes received in a time, after a warm-up.
+    /// Bytes received in a time span, after a warm-up.
     Goodput,
-    /// The congestion window during a download.
+    /// Congestion window during a download.
     Window,
-    /// The duration of a download.
+    /// Duration of a download.
     Download,
 }
 
@@ -37,14 +37,14 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The loss recovery of the sender.
+/// Loss recovery of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
-    /// The kernel's default: RACK with tail loss probes, RFC 8985.
+    /// RACK with tail loss probes (RFC 8985), the kernel's default.
     Rack,
     /// RACK without tail loss probes.
     NoProbes,
-    /// Duplicate acknowledgements, RFC 6675, without RACK. Linux 6.17 removed it.
+    /// Duplicate acknowledgements (RFC 6675), without RACK. Linux 6.17 removed this recovery.
     Sack,
 }
 
@@ -84,42 +84,43 @@ impl Recovery {
     }
 }
 
-/// One run.
+/// Settings of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
-    /// The measured quantity.
+    /// Kind of measurement.
     pub kind: Kind,
-    /// The sender's congestion control.
+    /// Congestion control of the sender.
     pub congestion: Congestion,
-    /// The link, the same in both directions.
+    /// Link, the same in both directions.
     pub link: LinkConfig,
-    /// The seed of the losses.
+    /// Seed of the losses.
     pub repeat: u64,
-    /// With `Goodput`, the time after `connect()` that is not counted.
+    /// With `Goodput`, time after `connect()` that is not measured.
     pub warmup: Duration,
-    /// With `Goodput`, the counted time; otherwise the time limit.
+    /// With `Goodput`, duration of the measurement; otherwise the time limit.
     pub seconds: Duration,
-    /// With `Window` and `Download`, the length of the download.
+    /// With `Window` and `Download`, size of the download [B].
     pub bytes: Bytes,
-    /// The loss recovery of the sender.
+    /// Loss recovery of the sender.
     pub recovery: Recovery,
-    /// The busy wait before each packet.
+    /// Time to spin before each packet is due.
     pub spin: Duration,
 }
 
-/// The interval of samples with `Window`.
+/// Interval between samples with `Window`.
 const TICK: Duration = Duration::from_millis(10);
-/// The port of the receiver.
+/// Port on which the receiver listens.
 pub const PORT: u16 = 9000;
-/// Linux's default buffers, with room for two full windows of the fastest link in the experiments: 12.5 MB/s, 100 ms.
+/// Linux's default buffer sizes. The maximum is large enough for two full windows on the fastest link of the
+/// experiments: 12.5 MB/s, 100 ms.
 const SETTINGS: [(&str, &str); 3] = [
     ("tcp_wmem", "4096 16384 6291456"),
     ("tcp_rmem", "4096 131072 6291456"),
-    // Connections do not reuse metrics of earlier ones.
+    // A connection does not use metrics of earlier connections.
     ("tcp_no_metrics_save", "1"),
 ];
 
-/// Runs the experiment. The calling thread must be the only one of the process, and a process can run one experiment.
+/// Runs the experiment. The process must have only the calling thread, and can run only one experiment.
 pub fn run(experiment: &Experiment) -> Result<Row, Error> {
     let mut settings = SETTINGS.to_vec();
     settings.extend(experiment.recovery.settings()?);
@@ -150,7 +151,7 @@ pub fn run(experiment: &Experiment) -> Result<Row, Error> {
     row(experiment, pair, &counted, finished.map(|at| at - start), info, samples)
 }
 
-/// The bytes received between two instants.
+/// Bytes that the application received between two times.
 #[derive(Default)]
 struct Counted {
     from: Instant,
@@ -201,7 +202,7 @@ fn row(
     })
 }
 
-/// Samples until the last byte arrives; returns its time, or `None` after the time limit.
+/// Samples the socket until the last byte arrives. Returns the time of the last byte; `None` after the time limit.
 fn watch(
     pair: &Pair,
     receiver: &Receiver,
@@ -226,7 +227,7 @@ fn watch(
     }
 }
 
-/// Sends `target` bytes from a thread, until the socket is shut down.
+/// Starts a thread that sends `target` bytes, or until the socket is shut down.
 fn send(socket: &TcpStream, target: u64) -> Result<JoinHandle<Result<(), Error>>, Error> {
     let mut socket = socket.try_clone().map_err(|error| broken!("{error}"))?;
     Ok(spawn(move || {
@@ -247,12 +248,12 @@ fn send(socket: &TcpStream, target: u64) -> Result<JoinHandle<Result<(), Error>>
 #[derive(Debug)]
 pub struct Receiver {
     bytes: Arc<AtomicU64>,
-    /// The time of the last byte [ns]; `u64::MAX` before it.
+    /// Time of the last byte [ns]; `u64::MAX` before its arrival.
     finished: Arc<AtomicU64>,
 }
 
 impl Receiver {
-    /// Listens at node 1 for one connection with `target` bytes, and returns to node 0.
+    /// Listens at node 1 for one connection with `target` bytes. The calling thread is in node 0 afterwards.
     pub fn listen(pair: &Pair, target: u64) -> Result<Receiver, Error> {
         pair.enter(1);
         let listener = TcpListener::bind((pair.address(1), PORT)).map_err(|error| broken!("{error}"))?;
@@ -263,7 +264,7 @@ impl Receiver {
         spawn(move || {
             let Ok((mut socket, _)) = listener.accept() else { return };
             let (mut block, mut sum) = (vec![0; 256 << 10], 0);
-            // A broken connection shows in the number of received bytes.
+            // If the connection breaks, the number of received bytes shows it.
             while let Ok(read @ 1..) = socket.read(&mut block) {
                 sum += read as u64;
                 bytes.store(sum, Ordering::Release);
@@ -275,12 +276,12 @@ impl Receiver {
         Ok(receiver)
     }
 
-    /// The bytes received so far [B].
+    /// Number of received bytes so far [B].
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Acquire)
     }
 
-    /// The time of the last byte.
+    /// Time at which the last byte arrived.
     pub fn finished(&self) -> Option<Instant> {
         let nanos = self.finished.load(Ordering::Acquire);
         (nanos != u64::MAX).then(|| Instant::from_nanos(nanos))

@@ -1,5 +1,4 @@
-//! A TUN device. The loop reads the packets that its kernel sends; the kernel receives the packets that the loop
-//! writes.
+//! A TUN device. The forwarding loop reads packets that the kernel sends. It writes packets that the kernel receives.
 
 use crate::Error;
 use crate::error::machine;
@@ -13,15 +12,15 @@ use std::os::unix::fs::OpenOptionsExt;
 /// An IPv4 packet.
 pub type Packet = Vec<u8>;
 
-/// The longest packet of a device, the MTU of its interface [B].
+/// Maximum size of a packet, which is the MTU of the interface [B].
 pub const MTU: usize = 1500;
 
-/// A TUN device without offloads, so that each packet is one packet of the link.
+/// A TUN device without offloads. Each read is one packet on the link.
 #[derive(Debug)]
 pub struct Tun(File);
 
 impl Tun {
-    /// Makes the interface `name` in the network namespace of the calling thread.
+    /// Creates the interface `name` in the network namespace of the calling thread.
     pub fn open(name: &str) -> Result<Tun, Error> {
         let file = OpenOptions::new()
             .read(true)
@@ -35,7 +34,7 @@ impl Tun {
         Ok(Tun(file))
     }
 
-    /// The next packet that the kernel sent; `None` if there is none.
+    /// The next packet that the kernel sent; `None` if no packet waits.
     pub fn read(&self) -> std::io::Result<Option<Packet>> {
         let mut packet = vec![0; MTU];
         match (&self.0).read(&mut packet) {
@@ -48,7 +47,7 @@ impl Tun {
         }
     }
 
-    /// Passes `packet` to the kernel, which handles it before this returns.
+    /// Passes `packet` to the kernel. The kernel handles the packet before this call returns.
     pub fn write(&self, packet: &[u8]) -> std::io::Result<()> {
         (&self.0).write_all(packet)
     }
@@ -60,17 +59,17 @@ impl AsFd for Tun {
     }
 }
 
-/// The packets that the interface `name` dropped before they could be read, in the namespace of the calling thread
-/// [packet]; should be 0.
+/// Packets that the interface `name` dropped before the loop read them; should be 0 [packet]. The interface is in the
+/// network namespace of the calling thread.
 pub fn drops(name: &str) -> Result<u64, Error> {
     let table = fs::read_to_string("/proc/thread-self/net/dev").map_err(|error| machine!("{error}"))?;
     let line = table.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'));
-    // Eight columns for receiving, then bytes, packets, errors and drops for sending.
+    // Columns: eight for receiving, then bytes, packets, errors and drops for sending.
     let drops = line.and_then(|line| line.split_whitespace().nth(11)?.parse().ok());
     drops.ok_or_else(|| machine!("/proc/net/dev does not tell of {name}"))
 }
 
-/// TUNSETIFF, linux/if_tun.h.
+/// Assigns an interface name to a TUN file with TUNSETIFF, linux/if_tun.h.
 #[allow(unsafe_code, reason = "nothing safe has this ioctl")]
 fn attach(file: &File, name: &str) -> Result<(), Errno> {
     assert!(name.len() < libc::IFNAMSIZ, "{name} is too long for an interface");
@@ -81,6 +80,6 @@ fn attach(file: &File, name: &str) -> Result<(), Errno> {
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as c_char;
     }
-    // SAFETY: the file is open, and the request is a whole ifreq that lives until the call returns.
+    // SAFETY: the file is open. The request is a whole ifreq that lives until the call returns.
     Errno::result(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &mut request) }).map(drop)
 }

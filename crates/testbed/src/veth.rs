@@ -1,17 +1,16 @@
-//! A virtual Ethernet link of Linux, without delay or rate limit, with a real MTU.
+//! A virtual Ethernet link of Linux. It has a real MTU, but no delay and no rate limit.
 
 use crate::Error;
 use crate::namespace::{Namespace, ip};
 use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 
-/// The name of both interfaces.
+/// Name of both interfaces.
 const PORT: &str = "veth0";
 
-/// Puts an interface into each namespace and connects them; returns their addresses. The calling thread ends in the
-/// second namespace.
-///
-/// TCP segments pass unsplit, as between a host and a network card with segmentation offload.
+/// Creates an interface in each namespace, connects both, and returns their addresses. The calling thread is in the
+/// second namespace afterwards. TCP segments larger than the MTU pass unsplit, as to a network card with segmentation
+/// offload.
 pub fn join(nodes: [&Namespace; 2], mtu: u32) -> Result<[Ipv4Addr; 2], Error> {
     let addresses = [1, 2].map(|host| Ipv4Addr::new(10, 78, 0, host));
     let other = format!("/proc/{}/fd/{}", std::process::id(), nodes[1].file().as_raw_fd());

@@ -1,7 +1,8 @@
-//! A client: it builds a circuit, downloads, pauses, and downloads again.
+//! A client. It builds a circuit, then downloads and pauses in a loop.
 //!
-//! Its proxy has the windows of stock Tor: a SENDME for 50 cells of a stream, and one for 100 cells of the circuit. A
-//! download starts with BEGIN. The request follows CONNECTED, or BEGIN at once if the scenario sets it.
+//! The client's proxy uses the windows of stock Tor: a SENDME for every 50 cells of a stream, and one for every 100
+//! cells of the circuit. A download starts with BEGIN. The client sends the request after CONNECTED, or immediately
+//! after BEGIN if the scenario has `optimistic_data`.
 //!
 //! Source: DefenestraTor §5.1; C tor `CIRCWINDOW_INCREMENT`, `STREAMWINDOW_INCREMENT`.
 
@@ -23,52 +24,51 @@ use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as Span;
 
-/// Cells per SENDME of a stream and of a circuit [cell].
+/// Cells per SENDME of a stream, and per SENDME of a circuit [cell].
 const INCREMENTS: [u32; 2] = [50, 100];
-/// The interval in which a pausing client checks for the end of the run.
+/// Interval at which a pausing client checks for the end of the run.
 const LOOK: Span = Span::from_millis(20);
 
-/// The settings of a client.
+/// Settings of a client.
 #[derive(Debug)]
 pub struct Client<'a> {
-    /// Its name.
+    /// Name of the client.
     pub name: Name,
     /// The client in the scenario.
     pub model: &'a model::Client,
-    /// Its workload.
+    /// Workload of the client.
     pub workload: &'a model::Workload,
-    /// Its random streams.
+    /// Random streams of the client.
     pub draws: Draws,
-    /// The number of its circuit.
+    /// Number of the client's circuit.
     pub number: u64,
-    /// The relays of its circuit.
+    /// Relays of the client's circuit.
     pub path: Vec<Hop>,
-    /// The addresses of the scenario's servers.
+    /// Addresses of the scenario's servers.
     pub servers: &'a [SocketAddr],
-    /// The settings of its sockets.
+    /// Settings of TCP sockets.
     pub tcp: SocketTcp,
-    /// The keys of its link.
+    /// Keys for the link to the guard.
     pub keys: Keys,
-    /// The clock.
+    /// Clock of the run.
     pub clock: Clock,
-    /// The start of the run.
+    /// Start of the run.
     pub begins: Instant,
-    /// The time from which downloads count.
+    /// Downloads that start before this time count as warm-up.
     pub warmup: Duration,
-    /// Whether the run is over.
+    /// Whether the run has ended.
     pub over: &'a AtomicBool,
 }
 
-/// The results of a client.
+/// Results of a client.
 #[derive(Debug, Default)]
 pub struct Done {
-    /// Its downloads.
+    /// All downloads of the client.
     pub transfers: Vec<Transfer>,
-    /// The time and the duration of building its circuit [s].
+    /// Start time and duration of the circuit's construction [s].
     pub built: Option<(f64, f64)>,
 }
 
-/// A download in progress.
 struct Download {
     stream: Option<StreamId>,
     size: u64,
@@ -80,7 +80,7 @@ struct Download {
 }
 
 impl Client<'_> {
-    /// Runs until the run is over.
+    /// Runs until the end of the run.
     pub fn run(mut self) -> Result<Done, Error> {
         let mut done = Done::default();
         match self.act(&mut done) {
@@ -128,7 +128,7 @@ impl Client<'_> {
         self.servers[self.draws.server(self.model)]
     }
 
-    /// Runs one download to its last byte.
+    /// Downloads one file, up to the last byte.
     fn download(
         &self,
         circuit: &mut Circuit<'_>,
@@ -174,7 +174,7 @@ impl Client<'_> {
                 RelayMessage::Truncated(reason) => {
                     return Err(Halt::Broke(format!("the circuit was cut: {reason:?}")));
                 }
-                // SENDMEs of the relays, and the ends of earlier streams.
+                // SENDMEs of relays, and END messages of earlier streams.
                 _ => {}
             }
         }
@@ -201,7 +201,7 @@ impl Client<'_> {
         }
     }
 
-    /// The time since the start of the run [s].
+    /// Time from the start of the run to `at` [s].
     fn seconds(&self, at: Instant) -> f64 {
         at.since(self.begins).as_secs_f64()
     }

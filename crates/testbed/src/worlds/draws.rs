@@ -1,9 +1,9 @@
-//! The random choices of a client, with the same streams in the same order as in the simulator.
+//! Random choices of a client. They use the same random streams, in the same order, as in the simulator.
 
 use penstock_scenario::model::{Activity, Client, Workload};
 use penstock_units::{Bytes, Duration, Rng, Seed};
 
-/// The random streams of a client.
+/// Random streams of a client.
 #[derive(Debug)]
 pub struct Draws {
     pause: Rng,
@@ -12,13 +12,13 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// The streams of the client `name`.
+    /// The random streams of the client `name`.
     pub fn new(name: &str, seed: Seed) -> Self {
         let stream = |purpose: &str| seed.stream(&format!("{name}/{purpose}"));
         Draws { pause: stream("pause"), size: stream("size"), server: stream("server") }
     }
 
-    /// The start; sample it before the first pause.
+    /// The client's start time. Call this before the first `pause`.
     pub fn start(&mut self, workload: &Workload) -> Duration {
         workload.start.draw(&mut self.pause)
     }
@@ -28,7 +28,7 @@ impl Draws {
         workload.pause.draw(&mut self.pause)
     }
 
-    /// The size of the next download; zero for other workloads.
+    /// Size of the next download; zero for workloads without downloads.
     pub fn size(&mut self, workload: &Workload) -> Bytes {
         match &workload.does {
             Activity::Download(size) => size.draw(&mut self.size),
@@ -36,7 +36,7 @@ impl Draws {
         }
     }
 
-    /// The server of the next download.
+    /// Index of the server for the next download.
     pub fn server(&mut self, client: &Client) -> usize {
         client.servers[self.server.below(client.servers.len() as u64) as usize]
     }

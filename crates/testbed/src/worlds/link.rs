@@ -1,4 +1,4 @@
-//! A client's link to its guard, and circuits over it, on a blocking socket.
+//! A client's link to its guard, and a circuit over it, on a blocking socket.
 
 use penstock_core::cell::MAX_PAYLOAD;
 use penstock_core::{Cell, CircId, Command, StreamId};
@@ -24,26 +24,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tor_llcrypto::pk::curve25519::PublicKey;
 
-/// The interval in which a reader checks for the end of the run.
+/// Interval at which a reader checks for the end of the run.
 const LOOK: Duration = Duration::from_millis(50);
-/// The least buffer of rustls [B].
+/// Minimum size of a buffer for rustls [B].
 const BLOCK: usize = 32 << 10;
 
-/// A relay of a circuit.
+/// A relay on a circuit.
 #[derive(Clone, Debug)]
 pub struct Hop {
-    /// Its address and identities.
+    /// Address and identities of the relay.
     pub spec: LinkSpec,
-    /// Its onion key.
+    /// Onion key of the relay.
     pub onion: PublicKey,
 }
 
-/// Why a client stops.
+/// The reason why a client stops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Halt {
-    /// The run is over.
+    /// The run has ended.
     Over,
-    /// An error.
+    /// An error occurred.
     Broke(String),
 }
 
@@ -74,7 +74,7 @@ impl fmt::Debug for Circuit<'_> {
 }
 
 impl<'a> Circuit<'a> {
-    /// Connects to the guard from the namespace of the calling thread, and completes the link handshake.
+    /// Connects to the guard from the network namespace of the calling thread, and completes the link handshake.
     pub fn connect(
         guard: &LinkSpec,
         tcp: SocketTcp,
@@ -120,7 +120,7 @@ impl<'a> Circuit<'a> {
         }
     }
 
-    /// Builds the circuit.
+    /// Builds the circuit over the relays of `path`.
     pub fn build(&mut self, path: &[Hop]) -> Result<(), Halt> {
         for (number, hop) in path.iter().enumerate() {
             let ntor = ntor::Client::start(&mut rand::rng(), hop.spec.rsa, hop.onion);
@@ -152,7 +152,7 @@ impl<'a> Circuit<'a> {
         self.write(&cell.to_bytes())
     }
 
-    /// Sends bytes, in as many cells as necessary.
+    /// Sends stream data, in as many cells as necessary.
     pub fn say_data(&mut self, stream: Option<StreamId>, bytes: &[u8]) -> Result<(), Halt> {
         for chunk in bytes.chunks(MAX_PAYLOAD.into()) {
             let Some(payload) = LivePayload::new(chunk) else { return broke("a cell holds a chunk") };
@@ -161,7 +161,7 @@ impl<'a> Circuit<'a> {
         Ok(())
     }
 
-    /// The next message of a relay, and its tag for a SENDME.
+    /// The next message of a relay, and the tag that a SENDME for its cell needs.
     pub fn hear(&mut self) -> Result<(Option<StreamId>, RelayMessage, Tag), Halt> {
         let mut cell = self.receive()?;
         if cell.command() != Command::Relay {
@@ -205,7 +205,7 @@ impl<'a> Circuit<'a> {
         Ok(())
     }
 
-    /// Waits for decrypted bytes.
+    /// Waits for decrypted bytes, and returns them.
     fn read(&mut self) -> Result<Vec<u8>, Halt> {
         let mut block = vec![0; BLOCK];
         loop {

@@ -1,8 +1,8 @@
-//! Scenarios on live relays, and in the simulator for comparison.
+//! Runs scenarios on live relays, and in the simulator for comparison.
 //!
-//! Layers, in order: [`draws`] (the random choices of a client, as in the simulator), [`server`], [`link`] and
-//! [`client`] (the two ends), [`relay`] (a live relay and its records), [`testbed`] (all of them on a
-//! [`Site`](crate::site::Site)), [`row`] (the output for both worlds), [`options`] (the command line).
+//! The layers are, in order: [`draws`] (random choices of a client), [`server`], [`link`] and [`client`] (the ends of
+//! circuits), [`relay`] (a live relay and its records), [`testbed`] (all nodes on a [`Site`](crate::site::Site)),
+//! [`row`] (the output), [`options`] (the command line).
 
 pub mod client;
 pub mod draws;

@@ -1,4 +1,4 @@
-//! The command `world`: one run of a scenario in either world.
+//! The command `world`. It runs a scenario once, either in the simulator or in the testbed.
 
 use super::row::{Emulation, WorldRow};
 use super::testbed;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The arguments of a run.
+/// Arguments of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     scenario: String,
@@ -29,7 +29,7 @@ enum World {
 }
 
 impl Ask {
-    /// Parses the arguments behind the command's name.
+    /// Parses the arguments after `world`.
     pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Ask, Error> {
         let mut arguments = arguments.into_iter();
         let scenario = arguments.next().filter(|first| !first.starts_with("--"));
@@ -69,7 +69,7 @@ impl Ask {
     }
 }
 
-/// Runs the scenario; returns the output. In the testbed the calling thread must be the only one of the process.
+/// Runs the scenario, and returns the output. In the testbed, the process must have only the calling thread.
 pub fn run(ask: &Ask) -> Result<WorldRow, Error> {
     let read = |name: &String| fs::read_to_string(name).map_err(|error| usage!("{name}: {error}"));
     let text = read(&ask.scenario)?;

@@ -18,48 +18,48 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 
-/// The port of relays.
+/// Port on which relays listen.
 const PORT: u16 = 9001;
-/// The circuits of relay n are numbered from n times this number [1].
+/// The first circuit of relay n has the number n times this value [1].
 const CIRCUITS: u64 = 1_000_000;
 
-/// The settings of a relay.
+/// Settings of a relay.
 #[derive(Debug)]
 pub struct Relay {
-    /// Its number, from 1, for the numbers of its circuits.
+    /// Number of the relay, from 1. The numbers of its circuits depend on it.
     pub number: u64,
-    /// Its name.
+    /// Name of the relay.
     pub name: Name,
-    /// Its position.
+    /// Position of the relay on circuits.
     pub position: Position,
-    /// Its address.
+    /// IPv4 address of the relay.
     pub address: Ipv4Addr,
-    /// The settings of the core.
+    /// Settings of the relay core.
     pub config: RelayConfig,
-    /// The settings of its sockets.
+    /// Settings of TCP sockets.
     pub tcp: SocketTcp,
-    /// One of so many cells is traced [cell].
+    /// The relay traces one in this many cells [cell]; `None` traces none.
     pub cells: Option<NonZeroU32>,
-    /// The interval of circuit samples, if there are any.
+    /// Interval between samples of circuits; `None` samples no circuits.
     pub circuits: Option<Duration>,
-    /// The interval of relay samples.
+    /// Interval between samples of the relay.
     pub sample: Duration,
-    /// The clock of the testbed.
+    /// Clock of the testbed.
     pub clock: Clock,
 }
 
-/// The records of a relay.
+/// Records of a relay.
 #[derive(Debug, Default)]
 pub struct Record {
-    /// The tables, in the testbed's time.
+    /// Tables, with times of the testbed's clock.
     pub tables: Tables,
-    /// The connection on which each cell left.
+    /// For each cell, the connection on which it left.
     pub left: Vec<Option<Left>>,
 }
 
 impl Relay {
-    /// Runs in the namespace of the calling thread until `over` is set. `says` receives the relay's address and keys.
-    /// Rows have the testbed's time.
+    /// Runs the relay in the network namespace of the calling thread until `over` is set. Sends the relay's address
+    /// and keys to `says`. The times of all rows are those of the testbed's clock.
     pub fn run(self, keys: Keys, says: &Sender<(u64, Hop)>, over: &AtomicBool) -> Result<Record, Error> {
         let fail = |error: &dyn std::fmt::Display| broken!("relay {}: {error}", self.name);
         let identities = keys.identities();
@@ -74,7 +74,7 @@ impl Relay {
         let config = NodeConfig {
             extend_to_private: true,
             single_hop: true,
-            // The scenario has no names to look up.
+            // The scenario has no host names to look up.
             name_servers: NameServers::At(Vec::new()),
             tcp: self.tcp,
             ..NodeConfig::new(listen, self.address.into(), self.config.clone(), all)
@@ -90,7 +90,7 @@ impl Relay {
         node.wake_by(&timer).map_err(|error| fail(&error))?;
         let offset = self.clock.now().since(Instant::ZERO).saturating_sub(node.now().since(Instant::ZERO));
         let spec = node.link_spec().map_err(|error| fail(&error))?;
-        // The receiver may be gone.
+        // The receiver may have ended.
         let _ = says.send((self.number, Hop { spec, onion }));
 
         let (mut record, mut last) = (Record::default(), node.observe());

@@ -1,76 +1,76 @@
-//! The output of a run, the same for both worlds.
+//! The output of a run. It is the same for the simulator and the testbed.
 
 use penstock_record::{CellRow, Outcome, Tables};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// One run: a JSON object on a line.
+/// One run, as one JSON object on one line.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorldRow {
-    /// `sim` or `testbed`.
+    /// Backend of the run: `sim` or `testbed`.
     pub world: String,
-    /// The scenario's file or name.
+    /// File or name of the scenario.
     pub scenario: String,
-    /// The variant.
+    /// Name of the variant.
     pub variant: String,
-    /// The seed of starts, pauses and losses.
+    /// Seed of start times, pauses and losses.
     pub seed: u64,
-    /// The version of the software, and of the kernel in the testbed.
+    /// Version of the software; in the testbed, also of the kernel.
     pub by: String,
-    /// Values set over the file.
+    /// Overrides as `key=value`.
     pub sets: Vec<String>,
-    /// The durations of downloads by workload, without the warm-up.
+    /// Times of downloads by workload, without the warm-up.
     pub downloads: BTreeMap<String, Downloads>,
-    /// The waiting times of traced cells by the position of the relay, without the warm-up; `all` is all relays.
+    /// Waiting times of traced cells by the relay's position, without the warm-up; `all` is all relays.
     pub cells: BTreeMap<String, Stations>,
-    /// Bytes written by relays after the warm-up [B].
+    /// Bytes that relays wrote after the warm-up, by relay [B].
     pub written_bytes: BTreeMap<String, u64>,
-    /// The duration of the run [s].
+    /// Duration of the run [s].
     pub seconds: f64,
     /// Packets that reached a kernel [packet].
     pub packets: u64,
-    /// Cells written by relays [cell].
+    /// Cells that relays wrote [cell].
     pub written_cells: u64,
-    /// The quality of the emulation; `null` in the simulator.
+    /// Accuracy of the emulation; `null` in the simulator.
     pub emulation: Option<Emulation>,
 }
 
 /// Downloads of a workload.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Downloads {
-    /// From BEGIN to the last byte of each completed download, in the order of their ends [s].
+    /// Time from BEGIN to the last byte of each completed download, in the order in which downloads ended [s].
     pub ttlb_s: Vec<f64>,
-    /// From BEGIN to the first byte [s].
+    /// Time from BEGIN to the first byte of each completed download [s].
     pub ttfb_s: Vec<f64>,
-    /// The number of failed downloads [1].
+    /// Number of failed downloads [1].
     pub failed: u64,
 }
 
-/// Cells at relays of one position.
+/// Traced cells at relays of one position.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Stations {
-    /// The number of completely traced cells [cell].
+    /// Number of completely traced cells [cell].
     pub count: usize,
-    /// The median waiting time in the kernel's receive queue [s].
+    /// Median waiting time in the kernel's receive buffer [s].
     pub kernel_in_s: Option<f64>,
-    /// In the circuit queue [s].
+    /// Median waiting time in the circuit queue [s].
     pub circuit_queue_s: Option<f64>,
-    /// In the output buffer [s].
+    /// Median waiting time in the output buffer [s].
     pub outbuf_s: Option<f64>,
-    /// In the kernel, up to the last bit on the link [s].
+    /// Median time in the kernel's send buffer, until the last bit is on the link [s].
     pub kernel_out_s: Option<f64>,
-    /// All percentiles of that, from 0 to 100 [s].
+    /// All percentiles from 0 to 100 of the time in the kernel's send buffer [s].
     pub kernel_out_percentiles_s: Vec<f64>,
 }
 
-/// The quality of a testbed run.
+/// Accuracy of the emulation in a testbed run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Emulation {
-    /// Lateness of packets at the receiving kernel, 99th percentile [s].
+    /// Lateness of packets at the receiving kernel: 99th percentile [s].
     pub late_p99_s: f64,
-    /// Highest lateness [s].
+    /// Lateness of packets at the receiving kernel: maximum [s].
     pub late_max_s: f64,
-    /// The longest wait of a packet behind the kernel's own queue [s].
+    /// Longest wait of a packet in the emulated queue of a sending link [s].
     pub longest_wait_s: f64,
     /// Packets dropped by full queues at receivers [packet].
     pub dropped: u64,
@@ -78,15 +78,15 @@ pub struct Emulation {
     pub unseen: u64,
     /// Clients that stopped before the end of the run, with the reasons.
     pub broken: Vec<String>,
-    /// Why the run is void, if it is.
+    /// The reason why the run is invalid; `null` if it is valid.
     pub void: Option<String>,
 }
 
-/// A run is void if one packet in a hundred was later than this [s].
+/// A run is invalid if 1 % of all packets exceed this lateness [s].
 const LATEST_S: f64 = 0.001;
 
 impl Emulation {
-    /// Decides whether the run is void.
+    /// Decides whether the run is valid.
     pub fn assessed(mut self) -> Self {
         self.void = if self.late_p99_s > LATEST_S {
             Some(format!("one packet in a hundred was {} ms late or more", self.late_p99_s * 1e3))
@@ -100,7 +100,7 @@ impl Emulation {
 }
 
 impl WorldRow {
-    /// Takes the records of a run after its warm-up [s].
+    /// Adds the records of a run after its warm-up [s].
     pub fn fill(&mut self, tables: &Tables, warmup: f64) {
         for transfer in tables.transfers.iter().filter(|transfer| !transfer.warmup) {
             let downloads = self.downloads.entry(transfer.workload.to_string()).or_default();
@@ -148,14 +148,14 @@ fn stations(cells: &[&CellRow]) -> Stations {
     }
 }
 
-/// A quantile of sorted values, with linear interpolation.
+/// The quantile `share` of sorted values, with linear interpolation.
 fn at(sorted: &[f64], share: f64) -> Option<f64> {
     let place = share * sorted.len().checked_sub(1)? as f64;
     let (low, high) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
     Some(low + (high - low) * (place - place.floor()))
 }
 
-/// Rounded to a microsecond.
+/// A time [s], rounded to a microsecond.
 fn micros(seconds: f64) -> f64 {
     (seconds * 1e6).round() / 1e6
 }

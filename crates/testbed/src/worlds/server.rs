@@ -1,4 +1,4 @@
-//! A server: it reads a request, answers with the requested number of bytes, and closes.
+//! A server. It reads a request, answers with the requested number of bytes, and closes the connection.
 
 use crate::Error;
 use crate::error::broken;
@@ -8,10 +8,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::Builder;
 
-/// The length of a write [B].
+/// Size of a write [B].
 const BLOCK: usize = 64 << 10;
 
-/// A request of `size` bytes for `bytes` bytes [B].
+/// A request of `bytes` bytes, for a download of `size` bytes [B].
 pub fn request(bytes: u64, size: u64) -> Vec<u8> {
     let mut request = vec![0; (bytes as usize).max(REQUEST_HEAD)];
     request[..8].copy_from_slice(&size.to_be_bytes());
@@ -19,21 +19,21 @@ pub fn request(bytes: u64, size: u64) -> Vec<u8> {
     request
 }
 
-/// Starts a server in the namespace of the calling thread, for the lifetime of the process.
+/// Starts a server in the network namespace of the calling thread. The server runs until the process ends.
 pub fn serve(at: SocketAddr, tcp: SocketTcp) -> Result<(), Error> {
     let fail = |error: std::io::Error| broken!("a server cannot be started: {error}");
     let listener = TcpListener::bind(at).map_err(fail)?;
     tcp.apply(&listener).map_err(fail)?;
     let accepts = Builder::new().name("server".to_owned()).spawn(move || {
         for socket in listener.incoming().flatten() {
-            // Without a thread there is no answer, and the download fails.
+            // If no thread can start, no answer is sent, and the download fails.
             let _ = Builder::new().spawn(move || answer(socket));
         }
     });
     accepts.map(drop).map_err(fail)
 }
 
-/// Serves one connection. The client notices a failure.
+/// Serves one connection. After an error, the client notices the missing bytes.
 fn answer(mut socket: TcpStream) -> std::io::Result<()> {
     let mut head = [0; REQUEST_HEAD];
     socket.read_exact(&mut head)?;

@@ -1,5 +1,5 @@
-//! Runs a scenario in the testbed: a namespace for each node, live relays, clients and servers, and the emulated
-//! network.
+//! Runs a scenario in the testbed: a network namespace for each node, live relays, clients and servers, and the
+//! emulated network.
 
 use super::client::{Client, Done};
 use super::draws::Draws;
@@ -27,21 +27,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::{scope, sleep};
 
-/// The port of servers.
+/// Port on which servers listen.
 const SERVER_PORT: u16 = 80;
-/// The time limit for the start of relays.
+/// Time limit for the start of relays.
 const BEGINNING: Duration = Duration::from_secs(30);
-/// The positions of a relay.
 const POSITIONS: [Position; 3] = [Position::Guard, Position::Middle, Position::Exit];
 
 /// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The recorded tables.
+    /// Recorded tables.
     pub tables: Tables,
-    /// The lateness of packets.
+    /// Lateness of packets.
     pub lateness: Lateness,
-    /// The longest wait of a packet for its sending link behind the kernel's queue [ns].
+    /// Longest wait of a packet in the emulated queue of a sending link.
     pub longest_wait: Duration,
     /// Packets that reached a kernel [packet].
     pub packets: u64,
@@ -53,7 +52,7 @@ pub struct Outcome {
     pub broken: Vec<String>,
 }
 
-/// Runs a scenario in real time. The calling thread must be the only one of the process.
+/// Runs a scenario in real time. The process must have only the calling thread.
 pub fn run(scenario: &Scenario, seed: u64) -> Result<Outcome, Error> {
     let seed = Seed(seed);
     let scenario = &*scenario.sampled(seed);
@@ -65,7 +64,7 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Outcome, Error> {
         }),
         nodelay: scenario.tcp.nodelay,
     };
-    // Keys take long to make. They are made before the network starts.
+    // Keys are generated before the network starts, because this takes long.
     let (mut rng, date) = (rand::rng(), Date::start().date());
     let mut keys = || Keys::generate(&mut rng, date);
     let relay_keys: Vec<Keys> = scenario.relays.iter().map(|_| keys()).collect();
@@ -84,16 +83,16 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Outcome, Error> {
     Ok(outcome(ran?, &closed))
 }
 
-/// The records of all nodes.
+/// Records of all nodes.
 struct Ran {
     begins: Instant,
     tables: Tables,
-    /// The connection on which each cell in the tables left.
+    /// For each cell in the tables, the connection on which it left.
     left: Vec<Option<Left>>,
     broken: Vec<String>,
 }
 
-/// Runs relays and clients, each in a thread of its own.
+/// Runs all relays and clients, each in its own thread.
 fn people(
     scenario: &Scenario,
     seed: Seed,
@@ -120,7 +119,7 @@ fn people(
             .collect();
         let mut hops: Vec<Option<Hop>> = vec![None; scenario.relays.len()];
         while hops.iter().any(Option::is_none) {
-            // A relay that failed returns its error when it is joined.
+            // A failed relay returns its error when its thread is joined.
             let Ok((number, hop)) = hears.recv_timeout(BEGINNING) else { break };
             hops[number as usize - 1] = Some(hop);
         }
@@ -200,7 +199,7 @@ fn relay(scenario: &Scenario, seed: Seed, site: &Site, tcp: SocketTcp, index: us
     }
 }
 
-/// The circuit of a client, as a row.
+/// The circuit of a client, as a row of the table of paths.
 fn path_row(scenario: &Scenario, index: usize, built: Option<(f64, f64)>) -> Option<PathRow> {
     let client = &scenario.clients[index];
     let Path::Fixed(path) = &client.path else { return None };
@@ -217,7 +216,7 @@ fn path_row(scenario: &Scenario, index: usize, built: Option<(f64, f64)>) -> Opt
     })
 }
 
-/// Converts all times to the time of the run, and adds the departure times of cells.
+/// Converts all times to the time of the run, and adds the times at which cells left the link.
 fn outcome(ran: Ran, closed: &Closed) -> Outcome {
     let (report, Ran { begins, mut tables, left, broken }) = (&closed.report, ran);
     let begin_s = begins.as_secs_f64();
@@ -226,7 +225,7 @@ fn outcome(ran: Ran, closed: &Closed) -> Outcome {
     tables.circuits.iter_mut().for_each(|row| row.t_s -= begin_s);
     for (row, left) in tables.cells.iter_mut().zip(left) {
         row.nic_out_ns = left.and_then(|left| departed(report, left)).map(Instant::as_nanos);
-        // The clocks of a relay and of the testbed are read one after the other.
+        // The relay and the testbed read the clock at slightly different times, so an order is enforced.
         row.nic_out_ns = row.nic_out_ns.map(|at| at.max(row.kernel_ns.unwrap_or(0)));
         for at in times(row).into_iter().flatten() {
             *at = at.saturating_sub(begins.as_nanos());
@@ -248,7 +247,7 @@ fn ended(row: &penstock_record::Transfer) -> f64 {
     row.start_s + row.ttlb_s.unwrap_or(f64::INFINITY)
 }
 
-/// The time at which the last byte of a cell left its relay's link.
+/// Time at which the last byte of a cell left the relay's link.
 fn departed(report: &HubReport, left: Left) -> Option<Instant> {
     let (SocketAddr::V4(local), SocketAddr::V4(peer)) = (left.local, left.peer) else { return None };
     report.flows.get(&(local, peer))?.of(left.bytes)
