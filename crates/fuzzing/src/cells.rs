@@ -1,5 +1,4 @@
-//! Target `cells`: framing and relay messages. Each message that is read is the same after it is written and read
-//! again.
+//! Target `cells`: framing and relay messages. A message must stay the same when it is written and parsed again.
 
 use super::people::{chance, identities};
 use penstock_core::{Cell, Command};
@@ -10,15 +9,15 @@ use penstock_link::cell::{
 use penstock_link::certs::{LinkKey, Netinfo, method_is_offered, verify_certs};
 use penstock_link::crypto::{answer, extensions};
 
-/// The numbers of cells, of valid relay messages, and of answered handshakes.
+/// Numbers of cells, of valid relay messages, and of answered handshakes.
 pub type Parsed = [u32; 3];
 
-/// Reads any bytes as cells, as bodies of cells and as relay messages. The first byte tells whether the link starts
-/// here; then the first cell has a short id.
+/// Parses any bytes as cells, as cell bodies and as relay messages. The first byte says whether the link starts here.
+/// The first cell of a link has a circuit id of two bytes.
 ///
 /// # Panics
 ///
-/// If a cell is longer than the buffer, or a message changes when it is written and read again.
+/// If a cell is longer than the buffer, or a message changes when it is written and parsed again.
 pub fn cells(input: &[u8]) -> Parsed {
     let Some((first, mut rest)) = input.split_first() else { return [0; 3] };
     let mut ids = if first & 1 == 0 { IdLen::Four } else { IdLen::Two };
@@ -47,7 +46,7 @@ pub fn cells(input: &[u8]) -> Parsed {
     }
 }
 
-/// Reads bytes as the body of a link cell.
+/// Parses bytes as the body of each cell that concerns the link.
 fn bodies(body: &[u8]) {
     let now = super::people::now();
     if let Ok(netinfo) = Netinfo::read(body) {
@@ -61,7 +60,7 @@ fn bodies(body: &[u8]) {
     let _ = (extensions::asked(body), extensions::granted(body));
 }
 
-/// Reads a circuit cell; returns whether it is a valid message, and whether a handshake was answered.
+/// Parses a circuit cell. Returns whether it is a valid relay message, and whether a handshake was answered.
 fn circuit(cell: LiveCell) -> [bool; 2] {
     let (id, command) = (cell.circ_id(), cell.command());
     let _ = (cell.as_feedback(), cell.as_class(), cell.destroy_reason());
@@ -79,13 +78,13 @@ fn circuit(cell: LiveCell) -> [bool; 2] {
     [false, answered.is_ok()]
 }
 
-/// The part of a handshake that fits into an EXTENDED2.
+/// Truncates a handshake to the size that fits into an EXTENDED2.
 fn short(mut handshake: Handshake) -> Handshake {
     handshake.data.truncate(496);
     handshake
 }
 
-/// Whether the bytes are a relay message.
+/// Whether the bytes are a valid relay message.
 fn message(bytes: &[u8]) -> bool {
     let mut body = [0; BODY_LEN];
     let len = bytes.len().min(BODY_LEN);

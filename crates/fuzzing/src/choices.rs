@@ -1,6 +1,5 @@
-//! An input read as choices. Missing bytes are zero, so that every input is valid.
+//! Reads a fuzzer's input as a sequence of choices. Missing bytes are zero, so every input is valid.
 
-/// The unread rest of an input.
 #[derive(Clone, Debug)]
 pub(super) struct Choices<'a>(&'a [u8]);
 
@@ -9,7 +8,7 @@ impl<'a> Choices<'a> {
         Choices(input)
     }
 
-    /// Whether the input is used up.
+    /// Whether all bytes of the input are used.
     pub(super) fn is_over(&self) -> bool {
         self.0.is_empty()
     }
@@ -26,18 +25,18 @@ impl<'a> Choices<'a> {
         self.byte() & 1 == 1
     }
 
-    /// A number below `end`, which is not zero.
+    /// A number from 0 to below `end`, which is at least 1.
     pub(super) fn below(&mut self, end: usize) -> usize {
         let number = if end <= 256 { self.byte().into() } else { usize::from(self.u16()) };
         number % end
     }
 
-    /// An element of a list; `None` if it is empty.
+    /// An item of the list; `None` if the list is empty.
     pub(super) fn of<'t, T>(&mut self, list: &'t [T]) -> Option<&'t T> {
         if list.is_empty() { None } else { list.get(self.below(list.len())) }
     }
 
-    /// At most `most` bytes of the input; a first byte has the length.
+    /// At most `most` bytes of the input. The byte before them has the length.
     pub(super) fn bytes(&mut self, most: usize) -> &'a [u8] {
         let len = self.below(most + 1).min(self.0.len());
         let (taken, rest) = self.0.split_at(len);

@@ -1,14 +1,14 @@
-//! Target `consensus`: consensuses and server descriptors, from which relays and circuits are made.
+//! Target `consensus`: reads a consensus and server descriptors, and builds relays and circuits from them.
 
 use penstock_network::{Consensus, Descriptors, Error, Imported, Sampler, Selector};
 use penstock_units::Seed;
 
-/// Reads a consensus, and server descriptors behind a line `@@`. Returns the number of relays, and of relays that can
-/// be simulated, if the consensus is valid.
+/// Parses a consensus, and server descriptors after a line `@@`. If the consensus is valid, returns the number of
+/// relays, and the number of relays that can be simulated.
 ///
 /// # Panics
 ///
-/// If a mistake is not one sentence with its place, or no paths can be drawn from a valid document.
+/// If an error message is not one sentence with its place, or no path can be sampled from a valid document.
 pub fn consensus(input: &[u8]) -> Option<[usize; 2]> {
     let mark = b"\n@@\n";
     let cut = input.windows(mark.len()).position(|window| window == mark);
@@ -32,7 +32,6 @@ pub fn consensus(input: &[u8]) -> Option<[usize; 2]> {
     Some([consensus.relays.len(), given.map_or(0, |given| given.relays.len())])
 }
 
-/// The result, if it is valid.
 fn heard<T>(result: Result<T, Error>) -> Option<T> {
     result
         .inspect_err(|error| {

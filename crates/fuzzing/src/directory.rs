@@ -1,4 +1,4 @@
-//! Target `directory`: damaged directory documents, and requests.
+//! Target `directory`: damaged directory documents, and requests to the directory cache.
 
 mod sampled;
 
@@ -6,10 +6,10 @@ use crate::choices::Choices;
 use penstock_live::node::DirectoryStream;
 use sampled::{Asked, SampleDirectory};
 
-/// The numbers of accepted documents, and of requests that were answered with a document.
+/// Numbers of accepted documents, and of requests that were answered with a document.
 pub type Served = [u32; 2];
 
-/// Text that is likely to break a reader.
+/// Texts that often break parsers.
 const NASTY: [&str; 16] = [
     "\n",
     " ",
@@ -29,11 +29,11 @@ const NASTY: [&str; 16] = [
     "w Bandwidth=1\n",
 ];
 
-/// Gives damaged sample documents to a directory cache, and sends it requests.
+/// Gives damaged sample documents to a directory cache, and sends requests to the cache.
 ///
 /// # Panics
 ///
-/// If the cache accepts a document that is not signed or named by a consensus, or gives a wrong answer.
+/// If the cache accepts a document that is neither signed nor listed by a consensus, or gives a wrong answer.
 pub fn directory(input: &[u8]) -> Served {
     let mut choices = Choices::new(input);
     let mut samples = SampleDirectory::new();
@@ -47,7 +47,7 @@ pub fn directory(input: &[u8]) -> Served {
             let bytes = if what & 1 == 0 { request(&mut choices) } else { choices.bytes(255).to_vec() };
             let asked = samples.ask(&bytes);
             served[1] += u32::from(asked == Asked::Found);
-            // The same request in cells.
+            // The same request in pieces, as the cells of a circuit deliver it.
             let mut exchange = DirectoryStream::default();
             bytes.chunks(7).for_each(|piece| exchange.take(piece));
             assert_eq!(
@@ -92,7 +92,7 @@ fn damage(text: &mut String, choices: &mut Choices<'_>) {
     }
 }
 
-/// A request made of typical parts.
+/// A request that is composed of typical parts.
 fn request(choices: &mut Choices<'_>) -> Vec<u8> {
     const PARTS: [&str; 24] = [
         "GET /tor/",

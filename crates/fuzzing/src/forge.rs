@@ -1,4 +1,4 @@
-//! Forged certificates: signed ones with wrong content, and correct ones of an invented relay.
+//! Forged certificates: signed certificates with wrong content, and correct certificates of an unknown relay.
 
 use super::choices::Choices;
 use super::people::{Person, chance, now};
@@ -12,7 +12,7 @@ use tor_cert::x509::create_legacy_rsa_id_cert;
 use tor_cert::{CertType, CertifiedKey, Ed25519Cert, EncodedCert};
 use tor_llcrypto::pk::ed25519::{Ed25519Identity, ExpandedKeypair};
 
-/// A forger with keys of its own.
+/// Keys of a forger.
 pub(super) struct Forger([ExpandedKeypair; 3]);
 
 pub(super) fn forger() -> &'static Forger {
@@ -29,7 +29,7 @@ impl Forger {
     }
 }
 
-/// The body of a CERTS cell, with certificates of both relays and of the forger.
+/// The body of a CERTS cell, with certificates of two relays and of the forger.
 pub(super) fn certs(choices: &mut Choices<'_>, peer: &Person, me: &Person) -> Vec<u8> {
     let lists = [
         peer.credentials.responder_certs(),
@@ -38,7 +38,7 @@ pub(super) fn certs(choices: &mut Choices<'_>, peer: &Person, me: &Person) -> Ve
         me.credentials.initiator_certs(),
     ];
     let lists = lists.map(read);
-    // The required certificates, except left-out ones, and some others.
+    // The required certificates, without a random selection, and some additional ones.
     let must = *choices.of(&[[2, 4, 5, 7], [2, 4, 6, 7]]).expect("there are some");
     let leaves_out = choices.byte();
     let mut list = Vec::new();
@@ -60,7 +60,7 @@ pub(super) fn certs(choices: &mut Choices<'_>, peer: &Person, me: &Person) -> Ve
     body
 }
 
-/// The certificates in a valid body.
+/// The kinds and contents of the certificates in a valid body.
 fn read(body: &[u8]) -> Vec<(u8, Vec<u8>)> {
     let mut reader = Reader::new(body);
     let count = reader.u8().unwrap_or(0);
@@ -71,10 +71,10 @@ fn read(body: &[u8]) -> Vec<(u8, Vec<u8>)> {
     (0..count).map_while(|_| one()).collect()
 }
 
-/// A certificate for this kind.
+/// A certificate to replace one of kind `like`.
 fn one(choices: &mut Choices<'_>, lists: &[Vec<(u8, Vec<u8>)>; 4], like: u8, peer: &Person) -> Vec<u8> {
     match choices.below(8) {
-        // A relay's own certificate.
+        // A correct certificate of one of the lists.
         whose @ 0..4 => {
             let own = lists[whose].iter().find(|(kind, _)| *kind == like);
             own.map_or_else(Vec::new, |(_, cert)| cert.clone())
@@ -97,7 +97,7 @@ fn one(choices: &mut Choices<'_>, lists: &[Vec<(u8, Vec<u8>)>; 4], like: u8, pee
     }
 }
 
-/// A certificate of the forger's correct chain, which proves the forger's own identity.
+/// A certificate from the forger's own correct chain, which proves only the forger's identity.
 fn forged(like: u8, peer: &Person, until: SystemTime) -> Vec<u8> {
     let [master, signing, auth] = &forger().0;
     let identity = |key: &ExpandedKeypair| Ed25519Identity::from(key.public());
@@ -129,7 +129,6 @@ fn forged(like: u8, peer: &Person, until: SystemTime) -> Vec<u8> {
     }
 }
 
-/// A signed certificate with wrong content.
 fn crooked(choices: &mut Choices<'_>, peer: &Person) -> Vec<u8> {
     let keys = &forger().0;
     let by = &keys[choices.below(3)];

@@ -1,5 +1,5 @@
-//! Target `handshake`: the link handshake against a peer that sends anything. The peer changes, drops, repeats and
-//! reorders an honest peer's cells, forges certificates, and sends arbitrary bytes in arbitrary pieces.
+//! Target `handshake`: the link handshake against a hostile peer. The peer changes, drops, repeats and reorders cells
+//! of an honest peer, forges certificates, and sends arbitrary bytes in arbitrary pieces.
 
 use super::choices::Choices;
 use super::forge;
@@ -11,25 +11,26 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, SystemTime};
 
-/// The result of a handshake: none yet, the peer, or a failure.
+/// Result of a handshake: `Ok(None)` before its end, the peer, or a failure.
 pub type Shaken = Result<Option<Peer>, LinkFailure>;
 
-/// The most bytes that the link gets at once, as from TLS [B].
+/// Maximum number of bytes in one call to the link, as from TLS [B].
 const CHUNK: usize = 16 * 1024;
-/// The most bytes of a partial cell: the longest padding and its header [B].
+/// Maximum size of an incomplete cell: the longest padding and its header [B].
 const MOST_HELD: usize = 64 * 1024 + 7;
-/// The most bytes to send at once: two cells with certificates and the cells around them [B].
+/// Maximum number of bytes that the link sends in response to one call: two cells with certificates and the cells
+/// around them [B].
 const MOST_SAID: usize = 8 * 1024;
 
 const OURS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const THEIRS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
-/// Sends any bytes to either side of a handshake.
+/// Sends any bytes to one side of a handshake.
 ///
 /// # Panics
 ///
-/// If the link holds too much memory, accepts bytes after its end, depends on the split of the bytes, or accepts a peer
-/// without a relay's keys as that relay.
+/// If the link uses too much memory, accepts bytes after its end, has a result that depends on how the bytes are
+/// split, or accepts a peer without a relay's keys as that relay.
 pub fn handshake(input: &[u8]) -> Shaken {
     let mut choices = Choices::new(input);
     let mut rig = Rig::new(choices.byte());
@@ -45,25 +46,25 @@ pub fn handshake(input: &[u8]) -> Shaken {
 struct Rig {
     setting: u8,
     link: Link,
-    /// The honest peer, which receives the link's bytes.
+    /// The honest peer. It receives the bytes that the tested link sends.
     honest: Option<Link>,
     /// The next cells of the honest peer.
     coming: VecDeque<Vec<u8>>,
-    /// All bytes of the honest peer.
+    /// All bytes that the honest peer has sent.
     honest_said: Vec<u8>,
-    /// The bytes for the link, and the number of delivered ones.
+    /// The bytes for the tested link, and the number of bytes already delivered.
     said: Vec<u8>,
     delivered: usize,
     last: Vec<u8>,
     now: SystemTime,
     exports: bool,
-    /// Whether time and TLS stayed the same, so that the same bytes have the same result.
+    /// Whether time and TLS did not change. Then the same bytes must give the same result.
     is_steady: bool,
     outcome: Shaken,
     over: bool,
 }
 
-/// The owner of the tested link.
+/// The relay with the tested link.
 fn me() -> &'static Person {
     &people()[0]
 }
@@ -72,12 +73,12 @@ fn peer() -> &'static Person {
     &people()[1]
 }
 
-/// The exported TLS secret.
+/// A TLS exporter that returns a fixed function of its context, or nothing.
 fn export(exports: bool) -> impl Fn(&[u8; 32]) -> Option<[u8; 32]> {
     move |context| exports.then(|| context.map(|byte| byte ^ 0x5A))
 }
 
-/// The tested link.
+/// The tested link. `setting` selects its side.
 fn link(setting: u8) -> Link {
     let identity = peer().identity();
     let expected = Expected {
@@ -174,7 +175,7 @@ impl Rig {
         self.last = cell;
     }
 
-    /// The honest peer's next cell, after it received all bytes of the link.
+    /// The honest peer's next cell, after the peer received all bytes of the tested link.
     fn honest_cell(&mut self) -> Option<Vec<u8>> {
         if self.coming.is_empty() {
             self.deliver();
@@ -182,7 +183,7 @@ impl Rig {
         self.coming.pop_front()
     }
 
-    /// Delivers bytes to the link.
+    /// Delivers all waiting bytes to the tested link, in pieces.
     fn deliver(&mut self) {
         while self.delivered < self.said.len() && !self.over {
             let end = self.said.len().min(self.delivered + CHUNK);
@@ -203,7 +204,7 @@ impl Rig {
         }
     }
 
-    /// Delivers the link's bytes to the honest peer.
+    /// Delivers the bytes of the tested link to the honest peer.
     fn hear(&mut self) {
         let heard = self.link.poll_output();
         let Some(honest) = &mut self.honest else { return };
@@ -229,7 +230,7 @@ impl Rig {
         }
     }
 
-    /// Checks that the same bytes in one piece have the same result.
+    /// Checks that the same bytes give the same result in one piece.
     fn check_whole(&self) {
         if !self.is_steady {
             return;
@@ -241,7 +242,7 @@ impl Rig {
         assert_eq!(shaken(result), self.outcome, "the same bytes in other pieces");
     }
 
-    /// Checks that an accepted relay has its keys.
+    /// Checks that a peer that was accepted as a relay has the relay's keys.
     fn check_identity(&self) {
         let Ok(Some(Peer::Relay(identity))) = self.outcome else { return };
         if identity != peer().identity() {
@@ -252,14 +253,15 @@ impl Rig {
         if responds(self.setting) {
             let honest = &self.honest_said;
             let end = end_of_authenticate(honest).expect("an honest peer has said who it is");
-            // Behind the signature the cell may have ignored bytes; its length field is before the signature.
+            // After its signature, the cell may contain bytes that are ignored. The cell's length field is before the
+            // signature.
             let differs = honest[..end].iter().zip(&self.said).filter(|(one, other)| one != other).count();
             assert!(differs <= 2 && self.said.len() >= end, "what was signed is not what was said");
         }
     }
 }
 
-/// The end of an initiator's AUTHENTICATE in its bytes.
+/// Offset of the end of AUTHENTICATE in the bytes of an initiator.
 fn end_of_authenticate(said: &[u8]) -> Option<usize> {
     let (mut at, mut ids) = (0, IdLen::Two);
     while let Front::Cell(frame, len) = front(&said[at..], ids) {
@@ -290,7 +292,7 @@ fn variable(command: u8, body: &[u8]) -> Vec<u8> {
     cell
 }
 
-/// A cell with some changed bytes, or another end.
+/// A cell with some bytes changed, or with another length.
 fn changed(mut cell: Vec<u8>, choices: &mut Choices<'_>) -> Vec<u8> {
     match choices.below(4) {
         0 => cell.truncate(choices.u16().into()),

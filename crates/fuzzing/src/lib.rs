@@ -1,11 +1,12 @@
-//! The functions that fuzzers call.
+//! Functions that fuzzers call.
 //!
-//! Each function takes any bytes, panics if an invariant does not hold, and returns how far the input came. The targets of
-//! libFuzzer in the folder `fuzz/` call these functions. The tests of this crate call them with the committed corpus, and
-//! check that the corpus still reaches each state that it is there for.
+//! Each function takes any bytes, and panics if an invariant is violated. It returns how much of the code the input
+//! reached. The libFuzzer targets in `fuzz/` call these functions. The tests of this crate call them with the
+//! committed corpus, and check that each input still reaches its state.
 //!
-//! Layers, in order: [`samples`] (directory documents of a C tor network), `choices` (an input read as choices), `people`
-//! and `forge` (relays with fixed keys, and forged certificates), then one module for each target.
+//! The layers are, in order: [`samples`] (directory documents of a C tor network), `choices` (an input as a sequence
+//! of choices), `people` and `forge` (relays with fixed keys, and forged certificates), then one module for each
+//! target.
 
 mod cells;
 mod choices;

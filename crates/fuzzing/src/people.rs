@@ -8,17 +8,15 @@ use rand::rngs::StdRng;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
-/// The time of all tests.
+/// The time at which all fuzzing happens.
 pub(super) fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000)
 }
 
-/// A generator with a fixed seed.
 pub(super) fn chance(number: u64) -> StdRng {
     StdRng::seed_from_u64(number)
 }
 
-/// A relay.
 #[derive(Debug)]
 pub(super) struct Person {
     pub(super) keys: Keys,
@@ -31,7 +29,8 @@ impl Person {
     }
 }
 
-/// The identities for circuit handshakes. The RSA identity is invented, because RSA keys take long to make.
+/// The identities and onion keys for circuit handshakes. The RSA identity is arbitrary, because generating RSA keys
+/// takes long.
 pub(super) fn identities() -> &'static Identities {
     static IDENTITIES: OnceLock<Identities> = OnceLock::new();
     IDENTITIES.get_or_init(|| {
@@ -41,7 +40,6 @@ pub(super) fn identities() -> &'static Identities {
     })
 }
 
-/// Two relays.
 pub(super) fn people() -> &'static [Person; 2] {
     static PEOPLE: OnceLock<[Person; 2]> = OnceLock::new();
     PEOPLE.get_or_init(|| {

@@ -1,21 +1,21 @@
-//! Directory documents of a small C tor network; `samples/README.md` describes it.
+//! Directory documents of a small C tor network. `samples/README.md` describes the network.
 
 use penstock_live::directory::Authority;
 use penstock_network::document::hex;
 use std::time::{Duration, SystemTime};
 
-/// The certificates of the three authorities.
+/// Key certificates of the three authorities.
 pub const CERTIFICATES: &str = include_str!("samples/certificates");
-/// The consensus.
+/// Consensus with digests of server descriptors.
 pub const PLAIN: &str = include_str!("samples/consensus");
-/// The consensus with microdescriptors.
+/// Consensus with digests of microdescriptors.
 pub const MICRO: &str = include_str!("samples/consensus-microdesc");
 /// All microdescriptors.
 pub const MICRODESCRIPTORS: &str = include_str!("samples/microdescriptors");
 /// All server descriptors.
 pub const DESCRIPTORS: &str = include_str!("samples/descriptors");
 
-/// The authorities of the network.
+/// The authorities of the sample network.
 pub fn authorities() -> Vec<Authority> {
     let identities = [
         "0B09811CFD07A5889D56CABF8536096F665D2D76",
@@ -30,7 +30,7 @@ pub fn authorities() -> Vec<Authority> {
     (0..).zip(&identities).map(authority).collect()
 }
 
-/// The time that is `seconds` after the start of the consensus, which is fresh for ten seconds.
+/// The time `seconds` [s] after the start of the consensus. The consensus is fresh for ten seconds.
 pub fn at(seconds: u64) -> SystemTime {
     humantime::parse_rfc3339("2026-11-22T09:21:20Z").unwrap() + Duration::from_secs(seconds)
 }

@@ -1,12 +1,13 @@
-//! Target `torrc`: the operator's settings.
+//! Target `torrc`: parses the operator's settings.
 
 use penstock_live::torrc::check_text;
 
-/// Reads any text as a torrc; returns whether it is valid. Included files are not opened, and names are not looked up.
+/// Parses any text as a torrc. Returns whether the torrc is valid. Included files are not opened, and names are not
+/// looked up.
 ///
 /// # Panics
 ///
-/// If a mistake is not one sentence with its line.
+/// If an error message is not one sentence with its line.
 pub fn torrc(input: &[u8]) -> bool {
     let text = String::from_utf8_lossy(input);
     match check_text(&text) {

@@ -1,21 +1,16 @@
-//! A directory cache that receives the sample documents.
+//! A directory cache with the sample documents.
 
 use crate::samples;
 use penstock_live::directory::{Answer, Consensus, Documents, Flavour, Question};
 use std::time::Duration;
 
-/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// The request is incomplete.
     Nothing,
-    /// An answer without a document.
     Empty,
-    /// A document.
     Found,
 }
 
-/// The cache.
 #[derive(Debug)]
 pub(super) struct SampleDirectory(Documents);
 
@@ -24,7 +19,7 @@ impl SampleDirectory {
         SampleDirectory(Documents::new(samples::authorities()))
     }
 
-    /// A sample document by number.
+    /// A sample document, selected by number.
     pub(super) fn text(&self, number: u8) -> &'static str {
         match number % 5 {
             0 => samples::CERTIFICATES,
@@ -35,8 +30,8 @@ impl SampleDirectory {
         }
     }
 
-    /// Gives `text` to the cache in place of a sample document, so many hours after the start of the consensus. Returns
-    /// the number of accepted documents.
+    /// Gives `text` to the cache in place of a sample document. The time is `hours` after the start of the consensus.
+    /// Returns the number of accepted documents.
     pub(super) fn tell(&mut self, number: u8, text: &str, hours: u8) -> u32 {
         let head = "HTTP/1.0 200 OK\r\nContent-Encoding: identity\r\n\r\n";
         let answer = Answer::read([head, text].concat().into_bytes()).expect("it is an answer");
@@ -65,7 +60,6 @@ impl SampleDirectory {
         u32::from(taken)
     }
 
-    /// Sends a request.
     pub(super) fn ask(&self, request: &[u8]) -> Asked {
         let Some(question) = Question::read(request) else { return Asked::Nothing };
         let pieces = self.0.answer(&question, samples::at(5));

@@ -1,4 +1,4 @@
-//! A circuit at its client: its keys, and the cells that it sends and receives.
+//! A client's end of a circuit: its keys, and the cells that it sends and receives.
 
 use super::host::pattern;
 use crate::people::{chance, identities};
@@ -11,7 +11,6 @@ use penstock_link::crypto::tor1::{Layer, Tag};
 use penstock_link::crypto::{extensions, fast, ntor, ntor_v3};
 use std::collections::{BTreeMap, VecDeque};
 
-/// A handshake in progress.
 enum Begun {
     Fast(fast::Client),
     Ntor(Box<ntor::Client>),
@@ -19,30 +18,29 @@ enum Begun {
     Nothing,
 }
 
-/// A circuit of a client.
 pub(super) struct Circuit {
     pub(super) channel: ChannelKey,
     pub(super) id: CircId,
     begun: Begun,
     layer: Option<Layer>,
-    /// Whether it asks for congestion control.
+    /// Whether the client requests congestion control.
     pub(super) asks: bool,
     /// DATA cells per SENDME of the circuit [cell].
     pub(super) increment: u32,
     /// Whether the circuit is closed.
     pub(super) over: bool,
-    /// The tags of the cells to acknowledge.
+    /// Tags of the cells that the client must still acknowledge.
     pub(super) owed: VecDeque<Tag>,
-    /// DATA cells received, in total and per stream [cell].
+    /// Number of received DATA cells, in total and for each stream [cell].
     pub(super) cells: u32,
     streams: BTreeMap<Option<StreamId>, u32>,
     /// Whether the client follows the protocol, and no other party disturbs its circuit.
     pub(super) honest: bool,
-    /// Bytes received [B].
+    /// Received bytes [B].
     pub(super) came: u64,
 }
 
-/// The body of a relay cell in the clear, with any content.
+/// An unencrypted relay cell body with any content.
 pub(super) fn body(command: u8, stream: u16, data: &[u8]) -> [u8; BODY_LEN] {
     let mut body = [0; BODY_LEN];
     let len = data.len().min(BODY_LEN - 11);
@@ -53,7 +51,7 @@ pub(super) fn body(command: u8, stream: u16, data: &[u8]) -> [u8; BODY_LEN] {
     body
 }
 
-/// A cell in wire format.
+/// A fixed-length cell in wire format.
 pub(super) fn cell(id: CircId, command: u8, data: &[u8]) -> Vec<u8> {
     let mut cell = id.0.get().to_be_bytes().to_vec();
     cell.push(command);
@@ -63,7 +61,7 @@ pub(super) fn cell(id: CircId, command: u8, data: &[u8]) -> Vec<u8> {
 }
 
 impl Circuit {
-    /// A new circuit, and its CREATE cell.
+    /// A new circuit, and the CREATE cell that opens it.
     pub(super) fn begin(channel: ChannelKey, id: CircId, kind: u8, asks: bool) -> (Self, Vec<u8>) {
         let mut rng = chance(u64::from(id.0.get()) << 8 | u64::from(kind));
         let me = identities();
@@ -108,7 +106,7 @@ impl Circuit {
         (circuit, LiveCell::create(id, handshake).to_bytes().to_vec())
     }
 
-    /// A relay cell for the relay at the other end. Before the end of the handshake it is not encrypted.
+    /// A relay cell to the relay at the other end of the link. It is not encrypted before the end of the handshake.
     pub(super) fn say(&mut self, early: bool, body: &[u8; BODY_LEN]) -> Vec<u8> {
         let command = if early { command::RELAY_EARLY } else { command::RELAY };
         let frame = Frame { circ_id: self.id.0.get(), command, body };
@@ -119,7 +117,7 @@ impl Circuit {
         cell.to_bytes().to_vec()
     }
 
-    /// Handles a cell of the relay; returns an honest client's answer.
+    /// Handles a cell of the relay. Returns the answer of an honest client.
     pub(super) fn hear(&mut self, mut cell: LiveCell) -> Vec<u8> {
         let number = cell.wire_command();
         if number != command::RELAY && number != command::RELAY_EARLY {
@@ -184,7 +182,7 @@ impl Circuit {
         };
         match keys {
             Ok(keys) => self.layer = Some(Layer::client(&keys, &[self.id.0.get() as u8; 16])),
-            // The answer to an earlier circuit with the same id, which the client has closed.
+            // The answer is for an earlier circuit with the same id, which the client has closed.
             Err(_) => assert!(!self.honest, "an honest client is answered"),
         }
     }

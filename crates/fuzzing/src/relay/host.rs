@@ -6,14 +6,13 @@ use penstock_link::cell::{CELL_LEN, Front, IdLen, Incoming, LiveCell, LivePayloa
 use penstock_units::{Bytes, Duration};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The socket of a channel.
 #[derive(Debug)]
 pub(super) struct Pipe {
-    /// Bytes of the peer that the relay has not read.
+    /// Bytes from the peer that the relay has not read.
     pub(super) inbox: Vec<u8>,
-    /// Cells of the relay that the peer has not read.
+    /// Cells from the relay that the peer has not read.
     pub(super) sent: VecDeque<LiveCell>,
-    /// The capacity of the send buffer [cell].
+    /// Capacity of the send buffer [cell].
     pub(super) room: usize,
     pub(super) interest: Interest,
 }
@@ -32,23 +31,21 @@ impl Pipe {
     }
 }
 
-/// The server of a stream.
 #[derive(Debug, Default)]
 pub(super) struct Server {
-    /// The number of bytes to send, and of bytes sent [B].
+    /// Bytes that the server will still send, and bytes that it has sent [B].
     pub(super) left: u64,
     pub(super) said: u64,
-    /// Whether it closes after the last byte.
+    /// Whether the server closes the connection after the last byte.
     pub(super) closes: bool,
-    /// The number of bytes that it will accept, and that it accepted [B].
+    /// Bytes that the server will still accept, and bytes that it has accepted [B].
     pub(super) appetite: u64,
     pub(super) took: u64,
     pub(super) interest: Interest,
-    /// Whether it is connected.
     pub(super) connected: bool,
 }
 
-/// The byte at a place in a server's data.
+/// The byte at offset `place` of the data that a server sends.
 pub(super) fn pattern(place: u64) -> u8 {
     (place.wrapping_mul(2_654_435_761) >> 13) as u8
 }
@@ -57,11 +54,11 @@ pub(super) fn pattern(place: u64) -> u8 {
 pub(super) struct Host {
     pub(super) pipes: BTreeMap<ChannelKey, Pipe>,
     pub(super) servers: BTreeMap<StreamKey, Server>,
-    /// Whether cells unknown to C tor are enabled.
+    /// Whether cells that C tor does not know are enabled.
     pub(super) extended: bool,
-    /// The highest number of waiting payloads of a stream.
+    /// Highest number of payloads of a stream that have waited at the same time [1].
     pub(super) most_waiting: usize,
-    /// The channels that the relay closed.
+    /// Channels that the relay closed.
     pub(super) closed: Vec<ChannelKey>,
 }
 

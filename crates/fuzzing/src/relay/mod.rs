@@ -1,4 +1,4 @@
-//! Target `relay`: the core's relay between clients and relays that send anything, on circuits whose keys they have.
+//! Target `relay`: the relay core between hostile clients and relays. They have the keys of their circuits.
 
 mod client;
 mod host;
@@ -14,17 +14,16 @@ use world::{HONEST, World, id};
 
 pub use world::Relayed;
 
-/// The highest number of steps of an input.
+/// Maximum number of steps in an input [1].
 const MOST_STEPS: u32 = 200;
 
-/// Runs any steps of peers, servers, operators and time around a relay with any settings.
-///
-/// Two honest clients download at the same time, one on a link of its own and one on a shared link.
+/// Runs arbitrary steps of peers, servers, operators and time around a relay with arbitrary settings. Two honest
+/// clients download at the same time. One has its own link, the other shares a link.
 ///
 /// # Panics
 ///
-/// If a cell is lost, a limit is exceeded, the relay does not come to rest, an undisturbed circuit or channel is
-/// closed, or an honest client does not receive its download. With a memory limit, circuits may be closed.
+/// If a cell is lost, a limit is exceeded, the relay never becomes idle, an undisturbed circuit or channel is closed,
+/// or an honest client does not receive its download. With a memory limit, circuits may be closed.
 pub fn relay(input: &[u8]) -> Relayed {
     let mut choices = Choices::new(input);
     let kind = choices.byte();
@@ -66,7 +65,7 @@ fn step(world: &mut World, choices: &mut Choices<'_>) {
     }
 }
 
-/// A link that may be disturbed.
+/// A link that the input may disturb.
 fn link(world: &World, choices: &mut Choices<'_>) -> usize {
     let quiet = world.circuits[1].channel;
     let free: Vec<usize> = (0..world.links.len()).filter(|at| world.links[*at].key != quiet).collect();
@@ -90,21 +89,21 @@ fn create(world: &mut World, choices: &mut Choices<'_>) {
     let kind = choices.byte();
     let Some(channel) = key(world, choices) else { return };
     let number = u32::from(choices.byte() % 12);
-    // Sometimes an id with the wrong first bit.
+    // One of the ids has the wrong first bit.
     let ours = world.links.iter().any(|link| link.key == channel && link.ours);
     let id = id(number, (number != 11) != ours);
     let known =
         world.circuits.iter().any(|circuit| (circuit.channel, circuit.id) == (channel, id) && !circuit.over);
     let (circuit, create) =
         Circuit::begin(channel, id, if kind & 3 == 3 { 0 } else { kind & 3 }, kind & 4 != 0);
-    // An id that is in use remains with its circuit.
+    // A circuit id in use stays with its circuit.
     if !known && world.circuits.len() < 40 {
         world.circuits.push(circuit);
     }
     world.tell(channel, &create);
 }
 
-/// Sends relay messages on a circuit, once or many times.
+/// Sends relay messages on a circuit, one or several times.
 fn say(world: &mut World, choices: &mut Choices<'_>) {
     let Some(at) = choices.of(&world.others()).copied() else { return };
     let (kind, stream) = (choices.byte(), u16::from(choices.byte() % 8));
@@ -145,7 +144,7 @@ fn say(world: &mut World, choices: &mut Choices<'_>) {
     }
 }
 
-/// Mostly once.
+/// The number of repetitions, in most cases 1.
 fn times(choices: &mut Choices<'_>) -> u32 {
     match choices.byte() {
         many @ 192.. => u32::from(many - 191) * 8,
@@ -163,7 +162,7 @@ fn target(choices: &mut Choices<'_>) -> Vec<u8> {
     }
 }
 
-/// An EXTEND2 to one of some relays, or to an unknown one.
+/// An EXTEND2 to a known or an unknown relay.
 fn extend(choices: &mut Choices<'_>) -> Vec<u8> {
     let whom = choices.byte();
     let mut data = vec![3, 0, 6, 192, 0, 2, 1, 0, 80, 2, 20];
@@ -181,7 +180,7 @@ fn extend(choices: &mut Choices<'_>) -> Vec<u8> {
     data
 }
 
-/// Sends a cell of any command, on any circuit except the honest ones.
+/// Sends a cell with any command, on any circuit except those of honest clients.
 fn any_cell(world: &mut World, choices: &mut Choices<'_>) {
     let Some(channel) = key(world, choices) else { return };
     let which = choices.byte();
@@ -213,7 +212,7 @@ fn any_cell(world: &mut World, choices: &mut Choices<'_>) {
     }
 }
 
-/// Sends another relay's cells on an extended circuit.
+/// Sends cells of the next relay on an extended circuit.
 fn answer_back(world: &mut World, choices: &mut Choices<'_>) {
     let extended: Vec<(ChannelKey, CircId)> =
         world.links.iter().flat_map(|link| link.ids.iter().map(|id| (link.key, *id))).collect();
@@ -238,7 +237,7 @@ fn answer_back(world: &mut World, choices: &mut Choices<'_>) {
     }
 }
 
-/// Sends arbitrary bytes, on links without honest clients.
+/// Sends arbitrary bytes on links without honest clients.
 fn garbage(world: &mut World, choices: &mut Choices<'_>) {
     let shared = world.circuits[0].channel;
     if let Some(channel) = key(world, choices).filter(|channel| *channel != shared) {
@@ -251,7 +250,7 @@ fn stream(world: &World, choices: &mut Choices<'_>) -> Option<StreamKey> {
     choices.of(&world.streams).copied()
 }
 
-/// Lets a server send or accept bytes.
+/// Makes a server send or accept bytes.
 fn serve(world: &mut World, choices: &mut Choices<'_>) {
     let Some(stream) = stream(world, choices) else { return };
     let (what, amount) = (choices.byte(), u64::from(choices.byte()));
@@ -275,7 +274,7 @@ fn connect_stream(world: &mut World, choices: &mut Choices<'_>) {
     }
 }
 
-/// A peer stops or resumes reading.
+/// Makes a peer stop or continue reading.
 fn deafen(world: &mut World, choices: &mut Choices<'_>) {
     let at = link(world, choices);
     if let Some(link) = world.links.get_mut(at) {
@@ -288,7 +287,7 @@ fn room(world: &mut World, choices: &mut Choices<'_>) {
     let (channel, room) = (key(world, choices), choices.below(80));
     if let Some(pipe) = channel.and_then(|channel| world.host.pipes.get_mut(&channel)) {
         pipe.room = room;
-        // A peer without buffer space counts as one that does not read.
+        // A peer without buffer space counts as a peer that does not read.
         if let Some(link) = world.links.iter_mut().find(|link| Some(link.key) == channel) {
             link.was_deaf |= room == 0;
         }
@@ -334,7 +333,7 @@ fn close_circuit(world: &mut World, choices: &mut Choices<'_>) {
 }
 
 fn lose_link(world: &mut World, choices: &mut Choices<'_>) {
-    // Rarely the link of an honest client.
+    // In rare cases, this is the link of an honest client.
     let shared = world.circuits[0].channel;
     let (channel, really) = (key(world, choices), choices.byte() == 255);
     if let Some(channel) = channel.filter(|channel| really || *channel != shared) {

@@ -1,4 +1,4 @@
-//! Settings of relays, with limits so low that short inputs reach them.
+//! Settings of relays. Limits are so low that short inputs reach them.
 
 use crate::choices::Choices;
 use penstock_core::RelayConfig;
@@ -17,7 +17,7 @@ use penstock_core::throttle::{
 };
 use penstock_units::{Bytes, DataRate, Duration};
 
-/// The settings of a relay, sometimes with a memory limit.
+/// Settings of a relay. `is_scarce` adds a memory limit.
 pub(super) fn relay(choices: &mut Choices<'_>, is_scarce: bool) -> RelayConfig {
     let (scheduler, edge, flags) = (choices.byte(), choices.byte(), choices.byte());
     RelayConfig {
@@ -36,7 +36,7 @@ pub(super) fn relay(choices: &mut Choices<'_>, is_scarce: bool) -> RelayConfig {
             circuits_per_channel: 8,
             streams_per_circuit: 6,
             outbuf: Bytes::kib(64),
-            // The window of a stream is 500.
+            // A stream's window is 500 cells.
             edge_buffer: if edge & 7 == 1 { 600 } else { 60 },
             memory: is_scarce.then_some(Bytes::kib(64)),
         },
@@ -68,7 +68,7 @@ fn edge_control(number: u8) -> EdgeControlConfig {
         3 => EdgeControlConfig::Timely(TimelyConfig::default()),
         4 => EdgeControlConfig::Vegas(VegasConfig::TOR_0_4_7),
         5 => EdgeControlConfig::Vegas(VegasConfig::default()),
-        // Streams whose buffers fill quickly.
+        // With these settings, the buffers of streams fill quickly.
         _ => {
             let streams =
                 XonXoffConfig { xoff: 10, grace: Duration::ZERO, xon_rate: 10, ..XonXoffConfig::TOR_0_4_9 };

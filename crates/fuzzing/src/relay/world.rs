@@ -1,4 +1,4 @@
-//! A relay, its kernel and its peers, and the invariants that hold after each step.
+//! A relay, its kernel and its peers, and the invariants that must hold after each step.
 
 use super::client::{Circuit, body};
 use super::host::{Host, Pipe, Server};
@@ -19,59 +19,58 @@ use penstock_units::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU32;
 
-/// The length of each honest client's download [B]: more than a hundred cells, so that SENDMEs are necessary.
+/// Size of each honest client's download [B]. It has more than a hundred cells, so SENDMEs are necessary.
 const DOWNLOAD: u64 = 105 * 498;
-/// The highest number of loop iterations until the relay rests.
+/// Maximum number of loop iterations until the relay is idle [1].
 const MOST_TURNS: u32 = 50_000;
-/// The time limit of the honest downloads: they may wait behind 200 steps of at most 520 cells, at the lowest rate of
-/// any throttle.
+/// Time limit of the honest downloads. Their cells can be queued behind 200 steps with at most 520 cells each, at the
+/// lowest rate of any throttle.
 const PATIENCE: Duration = Duration::from_secs(3600);
-/// Longer than the interval of any scheduler.
+/// A time that is longer than the interval of any scheduler.
 const LATELY: Duration = Duration::from_millis(200);
-/// The cells above its limit that a circuit queue may have, from the edge and from streams [cell].
+/// Number of cells by which a circuit queue may exceed its limit, from the edge and from streams [cell].
 const SLACK: u64 = 400;
 
-/// The progress of an input.
+/// The states that an input reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Relayed {
-    /// Circuits that were built, without the honest ones.
+    /// Circuits that were built, without those of honest clients [1].
     pub circuits: u32,
-    /// Circuits that were extended.
+    /// Circuits that were extended [1].
     pub extended: u32,
-    /// Cells that were forwarded to another relay, and from one.
+    /// Cells that were forwarded to another relay, and cells from that relay [cell].
     pub forwarded: [u32; 2],
-    /// Streams that were opened.
+    /// Streams that were opened [1].
     pub streams: u32,
-    /// Circuit SENDMEs that were accepted.
+    /// Circuit SENDMEs that the relay accepted [1].
     pub sendmes: u32,
-    /// The violations for which circuits were closed.
+    /// Protocol violations for which the relay closed circuits.
     pub violations: BTreeSet<String>,
-    /// XOFFs and XONs of the relay.
+    /// XOFF and XON messages that the relay sent [1].
     pub flow: [u64; 2],
-    /// DATA cells that the relay packaged and delivered.
+    /// DATA cells that the relay packaged, and DATA cells that it delivered [cell].
     pub data: [u64; 2],
-    /// Channels that the relay closed.
+    /// Channels that the relay closed [1].
     pub channels_closed: u32,
-    /// Circuits that the out-of-memory handler closed.
+    /// Circuits that the out-of-memory handler closed [1].
     pub oom_closed: u64,
 }
 
-/// A link of the relay.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) key: ChannelKey,
-    /// Whether the relay opened it.
+    /// Whether the relay opened this link.
     pub(super) ours: bool,
     /// Whether the peer reads.
     pub(super) reads: bool,
-    /// Whether the peer ever did not read.
+    /// Whether the peer has ever stopped reading.
     pub(super) was_deaf: bool,
-    /// Ids of the circuits that the relay extended here.
+    /// Ids of the circuits that the relay extended over this link.
     pub(super) ids: Vec<CircId>,
-    /// Whether the relay may close the channel although the peer reads, because the relay is throttled.
+    /// Whether the relay may close the channel even if the peer reads, because a throttle slows the relay.
     slow: bool,
-    /// The bytes of the peer in the last interval [B]: the answers may exceed an output buffer if the scheduler writes
-    /// rarely.
+    /// Bytes that the peer sent in the last interval [B], and the start of the interval. If the scheduler writes
+    /// rarely, the answers may exceed an output buffer.
     told: (usize, Instant),
 }
 
@@ -84,23 +83,22 @@ pub(super) struct World {
     slow: bool,
     pub(super) links: Vec<Link>,
     pub(super) circuits: Vec<Circuit>,
-    /// The circuits of the honest clients.
     honest: BTreeSet<CircuitIndex>,
     pub(super) handshakes: VecDeque<(CircuitIndex, Handshake)>,
     pub(super) connecting: VecDeque<ChannelKey>,
     pub(super) streams: Vec<StreamKey>,
-    /// Whether handshakes, links and streams wait for the input.
+    /// Whether handshakes, links and streams wait until the input continues them.
     pub(super) lazy: bool,
     pub(super) relayed: Relayed,
 }
 
-/// A circuit id. The initiator sets its first bit.
+/// A circuit id. The initiator of the link sets the first bit.
 pub(super) fn id(number: u32, by_initiator: bool) -> CircId {
     let number = number & 0x7FFF_FFFF | u32::from(by_initiator) << 31;
     CircId(NonZeroU32::new(number).unwrap_or(NonZeroU32::MAX))
 }
 
-/// The circuit id of the honest clients, on the first two links.
+/// The circuit id of both honest clients, on the first two links.
 pub(super) const HONEST: u32 = 77;
 
 impl World {
@@ -153,7 +151,7 @@ impl World {
         world
     }
 
-    /// A peer connects to the relay.
+    /// Connects a peer to the relay. Returns the channel.
     pub(super) fn accept(&mut self, peer: PeerId, is_client: bool, offer: Option<HopOffer>) -> ChannelKey {
         let key = self.relay.accept_channel(self.now, peer, is_client);
         self.attach(key, false, offer);
@@ -175,14 +173,14 @@ impl World {
         self.relay.on_channel_open(self.now, key, offer, &mut self.host);
     }
 
-    /// The peer's offer of hop control.
+    /// The hop control that the peer offers.
     pub(super) fn offer(&self, choices: &mut Choices<'_>) -> Option<HopOffer> {
         let start = choices.byte();
         (self.offer && start & 1 == 1)
             .then(|| HopOffer::Credits { start: u32::from(start), most: u32::from(start) + 50 })
     }
 
-    /// Sends bytes of a channel's peer.
+    /// Sends bytes from the peer of a channel.
     pub(super) fn tell(&mut self, channel: ChannelKey, bytes: &[u8]) {
         if let Some(link) = self.links.iter_mut().find(|link| link.key == channel) {
             if self.now.since(link.told.1) > LATELY {
@@ -195,7 +193,7 @@ impl World {
         }
     }
 
-    /// The connection of a channel breaks.
+    /// Breaks the connection of a channel.
     pub(super) fn lose(&mut self, channel: ChannelKey) {
         self.host.pipes.remove(&channel);
         self.forget(channel);
@@ -231,7 +229,7 @@ impl World {
         }
     }
 
-    /// Serves the sockets of channels once.
+    /// Serves the sockets of all channels once.
     fn ready_links(&mut self) -> bool {
         let mut busy = false;
         for key in self.links.iter().map(|link| link.key).collect::<Vec<_>>() {
@@ -274,7 +272,7 @@ impl World {
         busy
     }
 
-    /// Peers read the relay's cells.
+    /// Makes all peers read the relay's cells.
     fn read_links(&mut self) -> bool {
         let mut heard = Vec::new();
         for link in self.links.iter_mut().filter(|link| link.reads) {
@@ -313,7 +311,7 @@ impl World {
         for key in std::mem::take(&mut self.host.closed) {
             self.relayed.channels_closed += 1;
             if let Some(link) = self.links.iter().find(|link| link.key == key) {
-                // A channel without circuits is closed after some time, and its key may be reused.
+                // A channel without circuits is closed after some time, and the core may reuse its key.
                 let mut circuits = self.circuits.iter();
                 let honest =
                     circuits.any(|circuit| circuit.honest && !circuit.over && circuit.channel == key);
@@ -325,7 +323,7 @@ impl World {
         }
     }
 
-    /// Carries out the relay's requests.
+    /// Executes the requests of the relay core.
     fn process_events(&mut self) -> bool {
         let mut busy = false;
         while let Some(event) = self.relay.poll_event() {
@@ -357,7 +355,7 @@ impl World {
         }
     }
 
-    /// Extends a circuit, as a node does.
+    /// Extends a circuit, as a live node does.
     fn extend(&mut self, circuit: CircuitIndex, to: &LinkSpec, handshake: Handshake) {
         if to.rsa[0] == 0 {
             let reason = DestroyReason::PROTOCOL;
@@ -382,7 +380,7 @@ impl World {
         self.relay.close_stream(self.now, stream, end, &mut self.host);
     }
 
-    /// The work of threads and of the network, unless it waits for the input.
+    /// Does the work of threads and of the network, unless it waits for the input.
     fn work(&mut self) -> bool {
         let mut busy = self.answer_one(false) | self.connect_one(None);
         let waiting: Vec<_> =
@@ -398,7 +396,7 @@ impl World {
         self.host.servers.get(&stream).is_none_or(|server| server.connected)
     }
 
-    /// Answers the oldest handshake, or the newest one.
+    /// Answers the oldest or the newest handshake.
     pub(super) fn answer_one(&mut self, newest: bool) -> bool {
         let next = if newest { self.handshakes.pop_back() } else { self.handshakes.pop_front() };
         let Some((index, handshake)) = next else { return false };
@@ -408,7 +406,7 @@ impl World {
         let mut rng = chance(self.now.as_nanos() ^ index.index() as u64);
         match answer(&mut rng, &handshake, identities(), self.relay.agree(index)) {
             Ok(mut answered) => {
-                // So congestion control needs no public keys here.
+                // The result is set directly, so that congestion control needs no public keys.
                 if let Some(client) = client
                     && client.asks
                     && answered.negotiation == Negotiation::Nothing
@@ -432,7 +430,7 @@ impl World {
         true
     }
 
-    /// Opens the next requested link, or fails to.
+    /// Opens the next requested link, or reports a failure.
     pub(super) fn connect_one(&mut self, mut choices: Option<&mut Choices<'_>>) -> bool {
         let Some(channel) = self.connecting.pop_front() else { return false };
         let fails = choices.as_mut().is_some_and(|choices| choices.flag());
@@ -454,7 +452,7 @@ impl World {
         }
     }
 
-    /// Checks the invariants.
+    /// Checks all invariants.
     pub(super) fn check(&self) {
         let counted = self.relay.counters();
         let held = self.relay.queued().get() + self.relay.outbuf_cells().get();
@@ -483,7 +481,7 @@ impl World {
         }
     }
 
-    /// Lets all parties follow the protocol; undisturbed clients then get their downloads.
+    /// Makes all parties follow the protocol. Undisturbed clients then complete their downloads.
     pub(super) fn finish(&mut self) {
         self.lazy = false;
         self.links.iter_mut().for_each(|link| link.reads = true);
@@ -505,7 +503,7 @@ impl World {
         self.relayed.data = [counted.data_packaged, counted.data_delivered];
     }
 
-    /// Lets time pass until `is_enough`, up to a limit.
+    /// Lets time pass until `is_enough` returns true, at most for [`PATIENCE`].
     fn pass_until(&mut self, is_enough: impl Fn(&World) -> bool) {
         let end = self.now + PATIENCE;
         self.settle();
@@ -522,7 +520,7 @@ impl World {
         honest.clone().all(|circuit| circuit.came == DOWNLOAD)
     }
 
-    /// Closes everything, and checks that nothing is left.
+    /// Closes all channels, and checks that the relay has no state left.
     pub(super) fn close(mut self) -> Relayed {
         for key in self.links.iter().map(|link| link.key).collect::<Vec<_>>() {
             self.lose(key);
@@ -543,12 +541,12 @@ impl World {
         self.relay.set_throttle(self.now, settings::throttle(number), settings::buckets());
     }
 
-    /// The circuits that may be disturbed.
+    /// Indices of the circuits that an input may disturb.
     pub(super) fn others(&self) -> Vec<usize> {
         (0..self.circuits.len()).filter(|place| !self.circuits[*place].honest).collect()
     }
 
-    /// The circuit ids on a link, and whether they are honest.
+    /// The circuit ids on a link, each with whether its client is honest.
     pub(super) fn ids_on(&self, channel: ChannelKey) -> BTreeMap<CircId, bool> {
         let own = self.circuits.iter().filter(|circuit| circuit.channel == channel);
         own.map(|circuit| (circuit.id, circuit.honest)).collect()
